@@ -3,19 +3,18 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use adit_datapath::{SharedFlows, TX_QUEUE};
+use adit_datapath::SharedFlows;
 use adit_dpdk::{
     Eal, EventDevice, EventDeviceConfig, EventPortConfig, EventQueueConfig, EventScheduler,
     OpenEventDevice, SchedulerPort,
 };
-use adit_pktio::ScheduleType;
 use adit_types::Role;
 use anyhow::Context;
 
 use crate::config::{DatapathSettings, ModelSettings};
-use crate::exit_barrier::ExitBarrier;
+use crate::exit_barrier::ExitBarriers;
 
-/// Iterations of a central scheduler after the order to stop: what is in flight reaches the threads that end.
+/// Iterations of a central scheduler after all threads stopped: what is in flight reaches those that drop and count it.
 const LAST_ITERATIONS: usize = 10_000;
 
 /// What the threads of an event-driven packet path need; nothing in other models.
@@ -37,7 +36,8 @@ pub(crate) fn open(
     let ModelSettings::EventDriven(settings) = &datapath.model else {
         return Ok(EventThreads { device: None, ports: Vec::new(), scheduler: None });
     };
-    let port = |role| EventPortConfig {
+    let roles = datapath.roles();
+    let port = |(role, queues)| EventPortConfig {
         new_event_threshold: match role {
             Role::RxTx => settings.new_event_threshold,
             // Frames of packets that waited are new to the scheduler, and never refused.
@@ -45,30 +45,21 @@ pub(crate) fn open(
         },
         dequeue_depth: settings.dequeue_depth,
         enqueue_depth: settings.enqueue_depth,
-        queues: match role {
-            Role::RxTx => vec![TX_QUEUE],
-            _ => settings.stages.queues().map(|queue| queue.number).collect(),
-        },
+        queues,
     };
-    // Frames that leave go first, then those that are nearly done.
-    let leaving = EventQueueConfig { schedule: ScheduleType::Atomic, priority: 0 };
-    let queues = settings
-        .stages
-        .queues()
-        .zip([192, 160, 128, 96])
-        .map(|(queue, priority)| EventQueueConfig { schedule: queue.schedule, priority });
+    let queue = |(schedule, priority)| EventQueueConfig { schedule, priority };
     let config = EventDeviceConfig {
         driver: settings.driver,
         arguments: &settings.arguments,
         flows: settings.flows,
         events_max: settings.events_max,
-        queues: core::iter::once(leaving).chain(queues).collect(),
-        ports: datapath.roles().all().map(port).collect(),
+        queues: settings.queues.schedules().zip(settings.queues.priorities()).map(queue).collect(),
+        ports: roles.all().zip(settings.queues.links(roles)).map(port).collect(),
     };
     let OpenEventDevice { device, ports, scheduler } =
         EventDevice::open(eal, 0, &config).context("datapath.eventdev")?;
     let count = usize::try_from(settings.flows).unwrap_or(usize::MAX);
-    let flows = SharedFlows::new(count, &settings.stages, sessions_max);
+    let flows = SharedFlows::new(count, &settings.queues, sessions_max);
     let ports = ports.into_iter().map(|port| (port, flows.clone())).collect();
     Ok(EventThreads { device: Some(device), ports, scheduler })
 }
@@ -77,13 +68,14 @@ pub(crate) fn open(
 pub(crate) fn thread(
     eal: &Eal,
     stop: &Arc<AtomicBool>,
-    gate: &ExitBarrier,
+    exit: &ExitBarriers,
     mut scheduler: EventScheduler,
     datapath: &DatapathSettings,
 ) -> anyhow::Result<impl FnOnce() -> anyhow::Result<()> + Send + use<>> {
     let core = datapath.scheduler_core().context("a scheduler without a core")?;
     let shares_core = datapath.shares_core(core);
-    let (eal, stop, inside) = (eal.clone(), Arc::clone(stop), gate.join());
+    let (eal, stop, inside, drains) =
+        (eal.clone(), Arc::clone(stop), exit.stopped.join(), exit.drained.join());
     Ok(move || {
         adit_dpdk::pin_current_thread(core)?;
         let registered = adit_dpdk::register_thread(&eal)?;
@@ -93,11 +85,14 @@ pub(crate) fn thread(
                 std::thread::yield_now();
             }
         }
+        inside.wait_for_all();
         for _ in 0..LAST_ITERATIONS {
             scheduler.run();
+            if shares_core {
+                std::thread::yield_now();
+            }
         }
-        inside.wait_for_all();
-        drop(scheduler);
+        drop((drains, scheduler));
         drop(registered);
         Ok(())
     })

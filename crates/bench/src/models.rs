@@ -9,9 +9,9 @@ mod scheduled;
 
 use std::sync::atomic::{Ordering, fence};
 
-use adit_datapath::{EventStages, STAGES, Worker, WorkerConfig};
+use adit_datapath::{Worker, WorkerConfig};
 use adit_dpdk::{Eal, EalConfig, EventDriver, HugepageMode, Mbuf, Mempool, MempoolConfig};
-use adit_pktio::{Burst, PacketBuf, PacketIo, PortInfo, ScheduleType};
+use adit_pktio::{Burst, PacketBuf, PacketIo, PortInfo};
 use adit_tables::TablesReader;
 use adit_types::PortId;
 use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN};
@@ -19,7 +19,7 @@ use anyhow::{Context, ensure};
 use rand::rngs::SmallRng;
 use serde_json::{Value, json};
 
-use self::scheduled::{SchedulerSettings, event_driven, hop};
+use self::scheduled::{QueuesCase, SchedulerSettings, event_driven, hop};
 use super::network::{self, BenchSession};
 use super::packet::BenchPacket;
 use super::report;
@@ -45,12 +45,9 @@ pub(crate) fn run(size: &BenchSize, settings: bool) -> anyhow::Result<()> {
         rows.extend(pipeline::rows(&pool, size, packet)?);
         rows.extend(cores::rows(&eal, &pool, size, packet)?);
         for driver in [EventDriver::Dsw, EventDriver::Sw] {
-            for queues in [1, 2, 4] {
-                let stages =
-                    EventStages::new(&[ScheduleType::Atomic; STAGES][..queues], [0; STAGES]);
-                let stages = stages.ok().context("one, two or four queues")?;
-                let settings = SchedulerSettings::new(driver, size.burst)?;
-                rows.push(event_driven(&eal, &pool, size, &settings, &stages, packet)?);
+            let settings = SchedulerSettings::new(driver, size.burst)?;
+            for queues in QueuesCase::all(driver)? {
+                rows.push(event_driven(&eal, &pool, size, &settings, &queues, packet)?);
             }
         }
     }
@@ -165,7 +162,7 @@ fn worker<Io: PacketIo>(reader: TablesReader, ports: Vec<PortId>, burst: usize) 
         ports,
         burst,
         buffer_pkts_max: 1024,
-        shaped_pkts_max: 1024,
+        shaped_pkts_max: 4096,
         recovery_time_stamp: None,
     };
     Worker::new(config, reader, events, commands)

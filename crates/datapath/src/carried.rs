@@ -1,9 +1,9 @@
 //! What a packet carries from one stage to the next, when an event scheduler is between them.
 //!
 //! A record stands in front of the packet, in the headroom that its outer header will need later, and the packet's mark
-//! says which one. Before the second stage it names rules by their positions, and the generation of the session's rules
-//! says whether they still hold. After it, it has all that is written into the packet: nothing of a session is read
-//! any more, so rules may change and go meanwhile.
+//! says which one. Before the second stage the record names rules by their positions, and the generation of the session's
+//! rules says whether they still hold. After it the record has every value that the later stages write into the packet: they
+//! read nothing of the session, so its rules may change or go meanwhile.
 
 use adit_pktio::PacketBuf;
 use adit_rules::{DeltaId, DropReason, GtpuTunnel, HeaderCreation};
@@ -17,11 +17,13 @@ use adit_wire::{PduSessionContainer, PduType};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::columns::{Matched, OuterHeader, PacketArrival};
+use crate::flows::FLOWS_MAX;
 
 /// Octets of a record.
 pub(crate) const RECORD_LEN: usize = 40;
 
-/// What the mark of a packet says about it; its low bits are the flow.
+/// What the mark of a packet says about it; its low bits are the flow. Above them is the flow of the Rx queue that the
+/// packet came through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mark {
     /// Nothing: a packet as it was received, or a frame that leaves without regard to others.
@@ -35,7 +37,11 @@ pub(crate) enum Mark {
 }
 
 const KIND_SHIFT: u32 = 30;
-const FLOW_MASK: u32 = (1 << KIND_SHIFT) - 1;
+const RX_SHIFT: u32 = 14;
+const FLOW_MASK: u32 = (1 << RX_SHIFT) - 1;
+const RX_MASK: u32 = (1 << (KIND_SHIFT - RX_SHIFT)) - 1;
+
+const _: () = assert!(FLOWS_MAX <= 1 << RX_SHIFT);
 
 impl Mark {
     /// The mark of a packet.
@@ -60,6 +66,18 @@ impl Mark {
 #[inline]
 pub(crate) fn flow_of_mark<B: PacketBuf>(buf: &B) -> u32 {
     buf.mark() & FLOW_MASK
+}
+
+/// Marks a packet of `flow` that leaves the Rx queue, where its flow was `rx_flow`.
+#[inline]
+pub(crate) fn mark_received<B: PacketBuf>(buf: &mut B, flow: u32, rx_flow: u32) {
+    buf.set_mark(((rx_flow + 1) & RX_MASK) << RX_SHIFT | flow & FLOW_MASK);
+}
+
+/// The flow that a packet had in the Rx queue, if it comes from there.
+#[inline]
+pub(crate) fn rx_flow_of_mark<B: PacketBuf>(buf: &B) -> Option<u32> {
+    (buf.mark() >> RX_SHIFT & RX_MASK).checked_sub(1)
 }
 
 /// Writes the fields of a record one after the other.

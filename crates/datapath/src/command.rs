@@ -2,6 +2,7 @@
 //! Echo Request.
 
 use core::net::IpAddr;
+use core::ops::RangeInclusive;
 
 use adit_pktio::PacketIo;
 use adit_rules::{DeltaId, WorkerCommand};
@@ -67,15 +68,20 @@ fn run_commands_of_flows<Io: PacketIo>(
     is_due: impl Fn(&WorkerCommand) -> bool,
 ) -> bool {
     let (mut has_run, mut is_front, mut at) = (false, true, 0);
+    // The first command for a session of ours that was not due. A later one of the same session may be: changes become
+    // visible meanwhile.
+    let mut first_not_due = None;
     while let Some(command) = peek_command(state, at) {
         let is_done = match command {
             WorkerCommand::SendEndMarker { session, change, .. } => {
-                if !is_carried_out(state, session, change)
-                    && state.handoff.owns(session)
-                    && is_due(&command)
-                {
-                    run_all_of_change(ctx, io, state, session, change);
-                    has_run = true;
+                if !is_carried_out(state, session, change) && state.handoff.owns(session) {
+                    if is_due(&command) {
+                        let from = first_not_due.unwrap_or(at);
+                        run_all_until(ctx, io, state, session, change, from..=at);
+                        has_run = true;
+                    } else {
+                        first_not_due.get_or_insert(at);
+                    }
                 }
                 is_carried_out(state, session, change)
             }
@@ -123,25 +129,29 @@ fn is_carried_out<B>(state: &mut WorkerState<B>, session: SessionIndex, change: 
     state.handoff.flows().is_none_or(|flows| flows.is_command_done(session, change.0))
 }
 
-/// Carries out all commands for a session and change. All of them are in the ring: they were given before the change
-/// was published. The caller has the flow of `session`.
-fn run_all_of_change<Io: PacketIo>(
+/// Carries out all commands for a session up to a change. Those of the change are in the ring one after the other, as they
+/// were given before it was published, the first one at the end of `positions`; those of earlier changes are among
+/// `positions`. The caller has the flow of `session`.
+fn run_all_until<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,
     session: SessionIndex,
     change: DeltaId,
+    positions: RangeInclusive<usize>,
 ) {
-    let mut at = 0;
-    while let Some(command) = peek_command(state, at) {
-        at += 1;
-        match command {
-            WorkerCommand::SendEndMarker { session: of, change: by, .. }
-                if of == session && by == change =>
-            {
-                execute(ctx, io, state, &command);
-            }
-            _ => {}
+    let change_of = |command: &WorkerCommand| match *command {
+        WorkerCommand::SendEndMarker { session: of, change, .. } if of == session => Some(change),
+        _ => None,
+    };
+    for at in *positions.start().. {
+        let Some(command) = peek_command(state, at) else { break };
+        let of = change_of(&command);
+        if at > *positions.end() && of != Some(change) {
+            break;
+        }
+        if of.is_some_and(|of| !is_carried_out(state, session, of)) {
+            execute(ctx, io, state, &command);
         }
     }
     if let Some(flows) = state.handoff.flows() {

@@ -23,13 +23,13 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
 use adit_types::limits::BURST_MAX;
-use adit_types::{OWNER_GROUP_SHIFT, SessionIndex, WorkerId};
+use adit_types::{Nanos, OWNER_GROUP_SHIFT, SessionIndex, WorkerId};
 use arrayvec::ArrayVec;
 
-use crate::stage_queues::{ENFORCE, EventStages};
+use crate::event_queues::{ENFORCE, EventQueues};
 
 /// Most flows: a scheduler has no more.
-const FLOWS_MAX: usize = 1 << 14;
+pub(crate) const FLOWS_MAX: usize = 1 << 14;
 
 /// The bits of a holder word that count packets on their way to the holder.
 const COUNT_MASK: u32 = (1 << HOLDER_SHIFT) - 1;
@@ -67,6 +67,36 @@ struct SharedFlow {
     given_out: AtomicU32,
 }
 
+/// When a worker wants an event of its timer queue. The worker writes it, and an Rx/Tx thread reads it.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct SharedTimer {
+    /// Unit: nanoseconds; [`SharedTimer::NEVER`] without one.
+    due: AtomicU64,
+}
+
+impl Default for SharedTimer {
+    fn default() -> Self {
+        Self { due: AtomicU64::new(Self::NEVER) }
+    }
+}
+
+impl SharedTimer {
+    const NEVER: u64 = u64::MAX;
+
+    /// Sets the time. Each differs from those before.
+    pub(crate) fn set(&self, due: Option<Nanos>) {
+        self.due.store(due.map_or(Self::NEVER, |due| due.0), Ordering::Relaxed);
+    }
+
+    /// The time, if it has come.
+    #[inline]
+    pub(crate) fn due(&self, now: Nanos) -> Option<Nanos> {
+        let due = self.due.load(Ordering::Relaxed);
+        (due <= now.0).then_some(Nanos(due))
+    }
+}
+
 /// The flows of sessions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FlowMap {
@@ -94,27 +124,29 @@ impl FlowMap {
 pub struct SharedFlows {
     /// By place: all flows of the first queue, then those of the next one.
     places: Arc<[SharedFlow]>,
-    stages: EventStages,
+    queues: EventQueues,
     map: FlowMap,
     /// By session: one more than the highest number of a command that was carried out. Written by the worker that has
     /// the session's flow.
     commands_done: Arc<[AtomicU64]>,
+    /// By worker, with timer queues.
+    timers: Arc<[SharedTimer]>,
 }
 
 impl SharedFlows {
-    /// At least `flows` flows, the next power of two, at most 16384, of `sessions_max` sessions, in the queues of
-    /// `stages`.
+    /// At least `flows` flows, the next power of two, at most 16384, of `sessions_max` sessions, in `queues`.
     #[must_use]
-    pub fn new(flows: usize, stages: &EventStages, sessions_max: usize) -> Self {
+    pub fn new(flows: usize, queues: &EventQueues, sessions_max: usize) -> Self {
         let flows = flows.next_power_of_two().min(FLOWS_MAX);
         // A power of two.
         let map = FlowMap { mask: u32::try_from(flows - 1).unwrap_or_default() };
-        let places = flows * stages.queues().count();
+        let places = flows * queues.of_packets().count();
         Self {
             places: (0..places).map(|_| SharedFlow::default()).collect(),
-            stages: stages.clone(),
+            queues: queues.clone(),
             map,
             commands_done: (0..sessions_max).map(|_| AtomicU64::new(0)).collect(),
+            timers: (0..queues.timers()).map(|_| SharedTimer::default()).collect(),
         }
     }
 
@@ -131,10 +163,15 @@ impl SharedFlows {
         self.map.of(session)
     }
 
-    /// The stages whose queues have the flows.
+    /// The queues that have the flows.
     #[must_use]
-    pub const fn stages(&self) -> &EventStages {
-        &self.stages
+    pub const fn queues(&self) -> &EventQueues {
+        &self.queues
+    }
+
+    /// The timers of workers, by number; none without timer queues.
+    pub(crate) fn timers(&self) -> &[SharedTimer] {
+        &self.timers
     }
 
     /// How sessions map to flows.
@@ -147,7 +184,7 @@ impl SharedFlows {
     #[inline]
     pub(crate) const fn place(&self, position: usize, flow: u32) -> u32 {
         // At most as many as `places`, which are fewer than 2^17.
-        #[allow(clippy::cast_possible_truncation, reason = "there are four queues")]
+        #[allow(clippy::cast_possible_truncation, reason = "there are five queues")]
         let position = position as u32;
         position * (self.map.mask + 1) + flow
     }
@@ -184,6 +221,14 @@ impl SharedFlows {
             given_out.store(given_out.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
         } else {
             given_out.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// The same for `pkts` packets that had the flow `rx_flow` in the Rx queue. They may have any flows now, so any worker
+    /// may have got them.
+    pub(crate) fn count_received(&self, rx_flow: u32, pkts: u32) {
+        if let Some(SharedFlow { given_out, .. }) = self.get(self.place(1, rx_flow)) {
+            given_out.fetch_add(pkts, Ordering::Release);
         }
     }
 
@@ -228,8 +273,7 @@ impl Flows {
     /// The flows of worker `id`, which has none.
     pub(crate) fn new(shared: SharedFlows, id: WorkerId) -> Self {
         let count = shared.places.len();
-        let stages = shared.stages();
-        let enforcing = shared.place(stages.queue_of(ENFORCE).position(), 0);
+        let enforcing = shared.place(shared.queues().queue_of(ENFORCE).position(), 0);
         Self {
             shared,
             id: u32::from(id.0) + 1,
@@ -546,7 +590,7 @@ mod tests {
     use super::*;
 
     fn pair() -> [Flows; 2] {
-        let shared = SharedFlows::new(500, &EventStages::default(), 64);
+        let shared = SharedFlows::new(500, &EventQueues::default(), 64);
         assert_eq!(shared.count(), 512);
         [0, 1].map(|id| Flows::new(shared.clone(), WorkerId(id)))
     }

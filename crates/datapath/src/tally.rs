@@ -188,6 +188,15 @@ impl StepTally {
         }
     }
 
+    /// The packet belongs to `interface`, and nobody saw that before.
+    #[inline]
+    pub(crate) fn see_on(&mut self, interface: InterfaceId, bytes: usize) {
+        self.busy = self.busy.with(interface);
+        if let Some(traffic) = self.rx.get_mut(usize::from(interface.0)) {
+            traffic.add_many(1, bytes);
+        }
+    }
+
     /// Packets of `bytes` octets together arrived on `interface` and took the fast path.
     pub(crate) fn receive_fast(&mut self, interface: InterfaceId, pkts: usize, bytes: usize) {
         self.usual.fast_path += pkts as u64;

@@ -67,8 +67,11 @@ pub(crate) struct WorkerState<B> {
     pub are_families_mixed: bool,
     /// The last hops of the fast path.
     pub kept_hops: KeptHops,
-    /// With stages that an event scheduler separates: the flows in which frames of sessions leave.
-    pub stage_flows: Option<FlowMap>,
+    /// With stages that an event scheduler separates, or several Rx/Tx threads: the flows in which frames of sessions
+    /// leave.
+    pub frame_flows: Option<FlowMap>,
+    /// An event scheduler separates the stages.
+    pub are_stages_apart: bool,
     /// When a duplicated packet last requested the address of a neighbor.
     neighbor_requested_at: Option<Nanos>,
 }
@@ -95,15 +98,16 @@ impl<B: PacketBuf> WorkerState<B> {
             must_take_stages: false,
             are_families_mixed: false,
             kept_hops: KeptHops::NONE,
-            stage_flows: None,
+            frame_flows: None,
+            are_stages_apart: false,
             neighbor_requested_at: None,
         }
     }
 
-    /// Marks a frame of `session`, or a packet that becomes one: later stages keep it in order.
+    /// Marks a frame of `session`, or a packet that becomes one: later stages and Rx/Tx threads keep it in order.
     #[inline]
     pub(crate) fn mark(&self, buf: &mut B, session: SessionIndex) {
-        if let Some(flows) = &self.stage_flows {
+        if let Some(flows) = &self.frame_flows {
             Mark::Complete.set(buf, flows.of(session));
         }
     }

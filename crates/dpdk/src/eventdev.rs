@@ -28,6 +28,8 @@ const _: () = assert!(align_of::<Event<Mbuf>>() == align_of::<sys::rte_event>())
 const _: () = assert!(offset_of!(Event<Mbuf>, buf) == 8);
 const _: () = assert!(size_of::<Option<Mbuf>>() == size_of::<*mut sys::rte_mbuf>());
 const _: () = assert!(EventOperation::New as u32 == sys::RTE_EVENT_OP_NEW);
+const _: () = assert!(EventOperation::Forward as u32 == sys::RTE_EVENT_OP_FORWARD);
+const _: () = assert!(EventOperation::Release as u32 == sys::RTE_EVENT_OP_RELEASE);
 
 /// Credits that a port of `event_dsw` keeps at most. DPDK: `DSW_PORT_MAX_CREDITS`.
 const DSW_PORT_CREDITS_MAX: u32 = 1024;
@@ -577,6 +579,11 @@ impl EventPort for SchedulerPort {
         for event in events.iter_mut() {
             event.tag = event.tag.with_operation(EventOperation::New);
         }
+        self.pass_on(events)
+    }
+
+    #[inline]
+    fn complete(&mut self, events: &mut EventBurst<Mbuf>) -> usize {
         self.pass_on(events)
     }
 

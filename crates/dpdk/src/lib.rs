@@ -34,5 +34,7 @@ pub use port::{
     PortStats, RxQueue, TxQueue, network_device,
 };
 pub use processor::{PinError, pin_current_thread, tsc};
-pub use thread::{RegisterError, ThreadGuard, register_thread};
+pub use thread::{
+    PriorityError, RegisterError, ThreadGuard, register_thread, set_realtime_priority,
+};
 pub use worker_io::{WorkerIo, WorkerPort};

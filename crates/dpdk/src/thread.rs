@@ -1,4 +1,4 @@
-//! Registration of threads with DPDK: lcore numbers.
+//! Registration of threads with DPDK: lcore numbers. Priority of threads.
 
 use core::marker::PhantomData;
 
@@ -49,6 +49,33 @@ pub fn register_thread(eal: &Eal) -> Result<ThreadGuard, RegisterError> {
     Ok(ThreadGuard { eal: eal.clone(), same_thread: PhantomData })
 }
 
+/// The kernel gave the thread no real-time priority.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no real-time priority {priority}: {errno}; it needs CAP_SYS_NICE, or RLIMIT_RTPRIO of as much"
+)]
+pub struct PriorityError {
+    /// The wanted priority.
+    pub priority: u8,
+    /// The kernel's reason.
+    pub errno: Errno,
+}
+
+/// Gives the calling thread a real-time priority from 1 to 99 (SCHED_FIFO): it runs before all threads without one whenever it
+/// has work. Threads that it starts have none.
+///
+/// # Errors
+/// See [`PriorityError`].
+pub fn set_realtime_priority(priority: u8) -> Result<(), PriorityError> {
+    let parameters = libc::sched_param { sched_priority: priority.into() };
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: the kernel reads a `sched_param`, which lives across the call; 0 is the calling thread.
+    match unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } {
+        0 => Ok(()),
+        _ => Err(PriorityError { priority, errno: Errno::last_os() }),
+    }
+}
+
 impl ThreadGuard {
     /// The lcore number of this thread.
     #[must_use]
@@ -63,5 +90,28 @@ impl Drop for ThreadGuard {
         // SAFETY: this thread registered itself, and the guard cannot move to another.
         unsafe { sys::rte_thread_unregister() };
         self.eal.thread_unregistered();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fields 40 and 41 of proc_pid_stat(5), priority and policy, and the name of the thread before them may have spaces.
+    fn scheduling() -> Vec<String> {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        let (_, fields) = stat.rsplit_once(')').unwrap();
+        fields.split_whitespace().skip(37).take(2).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn realtime_priority_is_that_of_the_calling_thread() {
+        let seen = std::thread::spawn(|| set_realtime_priority(7).map(|()| scheduling())).join();
+        match seen.unwrap() {
+            Ok(seen) => assert_eq!(seen, ["7", "1"]),
+            Err(error) => println!("skipped: {error}"),
+        }
+        assert_eq!(scheduling(), ["0", "0"]);
+        assert!(set_realtime_priority(100).unwrap_err().to_string().contains("priority 100"));
     }
 }

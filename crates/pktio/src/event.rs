@@ -100,7 +100,18 @@ impl EventTag {
         PortId(self.note() as u16)
     }
 
-    /// The same event with another operation. For drivers.
+    /// What the event means to the scheduler.
+    #[inline]
+    #[must_use]
+    pub const fn operation(self) -> EventOperation {
+        match (self.0 & OPERATION_MASK) >> OPERATION_SHIFT {
+            0 => EventOperation::New,
+            1 => EventOperation::Forward,
+            _ => EventOperation::Release,
+        }
+    }
+
+    /// The same event with another operation.
     #[inline]
     #[must_use]
     pub const fn with_operation(self, operation: EventOperation) -> Self {
@@ -114,6 +125,10 @@ impl EventTag {
 pub enum EventOperation {
     /// A further event.
     New = 0,
+    /// What follows from a dequeued event.
+    Forward = 1,
+    /// Nothing follows from a dequeued event.
+    Release = 2,
 }
 
 /// One event.
@@ -165,6 +180,15 @@ pub trait EventPort {
     /// Cost: one driver call. Never blocks.
     fn enqueue_new(&mut self, events: &mut EventBurst<Self::Buf>) -> usize;
 
+    /// Ends all events of the last dequeue, in their order: for each there is one of `events`, which
+    /// [follows](EventOperation::Forward) from it, or says that [nothing does](EventOperation::Release). What follows from
+    /// the events of an ordered queue enters other queues in their order. What the scheduler did not take stays, in order,
+    /// and has to be passed again before the next dequeue. Events of atomic and parallel queues need not be ended.
+    /// Returns how many were taken.
+    ///
+    /// Cost: at most two driver calls. Never blocks.
+    fn complete(&mut self, events: &mut EventBurst<Self::Buf>) -> usize;
+
     /// Passes on events that the driver keeps to form bursts. A core without events calls it.
     fn flush(&mut self);
 
@@ -179,7 +203,9 @@ mod tests {
     #[test]
     fn tag_keeps_every_field_apart() {
         let tag = EventTag::new(6, ScheduleType::Parallel, EVENT_FLOWS_MAX - 1, 0xa5);
-        let tag = tag.with_operation(EventOperation::New);
+        for operation in [EventOperation::Forward, EventOperation::Release, EventOperation::New] {
+            assert_eq!(tag.with_operation(operation).operation(), operation);
+        }
         assert_eq!((tag.queue(), tag.flow(), tag.note()), (6, EVENT_FLOWS_MAX - 1, 0xa5));
         assert_eq!(tag.port(), PortId(0xa5));
         let plain = EventTag::new(6, ScheduleType::Parallel, EVENT_FLOWS_MAX - 1, 0xa5);

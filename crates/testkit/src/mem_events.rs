@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use adit_pktio::mem::MemBuf;
-use adit_pktio::{Event, EventBurst, EventPort, EventPortCounts, ScheduleType};
+use adit_pktio::{Event, EventBurst, EventOperation, EventPort, EventPortCounts, ScheduleType};
 
 /// Chooses the port of a flow that no port has: queue, flow, and the ports that may get it.
 pub type ChoosePort = Box<dyn FnMut(u8, u32, &[usize]) -> usize + Send>;
@@ -18,7 +18,7 @@ const QUEUE_LEN: usize = 8192;
 
 /// What a [`MemScheduler`] is built from.
 pub struct MemSchedulerConfig {
-    /// How each queue orders the events of a flow: atomic or parallel.
+    /// How each queue orders the events of a flow.
     pub queues: Vec<ScheduleType>,
     /// The queues of each port.
     pub links: Vec<Vec<u8>>,
@@ -66,12 +66,28 @@ struct MemQueue {
     schedule: ScheduleType,
     /// In order.
     events: VecDeque<Event<MemBuf>>,
+    /// Of an ordered queue: the events that ports have, in order, and the number of the first.
+    given: VecDeque<GivenEvent>,
+    first_given: usize,
     flows: Vec<FlowPorts>,
     /// The ports that it is linked to.
     ports: Vec<usize>,
 }
 
+/// An event of an ordered queue that a port has.
+enum GivenEvent {
+    /// Its port did not end it yet.
+    Open,
+    /// What follows from it.
+    Ended(Option<Event<MemBuf>>),
+}
+
+/// A dequeued event: its queue, and in an ordered queue its number.
+type DequeuedEvent = (u8, Option<usize>);
+
 struct SchedulerState {
+    /// The events that each port has, in order.
+    dequeued: Vec<VecDeque<DequeuedEvent>>,
     /// The events that each port keeps.
     kept: Vec<VecDeque<Event<MemBuf>>>,
     keep_back: KeepBack,
@@ -98,15 +114,18 @@ impl MemScheduler {
             ports.map(|(port, _)| port).collect()
         };
         let queue = |(number, schedule): (u8, ScheduleType)| {
-            assert_ne!(schedule, ScheduleType::Ordered, "this scheduler has no ordered queues");
-            let events = VecDeque::with_capacity(QUEUE_LEN);
+            let (events, given) =
+                (VecDeque::with_capacity(QUEUE_LEN), VecDeque::with_capacity(QUEUE_LEN));
             let flows = vec![FlowPorts::default(); flows];
-            MemQueue { schedule, events, flows, ports: ports_of(number) }
+            let ports = ports_of(number);
+            MemQueue { schedule, events, given, first_given: 0, flows, ports }
         };
         let queues = (0..).zip(queues).map(queue).collect();
         let ports = links.len();
         let kept = links.iter().map(|_| VecDeque::with_capacity(QUEUE_LEN)).collect();
-        let state = SchedulerState { kept, keep_back, queues, links, choose, new_threshold };
+        let dequeued = links.iter().map(|_| VecDeque::with_capacity(QUEUE_LEN)).collect();
+        let state =
+            SchedulerState { dequeued, kept, keep_back, queues, links, choose, new_threshold };
         let shared = Arc::new(Mutex::new(state));
         let port = |port| MemEventPort {
             shared: Arc::clone(&shared),
@@ -117,10 +136,10 @@ impl MemScheduler {
         (Self { shared }, ports)
     }
 
-    /// Events in all queues.
+    /// Packets in all queues.
     #[must_use]
-    pub fn waiting(&self) -> usize {
-        locked(&self.shared).waiting()
+    pub fn waiting_pkts(&self) -> usize {
+        locked(&self.shared).waiting(|event| event.buf.is_some())
     }
 
     /// Takes every event out of the queues.
@@ -129,7 +148,13 @@ impl MemScheduler {
         let mut state = locked(&self.shared);
         let SchedulerState { queues, kept, .. } = &mut *state;
         let waiting = queues.iter_mut().map(|queue| &mut queue.events).chain(kept);
-        waiting.flat_map(|events| events.drain(..)).collect()
+        let mut all: Vec<_> = waiting.flat_map(|events| events.drain(..)).collect();
+        let given = queues.iter_mut().flat_map(|queue| queue.given.drain(..));
+        all.extend(given.filter_map(|given| match given {
+            GivenEvent::Ended(event) => event,
+            GivenEvent::Open => None,
+        }));
+        all
     }
 }
 
@@ -138,16 +163,23 @@ fn locked(shared: &Mutex<SchedulerState>) -> MutexGuard<'_, SchedulerState> {
 }
 
 impl SchedulerState {
-    fn waiting(&self) -> usize {
-        let queued: usize = self.queues.iter().map(|queue| queue.events.len()).sum();
-        queued + self.kept.iter().map(VecDeque::len).sum::<usize>()
+    fn waiting(&self, is_counted: impl Fn(&Event<MemBuf>) -> bool) -> usize {
+        let ended = |given| match given {
+            &GivenEvent::Ended(Some(ref event)) => Some(event),
+            _ => None,
+        };
+        let ended = self.queues.iter().flat_map(|queue| queue.given.iter().filter_map(ended));
+        let queued = self.queues.iter().flat_map(|queue| &queue.events);
+        let kept = self.kept.iter().flatten();
+        queued.chain(kept).chain(ended).filter(|event| is_counted(event)).count()
     }
 
     /// Takes the first event that `port` may have.
     fn take(&mut self, port: usize) -> Option<Event<MemBuf>> {
-        let Self { queues, links, choose, .. } = self;
+        let Self { dequeued, queues, links, choose, .. } = self;
         for number in &links[port] {
-            let MemQueue { schedule, events, flows, ports } = &mut queues[usize::from(*number)];
+            let MemQueue { schedule, events, given, first_given, flows, ports } =
+                &mut queues[usize::from(*number)];
             for at in 0..events.len() {
                 let flow = events[at].tag.flow();
                 let FlowPorts { held, chosen } = &mut flows[flow as usize];
@@ -157,9 +189,14 @@ impl SchedulerState {
                     continue;
                 }
                 *chosen = None;
+                let order = (*schedule == ScheduleType::Ordered).then(|| {
+                    given.push_back(GivenEvent::Open);
+                    *first_given + given.len() - 1
+                });
                 if *schedule == ScheduleType::Atomic {
                     *held = Some(port);
                 }
+                dequeued[port].push_back((*number, order));
                 return events.remove(at);
             }
         }
@@ -188,8 +225,32 @@ impl SchedulerState {
         }
     }
 
-    /// Takes back the flows that `port` has.
+    /// Ends the first event that `port` has by what follows from it.
+    fn end(&mut self, port: usize, successor: Option<Event<MemBuf>>) {
+        let (number, order) =
+            self.dequeued[port].pop_front().unwrap_or_else(|| unreachable!("no event to end"));
+        let Some(order) = order else {
+            return successor.into_iter().for_each(|event| self.put(port, event, 0));
+        };
+        let number = usize::from(number);
+        let MemQueue { given, first_given, .. } = &mut self.queues[number];
+        given[order - *first_given] = GivenEvent::Ended(successor);
+        while let MemQueue { given, first_given, .. } = &mut self.queues[number]
+            && let Some(GivenEvent::Ended(_)) = given.front()
+        {
+            *first_given += 1;
+            if let Some(GivenEvent::Ended(Some(event))) = given.pop_front() {
+                // An ordered queue enqueues by itself: no port keeps the event back.
+                self.queues[usize::from(event.tag.queue())].events.push_back(event);
+            }
+        }
+    }
+
+    /// Takes back the flows that `port` has, and ends its events.
     fn release(&mut self, port: usize) {
+        while !self.dequeued[port].is_empty() {
+            self.end(port, None);
+        }
         for number in &self.links[port] {
             for flow in &mut self.queues[usize::from(*number)].flows {
                 if flow.held == Some(port) {
@@ -203,8 +264,11 @@ impl SchedulerState {
 impl MemEventPort {
     fn append(&mut self, events: &mut EventBurst<MemBuf>, are_new: bool) -> usize {
         let mut state = locked(&self.shared);
-        let waiting = state.waiting();
-        let room = if are_new { state.new_threshold.saturating_sub(waiting) } else { usize::MAX };
+        let is_limited = are_new && state.new_threshold < usize::MAX;
+        let room = match is_limited {
+            true => state.new_threshold.saturating_sub(state.waiting(|_| true)),
+            false => usize::MAX,
+        };
         let count = events.len().min(room);
         for event in events.drain(..count) {
             state.put(self.port, event, 0);
@@ -238,6 +302,18 @@ impl EventPort for MemEventPort {
 
     fn enqueue_new(&mut self, events: &mut EventBurst<MemBuf>) -> usize {
         self.append(events, true)
+    }
+
+    fn complete(&mut self, events: &mut EventBurst<MemBuf>) -> usize {
+        let mut state = locked(&self.shared);
+        let count = events.len();
+        for event in events.drain(..) {
+            let is_successor = event.tag.operation() == EventOperation::Forward;
+            state.end(self.port, is_successor.then_some(event));
+        }
+        assert!(state.dequeued[self.port].is_empty(), "an event was not ended");
+        self.counts.enqueued += count as u64;
+        count
     }
 
     fn flush(&mut self) {}
@@ -282,6 +358,45 @@ mod tests {
         assert_eq!(ports[1].dequeue(4, &mut taken), 3);
         let notes: Vec<_> = taken.iter().map(|event| event.tag.note()).collect();
         assert_eq!(notes, [0, 1, 2, 3]);
-        assert_eq!(scheduler.waiting(), 0);
+        assert_eq!(scheduler.waiting_pkts(), 0);
+    }
+
+    #[test]
+    fn successors_of_an_ordered_queue_keep_its_order() {
+        let mut next = 1;
+        let turns = Box::new(move |_, _, ports: &[usize]| {
+            next += ports.len() / 2;
+            ports[next % ports.len()]
+        });
+        let (scheduler, mut ports) = MemScheduler::new(MemSchedulerConfig {
+            queues: vec![ScheduleType::Ordered, ScheduleType::Atomic],
+            links: vec![vec![0], vec![0], vec![1]],
+            flows: 8,
+            new_threshold: 8,
+            choose: turns,
+            keep_back: Box::new(|_, _| false),
+        });
+        let mut events: EventBurst<_> = (0..4).map(|note| event(7, note)).collect();
+        assert_eq!(ports[0].enqueue_new(&mut events), 4);
+        let end = |ports: &mut [MemEventPort], operations: [EventOperation; 2]| {
+            let mut taken = [EventBurst::new(), EventBurst::new()];
+            for (port, taken) in ports.iter_mut().zip(&mut taken) {
+                assert_eq!(port.dequeue(1, taken), 1);
+            }
+            // The port with the second event ends it first.
+            for at in [1, 0] {
+                assert_eq!(ports[2].dequeue(8, &mut EventBurst::new()), 0);
+                let event = &mut taken[at][0];
+                let tag = EventTag::new(1, ScheduleType::Atomic, 7, event.tag.note());
+                event.tag = tag.with_operation(operations[at]);
+                ports[at].complete(&mut taken[at]);
+            }
+            let mut left = EventBurst::new();
+            ports[2].dequeue(8, &mut left);
+            left.iter().map(|event| event.tag.note()).collect::<Vec<_>>()
+        };
+        assert_eq!(end(&mut ports, [EventOperation::Forward; 2]), [0, 1]);
+        assert_eq!(end(&mut ports, [EventOperation::Release, EventOperation::Forward]), [3]);
+        assert_eq!(scheduler.waiting_pkts(), 0);
     }
 }

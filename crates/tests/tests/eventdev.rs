@@ -5,9 +5,10 @@ use core::net::{IpAddr, Ipv4Addr};
 use std::collections::{HashMap, VecDeque};
 
 use adit_datapath::{
-    EventStages, EventWorker, PathThread, RxTx, RxTxConfig, STAGES, SharedFlows, TX_QUEUE, Worker,
+    EventQueues, EventWorker, PathThread, RxTx, RxTxConfig, STAGES, SharedFlows, Worker,
     WorkerConfig, connect,
 };
+use adit_pktio::ScheduleType::{Atomic, Ordered, Parallel};
 use adit_pktio::mem::MemIo;
 use adit_pktio::{PacketBuf, ScheduleType};
 use adit_rules::{
@@ -16,7 +17,7 @@ use adit_rules::{
 };
 use adit_session::{CpFSeid, FarUpdate, ForwardingUpdate, OwnerId, SessionChange, SessionStore};
 use adit_tables::Publisher;
-use adit_testkit::mem_events::{MemScheduler, MemSchedulerConfig};
+use adit_testkit::mem_events::{MemEventPort, MemScheduler, MemSchedulerConfig};
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::scenario;
 use adit_tests::world::{WorldLayout, control, station_mac};
@@ -33,6 +34,7 @@ const N6: PortId = PortId(1);
 const SESSIONS: u8 = 24;
 const WORKERS: usize = 3;
 const END_MARKER: u8 = 254;
+const ALL_ATOMIC: [ScheduleType; STAGES] = [Atomic; STAGES];
 
 /// A session, and what it sent so far.
 #[derive(Debug)]
@@ -71,11 +73,51 @@ struct EventPath {
     changes: u64,
     now: Nanos,
     left: HashMap<Ipv4Addr, LeftPackets>,
+    /// Frames that left through each Rx/Tx thread.
+    sent: Vec<usize>,
+}
+
+/// A scheduler that moves flows at random.
+fn random_scheduler(
+    seed: u64,
+    new_threshold: usize,
+    roles: Roles,
+    queues: &EventQueues,
+) -> (MemScheduler, Vec<MemEventPort>) {
+    let packet_queues = queues.of_packets().count();
+    let has_rx = packet_queues > queues.stage_queues();
+    let mut rng = StdRng::seed_from_u64(seed);
+    // A port's packets are in one flow of the Rx queue, which would move with each packet.
+    let mut of_rx = 0;
+    let choose = move |queue, _, ports: &[usize]| {
+        let port = ports[rng.random_range(0..ports.len())];
+        match has_rx && queue == 0 {
+            true if rng.random_ratio(15, 16) => of_rx,
+            true => {
+                of_rx = port;
+                port
+            }
+            false => port,
+        }
+    };
+    let mut is_moving = StdRng::seed_from_u64(!seed);
+    MemScheduler::new(MemSchedulerConfig {
+        queues: queues.schedules().collect(),
+        links: queues.links(roles),
+        flows: 64,
+        new_threshold,
+        choose: Box::new(choose),
+        // A queue with one port only, of frames that leave or of timers, is never kept back.
+        keep_back: Box::new(move |queue, _| {
+            usize::from(queue) < packet_queues && is_moving.random_ratio(1, 3)
+        }),
+    })
 }
 
 impl EventPath {
-    fn new(seed: u64, new_threshold: usize, queues: usize) -> Self {
-        let roles = Roles::event_driven(1, WORKERS);
+    fn new(seed: u64, new_threshold: usize, rx_tx: usize, queues: EventQueues) -> Self {
+        let roles = Roles::event_driven(rx_tx, WORKERS);
+        let queues = queues.with_tx(rx_tx);
         let layout = WorldLayout { roles, sessions_max: 64, ..scenario::plain_layout(0) };
         let (store, mut publisher, readers) = control(&layout);
         for (interface, station) in [(0, "10.0.3.1"), (1, "10.0.6.1")] {
@@ -83,25 +125,8 @@ impl EventPath {
             let index = publisher.ensure_next_hop(InterfaceId(interface), addr).unwrap();
             publisher.set_mac(index, MacAddr(station_mac(addr)), false);
         }
-        let mut rng = StdRng::seed_from_u64(seed);
-        let choose = move |_, _, ports: &[usize]| ports[rng.random_range(0..ports.len())];
-        let mut is_moving = StdRng::seed_from_u64(!seed);
-        let stages = EventStages::new(&vec![ScheduleType::Atomic; queues], [0; STAGES]).unwrap();
-        let links = |role| match role {
-            Role::RxTx => vec![TX_QUEUE],
-            _ => stages.queues().map(|queue| queue.number).collect(),
-        };
-        let links = roles.all().map(links).collect();
-        let (scheduler, ports) = MemScheduler::new(MemSchedulerConfig {
-            queues: vec![ScheduleType::Atomic; 1 + queues],
-            links,
-            flows: 64,
-            new_threshold,
-            choose: Box::new(choose),
-            // A queue with one port only, that of frames that leave, is never kept back.
-            keep_back: Box::new(move |queue, _| queue != TX_QUEUE && is_moving.random_ratio(1, 3)),
-        });
-        let flows = SharedFlows::new(64, &stages, 64);
+        let (scheduler, ports) = random_scheduler(seed, new_threshold, roles, &queues);
+        let flows = SharedFlows::new(64, &queues, 64);
         let mut path = Self {
             store,
             publisher,
@@ -115,11 +140,13 @@ impl EventPath {
             changes: 0,
             now: Nanos::from_secs(1),
             left: HashMap::new(),
+            sent: vec![0; rx_tx],
         };
         let ends = readers.into_iter().zip(connect(roles, 1024)).zip(ports).zip(roles.all());
         for (((reader, handoff), port), role) in ends {
             if role == Role::RxTx {
-                let config = RxTxConfig { ports: vec![N3, N6], burst: 32 };
+                let number = usize::from(reader.worker().0) - WORKERS;
+                let config = RxTxConfig { number, ports: vec![N3, N6], burst: 32 };
                 path.threads.push(Box::new(RxTx::new(config, reader, flows.clone(), port)));
                 continue;
             }
@@ -200,14 +227,22 @@ impl EventPath {
     /// Lets the session's downlink packets wait, or go on.
     fn buffer(&mut self, at: usize, is_buffered: bool) {
         self.changes += 1;
-        self.sessions[at].buffered = is_buffered.then_some(0);
+        let known = &self.sessions[at];
+        let left = self.left.get(&known.ue).map_or(&[][..], |left| &left.downlink);
+        let left = left.iter().filter(|(number, _)| number.is_some()).count();
+        let on_their_way = known.downlink - u32::try_from(left).unwrap();
+        self.sessions[at].buffered = is_buffered.then_some(on_their_way);
         let action = if is_buffered { ApplyAction::BUFF } else { ApplyAction::FORW };
         self.modify(at, FarUpdate { id: FarId(2), action: Some(action), ..FarUpdate::default() });
     }
 
     fn arrive(&mut self, at: usize, is_uplink: bool) {
         let known = &mut self.sessions[at];
-        let io = &mut self.ios[WORKERS];
+        // All packets of a direction arrive at one thread.
+        let io = match self.ios.len() - WORKERS {
+            2 if !is_uplink => &mut self.ios[WORKERS + 1],
+            _ => &mut self.ios[WORKERS],
+        };
         if is_uplink {
             known.uplink += 1;
             let outer = PacketBuilder::ethernet(UPF[0], PEER).ipv4("10.0.3.1", "10.0.3.2");
@@ -239,12 +274,16 @@ impl EventPath {
             self.store.reclaim(self.owed.pop_front().unwrap());
         }
         let number = |frame: &[u8]| u32::from_be_bytes(*frame.last_chunk().unwrap());
-        for buf in self.ios[thread].take_sent(N6) {
+        let [uplink, downlink] = [N6, N3].map(|port| self.ios[thread].take_sent(port));
+        if let Some(sent) = thread.checked_sub(WORKERS).and_then(|at| self.sent.get_mut(at)) {
+            *sent += uplink.len() + downlink.len();
+        }
+        for buf in uplink {
             let frame = buf.data();
             let ue = Ipv4Addr::from(<[u8; 4]>::try_from(&frame[26..30]).unwrap());
             self.left.entry(ue).or_default().uplink.push(number(frame));
         }
-        for buf in self.ios[thread].take_sent(N3) {
+        for buf in downlink {
             let frame = buf.data();
             let teid = Teid(u32::from_be_bytes(frame[46..50].try_into().unwrap()));
             let is_marker = frame[43] == END_MARKER;
@@ -256,53 +295,117 @@ impl EventPath {
 
     /// Runs steps until nothing moves any more.
     fn settle(&mut self) {
-        for _ in 0..100 {
-            for thread in 0..self.threads.len() {
-                self.step(thread);
-            }
+        let mut rounds = 0;
+        while rounds < 100 {
+            rounds = if self.scheduler.waiting_pkts() > 0 { 0 } else { rounds + 1 };
+            (0..self.threads.len()).for_each(|thread| self.step(thread));
         }
-        assert_eq!(self.scheduler.waiting(), 0);
+        assert_eq!(self.scheduler.waiting_pkts(), 0);
     }
 }
 
-/// Steps of threads, bursts, changes of tunnels and buffering in random order: every packet leaves, in order, in the
-/// tunnel of its time, and one End Marker between the last packet of a tunnel and the first one of the next.
+/// Steps of threads, bursts, changes of tunnels and buffering in random order. At the end every packet has left.
+fn run(seed: u64, rx_tx: usize, queues: EventQueues) -> EventPath {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let threads = WORKERS + rx_tx;
+    let mut path = EventPath::new(seed, usize::MAX, rx_tx, queues);
+    for _ in 0..6_000 {
+        let at = rng.random_range(0..path.sessions.len());
+        match rng.random_range(0..24) {
+            0..4 => {
+                for _ in 0..rng.random_range(1..16) {
+                    let at = rng.random_range(0..path.sessions.len());
+                    path.arrive(at, rng.random());
+                }
+            }
+            4 if path.sessions[at].buffered.is_none() => path.hand_over(at),
+            5 => path.buffer(at, path.sessions[at].buffered.is_none()),
+            4 => {}
+            _ => path.step(rng.random_range(0..threads)),
+        }
+        // Commands of a worker that does not step fill its ring.
+        if path.commands.iter().any(|ring| ring.slots() < 8) {
+            (0..threads).for_each(|thread| path.step(thread));
+        }
+    }
+    path.settle();
+    for at in 0..path.sessions.len() {
+        if path.sessions[at].buffered.is_some() {
+            path.buffer(at, false);
+        }
+    }
+    path.settle();
+    check_counts(seed, &path);
+    path
+}
+
+fn stages(schedules: &[ScheduleType]) -> EventQueues {
+    EventQueues::new(schedules, [0; STAGES]).unwrap()
+}
+
+/// Every packet leaves, in order, in the tunnel of its time, and one End Marker between the last packet of a tunnel and
+/// the first one of the next.
 #[test]
 fn sessions_keep_their_order_while_flows_move_packets_wait_and_tunnels_change() {
     for (seed, queues) in (1..=12).zip([1, 2, 4].into_iter().cycle()) {
-        let mut rng = StdRng::seed_from_u64(seed);
-        let mut path = EventPath::new(seed, usize::MAX, queues);
-        for _ in 0..6_000 {
-            let at = rng.random_range(0..path.sessions.len());
-            match rng.random_range(0..24) {
-                0..4 => {
-                    for _ in 0..rng.random_range(1..16) {
-                        let at = rng.random_range(0..path.sessions.len());
-                        path.arrive(at, rng.random());
-                    }
-                }
-                4 if path.sessions[at].buffered.is_none() => path.hand_over(at),
-                5 => path.buffer(at, path.sessions[at].buffered.is_none()),
-                4 => {}
-                _ => path.step(rng.random_range(0..=WORKERS)),
-            }
-            // Commands of a worker that does not step fill its ring.
-            if path.commands.iter().any(|ring| ring.slots() < 8) {
-                (0..=WORKERS).for_each(|thread| path.step(thread));
-            }
-        }
-        path.settle();
-        for at in 0..path.sessions.len() {
-            if path.sessions[at].buffered.is_some() {
-                path.buffer(at, false);
-            }
-        }
-        path.settle();
-        check(seed, &path);
+        check_order(seed, &run(seed, 1, stages(&ALL_ATOMIC[..queues])));
     }
 }
 
-fn check(seed: u64, path: &EventPath) {
+#[test]
+fn sessions_keep_their_order_through_an_rx_queue_and_with_timer_queues() {
+    for (seed, queues) in (1..=6).zip([1, 2, 4].into_iter().cycle()) {
+        let queues = stages(&ALL_ATOMIC[..queues]).with_rx(Some(Atomic)).with_timers(WORKERS);
+        check_order(seed, &run(seed, 1, queues));
+    }
+}
+
+#[test]
+fn sessions_keep_their_order_when_ordered_queues_give_a_flow_to_several_workers() {
+    let kinds: [&[_]; 2] = [&[Atomic, Ordered], &[Ordered, Atomic, Ordered, Ordered]];
+    for (seed, schedules) in (1..=6).zip(kinds.into_iter().cycle()) {
+        let queues = stages(schedules);
+        let queues = if seed > 2 { queues.with_rx(Some(Ordered)) } else { queues };
+        check_order(seed, &run(seed, 1, queues));
+    }
+}
+
+#[test]
+fn sessions_keep_their_order_with_several_rx_tx_threads() {
+    for (seed, queues) in (1..=6).zip([1, 2, 4].into_iter().cycle()) {
+        let queues = stages(&ALL_ATOMIC[..queues]);
+        let queues = if seed > 3 { queues.with_rx(Some(Atomic)) } else { queues };
+        let path = run(seed, 2, queues);
+        check_order(seed, &path);
+        assert!(path.sent.iter().all(|count| *count > 1000), "{:?}", path.sent);
+    }
+}
+
+#[test]
+fn parallel_stages_lose_no_packet() {
+    let kinds: [&[_]; 2] = [&[Atomic, Parallel], &[Parallel, Atomic, Parallel, Parallel]];
+    let mut are_in_order = true;
+    for (seed, schedules) in (1..=4).zip(kinds.into_iter().cycle()) {
+        let path = run(seed, 1, stages(schedules).with_rx((seed > 2).then_some(Parallel)));
+        for known in &path.sessions {
+            let left = &path.left[&known.ue];
+            let mut uplink = left.uplink.clone();
+            are_in_order &= uplink.is_sorted();
+            uplink.sort_unstable();
+            assert!(uplink.into_iter().eq(1..=known.uplink), "seed {seed}");
+            let mut downlink: Vec<_> =
+                left.downlink.iter().filter_map(|(number, _)| *number).collect();
+            downlink.sort_unstable();
+            assert!(downlink.into_iter().eq(1..=known.downlink), "seed {seed}");
+            let markers = left.downlink.iter().filter(|(number, _)| number.is_none()).count();
+            assert_eq!(markers, known.tunnels.len() - 1, "seed {seed}");
+        }
+    }
+    assert!(!are_in_order, "as if no queue were parallel");
+}
+
+/// Every packet is counted, and none was dropped.
+fn check_counts(seed: u64, path: &EventPath) {
     let sum = path.publisher.snapshot();
     assert!(sum.identity_holds() && sum.buffered_pkts == 0, "{sum:?}");
     assert_eq!(sum.handed_off_pkts, sum.taken_over_pkts);
@@ -311,6 +414,23 @@ fn check(seed: u64, path: &EventPath) {
     for counters in path.publisher.worker_counters() {
         assert!(adit_tables::Snapshot::sum([&**counters]).identity_holds());
     }
+    for known in &path.sessions {
+        let traffic = path.publisher.session_traffic(known.index);
+        assert_eq!(
+            (traffic.ul_pkts, traffic.dl_pkts),
+            (known.uplink.into(), known.downlink.into())
+        );
+    }
+    let counters = path.publisher.worker_counters();
+    let bursts = |of: &std::sync::Arc<adit_tables::WorkerCounters>| {
+        adit_tables::Snapshot::sum([&**of]).bursts
+    };
+    let workers: Vec<_> = counters.iter().map(bursts).collect();
+    assert!(workers.iter().all(|bursts| *bursts > 100), "{workers:?}");
+}
+
+/// The packets of each session left in order, with one End Marker after the last one in each tunnel.
+fn check_order(seed: u64, path: &EventPath) {
     let mut markers = 0;
     for known in &path.sessions {
         let left = &path.left[&known.ue];
@@ -328,24 +448,13 @@ fn check(seed: u64, path: &EventPath) {
             }
         }
         assert_eq!(tunnels.next(), None, "seed {seed}: an End Marker is missing");
-        let traffic = path.publisher.session_traffic(known.index);
-        assert_eq!(
-            (traffic.ul_pkts, traffic.dl_pkts),
-            (known.uplink.into(), known.downlink.into())
-        );
     }
     assert!(markers > 100, "{markers} End Markers are few");
-    let counters = path.publisher.worker_counters();
-    let bursts = |of: &std::sync::Arc<adit_tables::WorkerCounters>| {
-        adit_tables::Snapshot::sum([&**of]).bursts
-    };
-    let workers: Vec<_> = counters.iter().map(bursts).collect();
-    assert!(workers.iter().all(|bursts| *bursts > 100), "{workers:?}");
 }
 
 #[test]
 fn full_scheduler_drops_by_name_and_the_rest_arrives() {
-    let mut path = EventPath::new(1, 40, 1);
+    let mut path = EventPath::new(1, 40, 1, EventQueues::default());
     for at in (0..path.sessions.len()).cycle().take(100) {
         path.arrive(at, true);
     }

@@ -1,6 +1,6 @@
 //! `[datapath.eventdev]`: the event scheduler of `model = "eventdev"`.
 
-use adit_datapath::{EventStages, STAGES, StagesError};
+use adit_datapath::{EventQueues, QueuesError, STAGES};
 use adit_dpdk::EventDriver;
 use adit_pktio::ScheduleType;
 
@@ -25,23 +25,23 @@ pub(crate) struct EventSettings {
     pub enqueue_depth: u16,
     /// Arguments of the driver.
     pub arguments: String,
-    /// The stages of workers.
-    pub stages: EventStages,
+    /// The queues of the scheduler, and the stages of workers.
+    pub queues: EventQueues,
 }
 
-/// Reads the table. `most` threads may receive and transmit.
-pub(super) fn read_eventdev(mut section: ConfigSection<'_, '_>, most: usize) -> EventSettings {
+/// Most queues of `event_dsw`. DPDK: `DSW_MAX_QUEUES`.
+const DSW_QUEUES_MAX: usize = 16;
+
+/// Reads the table. `most` threads may receive and transmit for `workers`.
+pub(super) fn read_eventdev(
+    mut section: ConfigSection<'_, '_>,
+    workers: usize,
+    most: usize,
+) -> EventSettings {
     let kinds = [("dsw", EventDriver::Dsw), ("sw", EventDriver::Sw)];
     let driver =
         section.choice("scheduler", &kinds, Some(EventDriver::Dsw)).unwrap_or(EventDriver::Dsw);
-    let rx_tx: Vec<u16> = section.integers("rx_tx", 0..=1023);
-    if rx_tx.is_empty() || rx_tx.len() > most {
-        let what =
-            format!("takes 1 to {most} CPU cores, one for each thread that receives and transmits");
-        section.problem("rx_tx", what);
-    } else if names_twice(&rx_tx) {
-        section.problem("rx_tx", "names a CPU core twice; each thread needs its own");
-    }
+    let rx_tx = read_rx_tx(&mut section, most);
     let scheduler_core = section.integer_optional("scheduler_core", 0..=1023u16);
     let is_central = driver == EventDriver::Sw;
     if is_central && scheduler_core.is_none() {
@@ -75,7 +75,7 @@ pub(super) fn read_eventdev(mut section: ConfigSection<'_, '_>, most: usize) -> 
         }
         value.map(|value| format!("{key}={value}"))
     });
-    let stages = read_stages(&mut section);
+    let queues = read_queues(&mut section, is_central, rx_tx.len(), workers);
     section.finish();
     let arguments = quanta.into_iter().flatten().collect::<Vec<_>>().join(",");
     EventSettings {
@@ -88,18 +88,58 @@ pub(super) fn read_eventdev(mut section: ConfigSection<'_, '_>, most: usize) -> 
         dequeue_depth,
         enqueue_depth,
         arguments,
-        stages,
+        queues,
     }
 }
 
-/// Reads the queues of stages.
-fn read_stages(section: &mut ConfigSection<'_, '_>) -> EventStages {
-    let queues = section.integer("stages", 1..=4_u32, Some(1));
-    let is_divisor = matches!(queues, 1 | 2 | 4);
-    let kinds = [("atomic", ScheduleType::Atomic), ("parallel", ScheduleType::Parallel)];
+/// Reads the cores of the threads that receive and transmit.
+fn read_rx_tx(section: &mut ConfigSection<'_, '_>, most: usize) -> Vec<u16> {
+    let is_given = section.has("rx_tx");
+    let rx_tx: Vec<u16> = section.integers("rx_tx", 0..=1023);
+    if is_given && (rx_tx.is_empty() || rx_tx.len() > most) {
+        let what =
+            format!("takes 1 to {most} CPU cores, one for each thread that receives and transmits");
+        section.problem("rx_tx", what);
+    } else if names_twice(&rx_tx) {
+        section.problem("rx_tx", "names a CPU core twice; each thread needs its own");
+    }
+    rx_tx
+}
+
+/// Reads the queues.
+fn read_queues(
+    section: &mut ConfigSection<'_, '_>,
+    is_central: bool,
+    rx_tx: usize,
+    workers: usize,
+) -> EventQueues {
+    let stages = section.integer("stages", 1..=4_u32, Some(1));
+    let is_divisor = matches!(stages, 1 | 2 | 4);
+    let kinds = [
+        ("atomic", ScheduleType::Atomic),
+        ("ordered", ScheduleType::Ordered),
+        ("parallel", ScheduleType::Parallel),
+    ];
+    let is_offered = |schedule| is_central || schedule != ScheduleType::Ordered;
+    let not_ordered =
+        "takes \"ordered\" only with scheduler = \"sw\": \"dsw\" has no ordered queues";
+    let rx_kinds = kinds.map(|(name, schedule)| (name, Some(schedule)));
+    let rx_kinds = [rx_kinds[0], rx_kinds[1], rx_kinds[2], ("none", None)];
+    let rx = section.choice("rx_queue", &rx_kinds, Some(None)).flatten();
+    if !rx.is_none_or(is_offered) {
+        section.problem("rx_queue", not_ordered);
+    }
+    let timers = match section.boolean_optional("timer_queue") {
+        Some(true) => workers,
+        _ => 0,
+    };
     let schedules = if is_divisor {
-        let count = usize::try_from(queues).unwrap_or(1);
-        section.choice_each("schedule", &kinds, ScheduleType::Atomic, count)
+        let count = usize::try_from(stages).unwrap_or(1);
+        let schedules = section.choice_each("schedule", &kinds, ScheduleType::Atomic, count);
+        if !schedules.iter().copied().all(is_offered) {
+            section.problem("schedule", not_ordered);
+        }
+        schedules
     } else {
         section.problem("stages", "takes 1, 2 or 4: the stages merge by halves");
         section.skip("schedule");
@@ -113,14 +153,24 @@ fn read_stages(section: &mut ConfigSection<'_, '_>) -> EventStages {
         section.problem("dummy_cycles", "takes a list of 4 numbers, one for each stage");
         [0; STAGES]
     });
-    EventStages::new(&schedules, dummy_cycles).unwrap_or_else(|error| {
+    let queues = EventQueues::new(&schedules, dummy_cycles).unwrap_or_else(|error| {
         let what = match error {
-            StagesError::Queues => "takes one type for all stages, or a list with one for each",
-            StagesError::NotAtomic => {
+            QueuesError::Queues => "takes one type for all stages, or a list with one for each",
+            QueuesError::NotAtomic => {
                 "takes \"atomic\" for the stage that enforces and accounts: it has the state of sessions"
             }
         };
         section.problem("schedule", what);
-        EventStages::default()
-    })
+        EventQueues::default()
+    });
+    let queues = queues.with_rx(rx).with_tx(rx_tx).with_timers(timers);
+    let count = queues.count();
+    if !is_central && count > DSW_QUEUES_MAX {
+        let what = format!(
+            "\"dsw\" has {DSW_QUEUES_MAX} queues, but stages, Rx queue, {rx_tx} Rx/Tx threads and timers \
+             of workers take {count}; leave some out, or take scheduler = \"sw\""
+        );
+        section.problem("scheduler", what);
+    }
+    queues
 }

@@ -1,22 +1,24 @@
 //! Worker, Rx/Tx thread and scheduler of the event-driven model, in turns on one core.
 
-use adit_datapath::{EventStages, EventWorker, RxTx, RxTxConfig, STAGES, SharedFlows, TX_QUEUE};
+use adit_datapath::{EventQueues, EventWorker, RxTx, RxTxConfig, STAGES, SharedFlows};
 use adit_dpdk::{
     Eal, EventDevice, EventDeviceConfig, EventDriver, EventPortConfig, EventQueueConfig,
     EventScheduler, Mempool, OpenEventDevice, SchedulerPort,
 };
 use adit_pktio::{Event, EventBurst, EventPort, EventTag, ScheduleType};
 use adit_rules::DropReason;
-use adit_types::Nanos;
+use adit_tables::Snapshot;
 use adit_types::limits::BURST_MAX;
+use adit_types::{Nanos, Roles};
 use anyhow::{Context, ensure};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use serde_json::{Value, json};
 
 use super::{MbufIo, PORTS, PartCycles, row, steps, timed, worker};
+use crate::network::BURST_TIME;
 use crate::packet::BenchPacket;
-use crate::sessions::{self, BenchProfile, Populated};
+use crate::sessions::{self, BenchProfile, BenchRates, Populated};
 use crate::size::BenchSize;
 
 /// Flows, as adit's default.
@@ -29,6 +31,8 @@ const IN_FLIGHT_MAX: usize = 512;
 const TX_BURSTS_PER_STEP: usize = 4;
 /// Events that go round through the queues of [`hop`].
 const CIRCLING: usize = 256;
+/// Sessions with packets that wait for their rates: a worker has room for some packets of each.
+const WAITING_SESSIONS: usize = 256;
 /// Queues of [`hop`].
 const HOPS: u8 = 4;
 
@@ -38,8 +42,7 @@ const HOPS: u8 = 4;
 /// As [`event_driven`].
 pub(super) fn settings(eal: &Eal, pool: &Mempool, size: &BenchSize) -> anyhow::Result<Vec<Value>> {
     let packet = BenchPacket::uplink(BenchProfile::USUAL.family());
-    let stages =
-        EventStages::new(&[ScheduleType::Atomic], [0; STAGES]).ok().context("one queue")?;
+    let queues = QueuesCase::merged();
     let mut rows = Vec::new();
     for driver in [EventDriver::Dsw, EventDriver::Sw] {
         let usual = SchedulerSettings::new(driver, size.burst)?;
@@ -63,12 +66,57 @@ pub(super) fn settings(eal: &Eal, pool: &Mempool, size: &BenchSize) -> anyhow::R
             all.push((name, SchedulerSettings { arguments, ..usual.clone() }));
         }
         for (name, settings) in all {
-            let mut row = event_driven(eal, pool, size, &settings, &stages, packet)?;
+            let mut row = event_driven(eal, pool, size, &settings, &queues, packet)?;
             row["setting"] = json!(name);
             rows.push(row);
         }
     }
     Ok(rows)
+}
+
+/// Queues to measure, and the traffic.
+#[derive(Debug, Clone)]
+pub(super) struct QueuesCase {
+    /// What the model's name says about it.
+    name: &'static str,
+    queues: EventQueues,
+    rates: BenchRates,
+}
+
+impl QueuesCase {
+    /// All stages behind one queue.
+    fn merged() -> Self {
+        Self { name: "", queues: EventQueues::default(), rates: BenchRates::None }
+    }
+
+    /// What is measured with a scheduler: one, two and four queues of stages; beside them the queues for reception and
+    /// timers; and packets that wait for their rates, without and with the events of timers.
+    ///
+    /// # Errors
+    /// Never: one, two and four queues are possible.
+    pub(super) fn all(driver: EventDriver) -> anyhow::Result<Vec<Self>> {
+        use ScheduleType::{Atomic, Ordered};
+        let stages = |schedules: &[ScheduleType]| {
+            EventQueues::new(schedules, [0; STAGES]).ok().context("one, two or four queues")
+        };
+        let (merged, four) = (stages(&[Atomic])?, stages(&[Atomic; STAGES])?);
+        let mut cases = vec![
+            ("", merged.clone(), BenchRates::None),
+            ("", stages(&[Atomic; 2])?, BenchRates::None),
+            ("", four.clone(), BenchRates::None),
+            (", Rx queue", merged.clone().with_rx(Some(Atomic)), BenchRates::None),
+            (", Rx and timer queues", four.with_rx(Some(Atomic)).with_timers(1), BenchRates::None),
+            (", rates", merged.clone(), BenchRates::Wait),
+            (", rates, timer queue", merged.clone().with_timers(1), BenchRates::Wait),
+        ];
+        if driver == EventDriver::Sw {
+            let ordered = stages(&[Ordered, Atomic, Ordered, Ordered])?;
+            cases.push((", ordered", ordered, BenchRates::None));
+            cases.push((", ordered Rx queue", merged.with_rx(Some(Ordered)), BenchRates::None));
+        }
+        let case = |(name, queues, rates)| Self { name, queues, rates };
+        Ok(cases.into_iter().map(case).collect())
+    }
 }
 
 /// A scheduler and its settings.
@@ -98,7 +146,7 @@ impl SchedulerSettings {
 fn open(
     eal: &Eal,
     settings: &SchedulerSettings,
-    queues: usize,
+    queues: impl Iterator<Item = (ScheduleType, u8)>,
     ports: Vec<Vec<u8>>,
 ) -> anyhow::Result<(Vec<SchedulerPort>, Option<EventScheduler>)> {
     let &SchedulerSettings {
@@ -116,7 +164,9 @@ fn open(
         arguments,
         flows,
         events_max: EVENTS_MAX,
-        queues: vec![EventQueueConfig { schedule: ScheduleType::Atomic, priority: 128 }; queues],
+        queues: queues
+            .map(|(schedule, priority)| EventQueueConfig { schedule, priority })
+            .collect(),
         ports: ports.into_iter().map(port).collect(),
     };
     let OpenEventDevice { ports, scheduler, .. } = EventDevice::open(eal, 0, &config)?;
@@ -138,21 +188,25 @@ pub(super) fn event_driven(
     pool: &Mempool,
     size: &BenchSize,
     settings: &SchedulerSettings,
-    stages: &EventStages,
+    case: &QueuesCase,
     packet: BenchPacket,
 ) -> anyhow::Result<Value> {
+    let QueuesCase { name, queues, rates } = case;
+    let profile = BenchProfile { rates: *rates, ..BenchProfile::USUAL };
+    let count = if *rates == BenchRates::Wait { WAITING_SESSIONS } else { size.sessions };
     let Populated { publisher, readers, sessions, store: _store } =
-        sessions::populate(BenchProfile::USUAL, size.sessions, 2)?;
-    let links = vec![stages.queues().map(|queue| queue.number).collect(), vec![TX_QUEUE]];
-    let queues = stages.queues().count();
+        sessions::populate(profile, count, 2)?;
+    let links = queues.links(Roles::event_driven(1, 1));
+    let packet_queues = queues.of_packets().count();
     let depth = usize::from(settings.dequeue_depth);
-    let (ports, mut scheduler) = open(eal, settings, 1 + queues, links)?;
-    let flows = SharedFlows::new(usize::try_from(settings.flows)?, stages, size.sessions);
+    let (ports, mut scheduler) =
+        open(eal, settings, queues.schedules().zip(queues.priorities()), links)?;
+    let flows = SharedFlows::new(usize::try_from(settings.flows)?, queues, count);
     let mut parts = readers.into_iter().zip(ports);
     let (reader, port) = parts.next().context("a worker")?;
     let mut worker = EventWorker::new(worker(reader, Vec::new(), size.burst), port, flows.clone());
     let (reader, port) = parts.next().context("an Rx/Tx thread")?;
-    let config = RxTxConfig { ports: PORTS.to_vec(), burst: size.burst };
+    let config = RxTxConfig { number: 0, ports: PORTS.to_vec(), burst: size.burst };
     let mut rx_tx = RxTx::new(config, reader, flows, port);
     let mut ios = [MbufIo::new(pool, packet.rx_port()), MbufIo::new(pool, packet.rx_port())];
     let mut random = SmallRng::seed_from_u64(1);
@@ -160,7 +214,8 @@ pub(super) fn event_driven(
     let mut cycles = PartCycles::default();
     let (mut filled, mut before) = (0, 0);
     for step in 0..steps + warm_up {
-        let now = Nanos(step as u64 + 1);
+        // The rates are shares of the traffic of such bursts.
+        let now = Nanos(BURST_TIME.0 * (step as u64 + 1));
         let [worker_io, rx_tx_io] = &mut ios;
         if step == warm_up {
             // What is in flight stays so: each step moves one burst through every part.
@@ -176,7 +231,7 @@ pub(super) fn event_driven(
         }
         // A worker that fell behind catches up.
         let in_flight = filled - rx_tx_io.ready.len() - before - rx_tx_io.sent;
-        let turns = queues * size.burst.div_ceil(depth);
+        let turns = packet_queues * size.burst.div_ceil(depth);
         let turns = if in_flight > IN_FLIGHT_MAX { 2 * turns } else { turns };
         for _ in 0..turns {
             timed(&mut cycles.worker, || worker.step(now, worker_io));
@@ -184,19 +239,42 @@ pub(super) fn event_driven(
         }
     }
     let sent = ios[1].sent;
-    let model = format!("eventdev, {}", settings.driver.name());
+    let model = format!("eventdev, {}{name}", settings.driver.name());
     let mut row = row(&model, packet, size.burst, &cycles, sent);
-    row["stages"] = json!(queues);
+    row["stages"] = json!(queues.stage_queues());
     leave(&mut worker, &mut rx_tx, &mut ios, &mut scheduler);
     let all = ios[1].sent + before;
-    let drops = publisher.snapshot().drops;
-    let refused = usize::try_from(drops[DropReason::SchedulerFull.index()])?;
-    ensure!(all + refused == filled, "of {filled} packets {all} were sent and {refused} refused");
-    row["refused_pkts"] = json!(refused);
+    add_outcomes(&mut row, &publisher.snapshot(), *rates, filled, all)?;
     let [worker_io, _] = &mut ios;
     worker.drain(worker_io);
     rx_tx.drain();
     Ok(row)
+}
+
+/// Adds to a row how many packets were refused, and with rates, how many waited.
+///
+/// # Errors
+/// Not all of `filled` packets are among `sent` ones and those that were dropped as they had to be.
+fn add_outcomes(
+    row: &mut Value,
+    sum: &Snapshot,
+    rates: BenchRates,
+    filled: usize,
+    sent: usize,
+) -> anyhow::Result<()> {
+    let dropped = |reason: DropReason| usize::try_from(sum.drops[reason.index()]);
+    let (refused, overflowed) =
+        (dropped(DropReason::SchedulerFull)?, dropped(DropReason::ShapingQueueFull)?);
+    ensure!(
+        sent + refused + overflowed == filled,
+        "of {filled} packets {sent} were sent, {refused} refused and {overflowed} found no room to wait"
+    );
+    row["refused_pkts"] = json!(refused);
+    if rates == BenchRates::Wait {
+        row["overflowed_pkts"] = json!(overflowed);
+        row["waited_pkts"] = json!(sum.shaping_delays.iter().sum::<u64>());
+    }
+    Ok(())
 }
 
 /// What is in flight leaves, so that nothing is lost.
@@ -206,8 +284,8 @@ fn leave(
     ios: &mut [MbufIo; 2],
     scheduler: &mut Option<EventScheduler>,
 ) {
-    let now = Nanos(u64::MAX / 2);
-    for _ in 0..10_000 {
+    for step in 0..10_000 {
+        let now = Nanos(u64::MAX / 2) + Nanos::from_micros(10 * step);
         let [worker_io, rx_tx_io] = ios;
         rx_tx.step(now, rx_tx_io);
         run_scheduler(scheduler, &mut 0);
@@ -228,7 +306,8 @@ pub(super) fn hop(
     driver: EventDriver,
 ) -> anyhow::Result<Value> {
     let settings = SchedulerSettings::new(driver, size.burst)?;
-    let (mut ports, mut scheduler) = open(eal, &settings, HOPS.into(), vec![(0..HOPS).collect()])?;
+    let queues = core::iter::repeat_n((ScheduleType::Atomic, 128), HOPS.into());
+    let (mut ports, mut scheduler) = open(eal, &settings, queues, vec![(0..HOPS).collect()])?;
     let port = &mut ports[0];
     let mut events = EventBurst::new();
     let mut next = 0_u32;

@@ -6,6 +6,8 @@
 //! 3. *Apply*: removes the received headers and decrements the TTL.
 //! 4. *Prepare to transmit*: writes outer header and link header, and sends.
 //!
+//! Before them, with an Rx queue, workers look up the flows of packets.
+//!
 //! Between them a packet carries a record ([`crate::carried`]). Packets that the first stage cannot judge alone, such as
 //! fragments, signaling, and packets whose rules changed meanwhile, take the second stage from the beginning. Frames
 //! that are complete after it pass the others unchanged, in the flow of their session, so that order is kept.
@@ -17,12 +19,18 @@ use adit_rules::DropReason;
 use adit_types::{InterfaceId, PortId};
 use adit_wire::parse_ip;
 
+use super::event_io::EventIo;
+use super::pipeline::look;
 use super::run_to_completion::{
     finish_lane, forward_burst, join_fragments, process, process_switched,
 };
-use crate::carried::{Mark, PlannedFrame, attach_classified, detach_classified, flow_of_mark};
+use super::rx_tx::first_tag;
+use crate::carried::{
+    Mark, PlannedFrame, attach_classified, detach_classified, flow_of_mark, mark_received,
+};
 use crate::columns::{BurstLane, BurstLanes, LaneKind, PacketVerdict, Tunneled, UserPacket};
 use crate::context::StepContext;
+use crate::event_queues::{APPLY, PREPARE};
 use crate::flows::FlowMap;
 use crate::interfaces::TxTarget;
 use crate::origin::Origin;
@@ -31,13 +39,33 @@ use crate::stage::s1_parse::s1_parse;
 use crate::stage::s2_lookup::s2_lookup;
 use crate::stage::s3_classify::s3_classify;
 use crate::stage::s6_apply::{drop_packet, hand_on};
-use crate::stage_queues::{APPLY, PREPARE};
 use crate::tx_queues::TxFrame;
 use crate::worker_state::WorkerState;
 
 /// A packet after the first stage: its flow, and the packet, in front of which is a record unless it takes the second
 /// stage from the beginning.
 type ClassifiedPacket<B> = (u32, B);
+
+/// Gives packets that `port` received, and that come from the Rx queue, to the stages.
+pub(super) fn look_up_burst<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut EventIo<'_, Io>,
+    port: PortId,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) {
+    let frames = look(&ctx.view, ctx.interfaces.of_port(port), rx, &mut state.tally);
+    state.tally.hand_off(rx.len());
+    for (mut buf, frame) in rx.drain(..).zip(&frames) {
+        let rx_flow = flow_of_mark(&buf);
+        let tag = first_tag(&ctx.view, io.queues, io.map, frame, port);
+        mark_received(&mut buf, tag.flow(), rx_flow);
+        if let Some(flows) = io.flows {
+            flows.count_sent(flows.place(0, rx_flow));
+        }
+        io.outbox.push(tag, Some(buf));
+    }
+}
 
 /// Takes packets that `port` received through the first stage. `emit` gets those that go on.
 pub(super) fn classify_burst<Io: PacketIo>(
@@ -52,7 +80,7 @@ pub(super) fn classify_burst<Io: PacketIo>(
     let links = ctx.interfaces.of_port(port);
     let WorkerState { slow, fragments, tally, .. } = &mut *state;
     s1_parse(links, rx, &mut lanes, slow, fragments, tally);
-    let Some(flows) = state.stage_flows else { return };
+    let Some(flows) = state.frame_flows else { return };
     let mut emit = |packet| emit(io, packet);
     classify_lane(ctx, flows, &mut lanes.tunneled, state, &mut emit);
     classify_lane(ctx, flows, &mut lanes.downlink_v4, state, &mut emit);
@@ -117,7 +145,7 @@ pub(super) fn enforce_burst<Io: PacketIo>(
     rx: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) {
-    if state.stage_flows.is_none() {
+    if !state.are_stages_apart {
         process(ctx, io, port, rx, state);
         return;
     }

@@ -6,165 +6,34 @@
 //! after the last packet of the burst, because the scheduler may give a flow to another worker as soon as an event
 //! follows from it.
 //!
-//! A worker dequeues before it looks at the tables. So a later packet of a flow never sees older rules than an earlier
-//! one, whichever workers process them.
+//! A worker dequeues, and finds out who holds the flows, before it looks at the tables. So a later packet of a flow never
+//! sees older rules than an earlier one, whichever workers process them.
 
 use core::ops::Range;
-use std::collections::VecDeque;
 
-use adit_pktio::{
-    Burst, Event, EventBurst, EventPort, EventTag, PacketBuf, PacketIo, PortInfo, ScheduleType,
-};
+use adit_pktio::{Burst, EventPort, PacketBuf, PacketIo, ScheduleType};
 use adit_rules::DropReason;
 use adit_types::limits::{BURST_MAX, HANDOFF_RING_LEN};
 use adit_types::{Nanos, PortId};
-use arrayvec::ArrayVec;
 
-use super::event_stages::{classify_burst, enforce_burst, write_burst};
+use super::event_inbox::{ArrivedPackets, DeferredPacket, EventInbox};
+use super::event_io::{EventIo, Outbox, REQUEST, note_of};
+use super::event_stages::{classify_burst, enforce_burst, look_up_burst, write_burst};
 use super::run_to_completion::{StepReport, process_switched, publish_counts, release_waiting};
-use crate::carried::{Mark, flow_of_mark};
+use crate::carried::Mark;
 use crate::context::StepContext;
-use crate::flows::{FlowHolder, Flows, SharedFlows};
+use crate::event_queues::{CLASSIFY, ENFORCE, PREPARE, PacketQueue};
+use crate::flows::SharedFlows;
 use crate::model::worker::Worker;
 use crate::slow::{self, SlowLimits};
-use crate::stage_queues::{CLASSIFY, ENFORCE, EventStages, STAGES, StageQueue, TX_QUEUE};
 use crate::worker_state::WorkerState;
-
-/// Events that a worker may have for the scheduler after a step: four bursts of packets that waited, a burst for each
-/// of a few ports, and packets for other flows.
-const OUTBOX_LEN: usize = 4096;
 
 /// A worker looks for flows to give up at most once in this time: each takes an event, and events in great number would
 /// be refused.
 const REVIEW_INTERVAL: Nanos = Nanos::from_micros(200);
 
-/// Packets that a worker defers at most; further ones are dropped.
-const DEFERRED_MAX: usize = 4096;
-
-/// Notes of events without a packet: a request for the flow, and a fence of its holder.
-const REQUEST: u8 = 0;
-const FENCE: u8 = 1;
-
-/// Events on their way from a worker to the scheduler.
-struct Outbox<B> {
-    events: VecDeque<Event<B>>,
-}
-
-impl<B: PacketBuf> Outbox<B> {
-    fn new() -> Self {
-        Self { events: VecDeque::with_capacity(OUTBOX_LEN) }
-    }
-
-    fn room(&self) -> usize {
-        OUTBOX_LEN.saturating_sub(self.events.len())
-    }
-
-    /// Sends a fence of a flow to the queue of its packets. Returns false without room.
-    fn fence(&mut self, queue: StageQueue, flow: u32) -> bool {
-        let has_room = self.room() > 0;
-        if has_room {
-            let tag = queue.tag(flow, FENCE);
-            self.events.push_back(Event { tag, buf: None });
-        }
-        has_room
-    }
-
-    /// Enqueues all events, or as many as the scheduler takes. Returns whether it took all.
-    fn send<P: EventPort<Buf = B>>(&mut self, port: &mut P) -> bool {
-        let mut burst = EventBurst::new();
-        while !self.events.is_empty() {
-            let count = self.events.len().min(BURST_MAX);
-            burst.extend(self.events.drain(..count));
-            port.enqueue(&mut burst);
-            if !burst.is_empty() {
-                for event in burst.drain(..).rev() {
-                    self.events.push_front(event);
-                }
-                return false;
-            }
-        }
-        true
-    }
-}
-
-/// The ports of a worker: what it transmits goes to the transmit queue.
-struct EventIo<'e, Io: PacketIo> {
-    ports: &'e mut Io,
-    outbox: &'e mut Outbox<Io::Buf>,
-    /// The queue of the stage that packets of sessions go to next; without one they leave.
-    next: Option<StageQueue>,
-    /// With several workers.
-    flows: Option<&'e SharedFlows>,
-}
-
-impl<Io: PacketIo> EventIo<'_, Io> {
-    /// Sends a packet of `flow` to the queue of a later stage.
-    #[inline]
-    fn send_on(&mut self, queue: StageQueue, flow: u32, port: PortId, buf: Io::Buf) {
-        if Mark::of(&buf) != Mark::None {
-            count_sent(self.flows, queue, flow);
-        }
-        let tag = queue.tag(flow, note_of(port));
-        self.outbox.events.push_back(Event { tag, buf: Some(buf) });
-    }
-}
-
-/// Counts a packet of `flow` that goes to `queue`.
-#[inline]
-fn count_sent(flows: Option<&SharedFlows>, queue: StageQueue, flow: u32) {
-    if let Some(flows) = flows {
-        flows.count_sent(flows.place(queue.position().saturating_sub(1), flow));
-    }
-}
-
-impl<Io: PacketIo> PacketIo for EventIo<'_, Io> {
-    type Buf = Io::Buf;
-
-    /// Nothing arrives here.
-    fn rx_burst(&mut self, _: PortId, _: usize, _: &mut Burst<Io::Buf>) -> usize {
-        0
-    }
-
-    fn tx_burst(&mut self, port: PortId, burst: &mut Burst<Io::Buf>) -> usize {
-        let count = burst.len().min(self.outbox.room());
-        let tx = EventTag::new(TX_QUEUE, ScheduleType::Atomic, port.0.into(), note_of(port));
-        let (next, flows) = (self.next, self.flows);
-        let event = |buf: Io::Buf| {
-            let tag = match next.filter(|_| Mark::of(&buf) != Mark::None) {
-                Some(queue) => {
-                    let flow = flow_of_mark(&buf);
-                    count_sent(flows, queue, flow);
-                    queue.tag(flow, note_of(port))
-                }
-                None => tx,
-            };
-            Event { tag, buf: Some(buf) }
-        };
-        self.outbox.events.extend(burst.drain(..count).map(event));
-        count
-    }
-
-    fn alloc(&mut self) -> Option<Io::Buf> {
-        let mut buf = self.ports.alloc()?;
-        Mark::None.set(&mut buf, 0);
-        Some(buf)
-    }
-
-    fn free_burst(&mut self, burst: &mut Burst<Io::Buf>) {
-        self.ports.free_burst(burst);
-    }
-
-    fn port_info(&self, port: PortId) -> PortInfo {
-        self.ports.port_info(port)
-    }
-}
-
-/// A port in the tag of an event: `limits::PORTS_MAX` fits.
-pub(super) fn note_of(port: PortId) -> u8 {
-    port.0.to_le_bytes()[0]
-}
-
-const _: () = assert!(adit_types::limits::PORTS_MAX <= 256);
+/// The time from one event of a worker's timer queue to the next: a quarter of a slot of the shaper's timing wheel.
+const TIMER_INTERVAL: Nanos = Nanos::from_micros(8);
 
 /// A worker that an event scheduler gives packets to.
 ///
@@ -180,15 +49,15 @@ pub struct EventWorker<P: EventPort, Io: PacketIo<Buf = P::Buf>> {
     /// Places that keep packets; used while places are given up.
     kept: Vec<bool>,
     reviewed_at: Nanos,
+    timer: WorkerTimer,
 }
 
-/// Packets on their way from the scheduler to the stages.
-struct EventInbox<B> {
-    events: EventBurst<B>,
-    /// The packets of a step, by queue and by the port that received them or that they leave through.
-    arrived: Vec<Burst<B>>,
-    /// Packets that wait until the next queue gave out earlier ones of their flows, with their places.
-    deferred: VecDeque<(u32, PortId, B)>,
+/// The timer of a worker.
+#[derive(Debug, Clone, Copy)]
+struct WorkerTimer {
+    /// When it expires, or did last.
+    due: Nanos,
+    is_set: bool,
 }
 
 impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> core::fmt::Debug for EventWorker<P, Io> {
@@ -198,21 +67,19 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> core::fmt::Debug for EventWorker<
 }
 
 impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
-    /// `worker` with a port of the scheduler that is linked to the queues of the stages of `flows`. Several workers need
-    /// [`Handoff::with_flows`](crate::Handoff::with_flows) with the same `flows`.
+    /// `worker` with a port of the scheduler that is linked to the worker's [queues](EventQueues::links). Several workers
+    /// need [`Handoff::with_flows`](crate::Handoff::with_flows) with the same `flows`.
     #[must_use]
     pub fn new(mut worker: Worker<Io>, port: P, flows: SharedFlows) -> Self {
         let parts = worker.parts();
         let ports = parts.interfaces.port_count();
-        let stages = flows.stages();
-        parts.state.stage_flows = (!stages.are_merged()).then(|| flows.map());
-        let places = parts.state.handoff.flows().map_or(0, |flows| flows.count());
-        let bursts = ports * stages.queues().count();
-        let inbox = EventInbox {
-            events: EventBurst::new(),
-            arrived: (0..bursts).map(|_| Burst::new()).collect(),
-            deferred: VecDeque::with_capacity(DEFERRED_MAX),
-        };
+        let queues = flows.queues();
+        let state = parts.state;
+        state.are_stages_apart = !queues.are_merged();
+        let has_choice = state.are_stages_apart || queues.rx_tx() > 1;
+        state.frame_flows = has_choice.then(|| flows.map());
+        let places = state.handoff.flows().map_or(0, |flows| flows.count());
+        let inbox = EventInbox::new(queues, ports);
         Self {
             worker,
             port,
@@ -221,6 +88,7 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
             outbox: Outbox::new(),
             kept: vec![false; places],
             reviewed_at: Nanos(0),
+            timer: WorkerTimer { due: Nanos(0), is_set: false },
         }
     }
 
@@ -240,49 +108,77 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
     pub fn step(&mut self, now: Nanos, io: &mut Io) -> StepReport {
         let Self { worker, port, flows, inbox, outbox, .. } = self;
         let parts = worker.parts();
+        outbox.send_completions(port);
         // A worker that waits to send still takes events, as long as it has room for what follows from them: else all
         // workers could wait for each other.
-        let takes_events = outbox.send(port) || outbox.room() >= OUTBOX_LEN / 2;
+        outbox.send(port);
+        let takes_events = outbox.can_take_events();
         // Before the tables are read.
         if takes_events && port.dequeue(parts.config.burst, &mut inbox.events) == 0 {
             port.flush();
         }
+        let any_events = !inbox.events.is_empty();
+        // Before the tables are read, too: here this worker gets flows that others gave up.
+        inbox.sort(flows.queues(), parts.interfaces.port_count(), outbox, parts.state);
         let recovery_time_stamp = parts.config.recovery_time_stamp;
         let (view, interfaces) = (parts.reader.observe(), parts.interfaces);
         let ctx = StepContext { view, interfaces, now, recovery_time_stamp };
         let (limits, rx, state) = (parts.limits, parts.rx, parts.state);
         let among_others = (!state.handoff.is_alone()).then_some(&*flows);
-        let mut io = EventIo { ports: io, outbox, next: None, flows: among_others };
-        let report = step(&ctx, &mut io, flows.stages(), inbox, limits, rx, state);
-        let outbox_is_empty = outbox.send(port);
+        let (queues, map) = (flows.queues(), flows.map());
+        let mut io = EventIo { ports: io, outbox, queues, map, next: None, flows: among_others };
+        let report = step(&ctx, &mut io, any_events, inbox, limits, rx, state);
+        let is_all_sent = outbox.send(port);
         // A driver that keeps events to form bursts may give their flows to another worker meanwhile.
         port.flush();
-        let is_idle = report.idle && outbox_is_empty && inbox.deferred.is_empty();
-        self.review_flows(now);
+        let is_idle = report.idle && is_all_sent && inbox.deferred.is_empty();
+        let is_time = flows.timers().is_empty() || inbox.has_timer;
+        self.review_flows(now, is_time);
+        // After flows are held whose frames wait for the scheduler.
+        self.outbox.send_completions(&mut self.port);
+        self.set_timer(now);
         StepReport { idle: is_idle, ..report }
     }
 
-    /// Holds the places of this step while packets wait, and gives up others.
-    fn review_flows(&mut self, now: Nanos) {
+    /// Sets the worker's timer while packets wait or flows are held. Without one, each step looks for what is due.
+    fn set_timer(&mut self, now: Nanos) {
+        let Self { worker, flows, inbox, timer, .. } = self;
+        let number = usize::from(worker.id().0);
+        let Some(shared) = flows.timers().get(number) else { return };
+        let state = worker.parts().state;
+        let must_wait = state.packets_waiting() > 0
+            || state.handoff.flows().is_some_and(|flows| flows.holds_any());
+        if must_wait && (!timer.is_set || inbox.has_timer) {
+            // Later than the last one, whatever the clock says: the same time has no second event.
+            timer.due = Nanos((now + TIMER_INTERVAL).0.max(timer.due.0 + 1));
+        } else if must_wait == timer.is_set {
+            return;
+        }
+        timer.is_set = must_wait;
+        shared.set(must_wait.then_some(timer.due));
+    }
+
+    /// Holds the places of this step while packets wait, and gives up others if `is_time`.
+    fn review_flows(&mut self, now: Nanos, is_time: bool) {
         let Self { worker, port, flows: shared, outbox, kept, reviewed_at, .. } = self;
-        let stages = shared.stages();
+        let queues = shared.queues();
         let state = worker.parts().state;
         let waiting = state.packets_waiting();
         let Some(flows) = state.handoff.flows() else { return };
         // Frames that wait for the scheduler count, too: those of the next worker must not overtake them. It waits for
         // packets to later stages itself.
-        let has_frames = !outbox.events.is_empty();
+        let has_frames = !outbox.is_empty();
         if waiting > 0 || has_frames {
-            let enforcing = stages.queue_of(ENFORCE).position();
-            let last = stages.queues().count() - 1;
+            let enforcing = queues.queue_of(ENFORCE).position();
+            let last = queues.queue_of(PREPARE).position();
             flows.hold_scheduled(|place| {
                 let (position, _) = shared.of_place(place);
                 waiting > 0 && position == enforcing || has_frames && position == last
             });
         }
         flows.end_step();
-        let is_due = now.since(*reviewed_at) >= REVIEW_INTERVAL;
-        let is_only_buffered = waiting == state.buffering.len() && outbox.events.is_empty();
+        let is_due = is_time && now.since(*reviewed_at) >= REVIEW_INTERVAL;
+        let is_only_buffered = waiting == state.buffering.len() && outbox.is_empty();
         let Some(flows) = state.handoff.flows() else { return };
         if !flows.holds_any() || !is_due || !is_only_buffered {
             return;
@@ -300,7 +196,7 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         let keeps = |place| kept.get(place as usize).is_some_and(|kept: &bool| *kept);
         flows.give_up(keeps, |place| {
             let (position, flow) = shared.of_place(place);
-            outbox.fence(stages.queue_at(position), flow)
+            outbox.fence(queues.queue_at(position), flow)
         });
         for waiting in sessions() {
             if let Some(kept) = kept.get_mut(flows.place_of(waiting.session) as usize) {
@@ -319,7 +215,8 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         self.worker.take_fullest_ring()
     }
 
-    /// Ends the worker like [`Worker::drain`]; frames that the scheduler did not take yet are dropped, too.
+    /// Ends the worker like [`Worker::drain`]; what the scheduler did not take yet is dropped, too. Call it again while a
+    /// central scheduler still gives out events.
     pub fn drain(&mut self, io: &mut Io) {
         let state = self.worker.parts().state;
         state.tally.set_taken_over(true);
@@ -328,21 +225,24 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
             state.tally.receive(buf.data().len());
             state.tally.drop(DropReason::HandoffFull);
         };
-        deferred.drain(..).for_each(|(_, _, buf)| drop_packet(buf));
+        deferred.drain().for_each(&mut drop_packet);
         while self.port.dequeue(BURST_MAX, events) > 0 {
             events.drain(..).filter_map(|event| event.buf).for_each(&mut drop_packet);
         }
+        // Frames for Tx queues count as transmitted.
+        let is_handed_off = |tag| self.flows.queues().queue_of_tag(tag).is_some();
+        let handed_off = self.outbox.drain().filter(|event| is_handed_off(event.tag));
+        handed_off.filter_map(|event| event.buf).for_each(&mut drop_packet);
         state.tally.set_taken_over(false);
-        self.outbox.events.clear();
         self.worker.drain(io);
     }
 }
 
-/// Runs one step with the events of one dequeue. Later stages go first: their packets are older.
+/// Runs one step with the packets of one dequeue. Later stages go first: their packets are older.
 fn step<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut EventIo<'_, Io>,
-    stages: &EventStages,
+    any_events: bool,
     inbox: &mut EventInbox<Io::Buf>,
     limits: &mut SlowLimits,
     rx: &mut Burst<Io::Buf>,
@@ -350,25 +250,25 @@ fn step<Io: PacketIo>(
 ) -> StepReport {
     let waited = state.packets_waiting();
     state.must_take_stages = false;
-    let any_events = !inbox.events.is_empty();
-    let ports = ctx.interfaces.port_count();
+    let queues = io.queues;
     let can_resume =
         state.handoff.flows().is_some_and(|flows| flows.defers_any() && flows.end_deferring());
-    sort(stages, ports, inbox, state);
-    io.next = stages.after(ENFORCE);
-    let is_busy = !state.is_quiet(ctx, waited) && release_waiting(ctx, io, rx, state);
-    state.must_take_stages |= !stages.are_merged();
+    io.next = queues.after(ENFORCE);
+    let is_time = queues.timers() == 0 || inbox.has_timer;
+    let is_quiet = state.is_quiet(ctx, if is_time { waited } else { 0 });
+    let is_busy = !is_quiet && release_waiting(ctx, io, rx, state);
+    state.must_take_stages |= !queues.are_merged();
     let mut received = 0;
     if !state.handoff.is_alone() {
         state.tally.set_taken_over(true);
         if can_resume {
-            received += resume_deferred(ctx, io, stages, inbox, rx, state);
+            received += resume_deferred(ctx, io, inbox, rx, state);
         }
-        received += take_over(ctx, io, stages, inbox, rx, state);
+        received += take_over(ctx, io, inbox, rx, state);
         state.tally.set_taken_over(false);
     }
-    received += visit_arrived(ctx, io, stages, inbox, state);
-    io.next = stages.after(ENFORCE);
+    received += visit_arrived(ctx, io, inbox, rx, state);
+    io.next = queues.after(ENFORCE);
     if !state.slow.is_empty() {
         slow::run(ctx, io, limits, state);
         process_switched(ctx, io, rx, state);
@@ -376,7 +276,7 @@ fn step<Io: PacketIo>(
     }
     if !state.handoff.is_alone() {
         state.handoff.flush(&mut state.tally);
-        return_events(stages.queue_of(ENFORCE), io.outbox, state);
+        return_events(queues.queue_of(ENFORCE), io.outbox, state);
         // A packet to another UE may have left in a flow without an event.
         if state.tally.has_switched()
             && let Some(flows) = state.handoff.flows()
@@ -395,23 +295,29 @@ fn step<Io: PacketIo>(
 fn visit_arrived<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut EventIo<'_, Io>,
-    stages: &EventStages,
     inbox: &mut EventInbox<Io::Buf>,
+    rx: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) -> usize {
     let ports = ctx.interfaces.port_count();
     let EventInbox { arrived, deferred, .. } = inbox;
     let mut received = 0;
     state.tally.set_taken_over(true);
-    for queue in stages.queues().collect::<ArrayVec<_, STAGES>>().into_iter().rev() {
-        let first = queue.position() * ports;
-        let arrived = arrived.get_mut(first..first + ports).unwrap_or_default();
-        for (port, packets) in (0..).map(PortId).zip(arrived) {
-            defer(queue.position(), port, packets, deferred, state);
-            if !packets.is_empty() {
-                received += packets.len();
-                state.tally.burst();
-                visit(ctx, io, stages, queue.position(), port, packets, state);
+    for position in (0..arrived.len() / ports.max(1)).rev() {
+        let arrived = arrived.get_mut(position * ports..(position + 1) * ports).unwrap_or_default();
+        for (port, arrived) in (0..).map(PortId).zip(arrived) {
+            let ArrivedPackets { packets, .. } = arrived;
+            if packets.is_empty() {
+                continue;
+            }
+            if state.handoff.flows().is_some_and(|flows| flows.defers_any()) {
+                deferred.defer(position, port, packets, state);
+            }
+            received += packets.len();
+            state.tally.burst();
+            match io.queues.queue_at(position).schedule {
+                ScheduleType::Ordered => visit_ordered(ctx, io, position, port, arrived, rx, state),
+                _ => visit(ctx, io, position, port, packets, state),
             }
         }
     }
@@ -419,23 +325,56 @@ fn visit_arrived<Io: PacketIo>(
     received
 }
 
+/// Takes packets of one port from an ordered queue through their stages. What follows from each of them takes its turn.
+#[cold]
+fn visit_ordered<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut EventIo<'_, Io>,
+    position: usize,
+    port: PortId,
+    arrived: &mut ArrivedPackets<Io::Buf>,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) {
+    let ArrivedPackets { packets, indexes } = arrived;
+    if io.queues.behind(position).is_empty() {
+        // One event follows from each packet of the Rx queue.
+        let before = io.outbox.len();
+        visit(ctx, io, position, port, packets, state);
+        io.outbox.complete(before, indexes);
+    } else {
+        // A stage may drop a packet, and changes the order of a burst.
+        for (buf, index) in packets.drain(..).zip(&*indexes) {
+            let before = io.outbox.len();
+            rx.push(buf);
+            visit(ctx, io, position, port, rx, state);
+            io.outbox.complete(before, &[*index]);
+        }
+    }
+    indexes.clear();
+}
+
 /// Takes packets of one port through the stages behind one queue.
 fn visit<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut EventIo<'_, Io>,
-    stages: &EventStages,
     position: usize,
     port: PortId,
     packets: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) {
-    let behind: Range<usize> = stages.behind(position);
-    stages.stall(behind.clone(), packets.len());
-    io.next = stages.after(behind.end - 1);
+    let queues = io.queues;
+    let behind: Range<usize> = queues.behind(position);
+    queues.stall(behind.clone(), packets.len());
+    if behind.is_empty() {
+        look_up_burst(ctx, io, port, packets, state);
+        return;
+    }
+    io.next = queues.after(behind.end - 1);
     if behind.contains(&ENFORCE) {
         enforce_burst(ctx, io, port, packets, state);
     } else if behind.contains(&CLASSIFY) {
-        let queue = stages.queue_of(ENFORCE);
+        let queue = queues.queue_of(ENFORCE);
         classify_burst(ctx, io, port, packets, state, |io, (flow, buf)| {
             io.send_on(queue, flow, port, buf);
         });
@@ -444,76 +383,31 @@ fn visit<Io: PacketIo>(
     }
 }
 
-/// Moves packets that have to wait out of `packets`.
-#[inline]
-fn defer<B: PacketBuf>(
-    position: usize,
-    port: PortId,
-    packets: &mut Burst<B>,
-    deferred: &mut VecDeque<(u32, PortId, B)>,
-    state: &mut WorkerState<B>,
-) {
-    if let Some(flows) = state.handoff.flows()
-        && flows.defers_any()
-        && !packets.is_empty()
-    {
-        defer_some(position, port, packets, deferred, state);
-    }
-}
-
-#[cold]
-fn defer_some<B: PacketBuf>(
-    position: usize,
-    port: PortId,
-    packets: &mut Burst<B>,
-    deferred: &mut VecDeque<(u32, PortId, B)>,
-    state: &mut WorkerState<B>,
-) {
-    let WorkerState { handoff, tally, .. } = state;
-    let Some(flows) = handoff.flows() else { return };
-    for buf in core::mem::take(packets) {
-        let place = flows.shared().place(position, flow_of_mark(&buf));
-        if !flows.must_defer(place) {
-            packets.push(buf);
-        } else if deferred.len() < DEFERRED_MAX {
-            deferred.push_back((place, port, buf));
-        } else {
-            tally.receive(buf.data().len());
-            tally.drop(DropReason::HandoffFull);
-        }
-    }
-}
-
 /// Takes deferred packets that need not wait any more through their stages. Returns how many.
 #[cold]
 fn resume_deferred<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut EventIo<'_, Io>,
-    stages: &EventStages,
     inbox: &mut EventInbox<Io::Buf>,
     rx: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) -> usize {
-    let mut resumed = 0;
+    let (mut resumed, mut left) = (0, inbox.deferred.len());
     let mut group = None;
-    for _ in 0..inbox.deferred.len() {
-        let Some((place, port, buf)) = inbox.deferred.pop_front() else { break };
-        let Some(flows) = state.handoff.flows() else { break };
-        if flows.must_defer(place) {
-            inbox.deferred.push_back((place, port, buf));
-            continue;
-        }
+    while let Some(flows) = state.handoff.flows()
+        && let Some(DeferredPacket { place, port, buf }) = inbox.deferred.take(flows, &mut left)
+    {
         let own = (flows.shared().of_place(place).0, port);
         if let Some((position, port)) = group.replace(own)
             && ((position, port) != own || rx.is_full())
         {
-            visit(ctx, io, stages, position, port, rx, state);
+            visit(ctx, io, position, port, rx, state);
         }
         rx.push(buf);
         resumed += 1;
     }
     if let Some((position, port)) = group {
-        visit(ctx, io, stages, position, port, rx, state);
+        visit(ctx, io, position, port, rx, state);
     }
     resumed
 }
@@ -523,7 +417,6 @@ fn resume_deferred<Io: PacketIo>(
 fn take_over<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut EventIo<'_, Io>,
-    stages: &EventStages,
     inbox: &mut EventInbox<Io::Buf>,
     rx: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
@@ -538,8 +431,10 @@ fn take_over<Io: PacketIo>(
             while let Some(port) = state.handoff.take(source, rx) {
                 taken += rx.len();
                 let position = state.handoff.taken_position();
-                defer(position, port, rx, &mut inbox.deferred, state);
-                visit(ctx, io, stages, position, port, rx, state);
+                if state.handoff.flows().is_some_and(|flows| flows.defers_any()) {
+                    inbox.deferred.defer(position, port, rx, state);
+                }
+                visit(ctx, io, position, port, rx, state);
                 state.handoff.settle_taken();
             }
         }
@@ -551,76 +446,9 @@ fn take_over<Io: PacketIo>(
     taken
 }
 
-/// Sorts the packets of events by their queues and ports. Packets at places that other workers hold go to these workers.
-fn sort<B: PacketBuf>(
-    stages: &EventStages,
-    ports: usize,
-    inbox: &mut EventInbox<B>,
-    state: &mut WorkerState<B>,
-) {
-    let EventInbox { events, arrived, .. } = inbox;
-    for Event { tag, buf } in events.drain(..) {
-        let (queue, port) = (stages.queue_at(EventStages::position_of(tag.queue())), tag.port());
-        let holder = match state.handoff.flows() {
-            Some(flows) => schedule(flows, queue, tag, buf.as_ref()),
-            None => FlowHolder::This,
-        };
-        let Some(buf) = buf else { continue };
-        let at = queue.position() * ports + usize::from(port.0);
-        match (holder, arrived.get_mut(at)) {
-            (FlowHolder::This, Some(packets)) => packets.push(buf),
-            (FlowHolder::Other(holder), _) => {
-                let WorkerState { handoff, tally, .. } = &mut *state;
-                tally.set_taken_over(true);
-                tally.receive(buf.data().len());
-                tally.set_taken_over(false);
-                let place =
-                    handoff.flows().map(|flows| flows.shared().place(queue.position(), tag.flow()));
-                handoff.hand_to_holder(holder, port, place.unwrap_or(0), buf, tally);
-            }
-            // Rx/Tx threads and workers have the same ports.
-            (FlowHolder::This, None) => debug_assert!(false, "a port beyond all others"),
-        }
-    }
-}
-
-/// Takes note of an event. Returns who processes its packet.
-#[inline]
-fn schedule<B: PacketBuf>(
-    flows: &mut Flows,
-    queue: StageQueue,
-    tag: EventTag,
-    buf: Option<&B>,
-) -> FlowHolder {
-    let is_atomic = queue.schedule == ScheduleType::Atomic;
-    if let Some(buf) = buf.filter(|_| queue.position() > 0)
-        && Mark::of(buf) != Mark::None
-    {
-        // The event of a flow that is not atomic need not name it.
-        let place = flows.shared().place(queue.position(), flow_of_mark(buf));
-        flows.shared().count_given_out(place, is_atomic);
-    }
-    if !is_atomic {
-        return FlowHolder::This;
-    }
-    let place = flows.shared().place(queue.position(), tag.flow());
-    let holder = flows.schedule(place, buf.is_some());
-    if buf.is_none() {
-        match tag.note() {
-            FENCE => flows.settle_packet(place),
-            _ => flows.end_request(place),
-        }
-        // The holder has the flow already.
-        if let FlowHolder::Other(_) = holder {
-            flows.settle_packet(place);
-        }
-    }
-    holder
-}
-
 /// Moves packets of flows that this worker does not have to the events for the scheduler.
 fn return_events<B: PacketBuf>(
-    queue: StageQueue,
+    queue: PacketQueue,
     outbox: &mut Outbox<B>,
     state: &mut WorkerState<B>,
 ) {
@@ -633,14 +461,13 @@ fn return_events<B: PacketBuf>(
             }
             continue;
         }
-        let event = match packet {
-            None => Event { tag: queue.tag(flow, REQUEST), buf: None },
+        match packet {
+            None => outbox.push(queue.tag(flow, REQUEST), None),
             Some((port, mut buf)) => {
                 Mark::None.set(&mut buf, flow);
-                Event { tag: queue.tag(flow, note_of(port)), buf: Some(buf) }
+                outbox.push(queue.tag(flow, note_of(port)), Some(buf));
             }
-        };
-        outbox.events.push_back(event);
+        }
         state.tally.hand_off(usize::from(is_packet));
     }
 }

@@ -1,5 +1,7 @@
 //! Execution models: which thread runs which part of the packet path, and in which order.
 
+pub(crate) mod event_inbox;
+pub(crate) mod event_io;
 pub(crate) mod event_stages;
 pub(crate) mod eventdev;
 pub(crate) mod pipeline;

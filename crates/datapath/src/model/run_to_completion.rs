@@ -228,7 +228,7 @@ pub(super) fn finish_lane<'v, Io: PacketIo, K: LaneKind>(
     lane: &mut BurstLane<'v, Io::Buf, K>,
     state: &mut WorkerState<Io::Buf>,
 ) {
-    if state.stage_flows.is_some() {
+    if state.frame_flows.is_some() {
         for (buf, session) in lane.bufs.iter_mut().zip(&lane.sessions) {
             state.mark(buf, *session);
         }

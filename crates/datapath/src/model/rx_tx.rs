@@ -2,7 +2,9 @@
 
 use core::mem;
 
-use adit_pktio::{Burst, Event, EventBurst, EventPort, PacketBuf, PacketIo};
+use adit_pktio::{
+    Burst, Event, EventBurst, EventPort, EventTag, PacketBuf, PacketIo, ScheduleType,
+};
 use adit_rules::DropReason;
 use adit_rules::rule::ue_ipv6_key;
 use adit_tables::{TablesReader, TablesView};
@@ -10,14 +12,14 @@ use adit_types::limits::BURST_MAX;
 use adit_types::{Nanos, PortId, SessionIndex};
 use adit_wire::Glance;
 
-use super::eventdev::note_of;
-use super::pipeline::{SeenFrame, look, ues};
+use super::event_io::note_of;
+use super::pipeline::{SeenFrame, look, poll, ues};
 use super::run_to_completion::StepReport;
 use crate::carried::Mark;
+use crate::event_queues::{CLASSIFY, ENFORCE, EventQueues};
 use crate::flows::{FlowMap, SharedFlows};
 use crate::handoff::WorkerSet;
 use crate::interfaces::Interfaces;
-use crate::stage_queues::{CLASSIFY, ENFORCE};
 use crate::tally::{StepTally, WaitingCounts};
 
 /// A port that takes no frame for this long is down: its frames are dropped at once until it takes one.
@@ -26,9 +28,14 @@ const REFUSING_MAX: Nanos = Nanos::from_millis(100);
 /// Bursts that an Rx/Tx thread transmits per step and port.
 const TX_BURSTS_PER_PORT: usize = 2;
 
+/// Flows of the Rx queue.
+const RX_FLOWS: u32 = 64;
+
 /// Configuration of an Rx/Tx thread.
 #[derive(Debug, Clone)]
 pub struct RxTxConfig {
+    /// Which of the Rx/Tx threads this is.
+    pub number: usize,
     /// The ports to poll, in this order; a port once for each of its queues.
     pub ports: Vec<PortId>,
     /// Packets to receive from a queue per step, 1..=`BURST_MAX`; other values are cut to that range.
@@ -57,6 +64,8 @@ pub struct RxTx<P: EventPort, Io: PacketIo<Buf = P::Buf>> {
     tally: StepTally,
     rx: Burst<P::Buf>,
     tx: Vec<TxPort<P::Buf>>,
+    /// By worker: the time of the last event of its timer queue.
+    expired: Vec<Nanos>,
     io: core::marker::PhantomData<fn(Io)>,
 }
 
@@ -67,8 +76,8 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> core::fmt::Debug for RxTx<P, Io> 
 }
 
 impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> RxTx<P, Io> {
-    /// An Rx/Tx thread over `reader`'s tables and interfaces, with a port of the scheduler that is linked to
-    /// [`TX_QUEUE`]. Allocates all memory that it will use.
+    /// An Rx/Tx thread over `reader`'s tables and interfaces, with a port of the scheduler that is linked to its
+    /// [queue](EventQueues::links). Allocates all memory that it will use.
     #[must_use]
     pub fn new(mut config: RxTxConfig, reader: TablesReader, flows: SharedFlows, port: P) -> Self {
         config.burst = config.burst.clamp(1, BURST_MAX);
@@ -77,6 +86,7 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> RxTx<P, Io> {
         Self {
             config,
             tx: (0..interfaces.port_count()).map(|_| tx()).collect(),
+            expired: vec![Nanos(0); flows.queues().timers()],
             interfaces,
             reader,
             flows,
@@ -96,32 +106,38 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> RxTx<P, Io> {
     /// Threads: as [`Worker::step`](crate::Worker::step).
     #[inline(never)]
     pub fn step(&mut self, now: Nanos, io: &mut Io) -> StepReport {
+        self.expire_timers(now);
         let Self { config, reader, interfaces, flows, port: scheduler, tally, rx, tx, .. } = self;
         let view = reader.observe();
-        let stages = flows.stages();
-        let (first, enforcing) = (stages.queue_of(CLASSIFY), stages.queue_of(ENFORCE));
-        let flows = flows.map();
-        let mut received = 0;
-        for &port in &config.ports {
-            let count = io.rx_burst(port, config.burst, rx);
-            if count == 0 {
-                continue;
-            }
-            received += count;
+        let (queues, flows) = (flows.queues(), flows.map());
+        let received = poll(io, &config.ports, config.burst, rx, |port, rx| {
             tally.burst();
-            let frames = look(&view, interfaces.of_port(port), rx, tally);
-            let event = |(mut buf, frame): (P::Buf, &SeenFrame<'_>)| {
-                let flow = flow_of(&view, flows, frame);
-                Mark::None.set(&mut buf, flow);
-                let queue = if is_plain_traffic(frame) { first } else { enforcing };
-                Event { tag: queue.tag(flow, note_of(port)), buf: Some(buf) }
+            let mut events: EventBurst<_> = match queues.rx() {
+                Some(queue) => {
+                    let flow = rx_flow(flows, config.number, port);
+                    let tag = queue.tag(flow, note_of(port));
+                    let event = |mut buf: P::Buf| {
+                        tally.receive(buf.data().len());
+                        Mark::None.set(&mut buf, flow);
+                        Event { tag, buf: Some(buf) }
+                    };
+                    rx.drain(..).map(event).collect()
+                }
+                None => {
+                    let frames = look(&view, interfaces.of_port(port), rx, tally);
+                    let event = |(mut buf, frame): (P::Buf, &SeenFrame<'_>)| {
+                        let tag = first_tag(&view, queues, flows, frame, port);
+                        Mark::None.set(&mut buf, tag.flow());
+                        Event { tag, buf: Some(buf) }
+                    };
+                    rx.drain(..).zip(&frames).map(event).collect()
+                }
             };
-            let mut events: EventBurst<_> = rx.drain(..).zip(&frames).map(event).collect();
             tally.hand_off(scheduler.enqueue_new(&mut events));
             for _ in events {
                 tally.drop(DropReason::SchedulerFull);
             }
-        }
+        });
         let mut sent = 0;
         for _ in 0..TX_BURSTS_PER_PORT * tx.len() {
             let count = dequeue_frames(scheduler, tx);
@@ -141,6 +157,24 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> RxTx<P, Io> {
             tally.flush(view.counters(), 0, || WaitingCounts::NONE);
         }
         StepReport { received, idle, handed_to: WorkerSet::NONE }
+    }
+
+    /// Sends an event to the timer queue of each worker of this thread whose timer expired.
+    fn expire_timers(&mut self, now: Nanos) {
+        let Self { config, flows, port, expired, .. } = self;
+        let queues = flows.queues();
+        let own = flows.timers().iter().zip(expired).enumerate();
+        for (worker, (timer, expired)) in own.skip(config.number).step_by(queues.rx_tx()) {
+            if let Some(due) = timer.due(now).filter(|due| due != expired) {
+                let queue = queues.timer_of(worker);
+                let tag = EventTag::new(queue, ScheduleType::Atomic, 0, 0);
+                let mut events = EventBurst::from_iter([Event { tag, buf: None }]);
+                // A scheduler that is full takes it later.
+                if port.enqueue_new(&mut events) > 0 {
+                    *expired = due;
+                }
+            }
+        }
     }
 
     /// Declares the thread offline until its next step, so that publication does not wait for it. Call it before a
@@ -207,6 +241,24 @@ fn drop_refused<B: PacketBuf>(now: Nanos, tx: &mut [TxPort<B>], tally: &mut Step
         }
     }
     has_dropped
+}
+
+/// The flow of the Rx queue for packets that an Rx/Tx thread received on `port`: nothing of a packet is read.
+fn rx_flow(flows: FlowMap, number: usize, port: PortId) -> u32 {
+    flows.of_hash(u64::from(port.0) * 8 + number as u64 % 8) % RX_FLOWS
+}
+
+/// The tag of the event that takes a packet, which `port` received, to its first stage.
+#[inline]
+pub(super) fn first_tag(
+    view: &TablesView<'_>,
+    queues: &EventQueues,
+    flows: FlowMap,
+    frame: &SeenFrame<'_>,
+    port: PortId,
+) -> EventTag {
+    let stage = if is_plain_traffic(frame) { CLASSIFY } else { ENFORCE };
+    queues.queue_of(stage).tag(flow_of(view, flows, frame), note_of(port))
 }
 
 /// True for packets that the first stage can judge alone.

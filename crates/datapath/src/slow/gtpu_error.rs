@@ -50,8 +50,12 @@ pub(super) fn send<Io: PacketIo>(
     buf: Io::Buf,
     error: GtpuError,
 ) {
-    // TEID zero never names a tunnel: no error is sent.
-    if error == GtpuError::TeidUnknown(Teid(0)) {
+    // TEID zero never names a tunnel, and while sessions are restored any may be that of one: no error is sent.
+    let is_untold = match error {
+        GtpuError::TeidUnknown(teid) => teid == Teid(0) || ctx.view.is_restoring(),
+        GtpuError::ExtensionUnknown => false,
+    };
+    if is_untold {
         return;
     }
     let Some(sender) = sender(&buf) else { return state.tally.lose_originated() };

@@ -84,7 +84,7 @@ fn forward<Io: PacketIo>(
         send_fragments(ctx, io, state, buf, packet, matched, plan, matched.origin());
         return;
     }
-    if state.stage_flows.is_some()
+    if state.are_stages_apart
         && let Ok(plan) = &plan
         && let Some(planned) = plan.for_later_stages(arrival, ip, matched)
         && state.is_resolved(&plan.egress)

@@ -448,6 +448,18 @@ fn unknown_teid_is_answered_with_an_error_indication_of_known_octets() {
     assert_eq!(scene.pass(N3, &g_pdu(0), N3), [] as [Vec<u8>; 0], "zero is no tunnel");
 }
 
+#[test]
+fn unknown_teid_is_not_answered_while_it_may_be_that_of_a_session_to_be_restored() {
+    let mut scene = PipelineFixture::new();
+    let outer = PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR);
+    let frame = outer.gtpu(0x4242).ipv4(UE, SERVER).udp(1, 2).build();
+    scene.publisher.set_restoring(true);
+    assert_eq!(scene.pass(N3, &frame, N3), [] as [Vec<u8>; 0]);
+    scene.publisher.set_restoring(false);
+    assert_eq!(scene.pass(N3, &frame, N3).len(), 1);
+    assert_eq!(scene.dropped(DropReason::TeidUnknown), 2);
+}
+
 /// Spec: TS 29.281 §7.3.1.
 #[test]
 fn unknown_teid_over_ipv6_names_the_ipv6_address() {

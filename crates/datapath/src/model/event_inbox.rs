@@ -1,0 +1,225 @@
+//! Packets on their way from the scheduler to the stages of an event-driven worker.
+
+use std::collections::VecDeque;
+
+use adit_pktio::{Burst, Event, EventBurst, EventTag, PacketBuf, ScheduleType};
+use adit_rules::DropReason;
+use adit_types::PortId;
+use adit_types::limits::BURST_MAX;
+use arrayvec::ArrayVec;
+
+use super::event_io::{FENCE, Outbox};
+use crate::carried::{Mark, flow_of_mark, rx_flow_of_mark};
+use crate::event_queues::{EventQueues, PacketQueue};
+use crate::flows::{FlowHolder, Flows};
+use crate::worker_state::WorkerState;
+
+/// Packets that a worker defers at most; further ones are dropped.
+const DEFERRED_MAX: usize = 4096;
+
+/// The packets of a step that came from one queue and one port: that received them, or that they leave through.
+pub(super) struct ArrivedPackets<B> {
+    pub(super) packets: Burst<B>,
+    /// Of an ordered queue: which events of the dequeue they were.
+    pub(super) indexes: ArrayVec<u8, BURST_MAX>,
+}
+
+/// Packets on their way from the scheduler to the stages.
+pub(super) struct EventInbox<B> {
+    pub(super) events: EventBurst<B>,
+    /// By queue, then by port.
+    pub(super) arrived: Vec<ArrivedPackets<B>>,
+    /// Packets that wait until the next queue gave out earlier ones of their flows.
+    pub(super) deferred: DeferredPackets<B>,
+    /// An event of the timer queue came.
+    pub(super) has_timer: bool,
+}
+
+impl<B: PacketBuf> EventInbox<B> {
+    /// Room for packets of `queues`, and of ports below `ports`.
+    pub(super) fn new(queues: &EventQueues, ports: usize) -> Self {
+        let bursts = ports * queues.of_packets().count();
+        let arrived = || ArrivedPackets { packets: Burst::new(), indexes: ArrayVec::new() };
+        Self {
+            events: EventBurst::new(),
+            arrived: core::iter::repeat_with(arrived).take(bursts).collect(),
+            deferred: DeferredPackets { packets: VecDeque::with_capacity(DEFERRED_MAX) },
+            has_timer: false,
+        }
+    }
+
+    /// Sorts the packets of events by their queues and ports. Packets at places that other workers hold go to these
+    /// workers.
+    pub(super) fn sort(
+        &mut self,
+        queues: &EventQueues,
+        ports: usize,
+        outbox: &mut Outbox<B>,
+        state: &mut WorkerState<B>,
+    ) {
+        let Self { events, arrived, has_timer, .. } = self;
+        let is_ordered =
+            |event: &Event<B>| queues.queue_of_tag(event.tag).is_some_and(PacketQueue::is_ordered);
+        if queues.are_any_ordered() && events.iter().any(is_ordered) {
+            outbox.expect_completions(events.iter().map(|event| event.tag));
+        }
+        if queues.rx().is_some()
+            && let Some(flows) = state.handoff.flows()
+        {
+            count_received(flows, events);
+        }
+        *has_timer = false;
+        for (at, Event { tag, buf }) in (0..).zip(events.drain(..)) {
+            let Some(queue) = queues.queue_of_tag(tag) else {
+                *has_timer = true;
+                continue;
+            };
+            let port = tag.port();
+            let holder = match state.handoff.flows() {
+                Some(flows) => schedule(flows, queue, tag, buf.as_ref()),
+                None => FlowHolder::This,
+            };
+            let Some(buf) = buf else { continue };
+            let slot = queue.position() * ports + usize::from(port.0);
+            match (holder, arrived.get_mut(slot)) {
+                (FlowHolder::This, Some(ArrivedPackets { packets, indexes })) => {
+                    packets.push(buf);
+                    if queue.is_ordered() {
+                        indexes.push(at);
+                    }
+                }
+                (FlowHolder::Other(holder), _) => {
+                    let WorkerState { handoff, tally, .. } = &mut *state;
+                    tally.set_taken_over(true);
+                    tally.receive(buf.data().len());
+                    tally.set_taken_over(false);
+                    let place = handoff
+                        .flows()
+                        .map(|flows| flows.shared().place(queue.position(), tag.flow()));
+                    handoff.hand_to_holder(holder, port, place.unwrap_or(0), buf, tally);
+                }
+                // Rx/Tx threads and workers have the same ports.
+                (FlowHolder::This, None) => debug_assert!(false, "a port beyond all others"),
+            }
+        }
+    }
+}
+
+/// Counts the packets that come from the Rx queue, neighbors with the same flow there together.
+fn count_received<B: PacketBuf>(flows: &Flows, events: &[Event<B>]) {
+    let (mut last, mut pkts) = (None, 0);
+    let count = |last: Option<u32>, pkts| {
+        if let Some(rx_flow) = last {
+            flows.shared().count_received(rx_flow, pkts);
+        }
+    };
+    for event in events {
+        // In the Rx queue itself they have no mark of it yet.
+        let rx_flow = event.buf.as_ref().and_then(rx_flow_of_mark);
+        if rx_flow != last {
+            count(last, pkts);
+            (last, pkts) = (rx_flow, 0);
+        }
+        pkts += 1;
+    }
+    count(last, pkts);
+}
+
+/// Takes note of an event. Returns who processes its packet.
+#[inline]
+fn schedule<B: PacketBuf>(
+    flows: &mut Flows,
+    queue: PacketQueue,
+    tag: EventTag,
+    buf: Option<&B>,
+) -> FlowHolder {
+    let is_atomic = queue.schedule == ScheduleType::Atomic;
+    if let Some(buf) = buf.filter(|_| queue.position() > 0)
+        && Mark::of(buf) != Mark::None
+    {
+        // The event of a flow that is not atomic need not name it.
+        let place = flows.shared().place(queue.position(), flow_of_mark(buf));
+        flows.shared().count_given_out(place, is_atomic);
+    }
+    if !is_atomic {
+        return FlowHolder::This;
+    }
+    let place = flows.shared().place(queue.position(), tag.flow());
+    let holder = flows.schedule(place, buf.is_some());
+    if buf.is_none() {
+        match tag.note() {
+            FENCE => flows.settle_packet(place),
+            _ => flows.end_request(place),
+        }
+        // The holder has the flow already.
+        if let FlowHolder::Other(_) = holder {
+            flows.settle_packet(place);
+        }
+    }
+    holder
+}
+
+/// A packet that waits until the next queue gave out earlier ones of its flow.
+pub(super) struct DeferredPacket<B> {
+    pub(super) place: u32,
+    pub(super) port: PortId,
+    pub(super) buf: B,
+}
+
+/// Packets that wait until the next queues gave out earlier ones of their flows.
+pub(super) struct DeferredPackets<B> {
+    packets: VecDeque<DeferredPacket<B>>,
+}
+
+impl<B: PacketBuf> DeferredPackets<B> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    /// Moves those of `packets`, which `port` received, that have to wait here.
+    #[cold]
+    pub(super) fn defer(
+        &mut self,
+        position: usize,
+        port: PortId,
+        packets: &mut Burst<B>,
+        state: &mut WorkerState<B>,
+    ) {
+        let WorkerState { handoff, tally, .. } = state;
+        let Some(flows) = handoff.flows() else { return };
+        for buf in core::mem::take(packets) {
+            let place = flows.shared().place(position, flow_of_mark(&buf));
+            if !flows.must_defer(place) {
+                packets.push(buf);
+            } else if self.packets.len() < DEFERRED_MAX {
+                self.packets.push_back(DeferredPacket { place, port, buf });
+            } else {
+                tally.receive(buf.data().len());
+                tally.drop(DropReason::HandoffFull);
+            }
+        }
+    }
+
+    /// The packets that need not wait any more, in order. The others stay, in order.
+    pub(super) fn take(&mut self, flows: &Flows, left: &mut usize) -> Option<DeferredPacket<B>> {
+        while *left > 0 {
+            *left -= 1;
+            let packet = self.packets.pop_front()?;
+            if !flows.must_defer(packet.place) {
+                return Some(packet);
+            }
+            self.packets.push_back(packet);
+        }
+        None
+    }
+
+    /// How many wait.
+    pub(super) fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// Takes all packets.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = B> {
+        self.packets.drain(..).map(|packet| packet.buf)
+    }
+}
