@@ -12,6 +12,9 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 /// A kernel thread's name begins with this and the device.
 const NAPI: &str = "napi/";
 
+/// Time between two polls of a device that receives.
+const MODERATION_NS: u32 = 20_000;
+
 /// The kernel threads that poll network devices.
 #[derive(Debug, Default)]
 pub(super) struct NapiThreads(Vec<i32>);
@@ -36,20 +39,30 @@ impl NapiThreads {
         Ok(Self(threads))
     }
 
-    /// Receives what devices of a namespace get on `core` as soon as it arrives, whatever else the core does and whoever
-    /// sends: the sender of an unpolled device would do the work otherwise.
+    /// The same, before anything else that the core does. Like a network card that moderates its interrupts, a device that
+    /// has received is polled again [`MODERATION_NS`] later, and whoever sends to it wakes nobody until then.
     ///
     /// # Errors
-    /// The kernel gives threads no real-time priority, or lacks a feature.
-    pub(super) fn receive_at_once(namespace: &str, devices: &[&str], core: usize) -> Result<()> {
+    /// The kernel gives threads no real-time priority, or polls no veth device by threads.
+    pub(super) fn start_first(namespace: &str, devices: &[&str], core: usize) -> Result<Self> {
         for device in devices {
-            set(namespace, device, "queues/rx-0/rps_cpus", &format!("{:x}", 1_u64 << (core % 64)))?;
+            set(namespace, device, "napi_defer_hard_irqs", "1")?;
+            set(namespace, device, "gro_flush_timeout", &MODERATION_NS.to_string())?;
         }
-        for thread in Self::start(namespace, devices, core)?.0 {
+        let threads = Self::start(namespace, devices, core)?;
+        for thread in &threads.0 {
             let mut command = Command::new("chrt");
             run(command.args(["--fifo", "--pid", "50", &thread.to_string()]))?;
         }
-        Ok(())
+        Ok(threads)
+    }
+
+    /// CPU time of the threads until now. Unit: ns.
+    ///
+    /// # Errors
+    /// The kernel accounts for no CPU time of threads.
+    pub(super) fn cpu_ns(&self) -> Result<u64> {
+        self.0.iter().map(|thread| run_time_ns(Path::new(&format!("/proc/{thread}")))).sum()
     }
 }
 
@@ -76,20 +89,21 @@ fn all() -> BTreeSet<i32> {
     found.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// CPU time of a process and of kernel threads until now. Unit: ns.
+/// CPU time of a process until now. Unit: ns.
 ///
 /// # Errors
 /// The process is gone, or the kernel accounts for no CPU time of threads.
-pub(super) fn cpu_ns(process: u32, threads: &NapiThreads) -> Result<u64> {
-    let mut sum = 0;
+pub(super) fn process_cpu_ns(process: u32) -> Result<u64> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).context("adit is gone")?;
-    for task in tasks.flatten() {
-        sum += run_time_ns(&task.path())?;
-    }
-    for thread in &threads.0 {
-        sum += run_time_ns(Path::new(&format!("/proc/{thread}")))?;
-    }
-    Ok(sum)
+    tasks.flatten().map(|task| run_time_ns(&task.path())).sum()
+}
+
+/// The same of a thread of this process.
+///
+/// # Errors
+/// It is gone.
+pub(super) fn own_thread_cpu_ns(thread: Pid) -> Result<u64> {
+    run_time_ns(Path::new(&format!("/proc/self/task/{}", thread.as_raw_nonzero())))
 }
 
 /// The first field of schedstat.
@@ -106,12 +120,12 @@ mod tests {
 
     #[test]
     fn own_cpu_time_grows_with_work() {
-        let before = cpu_ns(std::process::id(), &NapiThreads::default()).unwrap();
+        let before = process_cpu_ns(std::process::id()).unwrap();
         let mut sum = 0_u64;
         for number in 0..20_000_000_u64 {
             sum = std::hint::black_box(sum ^ number);
         }
-        let after = cpu_ns(std::process::id(), &NapiThreads::default()).unwrap();
+        let after = process_cpu_ns(std::process::id()).unwrap();
         assert!(after > before + 1_000_000, "{before} {after} {sum}");
     }
 }

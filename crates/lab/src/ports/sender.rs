@@ -1,152 +1,182 @@
 //! A thread that sends packets of sessions in random order as fast as it can.
+//!
+//! A program in the kernel makes whole frames, so that the core under test is the limit and not the sender.
 
-use std::io::IoSlice;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 
-use adit_lab_engine::frame::PROBE_PORT;
-use adit_types::{Qfi, Teid};
-use adit_wire::gtpu;
-use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
-use adit_wire::protocol;
-use adit_wire::udp::UdpHeader;
-use anyhow::{Context, Result, anyhow};
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
-use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, sendmmsg};
+use adit_lab_engine::frame::{FrameFormat, Template, TesterTunnel, UePacketKind};
+use adit_lab_engine::plan::{PlanConfig, SessionOrder, draw_plan};
+use adit_lab_engine::stamp::Stamp;
+use adit_types::{MacAddr, Qfi, VlanId};
+use adit_wire::PduSessionContainer;
+use anyhow::{Context, Result};
+use rustix::process::Pid;
 
-use super::{PortDirection, SERVER};
-use crate::gnb::{UL_HEADERS, write_ul_headers};
-use crate::topology::ADIT_N3;
+use super::cpu_time::own_thread_cpu_ns;
+use super::programs::{FRAMES, FrameMaker, MadeCounter, PacketSink};
+use super::{ENDPOINTS, PortDirection};
+use crate::demo::bring_up::QFI;
+use crate::topology::{ADIT_N3, GNB};
+use adit_lab_process::netns::NetDevice;
 
-/// The UE's IP packet: addresses and ports, and the rest zeros.
+/// The UE's IP packet.
 pub(super) const PACKET_BYTES: usize = 64;
-/// Packets that are prepared and sent again and again.
-const PREPARED_PKTS: usize = 4096;
-/// Packets of one system call.
-const BATCH_PKTS: usize = 64;
-
-/// A session's part of its packets.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct SessionPackets {
-    pub ue: Ipv4Addr,
-    pub uplink_teid: Teid,
-}
 
 /// The running sender. Drop stops it.
 #[derive(Debug)]
 pub(super) struct PacketSender {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Result<()>>>,
+    id: Pid,
+    made: MadeCounter,
 }
 
-struct Prepared {
-    octets: Vec<u8>,
-    to: SocketAddr,
-}
-
-fn prepare(direction: PortDirection, session: SessionPackets, qfi: Qfi) -> Result<Prepared> {
-    let SessionPackets { ue, uplink_teid } = session;
-    if direction == PortDirection::Downlink {
-        let payload = PACKET_BYTES - Ipv4Header::LEN - UdpHeader::LEN;
-        let to = SocketAddrV4::new(ue, PROBE_PORT).into();
-        return Ok(Prepared { octets: vec![0; payload], to });
-    }
-    let mut octets = vec![0; UL_HEADERS + PACKET_BYTES];
-    write_ul_headers(&mut octets, uplink_teid, qfi, PACKET_BYTES).context("headers")?;
-    let (ip, udp) = octets[UL_HEADERS..].split_at_mut(Ipv4Header::LEN);
-    let total_len = u16::try_from(PACKET_BYTES)?;
-    let fields = Ipv4Fields {
-        tos: 0,
-        total_len,
-        identification: 0,
-        dont_fragment: true,
-        ttl: 64,
-        protocol: protocol::UDP,
-        src: ue,
-        dst: SERVER,
-    };
-    let malformed = |_| anyhow!("packet of {PACKET_BYTES} octets");
-    Ipv4Header::new(&fields).emit(ip).map_err(malformed)?;
-    UdpHeader::new(PROBE_PORT, PROBE_PORT, u16::try_from(udp.len())?, 0)
-        .emit(udp)
-        .map_err(malformed)?;
-    Ok(Prepared { octets, to: SocketAddrV4::new(ADIT_N3, gtpu::UDP_PORT).into() })
+/// Frames of sessions in random order.
+///
+/// # Errors
+/// There are no sessions.
+fn prepare(
+    direction: PortDirection,
+    uplink_teids: &[u32],
+    src_mac: MacAddr,
+    dst_mac: MacAddr,
+) -> Result<Vec<Vec<u8>>> {
+    let uplink = direction == PortDirection::Uplink;
+    let qfi = Qfi::new(QFI).context("the QFI has six bits")?;
+    let tunnel = uplink.then_some(TesterTunnel {
+        upf: ADIT_N3.into(),
+        gnb: GNB.into(),
+        psc: Some(PduSessionContainer::uplink(qfi)),
+    });
+    let (vlan, inner) = (VlanId::UNTAGGED, UePacketKind::Udp4);
+    let form = FrameFormat { src_mac, dst_mac, vlan, tunnel, uplink, inner, endpoints: ENDPOINTS };
+    let template = Template::new(&form, PACKET_BYTES)?;
+    anyhow::ensure!(!uplink_teids.is_empty(), "no session to send packets of");
+    let mut plan = draw_plan(&PlanConfig {
+        teids: uplink_teids,
+        first: 0,
+        gnbs: &[GNB.into()],
+        source_ports: 1,
+        weights: &[1],
+        order: SessionOrder::Random,
+        seed: 1,
+    });
+    plan.truncate(FRAMES);
+    let stamp = Stamp { tag: 0, session: 0, sequence: 0, intended: 0 };
+    let frames = plan.iter().map(|entry| {
+        let mut frame = vec![0; template.frame_len()];
+        template.write(&mut frame, entry, stamp);
+        frame
+    });
+    Ok(frames.collect())
 }
 
 impl PacketSender {
-    /// Sends packets of random `sessions` from `socket`.
+    /// Sends packets of random sessions through a device of the namespace of this thread, to another device. At most
+    /// `in_flight` of them are on their way to the sink; 0 stands for any number.
     ///
     /// # Errors
-    /// There are no sessions; no thread can be started.
+    /// There are no sessions; the kernel runs no program that sends; no thread can be started.
     pub(super) fn start(
-        socket: UdpSocket,
         direction: PortDirection,
-        sessions: &[SessionPackets],
-        qfi: Qfi,
+        uplink_teids: &[u32],
+        from: NetDevice,
+        to: MacAddr,
+        sink: &PacketSink,
+        in_flight: u32,
     ) -> Result<Self> {
-        let mut random = StdRng::from_os_rng();
-        let pick = |_| sessions.get(random.random_range(0..sessions.len().max(1))).copied();
-        let chosen: Option<Vec<SessionPackets>> = (0..PREPARED_PKTS).map(pick).collect();
-        let chosen = chosen.context("no session to send packets of")?;
-        let packets: Result<Vec<Prepared>> =
-            chosen.into_iter().map(|session| prepare(direction, session, qfi)).collect();
-        let (packets, stop) = (packets?, Arc::new(AtomicBool::new(false)));
+        let frames = prepare(direction, uplink_teids, from.mac, to)?;
+        let mut maker = FrameMaker::load(&frames, from.index, sink, in_flight)?;
+        let (made, stop) = (maker.counter()?, Arc::new(AtomicBool::new(false)));
         let stopped = Arc::clone(&stop);
+        let (id, started) = channel();
         let thread = std::thread::Builder::new()
             .name("lab-sender".to_owned())
-            .spawn(move || send_all(&socket, &packets, &stopped))
+            .spawn(move || {
+                let _ = id.send(rustix::thread::gettid());
+                while !stopped.load(Ordering::Relaxed) {
+                    maker.send()?;
+                }
+                Ok(())
+            })
             .context("start the sender")?;
-        Ok(Self { stop, thread: Some(thread) })
+        let id = started.recv().context("the sender has ended")?;
+        Ok(Self { stop, thread: Some(thread), id, made })
+    }
+
+    /// Packets that it has sent until now, or that the device had no room for.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(super) fn offered_pkts(&self) -> Result<u64> {
+        self.made.pkts()
+    }
+
+    /// CPU time that it has used. Unit: ns.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub(super) fn cpu_ns(&self) -> Result<u64> {
+        own_thread_cpu_ns(self.id)
+    }
+
+    /// Ends the sender.
+    ///
+    /// # Errors
+    /// It could not send.
+    pub(super) fn stop(mut self) -> Result<()> {
+        self.end().unwrap_or(Ok(()))
+    }
+
+    fn end(&mut self) -> Option<Result<()>> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take()?.join().ok()
     }
 }
 
 impl Drop for PacketSender {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-fn send_all(socket: &UdpSocket, packets: &[Prepared], stop: &AtomicBool) {
-    let addresses: Vec<SocketAddrAny> =
-        packets.iter().map(|packet| SocketAddrAny::from(packet.to)).collect();
-    let slices: Vec<[IoSlice<'_>; 1]> =
-        packets.iter().map(|packet| [IoSlice::new(&packet.octets)]).collect();
-    let mut controls: Vec<_> =
-        std::iter::repeat_with(SendAncillaryBuffer::default).take(packets.len()).collect();
-    let mut messages: Vec<MMsgHdr<'_>> = slices
-        .iter()
-        .zip(&addresses)
-        .zip(&mut controls)
-        .map(|((slice, to), control)| MMsgHdr::new_with_addr(to, slice, control))
-        .collect();
-    while !stop.load(Ordering::Relaxed) {
-        for batch in messages.chunks_mut(BATCH_PKTS) {
-            // What the kernel refuses is not sent: the receiver counts.
-            let _ = sendmmsg(socket, batch, SendFlags::empty());
-        }
+        let _ = self.end();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use adit_types::Teid;
+    use adit_wire::ethernet::EthernetHeader;
+    use adit_wire::ipv4::Ipv4Header;
+    use adit_wire::udp::UdpHeader;
+
+    use super::super::SERVER;
     use super::*;
 
     #[test]
-    fn uplink_packet_is_a_g_pdu_with_the_whole_packet() {
-        let session = SessionPackets { ue: Ipv4Addr::new(10, 45, 0, 9), uplink_teid: Teid(7) };
-        let qfi = Qfi::new(9).unwrap();
-        let uplink = prepare(PortDirection::Uplink, session, qfi).unwrap();
-        let packet = adit_wire::parse_gtpu(&uplink.octets).unwrap();
-        assert_eq!(packet.teid, Teid(7));
-        let (ip, rest) = Ipv4Header::parse(&uplink.octets[UL_HEADERS..]).unwrap();
-        assert_eq!((ip.src(), ip.dst(), rest.len()), (session.ue, SERVER, PACKET_BYTES - 20));
-        let downlink = prepare(PortDirection::Downlink, session, qfi).unwrap();
-        assert_eq!((downlink.octets.len(), downlink.to.ip()), (36, session.ue.into()));
+    fn frames_are_of_the_sessions_in_both_directions() {
+        let macs = [MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 0, 2])];
+        let frames = |direction| prepare(direction, &[7, 8], macs[0], macs[1]).unwrap();
+        let mut seen = std::collections::BTreeSet::new();
+        for frame in frames(PortDirection::Uplink) {
+            let (outer, datagram) = Ipv4Header::parse(&frame[EthernetHeader::LEN..]).unwrap();
+            assert_eq!((outer.src(), outer.dst()), (GNB, ADIT_N3));
+            let packet = &datagram[UdpHeader::LEN..];
+            let gtpu = adit_wire::parse_gtpu(packet).unwrap();
+            let (ip, rest) = Ipv4Header::parse(&packet[packet.len() - PACKET_BYTES..]).unwrap();
+            assert_eq!((ip.dst(), rest.len()), (SERVER, PACKET_BYTES - Ipv4Header::LEN));
+            seen.insert((gtpu.teid, IpAddr::from(ip.src())));
+        }
+        let ue = |last| IpAddr::from(Ipv4Addr::new(10, 45, 0, last));
+        assert_eq!(seen.into_iter().collect::<Vec<_>>(), [(Teid(7), ue(2)), (Teid(8), ue(3))]);
+        for frame in frames(PortDirection::Downlink) {
+            let (ip, _) = Ipv4Header::parse(&frame[EthernetHeader::LEN..]).unwrap();
+            assert_eq!(ip.src(), SERVER);
+            assert!([ue(2), ue(3)].contains(&ip.dst().into()));
+            assert_eq!(frame.len(), EthernetHeader::LEN + PACKET_BYTES);
+        }
+        assert!(prepare(PortDirection::Uplink, &[], macs[0], macs[1]).is_err());
     }
 }

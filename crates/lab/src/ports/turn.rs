@@ -1,27 +1,24 @@
 //! One turn: a network with one kind of port, its sessions, and the traffic of each direction.
 
-use std::fs;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use adit_lab_engine::frame::{Endpoints, PROBE_PORT};
 use adit_pfcp::PFCP_PORT;
-use adit_types::{Qfi, Teid};
-use adit_wire::gtpu;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
-use super::cpu_time::{NapiThreads, cpu_ns};
-use super::sender::{PacketSender, SessionPackets};
-use super::{PortDirection, PortKind, SERVER};
+use super::cpu_time::{NapiThreads, process_cpu_ns};
+use super::programs::PacketSink;
+use super::sender::PacketSender;
+use super::{ENDPOINTS, PortDirection, PortKind, SERVER};
 use crate::PortsArguments;
 use crate::adit_process::Adit;
 use crate::demo::bring_up::{self, Affinity, DIR_PREFIX, QFI, RUN_DIR, RunDir};
-use crate::netns::{NetNamespace, remove_stale};
-use crate::topology::{ADIT_N3, ADIT_N4, DN, DN_V6, GNB, PREFIXES, SMF, Topology};
+use crate::topology::{ADIT_N3, ADIT_N4, DN, GNB, PREFIXES, SMF, Topology};
 use adit_lab_process::adit_binary::find_binary;
 use adit_lab_process::adit_config::ExecutionModel;
+use adit_lab_process::netns::{NetNamespace, remove_stale};
 use adit_lab_process::stop::{Stop, environment};
 use adit_lab_smf::bulk::{SessionsConfig, TeidAllocation};
 use adit_lab_smf::identity::SmfIdentity;
@@ -32,20 +29,57 @@ const READY_TIMEOUT: Duration = Duration::from_secs(20);
 const WARM_UP: Duration = Duration::from_millis(700);
 /// TEID of the first session at the gNB.
 const GNB_TEID: u32 = 0x1000;
-const UE: Ipv4Addr = Ipv4Addr::new(10, 45, 0, 2);
 /// No usage report interrupts a turn.
 const THRESHOLD_BYTES: u64 = 1 << 40;
 /// Requests of the SMF under way.
 const WINDOW: usize = 32;
 
 /// What one turn saw.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct TurnFigures {
+    /// Packets that adit's device was sent. Unit: million per second.
+    pub offered_mpps: f64,
     /// Packets that the other side received. Unit: million per second.
     pub mpps: f64,
     /// CPU time of adit and of the threads that poll its devices.
     pub cpu_percent: f64,
+    /// CPU time of the sender.
+    pub sender_percent: f64,
+    /// CPU time of the thread that receives what adit sends, on the sender's core.
+    pub receiver_percent: f64,
     pub mpkts_per_cpu_s: f64,
+}
+
+/// What has been counted until a point in time.
+#[derive(Debug)]
+struct TurnReading {
+    at: Instant,
+    offered_pkts: u64,
+    received_pkts: u64,
+    adit_ns: u64,
+    sender_ns: u64,
+    receivers_ns: u64,
+}
+
+impl TurnReading {
+    fn since(&self, before: &Self) -> Result<TurnFigures> {
+        let elapsed_s = self.at.duration_since(before.at).as_secs_f64();
+        let mpkts = |now: u64, then: u64| -> Result<f64> {
+            Ok(f64::from(u32::try_from(now.saturating_sub(then))?) / 1e6)
+        };
+        let seconds = |now: u64, then| Duration::from_nanos(now.saturating_sub(then)).as_secs_f64();
+        let received = mpkts(self.received_pkts, before.received_pkts)?;
+        let adit_s = seconds(self.adit_ns, before.adit_ns);
+        let percent = |now, then| seconds(now, then) / elapsed_s * 100.0;
+        Ok(TurnFigures {
+            offered_mpps: mpkts(self.offered_pkts, before.offered_pkts)? / elapsed_s,
+            mpps: received / elapsed_s,
+            cpu_percent: adit_s / elapsed_s * 100.0,
+            sender_percent: percent(self.sender_ns, before.sender_ns),
+            receiver_percent: percent(self.receivers_ns, before.receivers_ns),
+            mpkts_per_cpu_s: received / adit_s,
+        })
+    }
 }
 
 /// A running network. Fields drop in order.
@@ -54,11 +88,14 @@ pub(super) struct Turn {
     adit: Adit,
     /// Answers heartbeats.
     _smf: LabSmf,
-    /// Sockets that take the packets, so that no kernel answers them. Nothing reads them.
-    _sinks: [UdpSocket; 2],
-    napi: NapiThreads,
+    /// They poll adit's devices.
+    pollers: NapiThreads,
+    /// They poll the other ends of the links.
+    receivers: [NapiThreads; 2],
+    /// The same ends.
+    sinks: [PacketSink; 2],
     topology: Topology,
-    sessions: Vec<SessionPackets>,
+    uplink_teids: Vec<u32>,
     _dir: RunDir,
 }
 
@@ -88,9 +125,17 @@ impl Turn {
         }
         topology.poll_links()?;
         topology.dn.ip_batch(&[], &format!("address add {SERVER}/32 dev lo\n"))?;
-        let napi = NapiThreads::start(topology.upf.name(), &["n3", "n6"], cores.worker)?;
-        NapiThreads::receive_at_once(topology.ran.name(), &["n3"], cores.main)?;
-        NapiThreads::receive_at_once(topology.dn.name(), &["n6"], cores.main)?;
+        let pollers = NapiThreads::start(topology.upf.name(), &["n3", "n6"], cores.worker)?;
+        let ends = [(&topology.ran, "n3"), (&topology.dn, "n6")];
+        let start = |(namespace, device): (&NetNamespace, &str)| {
+            NapiThreads::start_first(namespace.name(), &[device], cores.main)
+        };
+        let receivers = [start(ends[0])?, start(ends[1])?];
+        let attach = |(namespace, device): (&NetNamespace, &str)| {
+            let index = namespace.device(device)?.index;
+            namespace.enter(|| PacketSink::attach(index))
+        };
+        let sinks = [attach(ends[0])?, attach(ends[1])?];
         let model = ExecutionModel::RunToCompletion;
         let device = io.device();
         affinity.allow_all()?;
@@ -106,16 +151,9 @@ impl Turn {
         let ready =
             ready.and_then(|()| smf.establish_all(&sessions(arguments.sessions), &mut watch));
         let (ids, _) = ready.with_context(|| format!("adit's log:\n{}", adit.log_tail()))?;
-        let ue = |position: u32| Ipv4Addr::from_bits(UE.to_bits().wrapping_add(position));
         smf.answer_in_background()?;
-        let flows = (0..).zip(&ids.uplink_teids);
-        let flows = flows.map(|(at, teid)| SessionPackets { ue: ue(at), uplink_teid: Teid(*teid) });
-        let sinks = [
-            bind(&topology.ran, (GNB, gtpu::UDP_PORT).into())?,
-            bind(&topology.dn, (SERVER, PROBE_PORT).into())?,
-        ];
-        let sessions = flows.collect();
-        Ok(Self { adit, _smf: smf, _sinks: sinks, napi, topology, sessions, _dir: dir })
+        let uplink_teids = ids.uplink_teids;
+        Ok(Self { adit, _smf: smf, pollers, receivers, sinks, topology, uplink_teids, _dir: dir })
     }
 
     /// Sends packets of all sessions in one direction.
@@ -128,32 +166,37 @@ impl Turn {
         arguments: &PortsArguments,
         stop: &Stop,
     ) -> Result<TurnFigures> {
-        let (ran, dn) = ((&self.topology.ran, "n3"), (&self.topology.dn, "n6"));
-        let (from, (to, device)) = match direction {
-            PortDirection::Uplink => (bind(ran.0, (GNB, 0).into())?, dn),
-            PortDirection::Downlink => (bind(dn.0, (SERVER, 0).into())?, ran),
+        let [ran, dn] = &self.sinks;
+        let (from, link, sink) = match direction {
+            PortDirection::Uplink => (&self.topology.ran, "n3", dn),
+            PortDirection::Downlink => (&self.topology.dn, "n6", ran),
         };
-        let qfi = Qfi::new(QFI).context("the QFI has six bits")?;
-        let sender = PacketSender::start(from, direction, &self.sessions, qfi)?;
+        let (device, adit_mac) = (from.device(link)?, self.topology.upf.device(link)?.mac);
+        let sender = from.enter(|| {
+            let teids = &self.uplink_teids;
+            PacketSender::start(direction, teids, device, adit_mac, sink, arguments.in_flight)
+        })?;
+        let read = || -> Result<TurnReading> {
+            let [n3, n6] = &self.receivers;
+            Ok(TurnReading {
+                at: Instant::now(),
+                offered_pkts: sender.offered_pkts()?,
+                received_pkts: sink.arrived_pkts()?,
+                adit_ns: process_cpu_ns(self.adit.id())? + self.pollers.cpu_ns()?,
+                sender_ns: sender.cpu_ns()?,
+                receivers_ns: n3.cpu_ns()? + n6.cpu_ns()?,
+            })
+        };
         stop.sleep(WARM_UP)?;
-        let process = self.adit.id();
-        let (began, pkts, cpu) =
-            (Instant::now(), received_pkts(to, device)?, cpu_ns(process, &self.napi)?);
+        let before = read()?;
         stop.sleep(Duration::from_secs(arguments.duration.into()))?;
-        let elapsed_s = began.elapsed().as_secs_f64();
-        let pkts = received_pkts(to, device)? - pkts;
-        let cpu_s = Duration::from_nanos(cpu_ns(process, &self.napi)? - cpu).as_secs_f64();
-        drop(sender);
+        let after = read()?;
+        sender.stop()?;
         self.adit.check_running()?;
-        if pkts == 0 {
+        if after.received_pkts == before.received_pkts {
             bail!("no {direction} packet arrived; adit's log:\n{}", self.adit.log_tail());
         }
-        let mpkts = f64::from(u32::try_from(pkts)?) / 1e6;
-        Ok(TurnFigures {
-            mpps: mpkts / elapsed_s,
-            cpu_percent: cpu_s / elapsed_s * 100.0,
-            mpkts_per_cpu_s: mpkts / cpu_s,
-        })
+        after.since(&before)
     }
 }
 
@@ -164,12 +207,7 @@ fn bind(namespace: &NetNamespace, addr: SocketAddr) -> Result<UdpSocket> {
 fn sessions(count: u32) -> SessionsConfig {
     SessionsConfig {
         count,
-        endpoints: Endpoints {
-            ue_v4: UE,
-            ue_v6: Ipv6Addr::new(0x2001, 0xdb8, 0x45, 0, 0, 0, 0, 0),
-            server_v4: SERVER,
-            server_v6: DN_V6,
-        },
+        endpoints: ENDPOINTS,
         ipv6: false,
         gnbs: vec![GNB.into()],
         gnb_teid: GNB_TEID,
@@ -183,35 +221,5 @@ fn sessions(count: u32) -> SessionsConfig {
         },
         profiles: Vec::new(),
         network_instances: [None, None],
-    }
-}
-
-/// Packets that a device of a namespace has received.
-///
-/// # Errors
-/// There is no such device.
-fn received_pkts(namespace: &NetNamespace, device: &str) -> Result<u64> {
-    namespace.enter(|| {
-        let text = fs::read_to_string("/proc/thread-self/net/dev").context("read net/dev")?;
-        counted_pkts(&text, device).with_context(|| format!("no device {device}"))
-    })
-}
-
-/// The second column of a device in `/proc/net/dev`.
-fn counted_pkts(text: &str, device: &str) -> Option<u64> {
-    let line =
-        text.lines().find_map(|line| line.trim_start().strip_prefix(device)?.strip_prefix(':'));
-    line?.split_whitespace().nth(1)?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn received_packets_are_the_second_column() {
-        let text = "Inter-|   Receive\n face |bytes    packets errs\n    lo:  10 1 0\n n3:  900 7 0 0\n n33: 1 2";
-        assert_eq!(counted_pkts(text, "n3"), Some(7));
-        assert_eq!(counted_pkts(text, "n6"), None);
     }
 }

@@ -10,16 +10,27 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 
+use adit_types::MacAddr;
 use anyhow::{Context, Result, anyhow, bail};
+use nix::ifaddrs::getifaddrs;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use adit_lab_process::stop::environment;
+use crate::stop::environment;
 
 const NETNS_DIR: &str = "/run/netns";
 
+/// A network device.
+#[derive(Debug, Clone, Copy)]
+pub struct NetDevice {
+    /// The kernel's number of it, in its namespace.
+    pub index: usize,
+    /// Its link-layer address.
+    pub mac: MacAddr,
+}
+
 /// A network namespace of this process. Drop removes it and every device in it.
 #[derive(Debug)]
-pub(crate) struct NetNamespace {
+pub struct NetNamespace {
     name: String,
     link: File,
 }
@@ -30,7 +41,7 @@ impl NetNamespace {
     /// # Errors
     /// `ip netns add` fails: the kernel has no network namespaces, or this process has no right to create
     /// them.
-    pub(crate) fn create(name: String) -> Result<Self> {
+    pub fn create(name: String) -> Result<Self> {
         ip(&["netns", "add", &name]).map_err(|error| {
             environment(format!(
                 "cannot create a network namespace ({error}); run on a machine or container that \
@@ -52,7 +63,7 @@ impl NetNamespace {
 
     /// The name that `ip netns` lists.
     #[must_use]
-    pub(crate) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         &self.name
     }
 
@@ -60,21 +71,73 @@ impl NetNamespace {
     ///
     /// # Errors
     /// Those of `work`; the namespace cannot be entered; `work` panicked.
-    pub(crate) fn enter<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    pub fn enter<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
         thread::scope(|scope| {
             let worker = scope.spawn(|| {
-                move_into_link_name_space(self.link.as_fd(), Some(LinkNameSpaceType::Network))
-                    .with_context(|| format!("enter network namespace {}", self.name))?;
+                self.join()?;
                 work()
             });
             worker.join().map_err(|_| anyhow!("a thread in namespace {} panicked", self.name))?
         })
     }
 
+    /// A network device of the namespace.
+    ///
+    /// # Errors
+    /// There is no such Ethernet device.
+    pub fn device(&self, name: &str) -> Result<NetDevice> {
+        self.enter(|| {
+            let mut all = getifaddrs().context("list the network devices")?;
+            let found = all.find_map(|entry| {
+                let address = entry.address.filter(|_| entry.interface_name == name)?;
+                let link = address.as_link_addr()?;
+                Some(NetDevice { index: link.ifindex(), mac: MacAddr(link.addr()?) })
+            });
+            found.with_context(|| format!("no Ethernet device {name} in {}", self.name))
+        })
+    }
+
+    /// Runs `work` on this thread inside the namespace; the thread returns to its own afterwards.
+    ///
+    /// # Errors
+    /// Those of `work`; the kernel refuses to change the namespace.
+    pub fn visit<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let own = File::open("/proc/thread-self/ns/net").context("open the network namespace")?;
+        self.join()?;
+        let result = work();
+        move_into_link_name_space(own.as_fd(), Some(LinkNameSpaceType::Network))
+            .context("return to the network namespace")?;
+        result
+    }
+
+    /// Moves this thread into the namespace for good.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn join(&self) -> Result<()> {
+        move_into_link_name_space(self.link.as_fd(), Some(LinkNameSpaceType::Network))
+            .with_context(|| format!("enter network namespace {}", self.name))
+    }
+
+    /// Sets features of a device, such as `["tx", "off"]`, with `ethtool`.
+    ///
+    /// # Errors
+    /// There is no `ethtool`, or it refuses.
+    pub fn set_features(&self, device: &str, features: &[&str]) -> Result<()> {
+        let output = self.command("ethtool").args(["-K", device]).args(features).output();
+        let output = output.map_err(|error| {
+            environment(format!("cannot run ethtool ({error}): install ethtool"))
+        })?;
+        if !output.status.success() {
+            bail!("ethtool -K {device}: {}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(())
+    }
+
     /// A command that runs inside the namespace in its own process group. The kernel terminates it when
     /// the thread that started it ends, so start it from the main thread.
     #[must_use]
-    pub(crate) fn command(&self, program: impl AsRef<Path>) -> Command {
+    pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new("nsenter");
         command
             .arg(format!("--net={NETNS_DIR}/{}", self.name))
@@ -89,7 +152,7 @@ impl NetNamespace {
     ///
     /// # Errors
     /// `ip` refuses a line; the message is its own.
-    pub(crate) fn ip_batch(&self, options: &[&str], lines: &str) -> Result<()> {
+    pub fn ip_batch(&self, options: &[&str], lines: &str) -> Result<()> {
         let mut child = Command::new("ip")
             .args(options)
             .args(["-n", &self.name, "-batch", "-"])
@@ -114,7 +177,7 @@ impl NetNamespace {
     ///
     /// # Errors
     /// A parameter exists and cannot be written.
-    pub(crate) fn sysctl(&self, settings: &[(&str, &str)]) -> Result<()> {
+    pub fn sysctl(&self, settings: &[(&str, &str)]) -> Result<()> {
         self.enter(|| {
             for (key, value) in settings {
                 let path = format!("/proc/sys/net/{key}");
@@ -140,7 +203,7 @@ impl Drop for NetNamespace {
 ///
 /// # Errors
 /// A namespace or directory of such a lab cannot be removed.
-pub(crate) fn remove_stale(prefixes: &[&str], dir: &Path, dir_prefix: &str) -> Result<Vec<String>> {
+pub fn remove_stale(prefixes: &[&str], dir: &Path, dir_prefix: &str) -> Result<Vec<String>> {
     let mut removed = Vec::new();
     for name in entries(Path::new(NETNS_DIR)) {
         if prefixes.iter().any(|prefix| is_stale(&name, prefix)) && remove_namespace(&name)? {
