@@ -23,6 +23,8 @@ pub enum MeasureCommand {
     Rates(Box<crate::rates::RatesArguments>),
     /// Measure what a packet costs each thread of adit's execution models, without a wire (`adit bench models`).
     Cycles(crate::cycles::CyclesArguments),
+    /// Measure the latency of a RESP store over several transports, in turns. Needs root without --server.
+    Store(Box<crate::store::StoreArguments>),
     /// Run experiments from files and write one report.
     Run(crate::experiment::RunArguments),
     /// Make an HTML page from JSON reports.
@@ -48,6 +50,7 @@ impl MeasureCommand {
             Self::Soak(arguments) => crate::soak::run(arguments, stop),
             Self::Rates(arguments) => crate::rates::run(arguments, stop),
             Self::Cycles(arguments) => crate::cycles::run(arguments, stop),
+            Self::Store(arguments) => crate::store::run(arguments, stop),
             Self::Run(arguments) => crate::experiment::run(arguments, check_options, stop),
             Self::Report(arguments) => crate::experiment::render(arguments),
             Self::Machine => crate::machine::run(),

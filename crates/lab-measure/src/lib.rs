@@ -25,6 +25,7 @@ mod saturate;
 mod search;
 mod selftest;
 mod soak;
+mod store;
 mod target;
 mod testbed;
 mod throughput;

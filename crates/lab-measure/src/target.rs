@@ -739,6 +739,7 @@ fn adit_configuration(arguments: &TargetArguments, cores: &TargetCores<'_>, dir:
         routes,
         n6_instance: None,
         vlans: [true, false].map(|is_access| arguments.vlan(is_access).value()),
+        store: None,
         socket: &dir.join("admin.sock"),
     }
     .text()

@@ -21,7 +21,7 @@
 //! [[study]]                    # figures of a study, in a table beside ours
 //! source = "study 2020, figure 6.2"
 //! machine = "Xeon E5-2650 v4, one core"
-//! unit = "Mpps"                # of ours: pps, ns or millicycles
+//! unit = "Mpps"                # of ours: pps, ns, millicycles or Mb/s
 //! values = [
 //!   { label = "uplink", value = 5.17, measure = 1, figure = "loss-free rate, uplink 64 B" },
 //!   { label = "four workers", note = "needs five cores" },
@@ -44,10 +44,10 @@ use crate::run_report::{Reference, Study};
 use adit_lab_process::stop::environment;
 
 /// Subcommands that measure. Common options are for those with a target.
-const MEASUREMENTS: [&str; 8] =
-    ["selftest", "throughput", "saturate", "latency", "ramp", "soak", "rates", "cycles"];
+const MEASUREMENTS: [&str; 9] =
+    ["selftest", "throughput", "saturate", "latency", "ramp", "soak", "rates", "cycles", "store"];
 /// Those without a target.
-const ALONE: [&str; 2] = ["selftest", "cycles"];
+const ALONE: [&str; 3] = ["selftest", "cycles", "store"];
 /// Options that `adit-lab run` itself sets.
 const OWN: [&str; 2] = ["json", "out"];
 /// Options that are paths, relative to the experiment file.

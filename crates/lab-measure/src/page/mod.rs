@@ -8,6 +8,7 @@ mod latency;
 mod rates;
 mod saturate;
 mod selftest;
+mod store;
 mod study;
 mod svg;
 mod throughput;
@@ -133,6 +134,10 @@ fn body(out: &mut String, measurement: &MeasurementReport, references: &[Referen
         },
         Some("cycles") => match read(measurement) {
             Some(report) => cycles::body(out, &report),
+            None => unreadable(out),
+        },
+        Some("store") => match read(measurement) {
+            Some(report) => store::body(out, &report),
             None => unreadable(out),
         },
         Some(_) => unreadable(out),

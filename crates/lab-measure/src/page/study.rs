@@ -40,7 +40,7 @@ fn own_value(unit: &str, value: &StudyValue, measurements: &[MeasurementReport])
     let own = figures.iter().find(|figure| figure.name.starts_with(name))?;
     let divisor = match (own.unit.as_str(), unit) {
         ("pps", "Mpps") => 1e6,
-        ("ns", "µs") | ("millicycles", "cycles") => 1e3,
+        ("ns", "µs") | ("millicycles", "cycles") | ("Mb/s", "Gb/s") => 1e3,
         (own, unit) if own == unit => 1.0,
         _ => return None,
     };

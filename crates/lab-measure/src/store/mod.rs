@@ -1,0 +1,404 @@
+//! `adit-lab store`: latency of operations of a store over several transports, in turns.
+
+pub(crate) mod case;
+pub(crate) mod distribution;
+mod link;
+mod load;
+mod one_way;
+pub(crate) mod report;
+mod server;
+mod turn;
+
+use std::io::{IsTerminal, Write};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+
+use self::case::{StoreCase, StoreNetworkKind, StoreOperation, StoreTransport, UserPortDriver};
+use self::distribution::OperationTimes;
+use self::link::StoreNetwork;
+use self::load::{LoadControl, LoadOutcome};
+use self::report::{OneWayReport, StoreLatencyReport, StoreRun};
+use self::server::RedisServer;
+use self::turn::StoreTurns;
+use crate::report::{OutputArguments, Recorder, ReportHeader};
+use crate::testbed::{Testbed, TestbedArguments, allowed_cores};
+use crate::traffic::span_ns;
+use adit_lab_process::stop::{Interrupted, Stop, environment};
+use adit_types::Nanos;
+
+/// Operations of a run with `--quick`, at most.
+const QUICK_OPERATIONS: u64 = 3000;
+/// Length of a run in one direction with `--quick`. Unit: ns.
+const QUICK_SPAN_NS: u64 = 300_000_000;
+/// Largest IP packet on the link.
+const MTU_BYTES: u16 = 1500;
+
+/// Options of `adit-lab store`.
+#[derive(Debug, clap::Args)]
+pub struct StoreArguments {
+    /// Transports to measure in turns. Those of a pair have a server of adit-lab's own at the other end.
+    #[arg(
+        long,
+        value_name = "TRANSPORT,…",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "blocking,polled,user,user-pair"
+    )]
+    transport: Vec<StoreTransport>,
+    /// The network between client and server.
+    #[arg(long, value_enum, default_value = "veth")]
+    link: StoreNetworkKind,
+    /// A RESP server to measure instead of a redis-server of this command; over the kernel's TCP.
+    #[arg(long, value_name = "HOST:PORT")]
+    server: Option<String>,
+    /// Operations to measure.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "set")]
+    operation: Vec<StoreOperation>,
+    /// Sizes of the value, in bytes.
+    #[arg(long, value_name = "BYTES,…", value_delimiter = ',', default_value = "1024",
+        value_parser = clap::value_parser!(u32).range(1..=524_288))]
+    value: Vec<u32>,
+    /// Numbers of clients, each with a connection.
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1",
+        value_parser = clap::value_parser!(u32).range(1..=64))]
+    clients: Vec<u32>,
+    /// Operations of each run, of all clients together.
+    #[arg(long, value_name = "N", default_value_t = 100_000,
+        value_parser = clap::value_parser!(u64).range(1..=5_000_000))]
+    operations: u64,
+    /// Open loop: begin so many operations per second, whatever the replies do; default: a closed loop.
+    #[arg(long, value_name = "N,…", value_delimiter = ',',
+        value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    rate: Vec<u64>,
+    /// Runs of each case over each transport.
+    #[arg(long, value_name = "N", default_value_t = 3,
+        value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// Measure throughput in one direction instead: writes of 8 KiB to a sink of adit-lab's own.
+    #[arg(long, conflicts_with_all = ["server", "rate"])]
+    one_way: bool,
+    /// Duration of a run in one direction.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = span_ns)]
+    duration: u64,
+    /// Driver of the ports in user space on a veth link.
+    #[arg(long, value_enum, default_value = "af-packet")]
+    driver: UserPortDriver,
+    /// Leave segmentation and checksums to the veth devices; only for the kernel's TCP.
+    #[arg(long)]
+    offloads: bool,
+    /// Priority of the threads that measure and of the server; default: fifo for a closed loop, else normal.
+    #[arg(long, value_enum)]
+    priority: Option<ThreadPriority>,
+    /// CPU core of the clients; default: the first one that this process may use.
+    #[arg(long, value_name = "CPU")]
+    core: Option<u16>,
+    /// CPU core of the server; default: the next one.
+    #[arg(long, value_name = "CPU")]
+    server_core: Option<u16>,
+    /// Short form: one round of at most 3000 operations for each case.
+    #[arg(long)]
+    quick: bool,
+    /// Also write each operation of the last round to this file: transport, case, start and latency in ns.
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArguments,
+}
+
+/// How the kernel schedules the threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ThreadPriority {
+    /// As other processes.
+    Normal,
+    /// Before all others (SCHED_FIFO). Clients rest between operations for 1.2 ms after each 12 ms.
+    Fifo,
+}
+
+/// Runs the measurement.
+///
+/// # Errors
+/// The machine lacks something; the server does not answer as it should;
+/// [`Interrupted`](adit_lab_process::stop::Interrupted), after the report was written.
+pub(crate) fn run(arguments: &StoreArguments, stop: &Stop) -> Result<bool> {
+    let mut recorder = Recorder::without_ports("store");
+    let cores = Cores::of(arguments, &mut recorder);
+    let server = arguments.server.as_deref().map(resolve).transpose()?;
+    let transports = arguments.transports(&mut recorder, server.is_some())?;
+    let network = match server {
+        Some(_) => None,
+        None => Some(StoreNetwork::create(arguments.link, arguments.driver, arguments.offloads)?),
+    };
+    let testbed = transports.iter().any(|transport| transport.is_user()).then(|| {
+        let (core, memory, mbufs) = (Some(cores.client), 256, 16_383);
+        let arguments = TestbedArguments { core, memory, mbufs, descriptors: 512, mtu: MTU_BYTES };
+        Testbed::start(&arguments, &[])
+    });
+    let testbed = testbed.transpose()?;
+    let is_fifo = arguments.is_fifo();
+    let needs_redis = |transport: &StoreTransport| !transport.is_pair() && !arguments.one_way;
+    let redis = match &network {
+        Some(network) if transports.iter().any(needs_redis) => {
+            let redis = RedisServer::start(network, cores.server, stop)?;
+            if is_fifo {
+                turn::set_fifo_of(redis.id())?;
+            }
+            Some(redis)
+        }
+        _ => None,
+    };
+    let mut report = StoreLatencyReport {
+        header: ReportHeader::default(),
+        link: network.as_ref().map(|network| network.kind),
+        server: match (&redis, &arguments.server) {
+            (Some(redis), _) => redis.version.clone(),
+            (None, Some(server)) => server.clone(),
+            (None, None) => "adit-lab's own".to_owned(),
+        },
+        is_fifo,
+        figures: Vec::new(),
+        runs: Vec::new(),
+        one_way: Vec::new(),
+    };
+    let context = StoreTurns {
+        network: network.as_ref(),
+        testbed: testbed.as_ref(),
+        server,
+        core: cores.client,
+        server_core: cores.server,
+        is_fifo,
+    };
+    let mut measurement =
+        StoreMeasurement { arguments, context, transports, redis, stop, log: arguments.log()? };
+    let result = match &testbed {
+        // Progress is printed on any core but the clients'.
+        Some(testbed) => testbed.on_all_cores(|| measurement.run(&mut report)),
+        None => measurement.run(&mut report),
+    };
+    match &result {
+        Err(error) if error.is::<Interrupted>() => recorder.warn("interrupted: incomplete"),
+        Err(error) => recorder.warn(format!("the measurement ended early: {error:#}")),
+        Ok(()) => {}
+    }
+    report.close(recorder.finish(result.is_ok()));
+    arguments.output.deliver(&report, report::print)?;
+    result.map(|()| true)
+}
+
+/// The cores of both sides.
+struct Cores {
+    client: u16,
+    server: u16,
+}
+
+impl Cores {
+    fn of(arguments: &StoreArguments, recorder: &mut Recorder) -> Self {
+        let all = allowed_cores();
+        let first = all.first().copied().unwrap_or(0);
+        let client = arguments.core.unwrap_or(first);
+        let other = all.iter().copied().find(|core| *core != client).unwrap_or(client);
+        let server = arguments.server_core.unwrap_or(other);
+        if client == server {
+            recorder.warn("clients and server share a core: latencies are those of its scheduler");
+        }
+        recorder.cores("clients", &[client]);
+        recorder.cores("server", &[server]);
+        Self { client, server }
+    }
+}
+
+impl StoreArguments {
+    fn is_fifo(&self) -> bool {
+        match self.priority {
+            Some(priority) => priority == ThreadPriority::Fifo,
+            None => self.rate.is_empty(),
+        }
+    }
+
+    fn rounds(&self) -> u32 {
+        if self.quick { 1 } else { self.rounds }
+    }
+
+    /// The transports that work over the link. Warns about the others.
+    fn transports(&self, recorder: &mut Recorder, elsewhere: bool) -> Result<Vec<StoreTransport>> {
+        let mut transports = Vec::new();
+        for transport in &self.transport {
+            let reason = match transport {
+                _ if transports.contains(transport) => continue,
+                StoreTransport::PolledPair | StoreTransport::User | StoreTransport::UserPair
+                    if elsewhere =>
+                {
+                    "the server is not adit-lab's own, nor is the link"
+                }
+                StoreTransport::User if self.one_way => "one way, both ends are alike: user-pair",
+                StoreTransport::Polled if self.one_way => {
+                    "one way, both ends are alike: polled-pair"
+                }
+                StoreTransport::User if self.link == StoreNetworkKind::Loopback => {
+                    "a memif does not lead to the kernel"
+                }
+                StoreTransport::User | StoreTransport::UserPair if self.offloads => {
+                    "--offloads leaves frames that only the kernel can finish"
+                }
+                _ => {
+                    transports.push(*transport);
+                    continue;
+                }
+            };
+            recorder.warn(format!("{transport} is not measured: {reason}"));
+        }
+        if transports.is_empty() {
+            return Err(environment("none of the transports works over this link"));
+        }
+        Ok(transports)
+    }
+
+    /// All cases, in the order of the study: by operation, number of clients, size.
+    fn cases(&self) -> Vec<StoreCase> {
+        let operations =
+            if self.quick { QUICK_OPERATIONS.min(self.operations) } else { self.operations };
+        let rates: Vec<Option<u64>> = match &self.rate[..] {
+            [] => vec![None],
+            rates => rates.iter().copied().map(Some).collect(),
+        };
+        let mut cases = Vec::new();
+        for operation in &self.operation {
+            for clients in &self.clients {
+                for value in &self.value {
+                    cases.extend(rates.iter().map(|rate| StoreCase {
+                        operation: *operation,
+                        value_bytes: usize::try_from(*value).unwrap_or(usize::MAX),
+                        clients: usize::try_from(*clients).unwrap_or(1),
+                        operations,
+                        rate: *rate,
+                    }));
+                }
+            }
+        }
+        cases
+    }
+
+    fn log(&self) -> Result<Option<std::io::BufWriter<std::fs::File>>> {
+        let Some(path) = &self.log else { return Ok(None) };
+        let file = std::fs::File::create(path);
+        let file = file.with_context(|| format!("create {}", path.display()))?;
+        let mut log = std::io::BufWriter::new(file);
+        writeln!(log, "transport\tcase\tstart_ns\tlatency_ns")?;
+        Ok(Some(log))
+    }
+}
+
+fn resolve(server: &str) -> Result<SocketAddr> {
+    let found = server.to_socket_addrs().ok().and_then(|mut all| all.next());
+    found.ok_or_else(|| environment(format!("--server {server}: write it as HOST:PORT")))
+}
+
+/// A measurement under way.
+struct StoreMeasurement<'a> {
+    arguments: &'a StoreArguments,
+    context: StoreTurns<'a>,
+    transports: Vec<StoreTransport>,
+    redis: Option<RedisServer>,
+    stop: &'a Stop,
+    log: Option<std::io::BufWriter<std::fs::File>>,
+}
+
+impl StoreMeasurement<'_> {
+    fn run(&mut self, report: &mut StoreLatencyReport) -> Result<()> {
+        if self.arguments.one_way {
+            return self.one_way(report);
+        }
+        let cases = self.arguments.cases();
+        let rounds = self.arguments.rounds();
+        for (number, case) in (1..).zip(&cases) {
+            for round in 1..=rounds {
+                for transport in self.transports.clone() {
+                    let outcome = self.turn(transport, case)?;
+                    let run = StoreRun::of(transport, case, &outcome, round == rounds);
+                    eprintln!("{number}/{}, round {round}/{rounds}: {run}", cases.len());
+                    if round == rounds {
+                        self.write_log(transport, case, &outcome.times)?;
+                    }
+                    report.runs.push(run);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self, transport: StoreTransport, case: &StoreCase) -> Result<LoadOutcome> {
+        self.check()?;
+        let control = self.control();
+        let what = format!("{case}, {transport}");
+        let progress = progress_line(|| {
+            format!("{what}: {} of {}", control.done.load(Ordering::Relaxed), case.operations)
+        });
+        let outcome = self.context.measure(transport, case, &control, progress);
+        let outcome = outcome.with_context(|| format!("{transport}, {case}"))?;
+        if u64::try_from(outcome.times.count()).ok() != Some(case.operations) {
+            bail!("{transport}, {case}: {} replies arrived", outcome.times.count());
+        }
+        Ok(outcome)
+    }
+
+    fn one_way(&mut self, report: &mut StoreLatencyReport) -> Result<()> {
+        let span = if self.arguments.quick { QUICK_SPAN_NS } else { self.arguments.duration };
+        for round in 1..=self.arguments.rounds() {
+            for transport in self.transports.clone() {
+                self.check()?;
+                let control = self.control();
+                let progress = progress_line(|| format!("one way, {transport}"));
+                let mbps = self.context.one_way(transport, Nanos(span), &control, progress);
+                let mbps = mbps.with_context(|| format!("one way, {transport}"))?;
+                eprintln!("round {round}: one way, {transport}: {mbps} Mb/s");
+                report.one_way.push(OneWayReport { transport, mbps });
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&mut self) -> Result<()> {
+        self.stop.check()?;
+        self.redis.as_mut().map_or(Ok(()), RedisServer::check_running)
+    }
+
+    fn control(&self) -> LoadControl {
+        LoadControl {
+            stop: self.stop.clone(),
+            rests: self.context.is_fifo,
+            ..LoadControl::default()
+        }
+    }
+
+    fn write_log(
+        &mut self,
+        transport: StoreTransport,
+        case: &StoreCase,
+        times: &OperationTimes,
+    ) -> Result<()> {
+        let Some(log) = &mut self.log else { return Ok(()) };
+        for time in times.all() {
+            writeln!(log, "{transport}\t{case}\t{}\t{}", time.start_ns, time.latency_ns)?;
+        }
+        log.flush().context("write the log of operations")
+    }
+}
+
+/// A function that prints `line` once a second over the last one, if standard error is a terminal.
+fn progress_line(line: impl Fn() -> String) -> impl FnMut() {
+    let is_terminal = std::io::stderr().is_terminal();
+    let mut last = Instant::now();
+    move || {
+        if is_terminal && last.elapsed() >= Duration::from_secs(1) {
+            last = Instant::now();
+            eprint!("\r\x1b[K{}\r", line());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,302 @@
+//! One turn: a transport, its server if it is adit-lab's own, and the load of one case.
+
+use std::net::SocketAddr;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use adit_dpdk::{Port, WorkerIo, WorkerPort, pin_current_thread, register_thread};
+use adit_transport::{KernelTcp, KernelWait, UserTcp, UserTcpConfig};
+use adit_types::{MacAddr, Nanos, PortId};
+use anyhow::{Context, Result, anyhow};
+
+use super::case::{StoreCase, StoreTransport};
+use super::link::{PREFIX_LEN, StoreNetwork, UserSide};
+use super::load::{LoadControl, LoadOutcome, RunClock, StoreLoad};
+use super::one_way::{SinkCounters, sink, source};
+use super::server::serve;
+use crate::testbed::Testbed;
+use adit_lab_process::netns::NetNamespace;
+use adit_lab_process::stop::environment;
+
+/// Real-time priority of the threads that measure.
+const FIFO_PRIORITY: u8 = 40;
+/// Octets that a stream in user space buffers in each direction.
+const STREAM_BYTES: usize = 256 << 10;
+/// Streams of a stack in user space.
+const STREAMS_MAX: usize = 256;
+
+/// Time between two calls for progress.
+const PROGRESS: Duration = Duration::from_millis(20);
+
+/// What all turns share.
+#[derive(Debug)]
+pub(super) struct StoreTurns<'a> {
+    /// `None` for a server elsewhere.
+    pub network: Option<&'a StoreNetwork>,
+    /// DPDK, if a transport needs it.
+    pub testbed: Option<&'a Testbed>,
+    /// The server elsewhere.
+    pub server: Option<SocketAddr>,
+    pub core: u16,
+    pub server_core: u16,
+    /// The threads have real-time priority.
+    pub is_fifo: bool,
+}
+
+/// The port of one side in user space.
+struct UserPort {
+    queues: WorkerPort,
+    port: Port,
+    side: UserSide,
+}
+
+/// Where one thread of a turn runs.
+struct Seat<'a> {
+    core: u16,
+    is_fifo: bool,
+    namespace: Option<&'a NetNamespace>,
+    testbed: Option<&'a Testbed>,
+}
+
+impl<'a> StoreTurns<'a> {
+    fn client_seat(&self) -> Seat<'a> {
+        let namespace = self.network.map(StoreNetwork::client);
+        Seat { core: self.core, is_fifo: self.is_fifo, namespace, testbed: self.testbed }
+    }
+
+    fn server_seat(&self) -> Seat<'a> {
+        let namespace = self.network.map(StoreNetwork::server);
+        Seat { core: self.server_core, is_fifo: self.is_fifo, namespace, testbed: self.testbed }
+    }
+
+    /// Where clients of `transport` find the server.
+    fn peer(&self, transport: StoreTransport) -> Result<SocketAddr> {
+        let peer = self.server.or_else(|| Some(self.network?.peer(transport)));
+        peer.context("neither a network nor a server")
+    }
+
+    /// Opens a port for each side that runs in user space; the server's first.
+    fn ports(&self, transport: StoreTransport) -> Result<[Option<UserPort>; 2]> {
+        let open = |namespace: &NetNamespace, side: UserSide| -> Result<Option<UserPort>> {
+            let testbed = self.testbed.context("DPDK was not started")?;
+            let (port, queues) = namespace.visit(|| testbed.open(&side.device))?;
+            Ok(Some(UserPort { queues, port, side }))
+        };
+        let Some(network) = self.network.filter(|_| transport.is_user()) else {
+            return Ok([None, None]);
+        };
+        let server =
+            if transport.is_pair() { open(network.server(), network.user_server())? } else { None };
+        Ok([open(network.client(), network.user_client())?, server])
+    }
+
+    /// Measures a case.
+    ///
+    /// # Errors
+    /// The transport does not work here; the server does not answer as it should; interrupted.
+    pub(super) fn measure(
+        &self,
+        transport: StoreTransport,
+        case: &StoreCase,
+        control: &LoadControl,
+        progress: impl FnMut(),
+    ) -> Result<LoadOutcome> {
+        let clock = RunClock::start();
+        let peer = self.peer(transport)?;
+        self.both_sides(
+            transport,
+            transport.is_pair(),
+            progress,
+            |side, done| match side {
+                Stack::Kernel(tcp) => serve(tcp, clock, peer, control, done),
+                Stack::User(tcp) => serve(&mut **tcp, clock, peer, control, done),
+            },
+            |side| match side {
+                Stack::Kernel(tcp) => StoreLoad::connect(tcp, clock, peer, case, control)?.run(),
+                Stack::User(tcp) => {
+                    StoreLoad::connect(&mut **tcp, clock, peer, case, control)?.run()
+                }
+            },
+        )
+    }
+
+    /// Sends in one direction for `span`, and returns the rate at the receiver. Unit: Mb/s.
+    ///
+    /// # Errors
+    /// As [`Self::measure`].
+    pub(super) fn one_way(
+        &self,
+        transport: StoreTransport,
+        span: Nanos,
+        control: &LoadControl,
+        progress: impl FnMut(),
+    ) -> Result<u64> {
+        let clock = RunClock::start();
+        let network = self.network.context("a sink needs a network of adit-lab's own")?;
+        let peer = network.own_peer(transport);
+        let counters = SinkCounters::default();
+        self.both_sides(
+            transport,
+            true,
+            progress,
+            |side, done| match side {
+                Stack::Kernel(tcp) => sink(tcp, clock, peer, &counters, control, done),
+                Stack::User(tcp) => sink(&mut **tcp, clock, peer, &counters, control, done),
+            },
+            |side| match side {
+                Stack::Kernel(tcp) => source(tcp, clock, peer, span, control),
+                Stack::User(tcp) => source(&mut **tcp, clock, peer, span, control),
+            },
+        )?;
+        let bits = u128::from(counters.octets.into_inner()) * 8;
+        let ns = u128::from(counters.span_ns.into_inner()).max(1);
+        Ok(u64::try_from(bits * 1000 / ns).unwrap_or(u64::MAX))
+    }
+
+    /// Runs the client's side, and the server's if it is adit-lab's own, on threads of their own until the client's
+    /// ends. `progress` runs now and then on this one.
+    fn both_sides<R: Send>(
+        &self,
+        transport: StoreTransport,
+        has_own_server: bool,
+        mut progress: impl FnMut(),
+        server: impl FnOnce(&mut Stack, &AtomicBool) -> Result<()> + Send,
+        client: impl FnOnce(&mut Stack) -> Result<R> + Send,
+    ) -> Result<R> {
+        let [near, far] = self.ports(transport)?;
+        let split = |port: Option<UserPort>| match port {
+            Some(UserPort { queues, port, side }) => (Some((queues, side)), Some(port)),
+            None => (None, None),
+        };
+        let ((near, near_port), (far, far_port)) = (split(near), split(far));
+        let done = AtomicBool::new(false);
+        let wait = match transport {
+            StoreTransport::Blocking => KernelWait::Sleep,
+            _ => KernelWait::Poll,
+        };
+        let result = std::thread::scope(|scope| {
+            let seat = self.server_seat();
+            let done = &done;
+            let serving = has_own_server.then(|| {
+                scope
+                    .spawn(move || seat.run(|pool| server(&mut Stack::new(far, pool, wait)?, done)))
+            });
+            let seat = self.client_seat();
+            let measuring =
+                scope.spawn(move || seat.run(|pool| client(&mut Stack::new(near, pool, wait)?)));
+            while !measuring.is_finished() {
+                std::thread::sleep(PROGRESS);
+                progress();
+            }
+            let measured = measuring.join().map_err(|_| anyhow!("the client's thread panicked"))?;
+            done.store(true, Ordering::Relaxed);
+            if let Some(serving) = serving {
+                serving.join().map_err(|_| anyhow!("the server's thread panicked"))??;
+            }
+            measured
+        });
+        // A driver finds its device in the namespace where it closes, too.
+        if let Some(network) = self.network {
+            for (namespace, port) in [(network.client(), near_port), (network.server(), far_port)] {
+                namespace.visit(|| {
+                    drop(port);
+                    Ok(())
+                })?;
+            }
+            if transport.is_user() {
+                network.renew()?;
+            }
+        }
+        result
+    }
+}
+
+impl Seat<'_> {
+    /// Runs `work` on this thread at its place.
+    fn run<R>(self, work: impl FnOnce(Option<adit_dpdk::Mempool>) -> Result<R>) -> Result<R> {
+        pin_current_thread(self.core).map_err(|error| environment(error.to_string()))?;
+        if let Some(namespace) = self.namespace {
+            namespace.join()?;
+        }
+        if self.is_fifo {
+            set_fifo()?;
+        }
+        let Some(testbed) = self.testbed else { return work(None) };
+        let guard = register_thread(testbed.eal()).context("register a thread with DPDK")?;
+        let result = work(Some(testbed.pool()));
+        drop(guard);
+        result
+    }
+}
+
+/// The transport of one side.
+enum Stack {
+    Kernel(KernelTcp),
+    User(Box<UserTcp<WorkerIo>>),
+}
+
+impl Stack {
+    fn new(
+        port: Option<(WorkerPort, UserSide)>,
+        pool: Option<adit_dpdk::Mempool>,
+        wait: KernelWait,
+    ) -> Result<Self> {
+        let (Some((queues, side)), Some(pool)) = (port, pool) else {
+            return Ok(Self::Kernel(KernelTcp::new(wait)?));
+        };
+        let config = UserTcpConfig {
+            mac: Some(side.mac),
+            address: side.address,
+            prefix_len: PREFIX_LEN,
+            gateway: None,
+            stream_bytes: STREAM_BYTES,
+            streams_max: STREAMS_MAX,
+            seed: seed(side.mac),
+        };
+        let io = WorkerIo::new(vec![queues], pool);
+        Ok(Self::User(Box::new(UserTcp::new(io, PortId(0), config, Nanos(0))?)))
+    }
+}
+
+/// Differs between runs, so that streams do not meet remains of earlier ones.
+fn seed(mac: MacAddr) -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = now.map_or(0, |now| now.as_secs() ^ (u64::from(now.subsec_nanos()) << 24));
+    now ^ (u64::from(mac.0[5]) << 56)
+}
+
+/// Gives this thread real-time priority.
+///
+/// # Errors
+/// There is no `chrt`, or the process may not.
+pub(super) fn set_fifo() -> Result<()> {
+    let thread = rustix::thread::gettid().as_raw_nonzero();
+    chrt(&thread.to_string(), false)
+}
+
+/// Gives all threads of a process real-time priority.
+///
+/// # Errors
+/// As [`set_fifo`].
+pub(super) fn set_fifo_of(process: u32) -> Result<()> {
+    chrt(&process.to_string(), true)
+}
+
+fn chrt(pid: &str, all: bool) -> Result<()> {
+    let mut command = Command::new("chrt");
+    if all {
+        command.arg("--all-tasks");
+    }
+    command.args(["--fifo", "--pid", &FIFO_PRIORITY.to_string(), pid]);
+    let output = command
+        .output()
+        .map_err(|error| environment(format!("cannot run chrt ({error}): install util-linux")))?;
+    if !output.status.success() {
+        let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return Err(environment(format!(
+            "no real-time priority ({message}); use --priority normal"
+        )));
+    }
+    Ok(())
+}
