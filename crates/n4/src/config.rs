@@ -10,6 +10,15 @@ use crate::association::NodeIdentity;
 use crate::path::PathConfig;
 use crate::transaction::Retransmission;
 
+/// How records are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordConfig {
+    /// How often the usage of each session is recorded, besides before each report.
+    pub usage_interval: Nanos,
+    /// Requests are served while the store fails, and answered without it.
+    pub serves_without_store: bool,
+}
+
 /// The configuration of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeConfig {
@@ -35,6 +44,8 @@ pub struct NodeConfig {
     pub paths: PathConfig,
     /// The session store.
     pub store: StoreConfig,
+    /// How records are kept for a later process; `None` if they are not.
+    pub records: Option<RecordConfig>,
 }
 
 impl NodeConfig {

@@ -43,6 +43,14 @@ scalars! {
     discarded_peer_not_allowed,
     /// Requests discarded: their peer exceeds its rate.
     discarded_over_rate,
+    /// Requests refused: the store fails, so what they change could not be kept.
+    refused_store_fails,
+    /// Datagrams discarded while sessions were restored: too many waited.
+    discarded_restoring,
+    /// Sessions restored from the store.
+    sessions_restored,
+    /// Sessions of the store that could not be restored.
+    sessions_not_restored,
     /// Establishments refused: the association has as many sessions as it may.
     refused_sessions_per_association_full,
     /// Establishments refused: a worker stands still.

@@ -3,6 +3,7 @@
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 
+use adit_store::{RecordKind, RecordName};
 use adit_types::Nanos;
 
 use crate::association::NodeIdentity;
@@ -161,6 +162,24 @@ pub enum NodeEvent {
         address: IpAddr,
         /// How many.
         sessions: usize,
+    },
+    /// A record of a former process could not be restored. The first `limits::REFUSED_RECORDS_NAMED_MAX` are reported.
+    RecordNotRestored {
+        /// What it is about.
+        kind: RecordKind,
+        /// Which one.
+        name: RecordName,
+        /// Why.
+        reason: String,
+    },
+    /// The records of a former process are restored.
+    Restored {
+        /// Associations.
+        associations: usize,
+        /// Sessions.
+        sessions: usize,
+        /// Records that could not be restored.
+        refused: usize,
     },
     /// A setup was refused: its Node ID is associated from another address.
     NodeIdConflict {

@@ -29,7 +29,7 @@ pub(crate) fn sessions() -> Sessions {
     ];
     let provisioning = Provisioning { interfaces, ..Provisioning::default() };
     let config = StoreConfig { sessions_max: 16, provisioning, seed: 1 };
-    Sessions::new(config, SetKey::Group(vec![0]))
+    Sessions::new(config, SetKey::Group(vec![0]), None)
 }
 
 /// One PDR from the RAN, with a chosen F-TEID and a UE address, and its FAR, which sends into

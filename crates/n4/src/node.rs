@@ -28,27 +28,20 @@ use crate::ntp::NtpClock;
 use crate::path::Paths;
 use crate::path_qos::PathQos;
 use crate::peers::Peers;
+use crate::records::{KeptAnswer, NodeRestoration};
 use crate::response_cache::{RequestKey, RequestStatus};
 use crate::session_state::SessionInformation;
 use crate::sessions::{FollowUp, PendingChange, Sessions};
 use crate::setup::Setups;
 use crate::setup::canonical;
 use crate::transaction::{RequestPurpose, Retransmission, Transactions};
+use crate::transmit::Transmit;
 use crate::ue_pools::PoolUsage;
 
 /// Octets of the longest message that we send. A response with 64 Created PDRs of two addresses
 /// each and 128 usage reports fits, and so does an association message with a Node ID of 255
 /// octets.
 pub(crate) const OWN_MESSAGE_BYTES_MAX: usize = 32_768;
-
-/// A datagram to send from the PFCP socket.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Transmit {
-    /// The destination.
-    pub to: SocketAddr,
-    /// The payload.
-    pub bytes: Vec<u8>,
-}
 
 /// A message that is being handled.
 #[derive(Debug, Clone, Copy)]
@@ -118,6 +111,10 @@ pub struct Node {
     pub(crate) transmits: VecDeque<Transmit>,
     pub(crate) scratch: Vec<u8>,
     pub(crate) ntp_clock: NtpClock,
+    /// The time of day at zero of the clock when the first process of this node began.
+    pub(crate) clock_zero: u64,
+    /// While records are restored.
+    pub(crate) restoration: Option<NodeRestoration>,
 }
 
 impl Node {
@@ -128,7 +125,7 @@ impl Node {
         let configured = config.connect.iter().map(|&peer| canonical(peer).ip()).collect();
         let admission = Admission::new(config.policy.clone(), configured, config.seed);
         Self {
-            sessions: Sessions::new(config.store.clone(), own_set_key(&config)),
+            sessions: Sessions::new(config.store.clone(), own_set_key(&config), config.records),
             answers: Answers::default(),
             peers: Peers::new(Setups::new(&config.connect, config.t1), admission),
             paths: Paths::new(config.paths, config.store.seed),
@@ -146,6 +143,8 @@ impl Node {
             transmits: VecDeque::new(),
             scratch: vec![0; OWN_MESSAGE_BYTES_MAX],
             ntp_clock: NtpClock::from_seconds(config.recovery_time_stamp),
+            clock_zero: 0,
+            restoration: None,
             config,
         }
     }
@@ -161,6 +160,12 @@ impl Node {
             self.counters.scalars.discarded_peer_not_allowed += 1;
             return;
         }
+        if !self.postpones(from, bytes) {
+            self.handle_messages(now, from, bytes);
+        }
+    }
+
+    pub(crate) fn handle_messages(&mut self, now: Nanos, from: SocketAddr, bytes: &[u8]) {
         let mut datagram = PfcpDatagram::new(bytes);
         let mut has_heartbeat = false;
         loop {
@@ -203,7 +208,7 @@ impl Node {
 
     fn complete_change(&mut self, now: Nanos, id: DeltaId, change: PendingChange) {
         self.fail_if_injected(FaultPoint::Published);
-        let PendingChange { up_seid, session, mut usage, follow_up } = change;
+        let PendingChange { up_seid, session, mut usage, follow_up, .. } = change;
         // No worker counts for removed rules any more.
         usage.extend(self.sessions.reclaim(now, id, session));
         match follow_up {
@@ -234,7 +239,7 @@ impl Node {
     /// A condition is met: sends the responses that wait for nothing else.
     pub(crate) fn meet(&mut self, now: Nanos, condition: Condition) {
         for response in self.answers.meet(condition) {
-            self.deliver(now, response);
+            self.deliver(now, response, true);
         }
     }
 
@@ -323,6 +328,7 @@ impl Node {
             self.shutdown.prepare_releases_at,
             self.peers.next_idle(lifetime),
             (self.has_job_to_do() || self.has_drain_to_do()).then_some(Nanos(0)),
+            self.next_usage_record(),
         ]
         .into_iter()
         .flatten()
@@ -457,6 +463,10 @@ impl Node {
             self.peers.entry(request.peer());
         }
         let Some(peer) = self.peers.get_mut(request.peer()) else {
+            if self.sessions.records.refuses_changes() {
+                self.counters.scalars.refused_store_fails += 1;
+                return self.refuse_without_store(request);
+            }
             return procedure(self, request);
         };
         peer.cache.expire(request.now, lifetime);
@@ -466,6 +476,10 @@ impl Node {
             {
                 self.counters.scalars.refused_pending_full += 1;
                 self.refuse_request(request, Cause::NoResourcesAvailable, None);
+            }
+            RequestStatus::New if self.sessions.records.refuses_changes() => {
+                self.counters.scalars.refused_store_fails += 1;
+                self.refuse_without_store(request);
             }
             RequestStatus::New => procedure(self, request),
             RequestStatus::InProgress => self.counters.scalars.retransmissions_in_progress += 1,
@@ -492,7 +506,7 @@ impl Node {
         let open = conditions.into_iter().filter(|condition| self.is_open(*condition));
         let open: Vec<Condition> = open.collect();
         if open.is_empty() {
-            return self.deliver(request.now, response);
+            return self.deliver(request.now, response, false);
         }
         self.answers.hold(response, open);
         if let Some(peer) = self.peers.get_mut(peer) {
@@ -516,12 +530,16 @@ impl Node {
         }
     }
 
-    /// Sends a response, and keeps it for retransmissions if the peer has a record.
-    pub(crate) fn deliver(&mut self, now: Nanos, answer: EncodedResponse) {
+    /// Sends a response, which may have waited for its conditions, and keeps it for retransmissions if the peer is
+    /// known.
+    fn deliver(&mut self, now: Nanos, answer: EncodedResponse, has_waited: bool) {
         let EncodedResponse { peer, to, key, message_type, bytes } = answer;
-        if let Some(peer) = self.peers.get_mut(peer) {
+        let owner = self.peers.association_for(peer).map(|association| association.owner);
+        if let Some(known) = self.peers.get_mut(peer) {
+            let kept = KeptAnswer { at: now, owner, peer, key, octets: &bytes };
+            self.sessions.records.note_answer(has_waited, kept);
             self.counters.scalars.response_cache_evicted +=
-                peer.cache.answer(now, key, bytes.clone());
+                known.cache.answer(now, key, bytes.clone());
         }
         self.transmit(message_type, to, bytes);
     }
@@ -576,6 +594,9 @@ impl Node {
         let bytes = self.encode(seid, sequence, body)?;
         self.transactions.insert(now, sequence, to, bytes.clone(), purpose, timers);
         self.transmit(M::TYPE, to, bytes);
+        if M::TYPE != MessageType::HEARTBEAT_REQUEST {
+            self.transactions.set_group(sequence, self.sessions.records.last_awaited());
+        }
         Some(sequence)
     }
 
@@ -583,10 +604,16 @@ impl Node {
         self.counters.count_refused(cause);
     }
 
-    /// Sends bytes without keeping them for a retransmission.
+    /// Sends bytes without keeping them for a retransmission, when the store has what changed before.
     pub(crate) fn transmit(&mut self, message_type: MessageType, to: SocketAddr, bytes: Vec<u8>) {
         self.counters.count_sent(message_type);
-        self.transmits.push_back(Transmit { to, bytes });
+        let heartbeats = [MessageType::HEARTBEAT_REQUEST, MessageType::HEARTBEAT_RESPONSE];
+        let transmit = Transmit { to, bytes };
+        if heartbeats.contains(&message_type) {
+            return self.transmits.push_back(transmit);
+        }
+        self.note_changed_usage();
+        self.transmits.extend(self.sessions.records.hold(transmit));
     }
 
     /// Sends a response without keeping it: for requests that can safely run twice.

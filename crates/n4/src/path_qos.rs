@@ -48,14 +48,14 @@ pub(crate) struct PacketDelays<T> {
 /// One GTP-U Path QoS Control Information.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PathQosControl {
-    peers: BTreeSet<IpAddr>,
-    interfaces: GtpuPathInterfaceType,
-    triggers: QosReportTrigger,
-    markings: Vec<TransportLevelMarking>,
+    pub peers: BTreeSet<IpAddr>,
+    pub interfaces: GtpuPathInterfaceType,
+    pub triggers: QosReportTrigger,
+    pub markings: Vec<TransportLevelMarking>,
     /// `Nanos(0)`: no periodic reports.
-    period: Nanos,
-    thresholds: PacketDelays<Option<Nanos>>,
-    wait: Nanos,
+    pub period: Nanos,
+    pub thresholds: PacketDelays<Option<Nanos>>,
+    pub wait: Nanos,
 }
 
 impl PathQosControl {
@@ -326,6 +326,12 @@ impl PathQos {
         let watches = controls.into_iter().map(|control| PathMonitor::new(now, control));
         self.monitors.insert(owner, watches.collect());
         self.begin_scan();
+    }
+
+    /// What a CP function wants to know.
+    pub(crate) fn controls(&self, owner: OwnerId) -> impl Iterator<Item = PathQosControl> {
+        let monitors = self.monitors.get(&owner).map_or(&[][..], Vec::as_slice);
+        monitors.iter().map(|monitor| monitor.control.clone())
     }
 
     /// Forgets a CP function.

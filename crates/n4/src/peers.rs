@@ -232,6 +232,16 @@ impl Peers {
         OwnerId(self.last_owner)
     }
 
+    /// The last name that was given to an association.
+    pub(crate) const fn last_owner(&self) -> OwnerId {
+        OwnerId(self.last_owner)
+    }
+
+    /// No new association gets a name up to `last`.
+    pub(crate) fn skip_owners(&mut self, last: OwnerId) {
+        self.last_owner = self.last_owner.max(last.0);
+    }
+
     /// Forgets peers that have no association and nothing to replay. `lifetime` is that of
     /// remembered answers.
     pub(crate) fn forget_idle(&mut self, now: Nanos, lifetime: Nanos) {

@@ -117,7 +117,7 @@ macro_rules! causes {
 causes! {
     SessionContextNotFound, -: UnknownSession;
     NoResourcesAvailable, -:
-        SessionTableFull, TeidsExhausted, UsageSlotsExhausted, TooManyRules, TooManyKeys,
+        SessionTableFull, RecordTooLarge, TeidsExhausted, UsageSlotsExhausted, TooManyRules, TooManyKeys,
         TooManyTrafficEndpoints, TooManyPredefinedRules;
     NoResourcesAvailable, GBR: GuaranteedRatesExhausted;
     NoResourcesAvailable, QER_CORRELATION_ID: CorrelatedRatesExhausted;

@@ -19,6 +19,7 @@ use buffering::BufferingEnd;
 pub use information::SessionInformation;
 pub(crate) use reports::{
     DiscardedReports, DownlinkDataNotice, EndedSession, NotifiedData, RemainingReports, ReportItem,
+    UnacknowledgedUsage,
 };
 use reports::{ReportQueue, ReportSchedule};
 pub(crate) use sets::{MemberCursor, SetKey, set_keys};
@@ -159,6 +160,11 @@ impl SessionStates {
             buffering_ends: BTreeSet::new(),
             reports: ReportSchedule::default(),
         }
+    }
+
+    /// The changes of usage reports are taken by [`Self::take_changed_usage`].
+    pub(crate) const fn record_usage(&mut self) {
+        self.reports.is_recorded = true;
     }
 
     /// Ends the state of a session. `remaining` decides about its reports; everything else is

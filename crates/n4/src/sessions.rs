@@ -10,11 +10,13 @@ use std::sync::Arc;
 use adit_rules::{DeltaId, RuleDelta, UsageSource, WorkerCommand};
 use adit_session::{
     ChangedApplications, CpFSeid, CreatedPdr, CreatedTrafficEndpoint, CreatedUe, EndMarker,
-    Established, Modified, OwnerId, PfdProvision, PfdRefusal, QerPacketRate, Refusal,
-    SessionChange, SessionStore, StoreConfig, TrafficStart, UsageOutcome, UsageReport,
+    Established, KeptSession, Modified, OwnerId, PfdProvision, PfdRefusal, QerPacketRate, Refusal,
+    Restored, SessionChange, SessionStore, StoreConfig, TrafficStart, UsageOutcome, UsageReport,
 };
 use adit_types::{Nanos, Seid, SessionIndex, UsageSlot};
 
+use crate::config::RecordConfig;
+use crate::records::{RecordBook, session_value};
 use crate::session_state::{
     DiscardedReports, EndedSession, RemainingReports, SessionInformation, SessionStates, SetKey,
 };
@@ -22,11 +24,26 @@ use crate::transition::Transitions;
 
 /// What a change made of the record of its session.
 #[derive(Debug, Clone, Copy)]
-enum RecordChange {
-    /// The store keeps it.
+enum CommittedRecord {
+    /// Nothing.
+    Unchanged,
+    /// The store keeps it. A record outside of the process follows when workers run the change.
     Stored,
+    /// The store keeps it. A record outside of the process follows at once, because messages do.
+    StoredAtOnce,
     /// The session is gone.
     Removed(RemainingReports),
+}
+
+/// What a change makes of the record outside of the process once all workers run it.
+#[derive(Debug, Default)]
+enum PendingRecord {
+    #[default]
+    Unchanged,
+    Stored,
+    /// Later changes are under way: the octets as they were before them.
+    Former(Vec<u8>),
+    Removed,
 }
 
 /// One change of one session, as the store has made it.
@@ -34,7 +51,7 @@ enum RecordChange {
 #[must_use = "workers run the former rules until the change is committed"]
 struct CommittedChange {
     up_seid: Seid,
-    record: RecordChange,
+    record: CommittedRecord,
     /// What to publish; `None` if nothing changes for packets.
     delta: Option<RuleDelta>,
 }
@@ -109,6 +126,7 @@ pub(crate) struct PendingChange {
     /// Usage for the response; the usage that is read when the change is observed follows it.
     pub usage: Vec<UsageReport>,
     pub follow_up: FollowUp,
+    record: PendingRecord,
 }
 
 /// The sessions of all CP functions.
@@ -117,8 +135,13 @@ pub(crate) struct Sessions {
     store: SessionStore,
     pub states: SessionStates,
     pub transitions: Transitions,
+    pub records: RecordBook,
+    /// When a session was modified, or a change was observed, last.
+    latest: Nanos,
     last_change: u64,
     pending: BTreeMap<DeltaId, PendingChange>,
+    /// The pending changes of each session, if records are kept.
+    pending_by_session: BTreeMap<Seid, Vec<DeltaId>>,
     deltas: VecDeque<(DeltaId, RuleDelta)>,
     /// Commands that workers receive before their change.
     end_markers: VecDeque<(DeltaId, WorkerCommand)>,
@@ -126,13 +149,20 @@ pub(crate) struct Sessions {
 
 impl Sessions {
     /// No sessions. `own_set` is the set of this node.
-    pub(crate) fn new(config: StoreConfig, own_set: SetKey) -> Self {
+    pub(crate) fn new(config: StoreConfig, own_set: SetKey, records: Option<RecordConfig>) -> Self {
+        let mut states = SessionStates::new(own_set);
+        if records.is_some() {
+            states.record_usage();
+        }
         Self {
             store: SessionStore::new(config),
-            states: SessionStates::new(own_set),
+            states,
             transitions: Transitions::default(),
+            records: RecordBook::new(records),
+            latest: Nanos(0),
             last_change: 0,
             pending: BTreeMap::new(),
+            pending_by_session: BTreeMap::new(),
             deltas: VecDeque::new(),
             end_markers: VecDeque::new(),
         }
@@ -153,22 +183,110 @@ impl Sessions {
     fn commit(&mut self, change: CommittedChange) -> Commit {
         let CommittedChange { up_seid, record, delta } = change;
         let discarded = match record {
-            RecordChange::Stored => DiscardedReports::default(),
-            RecordChange::Removed(remaining) => self.states.end(up_seid, remaining),
+            CommittedRecord::Removed(remaining) => self.states.end(up_seid, remaining),
+            _ => DiscardedReports::default(),
         };
+        let pending_record = self.pend_record(up_seid, record, delta.is_some());
         let change = delta.map(|delta| {
             self.last_change += 1;
             let (id, session) = (DeltaId(self.last_change), delta.session);
-            let (usage, follow_up) = (Vec::new(), FollowUp::Nothing);
-            self.pending.insert(id, PendingChange { up_seid, session, usage, follow_up });
+            let (usage, follow_up, record) = (Vec::new(), FollowUp::Nothing, pending_record);
+            self.pending.insert(id, PendingChange { up_seid, session, usage, follow_up, record });
+            if self.records.are_kept() {
+                self.pending_by_session.entry(up_seid).or_default().push(id);
+            }
             self.deltas.push_back((id, delta));
             id
         });
-        Commit { change, discarded }
+        // Without a publication of its own, a change is in the record when the one before it is.
+        let behind =
+            || self.last_pending(up_seid).filter(|_| matches!(record, CommittedRecord::Stored));
+        Commit { change: change.or_else(behind), discarded }
+    }
+
+    /// True while some worker does not run the last change of a session, if records are kept.
+    pub(crate) fn is_changing(&self, up_seid: Seid) -> bool {
+        self.pending_by_session.contains_key(&up_seid)
+    }
+
+    fn last_pending(&self, up_seid: Seid) -> Option<DeltaId> {
+        self.pending_by_session.get(&up_seid)?.last().copied()
+    }
+
+    /// Notes the change of a record, unless it is to follow: then returns what.
+    fn pend_record(
+        &mut self,
+        up_seid: Seid,
+        record: CommittedRecord,
+        is_published: bool,
+    ) -> PendingRecord {
+        match record {
+            CommittedRecord::Unchanged => {}
+            CommittedRecord::Removed(_) => return PendingRecord::Removed,
+            CommittedRecord::Stored if is_published => return PendingRecord::Stored,
+            CommittedRecord::Stored => match self.last_pending(up_seid) {
+                None => self.records.note_session(up_seid),
+                Some(id) => {
+                    if let Some(change) = self.pending.get_mut(&id) {
+                        change.record = PendingRecord::Stored;
+                    }
+                }
+            },
+            CommittedRecord::StoredAtOnce => {
+                for id in self.pending_by_session.get(&up_seid).into_iter().flatten() {
+                    if let Some(change) = self.pending.get_mut(id)
+                        && matches!(change.record, PendingRecord::Former(_))
+                    {
+                        change.record = PendingRecord::Stored;
+                    }
+                }
+                self.records.note_session(up_seid);
+            }
+        }
+        PendingRecord::Unchanged
+    }
+
+    /// Before a session changes again: records of the changes before it say what the session is now.
+    fn keep_former(&mut self, now: Nanos, up_seid: Seid) {
+        if !self.records.are_kept() {
+            return;
+        }
+        let pending = self.pending_by_session.get(&up_seid).into_iter().flatten();
+        let is_stored = |id: &&DeltaId| {
+            self.pending.get(id).is_some_and(|c| matches!(c.record, PendingRecord::Stored))
+        };
+        let stored: Vec<DeltaId> = pending.filter(is_stored).copied().collect();
+        if stored.is_empty() && !self.records.is_session_noted(up_seid) {
+            return;
+        }
+        let value = session_value(now, &self.store, &self.states, up_seid);
+        let Some(octets) = value else { return };
+        for id in stored {
+            if let Some(change) = self.pending.get_mut(&id) {
+                change.record = PendingRecord::Former(octets.clone());
+            }
+        }
+        self.records.settle_session(up_seid, octets);
+    }
+
+    fn note_observed(&mut self, id: DeltaId, change: &mut PendingChange) {
+        let up_seid = change.up_seid;
+        if let Some(pending) = self.pending_by_session.get_mut(&up_seid) {
+            pending.retain(|other| *other != id);
+            if pending.is_empty() {
+                self.pending_by_session.remove(&up_seid);
+            }
+        }
+        match core::mem::take(&mut change.record) {
+            PendingRecord::Unchanged => {}
+            PendingRecord::Stored => self.records.note_session(up_seid),
+            PendingRecord::Former(octets) => self.records.note_former_session(up_seid, octets),
+            PendingRecord::Removed => self.records.note_removed_session(up_seid),
+        }
     }
 
     fn commit_stored(&mut self, up_seid: Seid, delta: Option<RuleDelta>) -> Option<DeltaId> {
-        self.commit(CommittedChange { up_seid, record: RecordChange::Stored, delta }).change
+        self.commit(CommittedChange { up_seid, record: CommittedRecord::Stored, delta }).change
     }
 
     fn commit_removed(
@@ -177,7 +295,7 @@ impl Sessions {
         delta: RuleDelta,
         remaining: RemainingReports,
     ) -> DeletedSession {
-        let (record, delta) = (RecordChange::Removed(remaining), Some(delta));
+        let (record, delta) = (CommittedRecord::Removed(remaining), Some(delta));
         let Commit { change, discarded } = self.commit(CommittedChange { up_seid, record, delta });
         DeletedSession { change: change.unwrap_or_default(), discarded }
     }
@@ -210,9 +328,26 @@ impl Sessions {
         up_seid: Seid,
         change: SessionChange,
     ) -> Result<ModifiedSession, Refusal> {
+        self.latest = change.at;
+        self.keep_former(change.at, up_seid);
         let mut outcome = self.store.modify(up_seid, change)?;
         let change = self.commit_stored(up_seid, outcome.delta.take());
         Ok(ModifiedSession { change, outcome })
+    }
+
+    /// Restores a session of a former process. Its record says so already.
+    ///
+    /// # Errors
+    /// The store's refusal; nothing has changed then.
+    pub(crate) fn restore(
+        &mut self,
+        now: Nanos,
+        kept: &KeptSession,
+    ) -> Result<SessionIndex, Refusal> {
+        let Restored { up_seid, index, delta } = self.store.restore(now, kept)?;
+        let (record, delta) = (CommittedRecord::Unchanged, Some(delta));
+        let _ = self.commit(CommittedChange { up_seid, record, delta });
+        Ok(index)
     }
 
     /// Deletes a session. `None` if there is no such session.
@@ -221,6 +356,7 @@ impl Sessions {
         up_seid: Seid,
         remaining: RemainingReports,
     ) -> Option<DeletedSession> {
+        self.keep_former(self.latest, up_seid);
         let delta = self.store.delete(up_seid).ok()?;
         Some(self.commit_removed(up_seid, delta, remaining))
     }
@@ -262,7 +398,8 @@ impl Sessions {
     ) -> Option<DeltaId> {
         let up_seid = self.store.session_at(session)?.up_seid();
         let delta = self.store.recompile_naming(session, changed)?;
-        self.commit_stored(up_seid, Some(delta))
+        let (record, delta) = (CommittedRecord::Unchanged, Some(delta));
+        self.commit(CommittedChange { up_seid, record, delta }).change
     }
 
     /// A worker reached a limit of usage. Commits the change and returns what to report.
@@ -307,7 +444,9 @@ impl Sessions {
 
     fn commit_usage(&mut self, outcome: Option<UsageOutcome>) -> Option<UsageOutcome> {
         let mut outcome = outcome?;
-        self.commit_stored(outcome.up_seid, outcome.delta.take());
+        let (record, delta) = (CommittedRecord::StoredAtOnce, outcome.delta.take());
+        let up_seid = outcome.up_seid;
+        let _ = self.commit(CommittedChange { up_seid, record, delta });
         Some(outcome)
     }
 
@@ -325,16 +464,20 @@ impl Sessions {
         owner: OwnerId,
         provision: PfdProvision,
     ) -> Result<ChangedApplications, PfdRefusal> {
-        self.store.provision_pfds(owner, provision)
+        let changed = self.store.provision_pfds(owner, provision)?;
+        self.records.note_pfds();
+        Ok(changed)
     }
 
     /// Removes the PFDs of an association.
     pub(crate) fn withdraw_pfds(&mut self, owner: OwnerId) -> ChangedApplications {
+        self.records.note_pfds();
         self.store.withdraw_pfds(owner)
     }
 
     /// Moves the PFDs of an association to another one.
     pub(crate) fn hand_over_pfds(&mut self, from: OwnerId, to: OwnerId) -> ChangedApplications {
+        self.records.note_pfds();
         self.store.hand_over_pfds(from, to)
     }
 
@@ -374,7 +517,9 @@ impl Sessions {
 
     /// Takes out the change `id`: all workers run it.
     pub(crate) fn take_observed(&mut self, id: DeltaId) -> Option<PendingChange> {
-        self.pending.remove(&id)
+        let mut change = self.pending.remove(&id)?;
+        self.note_observed(id, &mut change);
+        Some(change)
     }
 
     /// Reads the last usage of what a change removed, and frees that: all workers run the change.
@@ -385,6 +530,7 @@ impl Sessions {
         id: DeltaId,
         session: SessionIndex,
     ) -> Vec<UsageReport> {
+        self.latest = now;
         let usage = self.store.final_reports(now, session);
         self.store.reclaim(session);
         while self.end_markers.front().is_some_and(|(change, _)| *change <= id) {

@@ -94,6 +94,8 @@ pub(crate) struct OwnRequest<P> {
     t1: Nanos,
     retransmissions_left: u32,
     due: Nanos,
+    /// The group of records that it waits for before it is sent first; zero if none.
+    group: u64,
 }
 
 /// A request that is due.
@@ -110,6 +112,8 @@ pub(crate) enum DueRequest<P> {
     },
     /// No response after N1 retransmissions.
     Failed(P),
+    /// Nothing: it was not sent yet.
+    Held,
 }
 
 /// All own requests in flight. The caller bounds their number: one per association, one per
@@ -152,8 +156,16 @@ impl<P: Copy> Transactions<P> {
     ) {
         let due = now + t1;
         self.due.insert((due, sequence));
-        let request = OwnRequest { to, bytes, purpose, t1, retransmissions_left: n1, due };
+        let request =
+            OwnRequest { to, bytes, purpose, t1, retransmissions_left: n1, due, group: 0 };
         self.open.insert(sequence, request);
+    }
+
+    /// The request leaves with this group of records; until then nobody can answer it.
+    pub(crate) fn set_group(&mut self, sequence: u32, group: u64) {
+        if let Some(request) = self.open.get_mut(&sequence) {
+            request.group = group;
+        }
     }
 
     /// True when an open request has a purpose that `is_meant` names.
@@ -203,17 +215,26 @@ impl<P: Copy> Transactions<P> {
         Some(request)
     }
 
-    /// The next request that is due by `now`, if any; call until `None`.
-    pub(crate) fn poll_due(&mut self, now: Nanos) -> Option<DueRequest<P>> {
+    /// The next request that is due by `now`, if any; call until `None`. `waits` for a group: its requests were not
+    /// sent yet.
+    pub(crate) fn poll_due(
+        &mut self,
+        now: Nanos,
+        waits: impl FnOnce(u64) -> bool,
+    ) -> Option<DueRequest<P>> {
         let &(at, sequence) = self.due.first().filter(|(at, _)| *at <= now)?;
         let request = self.open.get_mut(&sequence)?;
-        if request.retransmissions_left > 0 {
-            request.retransmissions_left -= 1;
+        let is_held = waits(request.group);
+        if is_held || request.retransmissions_left > 0 {
+            request.retransmissions_left -= u32::from(!is_held);
             request.due = now + request.t1;
             self.due.remove(&(at, sequence));
             self.due.insert((request.due, sequence));
             let (to, bytes) = (request.to, request.bytes.clone());
-            return Some(DueRequest::Retransmit { to, bytes, purpose: request.purpose });
+            return match is_held {
+                true => Some(DueRequest::Held),
+                false => Some(DueRequest::Retransmit { to, bytes, purpose: request.purpose }),
+            };
         }
         self.close(sequence).map(|request| DueRequest::Failed(request.purpose))
     }
@@ -241,7 +262,7 @@ mod tests {
         transactions.insert(Nanos(0), sequence, peer(8805), vec![1, 2], "purpose", R);
         let mut log = Vec::new();
         while let Some(at) = transactions.poll_timeout() {
-            while let Some(due) = transactions.poll_due(at) {
+            while let Some(due) = transactions.poll_due(at, |_| false) {
                 log.push((at.0, due));
             }
         }

@@ -14,8 +14,8 @@ use adit_pfcp::message::SessionEstablishmentResponse;
 use adit_pfcp::{Cause, IeType, Message};
 use adit_rules::sdf::AddrMatch;
 use adit_rules::{KeyChange, SessionKey};
-use adit_session::{LocalInterface, Provisioning, StoreConfig, UePool};
-use adit_types::{InterfaceRole, InterfaceSet, PdrId};
+use adit_session::{Provisioning, StoreConfig, UePool};
+use adit_types::{InterfaceSet, PdrId};
 
 use smf::*;
 
@@ -36,18 +36,7 @@ fn associated_with(provisioning: Provisioning) -> Bench {
 }
 
 fn two_networks() -> Provisioning {
-    let interface = |role, name: Option<&str>| LocalInterface {
-        role,
-        network_instance: name.map(Box::from),
-        addresses: adit_session::LocalAddresses { v4: Some(N3), v6: None },
-        domain: adit_types::DomainId(0),
-        local_switching: true,
-    };
-    let interfaces = vec![
-        interface(InterfaceRole::N3, None),
-        interface(InterfaceRole::N6, Some("internet")),
-        interface(InterfaceRole::N6, Some("ims")),
-    ];
+    let interfaces = interfaces_of_two_networks();
     Provisioning { interfaces, ..config().store.provisioning }
 }
 

@@ -8,24 +8,26 @@
     reason = "helpers of tests stand outside the test functions"
 )]
 
+mod simulated;
 mod smf;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use adit_n4::{Node, NodeConfig, Transmit};
+use adit_n4::{Node, NodeConfig, NodeRecord, RecordConfig, RecordError, Transmit};
 use adit_pfcp::grouped::RemoveFar;
 use adit_pfcp::ie::{self, FqCsid, FqCsidNode, RecoveryTimeStamp};
 use adit_pfcp::message::{HeartbeatResponse, SessionSetDeletionRequest};
 use adit_pfcp::{Cause, Message, MessageType};
-use adit_rules::{DeltaId, RuleDelta, SessionRules};
 use adit_session::StoreConfig;
+use adit_store::RecordKind;
 use adit_testkit::clock::SteppedClock;
 use adit_testkit::link::{LinkConfig, LinkDatagram, LossyLink};
-use adit_types::{Direction, FarId, Nanos, Seid, SessionIndex, Teid};
+use adit_types::{FarId, Nanos, Seid, Teid};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+use simulated::*;
 use smf::*;
 
 const UPF_SOCKET: SocketAddr = SocketAddr::new(IpAddr::V4(UPF), 8805);
@@ -314,48 +316,39 @@ impl Smf {
     }
 }
 
-/// The workers: they run a change some time after it was handed over, in order.
-#[derive(Default)]
-struct Workers {
-    queue: VecDeque<(Nanos, DeltaId, RuleDelta)>,
-    running: BTreeMap<SessionIndex, SessionRules>,
-}
-
-impl Workers {
-    fn take(&mut self, at: Nanos, id: DeltaId, delta: RuleDelta) {
-        let at = self.queue.back().map_or(at, |&(last, ..)| last.max(at));
-        self.queue.push_back((at, id, delta));
-    }
-
-    fn publish(&mut self, now: Nanos) -> Option<DeltaId> {
-        if self.queue.front()?.0 > now {
-            return None;
+/// A node whose process ended starts again with what `disk` has; its sessions run at once.
+fn restored(config: NodeConfig, now: Nanos, disk: &Disk, workers: &mut Workers) -> Node {
+    let mut node = Node::new(config);
+    let (_, octets) = &disk.of(RecordKind::Node)[0];
+    let record = NodeRecord::from_octets(octets).unwrap();
+    assert_eq!(record.recovery_time_stamp, node.config().recovery_time_stamp);
+    node.begin_restoration(&record);
+    for kind in RecordKind::ALL {
+        for (name, value) in disk.of(kind) {
+            let restored = node.restore_record(now, kind, &name, &value);
+            // Its association ended, and the record was on its way out.
+            assert!(matches!(restored, Ok(()) | Err(RecordError::NoAssociation)), "{restored:?}");
         }
-        let (_, id, delta) = self.queue.pop_front()?;
-        match delta.rules {
-            Some(rules) => self.running.insert(delta.session, *rules),
-            None => self.running.remove(&delta.session),
-        };
-        Some(id)
     }
-
-    /// TEID of the downlink tunnel of the session whose UE is `ue`.
-    fn downlink_teid(&self, ue: Ipv4Addr) -> Option<Teid> {
-        let owns = |rules: &&SessionRules| rules.ue.iter().any(|a| a.v4 == Some(ue));
-        let rules = self.running.values().find(owns)?;
-        let far = &rules.fars[usize::from(rules.pdrs(Direction::Downlink)[0].far)];
-        let tunnel = far.outer_header_creation?.tunnel()?;
-        Some(tunnel.teid)
+    while let Some((id, delta)) = node.poll_delta() {
+        workers.take(now, id, delta);
+        let id = workers.publish(now).unwrap();
+        node.handle_published(now, id);
     }
+    node.end_restoration(now);
+    node
 }
 
 struct Simulation {
     clock: SteppedClock,
     link: LossyLink,
     node: Node,
+    disk: Disk,
     workers: Workers,
     smfs: Vec<Smf>,
     rng: SmallRng,
+    /// How probable it is that workers take long to run a change.
+    slow: f64,
     answered: BTreeSet<(SocketAddr, u32, u32)>,
 }
 
@@ -368,11 +361,41 @@ impl Simulation {
             clock: SteppedClock::new(),
             link: LossyLink::new(seed, ROUGH),
             node: Node::new(config),
+            disk: Disk::default(),
             workers: Workers::default(),
             smfs: [10, 11].map(|host| Smf::new(host, sessions, &mut rng)).into(),
             rng,
+            slow: 0.02,
             answered: BTreeSet::new(),
         }
+    }
+
+    /// With a store.
+    fn durable(seed: u64, sessions: u16) -> Self {
+        let mut simulation = Self::new(seed, sessions);
+        let interval = Nanos::from_secs(5);
+        let records = RecordConfig { usage_interval: interval, serves_without_store: false };
+        let config = simulation.node.config().clone();
+        simulation.node = Node::new(NodeConfig { records: Some(records), ..config });
+        simulation.node.begin_records(1);
+        simulation.slow = 0.001;
+        simulation
+    }
+
+    /// The process of the node is killed: some groups that it handed out are on the disk, the others are not.
+    fn kill(&mut self) {
+        let now = self.clock.now();
+        for _ in 0..self.rng.random_range(0..=self.disk.queue.len()) {
+            self.disk.write(Nanos::NEVER);
+        }
+        self.disk.queue.clear();
+        self.workers = Workers::default();
+        let config = self.node.config().clone();
+        // Identifiers are drawn anew.
+        let store = StoreConfig { seed: self.rng.random(), ..config.store };
+        let config = NodeConfig { store, seed: self.rng.random(), ..config };
+        self.node = restored(config, now, &self.disk, &mut self.workers);
+        self.drain(now);
     }
 
     /// Does everything that happens at the next instant.
@@ -380,7 +403,8 @@ impl Simulation {
         let due = [self.link.next_delivery(), self.node.poll_timeout()];
         let smfs = self.smfs.iter().map(Smf::next_due);
         let workers = self.workers.queue.front().map(|&(at, ..)| at);
-        let next = due.into_iter().chain(smfs).chain([workers]).flatten().min();
+        let disk = self.disk.queue.front().map(|&(at, _)| at);
+        let next = due.into_iter().chain(smfs).chain([workers, disk]).flatten().min();
         self.clock.advance_to(next.expect("something is always due"));
         let now = self.clock.now();
         assert!(now < Nanos::from_secs(3600), "the simulation does not end");
@@ -398,6 +422,10 @@ impl Simulation {
             self.node.handle_published(now, id);
             self.drain(now);
         }
+        while let Some(number) = self.disk.write(now) {
+            self.node.handle_durable(number);
+            self.drain(now);
+        }
         for smf in &mut self.smfs {
             smf.think(now, &mut self.rng);
             smf.transmit(now, &mut self.link);
@@ -407,9 +435,15 @@ impl Simulation {
     fn drain(&mut self, now: Nanos) {
         while let Some((id, delta)) = self.node.poll_delta() {
             let delay = Nanos::from_millis(self.rng.random_range(0..2500) / 20);
-            let slow = self.rng.random_bool(0.02);
+            let slow = self.rng.random_bool(self.slow);
             let delay = if slow { Nanos::from_millis(2500) } else { delay };
             self.workers.take(now + delay, id, delta);
+        }
+        if let Some(group) = self.node.poll_records(now) {
+            let delay = Nanos::from_micros(self.rng.random_range(100..5000));
+            let slow = self.rng.random_bool(0.02);
+            let delay = if slow { Nanos::from_millis(300) } else { delay };
+            self.disk.take(now + delay, group);
         }
         while let Some(transmit) = self.node.poll_transmit() {
             self.check_first_answer(&transmit);
@@ -447,7 +481,8 @@ impl Simulation {
     fn run_until_done(&mut self) {
         loop {
             self.step();
-            if self.smfs.iter().all(Smf::is_done) && self.workers.queue.is_empty() {
+            let is_quiet = self.workers.queue.is_empty() && self.disk.queue.is_empty();
+            if self.smfs.iter().all(Smf::is_done) && is_quiet {
                 return;
             }
         }
@@ -575,6 +610,43 @@ fn restarted_upf_is_set_up_again_and_both_sides_agree() {
         simulation.check_exactly_once();
         simulation.delete_all();
     }
+}
+
+/// A node whose process is killed goes on: no peer hears of it, what was answered holds, and requests that were under
+/// way are carried out once.
+#[test]
+fn killed_upf_goes_on_with_all_that_it_answered() {
+    let mut kills = 0;
+    for seed in seeds() {
+        let _seed = Seed(seed);
+        let mut simulation = Simulation::durable(seed, 120);
+        let mut killed = Nanos(0);
+        loop {
+            simulation.step();
+            let is_done = simulation.smfs.iter().all(Smf::is_done);
+            if is_done && simulation.workers.queue.is_empty() && simulation.disk.queue.is_empty() {
+                break;
+            }
+            // What is asked in between is answered in the end.
+            let now = simulation.clock.now();
+            let is_associated = simulation.smfs.iter().all(|smf| smf.associated);
+            let rests = now.since(killed) < Nanos::from_millis(1500);
+            if is_associated && !rests && simulation.rng.random_bool(0.02) {
+                simulation.kill();
+                killed = now;
+                kills += 1;
+            }
+        }
+        simulation.check_agreement();
+        assert_eq!(simulation.told().established, 240);
+        simulation.kill();
+        simulation.check_agreement();
+        simulation.delete_all();
+        assert!(simulation.disk.of(RecordKind::Session).is_empty());
+        simulation.kill();
+        assert_eq!((simulation.node.store().len(), simulation.node.associations().count()), (0, 2));
+    }
+    assert!(kills > seeds().len(), "{kills}");
 }
 
 /// Spec: TS 29.244 §6.2.8, §6.2.9.

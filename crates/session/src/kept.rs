@@ -9,6 +9,7 @@ use crate::cp_function::{CpFSeid, OwnerId};
 use crate::index::resume;
 use crate::pack::{Pack, packed};
 use crate::packed_record::{PackedRecord, PackedRecordError};
+use crate::usage::UsageReport;
 
 /// All of a session that must outlive its process: [`SessionStore::restore`](crate::SessionStore::restore) makes the
 /// same session of it, in a store with the same configuration or another one.
@@ -116,7 +117,7 @@ impl KeptSession {
     /// # Errors
     /// Octets of another version, or of no session.
     pub fn from_octets(octets: &[u8]) -> Result<Self, PackedRecordError> {
-        let mut rest = versioned(octets)?;
+        let mut rest = behind_version(octets)?;
         let mut parts = || Some((Pack::unpack(&mut rest)?, Pack::unpack(&mut rest)?));
         let (names, usage) = parts().ok_or(PackedRecordError::Malformed)?;
         Ok(Self { names, usage, record: PackedRecord::from_octets(rest.into())? })
@@ -124,6 +125,12 @@ impl KeptSession {
 }
 
 impl KeptUsage {
+    /// True if there is nothing to keep.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.is_absent()
+    }
+
     /// The octets to keep; see [`KeptSession::octets`].
     #[must_use]
     pub fn octets(&self) -> Vec<u8> {
@@ -137,9 +144,7 @@ impl KeptUsage {
     /// # Errors
     /// Octets of another version, or of no usage.
     pub fn from_octets(octets: &[u8]) -> Result<Self, PackedRecordError> {
-        let mut rest = versioned(octets)?;
-        let usage = Self::unpack(&mut rest).filter(|_| rest.is_empty());
-        usage.ok_or(PackedRecordError::Malformed)
+        versioned(octets)
     }
 
     /// Lets the packet rates of a restored session go on where they were.
@@ -153,7 +158,32 @@ impl KeptUsage {
     }
 }
 
-fn versioned(octets: &[u8]) -> Result<&[u8], PackedRecordError> {
+impl UsageReport {
+    /// The octets to keep; see [`KeptSession::octets`].
+    #[must_use]
+    pub fn octets(&self) -> Vec<u8> {
+        let mut octets = vec![PackedRecord::VERSION];
+        self.pack(&mut octets);
+        octets
+    }
+
+    /// The report that these octets are.
+    ///
+    /// # Errors
+    /// Octets of another version, or of no report.
+    pub fn from_octets(octets: &[u8]) -> Result<Self, PackedRecordError> {
+        versioned(octets)
+    }
+}
+
+/// The value that is all of the octets behind the version.
+fn versioned<T: Pack>(octets: &[u8]) -> Result<T, PackedRecordError> {
+    let mut rest = behind_version(octets)?;
+    let value = T::unpack(&mut rest).filter(|_| rest.is_empty());
+    value.ok_or(PackedRecordError::Malformed)
+}
+
+fn behind_version(octets: &[u8]) -> Result<&[u8], PackedRecordError> {
     let (&version, rest) = octets.split_first().ok_or(PackedRecordError::Malformed)?;
     match version == PackedRecord::VERSION {
         true => Ok(rest),

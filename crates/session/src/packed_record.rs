@@ -68,12 +68,16 @@ impl PackedRecord {
         Self(Box::from(&*octets))
     }
 
-    /// The record that these octets are. Every record that this returns can be unpacked.
+    /// The record that these octets are. Every record that this returns can be unpacked, and has a measurement of each
+    /// of its URRs.
     ///
     /// # Errors
     /// [`PackedRecordError`]; the session that the octets belong to cannot be restored.
     pub fn from_octets(octets: Box<[u8]>) -> Result<Self, PackedRecordError> {
-        unpack(&octets).map(|_| Self(octets))
+        let RecordParts { records, usage, .. } = unpack(&octets)?;
+        let is_measured = records.urrs.len() == usage.measures.len()
+            && records.urrs.iter().all(|urr| usage.measure(urr.id).is_some());
+        if is_measured { Ok(Self(octets)) } else { Err(PackedRecordError::Malformed) }
     }
 
     /// The octets, the version first.

@@ -108,6 +108,8 @@ refusals! {
     } => None, "no such session";
     /// The configured number of sessions exists; sessions that wait for their reclaim count.
     SessionTableFull => None, "the session table is full";
+    /// The record of the session would exceed `limits::SESSION_RECORD_BYTES_MAX`.
+    RecordTooLarge => None, "the session's rules take too much room";
     /// The guaranteed bit rates of all sessions together would exceed what may be guaranteed.
     GuaranteedRatesExhausted => None, "the guaranteed bit rates exceed the capacity for them";
     /// All sessions together would exceed `limits::correlated_rates_max` correlated rates.

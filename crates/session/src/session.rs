@@ -76,10 +76,9 @@ impl OpenSession {
         SessionIdentity { up_seid, origin, buffer_epoch, packet_rates: packet_rates.of(index) }
     }
 
-    /// The session as it rests in the store.
-    pub(crate) fn close(&self) -> Session {
-        let &Self { up_seid, index, owner, origin, cp, ref records, buffer_epoch, ref usage } =
-            self;
+    /// The session as it rests in the store, with `record` as all else.
+    pub(crate) fn close(&self, record: PackedRecord) -> Session {
+        let &Self { up_seid, index, owner, origin, cp, .. } = self;
         debug_assert_eq!(seid_index(up_seid), index, "a SEID names its session's index");
         Session {
             up_seid,
@@ -87,7 +86,7 @@ impl OpenSession {
             origin,
             cp_seid: cp.seid,
             cp_addresses: CpAddresses::of(cp),
-            record: PackedRecord::pack(records, usage, buffer_epoch),
+            record,
         }
     }
 }

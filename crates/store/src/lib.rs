@@ -24,4 +24,7 @@ pub use error::{AppendError, Damage, DamageKind, StoreError};
 pub use files::Files;
 pub use format::FORMAT_VERSION;
 pub use journal::{Journal, JournalFigures, JournalOptions, OpenReport};
-pub use record::{RecordId, RecordKey, RecordKind, RecordNumber, RecordStore, StoreChange, Upkeep};
+pub use record::{
+    RecordChange, RecordGroup, RecordId, RecordKey, RecordKind, RecordName, RecordNumber,
+    RecordStore, StoreChange, Upkeep,
+};

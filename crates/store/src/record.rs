@@ -17,12 +17,23 @@ pub enum RecordKind {
     Session = 4,
     /// Counted volume of a session.
     Usage = 5,
+    /// Usage reports of a session that its control plane function has not acknowledged.
+    Report = 6,
+    /// An answer, for a retransmission of its request.
+    Answer = 7,
 }
 
 impl RecordKind {
     /// All kinds, in the order in which a node restores them.
-    pub const ALL: [Self; 5] =
-        [Self::Node, Self::Association, Self::Pfds, Self::Session, Self::Usage];
+    pub const ALL: [Self; 7] = [
+        Self::Node,
+        Self::Association,
+        Self::Pfds,
+        Self::Usage,
+        Self::Session,
+        Self::Report,
+        Self::Answer,
+    ];
 
     pub(crate) fn from_octet(octet: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u8 == octet)
@@ -69,6 +80,8 @@ impl fmt::Display for RecordKey<'_> {
             RecordKind::Pfds => "PFDs",
             RecordKind::Session => "session",
             RecordKind::Usage => "usage",
+            RecordKind::Report => "report",
+            RecordKind::Answer => "answer",
         };
         match self.id {
             RecordId::Number(number) => write!(f, "{kind} {number:#x}"),
@@ -103,6 +116,58 @@ impl<'a> StoreChange<'a> {
 /// The number of a group in the order of all groups. The first one is 1. Numbers may have gaps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RecordNumber(pub u64);
+
+/// Which record of its kind, owned.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RecordName {
+    /// A number, such as a SEID.
+    Number(u64),
+    /// Octets, such as an address.
+    Octets(Vec<u8>),
+}
+
+/// A change of one record, owned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordChange {
+    /// What the record is about.
+    pub kind: RecordKind,
+    /// Which one.
+    pub name: RecordName,
+    /// Its new value, or none if the record is removed.
+    pub value: Option<Vec<u8>>,
+}
+
+/// Changes that become durable together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordGroup {
+    /// The place in the order of all groups of the node that made it, from 1 on.
+    pub number: RecordNumber,
+    /// The changes, each record once. There may be none.
+    pub changes: Vec<RecordChange>,
+}
+
+impl RecordName {
+    /// The name of a record as its store tells it.
+    #[must_use]
+    pub fn of(id: RecordId<'_>) -> Self {
+        match id {
+            RecordId::Number(number) => Self::Number(number),
+            RecordId::Octets(octets) => Self::Octets(octets.to_vec()),
+        }
+    }
+}
+
+impl RecordChange {
+    /// The same, borrowed.
+    #[must_use]
+    pub fn as_change(&self) -> StoreChange<'_> {
+        let id = match &self.name {
+            RecordName::Number(number) => RecordId::Number(*number),
+            RecordName::Octets(octets) => RecordId::Octets(octets),
+        };
+        StoreChange { key: RecordKey { kind: self.kind, id }, value: self.value.as_deref() }
+    }
+}
 
 /// What a call of [`RecordStore::maintain`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -116,29 +116,34 @@ fn sectors_that_a_crash_loses_in_any_order_take_nothing_acknowledged() {
     }
 }
 
-/// The sync of a commit fails, and the device loses some of its sectors although readers still see them.
-#[test]
-fn commit_whose_sync_failed_is_written_again_elsewhere() {
-    for seed in 0..200 {
+/// Appends groups to journals with segments of random size. `commit` commits each of them.
+fn random_commits(seeds: u64, commit: impl Fn(&mut Run, &mut StdRng, &str)) {
+    for seed in 0..seeds {
         let mut random = StdRng::seed_from_u64(seed);
         let mut run = Run::new(random.random_range(8..30) * 512);
         for _ in 0..random.random_range(5..40) {
             let group = random_group(&mut random, SMALL);
             assert!(run.append(&group));
-            if random.random_bool(0.2) {
-                let first = run.folder.calls() + random.random_range(0..4);
-                run.folder.fail(first, random.random_range(1..4), FileFault::Io);
-                let _ = run.journal().commit();
-                run.folder.heal();
-            }
-            run.commit();
-            let _ = run.journal().maintain();
-            let durable = run.appended;
-            let image = run.folder.crash(|| false);
-            let reopened = reopen(image, &run.options).unwrap();
-            run.check(&reopened, durable, &format!("seed {seed}"));
+            commit(&mut run, &mut random, &format!("seed {seed}"));
         }
     }
+}
+
+/// The sync of a commit fails, and the device loses some of its sectors although readers still see them.
+#[test]
+fn commit_whose_sync_failed_is_written_again_elsewhere() {
+    random_commits(200, |run, random, place| {
+        if random.random_bool(0.2) {
+            let first = run.folder.calls() + random.random_range(0..4);
+            run.folder.fail(first, random.random_range(1..4), FileFault::Io);
+            let _ = run.journal().commit();
+            run.folder.heal();
+        }
+        run.commit();
+        let _ = run.journal().maintain();
+        let reopened = reopen(run.folder.crash(|| false), &run.options).unwrap();
+        run.check(&reopened, run.appended, place);
+    });
 }
 
 /// A commit without its sync, by a process that ended, is found by the next process: from then on it stays.
@@ -157,7 +162,7 @@ fn commit_that_a_new_process_found_survives_a_crash() {
         let before = run.appended;
         let group = random_group(&mut random, SMALL);
         assert!(run.append(&group));
-        // The process is killed before a call, and nothing of what it wrote is synced.
+        // The process is killed during the commit: none of its writes is synced.
         let first = run.folder.calls() + random.random_range(0..8);
         run.folder.kill(first);
         let _ = run.journal().commit();
@@ -174,30 +179,23 @@ fn commit_that_a_new_process_found_survives_a_crash() {
 /// Groups that failed and were withdrawn do not come back once a later commit was durable.
 #[test]
 fn withdrawn_groups_stay_away_after_the_next_commit() {
-    for seed in 0..200 {
-        let mut random = StdRng::seed_from_u64(seed);
-        let mut run = Run::new(random.random_range(8..30) * 512);
-        for _ in 0..random.random_range(5..40) {
-            let group = random_group(&mut random, SMALL);
-            assert!(run.append(&group));
-            if random.random_bool(0.3) {
-                let fault = [FileFault::Io, FileFault::Short][random.random_range(0..2)];
-                run.folder.fail(run.folder.calls() + random.random_range(0..3), u64::MAX, fault);
-                let failed = run.journal().commit().is_err();
-                run.folder.heal();
-                if failed {
-                    run.withdraw();
-                    continue;
-                }
+    random_commits(200, |run, random, place| {
+        if random.random_bool(0.3) {
+            let fault = [FileFault::Io, FileFault::Short][random.random_range(0..2)];
+            run.folder.fail(run.folder.calls() + random.random_range(0..3), u64::MAX, fault);
+            let failed = run.journal().commit().is_err();
+            run.folder.heal();
+            if failed {
+                return run.withdraw();
             }
-            run.commit();
-            run.journal().maintain().unwrap();
-            // The process ends: all that it wrote is there, synced or not.
-            let reopened = reopen(run.folder.image(), &run.options).unwrap();
-            assert_eq!(reopened.durable, run.appended, "seed {seed}");
-            run.check(&reopened, run.appended, &format!("seed {seed}"));
         }
-    }
+        run.commit();
+        run.journal().maintain().unwrap();
+        // The process ends: all that it wrote is there, synced or not.
+        let reopened = reopen(run.folder.image(), &run.options).unwrap();
+        assert_eq!(reopened.durable, run.appended, "{place}");
+        run.check(&reopened, run.appended, place);
+    });
 }
 
 /// A process that starts again and again between torn commits does not fill the disk.

@@ -52,14 +52,14 @@ fn changes_that_no_store_can_hold_are_refused_and_change_nothing() {
     }
     assert_eq!(journal.append(&[]), Err(AppendError::Group));
     let most = StoreChange::put(KEY, &large[1..]);
-    assert_eq!(journal.append(&[most; 17]), Err(AppendError::Group));
-    for _ in 0..68 {
-        journal.append(&[most; 15]).unwrap();
+    assert_eq!(journal.append(&[most; 4]), Err(AppendError::Group));
+    for _ in 0..85 {
+        journal.append(&[most; 3]).unwrap();
     }
-    assert_eq!(journal.append(&[most; 15]), Err(AppendError::Backlog));
-    assert_eq!(journal.withdraw(), 68);
-    assert_eq!(journal.append(&[most; 15]), Ok(RecordNumber(69)));
-    assert_eq!(journal.commit().unwrap(), RecordNumber(69));
+    assert_eq!(journal.append(&[most; 3]), Err(AppendError::Backlog));
+    assert_eq!(journal.withdraw(), 85);
+    assert_eq!(journal.append(&[most; 3]), Ok(RecordNumber(86)));
+    assert_eq!(journal.commit().unwrap(), RecordNumber(86));
     assert_eq!(journal.figures().records, 1);
 }
 

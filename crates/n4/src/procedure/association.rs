@@ -80,6 +80,7 @@ impl Node {
     fn set_nf_instance(&mut self, address: IpAddr, id: Option<NfInstanceId>) {
         if let Some(peer) = self.peers.get_mut(address) {
             peer.nf_instance_id = id.map(|id| id.0);
+            self.sessions.records.note_association(address);
         }
     }
 
@@ -265,6 +266,7 @@ impl Node {
         }
         let flags = message.pfcp_au_req_flags.unwrap_or_default();
         let owner = association.owner;
+        self.sessions.records.note_association(address);
         self.peers.refresh_aliases();
         Ok(flags.contains(PfcpAuReqFlags::PARPS).then_some(owner))
     }

@@ -118,6 +118,8 @@ impl Node {
         };
         self.peers.entry(address).association = Some(association);
         self.path_qos.set(now, owner, facts.path_controls);
+        self.sessions.records.note_association(address);
+        self.sessions.records.note_node();
         self.counters.scalars.associations_up += 1;
         let requested_by_us = facts.requested_by_us;
         self.events.push_back(NodeEvent::AssociationUp { address, node_id, requested_by_us });
@@ -155,6 +157,7 @@ impl Node {
     /// Takes the association from its address, with everything that waits for the peer.
     fn detach_association(&mut self, address: IpAddr) -> Option<Association> {
         let association = self.peers.detach(address)?;
+        self.sessions.records.note_association(address);
         self.path_qos.forget(association.owner);
         self.answers.drop_all(|response| response.peer == address);
         self.transactions.cancel(|purpose| purpose.is_of(association.owner));
@@ -199,7 +202,8 @@ impl Node {
 
     /// Deletes a session without telling its CP function.
     pub(crate) fn delete_session(&mut self, up_seid: Seid) -> Option<DeltaId> {
-        let deleted = self.sessions.delete(up_seid, RemainingReports::KeepUsageInFlight)?;
+        let remaining = RemainingReports::KeepUsageInFlight(self.reporting_session(up_seid));
+        let deleted = self.sessions.delete(up_seid, remaining)?;
         Some(self.forget_discarded(deleted))
     }
 

@@ -79,7 +79,7 @@ impl Node {
     fn remove_session_at_fault(&mut self) -> Option<DeltaId> {
         let up_seid = self.sessions.store().last_commit()?;
         // The change took the measurements with it.
-        let id = match self.sessions.recover(RemainingReports::KeepUsageInFlight) {
+        let id = match self.sessions.recover(RemainingReports::KeepUsageInFlight(None)) {
             Some(deleted) => Some(self.forget_discarded(deleted)),
             None => self.end_locally(up_seid),
         };

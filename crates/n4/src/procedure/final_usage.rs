@@ -30,12 +30,16 @@ pub(crate) struct ReportDestination {
 impl Node {
     /// A session that is about to end, if its CP function accepts its last usage.
     pub(crate) fn ended_session(&self, up_seid: Seid, by_us: bool) -> Option<EndedSession> {
-        let destination = self.report_destination(up_seid)?;
+        let ended = self.reporting_session(up_seid)?;
         let feature = if by_us { CpFunctionFeatures::EPFAR } else { CpFunctionFeatures::ARDR };
-        let owner = destination.owner;
-        self.peers.cp_function_has(owner, feature).then_some(())?;
-        let (to, cp_seid) = (destination.to, destination.cp_seid);
-        Some(EndedSession { to, cp_seid, owner, by_us, is_read: false })
+        self.peers.cp_function_has(ended.owner, feature).then_some(())?;
+        Some(EndedSession { by_us, is_read: false, ..ended })
+    }
+
+    /// A session that is about to end, for the report that is in flight.
+    pub(crate) fn reporting_session(&self, up_seid: Seid) -> Option<EndedSession> {
+        let ReportDestination { to, cp_seid, owner, .. } = self.report_destination(up_seid)?;
+        Some(EndedSession { to, cp_seid, owner, by_us: false, is_read: true })
     }
 
     /// Deletes a session by this node's decision; its last usage is reported if the CP function takes
@@ -47,7 +51,7 @@ impl Node {
         let ended = self.ended_session(up_seid, true);
         let remaining = match ended {
             Some(ended) => RemainingReports::Deliver(ended),
-            None => RemainingReports::KeepUsageInFlight,
+            None => RemainingReports::KeepUsageInFlight(self.reporting_session(up_seid)),
         };
         let deleted = self.sessions.delete(up_seid, remaining)?;
         let change = self.forget_discarded(deleted);

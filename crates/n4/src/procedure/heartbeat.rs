@@ -69,6 +69,7 @@ impl Node {
             // The first one of an address that the association moved to.
             association.recovery_time_stamp = seen;
             association.is_time_stamp_unknown = false;
+            self.sessions.records.note_association(response.peer());
         } else if association.recovery_time_stamp != seen {
             self.end_association(response.now, response.peer(), DownReason::PeerRestarted);
         } else if association.restart_claim == RestartClaim::Open {

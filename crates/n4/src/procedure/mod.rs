@@ -30,6 +30,7 @@ mod packet_rates;
 mod path_qos;
 mod paths;
 mod pfd;
+mod records;
 mod reject;
 mod release;
 mod report;

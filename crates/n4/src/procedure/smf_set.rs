@@ -53,6 +53,7 @@ impl Node {
         let Some((to, address)) = successor else { return false };
         let sessions = self.sessions.store().owned_count(owner);
         self.begin_transition(owner, SessionDisposition::Move { to, address }, None);
+        self.sessions.records.note_association(address);
         self.hand_over_pfds(owner, to);
         self.counters.scalars.sessions_moved += as_count(sessions);
         self.events.push_back(NodeEvent::SessionsHandedOver { to: address, sessions });
@@ -78,6 +79,8 @@ impl Node {
         association.is_time_stamp_unknown = true;
         association.restart_claim = RestartClaim::None;
         self.peers.entry(to).association = Some(association);
+        self.sessions.records.note_association(address);
+        self.sessions.records.note_association(to);
         let sessions = self.sessions.store().owned_count(owner);
         self.begin_transition(owner, SessionDisposition::Move { to: owner, address: to }, None);
         self.counters.scalars.sessions_moved += as_count(sessions);

@@ -5,8 +5,9 @@ use adit_types::Nanos;
 use adit_types::limits::TIMERS_PER_TURN_MAX;
 
 use crate::containment::FaultPoint;
-use crate::node::{Node, Transmit};
+use crate::node::Node;
 use crate::transaction::{DueRequest, RequestPurpose};
+use crate::transmit::Transmit;
 
 /// Work of each turn, and its name in the log of a fault.
 type TimerActivity = (&'static str, fn(&mut Node, Nanos));
@@ -18,8 +19,11 @@ impl Node {
     /// between.
     pub fn handle_timeout(&mut self, now: Nanos) {
         self.count_faulty_turns();
+        if self.restoration.is_some() {
+            return self.handle_timeout_of_restoration(now);
+        }
         self.begin_turn(now);
-        let activities: [TimerActivity; 13] = [
+        let activities: [TimerActivity; 14] = [
             ("retransmissions", Self::handle_due_requests),
             ("usage reports", Self::report_due_usage),
             ("releases", Self::prepare_due_releases),
@@ -33,6 +37,7 @@ impl Node {
             ("buffering durations", Self::end_due_buffering),
             ("usage of UE address pools", Self::report_pool_usage),
             ("association setups", Self::request_due_associations),
+            ("records of usage", Self::record_usage),
         ];
         for (name, activity) in activities {
             self.run_contained(name, |node| activity(node, now));
@@ -60,12 +65,25 @@ impl Node {
         }
     }
 
+    /// The part of it that goes on while records are restored: the peers see that the node is alive.
+    fn handle_timeout_of_restoration(&mut self, now: Nanos) {
+        let activities: [TimerActivity; 2] = [
+            ("retransmissions", Self::handle_due_requests),
+            ("heartbeats", Self::send_due_heartbeats),
+        ];
+        for (name, activity) in activities {
+            self.run_contained(name, |node| activity(node, now));
+        }
+    }
+
     /// Sends own requests again that stayed without a response, or gives them up.
     fn handle_due_requests(&mut self, now: Nanos) {
         self.fail_if_injected(FaultPoint::Timer);
         for _ in 0..TIMERS_PER_TURN_MAX {
-            match self.transactions.poll_due(now) {
+            let records = &self.sessions.records;
+            match self.transactions.poll_due(now, |group| records.is_awaited(group)) {
                 None => return,
+                Some(DueRequest::Held) => {}
                 // It is given up when its session ends or goes elsewhere.
                 Some(DueRequest::Retransmit {
                     purpose: RequestPurpose::SessionReport { owner, .. },
@@ -76,6 +94,7 @@ impl Node {
                     if let Some(&message_type) = bytes.get(1) {
                         self.counters.count_sent(MessageType(message_type));
                     }
+                    // The store has what the first copy told of.
                     self.transmits.push_back(Transmit { to, bytes });
                 }
                 Some(DueRequest::Failed(purpose)) => {

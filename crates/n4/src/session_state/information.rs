@@ -33,6 +33,10 @@ pub struct SessionInformation {
 }
 
 impl SessionInformation {
+    /// The kinds of identities of a user.
+    pub(crate) const IDENTITIES: [&'static str; 7] =
+        ["imsi", "imei", "msisdn", "nai", "supi", "gpsi", "pei"];
+
     /// The information in an establishment.
     ///
     /// # Errors
@@ -90,12 +94,12 @@ fn dnn(ie: ApnDnn<'_>) -> Result<Box<str>, Rejected> {
 }
 
 fn identities(user: &UserId<'_>) -> Box<[(&'static str, Box<str>)]> {
-    let numbers = [("imsi", user.imsi), ("imei", user.imei), ("msisdn", user.msisdn)];
-    let numbers = numbers.into_iter().filter_map(|(kind, octets)| Some((kind, digits(octets?))));
-    let texts = [("nai", user.nai), ("supi", user.supi), ("gpsi", user.gpsi), ("pei", user.pei)];
     let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
-    let texts = texts.into_iter().filter_map(|(kind, octets)| Some((kind, text(octets?))));
-    numbers.chain(texts).map(|(kind, clear)| (kind, masked(&clear))).collect()
+    let numbers = [user.imsi, user.imei, user.msisdn].map(|octets| octets.map(digits));
+    let texts = [user.nai, user.supi, user.gpsi, user.pei].map(|octets| octets.map(text));
+    let identities =
+        SessionInformation::IDENTITIES.into_iter().zip(numbers.into_iter().chain(texts));
+    identities.filter_map(|(kind, clear)| Some((kind, masked(&clear?)))).collect()
 }
 
 /// Telephony digits: two per octet, the first in the lower half, a filler at the end.

@@ -64,10 +64,20 @@ pub(crate) struct EndedSession {
 pub(crate) enum RemainingReports {
     /// Waiting usage, and the last usage to come, are reported to this destination.
     Deliver(EndedSession),
-    /// A request with usage is retransmitted until its response; all else is forgotten.
-    KeepUsageInFlight,
+    /// A request with usage is retransmitted until its response, by a later process to this destination; all else is
+    /// forgotten.
+    KeepUsageInFlight(Option<EndedSession>),
     /// Nobody receives them.
     Discard,
+}
+
+/// The usage reports of a session that wait or are in flight.
+#[derive(Debug)]
+pub(crate) struct UnacknowledgedUsage {
+    pub owner: OwnerId,
+    /// The session, if it is gone.
+    pub ended: Option<EndedSession>,
+    pub reports: Vec<UsageReport>,
 }
 
 /// The reports of one session.
@@ -121,7 +131,7 @@ impl ReportQueue {
                 self.waiting.retain(ReportItem::is_usage);
                 DiscardedReports::default()
             }
-            RemainingReports::KeepUsageInFlight => {
+            RemainingReports::KeepUsageInFlight(_) => {
                 self.waiting.clear();
                 if self.carries_usage() {
                     return DiscardedReports::default();
@@ -163,6 +173,10 @@ pub(super) struct ReportSchedule {
     total: ReportCounts,
     /// Sessions that got their turn in this turn of the control thread.
     started: usize,
+    /// Sessions whose usage reports, unacknowledged ones, changed.
+    changed_usage: BTreeSet<Seid>,
+    /// A store keeps them, so that these changes matter.
+    pub is_recorded: bool,
     /// Notifications that their BAR delays, by time and in the order of their arrival.
     delayed: BTreeMap<(Nanos, u64), (Seid, DownlinkDataNotice)>,
     delayed_total: u64,
@@ -180,6 +194,12 @@ impl ReportSchedule {
         counts.replace(before, after);
         if *counts == ReportCounts::default() {
             self.counts.remove(&owner);
+        }
+    }
+
+    fn note_usage(&mut self, up_seid: Seid) {
+        if self.is_recorded {
+            self.changed_usage.insert(up_seid);
         }
     }
 
@@ -273,6 +293,9 @@ impl SessionStates {
         if queue.is_none() {
             self.reports.ready.push_back(up_seid);
         }
+        if item.is_usage() {
+            self.reports.note_usage(up_seid);
+        }
         let reports = &mut self.reports;
         let push = |slot: &mut Option<ReportQueue>| {
             slot.get_or_insert_with(|| ReportQueue::new(owner));
@@ -320,6 +343,9 @@ impl SessionStates {
 
     /// Ends the request in flight of a session, whatever its outcome.
     pub(crate) fn finish_report(&mut self, up_seid: Seid) {
+        if self.has_unacknowledged_usage(up_seid) {
+            self.reports.note_usage(up_seid);
+        }
         let waits = self.edit_queue(up_seid, |queue| {
             queue.sending.clear();
             queue.sequence = None;
@@ -377,6 +403,7 @@ impl SessionStates {
     /// sequence number that they had.
     pub(crate) fn hand_over_reports(&mut self, up_seid: Seid, to: OwnerId) -> Option<u32> {
         let sequence = self.requeue(up_seid);
+        self.reports.note_usage(up_seid);
         let moved = self.edit_queue(up_seid, |queue| {
             queue.redirect = None;
             (core::mem::replace(&mut queue.owner, to), queue.counts())
@@ -393,6 +420,9 @@ impl SessionStates {
         up_seid: Seid,
         remaining: RemainingReports,
     ) -> DiscardedReports {
+        if self.queue(up_seid).is_some() {
+            self.reports.note_usage(up_seid);
+        }
         let discarded = self.edit_queue(up_seid, |queue| queue.end(remaining));
         if !self.ended.contains_key(&up_seid) && self.live.activity(up_seid).is_some() {
             let queue = self.live.edit_activity(up_seid, |activity| {
@@ -403,8 +433,12 @@ impl SessionStates {
                 self.ended.insert(up_seid, EndedState { session: None, queue });
             }
         }
-        if let RemainingReports::Deliver(session) = remaining {
-            self.add_ended(up_seid, session);
+        match remaining {
+            RemainingReports::Deliver(session) => self.add_ended(up_seid, session),
+            RemainingReports::KeepUsageInFlight(Some(session)) if self.queue(up_seid).is_some() => {
+                self.add_ended(up_seid, session);
+            }
+            _ => {}
         }
         discarded.unwrap_or_default()
     }
@@ -470,9 +504,30 @@ impl SessionStates {
     /// Forgets all reports of a session, live or ended.
     pub(crate) fn discard_reports(&mut self, up_seid: Seid) -> DiscardedReports {
         self.forget_notified(up_seid, None);
+        if self.queue(up_seid).is_some() {
+            self.reports.note_usage(up_seid);
+        }
         let discarded = self.edit_queue(up_seid, |queue| queue.end(RemainingReports::Discard));
         self.drop_empty_ended(up_seid);
         discarded.unwrap_or_default()
+    }
+
+    /// The usage reports of a session that are not acknowledged; `None` if there are none.
+    pub(crate) fn unacknowledged_usage(&self, up_seid: Seid) -> Option<UnacknowledgedUsage> {
+        let queue = self.queue(up_seid)?;
+        let items = queue.sending.iter().chain(&queue.waiting);
+        let usage = items.filter_map(|item| match item {
+            ReportItem::Usage(report) => Some(report.clone()),
+            _ => None,
+        });
+        let reports: Vec<_> = usage.collect();
+        let (owner, ended) = (queue.owner, self.ended(up_seid).copied());
+        (!reports.is_empty()).then_some(UnacknowledgedUsage { owner, ended, reports })
+    }
+
+    /// The next session whose usage reports changed.
+    pub(crate) fn take_changed_usage(&mut self) -> Option<Seid> {
+        self.reports.changed_usage.pop_first()
     }
 
     /// True while a request of this session is in flight that carries usage.
@@ -637,7 +692,7 @@ mod tests {
         assert_eq!(states.reports.total, ReportCounts::default());
         assert!(states.reports.counts.is_empty());
         for seid in 0..=max {
-            states.end(Seid(seid), RemainingReports::KeepUsageInFlight);
+            states.end(Seid(seid), RemainingReports::KeepUsageInFlight(None));
         }
         assert!(states.live.0.is_empty() && states.ended.is_empty());
     }

@@ -88,6 +88,12 @@ impl SessionStates {
         self.live.edit_rare(session, |rare| rare.sets = SetMembership { serial, keys });
     }
 
+    /// The sets that a CP function put a session in.
+    pub(crate) fn given_sets(&self, session: SessionIndex) -> impl Iterator<Item = &SetKey> {
+        let keys = self.membership(session).map_or(&[][..], |membership| &membership.keys);
+        keys.iter().filter(|key| **key != self.sets.own)
+    }
+
     /// Takes a session out of all sets.
     pub(super) fn unassign_sets(&mut self, session: SessionIndex) {
         if self.membership(session).is_none() {

@@ -3,8 +3,8 @@
 use adit_pfcp::{Cause, IeType as T};
 use adit_rules::sdf::AddrMatch;
 use adit_rules::{ApplyAction, UeAddresses};
-use adit_session::{LocalAddresses, LocalInterface, Provisioning, StoreConfig};
-use adit_types::{InterfaceId, InterfaceRole, InterfaceSet, Nanos, PdrId, Precedence, Qfi, Teid};
+use adit_session::{Provisioning, StoreConfig};
+use adit_types::{InterfaceId, InterfaceSet, Nanos, PdrId, Precedence, Qfi, Teid};
 
 use crate::octets::*;
 use crate::planes::*;
@@ -29,15 +29,7 @@ fn ue_address_without_s_d_is_the_destination_and_a_downlink_pdr_may_name_none() 
 /// Point 7. Open5GS sends labels, the others text, SD-Core also nothing.
 #[test]
 fn network_instance_is_the_same_as_labels_and_as_text_and_of_length_zero_is_none() {
-    let interface = |role, name: Option<&str>| LocalInterface {
-        network_instance: name.map(Box::from),
-        ..LocalInterface::of_role(role, LocalAddresses { v4: Some(N3), v6: None })
-    };
-    let interfaces = vec![
-        interface(InterfaceRole::N3, None),
-        interface(InterfaceRole::N6, Some("internet")),
-        interface(InterfaceRole::N6, Some("ims")),
-    ];
+    let interfaces = interfaces_of_two_networks();
     let provisioning = Provisioning { interfaces, ..Provisioning::default() };
     let store = StoreConfig { provisioning, ..config().store };
     let mut bench = Bench::with(adit_n4::NodeConfig { store, ..config() });

@@ -1,6 +1,7 @@
 //! The words of a scripted CP function: messages built with the codec, and a node to send them to.
 #![allow(dead_code, reason = "every test file uses a part")]
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use adit_n4::{Node, NodeConfig, NodeIdentity, Transmit};
@@ -19,6 +20,7 @@ use adit_pfcp::message::{
 };
 use adit_pfcp::{Message, MessageBody, PfcpDatagram, RawMessage};
 use adit_session::{LocalAddresses, LocalInterface, Provisioning, StoreConfig};
+use adit_store::{RecordGroup, RecordKind, RecordName};
 use adit_types::{FarId, InterfaceRole, Nanos, PdrId, Precedence, QerId, Qfi, Seid, Teid};
 
 pub(crate) const UPF: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
@@ -51,6 +53,7 @@ pub(crate) fn config() -> NodeConfig {
             provisioning: Provisioning { interfaces: interfaces(), ..Provisioning::default() },
             seed: 7,
         },
+        records: None,
     }
 }
 
@@ -59,6 +62,19 @@ pub(crate) fn interfaces() -> Vec<LocalInterface> {
     vec![
         LocalInterface::of_role(InterfaceRole::N3, LocalAddresses { v4: Some(N3), v6: None }),
         LocalInterface::of_role(InterfaceRole::N6, LocalAddresses::default()),
+    ]
+}
+
+/// An N3 interface that serves any network instance, and an N6 interface for each of two.
+pub(crate) fn interfaces_of_two_networks() -> Vec<LocalInterface> {
+    let interface = |role, name: Option<&str>| LocalInterface {
+        network_instance: name.map(Box::from),
+        ..LocalInterface::of_role(role, LocalAddresses { v4: Some(N3), v6: None })
+    };
+    vec![
+        interface(InterfaceRole::N3, None),
+        interface(InterfaceRole::N6, Some("internet")),
+        interface(InterfaceRole::N6, Some("ims")),
     ]
 }
 
@@ -199,10 +215,14 @@ pub(crate) fn decode(bytes: &[u8]) -> Message<'_> {
     Message::decode(&raw(bytes)).unwrap()
 }
 
-/// A node, virtual time, and a publisher that acts at once or on demand.
+/// The records that a store has.
+pub(crate) type StoredRecords = BTreeMap<(RecordKind, RecordName), Vec<u8>>;
+
+/// A node, virtual time, and a publisher and a store that act at once or on demand.
 pub(crate) struct Bench {
     pub node: Node,
     pub now: Nanos,
+    pub records: StoredRecords,
 }
 
 impl Bench {
@@ -211,7 +231,7 @@ impl Bench {
     }
 
     pub(crate) fn with(config: NodeConfig) -> Self {
-        Self { node: Node::new(config), now: Nanos(0) }
+        Self { node: Node::new(config), now: Nanos(0), records: StoredRecords::new() }
     }
 
     /// A node with an association with `smf(10)`.
@@ -231,7 +251,27 @@ impl Bench {
     pub(crate) fn ask(&mut self, from: SocketAddr, bytes: &[u8]) -> Vec<Transmit> {
         self.node.handle_datagram(self.now, from, bytes);
         self.publish_all();
+        self.store_all();
         self.sent()
+    }
+
+    /// The store gets everything that the node hands out.
+    pub(crate) fn store_all(&mut self) {
+        while let Some(group) = self.node.poll_records(self.now) {
+            self.write(group);
+        }
+    }
+
+    /// The store gets a group, and says so.
+    pub(crate) fn write(&mut self, RecordGroup { number, changes }: RecordGroup) {
+        for change in changes {
+            let key = (change.kind, change.name);
+            match change.value {
+                Some(value) => self.records.insert(key, value),
+                None => self.records.remove(&key),
+            };
+        }
+        self.node.handle_durable(number);
     }
 
     /// The one response to a request.
@@ -300,6 +340,7 @@ impl Bench {
             self.now = self.now.max(at);
             self.node.handle_timeout(self.now);
             self.publish_all();
+            self.store_all();
             all.extend(self.sent());
         }
         self.now = until;

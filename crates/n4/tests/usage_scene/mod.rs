@@ -92,6 +92,7 @@ impl Scene {
             self.rules = delta.rules.map(|rules| *rules);
             self.bench.node.handle_published(self.bench.now, id);
         }
+        self.bench.store_all();
     }
 
     pub(crate) fn count(&self, at: usize, ul_bytes: u64, dl_bytes: u64) {
@@ -109,7 +110,7 @@ impl Scene {
         counts.last = Some(self.bench.now);
     }
 
-    /// A worker tells that a limit was reached.
+    /// A worker reports that the URR has reached a limit.
     pub(crate) fn limit(&mut self, at: usize) -> Vec<Transmit> {
         let urr = &self.rules.as_ref().unwrap().urrs[at];
         let (slot, generation) = (urr.slot, urr.generation);

@@ -69,7 +69,7 @@ impl SessionStore {
             all.iter().map(move |provided| ProvidedApplication {
                 id,
                 owner: provided.owner,
-                flow_descriptions: provided.filters.len(),
+                flow_descriptions: &provided.flow_descriptions,
                 in_effect: Some(provided.owner) == latest,
             })
         })

@@ -76,6 +76,7 @@ impl SessionStore {
         let resolved = update::prepare(self, &session, change)?;
         let created = resolved.created.clone();
         let compiled = update::compile_change(self, &session, &resolved, ChangeKind::Establish);
+        compiled.refuse_too_large()?;
         self.mark_commit(up_seid, index, &compiled);
         self.seids.commit(seid);
         self.indices.take();
@@ -103,6 +104,7 @@ impl SessionStore {
         let end_markers = end_marker::of_left_tunnels(leaving, &resolved.records.fars);
         let created = resolved.created.clone();
         let compiled = update::compile_change(self, &session, &resolved, ChangeKind::Modify);
+        compiled.refuse_too_large()?;
         self.begin_commit(&session, &compiled);
         session.cp = cp.unwrap_or(session.cp);
         let Committed { delta, reports } = update::commit(self, session, resolved, compiled);

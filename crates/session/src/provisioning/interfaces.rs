@@ -196,19 +196,14 @@ mod tests {
     use core::net::Ipv4Addr;
 
     use adit_rules::SourceInterface;
-    use adit_types::DomainId;
 
     use super::*;
 
     fn interface(role: InterfaceRole, name: Option<&str>, last: u8) -> LocalInterface {
         let v4 = Some(Ipv4Addr::new(192, 0, 2, last));
-        let addresses = LocalAddresses { v4, v6: None };
         LocalInterface {
-            role,
             network_instance: name.map(Box::from),
-            addresses,
-            domain: DomainId(0),
-            local_switching: true,
+            ..LocalInterface::of_role(role, LocalAddresses { v4, v6: None })
         }
     }
 

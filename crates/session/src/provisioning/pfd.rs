@@ -73,8 +73,8 @@ pub struct ProvidedApplication<'a> {
     pub id: &'a str,
     /// Who described it.
     pub owner: OwnerId,
-    /// How many flow descriptions it has.
-    pub flow_descriptions: usize,
+    /// Its flow descriptions.
+    pub flow_descriptions: &'a [Box<str>],
     /// These are the PFDs that packets are compared with.
     pub in_effect: bool,
 }
@@ -92,6 +92,8 @@ pub(crate) struct Provided {
     pub(crate) owner: OwnerId,
     /// Never empty.
     pub(crate) filters: SdfSet,
+    /// What the filters were made of.
+    pub(crate) flow_descriptions: Arc<[Box<str>]>,
     /// Octets of the identifier and the flow descriptions.
     bytes: usize,
 }
@@ -120,7 +122,7 @@ impl Pfds {
             }
             after.withdraw(&id, owner);
             if !application.flow_descriptions.is_empty() {
-                let provided = provided(owner, &id, &application.flow_descriptions)?;
+                let provided = provided(owner, &id, application.flow_descriptions)?;
                 after.applications.entry(id).or_default().push(provided);
             }
         }
@@ -174,7 +176,7 @@ impl Pfds {
     }
 }
 
-fn provided(owner: OwnerId, id: &str, texts: &[Box<str>]) -> Result<Provided, PfdRefusal> {
+fn provided(owner: OwnerId, id: &str, texts: Vec<Box<str>>) -> Result<Provided, PfdRefusal> {
     if id.len() > PFD_APPLICATION_ID_BYTES_MAX {
         return Err(PfdRefusal::ApplicationIdTooLong);
     }
@@ -185,5 +187,5 @@ fn provided(owner: OwnerId, id: &str, texts: &[Box<str>]) -> Result<Provided, Pf
         texts.iter().map(|text| sdf_text::parse_pfd(text)).collect();
     let filters = filters.map_err(|error| PfdRefusal::FlowDescription { error })?;
     let bytes = id.len() + texts.iter().map(|text| text.len()).sum::<usize>();
-    Ok(Provided { owner, filters, bytes })
+    Ok(Provided { owner, filters, flow_descriptions: texts.into(), bytes })
 }

@@ -3,7 +3,7 @@
 //! [`compile_change`] computes everything before the first write.
 
 use adit_rules::{CorrelatedRateId, KeyChange, RuleDelta, SessionKey, SessionRules};
-use adit_types::limits::own_usage_slot;
+use adit_types::limits::{SESSION_RECORD_BYTES_MAX, own_usage_slot};
 use adit_types::{SessionIndex, Teid};
 
 use super::s2_resolve::Resolved;
@@ -12,7 +12,9 @@ use super::usage_plan::UsagePlan;
 use crate::index::QerPacketRates;
 use crate::index::correlated_rates;
 use crate::keys;
+use crate::packed_record::PackedRecord;
 use crate::record::Records;
+use crate::refusal::Refusal;
 use crate::session::{OpenSession, SessionIdentity};
 use crate::store::{RetiredResources, SessionStore};
 use crate::usage::UsageReport;
@@ -40,6 +42,8 @@ pub(crate) struct Compiled {
     rates_after: Vec<CorrelatedRateId>,
     /// Nothing changes for packets.
     unchanged: bool,
+    /// The session as it is to rest, unless it ends.
+    record: Option<PackedRecord>,
     usage: UsagePlan,
     packet_rates: QerPacketRates,
 }
@@ -54,6 +58,16 @@ pub(crate) struct Committed {
 }
 
 impl Compiled {
+    /// # Errors
+    /// [`Refusal::RecordTooLarge`]: no store takes the record.
+    pub(crate) fn refuse_too_large(&self) -> Result<(), Refusal> {
+        let octets = self.record.as_ref().map_or(0, |record| record.octets().len());
+        match octets > SESSION_RECORD_BYTES_MAX {
+            true => Err(Refusal::RecordTooLarge),
+            false => Ok(()),
+        }
+    }
+
     /// What becomes of measurements.
     pub(crate) const fn usage(&self) -> &UsagePlan {
         &self.usage
@@ -116,6 +130,8 @@ pub(crate) fn compile_change(
         && rules.as_deref() == Some(&compile(identity, before, &session.usage));
     let rates = |records: &Records| correlated_rates(session.origin, &records.qers);
     let (rates_before, rates_after) = (rates(before), rates(after));
+    let record =
+        (fate != ChangeKind::Delete).then(|| PackedRecord::pack(after, &usage.after, buffer_epoch));
     Compiled {
         kind: fate,
         claims_before,
@@ -125,6 +141,7 @@ pub(crate) fn compile_change(
         rates_before,
         rates_after,
         unchanged,
+        record,
         usage,
         packet_rates,
     }
@@ -152,6 +169,7 @@ pub(crate) fn commit(
         rates_before,
         rates_after,
         unchanged,
+        record,
         usage,
         packet_rates,
     } = compiled;
@@ -177,8 +195,8 @@ pub(crate) fn commit(
             panic!("fault injected into a commit");
         }
     }
-    if fate != ChangeKind::Delete {
-        store.insert_session(session.close());
+    if let Some(record) = record {
+        store.insert_session(session.close(record));
     }
     if !unchanged {
         let queue = store.retired.entry(index).or_default();

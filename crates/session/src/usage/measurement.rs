@@ -13,6 +13,7 @@ use adit_rules::{PoolMembers, UrrEntry, UsageCounts, UsageLimits, UsageSource};
 use adit_types::limits::{EVENTS_PER_REPORT_MAX, MONITORING_TIMES_PER_URR_MAX};
 use adit_types::{Nanos, UrrId, UsageSlot};
 
+use super::report::{UsagePart, UsageReport, UsageVolume};
 use crate::change::UrrPart;
 use crate::pack::packed;
 use crate::record::{Monitoring, TimeMechanism, Urr, UrrSettings, UsageTriggers, Volumes};
@@ -22,76 +23,6 @@ const STOP_OF_TRAFFIC: Nanos = Nanos::from_secs(60);
 
 /// Nanoseconds of a second.
 const SECOND: u64 = 1_000_000_000;
-
-/// Usage of one URR over one measurement. Spec: TS 29.244 §7.5.8.3.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UsageReport {
-    /// The URR.
-    pub urr: UrrId,
-    /// Number of the report: counts up from zero per URR (UR-SEQN).
-    pub sequence: u32,
-    /// Why it was made.
-    pub triggers: UsageTriggers,
-    /// When the measurement began.
-    pub start: Nanos,
-    /// When it ended.
-    pub end: Nanos,
-    /// Volume, if the URR measures it.
-    pub volume: Option<UsageVolume>,
-    /// The volume has packets, too.
-    pub packets: bool,
-    /// Active time, if the URR measures it. Unit: whole seconds; fractions count for the next one.
-    pub duration_s: Option<u64>,
-    /// First packet, if there was one.
-    pub first: Option<Nanos>,
-    /// Last packet, if there was one.
-    pub last: Option<Nanos>,
-    /// When events happened, if the URR measures them.
-    pub events: Vec<Nanos>,
-    /// The part of a split measurement.
-    pub part: Option<UsagePart>,
-    /// The measurement is before QoS enforcement.
-    pub before_qos: bool,
-    /// The reference that the query carried which caused the report.
-    pub query_reference: Option<u32>,
-    /// The application whose traffic started or stopped, if the PDR detects one.
-    pub application: Option<Arc<str>>,
-}
-
-impl UsageReport {
-    /// False when nothing was used.
-    #[must_use]
-    pub fn has_usage(&self) -> bool {
-        self.first.is_some()
-            || self.duration_s.is_some_and(|s| s > 0)
-            || !self.events.is_empty()
-            || self.volume.is_some_and(|volume| volume != UsageVolume::default())
-    }
-}
-
-/// Octets and packets of one measurement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct UsageVolume {
-    /// Octets towards the data network.
-    pub ul_bytes: u64,
-    /// Octets towards the UE.
-    pub dl_bytes: u64,
-    /// Packets towards the data network.
-    pub ul_pkts: u64,
-    /// Packets towards the UE.
-    pub dl_pkts: u64,
-}
-
-/// Which side of the monitoring time. Spec: TS 29.244 §8.2.60.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UsagePart {
-    /// Before the first one.
-    Before,
-    /// After one and before another one.
-    Between,
-    /// After the last one.
-    After,
-}
 
 /// Everything that grows, at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -2,10 +2,11 @@
 
 pub(crate) mod activation;
 mod measurement;
+mod report;
 mod session_usage;
 
 pub(crate) use measurement::Measurement;
-pub use measurement::{UsagePart, UsageReport, UsageVolume};
+pub use report::{UsagePart, UsageReport, UsageVolume};
 pub(crate) use session_usage::{
     EndedMeasurement, InactivityTimer, SessionUsage, UsageChange, UsageHandle,
 };

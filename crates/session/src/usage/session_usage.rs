@@ -8,7 +8,8 @@ use adit_rules::{
 use adit_types::{Nanos, PdrId, Seid, UrrId, UsageSlot};
 
 use super::activation;
-use super::measurement::{Measurement, UsageReport, UsageVolume};
+use super::measurement::Measurement;
+use super::report::{UsageReport, UsageVolume};
 use crate::change::UrrPart;
 use crate::pack::packed;
 use crate::record::{Records, Urr, UrrUpdate, UsageTriggers};

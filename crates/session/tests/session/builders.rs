@@ -56,6 +56,14 @@ pub(crate) fn interfaces() -> Vec<LocalInterface> {
     ]
 }
 
+/// An interface with an IPv4 address; without a name it serves any network instance.
+pub(crate) fn interface(role: InterfaceRole, name: Option<&str>, v4: Ipv4Addr) -> LocalInterface {
+    LocalInterface {
+        network_instance: name.map(Box::from),
+        ..LocalInterface::of_role(role, LocalAddresses { v4: Some(v4), v6: None })
+    }
+}
+
 pub(crate) fn ue(last: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 45, 0, last)
 }

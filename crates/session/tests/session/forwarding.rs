@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use adit_rules::{ApplyAction, DestinationInterface, GtpuTunnel, Redirect, SessionRules, Steering};
 use adit_session::{
-    FarUpdate, Forwarding, ForwardingUpdate, LocalInterface, ProvisionedForwardingPolicy,
-    Provisioning, Refusal, SessionChange, SessionStore,
+    FarUpdate, Forwarding, ForwardingUpdate, ProvisionedForwardingPolicy, Provisioning, Refusal,
+    SessionChange, SessionStore,
 };
 use adit_types::limits::{DUPLICATES_PER_FAR_MAX, REDIRECT_URL_BYTES_MAX};
 use adit_types::{FarId, InterfaceRole, InterfaceSet, PdrId, Teid};
@@ -118,18 +118,11 @@ fn duplicating_parameters_are_updated_in_their_order_and_added_behind() {
 }
 
 fn policies() -> Provisioning {
-    let interface = |role, name: Option<&str>| LocalInterface {
-        role,
-        network_instance: name.map(Box::from),
-        addresses: adit_session::LocalAddresses { v4: Some(N3), v6: None },
-        domain: adit_types::DomainId(0),
-        local_switching: true,
-    };
     Provisioning {
         interfaces: vec![
-            interface(InterfaceRole::N3, None),
-            interface(InterfaceRole::N6, Some("internet")),
-            interface(InterfaceRole::N6, Some("video")),
+            interface(InterfaceRole::N3, None, N3),
+            interface(InterfaceRole::N6, Some("internet"), N3),
+            interface(InterfaceRole::N6, Some("video"), N3),
         ],
         policies: vec![ProvisionedForwardingPolicy {
             id: "cache".into(),

@@ -21,10 +21,6 @@ const N4U: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 44);
 
 /// N3 for every name, N3 of "slice", N9, N4-u, N6.
 fn five_interfaces() -> SessionStore {
-    let interface = |role, name: Option<&str>, v4: Ipv4Addr| LocalInterface {
-        network_instance: name.map(Box::from),
-        ..LocalInterface::of_role(role, LocalAddresses { v4: Some(v4), v6: None })
-    };
     let interfaces = vec![
         interface(InterfaceRole::N3, None, N3),
         interface(InterfaceRole::N3, Some("slice"), N3_SLICE),

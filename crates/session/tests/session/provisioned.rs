@@ -6,9 +6,9 @@ use std::net::Ipv4Addr;
 use adit_rules::sdf::AddrMatch;
 use adit_rules::{SourceInterface, UeAddresses};
 use adit_session::{
-    Application, ChooseUe, Established, FarUpdate, ForwardingUpdate, LocalInterface, PdiSpec,
-    PdrUpdate, Provisioning, Rates, Refusal, RuleId, SessionChange, SessionStore, Slice,
-    SliceIdentity, UeMatch, UePool, UeSide, parse_flow_description,
+    Application, ChooseUe, Established, FarUpdate, ForwardingUpdate, PdiSpec, PdrUpdate,
+    Provisioning, Rates, Refusal, RuleId, SessionChange, SessionStore, Slice, SliceIdentity,
+    UeMatch, UePool, UeSide, parse_flow_description,
 };
 use adit_types::{FarId, InterfaceRole, InterfaceSet, PdrId, SliceId};
 
@@ -16,22 +16,15 @@ use crate::builders::*;
 
 /// N3 for any network instance, N6 for "internet" and another N6 for "ims".
 fn two_networks() -> Provisioning {
-    let interface = |role, name: Option<&str>| LocalInterface {
-        role,
-        network_instance: name.map(Box::from),
-        addresses: adit_session::LocalAddresses { v4: Some(N3), v6: None },
-        domain: adit_types::DomainId(0),
-        local_switching: true,
-    };
     Provisioning {
         ue_pools: Vec::new(),
         applications: Vec::new(),
         policies: Vec::new(),
         predefined_rules: Vec::new(),
         interfaces: vec![
-            interface(InterfaceRole::N3, None),
-            interface(InterfaceRole::N6, Some("internet")),
-            interface(InterfaceRole::N6, Some("ims")),
+            interface(InterfaceRole::N3, None, N3),
+            interface(InterfaceRole::N6, Some("internet"), N3),
+            interface(InterfaceRole::N6, Some("ims"), N3),
         ],
         qos: adit_session::QosPolicy::default(),
         tolerances: adit_session::Tolerances::default(),

@@ -1,12 +1,18 @@
 //! Sessions that a later process restores: the same identifiers and rules, and measurements that go on.
 
-use adit_rules::{KeyChange, PacketLimit, PacketQuota, RuleDelta, SessionKey, UsageLimits};
+use adit_rules::{
+    DestinationInterface, KeyChange, PacketLimit, PacketQuota, RuleDelta, SessionKey, UsageLimits,
+};
 use adit_session::{
     Aggregated, ChooseUe, DroppedThreshold, KeptSession, KeptUsage, LocalInterface,
     MeasurementMethod, PackedRecordError, PacketLimits, Provisioning, Refusal, ReservedCounts,
     SessionChange, SessionStore, UePool, UeSide, Urr, UrrSettings, UsageTriggers,
 };
-use adit_types::{Direction, Nanos, SessionIndex, UrrId};
+use adit_types::limits::{
+    MONITORING_TIMES_PER_URR_MAX, REDIRECT_URL_BYTES_MAX, RULES_PER_SESSION_MAX,
+    SDF_FILTERS_PER_PDR_MAX, SESSION_RECORD_BYTES_MAX, STORE_VALUE_BYTES_MAX,
+};
+use adit_types::{Direction, FarId, Nanos, PdrId, QerId, SessionIndex, UrrId};
 use proptest::prelude::*;
 
 use crate::builders::*;
@@ -37,6 +43,67 @@ fn pooled() -> SessionChange {
         pdr.pdi.choose_ue = Some(ChooseUe { v4: true, v6: false, side, pools: Vec::new() });
     }
     change
+}
+
+/// A session with as many rules as it may have, each PDR with `filters` filters.
+fn full(filters: u32) -> SessionChange {
+    let all = || 1..=u32::try_from(RULES_PER_SESSION_MAX).unwrap();
+    let limits = UrrSettings {
+        volume_threshold: total(u64::MAX),
+        volume_quota: total(u64::MAX),
+        monitoring: vec![split_at(5); MONITORING_TIMES_PER_URR_MAX],
+        ..UrrSettings::default()
+    };
+    let triggers = UsageTriggers::VOLUME_THRESHOLD | UsageTriggers::VOLUME_QUOTA;
+    let mut change = SessionChange {
+        create_fars: all().map(|id| far(id, DestinationInterface::Access)).collect(),
+        create_qers: all().map(qer).collect(),
+        create_urrs: all().map(|id| volume_urr(id, triggers, limits.clone())).collect(),
+        ..SessionChange::default()
+    };
+    for number in all() {
+        let mut pdr = downlink(1);
+        pdr.id = PdrId(u16::try_from(number).unwrap());
+        pdr.far = Some(FarId(number));
+        pdr.qers = (1..=4).map(QerId).collect();
+        pdr.urrs = (1..=8).map(UrrId).collect();
+        let text = |at| {
+            format!(
+                "permit out 17 from 2001:db8:1:{number:x}::/64 {at}-{} to assigned {number}",
+                at + 9
+            )
+        };
+        pdr.pdi.sdf = (1..=filters).map(|at| flow(&text(at))).collect();
+        change.create_pdrs.push(pdr);
+    }
+    change
+}
+
+#[test]
+fn session_with_as_many_rules_and_filters_as_it_may_have_fits_a_record() {
+    let mut store = store(1);
+    let change = full(u32::try_from(SDF_FILTERS_PER_PDR_MAX).unwrap());
+    let established = store.establish(OWNER, CP, change).unwrap();
+    let len = store.kept(S(1), established.up_seid).unwrap().octets().len();
+    // Its FARs may redirect to a URL each.
+    let urls = RULES_PER_SESSION_MAX * REDIRECT_URL_BYTES_MAX;
+    assert!(len + urls <= SESSION_RECORD_BYTES_MAX.min(STORE_VALUE_BYTES_MAX), "{len}");
+}
+
+#[test]
+fn session_whose_record_would_be_too_large_for_a_store_is_refused_and_nothing_changes() {
+    let mut store = store(2);
+    let mut change = full(u32::try_from(SDF_FILTERS_PER_PDR_MAX).unwrap());
+    let spaces = " ".repeat(SESSION_RECORD_BYTES_MAX / 1024);
+    for pdr in &mut change.create_pdrs {
+        for sdf in &mut pdr.pdi.sdf {
+            let text = sdf.flow_description.as_deref().unwrap_or_default();
+            sdf.flow_description = Some(format!("{text}{spaces}").into());
+        }
+    }
+    let before = store.clone();
+    assert_eq!(store.establish(OWNER, CP, change).err(), Some(Refusal::RecordTooLarge));
+    assert_eq!(store, before);
 }
 
 #[test]
@@ -260,8 +327,8 @@ fn urrs(kind: u8) -> (Vec<Urr>, Option<Nanos>) {
 enum Step {
     /// Octets of a URR, uplink and downlink, and dropped ones.
     Count(usize, u64, u64, u64),
-    /// A worker tells that a limit is reached.
-    Tell(usize),
+    /// A worker reports that the URR has reached a limit.
+    Limit(usize),
     Wait(u64),
     Query,
     Restart,
@@ -272,7 +339,7 @@ fn step() -> impl Strategy<Value = Step> {
     let octets = || (0..600_u64).prop_map(|half| half * 2);
     prop_oneof![
         6 => (0..3usize, octets(), octets(), octets()).prop_map(|(at, ul, dl, dropped)| Step::Count(at, ul, dl, dropped)),
-        4 => (0..3usize).prop_map(Step::Tell),
+        4 => (0..3usize).prop_map(Step::Limit),
         3 => (1..12u64).prop_map(Step::Wait),
         1 => Just(Step::Query),
         3 => Just(Step::Restart),
@@ -328,11 +395,16 @@ proptest! {
                         }
                     }
                 }
-                Step::Tell(at) => {
+                Step::Limit(at) => {
                     let at = at % urrs.len();
                     prop_assert_eq!(one.limit(at, now), other.limit(at, now));
                 }
                 Step::Wait(seconds) => {
+                    // Workers tell of limits before time passes: which timers look at them besides depends on when
+                    // the timers were armed.
+                    for at in 0..urrs.len() {
+                        prop_assert_eq!(one.limit(at, now), other.limit(at, now));
+                    }
                     now += S(seconds);
                     prop_assert_eq!(one.run_until(now), other.run_until(now));
                 }

@@ -124,14 +124,14 @@ impl UsageFixture {
         outcome.reports
     }
 
-    /// A worker tells that a limit of the URR was reached.
+    /// A worker reports that the URR has reached a limit.
     pub(crate) fn limit(&mut self, at: usize, now: Nanos) -> Vec<UsageReport> {
         let UrrEntry { slot, generation, .. } = self.urrs[at];
         let outcome = self.store.handle_usage_limit(now, self.up_seid, slot, generation);
         self.outcome(outcome)
     }
 
-    /// A worker tells the first packet.
+    /// A worker reports the first packet.
     pub(crate) fn start(&mut self, at: usize, now: Nanos) -> Vec<UsageReport> {
         assert!(self.urrs[at].report_start);
         let UrrEntry { slot, generation, .. } = self.urrs[at];

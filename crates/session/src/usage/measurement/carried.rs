@@ -1,7 +1,7 @@
-//! Measurements that go on in other counters than they began in: those of a later process.
+//! Measurements that continue in the counters of a later process.
 //!
-//! What the former counters counted is added to the present ones, so that all readings grow on. Workers compare their
-//! own counters with limits, from which it is subtracted.
+//! A reading is what the former process counted plus the present counters, so it never decreases. A limit is a value of the
+//! reading; workers compare the present counters only, so the former part is subtracted from the limit.
 
 use adit_rules::{UsageCounts, UsageLimits, UsageSource};
 use adit_types::UsageSlot;
@@ -15,7 +15,7 @@ impl Measurement {
         self.carried.as_deref().map_or(present, |carried| present.plus(*carried))
     }
 
-    /// Goes on in other counters with the counts that it had in former ones. The members of a credit pool move first.
+    /// Continues in other counters: the reading stays `kept`. The members of a credit pool have to move first.
     pub(crate) fn resume(
         &mut self,
         slot: UsageSlot,

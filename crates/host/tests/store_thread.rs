@@ -1,0 +1,169 @@
+//! The thread of a store whose disk fails for a while.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use adit_host::journal_folder::JournalFolder;
+use adit_host::store_thread::StoreLink;
+use adit_store::{
+    Files, Journal, JournalOptions, RecordChange, RecordGroup, RecordKind, RecordName, RecordNumber,
+};
+use adit_types::limits::STORE_VALUE_BYTES_MAX;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A folder on a disk that fails when it is told to.
+struct FailingFolder {
+    folder: JournalFolder,
+    fails: Arc<AtomicBool>,
+}
+
+impl FailingFolder {
+    fn check(&self) -> io::Result<()> {
+        match self.fails.load(Ordering::Relaxed) {
+            true => Err(io::Error::other("the disk fails")),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Files for FailingFolder {
+    type File = File;
+
+    fn lock(&mut self) -> io::Result<()> {
+        self.folder.lock()
+    }
+
+    fn list(&mut self) -> io::Result<Vec<String>> {
+        self.folder.list()
+    }
+
+    fn create(&mut self, name: &str) -> io::Result<File> {
+        self.check()?;
+        self.folder.create(name)
+    }
+
+    fn open(&mut self, name: &str) -> io::Result<File> {
+        self.folder.open(name)
+    }
+
+    fn len(&mut self, file: &File) -> io::Result<u64> {
+        self.folder.len(file)
+    }
+
+    fn read_at(&mut self, file: &File, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        self.folder.read_at(file, offset, into)
+    }
+
+    fn write_at(&mut self, file: &File, offset: u64, from: &[u8]) -> io::Result<()> {
+        self.check()?;
+        self.folder.write_at(file, offset, from)
+    }
+
+    fn sync_data(&mut self, file: &File) -> io::Result<()> {
+        self.check()?;
+        self.folder.sync_data(file)
+    }
+
+    fn sync_folder(&mut self) -> io::Result<()> {
+        self.check()?;
+        self.folder.sync_folder()
+    }
+
+    fn begin_sync(&mut self, file: Option<&File>) -> io::Result<()> {
+        self.check()?;
+        self.folder.begin_sync(file)
+    }
+
+    fn poll_sync(&mut self, waits: bool) -> io::Result<bool> {
+        self.folder.poll_sync(waits)
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+        self.folder.rename(from, to)
+    }
+
+    fn remove(&mut self, name: &str) -> io::Result<()> {
+        self.folder.remove(name)
+    }
+}
+
+fn journal(path: &Path, fails: &Arc<AtomicBool>) -> Journal<FailingFolder> {
+    let folder = JournalFolder::new(path.to_owned()).unwrap();
+    let options = JournalOptions { segment_bytes: 1 << 20, ..JournalOptions::new(7) };
+    Journal::open(FailingFolder { folder, fails: Arc::clone(fails) }, &options).unwrap().0
+}
+
+fn put(seid: u64, octets: usize) -> RecordChange {
+    let value = Some(vec![7; octets]);
+    RecordChange { kind: RecordKind::Session, name: RecordName::Number(seid), value }
+}
+
+fn wait_for(mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < end, "it never holds");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The SEIDs of the records in the folder, by ascending index.
+fn read(path: &Path) -> Vec<u64> {
+    let journal = journal(path, &Arc::new(AtomicBool::new(false)));
+    let mut link = StoreLink::start(journal, vec![RecordKind::Session]).unwrap();
+    let mut seids = Vec::new();
+    loop {
+        match link.poll_records().unwrap() {
+            Some(batch) if batch.is_empty() => return seids,
+            Some(batch) => seids.extend(batch.into_iter().map(|(_, name, _)| match name {
+                RecordName::Number(seid) => seid,
+                RecordName::Octets(_) => unreachable!("sessions have numbers"),
+            })),
+            None => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
+#[test]
+fn groups_of_a_failing_disk_become_durable_when_it_works_again_and_not_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, fails) = (dir.path().join("journal"), Arc::new(AtomicBool::new(false)));
+    let link = StoreLink::start(journal(&path, &fails), Vec::new()).unwrap();
+    let group = |number, changes| RecordGroup { number: RecordNumber(number), changes };
+    link.send(group(1, vec![put(1, 10)]));
+    wait_for(|| link.durable() == RecordNumber(1));
+    fails.store(true, Ordering::Relaxed);
+    link.send(group(2, vec![put(2, 10)]));
+    link.send(group(3, Vec::new()));
+    wait_for(|| link.is_failing());
+    let report = link.report();
+    assert!(report.failure.is_some_and(|text| text.contains("the disk fails")));
+    assert_eq!((link.durable(), report.failures > 0), (RecordNumber(1), true));
+    fails.store(false, Ordering::Relaxed);
+    wait_for(|| link.durable() == RecordNumber(3) && !link.is_failing());
+    assert_eq!(link.report().failure, None);
+    drop(link);
+    assert_eq!(read(&path), [1, 2]);
+}
+
+#[test]
+fn large_group_is_split_and_a_record_beyond_the_limit_is_counted_and_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, fails) = (dir.path().join("journal"), Arc::new(AtomicBool::new(false)));
+    let link = StoreLink::start(journal(&path, &fails), Vec::new()).unwrap();
+    // The index is in the lowest 24 bits: the order of the records is not that of their SEIDs.
+    let seid = |index: u64| (100 - index) << 24 | index;
+    let many: Vec<RecordChange> = (0..40).map(|index| put(seid(index), 60_000)).collect();
+    let too_large = put(seid(41), STORE_VALUE_BYTES_MAX + 1);
+    let changes = many.into_iter().chain([too_large]).collect();
+    link.send(RecordGroup { number: RecordNumber(1), changes });
+    wait_for(|| link.durable() == RecordNumber(1));
+    assert_eq!(link.report().too_large, 1);
+    drop(link);
+    assert_eq!(read(&path), (0..40).map(seid).collect::<Vec<_>>());
+}

@@ -1,0 +1,364 @@
+//! Hands out records, waits for them, and restores those of a former process; see [`crate::records`].
+
+use core::net::{IpAddr, SocketAddr};
+
+use adit_pfcp::{Cause, MessageType};
+use adit_session::{KeptSession, KeptUsage, OwnerId, PfdApplication, PfdProvision, UsageReport};
+use adit_store::{RecordGroup, RecordKind, RecordName, RecordNumber};
+use adit_types::limits::{
+    REFUSED_RECORDS_NAMED_MAX, RESTORATION_DATAGRAMS_MAX, USAGE_RECORDS_PER_TURN_MAX,
+};
+use adit_types::{Nanos, Seid, SessionIndex};
+
+use crate::counters::as_count;
+use crate::event::NodeEvent;
+use crate::node::{Node, ReceivedMessage};
+use crate::records::{
+    AnswerValue, AssociationValue, NodeRecord, NodeRestoration, PfdValue, RecordError,
+    RecordSources, ReportsValue, SessionValue, UsageWalk, decoded,
+};
+use crate::session_state::ReportItem;
+use crate::transition::SessionDisposition;
+
+impl Node {
+    /// The changes of records since the last call, as one group. Call it after whatever else the node did in a
+    /// turn of the control thread, and [`Node::handle_durable`] when the store has the group.
+    pub fn poll_records(&mut self, now: Nanos) -> Option<RecordGroup> {
+        self.note_changed_usage();
+        let node = NodeRecord {
+            recovery_time_stamp: self.config.recovery_time_stamp,
+            clock_zero: self.clock_zero,
+            last_owner: self.peers.last_owner().0,
+        };
+        // The records are a part of the sessions, which they are made of.
+        let mut records = core::mem::take(&mut self.sessions.records);
+        let sources = RecordSources {
+            store: self.sessions.store(),
+            states: &self.sessions.states,
+            transitions: &self.sessions.transitions,
+            peers: &self.peers,
+            path_qos: &self.path_qos,
+        };
+        let group = records.next_group(now, node, sources);
+        self.sessions.records = records;
+        group
+    }
+
+    /// The store has the groups up to `number`: the messages leave that waited for them.
+    pub fn handle_durable(&mut self, number: RecordNumber) {
+        self.sessions.records.set_durable(number);
+        self.release_held();
+    }
+
+    /// The store cannot make groups durable, or can again. Meanwhile requests are refused with Cause 77, or served
+    /// all the same ([`RecordConfig::serves_without_store`](crate::RecordConfig)).
+    pub fn set_store_failing(&mut self, is_failing: bool) {
+        self.sessions.records.set_failing(is_failing);
+        self.release_held();
+    }
+
+    /// Groups that the store does not have yet, and messages that wait for them.
+    #[must_use]
+    pub fn waiting_for_store(&self) -> (u64, usize) {
+        (self.sessions.records.groups_under_way(), self.sessions.records.held_len())
+    }
+
+    /// Begins the records of a node without any: its clock began when the time of day was `clock_zero`, in
+    /// nanoseconds since 1900-01-01.
+    pub fn begin_records(&mut self, clock_zero: u64) {
+        self.clock_zero = clock_zero;
+        self.sessions.records.note_node();
+    }
+
+    fn release_held(&mut self) {
+        while let Some(transmit) = self.sessions.records.release() {
+            self.transmits.push_back(transmit);
+        }
+    }
+
+    pub(crate) fn note_changed_usage(&mut self) {
+        while let Some(up_seid) = self.sessions.states.take_changed_usage() {
+            self.sessions.records.note_reports(up_seid);
+        }
+    }
+
+    /// Refuses a request, which changes nothing, at once.
+    pub(crate) fn refuse_without_store(&mut self, request: &ReceivedMessage<'_>) {
+        self.sessions.records.set_passing(true);
+        self.refuse_request(request, Cause::SystemFailure, None);
+        self.sessions.records.set_passing(false);
+    }
+
+    /// When the next part of the walk that records usage is due.
+    pub(crate) fn next_usage_record(&self) -> Option<Nanos> {
+        let records = &self.sessions.records;
+        let interval = records.config()?.usage_interval;
+        match records.walk.next {
+            SessionIndex(0) if self.sessions.store().is_empty() => None,
+            SessionIndex(0) => Some(records.walk.since + interval),
+            _ => Some(Nanos(0)),
+        }
+    }
+
+    /// Records what sessions used: each one once in an interval, a bounded number in each turn.
+    pub(crate) fn record_usage(&mut self, now: Nanos) {
+        if self.next_usage_record().is_none_or(|due| due > now) {
+            return;
+        }
+        self.record_usage_part(now);
+    }
+
+    fn record_usage_part(&mut self, now: Nanos) {
+        let UsageWalk { next: first, since } = self.sessions.records.walk;
+        let since = if first == SessionIndex(0) { now } else { since };
+        let store = self.sessions.store();
+        let (sessions, next) = store.sessions_from(first, USAGE_RECORDS_PER_TURN_MAX);
+        let used = sessions.filter_map(|session| {
+            let up_seid = session.up_seid();
+            // Its record is about to have the usage, too.
+            if self.sessions.is_changing(up_seid) {
+                return None;
+            }
+            let usage = store.kept_usage(now, up_seid)?;
+            (!usage.is_empty()).then(|| (up_seid, usage.octets()))
+        });
+        let used: Vec<_> = used.collect();
+        for (up_seid, octets) in used {
+            self.sessions.records.note_usage(up_seid, octets);
+        }
+        self.sessions.records.walk = UsageWalk { next: next.unwrap_or_default(), since };
+    }
+
+    /// Records what all sessions used, at once: the process is about to end.
+    pub fn record_all_usage(&mut self, now: Nanos) {
+        self.sessions.records.walk = UsageWalk { next: SessionIndex(0), since: Nanos(0) };
+        loop {
+            self.record_usage_part(now);
+            if self.sessions.records.walk.next == SessionIndex(0) {
+                return;
+            }
+        }
+    }
+
+    /// Begins to restore the records of a former process. Until [`Node::end_restoration`] only heartbeats are
+    /// answered; other requests wait.
+    pub fn begin_restoration(&mut self, node: &NodeRecord) {
+        self.clock_zero = node.clock_zero;
+        // Its version is that of the program that wrote last.
+        self.sessions.records.note_node();
+        self.peers.skip_owners(OwnerId(node.last_owner));
+        self.restoration = Some(NodeRestoration::default());
+    }
+
+    /// True until all records are restored.
+    #[must_use]
+    pub const fn is_restoring(&self) -> bool {
+        self.restoration.is_some()
+    }
+
+    /// Restores a record. The kinds come in the order of [`RecordKind::ALL`]; sessions cost least in the order of
+    /// their indices, the lowest 24 bits of their SEIDs.
+    ///
+    /// # Errors
+    /// Why it cannot be restored; an event tells of it.
+    pub fn restore_record(
+        &mut self,
+        now: Nanos,
+        kind: RecordKind,
+        name: &RecordName,
+        octets: &[u8],
+    ) -> Result<(), RecordError> {
+        let Some(mut restoration) = self.restoration.take() else { return Ok(()) };
+        let restored = self.restore(now, &mut restoration, kind, name, octets);
+        if let Err(error) = &restored {
+            restoration.refused += 1;
+            self.counters.scalars.sessions_not_restored += u64::from(kind == RecordKind::Session);
+            if restoration.refused <= REFUSED_RECORDS_NAMED_MAX {
+                let (name, reason) = (name.clone(), error.to_string());
+                self.events.push_back(NodeEvent::RecordNotRestored { kind, name, reason });
+            }
+        }
+        self.restoration = Some(restoration);
+        restored
+    }
+
+    fn restore(
+        &mut self,
+        now: Nanos,
+        restoration: &mut NodeRestoration,
+        kind: RecordKind,
+        name: &RecordName,
+        octets: &[u8],
+    ) -> Result<(), RecordError> {
+        match (kind, name) {
+            (RecordKind::Node, _) => Ok(()),
+            (RecordKind::Association, RecordName::Octets(name)) => {
+                let address = core::str::from_utf8(name).ok().and_then(|text| text.parse().ok());
+                let address = address.ok_or(RecordError::Malformed)?;
+                self.restore_association(now, restoration, address, decoded(octets)?);
+                Ok(())
+            }
+            (RecordKind::Pfds, RecordName::Octets(id)) => self.restore_pfds(id, decoded(octets)?),
+            (RecordKind::Usage, &RecordName::Number(number)) => {
+                restoration.usage.insert(Seid(number), KeptUsage::from_octets(octets)?);
+                self.sessions.records.resume_usage(Seid(number), octets);
+                Ok(())
+            }
+            (RecordKind::Session, &RecordName::Number(number)) => {
+                let restored =
+                    self.restore_session(now, restoration, Seid(number), decoded(octets)?);
+                if restored.is_err() {
+                    self.sessions.records.note_removed_session(Seid(number));
+                }
+                restored
+            }
+            (RecordKind::Report, &RecordName::Number(number)) => {
+                self.restore_reports(Seid(number), &decoded::<ReportsValue>(octets)?)
+            }
+            (RecordKind::Answer, RecordName::Number(_)) => {
+                let answer: AnswerValue = decoded(octets)?;
+                self.sessions.records.skip_answer(answer.number);
+                restoration.answers.push(answer);
+                Ok(())
+            }
+            _ => Err(RecordError::Malformed),
+        }
+    }
+
+    fn restore_association(
+        &mut self,
+        now: Nanos,
+        restoration: &mut NodeRestoration,
+        address: IpAddr,
+        mut value: AssociationValue,
+    ) {
+        let (nf_instance_id, controls) = (value.nf_instance_id, value.controls());
+        let predecessors = core::mem::take(&mut value.predecessors);
+        let association = value.into_association(now, address);
+        let owner = association.owner;
+        let heirs = predecessors.into_iter().map(|former| (OwnerId(former), (owner, address)));
+        restoration.heirs.extend(heirs);
+        self.peers.skip_owners(owner);
+        self.peers.setups.connected(address);
+        let peer = self.peers.entry(address);
+        peer.association = Some(association);
+        peer.nf_instance_id = nf_instance_id;
+        self.peers.refresh_aliases();
+        self.path_qos.set(now, owner, controls);
+    }
+
+    fn restore_pfds(&mut self, id: &[u8], value: PfdValue) -> Result<(), RecordError> {
+        let id = core::str::from_utf8(id).map_err(|_| RecordError::Malformed)?;
+        for (owner, texts) in value.0 {
+            let flow_descriptions = texts.into_iter().map(Into::into).collect();
+            let applications = vec![PfdApplication { id: id.into(), flow_descriptions }];
+            let provision = PfdProvision { applications };
+            let provided = self.sessions.provision_pfds(OwnerId(owner), provision);
+            provided.map_err(|_| RecordError::Pfds)?;
+        }
+        Ok(())
+    }
+
+    fn restore_session(
+        &mut self,
+        now: Nanos,
+        restoration: &mut NodeRestoration,
+        up_seid: Seid,
+        value: SessionValue<'_>,
+    ) -> Result<(), RecordError> {
+        let mut kept = KeptSession::from_octets(value.kept)?;
+        if kept.up_seid() != up_seid {
+            return Err(RecordError::Malformed);
+        }
+        let owner = kept.owner();
+        let is_owned = self.peers.association_of(owner).is_some();
+        if !is_owned && !restoration.heirs.contains_key(&owner) {
+            return Err(RecordError::NoAssociation);
+        }
+        if let Some(later) = restoration.usage.remove(&up_seid) {
+            kept.set_usage(later);
+        }
+        let index = self.sessions.restore(now, &kept).map_err(RecordError::Refused)?;
+        let states = &mut self.sessions.states;
+        if let Some(information) = value.information {
+            states.update_information(index, information.into());
+        }
+        let sets: Vec<_> = value.sets.into_iter().map(Into::into).collect();
+        if !sets.is_empty() {
+            states.assign_sets(index, sets);
+        }
+        if let Some(former) = value.former_cp {
+            states.keep_former_cp(up_seid, former.into());
+        }
+        restoration.restored += 1;
+        self.counters.scalars.sessions_restored += 1;
+        Ok(())
+    }
+
+    fn restore_reports(&mut self, up_seid: Seid, value: &ReportsValue) -> Result<(), RecordError> {
+        self.sessions.records.resume_reports(up_seid);
+        let owner = OwnerId(value.owner);
+        if self.sessions.store().session(up_seid).is_none() {
+            let ended = value.ended.filter(|_| self.peers.association_of(owner).is_some());
+            let Some(ended) = ended else {
+                self.sessions.records.note_reports(up_seid);
+                return Err(RecordError::NoAssociation);
+            };
+            self.sessions.states.add_ended(up_seid, ended.into());
+        }
+        for octets in &value.usage {
+            let report = ReportItem::Usage(UsageReport::from_octets(octets)?);
+            if !self.sessions.states.push_report(up_seid, owner, report) {
+                self.counters.scalars.reports_lost_queue_full += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Remembers an answer as long as a retransmission of its request may come. A peer whose association is another
+    /// one by now counts its sequence numbers anew.
+    fn restore_answer(&mut self, now: Nanos, answer: AnswerValue) {
+        let owner = self.peers.association_for(answer.peer).map(|association| association.owner);
+        let (key, at) = (answer.key(), Nanos(answer.at).min(now));
+        let is_late = now.since(at) >= self.config.retransmission().span();
+        if is_late || answer.owner != owner.map(|owner| owner.0) {
+            return;
+        }
+        if self.peers.make_room_for(answer.peer) {
+            self.peers.entry(answer.peer).cache.answer(at, key, answer.octets);
+        }
+    }
+
+    /// All records are restored: the node serves again, first the requests that waited.
+    pub fn end_restoration(&mut self, now: Nanos) {
+        let Some(restoration) = self.restoration.take() else { return };
+        let NodeRestoration { heirs, mut answers, postponed, restored, refused, .. } = restoration;
+        for (former, (to, address)) in heirs {
+            if self.sessions.store().owned_count(former) > 0 {
+                self.begin_transition(former, SessionDisposition::Move { to, address }, None);
+            }
+        }
+        answers.sort_unstable_by_key(|answer| answer.number);
+        answers.into_iter().for_each(|answer| self.restore_answer(now, answer));
+        let associations = self.peers.associations().count();
+        self.events.push_back(NodeEvent::Restored { associations, sessions: restored, refused });
+        self.send_reports(now);
+        for (from, octets) in postponed {
+            self.handle_messages(now, from, &octets);
+        }
+    }
+
+    /// Keeps a datagram for later that needs sessions, while these are restored.
+    pub(crate) fn postpones(&mut self, from: SocketAddr, octets: &[u8]) -> bool {
+        let Some(restoration) = &mut self.restoration else { return false };
+        let heartbeats = [MessageType::HEARTBEAT_REQUEST, MessageType::HEARTBEAT_RESPONSE];
+        if octets.get(1).is_some_and(|&octet| heartbeats.contains(&MessageType(octet))) {
+            return false;
+        }
+        match restoration.postponed.len() < RESTORATION_DATAGRAMS_MAX {
+            true => restoration.postponed.push_back((from, octets.to_vec())),
+            false => self.counters.scalars.discarded_restoring += as_count(1),
+        }
+        true
+    }
+}

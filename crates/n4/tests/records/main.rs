@@ -1,0 +1,143 @@
+//! What a store keeps of a node: what waits for it, what it says at each moment, and what a later process makes
+//! of it.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "helpers of tests stand outside the test functions"
+)]
+
+#[path = "../smf/mod.rs"]
+mod smf;
+#[path = "../usage_scene/mod.rs"]
+mod usage_scene;
+
+mod answers;
+mod octets;
+mod restored;
+mod under_way;
+mod usage;
+mod waiting;
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use adit_n4::{NodeConfig, NodeRecord, RecordConfig, Transmit};
+use adit_pfcp::{Cause, Message, MessageType};
+use adit_rules::UsageSource;
+use adit_session::KeptSession;
+use adit_store::{RecordKind, RecordName};
+use adit_types::{Nanos, Seid};
+
+use smf::*;
+use usage_scene::{Counters, Scene};
+
+const USAGE_INTERVAL: Nanos = Nanos::from_secs(5);
+
+fn ip(host: u8) -> Ipv4Addr {
+    Ipv4Addr::new(192, 0, 2, host)
+}
+
+/// The configuration of a node that keeps records.
+fn kept_config() -> NodeConfig {
+    let records = RecordConfig { usage_interval: USAGE_INTERVAL, serves_without_store: false };
+    NodeConfig { records: Some(records), ..config() }
+}
+
+/// A node without any records.
+fn begun(config: NodeConfig) -> Bench {
+    let mut bench = Bench::with(config);
+    bench.node.begin_records(1);
+    bench.store_all();
+    bench
+}
+
+/// The same with an association with `smf(10)`.
+fn associated() -> Bench {
+    let mut bench = begun(kept_config());
+    bench.associate(10);
+    bench
+}
+
+/// A later process that is to restore the records of `bench`.
+fn begin_restoration(bench: &Bench, config: NodeConfig) -> Bench {
+    let mut later = Bench::with(config);
+    (later.now, later.records) = (bench.now, bench.records.clone());
+    let node = &later.records[&(RecordKind::Node, RecordName::Number(0))];
+    later.node.begin_restoration(&NodeRecord::from_octets(node).unwrap());
+    later
+}
+
+/// The records of some kinds, in the order of their restoration.
+fn records_of(bench: &Bench) -> Vec<(RecordKind, RecordName, Vec<u8>)> {
+    let of = |kind| bench.records.iter().filter(move |((of, _), _)| *of == kind);
+    let all = RecordKind::ALL.into_iter().flat_map(of);
+    all.map(|((kind, name), value)| (*kind, name.clone(), value.clone())).collect()
+}
+
+/// The number of records of a kind.
+fn count_of(bench: &Bench, kind: RecordKind) -> usize {
+    bench.records.keys().filter(|(of, _)| *of == kind).count()
+}
+
+/// The process ends, and a later one with this configuration restores its records.
+fn killed_into(bench: &Bench, config: NodeConfig) -> Bench {
+    let mut later = begin_restoration(bench, config);
+    for (kind, name, octets) in records_of(bench) {
+        let _refused = later.node.restore_record(later.now, kind, &name, &octets);
+    }
+    later.publish_all();
+    later.node.end_restoration(later.now);
+    later
+}
+
+/// The same with the same configuration, in which all records are restored.
+fn killed(bench: &Bench) -> Bench {
+    let mut later = killed_into(bench, bench.node.config().clone());
+    let scalars = later.node.counters().scalars;
+    assert_eq!(scalars.sessions_not_restored, 0, "{:?}", later.events());
+    later
+}
+
+/// The same with a session whose worker is the test; it counts from zero again.
+fn killed_scene(scene: &Scene) -> Scene {
+    let bench = begin_restoration(&scene.bench, scene.bench.node.config().clone());
+    let counters = Arc::new(Counters::default());
+    let mut later = Scene { bench, counters, up_seid: scene.up_seid, rules: None };
+    let source = Arc::clone(&later.counters) as Arc<dyn UsageSource>;
+    later.bench.node.set_usage_source(source);
+    for (kind, name, octets) in records_of(&scene.bench) {
+        later.bench.node.restore_record(later.bench.now, kind, &name, &octets).unwrap();
+    }
+    let node = &mut later.bench.node;
+    while let Some((id, delta)) = node.poll_delta() {
+        later.rules = delta.rules.map(|rules| *rules);
+        node.handle_published(later.bench.now, id);
+    }
+    node.end_restoration(later.bench.now);
+    later.publish();
+    later
+}
+
+/// All of a session that a store would keep.
+fn kept(bench: &Bench, up_seid: Seid) -> Option<KeptSession> {
+    bench.node.store().kept(bench.now, up_seid)
+}
+
+fn cause(bytes: &[u8]) -> Cause {
+    match decode(bytes) {
+        Message::AssociationSetupResponse(body) => body.cause,
+        Message::AssociationUpdateResponse(body) => body.cause,
+        Message::AssociationReleaseResponse(body) => body.cause,
+        Message::PfdManagementResponse(body) => body.cause,
+        Message::SessionEstablishmentResponse(body) => body.cause,
+        Message::SessionModificationResponse(body) => body.cause,
+        Message::SessionDeletionResponse(body) => body.cause,
+        Message::SessionSetDeletionResponse(body) => body.cause,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn types(sent: &[Transmit]) -> Vec<MessageType> {
+    sent.iter().map(|transmit| raw(&transmit.bytes).header.message_type).collect()
+}
