@@ -8,7 +8,9 @@ use adit_types::PortId;
 use adit_types::Role;
 use serde_json::{Value, json};
 
-use crate::config::{self, Config, ModelSettings, PollMode, ThreadSettings};
+use crate::config::{
+    self, Config, ModelSettings, PollMode, StoreKind, StoreSettings, ThreadSettings,
+};
 use crate::{steering, wiring};
 
 /// Checks the file at `path`.
@@ -60,8 +62,23 @@ fn derived(config: &Config) -> Value {
         "n4": config.n4.listen.to_string(),
         "sessions_max": config.sessions_max,
         "interfaces": interfaces.collect::<Vec<_>>().join("; "),
+        "store": store(config),
         "admin_socket": config.admin_socket.display().to_string(),
     })
+}
+
+/// Describes what keeps sessions.
+fn store(config: &Config) -> String {
+    let StoreSettings { kind, usage_interval, keeps_at_stop, .. } = &config.store;
+    let StoreKind::Journal(folder) = kind else {
+        return "none: sessions end with the process".to_owned();
+    };
+    let stop = if *keeps_at_stop { "kept" } else { "released" };
+    format!(
+        "journal in {}; sessions survive a crash, which loses at most {} ms of counted usage, and are {stop} at a stop",
+        folder.display(),
+        usage_interval.0 / 1_000_000
+    )
 }
 
 /// Describes what each thread does, and where.
@@ -83,12 +100,16 @@ fn threads(config: &Config) -> Vec<String> {
         (Role::RxTx, _) => "receives for the event scheduler, and transmits",
     };
     let threads = config.datapath.threads().into_iter().enumerate();
+    let priority = match config.datapath.realtime_priority {
+        0 => String::new(),
+        priority => format!(", real-time priority {priority}"),
+    };
     let of_packet_path = threads.map(|(id, ThreadSettings { role, core, poll })| {
         let poll = match poll {
             PollMode::Busy => "polls on without packets",
             PollMode::Adaptive => "sleeps without packets",
         };
-        format!("core {core}: {} {id} {}, {poll}", role.name(), does(role))
+        format!("core {core}: {} {id} {}, {poll}{priority}", role.name(), does(role))
     });
     let scheduler = |core| format!("core {core}: scheduler, gives packets to workers");
     let scheduler = config.datapath.scheduler_core().map(scheduler);

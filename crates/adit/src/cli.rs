@@ -23,6 +23,9 @@ pub(crate) enum AditCommand {
         /// Configuration file; adit.example.toml explains every key.
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
+        /// Go on without the records that a damaged store has lost.
+        #[arg(long)]
+        accept_loss: bool,
     },
     /// Check a configuration file and print the values derived from it.
     Check {
@@ -76,6 +79,8 @@ pub(crate) enum Topic {
     Applications,
     /// Rates of QERs: limits, and packets passed, dropped and queued.
     Qos,
+    /// The store that keeps sessions: records, size, commits, failures.
+    Store,
 }
 
 impl Topic {
@@ -92,6 +97,7 @@ impl Topic {
             Self::Paths => "paths",
             Self::Applications => "applications",
             Self::Qos => "qos",
+            Self::Store => "store",
         }
     }
 }

@@ -25,6 +25,14 @@ impl ProcessClock {
         Self { base: adit_dpdk::tsc(), scale: scale(tsc_hz) }
     }
 
+    /// A clock that shows `at` now.
+    #[must_use]
+    pub(crate) fn resumed(tsc_hz: u64, at: Nanos) -> Self {
+        let ticks = u128::from(at.0) * u128::from(tsc_hz) / 1_000_000_000;
+        let ticks = u64::try_from(ticks).unwrap_or_default();
+        Self { base: adit_dpdk::tsc().wrapping_sub(ticks), scale: scale(tsc_hz) }
+    }
+
     /// Time since the clock's start.
     #[inline]
     #[must_use]
@@ -36,9 +44,7 @@ impl ProcessClock {
     /// clocks. Unit: nanoseconds since 1900-01-01 00:00 UTC.
     #[must_use]
     pub(crate) fn time_of_day_at_zero(&self) -> Option<u64> {
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
-        let ntp = u64::try_from(unix.as_nanos()).ok()? + NTP_UNIX_OFFSET_S * 1_000_000_000;
-        ntp.checked_sub(self.now().0)
+        time_of_day()?.checked_sub(self.now().0)
     }
 
     #[inline]
@@ -47,6 +53,12 @@ impl ProcessClock {
         let ns = (ticks * u128::from(self.scale)) >> SCALE_BITS;
         Nanos(u64::try_from(ns).unwrap_or(u64::MAX))
     }
+}
+
+/// Unit: nanoseconds since 1900-01-01 00:00 UTC.
+pub(crate) fn time_of_day() -> Option<u64> {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    Some(u64::try_from(unix.as_nanos()).ok()? + NTP_UNIX_OFFSET_S * 1_000_000_000)
 }
 
 fn scale(tsc_hz: u64) -> u64 {

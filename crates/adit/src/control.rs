@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 
 use adit_host::idle::Doorbell;
+use adit_host::store_thread::StoreLink;
 use adit_n4::NodeEvent;
 use adit_neighbor::NeighborCache;
 use adit_rules::WorkerCommand;
@@ -41,6 +42,12 @@ const YIELD_MAX: Nanos = Nanos::from_micros(200);
 /// Its shortest sleep after that.
 const SLEEP_MIN: Nanos = Nanos::from_micros(20);
 
+/// Longest wait for the store to take the last records when adit stops.
+const KEEP_MAX: Nanos = Nanos::from_secs(5);
+
+/// How long sessions are restored in one turn.
+const RESTORED_PER_TURN: Nanos = Nanos::from_millis(2);
+
 /// Longest wait for CP functions to release their associations when adit stops.
 const RELEASE_MAX: Nanos = Nanos::from_secs(1);
 
@@ -55,6 +62,12 @@ pub(crate) struct ControlThread {
     /// When the time of day is read next.
     next_time_of_day: Nanos,
     standstill: Standstill,
+    /// When the restoration began, while it goes on.
+    restoring_since: Option<Nanos>,
+    /// Its records cannot be read.
+    lost_store: bool,
+    /// What the node knows about the store.
+    is_store_failing: bool,
     /// Since when workers have yet to observe a change, or observed the last one.
     unobserved_since: Option<Nanos>,
 }
@@ -70,24 +83,50 @@ impl ControlThread {
             commands_lost: 0,
             next_time_of_day: Nanos(0),
             standstill,
+            restoring_since: None,
+            lost_store: false,
+            is_store_failing: false,
             unobserved_since: None,
         }
     }
 
-    /// Runs until `stop`. Then asks the peers to release their associations and waits for them for
-    /// [`RELEASE_MAX`] at most.
+    /// Runs until `stop`. Then keeps the sessions for the next process, or asks the peers to release their
+    /// associations and waits for them for [`RELEASE_MAX`] at most.
     pub(crate) fn run(&mut self, questions: &Receiver<AdminQuery>, stop: &AtomicBool) {
-        while !stop.load(Ordering::Relaxed) {
+        while !stop.load(Ordering::Relaxed) && !self.has_lost_store() {
             self.turn(questions);
         }
+        match self.parts.keeps_at_stop {
+            true => self.keep(questions),
+            false => self.release(questions),
+        }
+        self.transmit();
+        self.log_events();
+    }
+
+    /// Records what sessions used until now, and waits until the store has it.
+    fn keep(&mut self, questions: &Receiver<AdminQuery>) {
+        let deadline = self.parts.clock.now() + KEEP_MAX;
+        self.parts.node.record_all_usage(self.parts.clock.now());
+        self.turn(questions);
+        while self.parts.node.waiting_for_store().0 > 0 && self.parts.clock.now() < deadline {
+            self.turn(questions);
+        }
+        let sessions = self.parts.node.store().len();
+        match self.parts.node.waiting_for_store().0 {
+            0 => info!(sessions, "sessions are kept"),
+            groups => warn!(sessions, groups, "the store did not take the last changes"),
+        }
+    }
+
+    fn release(&mut self, questions: &Receiver<AdminQuery>) {
         let deadline = self.parts.clock.now() + RELEASE_MAX;
         self.parts.node.start_release(self.parts.clock.now(), RELEASE_MAX);
         while !self.parts.node.is_released() && self.parts.clock.now() < deadline {
             self.turn(questions);
         }
         self.parts.node.give_up_sessions(self.parts.clock.now());
-        self.transmit();
-        self.log_events();
+        self.exchange_records(self.parts.clock.now());
     }
 
     /// What `adit show` reads.
@@ -107,8 +146,10 @@ impl ControlThread {
         self.watch_workers(now);
         self.receive(now);
         self.handle_events(now);
+        self.restore(now);
         self.parts.node.handle_timeout(now);
         self.publish(now);
+        self.exchange_records(now);
         self.neighbors.handle_timeout(now, &mut self.parts.publisher);
         self.command();
         self.transmit();
@@ -143,6 +184,70 @@ impl ControlThread {
         if let Err(error) = received {
             debug!(%error, "N4 socket");
         }
+    }
+
+    /// Restores records of a former process for a part of a turn.
+    fn restore(&mut self, now: Nanos) {
+        if !self.parts.node.is_restoring() {
+            return;
+        }
+        let since = *self.restoring_since.get_or_insert(now);
+        let ControlParts { node, store, clock, publisher, .. } = &mut self.parts;
+        let Some(store) = store else { return };
+        loop {
+            match store.poll_records() {
+                Ok(Some(batch)) if batch.is_empty() => break,
+                Ok(Some(batch)) => {
+                    for (kind, name, octets) in batch {
+                        // An event tells of those that cannot be restored.
+                        let _ = node.restore_record(now, kind, &name, &octets);
+                    }
+                }
+                Ok(None) => return,
+                Err(error) => {
+                    error!(%error, "the records of the store cannot be read");
+                    self.lost_store = true;
+                    return;
+                }
+            }
+            if clock.now().since(now) >= RESTORED_PER_TURN {
+                return;
+            }
+        }
+        // The first answer follows when workers run all sessions.
+        if node.pending_len() == 0 && publisher.unobserved() == 0 {
+            node.end_restoration(now);
+            publisher.set_restoring(false);
+            let took = clock.now().since(since);
+            info!(took_ms = took.0 / 1_000_000, "restoration ended");
+        }
+    }
+
+    /// Hands changed records to the store, and tells the node what the store has.
+    fn exchange_records(&mut self, now: Nanos) {
+        let ControlParts { node, store: Some(store), .. } = &mut self.parts else { return };
+        if let Some(group) = node.poll_records(now) {
+            store.send(group);
+        }
+        let is_failing = store.is_failing();
+        if is_failing != self.is_store_failing {
+            self.is_store_failing = is_failing;
+            node.set_store_failing(is_failing);
+            match store.report().failure {
+                Some(failure) => error!(failure, "the store cannot write"),
+                None => info!("the store can write again"),
+            }
+        }
+        node.handle_durable(store.durable());
+    }
+
+    /// True if the store is gone, without which this process must not go on.
+    fn has_lost_store(&self) -> bool {
+        let has_ended = self.parts.store.as_ref().is_some_and(StoreLink::has_ended);
+        if has_ended {
+            error!("the thread of the store ended by itself");
+        }
+        has_ended || self.lost_store
     }
 
     /// Reports workers that take no step to the operator and to the node.
@@ -218,6 +323,9 @@ impl ControlThread {
         if self.parts.node.has_transmit() {
             return;
         }
+        if self.parts.node.is_restoring() {
+            return std::thread::yield_now();
+        }
         let mut longest = SLEEP_MAX;
         if self.parts.publisher.unobserved() > 0 {
             let since = *self.unobserved_since.get_or_insert(now);
@@ -232,9 +340,17 @@ impl ControlThread {
         let next = timers.into_iter().flatten().min().unwrap_or(Nanos::NEVER);
         let span = next.since(now).min(longest);
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::try_from(span.0).unwrap_or(0) };
-        let mut sources = [PollFd::new(&self.parts.socket, PollFlags::IN)];
+        let socket = PollFd::new(&self.parts.socket, PollFlags::IN);
         // An interruption acts as a timeout.
+        let Some(store) = &self.parts.store else {
+            let _ = poll(&mut [socket], Some(&timeout));
+            return;
+        };
+        let mut sources = [socket, PollFd::new(store, PollFlags::IN)];
         let _ = poll(&mut sources, Some(&timeout));
+        if !sources[1].revents().is_empty() {
+            store.take_wake_up();
+        }
     }
 }
 
@@ -279,6 +395,12 @@ fn log_event(event: &NodeEvent) {
         }
         NodeEvent::InternalFault { activity, text } => {
             error!(activity, text, "a fault in adit was contained");
+        }
+        NodeEvent::RecordNotRestored { kind, name, reason } => {
+            warn!(?kind, ?name, reason, "a record cannot be restored");
+        }
+        NodeEvent::Restored { associations, sessions, refused } => {
+            info!(associations, sessions, refused, "restored");
         }
         NodeEvent::NodeIdConflict { from, held_by, node_id } => {
             warn!(%node_id, %from, %held_by, "association setup refused: Node ID is in use");

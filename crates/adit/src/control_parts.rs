@@ -3,6 +3,7 @@
 use adit_dpdk::{EventDevice, Port};
 use adit_host::idle::Doorbell;
 use adit_host::n4_socket::N4Socket;
+use adit_host::store_thread::StoreLink;
 use adit_kernel::KernelCounters;
 use adit_n4::Node;
 use adit_rules::{WorkerCommand, WorkerEvent};
@@ -19,6 +20,10 @@ pub(crate) struct ControlParts {
     pub node: Node,
     pub publisher: Publisher,
     pub socket: N4Socket,
+    /// What keeps the node's records.
+    pub store: Option<StoreLink>,
+    /// Sessions are kept when adit stops.
+    pub keeps_at_stop: bool,
     pub events: Vec<rtrb::Consumer<WorkerEvent>>,
     pub commands: Vec<rtrb::Producer<WorkerCommand>>,
     /// What wakes each thread of the packet path.

@@ -7,6 +7,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ExitBarrier(Arc<AtomicUsize>);
 
+/// The barriers at the end of adit.
+#[derive(Debug, Default)]
+pub(crate) struct ExitBarriers {
+    /// No thread of the packet path takes a step any more.
+    pub stopped: ExitBarrier,
+    /// The scheduler, if there is one, gives out nothing any more.
+    pub drained: ExitBarrier,
+}
+
 /// A thread's place. Drop counts as arrival, so that a thread that fails does not block the others.
 #[derive(Debug)]
 pub(crate) struct ExitBarrierPlace(ExitBarrier);
@@ -17,15 +26,20 @@ impl ExitBarrier {
         self.0.fetch_add(1, Ordering::Relaxed);
         ExitBarrierPlace(self.clone())
     }
+
+    /// True if all threads have arrived. Everything that a thread did before is then visible.
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.load(Ordering::Acquire) == 0
+    }
 }
 
 impl ExitBarrierPlace {
     /// Arrives, and returns once all threads have arrived. Everything that a thread did before is then
     /// visible to all.
     pub(crate) fn wait_for_all(self) {
-        let ExitBarrier(count) = self.0.clone();
+        let barrier = self.0.clone();
         drop(self);
-        while count.load(Ordering::Acquire) > 0 {
+        while !barrier.is_open() {
             std::thread::yield_now();
         }
     }

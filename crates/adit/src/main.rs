@@ -13,6 +13,7 @@ mod exit_barrier;
 mod flow_offload;
 mod load;
 mod open_ports;
+mod record_store;
 mod recovery_time;
 mod run;
 mod show;
@@ -62,7 +63,7 @@ fn end_at_closed_pipe() {
 
 fn dispatch(cli: AditCli) -> anyhow::Result<()> {
     match cli.command {
-        AditCommand::Run { config } => run::run(&config),
+        AditCommand::Run { config, accept_loss } => run::run(&config, accept_loss),
         AditCommand::Check { config, json } => check::check(&config, json),
         AditCommand::Show { what, session, json, socket } => {
             let question = admin::AdminQuestion { topic: what, session };

@@ -30,15 +30,19 @@ use crate::config::{Config, ModelSettings, PollMode, ThreadSettings};
 use crate::control::ControlThread;
 use crate::control_parts::{ControlParts, ControlPort, ControlPortDevice};
 use crate::event_scheduler::EventThreads;
-use crate::exit_barrier::{ExitBarrier, ExitBarrierPlace};
+use crate::exit_barrier::{ExitBarrier, ExitBarrierPlace, ExitBarriers};
 use crate::load::{LoadMeter, StepLoad, ThreadLoad};
 use crate::open_ports::OpenPort;
+use crate::record_store::OpenedStore;
 use crate::recovery_time::RecoveryTime;
 use crate::thread_io::ThreadIo;
-use crate::{event_scheduler, flow_offload, open_ports, show, snapshot, steering, wiring, xdp};
+use crate::{
+    event_scheduler, flow_offload, open_ports, record_store, show, snapshot, steering, wiring, xdp,
+};
 use adit_host::idle::{Doorbell, IdlePolicy, Sleeper};
 use adit_host::large_pages::TablePages;
 use adit_host::n4_socket::N4Socket;
+use adit_host::store_thread::StoreLink;
 
 /// Timeout for the workers to stop; then adit ends without them.
 const WORKER_STOP_LIMIT: Duration = Duration::from_secs(10);
@@ -50,7 +54,7 @@ pub(crate) type WorkerThread = JoinHandle<anyhow::Result<()>>;
 ///
 /// # Errors
 /// The message names what could not start and what to do.
-pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
+pub(crate) fn run(path: &Path, accept_loss: bool) -> anyhow::Result<()> {
     let config = Config::load(path)?;
     start_log();
     silence_contained_panics();
@@ -62,7 +66,12 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("cannot wait for signals")?;
     let server = AdminServer::bind(&config.admin_socket)?;
     let socket = bind_n4(&config)?;
-    let recovery_time = RecoveryTime::next()?;
+    let store = OpenedStore::open(&config.store, accept_loss)?;
+    let former = store.as_ref().and_then(|store| store.node);
+    // A process that continues a former one did not restart, for its peers.
+    let recovery_time = if former.is_none() { Some(RecoveryTime::next()?) } else { None };
+    let time_stamp = recovery_time.map(RecoveryTime::time_stamp);
+    let time_stamp = time_stamp.or(former.map(|node| node.recovery_time_stamp)).unwrap_or_default();
     let eal = Eal::init(&wiring::eal(&config))?;
     if let Some(notice) = eal.notice() {
         warn!("{notice}");
@@ -76,23 +85,22 @@ pub(crate) fn run(path: &Path) -> anyhow::Result<()> {
     let (ports, workers_io) = open_ports::open(&eal, &config, &pool)?;
     let EventThreads { device, ports: scheduled, scheduler } =
         event_scheduler::open(&eal, &config.datapath, config.sessions_max)?;
-    let clock = ProcessClock::new(eal.tsc_hz());
+    let clock = record_store::clock(eal.tsc_hz(), former.as_ref());
     let stop = Arc::new(AtomicBool::new(false));
-    let (control, workers) =
-        assemble(&config, clock, socket, ports, device, recovery_time.time_stamp())?;
+    let (control, workers) = assemble(&config, clock, socket, store, ports, device, time_stamp)?;
     let (queries, questions) = mpsc::channel();
     let admin = serve_admin(&server, queries)?;
 
-    recovery_time.wait()?;
+    recovery_time.map_or(Ok(()), RecoveryTime::wait)?;
     let mut threads = Vec::new();
-    let gate = ExitBarrier::default();
+    let exit = ExitBarriers::default();
     let mut scheduled = scheduled.into_iter();
     for (parts, io) in workers.into_iter().zip(workers_io) {
         let parts = ThreadParts { scheduled: scheduled.next(), ..parts };
-        threads.push(start_thread(&eal, &config, clock, &stop, &gate, parts, io)?);
+        threads.push(start_thread(&eal, &config, clock, &stop, &exit, parts, io)?);
     }
     if let Some(scheduler) = scheduler {
-        let run = event_scheduler::thread(&eal, &stop, &gate, scheduler, &config.datapath)?;
+        let run = event_scheduler::thread(&eal, &stop, &exit, scheduler, &config.datapath)?;
         threads.push(spawn("adit-scheduler", run)?);
     }
     let stop_control = Arc::new(AtomicBool::new(false));
@@ -242,17 +250,37 @@ struct ControlRings {
     commands: rtrb::Consumer<WorkerCommand>,
 }
 
+/// The node, which continues a former one if the store has one, and the thread of its store.
+fn start_node(
+    config: &Config,
+    clock: ProcessClock,
+    store: Option<OpenedStore>,
+    recovery_time_stamp: u32,
+    random: &mut StdRng,
+) -> anyhow::Result<(Node, Option<StoreLink>)> {
+    let (sequence_seed, secret_seed) = (random.random(), random.random());
+    let records = store.as_ref().map(|store| store.config);
+    let settings = wiring::node(config, sequence_seed, secret_seed, recovery_time_stamp, records);
+    let mut node = Node::new(settings);
+    match store.as_ref().map(|store| store.node) {
+        None => {}
+        Some(None) => node.begin_records(clock.time_of_day_at_zero().unwrap_or_default()),
+        Some(Some(former)) => node.begin_restoration(&former),
+    }
+    Ok((node, store.map(OpenedStore::start).transpose()?))
+}
+
 fn assemble(
     config: &Config,
     clock: ProcessClock,
     socket: N4Socket,
+    store: Option<OpenedStore>,
     mut ports: Vec<OpenPort>,
     scheduler: Option<EventDevice>,
     recovery_time_stamp: u32,
 ) -> anyhow::Result<(ControlThread, Vec<ThreadParts>)> {
     let mut random = StdRng::from_os_rng();
-    let (sequence_seed, secret_seed) = (random.random(), random.random());
-    let mut node = Node::new(wiring::node(config, sequence_seed, secret_seed, recovery_time_stamp));
+    let (mut node, store) = start_node(config, clock, store, recovery_time_stamp, &mut random)?;
     let macs: Vec<MacAddr> = ports.iter().map(OpenPort::mac).collect();
     let slot_bits = u8::try_from(node.store().slot_bits()).context("TEIDs have 32 bits")?;
     let tables = wiring::tables(config, &macs, slot_bits, random.random());
@@ -260,11 +288,10 @@ fn assemble(
     let xdp = xdp::start(config, &tables, &sockets, clock)?;
     let offload = xdp.or_else(|| flow_offload::start(config, &tables, &ports));
     let (publisher, readers) = adit_tables::build_with_offload(tables, offload)?;
+    publisher.set_restoring(node.is_restoring());
     node.set_usage_source(publisher.usage_source());
-    let mut workers = Vec::new();
-    let mut events = Vec::new();
-    let mut commands = Vec::new();
-    let mut loads = Vec::new();
+    let (mut workers, mut loads) = (Vec::new(), Vec::new());
+    let (mut events, mut commands) = (Vec::new(), Vec::new());
     let bells = readers.iter().map(|_| Doorbell::new()).collect::<Result<Vec<_>, _>>()?;
     let handoffs = connect(config.datapath.roles(), HANDOFF_RING_LEN);
     let threads = config.datapath.threads();
@@ -292,14 +319,15 @@ fn assemble(
         loads.push(load);
     }
     let names = config.interfaces.iter().map(|interface| interface.name.clone()).collect();
-    let ports = (0..).map(PortId).zip(ports);
-    let ports = ports.map(|(id, open)| control_port(config, id, open, slot_bits.into()));
-    let ports = ports.collect();
+    let port = |(id, open)| control_port(config, id, open, slot_bits.into());
+    let ports = (0..).map(PortId).zip(ports).map(port).collect();
     let parts = ControlParts {
         clock,
         node,
         publisher,
         socket,
+        store,
+        keeps_at_stop: config.store.keeps_at_stop,
         events,
         commands,
         bells,
@@ -348,7 +376,7 @@ fn start_thread(
     config: &Config,
     clock: ProcessClock,
     stop: &Arc<AtomicBool>,
-    gate: &ExitBarrier,
+    exit: &ExitBarriers,
     parts: ThreadParts,
     io: ThreadIo,
 ) -> anyhow::Result<WorkerThread> {
@@ -357,10 +385,11 @@ fn start_thread(
         eal: eal.clone(),
         clock,
         stop: Arc::clone(stop),
-        inside: gate.join(),
+        inside: exit.stopped.join(),
+        drained: exit.drained.clone(),
         settings,
-        // A thread that shares its core must yield to the others on it.
         shares_core: config.datapath.shares_core(settings.core),
+        realtime_priority: config.datapath.realtime_priority,
         bell: bells.get(usize::from(id.0)).cloned(),
         bells,
         burst: config.datapath.burst_pkts,
@@ -369,7 +398,8 @@ fn start_thread(
     let ports = io.receiving();
     let Some(ControlRings { events, commands }) = control else {
         if let Some((port, flows)) = scheduled {
-            let rx_tx = RxTxConfig { ports, burst: config.datapath.burst_pkts };
+            let number = usize::from(id.0) - config.datapath.roles().transmitters();
+            let rx_tx = RxTxConfig { number, ports, burst: config.datapath.burst_pkts };
             return spawn(&format!("adit-rx-tx-{id}"), move || {
                 runner.run(io, || RxTx::new(rx_tx, reader, flows, port))
             });
@@ -418,7 +448,11 @@ struct ThreadRunner {
     clock: ProcessClock,
     stop: Arc<AtomicBool>,
     inside: ExitBarrierPlace,
+    drained: ExitBarrier,
     settings: ThreadSettings,
+    /// 0 for none.
+    realtime_priority: u8,
+    /// It must yield to other threads on its core.
     shares_core: bool,
     bell: Option<Doorbell>,
     bells: Vec<Doorbell>,
@@ -433,9 +467,12 @@ impl ThreadRunner {
         mut io: ThreadIo,
         make: impl FnOnce() -> T,
     ) -> anyhow::Result<()> {
-        let Self { eal, clock, stop, inside, settings, shares_core, bell, bells, burst, load } =
-            self;
+        let Self { eal, clock, stop, inside, drained, settings, realtime_priority, .. } = self;
+        let Self { shares_core, bell, bells, burst, load, .. } = self;
         adit_dpdk::pin_current_thread(settings.core)?;
+        if realtime_priority > 0 {
+            adit_dpdk::set_realtime_priority(realtime_priority)?;
+        }
         let registered = adit_dpdk::register_thread(&eal)?;
         let mut meter = LoadMeter::new(load, clock.now());
         let mut thread = make();
@@ -462,6 +499,11 @@ impl ThreadRunner {
         }
         // Other threads may hand packets over until they have stopped, too.
         inside.wait_for_all();
+        // A central scheduler still gives out what was in flight.
+        while !drained.is_open() {
+            thread.drain(&mut io);
+            std::thread::yield_now();
+        }
         thread.drain(&mut io);
         drop(thread);
         drop(io);

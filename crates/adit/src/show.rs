@@ -139,7 +139,7 @@ fn lists(topic: Topic) -> &'static [Columns] {
             &[("applications", &["id", "source", "flow_descriptions", "in_effect"])]
         }
         Topic::Qos => &[RATES, PACKET_RATES, SHARED],
-        Topic::Ports | Topic::Counters => &[],
+        Topic::Ports | Topic::Counters | Topic::Store => &[],
     }
 }
 

@@ -9,6 +9,7 @@ mod overview;
 mod ports;
 mod qos;
 mod sessions;
+mod store;
 mod workers;
 
 use adit_neighbor::NeighborCache;
@@ -46,6 +47,7 @@ pub(crate) fn answer(
         Topic::Neighbours => overview::neighbors(control, cursor),
         Topic::Paths => overview::paths(control, cursor),
         Topic::Applications => overview::applications(control),
+        Topic::Store => store::page(control),
         Topic::Qos => return qos::qos(control, question.session.as_deref(), cursor),
     };
     AdminAnswer::Page(page)

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use adit_dpdk::EalConfig;
 use adit_kernel::KernelDevice;
-use adit_n4::{NodeConfig, PathConfig, PeerPolicy, PeerPrefix, SmfSetMembers};
+use adit_n4::{NodeConfig, PathConfig, PeerPolicy, PeerPrefix, RecordConfig, SmfSetMembers};
 use adit_rules::Steering;
 use adit_rules::sdf::AddrMatch;
 use adit_session::{
@@ -162,6 +162,7 @@ pub(crate) fn node(
     sequence_seed: u32,
     secret_seed: u64,
     recovery_time_stamp: u32,
+    records: Option<RecordConfig>,
 ) -> NodeConfig {
     NodeConfig {
         node_id: match &config.node_id {
@@ -189,5 +190,6 @@ pub(crate) fn node(
             n3: config.gtpu.n3_requests.into(),
         },
         store: store(config, secret_seed),
+        records,
     }
 }

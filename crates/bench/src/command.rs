@@ -1,8 +1,12 @@
 //! The command line of `adit bench`.
 
-use adit_pktio::RxChecksum;
-use clap::Subcommand;
+use std::path::PathBuf;
 
+use adit_pktio::RxChecksum;
+use clap::{Subcommand, ValueEnum};
+
+use crate::churn::ChurnBenchConfig;
+use crate::n4_store;
 use crate::report::BenchOutput;
 use crate::size::{BenchSize, parse_burst, parse_count, parse_sessions};
 
@@ -144,10 +148,23 @@ pub enum BenchCommand {
         /// Sessions established in each measurement.
         #[arg(long, value_name = "COUNT", default_value = "100k", value_parser = parse_sessions)]
         sessions: u32,
+        /// Compare establishments with this store and without, and restore them.
+        #[arg(long, value_name = "KIND", value_enum)]
+        store: Option<BenchStore>,
+        /// Folder of the journal, on the disk to be measured; without a journal before.
+        #[arg(long, value_name = "PATH", default_value = "adit-bench-journal")]
+        folder: PathBuf,
         /// Output of the figures.
         #[command(flatten)]
         output: BenchOutput,
     },
+}
+
+/// A store of sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BenchStore {
+    /// A journal in a folder.
+    Journal,
 }
 
 impl BenchCommand {
@@ -211,18 +228,17 @@ impl BenchCommand {
             Self::Models { settings, size } => crate::models::run(&size, settings),
             Self::Publication(size) => crate::publication::run(&size),
             Self::Scrape(size) => crate::scrape::run(&size),
-            Self::Churn { resident, modifications, seconds, output } => {
-                let plan = crate::churn::ChurnBenchConfig {
-                    resident,
-                    modifications_per_s: modifications,
-                    seconds,
-                };
+            Self::Churn { resident, modifications: modifications_per_s, seconds, output } => {
+                let plan = ChurnBenchConfig { resident, modifications_per_s, seconds };
                 crate::churn::run(&plan, &output)
             }
             Self::Offload { sessions, output } => crate::offload::run(sessions, &output),
             Self::Memory { sessions, output } => crate::memory::run(sessions, &output),
             Self::Poll { core, packets, output } => crate::poll::run(core, packets, &output),
-            Self::N4 { resident, sessions, output } => crate::n4::run(resident, sessions, &output),
+            Self::N4 { resident, sessions, store, folder, output } => match store {
+                None => crate::n4::run(resident, sessions, &output),
+                Some(BenchStore::Journal) => n4_store::run(resident, sessions, &folder, &output),
+            },
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The control side in this process and the SMF that drives it, for the benches of N4, memory and churn.
 
-use adit_n4::Node;
+use adit_host::store_thread::{StoreLink, StoreReport};
+use adit_n4::{Node, RecordConfig};
 use adit_pfcp::{Cause, Message, PfcpDatagram};
 use adit_tables::{Publisher, TablesReader};
 use adit_types::{Nanos, Seid, Teid, VlanId};
@@ -8,6 +9,16 @@ use anyhow::{Context, bail, ensure};
 
 use super::network::BenchSession;
 use super::smf;
+
+/// Requests whose changes the store gets at once.
+const REQUESTS_PER_GROUP: u32 = 64;
+
+/// Answers that wait for the store before the next request.
+const UNDURABLE_MAX: usize = 4096;
+
+/// How records are kept.
+const RECORDS: RecordConfig =
+    RecordConfig { usage_interval: Nanos::from_secs(3600), serves_without_store: false };
 
 /// Maximum number of changes that wait for the workers before the next request.
 const UNOBSERVED_MAX: usize = 256;
@@ -35,6 +46,7 @@ pub struct BenchControlPlane {
     requests: u32,
     accepted: u32,
     refused: Option<Cause>,
+    store: Option<StoreLink>,
 }
 
 impl BenchControlPlane {
@@ -43,9 +55,36 @@ impl BenchControlPlane {
     /// # Errors
     /// The association is refused.
     pub fn new(sessions_max: u32, workers: usize) -> anyhow::Result<Self> {
+        Self::make(sessions_max, workers, None)?.associated()
+    }
+
+    /// The same with a store, and without workers.
+    ///
+    /// # Errors
+    /// As for [`BenchControlPlane::new`].
+    pub(crate) fn with_store(sessions_max: u32, store: StoreLink) -> anyhow::Result<Self> {
+        let mut control = Self::make(sessions_max, 0, Some(RECORDS))?;
+        control.node.begin_records(1);
+        control.store = Some(store);
+        control.associated()
+    }
+
+    /// A node that restores its records, without workers.
+    ///
+    /// # Errors
+    /// The memory for its tables is missing.
+    pub(crate) fn unassociated(sessions_max: u32) -> anyhow::Result<Self> {
+        Self::make(sessions_max, 0, Some(RECORDS))
+    }
+
+    fn make(
+        sessions_max: u32,
+        workers: usize,
+        records: Option<RecordConfig>,
+    ) -> anyhow::Result<Self> {
         let max = usize::try_from(sessions_max)?;
-        let (node, publisher, readers) = super::sessions::control_side(max, workers)?;
-        let mut control = Self {
+        let (node, publisher, readers) = super::sessions::control_side(max, workers, records)?;
+        Ok(Self {
             node,
             publisher,
             readers,
@@ -53,7 +92,12 @@ impl BenchControlPlane {
             requests: 0,
             accepted: 0,
             refused: None,
-        };
+            store: None,
+        })
+    }
+
+    fn associated(self) -> anyhow::Result<Self> {
+        let mut control = self;
         let mut buf = [0; smf::REQUEST_BYTES_MAX];
         let len = smf::association_setup(&mut buf).context("the request fits its buffer")?;
         control.turn(Nanos(1), &buf[..len], |_| {});
@@ -128,7 +172,15 @@ impl BenchControlPlane {
         self.node.handle_datagram(now, peer, datagram);
         self.node.handle_timeout(now);
         self.exchange(now)?;
+        // As many requests as a turn of adit takes share a group.
+        if self.requests.is_multiple_of(REQUESTS_PER_GROUP) {
+            self.exchange_records(now);
+        }
         while self.publisher.unobserved() > UNOBSERVED_MAX {
+            self.exchange(now)?;
+        }
+        while self.node.waiting_for_store().1 > UNDURABLE_MAX {
+            self.exchange_records(now);
             self.exchange(now)?;
         }
         Ok(())
@@ -147,7 +199,8 @@ impl BenchControlPlane {
     /// # Errors
     /// A request was refused.
     pub fn settle(&mut self) -> anyhow::Result<()> {
-        while self.publisher.unobserved() > 0 {
+        while self.publisher.unobserved() > 0 || self.node.waiting_for_store().0 > 0 {
+            self.exchange_records(self.now());
             self.exchange(self.now())?;
         }
         ensure!(
@@ -157,6 +210,20 @@ impl BenchControlPlane {
             self.requests
         );
         Ok(())
+    }
+
+    /// Hands records to the store, and tells the node what the store has.
+    fn exchange_records(&mut self, now: Nanos) {
+        let Some(store) = &self.store else { return };
+        if let Some(group) = self.node.poll_records(now) {
+            store.send(group);
+        }
+        self.node.handle_durable(store.durable());
+    }
+
+    /// What the store reports.
+    pub(crate) fn store_report(&self) -> Option<StoreReport> {
+        self.store.as_ref().map(StoreLink::report)
     }
 
     /// Twenty microseconds of virtual time per request, so that answered requests expire.

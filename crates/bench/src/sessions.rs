@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use adit_n4::{Node, NodeConfig, NodeIdentity};
+use adit_n4::{Node, NodeConfig, NodeIdentity, RecordConfig};
 use adit_rules::{
     ApplyAction, DeltaId, DestinationInterface, Excess, Gate, GtpuTunnel, HeaderCreation,
     HeaderRemoval, NextHops, Offload, RateLimit, SourceInterface, UeAddresses,
@@ -111,6 +111,7 @@ fn store(sessions_max: usize, profile: &BenchProfile) -> StoreConfig {
 pub(crate) fn control_side(
     sessions_max: usize,
     workers: usize,
+    records: Option<RecordConfig>,
 ) -> anyhow::Result<(Node, Publisher, Vec<TablesReader>)> {
     let node = Node::new(NodeConfig {
         node_id: NodeIdentity::Ipv4(N3_ADDR),
@@ -124,6 +125,7 @@ pub(crate) fn control_side(
         policy: adit_n4::PeerPolicy::default(),
         paths: adit_n4::PathConfig::OFF,
         store: store(sessions_max, &BenchProfile::USUAL),
+        records,
     });
     let (publisher, readers) =
         tables(sessions_max, node.store().slot_bits(), workers, &BenchProfile::USUAL, |_| None)?;

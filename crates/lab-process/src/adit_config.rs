@@ -87,7 +87,7 @@ impl ExecutionModel {
     /// The lines of the datapath's section. The receiver sleeps without packets: it may share its core.
     fn lines(self, workers: usize, receiver: usize, poll: WorkerPoll) -> String {
         let spread = match self {
-            Self::RunToCompletion => return format!("poll = \"{}\"\n", poll.name()),
+            Self::RunToCompletion => return poll.lines(),
             Self::Pipeline => "owner",
             Self::PipelineRss => "rss",
             Self::EventdevDsw => {
@@ -114,13 +114,23 @@ pub enum WorkerPoll {
     Busy,
     /// It sleeps, and leaves its core to others.
     Adaptive,
+    /// The same, and with packets it goes first, at this real-time priority.
+    AdaptiveFirst(u8),
 }
 
 impl WorkerPoll {
     const fn name(self) -> &'static str {
         match self {
             Self::Busy => "busy",
-            Self::Adaptive => "adaptive",
+            Self::Adaptive | Self::AdaptiveFirst(_) => "adaptive",
+        }
+    }
+
+    fn lines(self) -> String {
+        let poll = format!("poll = \"{}\"\n", self.name());
+        match self {
+            Self::AdaptiveFirst(priority) => poll + &format!("realtime_priority = {priority}\n"),
+            Self::Busy | Self::Adaptive => poll,
         }
     }
 }
@@ -168,6 +178,8 @@ pub struct AditConfig<'a> {
     pub n6_instance: Option<&'a str>,
     /// VLANs of N3 and N6; zero for none.
     pub vlans: [u16; 2],
+    /// Folder of the journal that keeps sessions; `None` for none. A stop releases the associations all the same.
+    pub store: Option<&'a Path>,
     /// Path of the admin socket.
     pub socket: &'a Path,
 }
@@ -231,6 +243,16 @@ addresses = [{n6}]
         );
         text.extend(std::iter::once(self.routes_text()).chain(self.qos.map(Qos::text)));
         // Writing to a string cannot fail.
+        let _ = match self.store {
+            None => writeln!(text, "\n[store]\nkind = \"none\""),
+            Some(folder) => {
+                writeln!(
+                    text,
+                    "\n[store]\nfolder = \"{}\"\non_stop = \"release\"",
+                    folder.display()
+                )
+            }
+        };
         let _ = write!(text, "\n[admin]\nsocket = \"{}\"\n", self.socket.display());
         text
     }
@@ -315,6 +337,7 @@ mod tests {
             routes: Vec::new(),
             n6_instance: None,
             vlans: [0; 2],
+            store: None,
             socket: Path::new("/run/x/admin.sock"),
         };
         let read = |text: &str| toml::from_str::<toml::Table>(text).unwrap();

@@ -4,6 +4,7 @@
 
 pub mod adit_binary;
 pub mod adit_config;
+pub mod netns;
 pub mod process;
 pub mod scratch;
 pub mod stop;

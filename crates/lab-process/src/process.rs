@@ -85,6 +85,16 @@ impl Process {
         }
     }
 
+    /// Ends the child with SIGKILL, which leaves it no time for anything.
+    ///
+    /// # Errors
+    /// The wait for the child fails.
+    pub fn kill(&mut self) -> Result<()> {
+        self.signal(Signal::KILL);
+        self.ended = Some(self.child.wait().context("wait for a killed child")?);
+        Ok(())
+    }
+
     /// Pauses the process group until [`Self::resume`].
     pub fn pause(&self) {
         self.signal(Signal::STOP);

@@ -17,6 +17,8 @@ use adit_lab_process::adit_config::{AditConfig, ExecutionModel, WorkerPoll};
 use adit_lab_process::process::{Process, Program};
 use adit_lab_process::stop::Stop;
 
+/// File of its configuration.
+const CONFIG: &str = "adit.toml";
 /// Number of lines of adit's log shown after a failure.
 const LOG_TAIL_LINES: usize = 20;
 const SHOW_TIMEOUT: Duration = Duration::from_secs(5);
@@ -146,11 +148,12 @@ impl Adit {
         cores: CoreAssignment,
         sections: &str,
     ) -> Result<Self> {
-        let config = dir.join("adit.toml");
+        let config = dir.join(CONFIG);
         let socket = dir.join("admin.sock");
         let log = dir.join(format!("adit-{}.log", device.name()));
         let has_corp = topology.corp.is_some();
-        let mut text = configuration(device, model, cores, topology.ipv6, has_corp, &socket);
+        let (ipv6, store) = (topology.ipv6, dir.join("journal"));
+        let mut text = configuration(device, model, cores, ipv6, has_corp, [&store, &socket]);
         if has_corp {
             text += &corp_sections(device, model);
         }
@@ -159,12 +162,25 @@ impl Adit {
             text += &pool_sections(topology.ipv6);
         }
         fs::write(&config, text).context("write adit's configuration")?;
-        let mut command = topology.upf.command(binary);
-        // Parts of the log are shown to people: no escape sequences.
-        command.args(["run", "--config"]).arg(&config).env("NO_COLOR", "1");
-        let process = Process::start("adit", command, &log, &log)?;
+        let process = spawn(binary, topology, &config, &log)?;
         let admin = Admin { binary: binary.to_owned(), socket, dir: dir.to_owned() };
         Ok(Self { process, admin, log })
+    }
+
+    /// Kills adit and starts it again with the same configuration, when `dead` has run in between.
+    ///
+    /// # Errors
+    /// The process cannot be started, or `dead` fails.
+    pub(crate) fn kill_and_restart(
+        &mut self,
+        topology: &Topology,
+        dead: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        self.process.kill()?;
+        dead()?;
+        let (binary, dir) = (self.admin.binary.clone(), self.admin.dir.clone());
+        self.process = spawn(&binary, topology, &dir.join(CONFIG), &self.log)?;
+        Ok(())
     }
 
     /// Access to its admin socket.
@@ -216,6 +232,13 @@ impl Adit {
     }
 }
 
+fn spawn(binary: &Path, topology: &Topology, config: &Path, log: &Path) -> Result<Process> {
+    let mut command = topology.upf.command(binary);
+    // Parts of the log are shown to people: no escape sequences.
+    command.args(["run", "--config"]).arg(config).env("NO_COLOR", "1");
+    Process::start("adit", command, log, log)
+}
+
 /// Configuration sections for the addresses of the UEs, and of networks behind them, to which the kernel has to route.
 fn pool_sections(ipv6: bool) -> String {
     let pool = |prefix: &str| format!("\n[[ue_pool]]\nprefix = \"{prefix}\"\n");
@@ -257,7 +280,7 @@ fn configuration(
     cores: CoreAssignment,
     ipv6: bool,
     has_corp: bool,
-    socket: &Path,
+    [store, socket]: [&Path; 2],
 ) -> String {
     let addresses = |v4: Ipv4Addr, v6: Ipv6Addr, [v4_len, v6_len]: [u8; 2]| {
         let v6 = ipv6.then(|| format!("{v6}/{v6_len}"));
@@ -298,6 +321,7 @@ fn configuration(
         routes,
         n6_instance: has_corp.then_some("internet"),
         vlans: [0; 2],
+        store: Some(store),
         socket,
     }
     .text()
@@ -319,7 +343,7 @@ mod tests {
             cores,
             true,
             false,
-            Path::new("/run/x/admin.sock"),
+            [Path::new("/run/x/journal"), Path::new("/run/x/admin.sock")],
         );
         assert!(text.contains("device = \"net_af_xdp0,iface=n3\""));
         assert!(text.contains("device = \"net_af_xdp1,iface=n6\""));
@@ -332,7 +356,7 @@ mod tests {
             cores,
             true,
             false,
-            Path::new("/run/x/admin.sock"),
+            [Path::new("/run/x/journal"), Path::new("/run/x/admin.sock")],
         );
         assert!(text.contains("device = \"net_af_xdp1,iface=n6\""));
         assert_eq!(text.matches("xdp = \"on\"").count(), 2);
@@ -342,7 +366,7 @@ mod tests {
             cores,
             false,
             false,
-            Path::new("/run/x/admin.sock"),
+            [Path::new("/run/x/journal"), Path::new("/run/x/admin.sock")],
         );
         assert!(text.contains("device = \"net_af_packet1,iface=n6,qpairs=2\""));
         assert!(text.contains("receivers = [0]"));
@@ -353,7 +377,7 @@ mod tests {
             cores,
             true,
             false,
-            Path::new("/run/x/admin.sock"),
+            [Path::new("/run/x/journal"), Path::new("/run/x/admin.sock")],
         );
         assert!(text.contains("\"kernel:udp\"") && text.contains("\"kernel:tun,name=adit0\""));
         assert!(text.contains("\"10.0.7.1/32\"") && !text.contains("next_hop"));

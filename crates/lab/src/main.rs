@@ -5,7 +5,6 @@
 mod adit_process;
 mod demo;
 mod gnb;
-mod netns;
 mod ports;
 mod router;
 mod scenario;
@@ -88,6 +87,9 @@ struct DemoArguments {
     /// What adit does with packets beyond a maximum bit rate; default: that of adit.
     #[arg(long, value_enum)]
     excess: Option<ExcessAction>,
+    /// Only kill adit in the middle of traffic and start it again, without the other programs.
+    #[arg(long)]
+    restart: bool,
     /// Keep the network up after the checks until Ctrl-C, for manual tests.
     #[arg(long)]
     keep: bool,
@@ -119,8 +121,15 @@ struct PortsArguments {
     #[arg(long, value_name = "S", default_value_t = 2,
         value_parser = clap::value_parser!(u32).range(1..=3600))]
     duration: u32,
+    /// Number of packets on their way, at most. With 0 the sender never waits, and offers more than adit can forward.
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    in_flight: u32,
+    /// Real-time priority of adit's worker, or 0 for none: the kernel's work for its devices is on the same core.
+    #[arg(long, value_name = "N", default_value_t = 0,
+        value_parser = clap::value_parser!(u8).range(..=99))]
+    realtime_priority: u8,
     /// Number of turns of each kind.
-    #[arg(long, value_name = "N", default_value_t = 3,
+    #[arg(long, value_name = "N", default_value_t = 5,
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Print one JSON document at the end; progress goes to standard error.

@@ -21,10 +21,10 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
-use crate::netns::NetNamespace;
 use crate::tun;
+use adit_lab_process::netns::NetNamespace;
 use adit_lab_process::stop::environment;
 
 /// Prefixes of the namespaces' names; the lab's process identifier follows.
@@ -89,7 +89,7 @@ impl LabUe {
 
     /// The IPv4 address of its PDU session.
     #[must_use]
-    pub(crate) fn ipv4(self) -> Ipv4Addr {
+    pub(crate) const fn ipv4(self) -> Ipv4Addr {
         Ipv4Addr::new(10, 45, 0, self.0.saturating_add(1))
     }
 
@@ -272,8 +272,8 @@ impl Topology {
             return as_on_a_wire(&self.upf, "n6");
         }
         let all = ["tx", "on", "tso", "on", "gso", "on", "gro", "on"];
-        ethtool(&self.ran, "n3", &all)?;
-        ethtool(&self.dn, "n6", &all)
+        self.ran.set_features("n3", &all)?;
+        self.dn.set_features("n6", &all)
     }
 
     /// Lets the other ends of adit's links receive what an XDP program sends: a veth device does with GRO.
@@ -284,17 +284,19 @@ impl Topology {
         let links =
             [(Some(&self.ran), "n3"), (Some(&self.dn), "n6"), (self.corp.as_ref(), CORP_LINK)];
         let mut links = links.into_iter().filter_map(|(namespace, link)| Some((namespace?, link)));
-        links.try_for_each(|(namespace, link)| ethtool(namespace, link, &["gro", "on"]))
+        links.try_for_each(|(namespace, link)| namespace.set_features(link, &["gro", "on"]))
     }
 
-    /// Has the kernel poll all ends of adit's links (NAPI), as it polls network cards: veth devices are polled with GRO.
+    /// Has the kernel poll all ends of adit's links (NAPI), as it polls network cards: veth devices are polled with GRO,
+    /// unless the sending end passes large packets.
     ///
     /// # Errors
     /// The kernel refuses.
     pub(crate) fn poll_links(&self) -> Result<()> {
-        self.receive_from_programs()?;
-        ethtool(&self.upf, "n3", &["gro", "on"])?;
-        ethtool(&self.upf, "n6", &["gro", "on"])
+        let ends = [(&self.ran, "n3"), (&self.dn, "n6"), (&self.upf, "n3"), (&self.upf, "n6")];
+        ends.iter().try_for_each(|(namespace, link)| {
+            namespace.set_features(link, &["gro", "on", "tso", "off"])
+        })
     }
 
     /// Creates the TUN devices of the UEs `1..=count`, each with addresses, MTU and its own routing
@@ -420,20 +422,7 @@ fn ue_lines_v6(lines: &mut String, ue: LabUe) -> std::fmt::Result {
 
 /// Turns off offloads that would pass packets to adit with partial checksums or beyond the MTU.
 fn as_on_a_wire(namespace: &NetNamespace, device: &str) -> Result<()> {
-    ethtool(namespace, device, &["tx", "off", "tso", "off", "gso", "off", "gro", "off"])
-}
-
-/// Sets features of a device.
-fn ethtool(namespace: &NetNamespace, device: &str, features: &[&str]) -> Result<()> {
-    let mut command: Command = namespace.command("ethtool");
-    let output =
-        command.args(["-K", device]).args(features).output().map_err(|error| {
-            environment(format!("cannot run ethtool ({error}): install ethtool"))
-        })?;
-    if !output.status.success() {
-        bail!("ethtool -K {device}: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(())
+    namespace.set_features(device, &["tx", "off", "tso", "off", "gso", "off", "gro", "off"])
 }
 
 #[cfg(test)]

@@ -107,6 +107,7 @@ pub fn build_with_offload(
         fast_rules: std::sync::Arc::clone(&fast_rules),
         meters: MeterTable::new(sessions_max),
         rate_changes: RateChangeRing::new(),
+        is_restoring: std::sync::atomic::AtomicBool::new(false),
         aggregates: Aggregates::new(&config.aggregates),
         routes,
         interfaces: config.interfaces.into_boxed_slice(),
@@ -405,6 +406,12 @@ impl Publisher {
     #[must_use]
     pub fn has_passed_probe(&self, worker: WorkerId) -> bool {
         self.rules.has_passed(usize::from(worker.0), self.probe)
+    }
+
+    /// Sessions of a former process are still to come, or all of them are published. Until then workers tell no peer
+    /// that they do not know its tunnel.
+    pub fn set_restoring(&self, is_restoring: bool) {
+        self.tables.is_restoring.store(is_restoring, std::sync::atomic::Ordering::Relaxed);
     }
 
     /// Deltas that some worker may not run yet.

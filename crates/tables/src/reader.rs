@@ -42,6 +42,8 @@ pub(crate) struct Tables {
     pub(crate) rate_changes: RateChangeRing,
     pub(crate) routes: Routes,
     pub(crate) interfaces: Box<[Interface]>,
+    /// Sessions of a former process are still to come. Written by the control thread.
+    pub(crate) is_restoring: std::sync::atomic::AtomicBool,
 }
 
 /// The tables as one worker sees them. Starts offline; the first [`TablesReader::observe`] goes online.
@@ -291,6 +293,12 @@ impl<'a> TablesView<'a> {
     #[must_use]
     pub fn neighbor(&self, interface: InterfaceId, addr: IpAddr) -> Option<KnownNeighbor> {
         self.tables.next_hops.neighbor(interface, addr)
+    }
+
+    /// True while sessions of a former process are still to be published: a key that is not found may belong to one.
+    #[must_use]
+    pub fn is_restoring(&self) -> bool {
+        self.tables.is_restoring.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     /// The GTP-U peers that published FARs send to.

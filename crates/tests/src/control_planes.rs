@@ -62,6 +62,7 @@ fn configuration(control_plane: &str, dir: &Path) -> String {
     let dpdk = "hugepages = \"never\"\nmemory_mib = 64\nmempool_mbufs = 4096\n\
                 rx_descriptors = 256\ntx_descriptors = 256";
     set("dpdk", dpdk);
+    set("store", "kind = \"none\"");
     set("admin", &format!("socket = \"{}\"", dir.join("admin.sock").display()));
     for (number, port) in table["port"].as_array_mut().unwrap().iter_mut().enumerate() {
         let port = port.as_table_mut().unwrap();

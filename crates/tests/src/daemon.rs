@@ -202,6 +202,8 @@ memory_mib = 64
 mempool_mbufs = 4096
 rx_descriptors = 256
 tx_descriptors = 256
+[store]
+kind = "none"
 [admin]
 socket = "{socket}"
 "#,

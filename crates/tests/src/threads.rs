@@ -1,11 +1,11 @@
 //! The threads of a packet path over test ports, for any roles.
 
 use adit_datapath::{
-    EventStages, EventWorker, Handoff, PathThread, Receiver, ReceiverConfig, RxTx, RxTxConfig,
-    SharedFlows, Spread, TX_QUEUE, Worker, WorkerConfig, connect,
+    EventQueues, EventWorker, Handoff, PathThread, Receiver, ReceiverConfig, RxTx, RxTxConfig,
+    SharedFlows, Spread, Worker, WorkerConfig, connect,
 };
+use adit_pktio::PacketIo;
 use adit_pktio::mem::MemBuf;
-use adit_pktio::{PacketIo, ScheduleType};
 use adit_rules::{WorkerCommand, WorkerEvent};
 use adit_tables::TablesReader;
 use adit_testkit::mem_events::{ChoosePort, MemEventPort, MemScheduler, MemSchedulerConfig};
@@ -43,8 +43,8 @@ pub struct PathThreadsConfig {
     pub waiting_pkts_max: usize,
     /// How the event scheduler chooses workers.
     pub flow_choice: FlowChoice,
-    /// The stages of event-driven workers.
-    pub stages: EventStages,
+    /// The queues of the event scheduler.
+    pub queues: EventQueues,
 }
 
 /// The threads, and the control side's ends of their rings. Receivers have none.
@@ -71,7 +71,7 @@ impl<Io: PacketIo<Buf = MemBuf> + 'static> PathThreads<Io> {
         assert_eq!(readers.len(), roles.threads(), "a reader for each thread");
         let mut made = Self { threads: Vec::new(), commands: Vec::new(), events: Vec::new() };
         let sessions_max = readers.first().map_or(0, TablesReader::sessions_max);
-        let flows = SharedFlows::new(EVENT_FLOWS, &config.stages, sessions_max);
+        let flows = SharedFlows::new(EVENT_FLOWS, &config.queues, sessions_max);
         let mut scheduled = scheduler(config).into_iter();
         let handoffs = connect(roles, config.ring_len);
         for ((reader, handoff), role) in readers.into_iter().zip(handoffs).zip(roles.all()) {
@@ -79,7 +79,8 @@ impl<Io: PacketIo<Buf = MemBuf> + 'static> PathThreads<Io> {
             let ports = if polls { config.ports.clone() } else { Vec::new() };
             match (role, roles.signaling()) {
                 (Role::RxTx, _) => {
-                    let config = RxTxConfig { ports, burst: config.burst };
+                    let number = usize::from(reader.worker().0) - roles.transmitters();
+                    let config = RxTxConfig { number, ports, burst: config.burst };
                     let port = scheduled.next().unwrap();
                     made.threads.push(Box::new(RxTx::new(config, reader, flows.clone(), port)));
                 }
@@ -135,14 +136,11 @@ fn scheduler(config: &PathThreadsConfig) -> Vec<MemEventPort> {
     if roles.rx_tx() == 0 {
         return Vec::new();
     }
-    let links = |role| match role {
-        Role::RxTx => vec![TX_QUEUE],
-        _ => config.stages.queues().map(|queue| queue.number).collect(),
-    };
     let owners = Owners::new(roles.workers());
     let choose: ChoosePort = match config.flow_choice {
-        FlowChoice::Owner => Box::new(move |queue, flow, ports| match queue {
-            TX_QUEUE => ports[flow as usize % ports.len()],
+        FlowChoice::Owner => Box::new(move |_, flow, ports| match ports {
+            // Of transmission, or of timers.
+            [only] => *only,
             _ => usize::from(owners.of_group(flow).0),
         }),
         FlowChoice::Random(seed) => {
@@ -151,10 +149,8 @@ fn scheduler(config: &PathThreadsConfig) -> Vec<MemEventPort> {
         }
     };
     let (_, ports) = MemScheduler::new(MemSchedulerConfig {
-        queues: core::iter::once(ScheduleType::Atomic)
-            .chain(config.stages.queues().map(|queue| queue.schedule))
-            .collect(),
-        links: roles.all().map(links).collect(),
+        queues: config.queues.schedules().collect(),
+        links: config.queues.links(roles),
         flows: EVENT_FLOWS,
         new_threshold: usize::MAX,
         choose,

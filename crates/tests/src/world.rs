@@ -92,8 +92,8 @@ pub struct World {
     /// Later fragments of which the first was known.
     pub known_fragments: u64,
     roles: Roles,
-    /// Queues of stages with an event scheduler.
-    stage_queues: usize,
+    /// Queues that packets pass with an event scheduler.
+    packet_queues: usize,
     threads: Vec<Box<dyn PathThread<MemIo> + Send>>,
     events: Vec<rtrb::Consumer<WorkerEvent>>,
     /// Commands to each worker.
@@ -174,7 +174,7 @@ impl World {
             kept_their_rules: 0,
             known_fragments: 0,
             roles: layout.roles,
-            stage_queues: layout.stages.queues().count(),
+            packet_queues: layout.queues.of_packets().count(),
             threads: Vec::new(),
             events: Vec::new(),
             commands: Vec::new(),
@@ -198,7 +198,7 @@ impl World {
             burst: 64,
             waiting_pkts_max: WAITING_PKTS,
             flow_choice: FlowChoice::Owner,
-            stages: layout.stages.clone(),
+            queues: layout.queues.clone(),
         };
         let threads = PathThreads::new(readers, &config);
         (world.threads, world.commands, world.events) =
@@ -348,8 +348,8 @@ impl World {
     fn settle(&mut self) {
         let rounds = match self.roles.rx_tx() {
             0 => self.roles.threads().min(3),
-            // A packet between UEs passes the stages twice before it leaves.
-            _ => 4 + 2 * self.stage_queues,
+            // A packet between UEs passes the queues twice before it leaves.
+            _ => 4 + 2 * self.packet_queues,
         };
         let first = self.roles.transmitters();
         for _ in 0..rounds {

@@ -4,7 +4,7 @@
 use core::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use adit_datapath::{EventStages, PathThread, Spread};
+use adit_datapath::{EventQueues, PathThread, Spread};
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
 use adit_rules::{
@@ -181,7 +181,7 @@ fn fleet(
         burst: 32,
         waiting_pkts_max: 64,
         flow_choice: FlowChoice::Owner,
-        stages: EventStages::default(),
+        queues: EventQueues::default(),
     };
     let PathThreads { threads, events, commands } = PathThreads::new(readers, &config);
     let mut rings = events.into_iter().zip(commands);

@@ -66,7 +66,7 @@ fn layout(workers: usize) -> WorldLayout {
             gateway: GATEWAY.into(),
         }],
         roles: Roles::run_to_completion(workers),
-        stages: adit_datapath::EventStages::default(),
+        queues: adit_datapath::EventQueues::default(),
         sessions_max: 1000,
         qos: QosPolicy::default(),
         seed: 1,

@@ -7,7 +7,7 @@ mod syscalls;
 
 use core::net::IpAddr;
 
-use adit_datapath::{EventStages, STAGES, Spread, Worker, WorkerConfig};
+use adit_datapath::{EventQueues, STAGES, Spread, Worker, WorkerConfig};
 use adit_pktio::mem::MemBuf;
 use adit_pktio::{Burst, PacketIo, PortInfo, ScheduleType};
 use adit_rules::{DeltaId, DropReason, Excess, NextHops, WorkerCommand, WorkerEvent};
@@ -277,7 +277,7 @@ struct TwoWorkers {
 }
 
 impl TwoWorkers {
-    fn new(roles: Roles, spread: Spread, stages: EventStages) -> Self {
+    fn new(roles: Roles, spread: Spread, queues: EventQueues) -> Self {
         let layout = WorldLayout { roles, sessions_max: 128, ..scenario::plain_layout(0) };
         let (mut store, mut publisher, readers) = control(&layout);
         let (owners, mut wanted) =
@@ -317,7 +317,7 @@ impl TwoWorkers {
             burst: 32,
             waiting_pkts_max: 512,
             flow_choice: FlowChoice::Random(1),
-            stages,
+            queues,
         };
         let threads = PathThreads::new(readers, &config);
         let ios = roles.all().map(|_| PoolIo::new()).collect();
@@ -356,7 +356,7 @@ impl TwoWorkers {
 #[test]
 fn step_that_hands_packets_to_another_worker_allocates_nothing() {
     let mut pair =
-        TwoWorkers::new(Roles::run_to_completion(2), Spread::Owner, EventStages::default());
+        TwoWorkers::new(Roles::run_to_completion(2), Spread::Owner, EventQueues::default());
     assert_eq!(pair.frames.len(), 4, "each owner has sessions of either key kind");
     for _ in 0..10 {
         assert_eq!((pair.step([0, 1]), pair.sent()), (0, vec![24, 24]));
@@ -368,7 +368,7 @@ fn step_that_hands_packets_to_another_worker_allocates_nothing() {
 fn step_of_a_receiver_allocates_nothing() {
     const RECEIVER: usize = 3;
     for spread in [Spread::Owner, Spread::Rss] {
-        let mut pipeline = TwoWorkers::new(Roles::pipeline(1, 2), spread, EventStages::default());
+        let mut pipeline = TwoWorkers::new(Roles::pipeline(1, 2), spread, EventQueues::default());
         for _ in 0..10 {
             let allocated = pipeline.step([RECEIVER; 2]);
             assert_eq!((allocated, pipeline.sent()), (0, vec![24, 24]), "{spread:?}");
@@ -379,14 +379,24 @@ fn step_of_a_receiver_allocates_nothing() {
 #[test]
 fn step_of_an_event_driven_worker_allocates_nothing() {
     const RX_TX: usize = 2;
-    for queues in [1, 2, 4] {
-        let stages = EventStages::new(&vec![ScheduleType::Atomic; queues], [0; STAGES]).unwrap();
-        let mut path = TwoWorkers::new(Roles::event_driven(1, 2), Spread::Owner, stages);
+    use ScheduleType::{Atomic, Ordered};
+    let seven = [Ordered, Atomic, Ordered, Ordered];
+    let cases: [(&[_], _, _); 5] = [
+        (&[Atomic], None, 0),
+        (&[Atomic; 2], None, 0),
+        (&[Atomic; 4], None, 0),
+        (&[Atomic; 4], Some(Atomic), 2),
+        (&seven, Some(Ordered), 2),
+    ];
+    for (stages, rx, timers) in cases {
+        let queues = EventQueues::new(stages, [0; STAGES]).unwrap().with_rx(rx);
+        let queues = queues.with_timers(timers);
+        let mut path = TwoWorkers::new(Roles::event_driven(1, 2), Spread::Owner, queues.clone());
         for _ in 0..10 {
-            assert_eq!(path.step([RX_TX; 2]), 0, "{queues} queues");
+            assert_eq!(path.step([RX_TX; 2]), 0, "{queues:?}");
         }
-        assert_eq!(path.run(40), 0, "{queues} queues");
-        assert_eq!(path.ios[RX_TX].tx.len(), 10 * 48, "{queues} queues");
+        assert_eq!(path.run(200), 0, "{queues:?}");
+        assert_eq!(path.ios[RX_TX].tx.len(), 10 * 48, "{queues:?}");
     }
 }
 

@@ -4,7 +4,7 @@
 use core::net::{IpAddr, Ipv4Addr};
 use std::collections::BTreeMap;
 
-use adit_datapath::{EventStages, Spread};
+use adit_datapath::{EventQueues, Spread};
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
 use adit_rules::{DeltaId, DropReason, NextHops, PuntReason};
@@ -94,7 +94,7 @@ impl Pipeline {
             burst: 32,
             waiting_pkts_max: 64,
             flow_choice: FlowChoice::Owner,
-            stages: EventStages::default(),
+            queues: EventQueues::default(),
         };
         let threads = PathThreads::new(readers, &config);
         let ios = ROLES.all().map(|_| MemIo::new(&UPF)).collect();

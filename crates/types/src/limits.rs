@@ -132,6 +132,19 @@ pub const PFCP_MESSAGE_BYTES_MAX: usize = 65_507;
 /// Answered requests remembered per peer for retransmissions.
 pub const RESPONSE_CACHE_PER_PEER_MAX: usize = 65_536;
 
+/// Records that a restoration names because they cannot be restored; further ones are counted.
+pub const REFUSED_RECORDS_NAMED_MAX: usize = 100;
+
+/// Datagrams that wait until sessions are restored.
+pub const RESTORATION_DATAGRAMS_MAX: usize = 4096;
+
+/// Sessions whose usage is looked at for the store in one turn of the control thread.
+pub const USAGE_RECORDS_PER_TURN_MAX: usize = 64;
+
+/// Answers of all peers that a store keeps for retransmissions of their requests after a restart; each further
+/// one takes the place of the oldest.
+pub const ANSWER_RECORDS_MAX: u64 = 65_536;
+
 /// Answers of one peer that are forgotten when it is looked at: with all peers in a turn of the
 /// control thread 8,192, which takes a millisecond.
 pub const ANSWERS_FORGOTTEN_PER_STEP: usize = 32;
@@ -317,8 +330,12 @@ pub const ENCAPSULATION_BYTES_MAX: usize = 14 + 4 + 40 + 8 + 12 + 8;
 const _: () = assert!(ENCAPSULATION_BYTES_MAX <= 128, "DPDK's default headroom is 128 octets");
 const _: () = assert!(NEIGHBOR_PENDING_PER_HOP_MAX <= NEIGHBOR_PENDING_PKTS_MAX);
 
-/// Octets of a record in the durable store: a session with as many rules as it may have, and room.
-pub const STORE_VALUE_BYTES_MAX: usize = 1 << 16;
+/// Octets of the packed record of a session. A store adds the session's names and usage, and what the node knows of it.
+pub const SESSION_RECORD_BYTES_MAX: usize = STORE_VALUE_BYTES_MAX / 4 * 3;
+
+/// Octets of a record in the durable store: a session with as many rules and filters as it may have, of usual texts, and
+/// room.
+pub const STORE_VALUE_BYTES_MAX: usize = 1 << 18;
 
 /// Octets of changes that the durable store takes as one group, and of what it writes at once.
 pub const STORE_GROUP_BYTES_MAX: usize = 1 << 20;

@@ -11,7 +11,7 @@ use std::process::Command;
 use anyhow::{Context, bail};
 
 /// All targets. Those that find most come first.
-pub(crate) const TARGETS: [&str; 10] = [
+pub(crate) const TARGETS: [&str; 12] = [
     "n4_sequence",
     "pfcp_message",
     "pfcp_leaf_ies",
@@ -21,6 +21,8 @@ pub(crate) const TARGETS: [&str; 10] = [
     "compile",
     "gtpu_parse",
     "journal",
+    "records",
+    "resp",
     "config",
 ];
 

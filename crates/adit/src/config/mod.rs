@@ -11,6 +11,7 @@ mod provisioning;
 mod qos;
 mod read;
 mod section;
+mod store;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +27,7 @@ use adit_types::{DomainId, InterfaceRole, Nanos, PortId, Role, Roles, VlanId};
 
 pub(crate) use eventdev::EventSettings;
 pub(crate) use section::ConfigProblem;
+pub(crate) use store::{StoreKind, StoreSettings};
 
 /// A checked configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +58,7 @@ pub(crate) struct Config {
     pub qos: QosPolicy,
     /// Maximum number of packets queued for QER rates, of all workers together.
     pub shaped_pkts_max: usize,
+    pub store: StoreSettings,
     pub admin_socket: PathBuf,
 }
 
@@ -113,6 +116,8 @@ pub(crate) struct DatapathSettings {
     pub workers: Vec<u16>,
     /// Behavior without packets of each worker, then of each receiver.
     poll: Vec<PollMode>,
+    /// Real-time priority of the threads of the packet path, which then all sleep without packets; 0 for none.
+    pub realtime_priority: u8,
     pub main_core: u16,
     pub burst_pkts: usize,
 }

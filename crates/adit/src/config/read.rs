@@ -22,7 +22,7 @@ use super::{
     InterfaceSettings, IpNet, ModelSettings, N4Settings, NodeIdSetting, PollMode, PortDevice,
     PortSettings, RouteSettings, SmfSetSettings, Tolerances, XdpMode, domains,
 };
-use super::{kernel_ports, predefined, provisioning, qos};
+use super::{kernel_ports, predefined, provisioning, qos, store};
 use adit_host::n4_socket::RECEIVE_BUFFER_KIB;
 
 /// Default maximum of packets buffered by FARs, at most half of the packet buffers.
@@ -68,6 +68,7 @@ fn read(document: &ConfigDocument<'_>, table: &DeTable<'_>) -> Config {
     let forwarding_policies = provisioning::read_forwarding_policies(&mut root, &interfaces);
     let predefined_rules = predefined::read(&mut root, &applications);
     let (qos, shaped_pkts_max) = qos::read(root.table("qos"), half, &interfaces);
+    let store = store::read(root.table("store"));
     let mut admin = root.table("admin");
     let admin_socket = admin
         .parsed_optional("socket", "a path such as \"/run/adit/admin.sock\"")
@@ -92,6 +93,7 @@ fn read(document: &ConfigDocument<'_>, table: &DeTable<'_>) -> Config {
         predefined_rules,
         qos,
         shaped_pkts_max,
+        store,
         admin_socket,
     }
 }
@@ -233,8 +235,13 @@ fn read_datapath(mut datapath: ConfigSection<'_, '_>) -> DatapathSettings {
         datapath
             .problem("poll", "takes \"busy\" with model = \"eventdev\": a scheduler wakes nobody");
     }
+    let realtime_priority = datapath.integer("realtime_priority", 0..=99u8, Some(0));
+    if realtime_priority > 0 && poll.contains(&PollMode::Busy) {
+        let what = "takes 0 unless poll = \"adaptive\": nothing else would run on the core of a thread that polls on";
+        datapath.problem("realtime_priority", what);
+    }
     datapath.finish();
-    DatapathSettings { model, workers, poll, main_core, burst_pkts }
+    DatapathSettings { model, workers, poll, realtime_priority, main_core, burst_pkts }
 }
 
 /// Reads the execution model and the keys that only some models have.
@@ -256,7 +263,11 @@ fn read_model(datapath: &mut ConfigSection<'_, '_>, workers: usize) -> ModelSett
     }
     if model == 2 {
         let most = WORKERS_MAX.saturating_sub(workers);
-        return ModelSettings::EventDriven(read_eventdev(datapath.table("eventdev"), most));
+        return ModelSettings::EventDriven(read_eventdev(
+            datapath.table("eventdev"),
+            workers,
+            most,
+        ));
     }
     if datapath.has("eventdev") {
         // Reads it, so that its keys are known.

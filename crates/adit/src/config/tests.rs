@@ -1,3 +1,5 @@
+use adit_datapath::EventQueues;
+use adit_pktio::ScheduleType;
 use adit_types::Qfi;
 
 use super::*;
@@ -58,6 +60,17 @@ fn out_of_range_and_wrong_type_say_what_to_write() {
     let problems = changed("role = \"n3\"", "role = \"n2\"");
     let what = "takes \"n3\" or \"n9\" or \"n4u\" or \"n6\"";
     assert!(problems.iter().any(|p| p.what == what), "{problems:?}");
+}
+
+#[test]
+fn realtime_priority_is_for_threads_that_sleep() {
+    let poll = "poll = \"busy\"";
+    let problems = changed(poll, "poll = \"busy\"\nrealtime_priority = 10");
+    assert_eq!(paths(&problems), ["datapath.realtime_priority"]);
+    assert_eq!(paths(&changed(poll, "realtime_priority = 100")), ["datapath.realtime_priority"]);
+    let text = EXAMPLE.replacen(poll, "poll = \"adaptive\"\nrealtime_priority = 10", 1);
+    assert_eq!(Config::parse(&text).unwrap().datapath.realtime_priority, 10);
+    assert_eq!(Config::parse(EXAMPLE).unwrap().datapath.realtime_priority, 0);
 }
 
 #[test]
@@ -674,8 +687,13 @@ fn with_eventdev(workers: &str, lines: &str, qpairs: u16) -> String {
 fn eventdev_has_workers_then_rx_tx_threads_and_perhaps_a_scheduler() {
     let lines = "scheduler = \"sw\"\nscheduler_core = 4\nrx_tx = [3]\nsched_quanta = 64\n\
                  credit_quanta = 32\nflows = 1024\nstages = 4\n\
-                 schedule = [\"parallel\", \"atomic\", \"atomic\", \"atomic\"]\n\
+                 schedule = [\"parallel\", \"atomic\", \"ordered\", \"atomic\"]\n\
                  dummy_cycles = [0, 100, 0, 0]";
+    let schedules = ["parallel", "atomic", "ordered", "atomic"].map(|name| match name {
+        "parallel" => ScheduleType::Parallel,
+        "ordered" => ScheduleType::Ordered,
+        _ => ScheduleType::Atomic,
+    });
     let datapath = Config::parse(&with_eventdev("[1, 2]", lines, 1)).unwrap().datapath;
     let threads: Vec<_> =
         datapath.threads().iter().map(|thread| (thread.role.name(), thread.core)).collect();
@@ -684,7 +702,7 @@ fn eventdev_has_workers_then_rx_tx_threads_and_perhaps_a_scheduler() {
     assert!(datapath.shared_cores().is_empty() && !datapath.shares_core(4));
     let ModelSettings::EventDriven(events) = datapath.model else { panic!("another model") };
     assert_eq!(events.arguments, "sched_quanta=64,credit_quanta=32");
-    assert_eq!(events.stages.queues().count(), 4);
+    assert_eq!(events.queues, EventQueues::new(&schedules, [0, 100, 0, 0]).unwrap());
     assert_eq!((events.flows, events.events_max, events.new_event_threshold), (1024, 4096, 2048));
 }
 
@@ -707,13 +725,22 @@ fn eventdev_says_what_does_not_fit() {
         ("rx_tx = [2]\nstages = 3", "takes 1, 2 or 4"),
         ("rx_tx = [2]\nstages = 2\nschedule = [\"atomic\"]", "or a list of 2 of them"),
         ("rx_tx = [2]\nschedule = \"parallel\"", "it has the state of sessions"),
-        ("rx_tx = [2]\nschedule = \"ordered\"", "\"atomic\" or \"parallel\""),
+        ("rx_tx = [2]\nstages = 2\nschedule = [\"atomic\", \"ordered\"]", "\"dsw\" has no ordered"),
+        ("rx_tx = [2]\nrx_queue = \"ordered\"", "rx_queue: takes \"ordered\" only with"),
         ("rx_tx = [2]\ndummy_cycles = [1, 2]", "takes a list of 4 numbers"),
     ];
     for (lines, expected) in cases {
         let problems = of(lines);
         assert!(problems.contains(expected), "{lines}: {problems}");
     }
+    let queues = "rx_tx = [20]\nstages = 4\nrx_queue = \"atomic\"\ntimer_queue = true";
+    let with_timers = |workers: &str| Config::parse(&with_eventdev(workers, queues, 1));
+    assert!(with_timers("[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]").is_ok());
+    let problems = with_timers("[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]").unwrap_err();
+    assert_eq!(paths(&problems), ["datapath.eventdev.scheduler"]);
+    assert!(problems[0].to_string().contains("take 17"), "{problems:?}");
+    let missing = Config::parse(&with_eventdev("[1]", "", 1)).unwrap_err();
+    assert_eq!(paths(&missing), ["datapath.eventdev.rx_tx"]);
     let all = of("rx_tx = [2]\nstages = 3\nschedule = \"atomic\"\ndummy_cycles = [1]");
     assert_eq!(all.lines().count(), 2, "{all}");
     let adaptive =

@@ -29,6 +29,8 @@ fn control(plant: BenchControlPlane) -> ControlThread {
         node,
         publisher,
         socket,
+        store: None,
+        keeps_at_stop: false,
         events: Vec::new(),
         commands: Vec::new(),
         bells: Vec::new(),

@@ -145,7 +145,7 @@ pub(super) fn applications(control: &ControlView<'_>) -> AnswerPage {
     let provided = store.provided_applications().map(|provided| ApplicationRow {
         id: provided.id.to_owned(),
         source: source(provided.owner),
-        flow_descriptions: provided.flow_descriptions,
+        flow_descriptions: provided.flow_descriptions.len(),
         in_effect: provided.in_effect,
     });
     let applications = configured.chain(provided).collect();

@@ -15,12 +15,12 @@ use super::live::DemoView;
 use super::programs;
 use crate::adit_process::{Adit, CoreAssignment, PacketDevice, queue_pairs};
 use crate::gnb::Gnb;
-use crate::netns::remove_stale;
 use crate::router::Router;
 use crate::topology::{ADIT_N3, ADIT_N4, GNB, PREFIXES, SMF, SMF_GTPU, Topology};
 use crate::{DatapathChoice, DemoArguments};
 use adit_lab_process::adit_binary::find_binary;
 use adit_lab_process::adit_config::WorkerPoll;
+use adit_lab_process::netns::remove_stale;
 use adit_lab_process::stop::{EnvironmentError, Interrupted, Stop, environment};
 use adit_lab_smf::identity::SmfIdentity;
 use adit_lab_smf::{LabSmf, SmfOptions};
@@ -94,7 +94,9 @@ pub(crate) struct Network {
     pub af_xdp_refused: Option<String>,
     /// Round-trip time of the GTP-U echo.
     pub echo: Duration,
-    dir: RunDir,
+    /// The cores.
+    pub affinity: Affinity,
+    pub(super) dir: RunDir,
 }
 
 impl Network {
@@ -170,7 +172,7 @@ impl Network {
             },
         };
         live.print_line(&format!("adit runs on {}", device.name()));
-        Ok(Self { adit, smf, router, gnb, topology, device, af_xdp_refused, echo, dir })
+        Ok(Self { adit, smf, router, gnb, topology, device, af_xdp_refused, echo, affinity, dir })
     }
 
     /// The directory of this run.

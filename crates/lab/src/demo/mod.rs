@@ -64,7 +64,10 @@ fn drive(
     let mut steps = DemoSteps::new(arguments, network, live, stop);
     steps.attach()?;
     let servers = Servers::start(&steps.network.topology.dn, steps.network.dir(), stop)?;
-    steps.traffic(&servers)?;
+    match arguments.restart {
+        true => steps.restart()?,
+        false => steps.traffic(&servers)?,
+    }
     if arguments.keep {
         keep(&steps, stop);
     }

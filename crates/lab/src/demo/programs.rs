@@ -12,8 +12,8 @@ use rand::{RngCore, SeedableRng};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::netns::NetNamespace;
 use crate::topology::{DN, LabUe, Topology};
+use adit_lab_process::netns::NetNamespace;
 use adit_lab_process::process::{Process, Program, ProgramOutput, is_installed};
 use adit_lab_process::stop::{Stop, environment};
 

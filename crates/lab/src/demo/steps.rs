@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use adit_pfcp::ie::OuterHeaderCreation;
 use adit_types::{BitRate, Qfi, Teid};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::json;
 
 use super::bring_up::{Network, QFI};
@@ -16,7 +16,7 @@ use super::programs::{
 };
 use super::report::{AditCounters, DemoCheck, DemoReport, rate};
 use crate::DemoArguments;
-use crate::gnb::{Leg, teid};
+use crate::gnb::{Gnb, Leg, teid};
 use crate::router::RouterLink;
 use crate::topology::{DN, DN_V6, GNB, LabUe, SMF_GTPU, UE_MTU};
 use adit_lab_process::stop::{Interrupted, Stop};
@@ -27,11 +27,28 @@ const PING_INTERVAL_S: f32 = 0.2;
 /// Pings during the path switch of a UE: two seconds.
 const SWITCH_PINGS: u32 = 40;
 const SWITCH_INTERVAL_S: f32 = 0.05;
+/// Pings during a restart of adit, and the duration of the TCP connection: twelve seconds.
+const RESTART_PINGS: u32 = 240;
+const RESTART_SECONDS: u32 = 12;
 /// Timeout of autoconfiguration. If a solicitation or its answer is lost, a UE solicits again after
 /// four seconds.
 const SLAAC_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time for packets in flight to arrive before counters are compared.
 const SETTLE: Duration = Duration::from_millis(300);
+
+/// Packets of the gNB.
+#[derive(Debug, Clone, Copy, Default)]
+struct GnbPackets {
+    uplink: u64,
+    downlink: u64,
+}
+
+impl GnbPackets {
+    fn of(gnb: &Gnb) -> Self {
+        let counters = gnb.counters();
+        Self { uplink: load(&counters.uplink.pkts), downlink: load(&counters.downlink.pkts) }
+    }
+}
 
 /// A run in progress.
 #[derive(Debug)]
@@ -45,6 +62,8 @@ pub(super) struct DemoSteps<'a> {
     sessions: Vec<LabSession>,
     checks: Vec<DemoCheck>,
     counters: Option<AditCounters>,
+    /// What the gNB had seen when the adit started that runs now.
+    uncounted: GnbPackets,
     /// True once adit has ended: further steps are skipped.
     adit_ended: bool,
 }
@@ -71,6 +90,7 @@ impl<'a> DemoSteps<'a> {
             sessions: Vec::new(),
             checks: vec![association, echo],
             counters: None,
+            uncounted: GnbPackets::default(),
             adit_ended: false,
         }
     }
@@ -164,6 +184,7 @@ impl<'a> DemoSteps<'a> {
         self.check("TCP downlink", |s| s.tcp("TCP downlink", Iperf::TcpDownlink))?;
         self.check("UDP uplink", Self::udp)?;
         self.check("HTTP download", |s| s.http(servers))?;
+        self.restart()?;
         for &mbr_bps in &self.arguments.mbr {
             for (name, kind) in
                 [("TCP uplink", Iperf::TcpUplink), ("TCP downlink", Iperf::TcpDownlink)]
@@ -265,6 +286,65 @@ impl<'a> DemoSteps<'a> {
             old - old_at_switch
         );
         Ok(DemoCheck::new("path switch of ue1", moved && result.is_complete(), text).with(&result))
+    }
+
+    /// Kills adit while a ping and a TCP connection run, and starts it again.
+    ///
+    /// # Errors
+    /// Interrupted.
+    pub(super) fn restart(&mut self) -> Result<()> {
+        self.check("restart after kill -9", Self::kill_and_restart)
+    }
+
+    /// The ping goes on and the connection survives, although the SMF says nothing: adit has the sessions.
+    fn kill_and_restart(&mut self) -> Result<DemoCheck> {
+        let ue = LabUe(1);
+        let stop = self.stop;
+        let Network { adit, topology, gnb, affinity, dir, .. } = &mut *self.network;
+        let (topology, dir) = (&*topology, dir.path());
+        let ping = start_ping(topology, dir, ue, DN.into(), RESTART_PINGS, SWITCH_INTERVAL_S)?;
+        let mut before = GnbPackets::default();
+        let (connection, killed) = std::thread::scope(|scope| {
+            let run = || iperf(topology, dir, ue, Iperf::TcpUplink, RESTART_SECONDS, stop);
+            let connection = scope.spawn(run);
+            let killed = stop.sleep(Duration::from_secs(2)).and_then(|()| {
+                affinity.allow_all()?;
+                let restarted = adit.kill_and_restart(topology, || {
+                    // What adit had sent has arrived: its counters begin anew.
+                    stop.sleep(SETTLE)?;
+                    before = GnbPackets::of(gnb);
+                    Ok(())
+                });
+                affinity.leave_worker_alone()?;
+                restarted
+            });
+            (connection.join(), killed)
+        });
+        killed?;
+        let Ok(connection) = connection else { bail!("a thread of the lab ended by a fault") };
+        let connection = connection.context("the TCP connection")?;
+        let pings = ping_result(&ping.wait(stop)?)?;
+        let counters = adit.admin().show("counters", stop)?;
+        let n4 = counters["n4"].as_object().context("adit's counters lack n4")?;
+        let heard = n4.iter().filter(|(_, count)| count.as_u64().is_some_and(|count| count > 0));
+        let heard = heard.filter_map(|(name, _)| name.strip_prefix("received_"));
+        let (heartbeats, words): (Vec<&str>, Vec<&str>) =
+            heard.partition(|name| name.starts_with("heartbeat"));
+        self.uncounted = before;
+        let lost = pings.sent - pings.received;
+        let outage_s = f64::from(lost) * f64::from(SWITCH_INTERVAL_S);
+        let told = if words.is_empty() { "heartbeats only".to_owned() } else { words.join(", ") };
+        let text = format!(
+            "{lost} of {} pings lost ({outage_s:.2} s), TCP went on to {}; the SMF sent {told}",
+            pings.sent,
+            rate(connection.rate_bps)
+        );
+        let figures = json!({
+            "pings": pings, "outage_s": outage_s, "tcp": connection, "n4_messages": words,
+        });
+        let is_alone = words.is_empty() && !heartbeats.is_empty();
+        let ok = is_alone && pings.received > pings.sent / 2 && connection.bytes > 0;
+        Ok(DemoCheck::new("restart after kill -9", ok, text).with(&figures))
     }
 
     fn run_iperf(&mut self, kind: Iperf) -> Result<IperfResult> {
@@ -383,7 +463,9 @@ impl<'a> DemoSteps<'a> {
             return DemoCheck::new(name, false, "adit's counters are unknown");
         };
         let gnb = self.network.gnb.counters();
-        let (sent, received) = (load(&gnb.uplink.pkts), load(&gnb.downlink.pkts));
+        let GnbPackets { uplink, downlink } = self.uncounted;
+        let (sent, received) =
+            (load(&gnb.uplink.pkts) - uplink, load(&gnb.downlink.pkts) - downlink);
         let text = format!(
             "uplink: gNB sent {sent}, adit forwarded {}; downlink: adit forwarded {}, gNB received \
              {received}",

@@ -122,6 +122,7 @@ fn demo_arguments(arguments: &ScenarioArguments) -> Result<DemoArguments> {
         duration: 1,
         datapath: arguments.datapath,
         model: arguments.model,
+        restart: false,
         keep: false,
         json: arguments.json,
         adit: arguments.adit.clone(),

@@ -16,8 +16,8 @@ use rustix::net::{
 
 use super::session::ScenarioContext;
 use crate::gnb::{Leg, teid};
-use crate::netns::NetNamespace;
 use crate::topology::ADIT_N3;
+use adit_lab_process::netns::NetNamespace;
 use adit_lab_process::stop::POLL;
 
 /// A capture ends after this time without a message.

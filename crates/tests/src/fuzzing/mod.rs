@@ -9,6 +9,8 @@ mod input;
 mod journal;
 mod n4_sequence;
 mod pfcp;
+mod records;
+mod resp;
 mod text;
 
 #[allow(missing_docs, reason = "shared with the tests of adit-pfcp, where it is private")]
@@ -32,6 +34,8 @@ pub const TARGETS: &[FuzzTarget] = &[
     ("datapath_frames", frames::datapath),
     ("compile", compile::equivalence),
     ("journal", journal::run),
+    ("records", records::run),
+    ("resp", resp::run),
 ];
 
 /// Runs the target `name`.

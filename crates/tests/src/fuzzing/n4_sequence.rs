@@ -38,13 +38,13 @@ use super::input::FuzzInput;
 
 const SESSIONS_MAX: usize = 6;
 const STEPS_MAX: usize = 256;
-const PEERS: [SocketAddr; 2] = [
+pub(super) const PEERS: [SocketAddr; 2] = [
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 10)), 8805),
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 11)), 8805),
 ];
 const GNB: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
 
-fn config() -> NodeConfig {
+pub(super) fn config() -> NodeConfig {
     NodeConfig {
         node_id: NodeIdentity::Fqdn("upf.example".to_owned()),
         address: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
@@ -57,6 +57,7 @@ fn config() -> NodeConfig {
         paths: adit_n4::PathConfig::OFF,
         policy: PeerPolicy::default(),
         store: StoreConfig { sessions_max: SESSIONS_MAX, provisioning: provisioning(), seed: 7 },
+        records: None,
     }
 }
 
@@ -85,7 +86,7 @@ fn provisioning() -> Provisioning {
     }
 }
 
-fn octets<'a, M: MessageBody<'a>>(body: &M) -> Vec<u8> {
+pub(super) fn octets<'a, M: MessageBody<'a>>(body: &M) -> Vec<u8> {
     let mut buf = vec![0; 4096];
     let seid = M::TYPE.is_session_related().then_some(Seid(0));
     let len = encode(&mut buf, seid, 0, body).expect("room");
@@ -93,14 +94,14 @@ fn octets<'a, M: MessageBody<'a>>(body: &M) -> Vec<u8> {
     buf
 }
 
-fn node_id(peer: usize) -> ie::NodeId<'static> {
+pub(super) fn node_id(peer: usize) -> ie::NodeId<'static> {
     let IpAddr::V4(addr) = PEERS[peer].ip() else { unreachable!("an IPv4 peer") };
     ie::NodeId::Ipv4(addr)
 }
 
 /// A session of two PDRs with a TEID that the node chooses; its number makes its UE unique. Odd ones have
 /// an SDF filter, and every other even one an application that PFDs describe.
-fn establishment(peer: usize, number: u8) -> Vec<u8> {
+pub(super) fn establishment(peer: usize, number: u8) -> Vec<u8> {
     let ue = UeIpAddress { v4: Some(Ipv4Addr::new(10, 45, 0, number)), ..<_>::default() };
     let (ue_up, ue_down) = ([ue], [UeIpAddress { destination: true, ..ue }]);
     let text = b"permit out 17 from 203.0.113.0/24 53 to assigned";
@@ -188,7 +189,7 @@ fn modifications() -> Vec<Vec<u8>> {
 }
 
 /// Messages of one peer about anything but its own sessions.
-fn node_messages(peer: usize) -> Vec<Vec<u8>> {
+pub(super) fn node_messages(peer: usize) -> Vec<Vec<u8>> {
     let id = node_id(peer);
     let started = RecoveryTimeStamp(3_800_000_000);
     let contents = [PfdContents {

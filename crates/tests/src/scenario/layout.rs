@@ -2,7 +2,7 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-use adit_datapath::{EventStages, STAGES};
+use adit_datapath::{EventQueues, STAGES};
 use adit_pktio::ScheduleType;
 use adit_rules::{
     ApplyAction, DestinationInterface, GtpuTunnel, HeaderCreation, HeaderRemoval, SourceInterface,
@@ -118,9 +118,25 @@ pub fn layout(rng: &mut StdRng, seed: u64) -> WorldLayout {
         _ => Roles::run_to_completion(workers),
     };
     let qos = QosPolicy::default();
-    let queues = [1, 2, 4][rng.random_range(0..3)];
-    let stages = EventStages::new(&vec![ScheduleType::Atomic; queues], [0; STAGES]).unwrap();
-    WorldLayout { interfaces, routes, roles, stages, sessions_max: 16, qos, seed }
+    let queues = event_queues(rng, roles);
+    WorldLayout { interfaces, routes, roles, queues, sessions_max: 16, qos, seed }
+}
+
+/// Queues of an event scheduler that keep the order of packets.
+fn event_queues(rng: &mut StdRng, roles: Roles) -> EventQueues {
+    let mut kind = || match rng.random_range(0..3) {
+        0 => ScheduleType::Ordered,
+        _ => ScheduleType::Atomic,
+    };
+    let mut schedules = [kind(), kind(), kind(), kind()];
+    let rx = kind();
+    let stages = [1, 2, 4][rng.random_range(0..3)];
+    // The stage that enforces.
+    schedules[stages / 4] = ScheduleType::Atomic;
+    let queues = EventQueues::new(&schedules[..stages], [0; STAGES]).unwrap();
+    let queues = queues.with_tx(roles.rx_tx());
+    let queues = if rng.random() { queues.with_rx(Some(rx)) } else { queues };
+    if rng.random() { queues.with_timers(roles.workers()) } else { queues }
 }
 
 /// One N3 interface on port 0 and one N6 interface on port 1, of an MTU of 1500 bytes, with default
@@ -139,7 +155,7 @@ pub fn plain_layout(n3_vlan: u16) -> WorldLayout {
         ],
         routes: vec![route("0.0.0.0", "10.0.6.1"), route("::", "2001:db8:6::1")],
         roles: Roles::run_to_completion(1),
-        stages: EventStages::default(),
+        queues: EventQueues::default(),
         sessions_max: 64,
         qos: QosPolicy::default(),
         seed: 1,

@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use adit_datapath::EventStages;
+use adit_datapath::EventQueues;
 use adit_rules::sdf::AddrMatch;
 use adit_rules::{Offload, Steering};
 use adit_session::{
@@ -40,8 +40,8 @@ pub struct WorldLayout {
     pub routes: Vec<oracle::OracleRoute>,
     /// The threads of the packet path. Each that receives has a queue on every port.
     pub roles: Roles,
-    /// The stages of event-driven workers.
-    pub stages: EventStages,
+    /// The queues of an event scheduler.
+    pub queues: EventQueues,
     /// PFCP sessions at most.
     pub sessions_max: usize,
     /// How rates are enforced.

@@ -17,12 +17,12 @@ use super::PORT;
 use super::tunnels::session_over_ipv6;
 use crate::demo::report::AditCounters;
 use crate::gnb::{Leg, teid};
-use crate::netns::NetNamespace;
 use crate::scenario::expect::all;
 use crate::scenario::probe::{DATAGRAMS, ProbeSockets};
 use crate::scenario::session::{ScenarioContext, ScenarioRules};
 use crate::scenario::sniffer::Ipv4Capture;
 use crate::topology::{ADIT_N3, DN};
+use adit_lab_process::netns::NetNamespace;
 
 /// MTU of adit's N3 and N6.
 const MTU: u16 = 1500;

@@ -7,11 +7,11 @@ use adit_pfcp::ie::{ForwardingPolicy, Nullable};
 use anyhow::{Context, Result, ensure};
 
 use super::PORT;
-use crate::netns::NetNamespace;
 use crate::scenario::expect::{all, both};
 use crate::scenario::probe::{DATAGRAMS, ProbeSockets};
 use crate::scenario::session::{ScenarioContext, ScenarioRules, TO_CORE};
 use crate::scenario::sniffer::ServerSniffer;
+use adit_lab_process::netns::NetNamespace;
 use adit_lab_process::stop::EnvironmentError;
 
 /// A policy with next hop `STATION` and DSCP 18; `scenario::SECTIONS` configures it.

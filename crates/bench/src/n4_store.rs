@@ -1,0 +1,141 @@
+//! `adit bench n4 --store journal`: establishments with and without a journal in turns, and the restoration of all of
+//! them.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use adit_host::journal_folder::JournalFolder;
+use adit_host::store_thread::{StoreLink, read_node};
+use adit_n4::NodeRecord;
+use adit_store::{Journal, JournalOptions, RecordKind};
+use adit_types::Nanos;
+use anyhow::{Context, ensure};
+use serde_json::json;
+
+use super::control_plane::{BenchControlPlane, rate};
+use super::{report, smf};
+use crate::report::{BenchOutput, rounded};
+
+/// Turns of each kind.
+const TURNS: u32 = 5;
+
+/// The journal's identity, which only its folder sees.
+const IDENTITY: u64 = 1;
+
+/// Establishes `measured` sessions in each turn, beside `resident` ones, with a journal in `folder` and without.
+///
+/// # Errors
+/// A request is refused, or the folder has a journal, or cannot be written.
+pub(crate) fn run(
+    resident: u32,
+    measured: u32,
+    folder: &Path,
+    output: &BenchOutput,
+) -> anyhow::Result<()> {
+    let sessions_max = resident + TURNS * measured;
+    let mut plain = BenchControlPlane::new(sessions_max, 0)?;
+    let journal = open(folder)?;
+    ensure!(
+        journal.figures().records == 0,
+        "{} has a journal; name a folder without one",
+        folder.display()
+    );
+    let link = StoreLink::start(journal, Vec::new()).context("cannot start a thread")?;
+    let mut stored = BenchControlPlane::with_store(sessions_max, link)?;
+    eprintln!("establishing {resident} resident sessions, with and without a journal");
+    plain.establish(0, resident)?;
+    stored.establish(0, resident)?;
+    let (mut without, mut with) = (Vec::new(), Vec::new());
+    for turn in 0..TURNS {
+        let first = resident + turn * measured;
+        for (control, rates) in [(&mut plain, &mut without), (&mut stored, &mut with)] {
+            let began = Instant::now();
+            control.establish(first, measured)?;
+            rates.push(rate(measured, began.elapsed()));
+        }
+    }
+    drop(plain);
+    let report = stored.store_report().context("there is a store")?;
+    let sessions = stored.node.store().len();
+    drop(stored);
+    let restoration = restore(sessions_max, folder)?;
+    ensure!(restoration.sessions == sessions, "{} sessions were restored", restoration.sessions);
+    let (without, with) = (median(without), median(with));
+    let micros = |span: Duration| rounded(span.as_secs_f64() * 1e6);
+    let millis = |span: Duration| rounded(span.as_secs_f64() * 1e3);
+    let ratio = (f64::from(u32::try_from(with)?) / f64::from(u32::try_from(without)?) * 100.0)
+        .round()
+        / 100.0;
+    let document = json!({
+        "bench": "n4 store",
+        "rules_per_session": smf::RULES_PER_SESSION,
+        "resident_sessions": resident,
+        "measured_sessions": measured,
+        "turns": TURNS,
+        "establishments_per_s": without,
+        "durable_establishments_per_s": with,
+        "ratio": ratio,
+        "record_octets_per_session": report.journal.live_octets / u64::try_from(sessions.max(1))?,
+        "file_octets": report.journal.file_octets,
+        "commits": report.journal.commits,
+        "longest_commit_us": micros(report.commit_max),
+        "restored_sessions": restoration.sessions,
+        "restoration_ms": millis(restoration.took),
+        "restoration_longest_turn_ms": millis(restoration.longest_turn),
+    });
+    report::flat(&document, output)
+}
+
+fn open(folder: &Path) -> anyhow::Result<Journal<JournalFolder>> {
+    let files = JournalFolder::new(folder.to_owned())
+        .with_context(|| format!("cannot use {}", folder.display()))?;
+    Ok(Journal::open(files, &JournalOptions::new(IDENTITY))?.0)
+}
+
+fn median(mut rates: Vec<u64>) -> u64 {
+    rates.sort_unstable();
+    rates.get(rates.len() / 2).copied().unwrap_or_default()
+}
+
+struct RestorationFigures {
+    sessions: usize,
+    /// From the opening of the journal until all sessions run.
+    took: Duration,
+    /// The longest time in which a heartbeat waited for its answer.
+    longest_turn: Duration,
+}
+
+/// Restores all sessions as adit does at its start, with a heartbeat in every turn.
+fn restore(sessions_max: u32, folder: &Path) -> anyhow::Result<RestorationFigures> {
+    let began = Instant::now();
+    let mut journal = open(folder)?;
+    let node = read_node(&mut journal)?.context("the journal has a node")?;
+    let node = NodeRecord::from_octets(&node)?;
+    let kinds = RecordKind::ALL.into_iter().filter(|kind| *kind != RecordKind::Node).collect();
+    let mut link = StoreLink::start(journal, kinds).context("cannot start a thread")?;
+    let mut control = BenchControlPlane::unassociated(sessions_max)?;
+    control.node.begin_restoration(&node);
+    let mut heartbeat = [0; smf::REQUEST_BYTES_MAX];
+    let len = smf::heartbeat(&mut heartbeat).context("the request fits its buffer")?;
+    let now = Nanos::from_secs(3600);
+    let (mut is_read, mut longest_turn) = (false, Duration::ZERO);
+    while control.node.is_restoring() {
+        let turn = Instant::now();
+        while !is_read && turn.elapsed() < Duration::from_millis(2) {
+            let Some(batch) = link.poll_records()? else { break };
+            is_read = batch.is_empty();
+            for (kind, name, octets) in batch {
+                control.node.restore_record(now, kind, &name, &octets)?;
+            }
+        }
+        let mut answers = 0;
+        control.turn(now, &heartbeat[..len], |_| answers += 1);
+        ensure!(answers > 0, "a heartbeat was not answered");
+        if is_read && control.node.pending_len() == 0 && control.publisher.unobserved() == 0 {
+            control.node.end_restoration(now);
+        }
+        longest_turn = longest_turn.max(turn.elapsed());
+    }
+    let sessions = control.node.store().len();
+    Ok(RestorationFigures { sessions, took: began.elapsed(), longest_turn })
+}
