@@ -315,31 +315,38 @@ impl Node {
         Ok(())
     }
 
-    /// Remembers an answer as long as a retransmission of its request may come. A peer whose association is another
-    /// one by now counts its sequence numbers anew.
+    /// Remembers the answers whose requests may still be retransmitted. Their time stood still while nobody served: a
+    /// peer goes on with a request that was sent shortly before the former process ended.
+    fn restore_answers(&mut self, now: Nanos, mut answers: Vec<AnswerValue>) {
+        answers.sort_unstable_by_key(|answer| answer.number);
+        let last = answers.iter().map(|answer| answer.at).max().unwrap_or_default();
+        let span = self.config.retransmission().span().0;
+        answers.retain(|answer| last - answer.at < span);
+        answers.into_iter().for_each(|answer| self.restore_answer(now, answer));
+    }
+
+    /// A peer whose association is another one by now counts its sequence numbers anew.
     fn restore_answer(&mut self, now: Nanos, answer: AnswerValue) {
         let owner = self.peers.association_for(answer.peer).map(|association| association.owner);
-        let (key, at) = (answer.key(), Nanos(answer.at).min(now));
-        let is_late = now.since(at) >= self.config.retransmission().span();
-        if is_late || answer.owner != owner.map(|owner| owner.0) {
+        if answer.owner != owner.map(|owner| owner.0) {
             return;
         }
+        let key = answer.key();
         if self.peers.make_room_for(answer.peer) {
-            self.peers.entry(answer.peer).cache.answer(at, key, answer.octets);
+            self.peers.entry(answer.peer).cache.answer(now, key, answer.octets);
         }
     }
 
     /// All records are restored: the node serves again, first the requests that waited.
     pub fn end_restoration(&mut self, now: Nanos) {
         let Some(restoration) = self.restoration.take() else { return };
-        let NodeRestoration { heirs, mut answers, postponed, restored, refused, .. } = restoration;
+        let NodeRestoration { heirs, answers, postponed, restored, refused, .. } = restoration;
         for (former, (to, address)) in heirs {
             if self.sessions.store().owned_count(former) > 0 {
                 self.begin_transition(former, SessionDisposition::Move { to, address }, None);
             }
         }
-        answers.sort_unstable_by_key(|answer| answer.number);
-        answers.into_iter().for_each(|answer| self.restore_answer(now, answer));
+        self.restore_answers(now, answers);
         let associations = self.peers.associations().count();
         self.events.push_back(NodeEvent::Restored { associations, sessions: restored, refused });
         self.send_reports(now);

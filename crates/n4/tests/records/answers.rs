@@ -137,9 +137,26 @@ fn answer_is_forgotten_when_no_retransmission_can_come_any_more() {
         let request = establish(2, &SessionScript::new(1, 1));
         bench.answer(smf(10), &request);
         bench.now = Nanos(T1.0 * u64::from(N1 + 1) - u64::from(!is_late));
+        bench.answer(smf(10), &establish(3, &SessionScript::new(2, 2)));
         let mut later = killed(&bench);
         later.answer(smf(10), &request);
         let replayed = later.node.counters().scalars.retransmissions_replayed;
         assert_eq!(replayed, u64::from(!is_late));
     }
+}
+
+/// Peers wait, whatever the next process needs for its start.
+#[test]
+fn answer_before_a_long_restart_is_given_again() {
+    let mut bench = associated();
+    let request = establish(2, &SessionScript::new(1, 1));
+    bench.answer(smf(10), &request);
+    let span = Nanos(T1.0 * u64::from(N1 + 1));
+    bench.now = bench.now + span + span;
+    let mut later = killed(&bench);
+    later.answer(smf(10), &request);
+    assert_eq!(later.node.counters().scalars.retransmissions_replayed, 1);
+    later.now = later.now + span;
+    later.answer(smf(10), &request);
+    assert_eq!(later.node.counters().scalars.retransmissions_replayed, 1, "not for ever");
 }
