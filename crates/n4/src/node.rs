@@ -211,6 +211,9 @@ impl Node {
         let PendingChange { up_seid, session, mut usage, follow_up, .. } = change;
         // No worker counts for removed rules any more.
         usage.extend(self.sessions.reclaim(now, id, session));
+        if self.restoration.is_some() && self.sessions.store().session_at(session).is_none() {
+            self.follow_freed(now, session);
+        }
         match follow_up {
             FollowUp::Nothing => {
                 self.append_usage(id, usage, false);
@@ -312,6 +315,10 @@ impl Node {
     /// When to call [`Node::handle_timeout`] next; `None` if nothing is due.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Nanos> {
+        if self.is_following() {
+            let has_work = self.has_records_to_follow() || self.has_job_to_do();
+            return has_work.then_some(Nanos(0));
+        }
         let lifetime = self.config.retransmission().span();
         [
             self.transactions.poll_timeout(),
@@ -373,10 +380,12 @@ impl Node {
         &self.config
     }
 
-    /// Number of changes that some worker does not run yet, and of jobs that have not ended.
+    /// Number of changes that some worker does not run yet, and of jobs that have not ended; one more while followed
+    /// records wait to take effect.
     #[must_use]
     pub fn pending_len(&self) -> usize {
-        self.sessions.pending_len() + self.backlog.open_len()
+        let changes = self.sessions.pending_len() + self.backlog.open_len();
+        changes + usize::from(self.has_records_to_follow())
     }
 
     /// Number of responses, of all peers, that are kept for retransmitted requests.

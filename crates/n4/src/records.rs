@@ -7,6 +7,7 @@
 //! After a crash a request is either answered, and its retransmission gets the same octets, or it left nothing.
 
 mod encode;
+mod following;
 mod restoration;
 mod values;
 
@@ -20,6 +21,7 @@ use adit_types::{Nanos, Seid, SessionIndex};
 use crate::config::RecordConfig;
 use crate::transmit::Transmit;
 pub(crate) use encode::{RecordSources, session_value};
+pub(crate) use following::FollowedRecords;
 pub(crate) use restoration::NodeRestoration;
 pub(crate) use values::{
     AnswerValue, AssociationValue, KeptAnswer, PfdValue, ReportsValue, SessionValue, decoded,
@@ -73,6 +75,8 @@ pub(crate) struct UsageWalk {
 #[derive(Debug, Default)]
 pub(crate) struct RecordBook {
     config: Option<RecordConfig>,
+    /// The configuration while nothing is noted.
+    suspended: Option<RecordConfig>,
     news: News,
     /// Of sessions with a record of usage: a digest of it.
     usage_digests: BTreeMap<Seid, u64>,
@@ -93,6 +97,16 @@ pub(crate) struct RecordBook {
 impl RecordBook {
     pub(crate) fn new(config: Option<RecordConfig>) -> Self {
         Self { config, ..Self::default() }
+    }
+
+    /// From now on nothing is noted: another node has the records.
+    pub(crate) fn suspend(&mut self) {
+        self.suspended = self.suspended.or(self.config.take());
+    }
+
+    /// From now on changes are noted.
+    pub(crate) fn resume(&mut self) {
+        self.config = self.config.or(self.suspended.take());
     }
 
     /// True if there is a store.
@@ -164,6 +178,9 @@ impl RecordBook {
 
     /// What a session used, as octets. False if its record says so already.
     pub(crate) fn note_usage(&mut self, up_seid: Seid, octets: Vec<u8>) -> bool {
+        if !self.are_kept() {
+            return false;
+        }
         let digest = encode::digest(&octets);
         let is_new = self.usage_digests.insert(up_seid, digest) != Some(digest);
         if is_new {
@@ -190,6 +207,24 @@ impl RecordBook {
     /// A restored session has a record of its usage.
     pub(crate) fn resume_usage(&mut self, up_seid: Seid, octets: &[u8]) {
         self.usage_digests.insert(up_seid, encode::digest(octets));
+    }
+
+    /// A followed session has no record of its usage any more.
+    pub(crate) fn forget_usage(&mut self, up_seid: Seid) {
+        self.usage_digests.remove(&up_seid);
+    }
+
+    /// A followed session has no record of its reports any more.
+    pub(crate) fn forget_reports(&mut self, up_seid: Seid) {
+        self.reporting.remove(&up_seid);
+    }
+
+    /// The record of an application's PFDs has these octets; `None` if there is none.
+    pub(crate) fn resume_pfds(&mut self, id: &[u8], octets: Option<&[u8]>) {
+        match octets {
+            Some(octets) => self.pfd_digests.insert(id.to_vec(), encode::digest(octets)),
+            None => self.pfd_digests.remove(id),
+        };
     }
 
     /// A restored session has a record of its reports.

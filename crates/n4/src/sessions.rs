@@ -10,8 +10,9 @@ use std::sync::Arc;
 use adit_rules::{DeltaId, RuleDelta, UsageSource, WorkerCommand};
 use adit_session::{
     ChangedApplications, CpFSeid, CreatedPdr, CreatedTrafficEndpoint, CreatedUe, EndMarker,
-    Established, KeptSession, Modified, OwnerId, PfdProvision, PfdRefusal, QerPacketRate, Refusal,
-    Restored, SessionChange, SessionStore, StoreConfig, TrafficStart, UsageOutcome, UsageReport,
+    Established, KeptSession, KeptUsage, Modified, OwnerId, PfdProvision, PfdRefusal,
+    QerPacketRate, Refusal, Restored, SessionChange, SessionStore, StoreConfig, TrafficStart,
+    UsageOutcome, UsageReport,
 };
 use adit_types::{Nanos, Seid, SessionIndex, UsageSlot};
 
@@ -348,6 +349,25 @@ impl Sessions {
         let (record, delta) = (CommittedRecord::Unchanged, Some(delta));
         let _ = self.commit(CommittedChange { up_seid, record, delta });
         Ok(index)
+    }
+
+    /// A followed session has used this.
+    pub(crate) fn resume_usage(&mut self, now: Nanos, up_seid: Seid, used: &KeptUsage) {
+        let delta = self.store.resume_usage(now, up_seid, used);
+        let record = CommittedRecord::Unchanged;
+        let _ = self.commit(CommittedChange { up_seid, record, delta });
+    }
+
+    /// Replaces the PFDs of an application; see [`SessionStore::describe_application`].
+    ///
+    /// # Errors
+    /// Why the PFDs are refused; nothing has changed then.
+    pub(crate) fn describe_application(
+        &mut self,
+        id: &str,
+        descriptions: Vec<(OwnerId, Vec<Box<str>>)>,
+    ) -> Result<ChangedApplications, PfdRefusal> {
+        self.store.describe_application(id, descriptions)
     }
 
     /// Deletes a session. `None` if there is no such session.

@@ -102,6 +102,12 @@ impl KeptSession {
         self.usage = later;
     }
 
+    /// What was used.
+    #[must_use]
+    pub fn into_usage(self) -> KeptUsage {
+        self.usage
+    }
+
     /// The octets to keep. The first one is [`PackedRecord::VERSION`], which covers all of them.
     #[must_use]
     pub fn octets(&self) -> Vec<u8> {

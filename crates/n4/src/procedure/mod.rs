@@ -19,6 +19,7 @@ mod establish;
 mod far_decode;
 mod final_usage;
 mod findings;
+mod following;
 mod give_up;
 mod header_error;
 mod heartbeat;

@@ -81,7 +81,7 @@ impl Node {
 
     /// Begins to recompile the sessions that name one of the applications. Returns the end of the
     /// job, if there is anything to do.
-    fn recompile(
+    pub(super) fn recompile(
         &mut self,
         changed: ChangedApplications,
         waiter: Option<JobWaiter>,

@@ -171,15 +171,26 @@ impl Node {
         let Some(mut restoration) = self.restoration.take() else { return Ok(()) };
         let restored = self.restore(now, &mut restoration, kind, name, octets);
         if let Err(error) = &restored {
-            restoration.refused += 1;
-            self.counters.scalars.sessions_not_restored += u64::from(kind == RecordKind::Session);
-            if restoration.refused <= REFUSED_RECORDS_NAMED_MAX {
-                let (name, reason) = (name.clone(), error.to_string());
-                self.events.push_back(NodeEvent::RecordNotRestored { kind, name, reason });
-            }
+            self.tell_of_refused(&mut restoration, kind, name, error);
         }
         self.restoration = Some(restoration);
         restored
+    }
+
+    /// Counts a record that cannot be restored, and names the first ones.
+    pub(super) fn tell_of_refused(
+        &mut self,
+        restoration: &mut NodeRestoration,
+        kind: RecordKind,
+        name: &RecordName,
+        error: &RecordError,
+    ) {
+        restoration.refused += 1;
+        self.counters.scalars.sessions_not_restored += u64::from(kind == RecordKind::Session);
+        if restoration.refused <= REFUSED_RECORDS_NAMED_MAX {
+            let (name, reason) = (name.clone(), error.to_string());
+            self.events.push_back(NodeEvent::RecordNotRestored { kind, name, reason });
+        }
     }
 
     fn restore(
@@ -193,9 +204,7 @@ impl Node {
         match (kind, name) {
             (RecordKind::Node, _) => Ok(()),
             (RecordKind::Association, RecordName::Octets(name)) => {
-                let address = core::str::from_utf8(name).ok().and_then(|text| text.parse().ok());
-                let address = address.ok_or(RecordError::Malformed)?;
-                self.restore_association(now, restoration, address, decoded(octets)?);
+                self.restore_association(now, restoration, address_of(name)?, decoded(octets)?);
                 Ok(())
             }
             (RecordKind::Pfds, RecordName::Octets(id)) => self.restore_pfds(id, decoded(octets)?),
@@ -205,8 +214,7 @@ impl Node {
                 Ok(())
             }
             (RecordKind::Session, &RecordName::Number(number)) => {
-                let restored =
-                    self.restore_session(now, restoration, Seid(number), decoded(octets)?);
+                let restored = self.restore_owned_session(now, restoration, Seid(number), octets);
                 if restored.is_err() {
                     self.sessions.records.note_removed_session(Seid(number));
                 }
@@ -225,7 +233,7 @@ impl Node {
         }
     }
 
-    fn restore_association(
+    pub(super) fn restore_association(
         &mut self,
         now: Nanos,
         restoration: &mut NodeRestoration,
@@ -259,26 +267,48 @@ impl Node {
         Ok(())
     }
 
-    fn restore_session(
+    fn restore_owned_session(
         &mut self,
         now: Nanos,
         restoration: &mut NodeRestoration,
         up_seid: Seid,
-        value: SessionValue<'_>,
+        octets: &[u8],
     ) -> Result<(), RecordError> {
-        let mut kept = KeptSession::from_octets(value.kept)?;
-        if kept.up_seid() != up_seid {
-            return Err(RecordError::Malformed);
-        }
+        let value: SessionValue<'_> = decoded(octets)?;
+        let kept = KeptSession::from_octets(value.kept)?;
         let owner = kept.owner();
         let is_owned = self.peers.association_of(owner).is_some();
         if !is_owned && !restoration.heirs.contains_key(&owner) {
             return Err(RecordError::NoAssociation);
         }
-        if let Some(later) = restoration.usage.remove(&up_seid) {
-            kept.set_usage(later);
+        self.restore_session(now, restoration, up_seid, value, kept)?;
+        self.counters.scalars.sessions_restored += 1;
+        restoration.restored += 1;
+        Ok(())
+    }
+
+    /// Restores a session, with usage that is known to be later than its record. If it is refused, nothing has changed.
+    pub(super) fn restore_session(
+        &mut self,
+        now: Nanos,
+        restoration: &mut NodeRestoration,
+        up_seid: Seid,
+        value: SessionValue<'_>,
+        mut kept: KeptSession,
+    ) -> Result<(), RecordError> {
+        if kept.up_seid() != up_seid {
+            return Err(RecordError::Malformed);
         }
-        let index = self.sessions.restore(now, &kept).map_err(RecordError::Refused)?;
+        let later = restoration.usage.remove(&up_seid);
+        let has_later = later.is_some();
+        later.into_iter().for_each(|later| kept.set_usage(later));
+        let restored = self.sessions.restore(now, &kept);
+        let index = restored.map_err(|refusal| {
+            if has_later {
+                restoration.usage.insert(up_seid, kept.into_usage());
+            }
+            RecordError::Refused(refusal)
+        })?;
         let states = &mut self.sessions.states;
         if let Some(information) = value.information {
             states.update_information(index, information.into());
@@ -290,12 +320,14 @@ impl Node {
         if let Some(former) = value.former_cp {
             states.keep_former_cp(up_seid, former.into());
         }
-        restoration.restored += 1;
-        self.counters.scalars.sessions_restored += 1;
         Ok(())
     }
 
-    fn restore_reports(&mut self, up_seid: Seid, value: &ReportsValue) -> Result<(), RecordError> {
+    pub(super) fn restore_reports(
+        &mut self,
+        up_seid: Seid,
+        value: &ReportsValue,
+    ) -> Result<(), RecordError> {
         self.sessions.records.resume_reports(up_seid);
         let owner = OwnerId(value.owner);
         if self.sessions.store().session(up_seid).is_none() {
@@ -310,6 +342,7 @@ impl Node {
             let report = ReportItem::Usage(UsageReport::from_octets(octets)?);
             if !self.sessions.states.push_report(up_seid, owner, report) {
                 self.counters.scalars.reports_lost_queue_full += 1;
+                self.sessions.records.note_reports(up_seid);
             }
         }
         Ok(())
@@ -339,7 +372,10 @@ impl Node {
 
     /// All records are restored: the node serves again, first the requests that waited.
     pub fn end_restoration(&mut self, now: Nanos) {
-        let Some(restoration) = self.restoration.take() else { return };
+        let Some(mut restoration) = self.restoration.take() else { return };
+        if let Some(followed) = restoration.followed.take() {
+            self.end_following(now, &mut restoration, *followed);
+        }
         let NodeRestoration { heirs, answers, postponed, restored, refused, .. } = restoration;
         for (former, (to, address)) in heirs {
             if self.sessions.store().owned_count(former) > 0 {
@@ -358,6 +394,11 @@ impl Node {
     /// Keeps a datagram for later that needs sessions, while these are restored.
     pub(crate) fn postpones(&mut self, from: SocketAddr, octets: &[u8]) -> bool {
         let Some(restoration) = &mut self.restoration else { return false };
+        if restoration.followed.is_some() {
+            // The active node answers.
+            self.counters.scalars.discarded_restoring += as_count(1);
+            return true;
+        }
         let heartbeats = [MessageType::HEARTBEAT_REQUEST, MessageType::HEARTBEAT_RESPONSE];
         if octets.get(1).is_some_and(|&octet| heartbeats.contains(&MessageType(octet))) {
             return false;
@@ -368,4 +409,10 @@ impl Node {
         }
         true
     }
+}
+
+/// The address that names the record of an association.
+pub(super) fn address_of(name: &[u8]) -> Result<IpAddr, RecordError> {
+    let address = core::str::from_utf8(name).ok().and_then(|text| text.parse().ok());
+    address.ok_or(RecordError::Malformed)
 }

@@ -126,6 +126,10 @@ impl<'a> SessionReportGroups<'a> {
 impl Node {
     /// Processes an event of a worker. Events that do not concern sessions change nothing.
     pub fn handle_event(&mut self, now: Nanos, event: WorkerEvent) {
+        if self.is_following() {
+            // The packets of the sessions are at the active node.
+            return;
+        }
         self.run_contained("an event of a worker", |node| node.dispatch_event(now, event));
     }
 

@@ -19,6 +19,9 @@ impl Node {
     /// between.
     pub fn handle_timeout(&mut self, now: Nanos) {
         self.count_faulty_turns();
+        if self.is_following() {
+            return self.advance_following(now);
+        }
         if self.restoration.is_some() {
             return self.handle_timeout_of_restoration(now);
         }

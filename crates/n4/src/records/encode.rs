@@ -145,11 +145,12 @@ impl RecordBook {
                 SessionNews::Former(octets) => Some(octets),
                 SessionNews::Removed => None,
             };
-            changes.push(RecordKind::Session, name.clone(), value);
-            // It has the usage, too.
+            // The session's own record has the usage, too. Whoever follows these changes does not take the former usage
+            // for a later one.
             if self.usage_digests.remove(&up_seid).is_some() {
-                changes.push(RecordKind::Usage, name, None);
+                changes.push(RecordKind::Usage, name.clone(), None);
             }
+            changes.push(RecordKind::Session, name, value);
         }
     }
 

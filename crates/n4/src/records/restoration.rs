@@ -6,6 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use adit_session::{KeptUsage, OwnerId};
 use adit_types::Seid;
 
+use super::FollowedRecords;
 use super::values::AnswerValue;
 
 /// What is known while records are restored.
@@ -19,6 +20,8 @@ pub(crate) struct NodeRestoration {
     pub answers: Vec<AnswerValue>,
     /// Datagrams that need sessions.
     pub postponed: VecDeque<(SocketAddr, Vec<u8>)>,
+    /// While this node is a standby.
+    pub followed: Option<Box<FollowedRecords>>,
     pub restored: usize,
     pub refused: usize,
 }

@@ -13,6 +13,7 @@ mod smf;
 mod usage_scene;
 
 mod answers;
+mod following;
 mod octets;
 mod restored;
 mod under_way;

@@ -255,6 +255,12 @@ impl Bench {
         self.sent()
     }
 
+    /// Hands over a datagram, and returns what is sent without a publication or a record.
+    pub(crate) fn ask_quietly(&mut self, from: SocketAddr, bytes: &[u8]) -> Vec<Transmit> {
+        self.node.handle_datagram(self.now, from, bytes);
+        self.sent()
+    }
+
     /// The store gets everything that the node hands out.
     pub(crate) fn store_all(&mut self) {
         while let Some(group) = self.node.poll_records(self.now) {

@@ -25,6 +25,17 @@ impl UsageSource for Counters {
     }
 }
 
+impl Counters {
+    /// Counts an uplink packet.
+    pub(crate) fn add(&self, slot: UsageSlot, ul_bytes: u64, now: Nanos) {
+        let mut counters = self.0.lock().unwrap();
+        let counts = counters.entry(slot).or_default();
+        counts.ul_bytes += ul_bytes;
+        counts.ul_pkts += 1;
+        counts.last = Some(now);
+    }
+}
+
 /// A node whose worker is the test.
 pub(crate) struct Scene {
     pub bench: Bench,

@@ -5,56 +5,71 @@ use adit_types::SessionIndex;
 /// Allocates indices below a maximum. Reuses the index released last first, which keeps them dense.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SessionIndexAllocator {
-    fresh: usize,
     max: usize,
     free: Vec<SessionIndex>,
+    /// Where an index that was taken before is in `free`; [`IN_USE`] if it is not.
+    places: Vec<u32>,
 }
+
+/// The place of an index that is not free.
+const IN_USE: u32 = u32::MAX;
 
 impl SessionIndexAllocator {
     pub(crate) const fn new(max: usize) -> Self {
-        Self { fresh: 0, max, free: Vec::new() }
+        Self { max, free: Vec::new(), places: Vec::new() }
     }
 
     /// The index that [`Self::take`] allocates next; `None` when all are in use.
     pub(crate) fn peek(&self) -> Option<SessionIndex> {
         match self.free.last() {
             Some(&index) => Some(index),
-            None if self.fresh < self.max => u32::try_from(self.fresh).ok().map(SessionIndex),
+            None if self.places.len() < self.max => {
+                u32::try_from(self.places.len()).ok().map(SessionIndex)
+            }
             None => None,
         }
     }
 
     /// Reserves the index that [`Self::peek`] returns.
     pub(crate) fn take(&mut self) {
-        if self.free.pop().is_none() && self.fresh < self.max {
-            self.fresh += 1;
+        if let Some(index) = self.free.pop() {
+            self.set_place(index, IN_USE);
+        } else if self.places.len() < self.max {
+            self.places.push(IN_USE);
         }
     }
 
-    /// Reserves `index`; false if it is in use or not below the maximum. Cost: one step for each free index below it;
-    /// none if indices come in ascending order.
+    /// Reserves `index`; false if it is in use or not below the maximum. Indices that it passes over stay free.
     pub(crate) fn take_at(&mut self, index: SessionIndex) -> bool {
-        let Ok(position) = usize::try_from(index.0) else { return false };
+        let position = position(index);
         if position >= self.max {
             return false;
         }
-        if position < self.fresh {
-            let found = self.free.iter().rposition(|free| *free == index);
-            return found.map(|at| self.free.remove(at)).is_some();
+        if let Some(&place) = self.places.get(position) {
+            let is_free = place != IN_USE;
+            if is_free {
+                self.remove_free(place);
+                self.set_place(index, IN_USE);
+            }
+            return is_free;
         }
-        let passed = (self.fresh..position).rev();
-        self.free.extend(passed.filter_map(|at| u32::try_from(at).ok()).map(SessionIndex));
-        self.fresh = position + 1;
+        let passed = self.places.len()..position;
+        self.places.resize(position + 1, IN_USE);
+        for passed in passed.rev().filter_map(|at| u32::try_from(at).ok()) {
+            self.release(SessionIndex(passed));
+        }
         true
     }
 
     /// True if [`Self::take_at`] would reserve `index`.
     pub(crate) fn is_free(&self, index: SessionIndex) -> bool {
-        let position = usize::try_from(index.0).unwrap_or(usize::MAX);
-        position < self.max && (position >= self.fresh || self.free.contains(&index))
+        let position = position(index);
+        position < self.max && self.places.get(position).is_none_or(|&place| place != IN_USE)
     }
 
     pub(crate) fn release(&mut self, index: SessionIndex) {
+        let place = u32::try_from(self.free.len()).unwrap_or(IN_USE);
+        self.set_place(index, place);
         self.free.push(index);
     }
 
@@ -63,8 +78,29 @@ impl SessionIndexAllocator {
     }
 
     pub(crate) const fn reserved_count(&self) -> usize {
-        self.fresh - self.free.len()
+        self.places.len() - self.free.len()
     }
+
+    fn set_place(&mut self, index: SessionIndex, place: u32) {
+        if let Some(known) = self.places.get_mut(position(index)) {
+            *known = place;
+        }
+    }
+
+    /// Takes out the free index at `place`; the one released last takes its place.
+    fn remove_free(&mut self, place: u32) {
+        let at = position(SessionIndex(place));
+        if at < self.free.len() {
+            self.free.swap_remove(at);
+        }
+        if let Some(&moved) = self.free.get(at) {
+            self.set_place(moved, place);
+        }
+    }
+}
+
+fn position(index: SessionIndex) -> usize {
+    usize::try_from(index.0).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

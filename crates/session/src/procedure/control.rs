@@ -58,6 +58,11 @@ impl SessionStore {
         true
     }
 
+    /// Who has sessions.
+    pub fn owners(&self) -> impl Iterator<Item = OwnerId> {
+        self.owned.keys().copied()
+    }
+
     /// The sessions of `owner`, by ascending index.
     pub fn owned_by(&self, owner: OwnerId) -> impl Iterator<Item = &Session> {
         let owned = self.owned.get(&owner).into_iter().flatten();

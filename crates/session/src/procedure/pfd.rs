@@ -31,6 +31,20 @@ impl SessionStore {
         Ok(self.replace_pfds(after))
     }
 
+    /// Replaces all PFDs of an application: flow descriptions by control plane, the latest last; none withdraw it.
+    /// Otherwise like [`SessionStore::provision_pfds`].
+    ///
+    /// # Errors
+    /// A [`PfdRefusal`]; nothing has changed then.
+    pub fn describe_application(
+        &mut self,
+        id: &str,
+        descriptions: Vec<(OwnerId, Vec<Box<str>>)>,
+    ) -> Result<ChangedApplications, PfdRefusal> {
+        let after = self.pfds.described(id, descriptions)?;
+        Ok(self.replace_pfds(after))
+    }
+
     /// Withdraws all PFDs of `owner`; see [`SessionStore::provision_pfds`].
     pub fn withdraw_pfds(&mut self, owner: OwnerId) -> ChangedApplications {
         self.replace_pfds(self.pfds.without(owner))

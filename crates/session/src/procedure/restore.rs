@@ -1,6 +1,8 @@
 //! Keeps sessions for a later process, and restores them.
 
-use adit_rules::RuleDelta;
+use std::sync::Arc;
+
+use adit_rules::{RuleDelta, UsageSource};
 use adit_types::{Direction, Nanos, Seid, SessionIndex, Teid};
 
 use crate::alloc::seid_index;
@@ -11,7 +13,7 @@ use crate::packed_record::RecordParts;
 use crate::record::Records;
 use crate::refusal::Refusal;
 use crate::session::{OpenSession, Session};
-use crate::store::SessionStore;
+use crate::store::{RetiredResources, SessionStore};
 use crate::update::{self, ChangeKind, Committed};
 use crate::usage::SessionUsage;
 
@@ -108,5 +110,46 @@ impl SessionStore {
         let Committed { delta, .. } = update::commit(self, session, resolved, compiled);
         let Some(delta) = delta else { unreachable!("a new session always yields a delta") };
         Ok(Restored { up_seid, index, delta })
+    }
+
+    /// Replaces what a restored session has used by a later account of it, before workers count for the session. Returns
+    /// the change of its limits, if it has some; the delta is owed one [`SessionStore::reclaim`].
+    pub fn resume_usage(
+        &mut self,
+        now: Nanos,
+        up_seid: Seid,
+        used: &KeptUsage,
+    ) -> Option<RuleDelta> {
+        let source = Arc::clone(&self.usage.0);
+        let session = self.session(up_seid)?.open();
+        used.resume_packet_rates(self.packet_rates.of(session.index));
+        let identity = session.identity(&self.packet_rates);
+        let OpenSession { index, records, mut usage, buffer_epoch, .. } = session;
+        let before = usage.entries(&records);
+        resume(&mut usage, used, &*source);
+        let mut generation = self.generation;
+        let is_changed = usage.renew(&records, &before, &mut generation);
+        let rules = is_changed
+            .then(|| Box::new(update::compile(self.catalog(), identity, &records, &usage)));
+        let deadline = usage.deadline(&records, &*source, now);
+        self.generation = generation;
+        self.deadlines.set(index, deadline);
+        self.session_at_mut(index)?.write_back(&records, &usage, buffer_epoch);
+        rules.map(|rules| {
+            self.retired.entry(index).or_default().push_back(RetiredResources::default());
+            RuleDelta { session: index, keys: Vec::new(), rules: Some(rules) }
+        })
+    }
+}
+
+/// Continues measurements, in the counters that they have, from what `used` says.
+fn resume(usage: &mut SessionUsage, used: &KeptUsage, source: &dyn UsageSource) {
+    for measure in &mut usage.measures {
+        let known = used.counts.iter().find(|(id, _)| *id == measure.id);
+        let counts = known.map(|(_, counts)| *counts).unwrap_or_default();
+        measure.resume(measure.slot, measure.generation, counts, source);
+    }
+    if let Some(timer) = &mut usage.activity {
+        timer.since = used.last.map_or(timer.since, |last| last.max(timer.since));
     }
 }

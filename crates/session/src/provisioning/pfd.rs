@@ -126,13 +126,34 @@ impl Pfds {
                 after.applications.entry(id).or_default().push(provided);
             }
         }
-        let all = || after.applications.values().flatten();
+        after.bounded()
+    }
+
+    /// These PFDs with `descriptions` as all those of an application: flow descriptions by control plane, the latest
+    /// last.
+    pub(crate) fn described(
+        &self,
+        id: &str,
+        descriptions: Vec<(OwnerId, Vec<Box<str>>)>,
+    ) -> Result<Self, PfdRefusal> {
+        let mut after = self.clone();
+        after.applications.remove(id);
+        for (owner, texts) in descriptions.into_iter().filter(|(_, texts)| !texts.is_empty()) {
+            after.withdraw(id, owner);
+            let provided = provided(owner, id, texts)?;
+            after.applications.entry(id.into()).or_default().push(provided);
+        }
+        after.bounded()
+    }
+
+    fn bounded(self) -> Result<Self, PfdRefusal> {
+        let all = || self.applications.values().flatten();
         if all().count() > PFD_APPLICATIONS_MAX {
             return Err(PfdRefusal::TooManyApplications);
         }
         match all().map(|provided| provided.bytes).sum::<usize>() > PFD_BYTES_MAX {
             true => Err(PfdRefusal::TooManyBytes),
-            false => Ok(after),
+            false => Ok(self),
         }
     }
 

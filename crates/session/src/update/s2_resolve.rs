@@ -81,8 +81,10 @@ pub(super) fn resolve(
         check_bar(&records, far)?;
         check_linked_endpoint(&records, far)?;
     }
-    check_urrs(store, before, &records, &usage)?;
-    check_pdrs(store, session, &records, &wanted)?;
+    // A session that is restored may name an application that has lost its PFDs.
+    let named = if matches!(restoration, Restoration::Kept(_)) { &records } else { before };
+    check_urrs(store, before, named, &records, &usage)?;
+    check_pdrs(store, index, named, &records, &wanted)?;
     let is_requested = restoration == Restoration::Requested;
     let restored_teids = match restoration {
         Restoration::No => Vec::new(),
@@ -124,19 +126,21 @@ pub(super) fn resolve(
     })
 }
 
-/// Checks PDRs and traffic endpoints: what they say, what they name, and what they claim.
+/// Checks PDRs and traffic endpoints: what they say, what they name, and what they claim. The applications that `named`
+/// names need no PFDs.
 fn check_pdrs(
     store: &SessionStore,
-    session: &OpenSession,
+    index: SessionIndex,
+    named: &Records,
     records: &Records,
     wanted: &[TeidRequest],
 ) -> Result<(), Refusal> {
-    let (index, before, catalog) = (session.index, &session.records, store.catalog());
+    let catalog = store.catalog();
     let scope = Scope::new(&store.provisioning, records);
     for pdr in &records.pdrs {
         check::pdr(&store.provisioning, records, pdr)?;
         for pdi in pdr.pdi.each() {
-            provisioned::pdi(catalog, before, pdr, pdi, is_tunneled(pdr, pdi, wanted))?;
+            provisioned::pdi(catalog, named, pdr, pdi, is_tunneled(pdr, pdi, wanted))?;
             check_claims(store, index, pdr, pdi, scope.of_claims(pdi))?;
         }
         predefined::check(catalog, pdr)?;
@@ -211,17 +215,18 @@ fn check_linked_endpoint(records: &Records, far: &Far) -> Result<(), Refusal> {
 }
 
 /// URRs, what they refer to, and the counters they need. A URR that is removed and created again
-/// needs a second slot until its last usage was read.
+/// needs a second slot until its last usage was read. The applications that `named` names need no PFDs.
 fn check_urrs(
     store: &SessionStore,
     before: &Records,
+    named: &Records,
     records: &Records,
     usage: &UsageChange,
 ) -> Result<(), Refusal> {
     pool::check(&records.urrs)?;
     for urr in &records.urrs {
         check::urr(urr)?;
-        exemption::check(store.catalog(), before, urr)?;
+        exemption::check(store.catalog(), named, urr)?;
         let links = urr.settings.linked.as_deref().unwrap_or_default();
         if let Some(&linked) = links.iter().find(|&&id| !records.urrs.iter().any(|u| u.id == id)) {
             return Err(Refusal::UnknownLinkedUrr { urr: urr.id, linked });

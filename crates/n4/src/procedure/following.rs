@@ -1,0 +1,367 @@
+//! Follows the records of an active node, until this one takes over; see [`crate::records`].
+//!
+//! Sessions and PFDs take effect as their records change, so workers know all sessions at the take-over. What concerns
+//! peers waits for it. Meanwhile nothing is sent, nothing is recorded, and nothing is counted.
+//!
+//! A session whose record changes ends, and begins again once its index is free. The order of changes of different
+//! sessions does not matter: a record that another session keeps from taking effect is tried again when something
+//! becomes free, at the latest before the take-over.
+
+use adit_session::{KeptSession, KeptUsage, OwnerId};
+use adit_store::{RecordKind, RecordName};
+use adit_types::limits::SESSIONS_PER_TURN_MAX;
+use adit_types::{Nanos, Seid, SessionIndex};
+
+use super::records::address_of;
+use crate::backlog::JobTask;
+use crate::counters::as_count;
+use crate::node::Node;
+use crate::records::{
+    FollowedRecords, NodeRecord, NodeRestoration, PfdValue, RecordError, SessionValue, decoded,
+};
+use crate::session_state::RemainingReports;
+
+impl Node {
+    /// Begins to follow the records of an active node, of which `node` is one. It may begin again with all records,
+    /// see [`Node::begin_reading_again`].
+    ///
+    /// Call [`Node::follow_record`] for every record, then for every change. Publish changes, call
+    /// [`Node::handle_timeout`] and [`Node::poll_timeout`] as otherwise. To take over, wait until
+    /// [`Node::pending_len`] is zero, and call [`Node::end_restoration`].
+    pub fn begin_following(&mut self, node: &NodeRecord) {
+        self.clock_zero = node.clock_zero;
+        self.peers.skip_owners(OwnerId(node.last_owner));
+        self.sessions.records.suspend();
+        let followed = Some(Box::default());
+        self.restoration = Some(NodeRestoration { followed, ..NodeRestoration::default() });
+    }
+
+    /// True while the records of an active node are followed.
+    #[must_use]
+    pub fn is_following(&self) -> bool {
+        self.restoration.as_ref().is_some_and(|restoration| restoration.followed.is_some())
+    }
+
+    /// A record of the active node has this value now; `None` if it has been removed. The order is that of the active
+    /// node's changes; when all records are read, any order in which PFDs and usage come before sessions, at best
+    /// [`RecordKind::ALL`].
+    ///
+    /// # Errors
+    /// Why the record is not understood; an event tells of it. A session that another one excludes for now is none of
+    /// them.
+    pub fn follow_record(
+        &mut self,
+        now: Nanos,
+        kind: RecordKind,
+        name: &RecordName,
+        value: Option<&[u8]>,
+    ) -> Result<(), RecordError> {
+        let Some(mut restoration) = self.restoration.take() else { return Ok(()) };
+        let mut followed = restoration.followed.take();
+        let result = match followed.as_deref_mut() {
+            Some(followed) => {
+                if let Some(missing) = &mut followed.missing {
+                    missing.remove(&(kind, name.clone()));
+                }
+                self.follow(now, &mut restoration, followed, kind, name, value)
+            }
+            None => Ok(()),
+        };
+        if let Err(error) = &result {
+            self.tell_of_refused(&mut restoration, kind, name, error);
+        }
+        restoration.followed = followed;
+        self.restoration = Some(restoration);
+        result
+    }
+
+    /// All records are about to be read again, because changes of them were missed.
+    pub fn begin_reading_again(&mut self) {
+        let Some(restoration) = &mut self.restoration else { return };
+        let Some(followed) = &mut restoration.followed else { return };
+        let store = self.sessions.store();
+        let number = |seid: Seid| RecordName::Number(seid.0);
+        let octets = |text: &str| RecordName::Octets(text.as_bytes().to_vec());
+        let sessions = store.sessions().map(|session| session.up_seid()).chain(followed.waiting());
+        let all = sessions.map(|seid| (RecordKind::Session, number(seid)));
+        let all =
+            all.chain(restoration.usage.keys().map(|seid| (RecordKind::Usage, number(*seid))));
+        let all =
+            all.chain(followed.reports.keys().map(|seid| (RecordKind::Report, number(*seid))));
+        let answers = followed.answers.keys();
+        let all = all.chain(answers.map(|at| (RecordKind::Answer, RecordName::Number(*at))));
+        let addresses = followed.associations.keys();
+        let all = all.chain(addresses.map(|at| (RecordKind::Association, octets(&at.to_string()))));
+        let applications = store.provided_applications();
+        let all = all.chain(applications.map(|known| (RecordKind::Pfds, octets(known.id))));
+        followed.missing = Some(all.collect());
+    }
+
+    /// All records have been read again: those that were not among them are gone.
+    pub fn end_reading_again(&mut self, now: Nanos) {
+        let followed = self.restoration.as_mut().and_then(|known| known.followed.as_mut());
+        let missing = followed.and_then(|followed| followed.missing.take());
+        for (kind, name) in missing.into_iter().flatten() {
+            // A removal is always understood.
+            let _ = self.follow_record(now, kind, &name, None);
+        }
+    }
+
+    fn follow(
+        &mut self,
+        now: Nanos,
+        restoration: &mut NodeRestoration,
+        followed: &mut FollowedRecords,
+        kind: RecordKind,
+        name: &RecordName,
+        value: Option<&[u8]>,
+    ) -> Result<(), RecordError> {
+        match (kind, name, value) {
+            (RecordKind::Node, _, Some(octets)) => {
+                let node = NodeRecord::from_octets(octets)?;
+                self.clock_zero = node.clock_zero;
+                self.peers.skip_owners(OwnerId(node.last_owner));
+            }
+            (RecordKind::Node, _, None) => {}
+            (RecordKind::Association, RecordName::Octets(name), value) => {
+                let address = address_of(name)?;
+                match value {
+                    Some(octets) => followed.associations.insert(address, decoded(octets)?),
+                    None => followed.associations.remove(&address),
+                };
+            }
+            (RecordKind::Pfds, RecordName::Octets(id), value) => {
+                self.follow_pfds(id, value)?;
+                followed.note_freed();
+            }
+            (RecordKind::Usage, &RecordName::Number(number), value) => {
+                self.follow_usage(restoration, followed, Seid(number), value)?;
+            }
+            (RecordKind::Session, &RecordName::Number(number), value) => {
+                self.follow_session(now, restoration, followed, Seid(number), value)?;
+            }
+            (RecordKind::Report, &RecordName::Number(number), Some(octets)) => {
+                followed.reports.insert(Seid(number), decoded(octets)?);
+                self.sessions.records.resume_reports(Seid(number));
+            }
+            (RecordKind::Report, &RecordName::Number(number), None) => {
+                followed.reports.remove(&Seid(number));
+                self.sessions.records.forget_reports(Seid(number));
+            }
+            (RecordKind::Answer, &RecordName::Number(place), Some(octets)) => {
+                let answer: crate::records::AnswerValue = decoded(octets)?;
+                self.sessions.records.skip_answer(answer.number);
+                followed.answers.insert(place, answer);
+            }
+            (RecordKind::Answer, RecordName::Number(place), None) => {
+                followed.answers.remove(place);
+            }
+            _ => return Err(RecordError::Malformed),
+        }
+        Ok(())
+    }
+
+    fn follow_pfds(&mut self, id: &[u8], value: Option<&[u8]>) -> Result<(), RecordError> {
+        let text = core::str::from_utf8(id).map_err(|_| RecordError::Malformed)?;
+        let PfdValue(all) = value.map_or(Ok(PfdValue(Vec::new())), decoded)?;
+        let descriptions = all
+            .into_iter()
+            .map(|(owner, texts)| (OwnerId(owner), texts.into_iter().map(Into::into).collect()));
+        let changed = self.sessions.describe_application(text, descriptions.collect());
+        let changed = changed.map_err(|_| RecordError::Pfds)?;
+        self.sessions.records.resume_pfds(id, value);
+        self.recompile(changed, None);
+        Ok(())
+    }
+
+    fn follow_usage(
+        &mut self,
+        restoration: &mut NodeRestoration,
+        followed: &mut FollowedRecords,
+        up_seid: Seid,
+        value: Option<&[u8]>,
+    ) -> Result<(), RecordError> {
+        let Some(octets) = value else {
+            restoration.usage.remove(&up_seid);
+            self.sessions.records.forget_usage(up_seid);
+            return Ok(());
+        };
+        restoration.usage.insert(up_seid, KeptUsage::from_octets(octets)?);
+        self.sessions.records.resume_usage(up_seid, octets);
+        if self.sessions.store().session(up_seid).is_some() {
+            followed.used.insert(up_seid);
+        }
+        Ok(())
+    }
+
+    fn follow_session(
+        &mut self,
+        now: Nanos,
+        restoration: &mut NodeRestoration,
+        followed: &mut FollowedRecords,
+        up_seid: Seid,
+        value: Option<&[u8]>,
+    ) -> Result<(), RecordError> {
+        followed.take_waiting(up_seid);
+        let is_known = self.sessions.delete(up_seid, RemainingReports::Discard).is_some();
+        let Some(octets) = value else { return Ok(()) };
+        followed.wait(up_seid, octets.to_vec());
+        if is_known {
+            // It begins again when workers do not know it any more.
+            return Ok(());
+        }
+        self.try_waiting(now, restoration, followed, up_seid)
+    }
+
+    /// Restores a session whose record waits. It waits on if another session excludes it.
+    fn try_waiting(
+        &mut self,
+        now: Nanos,
+        restoration: &mut NodeRestoration,
+        followed: &mut FollowedRecords,
+        up_seid: Seid,
+    ) -> Result<(), RecordError> {
+        let Some(octets) = followed.take_waiting(up_seid) else { return Ok(()) };
+        match self.restore_followed(now, restoration, up_seid, &octets) {
+            Err(RecordError::Refused(_)) => {
+                followed.wait(up_seid, octets);
+                Ok(())
+            }
+            restored => restored,
+        }
+    }
+
+    fn restore_followed(
+        &mut self,
+        now: Nanos,
+        restoration: &mut NodeRestoration,
+        up_seid: Seid,
+        octets: &[u8],
+    ) -> Result<(), RecordError> {
+        let value: SessionValue<'_> = decoded(octets)?;
+        let kept = KeptSession::from_octets(value.kept)?;
+        self.restore_session(now, restoration, up_seid, value, kept)
+    }
+
+    /// Workers do not know the session of this index any more: session records take effect that wait for it.
+    pub(crate) fn follow_freed(&mut self, now: Nanos, session: SessionIndex) {
+        self.while_following(|node, restoration, followed| {
+            followed.note_freed();
+            for up_seid in followed.waiting_for(session) {
+                node.try_one(now, restoration, followed, up_seid);
+            }
+        });
+    }
+
+    /// The work of a turn: what waits takes effect, a bounded part of it.
+    pub(crate) fn advance_following(&mut self, now: Nanos) {
+        self.begin_turn(now);
+        self.while_following(|node, restoration, followed| {
+            for _ in 0..SESSIONS_PER_TURN_MAX {
+                if !node.follow_one(now, restoration, followed) {
+                    break;
+                }
+            }
+        });
+    }
+
+    /// False if nothing waits that could take effect.
+    fn follow_one(
+        &mut self,
+        now: Nanos,
+        restoration: &mut NodeRestoration,
+        followed: &mut FollowedRecords,
+    ) -> bool {
+        if let Some(up_seid) = followed.used.pop_first() {
+            // The record of the session may have taken its place.
+            let known = self.sessions.store().session(up_seid).is_some();
+            if let Some(used) = restoration.usage.remove(&up_seid).filter(|_| known) {
+                self.sessions.resume_usage(now, up_seid, &used);
+            }
+            return true;
+        }
+        let Some(up_seid) = followed.next_waiting() else { return false };
+        self.try_one(now, restoration, followed, up_seid);
+        true
+    }
+
+    fn try_one(
+        &mut self,
+        now: Nanos,
+        restoration: &mut NodeRestoration,
+        followed: &mut FollowedRecords,
+        up_seid: Seid,
+    ) {
+        if let Err(error) = self.try_waiting(now, restoration, followed, up_seid) {
+            let name = RecordName::Number(up_seid.0);
+            self.tell_of_refused(restoration, RecordKind::Session, &name, &error);
+        }
+    }
+
+    fn while_following(
+        &mut self,
+        work: impl FnOnce(&mut Self, &mut NodeRestoration, &mut FollowedRecords),
+    ) {
+        let Some(mut restoration) = self.restoration.take() else { return };
+        if let Some(mut followed) = restoration.followed.take() {
+            work(self, &mut restoration, &mut followed);
+            restoration.followed = Some(followed);
+        }
+        self.restoration = Some(restoration);
+    }
+
+    /// True while records wait that may take effect.
+    pub(crate) fn has_records_to_follow(&self) -> bool {
+        let followed = self.restoration.as_ref().and_then(|known| known.followed.as_deref());
+        followed.is_some_and(FollowedRecords::has_work)
+    }
+
+    /// This node takes over: what waited takes effect, or is refused. From now on changes are recorded.
+    pub(super) fn end_following(
+        &mut self,
+        now: Nanos,
+        restoration: &mut NodeRestoration,
+        mut followed: FollowedRecords,
+    ) {
+        while self.follow_one(now, restoration, &mut followed) {}
+        self.note_changed_usage();
+        self.sessions.records.resume();
+        self.sessions.records.note_node();
+        let refused: Vec<Seid> = followed.waiting().collect();
+        for up_seid in refused {
+            let octets = followed.take_waiting(up_seid).unwrap_or_default();
+            let restored = self.restore_followed(now, restoration, up_seid, &octets);
+            let Err(error) = restored else { continue };
+            let name = RecordName::Number(up_seid.0);
+            self.tell_of_refused(restoration, RecordKind::Session, &name, &error);
+            self.sessions.records.note_removed_session(up_seid);
+        }
+        for (address, value) in followed.associations {
+            self.restore_association(now, restoration, address, value);
+        }
+        for (up_seid, value) in followed.reports {
+            if let Err(error) = self.restore_reports(up_seid, &value) {
+                let name = RecordName::Number(up_seid.0);
+                self.tell_of_refused(restoration, RecordKind::Report, &name, &error);
+            }
+        }
+        // Their records say so already.
+        while self.sessions.states.take_changed_usage().is_some() {}
+        restoration.answers = followed.answers.into_values().collect();
+        self.end_unowned_sessions(restoration);
+        restoration.restored = self.sessions.store().len();
+        self.counters.scalars.sessions_restored += as_count(restoration.restored);
+    }
+
+    /// Begins to end the sessions whose association is gone and has no heir.
+    fn end_unowned_sessions(&mut self, restoration: &NodeRestoration) {
+        let owners = self.sessions.store().owners();
+        let unowned = owners.filter(|owner| {
+            let is_owned = self.peers.association_of(*owner).is_some();
+            !is_owned && !restoration.heirs.contains_key(owner)
+        });
+        for owner in unowned.collect::<Vec<_>>() {
+            self.start_job(None, JobTask::EndAssociation { owner, next: SessionIndex(0) });
+        }
+    }
+}
