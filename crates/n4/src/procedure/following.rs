@@ -222,16 +222,24 @@ impl Node {
         up_seid: Seid,
     ) -> Result<(), RecordError> {
         let Some(octets) = followed.take_waiting(up_seid) else { return Ok(()) };
-        match self.restore_followed(now, restoration, up_seid, &octets) {
-            Err(RecordError::Refused(_)) => {
+        let value: SessionValue<'_> = decoded(&octets)?;
+        let kept = KeptSession::from_octets(value.kept)?;
+        let restored = match self.sessions.store().awaits_reclaim(&kept) {
+            true => Err(None),
+            false => self.restore_session(now, restoration, up_seid, value, kept).map_err(Some),
+        };
+        match restored {
+            Ok(()) => Ok(()),
+            Err(None | Some(RecordError::Refused(_))) => {
                 followed.wait(up_seid, octets);
                 Ok(())
             }
-            restored => restored,
+            Err(Some(error)) => Err(error),
         }
     }
 
-    fn restore_followed(
+    /// The same for a record that is not to wait any more.
+    fn restore_or_refuse(
         &mut self,
         now: Nanos,
         restoration: &mut NodeRestoration,
@@ -330,7 +338,7 @@ impl Node {
         let refused: Vec<Seid> = followed.waiting().collect();
         for up_seid in refused {
             let octets = followed.take_waiting(up_seid).unwrap_or_default();
-            let restored = self.restore_followed(now, restoration, up_seid, &octets);
+            let restored = self.restore_or_refuse(now, restoration, up_seid, &octets);
             let Err(error) = restored else { continue };
             let name = RecordName::Number(up_seid.0);
             self.tell_of_refused(restoration, RecordKind::Session, &name, &error);

@@ -27,7 +27,7 @@ use rand::{Rng, SeedableRng};
 use super::*;
 use crate::usage_scene::{threshold, urr, with_urrs};
 
-const RUNS: u64 = 150;
+const RUNS: u64 = 400;
 const SET: SmfSetId<'static> = SmfSetId(b"\0\x04set1\x03smf");
 const TEXTS: [&str; 2] =
     ["permit out 17 from any 53 to assigned", "permit out 6 from 203.0.113.0/24 443 to assigned"];
@@ -296,7 +296,7 @@ impl Active {
         };
         let chosen = session(random);
         let of = chosen.and_then(|up_seid| Some((up_seid, host(self, up_seid)?)));
-        match (random.random_range(0..20), of) {
+        match (random.random_range(0..24), of) {
             (0..=5, _) => self.establish(random),
             (6 | 7, Some((up_seid, host))) => {
                 let sequence = self.next();
@@ -439,16 +439,16 @@ fn compare_lives(one: &mut Upf, other: &mut Upf, active: &Active) {
         }
     }
     let mut sequence = 50_000;
-    let mut both = |from: SocketAddr, request: &dyn Fn(u32) -> Vec<u8>| {
-        sequence += 1;
-        let bytes = request(sequence);
-        [&mut *one, &mut *other].map(|upf| upf.ask(from, &bytes))
-    };
-    let [first, second] = both(smf(12), &|sequence| setup(sequence, ip(12), SMF_STARTED + 1));
+    let request = setup(sequence, ip(12), SMF_STARTED + 1);
+    let [first, second] = [&mut *one, &mut *other].map(|upf| upf.ask(smf(12), &request));
     assert_eq!(sorted(first), sorted(second));
+    let names = [&*one, &*other].map(|upf| owner(upf, smf(12)));
+    assert!(names[0].is_some() && names[0] == names[1], "{names:?}");
     // Until nothing is left.
     for number in 0..13 {
-        let answers = both(smf(12), &|sequence| choosing(sequence, 1000 + number));
+        sequence += 1;
+        let request = choosing(sequence, 1000 + number);
+        let answers = [&mut *one, &mut *other].map(|upf| upf.ask(smf(12), &request));
         let causes = answers.map(|sent| cause(&sent.last().unwrap().bytes));
         assert_eq!(causes[0], causes[1], "the same is left");
     }

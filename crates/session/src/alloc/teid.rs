@@ -167,6 +167,11 @@ impl TeidAllocator {
         self.user_of(self.slot_of(teid)) == FREE
     }
 
+    /// True while the position of `teid` waits for a reclaim.
+    pub(crate) fn is_retired(&self, teid: Teid) -> bool {
+        self.user_of(self.slot_of(teid)) == RETIRED
+    }
+
     /// Records that `session` has `teid` again, which a former run chose. If its position is free,
     /// the TEID takes it, and no other TEID is chosen there; otherwise the TEID counts as given.
     pub(crate) fn restore(&mut self, teid: Teid, session: SessionIndex) {

@@ -75,6 +75,16 @@ impl SessionStore {
         }
     }
 
+    /// True while identifiers that the session is to have again wait for the reclaim of another session's change. Until
+    /// then it must not be restored.
+    #[must_use]
+    pub fn awaits_reclaim(&self, kept: &KeptSession) -> bool {
+        let KeptNames { teids, addresses, .. } = &kept.names;
+        let mut keys = addresses.iter().filter_map(KeptAddress::key);
+        teids.iter().any(|&teid| self.teids.is_retired(teid))
+            || keys.any(|key| self.ue_pools.is_retired(key))
+    }
+
     /// Restores a session that a former process kept, with the same SEID, TEIDs and UE addresses. Cheapest in ascending
     /// order of [`KeptSession::up_seid`]'s indices.
     ///
