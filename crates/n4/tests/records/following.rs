@@ -34,7 +34,11 @@ const TEXTS: [&str; 2] =
 
 /// Few indices and addresses, so that they are used again.
 fn scarce_config() -> NodeConfig {
-    let prefix = AddrMatch::V4("10.60.0.0/28".parse().unwrap());
+    pool_config("10.60.0.0/28")
+}
+
+fn pool_config(prefix: &str) -> NodeConfig {
+    let prefix = AddrMatch::V4(prefix.parse().unwrap());
     let pool = UePool { network_instance: None, identity: None, s_nssai: None, prefix };
     let provisioning = Provisioning { ue_pools: vec![pool], ..config().store.provisioning };
     let store = StoreConfig { provisioning, sessions_max: 12, ..config().store };
@@ -87,8 +91,8 @@ struct Upf {
 }
 
 impl Upf {
-    fn new() -> Self {
-        let mut bench = Bench::with(scarce_config());
+    fn new(config: NodeConfig) -> Self {
+        let mut bench = Bench::with(config);
         let counters = Arc::new(Counters::default());
         bench.node.set_usage_source(Arc::clone(&counters) as Arc<dyn UsageSource>);
         Self { bench, workers: Workers::default(), counters }
@@ -146,8 +150,8 @@ struct Active {
 }
 
 impl Active {
-    fn new() -> Self {
-        let upf = Upf::new();
+    fn new(config: NodeConfig) -> Self {
+        let upf = Upf::new(config);
         let (groups, answered, asked) = (VecDeque::new(), Vec::new(), Vec::new());
         let mut active = Self { upf, groups, answered, asked, number: 10 };
         active.upf.bench.node.begin_records(1);
@@ -211,6 +215,26 @@ impl Active {
                 }
             }
         }
+    }
+
+    /// All changes of records since the last ones.
+    fn changes(&mut self) -> Vec<RecordChange> {
+        self.upf.settle();
+        self.store();
+        self.groups.drain(..).flatten().collect()
+    }
+
+    /// Establishes a session whose UE address is chosen here.
+    fn choose(&mut self) -> Vec<RecordChange> {
+        let sequence = self.next();
+        self.ask(10, sequence, choosing(sequence, sequence.into()));
+        self.changes()
+    }
+
+    fn delete(&mut self, up_seid: Seid) -> Vec<RecordChange> {
+        let sequence = self.next();
+        self.ask(10, sequence, delete(sequence, up_seid));
+        self.changes()
     }
 
     fn establish(&mut self, random: &mut SmallRng) {
@@ -333,8 +357,8 @@ struct Standby {
 }
 
 impl Standby {
-    fn begin(records: &StoredRecords) -> Self {
-        let mut upf = Upf::new();
+    fn begin(records: &StoredRecords, config: NodeConfig) -> Self {
+        let mut upf = Upf::new(config);
         let node = &records[&(RecordKind::Node, RecordName::Number(0))];
         upf.bench.node.begin_following(&NodeRecord::from_octets(node).unwrap());
         Self { upf, records: StoredRecords::new() }
@@ -375,8 +399,8 @@ impl Standby {
 }
 
 /// A process that restores the same records at once.
-fn restored(records: &StoredRecords, now: Nanos) -> Upf {
-    let mut upf = Upf::new();
+fn restored(records: &StoredRecords, config: NodeConfig, now: Nanos) -> Upf {
+    let mut upf = Upf::new(config);
     upf.bench.now = now;
     upf.bench.records = records.clone();
     let node = &records[&(RecordKind::Node, RecordName::Number(0))];
@@ -492,8 +516,8 @@ fn seeds() -> Vec<u64> {
 fn run(seed: u64) {
     let _seed = Seed(seed);
     let random = &mut SmallRng::seed_from_u64(seed);
-    let mut active = Active::new();
-    let mut standby = Standby::begin(&active.upf.bench.records);
+    let mut active = Active::new(scarce_config());
+    let mut standby = Standby::begin(&active.upf.bench.records, scarce_config());
     let steps = random.random_range(1..150);
     let (mut batch, mut lag) = (1, 1);
     for _ in 0..steps {
@@ -526,7 +550,7 @@ fn run(seed: u64) {
     for change in active.groups.drain(..).flatten() {
         standby.follow(&change);
     }
-    let mut other = restored(&standby.records, standby.upf.bench.now);
+    let mut other = restored(&standby.records, scarce_config(), standby.upf.bench.now);
     standby.take_over();
     compare_after_take_over(&mut standby, &mut other, &active);
 }
@@ -551,7 +575,7 @@ fn compare_after_take_over(standby: &mut Standby, other: &mut Upf, active: &Acti
     let sent = [&mut *one, &mut *other].map(|upf| sorted(upf.bench.sent()));
     assert_eq!(sent[0], sent[1]);
     // What it wrote leads to the same again.
-    let mut again = restored(&one.bench.records, one.bench.now);
+    let mut again = restored(&one.bench.records, scarce_config(), one.bench.now);
     again.settle();
     assert_eq!(again.seids(), one.seids());
     compare_lives(one, other, active);
@@ -560,4 +584,60 @@ fn compare_after_take_over(standby: &mut Standby, other: &mut Upf, active: &Acti
 #[test]
 fn standby_is_at_any_moment_what_a_restart_would_make_of_the_records() {
     seeds().into_iter().for_each(run);
+}
+
+/// A session gets the address of one and the index of another: it is restored when no worker knows either of them.
+#[test]
+fn session_waits_until_the_former_holder_of_its_address_is_gone() {
+    let mut active = Active::new(pool_config("10.60.0.0/30"));
+    let mut standby = Standby::begin(&active.upf.bench.records, pool_config("10.60.0.0/30"));
+    let changes: Vec<_> = [1, 2].into_iter().flat_map(|_| active.choose()).collect();
+    changes.iter().for_each(|change| standby.follow(change));
+    standby.upf.settle();
+    let [first, second] = active.upf.seids()[..] else { panic!() };
+    let [first_gone, second_gone] = [first, second].map(|up_seid| active.delete(up_seid));
+    let put = active.choose();
+    let new = active.upf.seids()[0];
+    let index = adit_session::seid_index;
+    assert_eq!(index(new), index(second), "the index released last");
+    second_gone.iter().for_each(|change| standby.follow(change));
+    standby.upf.settle();
+    first_gone.iter().chain(&put).for_each(|change| standby.follow(change));
+    assert_eq!(standby.upf.seids(), []);
+    standby.take_over();
+    assert_eq!(standby.upf.seids(), [new]);
+    assert_eq!(standby.upf.bench.node.store().ue_pool_usage().next(), Some((1, 2)));
+}
+
+/// After a gap in the changes all records are read again. Those that are gone end.
+#[test]
+fn records_that_are_read_again_replace_all_of_before() {
+    let mut active = Active::new(scarce_config());
+    let mut standby = Standby::begin(&active.upf.bench.records, scarce_config());
+    for _ in 0..3 {
+        active.choose().iter().for_each(|change| standby.follow(change));
+    }
+    active.set_up(12);
+    active.provide_pfds(&mut SmallRng::seed_from_u64(2));
+    active.changes().iter().for_each(|change| standby.follow(change));
+    assert_eq!(count_of(&active.upf.bench, RecordKind::Pfds), 1);
+    let gone = active.upf.seids()[1];
+    active.delete(gone);
+    let sequence = active.next();
+    active.ask(12, sequence, release(sequence, ip(12)));
+    for host in 10..13 {
+        let withdraw = encode(None, 900, &PfdManagementRequest::new());
+        active.ask(host, 900, withdraw);
+    }
+    active.changes();
+    assert_eq!(count_of(&active.upf.bench, RecordKind::Pfds), 0);
+    standby.upf.bench.node.begin_reading_again();
+    for (kind, name, octets) in records_of(&active.upf.bench) {
+        standby.follow(&RecordChange { kind, name, value: Some(octets) });
+    }
+    standby.upf.bench.node.end_reading_again(standby.upf.bench.now);
+    standby.records = active.upf.bench.records.clone();
+    standby.take_over();
+    let mut other = restored(&standby.records, scarce_config(), standby.upf.bench.now);
+    compare(&mut standby.upf, &mut other);
 }
