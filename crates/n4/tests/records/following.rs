@@ -199,7 +199,7 @@ impl Active {
                 let response = encode(None, header.sequence, &body);
                 bench.node.handle_datagram(bench.now, to, &response);
             } else if header.message_type == MessageType::SESSION_REPORT_REQUEST {
-                if header.sequence % 2 == 0 {
+                if header.sequence.is_multiple_of(2) {
                     let body = SessionReportResponse::new(Cause::RequestAccepted);
                     let response = encode(Some(Seid(1)), header.sequence, &body);
                     bench.node.handle_datagram(bench.now, to, &response);
