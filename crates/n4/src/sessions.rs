@@ -10,7 +10,7 @@ use std::sync::Arc;
 use adit_rules::{DeltaId, RuleDelta, UsageSource, WorkerCommand};
 use adit_session::{
     ChangedApplications, CpFSeid, CreatedPdr, CreatedTrafficEndpoint, CreatedUe, EndMarker,
-    Established, KeptSession, KeptUsage, Modified, OwnerId, PfdProvision, PfdRefusal,
+    Established, FormerSession, KeptUsage, Modified, OwnerId, PfdProvision, PfdRefusal,
     QerPacketRate, Refusal, Restored, SessionChange, SessionStore, StoreConfig, TrafficStart,
     UsageOutcome, UsageReport,
 };
@@ -343,9 +343,9 @@ impl Sessions {
     pub(crate) fn restore(
         &mut self,
         now: Nanos,
-        kept: &KeptSession,
+        former: FormerSession,
     ) -> Result<SessionIndex, Refusal> {
-        let Restored { up_seid, index, delta } = self.store.restore(now, kept)?;
+        let Restored { up_seid, index, delta } = self.store.restore(now, former)?;
         let (record, delta) = (CommittedRecord::Unchanged, Some(delta));
         let _ = self.commit(CommittedChange { up_seid, record, delta });
         Ok(index)

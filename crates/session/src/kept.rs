@@ -8,11 +8,11 @@ use adit_types::{DomainId, Nanos, QerId, Seid, Teid, UrrId};
 use crate::cp_function::{CpFSeid, OwnerId};
 use crate::index::resume;
 use crate::pack::{Pack, packed};
-use crate::packed_record::{PackedRecord, PackedRecordError};
+use crate::packed_record::{PackedRecord, PackedRecordError, RecordParts};
 use crate::usage::UsageReport;
 
-/// All of a session that must outlive its process: [`SessionStore::restore`](crate::SessionStore::restore) makes the
-/// same session of it, in a store with the same configuration or another one.
+/// All of a session that must outlive its process, as [`KeptSession::octets`]. A later process makes a
+/// [`FormerSession`] of them.
 ///
 /// Times are readings of the clock of the node. A process that restores sessions goes on with that clock.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +20,15 @@ pub struct KeptSession {
     pub(crate) names: KeptNames,
     pub(crate) usage: KeptUsage,
     pub(crate) record: PackedRecord,
+}
+
+/// A session that a former process kept: [`SessionStore::restore`](crate::SessionStore::restore) makes the same session
+/// of it, in a store with the same configuration or another one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FormerSession {
+    pub(crate) names: KeptNames,
+    pub(crate) usage: KeptUsage,
+    pub(crate) parts: RecordParts,
 }
 
 /// How a session is called, by whom, and what was chosen for it here.
@@ -85,6 +94,29 @@ packed!(KeptPacketRate { qer, uplink, downlink });
 packed!(KeptAllowance { packets, additional, until });
 
 impl KeptSession {
+    /// The octets to keep. The first one is [`PackedRecord::VERSION`], which covers all of them.
+    #[must_use]
+    pub fn octets(&self) -> Vec<u8> {
+        let mut octets = vec![PackedRecord::VERSION];
+        self.names.pack(&mut octets);
+        self.usage.pack(&mut octets);
+        octets.extend_from_slice(self.record.octets());
+        octets
+    }
+}
+
+impl FormerSession {
+    /// The session that these octets of a [`KeptSession`] are.
+    ///
+    /// # Errors
+    /// Octets of another version, or of no session.
+    pub fn from_octets(octets: &[u8]) -> Result<Self, PackedRecordError> {
+        let mut rest = behind_version(octets)?;
+        let mut parts = || Some((Pack::unpack(&mut rest)?, Pack::unpack(&mut rest)?));
+        let (names, usage) = parts().ok_or(PackedRecordError::Malformed)?;
+        Ok(Self { names, usage, parts: RecordParts::from_octets(rest)? })
+    }
+
     /// Our identifier of the session. It contains the index.
     #[must_use]
     pub const fn up_seid(&self) -> Seid {
@@ -100,33 +132,6 @@ impl KeptSession {
     /// Replaces what was used by a later account of it.
     pub fn set_usage(&mut self, later: KeptUsage) {
         self.usage = later;
-    }
-
-    /// What was used.
-    #[must_use]
-    pub fn into_usage(self) -> KeptUsage {
-        self.usage
-    }
-
-    /// The octets to keep. The first one is [`PackedRecord::VERSION`], which covers all of them.
-    #[must_use]
-    pub fn octets(&self) -> Vec<u8> {
-        let mut octets = vec![PackedRecord::VERSION];
-        self.names.pack(&mut octets);
-        self.usage.pack(&mut octets);
-        octets.extend_from_slice(self.record.octets());
-        octets
-    }
-
-    /// The session that these octets are.
-    ///
-    /// # Errors
-    /// Octets of another version, or of no session.
-    pub fn from_octets(octets: &[u8]) -> Result<Self, PackedRecordError> {
-        let mut rest = behind_version(octets)?;
-        let mut parts = || Some((Pack::unpack(&mut rest)?, Pack::unpack(&mut rest)?));
-        let (names, usage) = parts().ok_or(PackedRecordError::Malformed)?;
-        Ok(Self { names, usage, record: PackedRecord::from_octets(rest.into())? })
     }
 }
 

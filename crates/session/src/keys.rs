@@ -110,6 +110,9 @@ fn pdis(records: &Records) -> impl Iterator<Item = &Pdi> {
 
 /// All TEIDs, UE addresses and framed routes that the records name, in ascending order.
 pub(crate) fn claims(own: &Provisioning, records: &Records) -> Vec<SessionKey> {
+    if records.pdrs.is_empty() && records.traffic_endpoints.is_empty() {
+        return Vec::new();
+    }
     let scope = Scope::new(own, records);
     let pdis = pdis(records).flat_map(|pdi| teid(pdi).chain(ues(pdi, scope.of_claims(pdi))));
     let endpoints = records.traffic_endpoints.iter();
@@ -120,6 +123,9 @@ pub(crate) fn claims(own: &Provisioning, records: &Records) -> Vec<SessionKey> {
 /// PDRs without a tunnel; and, when a downlink PDR names neither a UE nor a tunnel, those that
 /// uplink PDRs name. A key has the routing domains of the network instance that its PDR names.
 pub(crate) fn keys(own: &Provisioning, records: &Records) -> Vec<SessionKey> {
+    if records.pdrs.is_empty() {
+        return Vec::new();
+    }
     let scope = Scope::new(own, records);
     sorted(pdis(records).flat_map(|pdi| teid(pdi).chain(ues(pdi, scope.of_keys(pdi)))))
 }

@@ -40,7 +40,7 @@ pub use framed_route::{
     FramedRouteError, parse_ipv4 as parse_framed_route, parse_ipv6 as parse_framed_ipv6_route,
 };
 pub use index::{PeerSides, QerPacketRate};
-pub use kept::{KeptSession, KeptUsage};
+pub use kept::{FormerSession, KeptSession, KeptUsage};
 pub use packed_record::{PackedRecord, PackedRecordError};
 pub use procedure::{Established, Modified, Restored};
 pub use provisioning::{

@@ -22,7 +22,7 @@ const RECORD_BYTES_USUAL: usize = 512;
 pub struct PackedRecord(Box<[u8]>);
 
 /// The parts of a record.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RecordParts {
     pub records: Records,
     pub usage: SessionUsage,
@@ -74,10 +74,7 @@ impl PackedRecord {
     /// # Errors
     /// [`PackedRecordError`]; the session that the octets belong to cannot be restored.
     pub fn from_octets(octets: Box<[u8]>) -> Result<Self, PackedRecordError> {
-        let RecordParts { records, usage, .. } = unpack(&octets)?;
-        let is_measured = records.urrs.len() == usage.measures.len()
-            && records.urrs.iter().all(|urr| usage.measure(urr.id).is_some());
-        if is_measured { Ok(Self(octets)) } else { Err(PackedRecordError::Malformed) }
+        RecordParts::from_octets(&octets).map(|_| Self(octets))
     }
 
     /// The octets, the version first.
@@ -94,6 +91,20 @@ impl PackedRecord {
     /// All rules. Cheaper than [`Self::parts`]: leaves the rest packed.
     pub(crate) fn records(&self) -> Records {
         unpacked(self.0.split_first().and_then(|(_, mut packed)| Pack::unpack(&mut packed)))
+    }
+}
+
+impl RecordParts {
+    /// The parts of the record that these octets are; see [`PackedRecord::from_octets`].
+    ///
+    /// # Errors
+    /// [`PackedRecordError`].
+    pub(crate) fn from_octets(octets: &[u8]) -> Result<Self, PackedRecordError> {
+        let parts = unpack(octets)?;
+        let Self { records, usage, .. } = &parts;
+        let is_measured = records.urrs.len() == usage.measures.len()
+            && records.urrs.iter().all(|urr| usage.measure(urr.id).is_some());
+        if is_measured { Ok(parts) } else { Err(PackedRecordError::Malformed) }
     }
 }
 

@@ -7,7 +7,7 @@
 //! sessions does not matter: a record that another session keeps from taking effect is tried again when something
 //! becomes free, at the latest before the take-over.
 
-use adit_session::{KeptSession, KeptUsage, OwnerId};
+use adit_session::{FormerSession, KeptUsage, OwnerId};
 use adit_store::{RecordKind, RecordName};
 use adit_types::limits::SESSIONS_PER_TURN_MAX;
 use adit_types::{Nanos, Seid, SessionIndex};
@@ -223,10 +223,10 @@ impl Node {
     ) -> Result<(), RecordError> {
         let Some(octets) = followed.take_waiting(up_seid) else { return Ok(()) };
         let value: SessionValue<'_> = decoded(&octets)?;
-        let kept = KeptSession::from_octets(value.kept)?;
-        let restored = match self.sessions.store().awaits_reclaim(&kept) {
+        let former = FormerSession::from_octets(value.kept)?;
+        let restored = match self.sessions.store().awaits_reclaim(&former) {
             true => Err(None),
-            false => self.restore_session(now, restoration, up_seid, value, kept).map_err(Some),
+            false => self.restore_session(now, restoration, up_seid, value, former).map_err(Some),
         };
         match restored {
             Ok(()) => Ok(()),
@@ -247,8 +247,8 @@ impl Node {
         octets: &[u8],
     ) -> Result<(), RecordError> {
         let value: SessionValue<'_> = decoded(octets)?;
-        let kept = KeptSession::from_octets(value.kept)?;
-        self.restore_session(now, restoration, up_seid, value, kept)
+        let former = FormerSession::from_octets(value.kept)?;
+        self.restore_session(now, restoration, up_seid, value, former)
     }
 
     /// Workers do not know the session of this index any more: session records take effect that wait for it.

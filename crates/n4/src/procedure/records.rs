@@ -3,7 +3,7 @@
 use core::net::{IpAddr, SocketAddr};
 
 use adit_pfcp::{Cause, MessageType};
-use adit_session::{KeptSession, KeptUsage, OwnerId, PfdApplication, PfdProvision, UsageReport};
+use adit_session::{FormerSession, KeptUsage, OwnerId, PfdApplication, PfdProvision, UsageReport};
 use adit_store::{RecordGroup, RecordKind, RecordName, RecordNumber};
 use adit_types::limits::{
     REFUSED_RECORDS_NAMED_MAX, RESTORATION_DATAGRAMS_MAX, USAGE_RECORDS_PER_TURN_MAX,
@@ -275,13 +275,13 @@ impl Node {
         octets: &[u8],
     ) -> Result<(), RecordError> {
         let value: SessionValue<'_> = decoded(octets)?;
-        let kept = KeptSession::from_octets(value.kept)?;
-        let owner = kept.owner();
+        let former = FormerSession::from_octets(value.kept)?;
+        let owner = former.owner();
         let is_owned = self.peers.association_of(owner).is_some();
         if !is_owned && !restoration.heirs.contains_key(&owner) {
             return Err(RecordError::NoAssociation);
         }
-        self.restore_session(now, restoration, up_seid, value, kept)?;
+        self.restore_session(now, restoration, up_seid, value, former)?;
         self.counters.scalars.sessions_restored += 1;
         restoration.restored += 1;
         Ok(())
@@ -294,21 +294,16 @@ impl Node {
         restoration: &mut NodeRestoration,
         up_seid: Seid,
         value: SessionValue<'_>,
-        mut kept: KeptSession,
+        mut former: FormerSession,
     ) -> Result<(), RecordError> {
-        if kept.up_seid() != up_seid {
+        if former.up_seid() != up_seid {
             return Err(RecordError::Malformed);
         }
-        let later = restoration.usage.remove(&up_seid);
-        let has_later = later.is_some();
-        later.into_iter().for_each(|later| kept.set_usage(later));
-        let restored = self.sessions.restore(now, &kept);
-        let index = restored.map_err(|refusal| {
-            if has_later {
-                restoration.usage.insert(up_seid, kept.into_usage());
-            }
-            RecordError::Refused(refusal)
-        })?;
+        if let Some(later) = restoration.usage.get(&up_seid) {
+            former.set_usage(later.clone());
+        }
+        let index = self.sessions.restore(now, former).map_err(RecordError::Refused)?;
+        restoration.usage.remove(&up_seid);
         let states = &mut self.sessions.states;
         if let Some(information) = value.information {
             states.update_information(index, information.into());

@@ -101,6 +101,15 @@ impl UeClaims {
     /// True if some domain has no room for those of `keys` that no session holds. A domain has room
     /// for `keys_max` addresses of each kind.
     pub(crate) fn exceeds(&self, keys: &[SessionKey], keys_max: usize) -> bool {
+        let has_room = |claims: &DomainClaims| {
+            let most = claims.v4.len().max(claims.v6.len()) + keys.len();
+            most <= keys_max && claims.framed.len() + keys.len() <= framed_routes_max(keys_max)
+        };
+        if keys.len() <= keys_max.min(framed_routes_max(keys_max))
+            && self.domains.iter().all(has_room)
+        {
+            return false;
+        }
         let is_new = |key: &&SessionKey| self.holder(**key).is_none();
         let mut new: HashMap<DomainId, [usize; 3]> = HashMap::new();
         for key in keys.iter().filter(is_new) {

@@ -7,7 +7,7 @@ use adit_types::{Direction, Nanos, Seid, SessionIndex, Teid};
 
 use crate::alloc::seid_index;
 use crate::cp_function::CpFSeid;
-use crate::kept::{KeptAddress, KeptNames, KeptPacketRate, KeptSession, KeptUsage};
+use crate::kept::{FormerSession, KeptAddress, KeptNames, KeptPacketRate, KeptSession, KeptUsage};
 use crate::keys;
 use crate::packed_record::RecordParts;
 use crate::record::Records;
@@ -78,39 +78,38 @@ impl SessionStore {
     /// True while identifiers that the session is to have again wait for the reclaim of another session's change. Until
     /// then it must not be restored.
     #[must_use]
-    pub fn awaits_reclaim(&self, kept: &KeptSession) -> bool {
-        let KeptNames { teids, addresses, .. } = &kept.names;
+    pub fn awaits_reclaim(&self, former: &FormerSession) -> bool {
+        let KeptNames { teids, addresses, .. } = &former.names;
         let mut keys = addresses.iter().filter_map(KeptAddress::key);
         teids.iter().any(|&teid| self.teids.is_retired(teid))
             || keys.any(|key| self.ue_pools.is_retired(key))
     }
 
     /// Restores a session that a former process kept, with the same SEID, TEIDs and UE addresses. Cheapest in ascending
-    /// order of [`KeptSession::up_seid`]'s indices.
+    /// order of [`FormerSession::up_seid`]'s indices.
     ///
     /// # Errors
     /// A [`Refusal`] when the configuration or another session forbids it now; nothing has changed then.
-    pub fn restore(&mut self, now: Nanos, kept: &KeptSession) -> Result<Restored, Refusal> {
-        let KeptSession { names, usage: used, record } = kept;
-        let &KeptNames { up_seid, owner, origin, ref cp, ref teids, ref addresses } = names;
+    pub fn restore(&mut self, now: Nanos, former: FormerSession) -> Result<Restored, Refusal> {
+        let FormerSession { names, usage: used, parts } = former;
+        let KeptNames { up_seid, owner, origin, cp, teids, addresses } = names;
         let index = seid_index(up_seid);
         if !self.indices.is_free(index) {
             return Err(Refusal::SessionTableFull);
         }
-        let RecordParts { records, usage, buffer_epoch } = record.parts();
+        let RecordParts { records, usage, buffer_epoch } = parts;
         let session = OpenSession {
             up_seid,
             index,
             owner,
             origin,
-            cp: CpFSeid::from(cp),
+            cp: CpFSeid::from(&cp),
             records: Records::default(),
             buffer_epoch,
             usage: SessionUsage::default(),
         };
-        let former = update::FormerUsage { usage, used: used.clone() };
-        let resolved =
-            update::prepare_restoration(self, now, &session, records, teids.clone(), former)?;
+        let former = update::FormerUsage { usage, used };
+        let resolved = update::prepare_restoration(self, now, &session, records, teids, former)?;
         let compiled = update::compile_change(self, &session, &resolved, ChangeKind::Establish);
         self.mark_commit(up_seid, index, &compiled);
         self.indices.take_at(index);

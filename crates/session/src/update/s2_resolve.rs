@@ -28,6 +28,8 @@ use crate::usage::{SessionUsage, UsageChange};
 pub(crate) struct Resolved {
     /// All rules after the change.
     pub records: Records,
+    /// What they claim ([`keys::claims`]).
+    pub claims: Vec<SessionKey>,
     /// TEIDs chosen for it.
     pub teids: TeidPlan,
     /// UE addresses chosen for it.
@@ -94,12 +96,14 @@ pub(super) fn resolve(
             teids
         }
     };
-    check_given_teids(store, &records, &restored_teids)?;
+    let claims = keys::claims(&store.provisioning, &records);
+    check_given_teids(store, &claims, &restored_teids)?;
     link_sdf_filters(&mut records.pdrs)?;
     if is_requested {
         choose_f_teid::note_restored(&mut records, &restored_teids);
     }
     let (teids, f_teids) = choose_f_teid::choose(store, index, &mut records, &wanted)?;
+    let chooses = !wanted.is_empty() || !wanted_ues.is_empty();
     endpoints::link(&mut records)?;
     // The domains of a UE address depend on which PDRs have a tunnel.
     let ues = choose_ue::choose(store, index, before, &mut records, &wanted_ues)?;
@@ -108,13 +112,14 @@ pub(super) fn resolve(
     if !wanted.is_empty() {
         check_claims_of_chosen(store, index, &records)?;
     }
-    let claims = keys::claims(&store.provisioning, &records);
+    let claims = if chooses { keys::claims(&store.provisioning, &records) } else { claims };
     if claims.len() > KEYS_PER_SESSION_MAX || store.ues.exceeds(&claims, store.keys_max) {
         return Err(Refusal::TooManyKeys);
     }
     let created = created(&records, &f_teids, &wanted_ues);
     Ok(Resolved {
         records,
+        claims,
         teids,
         ues,
         created,
@@ -165,7 +170,7 @@ fn is_tunneled(pdr: &Pdr, pdi: &Pdi, wanted: &[TeidRequest]) -> bool {
 /// never finds the table full. TEIDs that we choose, or chose in a former run, have a table of their own.
 fn check_given_teids(
     store: &SessionStore,
-    records: &Records,
+    claims: &[SessionKey],
     restored: &[Teid],
 ) -> Result<(), Refusal> {
     let is_new = |key: &SessionKey| match *key {
@@ -174,7 +179,7 @@ fn check_given_teids(
         }
         _ => false,
     };
-    let new = keys::claims(&store.provisioning, records).into_iter().filter(is_new).count();
+    let new = claims.iter().filter(|key| is_new(key)).count();
     match store.teids.given_count() + new > store.keys_max {
         true => Err(Refusal::TooManyKeys),
         false => Ok(()),

@@ -122,7 +122,7 @@ pub(crate) fn compile_change(
     let key_changes = changes(&keys::keys(own, before), &keys::keys(own, after));
     let rules = (fate != ChangeKind::Delete)
         .then(|| Box::new(compile(identity_after, after, &usage.after)));
-    let (claims_before, claims_after) = (keys::claims(own, before), keys::claims(own, after));
+    let (claims_before, claims_after) = (keys::claims(own, before), resolved.claims.clone());
     // A claim that ends may wait for its reclaim, which needs a delta.
     let unchanged = fate == ChangeKind::Modify
         && key_changes.is_empty()

@@ -7,7 +7,7 @@ use adit_rules::{
     SourceInterface, UeAddresses,
 };
 use adit_session::{
-    ChangedApplications, CpFSeid, FTeidSpec, Far, Forwarding, KeptSession, LocalAddresses,
+    ChangedApplications, CpFSeid, FTeidSpec, Far, FormerSession, Forwarding, LocalAddresses,
     LocalInterface, OwnerId, PdiSpec, PdrSpec, PdrTimes, Provisioning, Qer, SdfSpec, SessionChange,
     SessionStore, StoreConfig, UeMatch, UeSide,
 };
@@ -43,10 +43,10 @@ pub(crate) fn next_store_of(former: &SessionStore, sessions_max: usize) -> Sessi
 }
 
 /// What is kept of all sessions, read back from its octets.
-pub(crate) fn kept(store: &SessionStore, now: Nanos) -> Vec<KeptSession> {
+pub(crate) fn kept(store: &SessionStore, now: Nanos) -> Vec<FormerSession> {
     let octets =
         store.sessions().map(|session| store.kept(now, session.up_seid()).unwrap().octets());
-    octets.map(|octets| KeptSession::from_octets(&octets).unwrap()).collect()
+    octets.map(|octets| FormerSession::from_octets(&octets).unwrap()).collect()
 }
 
 pub(crate) fn interfaces() -> Vec<LocalInterface> {

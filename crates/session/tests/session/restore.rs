@@ -4,7 +4,7 @@ use adit_rules::{
     DestinationInterface, KeyChange, PacketLimit, PacketQuota, RuleDelta, SessionKey, UsageLimits,
 };
 use adit_session::{
-    Aggregated, ChooseUe, DroppedThreshold, KeptSession, KeptUsage, LocalInterface,
+    Aggregated, ChooseUe, DroppedThreshold, FormerSession, KeptUsage, LocalInterface,
     MeasurementMethod, PackedRecordError, PacketLimits, Provisioning, Refusal, ReservedCounts,
     SessionChange, SessionStore, UePool, UeSide, Urr, UrrSettings, UsageTriggers,
 };
@@ -115,7 +115,7 @@ fn restored_sessions_have_their_identifiers_and_later_ones_have_others() {
     store.reclaim(gone.index);
     let mut later = next_store(&store);
     for kept in kept(&store, S(1)) {
-        let restored = later.restore(S(1), &kept).unwrap();
+        let restored = later.restore(S(1), kept.clone()).unwrap();
         let former = stay.iter().find(|known| known.up_seid == kept.up_seid()).unwrap();
         assert_eq!((restored.up_seid, restored.index), (former.up_seid, former.index));
         assert_eq!(restored.delta.keys, former.delta.keys);
@@ -154,9 +154,9 @@ fn session_that_the_configuration_or_another_session_forbids_is_refused_whole() 
     let kept = kept(&store, S(1));
     // The same session twice.
     let mut later = next_store(&store);
-    later.restore(S(1), &kept[0]).unwrap();
+    later.restore(S(1), kept[0].clone()).unwrap();
     let before = later.clone();
-    assert_eq!(later.restore(S(1), &kept[0]), Err(Refusal::SessionTableFull));
+    assert_eq!(later.restore(S(1), kept[0].clone()), Err(Refusal::SessionTableFull));
     assert_eq!(later, before);
     // A UE address that another session has meanwhile.
     let mut later = next_store(&store);
@@ -168,21 +168,21 @@ fn session_that_the_configuration_or_another_session_forbids_is_refused_whole() 
     later.reclaim(SessionIndex(1));
     let before = later.clone();
     assert_eq!(all[1].index, SessionIndex(1));
-    assert!(matches!(later.restore(S(1), &kept[1]), Err(Refusal::UeAddressTaken { .. })));
+    assert!(matches!(later.restore(S(1), kept[1].clone()), Err(Refusal::UeAddressTaken { .. })));
     assert_eq!(later, before);
     later.delete(other.up_seid).unwrap();
     later.reclaim(other.index);
-    later.restore(S(1), &kept[1]).unwrap();
+    later.restore(S(1), kept[1].clone()).unwrap();
     // Fewer sessions than before.
     let mut smaller = crate::builders::store(1);
-    smaller.restore(S(1), &kept[0]).unwrap();
-    assert_eq!(smaller.restore(S(1), &kept[1]), Err(Refusal::SessionTableFull));
+    smaller.restore(S(1), kept[0].clone()).unwrap();
+    assert_eq!(smaller.restore(S(1), kept[1].clone()), Err(Refusal::SessionTableFull));
     // An interface that is gone.
     let n6_only: Vec<LocalInterface> = interfaces().into_iter().skip(1).collect();
     let mut without =
         store_with(8, Provisioning { interfaces: n6_only, ..Provisioning::default() });
     let before = without.clone();
-    assert!(without.restore(S(1), &kept[0]).is_err());
+    assert!(without.restore(S(1), kept[0].clone()).is_err());
     assert_eq!(without, before);
 }
 
@@ -193,7 +193,7 @@ fn teid_that_was_given_stays_given() {
     change.create_pdrs[0].pdi.f_teid = Some(given(3));
     establish(&mut store, change);
     let mut later = next_store(&store);
-    let index = later.restore(S(1), &kept(&store, S(1))[0]).unwrap().index;
+    let index = later.restore(S(1), kept(&store, S(1)).remove(0)).unwrap().index;
     later.reclaim(index);
     let chosen: Vec<_> =
         (2..5).map(|last| establish(&mut later, session(last)).created[0].f_teid.teid).collect();
@@ -220,7 +220,7 @@ fn packet_rate_counts_on() {
         rate(&established.delta).pass(Direction::Uplink, S(10));
     }
     let mut later = next_store(&store);
-    let restored = later.restore(S(20), &kept(&store, S(20))[0]).unwrap();
+    let restored = later.restore(S(20), kept(&store, S(20)).remove(0)).unwrap();
     let rate = rate(&restored.delta);
     for (at, left) in [(20, 2), (69, 2), (71, 5)] {
         assert_eq!(rate.left(Direction::Uplink, S(at)).unwrap().packets, left, "{at} s");
@@ -235,12 +235,12 @@ fn octets_of_nothing_are_refused() {
     let octets = store.kept(S(1), store.session_at(SessionIndex(0)).unwrap().up_seid()).unwrap();
     let octets = octets.octets();
     for len in 0..octets.len() {
-        assert_eq!(KeptSession::from_octets(&octets[..len]), Err(PackedRecordError::Malformed));
+        assert_eq!(FormerSession::from_octets(&octets[..len]), Err(PackedRecordError::Malformed));
     }
     let mut other = octets.clone();
     other[0] += 1;
     let version = Err(PackedRecordError::UnknownVersion(other[0]));
-    assert_eq!(KeptSession::from_octets(&other), version);
+    assert_eq!(FormerSession::from_octets(&other), version);
     assert!(KeptUsage::from_octets(&other).is_err() && KeptUsage::from_octets(&[]).is_err());
 }
 
