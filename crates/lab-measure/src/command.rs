@@ -4,6 +4,8 @@ use adit_lab_process::stop::Stop;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
+use crate::ports::PortsMeasurement;
+
 /// A measurement, or work on the reports of measurements.
 #[derive(Debug, Subcommand)]
 pub enum MeasureCommand {
@@ -25,6 +27,8 @@ pub enum MeasureCommand {
     Cycles(crate::cycles::CyclesArguments),
     /// Measure the latency of a RESP store over several transports, in turns. Needs root without --server.
     Store(Box<crate::store::StoreArguments>),
+    /// Measure what adit forwards through each kind of port of this host, per second of CPU time. Needs root.
+    Ports(Box<crate::ports::PortsArguments>),
     /// Run experiments from files and write one report.
     Run(crate::experiment::RunArguments),
     /// Make an HTML page from JSON reports.
@@ -36,11 +40,12 @@ pub enum MeasureCommand {
 }
 
 impl MeasureCommand {
-    /// Runs the subcommand. Returns false if it found something wrong with the target.
+    /// Runs the subcommand. Returns false if it found something wrong with the target. `ports` has the network of
+    /// `adit-lab ports`.
     ///
     /// # Errors
     /// The measurement failed or was interrupted.
-    pub fn run(&self, stop: &Stop) -> Result<bool> {
+    pub fn run(&self, ports: PortsMeasurement, stop: &Stop) -> Result<bool> {
         match self {
             Self::Selftest(arguments) => crate::selftest::run(arguments, stop),
             Self::Throughput(arguments) => crate::throughput::run(arguments, stop),
@@ -51,6 +56,7 @@ impl MeasureCommand {
             Self::Rates(arguments) => crate::rates::run(arguments, stop),
             Self::Cycles(arguments) => crate::cycles::run(arguments, stop),
             Self::Store(arguments) => crate::store::run(arguments, stop),
+            Self::Ports(arguments) => ports(arguments, stop),
             Self::Run(arguments) => crate::experiment::run(arguments, check_options, stop),
             Self::Report(arguments) => crate::experiment::render(arguments),
             Self::Machine => crate::machine::run(),

@@ -15,6 +15,7 @@ pub mod machine;
 mod metrics;
 mod page;
 mod pcap;
+pub mod ports;
 mod progress;
 mod ramp;
 mod rates;

@@ -18,7 +18,6 @@ use adit_baseline as _;
 use adit_lab_measure::command::MeasureCommand;
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::ports::PortKind;
 use crate::topology::UES_MAX;
 use adit_lab_process::adit_config::{ExcessAction, ExecutionModel};
 use adit_lab_process::stop::{EnvironmentError, Interrupted, Stop};
@@ -37,8 +36,6 @@ enum LabCommand {
     Demo(DemoArguments),
     /// Check with real traffic that adit applies one kind of rule. Needs root.
     Scenario(ScenarioArguments),
-    /// Measure what adit forwards through each kind of port of this host, per second of CPU time. Needs root.
-    Ports(PortsArguments),
     #[command(flatten)]
     Measure(MeasureCommand),
 }
@@ -101,45 +98,6 @@ struct DemoArguments {
     adit: Option<PathBuf>,
 }
 
-/// Options of `adit-lab ports`.
-#[derive(Debug, Default, clap::Args)]
-struct PortsArguments {
-    /// Kinds of ports to measure in turns; the last one is what the others are compared with.
-    #[arg(
-        long,
-        value_name = "KIND,…",
-        value_enum,
-        value_delimiter = ',',
-        default_value = "xdp,kernel,af-packet,af-xdp"
-    )]
-    io: Vec<PortKind>,
-    /// Number of sessions, each with one UE.
-    #[arg(long, value_name = "N", default_value_t = 1000,
-        value_parser = clap::value_parser!(u32).range(1..=1000))]
-    sessions: u32,
-    /// Duration of the traffic of one direction in one turn, in seconds.
-    #[arg(long, value_name = "S", default_value_t = 2,
-        value_parser = clap::value_parser!(u32).range(1..=3600))]
-    duration: u32,
-    /// Number of packets on their way, at most. With 0 the sender never waits, and offers more than adit can forward.
-    #[arg(long, value_name = "N", default_value_t = 256)]
-    in_flight: u32,
-    /// Real-time priority of adit's worker, or 0 for none: the kernel's work for its devices is on the same core.
-    #[arg(long, value_name = "N", default_value_t = 0,
-        value_parser = clap::value_parser!(u8).range(..=99))]
-    realtime_priority: u8,
-    /// Number of turns of each kind.
-    #[arg(long, value_name = "N", default_value_t = 5,
-        value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: u32,
-    /// Print one JSON document at the end; progress goes to standard error.
-    #[arg(long)]
-    json: bool,
-    /// The adit binary to run; default: the one in the directory of adit-lab.
-    #[arg(long, value_name = "PATH")]
-    adit: Option<PathBuf>,
-}
-
 /// Choice of the datapath.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum DatapathChoice {
@@ -160,8 +118,7 @@ fn main() -> ExitCode {
     let result = Stop::on_signals().and_then(|stop| match &command {
         LabCommand::Demo(arguments) => demo::run(arguments, &stop),
         LabCommand::Scenario(arguments) => scenario::run(arguments, &stop),
-        LabCommand::Ports(arguments) => ports::run(arguments, &stop),
-        LabCommand::Measure(command) => command.run(&stop),
+        LabCommand::Measure(command) => command.run(ports::run, &stop),
     });
     match result {
         Ok(true) => ExitCode::SUCCESS,

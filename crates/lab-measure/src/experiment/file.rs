@@ -44,10 +44,20 @@ use crate::run_report::{Reference, Study};
 use adit_lab_process::stop::environment;
 
 /// Subcommands that measure. Common options are for those with a target.
-const MEASUREMENTS: [&str; 9] =
-    ["selftest", "throughput", "saturate", "latency", "ramp", "soak", "rates", "cycles", "store"];
+const MEASUREMENTS: [&str; 10] = [
+    "selftest",
+    "throughput",
+    "saturate",
+    "latency",
+    "ramp",
+    "soak",
+    "rates",
+    "cycles",
+    "store",
+    "ports",
+];
 /// Those without a target.
-const ALONE: [&str; 3] = ["selftest", "cycles", "store"];
+const ALONE: [&str; 4] = ["selftest", "cycles", "store", "ports"];
 /// Options that `adit-lab run` itself sets.
 const OWN: [&str; 2] = ["json", "out"];
 /// Options that are paths, relative to the experiment file.

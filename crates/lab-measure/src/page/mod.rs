@@ -5,6 +5,7 @@ mod bars;
 mod course;
 mod cycles;
 mod latency;
+mod ports;
 mod rates;
 mod saturate;
 mod selftest;
@@ -138,6 +139,10 @@ fn body(out: &mut String, measurement: &MeasurementReport, references: &[Referen
         },
         Some("store") => match read(measurement) {
             Some(report) => store::body(out, &report),
+            None => unreadable(out),
+        },
+        Some("ports") => match read(measurement) {
+            Some(report) => ports::body(out, &report),
             None => unreadable(out),
         },
         Some(_) => unreadable(out),

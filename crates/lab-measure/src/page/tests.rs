@@ -284,3 +284,53 @@ fn saturation_shows_rates_and_ratios() {
         assert!(page.contains(wanted), "{wanted}\n{page}");
     }
 }
+
+#[test]
+fn ports_have_bars_and_their_figures_stand_beside_a_study() {
+    let turn = |io: &str, mpkts: f64| {
+        json!({ "round": 1, "io": io, "direction": "uplink", "offered_mpps": 2.5, "mpps": 2.0,
+            "cpu_percent": 50.0, "sender_percent": 40.0, "receiver_percent": 20.0,
+            "mpkts_per_cpu_s": mpkts })
+    };
+    let mut ports = header("ports");
+    for (key, value) in [
+        ("rules", json!("2 PDR")),
+        ("packet_bytes", json!(64)),
+        ("turn_s", json!(2)),
+        ("in_flight", json!(256)),
+        ("realtime_priority", json!(0)),
+        ("compared_with", json!("af-xdp")),
+        ("turns", json!([turn("xdp", 4.0), turn("af-xdp", 1.0)])),
+        (
+            "figures",
+            json!([{ "name": "packets per CPU-second, xdp, uplink", "unit": "pps",
+            "median": 4_000_000, "min": 1, "max": 9_000_000, "runs": 1 }]),
+        ),
+    ] {
+        ports[key] = value;
+    }
+    let mut report = report(ports, Vec::new());
+    report.experiments[0].studies = vec![Study {
+        source: "study".to_owned(),
+        machine: "one core".to_owned(),
+        unit: "Mpps".to_owned(),
+        values: vec![StudyValue {
+            label: "XDP".to_owned(),
+            value: Some(2.0),
+            measure: Some(1),
+            figure: Some("packets per CPU-second, xdp, uplink".to_owned()),
+            note: None,
+        }],
+    }];
+    let page = render(&report);
+    for wanted in [
+        "<td>XDP</td><td>2.00</td><td>4.00</td><td>2.00</td>",
+        "<figcaption>Packets per CPU-second, uplink</figcaption>",
+        "<td>uplink</td><td>xdp</td><td>2.500 (2.500 to 2.500)</td>",
+        "<td>4.000 (4.000 to 4.000)</td><td>4.00 (4.00 to 4.00)</td><td>40, 20</td>",
+        "10 sessions at random, 2 PDR; IP packets of 64 octets, at most 256 of them",
+    ] {
+        assert!(page.contains(wanted), "{wanted}\n{page}");
+    }
+    assert!(!page.contains("Packets per CPU-second, downlink"));
+}

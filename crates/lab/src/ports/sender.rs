@@ -15,15 +15,13 @@ use adit_wire::PduSessionContainer;
 use anyhow::{Context, Result};
 use rustix::process::Pid;
 
+use super::ENDPOINTS;
 use super::cpu_time::own_thread_cpu_ns;
 use super::programs::{FRAMES, FrameMaker, MadeCounter, PacketSink};
-use super::{ENDPOINTS, PortDirection};
 use crate::demo::bring_up::QFI;
 use crate::topology::{ADIT_N3, GNB};
+use adit_lab_measure::ports::{PACKET_BYTES, PortDirection};
 use adit_lab_process::netns::NetDevice;
-
-/// The UE's IP packet.
-pub(super) const PACKET_BYTES: usize = 64;
 
 /// The running sender. Drop stops it.
 #[derive(Debug)]

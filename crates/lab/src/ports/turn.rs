@@ -6,16 +6,15 @@ use std::time::{Duration, Instant};
 
 use adit_pfcp::PFCP_PORT;
 use anyhow::{Context, Result, bail};
-use serde::Serialize;
 
 use super::cpu_time::{NapiThreads, process_cpu_ns};
 use super::programs::PacketSink;
 use super::sender::PacketSender;
-use super::{ENDPOINTS, PortDirection, PortKind, SERVER};
-use crate::PortsArguments;
+use super::{ENDPOINTS, SERVER, device};
 use crate::adit_process::Adit;
 use crate::demo::bring_up::{self, Affinity, DIR_PREFIX, QFI, RUN_DIR, RunDir};
 use crate::topology::{ADIT_N3, ADIT_N4, DN, GNB, PREFIXES, SMF, Topology};
+use adit_lab_measure::ports::{PortDirection, PortKind, PortsArguments, TurnFigures};
 use adit_lab_process::adit_binary::find_binary;
 use adit_lab_process::adit_config::ExecutionModel;
 use adit_lab_process::netns::{NetNamespace, remove_stale};
@@ -34,22 +33,6 @@ const THRESHOLD_BYTES: u64 = 1 << 40;
 /// Requests of the SMF under way.
 const WINDOW: usize = 32;
 
-/// What one turn saw.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub(super) struct TurnFigures {
-    /// Packets that adit's device was sent. Unit: million per second.
-    pub offered_mpps: f64,
-    /// Packets that the other side received. Unit: million per second.
-    pub mpps: f64,
-    /// CPU time of adit and of the threads that poll its devices.
-    pub cpu_percent: f64,
-    /// CPU time of the sender.
-    pub sender_percent: f64,
-    /// CPU time of the thread that receives what adit sends, on the sender's core.
-    pub receiver_percent: f64,
-    pub mpkts_per_cpu_s: f64,
-}
-
 /// What has been counted until a point in time.
 #[derive(Debug)]
 struct TurnReading {
@@ -62,7 +45,7 @@ struct TurnReading {
 }
 
 impl TurnReading {
-    fn since(&self, before: &Self) -> Result<TurnFigures> {
+    fn since(&self, before: &Self, direction: PortDirection) -> Result<TurnFigures> {
         let elapsed_s = self.at.duration_since(before.at).as_secs_f64();
         let mpkts = |now: u64, then: u64| -> Result<f64> {
             Ok(f64::from(u32::try_from(now.saturating_sub(then))?) / 1e6)
@@ -72,6 +55,7 @@ impl TurnReading {
         let adit_s = seconds(self.adit_ns, before.adit_ns);
         let percent = |now, then| seconds(now, then) / elapsed_s * 100.0;
         Ok(TurnFigures {
+            direction,
             offered_mpps: mpkts(self.offered_pkts, before.offered_pkts)? / elapsed_s,
             mpps: received / elapsed_s,
             cpu_percent: adit_s / elapsed_s * 100.0,
@@ -137,7 +121,7 @@ impl Turn {
         };
         let sinks = [attach(ends[0])?, attach(ends[1])?];
         let model = ExecutionModel::RunToCompletion;
-        let device = io.device();
+        let device = device(io);
         affinity.allow_all()?;
         let adit = Adit::start(&binary, &topology, dir.path(), device, model, cores, "");
         affinity.leave_worker_alone()?;
@@ -196,7 +180,7 @@ impl Turn {
         if after.received_pkts == before.received_pkts {
             bail!("no {direction} packet arrived; adit's log:\n{}", self.adit.log_tail());
         }
-        after.since(&before)
+        after.since(&before, direction)
     }
 }
 
