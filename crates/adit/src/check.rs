@@ -9,7 +9,7 @@ use adit_types::Role;
 use serde_json::{Value, json};
 
 use crate::config::{
-    self, Config, ModelSettings, PollMode, StoreKind, StoreSettings, ThreadSettings,
+    self, Config, ModelSettings, PollMode, StoreKind, StoreSettings, ThreadSettings, XdpMode,
 };
 use crate::{steering, wiring};
 
@@ -27,6 +27,7 @@ pub(crate) fn check(path: &Path, json: bool) -> anyhow::Result<()> {
     println!("{}: correct", path.display());
     for (name, value) in derived.as_object().into_iter().flatten() {
         match value {
+            Value::String(text) if text.is_empty() => {}
             Value::String(text) => println!("  {name}: {text}"),
             other => println!("  {name}: {other}"),
         }
@@ -57,6 +58,7 @@ fn derived(config: &Config) -> Value {
         "shared_cores": shared.collect::<Vec<_>>().join("; "),
         "queues": queues.join("; "),
         "kernel_ports": kernel_ports(config).join("; "),
+        "xdp": xdp(config),
         "flow_offload": flow_offload(config),
         "main_core": config.datapath.main_core,
         "n4": config.n4.listen.to_string(),
@@ -114,6 +116,22 @@ fn threads(config: &Config) -> Vec<String> {
     let scheduler = |core| format!("core {core}: scheduler, gives packets to workers");
     let scheduler = config.datapath.scheduler_core().map(scheduler);
     std::iter::once(main).chain(of_packet_path).chain(scheduler).collect()
+}
+
+/// Describes which ports have the XDP program.
+fn xdp(config: &Config) -> String {
+    let of = |port: &config::PortSettings| {
+        let otherwise = match port.xdp {
+            XdpMode::Off => return None,
+            XdpMode::On => "adit does not start",
+            XdpMode::Auto => "workers process all packets",
+        };
+        let name = &port.name;
+        Some(format!(
+            "{name} forwards usual packets in its driver; where that does not work, {otherwise}"
+        ))
+    };
+    config.ports.iter().filter_map(of).collect::<Vec<_>>().join("; ")
 }
 
 /// Describes which sessions get flow rules of cards.

@@ -124,22 +124,29 @@ const PACKET_RATES: Columns = (
 const SHARED: Columns =
     ("shared", &["s_nssai", "network_instance", "direction", "mbr_bps", "excess", "passed_bytes"]);
 
-/// The lists of a topic that are shown as tables. Except for the first list, empty lists are not shown.
+/// The lists of a topic that are printed as tables while they arrive. Except for the first list, empty lists are not shown.
 fn lists(topic: Topic) -> &'static [Columns] {
     match topic {
         Topic::Associations => {
             &[("associations", &["node_id", "peer", "state", "sessions", "recovery_time_stamp"])]
         }
         Topic::Sessions => &[SESSIONS],
-        Topic::Workers => &[WORKERS, ("scheduler", &["name", "value"])],
-        Topic::Offload => &[("refusals", &["reason", "rules"])],
         Topic::Neighbours => &[("neighbours", &["interface", "addr", "mac", "state", "pinned"])],
         Topic::Paths => &[("paths", &["peer", "state", "requests", "responses"])],
         Topic::Applications => {
             &[("applications", &["id", "source", "flow_descriptions", "in_effect"])]
         }
         Topic::Qos => &[RATES, PACKET_RATES, SHARED],
-        Topic::Ports | Topic::Counters | Topic::Store => &[],
+        Topic::Ports | Topic::Counters | Topic::Store | Topic::Workers | Topic::Offload => &[],
+    }
+}
+
+/// The lists of a topic that is printed as a whole, below its other members.
+fn lists_of_whole(topic: Topic) -> &'static [Columns] {
+    match topic {
+        Topic::Workers => &[WORKERS, ("scheduler", &["name", "value"])],
+        Topic::Offload => &[("refusals", &["reason", "rules"])],
+        _ => &[],
     }
 }
 
@@ -194,6 +201,9 @@ impl<'o, W: Write> Printer<'o, W> {
         match self.topic {
             Topic::Ports => writeln!(self.out, "{}", ports(&Value::Object(whole)))?,
             Topic::Counters => writeln!(self.out, "{}", counters(&whole))?,
+            Topic::Store | Topic::Workers | Topic::Offload => {
+                writeln!(self.out, "{}", members(whole, lists_of_whole(self.topic)))?;
+            }
             _ => {}
         }
         Ok(self.out.flush()?)
@@ -413,14 +423,31 @@ fn table(document: &Value, key: &str, columns: &[&str]) -> String {
     format!("{table}\n{} {key}", rows.len())
 }
 
+/// Renders scalars by name, then each list that has rows.
+fn members(members: Map<String, Value>, lists: &[Columns]) -> String {
+    let mut text = scalars(&members);
+    let document = Value::Object(members);
+    for (name, columns) in lists {
+        let is_empty = document.get(name).and_then(Value::as_array).is_none_or(Vec::is_empty);
+        if !is_empty {
+            text.push_str(&format!("\n\n{}", table(&document, name, columns)));
+        }
+    }
+    text
+}
+
+fn scalars(members: &Map<String, Value>) -> String {
+    let mut table = new_table();
+    for (name, value) in members.iter().filter(|(_, value)| !value.is_object() && !value.is_array())
+    {
+        table.add_row([name.replace('_', " "), cell(value)]);
+    }
+    table.to_string()
+}
+
 /// Renders scalars by name, then each group with its non-zero members.
 fn counters(members: &Map<String, Value>) -> String {
-    let mut text = String::new();
-    let mut scalars = new_table();
-    for (name, value) in members.iter().filter(|(_, value)| !value.is_object()) {
-        scalars.add_row([name.replace('_', " "), cell(value)]);
-    }
-    text.push_str(&scalars.to_string());
+    let mut text = scalars(members);
     for (name, group) in members.iter().filter_map(|(n, v)| Some((n, v.as_object()?))) {
         let mut table = new_table();
         for (member, value) in group.iter().filter(|(_, value)| value.as_u64() != Some(0)) {
@@ -549,6 +576,42 @@ mod tests {
             assert!(text.contains(line), "{line}: {text}");
         }
         assert!(!text.contains("offloads"), "{text}");
+    }
+
+    #[test]
+    fn offload_shows_sessions_and_share_also_without_refusals() {
+        let mut document = json!({
+            "offload": "xdp", "offloaded_sessions": 7, "offloaded_percent": 98.5, "refusals": [],
+        });
+        let line = |text: &str, name: &str| {
+            let found = text.lines().find(|line| line.contains(name));
+            found.unwrap_or_default().split_whitespace().last().unwrap_or_default().to_owned()
+        };
+        let text = render(Topic::Offload, &document);
+        let words = ["offload ", "offloaded sessions", "offloaded percent"];
+        assert_eq!(words.map(|name| line(&text, name)), ["xdp", "7", "98.5"]);
+        assert!(!text.contains("reason"), "{text}");
+        document["refusals"] = json!([{ "reason": "several URRs", "rules": 2 }]);
+        let text = render(Topic::Offload, &document);
+        assert!(text.contains("several URRs") && text.ends_with("1 refusals"), "{text}");
+    }
+
+    #[test]
+    fn workers_stand_before_the_counters_of_their_scheduler() {
+        let document = json!({
+            "model": "eventdev", "scheduler": [{ "name": "dev_rx", "value": 2 }],
+            "workers": [{ "thread": 0, "role": "rx-tx", "busy_percent": 12.5 }],
+        });
+        let text = render(Topic::Workers, &document);
+        let [model, worker, scheduler] =
+            ["eventdev", "rx-tx", "dev_rx"].map(|word| text.find(word).unwrap());
+        assert!(model < worker && worker < scheduler, "{text}");
+    }
+
+    #[test]
+    fn store_shows_its_state() {
+        let text = render(Topic::Store, &json!({ "store": "journal", "state": "working" }));
+        assert!(text.contains("journal") && text.contains("working"), "{text}");
     }
 
     #[test]
