@@ -120,18 +120,19 @@ fn threads(config: &Config) -> Vec<String> {
 
 /// Describes which ports have the XDP program.
 fn xdp(config: &Config) -> String {
-    let of = |port: &config::PortSettings| {
-        let otherwise = match port.xdp {
-            XdpMode::Off => return None,
-            XdpMode::On => "adit does not start",
-            XdpMode::Auto => "workers process all packets",
-        };
-        let name = &port.name;
-        Some(format!(
-            "{name} forwards usual packets in its driver; where that does not work, {otherwise}"
-        ))
+    let ports = || config.ports.iter().filter(|port| port.xdp != XdpMode::Off);
+    let names: Vec<_> = ports().map(|port| port.name.as_str()).collect();
+    let otherwise = match ports().any(|port| port.xdp == XdpMode::On) {
+        true => "adit does not start",
+        false => "workers process all packets",
     };
-    config.ports.iter().filter_map(of).collect::<Vec<_>>().join("; ")
+    match names.is_empty() {
+        true => String::new(),
+        false => format!(
+            "{}: drivers forward usual packets before workers receive them; if that does not work, {otherwise}",
+            names.join(", ")
+        ),
+    }
 }
 
 /// Describes which sessions get flow rules of cards.

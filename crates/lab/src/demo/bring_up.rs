@@ -110,10 +110,7 @@ impl Network {
         live: &DemoView,
         stop: &Stop,
     ) -> Result<Self> {
-        if !rustix::process::geteuid().is_root() {
-            return Err(environment("run as root: sudo adit-lab demo"));
-        }
-        programs::check_installed()?;
+        check_possible(arguments)?;
         let binary = find_binary(arguments.adit.as_deref())?;
         for name in remove_stale(&PREFIXES, Path::new(RUN_DIR), DIR_PREFIX)? {
             live.print_line(&format!("removed {name} of a lab that was killed"));
@@ -180,6 +177,23 @@ impl Network {
     pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
     }
+}
+
+/// # Errors
+/// [`EnvironmentError`] if the command line asks for what does not go together, or the machine lacks something.
+fn check_possible(arguments: &DemoArguments) -> Result<()> {
+    let is_af_xdp = matches!(arguments.datapath, DatapathChoice::Xdp | DatapathChoice::AfXdp);
+    let pairs = queue_pairs(arguments.model);
+    if is_af_xdp && pairs > 1 {
+        return Err(environment(format!(
+            "the pipeline needs {pairs} queue pairs of each device, but AF_XDP has one of a veth device: \
+             take --io af-packet or --io kernel",
+        )));
+    }
+    if !rustix::process::geteuid().is_root() {
+        return Err(environment("run as root: sudo adit-lab demo"));
+    }
+    programs::check_installed()
 }
 
 /// Why AF_XDP does not work here.

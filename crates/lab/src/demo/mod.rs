@@ -11,7 +11,7 @@ use anyhow::Result;
 
 use self::bring_up::{BringUpOptions, Network};
 use self::live::{DemoOutput, DemoView};
-use self::programs::Servers;
+use self::programs::{DemoHttpServer, start_iperf_server};
 use self::report::DemoReport;
 use self::steps::DemoSteps;
 use crate::DemoArguments;
@@ -63,12 +63,14 @@ fn drive(
 ) -> Result<DemoReport> {
     let mut steps = DemoSteps::new(arguments, network, live, stop);
     steps.attach()?;
-    let servers = Servers::start(&steps.network.topology.dn, steps.network.dir(), stop)?;
+    let http = DemoHttpServer::start(&steps.network.topology.dn, steps.network.dir(), stop)?;
     match arguments.restart {
         true => steps.restart()?,
-        false => steps.traffic(&servers)?,
+        false => steps.traffic(&http)?,
     }
     if arguments.keep {
+        let Network { topology, .. } = &*steps.network;
+        let _iperf = start_iperf_server(&topology.dn, steps.network.dir(), stop)?;
         keep(&steps, stop);
     }
     // With --keep, Ctrl-C starts the final steps and checks instead of skipping them.

@@ -133,20 +133,18 @@ pub(super) fn ping_result(output: &ProgramOutput) -> Result<PingResult> {
     parse().with_context(|| format!("ping: {}", output.error_line))
 }
 
-/// The servers in the data network. Drop ends them.
+/// The HTTP server in the data network. Drop ends it.
 #[derive(Debug)]
-pub(super) struct Servers {
-    _iperf: Process,
+pub(super) struct DemoHttpServer {
     _http: Process,
     content: Vec<u8>,
 }
 
-impl Servers {
-    /// Starts `iperf3 -s` and an HTTP server with a file of random octets, and waits until both
-    /// listen.
+impl DemoHttpServer {
+    /// Starts an HTTP server with a file of random octets, and waits until it listens.
     ///
     /// # Errors
-    /// A server cannot be started, or does not listen in time.
+    /// The server cannot be started, or does not listen in time.
     pub(super) fn start(dn: &NetNamespace, dir: &Path, stop: &Stop) -> Result<Self> {
         let root = dir.join("www");
         fs::create_dir(&root).context("create the directory of the HTTP server")?;
@@ -154,17 +152,11 @@ impl Servers {
         StdRng::from_os_rng().fill_bytes(&mut content);
         fs::write(root.join(FILE), &content).context("write the file to download")?;
 
-        let mut iperf = dn.command("iperf3");
-        iperf.args(["-s", "-B", &DN.to_string(), "-p", &IPERF_PORT.to_string()]);
-        let log = dir.join("iperf3-server.log");
-        let iperf = Process::start("iperf3 -s", iperf, &log, &log)?;
         let log = dir.join("http-server.log");
         let http = Process::start("the HTTP server", http_command(dn, &root)?, &log, &log)?;
-        let servers = Self { _iperf: iperf, _http: http, content };
-        for port in [IPERF_PORT, HTTP_PORT] {
-            wait_until_listening(dn, port, stop)?;
-        }
-        Ok(servers)
+        let server = Self { _http: http, content };
+        wait_until_listening(dn, HTTP_PORT, stop)?;
+        Ok(server)
     }
 
     /// Downloads the file through `ue` and compares every octet. Returns the rate in bits per
@@ -197,6 +189,20 @@ impl Servers {
         let rate: f64 = output.stdout.trim().parse().context("curl's rate")?;
         Ok(HttpResult { bytes: received.len(), rate_bps: rate * 8.0 })
     }
+}
+
+/// Starts `iperf3 -s` in the data network, and waits until it listens. Between two runs a server listens anew and resets
+/// whoever connects before, so each run has its own.
+///
+/// # Errors
+/// The server cannot be started, or does not listen in time.
+pub(super) fn start_iperf_server(dn: &NetNamespace, dir: &Path, stop: &Stop) -> Result<Process> {
+    let mut command = dn.command("iperf3");
+    command.args(["-s", "-B", &DN.to_string(), "-p", &IPERF_PORT.to_string()]);
+    let log = dir.join("iperf3-server.log");
+    let server = Process::start("iperf3 -s", command, &log, &log)?;
+    wait_until_listening(dn, IPERF_PORT, stop)?;
+    Ok(server)
 }
 
 /// A verified download.
@@ -291,6 +297,7 @@ pub(super) fn iperf(
     seconds: u32,
     stop: &Stop,
 ) -> Result<IperfResult> {
+    let _server = start_iperf_server(&topology.dn, dir, stop)?;
     let mut command = topology.ran.command("iperf3");
     command
         .args(["--json", "--client", &DN.to_string(), "-p", &IPERF_PORT.to_string()])

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::bring_up::{Network, QFI};
 use super::live::DemoView;
 use super::programs::{
-    Iperf, IperfResult, PINGS, PingResult, Servers, iperf, ping_result, start_ping,
+    DemoHttpServer, Iperf, IperfResult, PINGS, PingResult, iperf, ping_result, start_ping,
 };
 use super::report::{AditCounters, DemoCheck, DemoReport, rate};
 use crate::DemoArguments;
@@ -170,7 +170,7 @@ impl<'a> DemoSteps<'a> {
     ///
     /// # Errors
     /// Interrupted.
-    pub(super) fn traffic(&mut self, servers: &Servers) -> Result<()> {
+    pub(super) fn traffic(&mut self, server: &DemoHttpServer) -> Result<()> {
         if self.has_ipv6() {
             self.check("IPv6 prefix by SLAAC", Self::autoconfigure)?;
         }
@@ -183,7 +183,7 @@ impl<'a> DemoSteps<'a> {
         self.check("TCP uplink", |s| s.tcp("TCP uplink", Iperf::TcpUplink))?;
         self.check("TCP downlink", |s| s.tcp("TCP downlink", Iperf::TcpDownlink))?;
         self.check("UDP uplink", Self::udp)?;
-        self.check("HTTP download", |s| s.http(servers))?;
+        self.check("HTTP download", |s| s.http(server))?;
         self.restart()?;
         for &mbr_bps in &self.arguments.mbr {
             for (name, kind) in
@@ -367,11 +367,11 @@ impl<'a> DemoSteps<'a> {
         Ok(DemoCheck::new("UDP uplink", result.bytes > 0, text).with(&result))
     }
 
-    fn http(&mut self, servers: &Servers) -> Result<DemoCheck> {
+    fn http(&mut self, server: &DemoHttpServer) -> Result<DemoCheck> {
         // The second UE, to use another session.
         let ue = LabUe(self.arguments.ues.min(2));
         let network = &*self.network;
-        let result = servers.download(&network.topology, network.dir(), ue, self.stop)?;
+        let result = server.download(&network.topology, network.dir(), ue, self.stop)?;
         let text = format!(
             "{} MiB to {} at {}, every octet compared",
             result.bytes >> 20,
