@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use adit_datapath::SharedFlows;
 use adit_dpdk::{
@@ -16,6 +17,8 @@ use crate::exit_barrier::ExitBarriers;
 
 /// Iterations of a central scheduler after all threads stopped: what is in flight reaches those that drop and count it.
 const LAST_ITERATIONS: usize = 10_000;
+/// The same as a time: beside other processes each of them may cost the scheduler a time slice of its core.
+const LAST_TIME: Duration = Duration::from_secs(1);
 
 /// What the threads of an event-driven packet path need; nothing in other models.
 pub(crate) struct EventThreads {
@@ -86,7 +89,11 @@ pub(crate) fn thread(
             }
         }
         inside.wait_for_all();
+        let end = Instant::now() + LAST_TIME;
         for _ in 0..LAST_ITERATIONS {
+            if Instant::now() >= end {
+                break;
+            }
             scheduler.run();
             if shares_core {
                 std::thread::yield_now();
