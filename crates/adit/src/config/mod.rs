@@ -6,6 +6,7 @@
 mod eventdev;
 mod fields;
 mod kernel_ports;
+mod offload;
 mod predefined;
 mod provisioning;
 mod qos;

@@ -18,11 +18,11 @@ use super::eventdev::read_eventdev;
 use super::fields::{HALF_OF_MBUFS, names_twice, network, read_network_instance};
 use super::section::{ConfigDocument, ConfigSection};
 use super::{
-    Config, ConfigProblem, DatapathSettings, DpdkSettings, FlowOffloadSettings, GtpuSettings,
-    InterfaceSettings, IpNet, ModelSettings, N4Settings, NodeIdSetting, PollMode, PortDevice,
-    PortSettings, RouteSettings, SmfSetSettings, Tolerances, XdpMode, domains,
+    Config, ConfigProblem, DatapathSettings, DpdkSettings, GtpuSettings, InterfaceSettings, IpNet,
+    ModelSettings, N4Settings, NodeIdSetting, PollMode, PortDevice, PortSettings, RouteSettings,
+    SmfSetSettings, Tolerances, domains,
 };
-use super::{kernel_ports, predefined, provisioning, qos, store};
+use super::{kernel_ports, offload, predefined, provisioning, qos, store};
 use adit_host::n4_socket::RECEIVE_BUFFER_KIB;
 
 /// Default maximum of packets buffered by FARs, at most half of the packet buffers.
@@ -60,8 +60,9 @@ fn read(document: &ConfigDocument<'_>, table: &DeTable<'_>) -> Config {
         sessions.problem("buffer_pkts_max", what);
     }
     sessions.finish();
-    let flow_offload = read_flow_offload(root.table("flow_offload"));
+    let flow_offload = offload::read_flows(&mut root, &ports);
     let interfaces = read_interfaces(&mut root, &port_names);
+    offload::check_interfaces(&root, &ports, &interfaces);
     let routes = read_routes(&mut root, &interfaces);
     let ue_pools = provisioning::read_ue_pools(&mut root, &interfaces);
     let applications = provisioning::read_applications(&mut root);
@@ -419,7 +420,7 @@ fn read_ports(
         let is_shared = datapath.model != ModelSettings::RunToCompletion;
         let fixed = dpdk_device.and_then(queues_of_arguments).filter(|_| is_shared);
         let rx_queues = rx_queues.or(fixed.map(|(offered, _)| offered));
-        let (xdp, flow_offload) = read_offload(&mut section, dpdk_device, &ports);
+        let (xdp, flow_offload) = offload::read_port(&mut section, dpdk_device, &ports);
         let kernel = device.as_ref().and_then(PortDevice::kernel).cloned();
         if kernel.is_some() {
             kernel_ports::check_queues(&section, rx_queues, datapath.roles().receiving().len());
@@ -430,42 +431,6 @@ fn read_ports(
         ports.extend(device.map(port));
     }
     (port_names, ports)
-}
-
-/// What forwards packets of a port before workers receive them. `others`: the ports before it.
-fn read_offload(
-    section: &mut ConfigSection<'_, '_>,
-    device: Option<&Device>,
-    others: &[PortSettings],
-) -> (XdpMode, bool) {
-    let modes = [("off", XdpMode::Off), ("auto", XdpMode::Auto), ("on", XdpMode::On)];
-    let xdp = section.choice("xdp", &modes, Some(XdpMode::Off)).unwrap_or(XdpMode::Off);
-    let has_xdp = xdp != XdpMode::Off;
-    if has_xdp && !device.is_some_and(|of| of.is_driver("net_af_xdp")) {
-        section.problem("xdp", "takes \"off\": only net_af_xdp devices have an XDP program");
-    }
-    let has_flows = section.boolean_optional("flow_offload").unwrap_or(false);
-    if has_flows && device.is_none() {
-        section.problem("flow_offload", "takes false: ports of the kernel take no flow rules");
-    }
-    let other_has_xdp = others.iter().any(|port| port.xdp != XdpMode::Off);
-    let other_has_flows = others.iter().any(|port| port.flow_offload);
-    if has_flows && (has_xdp || other_has_xdp) || has_xdp && other_has_flows {
-        section.problem("flow_offload", "and xdp exclude each other, on all ports together");
-    }
-    (xdp, has_flows)
-}
-
-fn read_flow_offload(mut section: ConfigSection<'_, '_>) -> FlowOffloadSettings {
-    let read_ms = section.integer("read_interval_ms", 1..=1000_u64, Some(100));
-    let settings = FlowOffloadSettings {
-        downlink: section.boolean_optional("downlink").unwrap_or(false),
-        sessions_max: section.integer("sessions_max", 1..=1_000_000_usize, Some(10_000)),
-        from_pps: section.integer("from_pps", 1..=1_000_000_000_u64, Some(1000)),
-        read_interval: Nanos::from_millis(read_ms),
-    };
-    section.finish();
-    settings
 }
 
 /// The number of queue pairs in a device's arguments, and the name of the argument, for drivers whose

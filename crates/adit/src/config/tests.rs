@@ -761,16 +761,24 @@ fn eventdev_says_what_does_not_fit() {
 
 #[test]
 fn flow_offload_is_for_ports_of_dpdk_without_xdp() {
-    let port = "device = \"net_af_packet0,iface=n3\"";
-    let with = |key: &str, text: &str| {
-        let text = EXAMPLE.replacen(port, &format!("{key}\n{port}"), 1) + text;
-        Config::parse(&text)
+    let with = |keys: [&str; 2], text: &str| {
+        let mut changed = EXAMPLE.to_owned() + text;
+        for (key, device) in keys.into_iter().zip(["net_af_packet0", "net_af_packet1"]) {
+            let line = format!("device = \"{device}");
+            changed = changed.replacen(&line, &format!("{key}\n{line}"), 1);
+        }
+        Config::parse(&changed)
     };
-    let config = with("flow_offload = true", "\n[flow_offload]\nfrom_pps = 5\n").unwrap();
-    assert!(config.ports[0].flow_offload && !config.ports[1].flow_offload);
+    let flows = "flow_offload = true";
+    let config = with([flows; 2], "\n[flow_offload]\nfrom_pps = 5\n").unwrap();
+    assert!(config.ports[0].flow_offload && config.ports[1].flow_offload);
     assert_eq!((config.flow_offload.from_pps, config.flow_offload.downlink), (5, false));
-    let problems = with("flow_offload = true\nxdp = \"auto\"", "").unwrap_err();
+    let problems = with(["flow_offload = true\nxdp = \"auto\"", ""], "").unwrap_err();
     assert!(paths(&problems).contains(&"port[0].flow_offload"), "{problems:?}");
-    let problems = with("", "\n[flow_offload]\nread_interval_ms = 0\n").unwrap_err();
+    let problems = with([flows; 2], "\n[flow_offload]\nread_interval_ms = 0\n").unwrap_err();
     assert_eq!(paths(&problems), ["flow_offload.read_interval_ms"]);
+    let problems = with([flows, ""], "").unwrap_err();
+    assert!(problems[0].what.contains("none of them has an n6 interface"), "{problems:?}");
+    let problems = with([""; 2], "\n[flow_offload]\nfrom_pps = 5\n").unwrap_err();
+    assert!(problems[0].what.contains("no port has it"), "{problems:?}");
 }
