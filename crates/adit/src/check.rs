@@ -4,6 +4,7 @@ use std::path::Path;
 
 use adit_datapath::Spread;
 use adit_kernel::KernelDevice;
+use adit_pktio::ScheduleType;
 use adit_types::PortId;
 use adit_types::Role;
 use serde_json::{Value, json};
@@ -56,6 +57,7 @@ fn derived(config: &Config) -> Value {
         "model": config.datapath.model.name(),
         "threads": threads(config).join("; "),
         "shared_cores": shared.collect::<Vec<_>>().join("; "),
+        "event_queues": event_queues(config),
         "queues": queues.join("; "),
         "kernel_ports": kernel_ports(config).join("; "),
         "xdp": xdp(config),
@@ -116,6 +118,34 @@ fn threads(config: &Config) -> Vec<String> {
     let scheduler = |core| format!("core {core}: scheduler, gives packets to workers");
     let scheduler = config.datapath.scheduler_core().map(scheduler);
     std::iter::once(main).chain(of_packet_path).chain(scheduler).collect()
+}
+
+/// Describes the queues of an event scheduler, in the order of packets.
+fn event_queues(config: &Config) -> String {
+    let ModelSettings::EventDriven(settings) = &config.datapath.model else {
+        return String::new();
+    };
+    let queues = &settings.queues;
+    let of_packets: Vec<_> =
+        queues.of_packets().map(|queue| schedule_name(queue.schedule)).collect();
+    let (rx, stages) = of_packets.split_at(of_packets.len() - queues.stage_queues());
+    let mut parts: Vec<String> = rx.iter().map(|rx| format!("Rx ({rx})")).collect();
+    parts.push(format!("{} of stages ({})", stages.len(), stages.join(", ")));
+    parts.push(format!("{} Tx", settings.rx_tx.len()));
+    match queues.count() - of_packets.len() - settings.rx_tx.len() {
+        0 => {}
+        timers => parts.push(format!("{timers} of timers")),
+    }
+    let (driver, flows) = (settings.driver.name(), settings.flows);
+    format!("{driver} with {flows} flows in each: {}", parts.join(", "))
+}
+
+const fn schedule_name(schedule: ScheduleType) -> &'static str {
+    match schedule {
+        ScheduleType::Atomic => "atomic",
+        ScheduleType::Ordered => "ordered",
+        ScheduleType::Parallel => "parallel",
+    }
 }
 
 /// Describes which ports have the XDP program.
