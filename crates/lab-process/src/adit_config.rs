@@ -70,7 +70,19 @@ pub enum ExecutionModel {
     EventdevDsw,
     /// A central scheduler gives workers packets.
     EventdevSw,
+    /// The same with stages behind two queues.
+    #[value(name = "eventdev-sw-2")]
+    EventdevSw2,
+    /// A scheduler in the threads, and all seven queues: Rx, four of stages, timers, Tx.
+    #[value(name = "eventdev-dsw-7")]
+    EventdevDsw7,
+    /// The same with a central scheduler.
+    #[value(name = "eventdev-sw-7")]
+    EventdevSw7,
 }
+
+/// All queues that an event scheduler has, in its section.
+const SEVEN_QUEUES: &str = ", stages = 4, rx_queue = \"atomic\", timer_queue = true";
 
 impl ExecutionModel {
     /// Threads that need queue pairs of their own beside the workers.
@@ -78,7 +90,12 @@ impl ExecutionModel {
     pub const fn other_transmitters(self) -> usize {
         match self {
             // With a scheduler one thread transmits for all workers.
-            Self::RunToCompletion | Self::EventdevDsw | Self::EventdevSw => 0,
+            Self::RunToCompletion
+            | Self::EventdevDsw
+            | Self::EventdevSw
+            | Self::EventdevSw2
+            | Self::EventdevDsw7
+            | Self::EventdevSw7 => 0,
             // The signaling worker.
             Self::Pipeline | Self::PipelineRss => 1,
         }
@@ -90,21 +107,26 @@ impl ExecutionModel {
             Self::RunToCompletion => return poll.lines(),
             Self::Pipeline => "owner",
             Self::PipelineRss => "rss",
-            Self::EventdevDsw => {
-                return format!("model = \"eventdev\"\neventdev = {{ rx_tx = [{receiver}] }}\n");
-            }
-            Self::EventdevSw => {
-                return format!(
-                    "model = \"eventdev\"\neventdev = {{ rx_tx = [{receiver}], scheduler = \"sw\", \
-                     scheduler_core = {receiver} }}\n"
-                );
-            }
+            Self::EventdevDsw => return eventdev(receiver, false, ""),
+            Self::EventdevSw => return eventdev(receiver, true, ""),
+            Self::EventdevSw2 => return eventdev(receiver, true, ", stages = 2"),
+            Self::EventdevDsw7 => return eventdev(receiver, false, SEVEN_QUEUES),
+            Self::EventdevSw7 => return eventdev(receiver, true, SEVEN_QUEUES),
         };
         let poll = [vec![poll.name(); workers], vec!["adaptive"]].concat();
         format!(
             "model = \"pipeline\"\nreceivers = [{receiver}]\nspread = \"{spread}\"\npoll = {poll:?}\n"
         )
     }
+}
+
+/// The lines of an event-driven datapath. A central scheduler has the core of the Rx/Tx thread.
+fn eventdev(rx_tx: usize, is_central: bool, queues: &str) -> String {
+    let scheduler = match is_central {
+        true => format!(", scheduler = \"sw\", scheduler_core = {rx_tx}"),
+        false => String::new(),
+    };
+    format!("model = \"eventdev\"\neventdev = {{ rx_tx = [{rx_tx}]{scheduler}{queues} }}\n")
 }
 
 /// What a worker of the started adit does without packets.

@@ -74,6 +74,11 @@ fn packets_obey_every_kind_of_rule_in_a_pipeline() {
 }
 
 #[test]
+fn packets_obey_every_kind_of_rule_behind_the_seven_queues_of_an_event_scheduler() {
+    pass_all(&["all", "--json", "--model", "eventdev-dsw-7"]);
+}
+
+#[test]
 fn packets_obey_every_kind_of_rule_over_ports_of_the_kernel() {
     pass_all(&["all", "--json", "--io", "kernel"]);
 }
