@@ -102,9 +102,9 @@ impl fmt::Display for Damage {
 pub enum StoreError {
     /// Another process has the folder.
     InUse,
-    /// A file was written by a newer program.
+    /// The records were written by a newer program.
     Newer {
-        /// The file.
+        /// The file of the journal, or the records of a shared store.
         file: String,
         /// The version of its format.
         version: u32,
@@ -120,6 +120,13 @@ pub enum StoreError {
     Damaged(Vec<Damage>),
     /// Segments of this size hold no group.
     SegmentSize,
+    /// A shared store cannot be used now. The text says why, for each server that was tried.
+    Unavailable(String),
+    /// This process does not hold the lease of the records. Nothing that it changes becomes durable any more.
+    Fenced {
+        /// Who holds it, or held it last.
+        holder: String,
+    },
     /// The folder refused something.
     Io {
         /// What, as a verb.
@@ -151,7 +158,7 @@ impl fmt::Display for StoreError {
             Self::Newer { file, version, newest } => write!(
                 f,
                 "{file} has format version {version}, this program reads versions up to {newest}: start the newer \
-                 program or use another folder"
+                 program or use another place"
             ),
             Self::Foreign { file } => {
                 write!(f, "{file} does not belong to this journal: remove it")
@@ -164,6 +171,11 @@ impl fmt::Display for StoreError {
                 Ok(())
             }
             Self::SegmentSize => f.write_str("segments of the journal are too small or too large"),
+            Self::Unavailable(why) => write!(f, "the shared store cannot be used: {why}"),
+            Self::Fenced { holder } => write!(
+                f,
+                "the lease of the records belongs to {holder}: this process lost it and must not go on"
+            ),
             Self::Io { action, file, error } if file.is_empty() => {
                 write!(f, "cannot {action} the folder of the journal: {error}")
             }

@@ -186,6 +186,9 @@ pub enum Upkeep {
 /// group's number. The calls that take time, [`RecordStore::commit`], [`RecordStore::maintain`] and
 /// [`RecordStore::visit`], belong on a thread of their own.
 pub trait RecordStore {
+    /// Octets of changes that a group may have; each change counts with 300 octets more than its value.
+    fn group_octets_max(&self) -> usize;
+
     /// Appends a group. It is not durable before a commit. A refused group has changed nothing.
     ///
     /// # Errors
@@ -203,7 +206,8 @@ pub trait RecordStore {
     fn durable(&self) -> RecordNumber;
 
     /// Drops the groups that are not durable, and returns how many those were. Should the process end before
-    /// the next successful commit, a group that a failed commit tried to write may be found all the same.
+    /// the next successful commit, a group that a failed commit tried to write may be found all the same. A shared
+    /// store keeps those that a server may have.
     fn withdraw(&mut self) -> usize;
 
     /// Does a bounded part of the work that keeps commits short and the store small.

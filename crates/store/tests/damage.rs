@@ -250,7 +250,7 @@ fn newer_format_is_refused_in_one_sentence() {
     assert_eq!(
         error.to_string(),
         "0000000000000001.segment has format version 2, this program reads versions up to 1: start the newer \
-         program or use another folder"
+         program or use another place"
     );
 }
 

@@ -19,6 +19,7 @@ pub mod go;
 pub mod leftovers;
 pub mod oracle;
 pub mod process;
+pub mod redis;
 pub mod scenario;
 pub mod threads;
 pub mod traffic;

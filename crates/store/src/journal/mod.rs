@@ -199,13 +199,6 @@ impl<F: Files> Journal<F> {
         })
     }
 
-    /// Octets of changes that a group may have.
-    #[must_use]
-    pub fn group_octets_max(&self) -> usize {
-        let capacity = segments::capacity(self.sectors);
-        capacity.min(STORE_GROUP_BYTES_MAX) - COMMIT_HEADER_BYTES - GROUP_HEADER_BYTES
-    }
-
     /// Figures for operators.
     #[must_use]
     pub fn figures(&self) -> JournalFigures {
@@ -242,6 +235,11 @@ impl<F: Files> Journal<F> {
 }
 
 impl<F: Files> RecordStore for Journal<F> {
+    fn group_octets_max(&self) -> usize {
+        let capacity = segments::capacity(self.sectors);
+        capacity.min(STORE_GROUP_BYTES_MAX) - COMMIT_HEADER_BYTES - GROUP_HEADER_BYTES
+    }
+
     fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
         let is_sound = |change: &StoreChange<'_>| {
             let id_fits = match change.key.id {

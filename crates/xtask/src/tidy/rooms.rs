@@ -74,6 +74,11 @@ const ROOMS: &[Room] = &[
     },
     Room { package: "adit-transport", imports: &["adit-types", "adit-pktio"], may: &[] },
     Room {
+        package: "adit-shared-store",
+        imports: &["adit-types", "adit-resp", "adit-store", "adit-transport"],
+        may: &[Clock],
+    },
+    Room {
         package: "adit-bench",
         imports: &[
             "adit-types",
@@ -112,6 +117,8 @@ const ROOMS: &[Room] = &[
             "adit-dpdk",
             "adit-host",
             "adit-kernel",
+            "adit-transport",
+            "adit-shared-store",
             "adit-xdp",
             "adit-flows",
             "adit-bench",

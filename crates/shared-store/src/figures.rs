@@ -1,0 +1,28 @@
+//! What operators see of a shared store.
+
+use std::net::SocketAddr;
+
+use crate::position::GroupPosition;
+
+/// The state of the client.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SharedStoreFigures {
+    /// The server in use; `None` while none can be.
+    pub server: Option<SocketAddr>,
+    /// Replicas that are connected to it, when the client last asked.
+    pub replicas: u32,
+    /// Who holds the lease, or held it last, as far as the client knows.
+    pub holder: String,
+    /// The epoch of this process; 0 unless it holds the lease.
+    pub epoch: u64,
+    /// The last group that the server has, as far as the client knows.
+    pub last: GroupPosition,
+    /// Connections that failed or were lost, each server counted.
+    pub connection_failures: u64,
+    /// Groups that were written.
+    pub groups: u64,
+    /// Groups that were sent again after a loss of the connection.
+    pub groups_resent: u64,
+    /// Octets of groups that are not durable.
+    pub pending_octets: usize,
+}

@@ -1,0 +1,225 @@
+//! A standby's view: all records, and then all changes in their order.
+
+use std::time::{Duration, Instant};
+
+use adit_resp::{RespElements, RespValue};
+use adit_store::{RecordKind, StoreChange, StoreError};
+use adit_transport::Transport;
+
+use crate::keys::{FORMAT_VERSION, read_name};
+use crate::lease::LeaseView;
+use crate::link::LinkError;
+use crate::position::GroupPosition;
+use crate::scripts::{number, octets};
+use crate::shared_store::{SharedStore, unreadable};
+
+/// Groups that a server is to return at once.
+const GROUPS_PER_READ: &[u8] = b"64";
+
+/// What a follower learns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FollowedChange<'a> {
+    /// Nothing that was learned before counts any more: all records follow, in the order of
+    /// [`RecordKind::ALL`], and then the groups that were written meanwhile.
+    Reset,
+    /// A record has this value, or is removed.
+    Change(StoreChange<'a>),
+}
+
+/// How far a follower is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FollowProgress {
+    /// The last group that was yielded.
+    pub reached: GroupPosition,
+    /// The last group that the server had.
+    pub last: GroupPosition,
+    /// The follower has everything that the server had when the call began, or when it ended after a reset. Before
+    /// that it may have values older than those that it had already.
+    pub is_caught_up: bool,
+    /// Who held the lease when the call began; `None` if nobody did.
+    pub lease: Option<LeaseView>,
+}
+
+/// What a server says besides the records.
+struct StoreView {
+    last: GroupPosition,
+    lease: Option<LeaseView>,
+}
+
+impl<T: Transport> SharedStore<T> {
+    /// Yields what is new. The first call yields a reset and all records, and so does one whose changes the server does
+    /// not have any more. Otherwise it yields the changes of the groups that were written, in order, and waits for the next
+    /// one for at most `limit` if there is none. The lease is not needed.
+    ///
+    /// After [`SharedStore::acquire`] call it until it has caught up: then nothing of the former holder can follow.
+    ///
+    /// # Errors
+    /// No server can be used, or a newer program wrote the records. The next call goes on, if need be with a reset.
+    pub fn follow(
+        &mut self,
+        limit: Duration,
+        visitor: &mut dyn FnMut(FollowedChange<'_>),
+    ) -> Result<FollowProgress, StoreError> {
+        self.on_primary(&mut |store, deadline| {
+            let view = store.view(deadline)?;
+            store.figures.last = view.last;
+            // A primary with less than the follower has lost groups.
+            let known = store.followed.filter(|reached| *reached <= view.last);
+            if let Some(reached) = known
+                && let Some(reached) = store.read_groups(reached, view.last, limit, visitor)?
+            {
+                let is_caught_up = reached >= view.last;
+                let last = view.last.max(reached);
+                return Ok(FollowProgress { reached, last, is_caught_up, lease: view.lease });
+            }
+            store.read_all(view, visitor)
+        })
+    }
+
+    /// Yields all records.
+    fn read_all(
+        &mut self,
+        before: StoreView,
+        visitor: &mut dyn FnMut(FollowedChange<'_>),
+    ) -> Result<FollowProgress, LinkError> {
+        self.followed = None;
+        visitor(FollowedChange::Reset);
+        let patience = self.options.patience;
+        for kind in RecordKind::ALL {
+            self.scan(kind, patience, &mut |key, value| {
+                visitor(FollowedChange::Change(StoreChange::put(key, value)));
+            })?;
+        }
+        let reached = before.last;
+        self.followed = Some(reached);
+        let StoreView { last, lease } = self.view(Instant::now() + patience)?;
+        Ok(FollowProgress { reached, last, is_caught_up: reached == last, lease })
+    }
+
+    /// Yields the groups behind `reached`. Returns the last one; `None` if groups are missing.
+    fn read_groups(
+        &mut self,
+        mut reached: GroupPosition,
+        last: GroupPosition,
+        limit: Duration,
+        visitor: &mut dyn FnMut(FollowedChange<'_>),
+    ) -> Result<Option<GroupPosition>, LinkError> {
+        loop {
+            let (position, limit_ms) = (reached.to_string(), limit.as_millis().to_string());
+            let is_behind = reached < last;
+            let mut command = vec![&b"XREAD"[..], b"COUNT", GROUPS_PER_READ];
+            // Zero would wait forever.
+            if !is_behind && limit.as_millis() > 0 {
+                command.extend([&b"BLOCK"[..], limit_ms.as_bytes()]);
+            }
+            command.extend([&b"STREAMS"[..], self.keys.groups(), position.as_bytes()]);
+            let deadline = Instant::now() + limit + self.options.patience;
+            let mut read = GroupsRead { reached, is_gapless: true, is_sound: true };
+            let before = reached;
+            self.link.exchange(&[command], deadline, &mut |_, value| {
+                read.take(value, visitor);
+            })?;
+            reached = read.reached;
+            self.followed = Some(reached);
+            if !read.is_sound {
+                return Err(unreadable(&mut self.link));
+            }
+            let is_stuck = is_behind && reached == before;
+            if !read.is_gapless || is_stuck {
+                return Ok(None);
+            }
+            if reached >= last {
+                return Ok(Some(reached));
+            }
+        }
+    }
+
+    /// The last group and the lease.
+    fn view(&mut self, deadline: Instant) -> Result<StoreView, LinkError> {
+        let (state, lease) = (self.keys.state(), self.keys.lease());
+        let commands = [
+            vec![&b"HMGET"[..], state, b"format", b"last"],
+            vec![&b"GET"[..], lease],
+            vec![&b"PTTL"[..], lease],
+        ];
+        let (mut format, mut last, mut holder, mut left_ms) = (0, None, None, 0);
+        self.link.exchange(&commands, deadline, &mut |at, value| match (at, value) {
+            (0, RespValue::Array(mut fields)) => {
+                format = fields.next().and_then(octets).and_then(number).unwrap_or(0);
+                last = fields.next().and_then(octets).and_then(GroupPosition::parse);
+            }
+            (1, value) => {
+                holder = octets(value).map(|name| String::from_utf8_lossy(name).into_owned());
+            }
+            (2, RespValue::Integer(left)) => left_ms = u64::try_from(left).unwrap_or(0),
+            _ => {}
+        })?;
+        if format > u64::from(FORMAT_VERSION) {
+            let version = u32::try_from(format).unwrap_or(u32::MAX);
+            return Err(LinkError::Final(self.newer(version)));
+        }
+        let left = Duration::from_millis(left_ms);
+        if let Some(holder) = &holder {
+            self.figures.holder.clone_from(holder);
+        }
+        let lease = holder.map(|holder| LeaseView { holder, left });
+        Ok(StoreView { last: last.unwrap_or_default(), lease })
+    }
+}
+
+/// The entries of a stream as they are read.
+struct GroupsRead {
+    reached: GroupPosition,
+    /// Each group so far followed the one before it.
+    is_gapless: bool,
+    is_sound: bool,
+}
+
+impl GroupsRead {
+    /// Reads a reply to `XREAD`, which is null if there are no groups.
+    fn take(&mut self, value: RespValue<'_>, visitor: &mut dyn FnMut(FollowedChange<'_>)) {
+        let RespValue::Array(mut streams) = value else { return };
+        let Some(RespValue::Array(mut stream)) = streams.next() else { return };
+        let Some(RespValue::Array(entries)) = stream.nth(1) else { return };
+        for entry in entries {
+            if !self.is_gapless || !self.is_sound {
+                return;
+            }
+            self.is_sound = self.take_group(entry, visitor).is_some();
+        }
+    }
+
+    fn take_group(
+        &mut self,
+        entry: RespValue<'_>,
+        visitor: &mut dyn FnMut(FollowedChange<'_>),
+    ) -> Option<()> {
+        let RespValue::Array(mut parts) = entry else { return None };
+        let position = GroupPosition::parse(octets(parts.next()?)?)?;
+        let RespValue::Array(mut fields) = parts.next()? else { return None };
+        let (name, after) = pair(&mut fields)?;
+        if name != b"after" {
+            return None;
+        }
+        if GroupPosition::parse(after)? != self.reached {
+            self.is_gapless = false;
+            return Some(());
+        }
+        while fields.count_left() > 0 {
+            let (name, value) = pair(&mut fields)?;
+            let key = read_name(name)?;
+            let value = match value.split_first() {
+                None => None,
+                Some((b'=', value)) => Some(value),
+                Some(_) => return None,
+            };
+            visitor(FollowedChange::Change(StoreChange { key, value }));
+        }
+        self.reached = position;
+        Some(())
+    }
+}
+
+fn pair<'a>(fields: &mut RespElements<'a>) -> Option<(&'a [u8], &'a [u8])> {
+    Some((octets(fields.next()?)?, octets(fields.next()?)?))
+}

@@ -1,0 +1,117 @@
+//! The keys of a name, and how records are called in them.
+
+use adit_store::{RecordId, RecordKey, RecordKind};
+
+/// The version of what the keys hold.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// The hash with `format`, `epoch`, `holder` and `last`, the lease, the wish to take over, the stream of groups, and one
+/// hash per kind of records, by the octet of the kind. All share a hash tag, so a Cluster has them in one place.
+#[derive(Debug)]
+pub(crate) struct StoreKeys {
+    /// In the order of the scripts.
+    all: Vec<Vec<u8>>,
+}
+
+/// Keys in front of the hashes of records.
+const FIXED: [&str; 4] = ["state", "lease", "handover", "groups"];
+/// Names of the hashes, by the octet of the kind from 1 on.
+const KINDS: [&str; 7] = ["node", "association", "pfds", "session", "usage", "report", "answer"];
+
+impl StoreKeys {
+    pub(crate) fn new(name: &str) -> Self {
+        let key = |part: &&str| format!("adit:{{{name}}}:{part}").into_bytes();
+        Self { all: FIXED.iter().chain(&KINDS).map(key).collect() }
+    }
+
+    /// All of them, for a script.
+    pub(crate) fn all(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.all.iter().map(Vec::as_slice)
+    }
+
+    pub(crate) fn state(&self) -> &[u8] {
+        self.at(0)
+    }
+
+    pub(crate) fn lease(&self) -> &[u8] {
+        self.at(1)
+    }
+
+    pub(crate) fn handover(&self) -> &[u8] {
+        self.at(2)
+    }
+
+    pub(crate) fn groups(&self) -> &[u8] {
+        self.at(3)
+    }
+
+    /// The hash of the records of a kind.
+    pub(crate) fn records(&self, kind: RecordKind) -> &[u8] {
+        self.at(FIXED.len() - 1 + usize::from(kind as u8))
+    }
+
+    fn at(&self, index: usize) -> &[u8] {
+        self.all.get(index).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// Appends the name of a record: a digit for its kind, and its field, which is `#` and a hexadecimal number, or `=` and
+/// octets.
+pub(crate) fn write_name(out: &mut Vec<u8>, key: RecordKey<'_>) {
+    out.push(b'0' + key.kind as u8);
+    match key.id {
+        RecordId::Number(number) => out.extend_from_slice(format!("#{number:016x}").as_bytes()),
+        RecordId::Octets(octets) => {
+            out.push(b'=');
+            out.extend_from_slice(octets);
+        }
+    }
+}
+
+/// The record that has this name.
+pub(crate) fn read_name(name: &[u8]) -> Option<RecordKey<'_>> {
+    let (&digit, field) = name.split_first()?;
+    let kind = RecordKind::ALL.into_iter().find(|kind| b'0' + *kind as u8 == digit)?;
+    Some(RecordKey { kind, id: read_field(field)? })
+}
+
+/// Which record of its kind has this field.
+pub(crate) fn read_field(field: &[u8]) -> Option<RecordId<'_>> {
+    match field.split_first()? {
+        (b'#', digits) if digits.len() == 16 => {
+            let number = u64::from_str_radix(core::str::from_utf8(digits).ok()?, 16).ok()?;
+            Some(RecordId::Number(number))
+        }
+        (b'=', octets) if (1..=255).contains(&octets.len()) => Some(RecordId::Octets(octets)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_record_keeps_its_name() {
+        for kind in RecordKind::ALL {
+            for id in [RecordId::Number(0), RecordId::Number(u64::MAX), RecordId::Octets(b"#1\0")] {
+                let mut name = Vec::new();
+                write_name(&mut name, RecordKey { kind, id });
+                assert_eq!(read_name(&name), Some(RecordKey { kind, id }));
+            }
+        }
+        for name in
+            [&b""[..], b"4", b"9#0000000000000001", b"4#1", b"4=", b"4x1", b"4#000000000000000g"]
+        {
+            assert_eq!(read_name(name), None);
+        }
+    }
+
+    #[test]
+    fn keys_of_a_name_share_its_hash_tag() {
+        let keys = StoreKeys::new("upf-1");
+        assert!(keys.all().all(|key| key.starts_with(b"adit:{upf-1}:")));
+        assert_eq!(keys.records(RecordKind::Node), b"adit:{upf-1}:node");
+        assert_eq!(keys.records(RecordKind::Answer), b"adit:{upf-1}:answer");
+    }
+}

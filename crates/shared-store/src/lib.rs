@@ -1,0 +1,32 @@
+//! Records in a shared store: any server of the Redis protocol, single, replicated or a Cluster.
+//!
+//! One process at a time holds the *lease* of the records of a name. Whoever takes it gets an *epoch*, the fencing
+//! token: the server compares it with each write and refuses those of former holders, which learn it that way
+//! ([`StoreError::Fenced`](adit_store::StoreError)). [`SharedStore`] is the holder's [`RecordStore`](adit_store::RecordStore), and
+//! a standby's view: [`SharedStore::follow`] yields all records, and then all changes in their order.
+//!
+//! A group is durable once the primary has it, and as many replicas as configured. After a loss of the connection
+//! the client finds the primary again and sends what the server does not have. The keys, the scripts and the
+//! guarantees stand in `docs/internals/shared-store.md`.
+//!
+//! Calls block, for about [`SharedStoreOptions::patience`] at most; they belong on a thread of their own.
+#![forbid(unsafe_code)]
+
+mod figures;
+mod follow;
+mod keys;
+mod lease;
+mod link;
+mod options;
+mod position;
+mod scripts;
+mod shared_store;
+mod tail;
+
+pub use figures::SharedStoreFigures;
+pub use follow::{FollowProgress, FollowedChange};
+pub use keys::FORMAT_VERSION;
+pub use lease::{LeaseAnswer, LeaseView};
+pub use options::{SharedStoreOptions, StoreLogin};
+pub use position::GroupPosition;
+pub use shared_store::SharedStore;

@@ -1,0 +1,118 @@
+//! The scripts that servers run, and how their answers are read.
+
+use adit_resp::RespValue;
+
+use crate::keys::StoreKeys;
+use crate::position::GroupPosition;
+
+/// A script, known to a server by its digest once it was loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Script {
+    Acquire,
+    Write,
+    Release,
+}
+
+impl Script {
+    pub(crate) const ALL: [Self; 3] = [Self::Acquire, Self::Write, Self::Release];
+
+    pub(crate) const fn text(self) -> &'static [u8] {
+        match self {
+            Self::Acquire => include_bytes!("scripts/acquire.lua"),
+            Self::Write => include_bytes!("scripts/write.lua"),
+            Self::Release => include_bytes!("scripts/release.lua"),
+        }
+    }
+}
+
+/// What a server calls the scripts.
+#[derive(Debug, Default)]
+pub(crate) struct ScriptDigests([Vec<u8>; 3]);
+
+impl ScriptDigests {
+    pub(crate) fn set(&mut self, index: usize, digest: &[u8]) {
+        if let Some(known) = self.0.get_mut(index) {
+            *known = digest.to_vec();
+        }
+    }
+
+    /// The start of a command that runs a script on the keys of a name.
+    pub(crate) fn command<'a>(&'a self, script: Script, keys: &'a StoreKeys) -> Vec<&'a [u8]> {
+        let digest = self.0.get(script as usize).map_or(&[][..], Vec::as_slice);
+        let mut words: Vec<&[u8]> = vec![b"EVALSHA", digest, b"11"];
+        words.extend(keys.all());
+        words
+    }
+}
+
+/// An answer of a script.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ScriptAnswer {
+    /// The lease is the caller's.
+    Taken {
+        epoch: u64,
+        last: GroupPosition,
+    },
+    /// Another holder has it.
+    Held {
+        holder: String,
+        left_ms: u64,
+    },
+    /// The records have a newer format.
+    Newer {
+        format: u32,
+    },
+    /// The server has the groups up to this one, and the lease goes on.
+    Written {
+        last: GroupPosition,
+        handover: bool,
+    },
+    /// The group does not follow the last one that the server has.
+    Gap {
+        last: GroupPosition,
+    },
+    /// The caller's token is not the newest.
+    Fenced {
+        holder: String,
+    },
+    Released,
+}
+
+impl ScriptAnswer {
+    pub(crate) fn read(value: RespValue<'_>) -> Option<Self> {
+        let RespValue::Array(words) = value else { return None };
+        let words: Vec<&[u8]> = words.filter_map(octets).collect();
+        let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+        Some(match *words.as_slice() {
+            [b"TAKEN", epoch, last] => {
+                Self::Taken { epoch: number(epoch)?, last: GroupPosition::parse(last)? }
+            }
+            [b"HELD", holder, left] => {
+                Self::Held { holder: text(holder), left_ms: number(left).unwrap_or(0) }
+            }
+            [b"NEWER", format] => {
+                Self::Newer { format: u32::try_from(number(format)?).unwrap_or(u32::MAX) }
+            }
+            [b"WRITTEN", last, handover] => {
+                Self::Written { last: GroupPosition::parse(last)?, handover: handover == b"1" }
+            }
+            [b"GAP", last, _] => Self::Gap { last: GroupPosition::parse(last)? },
+            [b"FENCED", holder] => Self::Fenced { holder: text(holder) },
+            [b"RELEASED"] => Self::Released,
+            _ => return None,
+        })
+    }
+}
+
+/// The octets of a string.
+pub(crate) fn octets(value: RespValue<'_>) -> Option<&[u8]> {
+    match value {
+        RespValue::Bulk(octets) | RespValue::Simple(octets) => Some(octets),
+        _ => None,
+    }
+}
+
+/// A number in decimal digits.
+pub(crate) fn number(octets: &[u8]) -> Option<u64> {
+    core::str::from_utf8(octets).ok()?.parse().ok()
+}
