@@ -3,6 +3,7 @@
 use adit_host::store_thread::{StoreLink, StoreReport};
 use adit_n4::{Node, RecordConfig};
 use adit_pfcp::{Cause, Message, PfcpDatagram};
+use adit_store::JournalFigures;
 use adit_tables::{Publisher, TablesReader};
 use adit_types::{Nanos, Seid, Teid, VlanId};
 use anyhow::{Context, bail, ensure};
@@ -46,7 +47,7 @@ pub struct BenchControlPlane {
     requests: u32,
     accepted: u32,
     refused: Option<Cause>,
-    store: Option<StoreLink>,
+    store: Option<StoreLink<JournalFigures>>,
 }
 
 impl BenchControlPlane {
@@ -62,7 +63,10 @@ impl BenchControlPlane {
     ///
     /// # Errors
     /// As for [`BenchControlPlane::new`].
-    pub(crate) fn with_store(sessions_max: u32, store: StoreLink) -> anyhow::Result<Self> {
+    pub(crate) fn with_store(
+        sessions_max: u32,
+        store: StoreLink<JournalFigures>,
+    ) -> anyhow::Result<Self> {
         let mut control = Self::make(sessions_max, 0, Some(RECORDS))?;
         control.node.begin_records(1);
         control.store = Some(store);
@@ -222,7 +226,7 @@ impl BenchControlPlane {
     }
 
     /// What the store reports.
-    pub(crate) fn store_report(&self) -> Option<StoreReport> {
+    pub(crate) fn store_report(&self) -> Option<StoreReport<JournalFigures>> {
         self.store.as_ref().map(StoreLink::report)
     }
 

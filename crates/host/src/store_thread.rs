@@ -2,11 +2,13 @@
 //! shape.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{
-    Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, channel, sync_channel,
+    Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, TrySendError, channel,
+    sync_channel,
 };
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -28,6 +30,9 @@ const IDLE: Duration = Duration::from_millis(100);
 /// The same while a sync is under way.
 const SYNCING: Duration = Duration::from_millis(1);
 
+/// Pause between attempts to hand over a batch of records.
+const HAND_OVER: Duration = Duration::from_millis(1);
+
 /// Records that are handed over at once when a former process's are read.
 const RECORDS_PER_BATCH: usize = 256;
 
@@ -40,11 +45,47 @@ pub type RecordBatch = Vec<(RecordKind, RecordName, Vec<u8>)>;
 /// A batch, or why there are no further ones.
 type BatchResult = Result<RecordBatch, StoreError>;
 
+/// A record store that a thread can own.
+pub trait ThreadStore: RecordStore + Send + 'static {
+    /// What operators see of it.
+    type Figures: fmt::Debug + Clone + Send + 'static;
+
+    /// What operators see of it now.
+    fn figures(&self) -> Self::Figures;
+
+    /// Keeps what this process holds of the store, while it reads records and does not maintain the store.
+    ///
+    /// # Errors
+    /// The store is lost, or cannot be used now.
+    fn keep(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// True if another process wants to go on with the records.
+    fn is_handover_requested(&self) -> bool {
+        false
+    }
+
+    /// Gives back what this process holds of the store, which it uses no more.
+    fn close(&mut self) {}
+}
+
+impl<F> ThreadStore for Journal<F>
+where
+    F: Files<File: Send> + Send + 'static,
+{
+    type Figures = JournalFigures;
+
+    fn figures(&self) -> JournalFigures {
+        Self::figures(self)
+    }
+}
+
 /// What operators see of the store.
 #[derive(Debug, Clone)]
-pub struct StoreReport {
-    /// Figures of the journal.
-    pub journal: JournalFigures,
+pub struct StoreReport<G> {
+    /// Figures of the store itself.
+    pub figures: G,
     /// Why it cannot write now.
     pub failure: Option<String>,
     /// How often it could not write.
@@ -59,35 +100,37 @@ pub struct StoreReport {
 
 /// What the thread tells.
 #[derive(Debug)]
-struct StoreState {
+struct StoreState<G> {
     durable: AtomicU64,
     is_failing: AtomicBool,
+    is_lost: AtomicBool,
+    is_handover_requested: AtomicBool,
     event: OwnedFd,
-    report: Mutex<StoreReport>,
+    report: Mutex<StoreReport<G>>,
 }
 
-/// The node's side of the thread.
+/// The node's side of the thread. `G`: the figures of the store.
 #[derive(Debug)]
-pub struct StoreLink {
+pub struct StoreLink<G> {
     /// `None` once the thread was told to end.
     groups: Option<Sender<RecordGroup>>,
     records: Option<Receiver<BatchResult>>,
-    state: Arc<StoreState>,
+    state: Arc<StoreState<G>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl StoreLink {
+impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
     /// Starts the thread. First it reads the records of these kinds, sessions by their indices.
     ///
     /// # Errors
     /// The process is out of threads or file descriptors.
-    pub fn start<F>(journal: Journal<F>, read: Vec<RecordKind>) -> io::Result<Self>
+    pub fn start<S>(store: S, read: Vec<RecordKind>) -> io::Result<Self>
     where
-        F: Files<File: Send> + Send + 'static,
+        S: ThreadStore<Figures = G>,
     {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let report = StoreReport {
-            journal: journal.figures(),
+            figures: store.figures(),
             failure: None,
             failures: 0,
             too_large: 0,
@@ -97,6 +140,8 @@ impl StoreLink {
         let state = Arc::new(StoreState {
             durable: AtomicU64::new(0),
             is_failing: AtomicBool::new(false),
+            is_lost: AtomicBool::new(false),
+            is_handover_requested: AtomicBool::new(false),
             event,
             report: Mutex::new(report),
         });
@@ -104,11 +149,12 @@ impl StoreLink {
         let (batches, records) = sync_channel(BATCHES_MAX);
         let waiting = VecDeque::new();
         let mut owner =
-            StoreThread { journal, state: Arc::clone(&state), waiting, appended: RecordNumber(0) };
+            StoreThread { store, state: Arc::clone(&state), waiting, appended: RecordNumber(0) };
         let thread =
             std::thread::Builder::new().name("adit-store".to_owned()).spawn(move || {
                 owner.read(&read, batches);
                 owner.run(&received);
+                owner.store.close();
             })?;
         Ok(Self { groups: Some(groups), records: Some(records), state, thread: Some(thread) })
     }
@@ -131,6 +177,19 @@ impl StoreLink {
         self.state.is_failing.load(Ordering::Acquire)
     }
 
+    /// True once another process goes on with the records. Nothing becomes durable any more, the report says why, and this
+    /// process must end without another answer.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.state.is_lost.load(Ordering::Acquire)
+    }
+
+    /// True if another process wants to go on with the records: this one should end.
+    #[must_use]
+    pub fn is_handover_requested(&self) -> bool {
+        self.state.is_handover_requested.load(Ordering::Acquire)
+    }
+
     /// The next records of the former process; `None` if none have been read yet, an empty batch at the end.
     ///
     /// # Errors
@@ -148,7 +207,7 @@ impl StoreLink {
 
     /// What operators see.
     #[must_use]
-    pub fn report(&self) -> StoreReport {
+    pub fn report(&self) -> StoreReport<G> {
         self.state.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -165,14 +224,14 @@ impl StoreLink {
 }
 
 /// Readable when the state changed.
-impl AsFd for StoreLink {
+impl<G> AsFd for StoreLink<G> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.state.event.as_fd()
     }
 }
 
 /// Ends the thread, after it has written what it can.
-impl Drop for StoreLink {
+impl<G> Drop for StoreLink<G> {
     fn drop(&mut self) {
         self.groups = None;
         self.records = None;
@@ -180,21 +239,21 @@ impl Drop for StoreLink {
     }
 }
 
-struct StoreThread<F: Files> {
-    journal: Journal<F>,
-    state: Arc<StoreState>,
-    /// Groups that the journal has not taken.
+struct StoreThread<S: ThreadStore> {
+    store: S,
+    state: Arc<StoreState<S::Figures>>,
+    /// Groups that the store has not taken.
     waiting: VecDeque<RecordGroup>,
     /// The last group that it has taken.
     appended: RecordNumber,
 }
 
-impl<F: Files> StoreThread<F> {
+impl<S: ThreadStore> StoreThread<S> {
     /// Hands over the records of a former process.
     fn read(&mut self, kinds: &[RecordKind], batches: SyncSender<BatchResult>) {
         for &kind in kinds {
             let mut found = Vec::new();
-            let visited = self.journal.visit(&[kind], &mut |key, value| {
+            let visited = self.store.visit(&[kind], &mut |key, value| {
                 found.push((key.kind, RecordName::of(key.id), value.to_vec()));
             });
             if let Err(error) = visited {
@@ -213,16 +272,36 @@ impl<F: Files> StoreThread<F> {
                 if batch.is_empty() {
                     break;
                 }
-                if batches.send(Ok(batch)).is_err() {
+                if !self.hand_over(batch, &batches) {
                     return;
                 }
-                self.wake();
             }
         }
         drop(batches);
         self.wake();
     }
 
+    /// Waits until the node takes a batch. False if nobody does, or the store is lost meanwhile.
+    fn hand_over(&mut self, batch: RecordBatch, batches: &SyncSender<BatchResult>) -> bool {
+        let mut batch = Ok(batch);
+        loop {
+            // What cannot be kept now is tried again soon.
+            if let Err(StoreError::Fenced { .. }) = self.store.keep() {
+                return false;
+            }
+            batch = match batches.try_send(batch) {
+                Ok(()) => {
+                    self.wake();
+                    return true;
+                }
+                Err(TrySendError::Full(batch)) => batch,
+                Err(TrySendError::Disconnected(_)) => return false,
+            };
+            std::thread::sleep(HAND_OVER);
+        }
+    }
+
+    /// Takes groups until their sender is gone, or the store is lost.
     fn run(&mut self, groups: &Receiver<RecordGroup>) {
         let mut pause = IDLE;
         loop {
@@ -235,68 +314,82 @@ impl<F: Files> StoreThread<F> {
                 Err(RecvTimeoutError::Disconnected) => true,
             };
             self.waiting.extend(groups.try_iter());
-            let written = self.write();
+            let mut failure = self.write().err();
+            if let Some(StoreError::Fenced { .. }) = &failure {
+                return self.lose(failure);
+            }
+            pause = RETRY;
+            if failure.is_none() && !ended {
+                match self.store.maintain() {
+                    Ok(Upkeep::Idle) => pause = IDLE,
+                    Ok(Upkeep::Worked) => pause = Duration::ZERO,
+                    Ok(Upkeep::Waiting) => pause = SYNCING,
+                    Err(error @ StoreError::Fenced { .. }) => return self.lose(Some(error)),
+                    Err(error @ StoreError::Unavailable(_)) => failure = Some(error),
+                    // Commits go on.
+                    Err(_) => {}
+                }
+            }
+            let is_failing = failure.is_some();
+            if self.note(failure) {
+                self.wake();
+            }
             if ended {
                 return;
             }
-            pause = match written {
-                false => RETRY,
-                true => match self.journal.maintain() {
-                    Ok(Upkeep::Idle) => IDLE,
-                    Ok(Upkeep::Worked) => Duration::ZERO,
-                    Ok(Upkeep::Waiting) => SYNCING,
-                    Err(_) => RETRY,
-                },
-            };
-            if !written {
+            if is_failing {
                 std::thread::sleep(RETRY);
             }
         }
     }
 
-    /// Appends what waits, and commits. False if the store fails.
-    fn write(&mut self) -> bool {
+    /// Appends what waits, and commits.
+    fn write(&mut self) -> Result<(), StoreError> {
         let mut refused = None;
         while let Some(group) = self.waiting.front_mut() {
-            if let Err(error) = append(&mut self.journal, &self.state, group) {
-                refused = Some(error.to_string());
+            if let Err(error) = append(&mut self.store, &self.state, group) {
+                refused = Some(StoreError::Full(error));
                 break;
             }
             self.appended = group.number;
             self.waiting.pop_front();
         }
-        let before = self.state.durable.load(Ordering::Relaxed);
-        if self.appended.0 > before {
+        if self.appended.0 > self.state.durable.load(Ordering::Relaxed) {
             let began = Instant::now();
-            match self.journal.commit() {
-                Ok(_) => {
-                    self.state.durable.store(self.appended.0, Ordering::Release);
-                    self.note_commit(began.elapsed());
-                }
-                Err(error) => refused = Some(error.to_string()),
-            }
-        }
-        let is_changed = self.note_failure(refused);
-        if is_changed || self.state.durable.load(Ordering::Relaxed) > before {
+            self.store.commit()?;
+            self.state.durable.store(self.appended.0, Ordering::Release);
+            self.note_commit(began.elapsed());
             self.wake();
         }
-        !self.state.is_failing.load(Ordering::Relaxed)
+        refused.map_or(Ok(()), Err)
     }
 
     fn note_commit(&self, took: Duration) {
         let mut report = self.state.report.lock().unwrap_or_else(PoisonError::into_inner);
-        report.journal = self.journal.figures();
         report.commit = took;
         report.commit_max = report.commit_max.max(took);
     }
 
-    /// True if the store began to fail, or to work again.
-    fn note_failure(&self, failure: Option<String>) -> bool {
+    /// Notes what the store says of itself. True if it began to fail, or to work again.
+    fn note(&self, failure: Option<StoreError>) -> bool {
         let is_failing = failure.is_some();
         let mut report = self.state.report.lock().unwrap_or_else(PoisonError::into_inner);
+        report.figures = self.store.figures();
         report.failures += u64::from(is_failing);
-        report.failure = failure;
-        self.state.is_failing.swap(is_failing, Ordering::AcqRel) != is_failing
+        report.failure = failure.map(|error| error.to_string());
+        let is_requested = self.store.is_handover_requested();
+        let was_requested = self.state.is_handover_requested.swap(is_requested, Ordering::AcqRel);
+        let was_failing = self.state.is_failing.swap(is_failing, Ordering::AcqRel);
+        was_failing != is_failing || was_requested != is_requested
+    }
+
+    /// Another process goes on with the records. The node must not learn of a failure, which it may answer in spite of.
+    fn lose(&self, error: Option<StoreError>) {
+        let mut report = self.state.report.lock().unwrap_or_else(PoisonError::into_inner);
+        report.failure = error.map(|error| error.to_string());
+        drop(report);
+        self.state.is_lost.store(true, Ordering::Release);
+        self.wake();
     }
 
     fn wake(&self) {
@@ -305,11 +398,11 @@ impl<F: Files> StoreThread<F> {
     }
 }
 
-/// Appends the changes of a group, as many groups as the journal needs; one commit makes them durable. What it has taken
+/// Appends the changes of a group, as many groups as the store needs; one commit makes them durable. What it has taken
 /// leaves the group.
-fn append<F: Files>(
-    journal: &mut Journal<F>,
-    state: &StoreState,
+fn append<S: ThreadStore>(
+    store: &mut S,
+    state: &StoreState<S::Figures>,
     group: &mut RecordGroup,
 ) -> Result<(), AppendError> {
     let octets = |change: &RecordChange| change.value.as_ref().map_or(0, Vec::len) + 300;
@@ -323,7 +416,7 @@ fn append<F: Files>(
         let mut report = state.report.lock().unwrap_or_else(PoisonError::into_inner);
         report.too_large += u64::try_from(too_large).unwrap_or(u64::MAX);
     }
-    let most = journal.group_octets_max();
+    let most = store.group_octets_max();
     while !group.changes.is_empty() {
         let mut sum = 0;
         let count = group.changes.iter().take_while(|change| {
@@ -332,7 +425,7 @@ fn append<F: Files>(
         });
         let count = count.count().max(1);
         let part: Vec<_> = group.changes.iter().take(count).map(RecordChange::as_change).collect();
-        journal.append(&part)?;
+        store.append(&part)?;
         group.changes.drain(..count);
     }
     Ok(())
@@ -342,8 +435,8 @@ fn append<F: Files>(
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn read_node<F: Files>(journal: &mut Journal<F>) -> Result<Option<Vec<u8>>, StoreError> {
+pub fn read_node(store: &mut impl RecordStore) -> Result<Option<Vec<u8>>, StoreError> {
     let mut found = None;
-    journal.visit(&[RecordKind::Node], &mut |_, value| found = Some(value.to_vec()))?;
+    store.visit(&[RecordKind::Node], &mut |_, value| found = Some(value.to_vec()))?;
     Ok(found)
 }

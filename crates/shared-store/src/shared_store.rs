@@ -338,6 +338,19 @@ impl<T: Transport> SharedStore<T> {
         }
     }
 
+    /// Keeps the lease during a long read.
+    fn renew_if_due(&mut self, patience: Duration) -> Result<(), LinkError> {
+        if self.is_renewal_due() {
+            self.renew(Instant::now() + patience)?;
+        }
+        Ok(())
+    }
+
+    fn is_renewal_due(&self) -> bool {
+        let is_due = self.renewed.is_none_or(|last| last.elapsed() >= self.options.lease / 3);
+        self.epoch.is_some() && is_due
+    }
+
     /// Reads all records of a kind. Servers may return a record more than once.
     pub(crate) fn scan(
         &mut self,
@@ -348,6 +361,7 @@ impl<T: Transport> SharedStore<T> {
         let mut seen: HashSet<Box<[u8]>> = HashSet::new();
         let mut cursor = b"0".to_vec();
         loop {
+            self.renew_if_due(deadline_of_part)?;
             let mut next = None;
             let command =
                 vec![&b"HSCAN"[..], self.keys.records(kind), &cursor, b"COUNT", SCAN_COUNT];
@@ -413,9 +427,10 @@ impl<T: Transport> RecordStore for SharedStore<T> {
 
     /// Prolongs the lease when a third of its time has passed.
     fn maintain(&mut self) -> Result<Upkeep, StoreError> {
-        let is_due = self.renewed.is_none_or(|last| last.elapsed() >= self.options.lease / 3);
-        if self.fenced_by.is_some() || (self.epoch.is_some() && is_due) {
-            self.check_lease()?;
+        if let Some(holder) = &self.fenced_by {
+            return Err(StoreError::Fenced { holder: holder.clone() });
+        }
+        if self.is_renewal_due() {
             self.on_primary(&mut |store, deadline| store.renew(deadline).map(|_| ()))?;
         }
         Ok(Upkeep::Idle)

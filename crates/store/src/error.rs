@@ -120,6 +120,8 @@ pub enum StoreError {
     Damaged(Vec<Damage>),
     /// Segments of this size hold no group.
     SegmentSize,
+    /// A group cannot be appended.
+    Full(AppendError),
     /// A shared store cannot be used now. The text says why, for each server that was tried.
     Unavailable(String),
     /// This process does not hold the lease of the records. Nothing that it changes becomes durable any more.
@@ -171,6 +173,7 @@ impl fmt::Display for StoreError {
                 Ok(())
             }
             Self::SegmentSize => f.write_str("segments of the journal are too small or too large"),
+            Self::Full(error) => error.fmt(f),
             Self::Unavailable(why) => write!(f, "the shared store cannot be used: {why}"),
             Self::Fenced { holder } => write!(
                 f,

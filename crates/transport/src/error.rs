@@ -29,6 +29,12 @@ pub enum TransportError {
     /// The stream was closed before.
     #[error("there is no such connection")]
     NoStream,
+    /// The transport only opens connections.
+    #[error("this transport accepts no connections")]
+    ClientOnly,
+    /// TLS does not work with the peer.
+    #[error("TLS: {0}")]
+    Tls(TlsFault),
     /// Another error of the kernel.
     #[error("the kernel refused: {0}")]
     Kernel(Errno),
@@ -43,6 +49,56 @@ impl From<Errno> for TransportError {
             Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::ADDRNOTAVAIL => Self::Unreachable,
             Errno::ADDRINUSE => Self::AddressInUse,
             other => Self::Kernel(other),
+        }
+    }
+}
+
+/// Why TLS does not work with a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TlsFault {
+    /// No configured authority signed the peer's certificate.
+    #[error("the certificate of the peer is signed by none of the configured authorities")]
+    UnknownIssuer,
+    /// The peer's certificate is for another address or name.
+    #[error("the certificate of the peer is for another address or name")]
+    OtherName,
+    /// The peer's certificate has expired, or is not valid yet.
+    #[error("the certificate of the peer has expired or is not valid yet")]
+    Expired,
+    /// The peer's certificate is of no use for another reason.
+    #[error("the certificate of the peer is not accepted")]
+    Certificate,
+    /// The peer wants a certificate, or does not accept ours.
+    #[error("the peer wants a certificate, or does not accept the one that it got")]
+    OwnCertificate,
+    /// The peer speaks something else, or another version.
+    #[error("the peer does not speak TLS 1.2 or 1.3, or violates it")]
+    Protocol,
+}
+
+impl From<&rustls::Error> for TlsFault {
+    fn from(error: &rustls::Error) -> Self {
+        use rustls::{AlertDescription, CertificateError, Error};
+        match error {
+            Error::InvalidCertificate(why) => match why {
+                CertificateError::UnknownIssuer => Self::UnknownIssuer,
+                CertificateError::NotValidForName
+                | CertificateError::NotValidForNameContext { .. } => Self::OtherName,
+                CertificateError::Expired
+                | CertificateError::ExpiredContext { .. }
+                | CertificateError::NotValidYet
+                | CertificateError::NotValidYetContext { .. } => Self::Expired,
+                _ => Self::Certificate,
+            },
+            Error::AlertReceived(
+                AlertDescription::CertificateRequired
+                | AlertDescription::BadCertificate
+                | AlertDescription::UnknownCA
+                | AlertDescription::CertificateExpired
+                | AlertDescription::CertificateUnknown
+                | AlertDescription::HandshakeFailure,
+            ) => Self::OwnCertificate,
+            _ => Self::Protocol,
         }
     }
 }

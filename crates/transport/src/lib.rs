@@ -2,13 +2,14 @@
 //!
 //! [`Transport`] moves octets of streams and never blocks outside [`Transport::wait`]. [`KernelTcp`] uses
 //! sockets, and either sleeps in `wait` until one is ready or polls them. [`UserTcp`] runs TCP, IP and neighbor
-//! resolution of smoltcp on a port of its own, on a thread that polls. What the octets mean is not known here,
+//! resolution of smoltcp on a port of its own, on a thread that polls. [`TlsClient`] protects the streams of either. What the octets mean is not known here,
 //! and no clock is read: `now` is an argument.
 #![deny(unsafe_code)]
 
 mod busy_poll;
 mod error;
 mod kernel_tcp;
+mod tls;
 mod user_tcp;
 
 use std::net::SocketAddr;
@@ -16,12 +17,13 @@ use std::time::Duration;
 
 use adit_types::Nanos;
 
-pub use error::TransportError;
+pub use error::{TlsFault, TransportError};
 pub use kernel_tcp::{KernelTcp, KernelWait};
+pub use tls::{TlsClient, TlsIdentity, TlsSettings, TlsSettingsError};
 pub use user_tcp::{UserTcp, UserTcpConfig, UserTcpCounters};
 
 /// One stream of a transport, from [`Transport::connect`] or [`Transport::accept`] to [`Transport::close`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(usize);
 
 /// What a stream can do.
@@ -77,4 +79,42 @@ pub trait Transport {
 
     /// Ends a stream. Octets that were taken are still sent.
     fn close(&mut self, stream: StreamId);
+}
+
+impl<T: Transport + ?Sized> Transport for Box<T> {
+    fn poll(&mut self, now: Nanos) {
+        (**self).poll(now);
+    }
+
+    fn wait(&mut self, limit: Duration) {
+        (**self).wait(limit);
+    }
+
+    fn connect(&mut self, peer: SocketAddr) -> Result<StreamId, TransportError> {
+        (**self).connect(peer)
+    }
+
+    fn listen(&mut self, local: SocketAddr) -> Result<(), TransportError> {
+        (**self).listen(local)
+    }
+
+    fn accept(&mut self) -> Option<StreamId> {
+        (**self).accept()
+    }
+
+    fn state(&mut self, stream: StreamId) -> StreamState {
+        (**self).state(stream)
+    }
+
+    fn send(&mut self, stream: StreamId, octets: &[u8]) -> Result<usize, TransportError> {
+        (**self).send(stream, octets)
+    }
+
+    fn receive(&mut self, stream: StreamId, room: &mut [u8]) -> Result<usize, TransportError> {
+        (**self).receive(stream, room)
+    }
+
+    fn close(&mut self, stream: StreamId) {
+        (**self).close(stream);
+    }
 }
