@@ -74,13 +74,24 @@ fn derived(config: &Config) -> Value {
 /// Describes what keeps sessions.
 fn store(config: &Config) -> String {
     let StoreSettings { kind, usage_interval, keeps_at_stop, .. } = &config.store;
-    let StoreKind::Journal(folder) = kind else {
-        return "none: sessions end with the process".to_owned();
+    let place = match kind {
+        StoreKind::None => return "none: sessions end with the process".to_owned(),
+        StoreKind::Journal(folder) => format!("journal in {}", folder.display()),
+        StoreKind::Shared(shared) => {
+            let servers: Vec<_> = shared.servers.iter().map(ToString::to_string).collect();
+            let tls = if shared.tls.is_some() { " over TLS" } else { "" };
+            let acknowledged = match shared.acknowledge_replicas {
+                0 => "by the primary".to_owned(),
+                1 => "by the primary and a replica".to_owned(),
+                replicas => format!("by the primary and {replicas} replicas"),
+            };
+            let servers = servers.join(", ");
+            format!("\"{}\" at {servers}{tls}, acknowledged {acknowledged}", shared.name)
+        }
     };
     let stop = if *keeps_at_stop { "kept" } else { "released" };
     format!(
-        "journal in {}; sessions survive a crash, which loses at most {} ms of counted usage, and are {stop} at a stop",
-        folder.display(),
+        "{place}; sessions survive a crash, which loses at most {} ms of counted usage, and are {stop} at a stop",
         usage_interval.0 / 1_000_000
     )
 }

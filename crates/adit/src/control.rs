@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 
 use adit_host::idle::Doorbell;
-use adit_host::store_thread::StoreLink;
 use adit_n4::NodeEvent;
 use adit_neighbor::NeighborCache;
 use adit_rules::WorkerCommand;
@@ -64,8 +63,8 @@ pub(crate) struct ControlThread {
     standstill: Standstill,
     /// When the restoration began, while it goes on.
     restoring_since: Option<Nanos>,
-    /// Its records cannot be read.
-    lost_store: bool,
+    /// Why this process must not go on: its records cannot be read, or another one goes on with them.
+    lost_store: Option<String>,
     /// What the node knows about the store.
     is_store_failing: bool,
     /// Since when workers have yet to observe a change, or observed the last one.
@@ -84,17 +83,20 @@ impl ControlThread {
             next_time_of_day: Nanos(0),
             standstill,
             restoring_since: None,
-            lost_store: false,
+            lost_store: None,
             is_store_failing: false,
             unobserved_since: None,
         }
     }
 
     /// Runs until `stop`. Then keeps the sessions for the next process, or asks the peers to release their
-    /// associations and waits for them for [`RELEASE_MAX`] at most.
+    /// associations and waits for them for [`RELEASE_MAX`] at most. Without its store it says nothing more.
     pub(crate) fn run(&mut self, questions: &Receiver<AdminQuery>, stop: &AtomicBool) {
-        while !stop.load(Ordering::Relaxed) && !self.has_lost_store() {
+        while !stop.load(Ordering::Relaxed) && !self.watch_store() {
             self.turn(questions);
+        }
+        if let Some(why) = &self.lost_store {
+            return error!(why, "adit cannot go on without its store");
         }
         match self.parts.keeps_at_stop {
             true => self.keep(questions),
@@ -109,7 +111,10 @@ impl ControlThread {
         let deadline = self.parts.clock.now() + KEEP_MAX;
         self.parts.node.record_all_usage(self.parts.clock.now());
         self.turn(questions);
-        while self.parts.node.waiting_for_store().0 > 0 && self.parts.clock.now() < deadline {
+        while self.parts.node.waiting_for_store().0 > 0
+            && self.parts.clock.now() < deadline
+            && !self.watch_store()
+        {
             self.turn(questions);
         }
         let sessions = self.parts.node.store().len();
@@ -205,8 +210,7 @@ impl ControlThread {
                 }
                 Ok(None) => return,
                 Err(error) => {
-                    error!(%error, "the records of the store cannot be read");
-                    self.lost_store = true;
+                    self.lost_store = Some(format!("its records cannot be read: {error}"));
                     return;
                 }
             }
@@ -226,6 +230,10 @@ impl ControlThread {
     /// Hands changed records to the store, and tells the node what the store has.
     fn exchange_records(&mut self, now: Nanos) {
         let ControlParts { node, store: Some(store), .. } = &mut self.parts else { return };
+        // Another process answers from here on.
+        if store.is_lost() {
+            return;
+        }
         if let Some(group) = node.poll_records(now) {
             store.send(group);
         }
@@ -242,12 +250,20 @@ impl ControlThread {
     }
 
     /// True if the store is gone, without which this process must not go on.
-    fn has_lost_store(&self) -> bool {
-        let has_ended = self.parts.store.as_ref().is_some_and(StoreLink::has_ended);
-        if has_ended {
-            error!("the thread of the store ended by itself");
+    fn watch_store(&mut self) -> bool {
+        let Some(store) = &self.parts.store else { return false };
+        if self.lost_store.is_none() && store.is_lost() {
+            self.lost_store = store.report().failure;
         }
-        has_ended || self.lost_store
+        if self.lost_store.is_none() && store.has_ended() {
+            self.lost_store = Some("the thread of the store ended by itself".to_owned());
+        }
+        self.lost_store.is_some()
+    }
+
+    /// Why this process must not go on.
+    pub(crate) fn lost_store(&self) -> Option<&str> {
+        self.lost_store.as_deref()
     }
 
     /// Reports workers that take no step to the operator and to the node.

@@ -9,6 +9,7 @@ use adit_n4::Node;
 use adit_rules::{WorkerCommand, WorkerEvent};
 use adit_tables::Publisher;
 
+use crate::any_store::AnyStoreFigures;
 use crate::clock::ProcessClock;
 use crate::config;
 use crate::load::ThreadLoad;
@@ -21,7 +22,7 @@ pub(crate) struct ControlParts {
     pub publisher: Publisher,
     pub socket: N4Socket,
     /// What keeps the node's records.
-    pub store: Option<StoreLink>,
+    pub store: Option<StoreLink<AnyStoreFigures>>,
     /// Sessions are kept when adit stops.
     pub keeps_at_stop: bool,
     pub events: Vec<rtrb::Consumer<WorkerEvent>>,

@@ -2,6 +2,7 @@
 #![deny(unsafe_code)]
 
 mod admin;
+mod any_store;
 mod check;
 mod cli;
 mod clock;
@@ -11,6 +12,7 @@ mod control_parts;
 mod event_scheduler;
 mod exit_barrier;
 mod flow_offload;
+mod lease;
 mod load;
 mod open_ports;
 mod record_store;

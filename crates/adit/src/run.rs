@@ -1,5 +1,6 @@
 //! `adit run`: starts all threads, waits for a signal, and stops all threads in reverse order.
 
+use std::fmt;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,6 +26,7 @@ use signal_hook::iterator::Signals;
 use tracing::{error, info, warn};
 
 use crate::admin::{self, AdminServer};
+use crate::any_store::AnyStoreFigures;
 use crate::clock::ProcessClock;
 use crate::config::{Config, ModelSettings, PollMode, ThreadSettings};
 use crate::control::ControlThread;
@@ -66,7 +68,7 @@ pub(crate) fn run(path: &Path, accept_loss: bool) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("cannot wait for signals")?;
     let server = AdminServer::bind(&config.admin_socket)?;
     let socket = bind_n4(&config)?;
-    let store = OpenedStore::open(&config.store, accept_loss)?;
+    let store = OpenedStore::open(&config, accept_loss)?;
     let former = store.as_ref().and_then(|store| store.node);
     // A process that continues a former one did not restart, for its peers.
     let recovery_time = if former.is_none() { Some(RecoveryTime::next()?) } else { None };
@@ -121,6 +123,18 @@ pub(crate) fn run(path: &Path, accept_loss: bool) -> anyhow::Result<()> {
     outcome
 }
 
+/// The end of a process whose store is lost: another adit may go on with its records.
+#[derive(Debug)]
+struct StoreLoss(String);
+
+impl fmt::Display for StoreLoss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "adit cannot go on without its store: {}", self.0)
+    }
+}
+
+impl std::error::Error for StoreLoss {}
+
 /// The threads of a running adit.
 pub(crate) struct Threads {
     pub control: JoinHandle<ControlThread>,
@@ -149,9 +163,10 @@ pub(crate) fn supervise(
         Some(thread) => error!(thread, "a thread of adit ended by itself; adit stops"),
     }
     let finished = finish(stop_control, control, stop, workers);
-    match ended {
-        None => finished,
-        Some(thread) => bail!("the thread {thread} ended by itself, which is a fault in adit"),
+    match (ended, finished) {
+        (None, finished) => finished,
+        (_, Err(error)) if error.is::<StoreLoss>() => Err(error),
+        (Some(thread), _) => bail!("the thread {thread} ended by itself, which is a fault in adit"),
     }
 }
 
@@ -257,7 +272,7 @@ fn start_node(
     store: Option<OpenedStore>,
     recovery_time_stamp: u32,
     random: &mut StdRng,
-) -> anyhow::Result<(Node, Option<StoreLink>)> {
+) -> anyhow::Result<(Node, Option<StoreLink<AnyStoreFigures>>)> {
     let (sequence_seed, secret_seed) = (random.random(), random.random());
     let records = store.as_ref().map(|store| store.config);
     let settings = wiring::node(config, sequence_seed, secret_seed, recovery_time_stamp, records);
@@ -579,9 +594,11 @@ fn finish(
         }
     }
     let Ok(control) = control else { bail!("the control thread stopped by a fault in adit") };
+    let lost_store = control.lost_store().map(|why| StoreLoss(why.to_owned()));
     let counters = snapshot::counters(&control.view());
     println!("{}", show::render(crate::cli::Topic::Counters, &counters));
     drop(control);
+    failed = failed.or(lost_store.map(anyhow::Error::new));
     failed.map_or(Ok(()), Err)
 }
 

@@ -43,7 +43,6 @@ struct ServerConnection {
 }
 
 /// At most one connection, to one of several servers.
-#[derive(Debug)]
 pub(crate) struct ServerLink<T> {
     transport: T,
     servers: Vec<SocketAddr>,

@@ -1,6 +1,7 @@
 //! The client: finds the primary, writes groups, and reads records.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use adit_resp::RespValue;
@@ -32,7 +33,6 @@ const ROUNDS_MAX: usize = 4;
 /// The records of a name in a shared store.
 ///
 /// Threads: used by one thread at a time.
-#[derive(Debug)]
 pub struct SharedStore<T: Transport> {
     pub(crate) link: ServerLink<T>,
     pub(crate) keys: StoreKeys,
@@ -52,6 +52,13 @@ pub struct SharedStore<T: Transport> {
     pub(crate) figures: SharedStoreFigures,
     /// The last group that was sent to any server.
     sent: u64,
+}
+
+impl<T: Transport> fmt::Debug for SharedStore<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = (&self.holder, &self.epoch, &self.figures);
+        f.debug_tuple("SharedStore").field(&all).finish_non_exhaustive()
+    }
 }
 
 impl<T: Transport> SharedStore<T> {

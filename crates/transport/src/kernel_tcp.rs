@@ -1,11 +1,11 @@
 //! Streams over sockets of the kernel.
 
 use std::fmt;
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::sockopt::{set_socket_reuseaddr, set_tcp_nodelay, socket_error};
@@ -41,7 +41,6 @@ pub enum KernelWait {
 pub struct KernelTcp {
     wait: KernelWait,
     epoll: OwnedFd,
-    events: Vec<epoll::Event>,
     streams: Vec<Option<KernelStream>>,
     open: usize,
     listener: Option<KernelListener>,
@@ -78,8 +77,7 @@ impl KernelTcp {
     /// The process can have no more descriptors.
     pub fn new(wait: KernelWait) -> Result<Self, TransportError> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let events = Vec::with_capacity(EVENTS_MAX);
-        Ok(Self { wait, epoll, events, streams: Vec::new(), open: 0, listener: None })
+        Ok(Self { wait, epoll, streams: Vec::new(), open: 0, listener: None })
     }
 
     fn add(&mut self, socket: OwnedFd, state: StreamState) -> Result<StreamId, TransportError> {
@@ -124,10 +122,11 @@ impl KernelTcp {
             tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: limit.subsec_nanos().into(),
         };
-        self.events.clear();
+        // Not a part of `self`: events are no values that may go to another thread.
+        let mut room = [const { MaybeUninit::uninit() }; EVENTS_MAX];
         // Interrupted by a signal: the caller calls again.
-        let _ = epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&timeout));
-        for event in &self.events {
+        let Ok((events, _)) = epoll::wait(&self.epoll, &mut room, Some(&timeout)) else { return };
+        for event in events {
             let data = event.data.u64();
             if let Some(listener) = self.listener.as_mut().filter(|_| data == LISTENER) {
                 listener.ready = true;

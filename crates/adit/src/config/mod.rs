@@ -28,7 +28,7 @@ use adit_types::{DomainId, InterfaceRole, Nanos, PortId, Role, Roles, VlanId};
 
 pub(crate) use eventdev::EventSettings;
 pub(crate) use section::ConfigProblem;
-pub(crate) use store::{StoreKind, StoreSettings};
+pub(crate) use store::{SharedStoreSettings, StoreKind, StoreSettings, StoreTlsFiles};
 
 /// A checked configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]

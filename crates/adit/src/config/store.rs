@@ -1,13 +1,38 @@
 //! `[store]`: where sessions are kept beyond the end of the process.
 
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use adit_transport::KernelWait;
 use adit_types::Nanos;
 
 use super::section::ConfigSection;
 
 /// The folder of the journal unless the configuration names another one.
 const FOLDER_DEFAULT: &str = "/var/lib/adit/journal";
+
+/// Keys that only a shared store has.
+const SHARED_KEYS: [&str; 11] = [
+    "servers",
+    "name",
+    "username",
+    "password_file",
+    "tls_ca",
+    "tls_certificate",
+    "tls_key",
+    "tls_name",
+    "acknowledge_replicas",
+    "transport",
+    "lease_ms",
+];
+
+/// Maximum number of servers.
+const SERVERS_MAX: usize = 64;
+
+/// Maximum length of the records' name. Unit: octets.
+const NAME_BYTES_MAX: usize = 64;
 
 /// Where records are kept, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,27 +53,147 @@ pub(crate) enum StoreKind {
     None,
     /// A journal in this folder.
     Journal(PathBuf),
+    /// Servers of the Redis protocol.
+    Shared(Box<SharedStoreSettings>),
+}
+
+/// A store that several adits share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SharedStoreSettings {
+    /// All servers of a replicated store, or some of a Cluster.
+    pub servers: Vec<SocketAddr>,
+    /// The name of the records.
+    pub name: String,
+    pub username: String,
+    pub password_file: Option<PathBuf>,
+    pub tls: Option<StoreTlsFiles>,
+    /// Replicas that must have a change before it is answered.
+    pub acknowledge_replicas: u32,
+    /// What the thread of the store does while it waits for servers.
+    pub wait: KernelWait,
+    pub lease: Duration,
+}
+
+/// Files of TLS, in PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StoreTlsFiles {
+    /// Certificates of the authorities that sign those of servers.
+    pub authorities: PathBuf,
+    /// Own certificate and its key.
+    pub identity: Option<StoreIdentityFiles>,
+    /// What the certificates of servers are for, if not for their addresses.
+    pub name: Option<String>,
+}
+
+/// A certificate and its key, in PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StoreIdentityFiles {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ReadKind {
+    Journal,
+    Redis,
+    None,
 }
 
 pub(super) fn read(mut store: ConfigSection<'_, '_>) -> StoreSettings {
-    let kinds = [("journal", true), ("none", false)];
-    let is_journal = store.choice("kind", &kinds, Some(true)).unwrap_or(true);
+    let kinds =
+        [("journal", ReadKind::Journal), ("redis", ReadKind::Redis), ("none", ReadKind::None)];
+    let kind = store.choice("kind", &kinds, Some(ReadKind::Journal)).unwrap_or(ReadKind::Journal);
     let folder: Option<PathBuf> =
         store.parsed_optional("folder", "a path such as \"/var/lib/adit/journal\"");
-    if folder.is_some() && !is_journal {
+    if folder.is_some() && kind != ReadKind::Journal {
         store.problem("folder", "is for kind = \"journal\"");
     }
+    let kind = match kind {
+        ReadKind::Redis => StoreKind::Shared(Box::new(read_shared(&mut store))),
+        other => {
+            for key in SHARED_KEYS {
+                store.skip(key);
+                if store.has(key) {
+                    store.problem(key, "is for kind = \"redis\"");
+                }
+            }
+            let folder = folder.unwrap_or_else(|| PathBuf::from(FOLDER_DEFAULT));
+            if other == ReadKind::None { StoreKind::None } else { StoreKind::Journal(folder) }
+        }
+    };
     let usage_interval_ms = store.integer("usage_interval_ms", 100..=3_600_000_u64, Some(30_000));
     let losses = [("refuse", false), ("continue", true)];
     let serves_without_store = store.choice("on_store_loss", &losses, Some(false)).unwrap_or(false);
     let stops = [("keep", true), ("release", false)];
     let keeps_at_stop = store.choice("on_stop", &stops, Some(true)).unwrap_or(true);
     store.finish();
-    let folder = folder.unwrap_or_else(|| PathBuf::from(FOLDER_DEFAULT));
     StoreSettings {
-        kind: if is_journal { StoreKind::Journal(folder) } else { StoreKind::None },
         usage_interval: Nanos::from_millis(usage_interval_ms),
         serves_without_store,
-        keeps_at_stop: keeps_at_stop && is_journal,
+        keeps_at_stop: keeps_at_stop && kind != StoreKind::None,
+        kind,
     }
+}
+
+fn read_shared(store: &mut ConfigSection<'_, '_>) -> SharedStoreSettings {
+    let expects = "an address with a port such as \"192.0.2.10:6379\" or \"[2001:db8::10]:6379\"";
+    let servers: Vec<SocketAddr> = store.parsed_list("servers", true, expects);
+    if store.has("servers") && servers.is_empty() || servers.len() > SERVERS_MAX {
+        store.problem("servers", format!("takes 1 to {SERVERS_MAX} servers"));
+    }
+    if servers.iter().collect::<BTreeSet<_>>().len() != servers.len() {
+        store.problem("servers", "names a server twice");
+    }
+    let name: Option<String> = store.parsed("name", "a name such as \"upf-1\"");
+    let is_plain = |octet: u8| octet.is_ascii_alphanumeric() || b"-._".contains(&octet);
+    let is_name =
+        |name: &String| (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain);
+    if name.as_ref().is_some_and(|name| !is_name(name)) {
+        let what = format!("takes 1 to {NAME_BYTES_MAX} letters, digits and \"-\", \".\", \"_\"");
+        store.problem("name", what);
+    }
+    let username: Option<String> = store.parsed_optional("username", "a name such as \"adit\"");
+    let password_file = path(store, "password_file");
+    if username.is_some() && password_file.is_none() {
+        store.problem("username", "needs a password_file");
+    }
+    let transports = [("blocking", KernelWait::Sleep), ("polled", KernelWait::Poll)];
+    let wait = store.choice("transport", &transports, Some(KernelWait::Sleep));
+    SharedStoreSettings {
+        servers,
+        name: name.unwrap_or_default(),
+        username: username.unwrap_or_default(),
+        password_file,
+        tls: read_tls(store),
+        acknowledge_replicas: store.integer("acknowledge_replicas", 0..=16_u32, Some(0)),
+        wait: wait.unwrap_or(KernelWait::Sleep),
+        lease: Duration::from_millis(store.integer("lease_ms", 300..=60_000_u64, Some(2000))),
+    }
+}
+
+fn read_tls(store: &mut ConfigSection<'_, '_>) -> Option<StoreTlsFiles> {
+    let authorities = path(store, "tls_ca");
+    let (certificate, key) = (path(store, "tls_certificate"), path(store, "tls_key"));
+    let name: Option<String> = store.parsed_optional("tls_name", "a name such as \"redis-1\"");
+    if certificate.is_some() && key.is_none() {
+        store.problem("tls_certificate", "needs a tls_key");
+    }
+    if key.is_some() && certificate.is_none() {
+        store.problem("tls_key", "needs a tls_certificate");
+    }
+    if authorities.is_none() {
+        for used in ["tls_certificate", "tls_key", "tls_name"] {
+            if store.has(used) {
+                store.problem(used, "needs a tls_ca, without which there is no TLS");
+            }
+        }
+    }
+    let identity = certificate.zip(key);
+    let identity = identity.map(|(certificate, key)| StoreIdentityFiles { certificate, key });
+    authorities.map(|authorities| StoreTlsFiles { authorities, identity, name })
+}
+
+/// The path of a file.
+fn path(store: &mut ConfigSection<'_, '_>, key: &'static str) -> Option<PathBuf> {
+    store.parsed_optional(key, "a path such as \"/etc/adit/store.pem\"")
 }

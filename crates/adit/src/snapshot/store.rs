@@ -4,21 +4,21 @@ use serde::Serialize;
 
 use super::{ControlView, whole};
 use crate::admin::AnswerPage;
+use crate::any_store::AnyStoreFigures;
 
 #[derive(Serialize)]
 struct StoreDocument {
-    /// "journal" or "none".
+    /// "journal", "redis" or "none".
     store: &'static str,
     /// "working", "failing", "restoring" or "none".
     state: &'static str,
     /// Why it fails.
     failure: Option<String>,
     failures: u64,
-    records: usize,
-    /// Octets of the records, and of the files that hold them.
-    live_octets: u64,
-    file_octets: u64,
-    commits: u64,
+    #[serde(flatten)]
+    journal: Option<JournalDocument>,
+    #[serde(flatten)]
+    shared: Option<SharedStoreDocument>,
     last_commit_us: u64,
     longest_commit_us: u64,
     /// Groups of changes that are not durable, and messages that wait for them.
@@ -27,6 +27,33 @@ struct StoreDocument {
     sessions_restored: u64,
     sessions_not_restored: u64,
     records_too_large: u64,
+}
+
+#[derive(Serialize)]
+struct JournalDocument {
+    records: usize,
+    /// Octets of the records, and of the files that hold them.
+    live_octets: u64,
+    file_octets: u64,
+    commits: u64,
+}
+
+#[derive(Serialize)]
+struct SharedStoreDocument {
+    /// The primary in use; empty while there is none.
+    server: String,
+    /// Replicas that follow it.
+    replicas: u32,
+    /// Who holds the lease, and its fencing token.
+    holder: String,
+    epoch: u64,
+    /// The last group of changes that the server has.
+    last_group: String,
+    groups: u64,
+    groups_resent: u64,
+    /// Octets of groups that are not durable.
+    pending_octets: usize,
+    connection_failures: u64,
 }
 
 pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
@@ -43,16 +70,39 @@ pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
         |duration: std::time::Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
     let (groups_under_way, messages_waiting) = node.waiting_for_store();
     let scalars = node.counters().scalars;
-    let journal = report.as_ref().map(|report| report.journal);
+    let (store, journal, shared) = match report.as_ref().map(|report| &report.figures) {
+        None => ("none", None, None),
+        Some(AnyStoreFigures::Journal(figures)) => {
+            let journal = JournalDocument {
+                records: figures.records,
+                live_octets: figures.live_octets,
+                file_octets: figures.file_octets,
+                commits: figures.commits,
+            };
+            ("journal", Some(journal), None)
+        }
+        Some(AnyStoreFigures::Shared(figures)) => {
+            let shared = SharedStoreDocument {
+                server: figures.server.map_or_else(String::new, |server| server.to_string()),
+                replicas: figures.replicas,
+                holder: figures.holder.clone(),
+                epoch: figures.epoch,
+                last_group: figures.last.to_string(),
+                groups: figures.groups,
+                groups_resent: figures.groups_resent,
+                pending_octets: figures.pending_octets,
+                connection_failures: figures.connection_failures,
+            };
+            ("redis", None, Some(shared))
+        }
+    };
     let document = StoreDocument {
-        store: if report.is_some() { "journal" } else { "none" },
+        store,
         state,
         failure,
         failures: report.as_ref().map_or(0, |report| report.failures),
-        records: journal.map_or(0, |journal| journal.records),
-        live_octets: journal.map_or(0, |journal| journal.live_octets),
-        file_octets: journal.map_or(0, |journal| journal.file_octets),
-        commits: journal.map_or(0, |journal| journal.commits),
+        journal,
+        shared,
         last_commit_us: report.as_ref().map_or(0, |report| micros(report.commit)),
         longest_commit_us: report.as_ref().map_or(0, |report| micros(report.commit_max)),
         groups_under_way,

@@ -1,0 +1,128 @@
+//! The store of this process, of whatever kind.
+
+use adit_host::journal_folder::JournalFolder;
+use adit_host::store_thread::ThreadStore;
+use adit_shared_store::{SharedStore, SharedStoreFigures};
+use adit_store::{
+    AppendError, Journal, JournalFigures, RecordKey, RecordKind, RecordNumber, RecordStore,
+    StoreChange, StoreError, Upkeep,
+};
+use adit_transport::Transport;
+use tracing::warn;
+
+/// A shared store over any transport.
+pub(crate) type SharedStoreClient = SharedStore<Box<dyn Transport + Send>>;
+
+/// A journal, or a store that other adits share.
+pub(crate) enum AnyStore {
+    Journal(Journal<JournalFolder>),
+    Shared(SharedStoreClient),
+}
+
+/// What operators see of it.
+#[derive(Debug, Clone)]
+pub(crate) enum AnyStoreFigures {
+    Journal(JournalFigures),
+    Shared(SharedStoreFigures),
+}
+
+impl AnyStore {
+    fn store(&self) -> &dyn RecordStore {
+        match self {
+            Self::Journal(journal) => journal,
+            Self::Shared(shared) => shared,
+        }
+    }
+
+    fn store_mut(&mut self) -> &mut dyn RecordStore {
+        match self {
+            Self::Journal(journal) => journal,
+            Self::Shared(shared) => shared,
+        }
+    }
+}
+
+impl RecordStore for AnyStore {
+    fn group_octets_max(&self) -> usize {
+        self.store().group_octets_max()
+    }
+
+    fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
+        self.store_mut().append(changes)
+    }
+
+    fn commit(&mut self) -> Result<RecordNumber, StoreError> {
+        self.store_mut().commit()
+    }
+
+    fn durable(&self) -> RecordNumber {
+        self.store().durable()
+    }
+
+    fn withdraw(&mut self) -> usize {
+        self.store_mut().withdraw()
+    }
+
+    fn maintain(&mut self) -> Result<Upkeep, StoreError> {
+        self.store_mut().maintain()
+    }
+
+    fn visit(
+        &mut self,
+        kinds: &[RecordKind],
+        visitor: &mut dyn FnMut(RecordKey<'_>, &[u8]),
+    ) -> Result<(), StoreError> {
+        self.store_mut().visit(kinds, visitor)
+    }
+}
+
+impl ThreadStore for AnyStore {
+    type Figures = AnyStoreFigures;
+
+    fn figures(&self) -> AnyStoreFigures {
+        match self {
+            Self::Journal(journal) => AnyStoreFigures::Journal(journal.figures()),
+            Self::Shared(shared) => AnyStoreFigures::Shared(shared.figures()),
+        }
+    }
+
+    fn keep(&mut self) -> Result<(), StoreError> {
+        match self {
+            Self::Journal(_) => Ok(()),
+            Self::Shared(shared) => shared.maintain().map(|_| ()),
+        }
+    }
+
+    fn is_handover_requested(&self) -> bool {
+        match self {
+            Self::Journal(_) => false,
+            Self::Shared(shared) => shared.is_handover_requested(),
+        }
+    }
+
+    /// Gives the lease back, so that the next process need not wait for its end.
+    fn close(&mut self) {
+        if let Self::Shared(shared) = self
+            && let Err(error) = shared.release()
+        {
+            warn!(%error, "the lease of the records ends by itself");
+        }
+    }
+}
+
+/// The error with what to do about it.
+pub(crate) fn refused(error: StoreError, shown: &str) -> anyhow::Error {
+    let hint = match &error {
+        StoreError::InUse => "stop the other adit, or give this one a store.folder of its own",
+        StoreError::Damaged(_) => {
+            "restore the folder from a copy, or start once with --accept-loss to go on without what is lost"
+        }
+        StoreError::Io { .. } => {
+            "make store.folder a folder that adit may write, or set store.kind = \"none\""
+        }
+        StoreError::Unavailable(_) => "start the servers, or correct [store]",
+        StoreError::Fenced { .. } => "stop the other adit, or give this one another store.name",
+        _ => "give this adit another store.folder or store.name",
+    };
+    anyhow::anyhow!("{error} ({shown}); {hint}")
+}

@@ -1,0 +1,144 @@
+//! The client of a shared store, and its lease at the start.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use adit_shared_store::{LeaseAnswer, SharedStore, SharedStoreOptions, StoreLogin};
+use adit_transport::{KernelTcp, TlsClient, TlsIdentity, TlsSettings, Transport};
+use anyhow::{Context, bail};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tracing::info;
+
+use crate::any_store::{SharedStoreClient, refused};
+use crate::config::{SharedStoreSettings, StoreTlsFiles};
+
+/// How long a call waits for servers, unless the lease ends before.
+const PATIENCE_MAX: Duration = Duration::from_secs(1);
+
+/// Pause between attempts to take the lease.
+const RETRY: Duration = Duration::from_millis(50);
+
+/// A client of the configured servers, without the lease. `admin_socket` tells the adits of a host apart.
+///
+/// # Errors
+/// A file cannot be read, or is of no use; the message names its key.
+pub(crate) fn client(
+    settings: &SharedStoreSettings,
+    admin_socket: &Path,
+) -> anyhow::Result<SharedStoreClient> {
+    let kernel = KernelTcp::new(settings.wait).context("cannot reach the servers of the store")?;
+    let transport: Box<dyn Transport + Send> = match &settings.tls {
+        None => Box::new(kernel),
+        Some(files) => Box::new(TlsClient::new(kernel, tls(files)?)),
+    };
+    let login = settings.password_file.as_deref().map(|path| {
+        let text = text_of("password_file", path)?;
+        let password = text.lines().next().unwrap_or_default().to_owned();
+        if password.is_empty() {
+            bail!("store.password_file {}: its first line is empty", path.display());
+        }
+        Ok(StoreLogin { username: settings.username.clone(), password })
+    });
+    let options = SharedStoreOptions {
+        servers: settings.servers.clone(),
+        name: settings.name.clone(),
+        instance: instance(admin_socket),
+        process: StdRng::from_os_rng().random(),
+        login: login.transpose()?,
+        acknowledge_replicas: settings.acknowledge_replicas,
+        lease: settings.lease,
+        patience: PATIENCE_MAX.min(settings.lease / 2),
+    };
+    Ok(SharedStore::new(transport, options))
+}
+
+/// Takes the lease. A lease that its holder does not prolong is waited for: it is that of a process that died.
+///
+/// # Errors
+/// Another adit prolongs the lease, or no server can be used.
+pub(crate) fn take(
+    store: &mut SharedStoreClient,
+    settings: &SharedStoreSettings,
+) -> anyhow::Result<()> {
+    let shown = format!("the shared store of \"{}\"", settings.name);
+    let mut former: Option<Expiry> = None;
+    loop {
+        let asked = Instant::now();
+        let lease = match store.acquire().map_err(|error| refused(error, &shown))? {
+            LeaseAnswer::Taken { epoch } => {
+                info!(epoch, name = settings.name, "the lease of the records is taken");
+                return Ok(());
+            }
+            LeaseAnswer::Held(lease) => lease,
+        };
+        let ends = asked + lease.left;
+        let is_alive = former.as_ref().is_some_and(|former| {
+            former.holder != lease.holder || ends > former.ends + settings.lease / 6
+        });
+        if is_alive {
+            bail!(
+                "the records of \"{}\" belong to the adit {}, which is running; stop it, or give this one another store.name",
+                settings.name,
+                lease.holder
+            );
+        }
+        if former.is_none() {
+            info!(holder = lease.holder, "waiting for the end of the lease of the records");
+        }
+        former.get_or_insert(Expiry { holder: lease.holder, ends });
+        sleep(RETRY);
+    }
+}
+
+/// When a lease ends unless it is prolonged.
+struct Expiry {
+    holder: String,
+    ends: Instant,
+}
+
+/// What this adit is called: the same for each of its processes until the host restarts, and unique. Clones of a host
+/// differ in the identifier of the boot, containers in the device of their folders.
+fn instance(admin_socket: &Path) -> String {
+    let line = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let mut hasher = DefaultHasher::new();
+    line("/proc/sys/kernel/random/boot_id").hash(&mut hasher);
+    admin_socket.file_name().hash(&mut hasher);
+    let folder = admin_socket.parent().and_then(|folder| fs::metadata(folder).ok());
+    folder.map(|folder| (folder.dev(), folder.ino())).hash(&mut hasher);
+    let is_plain = |letter: &char| letter.is_ascii_alphanumeric() || "-._".contains(*letter);
+    let host: String = line("/proc/sys/kernel/hostname").chars().filter(is_plain).collect();
+    format!("{host}-{:08x}", hasher.finish() & 0xffff_ffff)
+}
+
+fn tls(files: &StoreTlsFiles) -> anyhow::Result<TlsSettings> {
+    let authorities = text_of("tls_ca", &files.authorities)?;
+    let identity = files.identity.as_ref().map(|identity| {
+        let certificate = text_of("tls_certificate", &identity.certificate)?;
+        anyhow::Ok((certificate, text_of("tls_key", &identity.key)?))
+    });
+    let identity = identity.transpose()?;
+    let identity = identity.as_ref().map(|(certificate, key)| TlsIdentity {
+        certificate: certificate.as_bytes(),
+        key: key.as_bytes(),
+    });
+    let settings = TlsSettings::new(authorities.as_bytes(), identity, files.name.as_deref());
+    settings.map_err(|error| {
+        use adit_transport::TlsSettingsError as Fault;
+        let key = match error {
+            Fault::Authorities => "tls_ca",
+            Fault::Certificate | Fault::Pair(_) => "tls_certificate",
+            Fault::Key => "tls_key",
+            Fault::Name => "tls_name",
+        };
+        anyhow::anyhow!("store.{key} cannot be used: {error}")
+    })
+}
+
+fn text_of(key: &str, path: &Path) -> anyhow::Result<String> {
+    fs::read_to_string(path).with_context(|| format!("cannot read store.{key} {}", path.display()))
+}
