@@ -7,7 +7,7 @@ build="build-essential pkg-config libdpdk-dev libclang-dev clang libelf-dev zlib
 demo="iproute2 iputils-ping iperf3 curl python3 ethtool"
 lab="dpdk-dev redis-server ethtool"
 bench="binutils valgrind"
-test="tshark qemu-user redis-server qemu-system-x86 busybox-static cpio"
+test="tshark qemu-user redis-server openssl qemu-system-x86 busybox-static cpio"
 
 case "${1:-}" in
     run) wanted="$build $demo" ;;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::process::{run, skip};
+use crate::process::{TestNamespace, run, skip};
 
 const PROGRAM: &str = "redis-server";
 const START_LIMIT: Duration = Duration::from_secs(20);
@@ -17,6 +17,8 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub struct RedisServer {
     child: Option<Child>,
+    /// What every command begins with.
+    prefix: Vec<String>,
     address: SocketAddr,
     options: Vec<String>,
     /// What `redis-cli` needs besides the address.
@@ -35,21 +37,39 @@ impl RedisServer {
         Self::start_with(options, &[])
     }
 
+    /// As [`Self::start`], in a network namespace.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn start_in(namespace: &TestNamespace) -> Option<Self> {
+        let prefix = ["ip", "netns", "exec", namespace.name()];
+        Self::start_at(SocketAddr::from((Ipv4Addr::LOCALHOST, 6379)), &prefix, &[], &[])
+    }
+
     /// As [`Self::start`], for a server that lets `redis-cli` in only with `login`.
     ///
     /// # Panics
     /// When it does not start.
     #[must_use]
     pub fn start_with(options: &[&str], login: &[&str]) -> Option<Self> {
+        Self::start_at(free_address(), &[], options, login)
+    }
+
+    fn start_at(
+        address: SocketAddr,
+        prefix: &[&str],
+        options: &[&str],
+        login: &[&str],
+    ) -> Option<Self> {
         if Command::new(PROGRAM).arg("--version").output().is_err() {
             skip("redis-server is not installed");
             return None;
         }
-        let address = free_address();
         let owned = |all: &[&str]| all.iter().map(|one| (*one).to_owned()).collect();
         let dir = tempfile::tempdir().unwrap();
-        let (options, login) = (owned(options), owned(login));
-        let mut server = Self { child: None, address, options, login, dir };
+        let (prefix, options, login) = (owned(prefix), owned(options), owned(login));
+        let mut server = Self { child: None, prefix, address, options, login, dir };
         server.restart();
         Some(server)
     }
@@ -78,7 +98,7 @@ impl RedisServer {
     pub fn restart(&mut self) {
         self.kill();
         let log = std::fs::File::create(self.log_path()).unwrap();
-        let mut command = Command::new(PROGRAM);
+        let mut command = self.command(PROGRAM);
         command.args(["--bind", &self.address.ip().to_string(), "--save", ""]);
         if !self.options.iter().any(|option| option == "--tls-port") {
             command.args(["--port", &self.address.port().to_string()]);
@@ -88,6 +108,13 @@ impl RedisServer {
         let child = command.stdin(Stdio::null()).stdout(log).stderr(Stdio::null()).spawn();
         self.child = Some(child.unwrap());
         self.wait("PING", |answer| answer.trim() == "PONG");
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let Some((first, rest)) = self.prefix.split_first() else { return Command::new(program) };
+        let mut command = Command::new(first);
+        command.args(rest).arg(program);
+        command
     }
 
     /// Options in which `PORT` stands for the port of the server.
@@ -112,7 +139,7 @@ impl RedisServer {
     /// What `redis-cli` prints for a command.
     #[must_use]
     pub fn answer(&self, command: &str) -> String {
-        let mut cli = Command::new("redis-cli");
+        let mut cli = self.command("redis-cli");
         let (host, port) = (self.address.ip().to_string(), self.address.port().to_string());
         cli.args(["-h", &host, "-p", &port]).args(&self.login).args(command.split(' '));
         let output = run(&mut cli, COMMAND_LIMIT);
@@ -177,10 +204,10 @@ fn free_address() -> SocketAddr {
     }
 }
 
-/// Six servers of a Cluster: three primaries, each with a replica.
+/// A Cluster of three primaries, and a replica of the one that has a key.
 #[derive(Debug)]
 pub struct RedisCluster {
-    /// The servers.
+    /// The primaries, that of the key first, and then its replica.
     pub nodes: Vec<RedisServer>,
 }
 
@@ -190,41 +217,32 @@ impl RedisCluster {
     /// # Panics
     /// When it does not form.
     #[must_use]
-    pub fn start() -> Option<Self> {
-        let options = [
-            "--cluster-enabled",
-            "yes",
-            "--cluster-node-timeout",
-            "1000",
-            "--cluster-config-file",
-            "nodes.conf",
-        ];
-        let nodes: Option<Vec<_>> = (0..6).map(|_| RedisServer::start(&options)).collect();
-        let nodes = nodes?;
-        let mut cli = Command::new("redis-cli");
-        cli.args(["--cluster", "create"]);
-        cli.args(nodes.iter().map(|node| node.address().to_string()));
-        cli.args(["--cluster-replicas", "1", "--cluster-yes"]);
-        let output = run(&mut cli, Duration::from_secs(60));
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-        for node in &nodes {
-            node.wait("CLUSTER INFO", |answer| answer.contains("cluster_state:ok"));
-        }
+    pub fn start(key: &str) -> Option<Self> {
+        let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
+        let nodes: Option<Vec<_>> = (0..4).map(|_| RedisServer::start(&options)).collect();
+        let mut nodes = nodes?;
+        let addresses = |nodes: &[RedisServer]| -> Vec<String> {
+            nodes.iter().map(|node| node.address().to_string()).collect()
+        };
+        let create = ["--cluster", "create", "--cluster-yes"].map(str::to_owned);
+        redis_cli(&[&create[..], &addresses(&nodes[..3])].concat());
+        let is_ready = |answer: &str| answer.contains("cluster_state:ok");
+        nodes[..3].iter().for_each(|node| node.wait("CLUSTER INFO", is_ready));
+        let of_key = |node: &RedisServer| !node.answer(&format!("GET {key}")).contains("MOVED");
+        let primary = nodes[..3].iter().position(of_key).unwrap();
+        nodes.swap(0, primary);
+        let id = nodes[0].answer("CLUSTER MYID").trim().to_owned();
+        let add = ["--cluster", "add-node"].map(str::to_owned);
+        let replica = [nodes[3].address().to_string(), nodes[0].address().to_string()];
+        let of = ["--cluster-slave", "--cluster-master-id", &id].map(str::to_owned);
+        redis_cli(&[&add[..], &replica, &of].concat());
+        nodes[3].wait("INFO replication", |answer| answer.contains("master_link_status:up"));
+        nodes[3].wait("CLUSTER INFO", is_ready);
         Some(Self { nodes })
     }
+}
 
-    /// The place of the primary of a key.
-    ///
-    /// # Panics
-    /// When the Cluster has none.
-    #[must_use]
-    pub fn primary_of(&self, key: &str) -> usize {
-        let has = |node: &RedisServer| {
-            let answer = node.answer(&format!("HLEN {key}"));
-            node.child.is_some()
-                && !answer.contains("MOVED")
-                && node.answer("ROLE").starts_with("master")
-        };
-        self.nodes.iter().position(has).unwrap()
-    }
+fn redis_cli(arguments: &[String]) {
+    let output = run(Command::new("redis-cli").args(arguments), Duration::from_secs(60));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }

@@ -10,6 +10,7 @@ mod smf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,8 @@ use adit_pfcp::Message;
 use adit_pfcp::ie::RecoveryTimeStamp;
 use adit_pfcp::message::HeartbeatResponse;
 use adit_tests::daemon::{self, Daemon};
-use adit_tests::process::ChildProcess;
+use adit_tests::process::{ChildProcess, TestNamespace, is_root};
+use adit_tests::redis::RedisServer;
 use adit_types::{Seid, Teid};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -27,7 +29,6 @@ use smf::SessionScript;
 /// Environment variable of the run inside the daemon's namespace: the file whose appearance ends the SMF's changes.
 const INSIDE: &str = "ADIT_TEST_INSIDE";
 
-const TEST: &str = "killed_adit_goes_on_with_all_that_it_answered_and_nothing_else";
 const SESSIONS: u16 = 2000;
 /// Requests per second, and of those that are not answered.
 const RATE: u64 = 5000;
@@ -39,21 +40,42 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 #[test]
 fn killed_adit_goes_on_with_all_that_it_answered_and_nothing_else() {
+    let test = "killed_adit_goes_on_with_all_that_it_answered_and_nothing_else";
+    run(test, |_| Some(()), |dir| format!("folder = \"{}\"", dir.join("journal").display()));
+}
+
+#[test]
+fn killed_adit_goes_on_with_a_shared_store() {
+    let section =
+        |_: &Path| "kind = \"redis\"\nservers = [\"127.0.0.1:6379\"]\nname = \"upf-1\"".to_owned();
+    run("killed_adit_goes_on_with_a_shared_store", RedisServer::start_in, section);
+}
+
+/// Runs the `test` with a store that `start` starts, if there is one, and that `section` describes.
+fn run<S>(
+    test: &str,
+    start: impl FnOnce(&TestNamespace) -> Option<S>,
+    section: impl FnOnce(&Path) -> String,
+) {
     if let Some(end) = std::env::var_os(INSIDE) {
         return Smf::new().run(end.as_ref());
     }
+    if !is_root() {
+        return;
+    }
+    let namespace = TestNamespace::new(&format!("killed-{}", test.len()));
+    let Some(_store) = start(&namespace) else { return };
     let kills: u32 = std::env::var("ADIT_KILLS").map_or(5, |kills| kills.parse().unwrap());
     let cores = daemon::cores();
-    let started = Daemon::start_with("killed", |dir| {
+    let started = Daemon::start_in(namespace, |dir| {
         let ports = daemon::interfaces(["net_null0", "net_null1"], &smf::N3.to_string());
         let node = daemon::node(4096, &cores[..1], dir);
-        let journal = format!("folder = \"{}\"", dir.join("journal").display());
-        node.replace("kind = \"none\"", &journal) + &ports
+        node.replace("kind = \"none\"", &section(dir)) + &ports
     });
     let Some(mut daemon) = started else { return };
     let end = daemon.dir().join("end");
     let mut command = daemon.command(&std::env::current_exe().unwrap());
-    command.args(["--exact", TEST, "--nocapture"]).env(INSIDE, &end).stdin(Stdio::null());
+    command.args(["--exact", test, "--nocapture"]).env(INSIDE, &end).stdin(Stdio::null());
     let smf = ChildProcess::start(&mut command);
     let mut rng = StdRng::from_os_rng();
     let mut longest = Duration::ZERO;

@@ -2,16 +2,19 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use adit_shared_store::{
-    FollowedChange, GroupPosition, LeaseAnswer, SharedStore, SharedStoreOptions,
+    FollowedChange, GroupPosition, LeaseAnswer, SharedStore, SharedStoreOptions, StoreLogin,
 };
 use adit_store::{
     RecordKey, RecordKind, RecordName, RecordNumber, RecordStore, StoreChange, StoreError,
 };
+use adit_tests::process::skip;
 use adit_tests::redis::{RedisCluster, RedisServer};
-use adit_transport::{KernelTcp, KernelWait};
+use adit_transport::{KernelTcp, KernelWait, TlsClient, TlsIdentity, TlsSettings};
 
 const NAME: &str = "upf-1";
 
@@ -205,4 +208,307 @@ fn former_holder_is_refused_and_knows_it() {
     other.append(&[StoreChange::put(session, b"x")]).unwrap();
     other.commit().unwrap();
     assert_eq!(store.durable(), RecordNumber(1));
+}
+
+#[test]
+fn lease_lasts_while_it_is_prolonged_and_goes_to_another_holder_after_it() {
+    let Some(server) = RedisServer::start(&[]) else { return };
+    let short = |instance| SharedStoreOptions {
+        lease: Duration::from_millis(600),
+        ..options(&[&server], instance)
+    };
+    let mut store = holder(short("a"));
+    let mut other = client(short("b"));
+    let end = Instant::now() + Duration::from_millis(1500);
+    while Instant::now() < end {
+        store.maintain().unwrap();
+        assert!(matches!(other.acquire().unwrap(), LeaseAnswer::Held(_)));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    other.request_handover().unwrap();
+    while !store.is_handover_requested() {
+        assert!(Instant::now() < end + Duration::from_secs(5), "it never learns of the wish");
+        store.maintain().unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    store.release().unwrap();
+    assert_eq!(other.acquire().unwrap(), LeaseAnswer::Taken { epoch: 2 });
+    // A process of the same instance takes it at once: its former one has ended.
+    let mut next = client(SharedStoreOptions { process: 7, ..short("b") });
+    assert_eq!(next.acquire().unwrap(), LeaseAnswer::Taken { epoch: 3 });
+    drop(next);
+    let mut third = client(short("c"));
+    let LeaseAnswer::Held(lease) = third.acquire().unwrap() else { panic!("two holders") };
+    std::thread::sleep(lease.left + Duration::from_millis(50));
+    assert_eq!(third.acquire().unwrap(), LeaseAnswer::Taken { epoch: 4 });
+    assert!(matches!(other.commit(), Ok(_) | Err(StoreError::Fenced { .. })));
+    assert!(matches!(other.maintain(), Err(StoreError::Fenced { .. })));
+}
+
+#[test]
+fn records_of_a_newer_program_are_refused_in_one_sentence() {
+    let Some(server) = RedisServer::start(&[]) else { return };
+    assert_eq!(server.answer("HSET adit:{upf-1}:state format 2 last 1-7").trim(), "2");
+    let mut store = client(options(&[&server], "a"));
+    let sentence = "the shared store of \"upf-1\" has format version 2, this program reads versions up to 1: start the newer \
+                    program or use another place";
+    assert_eq!(store.acquire().unwrap_err().to_string(), sentence);
+    let followed = store.follow(Duration::ZERO, &mut |_| panic!("it must not be read"));
+    assert_eq!(followed.unwrap_err().to_string(), sentence);
+}
+
+#[test]
+fn server_that_is_killed_under_changes_loses_nothing_that_was_acknowledged() {
+    let Some(mut server) = RedisServer::start(&[]) else { return };
+    let mut store = holder(options(&[&server], "a"));
+    let mut book = Book::default();
+    for round in 0..4 {
+        std::thread::scope(|scope| {
+            let killer = scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(40 + 13 * round));
+                server.kill();
+                std::thread::sleep(Duration::from_millis(100));
+                server.restart();
+            });
+            while !killer.is_finished() {
+                book.append(&mut store);
+                let acknowledged = store.commit();
+                assert!(
+                    !matches!(acknowledged, Err(StoreError::Fenced { .. })),
+                    "{acknowledged:?}"
+                );
+            }
+        });
+        assert_eq!(commit(&mut store, Duration::from_secs(10)), RecordNumber(book.next));
+        assert_eq!(records(&mut store), book.records);
+    }
+    assert!(store.figures().connection_failures >= 4, "{:?}", store.figures());
+}
+
+#[test]
+fn server_that_hangs_is_given_up_and_gets_each_group_once_when_it_goes_on() {
+    let Some(server) = RedisServer::start(&[]) else { return };
+    let mut store = holder(options(&[&server], "a"));
+    let mut book = Book::default();
+    book.append(&mut store);
+    store.commit().unwrap();
+    server.signal(libc::SIGSTOP);
+    book.append(&mut store);
+    let began = Instant::now();
+    let error = store.commit().unwrap_err();
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    assert!(error.to_string().contains("does not answer"), "{error}");
+    assert_eq!(store.durable(), RecordNumber(1));
+    server.signal(libc::SIGCONT);
+    assert_eq!(commit(&mut store, Duration::from_secs(10)), RecordNumber(2));
+    assert_eq!(server.answer("XLEN adit:{upf-1}:groups").trim(), "2");
+    assert_eq!(records(&mut store), book.records);
+}
+
+#[test]
+fn acknowledged_by_a_replica_survives_the_loss_of_the_primary() {
+    let (Some(mut first), Some(second)) = (RedisServer::start(&[]), RedisServer::start(&[])) else {
+        return;
+    };
+    second.replicate(&first);
+    let wanted = SharedStoreOptions {
+        acknowledge_replicas: 1,
+        // The replica is named first: it is skipped.
+        ..options(&[&second, &first], "a")
+    };
+    let mut store = holder(wanted);
+    let mut book = Book::default();
+    let mut acknowledged = Records::new();
+    std::thread::scope(|scope| {
+        let killer = scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(300));
+            first.kill();
+            second.promote();
+        });
+        while !killer.is_finished() {
+            book.append(&mut store);
+            if store.commit().is_ok() {
+                acknowledged = book.records.clone();
+            }
+        }
+    });
+    assert!(store.durable().0 > 1, "{:?}", store.durable());
+    // What one server alone has is not acknowledged, in spite of the new primary.
+    let known = store.durable();
+    assert!(store.commit().unwrap_err().to_string().contains("0 of 1 replicas"), "{known:?}");
+    assert_eq!(store.durable(), known);
+    first.restart();
+    first.replicate(&second);
+    assert_eq!(commit(&mut store, Duration::from_secs(10)), RecordNumber(book.next));
+    assert_eq!(store.figures().server, Some(second.address()));
+    assert_eq!(records(&mut store), book.records);
+    assert!(acknowledged.keys().count() > 0);
+}
+
+#[test]
+fn replica_that_is_behind_gets_the_acknowledged_groups_again() {
+    let (Some(mut first), Some(second)) = (RedisServer::start(&[]), RedisServer::start(&[])) else {
+        return;
+    };
+    second.replicate(&first);
+    let mut store = holder(options(&[&first, &second], "a"));
+    let mut book = Book::default();
+    let write = |book: &mut Book, store: &mut SharedStore<KernelTcp>| {
+        (0..50).for_each(|_| book.append(store));
+        commit(store, Duration::from_secs(10))
+    };
+    write(&mut book, &mut store);
+    first.wait("WAIT 1 100", |answer| answer.trim() == "1");
+    second.signal(libc::SIGSTOP);
+    write(&mut book, &mut store);
+    first.kill();
+    second.signal(libc::SIGCONT);
+    second.promote();
+    assert_eq!(second.answer("HGET adit:{upf-1}:state last").trim(), "1-50");
+    assert_eq!(write(&mut book, &mut store), RecordNumber(150));
+    assert_eq!(records(&mut store), book.records);
+    // A server that lost records which this process did not write is of no use.
+    let mut next = holder(SharedStoreOptions { process: 1, ..options(&[&second], "a") });
+    let lose = || {
+        assert_eq!(second.answer("FLUSHALL").trim(), "OK");
+        second.answer("CLIENT KILL TYPE normal SKIPME yes")
+    };
+    next.append(&[StoreChange::put(session(1), b"x")]).unwrap();
+    next.commit().unwrap();
+    lose();
+    next.append(&[StoreChange::put(session(2), b"x")]).unwrap();
+    let error = next.commit().unwrap_err().to_string();
+    assert!(error.contains("it lost records"), "{error}");
+    assert_eq!(next.durable(), RecordNumber(1));
+}
+
+#[test]
+fn cluster_redirects_and_loses_nothing_when_a_primary_dies() {
+    let key = "adit:{upf-1}:lease";
+    let Some(mut cluster) = RedisCluster::start(key) else { return };
+    let [primary, others @ ..] = cluster.nodes.as_mut_slice() else { panic!("no nodes") };
+    // Only nodes that do not have the records are known: they redirect.
+    let known = [&others[0], &others[1]];
+    let acknowledge_replicas = 1;
+    let mut store = holder(SharedStoreOptions { acknowledge_replicas, ..options(&known, "a") });
+    let mut book = Book::default();
+    for _ in 0..100 {
+        book.append(&mut store);
+    }
+    assert_eq!(commit(&mut store, Duration::from_secs(10)), RecordNumber(100));
+    assert_eq!(store.figures().server, Some(primary.address()));
+    primary.kill();
+    book.append(&mut store);
+    // The replica has none of its own yet.
+    let end = Instant::now() + Duration::from_secs(20);
+    let replica = others[2].address();
+    while store.figures().server != Some(replica) {
+        assert!(store.commit().is_err(), "acknowledged without a replica");
+        assert!(Instant::now() < end, "the replica does not become the primary");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    primary.restart();
+    assert_eq!(commit(&mut store, Duration::from_secs(20)), RecordNumber(101));
+    assert_eq!(records(&mut store), book.records);
+}
+
+/// Files of an authority, and of certificates for 127.0.0.1 and for a client that it signed.
+fn certificates(dir: &Path) -> Option<()> {
+    let extension = dir.join("extension");
+    std::fs::write(&extension, "subjectAltName=IP:127.0.0.1").unwrap();
+    let run = |arguments: &str| {
+        let arguments = arguments.replace("DIR", &dir.display().to_string());
+        Command::new("openssl").args(arguments.split(' ')).output()
+    };
+    let Ok(_) = run("version") else {
+        skip("openssl is not installed");
+        return None;
+    };
+    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+    let commands = [
+        format!("req -x509 {key} -keyout DIR/ca.key -out DIR/ca.pem -days 2 -subj /CN=authority"),
+        format!("req -x509 {key} -keyout DIR/other.key -out DIR/other.pem -days 2 -subj /CN=other"),
+        format!("req {key} -keyout DIR/server.key -out DIR/server.csr -subj /CN=server"),
+        "x509 -req -in DIR/server.csr -CA DIR/ca.pem -CAkey DIR/ca.key -CAcreateserial -days 2 \
+         -extfile DIR/extension -out DIR/server.pem"
+            .to_owned(),
+    ];
+    for command in commands {
+        let output = run(&command).unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    Some(())
+}
+
+#[test]
+fn server_with_tls_and_a_password_takes_those_who_have_both() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(()) = certificates(dir.path()) else { return };
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let (certificate, key, authority) = (path("server.pem"), path("server.key"), path("ca.pem"));
+    let options_of_server = [
+        "--port",
+        "0",
+        "--tls-port",
+        "PORT",
+        "--tls-cert-file",
+        &certificate,
+        "--tls-key-file",
+        &key,
+        "--tls-ca-cert-file",
+        &authority,
+        "--requirepass",
+        "secret",
+    ];
+    let login = [
+        "--tls",
+        "--cacert",
+        &authority,
+        "--cert",
+        &certificate,
+        "--key",
+        &key,
+        "-a",
+        "secret",
+        "--no-auth-warning",
+    ];
+    let Some(server) = RedisServer::start_with(&options_of_server, &login) else { return };
+    let read = |name: &str| std::fs::read(dir.path().join(name)).unwrap();
+    let (certificate, key) = (read("server.pem"), read("server.key"));
+    let identity = TlsIdentity { certificate: &certificate, key: &key };
+    let open = |authority: &str, identity, name, password: &str| {
+        let settings = TlsSettings::new(&read(authority), identity, name).unwrap();
+        let kernel = KernelTcp::new(KernelWait::Sleep).unwrap();
+        let login = StoreLogin { username: String::new(), password: password.to_owned() };
+        let wanted = SharedStoreOptions { login: Some(login), ..options(&[&server], "a") };
+        SharedStore::new(TlsClient::new(kernel, settings), wanted)
+    };
+    let mut store = open("ca.pem", Some(identity), None, "secret");
+    assert_eq!(store.acquire().unwrap(), LeaseAnswer::Taken { epoch: 1 });
+    // More than a TLS record, and more than the buffers of the sockets.
+    let value = vec![7; 200_000];
+    for number in 0..40 {
+        store.append(&[StoreChange::put(session(number), &value)]).unwrap();
+    }
+    assert_eq!(store.commit().unwrap(), RecordNumber(40));
+    let found = records(&mut store);
+    assert_eq!(found.len(), 40);
+    assert!(found.values().all(|found| *found == value));
+    let refusal =
+        |mut store: SharedStore<TlsClient<KernelTcp>>| store.acquire().unwrap_err().to_string();
+    let refusals = [
+        (open("ca.pem", Some(identity), None, "wrong"), "WRONGPASS"),
+        (open("ca.pem", None, None, "secret"), "the peer wants a certificate"),
+        (
+            open("other.pem", Some(identity), None, "secret"),
+            "signed by none of the configured authorities",
+        ),
+        (open("ca.pem", Some(identity), Some("redis-1"), "secret"), "for another address or name"),
+    ];
+    for (store, wanted) in refusals {
+        let told = refusal(store);
+        assert!(told.contains(wanted), "{told} instead of {wanted}");
+    }
+    let mut plain = client(options(&[&server], "a"));
+    assert!(plain.acquire().is_err());
 }
