@@ -1,4 +1,4 @@
-//! The thread of a store whose disk fails for a while.
+//! The thread of a store whose disk fails for a while, or that another process takes over.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs::File;
@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use adit_host::journal_folder::JournalFolder;
-use adit_host::store_thread::StoreLink;
+use adit_host::store_thread::{StoreLink, ThreadStore};
 use adit_store::{
-    Files, Journal, JournalOptions, RecordChange, RecordGroup, RecordKind, RecordName, RecordNumber,
+    AppendError, Files, Journal, JournalOptions, RecordChange, RecordGroup, RecordKey, RecordKind,
+    RecordName, RecordNumber, RecordStore, StoreChange, StoreError, Upkeep,
 };
 use adit_types::limits::STORE_VALUE_BYTES_MAX;
 
@@ -166,4 +167,101 @@ fn large_group_is_split_and_a_record_beyond_the_limit_is_counted_and_left_out() 
     assert_eq!(link.report().too_large, 1);
     drop(link);
     assert_eq!(read(&path), (0..40).map(seid).collect::<Vec<_>>());
+}
+
+/// A store that another process takes over when it is told to.
+struct SharedRecords {
+    appended: u64,
+    durable: u64,
+    is_taken: Arc<AtomicBool>,
+    is_closed: Arc<AtomicBool>,
+}
+
+impl SharedRecords {
+    fn check(&self) -> Result<(), StoreError> {
+        match self.is_taken.load(Ordering::Relaxed) {
+            true => Err(StoreError::Fenced { holder: "another".to_owned() }),
+            false => Ok(()),
+        }
+    }
+}
+
+impl RecordStore for SharedRecords {
+    fn group_octets_max(&self) -> usize {
+        1000
+    }
+
+    fn append(&mut self, _changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
+        self.appended += 1;
+        Ok(RecordNumber(self.appended))
+    }
+
+    fn commit(&mut self) -> Result<RecordNumber, StoreError> {
+        self.check()?;
+        self.durable = self.appended;
+        Ok(self.durable())
+    }
+
+    fn durable(&self) -> RecordNumber {
+        RecordNumber(self.durable)
+    }
+
+    fn withdraw(&mut self) -> usize {
+        0
+    }
+
+    fn maintain(&mut self) -> Result<Upkeep, StoreError> {
+        self.check().map(|()| Upkeep::Idle)
+    }
+
+    fn visit(
+        &mut self,
+        _kinds: &[RecordKind],
+        _visitor: &mut dyn FnMut(RecordKey<'_>, &[u8]),
+    ) -> Result<(), StoreError> {
+        self.check()
+    }
+}
+
+impl ThreadStore for SharedRecords {
+    type Figures = u64;
+
+    fn figures(&self) -> u64 {
+        self.durable
+    }
+
+    fn close(&mut self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn store_that_another_process_takes_over_is_lost_and_does_not_count_as_failing() {
+    // At the next group, and without one.
+    for sends in [true, false] {
+        let (is_taken, is_closed) = (Arc::default(), Arc::default());
+        let store = SharedRecords {
+            appended: 0,
+            durable: 0,
+            is_taken: Arc::clone(&is_taken),
+            is_closed: Arc::clone(&is_closed),
+        };
+        let link = StoreLink::start(store, Vec::new()).unwrap();
+        let group =
+            |number| RecordGroup { number: RecordNumber(number), changes: vec![put(number, 10)] };
+        link.send(group(1));
+        wait_for(|| link.durable() == RecordNumber(1));
+        assert!(!link.is_lost());
+        is_taken.store(true, Ordering::Relaxed);
+        if sends {
+            link.send(group(2));
+        }
+        wait_for(|| link.is_lost() && link.has_ended());
+        // A node that serves on while its store fails must not do so now.
+        assert!(!link.is_failing());
+        assert_eq!(link.durable(), RecordNumber(1));
+        let failure = link.report().failure.unwrap_or_default();
+        assert!(failure.contains("belongs to another"), "{failure}");
+        assert!(is_closed.load(Ordering::Relaxed));
+    }
 }

@@ -374,7 +374,9 @@ impl<T: Transport> SharedStore<T> {
                 vec![&b"HSCAN"[..], self.keys.records(kind), &cursor, b"COUNT", SCAN_COUNT];
             let deadline = Instant::now() + deadline_of_part;
             self.link.exchange(&[command], deadline, &mut |_, value| {
-                next = read_scan(value, &mut |id, field, value| {
+                next = read_scan(value, &mut |field, value| {
+                    // What is no field of ours was put there by somebody else.
+                    let Some(id) = read_field(field) else { return };
                     if seen.insert(field.into()) {
                         visitor(RecordKey { kind, id }, value);
                     }
@@ -522,20 +524,14 @@ fn replicas(value: RespValue<'_>) -> Option<u32> {
 }
 
 /// Hands over the records of a part of a scan. Returns where the next part begins.
-fn read_scan(
-    value: RespValue<'_>,
-    each: &mut dyn FnMut(RecordId<'_>, &[u8], &[u8]),
-) -> Option<Vec<u8>> {
+fn read_scan(value: RespValue<'_>, each: &mut dyn FnMut(&[u8], &[u8])) -> Option<Vec<u8>> {
     let RespValue::Array(mut parts) = value else { return None };
     let cursor = octets(parts.next()?)?;
     number(cursor)?;
     let RespValue::Array(mut fields) = parts.next()? else { return None };
     while let Some(field) = fields.next() {
         let (field, value) = (octets(field)?, octets(fields.next()?)?);
-        // What is no field of ours was put there by somebody else.
-        if let Some(id) = read_field(field) {
-            each(id, field, value);
-        }
+        each(field, value);
     }
     Some(cursor.to_vec())
 }

@@ -144,6 +144,29 @@ impl Daemon {
         self.show("sessions")["sessions"].as_array().unwrap().len()
     }
 
+    /// Waits for the daemon to end by itself.
+    ///
+    /// # Panics
+    /// When it does not end.
+    #[must_use]
+    pub fn finish(self) -> Output {
+        let Self { process, namespace, dir, .. } = self;
+        let output = process.finish(START_LIMIT);
+        drop((namespace, dir));
+        output
+    }
+
+    /// The end of another adit with this configuration, which must end by itself.
+    ///
+    /// # Panics
+    /// When it does not end.
+    #[must_use]
+    pub fn run_another(&self, configuration: &str) -> Output {
+        let config = self.dir.path().join("another.toml");
+        std::fs::write(&config, configuration).unwrap();
+        run(&mut run_command(&self.namespace, &self.adit, &config), START_LIMIT)
+    }
+
     /// Tells the daemon to end, and waits for it.
     ///
     /// # Panics

@@ -1,5 +1,5 @@
 //! A running `adit` that is killed again and again while an SMF changes its sessions: all that was answered holds,
-//! nothing else is there, and no identifier is given twice.
+//! nothing else is there, and no identifier is given twice. And one whose records another adit takes.
 //!
 //! `ADIT_KILLS=100 cargo test -p adit-tests --test killed -- --nocapture` kills it that often and prints figures.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
@@ -49,6 +49,48 @@ fn killed_adit_goes_on_with_a_shared_store() {
     let section =
         |_: &Path| "kind = \"redis\"\nservers = [\"127.0.0.1:6379\"]\nname = \"upf-1\"".to_owned();
     run("killed_adit_goes_on_with_a_shared_store", RedisServer::start_in, section);
+}
+
+/// A configuration with the shared store that listens in the namespace.
+fn shared(dir: &Path) -> String {
+    let ports = daemon::interfaces(["net_null0,no-rx=1", "net_null1,no-rx=1"], daemon::N3);
+    let store =
+        "kind = \"redis\"\nservers = [\"127.0.0.1:6379\"]\nname = \"upf-1\"\nlease_ms = 900";
+    daemon::node(256, &daemon::cores()[..1], dir).replace("kind = \"none\"", store) + &ports
+}
+
+#[test]
+fn adit_does_not_start_with_records_of_another_and_ends_when_another_takes_its_own() {
+    if !is_root() {
+        return;
+    }
+    let namespace = TestNamespace::new("lease");
+    let Some(redis) = RedisServer::start_in(&namespace) else { return };
+    let Some(daemon) = Daemon::start_in(namespace, shared) else { return };
+    let shown = daemon.show("store");
+    assert_eq!((&shown["store"], &shown["state"]), (&"redis".into(), &"working".into()), "{shown}");
+    assert_eq!(
+        (&shown["epoch"], &shown["server"]),
+        (&1.into(), &"127.0.0.1:6379".into()),
+        "{shown}"
+    );
+    let elsewhere = daemon.dir().join("another");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let another = shared(&elsewhere).replace(daemon::N4, "127.0.0.3");
+    let output = daemon.run_another(&another);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("the records of \"upf-1\" belong to the adit"), "{told}");
+    assert!(!output.status.success());
+    // As another adit does.
+    let state = "HSET adit:{upf-1}:state epoch 2 holder other/1";
+    assert_eq!(redis.answer(state).trim(), "0");
+    assert_eq!(redis.answer("SET adit:{upf-1}:lease other/1 PX 60000").trim(), "OK");
+    let output = daemon.finish();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("adit cannot go on without its store"), "{told}");
+    assert!(told.contains("the lease of the records belongs to other/1"), "{told}");
+    assert!(!output.status.success());
+    assert_eq!(redis.answer("GET adit:{upf-1}:lease").trim(), "other/1");
 }
 
 /// Runs the `test` with a store that `start` starts, if there is one, and that `section` describes.

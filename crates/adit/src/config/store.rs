@@ -197,3 +197,84 @@ fn read_tls(store: &mut ConfigSection<'_, '_>) -> Option<StoreTlsFiles> {
 fn path(store: &mut ConfigSection<'_, '_>, key: &'static str) -> Option<PathBuf> {
     store.parsed_optional(key, "a path such as \"/etc/adit/store.pem\"")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Config, ConfigProblem};
+    use super::*;
+
+    const EXAMPLE: &str = include_str!("../../../../adit.example.toml");
+
+    /// The example with other lines instead of the first two of `[store]`.
+    fn read(lines: &str) -> Result<Config, Vec<ConfigProblem>> {
+        let kind = "kind = \"journal\"\n";
+        let folder = "folder = \"/var/lib/adit/journal\"\n";
+        assert!(EXAMPLE.contains(kind) && EXAMPLE.contains(folder));
+        Config::parse(&EXAMPLE.replacen(kind, lines, 1).replacen(folder, "", 1))
+    }
+
+    fn paths(lines: &str) -> Vec<String> {
+        let problems = read(lines).expect_err("accepted a mistake");
+        let mut paths: Vec<_> = problems.into_iter().map(|problem| problem.path).collect();
+        paths.sort_unstable();
+        paths
+    }
+
+    /// The commented lines of the example without their comment signs.
+    fn example_of_a_shared_store() -> String {
+        let start = EXAMPLE.find("# servers = ").unwrap();
+        let end = EXAMPLE.find("# How often the usage").unwrap();
+        let is_key = |line: &&str| {
+            line.split_once(" = ")
+                .is_some_and(|(key, _)| key.starts_with("# ") && SHARED_KEYS.contains(&&key[2..]))
+        };
+        let lines: Vec<_> =
+            EXAMPLE[start..end].lines().filter(is_key).map(|line| &line[2..]).collect();
+        assert_eq!(lines.len(), SHARED_KEYS.len(), "{lines:?}");
+        format!("kind = \"redis\"\n{}\n", lines.join("\n"))
+    }
+
+    #[test]
+    fn example_of_a_shared_store_means_what_it_says() {
+        let config = read(&example_of_a_shared_store()).unwrap();
+        let StoreKind::Shared(shared) = config.store.kind else { panic!("another kind") };
+        assert_eq!(shared.servers.len(), 2);
+        assert_eq!((shared.name.as_str(), shared.username.as_str()), ("upf-1", "adit"));
+        assert_eq!(shared.lease, Duration::from_secs(2));
+        assert!(shared.tls.is_some_and(|tls| tls.identity.is_some()));
+        assert!(config.store.keeps_at_stop);
+    }
+
+    #[test]
+    fn every_mistake_of_a_shared_store_is_told() {
+        assert_eq!(paths("kind = \"redis\"\n"), ["store.name", "store.servers"]);
+        let lines = "kind = \"redis\"\nservers = [\"192.0.2.1\", \"192.0.2.2:6379\"]\nname = \"a{b}\"\n\
+                     username = \"x\"\nacknowledge_replicas = 99\ntransport = \"user\"\nlease_ms = 1\n\
+                     tls_key = \"/x\"\n";
+        let wanted = [
+            "store.acknowledge_replicas",
+            "store.lease_ms",
+            "store.name",
+            "store.servers",
+            "store.tls_key",
+            "store.tls_key",
+            "store.transport",
+            "store.username",
+        ];
+        assert_eq!(paths(lines), wanted);
+        let twice =
+            "kind = \"redis\"\nname = \"a\"\nservers = [\"192.0.2.1:1\", \"192.0.2.1:1\"]\n";
+        assert_eq!(paths(twice), ["store.servers"]);
+        assert_eq!(paths("kind = \"redis\"\nname = \"a\"\nservers = []\n"), ["store.servers"]);
+    }
+
+    #[test]
+    fn keys_of_another_kind_are_told() {
+        assert_eq!(
+            paths("servers = [\"192.0.2.1:6379\"]\nname = \"a\"\n"),
+            ["store.name", "store.servers"]
+        );
+        let lines = example_of_a_shared_store() + "folder = \"/x\"\n";
+        assert_eq!(paths(&lines), ["store.folder"]);
+    }
+}
