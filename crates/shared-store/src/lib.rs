@@ -19,6 +19,7 @@ mod lease;
 mod link;
 mod options;
 mod position;
+mod primary;
 mod scripts;
 mod shared_store;
 mod tail;

@@ -14,8 +14,6 @@ const LIMITS: RespLimits = RespLimits { value_bytes_max: 256 << 20, elements_max
 const IN_FLIGHT_MAX: usize = 1024;
 /// Octets of commands that wait to be sent.
 const OUTPUT_BYTES_MAX: usize = 32 << 20;
-/// How long the handshake with one server may take.
-const CONNECT_MAX: Duration = Duration::from_millis(500);
 /// Longest sleep before the deadline is looked at again.
 const WAIT_MAX: Duration = Duration::from_millis(50);
 
@@ -46,7 +44,8 @@ struct ServerConnection {
 pub(crate) struct ServerLink<T> {
     transport: T,
     servers: Vec<SocketAddr>,
-    next: usize,
+    /// The place of the server that is tried first.
+    first: usize,
     /// The server to try first.
     preferred: Option<SocketAddr>,
     connection: Option<ServerConnection>,
@@ -58,24 +57,24 @@ pub(crate) struct ServerLink<T> {
 impl<T: Transport> ServerLink<T> {
     pub(crate) fn new(transport: T, servers: Vec<SocketAddr>) -> Self {
         let began = Instant::now();
-        Self { transport, servers, next: 0, preferred: None, connection: None, began, failures: 0 }
+        Self { transport, servers, first: 0, preferred: None, connection: None, began, failures: 0 }
     }
 
     pub(crate) fn server(&self) -> Option<SocketAddr> {
         self.connection.as_ref().map(|connection| connection.server)
     }
 
-    pub(crate) const fn server_count(&self) -> usize {
-        self.servers.len()
+    /// The servers to try, in this order.
+    pub(crate) fn candidates(&mut self) -> impl Iterator<Item = SocketAddr> {
+        let servers = self.servers.iter().cycle().skip(self.first).take(self.servers.len());
+        self.preferred.take().into_iter().chain(servers.copied())
     }
 
-    /// The server to try next.
-    pub(crate) fn candidate(&mut self) -> Option<SocketAddr> {
-        self.preferred.take().or_else(|| {
-            let server = self.servers.get(self.next % self.servers.len().max(1)).copied();
-            self.next = self.next.wrapping_add(1);
-            server
-        })
+    /// Next time the first `count` servers come last.
+    pub(crate) const fn rotate(&mut self, count: usize) {
+        if !self.servers.is_empty() {
+            self.first = (self.first + count) % self.servers.len();
+        }
     }
 
     /// The server to try first.
@@ -87,7 +86,6 @@ impl<T: Transport> ServerLink<T> {
     pub(crate) fn open(&mut self, server: SocketAddr, deadline: Instant) -> Result<(), LinkError> {
         self.close();
         let lost = |error: TransportError| LinkError::Lost(error.to_string());
-        let deadline = deadline.min(Instant::now() + CONNECT_MAX);
         let opened = self.transport.connect(server).map_err(lost);
         let stream = opened.inspect_err(|_| self.failures += 1)?;
         let resp = RespClient::new(LIMITS, IN_FLIGHT_MAX, OUTPUT_BYTES_MAX);

@@ -27,8 +27,6 @@ const BATCH_GROUPS_MAX: usize = 256;
 const GROUP_CHANGES_MAX: usize = 3900;
 /// Records that a server is to return at once.
 const SCAN_COUNT: &[u8] = b"256";
-/// Redirections by servers of a Cluster, and new connections, in one call.
-const ROUNDS_MAX: usize = 4;
 
 /// The records of a name in a shared store.
 ///
@@ -94,114 +92,8 @@ impl<T: Transport> SharedStore<T> {
         }
     }
 
-    /// Does a piece of work on the primary, and again on another server if the connection is lost meanwhile.
-    pub(crate) fn on_primary<R>(
-        &mut self,
-        work: &mut dyn FnMut(&mut Self, Instant) -> Result<R, LinkError>,
-    ) -> Result<R, StoreError> {
-        let deadline = Instant::now() + self.options.patience;
-        let mut round = 1;
-        loop {
-            let done = self.connect(deadline).and_then(|()| work(self, deadline));
-            let why = match done {
-                Ok(done) => return Ok(done),
-                Err(LinkError::Final(error)) => return Err(error),
-                Err(LinkError::Refused(why)) => return Err(StoreError::Unavailable(why)),
-                Err(LinkError::Moved(server)) => {
-                    self.link.prefer(server);
-                    format!("the records moved to {server}")
-                }
-                Err(LinkError::Lost(why)) => why,
-            };
-            if round == ROUNDS_MAX || Instant::now() >= deadline {
-                return Err(StoreError::Unavailable(why));
-            }
-            round += 1;
-        }
-    }
-
-    /// Finds the primary, unless there is a connection.
-    fn connect(&mut self, deadline: Instant) -> Result<(), LinkError> {
-        if self.link.server().is_some() {
-            return Ok(());
-        }
-        let mut reasons: Vec<String> = Vec::new();
-        for attempt in 0..self.link.server_count() + ROUNDS_MAX {
-            if attempt > 0 && Instant::now() >= deadline {
-                break;
-            }
-            let Some(server) = self.link.candidate() else { break };
-            let reason = match self.greet(server, deadline) {
-                Ok(()) => return Ok(()),
-                Err(LinkError::Final(error)) => return Err(LinkError::Final(error)),
-                Err(LinkError::Moved(to)) => {
-                    self.link.prefer(to);
-                    continue;
-                }
-                Err(LinkError::Lost(why) | LinkError::Refused(why)) => format!("{server}: {why}"),
-            };
-            if !reasons.contains(&reason) {
-                reasons.push(reason);
-            }
-            if reasons.len() >= self.link.server_count() {
-                break;
-            }
-        }
-        Err(LinkError::Final(StoreError::Unavailable(reasons.join("; "))))
-    }
-
-    /// Connects to a server and logs in. It must be a primary, have the records' slot, and not be behind.
-    fn greet(&mut self, server: std::net::SocketAddr, deadline: Instant) -> Result<(), LinkError> {
-        self.link.open(server, deadline)?;
-        let Self { link, keys, scripts, options, figures, .. } = self;
-        let mut commands: Vec<CommandWords<'_>> = Vec::new();
-        match &options.login {
-            None => {}
-            Some(login) if login.username.is_empty() => {
-                commands.push(vec![b"AUTH", login.password.as_bytes()]);
-            }
-            Some(login) => {
-                commands.push(vec![b"AUTH", login.username.as_bytes(), login.password.as_bytes()])
-            }
-        }
-        let first = commands.len();
-        // The first command with a key: a Cluster redirects it.
-        commands.push(vec![b"HGET", keys.state(), b"last"]);
-        commands.push(vec![b"ROLE"]);
-        commands.extend(Script::ALL.map(|script| vec![&b"SCRIPT"[..], b"LOAD", script.text()]));
-        let mut role = None;
-        link.exchange(&commands, deadline, &mut |at, value| match at.checked_sub(first) {
-            Some(1) => role = replicas(value),
-            Some(index @ 2..) => scripts.set(index - 2, octets(value).unwrap_or_default()),
-            _ => {}
-        })?;
-        let Some(replicas) = role else {
-            link.close();
-            return Err(LinkError::Lost("it is not a primary".to_owned()));
-        };
-        figures.replicas = replicas;
-        self.resynchronize(deadline)
-    }
-
-    /// Prolongs the lease, if this process has it, and learns which groups a new connection's server has.
-    fn resynchronize(&mut self, deadline: Instant) -> Result<(), LinkError> {
-        if self.epoch.is_none() {
-            return Ok(());
-        }
-        let last = self.renew(deadline)?;
-        if !self.tail.set_written(last) {
-            self.link.close();
-            let durable = self.tail.position(self.tail.durable().0);
-            return Err(LinkError::Lost(format!(
-                "it lost records: it has changes up to {last}, and {durable} was durable; let another server become the \
-                 primary, or restart adit to go on with what this one has"
-            )));
-        }
-        Ok(())
-    }
-
     /// Prolongs the lease. Returns the last group that the server has.
-    fn renew(&mut self, deadline: Instant) -> Result<GroupPosition, LinkError> {
+    pub(crate) fn renew(&mut self, deadline: Instant) -> Result<GroupPosition, LinkError> {
         let renewed = Instant::now();
         let mut replies = Vec::new();
         let mut connected = None;
@@ -512,7 +404,7 @@ impl WriteWords {
 }
 
 /// The replicas of a primary; `None` if the server is none. The reply to `ROLE`.
-fn replicas(value: RespValue<'_>) -> Option<u32> {
+pub(crate) fn replicas(value: RespValue<'_>) -> Option<u32> {
     let RespValue::Array(mut parts) = value else { return None };
     if octets(parts.next()?)? != b"master" {
         return None;

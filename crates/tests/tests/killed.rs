@@ -90,7 +90,6 @@ fn adit_does_not_start_with_records_of_another_and_ends_when_another_takes_its_o
     assert!(told.contains("adit cannot go on without its store"), "{told}");
     assert!(told.contains("the lease of the records belongs to other/1"), "{told}");
     assert!(!output.status.success());
-    assert_eq!(redis.answer("GET adit:{upf-1}:lease").trim(), "other/1");
 }
 
 /// Runs the `test` with a store that `start` starts, if there is one, and that `section` describes.
