@@ -15,8 +15,8 @@ pub(crate) type SharedStoreClient = SharedStore<Box<dyn Transport + Send>>;
 
 /// A journal, or a store that other adits share.
 pub(crate) enum AnyStore {
-    Journal(Journal<JournalFolder>),
-    Shared(SharedStoreClient),
+    Journal(Box<Journal<JournalFolder>>),
+    Shared(Box<SharedStoreClient>),
 }
 
 /// What operators see of it.
@@ -29,15 +29,15 @@ pub(crate) enum AnyStoreFigures {
 impl AnyStore {
     fn store(&self) -> &dyn RecordStore {
         match self {
-            Self::Journal(journal) => journal,
-            Self::Shared(shared) => shared,
+            Self::Journal(journal) => &**journal,
+            Self::Shared(shared) => &**shared,
         }
     }
 
     fn store_mut(&mut self) -> &mut dyn RecordStore {
         match self {
-            Self::Journal(journal) => journal,
-            Self::Shared(shared) => shared,
+            Self::Journal(journal) => &mut **journal,
+            Self::Shared(shared) => &mut **shared,
         }
     }
 }

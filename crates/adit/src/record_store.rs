@@ -38,13 +38,13 @@ impl OpenedStore {
             StoreKind::Journal(path) => {
                 let journal = open_journal(path, accept_loss)?;
                 let shown = path.display().to_string();
-                Self::new(AnyStore::Journal(journal), settings, &shown).map(Some)
+                Self::new(AnyStore::Journal(Box::new(journal)), settings, &shown).map(Some)
             }
             StoreKind::Shared(shared) => {
                 let mut store = lease::client(shared, &config.admin_socket)?;
                 lease::take(&mut store, shared)?;
                 let shown = format!("the shared store of \"{}\"", shared.name);
-                Self::new(AnyStore::Shared(store), settings, &shown).map(Some)
+                Self::new(AnyStore::Shared(Box::new(store)), settings, &shown).map(Some)
             }
         }
     }

@@ -15,7 +15,7 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(20);
 
 /// A `redis-server` with its files in a folder of its own. Dropping it kills the process.
 #[derive(Debug)]
-pub struct RedisServer {
+pub struct RedisProcess {
     child: Option<Child>,
     /// What every command begins with.
     prefix: Vec<String>,
@@ -26,7 +26,7 @@ pub struct RedisServer {
     dir: TempDir,
 }
 
-impl RedisServer {
+impl RedisProcess {
     /// A server that appends every change to a file, with further `options`. `None`, with the reason printed, if it is
     /// not installed.
     ///
@@ -183,7 +183,7 @@ impl RedisServer {
     }
 }
 
-impl Drop for RedisServer {
+impl Drop for RedisProcess {
     fn drop(&mut self) {
         self.kill();
     }
@@ -208,7 +208,7 @@ fn free_address() -> SocketAddr {
 #[derive(Debug)]
 pub struct RedisCluster {
     /// The primaries, that of the key first, and then its replica.
-    pub nodes: Vec<RedisServer>,
+    pub nodes: Vec<RedisProcess>,
 }
 
 impl RedisCluster {
@@ -219,16 +219,16 @@ impl RedisCluster {
     #[must_use]
     pub fn start(key: &str) -> Option<Self> {
         let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
-        let nodes: Option<Vec<_>> = (0..4).map(|_| RedisServer::start(&options)).collect();
+        let nodes: Option<Vec<_>> = (0..4).map(|_| RedisProcess::start(&options)).collect();
         let mut nodes = nodes?;
-        let addresses = |nodes: &[RedisServer]| -> Vec<String> {
+        let addresses = |nodes: &[RedisProcess]| -> Vec<String> {
             nodes.iter().map(|node| node.address().to_string()).collect()
         };
         let create = ["--cluster", "create", "--cluster-yes"].map(str::to_owned);
         redis_cli(&[&create[..], &addresses(&nodes[..3])].concat());
         let is_ready = |answer: &str| answer.contains("cluster_state:ok");
         nodes[..3].iter().for_each(|node| node.wait("CLUSTER INFO", is_ready));
-        let of_key = |node: &RedisServer| !node.answer(&format!("GET {key}")).contains("MOVED");
+        let of_key = |node: &RedisProcess| !node.answer(&format!("GET {key}")).contains("MOVED");
         let primary = nodes[..3].iter().position(of_key).unwrap();
         nodes.swap(0, primary);
         let id = nodes[0].answer("CLUSTER MYID").trim().to_owned();

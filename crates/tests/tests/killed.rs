@@ -19,7 +19,7 @@ use adit_pfcp::ie::RecoveryTimeStamp;
 use adit_pfcp::message::HeartbeatResponse;
 use adit_tests::daemon::{self, Daemon};
 use adit_tests::process::{ChildProcess, TestNamespace, is_root};
-use adit_tests::redis::RedisServer;
+use adit_tests::redis::RedisProcess;
 use adit_types::{Seid, Teid};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -48,7 +48,7 @@ fn killed_adit_goes_on_with_all_that_it_answered_and_nothing_else() {
 fn killed_adit_goes_on_with_a_shared_store() {
     let section =
         |_: &Path| "kind = \"redis\"\nservers = [\"127.0.0.1:6379\"]\nname = \"upf-1\"".to_owned();
-    run("killed_adit_goes_on_with_a_shared_store", RedisServer::start_in, section);
+    run("killed_adit_goes_on_with_a_shared_store", RedisProcess::start_in, section);
 }
 
 /// A configuration with the shared store that listens in the namespace.
@@ -65,7 +65,7 @@ fn adit_does_not_start_with_records_of_another_and_ends_when_another_takes_its_o
         return;
     }
     let namespace = TestNamespace::new("lease");
-    let Some(redis) = RedisServer::start_in(&namespace) else { return };
+    let Some(redis) = RedisProcess::start_in(&namespace) else { return };
     let Some(daemon) = Daemon::start_in(namespace, shared) else { return };
     let shown = daemon.show("store");
     assert_eq!((&shown["store"], &shown["state"]), (&"redis".into(), &"working".into()), "{shown}");

@@ -13,14 +13,14 @@ use adit_store::{
     RecordKey, RecordKind, RecordName, RecordNumber, RecordStore, StoreChange, StoreError,
 };
 use adit_tests::process::skip;
-use adit_tests::redis::{RedisCluster, RedisServer};
+use adit_tests::redis::{RedisCluster, RedisProcess};
 use adit_transport::{KernelTcp, KernelWait, TlsClient, TlsIdentity, TlsSettings};
 
 const NAME: &str = "upf-1";
 
-type Records = BTreeMap<(RecordKind, RecordName), Vec<u8>>;
+type FoundRecords = BTreeMap<(RecordKind, RecordName), Vec<u8>>;
 
-fn options(servers: &[&RedisServer], instance: &str) -> SharedStoreOptions {
+fn options(servers: &[&RedisProcess], instance: &str) -> SharedStoreOptions {
     SharedStoreOptions {
         servers: servers.iter().map(|server| server.address()).collect(),
         name: NAME.to_owned(),
@@ -48,8 +48,8 @@ fn session(number: u64) -> RecordKey<'static> {
     RecordKey::number(RecordKind::Session, number)
 }
 
-fn records<S: RecordStore>(store: &mut S) -> Records {
-    let mut found = Records::new();
+fn records<S: RecordStore>(store: &mut S) -> FoundRecords {
+    let mut found = FoundRecords::new();
     store
         .visit(&RecordKind::ALL, &mut |key, value| {
             let former = found.insert((key.kind, RecordName::of(key.id)), value.to_vec());
@@ -62,7 +62,7 @@ fn records<S: RecordStore>(store: &mut S) -> Records {
 /// What a holder was acknowledged.
 #[derive(Default)]
 struct Book {
-    records: Records,
+    records: FoundRecords,
     next: u64,
 }
 
@@ -103,7 +103,7 @@ fn commit(store: &mut impl RecordStore, limit: Duration) -> RecordNumber {
 
 #[test]
 fn groups_are_there_for_the_next_process() {
-    let Some(server) = RedisServer::start(&[]) else { return };
+    let Some(server) = RedisProcess::start(&[]) else { return };
     let mut store = holder(options(&[&server], "a"));
     let mut book = Book::default();
     for _ in 0..500 {
@@ -121,7 +121,7 @@ fn groups_are_there_for_the_next_process() {
 /// What a follower knows.
 #[derive(Default)]
 struct Follower {
-    records: Records,
+    records: FoundRecords,
     resets: u32,
 }
 
@@ -156,7 +156,7 @@ impl Follower {
 
 #[test]
 fn follower_learns_all_records_and_then_each_change() {
-    let Some(server) = RedisServer::start(&[]) else { return };
+    let Some(server) = RedisProcess::start(&[]) else { return };
     let mut store = holder(options(&[&server], "a"));
     let (mut book, mut follower) = (Book::default(), Follower::default());
     let mut standby = client(options(&[&server], "b"));
@@ -184,7 +184,7 @@ fn follower_learns_all_records_and_then_each_change() {
 
 #[test]
 fn former_holder_is_refused_and_knows_it() {
-    let Some(server) = RedisServer::start(&[]) else { return };
+    let Some(server) = RedisProcess::start(&[]) else { return };
     let mut store = holder(options(&[&server], "a"));
     let mut book = Book::default();
     book.append(&mut store);
@@ -212,7 +212,7 @@ fn former_holder_is_refused_and_knows_it() {
 
 #[test]
 fn lease_lasts_while_it_is_prolonged_and_goes_to_another_holder_after_it() {
-    let Some(server) = RedisServer::start(&[]) else { return };
+    let Some(server) = RedisProcess::start(&[]) else { return };
     let short = |instance| SharedStoreOptions {
         lease: Duration::from_millis(600),
         ..options(&[&server], instance)
@@ -247,7 +247,7 @@ fn lease_lasts_while_it_is_prolonged_and_goes_to_another_holder_after_it() {
 
 #[test]
 fn records_of_a_newer_program_are_refused_in_one_sentence() {
-    let Some(server) = RedisServer::start(&[]) else { return };
+    let Some(server) = RedisProcess::start(&[]) else { return };
     assert_eq!(server.answer("HSET adit:{upf-1}:state format 2 last 1-7").trim(), "2");
     let mut store = client(options(&[&server], "a"));
     let sentence = "the shared store of \"upf-1\" has format version 2, this program reads versions up to 1: start the newer \
@@ -259,7 +259,7 @@ fn records_of_a_newer_program_are_refused_in_one_sentence() {
 
 #[test]
 fn server_that_is_killed_under_changes_loses_nothing_that_was_acknowledged() {
-    let Some(mut server) = RedisServer::start(&[]) else { return };
+    let Some(mut server) = RedisProcess::start(&[]) else { return };
     let mut store = holder(options(&[&server], "a"));
     let mut book = Book::default();
     for round in 0..4 {
@@ -287,7 +287,7 @@ fn server_that_is_killed_under_changes_loses_nothing_that_was_acknowledged() {
 
 #[test]
 fn server_that_hangs_is_given_up_and_gets_each_group_once_when_it_goes_on() {
-    let Some(server) = RedisServer::start(&[]) else { return };
+    let Some(server) = RedisProcess::start(&[]) else { return };
     let mut store = holder(options(&[&server], "a"));
     let mut book = Book::default();
     book.append(&mut store);
@@ -307,7 +307,8 @@ fn server_that_hangs_is_given_up_and_gets_each_group_once_when_it_goes_on() {
 
 #[test]
 fn acknowledged_by_a_replica_survives_the_loss_of_the_primary() {
-    let (Some(mut first), Some(second)) = (RedisServer::start(&[]), RedisServer::start(&[])) else {
+    let (Some(mut first), Some(second)) = (RedisProcess::start(&[]), RedisProcess::start(&[]))
+    else {
         return;
     };
     second.replicate(&first);
@@ -318,7 +319,7 @@ fn acknowledged_by_a_replica_survives_the_loss_of_the_primary() {
     };
     let mut store = holder(wanted);
     let mut book = Book::default();
-    let mut acknowledged = Records::new();
+    let mut acknowledged = FoundRecords::new();
     std::thread::scope(|scope| {
         let killer = scope.spawn(|| {
             std::thread::sleep(Duration::from_millis(300));
@@ -352,7 +353,8 @@ fn acknowledged_by_a_replica_survives_the_loss_of_the_primary() {
 
 #[test]
 fn replica_that_is_behind_gets_the_acknowledged_groups_again() {
-    let (Some(mut first), Some(second)) = (RedisServer::start(&[]), RedisServer::start(&[])) else {
+    let (Some(mut first), Some(second)) = (RedisProcess::start(&[]), RedisProcess::start(&[]))
+    else {
         return;
     };
     second.replicate(&first);
@@ -451,33 +453,16 @@ fn server_with_tls_and_a_password_takes_those_who_have_both() {
     let Some(()) = certificates(dir.path()) else { return };
     let path = |name: &str| dir.path().join(name).display().to_string();
     let (certificate, key, authority) = (path("server.pem"), path("server.key"), path("ca.pem"));
-    let options_of_server = [
-        "--port",
-        "0",
-        "--tls-port",
-        "PORT",
-        "--tls-cert-file",
-        &certificate,
-        "--tls-key-file",
-        &key,
-        "--tls-ca-cert-file",
-        &authority,
-        "--requirepass",
-        "secret",
-    ];
-    let login = [
-        "--tls",
-        "--cacert",
-        &authority,
-        "--cert",
-        &certificate,
-        "--key",
-        &key,
-        "-a",
-        "secret",
-        "--no-auth-warning",
-    ];
-    let Some(server) = RedisServer::start_with(&options_of_server, &login) else { return };
+    let options_of_server = format!(
+        "--port 0 --tls-port PORT --tls-cert-file {certificate} --tls-key-file {key} --tls-ca-cert-file {authority} \
+         --requirepass secret"
+    );
+    let login = format!(
+        "--tls --cacert {authority} --cert {certificate} --key {key} -a secret --no-auth-warning"
+    );
+    let options_of_server: Vec<_> = options_of_server.split(' ').collect();
+    let login: Vec<_> = login.split(' ').collect();
+    let Some(server) = RedisProcess::start_with(&options_of_server, &login) else { return };
     let read = |name: &str| std::fs::read(dir.path().join(name)).unwrap();
     let (certificate, key) = (read("server.pem"), read("server.key"));
     let identity = TlsIdentity { certificate: &certificate, key: &key };
