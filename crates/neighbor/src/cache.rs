@@ -17,6 +17,7 @@ use adit_rules::{AddressConflict, NextHops, WorkerCommand, WorkerEvent};
 use adit_types::limits::COMMAND_RING_LEN;
 use adit_types::{InterfaceId, MacAddr, Nanos, NextHopIndex};
 
+use crate::announcements::Announcements;
 use crate::entry::{NeighborCounters, NeighborEntry, NeighborState};
 
 /// Solicitations before a neighbor counts as absent. Spec: RFC 4861 §10.
@@ -75,23 +76,28 @@ pub struct NeighborCache {
     entries: Vec<Option<NeighborRecord>>,
     deadlines: BTreeSet<(Nanos, NextHopIndex)>,
     commands: VecDeque<WorkerCommand>,
+    announcements: Announcements,
     counters: NeighborCounters,
 }
 
 impl NeighborCache {
-    /// An empty cache for `next_hops`. Its first commands announce our own addresses, on links with
-    /// stations to resolve.
+    /// An empty cache for `next_hops`.
     #[must_use]
     pub fn new(next_hops: &dyn NextHops) -> Self {
-        let announce = |interface| WorkerCommand::Announce { interface };
-        let interfaces = next_hops.interface_ids().into_iter();
-        let interfaces = interfaces.filter(|id| next_hops.only_station(*id).is_none());
         Self {
             entries: vec![None; next_hops.next_hops_max()],
             deadlines: BTreeSet::new(),
-            commands: interfaces.map(announce).collect(),
+            commands: VecDeque::new(),
+            announcements: Announcements::default(),
             counters: NeighborCounters::default(),
         }
+    }
+
+    /// Begins to announce our own addresses on the links, several times: stations that know another
+    /// link-layer address for them replace it.
+    pub fn announce(&mut self, now: Nanos, next_hops: &dyn NextHops) {
+        self.announcements = Announcements::new(now, next_hops);
+        self.commands.extend(self.announcements.take_due(now));
     }
 
     /// Handles an event of a worker. Events that are not about neighbors change nothing.
@@ -140,6 +146,7 @@ impl NeighborCache {
     /// Runs the timers that are due at `now`.
     pub fn handle_timeout(&mut self, now: Nanos, next_hops: &mut dyn NextHops) {
         self.handle_changes(now, next_hops);
+        self.commands.extend(self.announcements.take_due(now));
         while let Some(&(deadline, index)) = self.deadlines.first()
             && deadline <= now
         {
@@ -151,7 +158,8 @@ impl NeighborCache {
     /// When [`NeighborCache::handle_timeout`] is due next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        self.deadlines.first().map(|(deadline, _)| *deadline)
+        let deadline = self.deadlines.first().map(|(deadline, _)| *deadline);
+        deadline.into_iter().chain(self.announcements.poll_timeout()).min()
     }
 
     /// The next command for any one worker.

@@ -7,6 +7,7 @@
 //! `datapath::slow`).
 #![forbid(unsafe_code)]
 
+mod announcements;
 mod cache;
 mod entry;
 

@@ -31,8 +31,7 @@ impl NeighborFixture {
         let mut config = config(1);
         config.routes.clear();
         let (publisher, mut readers) = build(config).unwrap();
-        let mut cache = NeighborCache::new(&publisher);
-        while cache.poll_command().is_some() {}
+        let cache = NeighborCache::new(&publisher);
         Self { publisher, reader: readers.remove(0), cache, now: Nanos::from_secs(100) }
     }
 
@@ -110,11 +109,26 @@ const fn secs(n: u64) -> Nanos {
 }
 
 #[test]
-fn own_addresses_are_announced_first() {
-    let (publisher, _) = build(config(0)).unwrap();
+fn own_addresses_are_announced_three_times_a_second_apart() {
+    let mut config = config(0);
+    config.routes.clear();
+    let (mut publisher, _) = build(config).unwrap();
     let mut cache = NeighborCache::new(&publisher);
-    assert_eq!(cache.poll_command(), Some(WorkerCommand::Announce { interface: N3 }));
-    assert_eq!(cache.poll_command(), Some(WorkerCommand::Announce { interface: N6 }));
+    assert_eq!(
+        (cache.poll_command(), cache.poll_timeout()),
+        (None, None),
+        "not before it is told to"
+    );
+    cache.announce(secs(7), &publisher);
+    let mut at = secs(7);
+    for next in [Some(secs(8)), Some(secs(9)), None] {
+        let announced: Vec<_> = std::iter::from_fn(|| cache.poll_command()).collect();
+        assert_eq!(announced, [N3, N6].map(|interface| WorkerCommand::Announce { interface }));
+        cache.handle_timeout(Nanos(at.0 + secs(1).0 - 1), &mut publisher);
+        assert_eq!((cache.poll_command(), cache.poll_timeout()), (None, next));
+        at = next.unwrap_or(at);
+        cache.handle_timeout(at, &mut publisher);
+    }
     assert_eq!(cache.poll_command(), None);
 }
 
@@ -411,6 +425,7 @@ fn only_station_of_a_link_is_known_at_once_and_never_solicited() {
     }];
     let (mut publisher, mut readers) = build(config).unwrap();
     let mut cache = NeighborCache::new(&publisher);
+    cache.announce(Nanos(0), &publisher);
     let announced: Vec<_> = std::iter::from_fn(|| cache.poll_command()).collect();
     assert_eq!(announced, [WorkerCommand::Announce { interface: N3 }]);
     cache.handle_changes(Nanos(0), &mut publisher);
@@ -424,7 +439,9 @@ fn only_station_of_a_link_is_known_at_once_and_never_solicited() {
         assert_eq!(hop.via, Via::Known(entry.index), "{addr}");
     }
     assert!(publisher.ensure_next_hop(N6, ip(HOST)).is_none(), "no other station");
-    let far = Nanos::from_secs(1_000_000);
-    cache.handle_timeout(far, &mut publisher);
+    for far in [1_000_000, 2_000_000].map(Nanos::from_secs) {
+        cache.handle_timeout(far, &mut publisher);
+        while cache.poll_command() == Some(WorkerCommand::Announce { interface: N3 }) {}
+    }
     assert_eq!((cache.poll_timeout(), cache.poll_command()), (None, None));
 }
