@@ -1,4 +1,5 @@
-//! The kernel's devices as packet ports: UDP sockets for GTP-U (N3, N9, N4-u), a TUN device for N6.
+//! The kernel's devices as packet ports: UDP sockets for GTP-U (N3, N9, N4-u), a TUN device for N6; and addresses of
+//! its devices that adit has while it is active.
 //!
 //! The kernel routes, resolves neighbors, reassembles and filters. A port needs neither hugepages nor a
 //! DPDK device; a TUN device needs `CAP_NET_ADMIN`. Towards the datapath a port carries Ethernet frames, as
@@ -17,12 +18,14 @@ mod counters;
 mod device;
 mod error;
 mod frame;
+mod host_addresses;
 mod join;
 #[cfg(test)]
 mod large_packet_tests;
 mod netlink;
 mod network;
 mod owner_filter;
+mod packet_socket;
 mod segment;
 mod syscall;
 mod tun;
@@ -39,6 +42,7 @@ use adit_types::MacAddr;
 pub use counters::{KernelCounters, PortCounters};
 pub use device::{KernelDevice, KernelDeviceParseError};
 pub use error::KernelError;
+pub use host_addresses::{DeviceAddress, HostAddresses};
 pub use network::IpNetwork;
 pub use tun::TunQueue;
 pub use tun_config::{TunConfig, open_tun, tun_missed_pkts};

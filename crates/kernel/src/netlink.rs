@@ -3,6 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
 
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
@@ -14,6 +15,8 @@ use crate::network::IpNetwork;
 const HEADER: usize = 16;
 /// Octets of `struct nlattr`.
 const ATTRIBUTE: usize = 4;
+/// Octets of the kernel's answers: it sends at most 32 KiB at once.
+const ANSWER_BYTES_MAX: usize = 32 << 10;
 
 const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
 const ADDR_GEN_MODE_NONE: u8 = 1;
@@ -82,19 +85,47 @@ impl Netlink {
         self.request(request)
     }
 
-    /// Adds an address to the device, or replaces the same one.
-    pub(crate) fn add_address(&mut self, index: i32, address: IpNetwork) -> io::Result<()> {
-        let index = index.to_ne_bytes();
-        // `struct ifaddrmsg`: family, prefix length, flags (no duplicate address detection), scope, index.
-        let nodad = u8::try_from(libc::IFA_F_NODAD).unwrap_or(0);
-        let mut body = vec![family(address.addr), address.len, nodad, 0];
-        body.extend(index);
+    /// Adds an address to the device, or replaces the same one: for `lifetime` in whole seconds, at least one, or for
+    /// good.
+    pub(crate) fn add_address(
+        &mut self,
+        index: i32,
+        address: IpNetwork,
+        lifetime: Option<Duration>,
+    ) -> io::Result<()> {
         let addr = octets(address.addr);
         let flags = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
-        let request = Request::new(libc::RTM_NEWADDR, flags, &body)
+        let body = address_message(index, address);
+        let mut request = Request::new(libc::RTM_NEWADDR, flags, &body)
+            .attribute(libc::IFA_LOCAL, &addr)
+            .attribute(libc::IFA_ADDRESS, &addr);
+        if let Some(lifetime) = lifetime {
+            // `struct ifa_cacheinfo`: preferred and valid lifetime, two time stamps.
+            let seconds = u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX).max(1);
+            let times = [seconds, seconds, 0, 0].map(u32::to_ne_bytes);
+            request = request.attribute(libc::IFA_CACHEINFO, times.as_flattened());
+        }
+        self.request(request)
+    }
+
+    /// Removes an address from the device.
+    pub(crate) fn remove_address(&mut self, index: i32, address: IpNetwork) -> io::Result<()> {
+        let addr = octets(address.addr);
+        let request = Request::new(libc::RTM_DELADDR, 0, &address_message(index, address))
             .attribute(libc::IFA_LOCAL, &addr)
             .attribute(libc::IFA_ADDRESS, &addr);
         self.request(request)
+    }
+
+    /// True if the device has an address, and has it for good.
+    pub(crate) fn has_permanent_address(&mut self, index: i32, addr: IpAddr) -> io::Result<bool> {
+        let body = [family(addr), 0, 0, 0, 0, 0, 0, 0];
+        let request = Request::new(libc::RTM_GETADDR, libc::NLM_F_DUMP, &body);
+        let mut is_found = false;
+        self.exchange(request, |kind, message| {
+            is_found |= kind == libc::RTM_NEWADDR && is_permanent_address(message, index, addr);
+        })?;
+        Ok(is_found)
     }
 
     /// Adds a route into the device.
@@ -116,6 +147,11 @@ impl Netlink {
 
     /// Sends a request and waits for its acknowledgment.
     fn request(&mut self, request: Request) -> io::Result<()> {
+        self.exchange(request, |_, _| {})
+    }
+
+    /// Sends a request and passes each message of the answer to `take`, with its type.
+    fn exchange(&mut self, request: Request, mut take: impl FnMut(u16, &[u8])) -> io::Result<()> {
         let mut octets = request.0;
         self.sequence += 1;
         let len = u32::try_from(octets.len()).unwrap_or(0);
@@ -123,24 +159,79 @@ impl Netlink {
         octets[8..12].copy_from_slice(&self.sequence.to_ne_bytes());
         let fd = self.socket.as_raw_fd();
         send(fd, &octets, MsgFlags::empty())?;
-        let mut answer = [0; 4096];
+        let mut answer = vec![0; ANSWER_BYTES_MAX];
         loop {
             let len = recv(fd, &mut answer, MsgFlags::empty())?;
-            let answer = &answer[..len];
-            let number = |at: usize| {
-                let bytes = answer.get(at..at + 4).and_then(|bytes| bytes.first_chunk::<4>());
-                bytes.map(|bytes| i32::from_ne_bytes(*bytes))
-            };
-            if number(8) != i32::try_from(self.sequence).ok() {
-                continue;
+            let mut rest = answer.get(..len).unwrap_or_default();
+            while let Some(message) = next_message(&mut rest) {
+                if message.sequence != self.sequence {
+                    continue;
+                }
+                match i32::from(message.kind) {
+                    libc::NLMSG_DONE => return Ok(()),
+                    libc::NLMSG_ERROR => {
+                        return match word(message.body, 0) {
+                            Some(0) => Ok(()),
+                            Some(error) => Err(io::Error::from_raw_os_error(error.wrapping_neg())),
+                            None => Err(io::ErrorKind::InvalidData.into()),
+                        };
+                    }
+                    _ => take(message.kind, message.body),
+                }
             }
-            return match number(HEADER) {
-                Some(0) => Ok(()),
-                Some(error) => Err(io::Error::from_raw_os_error(-error)),
-                None => Err(io::ErrorKind::InvalidData.into()),
-            };
         }
     }
+}
+
+/// A message of the kernel.
+struct KernelMessage<'a> {
+    kind: u16,
+    sequence: u32,
+    body: &'a [u8],
+}
+
+/// Takes the next message off `rest`.
+fn next_message<'a>(rest: &mut &'a [u8]) -> Option<KernelMessage<'a>> {
+    let all = *rest;
+    let len = usize::try_from(word(all, 0)?).ok()?;
+    let kind = u16::from_ne_bytes(*all.get(4..6)?.first_chunk()?);
+    let sequence = word(all, 8)?.cast_unsigned();
+    let body = all.get(HEADER..len)?;
+    *rest = all.get(len.next_multiple_of(4)..).unwrap_or_default();
+    Some(KernelMessage { kind, sequence, body })
+}
+
+fn word(octets: &[u8], at: usize) -> Option<i32> {
+    octets.get(at..)?.first_chunk::<4>().map(|bytes| i32::from_ne_bytes(*bytes))
+}
+
+/// `struct ifaddrmsg`: family, prefix length, flags (no duplicate address detection), scope, index.
+fn address_message(index: i32, address: IpNetwork) -> Vec<u8> {
+    let nodad = u8::try_from(libc::IFA_F_NODAD).unwrap_or(0);
+    let mut body = vec![family(address.addr), address.len, nodad, 0];
+    body.extend(index.to_ne_bytes());
+    body
+}
+
+/// True if a message of the kernel tells of this address, and that the device has it for good.
+fn is_permanent_address(message: &[u8], index: i32, addr: IpAddr) -> bool {
+    const PREFIX: usize = 8;
+    let is_permanent =
+        message.get(2).is_some_and(|flags| u32::from(*flags) & libc::IFA_F_PERMANENT != 0);
+    if word(message, 4) != Some(index) || !is_permanent {
+        return false;
+    }
+    let wanted = octets(addr);
+    let mut rest = message.get(PREFIX..).unwrap_or_default();
+    while let Some([a, b, c, d]) = rest.first_chunk::<ATTRIBUTE>() {
+        let (len, kind) = (u16::from_ne_bytes([*a, *b]), u16::from_ne_bytes([*c, *d]));
+        let Some(value) = rest.get(ATTRIBUTE..usize::from(len)) else { return false };
+        if [libc::IFA_LOCAL, libc::IFA_ADDRESS].contains(&kind) && value == wanted {
+            return true;
+        }
+        rest = rest.get(usize::from(len).next_multiple_of(4)..).unwrap_or_default();
+    }
+    false
 }
 
 /// `struct ifinfomsg`.

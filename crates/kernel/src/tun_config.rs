@@ -103,7 +103,7 @@ fn configure(config: &TunConfig<'_>) -> Result<(), KernelError> {
     let accept = format!("/proc/sys/net/ipv4/conf/{name}/accept_local");
     let _ = std::fs::write(accept, "1");
     for address in config.addresses {
-        netlink.add_address(index, *address).map_err(fail("cannot give its address to"))?;
+        netlink.add_address(index, *address, None).map_err(fail("cannot give its address to"))?;
     }
     for route in config.routes {
         netlink.add_route(index, *route).map_err(fail("cannot add the route of a UE pool to"))?;

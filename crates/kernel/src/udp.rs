@@ -53,6 +53,8 @@ pub struct UdpPortConfig {
     /// Largest IP packet that leaves unfragmented. Larger datagrams are not joined; the kernel fragments
     /// them.
     pub mtu_bytes: u16,
+    /// True if the host may get the addresses later.
+    pub free_bind: bool,
 }
 
 /// One worker's sockets.
@@ -91,7 +93,7 @@ impl UdpPort {
     pub fn open(config: &UdpPortConfig) -> Result<Self, KernelError> {
         let mut sockets = Vec::new();
         for address in config.addresses.iter().take(2) {
-            sockets.push(UdpSocket::open(*address)?);
+            sockets.push(UdpSocket::open(*address, config.free_bind)?);
         }
         Ok(Self {
             sockets,
@@ -326,7 +328,7 @@ fn fill_control(
 }
 
 impl UdpSocket {
-    fn open(address: SocketAddr) -> Result<Self, KernelError> {
+    fn open(address: SocketAddr, free_bind: bool) -> Result<Self, KernelError> {
         let family = match address {
             SocketAddr::V4(_) => AddressFamily::INET,
             SocketAddr::V6(_) => AddressFamily::INET6,
@@ -341,6 +343,12 @@ impl UdpSocket {
         require(libc::SOL_SOCKET, libc::SO_REUSEPORT, 1, "SO_REUSEPORT")?;
         if address.is_ipv6() {
             require(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1, "IPV6_V6ONLY")?;
+        }
+        if free_bind {
+            match address.is_ipv4() {
+                true => require(libc::IPPROTO_IP, libc::IP_FREEBIND, 1, "IP_FREEBIND")?,
+                false => require(libc::IPPROTO_IPV6, libc::IPV6_FREEBIND, 1, "IPV6_FREEBIND")?,
+            }
         }
         bind(&socket, &address).map_err(fail)?;
         // What the kernel does not know, or does not allow, costs speed or a count only.

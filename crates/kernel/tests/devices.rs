@@ -62,7 +62,8 @@ fn turn_around(frame: &mut [u8]) {
 }
 
 fn open_udp(address: &str) -> (KernelPort, SocketAddr) {
-    let config = UdpPortConfig { addresses: vec![address.parse().unwrap()], mtu_bytes: 1500 };
+    let addresses = vec![address.parse().unwrap()];
+    let config = UdpPortConfig { addresses, mtu_bytes: 1500, free_bind: false };
     let port = UdpPort::open(&config).unwrap();
     let bound = port.local_addresses().next().unwrap();
     (KernelPort::Udp(port), bound)
@@ -192,7 +193,8 @@ fn burst_without_buffers_ends_while_datagrams_wait() {
 fn datagrams_of_one_family_do_not_hold_up_those_of_the_other() {
     let local = |address: &str| address.parse::<SocketAddr>().unwrap();
     let addresses = vec![local("127.0.0.1:0"), local("[::1]:0")];
-    let port = UdpPort::open(&UdpPortConfig { addresses, mtu_bytes: 1500 }).unwrap();
+    let port =
+        UdpPort::open(&UdpPortConfig { addresses, mtu_bytes: 1500, free_bind: false }).unwrap();
     let bound: Vec<_> = port.local_addresses().collect();
     let mut port = KernelPort::Udp(port);
     for (bound, address, count) in [(bound[0], "127.0.0.1:0", 200), (bound[1], "[::1]:0", 1)] {

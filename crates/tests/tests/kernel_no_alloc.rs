@@ -53,7 +53,8 @@ fn send(to: SocketAddr, from: IpAddr) {
 #[test]
 fn sockets_receive_and_send_without_an_allocation() {
     let addresses = vec!["127.0.0.1:0".parse().unwrap()];
-    let port = UdpPort::open(&UdpPortConfig { addresses, mtu_bytes: 1500 }).unwrap();
+    let port =
+        UdpPort::open(&UdpPortConfig { addresses, mtu_bytes: 1500, free_bind: false }).unwrap();
     let bound = port.local_addresses().next().unwrap();
     send(bound, Ipv4Addr::LOCALHOST.into());
     assert_eq!(echo(KernelPort::Udp(port)), 0);
