@@ -13,6 +13,7 @@ use nix::sys::socket::{
 use rustix::net::sockopt::{
     set_socket_recv_buffer_size, set_socket_recv_buffer_size_force, socket_recv_buffer_size,
 };
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 /// Default receive buffer of the N4 socket: about 10,000 requests of 500 octets with the kernel's overhead.
 pub const RECEIVE_BUFFER_KIB: usize = 16_384;
@@ -24,6 +25,7 @@ const BATCH: usize = 32;
 #[derive(Debug)]
 pub struct N4Socket {
     socket: UdpSocket,
+    listen: SocketAddr,
     buffers: Vec<Vec<u8>>,
     receive_buffer_bytes: usize,
     dropped: u64,
@@ -38,8 +40,22 @@ impl N4Socket {
     /// # Errors
     /// The address cannot be bound.
     pub fn bind(listen: SocketAddr, receive_buffer_bytes: usize) -> io::Result<Self> {
-        let socket = UdpSocket::bind(listen)?;
-        socket.set_nonblocking(true)?;
+        let socket = Self::unbound(listen, receive_buffer_bytes)?;
+        socket.listen()?;
+        Ok(socket)
+    }
+
+    /// The socket for `listen` before its address is bound: it receives nothing, and must not send.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn unbound(listen: SocketAddr, receive_buffer_bytes: usize) -> io::Result<Self> {
+        let family = match listen {
+            SocketAddr::V4(_) => AddressFamily::INET,
+            SocketAddr::V6(_) => AddressFamily::INET6,
+        };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = UdpSocket::from(socket_with(family, SocketType::DGRAM, flags, None)?);
         if set_socket_recv_buffer_size_force(&socket, receive_buffer_bytes).is_err() {
             set_socket_recv_buffer_size(&socket, receive_buffer_bytes)?;
         }
@@ -47,7 +63,15 @@ impl N4Socket {
         let receive_buffer_bytes = socket_recv_buffer_size(&socket)? / 2;
         setsockopt(&socket, RxqOvfl, &1)?;
         let buffers = (0..BATCH).map(|_| vec![0; PFCP_MESSAGE_BYTES_MAX]).collect();
-        Ok(Self { socket, buffers, receive_buffer_bytes, dropped: 0, last_count: 0 })
+        Ok(Self { socket, listen, buffers, receive_buffer_bytes, dropped: 0, last_count: 0 })
+    }
+
+    /// Binds the address: the socket receives from now on.
+    ///
+    /// # Errors
+    /// The address cannot be bound.
+    pub fn listen(&self) -> io::Result<()> {
+        Ok(rustix::net::bind(&self.socket, &self.listen)?)
     }
 
     /// Size of the receive buffer that the kernel granted. Unit: octets.
