@@ -85,11 +85,47 @@ impl Daemon {
     /// When it does not start.
     #[must_use]
     pub fn restart_after(self, check: impl FnOnce(&TestNamespace)) -> Self {
+        let ended = self.kill();
+        check(&ended.namespace);
+        ended.start()
+    }
+
+    /// Kills the process, like a fault.
+    #[must_use]
+    pub fn kill(self) -> EndedDaemon {
         let Self { process, namespace, adit, config, dir } = self;
         drop(process);
-        check(&namespace);
-        let process = ChildProcess::start(&mut run_command(&namespace, &adit, &config));
-        Self { process, namespace, adit, config, dir }.wait_until_ready()
+        EndedDaemon { namespace, adit, config, dir }
+    }
+
+    /// Waits until the process ends by itself. Returns what it wrote.
+    ///
+    /// # Panics
+    /// When it does not end.
+    #[must_use]
+    pub fn wait_for_end(self) -> (Output, EndedDaemon) {
+        let Self { process, namespace, adit, config, dir } = self;
+        let output = process.finish(START_LIMIT);
+        (output, EndedDaemon { namespace, adit, config, dir })
+    }
+
+    /// Tells the process to end, as `systemctl stop` does.
+    pub fn terminate(&self) {
+        self.process.signal(libc::SIGTERM);
+    }
+
+    /// Its namespace.
+    #[must_use]
+    pub const fn namespace(&self) -> &TestNamespace {
+        &self.namespace
+    }
+
+    /// Runs `adit` with `arguments` and the admin socket of the daemon.
+    #[must_use]
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        let socket = self.dir.path().join("admin.sock");
+        let mut command = Command::new(&self.adit);
+        run(command.args(arguments).arg("--socket").arg(socket), SHOW_LIMIT)
     }
 
     /// Waits until it answers.
@@ -118,9 +154,7 @@ impl Daemon {
     }
 
     fn run_show(&self, topic: &str) -> Output {
-        let socket = self.dir.path().join("admin.sock");
-        let mut show = Command::new(&self.adit);
-        run(show.args(["show", topic, "--json", "--socket"]).arg(socket), SHOW_LIMIT)
+        self.run(&["show", topic, "--json"])
     }
 
     /// What `adit show TOPIC --json` prints.
@@ -178,6 +212,34 @@ impl Daemon {
         let output = process.finish(START_LIMIT);
         drop((namespace, dir));
         output
+    }
+}
+
+/// A daemon whose process has ended. Dropping it removes the namespace.
+#[derive(Debug)]
+pub struct EndedDaemon {
+    namespace: TestNamespace,
+    adit: PathBuf,
+    config: PathBuf,
+    dir: TempDir,
+}
+
+impl EndedDaemon {
+    /// Its namespace.
+    #[must_use]
+    pub const fn namespace(&self) -> &TestNamespace {
+        &self.namespace
+    }
+
+    /// Starts it again, and waits until it answers.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn start(self) -> Daemon {
+        let Self { namespace, adit, config, dir } = self;
+        let process = ChildProcess::start(&mut run_command(&namespace, &adit, &config));
+        Daemon { process, namespace, adit, config, dir }.wait_until_ready()
     }
 }
 

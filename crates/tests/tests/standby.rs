@@ -1,0 +1,430 @@
+//! Two adits with one shared store, one of them active: what the other one makes of a crash, of an order, and of
+//! partitions. All that was answered holds, users' packets flow again, and no N4 message is needed.
+//!
+//! ```text
+//!  adit-test-…-world                                      adit-test-…-one, …-two
+//!  SMF           br4 10.0.4.1 ──────────────────────────── n4 (10.0.4.2 of the active one)
+//!  gNB           br3 198.51.100.2 ──────────────────────── n3 (198.51.100.1, adit's)
+//!  data network  br6 10.0.6.1 ──────────────────────────── n6 (10.0.6.2, adit's)
+//!  redis-server  br9 10.0.9.1 ──────────────────────────── n9 10.0.9.2, 10.0.9.3
+//! ```
+//!
+//! `ADIT_PARTITIONS=20 cargo test -p adit-tests --test standby -- --nocapture` partitions that often, and prints figures.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+mod changes;
+#[path = "../../n4/tests/smf/mod.rs"]
+mod smf;
+#[path = "standby/traffic.rs"]
+mod traffic;
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use adit_pfcp::Message;
+use adit_tests::daemon::{self, Daemon};
+use adit_tests::process::{ChildProcess, TestNamespace, is_root, run, skip, skip_on_this_machine};
+use changes::{ChangingSmf, Comparison, PATIENCE, compare};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serde_json::Value;
+use smf::SessionScript;
+use tempfile::TempDir;
+use traffic::Traffic;
+
+/// Environment variable of the run in the namespace of the SMF: the folder of its files.
+const INSIDE: &str = "ADIT_TEST_INSIDE";
+
+const SMF: Ipv4Addr = Ipv4Addr::new(10, 0, 4, 1);
+const N4: Ipv4Addr = Ipv4Addr::new(10, 0, 4, 2);
+const DATA_NETWORK: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 1);
+const STORE: &str = "10.0.9.1";
+const LEASE_MS: u64 = 1000;
+const SESSIONS: u16 = 1000;
+/// Sessions whose packets flow.
+const HELD: usize = 16;
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// The SMF, users and the data network, until the file `end` appears in the folder.
+fn inside(dir: &Path) {
+    let mut smf = ChangingSmf::new(SMF, N4, SESSIONS);
+    smf.associate();
+    let traffic = Traffic::start(smf.hold(HELD), DATA_NETWORK);
+    traffic.wait_for_packets(PATIENCE);
+    std::fs::write(dir.join("ready"), "").unwrap();
+    smf.change_until(&dir.join("end"));
+    traffic.wait_for_packets(PATIENCE);
+    let gaps = traffic.stop();
+    println!("book {}", smf.book());
+    println!(
+        "gaps {}",
+        serde_json::json!({ "uplink_ms": gaps.uplink_ms, "downlink_ms": gaps.downlink_ms })
+    );
+}
+
+/// As [`INSIDE`], for the SMF on the host of the active one.
+const BESIDE: &str = "ADIT_TEST_BESIDE";
+
+/// An SMF on the host of an adit, which establishes sessions until the file `end` appears, and prints which ones were
+/// acknowledged. It waits for answers that come late.
+fn beside(dir: &Path) {
+    let socket = UdpSocket::bind("127.0.0.10:8805").unwrap();
+    socket.connect((N4, 8805)).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    let mut acknowledged: Vec<String> = Vec::new();
+    let setup = smf::setup(1, Ipv4Addr::new(127, 0, 0, 10), smf::SMF_STARTED);
+    socket.send(&setup).unwrap();
+    let mut answer = [0; 8192];
+    let (mut sequence, mut last) = (1, None);
+    while last.is_none_or(|last: Instant| last.elapsed() < Duration::from_secs(1)) {
+        if let Ok(len) = socket.recv(&mut answer) {
+            match smf::decode(&answer[..len]) {
+                Message::AssociationSetupResponse(body) => assert!(body.cause.is_accepted()),
+                Message::SessionEstablishmentResponse(body) if body.cause.is_accepted() => {
+                    acknowledged.push(body.up_f_seid.unwrap().seid.to_string());
+                    std::fs::write(dir.join("ready"), "").unwrap();
+                }
+                _ => {}
+            }
+        }
+        if last.is_some() {
+            continue;
+        }
+        last = dir.join("end").exists().then(Instant::now);
+        std::thread::sleep(Duration::from_millis(5));
+        sequence += 1;
+        let number = u16::try_from(20_000 + sequence).unwrap();
+        let script = SessionScript::new(number.into(), number);
+        // Nobody may listen at the moment.
+        let _ = socket.send(&smf::establish(sequence, &script));
+    }
+    println!("acknowledged {}", serde_json::json!(acknowledged));
+}
+
+/// What [`inside`] printed.
+struct Told {
+    book: Value,
+    gaps: Value,
+}
+
+/// The world around two adits.
+struct Pair {
+    // Dropped before its namespace.
+    _redis: ChildProcess,
+    world: TestNamespace,
+    dir: TempDir,
+}
+
+const NETWORKS: [(&str, &str); 4] =
+    [("3", "198.51.100.2/24"), ("4", "10.0.4.1/24"), ("6", "10.0.6.1/24"), ("9", "10.0.9.1/24")];
+
+impl Pair {
+    /// Bridges, and a store. `None`, with the reason printed, if the machine cannot have them.
+    fn start(purpose: &str) -> Option<Self> {
+        if !is_root() {
+            return None;
+        }
+        if Command::new("redis-server").arg("--version").output().is_err() {
+            skip("redis-server is not installed");
+            return None;
+        }
+        let world = TestNamespace::new(&format!("{purpose}-world"));
+        let mut probe = world.command("ip".as_ref());
+        if !run(probe.args(["link", "add", "probe", "type", "bridge"]), LIMIT).status.success() {
+            skip_on_this_machine("bridges cannot be made here");
+            return None;
+        }
+        for (network, address) in NETWORKS {
+            let bridge = format!("br{network}");
+            world.ip(&["link", "add", &bridge, "type", "bridge"]);
+            world.ip(&["address", "add", address, "dev", &bridge]);
+            world.ip(&["link", "set", &bridge, "addrgenmode", "none", "up"]);
+            without_offloads(&world, &bridge);
+        }
+        world.ip(&["route", "add", "10.45.0.0/16", "via", "10.0.6.2"]);
+        let dir = tempfile::tempdir().unwrap();
+        let mut redis = world.command("redis-server".as_ref());
+        redis.args(["--bind", STORE, "--protected-mode", "no", "--save", "", "--dir"]);
+        let pair = Self { _redis: ChildProcess::start(redis.arg(dir.path())), world, dir };
+        pair.wait_for_store();
+        Some(pair)
+    }
+
+    fn wait_for_store(&self) {
+        let end = Instant::now() + LIMIT;
+        loop {
+            let mut ping = self.world.command("redis-cli".as_ref());
+            let output = run(ping.args(["-h", STORE, "PING"]), LIMIT);
+            if output.stdout.starts_with(b"PONG") {
+                return;
+            }
+            assert!(Instant::now() < end, "{output:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Starts one of the adits.
+    fn adit(&self, purpose: &str, number: u8) -> Option<Daemon> {
+        let namespace = TestNamespace::new(&format!("{purpose}-{number}"));
+        for (network, _) in NETWORKS {
+            let (own, peer) = (format!("n{network}"), format!("n{network}-{number}"));
+            let pair = ["link", "add", &own, "type", "veth", "peer", "name", &peer];
+            namespace.ip(&[&pair[..], &["netns", self.world.name()]].concat());
+            let bridge = format!("br{network}");
+            self.world.ip(&["link", "set", &peer, "master", &bridge, "addrgenmode", "none", "up"]);
+            namespace.ip(&["link", "set", &own, "addrgenmode", "none", "up"]);
+            without_offloads(&namespace, &own);
+            without_offloads(&self.world, &peer);
+        }
+        let store = format!("10.0.9.{}/24", number + 1);
+        namespace.ip(&["address", "add", &store, "dev", "n9"]);
+        Daemon::start_in(namespace, configuration)
+    }
+
+    /// Starts the SMF with users and their packets, and waits until these flow.
+    fn start_inside(&self, test: &str) -> ChildProcess {
+        let mut command = self.world.command(&std::env::current_exe().unwrap());
+        command.args(["--exact", test, "--nocapture"]).env(INSIDE, self.dir.path());
+        let inside = ChildProcess::start(&mut command);
+        let end = Instant::now() + PATIENCE;
+        while !self.dir.path().join("ready").exists() {
+            if Instant::now() > end {
+                let output = inside.finish(LIMIT);
+                panic!("no packets: {}", String::from_utf8_lossy(&output.stderr));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        inside
+    }
+
+    /// Ends what [`Self::start_inside`] started, and returns what it printed.
+    fn end_inside(&self, inside: ChildProcess) -> Told {
+        std::fs::write(self.dir.path().join("end"), "").unwrap();
+        let output = inside.finish(2 * PATIENCE);
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{told}\n{}", String::from_utf8_lossy(&output.stderr));
+        let line = |name: &str| {
+            let line = told.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            serde_json::from_str(line).unwrap()
+        };
+        Told { book: line("book "), gaps: line("gaps ") }
+    }
+}
+
+fn without_offloads(namespace: &TestNamespace, device: &str) {
+    let mut ethtool = namespace.command("ethtool".as_ref());
+    // Best effort: bridges do not know all of them.
+    let _ = run(
+        ethtool.args(["-K", device, "tx", "off", "tso", "off", "gso", "off", "gro", "off"]),
+        LIMIT,
+    );
+}
+
+fn configuration(dir: &Path) -> String {
+    let cores = daemon::cores();
+    let devices = ["net_af_packet0,iface=n3", "net_af_packet1,iface=n6"];
+    let ports = daemon::interfaces(devices, &smf::N3.to_string());
+    let store = format!(
+        "kind = \"redis\"\nservers = [\"{STORE}:6379\"]\nname = \"pair\"\nlease_ms = {LEASE_MS}\n\
+         [standby]\naddresses = [{{ device = \"n4\", address = \"{N4}/24\" }}]"
+    );
+    let node = daemon::node(4096, &cores[..1], dir).replace("kind = \"none\"", &store);
+    node.replace(&format!("listen = \"{}:8805\"", daemon::N4), &format!("listen = \"{N4}:8805\""))
+        + &ports
+}
+
+fn role(daemon: &Daemon) -> String {
+    daemon.show("store")["role"].as_str().unwrap().to_owned()
+}
+
+/// Waits until a daemon is active. Returns how long that took.
+fn wait_for_active(daemon: &Daemon) -> Duration {
+    let began = Instant::now();
+    while role(daemon) != "active" {
+        assert!(began.elapsed() < PATIENCE, "{}", daemon.show("store"));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    began.elapsed()
+}
+
+/// Two adits, the first of which is active, and the SMF with users.
+fn started(purpose: &str, test: &str) -> Option<(Pair, Daemon, Daemon, ChildProcess)> {
+    let pair = Pair::start(purpose)?;
+    let one = pair.adit(purpose, 1)?;
+    wait_for_active(&one);
+    let two = pair.adit(purpose, 2)?;
+    assert_eq!(role(&two), "standby");
+    let inside = pair.start_inside(test);
+    Some((pair, one, two, inside))
+}
+
+fn assert_nothing_lost(told: &Told, active: &Daemon) {
+    let Comparison { lost, ghosts, sessions } = compare(&told.book, &active.show("sessions"));
+    println!(
+        "{} changes answered, {} refused, {sessions} sessions at the end: {lost} lost, {ghosts} ghosts; longest pause of \
+         packets uplink {} ms, downlink {} ms",
+        told.book["answered"],
+        told.book["refused"],
+        told.gaps["uplink_ms"],
+        told.gaps["downlink_ms"],
+    );
+    assert_eq!((lost, ghosts), (0, 0));
+    let counters = active.show("counters");
+    assert_eq!(counters["identity_holds"], true, "{counters}");
+}
+
+fn seconds(number: f64) {
+    std::thread::sleep(Duration::from_secs_f64(number));
+}
+
+#[test]
+fn standby_goes_on_after_a_crash_with_all_that_was_answered() {
+    const TEST: &str = "standby_goes_on_after_a_crash_with_all_that_was_answered";
+    if let Some(dir) = std::env::var_os(INSIDE) {
+        return inside(dir.as_ref());
+    }
+    let Some((pair, one, two, smf)) = started("crash", TEST) else { return };
+    seconds(1.0);
+    let one = one.kill();
+    let took = wait_for_active(&two);
+    seconds(1.0);
+    println!("lease {LEASE_MS} ms: active {} ms after the crash", took.as_millis());
+    // The former active one comes back as the standby, and takes over in turn.
+    let one = one.start();
+    assert_eq!(role(&one), "standby");
+    seconds(0.5);
+    let _two = two.kill();
+    wait_for_active(&one);
+    let told = pair.end_inside(smf);
+    assert_nothing_lost(&told, &one);
+}
+
+#[test]
+fn standby_takes_over_when_it_is_told_to_and_when_the_active_one_is_stopped() {
+    const TEST: &str = "standby_takes_over_when_it_is_told_to_and_when_the_active_one_is_stopped";
+    if let Some(dir) = std::env::var_os(INSIDE) {
+        return inside(dir.as_ref());
+    }
+    let Some((pair, one, two, smf)) = started("order", TEST) else { return };
+    let refused = one.run(&["takeover"]);
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && told.contains("it is active"), "{told}");
+    seconds(0.5);
+    let output = two.run(&["takeover"]);
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    print!("adit takeover: {told}");
+    assert_eq!(role(&two), "active");
+    let (output, one) = one.wait_for_end();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let one = one.start();
+    assert_eq!(role(&one), "standby");
+    seconds(0.5);
+    two.terminate();
+    let took = wait_for_active(&one);
+    println!("active {} ms after SIGTERM of the other one", took.as_millis());
+    let (output, _two) = two.wait_for_end();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    seconds(0.5);
+    let told = pair.end_inside(smf);
+    assert_nothing_lost(&told, &one);
+    // Both gave everything away in peace: less than a lease was enough.
+    for gap in [&told.gaps["uplink_ms"], &told.gaps["downlink_ms"]] {
+        assert!(gap.as_u64().unwrap() < 5 * LEASE_MS, "{}", told.gaps);
+    }
+}
+
+/// Cuts a daemon off from the store, or connects it again.
+fn set_store_link(namespace: &TestNamespace, state: &str) {
+    namespace.ip(&["link", "set", "n9", state]);
+}
+
+#[test]
+fn active_one_without_the_store_acknowledges_nothing_after_its_lease_and_ends_when_it_learns_of_it()
+{
+    const TEST: &str = "active_one_without_the_store_acknowledges_nothing_after_its_lease_and_ends_when_it_learns_of_it";
+    if let Some(dir) = std::env::var_os(INSIDE) {
+        return inside(dir.as_ref());
+    }
+    if let Some(dir) = std::env::var_os(BESIDE) {
+        return beside(dir.as_ref());
+    }
+    let Some((pair, one, two, smf)) = started("partition", TEST) else { return };
+    // An SMF on the host of the active one: nothing redirects its requests to the other one.
+    let beside = pair.dir.path().join("beside");
+    std::fs::create_dir(&beside).unwrap();
+    let mut command = one.command(&std::env::current_exe().unwrap());
+    command.args(["--exact", TEST, "--nocapture"]).env(BESIDE, &beside);
+    let other_smf = ChildProcess::start(&mut command);
+    while !beside.join("ready").exists() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    seconds(1.0);
+    set_store_link(one.namespace(), "down");
+    let took = wait_for_active(&two);
+    println!("active {} ms after the partition", took.as_millis());
+    seconds(2.0);
+    assert_eq!(one.show("store")["state"], "failing", "{}", one.show("store"));
+    std::fs::write(beside.join("end"), "").unwrap();
+    let output = other_smf.finish(2 * PATIENCE);
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{told}\n{}", String::from_utf8_lossy(&output.stderr));
+    let acknowledged = told.lines().find_map(|line| line.strip_prefix("acknowledged ")).unwrap();
+    let acknowledged: Vec<String> = serde_json::from_str(acknowledged).unwrap();
+    let sessions = two.show("sessions");
+    let known: Vec<&str> = sessions["sessions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["up_seid"].as_str().unwrap())
+        .collect();
+    let lost = acknowledged.iter().filter(|seid| !known.contains(&seid.as_str())).count();
+    println!(
+        "{} sessions acknowledged on the host that was cut off, {lost} lost",
+        acknowledged.len()
+    );
+    assert!(!acknowledged.is_empty());
+    assert_eq!(lost, 0);
+    set_store_link(one.namespace(), "up");
+    let (output, one) = one.wait_for_end();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && told.contains("lease"), "{told}");
+    println!("the one that was cut off: {}", told.lines().last().unwrap_or_default());
+    let one = one.start();
+    assert_eq!(role(&one), "standby");
+    let told = pair.end_inside(smf);
+    // Sessions of the other SMF are none of this book's.
+    let Comparison { lost, .. } = compare(&told.book, &two.show("sessions"));
+    assert_eq!(lost, 0);
+}
+
+#[test]
+fn partitions_at_random_moments_lose_nothing() {
+    const TEST: &str = "partitions_at_random_moments_lose_nothing";
+    if let Some(dir) = std::env::var_os(INSIDE) {
+        return inside(dir.as_ref());
+    }
+    let partitions: u32 =
+        std::env::var("ADIT_PARTITIONS").map_or(3, |partitions| partitions.parse().unwrap());
+    let Some((pair, mut active, mut standby, smf)) = started("partitions", TEST) else { return };
+    let (mut rng, mut takeovers) = (StdRng::from_os_rng(), 0);
+    for _ in 0..partitions {
+        seconds(rng.random_range(0.0..1.0));
+        set_store_link(active.namespace(), "down");
+        // Some are over before the lease is.
+        std::thread::sleep(Duration::from_millis(rng.random_range(0..3 * LEASE_MS)));
+        set_store_link(active.namespace(), "up");
+        seconds(1.0);
+        if role(&standby) == "active" {
+            takeovers += 1;
+            let (_, ended) = active.wait_for_end();
+            (active, standby) = (standby, ended.start());
+        }
+        assert_eq!((role(&active), role(&standby)), ("active".to_owned(), "standby".to_owned()));
+    }
+    let told = pair.end_inside(smf);
+    println!("{partitions} partitions, {takeovers} takeovers");
+    assert_nothing_lost(&told, &active);
+}
