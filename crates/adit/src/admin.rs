@@ -1,7 +1,7 @@
 //! The local admin socket: one request line in, one JSON document out, then the connection closes.
 //!
-//! A request is a JSON object such as `{"show":"sessions"}`. The answer is the document of the topic,
-//! or `{"error":"…"}`. The control thread gathers an answer page by page. The client's thread converts
+//! A request is a JSON object such as `{"show":"sessions"}`, or `{"act":"takeover"}`, the only one that changes
+//! something. The answer is the document of the topic, or `{"error":"…"}`. The control thread gathers an answer page by page. The client's thread converts
 //! each page to JSON and sends it at once, so that neither the control thread's turn nor memory grows
 //! with the number of sessions. Only its owner can read and write the socket's file.
 
@@ -34,13 +34,42 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Niceness of the clients' threads, which share a core with the control thread.
 const NICENESS: i32 = 10;
 
-/// One request on the socket.
-#[derive(Debug, Serialize, Deserialize)]
+/// One request on the socket: either `show` or `act`.
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AdminRequest {
-    show: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    show: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    act: Option<String>,
+}
+
+/// The word for [`AdminCommand::TakeOver`].
+const TAKE_OVER: &str = "takeover";
+
+/// What a client wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum AdminCommand {
+    Show(AdminQuestion),
+    /// This adit, a standby, is to become the active one.
+    TakeOver,
+}
+
+impl AdminCommand {
+    fn request(&self) -> AdminRequest {
+        match self {
+            Self::Show(AdminQuestion { topic, session }) => AdminRequest {
+                show: Some(topic.word().to_owned()),
+                session: session.clone(),
+                act: None,
+            },
+            Self::TakeOver => {
+                AdminRequest { act: Some(TAKE_OVER.to_owned()), ..AdminRequest::default() }
+            }
+        }
+    }
 }
 
 /// The question of a client.
@@ -86,16 +115,24 @@ pub(crate) struct AnswerPage {
     pub next: Option<PageCursor>,
 }
 
+impl AdminAnswer {
+    /// A document without lists.
+    pub(crate) fn document(members: Map<String, Value>) -> Self {
+        let (rows, members) = (Box::new(Vec::new), Box::new(|| members));
+        Self::Page(AnswerPage { list: None, rows, members, next: None })
+    }
+}
+
 /// The control thread's answer to an [`AdminQuery`].
 pub(crate) enum AdminAnswer {
     Page(AnswerPage),
-    /// Why the control thread refuses the question.
+    /// Why the control thread refuses.
     Refused(String),
 }
 
-/// A question for the control thread, with the channel for the answer.
+/// A command for the control thread, with the channel for the answer.
 pub(crate) struct AdminQuery {
-    pub question: AdminQuestion,
+    pub command: AdminCommand,
     pub cursor: PageCursor,
     pub answer: Sender<AdminAnswer>,
 }
@@ -131,11 +168,11 @@ impl AdminServer {
         Ok(Self { listener, file: Some((path.to_owned(), inode)) })
     }
 
-    /// Answers requests forever, with a thread per client. `ask` passes a question to the control thread
+    /// Answers requests forever, with a thread per client. `ask` passes a command to the control thread
     /// and returns its answer. Refuses clients beyond [`ADMIN_CLIENTS_MAX`].
     pub(crate) fn serve<F>(&self, ask: F)
     where
-        F: Fn(&AdminQuestion, PageCursor) -> Option<AdminAnswer> + Clone + Send + 'static,
+        F: Fn(&AdminCommand, PageCursor) -> Option<AdminAnswer> + Clone + Send + 'static,
     {
         let places = Arc::new(());
         for stream in self.listener.incoming() {
@@ -219,7 +256,7 @@ fn inode(path: &Path) -> std::io::Result<(u64, u64)> {
 /// Serves one client on its own thread, which occupies a place until it ends.
 fn start<F>(stream: UnixStream, place: Arc<()>, ask: F) -> std::io::Result<()>
 where
-    F: Fn(&AdminQuestion, PageCursor) -> Option<AdminAnswer> + Send + 'static,
+    F: Fn(&AdminCommand, PageCursor) -> Option<AdminAnswer> + Send + 'static,
 {
     let thread = std::thread::Builder::new().name("adit-admin-client".to_owned());
     let serve = move || {
@@ -244,30 +281,30 @@ fn refuse(stream: &UnixStream) -> std::io::Result<()> {
 /// Waits for the control thread's answer, within bounds.
 pub(crate) fn ask(
     queries: &Sender<AdminQuery>,
-    question: &AdminQuestion,
+    command: &AdminCommand,
     cursor: PageCursor,
 ) -> Option<AdminAnswer> {
     let (answer, result) = std::sync::mpsc::channel();
-    queries.send(AdminQuery { question: question.clone(), cursor, answer }).ok()?;
+    queries.send(AdminQuery { command: command.clone(), cursor, answer }).ok()?;
     result.recv_timeout(TIMEOUT).ok()
 }
 
 fn answer(
     stream: &UnixStream,
-    ask: impl Fn(&AdminQuestion, PageCursor) -> Option<AdminAnswer>,
+    ask: impl Fn(&AdminCommand, PageCursor) -> Option<AdminAnswer>,
 ) -> anyhow::Result<()> {
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
     let mut line = String::new();
     BufReader::new(stream.take(REQUEST_BYTES_MAX)).read_line(&mut line)?;
     let mut writer = DocumentWriter::new(std::io::BufWriter::new(stream));
-    let question = match question_of(&line) {
-        Ok(question) => question,
+    let command = match command_of(&line) {
+        Ok(command) => command,
         Err(what) => return writer.refuse(&error(&what)),
     };
     let mut cursor = PageCursor::default();
     loop {
-        let page = match ask(&question, cursor) {
+        let page = match ask(&command, cursor) {
             Some(AdminAnswer::Page(page)) => page,
             Some(AdminAnswer::Refused(what)) => return writer.refuse(&error(&what)),
             None => return writer.refuse(&error("adit is shutting down or overloaded")),
@@ -281,13 +318,28 @@ fn answer(
     }
 }
 
-fn question_of(line: &str) -> Result<AdminQuestion, String> {
+fn command_of(line: &str) -> Result<AdminCommand, String> {
     let request: AdminRequest =
         serde_json::from_str(line).map_err(|error| format!("not a request: {error}"))?;
+    match request {
+        AdminRequest { show: Some(word), session, act: None } => {
+            question_of(&word, session).map(AdminCommand::Show)
+        }
+        AdminRequest { show: None, session: None, act: Some(act) } if act == TAKE_OVER => {
+            Ok(AdminCommand::TakeOver)
+        }
+        AdminRequest { show: None, session: None, act: Some(act) } => {
+            Err(format!("cannot do \"{act}\""))
+        }
+        _ => Err("not a request: it has either \"show\" or \"act\"".to_owned()),
+    }
+}
+
+fn question_of(word: &str, session: Option<String>) -> Result<AdminQuestion, String> {
     let topics = <Topic as clap::ValueEnum>::value_variants();
-    let found = topics.iter().find(|topic| topic.word() == request.show);
-    let topic = found.copied().ok_or_else(|| format!("cannot show \"{}\"", request.show))?;
-    match request.session {
+    let found = topics.iter().find(|topic| topic.word() == word);
+    let topic = found.copied().ok_or_else(|| format!("cannot show \"{word}\""))?;
+    match session {
         Some(_) if topic != Topic::Qos => {
             Err(format!("\"{}\" is not shown by session; leave it out", topic.word()))
         }

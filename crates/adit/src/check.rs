@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use adit_datapath::Spread;
-use adit_kernel::KernelDevice;
+use adit_kernel::{DeviceAddress, KernelDevice};
 use adit_pktio::ScheduleType;
 use adit_types::PortId;
 use adit_types::Role;
@@ -67,6 +67,7 @@ fn derived(config: &Config) -> Value {
         "sessions_max": config.sessions_max,
         "interfaces": interfaces.collect::<Vec<_>>().join("; "),
         "store": store(config),
+        "standby": standby(config),
         "admin_socket": config.admin_socket.display().to_string(),
     })
 }
@@ -93,6 +94,32 @@ fn store(config: &Config) -> String {
     format!(
         "{place}; sessions survive a crash, which loses at most {} ms of counted usage, and are {stop} at a stop",
         usage_interval.0 / 1_000_000
+    )
+}
+
+/// Describes what another adit with the same records changes.
+fn standby(config: &Config) -> String {
+    let (Some(standby), StoreKind::Shared(shared)) = (&config.standby, &config.store.kind) else {
+        return String::new();
+    };
+    let addresses = standby.addresses.iter().map(|DeviceAddress { device, network }| {
+        format!("{}/{} on {device}", network.addr, network.len)
+    });
+    let addresses: Vec<_> = addresses.collect();
+    let has = match addresses.is_empty() {
+        true => "no address of the host".to_owned(),
+        false => addresses.join(", "),
+    };
+    let n4 = config.n4.listen.ip();
+    let has_n4 = n4.is_unspecified() || standby.addresses.iter().any(|of| of.network.addr == n4);
+    let without = match has_n4 {
+        true => String::new(),
+        false => format!("; {n4} of n4.listen has to reach the active adit in another way"),
+    };
+    format!(
+        "active, or waits until the lease of another adit ends, at most {} ms after it died; has {has} while it is \
+         active{without}",
+        shared.lease.as_millis()
     )
 }
 

@@ -49,6 +49,12 @@ pub(crate) enum AditCommand {
         #[arg(long, value_name = "PATH", default_value = ADMIN_SOCKET_DEFAULT)]
         socket: PathBuf,
     },
+    /// Make a standby the active one: the active adit stops, and this one goes on with its sessions.
+    Takeover {
+        /// Admin socket of the standby.
+        #[arg(long, value_name = "PATH", default_value = ADMIN_SOCKET_DEFAULT)]
+        socket: PathBuf,
+    },
     /// Measure a part of adit on this machine.
     Bench {
         #[command(subcommand)]

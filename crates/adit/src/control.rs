@@ -1,11 +1,14 @@
 //! The control thread: N4 socket, PFCP node, publication, neighbors, and answers for `adit show`.
 //!
-//! One loop, no locks. Everything it owns is sans-I/O; this file moves octets and time.
+//! One loop, no locks. On a standby it follows the active adit until it takes over ([`standby`]). Everything it owns is sans-I/O; this file moves octets and time.
+
+pub(crate) mod standby;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 
 use adit_host::idle::Doorbell;
+use adit_host::store_thread::StoreLink;
 use adit_n4::NodeEvent;
 use adit_neighbor::NeighborCache;
 use adit_rules::WorkerCommand;
@@ -13,7 +16,7 @@ use adit_types::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{debug, error, info, warn};
 
-use crate::admin::AdminQuery;
+use crate::admin::{AdminCommand, AdminQuery};
 use crate::control_parts::ControlParts;
 use crate::load::ThreadLoad;
 use crate::snapshot::{self, ControlView};
@@ -47,8 +50,20 @@ const KEEP_MAX: Nanos = Nanos::from_secs(5);
 /// How long sessions are restored in one turn.
 const RESTORED_PER_TURN: Nanos = Nanos::from_millis(2);
 
+/// Longest sleep of a standby without news.
+const STANDBY_SLEEP_MAX: Nanos = Nanos::from_millis(20);
+
 /// Longest wait for CP functions to release their associations when adit stops.
 const RELEASE_MAX: Nanos = Nanos::from_secs(1);
+
+/// Why the control thread ends by itself.
+#[derive(Debug)]
+pub(crate) enum ControlEnd {
+    /// Another adit asked for the lease: it gets all sessions.
+    Handover,
+    /// It must not go on.
+    Failed(String),
+}
 
 /// The control thread's state.
 pub(crate) struct ControlThread {
@@ -63,8 +78,8 @@ pub(crate) struct ControlThread {
     standstill: Standstill,
     /// When the restoration began, while it goes on.
     restoring_since: Option<Nanos>,
-    /// Why this process must not go on: its records cannot be read, or another one goes on with them.
-    lost_store: Option<String>,
+    /// It ends by itself, and why.
+    end: Option<ControlEnd>,
     /// What the node knows about the store.
     is_store_failing: bool,
     /// Since when workers have yet to observe a change, or observed the last one.
@@ -73,8 +88,12 @@ pub(crate) struct ControlThread {
 
 impl ControlThread {
     pub(crate) fn new(parts: ControlParts) -> Self {
-        let neighbors = NeighborCache::new(&parts.publisher);
-        let standstill = Standstill::new(&parts.threads, parts.clock.now());
+        let now = parts.clock.now();
+        let mut neighbors = NeighborCache::new(&parts.publisher);
+        if parts.standby.is_none() {
+            neighbors.announce(now, &parts.publisher);
+        }
+        let standstill = Standstill::new(&parts.threads, now);
         Self {
             parts,
             neighbors,
@@ -83,27 +102,38 @@ impl ControlThread {
             next_time_of_day: Nanos(0),
             standstill,
             restoring_since: None,
-            lost_store: None,
+            end: None,
             is_store_failing: false,
             unobserved_since: None,
         }
     }
 
-    /// Runs until `stop`. Then keeps the sessions for the next process, or asks the peers to release their
-    /// associations and waits for them for [`RELEASE_MAX`] at most. Without its store it says nothing more.
+    /// Runs until `stop`, or until it ends by itself. Then keeps the sessions for the next process or for the adit that
+    /// takes over, or asks the peers to release their associations and waits for them for [`RELEASE_MAX`] at most.
     pub(crate) fn run(&mut self, questions: &Receiver<AdminQuery>, stop: &AtomicBool) {
-        while !stop.load(Ordering::Relaxed) && !self.watch_store() {
+        while !stop.load(Ordering::Relaxed) && self.end.is_none() {
             self.turn(questions);
+            self.check_store();
         }
-        if let Some(why) = &self.lost_store {
-            return error!(why, "adit cannot go on without its store");
+        let is_active = self.is_active();
+        match (&self.end, self.parts.keeps_at_stop) {
+            (Some(ControlEnd::Failed(why)), _) => error!(why, "adit must not go on"),
+            _ if !is_active => {}
+            (_, true) => self.keep(questions),
+            (_, false) => self.release(questions),
         }
-        match self.parts.keeps_at_stop {
-            true => self.keep(questions),
-            false => self.release(questions),
+        if is_active && !matches!(self.end, Some(ControlEnd::Failed(_))) {
+            self.transmit();
         }
-        self.transmit();
         self.log_events();
+        // An adit that takes over waits for neither.
+        self.parts.addresses = None;
+        self.parts.store = None;
+    }
+
+    /// Why it ended by itself.
+    pub(crate) fn take_end(&mut self) -> Option<ControlEnd> {
+        self.end.take()
     }
 
     /// Records what sessions used until now, and waits until the store has it.
@@ -113,10 +143,11 @@ impl ControlThread {
         self.turn(questions);
         while self.parts.node.waiting_for_store().0 > 0
             && self.parts.clock.now() < deadline
-            && !self.watch_store()
+            && !self.is_fenced()
         {
             self.turn(questions);
         }
+        self.check_store();
         let sessions = self.parts.node.store().len();
         match self.parts.node.waiting_for_store().0 {
             0 => info!(sessions, "sessions are kept"),
@@ -148,6 +179,23 @@ impl ControlThread {
     fn turn(&mut self, questions: &Receiver<AdminQuery>) {
         let now = self.parts.clock.now();
         self.update_node_clock(now);
+        match self.parts.standby.is_some() {
+            true => self.turn_of_standby(now),
+            false => self.turn_of_active(now),
+        }
+        // One page in a turn: further clients wait, the control planes do not.
+        if let Ok(AdminQuery { command, cursor, answer }) = questions.try_recv() {
+            let answered = match command {
+                AdminCommand::Show(question) => snapshot::answer(&self.view(), &question, cursor),
+                AdminCommand::TakeOver => self.request_takeover(),
+            };
+            // The client may have given up.
+            let _ = answer.send(answered);
+        }
+        self.sleep(now);
+    }
+
+    fn turn_of_active(&mut self, now: Nanos) {
         self.watch_workers(now);
         self.receive(now);
         self.handle_events(now);
@@ -159,13 +207,9 @@ impl ControlThread {
         self.command();
         self.transmit();
         self.log_events();
-        // One page in a turn: further clients wait, the control planes do not.
-        if let Ok(query) = questions.try_recv() {
-            // The client may have given up.
-            let _ =
-                query.answer.send(snapshot::answer(&self.view(), &query.question, query.cursor));
+        if let Some(addresses) = &mut self.parts.addresses {
+            addresses.handle_timeout(now);
         }
-        self.sleep(now);
     }
 
     /// Updates the time of day and the saturation of the workers in the node, once per second.
@@ -210,7 +254,8 @@ impl ControlThread {
                 }
                 Ok(None) => return,
                 Err(error) => {
-                    self.lost_store = Some(format!("its records cannot be read: {error}"));
+                    let why = format!("the records of the store cannot be read: {error}");
+                    self.end = Some(ControlEnd::Failed(why));
                     return;
                 }
             }
@@ -249,21 +294,25 @@ impl ControlThread {
         node.handle_durable(store.durable());
     }
 
-    /// True if the store is gone, without which this process must not go on.
-    fn watch_store(&mut self) -> bool {
-        let Some(store) = &self.parts.store else { return false };
-        if self.lost_store.is_none() && store.is_lost() {
-            self.lost_store = store.report().failure;
+    /// Ends if the store is gone, without which this process must not go on, or if another adit wants to be active.
+    fn check_store(&mut self) {
+        let Some(store) = &self.parts.store else { return };
+        if store.is_lost() {
+            let why = store.report().failure.unwrap_or_default();
+            let why = format!("adit cannot go on without its store: {why}");
+            self.end = Some(ControlEnd::Failed(why));
+        } else if store.has_ended() {
+            let why = "the thread of the store ended by itself, which is a fault in adit";
+            self.end = Some(ControlEnd::Failed(why.to_owned()));
+        } else if store.is_handover_requested() {
+            info!("another adit takes over");
+            self.end = Some(ControlEnd::Handover);
         }
-        if self.lost_store.is_none() && store.has_ended() {
-            self.lost_store = Some("the thread of the store ended by itself".to_owned());
-        }
-        self.lost_store.is_some()
     }
 
-    /// Why this process must not go on.
-    pub(crate) fn lost_store(&self) -> Option<&str> {
-        self.lost_store.as_deref()
+    /// True once another adit has the lease of the records.
+    fn is_fenced(&self) -> bool {
+        self.parts.store.as_ref().is_some_and(StoreLink::is_lost)
     }
 
     /// Reports workers that take no step to the operator and to the node.
@@ -339,10 +388,13 @@ impl ControlThread {
         if self.parts.node.has_transmit() {
             return;
         }
-        if self.parts.node.is_restoring() {
+        if self.parts.node.is_restoring() && self.parts.standby.is_none() {
             return std::thread::yield_now();
         }
-        let mut longest = SLEEP_MAX;
+        let mut longest = match &self.parts.standby {
+            Some(_) => STANDBY_SLEEP_MAX,
+            None => SLEEP_MAX,
+        };
         if self.parts.publisher.unobserved() > 0 {
             let since = *self.unobserved_since.get_or_insert(now);
             match sleep_while_unobserved(now.since(since)) {
@@ -356,16 +408,24 @@ impl ControlThread {
         let next = timers.into_iter().flatten().min().unwrap_or(Nanos::NEVER);
         let span = next.since(now).min(longest);
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::try_from(span.0).unwrap_or(0) };
-        let socket = PollFd::new(&self.parts.socket, PollFlags::IN);
+        let ControlParts { socket, store, standby, .. } = &self.parts;
+        let socket = PollFd::new(socket, PollFlags::IN);
         // An interruption acts as a timeout.
-        let Some(store) = &self.parts.store else {
-            let _ = poll(&mut [socket], Some(&timeout));
-            return;
-        };
-        let mut sources = [socket, PollFd::new(store, PollFlags::IN)];
-        let _ = poll(&mut sources, Some(&timeout));
-        if !sources[1].revents().is_empty() {
-            store.take_wake_up();
+        match (store, standby) {
+            (Some(store), _) => {
+                let mut sources = [socket, PollFd::new(store, PollFlags::IN)];
+                let _ = poll(&mut sources, Some(&timeout));
+                if !sources[1].revents().is_empty() {
+                    store.take_wake_up();
+                }
+            }
+            (None, Some(standby)) => {
+                let _ = poll(&mut [PollFd::new(&standby.link, PollFlags::IN)], Some(&timeout));
+                standby.link.take_wake_up();
+            }
+            (None, None) => {
+                let _ = poll(&mut [socket], Some(&timeout));
+            }
         }
     }
 }

@@ -1,18 +1,24 @@
 //! What the control thread is assembled from.
 
+use std::time::Instant;
+
 use adit_dpdk::{EventDevice, Port};
 use adit_host::idle::Doorbell;
 use adit_host::n4_socket::N4Socket;
 use adit_host::store_thread::StoreLink;
-use adit_kernel::KernelCounters;
+use adit_kernel::{DeviceAddress, KernelCounters};
 use adit_n4::Node;
 use adit_rules::{WorkerCommand, WorkerEvent};
 use adit_tables::Publisher;
+use anyhow::Context;
 
-use crate::any_store::AnyStoreFigures;
+use crate::active_addresses::ActiveAddresses;
+use crate::any_store::{AnyStoreFigures, SharedStoreClient};
 use crate::clock::ProcessClock;
-use crate::config;
+use crate::config::{self, StandbySettings};
+use crate::lifecycle::Lifecycle;
 use crate::load::ThreadLoad;
+use crate::standby_thread::StandbyLink;
 use crate::steering::PortSteering;
 
 /// Everything that the control thread owns.
@@ -21,8 +27,12 @@ pub(crate) struct ControlParts {
     pub node: Node,
     pub publisher: Publisher,
     pub socket: N4Socket,
-    /// What keeps the node's records.
+    /// What keeps the node's records; none on a standby.
     pub store: Option<StoreLink<AnyStoreFigures>>,
+    /// While another adit is active.
+    pub standby: Option<StandbyParts>,
+    /// Addresses of this host while this adit is active.
+    pub addresses: Option<ActiveAddresses>,
     /// Sessions are kept when adit stops.
     pub keeps_at_stop: bool,
     pub events: Vec<rtrb::Consumer<WorkerEvent>>,
@@ -40,6 +50,31 @@ pub(crate) struct ControlParts {
     /// Names of the interfaces, by `InterfaceId`.
     pub names: Vec<String>,
     pub ports: Vec<ControlPort>,
+}
+
+/// What a standby has until it takes over.
+#[derive(Debug)]
+pub(crate) struct StandbyParts {
+    pub link: StandbyLink,
+    /// Addresses that this host gets then.
+    pub addresses: Vec<DeviceAddress>,
+    /// Its gate lets the packet path begin.
+    pub lifecycle: Lifecycle,
+    /// The store with the lease, and since when, while what was followed takes effect.
+    pub taken: Option<(Box<SharedStoreClient>, Instant)>,
+}
+
+impl StandbyParts {
+    /// Begins to follow what is in `store`.
+    pub(crate) fn start(
+        store: SharedStoreClient,
+        settings: &StandbySettings,
+        lifecycle: &Lifecycle,
+    ) -> anyhow::Result<Self> {
+        let link = StandbyLink::start(store).context("cannot start the thread of the standby")?;
+        let (addresses, lifecycle) = (settings.addresses.clone(), lifecycle.clone());
+        Ok(Self { link, addresses, lifecycle, taken: None })
+    }
 }
 
 /// A port, for `adit show`.

@@ -1,7 +1,6 @@
 //! The event scheduler of `model = "eventdev"`: its device, and the thread of a central one.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use adit_datapath::SharedFlows;
@@ -14,6 +13,7 @@ use anyhow::Context;
 
 use crate::config::{DatapathSettings, ModelSettings};
 use crate::exit_barrier::ExitBarriers;
+use crate::lifecycle::Lifecycle;
 
 /// Iterations of a central scheduler after all threads stopped: what is in flight reaches those that drop and count it.
 const LAST_ITERATIONS: usize = 10_000;
@@ -70,19 +70,20 @@ pub(crate) fn open(
 /// What the thread of a central scheduler does.
 pub(crate) fn thread(
     eal: &Eal,
-    stop: &Arc<AtomicBool>,
+    lifecycle: &Lifecycle,
     exit: &ExitBarriers,
     mut scheduler: EventScheduler,
     datapath: &DatapathSettings,
 ) -> anyhow::Result<impl FnOnce() -> anyhow::Result<()> + Send + use<>> {
     let core = datapath.scheduler_core().context("a scheduler without a core")?;
     let shares_core = datapath.shares_core(core);
-    let (eal, stop, inside, drains) =
-        (eal.clone(), Arc::clone(stop), exit.stopped.join(), exit.drained.join());
+    let (eal, lifecycle, inside, drains) =
+        (eal.clone(), lifecycle.clone(), exit.stopped.join(), exit.drained.join());
     Ok(move || {
         adit_dpdk::pin_current_thread(core)?;
         let registered = adit_dpdk::register_thread(&eal)?;
-        while !stop.load(Ordering::Relaxed) {
+        lifecycle.gate.pass();
+        while !lifecycle.stop.load(Ordering::Relaxed) {
             scheduler.run();
             if shares_core {
                 std::thread::yield_now();

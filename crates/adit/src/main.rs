@@ -1,6 +1,7 @@
 //! `adit`: the UPF daemon and the operator's tool.
 #![deny(unsafe_code)]
 
+mod active_addresses;
 mod admin;
 mod any_store;
 mod check;
@@ -13,15 +14,19 @@ mod event_scheduler;
 mod exit_barrier;
 mod flow_offload;
 mod lease;
+mod lifecycle;
 mod load;
 mod open_ports;
+mod packet_path;
 mod record_store;
 mod recovery_time;
 mod run;
 mod show;
 mod snapshot;
+mod standby_thread;
 mod standstill;
 mod steering;
+mod takeover;
 mod thread_io;
 mod wiring;
 mod xdp;
@@ -72,6 +77,7 @@ fn dispatch(cli: AditCli) -> anyhow::Result<()> {
             let mut out = std::io::BufWriter::new(std::io::stdout().lock());
             show::show(&socket, &question, json, &mut out)
         }
+        AditCommand::Takeover { socket } => takeover::take_over(&socket),
         AditCommand::Bench { bench } => bench.run(),
     }
 }

@@ -277,7 +277,11 @@ impl PortShares<'_> {
             let v6 = known.v6.map(|(addr, _)| SocketAddr::from((addr, UDP_PORT)));
             v4.into_iter().chain(v6)
         });
-        let wanted = UdpPortConfig { addresses: addresses.collect(), mtu_bytes: port.mtu_bytes };
+        let wanted = UdpPortConfig {
+            addresses: addresses.collect(),
+            mtu_bytes: port.mtu_bytes,
+            free_bind: self.config.standby.is_some(),
+        };
         let open = || Ok(KernelPort::Udp(UdpPort::open(&wanted)?));
         (0..count).map(|_| open()).collect()
     }

@@ -2,79 +2,152 @@
 
 use std::fs;
 use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use adit_host::journal_folder::JournalFolder;
 use adit_host::store_thread::{StoreLink, read_node};
 use adit_n4::{NodeRecord, RecordConfig};
-use adit_store::{Journal, JournalOptions, RecordKind};
+use adit_shared_store::LeaseAnswer;
+use adit_store::{Journal, JournalOptions, RecordKind, RecordStore};
 use adit_types::Nanos;
-use anyhow::Context;
+use anyhow::{Context, bail};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tracing::{info, warn};
 
-use crate::any_store::{AnyStore, AnyStoreFigures, refused};
+use crate::any_store::{AnyStore, AnyStoreFigures, SharedStoreClient, refused};
 use crate::clock::{ProcessClock, time_of_day};
 use crate::config::{Config, StoreKind, StoreSettings};
 use crate::lease;
 
-/// An open store.
-pub(crate) struct OpenedStore {
-    store: AnyStore,
-    /// The node of the former process.
-    pub node: Option<NodeRecord>,
-    pub config: RecordConfig,
+/// How long an adit that has just taken the lease may take to write its first record.
+const FIRST_RECORD_MAX: Duration = Duration::from_secs(60);
+
+/// Pause between two looks for it.
+const FIRST_RECORD_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The records of this process at its start.
+pub(crate) struct StartRecords {
+    pub source: RecordSource,
+    /// `None` if nothing is kept.
+    pub config: Option<RecordConfig>,
 }
 
-impl OpenedStore {
-    /// Opens the store that is configured; `None` if there is none. The lease of a shared one is taken.
+/// Where the records are.
+pub(crate) enum RecordSource {
+    /// Nowhere.
+    None,
+    /// In the store of this process, which is active. Its thread reads the records of the former process first.
+    Own {
+        link: StoreLink<AnyStoreFigures>,
+        /// The node of the former process.
+        former: Option<NodeRecord>,
+    },
+    /// In a shared store, while another adit is active.
+    Followed {
+        store: Box<SharedStoreClient>,
+        /// The node of the active adit.
+        active: NodeRecord,
+    },
+}
+
+impl StartRecords {
+    /// Opens the store that is configured, and decides whether this process is active at once or a standby first. The
+    /// lease of a shared store is prolonged from here on.
     ///
     /// # Errors
     /// The message says what to do.
-    pub(crate) fn open(config: &Config, accept_loss: bool) -> anyhow::Result<Option<Self>> {
+    pub(crate) fn open(config: &Config, accept_loss: bool) -> anyhow::Result<Self> {
         let settings = &config.store;
         match &settings.kind {
-            StoreKind::None => Ok(None),
+            StoreKind::None => Ok(Self { source: RecordSource::None, config: None }),
             StoreKind::Journal(path) => {
                 let journal = open_journal(path, accept_loss)?;
-                let shown = path.display().to_string();
-                Self::new(AnyStore::Journal(Box::new(journal)), settings, &shown).map(Some)
+                Self::own(
+                    settings,
+                    AnyStore::Journal(Box::new(journal)),
+                    &path.display().to_string(),
+                )
             }
             StoreKind::Shared(shared) => {
                 let mut store = lease::client(shared, &config.admin_socket)?;
-                lease::take(&mut store, shared)?;
                 let shown = format!("the shared store of \"{}\"", shared.name);
-                Self::new(AnyStore::Shared(Box::new(store)), settings, &shown).map(Some)
+                if config.standby.is_some()
+                    && let Some(active) = active_node(&mut store, &shown)?
+                {
+                    let source = RecordSource::Followed { store: Box::new(store), active };
+                    return Ok(Self { source, config: Some(record_config(settings)) });
+                }
+                if config.standby.is_none() {
+                    lease::take(&mut store, shared)?;
+                }
+                Self::own(settings, AnyStore::Shared(Box::new(store)), &shown)
             }
         }
     }
 
-    /// Reads the node of the former process.
-    pub(crate) fn new(
-        mut store: AnyStore,
-        settings: &StoreSettings,
-        shown: &str,
-    ) -> anyhow::Result<Self> {
-        let node = read_node(&mut store).map_err(|error| refused(error, shown))?;
-        let node = node.map(|octets| NodeRecord::from_octets(&octets)).transpose();
-        let node = node.with_context(|| {
-            format!(
-                "cannot continue with the records in {shown}; start the adit that wrote them, or give this one another \
-                 store.folder or store.name"
-            )
-        })?;
-        let config = RecordConfig {
-            usage_interval: settings.usage_interval,
-            serves_without_store: settings.serves_without_store,
-        };
-        Ok(Self { store, node, config })
+    /// Continues what is in the store of this process.
+    fn own(settings: &StoreSettings, mut store: AnyStore, shown: &str) -> anyhow::Result<Self> {
+        let former = node_of(&mut store, shown)?;
+        let kinds = RecordKind::ALL.into_iter().filter(|kind| *kind != RecordKind::Node);
+        let kinds = if former.is_some() { kinds.collect() } else { Vec::new() };
+        let link = StoreLink::start(store, kinds);
+        let link = link.context("cannot start the thread of the store")?;
+        let source = RecordSource::Own { link, former };
+        Ok(Self { source, config: Some(record_config(settings)) })
     }
 
-    /// Starts the thread that owns it. It reads the records of the former process first.
-    pub(crate) fn start(self) -> anyhow::Result<StoreLink<AnyStoreFigures>> {
-        let kinds = RecordKind::ALL.into_iter().filter(|kind| *kind != RecordKind::Node);
-        let kinds = if self.node.is_some() { kinds.collect() } else { Vec::new() };
-        StoreLink::start(self.store, kinds).context("cannot start the thread of the store")
+    /// The node whose sessions this process has, or will have.
+    pub(crate) const fn node(&self) -> Option<NodeRecord> {
+        match &self.source {
+            RecordSource::None => None,
+            RecordSource::Own { former, .. } => *former,
+            RecordSource::Followed { active, .. } => Some(*active),
+        }
+    }
+}
+
+/// The node of the adit that holds the lease; `None` if nobody did, and this process has it now.
+fn active_node(store: &mut SharedStoreClient, shown: &str) -> anyhow::Result<Option<NodeRecord>> {
+    let began = Instant::now();
+    loop {
+        match store.acquire().map_err(|error| refused(error, shown))? {
+            LeaseAnswer::Taken { epoch } => {
+                info!(epoch, "the lease of the records is taken");
+                return Ok(None);
+            }
+            LeaseAnswer::Held(lease) => {
+                if let Some(node) = node_of(store, shown)? {
+                    info!(active = lease.holder, "standby: another adit is active");
+                    return Ok(Some(node));
+                }
+                // It has just begun.
+                if began.elapsed() > FIRST_RECORD_MAX {
+                    bail!("the adit {} is active and writes no records; see its log", lease.holder);
+                }
+                sleep(FIRST_RECORD_INTERVAL);
+            }
+        }
+    }
+}
+
+/// Reads the record of the node.
+fn node_of(store: &mut impl RecordStore, shown: &str) -> anyhow::Result<Option<NodeRecord>> {
+    let node = read_node(store).map_err(|error| refused(error, shown))?;
+    let node = node.map(|octets| NodeRecord::from_octets(&octets)).transpose();
+    node.with_context(|| {
+        format!(
+            "cannot continue with the records in {shown}; start the adit that wrote them, or give this one another \
+             store.folder or store.name"
+        )
+    })
+}
+
+const fn record_config(settings: &StoreSettings) -> RecordConfig {
+    RecordConfig {
+        usage_interval: settings.usage_interval,
+        serves_without_store: settings.serves_without_store,
     }
 }
 

@@ -8,8 +8,8 @@ use std::path::Path;
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width, presets};
 use serde_json::{Map, Value};
 
-use crate::admin::AdminQuestion;
 use crate::admin::client::{self, DocumentSink};
+use crate::admin::{AdminCommand, AdminQuestion};
 use crate::cli::Topic;
 
 /// Number of rows that determine the widths of columns; later rows can only widen them.
@@ -25,13 +25,14 @@ pub(crate) fn show(
     as_json: bool,
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
+    let command = AdminCommand::Show(question.clone());
     if as_json {
         let mut printer = JsonPrinter { out, depth: Depth::Outside };
-        client::request(socket, question, &mut printer)?;
+        client::request(socket, &command, &mut printer)?;
         return printer.finish();
     }
     let mut printer = Printer::new(question.topic, out);
-    client::request(socket, question, &mut printer)?;
+    client::request(socket, &command, &mut printer)?;
     printer.finish()
 }
 
@@ -490,6 +491,13 @@ mod tests {
         let text = render(Topic::Neighbours, &document);
         assert!(text.contains("10.0.6.1") && text.contains("incomplete"), "{text}");
         assert!(text.ends_with("1 neighbours"));
+    }
+
+    #[test]
+    fn store_is_shown_by_its_members() {
+        let document = json!({ "role": "standby", "lag_groups": 3, "failure": null });
+        let text = render(Topic::Store, &document);
+        assert!(text.contains("standby") && text.contains("lag groups"), "{text}");
     }
 
     #[test]

@@ -6,6 +6,10 @@ use adit_dpdk::{Mbuf, WorkerIo};
 use adit_kernel::{KernelPort, port_info};
 use adit_pktio::{Burst, PacketIo, PortInfo};
 use adit_types::PortId;
+use adit_types::limits::BURST_MAX;
+
+/// Packets of one port that are discarded at most: more than its queues hold.
+const DISCARDED_MAX: usize = 1 << 16;
 
 /// A thread's part of a port of the kernel.
 #[derive(Debug)]
@@ -51,6 +55,25 @@ impl ThreadIo {
         };
         let ports = (0..).map(PortId).zip(&self.ports);
         ports.flat_map(|(id, place)| std::iter::repeat_n(id, queues(place))).collect()
+    }
+
+    /// Frees the packets that wait in the queues of the thread. Returns how many.
+    pub(crate) fn discard_waiting(&mut self) -> usize {
+        let mut burst = Burst::new();
+        let mut discarded = 0;
+        for port in self.receiving() {
+            let mut of_port = 0;
+            while of_port < DISCARDED_MAX {
+                let received = self.rx_burst(port, BURST_MAX, &mut burst);
+                self.free_burst(&mut burst);
+                of_port += received;
+                if received == 0 {
+                    break;
+                }
+            }
+            discarded += of_port;
+        }
+        discarded
     }
 
     /// Duplicated descriptors that are readable while a queue of the thread has packets; `None` if a queue

@@ -10,7 +10,7 @@ use serde::Deserializer as _;
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::{AdminQuestion, AdminRequest, TIMEOUT};
+use super::{AdminCommand, TIMEOUT};
 
 /// Receives a document as a stream.
 pub trait DocumentSink {
@@ -39,7 +39,7 @@ pub trait DocumentSink {
 /// Nothing listens there, the answer is incomplete, or adit refuses; those of `sink`.
 pub(crate) fn request(
     socket: &Path,
-    question: &AdminQuestion,
+    command: &AdminCommand,
     sink: &mut impl DocumentSink,
 ) -> anyhow::Result<()> {
     let mut stream = UnixStream::connect(socket).with_context(|| {
@@ -49,10 +49,7 @@ pub(crate) fn request(
         )
     })?;
     stream.set_read_timeout(Some(2 * TIMEOUT))?;
-    let mut line = serde_json::to_vec(&AdminRequest {
-        show: question.topic.word().to_owned(),
-        session: question.session.clone(),
-    })?;
+    let mut line = serde_json::to_vec(&command.request())?;
     line.push(b'\n');
     // An overloaded adit may close the socket before it reads the request; its answer has the reason.
     let _ = stream.write_all(&line);

@@ -28,8 +28,8 @@ impl DocumentSink for GatheredDocument {
     }
 }
 
-fn about(topic: Topic) -> AdminQuestion {
-    AdminQuestion { topic, session: None }
+fn about(topic: Topic) -> AdminCommand {
+    AdminCommand::Show(AdminQuestion { topic, session: None })
 }
 
 fn asked(path: &Path, topic: Topic) -> anyhow::Result<Value> {
@@ -49,7 +49,8 @@ fn page(list: &'static str, rows: Vec<Value>, next: Option<u32>) -> AdminAnswer 
 }
 
 /// Answers `ports` with one member and `sessions` with three pages of one row each; nothing else.
-fn answers(question: &AdminQuestion, cursor: PageCursor) -> Option<AdminAnswer> {
+fn answers(command: &AdminCommand, cursor: PageCursor) -> Option<AdminAnswer> {
+    let AdminCommand::Show(question) = command else { return None };
     match (question.topic, cursor.from) {
         (Topic::Ports, _) => {
             let members = Map::from_iter([("n".to_owned(), Value::from(1))]);
@@ -145,14 +146,27 @@ fn file_that_took_the_place_of_the_socket_stays() {
 
 #[test]
 fn bad_request_line_is_answered_with_an_error() {
-    assert!(question_of("").is_err());
-    assert!(question_of("{\"show\":\"all\"}").is_err());
-    assert!(question_of("{\"show\":\"ports\",\"x\":1}").is_err());
-    assert!(question_of("{\"show\":\"ports\",\"session\":\"1\"}").is_err());
+    for line in [
+        "",
+        "{\"show\":\"all\"}",
+        "{\"show\":\"ports\",\"x\":1}",
+        "{\"show\":\"ports\",\"session\":\"1\"}",
+        "{}",
+        "{\"act\":\"stop\"}",
+        "{\"act\":\"takeover\",\"show\":\"ports\"}",
+        "{\"act\":\"takeover\",\"session\":\"1\"}",
+    ] {
+        assert!(command_of(line).is_err(), "{line}");
+    }
     let of = |topic, session: Option<&str>| {
-        Ok(AdminQuestion { topic, session: session.map(str::to_owned) })
+        Ok(AdminCommand::Show(AdminQuestion { topic, session: session.map(str::to_owned) }))
     };
-    assert_eq!(question_of("{\"show\":\"ports\"}\n"), of(Topic::Ports, None));
-    let one = question_of("{\"show\":\"qos\",\"session\":\"10.60.0.1\"}");
+    assert_eq!(command_of("{\"show\":\"ports\"}\n"), of(Topic::Ports, None));
+    let one = command_of("{\"show\":\"qos\",\"session\":\"10.60.0.1\"}");
     assert_eq!(one, of(Topic::Qos, Some("10.60.0.1")));
+    let act = serde_json::to_string(&AdminCommand::TakeOver.request()).unwrap();
+    assert_eq!(
+        (act.as_str(), command_of(&act)),
+        ("{\"act\":\"takeover\"}", Ok(AdminCommand::TakeOver))
+    );
 }

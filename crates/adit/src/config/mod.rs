@@ -12,6 +12,7 @@ mod provisioning;
 mod qos;
 mod read;
 mod section;
+mod standby;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,7 @@ use adit_types::{DomainId, InterfaceRole, Nanos, PortId, Role, Roles, VlanId};
 
 pub(crate) use eventdev::EventSettings;
 pub(crate) use section::ConfigProblem;
+pub(crate) use standby::StandbySettings;
 pub(crate) use store::{SharedStoreSettings, StoreKind, StoreSettings, StoreTlsFiles};
 
 /// A checked configuration.
@@ -60,6 +62,8 @@ pub(crate) struct Config {
     /// Maximum number of packets queued for QER rates, of all workers together.
     pub shaped_pkts_max: usize,
     pub store: StoreSettings,
+    /// Present if another adit has the same records, and only one of them is active.
+    pub standby: Option<StandbySettings>,
     pub admin_socket: PathBuf,
 }
 

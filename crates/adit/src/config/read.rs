@@ -22,7 +22,7 @@ use super::{
     ModelSettings, N4Settings, NodeIdSetting, PollMode, PortDevice, PortSettings, RouteSettings,
     SmfSetSettings, Tolerances, domains,
 };
-use super::{kernel_ports, offload, predefined, provisioning, qos, store};
+use super::{kernel_ports, offload, predefined, provisioning, qos, standby, store};
 use adit_host::n4_socket::RECEIVE_BUFFER_KIB;
 
 /// Default maximum of packets buffered by FARs, at most half of the packet buffers.
@@ -70,6 +70,7 @@ fn read(document: &ConfigDocument<'_>, table: &DeTable<'_>) -> Config {
     let predefined_rules = predefined::read(&mut root, &applications);
     let (qos, shaped_pkts_max) = qos::read(root.table("qos"), half, &interfaces);
     let store = store::read(root.table("store"));
+    let standby = standby::read(&mut root, &store);
     let mut admin = root.table("admin");
     let admin_socket = admin
         .parsed_optional("socket", "a path such as \"/run/adit/admin.sock\"")
@@ -95,6 +96,7 @@ fn read(document: &ConfigDocument<'_>, table: &DeTable<'_>) -> Config {
         qos,
         shaped_pkts_max,
         store,
+        standby,
         admin_socket,
     }
 }

@@ -7,10 +7,12 @@ use serde_json::{Map, Value};
 use signal_hook::iterator::Signals;
 
 use super::*;
-use crate::admin::{AdminAnswer, AdminQuestion, PageCursor};
+use crate::admin::{AdminAnswer, AdminCommand, AdminQuestion, PageCursor};
 use crate::cli::Topic;
 use crate::clock::ProcessClock;
 use crate::config::{PollMode, ThreadSettings};
+use crate::lifecycle::Lifecycle;
+use crate::packet_path::spawn;
 use crate::run;
 use adit_bench::{control_plane::BenchControlPlane, smf};
 use adit_host::n4_socket::N4Socket;
@@ -30,6 +32,8 @@ fn control(plant: BenchControlPlane) -> ControlThread {
         publisher,
         socket,
         store: None,
+        standby: None,
+        addresses: None,
         keeps_at_stop: false,
         events: Vec::new(),
         commands: Vec::new(),
@@ -51,7 +55,8 @@ fn page(
 ) -> (Vec<Value>, Map<String, Value>, Option<PageCursor>) {
     let (queries, questions) = mpsc::channel();
     let (answer, result) = mpsc::channel();
-    queries.send(AdminQuery { question: question.clone(), cursor, answer }).unwrap();
+    let command = AdminCommand::Show(question.clone());
+    queries.send(AdminQuery { command, cursor, answer }).unwrap();
     control.turn(&questions);
     match result.try_recv().unwrap() {
         AdminAnswer::Page(page) => ((page.rows)(), (page.members)(), page.next),
@@ -218,18 +223,18 @@ fn outcome_of(
     body: impl FnOnce(&mut ControlThread, &Receiver<AdminQuery>) + Send + 'static,
 ) -> String {
     let mut signals = Signals::new([signal_hook::consts::SIGUSR1]).unwrap();
-    let [stop_control, stop] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+    let lifecycle = Lifecycle::default();
     let (queries, questions) = mpsc::channel();
-    let stopping = Arc::clone(&stop_control);
-    let control = run::spawn("adit-control", move || {
+    let stopping = Arc::clone(&lifecycle.stop_control);
+    let control = spawn("adit-control", move || {
         body(&mut control, &questions);
         control.run(&questions, &stopping);
         control
     });
     let was_stopped = Arc::new(AtomicBool::new(false));
     let worker = {
-        let (stop, was_stopped) = (Arc::clone(&stop), Arc::clone(&was_stopped));
-        run::spawn("adit-worker-0", move || {
+        let (stop, was_stopped) = (Arc::clone(&lifecycle.stop), Arc::clone(&was_stopped));
+        spawn("adit-worker-0", move || {
             while !stop.load(Ordering::Relaxed) {
                 std::thread::yield_now();
             }
@@ -239,7 +244,7 @@ fn outcome_of(
     };
     // The admin thread outlives the others.
     let (held, lives) = mpsc::channel::<()>();
-    let admin = run::spawn("adit-admin", move || {
+    let admin = spawn("adit-admin", move || {
         let _ = lives.recv();
     });
     let threads = run::Threads {
@@ -247,9 +252,10 @@ fn outcome_of(
         workers: vec![worker.unwrap()],
         admin: admin.unwrap(),
     };
-    let outcome = run::supervise(&mut signals, threads, &stop_control, &stop);
+    let outcome = run::supervise(&mut signals, threads, &lifecycle);
     drop((held, queries));
-    assert!(was_stopped.load(Ordering::Relaxed) && stop_control.load(Ordering::Relaxed));
+    assert!(was_stopped.load(Ordering::Relaxed) && lifecycle.stop_control.load(Ordering::Relaxed));
+    assert!(!lifecycle.gate.pass(), "threads that never began end, too");
     outcome.unwrap_err().to_string()
 }
 

@@ -1,16 +1,22 @@
 //! `adit show store`: what keeps sessions beyond the end of the process.
 
+use std::time::Duration;
+
+use adit_host::store_thread::StoreReport;
 use serde::Serialize;
 
 use super::{ControlView, whole};
 use crate::admin::AnswerPage;
 use crate::any_store::AnyStoreFigures;
+use crate::standby_thread::StandbyReport;
 
 #[derive(Serialize)]
 struct StoreDocument {
     /// "journal", "redis" or "none".
     store: &'static str,
-    /// "working", "failing", "restoring" or "none".
+    /// "active", or "standby" while another adit is.
+    role: &'static str,
+    /// "working", "failing", "restoring", "following" or "none".
     state: &'static str,
     /// Why it fails.
     failure: Option<String>,
@@ -19,6 +25,8 @@ struct StoreDocument {
     journal: Option<JournalDocument>,
     #[serde(flatten)]
     shared: Option<SharedStoreDocument>,
+    #[serde(flatten)]
+    standby: Option<StandbyDocument>,
     last_commit_us: u64,
     longest_commit_us: u64,
     /// Groups of changes that are not durable, and messages that wait for them.
@@ -56,18 +64,57 @@ struct SharedStoreDocument {
     connection_failures: u64,
 }
 
+/// How far a standby is.
+#[derive(Serialize)]
+struct StandbyDocument {
+    /// The last group of changes that it has.
+    reached_group: String,
+    /// Groups of the active adit that it lacks; null if it has to read all records again.
+    lag_groups: Option<u64>,
+    /// Remaining time of the active adit's lease.
+    lease_left_ms: u64,
+}
+
+impl StandbyDocument {
+    fn new(report: &StandbyReport) -> Self {
+        let (last, reached) = (report.figures.last, report.reached);
+        let lag = (last.epoch == reached.epoch).then(|| last.number.saturating_sub(reached.number));
+        let left = report.lease_left.unwrap_or_default();
+        Self {
+            reached_group: reached.to_string(),
+            lag_groups: if report.is_caught_up { Some(0) } else { lag },
+            lease_left_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+/// What a standby knows of the store, as an active adit reports it.
+fn followed(report: StandbyReport) -> StoreReport<AnyStoreFigures> {
+    StoreReport {
+        figures: AnyStoreFigures::Shared(report.figures),
+        failure: report.failure,
+        failures: report.failures,
+        too_large: 0,
+        commit: Duration::ZERO,
+        commit_max: Duration::ZERO,
+    }
+}
+
 pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
     let node = &control.parts.node;
+    let standby = control.parts.standby.as_ref().map(|standby| standby.link.report());
+    let standing = standby.as_ref().map(StandbyDocument::new);
     let report = control.parts.store.as_ref().map(|store| store.report());
+    let report = report.or(standby.map(followed));
     let failure = report.as_ref().and_then(|report| report.failure.clone());
     let state = match (&report, &failure) {
         (None, _) => "none",
         (Some(_), Some(_)) => "failing",
+        (Some(_), None) if standing.is_some() => "following",
         (Some(_), None) if node.is_restoring() => "restoring",
         (Some(_), None) => "working",
     };
-    let micros =
-        |duration: std::time::Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+    let micros = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
     let (groups_under_way, messages_waiting) = node.waiting_for_store();
     let scalars = node.counters().scalars;
     let (store, journal, shared) = match report.as_ref().map(|report| &report.figures) {
@@ -98,11 +145,13 @@ pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
     };
     let document = StoreDocument {
         store,
+        role: if standing.is_some() { "standby" } else { "active" },
         state,
         failure,
         failures: report.as_ref().map_or(0, |report| report.failures),
         journal,
         shared,
+        standby: standing,
         last_commit_us: report.as_ref().map_or(0, |report| micros(report.commit)),
         longest_commit_us: report.as_ref().map_or(0, |report| micros(report.commit_max)),
         groups_under_way,

@@ -1,0 +1,116 @@
+//! `[standby]`: two adits with the same records, one of which is active at a time.
+
+use adit_kernel::{DeviceAddress, IpNetwork};
+
+use super::section::ConfigSection;
+use super::{IpNet, StoreKind, StoreSettings};
+
+/// What an adit does that waits until it is the active one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StandbySettings {
+    /// Addresses of this host while it is active.
+    pub addresses: Vec<DeviceAddress>,
+}
+
+/// Reads the section, if the file has it.
+pub(super) fn read(
+    root: &mut ConfigSection<'_, '_>,
+    store: &StoreSettings,
+) -> Option<StandbySettings> {
+    let is_present = root.has("standby");
+    let mut standby = root.table("standby");
+    if !is_present {
+        return None;
+    }
+    if !matches!(store.kind, StoreKind::Shared(_)) {
+        root.problem("standby", "needs a store that both adits reach: set store.kind = \"redis\"");
+    }
+    if store.serves_without_store {
+        root.problem(
+            "standby",
+            "needs store.on_store_loss = \"refuse\": what an adit answers without the store, the other one never learns",
+        );
+    }
+    if !store.keeps_at_stop {
+        root.problem(
+            "standby",
+            "needs store.on_stop = \"keep\": there is nothing to take over otherwise",
+        );
+    }
+    let mut addresses: Vec<DeviceAddress> = Vec::new();
+    for mut entry in standby.tables("addresses") {
+        let device: String =
+            entry.parsed("device", "the name of a network device").unwrap_or_default();
+        if !is_device_name(&device) {
+            entry.problem("device", "takes the name of a network device, of 1 to 15 characters");
+        }
+        let expects = "an address with the prefix length of its link, such as \"10.0.4.2/24\"";
+        let network: Option<IpNet> = entry.parsed("address", expects);
+        if let Some(IpNet { addr, len }) = network {
+            if addresses.iter().any(|known| known.network.addr == addr) {
+                entry.problem("address", "is given twice");
+            }
+            addresses.push(DeviceAddress { device, network: IpNetwork { addr, len } });
+        }
+        entry.finish();
+    }
+    standby.finish();
+    Some(StandbySettings { addresses })
+}
+
+/// True for what the kernel accepts as the name of a network device.
+fn is_device_name(name: &str) -> bool {
+    let is_allowed = |octet: u8| octet.is_ascii_graphic() && !b"/:".contains(&octet);
+    (1..=15).contains(&name.len()) && name.bytes().all(is_allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+
+    const EXAMPLE: &str = include_str!("../../../../adit.example.toml");
+    const SHARED: &str = "kind = \"redis\"\nservers = [\"192.0.2.10:6379\"]\nname = \"upf-1\"";
+    const ADDRESSES: &str =
+        "[standby]\naddresses = [{ device = \"eth0\", address = \"10.0.4.2/24\" }]";
+
+    /// The example with a shared store, and `standby`, after `changes`.
+    fn parsed(standby: &str, changes: &[(&str, &str)]) -> Result<Config, String> {
+        let mut text = EXAMPLE.replacen("kind = \"journal\"", SHARED, 1);
+        text = text.replacen("folder = \"/var/lib/adit/journal\"", "", 1);
+        for (from, to) in changes {
+            assert!(text.contains(from), "{from}");
+            text = text.replacen(from, to, 1);
+        }
+        let parsed = Config::parse(&format!("{text}\n{standby}\n"));
+        parsed.map_err(|problems| problems.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn addresses_belong_to_devices() {
+        let standby = parsed(ADDRESSES, &[]).unwrap().standby.unwrap();
+        let [address] = &standby.addresses[..] else { panic!("{standby:?}") };
+        assert_eq!((address.device.as_str(), address.network.len), ("eth0", 24));
+        assert_eq!(parsed("[standby]", &[]).unwrap().standby.unwrap().addresses, []);
+        assert_eq!(parsed("", &[]).unwrap().standby, None);
+    }
+
+    #[test]
+    fn mistakes_are_told() {
+        let device = "[standby]\naddresses = [{ device = \"a/b\", address = \"10.0.4.2/24\" }]";
+        assert!(parsed(device, &[]).unwrap_err().contains("standby.addresses[0].device"));
+        let length = ADDRESSES.replace("/24", "");
+        assert!(parsed(&length, &[]).unwrap_err().contains("standby.addresses[0].address"));
+        let twice = ADDRESSES.replace("}]", "}, { device = \"eth1\", address = \"10.0.4.2/24\" }]");
+        assert!(parsed(&twice, &[]).unwrap_err().contains("is given twice"));
+    }
+
+    #[test]
+    fn store_must_be_one_that_both_adits_obey() {
+        let journal = [(SHARED, "kind = \"journal\"")];
+        assert!(parsed(ADDRESSES, &journal).unwrap_err().contains("store.kind = \"redis\""));
+        let continues = [("on_store_loss = \"refuse\"", "on_store_loss = \"continue\"")];
+        assert!(parsed(ADDRESSES, &continues).unwrap_err().contains("on_store_loss"));
+        let releases = [("on_stop = \"keep\"", "on_stop = \"release\"")];
+        assert!(parsed(ADDRESSES, &releases).unwrap_err().contains("on_stop"));
+    }
+}

@@ -1,0 +1,122 @@
+//! The control thread of a standby: it follows the records of the active adit, and takes over.
+
+use std::time::Instant;
+
+use adit_host::store_thread::StoreLink;
+use adit_n4::{Node, NodeRecord};
+use adit_store::RecordKind;
+use adit_types::Nanos;
+use anyhow::Context;
+use serde_json::{Map, Value};
+use tracing::info;
+
+use super::{ControlEnd, ControlThread, OBSERVED_PER_TURN};
+use crate::active_addresses::ActiveAddresses;
+use crate::admin::AdminAnswer;
+use crate::any_store::AnyStore;
+use crate::control_parts::StandbyParts;
+use crate::standby_thread::{FollowedRecord, StandbyNews};
+use crate::standstill::Standstill;
+
+/// News of the store that are handled in one turn.
+const NEWS_PER_TURN: usize = 16;
+
+impl ControlThread {
+    /// True unless another adit is active.
+    pub(crate) const fn is_active(&self) -> bool {
+        self.parts.standby.is_none()
+    }
+
+    /// A turn while another adit is active. Nothing is received or sent.
+    pub(super) fn turn_of_standby(&mut self, now: Nanos) {
+        self.follow(now);
+        self.parts.node.handle_timeout(now);
+        // The active adit has sent the End Markers of these changes.
+        self.parts.node.apply_changes(&mut self.parts.publisher, |_| {});
+        self.parts.publisher.turn(now);
+        self.parts.node.conclude_changes(now, &mut self.parts.publisher, OBSERVED_PER_TURN);
+        self.log_events();
+        let is_settled =
+            self.parts.node.pending_len() == 0 && self.parts.publisher.unobserved() == 0;
+        let standby = self.parts.standby.take_if(|standby| is_settled && standby.taken.is_some());
+        if let Some(standby) = standby
+            && let Err(error) = self.take_over(now, standby)
+        {
+            self.end = Some(ControlEnd::Failed(format!("cannot take over: {error:#}")));
+        }
+    }
+
+    /// Handles what the thread of the store tells.
+    fn follow(&mut self, now: Nanos) {
+        let Some(StandbyParts { link, taken, .. }) = &mut self.parts.standby else { return };
+        let node = &mut self.parts.node;
+        for _ in 0..NEWS_PER_TURN {
+            match link.poll() {
+                None if taken.is_none() && link.has_failed() => {
+                    let why = "the thread of the store ended by itself".to_owned();
+                    self.end = Some(ControlEnd::Failed(why));
+                    return;
+                }
+                None => return,
+                Some(StandbyNews::AllBegin) => node.begin_reading_again(),
+                Some(StandbyNews::AllEnd) => node.end_reading_again(now),
+                Some(StandbyNews::Records(records)) => {
+                    for FollowedRecord { kind, name, value } in records {
+                        if is_of_another_node(node, kind, value.as_deref()) {
+                            let why = "the records in the store are those of another start of the node: restart \
+                                       this adit to follow them";
+                            self.end = Some(ControlEnd::Failed(why.to_owned()));
+                            return;
+                        }
+                        // An event tells of those that are not understood.
+                        let _ = node.follow_record(now, kind, &name, value.as_deref());
+                    }
+                }
+                Some(StandbyNews::Taken(store)) => {
+                    *taken = Some((store, Instant::now()));
+                }
+                Some(StandbyNews::Lost(error)) => {
+                    self.end = Some(ControlEnd::Failed(error.to_string()));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Becomes the active adit: the host gets the addresses, N4 is bound, and the packet path begins.
+    fn take_over(&mut self, now: Nanos, standby: StandbyParts) -> anyhow::Result<()> {
+        let StandbyParts { addresses, lifecycle, taken, .. } = standby;
+        let (store, since) = taken.context("the lease is not taken")?;
+        let addresses = ActiveAddresses::take(&addresses)?;
+        let parts = &mut self.parts;
+        parts.socket.listen().context("cannot bind n4.listen")?;
+        let store = StoreLink::start(AnyStore::Shared(store), Vec::new());
+        parts.store = Some(store.context("cannot start the thread of the store")?);
+        parts.addresses.insert(addresses).handle_timeout(now);
+        lifecycle.gate.open();
+        self.neighbors.announce(now, &parts.publisher);
+        self.standstill = Standstill::new(&parts.threads, now);
+        parts.node.end_restoration(now);
+        parts.publisher.set_restoring(false);
+        let (sessions, took_ms) = (parts.node.store().len(), since.elapsed().as_millis());
+        info!(sessions, took_ms, "active: took over");
+        Ok(())
+    }
+
+    /// Asks the active adit for the lease.
+    pub(super) fn request_takeover(&self) -> AdminAnswer {
+        let Some(standby) = &self.parts.standby else {
+            return AdminAnswer::Refused("this adit is no standby: it is active".to_owned());
+        };
+        standby.link.request_handover();
+        let requested = ("requested".to_owned(), Value::Bool(true));
+        AdminAnswer::document(Map::from_iter([requested]))
+    }
+}
+
+/// True for the record of a node that started at another time than this one.
+fn is_of_another_node(node: &Node, kind: RecordKind, value: Option<&[u8]>) -> bool {
+    let record = value.filter(|_| kind == RecordKind::Node).map(NodeRecord::from_octets);
+    let started = node.config().recovery_time_stamp;
+    record.and_then(Result::ok).is_some_and(|record| record.recovery_time_stamp != started)
+}

@@ -1,0 +1,290 @@
+//! The threads of the packet path: what each is made of, and its life from the start gate to the exit barriers.
+
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+use adit_datapath::{
+    EventWorker, Handoff, PathThread, Receiver, ReceiverConfig, RxTx, RxTxConfig, SharedFlows,
+    Worker, WorkerConfig, connect,
+};
+use adit_dpdk::{Eal, EventScheduler, Mbuf, SchedulerPort};
+use adit_host::idle::{Doorbell, IdlePolicy, Sleeper};
+use adit_rules::{WorkerCommand, WorkerEvent};
+use adit_tables::TablesReader;
+use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN, HANDOFF_RING_LEN};
+use adit_types::{Role, WorkerId};
+use anyhow::{Context, bail};
+use tracing::info;
+
+use crate::clock::ProcessClock;
+use crate::config::{Config, ModelSettings, PollMode, ThreadSettings};
+use crate::event_scheduler;
+use crate::exit_barrier::{ExitBarrier, ExitBarrierPlace, ExitBarriers};
+use crate::lifecycle::Lifecycle;
+use crate::load::{LoadMeter, StepLoad, ThreadLoad};
+use crate::thread_io::ThreadIo;
+
+/// A thread of the packet path, running or done.
+pub(crate) type WorkerThread = JoinHandle<anyhow::Result<()>>;
+
+/// What all threads of the packet path share.
+pub(crate) struct PacketPath<'a> {
+    pub eal: &'a Eal,
+    pub config: &'a Config,
+    pub clock: ProcessClock,
+    pub lifecycle: &'a Lifecycle,
+}
+
+impl PacketPath<'_> {
+    /// Starts all threads, which wait at the gate.
+    ///
+    /// # Errors
+    /// The process is out of threads.
+    pub(crate) fn start(
+        &self,
+        parts: Vec<ThreadParts>,
+        io: Vec<ThreadIo>,
+        scheduler: Option<EventScheduler>,
+    ) -> anyhow::Result<Vec<WorkerThread>> {
+        let exit = ExitBarriers::default();
+        let mut threads = Vec::new();
+        for (parts, io) in parts.into_iter().zip(io) {
+            threads.push(self.start_thread(&exit, parts, io)?);
+        }
+        if let Some(scheduler) = scheduler {
+            let Self { eal, config, lifecycle, .. } = *self;
+            let run = event_scheduler::thread(eal, lifecycle, &exit, scheduler, &config.datapath)?;
+            threads.push(spawn("adit-scheduler", run)?);
+        }
+        Ok(threads)
+    }
+
+    /// Starts a thread of the packet path.
+    fn start_thread(
+        &self,
+        exit: &ExitBarriers,
+        parts: ThreadParts,
+        io: ThreadIo,
+    ) -> anyhow::Result<WorkerThread> {
+        let Self { eal, config, clock, lifecycle } = *self;
+        let ThreadParts { id, settings, reader, handoff, control, bells, load, scheduled, .. } =
+            parts;
+        let runner = ThreadRunner {
+            eal: eal.clone(),
+            clock,
+            lifecycle: lifecycle.clone(),
+            inside: exit.stopped.join(),
+            drained: exit.drained.clone(),
+            settings,
+            shares_core: config.datapath.shares_core(settings.core),
+            realtime_priority: config.datapath.realtime_priority,
+            bell: bells.get(usize::from(id.0)).cloned(),
+            bells,
+            burst: config.datapath.burst_pkts,
+            load,
+        };
+        let ports = io.receiving();
+        let Some(ControlRings { events, commands }) = control else {
+            if let Some((port, flows)) = scheduled {
+                let number = usize::from(id.0) - config.datapath.roles().transmitters();
+                let rx_tx = RxTxConfig { number, ports, burst: config.datapath.burst_pkts };
+                return spawn(&format!("adit-rx-tx-{id}"), move || {
+                    runner.run(io, || RxTx::new(rx_tx, reader, flows, port))
+                });
+            }
+            let spread = match config.datapath.model {
+                ModelSettings::Pipeline { spread, .. } => spread,
+                _ => bail!("a receiver without a pipeline"),
+            };
+            let burst = config.datapath.burst_pkts;
+            let receiver_config = ReceiverConfig { ports, burst, spread };
+            let signaling = config.datapath.roles().signaling().context("no signaling worker")?;
+            return spawn(&format!("adit-receiver-{id}"), move || {
+                runner.run(io, || Receiver::new(receiver_config, reader, handoff, signaling))
+            });
+        };
+        let worker_config = WorkerConfig {
+            id,
+            ports,
+            burst: config.datapath.burst_pkts,
+            buffer_pkts_max: config.buffer_pkts_per_worker(),
+            shaped_pkts_max: config.shaped_pkts_per_worker(),
+            recovery_time_stamp: Some(parts.recovery_time_stamp),
+        };
+        if let Some((port, flows)) = scheduled {
+            let is_alone = config.datapath.workers.len() == 1;
+            return spawn(&format!("adit-worker-{id}"), move || {
+                runner.run(io, || {
+                    let worker = Worker::new(worker_config, reader, events, commands);
+                    let worker = match is_alone {
+                        true => worker,
+                        false => worker.with_handoff(handoff.with_flows(flows.clone())),
+                    };
+                    EventWorker::new(worker, port, flows)
+                })
+            });
+        }
+        spawn(&format!("adit-{}-{id}", settings.role.name()), move || {
+            runner.run(io, || {
+                Worker::new(worker_config, reader, events, commands).with_handoff(handoff)
+            })
+        })
+    }
+}
+
+/// The parts of one thread of the packet path besides its ports.
+pub(crate) struct ThreadParts {
+    pub id: WorkerId,
+    pub settings: ThreadSettings,
+    pub reader: TablesReader,
+    pub handoff: Handoff<Mbuf>,
+    /// The worker's side of its rings from and to the control thread; `None` for a thread that only receives, or receives and transmits.
+    pub control: Option<ControlRings>,
+    /// The doorbells of all threads.
+    pub bells: Vec<Doorbell>,
+    pub recovery_time_stamp: u32,
+    pub load: ThreadLoad,
+    /// Its port of the event scheduler, and the flows.
+    pub scheduled: Option<(SchedulerPort, SharedFlows)>,
+}
+
+pub(crate) struct ControlRings {
+    pub events: rtrb::Producer<WorkerEvent>,
+    pub commands: rtrb::Consumer<WorkerCommand>,
+}
+
+/// The parts of all threads, and the control thread's sides of what connects it with them.
+pub(crate) struct AssembledPath {
+    pub parts: Vec<ThreadParts>,
+    pub events: Vec<rtrb::Consumer<WorkerEvent>>,
+    pub commands: Vec<rtrb::Producer<WorkerCommand>>,
+    pub bells: Vec<Doorbell>,
+    pub loads: Vec<ThreadLoad>,
+}
+
+impl AssembledPath {
+    /// Connects the threads of the configuration, which have these readers, with each other and with the control thread.
+    ///
+    /// # Errors
+    /// The process is out of file descriptors.
+    pub(crate) fn new(
+        config: &Config,
+        readers: Vec<TablesReader>,
+        recovery_time_stamp: u32,
+    ) -> anyhow::Result<Self> {
+        let bells = readers.iter().map(|_| Doorbell::new()).collect::<Result<Vec<_>, _>>()?;
+        let (mut parts, mut loads) = (Vec::new(), Vec::new());
+        let (mut events, mut commands) = (Vec::new(), Vec::new());
+        let handoffs = connect(config.datapath.roles(), HANDOFF_RING_LEN);
+        let readers = readers.into_iter().zip(handoffs);
+        for (settings, (reader, handoff)) in config.datapath.threads().into_iter().zip(readers) {
+            let control = (!matches!(settings.role, Role::Receiver | Role::RxTx)).then(|| {
+                let (event_sender, event_receiver) = rtrb::RingBuffer::new(EVENT_RING_LEN);
+                let (command_sender, command_receiver) = rtrb::RingBuffer::new(COMMAND_RING_LEN);
+                events.push(event_receiver);
+                commands.push(command_sender);
+                ControlRings { events: event_sender, commands: command_receiver }
+            });
+            let load = ThreadLoad::default();
+            parts.push(ThreadParts {
+                id: reader.worker(),
+                settings,
+                reader,
+                handoff,
+                control,
+                bells: bells.clone(),
+                recovery_time_stamp,
+                load: load.clone(),
+                scheduled: None,
+            });
+            loads.push(load);
+        }
+        Ok(Self { parts, events, commands, bells, loads })
+    }
+}
+
+/// What turns a worker or a receiver into a thread.
+struct ThreadRunner {
+    eal: Eal,
+    clock: ProcessClock,
+    lifecycle: Lifecycle,
+    inside: ExitBarrierPlace,
+    drained: ExitBarrier,
+    settings: ThreadSettings,
+    /// 0 for none.
+    realtime_priority: u8,
+    /// It must yield to other threads on its core.
+    shares_core: bool,
+    bell: Option<Doorbell>,
+    bells: Vec<Doorbell>,
+    burst: usize,
+    load: ThreadLoad,
+}
+
+impl ThreadRunner {
+    /// Runs steps of what `make` makes, on its core, from the start gate until adit stops.
+    fn run<T: PathThread<ThreadIo>>(
+        self,
+        mut io: ThreadIo,
+        make: impl FnOnce() -> T,
+    ) -> anyhow::Result<()> {
+        let Self { eal, clock, lifecycle, inside, drained, settings, realtime_priority, .. } = self;
+        let Self { shares_core, bell, bells, burst, load, .. } = self;
+        adit_dpdk::pin_current_thread(settings.core)?;
+        if realtime_priority > 0 {
+            adit_dpdk::set_realtime_priority(realtime_priority)?;
+        }
+        let registered = adit_dpdk::register_thread(&eal)?;
+        if lifecycle.gate.pass() {
+            let packets = io.discard_waiting();
+            info!(
+                packets,
+                core = settings.core,
+                "discarded what had arrived before adit was active"
+            );
+        }
+        let mut meter = LoadMeter::new(load, clock.now());
+        let mut thread = make();
+        let mut pause = match (settings.poll, bell) {
+            (PollMode::Adaptive, Some(bell)) => {
+                IdlePolicy::Adaptive(Sleeper::new(bell, io.sockets()))
+            }
+            _ => IdlePolicy::Busy { shares_core },
+        };
+        while !lifecycle.stop.load(Ordering::Relaxed) {
+            let began = clock.now();
+            let report = thread.step(began, &mut io);
+            let step = StepLoad { began, is_idle: report.idle, is_full: report.received >= burst };
+            meter.count_step(step, || thread.take_fullest_ring());
+            if !report.handed_to.is_empty() {
+                let handed_to = report.handed_to.iter().filter_map(|to| bells.get(to));
+                handed_to.for_each(Doorbell::ring);
+                // The thread that takes them may be the one that shares the core, and its ring is short.
+                if shares_core {
+                    std::thread::yield_now();
+                }
+            }
+            meter.count_sleep(pause.after_step(report.idle, || clock.now(), || thread.rest()));
+        }
+        // Other threads may hand packets over until they have stopped, too.
+        inside.wait_for_all();
+        // A central scheduler still gives out what was in flight.
+        while !drained.is_open() {
+            thread.drain(&mut io);
+            std::thread::yield_now();
+        }
+        thread.drain(&mut io);
+        drop(thread);
+        drop(io);
+        drop(registered);
+        Ok(())
+    }
+}
+
+pub(crate) fn spawn<T: Send + 'static>(
+    name: &str,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> anyhow::Result<JoinHandle<T>> {
+    let builder = std::thread::Builder::new().name(name.to_owned());
+    builder.spawn(body).with_context(|| format!("cannot start thread {name}"))
+}

@@ -1,0 +1,291 @@
+//! The thread of a standby: it follows the records of the active adit, and takes the lease when it is free.
+
+use std::io;
+use std::mem;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use adit_shared_store::{
+    FollowProgress, FollowedChange, GroupPosition, LeaseAnswer, SharedStoreFigures,
+};
+use adit_store::{RecordKind, RecordName, RecordStore, StoreError};
+use rustix::event::{EventfdFlags, eventfd};
+use tracing::{info, warn};
+
+use crate::any_store::SharedStoreClient;
+
+/// How long a server waits for the next change before it tells of the lease. It bounds how late a standby sees that the
+/// lease is free.
+const FOLLOW_WAIT: Duration = Duration::from_millis(20);
+
+/// Pause between attempts to reach a store.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// Records that are handed over at once.
+const RECORDS_PER_BATCH: usize = 256;
+
+/// Batches of them that wait at most.
+const BATCHES_MAX: usize = 16;
+
+/// A record of the active adit has this value, or none.
+#[derive(Debug)]
+pub(crate) struct FollowedRecord {
+    pub kind: RecordKind,
+    pub name: RecordName,
+    pub value: Option<Vec<u8>>,
+}
+
+/// What the thread tells, in this order.
+#[derive(Debug)]
+pub(crate) enum StandbyNews {
+    /// All records follow. Those known before that are not among them are gone.
+    AllBegin,
+    /// Changed records.
+    Records(Vec<FollowedRecord>),
+    /// All records were told.
+    AllEnd,
+    /// This process holds the lease, and everything that former holders wrote was told. The thread has ended.
+    Taken(Box<SharedStoreClient>),
+    /// The records cannot be followed, for good. The thread has ended.
+    Lost(StoreError),
+}
+
+/// What operators see.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct StandbyReport {
+    pub figures: SharedStoreFigures,
+    /// The last group that was told.
+    pub reached: GroupPosition,
+    /// It has everything that the server had.
+    pub is_caught_up: bool,
+    /// Remaining time of the active adit's lease.
+    pub lease_left: Option<Duration>,
+    /// Why the store cannot be used now.
+    pub failure: Option<String>,
+    pub failures: u64,
+}
+
+#[derive(Debug)]
+struct StandbyState {
+    event: OwnedFd,
+    is_stopping: AtomicBool,
+    /// The active adit is to be asked for the lease.
+    wants_handover: AtomicBool,
+    report: Mutex<StandbyReport>,
+}
+
+/// The control thread's side.
+#[derive(Debug)]
+pub(crate) struct StandbyLink {
+    /// `None` after the end.
+    news: Option<Receiver<StandbyNews>>,
+    state: Arc<StandbyState>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl StandbyLink {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The process is out of threads or file descriptors.
+    pub(crate) fn start(store: SharedStoreClient) -> io::Result<Self> {
+        let state = Arc::new(StandbyState {
+            event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            is_stopping: AtomicBool::new(false),
+            wants_handover: AtomicBool::new(false),
+            report: Mutex::default(),
+        });
+        let (sender, news) = sync_channel(BATCHES_MAX);
+        let follower = StandbyFollower { state: Arc::clone(&state), news: sender };
+        let thread = std::thread::Builder::new().name("adit-standby".to_owned());
+        let thread = thread.spawn(move || follower.run(store))?;
+        Ok(Self { news: Some(news), state, thread: Some(thread) })
+    }
+
+    /// The next news. `None` if there are none now.
+    pub(crate) fn poll(&mut self) -> Option<StandbyNews> {
+        let polled = self.news.as_ref().map_or(Err(TryRecvError::Disconnected), Receiver::try_recv);
+        polled.ok()
+    }
+
+    /// Asks the active adit for the lease.
+    pub(crate) fn request_handover(&self) {
+        self.state.wants_handover.store(true, Ordering::Relaxed);
+    }
+
+    /// What operators see.
+    pub(crate) fn report(&self) -> StandbyReport {
+        self.state.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Clears what woke the caller.
+    pub(crate) fn take_wake_up(&self) {
+        let _ = rustix::io::read(&self.state.event, &mut [0; 8]);
+    }
+
+    /// True if the thread ended by a fault.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+}
+
+/// Readable when there are news.
+impl AsFd for StandbyLink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.state.event.as_fd()
+    }
+}
+
+/// Ends the thread.
+impl Drop for StandbyLink {
+    fn drop(&mut self) {
+        self.state.is_stopping.store(true, Ordering::Relaxed);
+        self.news = None;
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Nobody receives the news any more.
+struct Stopped;
+
+/// What the thread has.
+struct StandbyFollower {
+    state: Arc<StandbyState>,
+    news: SyncSender<StandbyNews>,
+}
+
+impl StandbyFollower {
+    fn run(self, mut store: SharedStoreClient) {
+        let last = match self.take_over(&mut store) {
+            Ok(Ok(())) => StandbyNews::Taken(Box::new(store)),
+            Ok(Err(error)) => StandbyNews::Lost(error),
+            Err(Stopped) => return,
+        };
+        let _ = self.tell(last);
+    }
+
+    /// Follows until this process has the lease and everything that was written before.
+    fn take_over(&self, store: &mut SharedStoreClient) -> Result<Result<(), StoreError>, Stopped> {
+        let mut has_lease = false;
+        loop {
+            if self.state.is_stopping.load(Ordering::Relaxed) {
+                return Err(Stopped);
+            }
+            match self.step(store, &mut has_lease)? {
+                Ok(true) => return Ok(Ok(())),
+                Ok(false) => {}
+                Err(StoreError::Unavailable(why)) => self.note_failure(store, why),
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+    }
+
+    /// True once everything is here.
+    fn step(
+        &self,
+        store: &mut SharedStoreClient,
+        has_lease: &mut bool,
+    ) -> Result<Result<bool, StoreError>, Stopped> {
+        if self.state.wants_handover.swap(false, Ordering::Relaxed)
+            && let Err(error) = store.request_handover()
+        {
+            return Ok(Err(error));
+        }
+        if *has_lease && let Err(error) = store.maintain() {
+            return Ok(Err(error));
+        }
+        let limit = if *has_lease { Duration::ZERO } else { FOLLOW_WAIT };
+        let progress = match self.follow(store, limit)? {
+            Ok(progress) => progress,
+            Err(error) => return Ok(Err(error)),
+        };
+        self.note_progress(store, &progress);
+        if *has_lease || !progress.is_caught_up || progress.lease.is_some() {
+            return Ok(Ok(*has_lease && progress.is_caught_up));
+        }
+        let taken = store.acquire().map(|answer| {
+            if let LeaseAnswer::Taken { epoch } = answer {
+                info!(epoch, "the lease of the records is taken");
+                *has_lease = true;
+            }
+            false
+        });
+        Ok(taken)
+    }
+
+    /// Passes on what is new in the store.
+    fn follow(
+        &self,
+        store: &mut SharedStoreClient,
+        limit: Duration,
+    ) -> Result<Result<FollowProgress, StoreError>, Stopped> {
+        let mut batch = Vec::new();
+        let (mut is_reset, mut outcome) = (false, Ok(()));
+        let mut tell = |news| {
+            if outcome.is_ok() {
+                outcome = self.tell(news);
+            }
+        };
+        let progress = store.follow(limit, &mut |change| match change {
+            FollowedChange::Reset => {
+                tell(StandbyNews::Records(mem::take(&mut batch)));
+                tell(StandbyNews::AllBegin);
+                is_reset = true;
+            }
+            FollowedChange::Change(change) => {
+                batch.push(FollowedRecord {
+                    kind: change.key.kind,
+                    name: RecordName::of(change.key.id),
+                    value: change.value.map(<[u8]>::to_vec),
+                });
+                if batch.len() == RECORDS_PER_BATCH {
+                    tell(StandbyNews::Records(mem::take(&mut batch)));
+                }
+            }
+        });
+        tell(StandbyNews::Records(batch));
+        if is_reset && progress.is_ok() {
+            tell(StandbyNews::AllEnd);
+        }
+        outcome.map(|()| progress)
+    }
+
+    fn tell(&self, news: StandbyNews) -> Result<(), Stopped> {
+        if matches!(&news, StandbyNews::Records(records) if records.is_empty()) {
+            return Ok(());
+        }
+        let told = self.news.send(news).map_err(|_| Stopped);
+        // A full counter is a pending wake-up.
+        let _ = rustix::io::write(&self.state.event, &1_u64.to_ne_bytes());
+        told
+    }
+
+    fn note_progress(&self, store: &SharedStoreClient, progress: &FollowProgress) {
+        let mut report = self.state.report.lock().unwrap_or_else(PoisonError::into_inner);
+        if report.failure.take().is_some() {
+            info!("the store can be used again");
+        }
+        report.figures = store.figures();
+        report.reached = progress.reached;
+        report.is_caught_up = progress.is_caught_up;
+        report.lease_left = progress.lease.as_ref().map(|lease| lease.left);
+    }
+
+    fn note_failure(&self, store: &SharedStoreClient, why: String) {
+        {
+            let mut report = self.state.report.lock().unwrap_or_else(PoisonError::into_inner);
+            if report.failure.is_none() {
+                warn!(why, "the store cannot be used: changes of the active adit are not followed");
+            }
+            report.figures = store.figures();
+            report.is_caught_up = false;
+            report.failures += 1;
+            report.failure = Some(why);
+        }
+        std::thread::sleep(RETRY);
+    }
+}

@@ -1,0 +1,63 @@
+//! `adit takeover`: makes a standby the active adit, and waits until it is.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use serde_json::{Map, Value};
+
+use crate::admin::client::{self, DocumentSink};
+use crate::admin::{AdminCommand, AdminQuestion};
+use crate::cli::Topic;
+
+/// How long the active adit may take to record the last usage and to stop.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Time between two looks at the standby.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// Members of a document without lists.
+#[derive(Default)]
+struct Members(Map<String, Value>);
+
+impl DocumentSink for Members {
+    fn list(&mut self, _: &str) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn row(&mut self, _: Value) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn member(&mut self, key: String, value: Value) -> anyhow::Result<()> {
+        self.0.insert(key, value);
+        Ok(())
+    }
+}
+
+/// Makes the standby that listens at `socket` the active adit.
+///
+/// # Errors
+/// It is no standby, or does not become active in time.
+pub(crate) fn take_over(socket: &Path) -> anyhow::Result<()> {
+    client::request(socket, &AdminCommand::TakeOver, &mut Members::default())?;
+    let asked = Instant::now();
+    let question = AdminQuestion { topic: Topic::Store, session: None };
+    let command = AdminCommand::Show(question);
+    loop {
+        let mut store = Members::default();
+        client::request(socket, &command, &mut store)?;
+        if store.0.get("role").and_then(Value::as_str) == Some("active") {
+            let epoch = store.0.get("epoch").and_then(Value::as_u64).unwrap_or_default();
+            println!("active after {} ms, epoch {epoch}", asked.elapsed().as_millis());
+            return Ok(());
+        }
+        if asked.elapsed() > PATIENCE {
+            bail!(
+                "the active adit still holds the lease after {} s; see its log, and `adit show store`",
+                PATIENCE.as_secs()
+            );
+        }
+        std::thread::sleep(INTERVAL);
+    }
+}
