@@ -22,9 +22,9 @@ mod scan;
 
 pub use error::{AppendError, Damage, DamageKind, StoreError};
 pub use files::Files;
-pub use format::FORMAT_VERSION;
+pub use format::{BadChange, FORMAT_VERSION, decode_changes, encode_change};
 pub use journal::{Journal, JournalFigures, JournalOptions, OpenReport};
 pub use record::{
-    RecordChange, RecordGroup, RecordId, RecordKey, RecordKind, RecordName, RecordNumber,
-    RecordStore, StoreChange, Upkeep,
+    PolledRecordStore, RecordChange, RecordGroup, RecordId, RecordKey, RecordKind, RecordName,
+    RecordNumber, RecordStore, StoreChange, Upkeep,
 };

@@ -1,6 +1,9 @@
 //! Words of the store, and its contract.
 
 use core::fmt;
+use core::time::Duration;
+
+use adit_types::Nanos;
 
 use crate::error::{AppendError, StoreError};
 
@@ -21,11 +24,14 @@ pub enum RecordKind {
     Report = 6,
     /// An answer, for a retransmission of its request.
     Answer = 7,
+    /// The standby that may have groups which the store lacks; see the room `replication`.
+    Standby = 8,
 }
 
 impl RecordKind {
     /// All kinds, in the order in which a node restores them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
+        Self::Standby,
         Self::Node,
         Self::Association,
         Self::Pfds,
@@ -82,6 +88,7 @@ impl fmt::Display for RecordKey<'_> {
             RecordKind::Usage => "usage",
             RecordKind::Report => "report",
             RecordKind::Answer => "answer",
+            RecordKind::Standby => "standby",
         };
         match self.id {
             RecordId::Number(number) => write!(f, "{kind} {number:#x}"),
@@ -225,4 +232,17 @@ pub trait RecordStore {
         kinds: &[RecordKind],
         visitor: &mut dyn FnMut(RecordKey<'_>, &[u8]),
     ) -> Result<(), StoreError>;
+}
+
+/// A store that makes groups durable while its caller does something else.
+pub trait PolledRecordStore: RecordStore {
+    /// Notes what has become durable, without waiting.
+    ///
+    /// # Errors
+    /// The store cannot be reached, or refuses. It tries again by itself. After [`StoreError::Fenced`] there is nothing to try:
+    /// no group becomes durable any more.
+    fn poll(&mut self, now: Nanos) -> Result<(), StoreError>;
+
+    /// Blocks until the store may have something new, for at most `limit`.
+    fn wait(&mut self, limit: Duration);
 }

@@ -26,6 +26,20 @@ pub use user_tcp::{UserTcp, UserTcpConfig, UserTcpCounters};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(usize);
 
+impl StreamId {
+    /// The stream that a transport knows by this number.
+    #[must_use]
+    pub const fn new(index: usize) -> Self {
+        Self(index)
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0
+    }
+}
+
 /// What a stream can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamState {

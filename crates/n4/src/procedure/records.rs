@@ -202,7 +202,7 @@ impl Node {
         octets: &[u8],
     ) -> Result<(), RecordError> {
         match (kind, name) {
-            (RecordKind::Node, _) => Ok(()),
+            (RecordKind::Node | RecordKind::Standby, _) => Ok(()),
             (RecordKind::Association, RecordName::Octets(name)) => {
                 self.restore_association(now, restoration, address_of(name)?, decoded(octets)?);
                 Ok(())

@@ -4,6 +4,8 @@
 //! removed. The identifier follows, as 8 octets or as a length and so many octets; then, unless it is removed, the
 //! length of the value (4 octets) and the value.
 
+use adit_types::limits::STORE_VALUE_BYTES_MAX;
+
 use super::commit::{GROUP_HEADER_BYTES, GroupTag};
 use super::{u32_at, u64_at};
 use crate::record::{RecordId, RecordKey, RecordKind, StoreChange};
@@ -20,8 +22,9 @@ pub(crate) fn change_len(change: &StoreChange<'_>) -> usize {
     1 + id + change.value.map_or(0, |value| 4 + value.len())
 }
 
-/// Appends a change. The identifier and the value have at most as many octets as their lengths can say.
-pub(crate) fn push_change(out: &mut Vec<u8>, change: &StoreChange<'_>) {
+/// Appends a change, encoded as in a commit of the journal. The identifier and the value have at most as many octets as
+/// their lengths can say.
+pub fn encode_change(out: &mut Vec<u8>, change: &StoreChange<'_>) {
     let removed = if change.value.is_none() { REMOVE } else { 0 };
     let kind = change.key.kind as u8 | removed;
     match change.key.id {
@@ -57,6 +60,40 @@ fn parse_change(octets: &[u8]) -> Option<StoreChange<'_>> {
     }
     let len = usize::try_from(u32_at(rest, 0)?).ok()?;
     Some(StoreChange::put(key, rest.get(4..)?.get(..len)?))
+}
+
+/// Octets that are no change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BadChange;
+
+impl core::fmt::Display for BadChange {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("the octets are not the changes of a group")
+    }
+}
+
+impl core::error::Error for BadChange {}
+
+/// The changes that [`encode_change`] has written into `octets`, one behind the other.
+///
+/// # Errors
+/// The item behind the last change is an error if the octets there are no change, or one that no store takes.
+pub fn decode_changes(octets: &[u8]) -> impl Iterator<Item = Result<StoreChange<'_>, BadChange>> {
+    let mut rest = octets;
+    core::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let change = parse_change(rest).filter(is_storable);
+        rest = change.map_or(&[], |change| rest.get(change_len(&change)..).unwrap_or_default());
+        Some(change.ok_or(BadChange))
+    })
+}
+
+/// True if identifier and value have as many octets as they may.
+fn is_storable(change: &StoreChange<'_>) -> bool {
+    let has_id = !matches!(change.key.id, RecordId::Octets([]));
+    has_id && change.value.is_none_or(|value| value.len() <= STORE_VALUE_BYTES_MAX)
 }
 
 /// A group of a commit.

@@ -5,7 +5,8 @@ mod commit;
 mod header;
 mod sector;
 
-pub(crate) use change::{Groups, change_len, push_change};
+pub use change::{BadChange, decode_changes, encode_change};
+pub(crate) use change::{Groups, change_len};
 pub(crate) use commit::{
     COMMIT_HEADER_BYTES, CommitHeader, GROUP_HEADER_BYTES, GroupTag, push_group,
 };

@@ -2,7 +2,7 @@
 
 use crate::error::{Damage, DamageKind, StoreError};
 use crate::files::Files;
-use crate::format::{COMMIT_HEADER_BYTES, Groups, offset_of, push_change};
+use crate::format::{COMMIT_HEADER_BYTES, Groups, encode_change, offset_of};
 use crate::journal::Journal;
 use crate::journal::commit::place_of;
 use crate::record::Upkeep;
@@ -154,7 +154,7 @@ impl<F: Files> Journal<F> {
                     for placed in groups.flat_map(|group| group.changes()) {
                         let place = place_of(oldest.short_number(), at, placed.at, placed.len);
                         if self.index.get(placed.change.key) == Some(place) {
-                            push_change(&mut self.copies.octets, &placed.change);
+                            encode_change(&mut self.copies.octets, &placed.change);
                             self.copies.lens.push_back(placed.len);
                         }
                     }

@@ -13,7 +13,7 @@ use adit_types::limits::{STORE_BACKLOG_BYTES_MAX, STORE_GROUP_BYTES_MAX, STORE_V
 use crate::error::{AppendError, Damage, StoreError};
 use crate::files::Files;
 use crate::format::{
-    COMMIT_HEADER_BYTES, GROUP_HEADER_BYTES, GroupTag, PAYLOAD, SECTOR, change_len, push_change,
+    COMMIT_HEADER_BYTES, GROUP_HEADER_BYTES, GroupTag, PAYLOAD, SECTOR, change_len, encode_change,
     push_group,
 };
 use crate::index::LiveIndex;
@@ -263,7 +263,7 @@ impl<F: Files> RecordStore for Journal<F> {
         }
         let at = self.pending.octets.len();
         push_group(&mut self.pending.octets, GroupTag::Changes, |out| {
-            changes.iter().for_each(|change| push_change(out, change));
+            changes.iter().for_each(|change| encode_change(out, change));
         });
         self.pending.lens.push_back(self.pending.octets.len() - at);
         self.appended += 1;

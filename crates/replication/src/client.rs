@@ -1,0 +1,297 @@
+//! The active adit's side of replication.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use adit_resp::RespValue;
+use adit_store::{AppendError, RecordNumber, StoreChange, encode_change};
+use adit_transport::Transport;
+use adit_types::Nanos;
+use adit_types::limits::{STORE_GROUP_BYTES_MAX, STORE_VALUE_BYTES_MAX};
+
+use crate::command::ReplicationCommand;
+use crate::connection::{Connection, SentCommand, array, next_number, receive_replies};
+use crate::error::ReplicationError;
+use crate::group::{GroupQueue, Incarnation, octets};
+
+/// Where the standby is, and how long to wait for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplicationConfig {
+    /// The address that the standby listens at.
+    pub peer: SocketAddr,
+    /// The name of the records in the shared store.
+    pub name: String,
+    /// The epoch of this adit.
+    pub epoch: u64,
+    /// Octets of groups that are kept because the shared store lacks them.
+    pub octets_max: usize,
+    /// How long the standby may leave a command without reply.
+    pub silence_max: Nanos,
+    /// Pause before another attempt to connect.
+    pub retry_after: Nanos,
+    /// Pause between signs of life on an idle connection.
+    pub ping_interval: Nanos,
+}
+
+/// How far the standby is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StandbyProgress {
+    /// Which life of the standby.
+    pub incarnation: Incarnation,
+    /// It has every group up to this one, or the shared store has it.
+    pub last: RecordNumber,
+}
+
+/// What the connection has reached.
+#[derive(Debug)]
+struct StandbyConnection {
+    connection: Connection,
+    /// `None` before the reply to `ADIT.HELLO`.
+    progress: Option<StandbyProgress>,
+    /// The last group that the standby needs no command for.
+    sent: RecordNumber,
+    /// What the standby was told about the shared store.
+    told: RecordNumber,
+    /// A command about the shared store has no reply.
+    is_telling: bool,
+}
+
+/// Sends groups to the standby, and those that it may lack again after a reconnection.
+///
+/// Memory: the groups that the shared store lacks, at most so many octets as configured; those without reply a second time, at
+/// most 2 MiB.
+pub struct ReplicationClient<T> {
+    transport: T,
+    config: ReplicationConfig,
+    groups: GroupQueue,
+    standby: Option<StandbyConnection>,
+    retry_at: Nanos,
+    /// Why there was no connection last.
+    error: ReplicationError,
+    fenced: Option<u64>,
+    connections: u64,
+}
+
+impl<T> fmt::Debug for ReplicationClient<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = (&self.config, &self.standby, &self.error, self.fenced);
+        f.debug_tuple("ReplicationClient").field(&all).finish_non_exhaustive()
+    }
+}
+
+impl<T: Transport> ReplicationClient<T> {
+    /// A client for the groups behind `shared`, the last one that the shared store has.
+    #[must_use]
+    pub fn new(transport: T, config: ReplicationConfig, shared: RecordNumber) -> Self {
+        Self {
+            transport,
+            config,
+            groups: GroupQueue::new(shared),
+            standby: None,
+            retry_at: Nanos(0),
+            error: ReplicationError::Untried,
+            fenced: None,
+            connections: 0,
+        }
+    }
+
+    /// True if a group with so many octets of changes finds room.
+    #[must_use]
+    pub fn has_room(&self, changes_len: usize) -> bool {
+        self.groups.octets().saturating_add(octets(changes_len)) <= self.config.octets_max
+    }
+
+    /// Takes the next group, `number`, as [`encode_change`] has written it. Room is the caller's duty.
+    pub(crate) fn push(&mut self, number: RecordNumber, changes: Vec<u8>) {
+        self.groups.push(number, changes);
+    }
+
+    /// Takes note that the shared store has the groups up to `number`.
+    pub fn set_shared(&mut self, number: RecordNumber) {
+        self.groups.drop_through(number);
+    }
+
+    /// Sends, receives, connects and reconnects, as far as that is possible without waiting.
+    pub fn poll(&mut self, now: Nanos) {
+        self.transport.poll(now);
+        if self.fenced.is_none()
+            && let Err(error) = self.drive(now)
+        {
+            self.disconnect(now, error);
+        }
+    }
+
+    /// Blocks until the standby may have said something, for at most `limit`.
+    pub fn wait(&mut self, limit: Duration) {
+        self.transport.wait(limit);
+    }
+
+    /// How far the standby is; `None` while there is no connection.
+    #[must_use]
+    pub fn progress(&self) -> Option<StandbyProgress> {
+        self.standby.as_ref()?.progress
+    }
+
+    /// The epoch of the adit that took the records over. This one acknowledges nothing any more.
+    #[must_use]
+    pub const fn fenced(&self) -> Option<u64> {
+        self.fenced
+    }
+
+    /// Why there is no connection, or why the last one ended.
+    #[must_use]
+    pub const fn error(&self) -> &ReplicationError {
+        &self.error
+    }
+
+    /// Connections that reached the standby so far.
+    #[must_use]
+    pub const fn connections(&self) -> u64 {
+        self.connections
+    }
+
+    /// True while a reply is expected.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.standby.as_ref().is_some_and(|standby| standby.connection.idle_since().is_none())
+    }
+
+    /// Groups that the shared store lacks.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.groups.len()
+    }
+
+    fn drive(&mut self, now: Nanos) -> Result<(), ReplicationError> {
+        if self.standby.is_none() && now >= self.retry_at {
+            self.connect(now)?;
+        }
+        if self.standby.is_some() {
+            self.receive(now)?;
+            self.send(now);
+        }
+        match &mut self.standby {
+            Some(standby) => standby.connection.flush(&mut self.transport, now),
+            None => Ok(()),
+        }
+    }
+
+    fn connect(&mut self, now: Nanos) -> Result<(), ReplicationError> {
+        let mut connection = Connection::begin(&mut self.transport, self.config.peer, now)?;
+        let after = self.groups.base();
+        let (name, epoch) = (self.config.name.as_bytes(), self.config.epoch);
+        let hello = ReplicationCommand::Hello { name, epoch, after };
+        // The first command of a connection finds room.
+        connection.send(now, &hello, SentCommand::Hello);
+        self.standby = Some(StandbyConnection {
+            connection,
+            progress: None,
+            sent: after,
+            told: after,
+            is_telling: false,
+        });
+        Ok(())
+    }
+
+    fn receive(&mut self, now: Nanos) -> Result<(), ReplicationError> {
+        let Some(standby) = &mut self.standby else { return Ok(()) };
+        let newest = self.groups.last();
+        let StandbyConnection { connection, progress, sent, is_telling, .. } = standby;
+        let mut greeted = 0;
+        let mut on_reply = |tag, value: RespValue<'_>| {
+            match (tag, value, &mut *progress) {
+                (SentCommand::Hello, value, None) => {
+                    let mut words = array(value)?;
+                    let incarnation = Incarnation(next_number(&mut words)?.0);
+                    let last = next_number(&mut words)?;
+                    // It cannot have what was never sent.
+                    if last > newest || last < *sent {
+                        return Err(ReplicationError::Reply);
+                    }
+                    *progress = Some(StandbyProgress { incarnation, last });
+                    *sent = last;
+                    greeted += 1;
+                }
+                (SentCommand::Group(number), RespValue::Integer(value), Some(progress))
+                    if u64::try_from(value) == Ok(number.0) =>
+                {
+                    progress.last = number;
+                }
+                (SentCommand::Shared, RespValue::Integer(_), _) => *is_telling = false,
+                (SentCommand::Ping, RespValue::Simple(_), _) => {}
+                _ => return Err(ReplicationError::Reply),
+            }
+            Ok(())
+        };
+        let silence_max = self.config.silence_max;
+        receive_replies(connection, &mut self.transport, now, silence_max, &mut on_reply)?;
+        self.connections += greeted;
+        Ok(())
+    }
+
+    /// Appends commands to the output, as many as it takes.
+    fn send(&mut self, now: Nanos) {
+        let Some(standby) = &mut self.standby else { return };
+        if standby.progress.is_none() {
+            return;
+        }
+        let epoch = self.config.epoch;
+        let StandbyConnection { connection, sent, told, is_telling, .. } = standby;
+        loop {
+            let next = self.groups.after(*sent).next();
+            // Groups between those that were sent and the next one are in the shared store.
+            let skipped = next.is_some_and(|next| next.previous != *sent);
+            let base = self.groups.base();
+            if skipped || (base > *told && !*is_telling) {
+                let shared = ReplicationCommand::Shared { epoch, number: base };
+                if !connection.send(now, &shared, SentCommand::Shared) {
+                    return;
+                }
+                (*told, *is_telling, *sent) = (base, true, base.max(*sent));
+                continue;
+            }
+            let Some(next) = next else { break };
+            let (previous, number, changes) = (next.previous, next.number, &next.changes);
+            let group = ReplicationCommand::Group { epoch, previous, number, changes };
+            if !connection.send(now, &group, SentCommand::Group(number)) {
+                return;
+            }
+            *sent = number;
+        }
+        let interval = self.config.ping_interval;
+        if connection.idle_since().is_some_and(|since| now.since(since) >= interval) {
+            connection.send(now, &ReplicationCommand::Ping, SentCommand::Ping);
+        }
+    }
+
+    fn disconnect(&mut self, now: Nanos, error: ReplicationError) {
+        if let Some(standby) = self.standby.take() {
+            self.transport.close(standby.connection.stream);
+        }
+        if let ReplicationError::Fenced(epoch) = error {
+            self.fenced = Some(epoch);
+        }
+        self.error = error;
+        self.retry_at = now + self.config.retry_after;
+    }
+}
+
+/// A group as it is sent.
+///
+/// # Errors
+/// A record or the group is too large, or the group is empty.
+pub(crate) fn encode_group(changes: &[StoreChange<'_>]) -> Result<Vec<u8>, AppendError> {
+    let is_too_large = |change: &StoreChange<'_>| {
+        change.value.is_some_and(|value| value.len() > STORE_VALUE_BYTES_MAX)
+    };
+    if changes.iter().any(is_too_large) {
+        return Err(AppendError::Record);
+    }
+    let mut octets = Vec::new();
+    changes.iter().for_each(|change| encode_change(&mut octets, change));
+    match octets.len() {
+        1..=STORE_GROUP_BYTES_MAX => Ok(octets),
+        _ => Err(AppendError::Group),
+    }
+}

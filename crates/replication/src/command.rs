@@ -1,0 +1,207 @@
+//! The commands of replication, and their refusals.
+
+use adit_resp::{CommandRefusal, RespClient, RespCommand};
+use adit_store::RecordNumber;
+
+use crate::group::StorePosition;
+
+/// The version of the protocol.
+const VERSION: u64 = 1;
+
+const HELLO: &[u8] = b"ADIT.HELLO";
+const GROUP: &[u8] = b"ADIT.GROUP";
+const SHARED: &[u8] = b"ADIT.SHARED";
+const TAIL: &[u8] = b"ADIT.TAIL";
+const PING: &[u8] = b"PING";
+
+/// What an adit sends to the one that keeps its tail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplicationCommand<'a> {
+    /// `ADIT.HELLO version name epoch after`: the active adit begins. Groups up to `after` are in the shared store. The reply is
+    /// an array: incarnation, last group that the standby has.
+    Hello {
+        /// The name of the records in the shared store.
+        name: &'a [u8],
+        /// The sender's epoch.
+        epoch: u64,
+        /// The group before the first one that the sender can send.
+        after: RecordNumber,
+    },
+    /// `ADIT.GROUP epoch previous number changes`: the group behind `previous`. The reply is its number.
+    Group {
+        /// The sender's epoch.
+        epoch: u64,
+        /// The group before it.
+        previous: RecordNumber,
+        /// Its number.
+        number: RecordNumber,
+        /// Its changes, as [`adit_store::encode_change`] writes them.
+        changes: &'a [u8],
+    },
+    /// `ADIT.SHARED epoch number`: groups up to `number` are in the shared store. The reply is the last group that the standby
+    /// has, or `number` if that is greater.
+    Shared {
+        /// The sender's epoch.
+        epoch: u64,
+        /// The last group that the shared store has.
+        number: RecordNumber,
+    },
+    /// `ADIT.TAIL version name epoch store-epoch store-number`: an adit that took the records over reads what the shared store
+    /// lacks, and ends older epochs. The reply is an array: incarnation, epoch of the tail, group before its first one, its last
+    /// group; then previous number, number and changes of some groups that the sender lacks, at least one if there are any.
+    Tail {
+        /// The name of the records in the shared store.
+        name: &'a [u8],
+        /// The sender's epoch.
+        epoch: u64,
+        /// The last group that the sender has.
+        store: StorePosition,
+    },
+    /// `PING`: a sign of life. The reply is `PONG`.
+    Ping,
+}
+
+impl<'a> ReplicationCommand<'a> {
+    /// Reads a command.
+    ///
+    /// # Errors
+    /// The refusal to reply with.
+    pub fn parse(command: RespCommand<'a>) -> Result<Self, ReplicationRefusal> {
+        let mut words = command.words();
+        let name = words.next().unwrap_or_default();
+        let arguments = (words.next(), words.next(), words.next(), words.next());
+        let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
+        let count = command.word_count();
+        match arguments {
+            (Some(version), Some(name), Some(epoch), Some(after)) if is(HELLO) && count == 5 => {
+                check_version(version)?;
+                Ok(Self::Hello { name, epoch: number(epoch)?, after: record_number(after)? })
+            }
+            (Some(epoch), Some(previous), Some(group), Some(changes))
+                if is(GROUP) && count == 5 =>
+            {
+                Ok(Self::Group {
+                    epoch: number(epoch)?,
+                    previous: record_number(previous)?,
+                    number: record_number(group)?,
+                    changes,
+                })
+            }
+            (Some(epoch), Some(group), None, None) if is(SHARED) => {
+                Ok(Self::Shared { epoch: number(epoch)?, number: record_number(group)? })
+            }
+            (Some(version), Some(name), Some(epoch), Some(store_epoch))
+                if is(TAIL) && count == 6 =>
+            {
+                check_version(version)?;
+                let last = record_number(words.next().unwrap_or_default())?;
+                let store = StorePosition { epoch: number(store_epoch)?, number: last };
+                Ok(Self::Tail { name, epoch: number(epoch)?, store })
+            }
+            (None, None, None, None) if is(PING) => Ok(Self::Ping),
+            _ if [HELLO, GROUP, SHARED, TAIL, PING].into_iter().any(is) => {
+                Err(ReplicationRefusal::Arguments)
+            }
+            _ => Err(ReplicationRefusal::UnknownCommand),
+        }
+    }
+
+    /// Appends the command to the output of `client`.
+    ///
+    /// # Errors
+    /// As for [`RespClient::command`].
+    pub(crate) fn send<T>(&self, client: &mut RespClient<T>, tag: T) -> Result<(), CommandRefusal> {
+        let version = VERSION.to_string();
+        match *self {
+            Self::Hello { name, epoch, after } => {
+                let (epoch, after) = (epoch.to_string(), after.0.to_string());
+                let words = [HELLO, version.as_bytes(), name, epoch.as_bytes(), after.as_bytes()];
+                client.command(tag, &words)
+            }
+            Self::Group { epoch, previous, number, changes } => {
+                let (epoch, previous) = (epoch.to_string(), previous.0.to_string());
+                let number = number.0.to_string();
+                let words =
+                    [GROUP, epoch.as_bytes(), previous.as_bytes(), number.as_bytes(), changes];
+                client.command(tag, &words)
+            }
+            Self::Shared { epoch, number } => {
+                let (epoch, number) = (epoch.to_string(), number.0.to_string());
+                client.command(tag, &[SHARED, epoch.as_bytes(), number.as_bytes()])
+            }
+            Self::Tail { name, epoch, store } => {
+                let numbers = [epoch, store.epoch, store.number.0].map(|n| n.to_string());
+                let [epoch, store, last] = numbers.each_ref().map(|number| number.as_bytes());
+                client.command(tag, &[TAIL, version.as_bytes(), name, epoch, store, last])
+            }
+            Self::Ping => client.command(tag, &[PING]),
+        }
+    }
+}
+
+/// Why a command is refused. It has changed nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ReplicationRefusal {
+    /// The command is not one of replication.
+    #[error("ERR unknown command")]
+    UnknownCommand,
+    /// The command has too few or too many arguments.
+    #[error("ERR wrong number of arguments")]
+    Arguments,
+    /// An argument is not a decimal number of 64 bits.
+    #[error("ERR an argument is not a number")]
+    Number,
+    /// The sender speaks another version.
+    #[error(
+        "ERR this adit speaks version {VERSION} of the replication protocol, not {0}: run the same version of adit on both hosts"
+    )]
+    Version(u64),
+    /// The sender's records have another name.
+    #[error("ERR the records have another name here: give store.name the same value on both hosts")]
+    Name,
+    /// The sender's epoch is older than this one.
+    #[error("FENCED {0} the records were taken over")]
+    Fenced(u64),
+    /// There was no `ADIT.HELLO` of this epoch.
+    #[error("ERR ADIT.HELLO of this epoch comes first")]
+    NoHello,
+    /// The group does not follow the last one, which is this one.
+    #[error("GAP {} is the last group here", .0.0)]
+    Gap(RecordNumber),
+    /// The number of a group is not greater than that of the group before it.
+    #[error("ERR numbers of groups ascend")]
+    Order,
+    /// The changes of a group cannot be read.
+    #[error("ERR the changes of the group cannot be read")]
+    Changes,
+    /// The tail has as many octets as it may.
+    #[error("FULL the tail has all the memory that it may")]
+    Full,
+}
+
+impl ReplicationRefusal {
+    /// The epoch of a refusal by a peer that knows a newer one.
+    pub(crate) fn fencing_epoch(error: &[u8]) -> Option<u64> {
+        let rest = error.strip_prefix(b"FENCED ")?;
+        number(rest.split(|octet| *octet == b' ').next()?).ok()
+    }
+}
+
+fn check_version(word: &[u8]) -> Result<(), ReplicationRefusal> {
+    match number(word)? {
+        VERSION => Ok(()),
+        other => Err(ReplicationRefusal::Version(other)),
+    }
+}
+
+/// A number in decimal digits.
+pub(crate) fn number(word: &[u8]) -> Result<u64, ReplicationRefusal> {
+    // A sign is no digit.
+    let digits = word.iter().all(u8::is_ascii_digit).then_some(word);
+    let text = digits.and_then(|word| core::str::from_utf8(word).ok());
+    text.and_then(|text| text.parse().ok()).ok_or(ReplicationRefusal::Number)
+}
+
+pub(crate) fn record_number(word: &[u8]) -> Result<RecordNumber, ReplicationRefusal> {
+    number(word).map(RecordNumber)
+}

@@ -1,0 +1,53 @@
+//! Why a standby cannot be used, in the operator's words.
+
+use adit_resp::RespError;
+use adit_store::RecordNumber;
+use adit_transport::TransportError;
+
+use crate::group::Incarnation;
+
+/// Why there is no replication with the other adit now.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReplicationError {
+    /// No connection has been tried.
+    #[error("no connection was tried yet")]
+    Untried,
+    /// The stream ended or could not begin.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    /// The peer does not speak RESP.
+    #[error("the peer violates the protocol: {0}")]
+    Resp(#[from] RespError),
+    /// The peer leaves a command without a reply.
+    #[error("the peer leaves commands without reply")]
+    Silent,
+    /// The peer refuses a command.
+    #[error("the peer refuses: {0}")]
+    Refused(String),
+    /// The peer's reply answers another command.
+    #[error("the peer's reply does not belong to the command")]
+    Reply,
+    /// The peer knows a newer epoch: the records were taken over.
+    #[error("the records were taken over in epoch {0}")]
+    Fenced(u64),
+}
+
+/// Why a tail is of no use to whoever takes the records over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TailError {
+    /// The shared store lacks groups that it had acknowledged.
+    #[error(
+        "the shared store ends with group {}, although it had acknowledged the groups up to {}", store.0, base.0
+    )]
+    StoreBehind {
+        /// The last group of the store.
+        store: RecordNumber,
+        /// The group behind which the tail begins.
+        base: RecordNumber,
+    },
+    /// Groups were acknowledged by a life of the standby that has ended.
+    #[error(
+        "a standby that has ended since (incarnation {:x}) may have had acknowledged changes that the shared store lacks", .0.0
+    )]
+    Ended(Incarnation),
+}

@@ -1,0 +1,315 @@
+//! The shared store and the standby as one store.
+
+use std::fmt;
+use std::time::Duration;
+
+use adit_store::{
+    AppendError, PolledRecordStore, RecordKey, RecordKind, RecordNumber, RecordStore, StoreChange,
+    StoreError, Upkeep,
+};
+use adit_transport::Transport;
+use adit_types::Nanos;
+
+use crate::client::{ReplicationClient, encode_group};
+use crate::group::{Incarnation, ReplicatedGroup};
+
+/// The record that names the standby.
+const MARK: RecordKey<'static> = RecordKey::number(RecordKind::Standby, 0);
+
+/// Longest pause in a commit between two looks at the store and the standby.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Whose word makes a group durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Acknowledge {
+    /// That of the shared store.
+    Store,
+    /// That of the standby or of the shared store, whichever has it first.
+    Standby,
+}
+
+/// A shared store whose groups go to a standby as well.
+///
+/// With [`Acknowledge::Standby`] the shared store says which incarnation of the standby may be ahead of it, before the first group
+/// is durable by the standby's word alone. While the standby is away, the store's word counts.
+pub struct ReplicatedStore<S, T, C> {
+    store: S,
+    client: ReplicationClient<T>,
+    acknowledge: Acknowledge,
+    clock: C,
+    /// How long a commit waits.
+    patience: Nanos,
+    appended: RecordNumber,
+    durable: RecordNumber,
+    /// The standby that the store names once it has all groups, and the group that says so.
+    marked: Option<Incarnation>,
+    marked_in: RecordNumber,
+    /// What keeps the store from making groups durable.
+    failure: Option<String>,
+    fenced_by: Option<String>,
+}
+
+impl<S: fmt::Debug, T, C> fmt::Debug for ReplicatedStore<S, T, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = (&self.store, &self.client, self.acknowledge, self.durable, self.marked);
+        f.debug_tuple("ReplicatedStore").field(&all).finish_non_exhaustive()
+    }
+}
+
+impl<S: PolledRecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C> {
+    /// Joins a store, all of whose groups are durable, and a client for the groups behind them. `marked` is what
+    /// [`marked_standby`] has returned; the tail of that standby is in the store by now.
+    ///
+    /// A commit reads `clock` and waits for at most `patience`.
+    #[must_use]
+    pub fn new(
+        store: S,
+        client: ReplicationClient<T>,
+        acknowledge: Acknowledge,
+        marked: Option<Incarnation>,
+        clock: C,
+        patience: Nanos,
+    ) -> Self {
+        let durable = store.durable();
+        Self {
+            store,
+            client,
+            acknowledge,
+            clock,
+            patience,
+            appended: durable,
+            durable,
+            marked,
+            marked_in: durable,
+            failure: None,
+            fenced_by: None,
+        }
+    }
+
+    /// Sends, receives, and notes what has become durable, without waiting.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`]: nothing becomes durable any more.
+    pub fn poll(&mut self, now: Nanos) -> Result<(), StoreError> {
+        self.check_lease()?;
+        match self.store.poll(now) {
+            Ok(()) => self.failure = None,
+            Err(StoreError::Fenced { holder }) => return Err(self.fence(holder)),
+            Err(StoreError::Unavailable(why)) => self.failure = Some(why),
+            Err(error) => self.failure = Some(error.to_string()),
+        }
+        let shared = self.store.durable();
+        self.client.set_shared(shared);
+        self.client.poll(now);
+        if let Some(epoch) = self.client.fenced() {
+            return Err(self.fence(format!("the adit of epoch {epoch}")));
+        }
+        self.mark();
+        let standby = self.standby_is_enough().then(|| self.client.progress()).flatten();
+        let reached = standby.map_or(shared, |standby| standby.last.max(shared));
+        self.durable = self.durable.max(reached);
+        Ok(())
+    }
+
+    /// The client.
+    #[must_use]
+    pub const fn client(&self) -> &ReplicationClient<T> {
+        &self.client
+    }
+
+    /// The shared store.
+    #[must_use]
+    pub const fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// What keeps the shared store from making groups durable.
+    #[must_use]
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// True while the standby's word makes a group durable.
+    #[must_use]
+    pub fn standby_is_enough(&self) -> bool {
+        let standby = self.client.progress().map(|progress| progress.incarnation);
+        self.acknowledge == Acknowledge::Standby
+            && standby.is_some()
+            && standby == self.marked
+            && self.store.durable() >= self.marked_in
+    }
+
+    /// Gives the shared store all groups, and has it forget the standby, so that the next process needs no tail. Waits for at
+    /// most the patience.
+    ///
+    /// # Errors
+    /// The store does not have everything.
+    pub fn finish(&mut self) -> Result<(), StoreError> {
+        self.acknowledge = Acknowledge::Store;
+        // This appends the change of the mark.
+        let now = (self.clock)();
+        self.poll(now)?;
+        self.wait_until(|this| this.marked.is_none() && this.store.durable() >= this.appended)
+    }
+
+    /// Polls until `is_done`.
+    fn wait_until(&mut self, is_done: impl Fn(&Self) -> bool) -> Result<(), StoreError> {
+        let deadline = (self.clock)() + self.patience;
+        loop {
+            let now = (self.clock)();
+            self.poll(now)?;
+            if is_done(self) {
+                return Ok(());
+            }
+            let is_hopeless = self.failure.is_some() && !self.standby_is_enough();
+            if is_hopeless || now >= deadline {
+                let why = self.failure.clone();
+                let why = why.unwrap_or_else(|| "neither it nor the standby answers".to_owned());
+                return Err(StoreError::Unavailable(why));
+            }
+            self.wait();
+        }
+    }
+
+    /// Changes what the shared store says about the standby. Without room it is tried again.
+    fn mark(&mut self) {
+        let wanted = match self.acknowledge {
+            Acknowledge::Store => None,
+            Acknowledge::Standby => self.client.progress().map(|progress| progress.incarnation),
+        };
+        if wanted == self.marked {
+            return;
+        }
+        let value = wanted.map(|incarnation| incarnation.0.to_be_bytes());
+        let value = value.as_ref().map(|octets| octets.as_slice());
+        if let Ok(number) = self.append(&[StoreChange { key: MARK, value }]) {
+            (self.marked, self.marked_in) = (wanted, number);
+        }
+    }
+
+    fn fence(&mut self, holder: String) -> StoreError {
+        self.fenced_by = Some(holder.clone());
+        StoreError::Fenced { holder }
+    }
+
+    fn check_lease(&self) -> Result<(), StoreError> {
+        match &self.fenced_by {
+            Some(holder) => Err(StoreError::Fenced { holder: holder.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    fn wait(&mut self) {
+        if self.standby_is_enough() {
+            self.client.wait(PAUSE);
+        } else {
+            self.store.wait(PAUSE);
+        }
+    }
+}
+
+impl<S: PolledRecordStore, T: Transport, C: FnMut() -> Nanos> RecordStore
+    for ReplicatedStore<S, T, C>
+{
+    fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
+        let octets = encode_group(changes)?;
+        if !self.client.has_room(octets.len()) {
+            return Err(AppendError::Backlog);
+        }
+        let number = self.store.append(changes)?;
+        self.client.push(number, octets);
+        self.appended = number;
+        Ok(number)
+    }
+
+    fn commit(&mut self) -> Result<RecordNumber, StoreError> {
+        let appended = self.appended;
+        self.wait_until(|this| this.durable >= appended)?;
+        Ok(self.durable)
+    }
+
+    fn durable(&self) -> RecordNumber {
+        self.durable
+    }
+
+    /// Drops nothing: a group that the standby may have cannot be withdrawn.
+    fn withdraw(&mut self) -> usize {
+        0
+    }
+
+    fn maintain(&mut self) -> Result<Upkeep, StoreError> {
+        let now = (self.clock)();
+        self.poll(now)?;
+        let is_behind = self.store.durable() < self.appended || self.client.is_waiting();
+        Ok(if is_behind { Upkeep::Waiting } else { Upkeep::Idle })
+    }
+
+    fn visit(
+        &mut self,
+        kinds: &[RecordKind],
+        visitor: &mut dyn FnMut(RecordKey<'_>, &[u8]),
+    ) -> Result<(), StoreError> {
+        self.store.visit(kinds, visitor)
+    }
+}
+
+/// Where the groups are that a shared store may lack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TailSource {
+    /// Nowhere: the store has every group that was acknowledged.
+    Unneeded,
+    /// In the tail of the process that takes the records over.
+    Own,
+    /// In the tail of this incarnation of the other adit, which [`crate::TailRequest`] reads.
+    Peer(Incarnation),
+}
+
+impl TailSource {
+    /// What follows from the result of [`marked_standby`], for a process whose own tail, if it has one, is that of `own`.
+    #[must_use]
+    pub fn of(marked: Option<Incarnation>, own: Option<Incarnation>) -> Self {
+        match marked {
+            None => Self::Unneeded,
+            Some(marked) if Some(marked) == own => Self::Own,
+            Some(marked) => Self::Peer(marked),
+        }
+    }
+}
+
+/// The standby that may have had groups acknowledged which the store lacks.
+///
+/// # Errors
+/// The store cannot be read.
+pub fn marked_standby(store: &mut impl RecordStore) -> Result<Option<Incarnation>, StoreError> {
+    let mut found = None;
+    store.visit(&[RecordKind::Standby], &mut |_, value| {
+        // What cannot be read names a standby that does not exist, so that its absence is noticed.
+        let octets = value.try_into().unwrap_or([0; 8]);
+        found = Some(Incarnation(u64::from_be_bytes(octets)));
+    })?;
+    Ok(found)
+}
+
+/// Writes a tail to the store of whoever has taken the records over.
+///
+/// # Errors
+/// The store does not have all of it; the caller tries again with the same tail only in another process.
+pub fn write_tail(
+    store: &mut impl RecordStore,
+    groups: &[ReplicatedGroup],
+) -> Result<(), StoreError> {
+    for group in groups {
+        let changes: Vec<_> = group.changes().flatten().collect();
+        let refused = |error: AppendError| StoreError::Unavailable(error.to_string());
+        match store.append(&changes) {
+            Err(AppendError::Backlog) => {
+                store.commit()?;
+                store.append(&changes).map_err(refused)?;
+            }
+            appended => {
+                appended.map_err(refused)?;
+            }
+        }
+    }
+    store.commit().map(|_| ())
+}

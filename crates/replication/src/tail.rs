@@ -1,0 +1,251 @@
+//! The tail: what the shared store may lack.
+
+use adit_resp::{RespCommand, RespReplies, RespValue, write_command};
+use adit_store::{RecordNumber, decode_changes};
+use adit_types::limits::STORE_GROUP_BYTES_MAX;
+
+use crate::command::{ReplicationCommand, ReplicationRefusal};
+use crate::error::TailError;
+use crate::group::{GroupQueue, Incarnation, ReplicatedGroup, StorePosition, octets};
+
+/// Groups of one reply to `ADIT.TAIL` at most.
+const GROUPS_PER_REPLY_MAX: usize = 4096;
+
+/// What a command was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Executed {
+    /// The active adit begins; a connection that did so before is obsolete.
+    Greeted,
+    /// Another command, which was carried out.
+    Done,
+    /// A command that was refused.
+    Refused(ReplicationRefusal),
+}
+
+/// The groups that a standby keeps for its active adit.
+///
+/// The tail has every group of its epoch behind [`ReplicationTail::base`] up to [`ReplicationTail::last`], and the shared store has
+/// every group up to the base. Memory: at most so many octets as allowed.
+#[derive(Debug)]
+pub struct ReplicationTail {
+    name: Vec<u8>,
+    incarnation: Incarnation,
+    /// The newest epoch that was seen.
+    epoch: u64,
+    /// The epoch of the groups. Older than `epoch` once another adit has taken the records over.
+    groups_epoch: u64,
+    groups: GroupQueue,
+    octets_max: usize,
+}
+
+impl ReplicationTail {
+    /// Without groups, for the records `name`, with at most `octets_max` octets.
+    #[must_use]
+    pub fn new(name: &str, incarnation: Incarnation, octets_max: usize) -> Self {
+        Self {
+            name: name.as_bytes().to_vec(),
+            incarnation,
+            epoch: 0,
+            groups_epoch: 0,
+            groups: GroupQueue::new(RecordNumber(0)),
+            octets_max,
+        }
+    }
+
+    /// This life of the standby.
+    #[must_use]
+    pub const fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    /// The newest epoch that was seen.
+    #[must_use]
+    pub const fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// The group behind which the tail begins.
+    #[must_use]
+    pub fn base(&self) -> RecordNumber {
+        self.groups.base()
+    }
+
+    /// The last group of the tail, or the base.
+    #[must_use]
+    pub fn last(&self) -> RecordNumber {
+        self.groups.last()
+    }
+
+    /// The number of groups in the tail.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// True if the tail has no group.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.groups.len() == 0
+    }
+
+    /// Refuses epochs before `epoch` from now on. The tail stays.
+    pub fn fence(&mut self, epoch: u64) {
+        self.epoch = self.epoch.max(epoch);
+    }
+
+    /// The groups that the shared store lacks, for the adit that has taken the records over. It fences the epochs before its
+    /// own first.
+    ///
+    /// # Errors
+    /// [`TailError::StoreBehind`].
+    pub fn groups_after(
+        &self,
+        store: StorePosition,
+    ) -> Result<impl Iterator<Item = &ReplicatedGroup>, TailError> {
+        let base = self.base();
+        let Some(last) = store.last_of(self.groups_epoch) else {
+            return Ok(self.groups.after(self.last()));
+        };
+        if last < base {
+            return Err(TailError::StoreBehind { store: last, base });
+        }
+        Ok(self.groups.after(last))
+    }
+
+    /// Carries a command out and replies.
+    pub fn execute(&mut self, command: RespCommand<'_>, replies: &mut RespReplies) -> Executed {
+        let executed = ReplicationCommand::parse(command).and_then(|command| match command {
+            ReplicationCommand::Hello { name, epoch, after } => {
+                let last = self.greet(name, epoch, after)?;
+                let words = [self.incarnation.0.to_string(), last.0.to_string()];
+                reply_array(replies, &words.each_ref().map(|word| word.as_bytes()));
+                Ok(Executed::Greeted)
+            }
+            ReplicationCommand::Group { epoch, previous, number, changes } => {
+                self.append(epoch, previous, number, changes)?;
+                reply_number(replies, number);
+                Ok(Executed::Done)
+            }
+            ReplicationCommand::Shared { epoch, number } => {
+                self.check_sender(epoch)?;
+                self.groups.drop_through(number);
+                reply_number(replies, self.last());
+                Ok(Executed::Done)
+            }
+            ReplicationCommand::Tail { name, epoch, store } => {
+                self.check_name_and_epoch(name, epoch)?;
+                self.fence(epoch);
+                self.reply_tail(store, replies);
+                Ok(Executed::Done)
+            }
+            ReplicationCommand::Ping => {
+                replies.reply(&RespValue::Simple(b"PONG"));
+                Ok(Executed::Done)
+            }
+        });
+        executed.unwrap_or_else(|refusal| {
+            replies.reply(&RespValue::Error(refusal.to_string().as_bytes()));
+            Executed::Refused(refusal)
+        })
+    }
+
+    /// The active adit of `epoch` begins or comes back. Returns the last group that it need not send.
+    fn greet(
+        &mut self,
+        name: &[u8],
+        epoch: u64,
+        after: RecordNumber,
+    ) -> Result<RecordNumber, ReplicationRefusal> {
+        self.check_name_and_epoch(name, epoch)?;
+        if self.groups_epoch == epoch {
+            // What is missing before `after` is in the shared store.
+            self.groups.drop_through(after);
+        } else {
+            // A new writer has taken over what the tail had.
+            self.groups = GroupQueue::new(after);
+            self.groups_epoch = epoch;
+        }
+        self.epoch = epoch;
+        Ok(self.last())
+    }
+
+    fn append(
+        &mut self,
+        epoch: u64,
+        previous: RecordNumber,
+        number: RecordNumber,
+        changes: &[u8],
+    ) -> Result<(), ReplicationRefusal> {
+        self.check_sender(epoch)?;
+        if previous != self.last() {
+            return Err(ReplicationRefusal::Gap(self.last()));
+        }
+        if number <= previous || i64::try_from(number.0).is_err() {
+            return Err(ReplicationRefusal::Order);
+        }
+        if decode_changes(changes).any(|change| change.is_err()) {
+            return Err(ReplicationRefusal::Changes);
+        }
+        if self.groups.octets().saturating_add(octets(changes.len())) > self.octets_max {
+            return Err(ReplicationRefusal::Full);
+        }
+        self.groups.push(number, changes.to_vec());
+        Ok(())
+    }
+
+    fn check_name_and_epoch(&self, name: &[u8], epoch: u64) -> Result<(), ReplicationRefusal> {
+        if name != self.name {
+            return Err(ReplicationRefusal::Name);
+        }
+        if epoch < self.epoch {
+            return Err(ReplicationRefusal::Fenced(self.epoch));
+        }
+        Ok(())
+    }
+
+    /// Accepts only the adit whose groups the tail has.
+    fn check_sender(&self, epoch: u64) -> Result<(), ReplicationRefusal> {
+        if epoch < self.epoch {
+            return Err(ReplicationRefusal::Fenced(self.epoch));
+        }
+        if epoch != self.epoch || epoch != self.groups_epoch {
+            return Err(ReplicationRefusal::NoHello);
+        }
+        Ok(())
+    }
+
+    fn reply_tail(&self, store: StorePosition, replies: &mut RespReplies) {
+        let mut octets = 0;
+        let after = store.last_of(self.groups_epoch).unwrap_or(self.last());
+        let groups = self.groups.after(after).take(GROUPS_PER_REPLY_MAX).take_while(|group| {
+            let is_first = octets == 0;
+            octets += group.changes.len();
+            is_first || octets <= STORE_GROUP_BYTES_MAX
+        });
+        let groups: Vec<_> = groups.collect();
+        let head = [self.incarnation.0, self.groups_epoch, self.base().0, self.last().0];
+        let head = head.map(|number| number.to_string());
+        let numbers: Vec<_> = groups
+            .iter()
+            .map(|group| [group.previous.0.to_string(), group.number.0.to_string()])
+            .collect();
+        let mut words: Vec<&[u8]> = head.iter().map(|word| word.as_bytes()).collect();
+        for (group, [previous, number]) in groups.iter().zip(&numbers) {
+            words.extend([previous.as_bytes(), number.as_bytes(), &group.changes]);
+        }
+        reply_array(replies, &words);
+    }
+}
+
+fn reply_number(replies: &mut RespReplies, number: RecordNumber) {
+    replies.reply(&RespValue::Integer(i64::try_from(number.0).unwrap_or(i64::MAX)));
+}
+
+fn reply_array(replies: &mut RespReplies, words: &[&[u8]]) {
+    let mut array = Vec::new();
+    // A command is an array of bulk strings, and so is the reply.
+    write_command(&mut array, words);
+    if let Ok(Some((value, _))) = RespValue::read(&array) {
+        replies.reply(&value);
+    }
+}

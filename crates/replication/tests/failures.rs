@@ -1,0 +1,50 @@
+//! Everything fails at random; nothing that was acknowledged is lost.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
+
+mod world;
+
+use adit_replication::Acknowledge;
+use proptest::prelude::*;
+
+use world::{World, WorldCounts};
+
+const STEPS: usize = 1500;
+
+fn run(seed: u64, acknowledge: Acknowledge) -> WorldCounts {
+    let mut world = World::new(seed, acknowledge);
+    for _ in 0..STEPS {
+        world.step();
+    }
+    world.end();
+    world.counts
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn acknowledged_groups_are_found_after_every_take_over(seed: u64, by_standby: bool) {
+        run(seed, if by_standby { Acknowledge::Standby } else { Acknowledge::Store });
+    }
+}
+
+#[test]
+fn worlds_contain_what_they_are_about() {
+    let mut sum = WorldCounts::default();
+    for seed in 0..40 {
+        let counts = run(seed, Acknowledge::Standby);
+        sum.acknowledged += counts.acknowledged;
+        sum.by_standby_alone += counts.by_standby_alone;
+        sum.take_overs += counts.take_overs;
+        sum.from_own_tail += counts.from_own_tail;
+        sum.from_peer_tail += counts.from_peer_tail;
+        sum.noticed_losses += counts.noticed_losses;
+        sum.fenced += counts.fenced;
+    }
+    println!("{sum:?}");
+    assert!(sum.by_standby_alone * 4 > sum.acknowledged, "{sum:?}");
+    assert!(sum.from_own_tail > 50 && sum.from_peer_tail > 20 && sum.fenced > 20, "{sum:?}");
+    assert!(sum.noticed_losses * 5 < sum.take_overs, "{sum:?}");
+    let by_store = run(1, Acknowledge::Store);
+    assert_eq!(by_store.by_standby_alone, 0);
+}
