@@ -20,7 +20,7 @@ fn run(seed: u64, acknowledge: Acknowledge) -> WorldCounts {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
     fn acknowledged_groups_are_found_after_every_take_over(seed: u64, by_standby: bool) {

@@ -31,7 +31,9 @@ type Store = ReplicatedStore<ServerClient, MemoryTransport, Clock>;
 /// An active process.
 struct Active {
     host: usize,
+    epoch: u64,
     store: Store,
+    is_cut_off: Rc<Cell<bool>>,
     /// Own groups: their numbers, and the identifiers in them.
     groups: Vec<(RecordNumber, u64)>,
     /// Of those, acknowledged.
@@ -66,6 +68,8 @@ pub(crate) struct World {
     active: Option<Active>,
     /// Processes that were active before and may not know that they are not any more.
     former: Vec<Active>,
+    /// The epoch of the one whose records are being taken over: its groups may still be found.
+    preceding: Option<u64>,
     standby: Option<Standby>,
     /// The identifiers of all groups in their order.
     history: Vec<u64>,
@@ -92,6 +96,7 @@ impl World {
             acknowledge,
             active: None,
             former: Vec::new(),
+            preceding: None,
             standby: None,
             history: Vec::new(),
             acknowledged: 0,
@@ -127,7 +132,8 @@ impl World {
             70..73 => self.crash_standby(),
             76..80 => self.crash_active_and_take_over(),
             80..84 => self.crash_active_and_restart(),
-            84..87 => self.take_over_from_living(),
+            84..87 => self.take_over_from_living(true),
+            87..90 => self.take_over_from_living(false),
             _ => {}
         }
         if self.standby.is_none() && self.random.permille(30) {
@@ -159,13 +165,7 @@ impl World {
 
     fn append(&mut self) {
         let Some(active) = &mut self.active else { return };
-        let id = self.next.to_be_bytes();
-        let key = RecordKey::number(RecordKind::Session, self.random.below(50));
-        let len = usize::try_from(self.random.below(30) * 10).unwrap() + 8;
-        let mut value = id.to_vec();
-        value.resize(len, 7);
-        if let Ok(number) = active.store.append(&[StoreChange::put(key, &value)]) {
-            active.groups.push((number, self.next));
+        if append_to(active, &self.random, self.next) {
             self.history.push(self.next);
             self.next += 1;
         }
@@ -192,8 +192,18 @@ impl World {
     /// Processes that lost the lease: what they acknowledge must have been found by whoever has it.
     fn poll_former(&mut self) {
         let (now, mut fenced) = (self.now.get(), 0);
-        let history = &self.history;
+        let (history, random, next) = (&mut self.history, &self.random, &mut self.next);
+        let preceding = self.preceding;
         self.former.retain_mut(|former| {
+            if append_to(former, random, *next) {
+                if preceding == Some(former.epoch) {
+                    history.push(*next);
+                }
+                *next += 1;
+            }
+            if random.permille(5) {
+                former.is_cut_off.set(false);
+            }
             let ended = former.store.poll(now).is_err();
             newly_acknowledged(former);
             for (offset, (_, id)) in former.groups[..former.acknowledged].iter().enumerate() {
@@ -220,16 +230,17 @@ impl World {
         self.take_over_on(host, false);
     }
 
-    /// The lease expires although the active process lives.
-    fn take_over_from_living(&mut self) {
-        if self.standby.is_none() || self.server.borrow().is_down {
+    /// The lease expires although the active process lives: the standby takes it, or another process on the same host.
+    fn take_over_from_living(&mut self, by_standby: bool) {
+        if self.standby.is_none() {
             return;
         }
         let former = self.active.take().unwrap();
-        let host = 1 - former.host;
+        self.preceding = Some(former.epoch);
+        former.is_cut_off.set(self.random.permille(900));
+        let host = if by_standby { 1 - former.host } else { former.host };
         self.former.push(former);
-        self.take_over_on(host, true);
-        // The standby on the other host starts once its process knows that it has lost the lease.
+        self.take_over_on(host, by_standby);
     }
 
     fn crash_active(&mut self) {
@@ -272,6 +283,10 @@ impl World {
                 self.read_peer_tail(host, lease.epoch(), position, marked)
             }
         };
+        for _ in 0..self.random.below(6) {
+            self.poll_former();
+            own.as_mut().map(|own| own.server.poll(self.now.get()));
+        }
         match tail {
             Ok(groups) => write_tail(&mut lease, &groups).unwrap(),
             Err(error) => {
@@ -291,17 +306,29 @@ impl World {
             self.network.crash(host);
         }
         self.check_recovered();
+        self.preceding = None;
         let client = ReplicationClient::new(
             self.network.transport(host),
             self.config(host, lease.epoch()),
             lease.durable(),
         );
+        let (epoch, is_cut_off) = (lease.epoch(), lease.cut_off());
         let clock = Rc::clone(&self.now);
         let clock: Clock = Box::new(move || clock.get());
         let patience = Nanos::from_secs(1);
         let store = ReplicatedStore::new(lease, client, self.acknowledge, marked, clock, patience);
         let first = self.history.len();
-        self.active = Some(Active { host, store, groups: Vec::new(), acknowledged: 0, first });
+        self.active = Some(Active {
+            host,
+            epoch,
+            store,
+            is_cut_off,
+            groups: Vec::new(),
+            acknowledged: 0,
+            first,
+        });
+        self.server.borrow_mut().is_down = self.random.permille(200);
+        self.network.set_down(self.random.permille(100));
     }
 
     fn config(&self, host: usize, epoch: u64) -> ReplicationConfig {
@@ -371,4 +398,15 @@ fn newly_acknowledged(active: &mut Active) -> usize {
     let new = active.groups[before..].iter().take_while(|(number, _)| *number <= durable).count();
     active.acknowledged += new;
     new
+}
+
+/// Appends a group with the identifier `next`; false if there is no room.
+fn append_to(active: &mut Active, random: &Random, next: u64) -> bool {
+    let key = RecordKey::number(RecordKind::Session, random.below(50));
+    let len = usize::try_from(random.below(30) * 10).unwrap() + 8;
+    let mut value = next.to_be_bytes().to_vec();
+    value.resize(len, 7);
+    let Ok(number) = active.store.append(&[StoreChange::put(key, &value)]) else { return false };
+    active.groups.push((number, next));
+    true
 }

@@ -1,6 +1,6 @@
 //! A shared store in memory, and its client as a process has it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -52,6 +52,8 @@ pub(super) struct ServerClient {
     /// Groups that this client does not know to be at the server.
     waiting: VecDeque<(RecordNumber, Vec<RecordChange>)>,
     durable: RecordNumber,
+    /// The network between it and the server is down.
+    is_cut_off: Rc<Cell<bool>>,
 }
 
 impl ServerClient {
@@ -69,7 +71,12 @@ impl ServerClient {
             appended: RecordNumber(0),
             waiting: VecDeque::new(),
             durable: RecordNumber(0),
+            is_cut_off: Rc::default(),
         })
+    }
+
+    pub(super) fn cut_off(&self) -> Rc<Cell<bool>> {
+        Rc::clone(&self.is_cut_off)
     }
 
     pub(super) fn epoch(&self) -> u64 {
@@ -78,7 +85,7 @@ impl ServerClient {
 
     fn write(&mut self, most: usize) -> Result<(), StoreError> {
         let mut state = self.server.borrow_mut();
-        if state.is_down {
+        if state.is_down || self.is_cut_off.get() {
             return Err(StoreError::Unavailable("it is down".to_owned()));
         }
         if state.epoch > self.epoch {
@@ -158,7 +165,7 @@ impl PolledRecordStore for ServerClient {
     fn poll(&mut self, _now: Nanos) -> Result<(), StoreError> {
         let most = usize::try_from(self.random.below(4)).unwrap();
         self.write(if self.random.permille(500) { most } else { 0 })?;
-        if self.random.permille(300) {
+        if !self.is_cut_off.get() && self.random.permille(300) {
             self.note_durable();
         }
         Ok(())
