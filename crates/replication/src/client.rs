@@ -103,7 +103,7 @@ impl<T: Transport> ReplicationClient<T> {
     }
 
     /// Takes the next group, `number`, as [`encode_change`] has written it. Room is the caller's duty.
-    pub(crate) fn push(&mut self, number: RecordNumber, changes: Vec<u8>) {
+    pub fn push(&mut self, number: RecordNumber, changes: Vec<u8>) {
         self.groups.push(number, changes);
     }
 

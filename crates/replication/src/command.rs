@@ -75,20 +75,20 @@ impl<'a> ReplicationCommand<'a> {
         match arguments {
             (Some(version), Some(name), Some(epoch), Some(after)) if is(HELLO) && count == 5 => {
                 check_version(version)?;
-                Ok(Self::Hello { name, epoch: number(epoch)?, after: record_number(after)? })
+                Ok(Self::Hello { name, epoch: epoch_number(epoch)?, after: record_number(after)? })
             }
             (Some(epoch), Some(previous), Some(group), Some(changes))
                 if is(GROUP) && count == 5 =>
             {
                 Ok(Self::Group {
-                    epoch: number(epoch)?,
+                    epoch: epoch_number(epoch)?,
                     previous: record_number(previous)?,
                     number: record_number(group)?,
                     changes,
                 })
             }
             (Some(epoch), Some(group), None, None) if is(SHARED) => {
-                Ok(Self::Shared { epoch: number(epoch)?, number: record_number(group)? })
+                Ok(Self::Shared { epoch: epoch_number(epoch)?, number: record_number(group)? })
             }
             (Some(version), Some(name), Some(epoch), Some(store_epoch))
                 if is(TAIL) && count == 6 =>
@@ -96,7 +96,7 @@ impl<'a> ReplicationCommand<'a> {
                 check_version(version)?;
                 let last = record_number(words.next().unwrap_or_default())?;
                 let store = StorePosition { epoch: number(store_epoch)?, number: last };
-                Ok(Self::Tail { name, epoch: number(epoch)?, store })
+                Ok(Self::Tail { name, epoch: epoch_number(epoch)?, store })
             }
             (None, None, None, None) if is(PING) => Ok(Self::Ping),
             _ if [HELLO, GROUP, SHARED, TAIL, PING].into_iter().any(is) => {
@@ -162,6 +162,9 @@ pub enum ReplicationRefusal {
     /// The sender's epoch is older than this one.
     #[error("FENCED {0} the records were taken over")]
     Fenced(u64),
+    /// The sender's epoch is zero, which no store gives.
+    #[error("ERR epochs begin with 1")]
+    Epoch,
     /// There was no `ADIT.HELLO` of this epoch.
     #[error("ERR ADIT.HELLO of this epoch comes first")]
     NoHello,
@@ -200,6 +203,14 @@ pub(crate) fn number(word: &[u8]) -> Result<u64, ReplicationRefusal> {
     let digits = word.iter().all(u8::is_ascii_digit).then_some(word);
     let text = digits.and_then(|word| core::str::from_utf8(word).ok());
     text.and_then(|text| text.parse().ok()).ok_or(ReplicationRefusal::Number)
+}
+
+/// The epoch of a sender.
+fn epoch_number(word: &[u8]) -> Result<u64, ReplicationRefusal> {
+    match number(word)? {
+        0 => Err(ReplicationRefusal::Epoch),
+        epoch => Ok(epoch),
+    }
 }
 
 pub(crate) fn record_number(word: &[u8]) -> Result<RecordNumber, ReplicationRefusal> {

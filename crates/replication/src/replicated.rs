@@ -9,6 +9,7 @@ use adit_store::{
 };
 use adit_transport::Transport;
 use adit_types::Nanos;
+use adit_types::limits::STORE_GROUP_BYTES_MAX;
 
 use crate::client::{ReplicationClient, encode_group};
 use crate::group::{Incarnation, ReplicatedGroup};
@@ -211,6 +212,10 @@ impl<S: PolledRecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S,
 impl<S: PolledRecordStore, T: Transport, C: FnMut() -> Nanos> RecordStore
     for ReplicatedStore<S, T, C>
 {
+    fn group_octets_max(&self) -> usize {
+        self.store.group_octets_max().min(STORE_GROUP_BYTES_MAX)
+    }
+
     fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
         let octets = encode_group(changes)?;
         if !self.client.has_room(octets.len()) {

@@ -16,7 +16,8 @@ pub(crate) struct StoreKeys {
 /// Keys in front of the hashes of records.
 const FIXED: [&str; 4] = ["state", "lease", "handover", "groups"];
 /// Names of the hashes, by the octet of the kind from 1 on.
-const KINDS: [&str; 7] = ["node", "association", "pfds", "session", "usage", "report", "answer"];
+const KINDS: [&str; 8] =
+    ["node", "association", "pfds", "session", "usage", "report", "answer", "standby"];
 
 impl StoreKeys {
     pub(crate) fn new(name: &str) -> Self {

@@ -18,8 +18,8 @@ use adit_replication::{
 use adit_store::{RecordKey, RecordKind, RecordNumber, RecordStore, StoreChange};
 use adit_types::Nanos;
 
-use network::{MemoryTransport, Network};
-use random::Random;
+pub(crate) use network::{MemoryTransport, Network};
+pub(crate) use random::Random;
 use server::{ServerClient, SharedServer};
 
 const NAME: &str = "upf-1";

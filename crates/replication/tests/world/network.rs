@@ -41,14 +41,14 @@ struct NetworkState {
 
 /// The network of both hosts.
 #[derive(Debug, Clone)]
-pub(super) struct Network {
+pub(crate) struct Network {
     state: Rc<RefCell<NetworkState>>,
     random: Random,
 }
 
 /// The streams of one process on a host.
 #[derive(Debug)]
-pub(super) struct MemoryTransport {
+pub(crate) struct MemoryTransport {
     host: usize,
     network: Network,
     listens: bool,
@@ -57,16 +57,16 @@ pub(super) struct MemoryTransport {
 }
 
 impl Network {
-    pub(super) fn new(random: Random) -> Self {
+    pub(crate) fn new(random: Random) -> Self {
         Self { state: Rc::default(), random }
     }
 
-    pub(super) fn set_down(&self, is_down: bool) {
+    pub(crate) fn set_down(&self, is_down: bool) {
         self.state.borrow_mut().is_down = is_down;
     }
 
     /// Resets all streams; octets on their way are lost.
-    pub(super) fn cut(&self) {
+    pub(crate) fn cut(&self) {
         for stream in &mut self.state.borrow_mut().streams {
             stream.directions = Default::default();
             stream.is_reset = [true; 2];
@@ -74,7 +74,7 @@ impl Network {
     }
 
     /// The process on a host ends without a word. The other side may learn it later, from a reset.
-    pub(super) fn crash(&self, host: usize) {
+    pub(crate) fn crash(&self, host: usize) {
         let mut state = self.state.borrow_mut();
         state.listening[host] = None;
         for stream in &mut state.streams {
@@ -86,7 +86,7 @@ impl Network {
         }
     }
 
-    pub(super) fn transport(&self, host: usize) -> MemoryTransport {
+    pub(crate) fn transport(&self, host: usize) -> MemoryTransport {
         let first = self.state.borrow().streams.len() * 2;
         MemoryTransport { host, network: self.clone(), listens: false, first }
     }

@@ -5,15 +5,15 @@ use std::rc::Rc;
 
 /// SplitMix64, shared by all parts of a world.
 #[derive(Debug, Clone)]
-pub(super) struct Random(Rc<Cell<u64>>);
+pub(crate) struct Random(Rc<Cell<u64>>);
 
 impl Random {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(Rc::new(Cell::new(seed)))
     }
 
     /// A number below `end`.
-    pub(super) fn below(&self, end: u64) -> u64 {
+    pub(crate) fn below(&self, end: u64) -> u64 {
         let state = self.0.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
         self.0.set(state);
         let mut z = state;
@@ -23,7 +23,7 @@ impl Random {
     }
 
     /// True in so many of a thousand cases.
-    pub(super) fn permille(&self, chance: u64) -> bool {
+    pub(crate) fn permille(&self, chance: u64) -> bool {
         self.below(1000) < chance
     }
 }

@@ -111,6 +111,10 @@ impl ServerClient {
 }
 
 impl RecordStore for ServerClient {
+    fn group_octets_max(&self) -> usize {
+        1 << 20
+    }
+
     fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
         if self.waiting.len() > 60 {
             return Err(AppendError::Backlog);

@@ -10,6 +10,7 @@ mod journal;
 mod n4_sequence;
 mod pfcp;
 mod records;
+mod replication;
 mod resp;
 mod text;
 
@@ -36,6 +37,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     ("journal", journal::run),
     ("records", records::run),
     ("resp", resp::run),
+    ("replication", replication::run),
 ];
 
 /// Runs the target `name`.

@@ -79,6 +79,11 @@ const ROOMS: &[Room] = &[
         may: &[Clock],
     },
     Room {
+        package: "adit-replication",
+        imports: &["adit-types", "adit-resp", "adit-store", "adit-transport"],
+        may: &[],
+    },
+    Room {
         package: "adit-bench",
         imports: &[
             "adit-types",

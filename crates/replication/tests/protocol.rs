@@ -1,0 +1,400 @@
+//! What each command does, and what each wrong one is answered.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
+
+#[allow(dead_code, reason = "shared with the test of failures")]
+mod world;
+
+use std::net::SocketAddr;
+
+use adit_replication::{
+    Executed, Incarnation, ReplicatedGroup, ReplicationClient, ReplicationConfig, ReplicationError,
+    ReplicationRefusal, ReplicationServer, ReplicationTail, StorePosition, TailError, TailRequest,
+};
+use adit_resp::{RespLimits, RespServer, RespValue, write_command};
+use adit_store::{RecordKey, RecordKind, RecordNumber, StoreChange, encode_change};
+use adit_transport::{Transport, TransportError};
+use adit_types::Nanos;
+
+use world::{MemoryTransport, Network, Random};
+
+const ADDRESS: ([u8; 4], u16) = ([192, 0, 2, 2], 7000);
+
+fn changes(value: &[u8]) -> Vec<u8> {
+    let mut octets = Vec::new();
+    let key = RecordKey::number(RecordKind::Session, 5);
+    encode_change(&mut octets, &StoreChange::put(key, value));
+    octets
+}
+
+fn tail() -> ReplicationTail {
+    ReplicationTail::new("upf-1", Incarnation(77), 4000)
+}
+
+/// Carries a command out and returns its reply as text.
+fn reply(tail: &mut ReplicationTail, words: &[&[u8]]) -> String {
+    let mut server = RespServer::new(RespLimits::default());
+    let mut command = Vec::new();
+    write_command(&mut command, words);
+    server.requests.input_room()[..command.len()].copy_from_slice(&command);
+    server.requests.input_arrived(command.len());
+    let command = server.requests.next_command().unwrap().unwrap();
+    tail.execute(command, &mut server.replies);
+    let (value, _) = RespValue::read(server.replies.output()).unwrap().unwrap();
+    text(&value)
+}
+
+fn text(value: &RespValue<'_>) -> String {
+    match value {
+        RespValue::Array(elements) => {
+            let words: Vec<_> = elements.map(|element| text(&element)).collect();
+            format!("[{}]", words.join(" "))
+        }
+        RespValue::Integer(number) => number.to_string(),
+        RespValue::Error(octets) => format!("-{}", octets.escape_ascii()),
+        RespValue::Simple(octets) | RespValue::Bulk(octets) => octets.escape_ascii().to_string(),
+        other => format!("{other:?}"),
+    }
+}
+
+fn hello(tail: &mut ReplicationTail, epoch: &str, after: &str) -> String {
+    reply(tail, &[b"ADIT.HELLO", b"1", b"upf-1", epoch.as_bytes(), after.as_bytes()])
+}
+
+fn group(tail: &mut ReplicationTail, numbers: [&str; 3], value: &[u8]) -> String {
+    let [epoch, previous, number] = numbers.map(str::as_bytes);
+    reply(tail, &[b"ADIT.GROUP", epoch, previous, number, &changes(value)])
+}
+
+#[test]
+fn groups_are_taken_in_order_and_dropped_once_they_are_shared() {
+    let mut tail = tail();
+    assert_eq!(hello(&mut tail, "3", "0"), "[77 0]");
+    assert_eq!(group(&mut tail, ["3", "0", "1"], b"a"), "1");
+    assert_eq!(group(&mut tail, ["3", "1", "4"], b"b"), "4");
+    assert_eq!(group(&mut tail, ["3", "4", "5"], b"c"), "5");
+    assert_eq!(hello(&mut tail, "3", "1"), "[77 5]");
+    assert_eq!((tail.base(), tail.len()), (RecordNumber(1), 2));
+    assert_eq!(reply(&mut tail, &[b"ADIT.SHARED", b"3", b"4"]), "5");
+    let found: Vec<_> = tail
+        .groups_after(StorePosition { epoch: 3, number: RecordNumber(4) })
+        .unwrap()
+        .cloned()
+        .collect();
+    let expected = ReplicatedGroup {
+        previous: RecordNumber(4),
+        number: RecordNumber(5),
+        changes: changes(b"c"),
+    };
+    assert_eq!(found, [expected]);
+    assert_eq!(reply(&mut tail, &[b"ADIT.SHARED", b"3", b"9"]), "9");
+    assert_eq!(group(&mut tail, ["3", "9", "10"], b"d"), "10");
+}
+
+#[test]
+fn groups_that_the_shared_store_lost_and_groups_of_an_older_tail_are_told_apart() {
+    let mut tail = tail();
+    hello(&mut tail, "3", "7");
+    group(&mut tail, ["3", "7", "8"], b"a");
+    let after = |tail: &ReplicationTail, epoch, number| {
+        let store = StorePosition { epoch, number: RecordNumber(number) };
+        tail.groups_after(store).map(Iterator::count)
+    };
+    let behind =
+        |store| Err(TailError::StoreBehind { store: RecordNumber(store), base: RecordNumber(7) });
+    assert_eq!(after(&tail, 3, 7), Ok(1));
+    assert_eq!(after(&tail, 3, 8), Ok(0));
+    assert_eq!(after(&tail, 3, 6), behind(6));
+    assert_eq!(after(&tail, 2, 100), behind(0));
+    assert_eq!(after(&tail, 4, 1), Ok(0));
+}
+
+#[test]
+fn commands_that_do_not_fit_are_refused_and_change_nothing() {
+    let mut tail = tail();
+    assert_eq!(group(&mut tail, ["0", "0", "1"], b"a"), "-ERR epochs begin with 1");
+    assert_eq!(hello(&mut tail, "0", "0"), "-ERR epochs begin with 1");
+    assert!(group(&mut tail, ["1", "0", "1"], b"a").starts_with("-ERR ADIT.HELLO"));
+    hello(&mut tail, "3", "0");
+    group(&mut tail, ["3", "0", "1"], b"a");
+    let before = (tail.base(), tail.last(), tail.len(), tail.epoch());
+    let large = [7; 3990];
+    let refused: &[(&[&[u8]], &str)] = &[
+        (&[b"GET", b"x"], "-ERR unknown command"),
+        (&[b"ADIT.HELLO"], "-ERR wrong number of arguments"),
+        (&[b"ADIT.SHARED", b"3", b"1", b"1"], "-ERR wrong number of arguments"),
+        (&[b"PING", b"x"], "-ERR wrong number of arguments"),
+        (&[b"ADIT.SHARED", b"3", b"+1"], "-ERR an argument is not a number"),
+        (&[b"ADIT.SHARED", b"3", b""], "-ERR an argument is not a number"),
+        (&[b"ADIT.SHARED", b"3", b"18446744073709551616"], "-ERR an argument is not a number"),
+        (&[b"ADIT.SHARED", b"2", b"1"], "-FENCED 3 the records were taken over"),
+        (&[b"ADIT.SHARED", b"4", b"1"], "-ERR ADIT.HELLO of this epoch comes first"),
+        (&[b"ADIT.HELLO", b"1", b"upf-1", b"2", b"0"], "-FENCED 3 the records were taken over"),
+        (
+            &[b"ADIT.TAIL", b"1", b"upf-1", b"2", b"0", b"0"],
+            "-FENCED 3 the records were taken over",
+        ),
+        (
+            &[b"ADIT.HELLO", b"1", b"upf-2", b"4", b"0"],
+            "-ERR the records have another name here: give store.name the same value on both hosts",
+        ),
+        (
+            &[b"ADIT.HELLO", b"2", b"upf-1", b"4", b"0"],
+            "-ERR this adit speaks version 1 of the replication protocol, not 2: run the same version of adit on both \
+             hosts",
+        ),
+        (
+            &[b"ADIT.GROUP", b"3", b"1", b"2", b"\x00"],
+            "-ERR the changes of the group cannot be read",
+        ),
+        (&[b"ADIT.GROUP", b"3", b"0", b"1", &changes(b"z")], "-GAP 1 is the last group here"),
+        (&[b"ADIT.GROUP", b"3", b"2", b"3", &changes(b"z")], "-GAP 1 is the last group here"),
+        (&[b"ADIT.GROUP", b"3", b"1", b"1", &changes(b"z")], "-ERR numbers of groups ascend"),
+        (
+            &[b"ADIT.GROUP", b"3", b"1", b"2", &changes(&large)],
+            "-FULL the tail has all the memory that it may",
+        ),
+    ];
+    for (words, answer) in refused {
+        assert_eq!(reply(&mut tail, words), *answer);
+        assert_eq!((tail.base(), tail.last(), tail.len(), tail.epoch()), before, "{answer}");
+    }
+    assert_eq!(reply(&mut tail, &[b"ping"]), "PONG");
+}
+
+#[test]
+fn whoever_reads_the_tail_ends_older_epochs() {
+    let mut tail = tail();
+    hello(&mut tail, "3", "0");
+    group(&mut tail, ["3", "0", "1"], b"a");
+    let read = reply(&mut tail, &[b"ADIT.TAIL", b"1", b"upf-1", b"4", b"3", b"0"]);
+    assert!(read.starts_with("[77 3 0 1 0 1 "), "{read}");
+    assert!(group(&mut tail, ["3", "1", "2"], b"b").starts_with("-FENCED 4 "));
+    assert!(hello(&mut tail, "3", "0").starts_with("-FENCED 4 "));
+    assert!(group(&mut tail, ["4", "1", "2"], b"b").starts_with("-ERR ADIT.HELLO"));
+    assert_eq!(hello(&mut tail, "4", "0"), "[77 0]");
+    assert!(tail.is_empty());
+}
+
+/// A client and a server over a network in memory.
+struct Pair {
+    network: Network,
+    client: ReplicationClient<MemoryTransport>,
+    server: ReplicationServer<MemoryTransport>,
+    now: Nanos,
+    next: u64,
+}
+
+fn config(epoch: u64) -> ReplicationConfig {
+    ReplicationConfig {
+        peer: SocketAddr::from(ADDRESS),
+        name: "upf-1".to_owned(),
+        epoch,
+        octets_max: 1 << 20,
+        silence_max: Nanos::from_millis(50),
+        retry_after: Nanos::from_millis(5),
+        ping_interval: Nanos::from_millis(10),
+    }
+}
+
+impl Pair {
+    fn new(tail_octets_max: usize) -> Self {
+        let network = Network::new(Random::new(1));
+        let tail = ReplicationTail::new("upf-1", Incarnation(9), tail_octets_max);
+        let server =
+            ReplicationServer::new(network.transport(1), SocketAddr::from(ADDRESS), tail).unwrap();
+        let client = ReplicationClient::new(network.transport(0), config(1), RecordNumber(0));
+        Self { network, client, server, now: Nanos(0), next: 0 }
+    }
+
+    fn run(&mut self, turns: usize) {
+        for _ in 0..turns {
+            self.now += Nanos::from_micros(100);
+            self.client.poll(self.now);
+            self.server.poll(self.now);
+        }
+    }
+
+    fn push(&mut self, count: u64) {
+        for _ in 0..count {
+            self.next += 1;
+            self.client.push(RecordNumber(self.next), changes(&self.next.to_be_bytes()));
+        }
+    }
+
+    fn has(&self) -> Option<u64> {
+        self.client.progress().map(|progress| progress.last.0)
+    }
+}
+
+#[test]
+fn client_sends_what_the_standby_lacks_after_a_reconnection() {
+    let mut pair = Pair::new(1 << 20);
+    pair.run(10);
+    assert_eq!(pair.has(), Some(0));
+    pair.push(100);
+    pair.run(60);
+    assert_eq!(pair.has(), Some(100));
+    pair.network.cut();
+    pair.push(20);
+    pair.run(1);
+    assert_eq!(pair.has(), None);
+    assert_eq!(*pair.client.error(), ReplicationError::Transport(TransportError::Reset));
+    pair.run(200);
+    assert_eq!((pair.has(), pair.client.connections()), (Some(120), 2));
+    assert_eq!(pair.server.tail().len(), 120);
+    assert_eq!(pair.server.counters().refused, 0);
+}
+
+#[test]
+fn groups_that_the_shared_store_has_first_are_skipped_without_a_gap() {
+    let mut pair = Pair::new(1 << 20);
+    pair.run(10);
+    pair.network.set_down(true);
+    // The output takes some of them, and the others wait.
+    pair.push(30_000);
+    pair.run(10);
+    pair.client.set_shared(RecordNumber(29_000));
+    pair.network.set_down(false);
+    pair.run(20_000);
+    assert_eq!((pair.has(), pair.client.connections()), (Some(30_000), 1));
+    assert_eq!(pair.server.tail().base(), RecordNumber(29_000));
+    assert_eq!(pair.server.tail().len(), 1000);
+    assert_eq!(pair.server.counters().refused, 0);
+}
+
+#[test]
+fn silent_standby_is_given_up_and_an_idle_one_is_not() {
+    let mut pair = Pair::new(1 << 20);
+    pair.run(10_000);
+    assert_eq!((pair.has(), pair.client.connections()), (Some(0), 1));
+    pair.network.set_down(true);
+    pair.run(700);
+    assert_eq!(pair.has(), None);
+    assert_eq!(*pair.client.error(), ReplicationError::Silent);
+    pair.network.set_down(false);
+    pair.run(700);
+    assert_eq!(pair.has(), Some(0));
+}
+
+#[test]
+fn full_tail_makes_the_standby_useless_until_the_shared_store_has_caught_up() {
+    let mut pair = Pair::new(2000);
+    pair.run(10);
+    pair.push(100);
+    pair.run(100);
+    assert_eq!(pair.has(), None);
+    assert!(pair.client.error().to_string().contains("FULL"), "{}", pair.client.error());
+    let had = pair.server.tail().last();
+    assert!(had > RecordNumber(10) && had < RecordNumber(100), "{had:?}");
+    pair.client.set_shared(RecordNumber(90));
+    pair.run(200);
+    assert_eq!(pair.has(), Some(100));
+}
+
+#[test]
+fn newer_active_adit_replaces_the_older_one_for_good() {
+    let mut pair = Pair::new(1 << 20);
+    pair.push(5);
+    pair.run(50);
+    assert!(pair.server.has_active());
+    let mut newer = ReplicationClient::new(pair.network.transport(0), config(2), RecordNumber(0));
+    for _ in 0..100 {
+        pair.run(1);
+        newer.poll(pair.now);
+    }
+    assert_eq!(newer.progress().map(|progress| progress.last), Some(RecordNumber(0)));
+    pair.push(1);
+    pair.run(200);
+    assert_eq!((pair.client.fenced(), pair.has()), (Some(2), None));
+    assert!(pair.server.counters().fenced > 0);
+}
+
+#[test]
+fn strangers_cannot_take_up_connections_or_memory() {
+    let mut pair = Pair::new(1 << 20);
+    pair.run(10);
+    let mut stranger = pair.network.transport(0);
+    let streams: Vec<_> =
+        (0..20).map(|_| stranger.connect(SocketAddr::from(ADDRESS)).unwrap()).collect();
+    pair.run(10);
+    let mut room = [0; 100];
+    let ended = |stranger: &mut MemoryTransport, stream| {
+        matches!(stranger.receive(stream, &mut [0; 10]), Err(TransportError::Ended))
+    };
+    let count = streams.iter().filter(|stream| ended(&mut stranger, **stream)).count();
+    assert_eq!(count, 20 - 7, "the active adit has one of eight");
+    // A violation is answered, and ends the connection.
+    assert!(stranger.send(streams[0], b"*1\r\n:5\r\n").unwrap() > 0);
+    let mut answer = Vec::new();
+    for _ in 0..100 {
+        pair.run(1);
+        let len = stranger.receive(streams[0], &mut room).unwrap_or(0);
+        answer.extend_from_slice(&room[..len]);
+    }
+    assert_eq!(answer, b"-ERR a request is not an array of bulk strings\r\n");
+    assert!(ended(&mut stranger, streams[0]));
+    pair.run(100_000);
+    let idle = streams.iter().filter(|stream| !ended(&mut stranger, **stream)).count();
+    assert_eq!((idle, pair.client.connections()), (0, 1));
+    pair.push(3);
+    pair.run(20);
+    assert_eq!(pair.has(), Some(3));
+}
+
+#[test]
+fn large_tail_is_read_in_parts_in_spite_of_lost_connections() {
+    let mut pair = Pair::new(64 << 20);
+    let value = [9; 20_000];
+    for number in 1..=300 {
+        pair.client.push(RecordNumber(number), changes(&value));
+        pair.client.set_shared(RecordNumber(number.saturating_sub(250)));
+    }
+    pair.run(20_000);
+    assert_eq!(pair.has(), Some(300));
+    let store = StorePosition { epoch: 1, number: RecordNumber(60) };
+    let transport = pair.network.transport(0);
+    let mut request = TailRequest::new(transport, config(2), store, Incarnation(9));
+    let mut turns = 0;
+    while !request.poll(pair.now).unwrap() {
+        pair.run(1);
+        turns += 1;
+        assert!(turns < 100_000, "{}", request.error());
+        if turns == 300 {
+            pair.network.cut();
+        }
+    }
+    let (_, groups) = request.into_parts();
+    let numbers: Vec<_> = groups.iter().map(|group| group.number.0).collect();
+    assert_eq!(numbers, (61..=300).collect::<Vec<_>>());
+    let mut other = TailRequest::new(pair.network.transport(0), config(2), store, Incarnation(8));
+    let error = loop {
+        pair.run(1);
+        match other.poll(pair.now) {
+            Ok(done) => assert!(!done),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error, TailError::Ended(Incarnation(8)));
+    pair.client.push(RecordNumber(301), changes(b"a"));
+    pair.run(200);
+    assert_eq!(pair.client.fenced(), Some(2));
+}
+
+#[test]
+fn executed_commands_are_told_apart() {
+    let mut server = RespServer::new(RespLimits::default());
+    let mut tail = tail();
+    let mut executed = Vec::new();
+    let commands: [&[&[u8]]; 3] =
+        [&[b"ADIT.HELLO", b"1", b"upf-1", b"1", b"0"], &[b"PING"], &[b"ADIT.HELLO"]];
+    for words in commands {
+        let mut command = Vec::new();
+        write_command(&mut command, words);
+        server.requests.input_room()[..command.len()].copy_from_slice(&command);
+        server.requests.input_arrived(command.len());
+        let command = server.requests.next_command().unwrap().unwrap();
+        executed.push(tail.execute(command, &mut server.replies));
+    }
+    let refused = Executed::Refused(ReplicationRefusal::Arguments);
+    assert_eq!(executed, [Executed::Greeted, Executed::Done, refused]);
+}
