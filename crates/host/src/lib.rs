@@ -1,10 +1,13 @@
 //! Kernel services of the daemon other than ports: the N4 socket, the sleep of idle workers, the pages of its
-//! tables, and the folder of its journal with
-//! the thread that writes it.
+//! tables, the folder of its
+//! journal, and the threads of its stores and of the tail that a standby keeps.
 #![deny(unsafe_code)]
 
+pub mod background_store;
 pub mod idle;
 pub mod journal_folder;
 pub mod large_pages;
 pub mod n4_socket;
+pub mod replicated;
 pub mod store_thread;
+pub mod tail_thread;

@@ -66,6 +66,12 @@ pub trait ThreadStore: RecordStore + Send + 'static {
         false
     }
 
+    /// True if the thread is to poll the store and its groups instead of sleeping, because the store answers within
+    /// microseconds.
+    fn polls(&self) -> bool {
+        false
+    }
+
     /// Gives back what this process holds of the store, which it uses no more.
     fn close(&mut self) {}
 }
@@ -305,7 +311,7 @@ impl<S: ThreadStore> StoreThread<S> {
     fn run(&mut self, groups: &Receiver<RecordGroup>) {
         let mut pause = IDLE;
         loop {
-            let ended = match groups.recv_timeout(pause) {
+            let ended = match self.next_group(groups, pause) {
                 Ok(group) => {
                     self.waiting.push_back(group);
                     false
@@ -339,6 +345,29 @@ impl<S: ThreadStore> StoreThread<S> {
             }
             if is_failing {
                 std::thread::sleep(RETRY);
+            }
+        }
+    }
+
+    /// Waits for a group for at most `pause`.
+    fn next_group(
+        &mut self,
+        groups: &Receiver<RecordGroup>,
+        pause: Duration,
+    ) -> Result<RecordGroup, RecvTimeoutError> {
+        if !self.store.polls() {
+            return groups.recv_timeout(pause);
+        }
+        let began = Instant::now();
+        loop {
+            match groups.try_recv() {
+                Ok(group) => return Ok(group),
+                Err(TryRecvError::Disconnected) => return Err(RecvTimeoutError::Disconnected),
+                Err(TryRecvError::Empty) if began.elapsed() >= pause => {
+                    return Err(RecvTimeoutError::Timeout);
+                }
+                // The control thread may share the core.
+                Err(TryRecvError::Empty) => std::thread::yield_now(),
             }
         }
     }

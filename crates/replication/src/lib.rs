@@ -31,7 +31,9 @@ pub use client::{ReplicationClient, ReplicationConfig, StandbyProgress};
 pub use command::{ReplicationCommand, ReplicationRefusal};
 pub use error::{ReplicationError, TailError};
 pub use group::{Incarnation, ReplicatedGroup, StorePosition};
-pub use replicated::{Acknowledge, ReplicatedStore, TailSource, marked_standby, write_tail};
+pub use replicated::{
+    Acknowledge, ReplicatedStore, ReplicatedStoreOptions, TailSource, marked_standby, write_tail,
+};
 pub use server::{ReplicationServer, ReplicationServerCounters};
 pub use tail::{Executed, ReplicationTail};
 pub use tail_request::TailRequest;

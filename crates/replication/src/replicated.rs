@@ -29,6 +29,17 @@ pub enum Acknowledge {
     Standby,
 }
 
+/// How a replicated store works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReplicatedStoreOptions {
+    /// Whose word makes a group durable.
+    pub acknowledge: Acknowledge,
+    /// How long a commit waits.
+    pub patience: Nanos,
+    /// The transport to the standby polls, so its user may, too.
+    pub polls: bool,
+}
+
 /// A shared store whose groups go to a standby as well.
 ///
 /// With [`Acknowledge::Standby`] the shared store says which incarnation of the standby may be ahead of it, before the first group
@@ -36,10 +47,8 @@ pub enum Acknowledge {
 pub struct ReplicatedStore<S, T, C> {
     store: S,
     client: ReplicationClient<T>,
-    acknowledge: Acknowledge,
+    options: ReplicatedStoreOptions,
     clock: C,
-    /// How long a commit waits.
-    patience: Nanos,
     appended: RecordNumber,
     durable: RecordNumber,
     /// The standby that the store names once it has all groups, and the group that says so.
@@ -52,7 +61,7 @@ pub struct ReplicatedStore<S, T, C> {
 
 impl<S: fmt::Debug, T, C> fmt::Debug for ReplicatedStore<S, T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all = (&self.store, &self.client, self.acknowledge, self.durable, self.marked);
+        let all = (&self.store, &self.client, self.options.acknowledge, self.durable, self.marked);
         f.debug_tuple("ReplicatedStore").field(&all).finish_non_exhaustive()
     }
 }
@@ -61,23 +70,21 @@ impl<S: PolledRecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S,
     /// Joins a store, all of whose groups are durable, and a client for the groups behind them. `marked` is what
     /// [`marked_standby`] has returned; the tail of that standby is in the store by now.
     ///
-    /// A commit reads `clock` and waits for at most `patience`.
+    /// A commit reads `clock`.
     #[must_use]
     pub fn new(
         store: S,
         client: ReplicationClient<T>,
-        acknowledge: Acknowledge,
+        options: ReplicatedStoreOptions,
         marked: Option<Incarnation>,
         clock: C,
-        patience: Nanos,
     ) -> Self {
         let durable = store.durable();
         Self {
             store,
             client,
-            acknowledge,
+            options,
             clock,
-            patience,
             appended: durable,
             durable,
             marked,
@@ -124,6 +131,17 @@ impl<S: PolledRecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S,
         &self.store
     }
 
+    /// The shared store, for what concerns only itself.
+    pub const fn store_mut(&mut self) -> &mut S {
+        &mut self.store
+    }
+
+    /// The options.
+    #[must_use]
+    pub const fn options(&self) -> ReplicatedStoreOptions {
+        self.options
+    }
+
     /// What keeps the shared store from making groups durable.
     #[must_use]
     pub fn failure(&self) -> Option<&str> {
@@ -134,7 +152,7 @@ impl<S: PolledRecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S,
     #[must_use]
     pub fn standby_is_enough(&self) -> bool {
         let standby = self.client.progress().map(|progress| progress.incarnation);
-        self.acknowledge == Acknowledge::Standby
+        self.options.acknowledge == Acknowledge::Standby
             && standby.is_some()
             && standby == self.marked
             && self.store.durable() >= self.marked_in
@@ -146,7 +164,7 @@ impl<S: PolledRecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S,
     /// # Errors
     /// The store does not have everything.
     pub fn finish(&mut self) -> Result<(), StoreError> {
-        self.acknowledge = Acknowledge::Store;
+        self.options.acknowledge = Acknowledge::Store;
         // This appends the change of the mark.
         let now = (self.clock)();
         self.poll(now)?;
@@ -155,7 +173,7 @@ impl<S: PolledRecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S,
 
     /// Polls until `is_done`.
     fn wait_until(&mut self, is_done: impl Fn(&Self) -> bool) -> Result<(), StoreError> {
-        let deadline = (self.clock)() + self.patience;
+        let deadline = (self.clock)() + self.options.patience;
         loop {
             let now = (self.clock)();
             self.poll(now)?;
@@ -174,7 +192,7 @@ impl<S: PolledRecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S,
 
     /// Changes what the shared store says about the standby. Without room it is tried again.
     fn mark(&mut self) {
-        let wanted = match self.acknowledge {
+        let wanted = match self.options.acknowledge {
             Acknowledge::Store => None,
             Acknowledge::Standby => self.client.progress().map(|progress| progress.incarnation),
         };

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use adit_replication::{
-    Acknowledge, Incarnation, ReplicatedGroup, ReplicatedStore, ReplicationClient,
+    Acknowledge, Incarnation, ReplicatedGroup, ReplicatedStore, ReplicatedStoreOptions, ReplicationClient,
     ReplicationConfig, ReplicationServer, ReplicationTail, StorePosition, TailError, TailRequest,
     TailSource, marked_standby, write_tail,
 };
@@ -315,8 +315,12 @@ impl World {
         let (epoch, is_cut_off) = (lease.epoch(), lease.cut_off());
         let clock = Rc::clone(&self.now);
         let clock: Clock = Box::new(move || clock.get());
-        let patience = Nanos::from_secs(1);
-        let store = ReplicatedStore::new(lease, client, self.acknowledge, marked, clock, patience);
+        let options = ReplicatedStoreOptions {
+            acknowledge: self.acknowledge,
+            patience: Nanos::from_secs(1),
+            polls: false,
+        };
+        let store = ReplicatedStore::new(lease, client, options, marked, clock);
         let first = self.history.len();
         self.active = Some(Active {
             host,

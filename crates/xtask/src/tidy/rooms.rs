@@ -65,7 +65,11 @@ const ROOMS: &[Room] = &[
         imports: &["adit-types", "adit-pktio", "adit-flows", "adit-dpdk-sys"],
         may: &[Unsafe, Clock],
     },
-    Room { package: "adit-host", imports: &["adit-types", "adit-store"], may: &[Clock] },
+    Room {
+        package: "adit-host",
+        imports: &["adit-types", "adit-store", "adit-transport", "adit-replication"],
+        may: &[Clock],
+    },
     Room { package: "adit-xdp", imports: &["adit-types", "adit-rules"], may: &[Unsafe, Clock] },
     Room {
         package: "adit-kernel",

@@ -1,0 +1,151 @@
+//! The thread that keeps the tail for the active adit, while this one is its standby.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use adit_replication::{
+    Incarnation, ReplicatedGroup, ReplicationServer, ReplicationServerCounters, StorePosition,
+    TailError,
+};
+use adit_store::RecordNumber;
+use adit_transport::Transport;
+use adit_types::Nanos;
+
+/// How long a thread that does not poll waits for octets.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Turns of a thread that polls between two looks at what its owner wants.
+const TURNS_PER_LOOK: u32 = 64;
+
+/// What operators see of the tail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TailReport {
+    /// The life of this standby, by which the active adit knows its tail.
+    pub incarnation: Incarnation,
+    /// The newest epoch that was seen.
+    pub epoch: u64,
+    /// An active adit is connected.
+    pub has_active: bool,
+    /// The shared store has the groups up to this one.
+    pub base: RecordNumber,
+    /// The last group of the tail.
+    pub last: RecordNumber,
+    /// Groups in the tail.
+    pub groups: usize,
+    /// What the server has counted.
+    pub counters: ReplicationServerCounters,
+}
+
+#[derive(Debug)]
+struct TailState<T> {
+    server: Mutex<ReplicationServer<T>>,
+    is_ending: AtomicBool,
+    /// The owner waits for the server.
+    is_wanted: AtomicBool,
+}
+
+/// The owner's side of the thread.
+#[derive(Debug)]
+pub struct TailThread<T> {
+    state: Arc<TailState<T>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl<T: Transport + Send + 'static> TailThread<T> {
+    /// Starts the thread. `polls` as the transport does; `now` reads the clock.
+    ///
+    /// # Errors
+    /// The process is out of threads.
+    pub fn start(
+        server: ReplicationServer<T>,
+        polls: bool,
+        now: impl FnMut() -> Nanos + Send + 'static,
+    ) -> io::Result<Self> {
+        let state = Arc::new(TailState {
+            server: Mutex::new(server),
+            is_ending: AtomicBool::new(false),
+            is_wanted: AtomicBool::new(false),
+        });
+        let shared = Arc::clone(&state);
+        let thread = std::thread::Builder::new()
+            .name("adit-tail".to_owned())
+            .spawn(move || shared.run(polls, now))?;
+        Ok(Self { state, thread: Some(thread) })
+    }
+
+    /// What operators see.
+    #[must_use]
+    pub fn report(&self) -> TailReport {
+        self.with(|server| {
+            let tail = server.tail();
+            TailReport {
+                incarnation: tail.incarnation(),
+                epoch: tail.epoch(),
+                has_active: server.has_active(),
+                base: tail.base(),
+                last: tail.last(),
+                groups: tail.len(),
+                counters: server.counters(),
+            }
+        })
+    }
+
+    /// Refuses groups of epochs before `epoch` from now on.
+    pub fn fence(&self, epoch: u64) {
+        self.with(|server| server.tail_mut().fence(epoch));
+    }
+
+    /// The groups that the shared store lacks. The caller fences the epochs before its own first.
+    ///
+    /// # Errors
+    /// As for [`adit_replication::ReplicationTail::groups_after`].
+    pub fn groups_after(&self, store: StorePosition) -> Result<Vec<ReplicatedGroup>, TailError> {
+        self.with(|server| server.tail().groups_after(store).map(|groups| groups.cloned().collect()))
+    }
+
+    /// Ends the thread.
+    pub fn end(&mut self) {
+        self.state.is_ending.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+
+    /// Runs `act` between two turns of the thread.
+    fn with<R>(&self, act: impl FnOnce(&mut ReplicationServer<T>) -> R) -> R {
+        self.state.is_wanted.store(true, Ordering::Relaxed);
+        let mut server = self.state.server.lock().unwrap_or_else(PoisonError::into_inner);
+        self.state.is_wanted.store(false, Ordering::Relaxed);
+        act(&mut server)
+    }
+}
+
+impl<T> Drop for TailThread<T> {
+    fn drop(&mut self) {
+        self.state.is_ending.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl<T: Transport> TailState<T> {
+    fn run(&self, polls: bool, mut now: impl FnMut() -> Nanos) {
+        while !self.is_ending.load(Ordering::Relaxed) {
+            while self.is_wanted.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+            let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+            if polls {
+                let mut has_input = false;
+                (0..TURNS_PER_LOOK).for_each(|_| has_input |= server.poll(now()));
+                drop(server);
+                if !has_input {
+                    std::thread::yield_now();
+                }
+            } else {
+                server.wait(PAUSE);
+                server.poll(now());
+            }
+        }
+    }
+}
