@@ -6,6 +6,7 @@ use adit_pktio::RxChecksum;
 use clap::{Subcommand, ValueEnum};
 
 use crate::churn::ChurnBenchConfig;
+use crate::n4_standby::{self, StandbyTransport};
 use crate::n4_store;
 use crate::report::BenchOutput;
 use crate::size::{BenchSize, parse_burst, parse_count, parse_sessions};
@@ -154,6 +155,12 @@ pub enum BenchCommand {
         /// Folder of the journal, on the disk to be measured; without a journal before.
         #[arg(long, value_name = "PATH", default_value = "adit-bench-journal")]
         folder: PathBuf,
+        /// How the standby is reached, and answers.
+        #[arg(long, value_name = "TRANSPORT", value_enum, default_value = "user")]
+        transport: StandbyTransport,
+        /// CPU cores of the active adit's threads, and of the standby.
+        #[arg(long, value_name = "CORES", value_delimiter = ',', num_args = 2, default_values_t = [0, 1])]
+        cores: Vec<u16>,
         /// Output of the figures.
         #[command(flatten)]
         output: BenchOutput,
@@ -165,6 +172,8 @@ pub enum BenchCommand {
 pub enum BenchStore {
     /// A journal in a folder.
     Journal,
+    /// A standby, whose word suffices, in front of a store in memory.
+    Standby,
 }
 
 impl BenchCommand {
@@ -235,9 +244,13 @@ impl BenchCommand {
             Self::Offload { sessions, output } => crate::offload::run(sessions, &output),
             Self::Memory { sessions, output } => crate::memory::run(sessions, &output),
             Self::Poll { core, packets, output } => crate::poll::run(core, packets, &output),
-            Self::N4 { resident, sessions, store, folder, output } => match store {
+            Self::N4 { resident, sessions, store, folder, transport, cores, output } => match store
+            {
                 None => crate::n4::run(resident, sessions, &output),
                 Some(BenchStore::Journal) => n4_store::run(resident, sessions, &folder, &output),
+                Some(BenchStore::Standby) => {
+                    n4_standby::run(resident, sessions, transport, &cores, &output)
+                }
             },
         }
     }

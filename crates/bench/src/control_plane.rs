@@ -100,7 +100,11 @@ impl BenchControlPlane {
         })
     }
 
-    fn associated(self) -> anyhow::Result<Self> {
+    /// Sets the association up.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub(crate) fn associated(self) -> anyhow::Result<Self> {
         let mut control = self;
         let mut buf = [0; smf::REQUEST_BYTES_MAX];
         let len = smf::association_setup(&mut buf).context("the request fits its buffer")?;
@@ -170,11 +174,8 @@ impl BenchControlPlane {
 
     /// Handles one request, and waits while too many changes are unobserved.
     fn request(&mut self, datagram: &[u8]) -> anyhow::Result<()> {
-        self.requests += 1;
+        self.begin(datagram);
         let now = self.now();
-        let peer = std::net::SocketAddr::from((smf::CP_ADDR, adit_pfcp::PFCP_PORT));
-        self.node.handle_datagram(now, peer, datagram);
-        self.node.handle_timeout(now);
         self.exchange(now)?;
         // As many requests as a turn of adit takes share a group.
         if self.requests.is_multiple_of(REQUESTS_PER_GROUP) {
@@ -188,6 +189,25 @@ impl BenchControlPlane {
             self.exchange(now)?;
         }
         Ok(())
+    }
+
+    /// Hands a request to the node.
+    pub(crate) fn begin(&mut self, datagram: &[u8]) {
+        self.requests += 1;
+        let now = self.now();
+        let peer = std::net::SocketAddr::from((smf::CP_ADDR, adit_pfcp::PFCP_PORT));
+        self.node.handle_datagram(now, peer, datagram);
+        self.node.handle_timeout(now);
+    }
+
+    /// The sequence number of the next request.
+    pub(crate) const fn next_sequence(&self) -> u32 {
+        smf::sequence(self.requests)
+    }
+
+    /// True if every request is answered.
+    pub(crate) const fn is_answered(&self) -> bool {
+        self.accepted == self.requests
     }
 
     /// Processes changes that the workers have observed.
@@ -231,7 +251,7 @@ impl BenchControlPlane {
     }
 
     /// Twenty microseconds of virtual time per request, so that answered requests expire.
-    const fn now(&self) -> Nanos {
+    pub(crate) const fn now(&self) -> Nanos {
         Nanos(1 + 20_000 * self.requests as u64)
     }
 

@@ -13,6 +13,7 @@ mod measure;
 mod memory;
 mod models;
 mod n4;
+mod n4_standby;
 mod n4_store;
 mod network;
 mod offload;

@@ -37,4 +37,4 @@ pub use processor::{PinError, pin_current_thread, tsc};
 pub use thread::{
     PriorityError, RegisterError, ThreadGuard, register_thread, set_realtime_priority,
 };
-pub use worker_io::{WorkerIo, WorkerPort};
+pub use worker_io::{RegisteringIo, WorkerIo, WorkerPort};

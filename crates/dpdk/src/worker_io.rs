@@ -1,13 +1,16 @@
 //! The ports of one thread of the packet path.
 
+use std::cell::RefCell;
 use std::os::fd::OwnedFd;
 
 use adit_pktio::{Burst, PacketIo, PortInfo};
 use adit_types::PortId;
 
+use crate::eal::Eal;
 use crate::mbuf::Mbuf;
 use crate::mempool::Mempool;
 use crate::port::{RxQueue, TxQueue};
+use crate::thread::{ThreadGuard, register_thread};
 
 /// The queues of a port that belong to one thread.
 #[derive(Debug)]
@@ -64,6 +67,61 @@ impl WorkerIo {
     #[must_use]
     pub fn port_count(&self) -> usize {
         self.ports.len()
+    }
+}
+
+thread_local! {
+    /// The lcore number of a thread that [`RegisteringIo`] has registered.
+    static REGISTERED: RefCell<Option<ThreadGuard>> = const { RefCell::new(None) };
+}
+
+/// A [`WorkerIo`] that registers the thread that polls it, for threads that know nothing of DPDK.
+///
+/// Threads: moves to a thread before its first poll and stays there.
+#[derive(Debug)]
+pub struct RegisteringIo {
+    io: WorkerIo,
+    eal: Eal,
+    has_tried: bool,
+}
+
+impl RegisteringIo {
+    /// The same ports.
+    #[must_use]
+    pub const fn new(io: WorkerIo, eal: Eal) -> Self {
+        Self { io, eal, has_tried: false }
+    }
+
+    #[cold]
+    fn register(&mut self) {
+        self.has_tried = true;
+        // Without a number of its own a thread has no cache of buffers, and uses the pool all the same.
+        if let Ok(guard) = register_thread(&self.eal) {
+            REGISTERED.set(Some(guard));
+        }
+    }
+}
+
+impl PacketIo for RegisteringIo {
+    type Buf = Mbuf;
+
+    fn rx_burst(&mut self, port: PortId, limit: usize, burst: &mut Burst<Mbuf>) -> usize {
+        if !self.has_tried {
+            self.register();
+        }
+        self.io.rx_burst(port, limit, burst)
+    }
+
+    fn tx_burst(&mut self, port: PortId, burst: &mut Burst<Mbuf>) -> usize {
+        self.io.tx_burst(port, burst)
+    }
+
+    fn alloc(&mut self) -> Option<Mbuf> {
+        self.io.alloc()
+    }
+
+    fn port_info(&self, port: PortId) -> PortInfo {
+        self.io.port_info(port)
     }
 }
 

@@ -9,8 +9,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use adit_store::{
-    AppendError, PolledRecordStore, RecordId, RecordKey, RecordKind, RecordNumber, RecordStore, StoreChange,
-    StoreError, Upkeep, decode_changes, encode_change,
+    AppendError, PolledRecordStore, RecordId, RecordKey, RecordKind, RecordNumber, RecordStore,
+    StoreChange, StoreError, Upkeep, decode_changes, encode_change,
 };
 use adit_types::Nanos;
 use adit_types::limits::{STORE_BACKLOG_BYTES_MAX, STORE_VALUE_BYTES_MAX};
@@ -80,8 +80,7 @@ impl<S: ThreadStore> BackgroundStore<S> {
     pub fn start(store: S) -> io::Result<Self> {
         let appended = store.durable();
         let group_octets_max = store.group_octets_max();
-        let progress =
-            WriteProgress { figures: store.figures(), failure: None, fenced_by: None };
+        let progress = WriteProgress { figures: store.figures(), failure: None, fenced_by: None };
         let state = Arc::new(BackgroundState {
             store: Mutex::new(store),
             queue: Mutex::default(),
@@ -139,7 +138,8 @@ impl<S: ThreadStore> RecordStore for BackgroundStore<S> {
 
     fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
         let is_sound = |change: &StoreChange<'_>| {
-            let has_id = !matches!(change.key.id, RecordId::Octets(id) if id.is_empty() || id.len() > 255);
+            let has_id =
+                !matches!(change.key.id, RecordId::Octets(id) if id.is_empty() || id.len() > 255);
             has_id && change.value.is_none_or(|value| value.len() <= STORE_VALUE_BYTES_MAX)
         };
         if !changes.iter().all(is_sound) {
@@ -247,7 +247,9 @@ impl<S: ThreadStore> BackgroundState<S> {
             drop(store);
             match fault {
                 None => {}
-                Some(WriteFault::Number { .. } | WriteFault::Store(StoreError::Fenced { .. })) => return,
+                Some(WriteFault::Number { .. } | WriteFault::Store(StoreError::Fenced { .. })) => {
+                    return;
+                }
                 Some(WriteFault::Store(_)) => self.pause(),
             }
         }
@@ -287,7 +289,10 @@ impl<S: ThreadStore> BackgroundState<S> {
 enum WriteFault {
     Store(StoreError),
     /// The store gave a group another number.
-    Number { given: RecordNumber, expected: RecordNumber },
+    Number {
+        given: RecordNumber,
+        expected: RecordNumber,
+    },
 }
 
 impl fmt::Display for WriteFault {

@@ -103,7 +103,9 @@ impl<T: Transport + Send + 'static> TailThread<T> {
     /// # Errors
     /// As for [`adit_replication::ReplicationTail::groups_after`].
     pub fn groups_after(&self, store: StorePosition) -> Result<Vec<ReplicatedGroup>, TailError> {
-        self.with(|server| server.tail().groups_after(store).map(|groups| groups.cloned().collect()))
+        self.with(|server| {
+            server.tail().groups_after(store).map(|groups| groups.cloned().collect())
+        })
     }
 
     /// Ends the thread.

@@ -11,9 +11,9 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use adit_replication::{
-    Acknowledge, Incarnation, ReplicatedGroup, ReplicatedStore, ReplicatedStoreOptions, ReplicationClient,
-    ReplicationConfig, ReplicationServer, ReplicationTail, StorePosition, TailError, TailRequest,
-    TailSource, marked_standby, write_tail,
+    Acknowledge, Incarnation, ReplicatedGroup, ReplicatedStore, ReplicatedStoreOptions,
+    ReplicationClient, ReplicationConfig, ReplicationServer, ReplicationTail, StorePosition,
+    TailError, TailRequest, TailSource, marked_standby, write_tail,
 };
 use adit_store::{RecordKey, RecordKind, RecordNumber, RecordStore, StoreChange};
 use adit_types::Nanos;

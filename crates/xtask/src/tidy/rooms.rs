@@ -103,6 +103,8 @@ const ROOMS: &[Room] = &[
             "adit-datapath",
             "adit-dpdk",
             "adit-host",
+            "adit-transport",
+            "adit-replication",
             "adit-xdp",
             "adit-flows",
         ],

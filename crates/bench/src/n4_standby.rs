@@ -1,0 +1,348 @@
+//! `adit bench n4 --store standby`: one establishment after the other, answered once the standby has it, and without a
+//! store in turns.
+
+use std::net::SocketAddr;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use adit_dpdk::{
+    Device, Eal, EalConfig, HugepageMode, Mempool, MempoolConfig, Port, PortConfig, RegisteringIo,
+    WorkerIo, WorkerPort, pin_current_thread,
+};
+use adit_host::background_store::BackgroundStore;
+use adit_host::replicated::ReplicatedFigures;
+use adit_host::store_thread::{StoreLink, ThreadStore};
+use adit_host::tail_thread::TailThread;
+use adit_replication::{
+    Acknowledge, Incarnation, ReplicatedStore, ReplicatedStoreOptions, ReplicationClient,
+    ReplicationConfig, ReplicationServer, ReplicationTail,
+};
+use adit_store::{
+    AppendError, RecordKey, RecordKind, RecordNumber, RecordStore, StoreChange, StoreError, Upkeep,
+};
+use adit_transport::{KernelTcp, KernelWait, Transport, UserTcp, UserTcpConfig};
+use adit_types::limits::{STORE_BACKLOG_BYTES_MAX, STORE_GROUP_BYTES_MAX};
+use adit_types::{MacAddr, Nanos, PortId};
+use anyhow::{Context, bail, ensure};
+use clap::ValueEnum;
+use serde_json::json;
+
+use super::control_plane::BenchControlPlane;
+use super::{report, smf};
+use crate::report::{BenchOutput, rounded};
+
+/// Turns of each kind.
+const TURNS: u32 = 5;
+
+/// Longest wait for the standby, and for one answer.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Name of the records.
+const NAME: &str = "bench";
+
+/// How an adit and its standby reach each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum StandbyTransport {
+    /// TCP in user space at both ends of a memif.
+    User,
+    /// TCP of the kernel over the loopback device, polled.
+    Polled,
+    /// TCP of the kernel over the loopback device; threads sleep.
+    Blocking,
+}
+
+type BoxedTransport = Box<dyn Transport + Send>;
+type Figures = ReplicatedFigures<()>;
+
+/// A store in memory, whose groups are durable at each commit.
+#[derive(Debug, Default)]
+struct InstantStore {
+    appended: RecordNumber,
+    durable: RecordNumber,
+}
+
+impl RecordStore for InstantStore {
+    fn group_octets_max(&self) -> usize {
+        STORE_GROUP_BYTES_MAX
+    }
+
+    fn append(&mut self, _: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
+        self.appended.0 += 1;
+        Ok(self.appended)
+    }
+
+    fn commit(&mut self) -> Result<RecordNumber, StoreError> {
+        self.durable = self.appended;
+        Ok(self.durable)
+    }
+
+    fn durable(&self) -> RecordNumber {
+        self.durable
+    }
+
+    fn withdraw(&mut self) -> usize {
+        0
+    }
+
+    fn maintain(&mut self) -> Result<Upkeep, StoreError> {
+        Ok(Upkeep::Idle)
+    }
+
+    fn visit(
+        &mut self,
+        _: &[RecordKind],
+        _: &mut dyn FnMut(RecordKey<'_>, &[u8]),
+    ) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+impl ThreadStore for InstantStore {
+    type Figures = ();
+
+    fn figures(&self) {}
+}
+
+/// The clock of all threads.
+#[derive(Debug, Clone, Copy)]
+struct ThreadClock(Instant);
+
+impl ThreadClock {
+    fn now(self) -> Nanos {
+        Nanos(u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+/// Establishes `measured` sessions in each turn, beside `resident` ones, with a standby and without a store. The control
+/// thread and that of the store share the first core, the standby has the second one.
+///
+/// # Errors
+/// A request is refused, or a transport cannot be used.
+pub(crate) fn run(
+    resident: u32,
+    measured: u32,
+    transport: StandbyTransport,
+    cores: &[u16],
+    output: &BenchOutput,
+) -> anyhow::Result<()> {
+    let [active_core, standby_core] = *cores else { bail!("--cores takes two cores") };
+    let sessions_max = resident + TURNS * measured;
+    let mut plain = BenchControlPlane::new(sessions_max, 0)?;
+    let mut stored = BenchControlPlane::unassociated(sessions_max)?;
+    stored.node.begin_records(1);
+    let mut stored = stored.associated()?;
+    let clock = ThreadClock(Instant::now());
+    // DPDK outlives the threads that use it.
+    let mut dpdk = if transport == StandbyTransport::User { Some(start_dpdk()?) } else { None };
+    let mut ends = match &mut dpdk {
+        Some(dpdk) => dpdk.ends(clock)?,
+        None => kernel_ends(transport)?,
+    };
+    let (near, far) = (ends.active.take(), ends.standby.take());
+    let (near, far) = near.zip(far).context("there are two ends")?;
+    let polls = transport != StandbyTransport::Blocking;
+    pin_current_thread(standby_core)?;
+    let tail = ReplicationTail::new(NAME, Incarnation(1), STORE_BACKLOG_BYTES_MAX);
+    let server = ReplicationServer::new(far, ends.address, tail)?;
+    let standby = TailThread::start(server, polls, move || clock.now())?;
+    pin_current_thread(active_core)?;
+    let link = StoreLink::start(replicated(near, ends.address, polls, clock)?, Vec::new())?;
+    await_standby(&link)?;
+    eprintln!("establishing {resident} resident sessions, with and without a standby");
+    establish(&mut plain, None, 0, resident)?;
+    establish(&mut stored, Some(&link), 0, resident)?;
+    let (mut without, mut with) = (Vec::new(), Vec::new());
+    for turn in 0..TURNS {
+        let first = resident + turn * measured;
+        without.extend(establish(&mut plain, None, first, measured)?);
+        with.extend(establish(&mut stored, Some(&link), first, measured)?);
+    }
+    let figures = link.report().figures;
+    ensure!(figures.standby_is_enough && figures.connections == 1, "the standby was away");
+    let groups = standby.report().last.0;
+    drop(link);
+    drop(standby);
+    let (without, with) = (percentiles(without), percentiles(with));
+    let document = json!({
+        "bench": "n4 standby",
+        "rules_per_session": smf::RULES_PER_SESSION,
+        "transport": format!("{transport:?}").to_lowercase(),
+        "resident_sessions": resident,
+        "measured_sessions": measured,
+        "turns": TURNS,
+        "groups": groups,
+        "without_p50_us": without[0],
+        "without_p99_us": without[1],
+        "without_p99_9_us": without[2],
+        "with_p50_us": with[0],
+        "with_p99_us": with[1],
+        "with_p99_9_us": with[2],
+        "more_p50_us": rounded(with[0] - without[0]),
+    });
+    report::flat(&document, output)
+}
+
+/// Both ends of a link, and the address of the standby.
+struct LinkEnds {
+    active: Option<BoxedTransport>,
+    standby: Option<BoxedTransport>,
+    address: SocketAddr,
+}
+
+fn kernel_ends(transport: StandbyTransport) -> anyhow::Result<LinkEnds> {
+    let wait = match transport {
+        StandbyTransport::Blocking => KernelWait::Sleep,
+        _ => KernelWait::Poll,
+    };
+    let free = std::net::TcpListener::bind((smf::CP_ADDR, 0))?.local_addr()?;
+    let active: BoxedTransport = Box::new(KernelTcp::new(wait)?);
+    let standby: BoxedTransport = Box::new(KernelTcp::new(wait)?);
+    Ok(LinkEnds { active: Some(active), standby: Some(standby), address: free })
+}
+
+/// DPDK with the two ports of a memif. Fields drop in order.
+struct DpdkLink {
+    queues: Vec<WorkerPort>,
+    _ports: Vec<Port>,
+    pool: Mempool,
+    eal: Eal,
+}
+
+fn start_dpdk() -> anyhow::Result<DpdkLink> {
+    let socket = format!("/adit-bench-{}.sock", std::process::id());
+    let eal = Eal::init(&EalConfig {
+        hugepages: HugepageMode::Never,
+        memory_mib: 128,
+        file_prefix: format!("adit-bench-{}", std::process::id()),
+        ..EalConfig::default()
+    })?;
+    let pool = Mempool::create(&eal, &MempoolConfig { name: "bench", ..Default::default() })?;
+    let (mut ports, mut queues) = (Vec::new(), Vec::new());
+    for (number, role) in [(0, "server"), (1, "client")] {
+        let device = format!("net_memif{number},role={role},socket={socket},socket-abstract=yes");
+        let device = Device::from_str(&device)?;
+        let config = PortConfig {
+            device: &device,
+            rx_queues: 1,
+            tx_queues: 1,
+            rx_descriptors: 1024,
+            tx_descriptors: 1024,
+            mtu_bytes: 1500,
+            promiscuous: true,
+            mempool: &pool,
+        };
+        let (port, rx, tx) = Port::open(&eal, &config)?;
+        let tx = tx.into_iter().next();
+        let info = port.info();
+        ports.push(port);
+        queues.push(WorkerPort { rx, tx, info });
+    }
+    Ok(DpdkLink { queues, _ports: ports, pool, eal })
+}
+
+impl DpdkLink {
+    /// Streams in user space over the two ports.
+    fn ends(&mut self, clock: ThreadClock) -> anyhow::Result<LinkEnds> {
+        let mut ends = Vec::new();
+        for (number, queues) in (1..).zip(self.queues.drain(..)) {
+            let io = WorkerIo::new(vec![queues], self.pool.clone());
+            let io = RegisteringIo::new(io, self.eal.clone());
+            let config = UserTcpConfig {
+                mac: Some(MacAddr([2, 0, 0, 0, 0, number])),
+                address: [192, 0, 2, number].into(),
+                prefix_len: 24,
+                gateway: None,
+                stream_bytes: 256 << 10,
+                streams_max: 16,
+                seed: u64::from(std::process::id()) << 8 | u64::from(number),
+            };
+            let stack: BoxedTransport = Box::new(UserTcp::new(io, PortId(0), config, clock.now())?);
+            ends.push(Some(stack));
+        }
+        let standby = ends.pop().flatten();
+        let active = ends.pop().flatten();
+        Ok(LinkEnds { active, standby, address: SocketAddr::from(([192, 0, 2, 2], 7000)) })
+    }
+}
+
+/// A store in memory that is replicated over `transport`.
+fn replicated(
+    transport: BoxedTransport,
+    peer: SocketAddr,
+    polls: bool,
+    clock: ThreadClock,
+) -> anyhow::Result<
+    ReplicatedStore<BackgroundStore<InstantStore>, BoxedTransport, impl FnMut() -> Nanos + use<>>,
+> {
+    let config = ReplicationConfig {
+        peer,
+        name: NAME.to_owned(),
+        epoch: 1,
+        octets_max: STORE_BACKLOG_BYTES_MAX / 2,
+        silence_max: Nanos::from_secs(1),
+        retry_after: Nanos::from_millis(100),
+        ping_interval: Nanos::from_secs(1),
+    };
+    let client = ReplicationClient::new(transport, config, RecordNumber(0));
+    let store = BackgroundStore::start(InstantStore::default()).context("cannot start a thread")?;
+    let options = ReplicatedStoreOptions {
+        acknowledge: Acknowledge::Standby,
+        patience: Nanos::from_secs(1),
+        polls,
+    };
+    Ok(ReplicatedStore::new(store, client, options, None, move || clock.now()))
+}
+
+/// Waits until the standby's word suffices.
+fn await_standby(link: &StoreLink<Figures>) -> anyhow::Result<()> {
+    let began = Instant::now();
+    while !link.report().figures.standby_is_enough {
+        let error = link.report().figures.standby_error;
+        ensure!(began.elapsed() < WAIT_MAX, "the standby cannot be reached: {error}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// Establishes `count` sessions one after the other, and returns how long each took until its answer was there.
+fn establish(
+    control: &mut BenchControlPlane,
+    link: Option<&StoreLink<Figures>>,
+    first: u32,
+    count: u32,
+) -> anyhow::Result<Vec<Duration>> {
+    let mut buf = [0; smf::REQUEST_BYTES_MAX];
+    let mut took = Vec::with_capacity(usize::try_from(count)?);
+    for number in first..first + count {
+        let sequence = control.next_sequence();
+        let len = smf::establishment(&mut buf, sequence, number).context("a request fits")?;
+        let began = Instant::now();
+        control.begin(&buf[..len]);
+        loop {
+            if let Some(link) = link {
+                if let Some(group) = control.node.poll_records(control.now()) {
+                    link.send(group);
+                }
+                control.node.handle_durable(link.durable());
+            }
+            control.poll()?;
+            if control.is_answered() {
+                break;
+            }
+            ensure!(began.elapsed() < WAIT_MAX, "an establishment was not answered");
+            // The thread of the store may share the core.
+            std::thread::yield_now();
+        }
+        took.push(began.elapsed());
+    }
+    Ok(took)
+}
+
+/// The 50th, 99th and 99.9th percentile. Unit: µs.
+fn percentiles(mut took: Vec<Duration>) -> [f64; 3] {
+    took.sort_unstable();
+    [500, 990, 999].map(|permille| {
+        let span = took.get(took.len() * permille / 1000).copied().unwrap_or_default();
+        rounded(span.as_secs_f64() * 1e6)
+    })
+}
