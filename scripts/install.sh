@@ -3,7 +3,7 @@
 # Usage: scripts/install.sh run|test|lab|bench
 set -eu
 
-build="build-essential pkg-config libdpdk-dev libclang-dev clang libelf-dev zlib1g-dev"
+build="build-essential pkg-config libdpdk-dev libclang-dev clang libelf-dev zlib1g-dev libhwloc-dev"
 demo="iproute2 iputils-ping iperf3 curl python3 ethtool"
 lab="dpdk-dev redis-server ethtool"
 bench="binutils valgrind"

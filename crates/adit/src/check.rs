@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::config::{
     self, Config, ModelSettings, PollMode, StoreKind, StoreSettings, ThreadSettings, XdpMode,
 };
+use crate::host_command::placement_warnings;
 use crate::{steering, wiring};
 
 /// Checks the file at `path`.
@@ -58,6 +59,7 @@ fn derived(config: &Config) -> Value {
         "threads": threads(config).join("; "),
         "shared_cores": shared.collect::<Vec<_>>().join("; "),
         "event_queues": event_queues(config),
+        "placement": placement(config),
         "queues": queues.join("; "),
         "kernel_ports": kernel_ports(config).join("; "),
         "xdp": xdp(config),
@@ -70,6 +72,15 @@ fn derived(config: &Config) -> Value {
         "standby": standby(config),
         "admin_socket": config.admin_socket.display().to_string(),
     })
+}
+
+/// Names the rules of placement that the CPUs of the threads break on this machine.
+fn placement(config: &Config) -> String {
+    let warnings = placement_warnings(config);
+    match warnings.is_empty() {
+        true => "keeps the rules that `adit host plan` prints".to_owned(),
+        false => format!("breaks {}", warnings.join("; ")),
+    }
 }
 
 /// Describes what keeps sessions.

@@ -1,9 +1,16 @@
 //! The command line.
 
+mod host;
+
 use std::path::PathBuf;
 
 use adit_bench::command::BenchCommand;
 use clap::{Parser, Subcommand, ValueEnum};
+
+pub(crate) use host::{
+    HostCommand, MachineSource, PlanArguments, PlannedModel, PlannedSiblings, TuningArguments,
+    TuningPlace,
+};
 
 /// Default socket between `adit run` and `adit show`.
 pub(crate) const ADMIN_SOCKET_DEFAULT: &str = "/run/adit/admin.sock";
@@ -54,6 +61,11 @@ pub(crate) enum AditCommand {
         /// Admin socket of the standby.
         #[arg(long, value_name = "PATH", default_value = ADMIN_SOCKET_DEFAULT)]
         socket: PathBuf,
+    },
+    /// Show the machine, plan where threads run, and check, apply and revert its settings.
+    Host {
+        #[command(subcommand)]
+        host: HostCommand,
     },
     /// Measure a part of adit on this machine.
     Bench {

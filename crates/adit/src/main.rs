@@ -13,6 +13,7 @@ mod control_parts;
 mod event_scheduler;
 mod exit_barrier;
 mod flow_offload;
+mod host_command;
 mod lease;
 mod lifecycle;
 mod load;
@@ -78,6 +79,7 @@ fn dispatch(cli: AditCli) -> anyhow::Result<()> {
             show::show(&socket, &question, json, &mut out)
         }
         AditCommand::Takeover { socket } => takeover::take_over(&socket),
+        AditCommand::Host { host } => host_command::run(host),
         AditCommand::Bench { bench } => bench.run(),
     }
 }

@@ -12,8 +12,15 @@ use anyhow::{Context, bail};
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 
 /// Packages with the headers.
-const PACKAGES: [&str; 6] =
-    ["libdpdk-dev", "libbsd-dev", "libc6-dev", "linux-libc-dev", "libelf-dev", "zlib1g-dev"];
+const PACKAGES: [&str; 7] = [
+    "libdpdk-dev",
+    "libbsd-dev",
+    "libc6-dev",
+    "linux-libc-dev",
+    "libelf-dev",
+    "zlib1g-dev",
+    "libhwloc-dev",
+];
 
 /// The Debian release whose DPDK is one that `adit-dpdk-sys` binds.
 const RELEASE: &str = "bookworm";

@@ -41,6 +41,7 @@ const ROOMS: &[Room] = &[
     Room { package: "adit-flows", imports: &["adit-types", "adit-rules"], may: &[] },
     Room { package: "adit-neighbor", imports: &["adit-types", "adit-rules"], may: &[] },
     Room { package: "adit-store", imports: &["adit-types"], may: &[] },
+    Room { package: "adit-placement", imports: &[], may: &[Values] },
     Room {
         package: "adit-n4",
         imports: &["adit-types", "adit-rules", "adit-pfcp", "adit-session", "adit-store"],
@@ -76,6 +77,9 @@ const ROOMS: &[Room] = &[
         imports: &["adit-types", "adit-wire", "adit-pktio"],
         may: &[Unsafe],
     },
+    Room { package: "adit-hwloc-sys", imports: &[], may: &[Unsafe] },
+    Room { package: "adit-topology", imports: &["adit-placement", "adit-hwloc-sys"], may: &[] },
+    Room { package: "adit-tuning", imports: &["adit-placement"], may: &[] },
     Room { package: "adit-transport", imports: &["adit-types", "adit-pktio"], may: &[] },
     Room {
         package: "adit-shared-store",
@@ -127,6 +131,9 @@ const ROOMS: &[Room] = &[
             "adit-datapath",
             "adit-dpdk",
             "adit-host",
+            "adit-placement",
+            "adit-topology",
+            "adit-tuning",
             "adit-kernel",
             "adit-transport",
             "adit-shared-store",
@@ -201,6 +208,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/lab-engine/src/memif/shared.rs",
     "crates/lab/src/tun.rs",
     "crates/rss/src/gfni.rs",
+    "crates/topology/src/hwloc.rs",
     "crates/transport/src/busy_poll.rs",
 ];
 

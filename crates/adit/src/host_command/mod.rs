@@ -1,0 +1,43 @@
+//! `adit host`: the machine, where threads should run on it, and its settings.
+
+mod configured;
+mod plan;
+mod tuning;
+
+use adit_placement::MachineTopology;
+use adit_topology::{read_live, read_synthetic, read_xml};
+
+use crate::cli::{HostCommand, MachineSource};
+
+pub(crate) use configured::placement_warnings;
+
+/// # Errors
+/// What stops the command, as a sentence.
+pub(crate) fn run(command: HostCommand) -> anyhow::Result<()> {
+    match command {
+        HostCommand::Show { source, json } => {
+            let machine = read(&source)?;
+            match json {
+                true => println!("{}", serde_json::to_string_pretty(&machine)?),
+                false => print!("{machine}"),
+            }
+            Ok(())
+        }
+        HostCommand::Plan(arguments) => plan::run(&arguments),
+        HostCommand::Check(arguments) => tuning::check_profile(&arguments),
+        HostCommand::Apply { arguments, hold_latency_us } => {
+            tuning::apply_profile(&arguments, hold_latency_us)
+        }
+        HostCommand::Revert(place) => tuning::revert_profile(&place),
+    }
+}
+
+/// Reads the machine that a command is about.
+fn read(source: &MachineSource) -> anyhow::Result<MachineTopology> {
+    let machine = match (&source.xml, &source.synthetic) {
+        (Some(path), _) => read_xml(path, source.xml_root.as_deref())?,
+        (None, Some(text)) => read_synthetic(text)?,
+        (None, None) => read_live()?,
+    };
+    Ok(machine)
+}

@@ -1,0 +1,189 @@
+//! The rules of placement, with their reasons and costs.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What breaking a rule costs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RuleCost {
+    /// Percentage points of CPU utilization for the same load.
+    CpuPoints(f64),
+    /// The load, or the time that processing takes, is multiplied.
+    Factor(f64),
+    /// The study gives a reason and no figure.
+    Unmeasured,
+    /// The thread cannot start.
+    CannotRun,
+}
+
+impl fmt::Display for RuleCost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CpuPoints(points) => write!(f, "{points:.1} percentage points of CPU"),
+            Self::Factor(factor) => write!(f, "load or time × {factor:.2}"),
+            Self::Unmeasured => f.write_str("no figure in the studies"),
+            Self::CannotRun => f.write_str("the thread cannot start"),
+        }
+    }
+}
+
+/// A rule. Sources: study 003 is *Impact of NUMA architecture and placement on a packet gateway* (tables 4.1 to 4.12, a
+/// gateway on two and four sockets), study 004 *On the use of Linux real-time features for RAN packet processing*.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PlacementRule {
+    /// Threads run on CPUs that exist, run and are allowed.
+    UsableCpu,
+    /// Threads that poll have a CPU each.
+    OwnCpu,
+    /// Threads that receive run on the node of their ports.
+    PortNode,
+    /// A receiver distributes to workers of its own node.
+    OwnNode,
+    /// Control runs on the node of the threads that it controls.
+    ControlNode,
+    /// Control runs on no sibling of the packet path.
+    ControlSibling,
+    /// Siblings are split, or shared by a receiver and one of its workers.
+    SiblingPolicy,
+    /// Isolated cores are used first.
+    IsolatedFirst,
+    /// CPU 0 is used last.
+    Cpu0Last,
+    /// Threads that poll are not more than the CPUs that a cgroup grants.
+    Quota,
+    /// CPUs without another role process packets.
+    WorkersFirst,
+}
+
+impl PlacementRule {
+    /// All rules, the heaviest first.
+    pub const ALL: [Self; 11] = [
+        Self::UsableCpu,
+        Self::Quota,
+        Self::OwnCpu,
+        Self::PortNode,
+        Self::OwnNode,
+        Self::WorkersFirst,
+        Self::SiblingPolicy,
+        Self::ControlSibling,
+        Self::ControlNode,
+        Self::IsolatedFirst,
+        Self::Cpu0Last,
+    ];
+
+    /// Its name in texts and in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::UsableCpu => "usable-cpu",
+            Self::OwnCpu => "own-cpu",
+            Self::PortNode => "port-node",
+            Self::OwnNode => "own-node",
+            Self::ControlNode => "control-node",
+            Self::ControlSibling => "control-sibling",
+            Self::SiblingPolicy => "sibling-policy",
+            Self::IsolatedFirst => "isolated-first",
+            Self::Cpu0Last => "cpu0-last",
+            Self::Quota => "quota",
+            Self::WorkersFirst => "workers-first",
+        }
+    }
+
+    /// What it says, and why.
+    #[must_use]
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::UsableCpu => {
+                "a thread can only run on an online CPU that its affinity and its cpuset allow"
+            }
+            Self::OwnCpu => {
+                "a polling thread never gives its CPU up, so a second one there waits for whole time slices"
+            }
+            Self::PortNode => {
+                "threads receive on the node of their ports: descriptors and packets of another node cross the \
+                 interconnect twice (study 003, 3.4.2)"
+            }
+            Self::OwnNode => {
+                "a receiver distributes only to workers of its own node: each packet and its session would cross \
+                 the interconnect (study 003, 3.3 and table 4.4)"
+            }
+            Self::ControlNode => {
+                "control runs on the node of its workers: they exchange rules, usage and signaling all the time \
+                 (study 003, tables 4.7 and 4.9)"
+            }
+            Self::ControlSibling => {
+                "control runs on no sibling of the packet path: siblings share the execution units of a core \
+                 (study 004, figure 2)"
+            }
+            Self::SiblingPolicy => {
+                "siblings are split, or shared by a receiver and a worker that it distributes to, whose packets \
+                 stay in the cache of the core (study 003, table 4.4; study 004, figure 2)"
+            }
+            Self::IsolatedFirst => {
+                "the kernel's scheduler leaves isolated cores alone, so nothing interrupts a thread there"
+            }
+            Self::Cpu0Last => {
+                "timers, interrupts and work of the kernel are on CPU 0 unless somebody moved them"
+            }
+            Self::Quota => {
+                "beyond its quota a cgroup stops all threads until the next period, tens of milliseconds later"
+            }
+            Self::WorkersFirst => {
+                "a core without another role processes packets, and one control thread serves several groups \
+                 (study 003, tables 4.5, 4.6, 4.8 and 4.10)"
+            }
+        }
+    }
+
+    /// What the studies measured for a placement that breaks it.
+    #[must_use]
+    pub const fn cost_text(self) -> &'static str {
+        match self {
+            Self::UsableCpu => "the thread cannot start",
+            Self::OwnCpu => "load × threads per CPU",
+            Self::PortNode => "24.2 points of CPU with all node rules off (study 003, table 4.11)",
+            Self::OwnNode => {
+                "16.4 points of CPU (study 003, table 4.12, one receiver and one worker moved), 24.2 if receivers of all \
+                 nodes distribute to all (table 4.11)"
+            }
+            Self::ControlNode => {
+                "1.7 points of CPU, 1.9 with one control for several groups (study 003, table 4.12)"
+            }
+            Self::ControlSibling => {
+                "time × 1.5 while the sibling is busy (study 004, figure 2: 1350 for 900 µs)"
+            }
+            Self::SiblingPolicy => {
+                "time × 1.5 while the sibling is busy (study 004, figure 2); two workers instead of a receiver \
+                 and a worker on a core 1.7 points of CPU (study 003, table 4.12)"
+            }
+            Self::IsolatedFirst | Self::Cpu0Last => "no figure in the studies",
+            Self::Quota => "load × threads per granted CPU",
+            Self::WorkersFirst => {
+                "18.7 points of CPU between 9 and 4 workers, 23.7 between 4 and 2 (study 003, table 4.12)"
+            }
+        }
+    }
+
+    /// True for rules that do not apply if nodes are ignored (`placement = "uma"`).
+    #[must_use]
+    pub const fn is_about_nodes(self) -> bool {
+        matches!(self, Self::PortNode | Self::OwnNode | Self::ControlNode)
+    }
+}
+
+/// Study 003, table 4.12: a receiver with one of its two workers on another node, 49.4 % instead of 33.1 %.
+pub(crate) const REMOTE_WORKER_POINTS: f64 = 16.4;
+/// Study 003, table 4.11: 87.0 % instead of 62.8 % without any node rule.
+pub(crate) const UMA_POINTS: f64 = 24.2;
+/// Study 003, table 4.12: control of each group on the other node.
+pub(crate) const CONTROL_REMOTE_POINTS: f64 = 1.7;
+/// Study 003, table 4.12: one control on the other node for two groups.
+pub(crate) const SHARED_CONTROL_REMOTE_POINTS: f64 = 1.9;
+/// Study 003, table 4.12: 18.1 points with both workers on one core of the other node, 16.4 with a receiver and a worker
+/// on it.
+pub(crate) const UNPAIRED_POINTS: f64 = 18.1 - REMOTE_WORKER_POINTS;
+/// Study 004, figure 2: 1350 µs instead of 900 µs while the sibling is busy.
+pub(crate) const SIBLING_FACTOR: f64 = 1350.0 / 900.0;

@@ -1,0 +1,55 @@
+//! Why there is no description of a machine.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Why a machine could not be read.
+#[derive(Debug, Error)]
+pub enum TopologyError {
+    /// The file cannot be opened.
+    #[error("{path} cannot be read: {error}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The file is not a topology.
+    #[error(
+        "{path} is not an XML description of a machine by hwloc; `lstopo machine.xml` writes one"
+    )]
+    NotXml {
+        /// The file.
+        path: PathBuf,
+    },
+    /// hwloc does not understand the text.
+    #[error(
+        "\"{text}\" is not a synthetic description of hwloc, such as \"pack:2 [numa] core:8 pu:2\""
+    )]
+    NotSynthetic {
+        /// The text.
+        text: String,
+    },
+    /// hwloc failed on the live machine.
+    #[error("hwloc cannot read this machine: {error}")]
+    Live {
+        /// Why.
+        error: io::Error,
+    },
+    /// The installed library has another binary interface than the header that was bound.
+    #[error(
+        "the installed hwloc does not fit the one that adit was built with; install libhwloc15 of the same version"
+    )]
+    OtherLibrary,
+    /// The description has CPU numbers beyond the kernel's.
+    #[error("the description names CPUs that no Linux kernel has: {cpus}")]
+    TooManyCpus {
+        /// What it names.
+        cpus: String,
+    },
+    /// The description has no CPU.
+    #[error("the description has no CPU")]
+    NoCpus,
+}
