@@ -29,6 +29,8 @@ pub enum MeasureCommand {
     Store(Box<crate::store::StoreArguments>),
     /// Measure what adit forwards through each kind of port of this host, per second of CPU time. Needs root.
     Ports(Box<crate::ports::PortsArguments>),
+    /// Measure the response times of a baseband application's threads, and the throughput of a program beside them.
+    Baseband(Box<crate::baseband::BasebandArguments>),
     /// Run experiments from files and write one report.
     Run(crate::experiment::RunArguments),
     /// Make an HTML page from JSON reports.
@@ -57,6 +59,7 @@ impl MeasureCommand {
             Self::Cycles(arguments) => crate::cycles::run(arguments, stop),
             Self::Store(arguments) => crate::store::run(arguments, stop),
             Self::Ports(arguments) => ports(arguments, stop),
+            Self::Baseband(arguments) => crate::baseband::run(arguments, stop),
             Self::Run(arguments) => crate::experiment::run(arguments, check_options, stop),
             Self::Report(arguments) => crate::experiment::render(arguments),
             Self::Machine => crate::machine::run(),

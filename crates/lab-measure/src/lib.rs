@@ -5,6 +5,7 @@ mod absence;
 mod agreement;
 mod any_engine;
 mod base;
+mod baseband;
 pub mod command;
 mod compare;
 mod cycles;

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use adit_host_noise::NoiseReport;
 use adit_lab_engine::clock::{NS_PER_S, scaled};
 
 /// Properties of the machine that figures depend on.
@@ -41,6 +43,9 @@ pub struct Machine {
     pub git_revision: String,
     /// Cores of the tester, and of the target if known.
     pub core_map: BTreeMap<String, Vec<u16>>,
+    /// What took each core away, in a moment before the measurement.
+    #[serde(default)]
+    pub noise: Vec<NoiseReport>,
 }
 
 impl Machine {
@@ -76,12 +81,35 @@ impl Machine {
     }
 }
 
+impl Machine {
+    /// Samples the noise of all cores of this process at the same time.
+    pub(crate) fn sample_noise(&mut self) {
+        const SPAN: Duration = Duration::from_millis(200);
+        const THRESHOLD: Duration = Duration::from_micros(1);
+        let sample = |core: u16| thread::spawn(move || adit_host_noise::run(core, SPAN, THRESHOLD));
+        let threads: Vec<_> = processors(&read("/proc/cpuinfo")).map(sample).collect();
+        let reports = threads.into_iter().filter_map(|thread| thread.join().ok());
+        // A core outside the process's cpuset has no report.
+        self.noise = reports.flatten().collect();
+    }
+}
+
+/// The numbers of the processors that are online.
+fn processors(cpuinfo: &str) -> impl Iterator<Item = u16> {
+    let number = |line: &str| {
+        let (_, number) = line.strip_prefix("processor")?.split_once(':')?;
+        number.trim().parse().ok()
+    };
+    cpuinfo.lines().filter_map(number)
+}
+
 /// Prints the machine and the steal time since its boot as one JSON document.
 ///
 /// # Errors
 /// The serializer fails.
 pub(crate) fn run() -> Result<bool> {
-    let machine = Machine::read_without_eal();
+    let mut machine = Machine::read_without_eal();
+    machine.sample_noise();
     let steal = StealTime::default().since_ms(&StealTime::now());
     let document = serde_json::json!({ "machine": machine, "steal_ms_since_boot": steal });
     println!("{}", serde_json::to_string_pretty(&document).context("write the machine as JSON")?);
@@ -92,7 +120,7 @@ pub(crate) fn run() -> Result<bool> {
 fn measured_tsc_hz() -> u64 {
     const SPAN: Duration = Duration::from_millis(100);
     let (start, ticks) = (Instant::now(), adit_dpdk::tsc());
-    std::thread::sleep(SPAN);
+    thread::sleep(SPAN);
     let (elapsed, ticks) = (start.elapsed(), adit_dpdk::tsc().wrapping_sub(ticks));
     let ns = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
     (scaled(ticks, NS_PER_S, ns.max(1)) + 500_000) / 1_000_000 * 1_000_000
@@ -237,6 +265,15 @@ mod tests {
         let machine = Machine::read();
         assert!(machine.cpus >= 1 && machine.memory_mib > 100, "{machine:?}");
         assert!(!machine.kernel.is_empty() && !machine.git_revision.is_empty());
+    }
+
+    #[test]
+    fn processors_are_numbered_as_the_kernel_does() {
+        let text = "processor\t: 0\nmodel name\t: processor 9\n\nprocessor\t: 12\n";
+        assert_eq!(processors(text).collect::<Vec<_>>(), [0, 12]);
+        let mut machine = Machine::default();
+        machine.sample_noise();
+        assert!(machine.noise.iter().all(|one| one.turns > 0) && !machine.noise.is_empty());
     }
 
     #[test]

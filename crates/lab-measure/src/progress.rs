@@ -9,9 +9,19 @@ use adit_lab_engine::trial::TrialProgress;
 const INTERVAL: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(50);
 
+/// Prints a line of progress. On a terminal it overwrites the last one, and an empty line only removes it.
+pub(crate) fn show(line: &str) {
+    if std::io::stderr().is_terminal() {
+        eprint!("\r\x1b[K{line}");
+        // Losing a progress line is harmless.
+        let _ = std::io::stderr().flush();
+    } else if !line.is_empty() {
+        eprintln!("{line}");
+    }
+}
+
 /// Prints a line each second until `done`. On a terminal each line overwrites the last.
 pub(crate) fn watch(live: &TrialProgress, what: &str, done: &AtomicBool) {
-    let is_terminal = std::io::stderr().is_terminal();
     let mut last = Instant::now();
     let mut before = counts(live);
     while !done.load(Ordering::Acquire) {
@@ -35,18 +45,10 @@ pub(crate) fn watch(live: &TrialProgress, what: &str, done: &AtomicBool) {
             mpps(per_second(now.0, before.0)),
             mpps(per_second(now.1, before.1))
         );
-        if is_terminal {
-            eprint!("\r\x1b[K{line}");
-            // Losing a progress line is harmless.
-            let _ = std::io::stderr().flush();
-        } else {
-            eprintln!("{line}");
-        }
+        show(&line);
         (last, before) = (Instant::now(), now);
     }
-    if is_terminal {
-        eprint!("\r\x1b[K");
-    }
+    show("");
 }
 
 fn counts(live: &TrialProgress) -> (u64, u64) {

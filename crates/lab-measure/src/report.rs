@@ -120,7 +120,8 @@ impl Recorder {
         Self::of(measurement, Machine::read_without_eal())
     }
 
-    fn of(measurement: &str, machine: Machine) -> Self {
+    fn of(measurement: &str, mut machine: Machine) -> Self {
+        machine.sample_noise();
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_secs());
         let header = ReportHeader {
             tool: format!("adit-lab {}", env!("CARGO_PKG_VERSION")),
@@ -146,6 +147,12 @@ impl Recorder {
     /// Records the cores of a role.
     pub(crate) fn cores(&mut self, role: &str, cores: &[u16]) {
         self.header.machine.core_map.insert(role.to_owned(), cores.to_vec());
+    }
+
+    /// Processors online.
+    #[must_use]
+    pub(crate) fn cpus(&self) -> u32 {
+        self.header.machine.cpus
     }
 
     /// The header of the finished report.

@@ -11,7 +11,7 @@ use crate::agreement::Agreement;
 /// Figures from another source, shown beside the measured ones.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Reference {
-    /// The plot: `rate-by-size`, `rate-by-sessions`, `latency-by-size`, or `rate`.
+    /// The plot: `rate-by-size`, `rate-by-sessions`, `latency-by-size`, `rate`, or `response-cdf`.
     pub plot: String,
     /// Source of the figures, for the legend.
     pub label: String,

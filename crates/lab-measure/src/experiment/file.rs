@@ -21,7 +21,7 @@
 //! [[study]]                    # figures of a study, in a table beside ours
 //! source = "study 2020, figure 6.2"
 //! machine = "Xeon E5-2650 v4, one core"
-//! unit = "Mpps"                # of ours: pps, ns, millicycles or Mb/s
+//! unit = "Mpps"                # of ours: pps, ns, millicycles, permille or Mb/s
 //! values = [
 //!   { label = "uplink", value = 5.17, measure = 1, figure = "loss-free rate, uplink 64 B" },
 //!   { label = "four workers", note = "needs five cores" },
@@ -44,7 +44,7 @@ use crate::run_report::{Reference, Study};
 use adit_lab_process::stop::environment;
 
 /// Subcommands that measure. Common options are for those with a target.
-const MEASUREMENTS: [&str; 10] = [
+const MEASUREMENTS: [&str; 11] = [
     "selftest",
     "throughput",
     "saturate",
@@ -55,15 +55,17 @@ const MEASUREMENTS: [&str; 10] = [
     "cycles",
     "store",
     "ports",
+    "baseband",
 ];
 /// Those without a target.
-const ALONE: [&str; 4] = ["selftest", "cycles", "store", "ports"];
+const ALONE: [&str; 5] = ["selftest", "cycles", "store", "ports", "baseband"];
 /// Options that `adit-lab run` itself sets.
 const OWN: [&str; 2] = ["json", "out"];
 /// Options that are paths, relative to the experiment file.
 const PATHS: [&str; 2] = ["rule-profile", "groups"];
 /// Plots that a reference can name.
-pub(crate) const PLOTS: [&str; 4] = ["rate-by-size", "rate-by-sessions", "latency-by-size", "rate"];
+pub(crate) const PLOTS: [&str; 5] =
+    ["rate-by-size", "rate-by-sessions", "latency-by-size", "rate", "response-cdf"];
 
 /// Parses a command line and returns clap's error, if any.
 pub(crate) type OptionCheck = fn(&[String]) -> Result<(), clap::Error>;

@@ -2,6 +2,7 @@
 
 mod axis;
 mod bars;
+mod baseband;
 mod course;
 mod cycles;
 mod latency;
@@ -16,6 +17,7 @@ mod throughput;
 
 use serde::de::DeserializeOwned;
 
+use self::baseband::ComparedResponses;
 use self::svg::{escape, put};
 use self::throughput::ComparedReport;
 use crate::machine::Machine;
@@ -68,7 +70,7 @@ fn section(out: &mut String, experiment: &ExperimentReport) {
         put(out, format_args!("<p>{}</p>\n", escape(&experiment.about)));
     }
     study::body(out, experiment);
-    overview(out, &experiment.measurements);
+    overview(out, &experiment.measurements, &experiment.references);
     for measurement in &experiment.measurements {
         let command = format!("adit-lab {}", measurement.command.join(" "));
         put(out, format_args!("<h3><code>{}</code></h3>\n", escape(&command)));
@@ -84,18 +86,27 @@ fn section(out: &mut String, experiment: &ExperimentReport) {
     machines(out, &experiment.references);
 }
 
-/// Renders the throughput of several measurements side by side.
-fn overview(out: &mut String, measurements: &[MeasurementReport]) {
+/// Renders the throughput of several measurements side by side, and the response times of several ones in one plot.
+fn overview(out: &mut String, measurements: &[MeasurementReport], references: &[Reference]) {
     let commands: Vec<_> = measurements.iter().map(|of| of.command.clone()).collect();
-    let mut compared = Vec::new();
+    let (mut compared, mut responses) = (Vec::new(), Vec::new());
     for (measurement, options) in measurements.iter().zip(distinctions(&commands)) {
-        let is_throughput = kind(measurement) == Some("throughput");
-        if let Some(report) = is_throughput.then(|| read(measurement)).flatten() {
-            compared.push(ComparedReport { options, report });
+        match kind(measurement) {
+            Some("throughput") => {
+                compared.extend(read(measurement).map(|report| ComparedReport { options, report }));
+            }
+            Some("baseband") => {
+                responses
+                    .extend(read(measurement).map(|report| ComparedResponses { options, report }));
+            }
+            _ => {}
         }
     }
     if compared.len() > 1 {
         throughput::overview(out, &compared);
+    }
+    if responses.len() > 1 {
+        baseband::overview(out, &responses, references);
     }
 }
 
@@ -135,6 +146,10 @@ fn body(out: &mut String, measurement: &MeasurementReport, references: &[Referen
         },
         Some("cycles") => match read(measurement) {
             Some(report) => cycles::body(out, &report),
+            None => unreadable(out),
+        },
+        Some("baseband") => match read(measurement) {
+            Some(report) => baseband::body(out, &report, references),
             None => unreadable(out),
         },
         Some("store") => match read(measurement) {
@@ -220,6 +235,19 @@ fn machine(out: &mut String, machine: &Machine) {
         .map(|(name, state)| format!("{name}: {state}"))
         .collect();
     row("Mitigations", mitigations.join("; "));
+    let noise: Vec<String> = machine
+        .noise
+        .iter()
+        .map(|one| {
+            let (share, longest) = (one.taken_ppm() as f64 / 1e4, us(one.max_ns()));
+            let core = one.core;
+            format!(
+                "core {core}: {} gaps, {share:.2} % of the time, at most {longest} µs",
+                one.gaps()
+            )
+        })
+        .collect();
+    row("Noise before the start", noise.join("; "));
     let list = std::mem::take(out);
     let (front, rows) = list.split_at(list.find("<dt>Processor").unwrap_or(list.len()));
     put(

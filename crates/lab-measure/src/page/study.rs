@@ -41,6 +41,7 @@ fn own_value(unit: &str, value: &StudyValue, measurements: &[MeasurementReport])
     let divisor = match (own.unit.as_str(), unit) {
         ("pps", "Mpps") => 1e6,
         ("ns", "µs") | ("millicycles", "cycles") | ("Mb/s", "Gb/s") => 1e3,
+        ("permille", "%") => 10.0,
         (own, unit) if own == unit => 1.0,
         _ => return None,
     };

@@ -71,6 +71,7 @@ const ROOMS: &[Room] = &[
         imports: &["adit-types", "adit-store", "adit-transport", "adit-replication"],
         may: &[Clock],
     },
+    Room { package: "adit-host-noise", imports: &[], may: &[Clock, Values] },
     Room { package: "adit-xdp", imports: &["adit-types", "adit-rules"], may: &[Unsafe, Clock] },
     Room {
         package: "adit-kernel",
@@ -134,6 +135,7 @@ const ROOMS: &[Room] = &[
             "adit-placement",
             "adit-topology",
             "adit-tuning",
+            "adit-host-noise",
             "adit-kernel",
             "adit-transport",
             "adit-shared-store",
@@ -144,6 +146,7 @@ const ROOMS: &[Room] = &[
         may: &[Clock],
     },
     Room { package: "adit-lab-process", imports: &["adit-types"], may: &[Clock] },
+    Room { package: "adit-lab-baseband", imports: &["adit-lab-process"], may: &[Clock] },
     Room {
         package: "adit-lab-engine",
         imports: &["adit-types", "adit-wire", "adit-pktio", "adit-dpdk", "adit-lab-process"],
@@ -163,7 +166,9 @@ const ROOMS: &[Room] = &[
             "adit-resp",
             "adit-dpdk",
             "adit-transport",
+            "adit-host-noise",
             "adit-lab-process",
+            "adit-lab-baseband",
             "adit-lab-engine",
             "adit-lab-smf",
         ],
@@ -205,6 +210,7 @@ const ANY: &[&str] = &["*"];
 /// Files that may hold `unsafe` in rooms that may not.
 const UNSAFE_FILES: &[&str] = &[
     "crates/bench/src/c_floor.rs",
+    "crates/lab-baseband/src/sched_attributes.rs",
     "crates/lab-engine/src/memif/shared.rs",
     "crates/lab/src/tun.rs",
     "crates/rss/src/gfni.rs",
@@ -226,6 +232,7 @@ const FLOOR_FIVE: &[&str] = &[
     "adit",
     "adit-bench",
     "adit-lab-process",
+    "adit-lab-baseband",
     "adit-lab-engine",
     "adit-lab-smf",
     "adit-lab-measure",
