@@ -9,7 +9,8 @@
 //!  redis-server  br9 10.0.9.1 ──────────────────────────── n9 10.0.9.2, 10.0.9.3
 //! ```
 //!
-//! `ADIT_PARTITIONS=20 cargo test -p adit-tests --test standby -- --nocapture` partitions that often, and prints figures.
+//! `ADIT_PARTITIONS=20 cargo test -p adit-tests --test standby -- --nocapture` partitions that often, and prints figures;
+//! `ADIT_SESSIONS=60000` is for more sessions.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 mod changes;
@@ -42,16 +43,23 @@ const N4: Ipv4Addr = Ipv4Addr::new(10, 0, 4, 2);
 const DATA_NETWORK: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 1);
 const STORE: &str = "10.0.9.1";
 const LEASE_MS: u64 = 1000;
-const SESSIONS: u16 = 1000;
+const SESSIONS_DEFAULT: u16 = 1000;
 /// Sessions whose packets flow.
 const HELD: usize = 16;
 const LIMIT: Duration = Duration::from_secs(10);
 
+/// How many sessions the SMF has.
+fn sessions() -> u16 {
+    std::env::var("ADIT_SESSIONS").map_or(SESSIONS_DEFAULT, |sessions| sessions.parse().unwrap())
+}
+
 /// The SMF, users and the data network, until the file `end` appears in the folder.
 fn inside(dir: &Path) {
-    let mut smf = ChangingSmf::new(SMF, N4, SESSIONS);
+    let mut smf = ChangingSmf::new(SMF, N4, sessions());
     smf.associate();
-    let traffic = Traffic::start(smf.hold(HELD), DATA_NETWORK);
+    let held = smf.hold(HELD);
+    smf.establish_all();
+    let traffic = Traffic::start(held, DATA_NETWORK);
     traffic.wait_for_packets(PATIENCE);
     std::fs::write(dir.join("ready"), "").unwrap();
     smf.change_until(&dir.join("end"));
@@ -188,7 +196,7 @@ impl Pair {
         let mut command = self.world.command(&std::env::current_exe().unwrap());
         command.args(["--exact", test, "--nocapture"]).env(INSIDE, self.dir.path());
         let inside = ChildProcess::start(&mut command);
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + 4 * PATIENCE;
         while !self.dir.path().join("ready").exists() {
             if Instant::now() > end {
                 let output = inside.finish(LIMIT);
@@ -230,7 +238,8 @@ fn configuration(dir: &Path) -> String {
         "kind = \"redis\"\nservers = [\"{STORE}:6379\"]\nname = \"pair\"\nlease_ms = {LEASE_MS}\n\
          [standby]\naddresses = [{{ device = \"n4\", address = \"{N4}/24\" }}]"
     );
-    let node = daemon::node(4096, &cores[..1], dir).replace("kind = \"none\"", &store);
+    let node = daemon::node(4096 + usize::from(sessions()), &cores[..1], dir)
+        .replace("kind = \"none\"", &store);
     node.replace(&format!("listen = \"{}:8805\"", daemon::N4), &format!("listen = \"{N4}:8805\""))
         + &ports
 }

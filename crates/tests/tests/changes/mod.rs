@@ -145,6 +145,23 @@ impl ChangingSmf {
         self.book[..count].iter_mut().map(held).collect()
     }
 
+    /// Establishes all sessions that are not there.
+    pub(crate) fn establish_all(&mut self) {
+        for at in 0..self.book.len() {
+            let entry = &mut self.book[at];
+            if entry.is_busy || entry.up_seid.is_some() {
+                continue;
+            }
+            entry.is_busy = true;
+            let script = entry.script;
+            self.ask(Purpose::Establish(at), |sequence| smf::establish(sequence, &script));
+            while self.open.len() >= WINDOW {
+                self.turn();
+            }
+        }
+        self.wait_for_answers();
+    }
+
     /// Changes sessions until the file `end` appears; then waits for all answers.
     pub(crate) fn change_until(&mut self, end: &std::path::Path) {
         let began = Instant::now();
