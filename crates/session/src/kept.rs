@@ -8,7 +8,7 @@ use adit_types::{DomainId, Nanos, QerId, Seid, Teid, UrrId};
 use crate::cp_function::{CpFSeid, OwnerId};
 use crate::index::resume;
 use crate::pack::{Pack, packed};
-use crate::packed_record::{PackedRecord, PackedRecordError, RecordParts};
+use crate::packed_record::{PackedRecord, PackedRecordError, PackedRules, RecordParts};
 use crate::usage::UsageReport;
 
 /// All of a session that must outlive its process, as [`KeptSession::octets`]. A later process makes a
@@ -29,6 +29,7 @@ pub struct FormerSession {
     pub(crate) names: KeptNames,
     pub(crate) usage: KeptUsage,
     pub(crate) parts: RecordParts,
+    pub(crate) rules: PackedRules,
 }
 
 /// How a session is called, by whom, and what was chosen for it here.
@@ -114,7 +115,8 @@ impl FormerSession {
         let mut rest = behind_version(octets)?;
         let mut parts = || Some((Pack::unpack(&mut rest)?, Pack::unpack(&mut rest)?));
         let (names, usage) = parts().ok_or(PackedRecordError::Malformed)?;
-        Ok(Self { names, usage, parts: RecordParts::from_octets(rest)? })
+        let (parts, rules) = RecordParts::from_octets(rest)?;
+        Ok(Self { names, usage, parts, rules })
     }
 
     /// Our identifier of the session. It contains the index.

@@ -110,24 +110,35 @@ fn pdis(records: &Records) -> impl Iterator<Item = &Pdi> {
 
 /// All TEIDs, UE addresses and framed routes that the records name, in ascending order.
 pub(crate) fn claims(own: &Provisioning, records: &Records) -> Vec<SessionKey> {
-    if records.pdrs.is_empty() && records.traffic_endpoints.is_empty() {
-        return Vec::new();
-    }
-    let scope = Scope::new(own, records);
+    claims_in(Scope::new(own, records), records)
+}
+
+fn claims_in(scope: Scope<'_>, records: &Records) -> Vec<SessionKey> {
     let pdis = pdis(records).flat_map(|pdi| teid(pdi).chain(ues(pdi, scope.of_claims(pdi))));
     let endpoints = records.traffic_endpoints.iter();
     sorted(pdis.chain(endpoints.flat_map(|known| of_endpoint(known, scope.of_endpoints()))))
 }
 
-/// The lookup keys, in ascending order: all local TEIDs; UE addresses and framed routes of downlink
-/// PDRs without a tunnel; and, when a downlink PDR names neither a UE nor a tunnel, those that
-/// uplink PDRs name. A key has the routing domains of the network instance that its PDR names.
-pub(crate) fn keys(own: &Provisioning, records: &Records) -> Vec<SessionKey> {
-    if records.pdrs.is_empty() {
-        return Vec::new();
+/// The claims and the keys of records.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct SessionKeys {
+    /// [`claims`].
+    pub claims: Vec<SessionKey>,
+    /// The lookup keys, in ascending order: all local TEIDs; UE addresses and framed routes of downlink PDRs without a
+    /// tunnel; and, when a downlink PDR names neither a UE nor a tunnel, those that uplink PDRs name. A key has the
+    /// routing domains of the network instance that its PDR names.
+    pub keys: Vec<SessionKey>,
+}
+
+impl SessionKeys {
+    pub(crate) fn of(own: &Provisioning, records: &Records) -> Self {
+        if records.pdrs.is_empty() && records.traffic_endpoints.is_empty() {
+            return Self::default();
+        }
+        let scope = Scope::new(own, records);
+        let keys = pdis(records).flat_map(|pdi| teid(pdi).chain(ues(pdi, scope.of_keys(pdi))));
+        Self { claims: claims_in(scope, records), keys: sorted(keys) }
     }
-    let scope = Scope::new(own, records);
-    sorted(pdis(records).flat_map(|pdi| teid(pdi).chain(ues(pdi, scope.of_keys(pdi)))))
 }
 
 /// The claims of a traffic endpoint, in `domains`.

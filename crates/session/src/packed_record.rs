@@ -29,6 +29,10 @@ pub(crate) struct RecordParts {
     pub buffer_epoch: u32,
 }
 
+/// The octets of the rules in a record.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct PackedRules(Box<[u8]>);
+
 /// Why octets are not a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PackedRecordError {
@@ -68,6 +72,16 @@ impl PackedRecord {
         Self(Box::from(&*octets))
     }
 
+    /// A record of the same rules as another one, with other measurements.
+    pub(crate) fn repack(rules: &PackedRules, usage: &SessionUsage, buffer_epoch: u32) -> Self {
+        let mut octets = Vec::with_capacity(RECORD_BYTES_USUAL);
+        octets.push(Self::VERSION);
+        octets.extend_from_slice(&rules.0);
+        usage.pack(&mut octets);
+        buffer_epoch.pack(&mut octets);
+        Self(Box::from(&*octets))
+    }
+
     /// The record that these octets are. Every record that this returns can be unpacked, and has a measurement of each
     /// of its URRs.
     ///
@@ -85,7 +99,7 @@ impl PackedRecord {
 
     /// All parts.
     pub(crate) fn parts(&self) -> RecordParts {
-        unpacked(unpack(&self.0).ok())
+        unpacked(unpack(&self.0))
     }
 
     /// All rules. Cheaper than [`Self::parts`]: leaves the rest packed.
@@ -95,16 +109,25 @@ impl PackedRecord {
 }
 
 impl RecordParts {
-    /// The parts of the record that these octets are; see [`PackedRecord::from_octets`].
+    /// The parts of the record that these octets are, and those of its rules; see [`PackedRecord::from_octets`].
     ///
     /// # Errors
     /// [`PackedRecordError`].
-    pub(crate) fn from_octets(octets: &[u8]) -> Result<Self, PackedRecordError> {
-        let parts = unpack(octets)?;
-        let Self { records, usage, .. } = &parts;
+    pub(crate) fn from_octets(octets: &[u8]) -> Result<(Self, PackedRules), PackedRecordError> {
+        let mut packed = behind_version(octets)?;
+        let all = packed;
+        let records = Records::unpack(&mut packed).ok_or(PackedRecordError::Malformed)?;
+        let (rules, _) = all.split_at(all.len() - packed.len());
+        let rest = unpack_usage(&mut packed).filter(|_| packed.is_empty());
+        let (usage, buffer_epoch) = rest.ok_or(PackedRecordError::Malformed)?;
         let is_measured = records.urrs.len() == usage.measures.len()
             && records.urrs.iter().all(|urr| usage.measure(urr.id).is_some());
-        if is_measured { Ok(parts) } else { Err(PackedRecordError::Malformed) }
+        let parts = Self { records, usage, buffer_epoch };
+        if is_measured {
+            Ok((parts, PackedRules(rules.into())))
+        } else {
+            Err(PackedRecordError::Malformed)
+        }
     }
 }
 
@@ -116,18 +139,21 @@ fn unpacked<T>(parts: Option<T>) -> T {
     parts
 }
 
-fn unpack(octets: &[u8]) -> Result<RecordParts, PackedRecordError> {
-    let (&version, mut packed) = octets.split_first().ok_or(PackedRecordError::Malformed)?;
-    if version != PackedRecord::VERSION {
-        return Err(PackedRecordError::UnknownVersion(version));
-    }
-    unpack_parts(&mut packed).filter(|_| packed.is_empty()).ok_or(PackedRecordError::Malformed)
+fn unpack(octets: &[u8]) -> Option<RecordParts> {
+    let mut packed = behind_version(octets).ok()?;
+    let records = Records::unpack(&mut packed)?;
+    let (usage, buffer_epoch) = unpack_usage(&mut packed)?;
+    Some(RecordParts { records, usage, buffer_epoch })
 }
 
-fn unpack_parts(packed: &mut &[u8]) -> Option<RecordParts> {
-    Some(RecordParts {
-        records: Pack::unpack(packed)?,
-        usage: Pack::unpack(packed)?,
-        buffer_epoch: Pack::unpack(packed)?,
-    })
+fn behind_version(octets: &[u8]) -> Result<&[u8], PackedRecordError> {
+    let (&version, packed) = octets.split_first().ok_or(PackedRecordError::Malformed)?;
+    match version == PackedRecord::VERSION {
+        true => Ok(packed),
+        false => Err(PackedRecordError::UnknownVersion(version)),
+    }
+}
+
+fn unpack_usage(packed: &mut &[u8]) -> Option<(SessionUsage, u32)> {
+    Some((Pack::unpack(packed)?, Pack::unpack(packed)?))
 }

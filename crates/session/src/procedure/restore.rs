@@ -91,7 +91,7 @@ impl SessionStore {
     /// # Errors
     /// A [`Refusal`] when the configuration or another session forbids it now; nothing has changed then.
     pub fn restore(&mut self, now: Nanos, former: FormerSession) -> Result<Restored, Refusal> {
-        let FormerSession { names, usage: used, parts } = former;
+        let FormerSession { names, usage: used, parts, rules } = former;
         let KeptNames { up_seid, owner, origin, cp, teids, addresses } = names;
         let index = seid_index(up_seid);
         if !self.indices.is_free(index) {
@@ -108,7 +108,7 @@ impl SessionStore {
             buffer_epoch,
             usage: SessionUsage::default(),
         };
-        let former = update::FormerUsage { usage, used };
+        let former = update::FormerUsage { usage, used, packed: Some(rules) };
         let resolved = update::prepare_restoration(self, now, &session, records, teids, former)?;
         let compiled = update::compile_change(self, &session, &resolved, ChangeKind::Establish);
         self.mark_commit(up_seid, index, &compiled);

@@ -27,7 +27,7 @@ pub(crate) use s4_commit::{ChangeKind, Committed, Compiled, commit, compile_chan
 use adit_types::{Nanos, Teid};
 
 use crate::change::SessionChange;
-use crate::record::Records;
+use crate::record::{Pdr, Records};
 use crate::refusal::Refusal;
 use crate::session::OpenSession;
 use crate::store::SessionStore;
@@ -45,9 +45,20 @@ pub(crate) fn prepare_restoration(
     session: &OpenSession,
     mut records: Records,
     teids: Vec<Teid>,
-    former: FormerUsage,
+    mut former: FormerUsage,
 ) -> Result<Resolved, Refusal> {
-    activation::settle(&mut records, now);
+    if let Some(settled) = activation::advanced(&records, now) {
+        records = settled;
+        former.packed = None;
+    }
+    // Stage 2 writes into rules that name traffic endpoints or other PDRs' filters.
+    let names_others = |pdr: &Pdr| {
+        let mut filters = pdr.pdi.sdf.iter();
+        !pdr.pdi.traffic_endpoints.is_empty() || filters.any(|sdf| sdf.reference().is_some())
+    };
+    if records.pdrs.iter().any(names_others) {
+        former.packed = None;
+    }
     let restoration = Restoration::Kept(teids);
     let usage = UsageChange { at: now, ..UsageChange::default() };
     let draft = Draft { records, restoration, usage, ..Draft::default() };

@@ -14,7 +14,8 @@ use crate::alloc::{Holder, TeidPlan, UePlan};
 use crate::direction::{self, Directions};
 use crate::index::correlated_rates;
 use crate::kept::KeptUsage;
-use crate::keys::{self, Scope};
+use crate::keys::{self, Scope, SessionKeys};
+use crate::packed_record::PackedRules;
 use crate::provisioning::DomainSet;
 use crate::provisioning::RuleCatalog;
 use crate::record::{Far, LocalFTeid, Pdi, Pdr, Records, TrafficEndpoint, UeMatch};
@@ -28,8 +29,8 @@ use crate::usage::{SessionUsage, UsageChange};
 pub(crate) struct Resolved {
     /// All rules after the change.
     pub records: Records,
-    /// What they claim ([`keys::claims`]).
-    pub claims: Vec<SessionKey>,
+    /// Their claims and keys.
+    pub keys: SessionKeys,
     /// TEIDs chosen for it.
     pub teids: TeidPlan,
     /// UE addresses chosen for it.
@@ -53,6 +54,8 @@ pub(crate) struct Resolved {
 pub(crate) struct FormerUsage {
     pub usage: SessionUsage,
     pub used: KeptUsage,
+    /// The octets of the records, if these stay as they were.
+    pub packed: Option<PackedRules>,
 }
 
 /// Resolves the draft of `session`.
@@ -96,8 +99,8 @@ pub(super) fn resolve(
             teids
         }
     };
-    let claims = keys::claims(&store.provisioning, &records);
-    check_given_teids(store, &claims, &restored_teids)?;
+    let keys = SessionKeys::of(&store.provisioning, &records);
+    check_given_teids(store, &keys.claims, &restored_teids)?;
     link_sdf_filters(&mut records.pdrs)?;
     if is_requested {
         choose_f_teid::note_restored(&mut records, &restored_teids);
@@ -112,14 +115,15 @@ pub(super) fn resolve(
     if !wanted.is_empty() {
         check_claims_of_chosen(store, index, &records)?;
     }
-    let claims = if chooses { keys::claims(&store.provisioning, &records) } else { claims };
-    if claims.len() > KEYS_PER_SESSION_MAX || store.ues.exceeds(&claims, store.keys_max) {
+    let keys = if chooses { SessionKeys::of(&store.provisioning, &records) } else { keys };
+    let claims = &keys.claims;
+    if claims.len() > KEYS_PER_SESSION_MAX || store.ues.exceeds(claims, store.keys_max) {
         return Err(Refusal::TooManyKeys);
     }
     let created = created(&records, &f_teids, &wanted_ues);
     Ok(Resolved {
         records,
-        claims,
+        keys,
         teids,
         ues,
         created,

@@ -11,7 +11,7 @@ use super::s3_compile::compile;
 use super::usage_plan::UsagePlan;
 use crate::index::QerPacketRates;
 use crate::index::correlated_rates;
-use crate::keys;
+use crate::keys::{self, SessionKeys};
 use crate::packed_record::PackedRecord;
 use crate::record::Records;
 use crate::refusal::Refusal;
@@ -119,10 +119,11 @@ pub(crate) fn compile_change(
     let identity_after = SessionIdentity { buffer_epoch, packet_rates: &packet_rates, ..identity };
     let compile = |identity, records, usage| compile(store.catalog(), identity, records, usage);
     let own = &store.provisioning;
-    let key_changes = changes(&keys::keys(own, before), &keys::keys(own, after));
+    let SessionKeys { claims: claims_before, keys: keys_before } = SessionKeys::of(own, before);
+    let SessionKeys { claims: claims_after, keys: keys_after } = resolved.keys.clone();
+    let key_changes = changes(&keys_before, &keys_after);
     let rules = (fate != ChangeKind::Delete)
         .then(|| Box::new(compile(identity_after, after, &usage.after)));
-    let (claims_before, claims_after) = (keys::claims(own, before), resolved.claims.clone());
     // A claim that ends may wait for its reclaim, which needs a delta.
     let unchanged = fate == ChangeKind::Modify
         && key_changes.is_empty()
@@ -130,8 +131,12 @@ pub(crate) fn compile_change(
         && rules.as_deref() == Some(&compile(identity, before, &session.usage));
     let rates = |records: &Records| correlated_rates(session.origin, &records.qers);
     let (rates_before, rates_after) = (rates(before), rates(after));
-    let record =
-        (fate != ChangeKind::Delete).then(|| PackedRecord::pack(after, &usage.after, buffer_epoch));
+    let packed = resolved.former.as_deref().and_then(|former| former.packed.as_ref());
+    let pack = || match packed {
+        Some(rules) => PackedRecord::repack(rules, &usage.after, buffer_epoch),
+        None => PackedRecord::pack(after, &usage.after, buffer_epoch),
+    };
+    let record = (fate != ChangeKind::Delete).then(pack);
     Compiled {
         kind: fate,
         claims_before,

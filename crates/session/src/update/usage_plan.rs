@@ -94,7 +94,7 @@ impl SessionStore {
         own: Option<UsageSlot>,
     ) -> UsagePlan {
         let (source, records, at) = (&*self.usage.0, &resolved.records, resolved.usage.at);
-        let FormerUsage { usage, used } = former;
+        let FormerUsage { usage, used, .. } = former;
         let mut usage = usage.clone();
         let first = own.and_then(|_| most_named_urr(records));
         let mut slots = SlotPlan { store: self, own, taken: 0, generation: self.generation };
