@@ -11,6 +11,8 @@ pub const FORMAT_VERSION: u32 = 1;
 pub(crate) struct StoreKeys {
     /// In the order of the scripts.
     all: Vec<Vec<u8>>,
+    /// How many those are, as scripts get it.
+    count: String,
 }
 
 /// Keys in front of the hashes of records.
@@ -22,12 +24,18 @@ const KINDS: [&str; 8] =
 impl StoreKeys {
     pub(crate) fn new(name: &str) -> Self {
         let key = |part: &&str| format!("adit:{{{name}}}:{part}").into_bytes();
-        Self { all: FIXED.iter().chain(&KINDS).map(key).collect() }
+        let all: Vec<_> = FIXED.iter().chain(&KINDS).map(key).collect();
+        Self { count: all.len().to_string(), all }
     }
 
     /// All of them, for a script.
     pub(crate) fn all(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.all.iter().map(Vec::as_slice)
+    }
+
+    /// How many those are.
+    pub(crate) fn count(&self) -> &[u8] {
+        self.count.as_bytes()
     }
 
     pub(crate) fn state(&self) -> &[u8] {
@@ -112,6 +120,10 @@ mod tests {
     fn keys_of_a_name_share_its_hash_tag() {
         let keys = StoreKeys::new("upf-1");
         assert!(keys.all().all(|key| key.starts_with(b"adit:{upf-1}:")));
+        assert_eq!(keys.count(), keys.all().count().to_string().as_bytes());
+        assert!(
+            RecordKind::ALL.iter().all(|kind| keys.all().any(|key| key == keys.records(*kind)))
+        );
         assert_eq!(keys.records(RecordKind::Node), b"adit:{upf-1}:node");
         assert_eq!(keys.records(RecordKind::Answer), b"adit:{upf-1}:answer");
     }

@@ -39,7 +39,7 @@ impl ScriptDigests {
     /// The start of a command that runs a script on the keys of a name.
     pub(crate) fn command<'a>(&'a self, script: Script, keys: &'a StoreKeys) -> Vec<&'a [u8]> {
         let digest = self.0.get(script as usize).map_or(&[][..], Vec::as_slice);
-        let mut words: Vec<&[u8]> = vec![b"EVALSHA", digest, b"11"];
+        let mut words: Vec<&[u8]> = vec![b"EVALSHA", digest, keys.count()];
         words.extend(keys.all());
         words
     }
