@@ -1,6 +1,7 @@
 //! The store of this process, of whatever kind.
 
 use adit_host::journal_folder::JournalFolder;
+use adit_host::replicated::ReplicatedFigures;
 use adit_host::store_thread::ThreadStore;
 use adit_shared_store::{SharedStore, SharedStoreFigures};
 use adit_store::{
@@ -10,6 +11,8 @@ use adit_store::{
 use adit_transport::Transport;
 use tracing::warn;
 
+use crate::replication::ReplicatedSharedStore;
+
 /// A shared store over any transport.
 pub(crate) type SharedStoreClient = SharedStore<Box<dyn Transport + Send>>;
 
@@ -17,6 +20,8 @@ pub(crate) type SharedStoreClient = SharedStore<Box<dyn Transport + Send>>;
 pub(crate) enum AnyStore {
     Journal(Box<Journal<JournalFolder>>),
     Shared(Box<SharedStoreClient>),
+    /// A shared one, and a standby.
+    Replicated(Box<ReplicatedSharedStore>),
 }
 
 /// What operators see of it.
@@ -24,6 +29,7 @@ pub(crate) enum AnyStore {
 pub(crate) enum AnyStoreFigures {
     Journal(JournalFigures),
     Shared(SharedStoreFigures),
+    Replicated(Box<ReplicatedFigures<Self>>),
 }
 
 impl AnyStore {
@@ -31,6 +37,7 @@ impl AnyStore {
         match self {
             Self::Journal(journal) => &**journal,
             Self::Shared(shared) => &**shared,
+            Self::Replicated(replicated) => &**replicated,
         }
     }
 
@@ -38,6 +45,7 @@ impl AnyStore {
         match self {
             Self::Journal(journal) => &mut **journal,
             Self::Shared(shared) => &mut **shared,
+            Self::Replicated(replicated) => &mut **replicated,
         }
     }
 }
@@ -83,6 +91,9 @@ impl ThreadStore for AnyStore {
         match self {
             Self::Journal(journal) => AnyStoreFigures::Journal(journal.figures()),
             Self::Shared(shared) => AnyStoreFigures::Shared(shared.figures()),
+            Self::Replicated(replicated) => {
+                AnyStoreFigures::Replicated(Box::new(replicated.figures()))
+            }
         }
     }
 
@@ -90,6 +101,7 @@ impl ThreadStore for AnyStore {
         match self {
             Self::Journal(_) => Ok(()),
             Self::Shared(shared) => shared.maintain().map(|_| ()),
+            Self::Replicated(replicated) => replicated.keep(),
         }
     }
 
@@ -97,15 +109,27 @@ impl ThreadStore for AnyStore {
         match self {
             Self::Journal(_) => false,
             Self::Shared(shared) => shared.is_handover_requested(),
+            Self::Replicated(replicated) => replicated.is_handover_requested(),
+        }
+    }
+
+    fn polls(&self) -> bool {
+        match self {
+            Self::Journal(_) | Self::Shared(_) => false,
+            Self::Replicated(replicated) => replicated.polls(),
         }
     }
 
     /// Gives the lease back, so that the next process need not wait for its end.
     fn close(&mut self) {
-        if let Self::Shared(shared) = self
-            && let Err(error) = shared.release()
-        {
-            warn!(%error, "the lease of the records ends by itself");
+        match self {
+            Self::Journal(_) => {}
+            Self::Shared(shared) => {
+                if let Err(error) = shared.release() {
+                    warn!(%error, "the lease of the records ends by itself");
+                }
+            }
+            Self::Replicated(replicated) => replicated.close(),
         }
     }
 }
@@ -121,6 +145,9 @@ pub(crate) fn refused(error: StoreError, shown: &str) -> anyhow::Error {
             "make store.folder a folder that adit may write, or set store.kind = \"none\""
         }
         StoreError::Unavailable(_) => "start the servers, or correct [store]",
+        StoreError::TailLost(_) => {
+            "start the other adit, or start once with --accept-loss to go on without what is lost"
+        }
         StoreError::Fenced { .. } => "stop the other adit, or give this one another store.name",
         _ => "give this adit another store.folder or store.name",
     };

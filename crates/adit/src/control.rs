@@ -280,7 +280,9 @@ impl ControlThread {
             return;
         }
         if let Some(group) = node.poll_records(now) {
+            let number = group.number;
             store.send(group);
+            store.wait_for(number);
         }
         let is_failing = store.is_failing();
         if is_failing != self.is_store_failing {

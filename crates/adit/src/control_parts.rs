@@ -15,10 +15,10 @@ use anyhow::Context;
 use crate::active_addresses::ActiveAddresses;
 use crate::any_store::{AnyStoreFigures, SharedStoreClient};
 use crate::clock::ProcessClock;
-use crate::config::{self, StandbySettings};
+use crate::config::{self, SharedStoreSettings, StandbySettings};
 use crate::lifecycle::Lifecycle;
 use crate::load::ThreadLoad;
-use crate::standby_thread::StandbyLink;
+use crate::standby_thread::{FollowedStore, StandbyLink};
 use crate::steering::PortSteering;
 
 /// Everything that the control thread owns.
@@ -56,6 +56,8 @@ pub(crate) struct ControlParts {
 #[derive(Debug)]
 pub(crate) struct StandbyParts {
     pub link: StandbyLink,
+    /// Of the store.
+    pub settings: SharedStoreSettings,
     /// Addresses that this host gets then.
     pub addresses: Vec<DeviceAddress>,
     /// Its gate lets the packet path begin.
@@ -67,13 +69,14 @@ pub(crate) struct StandbyParts {
 impl StandbyParts {
     /// Begins to follow what is in `store`.
     pub(crate) fn start(
-        store: SharedStoreClient,
-        settings: &StandbySettings,
+        store: FollowedStore,
+        standby: &StandbySettings,
         lifecycle: &Lifecycle,
     ) -> anyhow::Result<Self> {
+        let settings = store.settings.clone();
         let link = StandbyLink::start(store).context("cannot start the thread of the standby")?;
-        let (addresses, lifecycle) = (settings.addresses.clone(), lifecycle.clone());
-        Ok(Self { link, addresses, lifecycle, taken: None })
+        let (addresses, lifecycle) = (standby.addresses.clone(), lifecycle.clone());
+        Ok(Self { link, settings, addresses, lifecycle, taken: None })
     }
 }
 

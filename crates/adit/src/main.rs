@@ -21,6 +21,7 @@ mod open_ports;
 mod packet_path;
 mod record_store;
 mod recovery_time;
+mod replication;
 mod run;
 mod show;
 mod snapshot;

@@ -20,6 +20,8 @@ use crate::any_store::{AnyStore, AnyStoreFigures, SharedStoreClient, refused};
 use crate::clock::{ProcessClock, time_of_day};
 use crate::config::{Config, StoreKind, StoreSettings};
 use crate::lease;
+use crate::replication::{active_store, keep_tail, recover_tail};
+use crate::standby_thread::FollowedStore;
 
 /// How long an adit that has just taken the lease may take to write its first record.
 const FIRST_RECORD_MAX: Duration = Duration::from_secs(60);
@@ -46,7 +48,7 @@ pub(crate) enum RecordSource {
     },
     /// In a shared store, while another adit is active.
     Followed {
-        store: Box<SharedStoreClient>,
+        store: Box<FollowedStore>,
         /// The node of the active adit.
         active: NodeRecord,
     },
@@ -76,13 +78,28 @@ impl StartRecords {
                 if config.standby.is_some()
                     && let Some(active) = active_node(&mut store, &shown)?
                 {
-                    let source = RecordSource::Followed { store: Box::new(store), active };
+                    let tail = shared.replication.as_ref();
+                    let tail =
+                        tail.map(|settings| keep_tail(settings, &shared.name)).transpose()?;
+                    let settings_of_store = (**shared).clone();
+                    let store = Box::new(FollowedStore {
+                        client: store,
+                        tail,
+                        settings: settings_of_store,
+                        accept_loss,
+                    });
+                    let source = RecordSource::Followed { store, active };
                     return Ok(Self { source, config: Some(record_config(settings)) });
                 }
                 if config.standby.is_none() {
                     lease::take(&mut store, shared)?;
                 }
-                Self::own(settings, AnyStore::Shared(Box::new(store)), &shown)
+                if let Err(error) = recover_tail(&mut store, shared, None, accept_loss) {
+                    // The other adit may take over meanwhile.
+                    let _ = store.release();
+                    return Err(refused(error, &shown));
+                }
+                Self::own(settings, active_store(store, shared)?, &shown)
             }
         }
     }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use adit_host::tail_thread::TailReport;
 use adit_shared_store::{
     FollowProgress, FollowedChange, GroupPosition, LeaseAnswer, SharedStoreFigures,
 };
@@ -17,6 +18,8 @@ use rustix::event::{EventfdFlags, eventfd};
 use tracing::{info, warn};
 
 use crate::any_store::SharedStoreClient;
+use crate::config::SharedStoreSettings;
+use crate::replication::{OwnTail, recover_tail};
 
 /// How long a server waits for the next change before it tells of the lease. It bounds how late a standby sees that the
 /// lease is free.
@@ -54,6 +57,15 @@ pub(crate) enum StandbyNews {
     Lost(StoreError),
 }
 
+/// A shared store to be followed, and the tail of this process.
+pub(crate) struct FollowedStore {
+    pub client: SharedStoreClient,
+    pub tail: Option<OwnTail>,
+    pub settings: SharedStoreSettings,
+    /// Acknowledged changes may be lost.
+    pub accept_loss: bool,
+}
+
 /// What operators see.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StandbyReport {
@@ -64,6 +76,8 @@ pub(crate) struct StandbyReport {
     pub is_caught_up: bool,
     /// Remaining time of the active adit's lease.
     pub lease_left: Option<Duration>,
+    /// What the active adit has replicated to this process.
+    pub tail: Option<TailReport>,
     /// Why the store cannot be used now.
     pub failure: Option<String>,
     pub failures: u64,
@@ -92,7 +106,7 @@ impl StandbyLink {
     ///
     /// # Errors
     /// The process is out of threads or file descriptors.
-    pub(crate) fn start(store: SharedStoreClient) -> io::Result<Self> {
+    pub(crate) fn start(store: FollowedStore) -> io::Result<Self> {
         let state = Arc::new(StandbyState {
             event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             is_stopping: AtomicBool::new(false),
@@ -100,9 +114,12 @@ impl StandbyLink {
             report: Mutex::default(),
         });
         let (sender, news) = sync_channel(BATCHES_MAX);
-        let follower = StandbyFollower { state: Arc::clone(&state), news: sender };
+        let FollowedStore { client, tail, settings, accept_loss } = store;
+        let state_of_thread = Arc::clone(&state);
+        let follower =
+            StandbyFollower { state: state_of_thread, news: sender, tail, settings, accept_loss };
         let thread = std::thread::Builder::new().name("adit-standby".to_owned());
-        let thread = thread.spawn(move || follower.run(store))?;
+        let thread = thread.spawn(move || follower.run(client))?;
         Ok(Self { news: Some(news), state, thread: Some(thread) })
     }
 
@@ -156,6 +173,9 @@ struct Stopped;
 struct StandbyFollower {
     state: Arc<StandbyState>,
     news: SyncSender<StandbyNews>,
+    tail: Option<OwnTail>,
+    settings: SharedStoreSettings,
+    accept_loss: bool,
 }
 
 impl StandbyFollower {
@@ -207,14 +227,21 @@ impl StandbyFollower {
         if *has_lease || !progress.is_caught_up || progress.lease.is_some() {
             return Ok(Ok(*has_lease && progress.is_caught_up));
         }
-        let taken = store.acquire().map(|answer| {
-            if let LeaseAnswer::Taken { epoch } = answer {
-                info!(epoch, "the lease of the records is taken");
-                *has_lease = true;
-            }
-            false
-        });
-        Ok(taken)
+        Ok(self.acquire(store, has_lease).map(|()| false))
+    }
+
+    /// Takes the lease if it is free, and writes to the store what only the tail has: it is followed like all else.
+    fn acquire(
+        &self,
+        store: &mut SharedStoreClient,
+        has_lease: &mut bool,
+    ) -> Result<(), StoreError> {
+        if let LeaseAnswer::Taken { epoch } = store.acquire()? {
+            info!(epoch, "the lease of the records is taken");
+            recover_tail(store, &self.settings, self.tail.as_ref(), self.accept_loss)?;
+            *has_lease = true;
+        }
+        Ok(())
     }
 
     /// Passes on what is new in the store.
@@ -236,6 +263,8 @@ impl StandbyFollower {
                 tell(StandbyNews::AllBegin);
                 is_reset = true;
             }
+            // What the active adit knows of this process.
+            FollowedChange::Change(change) if change.key.kind == RecordKind::Standby => {}
             FollowedChange::Change(change) => {
                 batch.push(FollowedRecord {
                     kind: change.key.kind,
@@ -271,6 +300,7 @@ impl StandbyFollower {
         }
         report.figures = store.figures();
         report.reached = progress.reached;
+        report.tail = self.tail.as_ref().map(OwnTail::report);
         report.is_caught_up = progress.is_caught_up;
         report.lease_left = progress.lease.as_ref().map(|lease| lease.left);
     }

@@ -30,6 +30,9 @@ const IDLE: Duration = Duration::from_millis(100);
 /// The same while a sync is under way.
 const SYNCING: Duration = Duration::from_millis(1);
 
+/// How long [`StoreLink::wait_for`] waits at most.
+const MOMENT: Duration = Duration::from_micros(100);
+
 /// Pause between attempts to hand over a batch of records.
 const HAND_OVER: Duration = Duration::from_millis(1);
 
@@ -122,6 +125,8 @@ pub struct StoreLink<G> {
     groups: Option<Sender<RecordGroup>>,
     records: Option<Receiver<BatchResult>>,
     state: Arc<StoreState<G>>,
+    /// The thread answers within microseconds.
+    polls: bool,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -151,6 +156,7 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
             event,
             report: Mutex::new(report),
         });
+        let polls = store.polls();
         let (groups, received) = channel();
         let (batches, records) = sync_channel(BATCHES_MAX);
         let waiting = VecDeque::new();
@@ -162,7 +168,13 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
                 owner.run(&received);
                 owner.store.close();
             })?;
-        Ok(Self { groups: Some(groups), records: Some(records), state, thread: Some(thread) })
+        Ok(Self {
+            groups: Some(groups),
+            records: Some(records),
+            state,
+            polls,
+            thread: Some(thread),
+        })
     }
 
     /// Hands a group over.
@@ -175,6 +187,15 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
     #[must_use]
     pub fn durable(&self) -> RecordNumber {
         RecordNumber(self.state.durable.load(Ordering::Acquire))
+    }
+
+    /// Waits for a moment until group `number` is durable, if the thread polls: its caller need not sleep in between.
+    pub fn wait_for(&self, number: RecordNumber) {
+        let began = Instant::now();
+        while self.polls && self.durable() < number && began.elapsed() < MOMENT {
+            // The thread may share the core.
+            std::thread::yield_now();
+        }
     }
 
     /// True while the store cannot write.

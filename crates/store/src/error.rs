@@ -129,6 +129,8 @@ pub enum StoreError {
         /// Who holds it, or held it last.
         holder: String,
     },
+    /// The store lacks changes that a standby had acknowledged, and the standby's are not to be had. The text says why.
+    TailLost(String),
     /// The folder refused something.
     Io {
         /// What, as a verb.
@@ -178,6 +180,10 @@ impl fmt::Display for StoreError {
             Self::Fenced { holder } => write!(
                 f,
                 "the lease of the records belongs to {holder}: this process lost it and must not go on"
+            ),
+            Self::TailLost(why) => write!(
+                f,
+                "the shared store may lack acknowledged changes that only a standby had: {why}"
             ),
             Self::Io { action, file, error } if file.is_empty() => {
                 write!(f, "cannot {action} the folder of the journal: {error}")

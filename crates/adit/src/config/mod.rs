@@ -11,6 +11,7 @@ mod predefined;
 mod provisioning;
 mod qos;
 mod read;
+mod replication;
 mod section;
 mod standby;
 mod store;
@@ -28,6 +29,7 @@ pub(crate) use adit_session::{PredefinedRule, QosPolicy, Tolerances};
 use adit_types::{DomainId, InterfaceRole, Nanos, PortId, Role, Roles, VlanId};
 
 pub(crate) use eventdev::EventSettings;
+pub(crate) use replication::ReplicationSettings;
 pub(crate) use section::ConfigProblem;
 pub(crate) use standby::StandbySettings;
 pub(crate) use store::{SharedStoreSettings, StoreKind, StoreSettings, StoreTlsFiles};

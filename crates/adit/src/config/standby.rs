@@ -20,6 +20,11 @@ pub(super) fn read(
     let is_present = root.has("standby");
     let mut standby = root.table("standby");
     if !is_present {
+        if let StoreKind::Shared(shared) = &store.kind
+            && shared.replication.is_some()
+        {
+            root.problem("store.replication", "is between an adit and its standby: add [standby]");
+        }
         return None;
     }
     if !matches!(store.kind, StoreKind::Shared(_)) {

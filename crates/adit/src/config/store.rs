@@ -8,13 +8,14 @@ use std::time::Duration;
 use adit_transport::KernelWait;
 use adit_types::Nanos;
 
+use super::replication::{self, ReplicationSettings};
 use super::section::ConfigSection;
 
 /// The folder of the journal unless the configuration names another one.
 const FOLDER_DEFAULT: &str = "/var/lib/adit/journal";
 
 /// Keys that only a shared store has.
-const SHARED_KEYS: [&str; 11] = [
+const SHARED_KEYS: [&str; 12] = [
     "servers",
     "name",
     "username",
@@ -26,6 +27,7 @@ const SHARED_KEYS: [&str; 11] = [
     "acknowledge_replicas",
     "transport",
     "lease_ms",
+    "replication",
 ];
 
 /// Maximum number of servers.
@@ -72,6 +74,8 @@ pub(crate) struct SharedStoreSettings {
     /// What the thread of the store does while it waits for servers.
     pub wait: KernelWait,
     pub lease: Duration,
+    /// The other adit of a pair has the records as well.
+    pub replication: Option<ReplicationSettings>,
 }
 
 /// Files of TLS, in PEM.
@@ -168,6 +172,7 @@ fn read_shared(store: &mut ConfigSection<'_, '_>) -> SharedStoreSettings {
         acknowledge_replicas: store.integer("acknowledge_replicas", 0..=16_u32, Some(0)),
         wait: wait.unwrap_or(KernelWait::Sleep),
         lease: Duration::from_millis(store.integer("lease_ms", 300..=60_000_u64, Some(2000))),
+        replication: replication::read(store),
     }
 }
 

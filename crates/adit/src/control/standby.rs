@@ -13,8 +13,8 @@ use tracing::info;
 use super::{ControlEnd, ControlThread, OBSERVED_PER_TURN};
 use crate::active_addresses::ActiveAddresses;
 use crate::admin::AdminAnswer;
-use crate::any_store::AnyStore;
 use crate::control_parts::StandbyParts;
+use crate::replication::active_store;
 use crate::standby_thread::{FollowedRecord, StandbyNews};
 use crate::standstill::Standstill;
 
@@ -85,12 +85,12 @@ impl ControlThread {
 
     /// Becomes the active adit: the host gets the addresses, N4 is bound, and the packet path begins.
     fn take_over(&mut self, now: Nanos, standby: StandbyParts) -> anyhow::Result<()> {
-        let StandbyParts { addresses, lifecycle, taken, .. } = standby;
+        let StandbyParts { settings, addresses, lifecycle, taken, .. } = standby;
         let (store, since) = taken.context("the lease is not taken")?;
         let addresses = ActiveAddresses::take(&addresses)?;
         let parts = &mut self.parts;
         parts.socket.listen().context("cannot bind n4.listen")?;
-        let store = StoreLink::start(AnyStore::Shared(store), Vec::new());
+        let store = StoreLink::start(active_store(*store, &settings)?, Vec::new());
         parts.store = Some(store.context("cannot start the thread of the store")?);
         parts.addresses.insert(addresses).handle_timeout(now);
         lifecycle.gate.open();

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
+use adit_host::replicated::ReplicatedFigures;
 use adit_host::store_thread::StoreReport;
+use adit_host::tail_thread::TailReport;
+use adit_shared_store::SharedStoreFigures;
+use adit_store::JournalFigures;
 use serde::Serialize;
 
 use super::{ControlView, whole};
@@ -27,6 +31,8 @@ struct StoreDocument {
     shared: Option<SharedStoreDocument>,
     #[serde(flatten)]
     standby: Option<StandbyDocument>,
+    #[serde(flatten)]
+    replication: Option<ReplicationDocument>,
     last_commit_us: u64,
     longest_commit_us: u64,
     /// Groups of changes that are not durable, and messages that wait for them.
@@ -75,6 +81,71 @@ struct StandbyDocument {
     lease_left_ms: u64,
 }
 
+/// Records on the other adit of the pair as well.
+#[derive(Serialize)]
+struct ReplicationDocument {
+    /// The other adit is connected.
+    replicated: bool,
+    /// The last group of changes that the standby has.
+    standby_group: u64,
+    /// The standby's word suffices for answers.
+    standby_acknowledges: bool,
+    /// Why the standby cannot be reached, or could not last.
+    standby_failure: Option<String>,
+    /// Groups that the shared store lacks.
+    groups_not_shared: usize,
+}
+
+impl ReplicationDocument {
+    fn of_active(figures: &ReplicatedFigures<AnyStoreFigures>) -> Self {
+        let replicated = figures.standby.is_some();
+        Self {
+            replicated,
+            standby_group: figures.standby.map_or(0, |standby| standby.last.0),
+            standby_acknowledges: figures.standby_is_enough,
+            standby_failure: (!replicated).then(|| figures.standby_error.clone()),
+            groups_not_shared: figures.waiting,
+        }
+    }
+
+    fn of_standby(report: &TailReport) -> Self {
+        Self {
+            replicated: report.has_active,
+            standby_group: report.last.0,
+            standby_acknowledges: false,
+            standby_failure: None,
+            groups_not_shared: report.groups,
+        }
+    }
+}
+
+impl SharedStoreDocument {
+    fn new(figures: &SharedStoreFigures) -> Self {
+        Self {
+            server: figures.server.map_or_else(String::new, |server| server.to_string()),
+            replicas: figures.replicas,
+            holder: figures.holder.clone(),
+            epoch: figures.epoch,
+            last_group: figures.last.to_string(),
+            groups: figures.groups,
+            groups_resent: figures.groups_resent,
+            pending_octets: figures.pending_octets,
+            connection_failures: figures.connection_failures,
+        }
+    }
+}
+
+impl JournalDocument {
+    fn new(figures: &JournalFigures) -> Self {
+        Self {
+            records: figures.records,
+            live_octets: figures.live_octets,
+            file_octets: figures.file_octets,
+            commits: figures.commits,
+        }
+    }
+}
+
 impl StandbyDocument {
     fn new(report: &StandbyReport) -> Self {
         let (last, reached) = (report.figures.last, report.reached);
@@ -102,10 +173,10 @@ fn followed(report: StandbyReport) -> StoreReport<AnyStoreFigures> {
 
 pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
     let node = &control.parts.node;
-    let standby = control.parts.standby.as_ref().map(|standby| standby.link.report());
-    let standing = standby.as_ref().map(StandbyDocument::new);
+    let standby_report = control.parts.standby.as_ref().map(|standby| standby.link.report());
+    let standing = standby_report.as_ref().map(StandbyDocument::new);
     let report = control.parts.store.as_ref().map(|store| store.report());
-    let report = report.or(standby.map(followed));
+    let report = report.or_else(|| standby_report.clone().map(followed));
     let failure = report.as_ref().and_then(|report| report.failure.clone());
     let state = match (&report, &failure) {
         (None, _) => "none",
@@ -117,30 +188,22 @@ pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
     let micros = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
     let (groups_under_way, messages_waiting) = node.waiting_for_store();
     let scalars = node.counters().scalars;
-    let (store, journal, shared) = match report.as_ref().map(|report| &report.figures) {
-        None => ("none", None, None),
+    let mut replication = standby_report
+        .as_ref()
+        .and_then(|report| report.tail.as_ref())
+        .map(ReplicationDocument::of_standby);
+    let mut figures = report.as_ref().map(|report| &report.figures);
+    if let Some(AnyStoreFigures::Replicated(replicated)) = figures {
+        replication = Some(ReplicationDocument::of_active(replicated));
+        figures = Some(&replicated.store);
+    }
+    let (store, journal, shared) = match figures {
+        None | Some(AnyStoreFigures::Replicated(_)) => ("none", None, None),
         Some(AnyStoreFigures::Journal(figures)) => {
-            let journal = JournalDocument {
-                records: figures.records,
-                live_octets: figures.live_octets,
-                file_octets: figures.file_octets,
-                commits: figures.commits,
-            };
-            ("journal", Some(journal), None)
+            ("journal", Some(JournalDocument::new(figures)), None)
         }
         Some(AnyStoreFigures::Shared(figures)) => {
-            let shared = SharedStoreDocument {
-                server: figures.server.map_or_else(String::new, |server| server.to_string()),
-                replicas: figures.replicas,
-                holder: figures.holder.clone(),
-                epoch: figures.epoch,
-                last_group: figures.last.to_string(),
-                groups: figures.groups,
-                groups_resent: figures.groups_resent,
-                pending_octets: figures.pending_octets,
-                connection_failures: figures.connection_failures,
-            };
-            ("redis", None, Some(shared))
+            ("redis", None, Some(SharedStoreDocument::new(figures)))
         }
     };
     let document = StoreDocument {
@@ -152,6 +215,7 @@ pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
         journal,
         shared,
         standby: standing,
+        replication,
         last_commit_us: report.as_ref().map_or(0, |report| micros(report.commit)),
         longest_commit_us: report.as_ref().map_or(0, |report| micros(report.commit_max)),
         groups_under_way,

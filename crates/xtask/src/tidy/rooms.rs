@@ -138,6 +138,7 @@ const ROOMS: &[Room] = &[
             "adit-host-noise",
             "adit-kernel",
             "adit-transport",
+            "adit-replication",
             "adit-shared-store",
             "adit-xdp",
             "adit-flows",

@@ -1,0 +1,188 @@
+//! Replication between this adit and the other one of the pair: the tail that a standby keeps, the store of the active adit,
+//! and what happens in between.
+
+use std::time::{Duration, Instant};
+
+use adit_host::background_store::BackgroundStore;
+use adit_host::tail_thread::TailThread;
+use adit_replication::{
+    Incarnation, ReplicatedGroup, ReplicatedStore, ReplicatedStoreOptions, ReplicationClient,
+    ReplicationConfig, ReplicationServer, ReplicationTail, StorePosition, TailRequest, TailSource,
+    marked_standby, write_tail,
+};
+use adit_store::{RecordNumber, RecordStore, StoreError};
+use adit_transport::{KernelTcp, KernelWait};
+use adit_types::Nanos;
+use adit_types::limits::STORE_BACKLOG_BYTES_MAX;
+use anyhow::Context;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tracing::{info, warn};
+
+use crate::any_store::{AnyStore, SharedStoreClient};
+use crate::config::{ReplicationSettings, SharedStoreSettings};
+
+/// How long the other adit may leave a command without reply.
+const SILENCE_MAX: Nanos = Nanos::from_secs(1);
+
+/// Pause between attempts to reach it.
+const RETRY: Nanos = Nanos::from_millis(100);
+
+/// Pause between signs of life.
+const PING_INTERVAL: Nanos = Nanos::from_millis(500);
+
+/// How long a commit waits for either store.
+const PATIENCE: Nanos = Nanos::from_secs(1);
+
+/// How long an adit that has taken the lease waits for the tail of the other one. The other one can take over afterwards.
+const TAIL_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Longest pause while it waits.
+const TAIL_WAIT: Duration = Duration::from_millis(5);
+
+/// The tail of this process while it is the standby.
+pub(crate) type OwnTail = TailThread<KernelTcp>;
+
+/// The shared store and the standby.
+pub(crate) type ReplicatedSharedStore =
+    ReplicatedStore<BackgroundStore<AnyStore>, KernelTcp, ReplicationClock>;
+
+/// Reads the clock of replication.
+pub(crate) type ReplicationClock = Box<dyn FnMut() -> Nanos + Send>;
+
+fn clock() -> ReplicationClock {
+    let zero = Instant::now();
+    Box::new(move || Nanos(u64::try_from(zero.elapsed().as_nanos()).unwrap_or(u64::MAX)))
+}
+
+/// Begins to keep the tail of the active adit.
+///
+/// # Errors
+/// The address cannot be listened at.
+pub(crate) fn keep_tail(settings: &ReplicationSettings, name: &str) -> anyhow::Result<OwnTail> {
+    let incarnation = Incarnation(StdRng::from_os_rng().random());
+    let tail = ReplicationTail::new(name, incarnation, STORE_BACKLOG_BYTES_MAX);
+    let listen = settings.listen;
+    let server = KernelTcp::new(settings.wait)
+        .and_then(|transport| ReplicationServer::new(transport, listen, tail))
+        .with_context(|| format!("cannot listen at store.replication.listen {listen}"))?;
+    let polls = settings.wait == KernelWait::Poll;
+    TailThread::start(server, polls, clock()).context("cannot start the thread of the tail")
+}
+
+/// Writes to the shared store, whose lease this process has just taken, the groups that only a standby has.
+///
+/// # Errors
+/// The store cannot be used. [`StoreError::TailLost`]: acknowledged groups may be lost; with `accept_loss` that is logged
+/// instead.
+pub(crate) fn recover_tail(
+    store: &mut SharedStoreClient,
+    shared: &SharedStoreSettings,
+    own: Option<&OwnTail>,
+    accept_loss: bool,
+) -> Result<(), StoreError> {
+    let epoch = store.figures().epoch;
+    if let Some(own) = own {
+        // From here on it takes no group of the former active adit.
+        own.fence(epoch);
+    }
+    let marked = marked_standby(store)?;
+    let own_incarnation = own.map(|own| own.report().incarnation);
+    let last = store.figures().last;
+    let position = StorePosition { epoch: last.epoch, number: RecordNumber(last.number) };
+    let found = match (TailSource::of(marked, own_incarnation), own, &shared.replication) {
+        (TailSource::Unneeded, ..) => return Ok(()),
+        (TailSource::Own, Some(own), _) => {
+            own.groups_after(position).map_err(|error| error.to_string())
+        }
+        (TailSource::Own, None, _) => unreachable!("its incarnation is that of a tail"),
+        (TailSource::Peer(marked), _, Some(settings)) => {
+            let config = client_config(settings, &shared.name, epoch);
+            peer_tail(store, settings.wait, config, position, marked)?
+        }
+        (TailSource::Peer(_), _, None) => {
+            Err("[store.replication] says nothing about the other adit".to_owned())
+        }
+    };
+    let groups = match found {
+        Ok(groups) => groups,
+        Err(why) if accept_loss => {
+            warn!(why, "acknowledged changes may be lost");
+            return Ok(());
+        }
+        Err(why) => return Err(StoreError::TailLost(why)),
+    };
+    write_tail(store, &groups)?;
+    let groups = groups.len();
+    info!(groups, "the shared store has everything that the standby had");
+    Ok(())
+}
+
+/// Reads the tail of the other adit, and prolongs the lease meanwhile. The inner error says why there is none.
+fn peer_tail(
+    store: &mut SharedStoreClient,
+    wait: KernelWait,
+    config: ReplicationConfig,
+    position: StorePosition,
+    marked: Incarnation,
+) -> Result<Result<Vec<ReplicatedGroup>, String>, StoreError> {
+    let peer = config.peer;
+    let transport = match KernelTcp::new(wait) {
+        Ok(transport) => transport,
+        Err(error) => return Ok(Err(error.to_string())),
+    };
+    info!(%peer, "reading what only the standby may have");
+    let mut request = TailRequest::new(transport, config, position, marked);
+    let (began, mut now) = (Instant::now(), clock());
+    loop {
+        match request.poll(now()) {
+            Ok(true) => return Ok(Ok(request.into_parts().1)),
+            Ok(false) if began.elapsed() < TAIL_WAIT_MAX => {}
+            Ok(false) => {
+                let why = request.error();
+                return Ok(Err(format!("the standby at {peer} cannot be reached: {why}")));
+            }
+            Err(error) => return Ok(Err(error.to_string())),
+        }
+        store.maintain()?;
+        request.wait(TAIL_WAIT);
+    }
+}
+
+/// The store of an active adit: the shared one, with a standby if one is configured.
+///
+/// # Errors
+/// The process is out of threads or file descriptors, or the store cannot be read.
+pub(crate) fn active_store(
+    store: SharedStoreClient,
+    shared: &SharedStoreSettings,
+) -> anyhow::Result<AnyStore> {
+    let Some(settings) = &shared.replication else { return Ok(AnyStore::Shared(Box::new(store))) };
+    let mut store = store;
+    let marked = marked_standby(&mut store).context("cannot read the shared store")?;
+    let config = client_config(settings, &shared.name, store.figures().epoch);
+    let transport = KernelTcp::new(settings.wait).context("cannot reach the standby")?;
+    let client = ReplicationClient::new(transport, config, store.durable());
+    let store = BackgroundStore::start(AnyStore::Shared(Box::new(store)));
+    let store = store.context("cannot start a thread of the store")?;
+    let options = ReplicatedStoreOptions {
+        acknowledge: settings.acknowledge,
+        patience: PATIENCE,
+        polls: settings.wait == KernelWait::Poll,
+    };
+    let replicated = ReplicatedStore::new(store, client, options, marked, clock());
+    Ok(AnyStore::Replicated(Box::new(replicated)))
+}
+
+fn client_config(settings: &ReplicationSettings, name: &str, epoch: u64) -> ReplicationConfig {
+    ReplicationConfig {
+        peer: settings.standby,
+        name: name.to_owned(),
+        epoch,
+        // The tail of the other adit has room for more.
+        octets_max: STORE_BACKLOG_BYTES_MAX / 2,
+        silence_max: SILENCE_MAX,
+        retry_after: RETRY,
+        ping_interval: PING_INTERVAL,
+    }
+}
