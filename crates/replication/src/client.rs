@@ -114,6 +114,8 @@ impl<T: Transport> ReplicationClient<T> {
 
     /// Sends, receives, connects and reconnects, as far as that is possible without waiting.
     pub fn poll(&mut self, now: Nanos) {
+        // Sockets that are slept on tell only here that they are ready.
+        self.transport.wait(Duration::ZERO);
         self.transport.poll(now);
         if self.fenced.is_none()
             && let Err(error) = self.drive(now)

@@ -75,6 +75,8 @@ impl<T: Transport> TailRequest<T> {
     /// # Errors
     /// The tail is of no use. [`TailRequest::error`] returns why the peer cannot be reached.
     pub fn poll(&mut self, now: Nanos) -> Result<bool, TailError> {
+        // Sockets that are slept on tell only here that they are ready.
+        self.transport.wait(Duration::ZERO);
         self.transport.poll(now);
         if self.is_complete {
             return Ok(true);

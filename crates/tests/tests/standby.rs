@@ -7,6 +7,7 @@
 //!  gNB           br3 198.51.100.2 ──────────────────────── n3 (198.51.100.1, adit's)
 //!  data network  br6 10.0.6.1 ──────────────────────────── n6 (10.0.6.2, adit's)
 //!  redis-server  br9 10.0.9.1 ──────────────────────────── n9 10.0.9.2, 10.0.9.3
+//!  replication   br8 ───────────────────────────────────── n8 10.0.8.2, 10.0.8.3
 //! ```
 //!
 //! `ADIT_PARTITIONS=20 cargo test -p adit-tests --test standby -- --nocapture` partitions that often, and prints figures;
@@ -125,8 +126,13 @@ struct Pair {
     dir: TempDir,
 }
 
-const NETWORKS: [(&str, &str); 4] =
-    [("3", "198.51.100.2/24"), ("4", "10.0.4.1/24"), ("6", "10.0.6.1/24"), ("9", "10.0.9.1/24")];
+const NETWORKS: [(&str, &str); 5] = [
+    ("3", "198.51.100.2/24"),
+    ("4", "10.0.4.1/24"),
+    ("6", "10.0.6.1/24"),
+    ("8", "10.0.8.1/24"),
+    ("9", "10.0.9.1/24"),
+];
 
 impl Pair {
     /// Bridges, and a store. `None`, with the reason printed, if the machine cannot have them.
@@ -173,8 +179,8 @@ impl Pair {
         }
     }
 
-    /// Starts one of the adits.
-    fn adit(&self, purpose: &str, number: u8) -> Option<Daemon> {
+    /// Starts one of the adits, with further lines of `[store]`.
+    fn adit(&self, purpose: &str, number: u8, store_lines: &str) -> Option<Daemon> {
         let namespace = TestNamespace::new(&format!("{purpose}-{number}"));
         for (network, _) in NETWORKS {
             let (own, peer) = (format!("n{network}"), format!("n{network}-{number}"));
@@ -186,9 +192,11 @@ impl Pair {
             without_offloads(&namespace, &own);
             without_offloads(&self.world, &peer);
         }
-        let store = format!("10.0.9.{}/24", number + 1);
-        namespace.ip(&["address", "add", &store, "dev", "n9"]);
-        Daemon::start_in(namespace, configuration)
+        for (network, device) in [("10.0.9", "n9"), ("10.0.8", "n8")] {
+            let address = format!("{network}.{}/24", number + 1);
+            namespace.ip(&["address", "add", &address, "dev", device]);
+        }
+        Daemon::start_in(namespace, |dir| configuration(dir, store_lines))
     }
 
     /// Starts the SMF with users and their packets, and waits until these flow.
@@ -230,13 +238,13 @@ fn without_offloads(namespace: &TestNamespace, device: &str) {
     );
 }
 
-fn configuration(dir: &Path) -> String {
+fn configuration(dir: &Path, store_lines: &str) -> String {
     let cores = daemon::cores();
     let devices = ["net_af_packet0,iface=n3", "net_af_packet1,iface=n6"];
     let ports = daemon::interfaces(devices, &smf::N3.to_string());
     let store = format!(
         "kind = \"redis\"\nservers = [\"{STORE}:6379\"]\nname = \"pair\"\nlease_ms = {LEASE_MS}\n\
-         [standby]\naddresses = [{{ device = \"n4\", address = \"{N4}/24\" }}]"
+         {store_lines}[standby]\naddresses = [{{ device = \"n4\", address = \"{N4}/24\" }}]"
     );
     let node = daemon::node(4096 + usize::from(sessions()), &cores[..1], dir)
         .replace("kind = \"none\"", &store);
@@ -260,10 +268,19 @@ fn wait_for_active(daemon: &Daemon) -> Duration {
 
 /// Two adits, the first of which is active, and the SMF with users.
 fn started(purpose: &str, test: &str) -> Option<(Pair, Daemon, Daemon, ChildProcess)> {
+    started_with(purpose, test, ["", ""])
+}
+
+/// As [`started`], with further lines of `[store]` of each.
+fn started_with(
+    purpose: &str,
+    test: &str,
+    store_lines: [&str; 2],
+) -> Option<(Pair, Daemon, Daemon, ChildProcess)> {
     let pair = Pair::start(purpose)?;
-    let one = pair.adit(purpose, 1)?;
+    let one = pair.adit(purpose, 1, store_lines[0])?;
     wait_for_active(&one);
-    let two = pair.adit(purpose, 2)?;
+    let two = pair.adit(purpose, 2, store_lines[1])?;
     assert_eq!(role(&two), "standby");
     let inside = pair.start_inside(test);
     Some((pair, one, two, inside))
@@ -436,4 +453,68 @@ fn partitions_at_random_moments_lose_nothing() {
     let told = pair.end_inside(smf);
     println!("{partitions} partitions, {takeovers} takeovers");
     assert_nothing_lost(&told, &active);
+}
+
+/// `[store.replication]` of each adit.
+fn replication(transport: &str) -> [String; 2] {
+    [(2, 3), (3, 2)].map(|(own, other)| {
+        format!(
+            "[store.replication]\nlisten = \"10.0.8.{own}:7000\"\nstandby = \"10.0.8.{other}:7000\"\n\
+             transport = \"{transport}\"\n"
+        )
+    })
+}
+
+/// Waits until the standby's word suffices for answers of `active`.
+fn wait_for_replication(active: &Daemon) {
+    let began = Instant::now();
+    while active.show("store")["standby_acknowledges"] != true {
+        assert!(began.elapsed() < PATIENCE, "{}", active.show("store"));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn what_only_the_standby_has_is_not_lost() {
+    const TEST: &str = "what_only_the_standby_has_is_not_lost";
+    if let Some(dir) = std::env::var_os(INSIDE) {
+        return inside(dir.as_ref());
+    }
+    let lines = replication("blocking");
+    let lines = lines.each_ref().map(String::as_str);
+    let Some((pair, one, two, smf)) = started_with("replica", TEST, lines) else { return };
+    wait_for_replication(&one);
+    seconds(0.5);
+    // Without the store the standby acknowledges, until the lease is over.
+    set_store_link(one.namespace(), "down");
+    seconds(0.5);
+    let shown = one.show("store");
+    assert_eq!(shown["state"], "working", "{shown}");
+    assert!(shown["groups_not_shared"].as_u64() > Some(0), "{shown}");
+    wait_for_active(&two);
+    // It learns from its standby, which is none any more, or from the store.
+    set_store_link(one.namespace(), "up");
+    let (output, one) = one.wait_for_end();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && told.contains("lease"), "{told}");
+    let one = one.start();
+    wait_for_replication(&two);
+    seconds(0.5);
+    // A new process of the active adit takes the lease at once, and reads what the standby has, unless that one was faster.
+    let two = two.restart();
+    let (active, standby) = if role(&two) == "active" { (two, one) } else { (one, two) };
+    wait_for_active(&active);
+    println!("after a restart: {}", active.show("store"));
+    wait_for_replication(&active);
+    // The standby is away, and comes back with nothing.
+    let standby = standby.kill();
+    seconds(0.5);
+    assert_eq!(active.show("store")["replicated"], false);
+    let standby = standby.start();
+    wait_for_replication(&active);
+    seconds(0.5);
+    let _active = active.kill();
+    wait_for_active(&standby);
+    let told = pair.end_inside(smf);
+    assert_nothing_lost(&told, &standby);
 }

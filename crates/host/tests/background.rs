@@ -1,0 +1,259 @@
+//! A store on a thread of its own, and a replicated one over sockets of the kernel.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use adit_host::background_store::BackgroundStore;
+use adit_host::store_thread::{StoreLink, ThreadStore};
+use adit_host::tail_thread::TailThread;
+use adit_replication::{
+    Acknowledge, Incarnation, ReplicatedStore, ReplicatedStoreOptions, ReplicationClient,
+    ReplicationConfig, ReplicationServer, ReplicationTail, StorePosition,
+};
+use adit_store::{
+    AppendError, PolledRecordStore, RecordChange, RecordGroup, RecordKey, RecordKind, RecordName,
+    RecordNumber, RecordStore, StoreChange, StoreError, Upkeep,
+};
+use adit_transport::{KernelTcp, KernelWait};
+use adit_types::Nanos;
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// What a store in memory does, and what it has.
+#[derive(Debug, Default)]
+struct StoreState {
+    is_away: AtomicBool,
+    is_fenced: AtomicBool,
+    /// Numbers that it leaves out.
+    skips: AtomicU64,
+    groups: Mutex<Vec<usize>>,
+}
+
+#[derive(Debug, Default)]
+struct MemoryStore {
+    state: Arc<StoreState>,
+    appended: u64,
+    durable: u64,
+    waiting: Vec<usize>,
+}
+
+impl RecordStore for MemoryStore {
+    fn group_octets_max(&self) -> usize {
+        10_000
+    }
+
+    fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
+        self.appended += 1 + self.state.skips.load(Ordering::Relaxed);
+        self.waiting.push(changes.len());
+        Ok(RecordNumber(self.appended))
+    }
+
+    fn commit(&mut self) -> Result<RecordNumber, StoreError> {
+        if self.state.is_fenced.load(Ordering::Relaxed) {
+            return Err(StoreError::Fenced { holder: "another".to_owned() });
+        }
+        if self.state.is_away.load(Ordering::Relaxed) {
+            return Err(StoreError::Unavailable("it is away".to_owned()));
+        }
+        self.state.groups.lock().unwrap().append(&mut self.waiting);
+        self.durable = self.appended;
+        Ok(self.durable())
+    }
+
+    fn durable(&self) -> RecordNumber {
+        RecordNumber(self.durable)
+    }
+
+    fn withdraw(&mut self) -> usize {
+        0
+    }
+
+    fn maintain(&mut self) -> Result<Upkeep, StoreError> {
+        Ok(Upkeep::Idle)
+    }
+
+    fn visit(
+        &mut self,
+        _: &[RecordKind],
+        _: &mut dyn FnMut(RecordKey<'_>, &[u8]),
+    ) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+impl ThreadStore for MemoryStore {
+    type Figures = u64;
+
+    fn figures(&self) -> u64 {
+        self.durable
+    }
+}
+
+fn until(mut done: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !done() {
+        assert!(began.elapsed() < LIMIT, "nothing happens");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn put(store: &mut impl RecordStore, value: &[u8]) -> Result<RecordNumber, AppendError> {
+    store.append(&[StoreChange::put(RecordKey::number(RecordKind::Session, 1), value)])
+}
+
+#[test]
+fn groups_are_written_behind_and_a_commit_waits_for_them() {
+    let state = Arc::new(StoreState::default());
+    let mut store =
+        BackgroundStore::start(MemoryStore { state: Arc::clone(&state), ..Default::default() })
+            .unwrap();
+    assert_eq!(put(&mut store, b"a"), Ok(RecordNumber(1)));
+    assert_eq!(put(&mut store, b"b"), Ok(RecordNumber(2)));
+    until(|| store.durable() == RecordNumber(2));
+    put(&mut store, b"c").unwrap();
+    assert_eq!(store.commit().unwrap(), RecordNumber(3));
+    assert_eq!(state.groups.lock().unwrap().len(), 3);
+    assert_eq!(put(&mut store, &[0; 9_701]), Err(AppendError::Group));
+    assert_eq!(store.append(&[]), Err(AppendError::Group));
+    assert_eq!(store.figures(), 3);
+}
+
+#[test]
+fn groups_of_a_store_that_is_away_wait_and_those_of_a_lost_one_never_become_durable() {
+    let state = Arc::new(StoreState::default());
+    let mut store =
+        BackgroundStore::start(MemoryStore { state: Arc::clone(&state), ..Default::default() })
+            .unwrap();
+    state.is_away.store(true, Ordering::Relaxed);
+    put(&mut store, b"a").unwrap();
+    let error = store.commit().unwrap_err().to_string();
+    assert!(error.contains("it is away"), "{error}");
+    put(&mut store, b"b").unwrap();
+    state.is_away.store(false, Ordering::Relaxed);
+    until(|| store.durable() == RecordNumber(2));
+    until(|| store.poll(Nanos(0)).is_ok());
+    state.is_fenced.store(true, Ordering::Relaxed);
+    put(&mut store, b"c").unwrap();
+    until(|| matches!(store.poll(Nanos(0)), Err(StoreError::Fenced { .. })));
+    assert_eq!(store.durable(), RecordNumber(2));
+}
+
+#[test]
+fn store_that_numbers_groups_in_another_way_is_not_believed() {
+    let state = Arc::new(StoreState::default());
+    let mut store =
+        BackgroundStore::start(MemoryStore { state: Arc::clone(&state), ..Default::default() })
+            .unwrap();
+    state.skips.store(1, Ordering::Relaxed);
+    put(&mut store, b"a").unwrap();
+    let error = store.commit().unwrap_err().to_string();
+    assert!(error.contains("gave group 1 the number 2"), "{error}");
+    assert_eq!(store.durable(), RecordNumber(0));
+}
+
+type Clock = fn() -> Nanos;
+
+fn now() -> Nanos {
+    static ZERO: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    let zero = ZERO.get_or_init(Instant::now);
+    Nanos(u64::try_from(zero.elapsed().as_nanos()).unwrap())
+}
+
+fn standby(wait: KernelWait, address: SocketAddr, incarnation: u64) -> TailThread<KernelTcp> {
+    let tail = ReplicationTail::new("upf", Incarnation(incarnation), 1 << 20);
+    let transport = KernelTcp::new(wait).unwrap();
+    let server = ReplicationServer::new(transport, address, tail).unwrap();
+    TailThread::start(server, wait == KernelWait::Poll, now).unwrap()
+}
+
+fn replicated(
+    wait: KernelWait,
+    peer: SocketAddr,
+    state: &Arc<StoreState>,
+) -> ReplicatedStore<BackgroundStore<MemoryStore>, KernelTcp, Clock> {
+    let store = MemoryStore { state: Arc::clone(state), ..Default::default() };
+    let store = BackgroundStore::start(store).unwrap();
+    let config = ReplicationConfig {
+        peer,
+        name: "upf".to_owned(),
+        epoch: 1,
+        octets_max: 1 << 20,
+        silence_max: Nanos::from_secs(5),
+        retry_after: Nanos::from_millis(5),
+        ping_interval: Nanos::from_millis(100),
+    };
+    let transport = KernelTcp::new(wait).unwrap();
+    let client = ReplicationClient::new(transport, config, RecordNumber(0));
+    let options = ReplicatedStoreOptions {
+        acknowledge: Acknowledge::Standby,
+        patience: Nanos::from_secs(5),
+        polls: wait == KernelWait::Poll,
+    };
+    ReplicatedStore::new(store, client, options, None, now as Clock)
+}
+
+fn free_address() -> SocketAddr {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+#[test]
+fn standby_suffices_while_the_store_is_away_and_the_store_while_the_standby_is() {
+    for wait in [KernelWait::Sleep, KernelWait::Poll] {
+        let (state, address) = (Arc::new(StoreState::default()), free_address());
+        let tail = standby(wait, address, 5);
+        let link = StoreLink::start(replicated(wait, address, &state), Vec::new()).unwrap();
+        until(|| link.report().figures.standby_is_enough);
+        let send = |number: u64| {
+            let change = RecordChange {
+                kind: RecordKind::Session,
+                name: RecordName::Number(number),
+                value: Some(vec![1; 100]),
+            };
+            link.send(RecordGroup { number: RecordNumber(number), changes: vec![change] });
+        };
+        state.is_away.store(true, Ordering::Relaxed);
+        (1..=20).for_each(send);
+        until(|| link.durable() == RecordNumber(20));
+        assert!(!link.is_failing());
+        // One group says in the store which standby there is.
+        let has = tail.groups_after(StorePosition { epoch: 1, number: RecordNumber(1) }).unwrap();
+        assert_eq!(has.len(), 20);
+        state.is_away.store(false, Ordering::Relaxed);
+        until(|| state.groups.lock().unwrap().len() == 21);
+        until(|| tail.report().groups == 0);
+        drop(tail);
+        until(|| link.report().figures.standby.is_none());
+        send(21);
+        until(|| link.durable() == RecordNumber(21));
+        // A new standby has to be named before its word counts.
+        let tail = standby(wait, address, 6);
+        until(|| link.report().figures.standby_is_enough);
+        send(22);
+        until(|| link.durable() == RecordNumber(22));
+        tail.fence(2);
+        send(23);
+        until(|| link.is_lost());
+        assert_eq!(link.durable(), RecordNumber(22));
+    }
+}
+
+#[test]
+fn store_has_everything_after_the_end_and_names_no_standby() {
+    let (state, address) = (Arc::new(StoreState::default()), free_address());
+    let tail = standby(KernelWait::Sleep, address, 5);
+    let mut store = replicated(KernelWait::Sleep, address, &state);
+    until(|| {
+        store.maintain().unwrap();
+        store.standby_is_enough()
+    });
+    let last = put(&mut store, b"a").unwrap();
+    store.commit().unwrap();
+    store.finish().unwrap();
+    assert!(store.durable() > last);
+    // Named, a change, and named no more.
+    assert_eq!(state.groups.lock().unwrap().len(), 3);
+    until(|| tail.report().last == RecordNumber(3));
+}
