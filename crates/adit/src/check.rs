@@ -5,6 +5,7 @@ use std::path::Path;
 use adit_datapath::Spread;
 use adit_kernel::{DeviceAddress, KernelDevice};
 use adit_pktio::ScheduleType;
+use adit_replication::Acknowledge;
 use adit_types::PortId;
 use adit_types::Role;
 use serde_json::{Value, json};
@@ -98,7 +99,14 @@ fn store(config: &Config) -> String {
                 replicas => format!("by the primary and {replicas} replicas"),
             };
             let servers = servers.join(", ");
-            format!("\"{}\" at {servers}{tls}, acknowledged {acknowledged}", shared.name)
+            let standby = shared.replication.as_ref().map_or_else(String::new, |settings| {
+                let suffices = match settings.acknowledge {
+                    Acknowledge::Standby => "whose word suffices",
+                    Acknowledge::Store => "whose word does not suffice",
+                };
+                format!(", and on the standby at {}, {suffices}", settings.standby)
+            });
+            format!("\"{}\" at {servers}{tls}, acknowledged {acknowledged}{standby}", shared.name)
         }
     };
     let stop = if *keeps_at_stop { "kept" } else { "released" };

@@ -15,7 +15,7 @@ use super::section::ConfigSection;
 const FOLDER_DEFAULT: &str = "/var/lib/adit/journal";
 
 /// Keys that only a shared store has.
-const SHARED_KEYS: [&str; 12] = [
+const SHARED_KEYS: [&str; 11] = [
     "servers",
     "name",
     "username",
@@ -27,7 +27,6 @@ const SHARED_KEYS: [&str; 12] = [
     "acknowledge_replicas",
     "transport",
     "lease_ms",
-    "replication",
 ];
 
 /// Maximum number of servers.
@@ -115,7 +114,7 @@ pub(super) fn read(mut store: ConfigSection<'_, '_>) -> StoreSettings {
     let kind = match kind {
         ReadKind::Redis => StoreKind::Shared(Box::new(read_shared(&mut store))),
         other => {
-            for key in SHARED_KEYS {
+            for key in SHARED_KEYS.into_iter().chain([replication::TABLE]) {
                 store.skip(key);
                 if store.has(key) {
                     store.problem(key, "is for kind = \"redis\"");
