@@ -108,7 +108,7 @@ pub(crate) fn recover_tail(
         Ok(groups) => groups,
         Err(why) if accept_loss => {
             warn!(why, "acknowledged changes may be lost");
-            return Ok(());
+            Vec::new()
         }
         Err(why) => return Err(StoreError::TailLost(why)),
     };
@@ -152,14 +152,12 @@ fn peer_tail(
 /// The store of an active adit: the shared one, with a standby if one is configured.
 ///
 /// # Errors
-/// The process is out of threads or file descriptors, or the store cannot be read.
+/// The process is out of threads or file descriptors.
 pub(crate) fn active_store(
     store: SharedStoreClient,
     shared: &SharedStoreSettings,
 ) -> anyhow::Result<AnyStore> {
     let Some(settings) = &shared.replication else { return Ok(AnyStore::Shared(Box::new(store))) };
-    let mut store = store;
-    let marked = marked_standby(&mut store).context("cannot read the shared store")?;
     let config = client_config(settings, &shared.name, store.figures().epoch);
     let transport = KernelTcp::new(settings.wait).context("cannot reach the standby")?;
     let client = ReplicationClient::new(transport, config, store.durable());
@@ -170,7 +168,7 @@ pub(crate) fn active_store(
         patience: PATIENCE,
         polls: settings.wait == KernelWait::Poll,
     };
-    let replicated = ReplicatedStore::new(store, client, options, marked, clock());
+    let replicated = ReplicatedStore::new(store, client, options, clock());
     Ok(AnyStore::Replicated(Box::new(replicated)))
 }
 

@@ -166,6 +166,17 @@ impl Drop for StandbyLink {
     }
 }
 
+/// How far the process is with the lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LeaseStage {
+    /// Another process holds it, or nobody.
+    NotHeld,
+    /// This one does, and the store may lack what its tail has.
+    Taken,
+    /// The store has everything.
+    Complete,
+}
+
 /// Nobody receives the news any more.
 struct Stopped;
 
@@ -190,12 +201,12 @@ impl StandbyFollower {
 
     /// Follows until this process has the lease and everything that was written before.
     fn take_over(&self, store: &mut SharedStoreClient) -> Result<Result<(), StoreError>, Stopped> {
-        let mut has_lease = false;
+        let mut stage = LeaseStage::NotHeld;
         loop {
             if self.state.is_stopping.load(Ordering::Relaxed) {
                 return Err(Stopped);
             }
-            match self.step(store, &mut has_lease)? {
+            match self.step(store, &mut stage)? {
                 Ok(true) => return Ok(Ok(())),
                 Ok(false) => {}
                 Err(StoreError::Unavailable(why)) => self.note_failure(store, why),
@@ -208,38 +219,47 @@ impl StandbyFollower {
     fn step(
         &self,
         store: &mut SharedStoreClient,
-        has_lease: &mut bool,
+        stage: &mut LeaseStage,
     ) -> Result<Result<bool, StoreError>, Stopped> {
         if self.state.wants_handover.swap(false, Ordering::Relaxed)
             && let Err(error) = store.request_handover()
         {
             return Ok(Err(error));
         }
-        if *has_lease && let Err(error) = store.maintain() {
+        if *stage != LeaseStage::NotHeld
+            && let Err(error) = self.keep_lease(store, stage)
+        {
             return Ok(Err(error));
         }
-        let limit = if *has_lease { Duration::ZERO } else { FOLLOW_WAIT };
+        let limit = if *stage == LeaseStage::NotHeld { FOLLOW_WAIT } else { Duration::ZERO };
         let progress = match self.follow(store, limit)? {
             Ok(progress) => progress,
             Err(error) => return Ok(Err(error)),
         };
         self.note_progress(store, &progress);
-        if *has_lease || !progress.is_caught_up || progress.lease.is_some() {
-            return Ok(Ok(*has_lease && progress.is_caught_up));
+        if *stage != LeaseStage::NotHeld || !progress.is_caught_up || progress.lease.is_some() {
+            return Ok(Ok(*stage == LeaseStage::Complete && progress.is_caught_up));
         }
-        Ok(self.acquire(store, has_lease).map(|()| false))
+        let taken = store.acquire().map(|answer| {
+            if let LeaseAnswer::Taken { epoch } = answer {
+                info!(epoch, "the lease of the records is taken");
+                *stage = LeaseStage::Taken;
+            }
+            false
+        });
+        Ok(taken)
     }
 
-    /// Takes the lease if it is free, and writes to the store what only the tail has: it is followed like all else.
-    fn acquire(
+    /// Prolongs the lease, and writes to the store what only the tail has: it is followed like all else.
+    fn keep_lease(
         &self,
         store: &mut SharedStoreClient,
-        has_lease: &mut bool,
+        stage: &mut LeaseStage,
     ) -> Result<(), StoreError> {
-        if let LeaseAnswer::Taken { epoch } = store.acquire()? {
-            info!(epoch, "the lease of the records is taken");
+        store.maintain()?;
+        if *stage == LeaseStage::Taken {
             recover_tail(store, &self.settings, self.tail.as_ref(), self.accept_loss)?;
-            *has_lease = true;
+            *stage = LeaseStage::Complete;
         }
         Ok(())
     }

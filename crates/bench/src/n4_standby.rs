@@ -290,7 +290,7 @@ fn replicated(
         patience: Nanos::from_secs(1),
         polls,
     };
-    Ok(ReplicatedStore::new(store, client, options, None, move || clock.now()))
+    Ok(ReplicatedStore::new(store, client, options, move || clock.now()))
 }
 
 /// Waits until the standby's word suffices.

@@ -192,7 +192,7 @@ fn replicated(
         patience: Nanos::from_secs(5),
         polls: wait == KernelWait::Poll,
     };
-    ReplicatedStore::new(store, client, options, None, now as Clock)
+    ReplicatedStore::new(store, client, options, now as Clock)
 }
 
 fn free_address() -> SocketAddr {

@@ -19,8 +19,8 @@ pub struct StorePosition {
 }
 
 impl StorePosition {
-    /// The last group of `epoch` that the store has, zero if it has none; `None` if the store has groups of a later epoch, whose
-    /// writer has dealt with those of `epoch`.
+    /// The last group of `epoch` that the store has, zero if it has none; `None` if it is not known, because the store has groups
+    /// of a later epoch.
     pub(crate) fn last_of(self, epoch: u64) -> Option<RecordNumber> {
         match self.epoch.cmp(&epoch) {
             Ordering::Less => Some(RecordNumber(0)),

@@ -67,16 +67,13 @@ impl<S: fmt::Debug, T, C> fmt::Debug for ReplicatedStore<S, T, C> {
 }
 
 impl<S: PolledRecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C> {
-    /// Joins a store, all of whose groups are durable, and a client for the groups behind them. `marked` is what
-    /// [`marked_standby`] has returned; the tail of that standby is in the store by now.
-    ///
-    /// A commit reads `clock`.
+    /// Joins a store, all of whose groups are durable and which names no standby, and a client for the groups behind them. A
+    /// commit reads `clock`.
     #[must_use]
     pub fn new(
         store: S,
         client: ReplicationClient<T>,
         options: ReplicatedStoreOptions,
-        marked: Option<Incarnation>,
         clock: C,
     ) -> Self {
         let durable = store.durable();
@@ -87,7 +84,7 @@ impl<S: PolledRecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S,
             clock,
             appended: durable,
             durable,
-            marked,
+            marked: None,
             marked_in: durable,
             failure: None,
             fenced_by: None,
@@ -313,26 +310,32 @@ pub fn marked_standby(store: &mut impl RecordStore) -> Result<Option<Incarnation
     Ok(found)
 }
 
-/// Writes a tail to the store of whoever has taken the records over.
+/// Writes a tail to the store of whoever has taken the records over, or nothing if the tail is lost. Then the store names no
+/// standby any more: until that is durable, the tail is needed again.
 ///
 /// # Errors
-/// The store does not have all of it; the caller tries again with the same tail only in another process.
+/// The store does not have all of it. The caller may write the same tail again.
 pub fn write_tail(
     store: &mut impl RecordStore,
     groups: &[ReplicatedGroup],
 ) -> Result<(), StoreError> {
     for group in groups {
         let changes: Vec<_> = group.changes().flatten().collect();
-        let refused = |error: AppendError| StoreError::Unavailable(error.to_string());
-        match store.append(&changes) {
-            Err(AppendError::Backlog) => {
-                store.commit()?;
-                store.append(&changes).map_err(refused)?;
-            }
-            appended => {
-                appended.map_err(refused)?;
-            }
-        }
+        append_or_commit(store, &changes)?;
     }
+    append_or_commit(store, &[StoreChange::remove(MARK)])?;
     store.commit().map(|_| ())
+}
+
+/// Appends a group, after a commit if there is no room before.
+fn append_or_commit(
+    store: &mut impl RecordStore,
+    changes: &[StoreChange<'_>],
+) -> Result<(), StoreError> {
+    let mut appended = store.append(changes);
+    if appended == Err(AppendError::Backlog) {
+        store.commit()?;
+        appended = store.append(changes);
+    }
+    appended.map(|_| ()).map_err(|error| StoreError::Unavailable(error.to_string()))
 }

@@ -93,8 +93,11 @@ impl ReplicationTail {
         self.epoch = self.epoch.max(epoch);
     }
 
-    /// The groups that the shared store lacks, for the adit that has taken the records over. It fences the epochs before its
-    /// own first.
+    /// The groups that the shared store may lack, for the adit that has taken the records over from this tail's. It fences the
+    /// epochs before its own first, and comes here only if the store names this incarnation.
+    ///
+    /// A store with groups of a later epoch has a part of the tail: whoever wrote it did not finish. All of it follows then,
+    /// because the last change of each record counts.
     ///
     /// # Errors
     /// [`TailError::StoreBehind`].
@@ -103,9 +106,7 @@ impl ReplicationTail {
         store: StorePosition,
     ) -> Result<impl Iterator<Item = &ReplicatedGroup>, TailError> {
         let base = self.base();
-        let Some(last) = store.last_of(self.groups_epoch) else {
-            return Ok(self.groups.after(self.last()));
-        };
+        let last = store.last_of(self.groups_epoch).unwrap_or(base);
         if last < base {
             return Err(TailError::StoreBehind { store: last, base });
         }
@@ -216,7 +217,7 @@ impl ReplicationTail {
 
     fn reply_tail(&self, store: StorePosition, replies: &mut RespReplies) {
         let mut octets = 0;
-        let after = store.last_of(self.groups_epoch).unwrap_or(self.last());
+        let after = store.last_of(self.groups_epoch).unwrap_or(self.base());
         let groups = self.groups.after(after).take(GROUPS_PER_REPLY_MAX).take_while(|group| {
             let is_first = octets == 0;
             octets += group.changes.len();

@@ -152,10 +152,7 @@ impl<T: Transport> TailRequest<T> {
             return Err(TailError::Ended(self.marked));
         }
         self.epoch = Some(reply.epoch);
-        let Some(shared) = self.store.last_of(reply.epoch) else {
-            self.is_complete = true;
-            return Ok(true);
-        };
+        let shared = self.store.last_of(reply.epoch).unwrap_or(reply.base);
         let known = self.groups.last().map_or(shared, |group| group.number);
         let first = reply.groups.first().map_or(known, |group| group.previous);
         if shared < reply.base || known < first {

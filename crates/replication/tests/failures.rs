@@ -40,10 +40,12 @@ fn worlds_contain_what_they_are_about() {
         sum.from_peer_tail += counts.from_peer_tail;
         sum.noticed_losses += counts.noticed_losses;
         sum.fenced += counts.fenced;
+        sum.interrupted += counts.interrupted;
     }
     println!("{sum:?}");
     assert!(sum.by_standby_alone * 4 > sum.acknowledged, "{sum:?}");
     assert!(sum.from_own_tail > 50 && sum.from_peer_tail > 20 && sum.fenced > 20, "{sum:?}");
+    assert!(sum.interrupted > 20, "{sum:?}");
     assert!(sum.noticed_losses * 5 < sum.take_overs, "{sum:?}");
     let by_store = run(1, Acknowledge::Store);
     assert_eq!(by_store.by_standby_alone, 0);

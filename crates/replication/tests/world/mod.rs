@@ -57,6 +57,7 @@ pub(crate) struct WorldCounts {
     pub(crate) from_peer_tail: usize,
     pub(crate) noticed_losses: usize,
     pub(crate) fenced: usize,
+    pub(crate) interrupted: usize,
 }
 
 pub(crate) struct World {
@@ -288,6 +289,9 @@ impl World {
             own.as_mut().map(|own| own.server.poll(self.now.get()));
         }
         match tail {
+            Ok(groups) if own.is_none() && self.random.permille(300) => {
+                return self.interrupt(host, lease, &groups);
+            }
             Ok(groups) => write_tail(&mut lease, &groups).unwrap(),
             Err(error) => {
                 let lost = marked.expect("only a marked tail is needed");
@@ -320,7 +324,7 @@ impl World {
             patience: Nanos::from_secs(1),
             polls: false,
         };
-        let store = ReplicatedStore::new(lease, client, options, marked, clock);
+        let store = ReplicatedStore::new(lease, client, options, clock);
         let first = self.history.len();
         self.active = Some(Active {
             host,
@@ -333,6 +337,22 @@ impl World {
         });
         self.server.borrow_mut().is_down = self.random.permille(200);
         self.network.set_down(self.random.permille(100));
+    }
+
+    /// Whoever has taken the lease crashes after it has written a part of the tail; the next one takes over.
+    fn interrupt(&mut self, host: usize, mut lease: ServerClient, groups: &[ReplicatedGroup]) {
+        self.counts.interrupted += 1;
+        let part = usize::try_from(self.random.below(8)).unwrap();
+        for group in groups.iter().take(part) {
+            let changes: Vec<_> = group.changes().flatten().collect();
+            lease.append(&changes).unwrap();
+            lease.commit().unwrap();
+        }
+        let can_standby = self.standby.as_ref().is_some_and(|standby| standby.host != host);
+        match can_standby && self.random.permille(500) {
+            true => self.take_over_on(1 - host, true),
+            false => self.take_over_on(host, false),
+        }
     }
 
     fn config(&self, host: usize, epoch: u64) -> ReplicationConfig {
@@ -382,7 +402,13 @@ impl World {
         let value = |value: &Option<Vec<u8>>| {
             u64::from_be_bytes(value.as_ref().unwrap()[..8].try_into().unwrap())
         };
-        let found: Vec<u64> = changes.map(|change| value(&change.value)).collect();
+        let mut found: Vec<u64> = Vec::new();
+        for id in changes.map(|change| value(&change.value)) {
+            // A tail that was written in part is written again, and the last change of each record counts.
+            let again = found.iter().position(|known| *known == id);
+            found.truncate(again.unwrap_or(found.len()));
+            found.push(id);
+        }
         assert!(found.len() <= self.history.len(), "groups that nobody made");
         assert_eq!(found, self.history[..found.len()], "another order, or other groups");
         assert!(
