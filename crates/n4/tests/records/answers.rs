@@ -152,11 +152,11 @@ fn answer_before_a_long_restart_is_given_again() {
     let request = establish(2, &SessionScript::new(1, 1));
     bench.answer(smf(10), &request);
     let span = Nanos(T1.0 * u64::from(N1 + 1));
-    bench.now = bench.now + span + span;
+    bench.now += span + span;
     let mut later = killed(&bench);
     later.answer(smf(10), &request);
     assert_eq!(later.node.counters().scalars.retransmissions_replayed, 1);
-    later.now = later.now + span;
+    later.now += span;
     later.answer(smf(10), &request);
     assert_eq!(later.node.counters().scalars.retransmissions_replayed, 1, "not for ever");
 }
