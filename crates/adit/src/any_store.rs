@@ -1,20 +1,28 @@
 //! The store of this process, of whatever kind.
 
+use adit_host::background_store::BackgroundStore;
 use adit_host::journal_folder::JournalFolder;
 use adit_host::replicated::ReplicatedFigures;
 use adit_host::store_thread::ThreadStore;
+use adit_replication::ReplicatedStore;
 use adit_shared_store::{SharedStore, SharedStoreFigures};
 use adit_store::{
     AppendError, Journal, JournalFigures, RecordKey, RecordKind, RecordNumber, RecordStore,
     StoreChange, StoreError, Upkeep,
 };
-use adit_transport::Transport;
+use adit_transport::{KernelTcp, Transport};
+use adit_types::Nanos;
 use tracing::warn;
-
-use crate::replication::ReplicatedSharedStore;
 
 /// A shared store over any transport.
 pub(crate) type SharedStoreClient = SharedStore<Box<dyn Transport + Send>>;
+
+/// The shared store and the standby.
+pub(crate) type ReplicatedSharedStore =
+    ReplicatedStore<BackgroundStore<AnyStore>, KernelTcp, ReplicationClock>;
+
+/// Reads the clock of replication.
+pub(crate) type ReplicationClock = Box<dyn FnMut() -> Nanos + Send>;
 
 /// A journal, or a store that other adits share.
 pub(crate) enum AnyStore {

@@ -19,7 +19,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tracing::{info, warn};
 
-use crate::any_store::{AnyStore, SharedStoreClient};
+use crate::any_store::{AnyStore, ReplicationClock, SharedStoreClient};
 use crate::config::{ReplicationSettings, SharedStoreSettings};
 
 /// How long the other adit may leave a command without reply.
@@ -42,13 +42,6 @@ const TAIL_WAIT: Duration = Duration::from_millis(5);
 
 /// The tail of this process while it is the standby.
 pub(crate) type OwnTail = TailThread<KernelTcp>;
-
-/// The shared store and the standby.
-pub(crate) type ReplicatedSharedStore =
-    ReplicatedStore<BackgroundStore<AnyStore>, KernelTcp, ReplicationClock>;
-
-/// Reads the clock of replication.
-pub(crate) type ReplicationClock = Box<dyn FnMut() -> Nanos + Send>;
 
 fn clock() -> ReplicationClock {
     let zero = Instant::now();

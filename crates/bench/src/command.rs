@@ -9,6 +9,7 @@ use crate::churn::ChurnBenchConfig;
 use crate::n4_standby::{self, StandbyTransport};
 use crate::n4_store;
 use crate::report::BenchOutput;
+use crate::sessions::BenchProfile;
 use crate::size::{BenchSize, parse_burst, parse_count, parse_sessions};
 
 /// A bench of `adit bench`.
@@ -201,18 +202,15 @@ impl BenchCommand {
                 rates,
                 output,
             } => {
-                let usual = crate::sessions::BenchProfile::USUAL;
+                let usual = BenchProfile::USUAL;
                 let options = crate::datapath::DatapathBenchOptions {
                     counts: sessions,
                     active: active.unwrap_or(usize::MAX),
                     packets,
                     bursts: burst,
                     directions: direction,
-                    checksum: match verify_checksums {
-                        true => RxChecksum::Unknown,
-                        false => RxChecksum::Good,
-                    },
-                    profile: crate::sessions::BenchProfile {
+                    checksum: if verify_checksums { RxChecksum::Unknown } else { RxChecksum::Good },
+                    profile: BenchProfile {
                         given_keys,
                         filters: sdf,
                         dual: mixed,
@@ -229,9 +227,8 @@ impl BenchCommand {
             }
             Self::Kinds(size) => crate::kinds::run(&size),
             Self::Handoff { mixed, vlan, size } => {
-                let usual = crate::sessions::BenchProfile::USUAL;
-                let profile =
-                    crate::sessions::BenchProfile { dual: mixed, is_tagged: vlan, ..usual };
+                let usual = BenchProfile::USUAL;
+                let profile = BenchProfile { dual: mixed, is_tagged: vlan, ..usual };
                 crate::handoff::run(&size, profile)
             }
             Self::Models { settings, size } => crate::models::run(&size, settings),

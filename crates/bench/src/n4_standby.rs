@@ -52,7 +52,7 @@ pub enum StandbyTransport {
 }
 
 type BoxedTransport = Box<dyn Transport + Send>;
-type Figures = ReplicatedFigures<()>;
+type StandbyBenchFigures = ReplicatedFigures<()>;
 
 /// A store in memory, whose groups are durable at each commit.
 #[derive(Debug, Default)]
@@ -294,7 +294,7 @@ fn replicated(
 }
 
 /// Waits until the standby's word suffices.
-fn await_standby(link: &StoreLink<Figures>) -> anyhow::Result<()> {
+fn await_standby(link: &StoreLink<StandbyBenchFigures>) -> anyhow::Result<()> {
     let began = Instant::now();
     while !link.report().figures.standby_is_enough {
         let error = link.report().figures.standby_error;
@@ -307,7 +307,7 @@ fn await_standby(link: &StoreLink<Figures>) -> anyhow::Result<()> {
 /// Establishes `count` sessions one after the other, and returns how long each took until its answer was there.
 fn establish(
     control: &mut BenchControlPlane,
-    link: Option<&StoreLink<Figures>>,
+    link: Option<&StoreLink<StandbyBenchFigures>>,
     first: u32,
     count: u32,
 ) -> anyhow::Result<Vec<Duration>> {

@@ -24,7 +24,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 /// What a store in memory does, and what it has.
 #[derive(Debug, Default)]
-struct StoreState {
+struct MemoryStoreState {
     is_away: AtomicBool,
     is_fenced: AtomicBool,
     /// Numbers that it leaves out.
@@ -34,7 +34,7 @@ struct StoreState {
 
 #[derive(Debug, Default)]
 struct MemoryStore {
-    state: Arc<StoreState>,
+    state: Arc<MemoryStoreState>,
     appended: u64,
     durable: u64,
     waiting: Vec<usize>,
@@ -106,7 +106,7 @@ fn put(store: &mut impl RecordStore, value: &[u8]) -> Result<RecordNumber, Appen
 
 #[test]
 fn groups_are_written_behind_and_a_commit_waits_for_them() {
-    let state = Arc::new(StoreState::default());
+    let state = Arc::new(MemoryStoreState::default());
     let mut store =
         BackgroundStore::start(MemoryStore { state: Arc::clone(&state), ..Default::default() })
             .unwrap();
@@ -123,7 +123,7 @@ fn groups_are_written_behind_and_a_commit_waits_for_them() {
 
 #[test]
 fn groups_of_a_store_that_is_away_wait_and_those_of_a_lost_one_never_become_durable() {
-    let state = Arc::new(StoreState::default());
+    let state = Arc::new(MemoryStoreState::default());
     let mut store =
         BackgroundStore::start(MemoryStore { state: Arc::clone(&state), ..Default::default() })
             .unwrap();
@@ -143,7 +143,7 @@ fn groups_of_a_store_that_is_away_wait_and_those_of_a_lost_one_never_become_dura
 
 #[test]
 fn store_that_numbers_groups_in_another_way_is_not_believed() {
-    let state = Arc::new(StoreState::default());
+    let state = Arc::new(MemoryStoreState::default());
     let mut store =
         BackgroundStore::start(MemoryStore { state: Arc::clone(&state), ..Default::default() })
             .unwrap();
@@ -172,7 +172,7 @@ fn standby(wait: KernelWait, address: SocketAddr, incarnation: u64) -> TailThrea
 fn replicated(
     wait: KernelWait,
     peer: SocketAddr,
-    state: &Arc<StoreState>,
+    state: &Arc<MemoryStoreState>,
 ) -> ReplicatedStore<BackgroundStore<MemoryStore>, KernelTcp, Clock> {
     let store = MemoryStore { state: Arc::clone(state), ..Default::default() };
     let store = BackgroundStore::start(store).unwrap();
@@ -202,7 +202,7 @@ fn free_address() -> SocketAddr {
 #[test]
 fn standby_suffices_while_the_store_is_away_and_the_store_while_the_standby_is() {
     for wait in [KernelWait::Sleep, KernelWait::Poll] {
-        let (state, address) = (Arc::new(StoreState::default()), free_address());
+        let (state, address) = (Arc::new(MemoryStoreState::default()), free_address());
         let tail = standby(wait, address, 5);
         let link = StoreLink::start(replicated(wait, address, &state), Vec::new()).unwrap();
         until(|| link.report().figures.standby_is_enough);
@@ -242,7 +242,7 @@ fn standby_suffices_while_the_store_is_away_and_the_store_while_the_standby_is()
 
 #[test]
 fn store_has_everything_after_the_end_and_names_no_standby() {
-    let (state, address) = (Arc::new(StoreState::default()), free_address());
+    let (state, address) = (Arc::new(MemoryStoreState::default()), free_address());
     let tail = standby(KernelWait::Sleep, address, 5);
     let mut store = replicated(KernelWait::Sleep, address, &state);
     until(|| {

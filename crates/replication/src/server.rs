@@ -38,7 +38,7 @@ pub struct ReplicationServerCounters {
 }
 
 #[derive(Debug)]
-struct ServerConnection {
+struct ActiveConnection {
     stream: StreamId,
     resp: RespServer,
     last_heard: Nanos,
@@ -54,7 +54,7 @@ struct ServerConnection {
 pub struct ReplicationServer<T> {
     transport: T,
     tail: ReplicationTail,
-    connections: Vec<ServerConnection>,
+    connections: Vec<ActiveConnection>,
     counters: ReplicationServerCounters,
 }
 
@@ -114,7 +114,7 @@ impl<T: Transport> ReplicationServer<T> {
                 transport.close(stream);
                 continue;
             }
-            connections.push(ServerConnection {
+            connections.push(ActiveConnection {
                 stream,
                 resp: RespServer::new(LIMITS),
                 last_heard: now,
@@ -169,7 +169,7 @@ struct Served {
     is_over: bool,
 }
 
-impl ServerConnection {
+impl ActiveConnection {
     fn serve(
         &mut self,
         transport: &mut impl Transport,

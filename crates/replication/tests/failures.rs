@@ -6,12 +6,12 @@ mod world;
 use adit_replication::Acknowledge;
 use proptest::prelude::*;
 
-use world::{World, WorldCounts};
+use world::{ReplicationWorld, WorldCounts};
 
 const STEPS: usize = 1500;
 
 fn run(seed: u64, acknowledge: Acknowledge) -> WorldCounts {
-    let mut world = World::new(seed, acknowledge);
+    let mut world = ReplicationWorld::new(seed, acknowledge);
     for _ in 0..STEPS {
         world.step();
     }

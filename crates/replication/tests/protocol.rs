@@ -15,7 +15,7 @@ use adit_store::{RecordKey, RecordKind, RecordNumber, StoreChange, encode_change
 use adit_transport::{Transport, TransportError};
 use adit_types::Nanos;
 
-use world::{MemoryTransport, Network, Random};
+use world::{LossyNetwork, MemoryTransport, ReplicationRandom};
 
 const ADDRESS: ([u8; 4], u16) = ([192, 0, 2, 2], 7000);
 
@@ -178,7 +178,7 @@ fn whoever_reads_the_tail_ends_older_epochs() {
 
 /// A client and a server over a network in memory.
 struct Pair {
-    network: Network,
+    network: LossyNetwork,
     client: ReplicationClient<MemoryTransport>,
     server: ReplicationServer<MemoryTransport>,
     now: Nanos,
@@ -199,7 +199,7 @@ fn config(epoch: u64) -> ReplicationConfig {
 
 impl Pair {
     fn new(tail_octets_max: usize) -> Self {
-        let network = Network::new(Random::new(1));
+        let network = LossyNetwork::new(ReplicationRandom::new(1));
         let tail = ReplicationTail::new("upf-1", Incarnation(9), tail_octets_max);
         let server =
             ReplicationServer::new(network.transport(1), SocketAddr::from(ADDRESS), tail).unwrap();

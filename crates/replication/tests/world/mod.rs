@@ -18,8 +18,8 @@ use adit_replication::{
 use adit_store::{RecordKey, RecordKind, RecordNumber, RecordStore, StoreChange};
 use adit_types::Nanos;
 
-pub(crate) use network::{MemoryTransport, Network};
-pub(crate) use random::Random;
+pub(crate) use network::{LossyNetwork, MemoryTransport};
+pub(crate) use random::ReplicationRandom;
 use server::{ServerClient, SharedServer};
 
 const NAME: &str = "upf-1";
@@ -60,10 +60,10 @@ pub(crate) struct WorldCounts {
     pub(crate) interrupted: usize,
 }
 
-pub(crate) struct World {
-    random: Random,
+pub(crate) struct ReplicationWorld {
+    random: ReplicationRandom,
     now: Rc<Cell<Nanos>>,
-    network: Network,
+    network: LossyNetwork,
     server: Rc<RefCell<SharedServer>>,
     acknowledge: Acknowledge,
     active: Option<Active>,
@@ -86,11 +86,11 @@ fn address(host: usize) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, u8::try_from(host + 1).unwrap()], 7000))
 }
 
-impl World {
+impl ReplicationWorld {
     pub(crate) fn new(seed: u64, acknowledge: Acknowledge) -> Self {
-        let random = Random::new(seed);
+        let random = ReplicationRandom::new(seed);
         let mut world = Self {
-            network: Network::new(random.clone()),
+            network: LossyNetwork::new(random.clone()),
             random,
             now: Rc::default(),
             server: Rc::default(),
@@ -269,21 +269,8 @@ impl World {
             self.poll_former();
             own.as_mut().map(|own| own.server.poll(self.now.get()));
         }
-        let position = self.server.borrow().last;
         let marked = marked_standby(&mut lease).unwrap();
-        let incarnation = own.as_ref().map(|own| own.server.tail().incarnation());
-        let tail = match (TailSource::of(marked, incarnation), &own) {
-            (TailSource::Unneeded, _) => Ok(Vec::new()),
-            (TailSource::Own, Some(own)) => {
-                self.counts.from_own_tail += 1;
-                own.server.tail().groups_after(position).map(|groups| groups.cloned().collect())
-            }
-            (TailSource::Own, None) => unreachable!("it has no tail"),
-            (TailSource::Peer(marked), _) => {
-                self.counts.from_peer_tail += 1;
-                self.read_peer_tail(host, lease.epoch(), position, marked)
-            }
-        };
+        let tail = self.tail_of(host, lease.epoch(), marked, own.as_ref());
         for _ in 0..self.random.below(6) {
             self.poll_former();
             own.as_mut().map(|own| own.server.poll(self.now.get()));
@@ -311,6 +298,35 @@ impl World {
         }
         self.check_recovered();
         self.preceding = None;
+        self.begin_active(host, lease);
+    }
+
+    /// The groups that only a tail has.
+    fn tail_of(
+        &mut self,
+        host: usize,
+        epoch: u64,
+        marked: Option<Incarnation>,
+        own: Option<&Standby>,
+    ) -> Result<Vec<ReplicatedGroup>, TailError> {
+        let position = self.server.borrow().last;
+        let incarnation = own.map(|own| own.server.tail().incarnation());
+        match (TailSource::of(marked, incarnation), own) {
+            (TailSource::Unneeded, _) => Ok(Vec::new()),
+            (TailSource::Own, Some(own)) => {
+                self.counts.from_own_tail += 1;
+                own.server.tail().groups_after(position).map(|groups| groups.cloned().collect())
+            }
+            (TailSource::Own, None) => unreachable!("it has no tail"),
+            (TailSource::Peer(marked), _) => {
+                self.counts.from_peer_tail += 1;
+                self.read_peer_tail(host, epoch, position, marked)
+            }
+        }
+    }
+
+    /// The process on `host` goes on with what the store has.
+    fn begin_active(&mut self, host: usize, lease: ServerClient) {
         let client = ReplicationClient::new(
             self.network.transport(host),
             self.config(host, lease.epoch()),
@@ -431,7 +447,7 @@ fn newly_acknowledged(active: &mut Active) -> usize {
 }
 
 /// Appends a group with the identifier `next`; false if there is no room.
-fn append_to(active: &mut Active, random: &Random, next: u64) -> bool {
+fn append_to(active: &mut Active, random: &ReplicationRandom, next: u64) -> bool {
     let key = RecordKey::number(RecordKind::Session, random.below(50));
     let len = usize::try_from(random.below(30) * 10).unwrap() + 8;
     let mut value = next.to_be_bytes().to_vec();

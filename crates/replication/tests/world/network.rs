@@ -9,11 +9,11 @@ use std::time::Duration;
 use adit_transport::{StreamId, StreamState, Transport, TransportError};
 use adit_types::Nanos;
 
-use super::random::Random;
+use super::random::ReplicationRandom;
 
 /// One direction of a stream.
 #[derive(Debug, Default)]
-struct Direction {
+struct LinkDirection {
     octets: VecDeque<u8>,
     /// The sender has ended it.
     is_ended: bool,
@@ -24,7 +24,7 @@ struct Direction {
 struct MemoryStream {
     hosts: [usize; 2],
     /// From side 0, from side 1.
-    directions: [Direction; 2],
+    directions: [LinkDirection; 2],
     is_accepted: bool,
     /// What each side knows: a reset reaches it, or its host crashed and forgot the stream.
     is_reset: [bool; 2],
@@ -41,23 +41,23 @@ struct NetworkState {
 
 /// The network of both hosts.
 #[derive(Debug, Clone)]
-pub(crate) struct Network {
+pub(crate) struct LossyNetwork {
     state: Rc<RefCell<NetworkState>>,
-    random: Random,
+    random: ReplicationRandom,
 }
 
 /// The streams of one process on a host.
 #[derive(Debug)]
 pub(crate) struct MemoryTransport {
     host: usize,
-    network: Network,
+    network: LossyNetwork,
     listens: bool,
     /// Streams that existed before this process did belong to another one.
     first: usize,
 }
 
-impl Network {
-    pub(crate) fn new(random: Random) -> Self {
+impl LossyNetwork {
+    pub(crate) fn new(random: ReplicationRandom) -> Self {
         Self { state: Rc::default(), random }
     }
 

@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 /// SplitMix64, shared by all parts of a world.
 #[derive(Debug, Clone)]
-pub(crate) struct Random(Rc<Cell<u64>>);
+pub(crate) struct ReplicationRandom(Rc<Cell<u64>>);
 
-impl Random {
+impl ReplicationRandom {
     pub(crate) fn new(seed: u64) -> Self {
         Self(Rc::new(Cell::new(seed)))
     }

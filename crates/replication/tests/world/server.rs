@@ -13,7 +13,7 @@ use adit_store::{
 };
 use adit_types::Nanos;
 
-use super::random::Random;
+use super::random::ReplicationRandom;
 
 /// What the server has.
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ impl SharedServer {
 #[derive(Debug)]
 pub(super) struct ServerClient {
     server: Rc<RefCell<SharedServer>>,
-    random: Random,
+    random: ReplicationRandom,
     epoch: u64,
     appended: RecordNumber,
     /// Groups that this client does not know to be at the server.
@@ -58,7 +58,10 @@ pub(super) struct ServerClient {
 
 impl ServerClient {
     /// Takes the lease; `None` while the server is down.
-    pub(super) fn take_lease(server: &Rc<RefCell<SharedServer>>, random: &Random) -> Option<Self> {
+    pub(super) fn take_lease(
+        server: &Rc<RefCell<SharedServer>>,
+        random: &ReplicationRandom,
+    ) -> Option<Self> {
         let mut state = server.borrow_mut();
         if state.is_down {
             return None;

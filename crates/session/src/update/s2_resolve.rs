@@ -80,12 +80,7 @@ pub(super) fn resolve(
     endpoints::link(&mut records)?;
     let slice = store.provisioning.qos.slice_of(&records);
     store.guaranteed.check(index, slice, &records.qers)?;
-    for far in &records.fars {
-        check::far(&store.provisioning, far)?;
-        provisioned::far(&store.provisioning, far)?;
-        check_bar(&records, far)?;
-        check_linked_endpoint(&records, far)?;
-    }
+    check_fars(store, &records)?;
     // A session that is restored may name an application that has lost its PFDs.
     let named = if matches!(restoration, Restoration::Kept(_)) { &records } else { before };
     check_urrs(store, before, named, &records, &usage)?;
@@ -116,10 +111,7 @@ pub(super) fn resolve(
         check_claims_of_chosen(store, index, &records)?;
     }
     let keys = if chooses { SessionKeys::of(&store.provisioning, &records) } else { keys };
-    let claims = &keys.claims;
-    if claims.len() > KEYS_PER_SESSION_MAX || store.ues.exceeds(claims, store.keys_max) {
-        return Err(Refusal::TooManyKeys);
-    }
+    check_number_of_keys(store, &keys)?;
     let created = created(&records, &f_teids, &wanted_ues);
     Ok(Resolved {
         records,
@@ -133,6 +125,24 @@ pub(super) fn resolve(
         created_qers,
         former: None,
     })
+}
+
+fn check_fars(store: &SessionStore, records: &Records) -> Result<(), Refusal> {
+    for far in &records.fars {
+        check::far(&store.provisioning, far)?;
+        provisioned::far(&store.provisioning, far)?;
+        check_bar(records, far)?;
+        check_linked_endpoint(records, far)?;
+    }
+    Ok(())
+}
+
+fn check_number_of_keys(store: &SessionStore, keys: &SessionKeys) -> Result<(), Refusal> {
+    let claims = &keys.claims;
+    if claims.len() > KEYS_PER_SESSION_MAX || store.ues.exceeds(claims, store.keys_max) {
+        return Err(Refusal::TooManyKeys);
+    }
+    Ok(())
 }
 
 /// Checks PDRs and traffic endpoints: what they say, what they name, and what they claim. The applications that `named`
