@@ -8,8 +8,8 @@ use adit_bench::command::BenchCommand;
 use clap::{Parser, Subcommand, ValueEnum};
 
 pub(crate) use host::{
-    HostCommand, MachineSource, PlanArguments, PlannedModel, PlannedSiblings, TuningArguments,
-    TuningPlace,
+    HostCommand, MachineSource, NoiseArguments, PlanArguments, PlannedModel, PlannedSiblings,
+    TuningArguments, TuningPlace,
 };
 
 /// Default socket between `adit run` and `adit show`.

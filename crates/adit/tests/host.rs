@@ -124,3 +124,15 @@ fn wrong_input_gets_one_sentence() {
     }
     assert!(refused(&["check", "--profile", "fast"]).contains("is not a profile"));
 }
+
+#[test]
+fn noise_of_a_core_is_sampled_and_a_core_that_is_not_there_refused() {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+    let core = allowed.trim().split([',', '-']).next().unwrap();
+    let document = json(&["noise", "--core", core, "--duration", "1"]);
+    assert_eq!(document["core"].as_u64(), core.parse().ok(), "{document}");
+    assert!(printed(&["noise", "--core", core, "--duration", "1"]).contains("gap"));
+    assert!(refused(&["noise", "--core", "65535"]).contains("core 65535"));
+    assert!(refused(&["noise", "--core", core, "--threshold-ns", "1"]).contains("threshold"));
+}

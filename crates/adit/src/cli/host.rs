@@ -32,6 +32,26 @@ pub(crate) enum HostCommand {
     },
     /// Take back what the last `apply` changed, also after a crash.
     Revert(TuningPlace),
+    /// Measure what takes a core away from the thread that runs on it: interrupts, the hypervisor, other threads.
+    Noise(NoiseArguments),
+}
+
+/// What to sample.
+#[derive(Debug, Args)]
+pub(crate) struct NoiseArguments {
+    /// The core. A thread of normal priority keeps it busy meanwhile.
+    #[arg(long, value_name = "NUMBER")]
+    pub core: u16,
+    /// For how long, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10,
+        value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub duration: u64,
+    /// Shortest gap that counts, in nanoseconds.
+    #[arg(long, value_name = "NANOSECONDS", default_value_t = 2_000)]
+    pub threshold_ns: u64,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// The machine that a command is about. Default: the one that it runs on.

@@ -4,10 +4,12 @@ mod configured;
 mod plan;
 mod tuning;
 
+use std::time::Duration;
+
 use adit_placement::MachineTopology;
 use adit_topology::{read_live, read_synthetic, read_xml};
 
-use crate::cli::{HostCommand, MachineSource};
+use crate::cli::{HostCommand, MachineSource, NoiseArguments};
 
 pub(crate) use configured::placement_warnings;
 
@@ -29,7 +31,19 @@ pub(crate) fn run(command: HostCommand) -> anyhow::Result<()> {
             tuning::apply_profile(&arguments, hold_latency_us)
         }
         HostCommand::Revert(place) => tuning::revert_profile(&place),
+        HostCommand::Noise(arguments) => sample_noise(&arguments),
     }
+}
+
+fn sample_noise(arguments: &NoiseArguments) -> anyhow::Result<()> {
+    let duration = Duration::from_secs(arguments.duration);
+    let threshold = Duration::from_nanos(arguments.threshold_ns);
+    let report = adit_host_noise::run(arguments.core, duration, threshold)?;
+    match arguments.json {
+        true => println!("{}", serde_json::to_string_pretty(&report)?),
+        false => println!("{report}"),
+    }
+    Ok(())
 }
 
 /// Reads the machine that a command is about.
