@@ -37,14 +37,14 @@ impl RedisProcess {
         Self::start_with(options, &[])
     }
 
-    /// As [`Self::start`], in a network namespace.
+    /// As [`Self::start`], at `port` of a network namespace.
     ///
     /// # Panics
     /// When it does not start.
     #[must_use]
-    pub fn start_in(namespace: &TestNamespace) -> Option<Self> {
+    pub fn start_in(namespace: &TestNamespace, port: u16) -> Option<Self> {
         let prefix = ["ip", "netns", "exec", namespace.name()];
-        Self::start_at(SocketAddr::from((Ipv4Addr::LOCALHOST, 6379)), &prefix, &[], &[])
+        Self::start_at(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), &prefix, &[], &[])
     }
 
     /// As [`Self::start`], for a server that lets `redis-cli` in only with `login`.
@@ -172,6 +172,17 @@ impl RedisProcess {
         let command = format!("REPLICAOF {} {}", address.ip(), address.port());
         assert_eq!(self.answer(&command).trim(), "OK");
         self.wait("INFO replication", |answer| answer.contains("master_link_status:up"));
+    }
+
+    /// Octets of changes that this replica has.
+    ///
+    /// # Panics
+    /// When it is none.
+    #[must_use]
+    pub fn replicated(&self) -> u64 {
+        let answer = self.answer("INFO replication");
+        let line = answer.lines().find_map(|line| line.strip_prefix("slave_repl_offset:"));
+        line.unwrap().trim().parse().unwrap()
     }
 
     /// Makes this server a primary, as a Sentinel would.

@@ -24,6 +24,9 @@ const T1: Duration = Duration::from_millis(300);
 /// … and gives up after this one.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Pauses between accepted requests that are noted.
+const LONG_PAUSE: Duration = Duration::from_millis(200);
+
 /// One session in the book of the SMF.
 struct Entry {
     script: SessionScript,
@@ -96,6 +99,9 @@ pub(crate) struct ChangingSmf {
     answered: u64,
     /// Requests that were refused with Cause 77, which change nothing.
     refused: u64,
+    /// When a request was accepted last, and the long pauses between such moments.
+    accepted: Instant,
+    pauses_ms: Vec<u128>,
     rng: StdRng,
 }
 
@@ -119,6 +125,8 @@ impl ChangingSmf {
             up_seids: BTreeSet::new(),
             answered: 0,
             refused: 0,
+            accepted: Instant::now(),
+            pauses_ms: Vec::new(),
             rng: StdRng::from_os_rng(),
         }
     }
@@ -186,14 +194,19 @@ impl ChangingSmf {
         }
     }
 
-    /// What the SMF knows: its sessions, and how many requests were answered.
+    /// What the SMF knows: its sessions, how many requests were answered, and when none was for a while.
     pub(crate) fn book(&self) -> Value {
         let live = self.book.iter().filter_map(|entry| {
             let (ue, cp) = (entry.script.ue.to_string(), entry.script.cp_seid.to_string());
             Some(Value::from(vec![entry.up_seid?.to_string(), cp, ue, entry.teid.to_string()]))
         });
         let sessions: Vec<Value> = live.collect();
-        serde_json::json!({ "sessions": sessions, "answered": self.answered, "refused": self.refused })
+        serde_json::json!({
+            "sessions": sessions,
+            "answered": self.answered,
+            "refused": self.refused,
+            "pauses_ms": self.pauses_ms,
+        })
     }
 
     fn change(&mut self) {
@@ -274,6 +287,11 @@ impl ChangingSmf {
         }
         assert!(cause.is_accepted(), "{cause:?}");
         self.answered += 1;
+        let pause = self.accepted.elapsed();
+        if pause > LONG_PAUSE {
+            self.pauses_ms.push(pause.as_millis());
+        }
+        self.accepted = Instant::now();
         match (request.purpose, message) {
             (Purpose::Establish(at), Message::SessionEstablishmentResponse(body)) => {
                 self.note_established(at, &body);
