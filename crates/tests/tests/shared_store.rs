@@ -502,3 +502,29 @@ fn server_with_tls_and_a_password_takes_those_who_have_both() {
     let mut plain = client(options(&[&server], "a"));
     assert!(plain.acquire().is_err());
 }
+
+#[test]
+fn groups_on_the_server_are_bounded_and_a_late_follower_begins_again() {
+    let Some(mut server) = RedisProcess::start(&[]) else { return };
+    let mut store = holder(options(&[&server], "a"));
+    let (mut follower, mut standby) = (Follower::default(), client(options(&[&server], "b")));
+    let value = vec![7; 250_000];
+    let write = |store: &mut SharedStore<KernelTcp>, group: u64| {
+        let change = |number| StoreChange::put(session(number), &value);
+        store.append(&[change(group), change(group + 1000), change(group + 2000)]).unwrap();
+        commit(store, Duration::from_secs(10))
+    };
+    write(&mut store, 1);
+    follower.catch_up(&mut standby);
+    for group in 2..=60 {
+        write(&mut store, group);
+    }
+    // 60 groups have 45 MB, of which 32 MiB stay.
+    let kept: u32 = server.answer("XLEN adit:{upf-1}:groups").trim().parse().unwrap();
+    assert!((40..50).contains(&kept), "{kept}");
+    server.kill();
+    server.restart();
+    assert_eq!(write(&mut store, 61), RecordNumber(61));
+    follower.catch_up(&mut standby);
+    assert_eq!((follower.resets, follower.records.len()), (2, 183));
+}
