@@ -233,6 +233,8 @@ fn standby_suffices_while_the_store_is_away_and_the_store_while_the_standby_is()
         until(|| link.report().figures.standby_is_enough);
         send(22);
         until(|| link.durable() == RecordNumber(22));
+        // Its refusal is the only word about the next one.
+        state.is_away.store(true, Ordering::Relaxed);
         tail.fence(2);
         send(23);
         until(|| link.is_lost());

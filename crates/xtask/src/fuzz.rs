@@ -11,7 +11,7 @@ use std::process::Command;
 use anyhow::{Context, bail};
 
 /// All targets. Those that find most come first.
-pub(crate) const TARGETS: [&str; 12] = [
+pub(crate) const TARGETS: [&str; 13] = [
     "n4_sequence",
     "pfcp_message",
     "pfcp_leaf_ies",
@@ -23,6 +23,7 @@ pub(crate) const TARGETS: [&str; 12] = [
     "journal",
     "records",
     "resp",
+    "replication",
     "config",
 ];
 
