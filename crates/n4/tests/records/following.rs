@@ -604,8 +604,9 @@ fn session_waits_until_the_former_holder_of_its_address_is_gone() {
     standby.upf.settle();
     first_gone.iter().chain(&put).for_each(|change| standby.follow(change));
     assert_eq!(standby.upf.seids(), []);
-    standby.take_over();
+    standby.upf.settle();
     assert_eq!(standby.upf.seids(), [new]);
+    standby.take_over();
     assert_eq!(standby.upf.bench.node.store().ue_pool_usage().next(), Some((1, 2)));
 }
 
