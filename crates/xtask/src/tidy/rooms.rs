@@ -66,11 +66,6 @@ const ROOMS: &[Room] = &[
         imports: &["adit-types", "adit-pktio", "adit-flows", "adit-dpdk-sys"],
         may: &[Unsafe, Clock],
     },
-    Room {
-        package: "adit-host",
-        imports: &["adit-types", "adit-store", "adit-transport", "adit-replication"],
-        may: &[Clock],
-    },
     Room { package: "adit-host-noise", imports: &[], may: &[Clock, Values] },
     Room { package: "adit-xdp", imports: &["adit-types", "adit-rules"], may: &[Unsafe, Clock] },
     Room {
@@ -91,6 +86,11 @@ const ROOMS: &[Room] = &[
         package: "adit-replication",
         imports: &["adit-types", "adit-resp", "adit-store", "adit-transport"],
         may: &[],
+    },
+    Room {
+        package: "adit-host",
+        imports: &["adit-types", "adit-store", "adit-transport", "adit-replication"],
+        may: &[Clock],
     },
     Room {
         package: "adit-bench",
