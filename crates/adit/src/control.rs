@@ -272,7 +272,7 @@ impl ControlThread {
         }
     }
 
-    /// Hands changed records to the store, and tells the node what the store has.
+    /// Hands changed records to the store, and passes on to the node what is durable.
     fn exchange_records(&mut self, now: Nanos) {
         let ControlParts { node, store: Some(store), .. } = &mut self.parts else { return };
         // Another process answers from here on.

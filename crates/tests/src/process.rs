@@ -23,6 +23,17 @@ pub fn binary(name: &str) -> Option<PathBuf> {
     None
 }
 
+/// True if a program of the lab ended with status 2: the machine lacks something. Prints the last line, which says what.
+#[must_use]
+pub fn is_refused_by_the_machine(output: &Output) -> bool {
+    let refused = output.status.code() == Some(2);
+    if refused {
+        let progress = String::from_utf8_lossy(&output.stderr);
+        skip(progress.trim_end().lines().last().unwrap_or_default());
+    }
+    refused
+}
+
 /// True if this process can create network namespaces, as root can; else prints why the test skips.
 #[must_use]
 pub fn is_root() -> bool {

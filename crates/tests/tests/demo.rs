@@ -1,11 +1,11 @@
 //! The demo with the real binaries: all its checks pass, and it leaves nothing behind.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
-use std::process::{Command, Output};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use adit_tests::leftovers::{assert_nothing_left, interfaces, namespaces};
-use adit_tests::process::{ChildProcess, binary, is_root, skip};
+use adit_tests::process::{ChildProcess, binary, is_refused_by_the_machine, is_root};
 
 /// A lab that runs the adit beside it.
 fn start(arguments: &[&str]) -> Option<ChildProcess> {
@@ -16,16 +16,6 @@ fn start(arguments: &[&str]) -> Option<ChildProcess> {
     let mut command = Command::new(lab);
     command.arg("demo").args(arguments);
     Some(ChildProcess::start(&mut command))
-}
-
-/// Status 2: the machine lacks something that the demo needs; its last line says what.
-fn is_refused_by_the_machine(output: &Output) -> bool {
-    let refused = output.status.code() == Some(2);
-    if refused {
-        let progress = String::from_utf8_lossy(&output.stderr);
-        skip(progress.trim_end().lines().last().unwrap_or_default());
-    }
-    refused
 }
 
 #[test]

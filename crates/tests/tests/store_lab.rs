@@ -2,11 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 use std::fs;
-use std::process::{Command, Output};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use adit_tests::leftovers::{assert_nothing_left, interfaces};
-use adit_tests::process::{ChildProcess, binary, is_root, skip};
+use adit_tests::process::{ChildProcess, binary, is_refused_by_the_machine, is_root};
 use serde_json::Value;
 
 /// A store that `redis-server` serves, if it is installed.
@@ -19,16 +19,6 @@ fn start(arguments: &[&str]) -> Option<ChildProcess> {
     // Other tests run at the same time: real-time threads would take their cores.
     command.args(["store", "--priority", "normal"]).args(arguments);
     Some(ChildProcess::start(&mut command))
-}
-
-/// Status 2: the machine lacks something; the last line says what.
-fn is_refused_by_the_machine(output: &Output) -> bool {
-    let refused = output.status.code() == Some(2);
-    if refused {
-        let progress = String::from_utf8_lossy(&output.stderr);
-        skip(progress.trim_end().lines().last().unwrap_or_default());
-    }
-    refused
 }
 
 fn measure(arguments: &[&str]) -> Option<Value> {
