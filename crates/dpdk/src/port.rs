@@ -150,13 +150,13 @@ impl Port {
         eal: &Eal,
         config: &PortConfig<'_>,
     ) -> Result<(Self, Vec<RxQueue>, Vec<TxQueue>), PortError> {
-        let before = wait::descriptors();
+        let before = wait::driver_sockets(config.device);
         let (opened, log) = log::capture(|| Self::start(eal, config));
         let (running, rx_queues) = opened.map_err(|error| error.with_log(&log))?;
         let running = Arc::new(running);
         log::print_log(&log);
         let info = Self::fixed_info(config, &running)?;
-        let mut sockets = wait::sockets(config.device, &before, rx_queues).into_iter();
+        let mut sockets = wait::queue_sockets(config.device, &before, rx_queues).into_iter();
         let gate = || Self::gate(config.device);
         let rx = (0..rx_queues)
             .map(|queue| Ok(RxQueue::new(&running, queue, sockets.next(), gate()?)))

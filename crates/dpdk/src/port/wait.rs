@@ -4,37 +4,46 @@
 //! has started. A socket is readable while its queue has packets.
 
 use core::mem::size_of;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::fs::MetadataExt;
 
 use super::attach::family;
 use crate::device::Device;
 
-/// The descriptors of the process.
-pub(super) fn descriptors() -> BTreeSet<RawFd> {
-    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return BTreeSet::new() };
-    let all: BTreeSet<RawFd> =
-        entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
-    // The folder itself was open, and a socket may get its number next.
-    all.into_iter()
-        .filter(|fd| std::fs::exists(format!("/proc/self/fd/{fd}")).unwrap_or(true))
-        .collect()
+/// The sockets of the process that belong to the family of a driver, by inode: a number of a descriptor may be given again
+/// as soon as another thread closes it.
+pub(super) type DriverSockets = BTreeMap<u64, RawFd>;
+
+/// The sockets that are of the kind of `device`. Empty for drivers without sockets.
+pub(super) fn driver_sockets(device: &Device) -> DriverSockets {
+    let Some(family) = family(device) else { return DriverSockets::new() };
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return DriverSockets::new() };
+    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let of_family = numbers.filter(|fd: &RawFd| domain(*fd) == Some(family));
+    of_family.filter_map(|fd| Some((inode(fd)?, fd))).collect()
 }
 
-/// Descriptors of the receive queues of `device`, in the order of the queues. `before` are the
-/// descriptors before it was attached. Empty if the sockets cannot be identified for certain.
-pub(super) fn sockets(device: &Device, before: &BTreeSet<RawFd>, queues: u16) -> Vec<OwnedFd> {
-    let Some(family) = family(device) else { return Vec::new() };
-    let is_its = |fd: &RawFd| !before.contains(fd) && domain(*fd) == Some(family);
-    let mut sockets: Vec<RawFd> = descriptors().into_iter().filter(is_its).collect();
+/// Sockets of the receive queues of `device`, in the order of the queues. `before` are those from before it was attached.
+/// Empty if they cannot be identified for certain.
+pub(super) fn queue_sockets(device: &Device, before: &DriverSockets, queues: u16) -> Vec<OwnedFd> {
+    let mut sockets = driver_sockets(device);
+    sockets.retain(|inode, _| !before.contains_key(inode));
     if sockets.len() != usize::from(queues) {
         return Vec::new();
     }
-    if family == libc::AF_XDP {
-        sockets.sort_by_key(|fd| xdp_queue(*fd));
+    let mut sockets: Vec<RawFd> = sockets.into_values().collect();
+    match family(device) {
+        Some(libc::AF_XDP) => sockets.sort_by_key(|fd| xdp_queue(*fd)),
+        _ => sockets.sort_unstable(),
     }
     let handles: Vec<OwnedFd> = sockets.into_iter().filter_map(duplicate).collect();
     if handles.len() == usize::from(queues) { handles } else { Vec::new() }
+}
+
+/// The inode of an open descriptor.
+fn inode(fd: RawFd) -> Option<u64> {
+    Some(std::fs::metadata(format!("/proc/self/fd/{fd}")).ok()?.ino())
 }
 
 /// Duplicates a descriptor.
@@ -73,4 +82,35 @@ fn xdp_queue(fd: RawFd) -> Option<u32> {
     // SAFETY: writes at most `len` octets to a structure of that size; any descriptor may be asked.
     let code = unsafe { libc::getsockname(fd, (&raw mut address).cast(), &raw mut len) };
     (code == 0).then_some(address.sxdp_queue_id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::{AsRawFd, FromRawFd};
+
+    #[test]
+    fn a_socket_with_the_number_of_a_closed_one_is_another() {
+        let device: Device = "net_af_packet0,iface=lo".parse().unwrap();
+        let open = || {
+            // SAFETY: takes three numbers.
+            let fd =
+                unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+            // SAFETY: the descriptor is open and belongs to nobody else.
+            (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
+        };
+        let Some(first) = open() else {
+            eprintln!("skipped: sockets of AF_PACKET need CAP_NET_RAW");
+            return;
+        };
+        let duplicate = first.try_clone().unwrap();
+        let before = driver_sockets(&device);
+        let number = first.as_raw_fd();
+        assert!(before.contains_key(&inode(number).unwrap()));
+        drop(first);
+        let second = open().unwrap();
+        assert!(!before.contains_key(&inode(second.as_raw_fd()).unwrap()));
+        assert!(before.contains_key(&inode(duplicate.as_raw_fd()).unwrap()));
+        drop((duplicate, second));
+    }
 }
