@@ -1,6 +1,7 @@
 //! The environment abstraction layer (EAL): one per process.
 
 use std::ffi::CString;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::ThreadId;
@@ -231,12 +232,16 @@ impl Eal {
             return Err(EalError::Init { errno: Errno::last(), log });
         }
         log::print_log(&log);
+        let runtime_folder = runtime_folder();
+        if let Some(folder) = &runtime_folder {
+            remove_left_folders(Path::new(folder));
+        }
         let inner = EalHandle {
             main_thread: std::thread::current().id(),
             registered_threads: AtomicUsize::new(0),
             arguments,
             notice,
-            runtime_folder: runtime_folder(),
+            runtime_folder,
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -300,6 +305,29 @@ fn runtime_folder() -> Option<String> {
     text.to_str().ok().map(str::to_owned)
 }
 
+/// Removes what killed processes left beside `own`: empty folders with its name but for the number of the process, of which
+/// there is none. Best effort.
+fn remove_left_folders(own: &Path) {
+    let digits =
+        |name: &str| name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+    let name_of = |path: &Path| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
+    let Some((parent, own_name)) = own.parent().zip(name_of(own)) else { return };
+    let (stem, own_number) = own_name.split_at(own_name.len() - digits(&own_name));
+    if own_number.is_empty() {
+        return;
+    }
+    let is_left = |path: &Path| {
+        let name = name_of(path)?;
+        let number = name.strip_prefix(stem).filter(|number| digits(number) == number.len())?;
+        let is_gone = !number.is_empty() && !Path::new("/proc").join(number).exists();
+        is_gone.then_some(())
+    };
+    let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()).filter(|path| is_left(path).is_some()) {
+        drop(std::fs::remove_dir(path));
+    }
+}
+
 impl Drop for EalHandle {
     fn drop(&mut self) {
         // SAFETY: every pool and port holds a handle, so none is left that points into DPDK's
@@ -315,6 +343,22 @@ impl Drop for EalHandle {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_empty_folders_of_processes_that_are_gone_are_removed() {
+        let parent = std::env::temp_dir().join(format!("adit-eal-{}", std::process::id()));
+        let own = parent.join(format!("adit-{}", std::process::id()));
+        // No process has a number beyond 2^22.
+        let names = ["adit-99999999", "adit-99999998", "adit-1", "other-99999999", "adit-x"];
+        std::fs::create_dir_all(&own).unwrap();
+        names.iter().for_each(|name| std::fs::create_dir(parent.join(name)).unwrap());
+        std::fs::write(parent.join("adit-99999998/config"), "").unwrap();
+        remove_left_folders(&own);
+        let is_there = names.map(|name| parent.join(name).exists());
+        assert_eq!(is_there, [false, true, true, true, true]);
+        assert!(own.exists());
+        std::fs::remove_dir_all(&parent).unwrap();
+    }
 
     fn config(devices: &[&str]) -> EalConfig {
         EalConfig {
