@@ -1,4 +1,4 @@
-//! Builds the fuzz targets and runs them one after another.
+//! Builds the fuzz targets and runs them, one on each core at a time.
 //!
 //! libFuzzer runs with the stable toolchain; only the address sanitizer needs another one. Findings go to
 //! `crates/tests/regressions/<target>/`, where the tests replay them. The corpus of a run stays in
@@ -9,6 +9,8 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, bail};
+
+use crate::parallel;
 
 /// All targets. Those that find most come first.
 pub(crate) const TARGETS: [&str; 13] = [
@@ -47,7 +49,7 @@ pub(crate) struct FuzzOptions {
     pub quick: bool,
 }
 
-/// Runs `only`, or all targets, one after another.
+/// Runs `only`, or all targets.
 ///
 /// # Errors
 /// When the targets cannot be built, and after all have run when one found something.
@@ -67,14 +69,13 @@ pub(crate) fn run(options: FuzzOptions, only: &[String]) -> anyhow::Result<()> {
     if !built.success() {
         bail!("the fuzz targets cannot be built");
     }
-    let mut broken = Vec::new();
-    for name in TARGETS {
-        if (only.is_empty() || only.iter().any(|wanted| wanted == name))
-            && !run_one(&root, profile, name, options.seconds)?
-        {
-            broken.push(name);
-        }
-    }
+    let is_wanted = |name: &&str| only.is_empty() || only.iter().any(|wanted| wanted == name);
+    let wanted: Vec<&str> = TARGETS.into_iter().filter(is_wanted).collect();
+    let results =
+        parallel::map(&wanted, |name| Ok((*name, run_one(&root, profile, name, options.seconds)?)));
+    let results = results.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+    let broken: Vec<&str> =
+        results.into_iter().filter(|(_, is_sound)| !is_sound).map(|(name, _)| name).collect();
     if !broken.is_empty() {
         bail!("found something, see crates/tests/regressions: {}", broken.join(", "));
     }

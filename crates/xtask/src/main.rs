@@ -3,6 +3,7 @@
 mod aarch64;
 mod fuzz;
 mod miri;
+mod parallel;
 mod perf;
 mod spec;
 mod tidy;

@@ -14,19 +14,21 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-/// A package, and which of its test programs run.
-struct MiriTests {
+use crate::parallel;
+
+/// A test program: its package and how cargo selects it.
+struct MiriProgram {
     package: &'static str,
-    programs: &'static [&'static str],
+    selection: &'static [&'static str],
 }
 
-const TESTS: &[MiriTests] = &[
-    MiriTests { package: "adit-pktio", programs: &["--lib"] },
-    MiriTests { package: "adit-shaper", programs: &["--lib"] },
-    MiriTests {
-        package: "adit-tables",
-        programs: &["--lib", "--test", "publish_memory", "--test", "fast_rule_selector"],
-    },
+/// Those that take longest come first.
+const PROGRAMS: &[MiriProgram] = &[
+    MiriProgram { package: "adit-tables", selection: &["--lib"] },
+    MiriProgram { package: "adit-tables", selection: &["--test", "publish_memory"] },
+    MiriProgram { package: "adit-tables", selection: &["--test", "fast_rule_selector"] },
+    MiriProgram { package: "adit-shaper", selection: &["--lib"] },
+    MiriProgram { package: "adit-pktio", selection: &["--lib"] },
 ];
 
 /// Runs all, or prints why not. With `CI` in the environment a missing Miri is an error.
@@ -45,19 +47,28 @@ pub(crate) fn run() -> anyhow::Result<()> {
         return Ok(());
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
-    for tests in TESTS {
-        let mut command = Command::new("cargo");
-        // Cargo sets these for the toolchain that built this program.
-        command.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO").env_remove("RUSTC");
-        // Miri warns of optimizations, which it does not do.
-        command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "0");
-        command.current_dir(&root).args(["+nightly", "miri", "test", "--quiet"]);
-        command.args(tests.programs);
-        command.args(["--target-dir", "target/miri", "--package", tests.package]);
-        let status = command.status().context("cannot run cargo miri")?;
-        if !status.success() {
-            bail!("{} in Miri: {status}", tests.package);
-        }
+    // Miri uses one core for each.
+    let run = |program: &MiriProgram| run_one(&root, program);
+    let failed = parallel::map(PROGRAMS, run).into_iter().filter_map(Result::err);
+    let failed: Vec<String> = failed.map(|error| error.to_string()).collect();
+    if !failed.is_empty() {
+        bail!("{}", failed.join("; "));
+    }
+    Ok(())
+}
+
+fn run_one(root: &Path, program: &MiriProgram) -> anyhow::Result<()> {
+    let MiriProgram { package, selection } = program;
+    let mut command = Command::new("cargo");
+    // Cargo sets these for the toolchain that built this program.
+    command.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO").env_remove("RUSTC");
+    // Miri warns of optimizations, which it does not do.
+    command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "0");
+    command.current_dir(root).args(["+nightly", "miri", "test", "--quiet"]).args(*selection);
+    command.args(["--target-dir", "target/miri", "--package", package]);
+    let status = command.status().context("cannot run cargo miri")?;
+    if !status.success() {
+        bail!("{package} {} in Miri: {status}", selection.join(" "));
     }
     Ok(())
 }
