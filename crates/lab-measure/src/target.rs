@@ -182,6 +182,9 @@ pub(crate) struct TargetArguments {
     #[arg(long, value_name = "MBPS", requires = "excess",
         value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pub shared_mbps: Option<u32>,
+    /// Let the started adit keep its sessions in a journal, on the disk of the temporary folder.
+    #[arg(long)]
+    pub journal: bool,
     /// Compare the rates that testpmd reports each second with the tester's. Each report takes about
     /// 100 µs of the tester's core.
     #[arg(long)]
@@ -712,6 +715,7 @@ fn adit_configuration(arguments: &TargetArguments, cores: &TargetCores<'_>, dir:
         routes.push(("::/0", dn6.to_string()));
     }
     let node = if let IpAddr::V4(node) = n4.ip() { node } else { Ipv4Addr::LOCALHOST };
+    let journal = dir.join("journal");
     AditConfig {
         n4: node,
         n4_port: n4.port(),
@@ -739,7 +743,7 @@ fn adit_configuration(arguments: &TargetArguments, cores: &TargetCores<'_>, dir:
         routes,
         n6_instance: None,
         vlans: [true, false].map(|is_access| arguments.vlan(is_access).value()),
-        store: None,
+        store: arguments.journal.then_some(&*journal),
         socket: &dir.join("admin.sock"),
     }
     .text()
