@@ -146,6 +146,11 @@ impl RedisProcess {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
+    fn redis_cli(&self, arguments: &[String]) {
+        let output = run(self.command("redis-cli").args(arguments), Duration::from_secs(60));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+
     /// Repeats a command until its answer is as wanted.
     ///
     /// # Panics
@@ -215,6 +220,9 @@ fn free_address() -> SocketAddr {
     }
 }
 
+/// Options of a server of a Cluster, which a replica takes over after about two seconds.
+const CLUSTER_OPTIONS: [&str; 4] = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
+
 /// A Cluster of three primaries, and a replica of the one that has a key.
 #[derive(Debug)]
 pub struct RedisCluster {
@@ -229,14 +237,31 @@ impl RedisCluster {
     /// When it does not form.
     #[must_use]
     pub fn start(key: &str) -> Option<Self> {
-        let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
-        let nodes: Option<Vec<_>> = (0..4).map(|_| RedisProcess::start(&options)).collect();
-        let mut nodes = nodes?;
+        let nodes: Option<_> = (0..4).map(|_| RedisProcess::start(&CLUSTER_OPTIONS)).collect();
+        Some(Self::form(nodes?, key))
+    }
+
+    /// As [`Self::start`], in a network namespace, at ports from `port` on.
+    ///
+    /// # Panics
+    /// When it does not form.
+    #[must_use]
+    pub fn start_in(namespace: &TestNamespace, port: u16, key: &str) -> Option<Self> {
+        let prefix = ["ip", "netns", "exec", namespace.name()];
+        let start = |port| {
+            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+            RedisProcess::start_at(address, &prefix, &CLUSTER_OPTIONS, &[])
+        };
+        let nodes: Option<_> = (port..port + 4).map(start).collect();
+        Some(Self::form(nodes?, key))
+    }
+
+    fn form(mut nodes: Vec<RedisProcess>, key: &str) -> Self {
         let addresses = |nodes: &[RedisProcess]| -> Vec<String> {
             nodes.iter().map(|node| node.address().to_string()).collect()
         };
         let create = ["--cluster", "create", "--cluster-yes"].map(str::to_owned);
-        redis_cli(&[&create[..], &addresses(&nodes[..3])].concat());
+        nodes[0].redis_cli(&[&create[..], &addresses(&nodes[..3])].concat());
         let is_ready = |answer: &str| answer.contains("cluster_state:ok");
         nodes[..3].iter().for_each(|node| node.wait("CLUSTER INFO", is_ready));
         let of_key = |node: &RedisProcess| !node.answer(&format!("GET {key}")).contains("MOVED");
@@ -246,14 +271,9 @@ impl RedisCluster {
         let add = ["--cluster", "add-node"].map(str::to_owned);
         let replica = [nodes[3].address().to_string(), nodes[0].address().to_string()];
         let of = ["--cluster-slave", "--cluster-master-id", &id].map(str::to_owned);
-        redis_cli(&[&add[..], &replica, &of].concat());
+        nodes[0].redis_cli(&[&add[..], &replica, &of].concat());
         nodes[3].wait("INFO replication", |answer| answer.contains("master_link_status:up"));
         nodes[3].wait("CLUSTER INFO", is_ready);
-        Some(Self { nodes })
+        Self { nodes }
     }
-}
-
-fn redis_cli(arguments: &[String]) {
-    let output = run(Command::new("redis-cli").args(arguments), Duration::from_secs(60));
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use adit_tests::daemon::{self, Daemon};
 use adit_tests::process::{ChildProcess, TestNamespace, is_root};
-use adit_tests::redis::RedisProcess;
+use adit_tests::redis::{RedisCluster, RedisProcess};
 use changes::{ChangingSmf, Comparison, PATIENCE, compare};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -25,7 +25,7 @@ use serde_json::Value;
 const INSIDE: &str = "ADIT_TEST_INSIDE";
 
 const SMF: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 10);
-const SESSIONS: u16 = 2000;
+const SESSIONS: u32 = 2000;
 
 #[test]
 fn killed_adit_goes_on_with_all_that_it_answered_and_nothing_else() {
@@ -71,6 +71,31 @@ fn adit_goes_on_when_the_primary_of_its_store_is_killed_and_has_all_that_it_answ
         std::thread::sleep(Duration::from_secs(2));
         let shown = daemon.show("store");
         assert_eq!(shown["server"], next.address().to_string(), "{shown}");
+        daemon.restart()
+    });
+}
+
+#[test]
+fn adit_goes_on_when_a_cluster_replaces_the_primary_of_its_records() {
+    let test = "adit_goes_on_when_a_cluster_replaces_the_primary_of_its_records";
+    let start =
+        |namespace: &TestNamespace| RedisCluster::start_in(namespace, 6379, "adit:{upf-1}:state");
+    let section = |_: &Path| {
+        "kind = \"redis\"\nservers = [\"127.0.0.1:6379\", \"127.0.0.1:6380\", \"127.0.0.1:6381\"]\n\
+         name = \"upf-1\"\nacknowledge_replicas = 1"
+            .to_owned()
+    };
+    run(test, start, section, |cluster, daemon| {
+        std::thread::sleep(Duration::from_secs(1));
+        let [primary, .., replica] = &mut cluster.nodes[..] else { panic!("four servers") };
+        primary.kill();
+        replica.wait("INFO replication", |answer| answer.contains("role:master"));
+        // Until then there is no replica to acknowledge.
+        primary.restart();
+        primary.wait("INFO replication", |answer| answer.contains("master_link_status:up"));
+        std::thread::sleep(Duration::from_secs(2));
+        let shown = daemon.show("store");
+        assert_eq!(shown["server"], replica.address().to_string(), "{shown}");
         daemon.restart()
     });
 }

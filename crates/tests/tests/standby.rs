@@ -44,13 +44,13 @@ const N4: Ipv4Addr = Ipv4Addr::new(10, 0, 4, 2);
 const DATA_NETWORK: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 1);
 const STORE: &str = "10.0.9.1";
 const LEASE_MS: u64 = 1000;
-const SESSIONS_DEFAULT: u16 = 1000;
+const SESSIONS_DEFAULT: u32 = 1000;
 /// Sessions whose packets flow.
 const HELD: usize = 16;
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// How many sessions the SMF has.
-fn sessions() -> u16 {
+fn sessions() -> u32 {
     std::env::var("ADIT_SESSIONS").map_or(SESSIONS_DEFAULT, |sessions| sessions.parse().unwrap())
 }
 
@@ -104,8 +104,8 @@ fn beside(dir: &Path) {
         last = dir.join("end").exists().then(Instant::now);
         std::thread::sleep(Duration::from_millis(5));
         sequence += 1;
-        let number = u16::try_from(20_000 + sequence).unwrap();
-        let script = SessionScript::new(number.into(), number);
+        let number = 1_000_000 + sequence;
+        let script = SessionScript::of_many(number.into(), number);
         // Nobody may listen at the moment.
         let _ = socket.send(&smf::establish(sequence, &script));
     }
@@ -192,7 +192,9 @@ impl Pair {
             without_offloads(&namespace, &own);
             without_offloads(&self.world, &peer);
         }
-        for (network, device) in [("10.0.9", "n9"), ("10.0.8", "n8")] {
+        let of_kernel = [("10.0.9", "n9"), ("10.0.8", "n8")];
+        let devices = if store_lines.contains(USER_SPACE) { &of_kernel[..1] } else { &of_kernel };
+        for (network, device) in devices {
             let address = format!("{network}.{}/24", number + 1);
             namespace.ip(&["address", "add", &address, "dev", device]);
         }
@@ -246,7 +248,7 @@ fn configuration(dir: &Path, store_lines: &str) -> String {
         "kind = \"redis\"\nservers = [\"{STORE}:6379\"]\nname = \"pair\"\nlease_ms = {LEASE_MS}\n\
          {store_lines}[standby]\naddresses = [{{ device = \"n4\", address = \"{N4}/24\" }}]"
     );
-    let node = daemon::node(4096 + usize::from(sessions()), &cores[..1], dir)
+    let node = daemon::node(4096 + usize::try_from(sessions()).unwrap(), &cores[..1], dir)
         .replace("kind = \"none\"", &store);
     node.replace(&format!("listen = \"{}:8805\"", daemon::N4), &format!("listen = \"{N4}:8805\""))
         + &ports
@@ -455,12 +457,16 @@ fn partitions_at_random_moments_lose_nothing() {
     assert_nothing_lost(&told, &active);
 }
 
+/// Lines for replication over sockets of the kernel, and over TCP in user space.
+const BLOCKING: &str = "transport = \"blocking\"\n";
+const USER_SPACE: &str = "transport = \"user\"\ndevice = \"net_af_packet8,iface=n8\"\n";
+
 /// `[store.replication]` of each adit.
 fn replication(transport: &str) -> [String; 2] {
     [(2, 3), (3, 2)].map(|(own, other)| {
         format!(
             "[store.replication]\nlisten = \"10.0.8.{own}:7000\"\nstandby = \"10.0.8.{other}:7000\"\n\
-             transport = \"{transport}\"\n"
+             {transport}"
         )
     })
 }
@@ -477,12 +483,23 @@ fn wait_for_replication(active: &Daemon) {
 #[test]
 fn what_only_the_standby_has_is_not_lost() {
     const TEST: &str = "what_only_the_standby_has_is_not_lost";
+    with_what_only_the_standby_has("replica", TEST, BLOCKING);
+}
+
+#[test]
+fn what_only_the_standby_has_over_user_space_is_not_lost() {
+    const TEST: &str = "what_only_the_standby_has_over_user_space_is_not_lost";
+    with_what_only_the_standby_has("user", TEST, USER_SPACE);
+}
+
+/// Takes the store, the active adit and the standby away in turns, replicated over `transport`.
+fn with_what_only_the_standby_has(purpose: &str, test: &str, transport: &str) {
     if let Some(dir) = std::env::var_os(INSIDE) {
         return inside(dir.as_ref());
     }
-    let lines = replication("blocking");
+    let lines = replication(transport);
     let lines = lines.each_ref().map(String::as_str);
-    let Some((pair, one, two, smf)) = started_with("replica", TEST, lines) else { return };
+    let Some((pair, one, two, smf)) = started_with(purpose, test, lines) else { return };
     wait_for_replication(&one);
     seconds(0.5);
     // Without the store the standby acknowledges, until the lease is over.

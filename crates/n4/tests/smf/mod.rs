@@ -117,11 +117,15 @@ pub(crate) struct SessionScript {
 
 impl SessionScript {
     pub(crate) fn new(cp_seid: u64, number: u16) -> Self {
-        let [hi, lo] = number.to_be_bytes();
+        Self::of_many(cp_seid, number.into())
+    }
+
+    /// The same, of more sessions.
+    pub(crate) fn of_many(cp_seid: u64, number: u32) -> Self {
         Self {
             cp_seid: Seid(cp_seid),
-            ue: Ipv4Addr::new(10, 45, hi, lo),
-            gnb_teid: Teid(0x0100_0000 + u32::from(number)),
+            ue: Ipv4Addr::from_bits(Ipv4Addr::new(10, 45, 0, 0).to_bits() + number),
+            gnb_teid: Teid(0x0100_0000 + number),
         }
     }
 }

@@ -107,11 +107,11 @@ pub(crate) struct ChangingSmf {
 
 impl ChangingSmf {
     /// An SMF of at most so many sessions at `own`, without an association.
-    pub(crate) fn new(own: Ipv4Addr, upf: Ipv4Addr, sessions: u16) -> Self {
+    pub(crate) fn new(own: Ipv4Addr, upf: Ipv4Addr, sessions: u32) -> Self {
         let socket = UdpSocket::bind((own, 8805)).unwrap();
         socket.set_nonblocking(true).unwrap();
-        let entry = |number: u16| {
-            let script = SessionScript::new(u64::from(number), number);
+        let entry = |number: u32| {
+            let script = SessionScript::of_many(u64::from(number), number);
             let (teid, up_teid) = (script.gnb_teid, Teid(0));
             Entry { script, up_seid: None, up_teid, teid, is_busy: false }
         };
