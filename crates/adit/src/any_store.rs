@@ -10,16 +10,18 @@ use adit_store::{
     AppendError, Journal, JournalFigures, RecordKey, RecordKind, RecordNumber, RecordStore,
     StoreChange, StoreError, Upkeep,
 };
-use adit_transport::{KernelTcp, Transport};
+use adit_transport::Transport;
 use adit_types::Nanos;
 use tracing::warn;
+
+use crate::replication_link::LinkTransport;
 
 /// A shared store over any transport.
 pub(crate) type SharedStoreClient = SharedStore<Box<dyn Transport + Send>>;
 
 /// The shared store and the standby.
 pub(crate) type ReplicatedSharedStore =
-    ReplicatedStore<BackgroundStore<AnyStore>, KernelTcp, ReplicationClock>;
+    ReplicatedStore<BackgroundStore<AnyStore>, LinkTransport, ReplicationClock>;
 
 /// Reads the clock of replication.
 pub(crate) type ReplicationClock = Box<dyn FnMut() -> Nanos + Send>;

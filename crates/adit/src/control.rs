@@ -241,15 +241,15 @@ impl ControlThread {
             return;
         }
         let since = *self.restoring_since.get_or_insert(now);
-        let ControlParts { node, store, clock, publisher, .. } = &mut self.parts;
-        let Some(store) = store else { return };
+        let ControlParts { node, former, clock, publisher, .. } = &mut self.parts;
+        let Some(former) = former else { return };
         loop {
-            match store.poll_records() {
+            match former.poll() {
                 Ok(Some(batch)) if batch.is_empty() => break,
                 Ok(Some(batch)) => {
-                    for (kind, name, octets) in batch {
-                        // An event tells of those that cannot be restored.
-                        let _ = node.restore_record(now, kind, &name, &octets);
+                    for record in batch {
+                        // An event says which ones cannot be restored.
+                        let _ = node.restore_record(now, record);
                     }
                 }
                 Ok(None) => return,
@@ -269,6 +269,7 @@ impl ControlThread {
             publisher.set_restoring(false);
             let took = clock.now().since(since);
             info!(took_ms = took.0 / 1_000_000, "restoration ended");
+            self.parts.former = None;
         }
     }
 

@@ -5,9 +5,9 @@ use std::time::Instant;
 use adit_dpdk::{EventDevice, Port};
 use adit_host::idle::Doorbell;
 use adit_host::n4_socket::N4Socket;
-use adit_host::store_thread::StoreLink;
+use adit_host::store_thread::{FormerRecords, StoreLink};
 use adit_kernel::{DeviceAddress, KernelCounters};
-use adit_n4::Node;
+use adit_n4::{FormerRecord, Node};
 use adit_rules::{WorkerCommand, WorkerEvent};
 use adit_tables::Publisher;
 use anyhow::Context;
@@ -15,9 +15,10 @@ use anyhow::Context;
 use crate::active_addresses::ActiveAddresses;
 use crate::any_store::{AnyStoreFigures, SharedStoreClient};
 use crate::clock::ProcessClock;
-use crate::config::{self, SharedStoreSettings, StandbySettings};
+use crate::config::{self, StandbySettings};
 use crate::lifecycle::Lifecycle;
 use crate::load::ThreadLoad;
+use crate::replication::PairStore;
 use crate::standby_thread::{FollowedStore, StandbyLink};
 use crate::steering::PortSteering;
 
@@ -29,6 +30,8 @@ pub(crate) struct ControlParts {
     pub socket: N4Socket,
     /// What keeps the node's records; none on a standby.
     pub store: Option<StoreLink<AnyStoreFigures>>,
+    /// The records of the former process, until all are restored.
+    pub former: Option<FormerRecords<FormerRecord>>,
     /// While another adit is active.
     pub standby: Option<StandbyParts>,
     /// Addresses of this host while this adit is active.
@@ -56,8 +59,8 @@ pub(crate) struct ControlParts {
 #[derive(Debug)]
 pub(crate) struct StandbyParts {
     pub link: StandbyLink,
-    /// Of the store.
-    pub settings: SharedStoreSettings,
+    /// The store, and the other adit.
+    pub pair: PairStore,
     /// Addresses that this host gets then.
     pub addresses: Vec<DeviceAddress>,
     /// Its gate lets the packet path begin.
@@ -73,10 +76,10 @@ impl StandbyParts {
         standby: &StandbySettings,
         lifecycle: &Lifecycle,
     ) -> anyhow::Result<Self> {
-        let settings = store.settings.clone();
+        let pair = store.pair.clone();
         let link = StandbyLink::start(store).context("cannot start the thread of the standby")?;
         let (addresses, lifecycle) = (standby.addresses.clone(), lifecycle.clone());
-        Ok(Self { link, settings, addresses, lifecycle, taken: None })
+        Ok(Self { link, pair, addresses, lifecycle, taken: None })
     }
 }
 

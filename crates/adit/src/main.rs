@@ -22,6 +22,7 @@ mod packet_path;
 mod record_store;
 mod recovery_time;
 mod replication;
+mod replication_link;
 mod run;
 mod show;
 mod snapshot;

@@ -9,6 +9,7 @@ use adit_datapath::{
 };
 use adit_dpdk::{Eal, EventScheduler, Mbuf, SchedulerPort};
 use adit_host::idle::{Doorbell, IdlePolicy, Sleeper};
+use adit_rss::Toeplitz;
 use adit_rules::{WorkerCommand, WorkerEvent};
 use adit_tables::TablesReader;
 use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN, HANDOFF_RING_LEN};
@@ -69,6 +70,7 @@ impl PacketPath<'_> {
         let Self { eal, config, clock, lifecycle } = *self;
         let ThreadParts { id, settings, reader, handoff, control, bells, load, scheduled, .. } =
             parts;
+        let (ports, burst) = (io.receiving(), config.datapath.burst_pkts);
         let runner = ThreadRunner {
             eal: eal.clone(),
             clock,
@@ -80,33 +82,32 @@ impl PacketPath<'_> {
             realtime_priority: config.datapath.realtime_priority,
             bell: bells.get(usize::from(id.0)).cloned(),
             bells,
-            burst: config.datapath.burst_pkts,
+            burst,
             load,
         };
-        let ports = io.receiving();
         let Some(ControlRings { events, commands }) = control else {
             if let Some((port, flows)) = scheduled {
                 let number = usize::from(id.0) - config.datapath.roles().transmitters();
-                let rx_tx = RxTxConfig { number, ports, burst: config.datapath.burst_pkts };
+                let rx_tx = RxTxConfig { number, ports, burst };
                 return spawn(&format!("adit-rx-tx-{id}"), move || {
                     runner.run(io, || RxTx::new(rx_tx, reader, flows, port))
                 });
             }
-            let spread = match config.datapath.model {
-                ModelSettings::Pipeline { spread, .. } => spread,
+            let (spread, key) = match config.datapath.model {
+                ModelSettings::Pipeline { spread, rss_key, .. } => (spread, rss_key),
                 _ => bail!("a receiver without a pipeline"),
             };
-            let burst = config.datapath.burst_pkts;
             let receiver_config = ReceiverConfig { ports, burst, spread };
             let signaling = config.datapath.roles().signaling().context("no signaling worker")?;
             return spawn(&format!("adit-receiver-{id}"), move || {
-                runner.run(io, || Receiver::new(receiver_config, reader, handoff, signaling))
+                let receiver = || Receiver::new(receiver_config, reader, handoff, signaling);
+                runner.run(io, || receiver().with_hash(Toeplitz::new(key)))
             });
         };
         let worker_config = WorkerConfig {
             id,
             ports,
-            burst: config.datapath.burst_pkts,
+            burst,
             buffer_pkts_max: config.buffer_pkts_per_worker(),
             shaped_pkts_max: config.shaped_pkts_per_worker(),
             recovery_time_stamp: Some(parts.recovery_time_stamp),

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use adit_dpdk::Eal;
 use adit_host::journal_folder::JournalFolder;
-use adit_host::store_thread::{StoreLink, read_node};
-use adit_n4::{NodeRecord, RecordConfig};
+use adit_host::store_thread::{FormerRecords, StoreLink, read_node};
+use adit_n4::{FormerRecord, NodeRecord, RecordConfig};
 use adit_shared_store::LeaseAnswer;
 use adit_store::{Journal, JournalOptions, RecordKind, RecordStore};
 use adit_types::Nanos;
@@ -20,7 +21,7 @@ use crate::any_store::{AnyStore, AnyStoreFigures, SharedStoreClient, refused};
 use crate::clock::{ProcessClock, time_of_day};
 use crate::config::{Config, StoreKind, StoreSettings};
 use crate::lease;
-use crate::replication::{active_store, keep_tail, recover_tail};
+use crate::replication::{PairStore, active_store, keep_tail, recover_tail};
 use crate::standby_thread::FollowedStore;
 
 /// How long an adit that has just taken the lease may take to write its first record.
@@ -43,8 +44,8 @@ pub(crate) enum RecordSource {
     /// In the store of this process, which is active. Its thread reads the records of the former process first.
     Own {
         link: StoreLink<AnyStoreFigures>,
-        /// The node of the former process.
-        former: Option<NodeRecord>,
+        /// The node of the former process, and all of its records.
+        former: Option<(NodeRecord, FormerRecords<FormerRecord>)>,
     },
     /// In a shared store, while another adit is active.
     Followed {
@@ -60,7 +61,7 @@ impl StartRecords {
     ///
     /// # Errors
     /// The message says what to do.
-    pub(crate) fn open(config: &Config, accept_loss: bool) -> anyhow::Result<Self> {
+    pub(crate) fn open(config: &Config, eal: &Eal, accept_loss: bool) -> anyhow::Result<Self> {
         let settings = &config.store;
         match &settings.kind {
             StoreKind::None => Ok(Self { source: RecordSource::None, config: None }),
@@ -73,33 +74,27 @@ impl StartRecords {
                 )
             }
             StoreKind::Shared(shared) => {
+                let pair = PairStore::open(shared, eal)?;
                 let mut store = lease::client(shared, &config.admin_socket)?;
                 let shown = format!("the shared store of \"{}\"", shared.name);
                 if config.standby.is_some()
                     && let Some(active) = active_node(&mut store, &shown)?
                 {
-                    let tail = shared.replication.as_ref();
-                    let tail =
-                        tail.map(|settings| keep_tail(settings, &shared.name)).transpose()?;
-                    let settings_of_store = (**shared).clone();
-                    let store = Box::new(FollowedStore {
-                        client: store,
-                        tail,
-                        settings: settings_of_store,
-                        accept_loss,
-                    });
+                    let tail = keep_tail(&pair)?;
+                    let store = FollowedStore { client: store, tail, pair, accept_loss };
+                    let store = Box::new(store);
                     let source = RecordSource::Followed { store, active };
                     return Ok(Self { source, config: Some(record_config(settings)) });
                 }
                 if config.standby.is_none() {
                     lease::take(&mut store, shared)?;
                 }
-                if let Err(error) = recover_tail(&mut store, shared, None, accept_loss) {
+                if let Err(error) = recover_tail(&mut store, &pair, None, accept_loss) {
                     // The other adit may take over meanwhile.
                     let _ = store.release();
                     return Err(refused(error, &shown));
                 }
-                Self::own(settings, active_store(store, shared)?, &shown)
+                Self::own(settings, active_store(store, &pair)?, &shown)
             }
         }
     }
@@ -107,19 +102,24 @@ impl StartRecords {
     /// Continues what is in the store of this process.
     fn own(settings: &StoreSettings, mut store: AnyStore, shown: &str) -> anyhow::Result<Self> {
         let former = node_of(&mut store, shown)?;
-        let kinds = RecordKind::ALL.into_iter().filter(|kind| *kind != RecordKind::Node);
-        let kinds = if former.is_some() { kinds.collect() } else { Vec::new() };
-        let link = StoreLink::start(store, kinds);
-        let link = link.context("cannot start the thread of the store")?;
+        let started = match former {
+            None => StoreLink::start(store).map(|link| (link, None)),
+            Some(node) => {
+                let kinds = RecordKind::ALL.into_iter().filter(|kind| *kind != RecordKind::Node);
+                StoreLink::start_reading(store, kinds.collect(), FormerRecord::read)
+                    .map(|(link, records)| (link, Some((node, records))))
+            }
+        };
+        let (link, former) = started.context("cannot start the thread of the store")?;
         let source = RecordSource::Own { link, former };
         Ok(Self { source, config: Some(record_config(settings)) })
     }
 
     /// The node whose sessions this process has, or will have.
-    pub(crate) const fn node(&self) -> Option<NodeRecord> {
+    pub(crate) fn node(&self) -> Option<NodeRecord> {
         match &self.source {
             RecordSource::None => None,
-            RecordSource::Own { former, .. } => *former,
+            RecordSource::Own { former, .. } => former.as_ref().map(|(node, _)| *node),
             RecordSource::Followed { active, .. } => Some(*active),
         }
     }

@@ -1,8 +1,10 @@
 //! Replication between this adit and the other one of the pair: the tail that a standby keeps, the store of the active adit,
 //! and what happens in between.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use adit_dpdk::Eal;
 use adit_host::background_store::BackgroundStore;
 use adit_host::tail_thread::TailThread;
 use adit_replication::{
@@ -11,7 +13,6 @@ use adit_replication::{
     marked_standby, write_tail,
 };
 use adit_store::{RecordNumber, RecordStore, StoreError};
-use adit_transport::{KernelTcp, KernelWait};
 use adit_types::Nanos;
 use adit_types::limits::STORE_BACKLOG_BYTES_MAX;
 use anyhow::Context;
@@ -21,6 +22,7 @@ use tracing::{info, warn};
 
 use crate::any_store::{AnyStore, ReplicationClock, SharedStoreClient};
 use crate::config::{ReplicationSettings, SharedStoreSettings};
+use crate::replication_link::{LinkTransport, ReplicationLink};
 
 /// How long the other adit may leave a command without reply.
 const SILENCE_MAX: Nanos = Nanos::from_secs(1);
@@ -41,26 +43,66 @@ const TAIL_WAIT_MAX: Duration = Duration::from_secs(5);
 const TAIL_WAIT: Duration = Duration::from_millis(5);
 
 /// The tail of this process while it is the standby.
-pub(crate) type OwnTail = TailThread<KernelTcp>;
+pub(crate) type OwnTail = TailThread<LinkTransport>;
 
 fn clock() -> ReplicationClock {
     let zero = Instant::now();
     Box::new(move || Nanos(u64::try_from(zero.elapsed().as_nanos()).unwrap_or(u64::MAX)))
 }
 
-/// Begins to keep the tail of the active adit.
+/// A shared store, and the link to the other adit of the pair.
+#[derive(Debug, Clone)]
+pub(crate) struct PairStore {
+    pub settings: SharedStoreSettings,
+    /// `None` without `[store.replication]`.
+    pub link: Option<Arc<ReplicationLink>>,
+}
+
+impl PairStore {
+    /// Opens the link that is configured.
+    ///
+    /// # Errors
+    /// Its port cannot be opened.
+    pub(crate) fn open(settings: &SharedStoreSettings, eal: &Eal) -> anyhow::Result<Self> {
+        let link = settings.replication.as_ref();
+        let link = link.map(|replication| ReplicationLink::open(replication, eal)).transpose()?;
+        Ok(Self { settings: settings.clone(), link: link.map(Arc::new) })
+    }
+
+    /// What is configured of replication, and its link.
+    fn replication(&self) -> Option<(&ReplicationSettings, &ReplicationLink)> {
+        self.settings.replication.as_ref().zip(self.link.as_deref())
+    }
+
+    fn client_config(&self, settings: &ReplicationSettings, epoch: u64) -> ReplicationConfig {
+        ReplicationConfig {
+            peer: settings.standby,
+            name: self.settings.name.clone(),
+            epoch,
+            // The tail of the other adit has room for more.
+            octets_max: STORE_BACKLOG_BYTES_MAX / 2,
+            silence_max: SILENCE_MAX,
+            retry_after: RETRY,
+            ping_interval: PING_INTERVAL,
+        }
+    }
+}
+
+/// Begins to keep the tail of the active adit; `None` without replication.
 ///
 /// # Errors
 /// The address cannot be listened at.
-pub(crate) fn keep_tail(settings: &ReplicationSettings, name: &str) -> anyhow::Result<OwnTail> {
+pub(crate) fn keep_tail(pair: &PairStore) -> anyhow::Result<Option<OwnTail>> {
+    let Some((settings, link)) = pair.replication() else { return Ok(None) };
     let incarnation = Incarnation(StdRng::from_os_rng().random());
-    let tail = ReplicationTail::new(name, incarnation, STORE_BACKLOG_BYTES_MAX);
+    let tail = ReplicationTail::new(&pair.settings.name, incarnation, STORE_BACKLOG_BYTES_MAX);
     let listen = settings.listen;
-    let server = KernelTcp::new(settings.wait)
-        .and_then(|transport| ReplicationServer::new(transport, listen, tail))
+    let server = link
+        .transport()
+        .and_then(|transport| Ok(ReplicationServer::new(transport, listen, tail)?))
         .with_context(|| format!("cannot listen at store.replication.listen {listen}"))?;
-    let polls = settings.wait == KernelWait::Poll;
-    TailThread::start(server, polls, clock()).context("cannot start the thread of the tail")
+    let thread = TailThread::start(server, link.polls(), clock());
+    thread.map(Some).context("cannot start the thread of the tail")
 }
 
 /// Writes to the shared store, whose lease this process has just taken, the groups that only a standby has.
@@ -70,7 +112,7 @@ pub(crate) fn keep_tail(settings: &ReplicationSettings, name: &str) -> anyhow::R
 /// instead.
 pub(crate) fn recover_tail(
     store: &mut SharedStoreClient,
-    shared: &SharedStoreSettings,
+    pair: &PairStore,
     own: Option<&OwnTail>,
     accept_loss: bool,
 ) -> Result<(), StoreError> {
@@ -83,15 +125,15 @@ pub(crate) fn recover_tail(
     let own_incarnation = own.map(|own| own.report().incarnation);
     let last = store.figures().last;
     let position = StorePosition { epoch: last.epoch, number: RecordNumber(last.number) };
-    let found = match (TailSource::of(marked, own_incarnation), own, &shared.replication) {
+    let found = match (TailSource::of(marked, own_incarnation), own, pair.replication()) {
         (TailSource::Unneeded, ..) => return Ok(()),
         (TailSource::Own, Some(own), _) => {
             own.groups_after(position).map_err(|error| error.to_string())
         }
         (TailSource::Own, None, _) => unreachable!("its incarnation is that of a tail"),
-        (TailSource::Peer(marked), _, Some(settings)) => {
-            let config = client_config(settings, &shared.name, epoch);
-            peer_tail(store, settings.wait, config, position, marked)?
+        (TailSource::Peer(marked), _, Some((settings, link))) => {
+            let config = pair.client_config(settings, epoch);
+            peer_tail(store, link, config, position, marked)?
         }
         (TailSource::Peer(_), _, None) => {
             Err("[store.replication] says nothing about the other adit".to_owned())
@@ -114,13 +156,13 @@ pub(crate) fn recover_tail(
 /// Reads the tail of the other adit, and prolongs the lease meanwhile. The inner error says why there is none.
 fn peer_tail(
     store: &mut SharedStoreClient,
-    wait: KernelWait,
+    link: &ReplicationLink,
     config: ReplicationConfig,
     position: StorePosition,
     marked: Incarnation,
 ) -> Result<Result<Vec<ReplicatedGroup>, String>, StoreError> {
     let peer = config.peer;
-    let transport = match KernelTcp::new(wait) {
+    let transport = match link.transport() {
         Ok(transport) => transport,
         Err(error) => return Ok(Err(error.to_string())),
     };
@@ -146,34 +188,20 @@ fn peer_tail(
 ///
 /// # Errors
 /// The process is out of threads or file descriptors.
-pub(crate) fn active_store(
-    store: SharedStoreClient,
-    shared: &SharedStoreSettings,
-) -> anyhow::Result<AnyStore> {
-    let Some(settings) = &shared.replication else { return Ok(AnyStore::Shared(Box::new(store))) };
-    let config = client_config(settings, &shared.name, store.figures().epoch);
-    let transport = KernelTcp::new(settings.wait).context("cannot reach the standby")?;
+pub(crate) fn active_store(store: SharedStoreClient, pair: &PairStore) -> anyhow::Result<AnyStore> {
+    let Some((settings, link)) = pair.replication() else {
+        return Ok(AnyStore::Shared(Box::new(store)));
+    };
+    let config = pair.client_config(settings, store.figures().epoch);
+    let transport = link.transport().context("cannot reach the standby")?;
     let client = ReplicationClient::new(transport, config, store.durable());
     let store = BackgroundStore::start(AnyStore::Shared(Box::new(store)));
     let store = store.context("cannot start a thread of the store")?;
     let options = ReplicatedStoreOptions {
         acknowledge: settings.acknowledge,
         patience: PATIENCE,
-        polls: settings.wait == KernelWait::Poll,
+        polls: link.polls(),
     };
     let replicated = ReplicatedStore::new(store, client, options, clock());
     Ok(AnyStore::Replicated(Box::new(replicated)))
-}
-
-fn client_config(settings: &ReplicationSettings, name: &str, epoch: u64) -> ReplicationConfig {
-    ReplicationConfig {
-        peer: settings.standby,
-        name: name.to_owned(),
-        epoch,
-        // The tail of the other adit has room for more.
-        octets_max: STORE_BACKLOG_BYTES_MAX / 2,
-        silence_max: SILENCE_MAX,
-        retry_after: RETRY,
-        ping_interval: PING_INTERVAL,
-    }
 }

@@ -25,6 +25,7 @@ use crate::config::Config;
 use crate::control::{ControlEnd, ControlThread};
 use crate::control_parts::{ControlParts, ControlPort, ControlPortDevice, StandbyParts};
 use crate::event_scheduler::EventThreads;
+use crate::host_command::placement_warnings;
 use crate::lifecycle::Lifecycle;
 use crate::open_ports::OpenPort;
 use crate::packet_path::{AssembledPath, PacketPath, ThreadParts, WorkerThread, spawn};
@@ -54,20 +55,18 @@ pub(crate) fn run(path: &Path, accept_loss: bool) -> anyhow::Result<()> {
     // From here on these signals do not kill the process: `wait` polls for them.
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("cannot wait for signals")?;
     let server = AdminServer::bind(&config.admin_socket)?;
-    // The thread of the store begins before DPDK, which puts the others there.
-    adit_dpdk::pin_current_thread(config.datapath.main_core)?;
-    let records = StartRecords::open(&config, accept_loss)?;
+    let eal = Eal::init(&wiring::eal(&config))?;
+    if let Some(notice) = eal.notice() {
+        warn!("{notice}");
+    }
+    info!(arguments = eal.arguments().join(" "), version = eal.version(), "DPDK started");
+    let records = StartRecords::open(&config, &eal, accept_loss)?;
     let (socket, addresses) = open_n4(&config, &records.source)?;
     let former = records.node();
     // A process that continues a former one did not restart, for its peers.
     let recovery_time = if former.is_none() { Some(RecoveryTime::next()?) } else { None };
     let time_stamp = recovery_time.map(RecoveryTime::time_stamp);
     let time_stamp = time_stamp.or(former.map(|node| node.recovery_time_stamp)).unwrap_or_default();
-    let eal = Eal::init(&wiring::eal(&config))?;
-    if let Some(notice) = eal.notice() {
-        warn!("{notice}");
-    }
-    info!(arguments = eal.arguments().join(" "), version = eal.version(), "DPDK started");
     match TablePages::of_host() {
         pages @ TablePages::Large => info!("{pages}"),
         pages => warn!("{pages}"),
@@ -99,6 +98,9 @@ pub(crate) fn run(path: &Path, accept_loss: bool) -> anyhow::Result<()> {
         })?
     };
     info!(model = config.datapath.model.name(), threads = workers.len(), n4 = %config.n4.listen, "running");
+    for warning in placement_warnings(&config) {
+        warn!("{warning}; `adit host plan` proposes other CPUs");
+    }
     let threads = Threads { control, workers, admin };
     let outcome = supervise(&mut signals, threads, &lifecycle);
     drop(server);
@@ -247,7 +249,7 @@ fn start_node(config: &Config, start: &StartParts, random: &mut StdRng) -> Node 
         RecordSource::Own { former: None, .. } => {
             node.begin_records(clock.time_of_day_at_zero().unwrap_or_default());
         }
-        RecordSource::Own { former: Some(former), .. } => node.begin_restoration(former),
+        RecordSource::Own { former: Some((former, _)), .. } => node.begin_restoration(former),
         RecordSource::Followed { active, .. } => node.begin_following(active),
     }
     node
@@ -277,12 +279,14 @@ fn assemble(
     let names = config.interfaces.iter().map(|interface| interface.name.clone()).collect();
     let port = |(id, open)| control_port(config, id, open, slot_bits.into());
     let ports = (0..).map(PortId).zip(ports).map(port).collect();
-    let (store, standby) = match records.source {
-        RecordSource::None => (None, None),
-        RecordSource::Own { link, .. } => (Some(link), None),
+    let (store, former, standby) = match records.source {
+        RecordSource::None => (None, None, None),
+        RecordSource::Own { link, former } => {
+            (Some(link), former.map(|(_, records)| records), None)
+        }
         RecordSource::Followed { store, .. } => {
             let standby = config.standby.as_ref().context("no [standby] is configured")?;
-            (None, Some(StandbyParts::start(*store, standby, lifecycle)?))
+            (None, None, Some(StandbyParts::start(*store, standby, lifecycle)?))
         }
     };
     let parts = ControlParts {
@@ -291,6 +295,7 @@ fn assemble(
         publisher,
         socket,
         store,
+        former,
         standby,
         addresses,
         keeps_at_stop: config.store.keeps_at_stop,

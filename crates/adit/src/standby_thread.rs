@@ -18,8 +18,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use tracing::{info, warn};
 
 use crate::any_store::SharedStoreClient;
-use crate::config::SharedStoreSettings;
-use crate::replication::{OwnTail, recover_tail};
+use crate::replication::{OwnTail, PairStore, recover_tail};
 
 /// How long a server waits for the next change before it tells of the lease. It bounds how late a standby sees that the
 /// lease is free.
@@ -61,7 +60,7 @@ pub(crate) enum StandbyNews {
 pub(crate) struct FollowedStore {
     pub client: SharedStoreClient,
     pub tail: Option<OwnTail>,
-    pub settings: SharedStoreSettings,
+    pub pair: PairStore,
     /// Acknowledged changes may be lost.
     pub accept_loss: bool,
 }
@@ -114,10 +113,10 @@ impl StandbyLink {
             report: Mutex::default(),
         });
         let (sender, news) = sync_channel(BATCHES_MAX);
-        let FollowedStore { client, tail, settings, accept_loss } = store;
+        let FollowedStore { client, tail, pair, accept_loss } = store;
         let state_of_thread = Arc::clone(&state);
         let follower =
-            StandbyFollower { state: state_of_thread, news: sender, tail, settings, accept_loss };
+            StandbyFollower { state: state_of_thread, news: sender, tail, pair, accept_loss };
         let thread = std::thread::Builder::new().name("adit-standby".to_owned());
         let thread = thread.spawn(move || follower.run(client))?;
         Ok(Self { news: Some(news), state, thread: Some(thread) })
@@ -185,7 +184,7 @@ struct StandbyFollower {
     state: Arc<StandbyState>,
     news: SyncSender<StandbyNews>,
     tail: Option<OwnTail>,
-    settings: SharedStoreSettings,
+    pair: PairStore,
     accept_loss: bool,
 }
 
@@ -258,7 +257,7 @@ impl StandbyFollower {
     ) -> Result<(), StoreError> {
         store.maintain()?;
         if *stage == LeaseStage::Taken {
-            recover_tail(store, &self.settings, self.tail.as_ref(), self.accept_loss)?;
+            recover_tail(store, &self.pair, self.tail.as_ref(), self.accept_loss)?;
             *stage = LeaseStage::Complete;
         }
         Ok(())

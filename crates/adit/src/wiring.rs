@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use adit_dpdk::EalConfig;
+use adit_dpdk::{Device, EalConfig};
 use adit_kernel::KernelDevice;
 use adit_n4::{NodeConfig, PathConfig, PeerPolicy, PeerPrefix, RecordConfig, SmfSetMembers};
 use adit_rules::Steering;
@@ -15,7 +15,7 @@ use adit_tables::{Interface, IpPrefix, Route, TablesConfig};
 use adit_types::limits::NEXT_HOPS_MAX;
 use adit_types::{DomainId, InterfaceId, Ipv4Prefix, Ipv6Prefix, MacAddr};
 
-use crate::config::{self, Config, IpNet, NodeIdSetting};
+use crate::config::{self, Config, IpNet, NodeIdSetting, ReplicationSettings, StoreKind};
 
 /// Configuration of the EAL.
 pub(crate) fn eal(config: &Config) -> EalConfig {
@@ -24,9 +24,19 @@ pub(crate) fn eal(config: &Config) -> EalConfig {
         memory_mib: config.dpdk.memory_mib,
         main_cpus: vec![config.datapath.main_core],
         file_prefix: format!("adit-{}", std::process::id()),
-        devices: config.ports.iter().filter_map(|port| port.device.dpdk().cloned()).collect(),
+        devices: dpdk_devices(config).cloned().collect(),
         extra_args: config.dpdk.eal_extra_args.clone(),
     }
+}
+
+/// The devices of ports, and that of replication.
+fn dpdk_devices(config: &Config) -> impl Iterator<Item = &Device> {
+    let replication = match &config.store.kind {
+        StoreKind::Shared(shared) => shared.replication.as_ref(),
+        StoreKind::Journal(_) | StoreKind::None => None,
+    };
+    let ports = config.ports.iter().filter_map(|port| port.device.dpdk());
+    ports.chain(replication.and_then(ReplicationSettings::device))
 }
 
 /// Configuration of the session store.

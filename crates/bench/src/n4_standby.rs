@@ -146,7 +146,7 @@ pub(crate) fn run(
     let server = ReplicationServer::new(far, ends.address, tail)?;
     let standby = TailThread::start(server, polls, move || clock.now())?;
     pin_current_thread(active_core)?;
-    let link = StoreLink::start(replicated(near, ends.address, polls, clock)?, Vec::new())?;
+    let link = StoreLink::start(replicated(near, ends.address, polls, clock)?)?;
     await_standby(&link)?;
     eprintln!("establishing {resident} resident sessions, with and without a standby");
     establish(&mut plain, None, 0, resident)?;

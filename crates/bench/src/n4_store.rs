@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use adit_host::journal_folder::JournalFolder;
 use adit_host::store_thread::{StoreLink, read_node};
-use adit_n4::NodeRecord;
+use adit_n4::{FormerRecord, NodeRecord};
 use adit_store::{Journal, JournalOptions, RecordKind};
 use adit_types::Nanos;
 use anyhow::{Context, ensure};
@@ -40,7 +40,7 @@ pub(crate) fn run(
         "{} has a journal; name a folder without one",
         folder.display()
     );
-    let link = StoreLink::start(journal, Vec::new()).context("cannot start a thread")?;
+    let link = StoreLink::start(journal).context("cannot start a thread")?;
     let mut stored = BenchControlPlane::with_store(sessions_max, link)?;
     eprintln!("establishing {resident} resident sessions, with and without a journal");
     plain.establish(0, resident)?;
@@ -115,7 +115,8 @@ fn restore(sessions_max: u32, folder: &Path) -> anyhow::Result<RestorationFigure
     let node = read_node(&mut journal)?.context("the journal has a node")?;
     let node = NodeRecord::from_octets(&node)?;
     let kinds = RecordKind::ALL.into_iter().filter(|kind| *kind != RecordKind::Node).collect();
-    let mut link = StoreLink::start(journal, kinds).context("cannot start a thread")?;
+    let (_link, former) = StoreLink::start_reading(journal, kinds, FormerRecord::read)
+        .context("cannot start a thread")?;
     let mut control = BenchControlPlane::unassociated(sessions_max)?;
     control.node.begin_restoration(&node);
     let mut heartbeat = [0; smf::REQUEST_BYTES_MAX];
@@ -125,10 +126,10 @@ fn restore(sessions_max: u32, folder: &Path) -> anyhow::Result<RestorationFigure
     while control.node.is_restoring() {
         let turn = Instant::now();
         while !is_read && turn.elapsed() < Duration::from_millis(2) {
-            let Some(batch) = link.poll_records()? else { break };
+            let Some(batch) = former.poll()? else { break };
             is_read = batch.is_empty();
-            for (kind, name, octets) in batch {
-                control.node.restore_record(now, kind, &name, &octets)?;
+            for record in batch {
+                control.node.restore_record(now, record)?;
             }
         }
         let mut answers = 0;

@@ -92,6 +92,12 @@ impl RegisteringIo {
         Self { io, eal, has_tried: false }
     }
 
+    /// The ports, for another thread.
+    #[must_use]
+    pub fn into_inner(self) -> WorkerIo {
+        self.io
+    }
+
     #[cold]
     fn register(&mut self) {
         self.has_tried = true;

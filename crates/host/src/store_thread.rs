@@ -42,11 +42,14 @@ const RECORDS_PER_BATCH: usize = 256;
 /// Batches of them that wait at most.
 const BATCHES_MAX: usize = 16;
 
-/// Records that a former process left.
-pub type RecordBatch = Vec<(RecordKind, RecordName, Vec<u8>)>;
+/// Records of one kind that are read before the first of them are handed over, by ascending index.
+const RECORDS_PER_WINDOW: usize = 4096;
+
+/// Makes what the receiver gets of a record that a former process left.
+pub type ReadRecord<R> = fn(RecordKind, RecordName, Vec<u8>) -> R;
 
 /// A batch, or why there are no further ones.
-type BatchResult = Result<RecordBatch, StoreError>;
+type BatchResult<R> = Result<Vec<R>, StoreError>;
 
 /// A record store that a thread can own.
 pub trait ThreadStore: RecordStore + Send + 'static {
@@ -114,8 +117,30 @@ struct StoreState<G> {
     is_failing: AtomicBool,
     is_lost: AtomicBool,
     is_handover_requested: AtomicBool,
+    /// The node's side is gone.
+    is_ending: AtomicBool,
     event: OwnedFd,
     report: Mutex<StoreReport<G>>,
+}
+
+/// The records that a former process left, each as an `R`.
+#[derive(Debug)]
+pub struct FormerRecords<R> {
+    batches: Receiver<BatchResult<R>>,
+}
+
+impl<R> FormerRecords<R> {
+    /// The next records; `None` if none have been read yet, an empty batch at the end.
+    ///
+    /// # Errors
+    /// The store cannot be read; there is no further batch.
+    pub fn poll(&self) -> Result<Option<Vec<R>>, StoreError> {
+        match self.batches.try_recv() {
+            Ok(batch) => batch.map(Some),
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Disconnected) => Ok(Some(Vec::new())),
+        }
+    }
 }
 
 /// The node's side of the thread. `G`: the figures of the store.
@@ -123,7 +148,6 @@ struct StoreState<G> {
 pub struct StoreLink<G> {
     /// `None` once the thread was told to end.
     groups: Option<Sender<RecordGroup>>,
-    records: Option<Receiver<BatchResult>>,
     state: Arc<StoreState<G>>,
     /// The thread answers within microseconds.
     polls: bool,
@@ -131,11 +155,40 @@ pub struct StoreLink<G> {
 }
 
 impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
-    /// Starts the thread. First it reads the records of these kinds, sessions by their indices.
+    /// Starts the thread.
     ///
     /// # Errors
     /// The process is out of threads or file descriptors.
-    pub fn start<S>(store: S, read: Vec<RecordKind>) -> io::Result<Self>
+    pub fn start<S>(store: S) -> io::Result<Self>
+    where
+        S: ThreadStore<Figures = G>,
+    {
+        Self::spawn(store, |_| {})
+    }
+
+    /// Starts the thread, which first reads the records of these kinds: one kind after the other, sessions about by their
+    /// indices. It makes an `R` of each.
+    ///
+    /// # Errors
+    /// As for [`StoreLink::start`].
+    pub fn start_reading<S, R>(
+        store: S,
+        kinds: Vec<RecordKind>,
+        read: ReadRecord<R>,
+    ) -> io::Result<(Self, FormerRecords<R>)>
+    where
+        S: ThreadStore<Figures = G>,
+        R: Send + 'static,
+    {
+        let (sender, batches) = sync_channel(BATCHES_MAX);
+        let link = Self::spawn(store, move |owner| owner.read(&kinds, read, sender))?;
+        Ok((link, FormerRecords { batches }))
+    }
+
+    fn spawn<S>(
+        store: S,
+        begin: impl FnOnce(&mut StoreThread<S>) + Send + 'static,
+    ) -> io::Result<Self>
     where
         S: ThreadStore<Figures = G>,
     {
@@ -153,28 +206,22 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
             is_failing: AtomicBool::new(false),
             is_lost: AtomicBool::new(false),
             is_handover_requested: AtomicBool::new(false),
+            is_ending: AtomicBool::new(false),
             event,
             report: Mutex::new(report),
         });
         let polls = store.polls();
         let (groups, received) = channel();
-        let (batches, records) = sync_channel(BATCHES_MAX);
         let waiting = VecDeque::new();
         let mut owner =
             StoreThread { store, state: Arc::clone(&state), waiting, appended: RecordNumber(0) };
         let thread =
             std::thread::Builder::new().name("adit-store".to_owned()).spawn(move || {
-                owner.read(&read, batches);
+                begin(&mut owner);
                 owner.run(&received);
                 owner.store.close();
             })?;
-        Ok(Self {
-            groups: Some(groups),
-            records: Some(records),
-            state,
-            polls,
-            thread: Some(thread),
-        })
+        Ok(Self { groups: Some(groups), state, polls, thread: Some(thread) })
     }
 
     /// Hands a group over.
@@ -217,21 +264,6 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
         self.state.is_handover_requested.load(Ordering::Acquire)
     }
 
-    /// The next records of the former process; `None` if none have been read yet, an empty batch at the end.
-    ///
-    /// # Errors
-    /// The store cannot be read; there is no further batch.
-    pub fn poll_records(&mut self) -> Result<Option<RecordBatch>, StoreError> {
-        match self.records.as_ref().map_or(Err(TryRecvError::Disconnected), Receiver::try_recv) {
-            Ok(batch) => batch.map(Some),
-            Err(TryRecvError::Empty) => Ok(None),
-            Err(TryRecvError::Disconnected) => {
-                self.records = None;
-                Ok(Some(Vec::new()))
-            }
-        }
-    }
-
     /// What operators see.
     #[must_use]
     pub fn report(&self) -> StoreReport<G> {
@@ -261,7 +293,7 @@ impl<G> AsFd for StoreLink<G> {
 impl<G> Drop for StoreLink<G> {
     fn drop(&mut self) {
         self.groups = None;
-        self.records = None;
+        self.state.is_ending.store(true, Ordering::Release);
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
@@ -276,56 +308,50 @@ struct StoreThread<S: ThreadStore> {
 }
 
 impl<S: ThreadStore> StoreThread<S> {
-    /// Hands over the records of a former process.
-    fn read(&mut self, kinds: &[RecordKind], batches: SyncSender<BatchResult>) {
+    /// Hands over the records of a former process. Those of a window go while the store is read, as far as the node
+    /// takes them; the others wait as octets.
+    fn read<R>(
+        &mut self,
+        kinds: &[RecordKind],
+        read: ReadRecord<R>,
+        to: SyncSender<BatchResult<R>>,
+    ) {
+        let mut reading =
+            RecordReading { waiting: VecDeque::new(), unsorted: 0, batch: None, read, to };
         for &kind in kinds {
-            let mut found = Vec::new();
-            let visited = self.store.visit(&[kind], &mut |key, value| {
-                found.push((key.kind, RecordName::of(key.id), value.to_vec()));
+            let Self { store, state, .. } = self;
+            let visited = store.visit(&[kind], &mut |key, value| {
+                reading.waiting.push_back((key.kind, RecordName::of(key.id), value.to_vec()));
+                reading.unsorted += 1;
+                if reading.unsorted == RECORDS_PER_WINDOW {
+                    reading.sort_window();
+                    if reading.hand_over() {
+                        state.wake();
+                    }
+                }
             });
             if let Err(error) = visited {
                 // Whoever does not receive it has ended.
-                let _ = batches.send(Err(error));
+                let _ = reading.to.send(Err(error));
                 return self.wake();
             }
-            // Indices are the lowest 24 bits of a SEID.
-            found.sort_unstable_by_key(|(_, name, _)| match name {
-                RecordName::Number(number) => number & 0xff_ffff,
-                RecordName::Octets(_) => 0,
-            });
-            let mut found = found.into_iter();
-            loop {
-                let batch: RecordBatch = found.by_ref().take(RECORDS_PER_BATCH).collect();
-                if batch.is_empty() {
-                    break;
-                }
-                if !self.hand_over(batch, &batches) {
+            reading.sort_all();
+            while reading.is_pending() {
+                // What cannot be kept now is tried again soon.
+                if let Err(StoreError::Fenced { .. }) = self.store.keep() {
                     return;
                 }
-            }
-        }
-        drop(batches);
-        self.wake();
-    }
-
-    /// Waits until the node takes a batch. False if nobody does, or the store is lost meanwhile.
-    fn hand_over(&mut self, batch: RecordBatch, batches: &SyncSender<BatchResult>) -> bool {
-        let mut batch = Ok(batch);
-        loop {
-            // What cannot be kept now is tried again soon.
-            if let Err(StoreError::Fenced { .. }) = self.store.keep() {
-                return false;
-            }
-            batch = match batches.try_send(batch) {
-                Ok(()) => {
-                    self.wake();
-                    return true;
+                if self.state.is_ending.load(Ordering::Acquire) {
+                    return;
                 }
-                Err(TrySendError::Full(batch)) => batch,
-                Err(TrySendError::Disconnected(_)) => return false,
-            };
-            std::thread::sleep(HAND_OVER);
+                match reading.hand_over() {
+                    true => self.wake(),
+                    false => std::thread::sleep(HAND_OVER),
+                }
+            }
         }
+        drop(reading);
+        self.wake();
     }
 
     /// Takes groups until their sender is gone, or the store is lost.
@@ -443,8 +469,78 @@ impl<S: ThreadStore> StoreThread<S> {
     }
 
     fn wake(&self) {
+        self.state.wake();
+    }
+}
+
+impl<G> StoreState<G> {
+    fn wake(&self) {
         // A full counter is a pending wake-up.
-        let _ = rustix::io::write(&self.state.event, &1_u64.to_ne_bytes());
+        let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+    }
+}
+
+/// The place of a record among those of its kind: of a session its index, the lowest 24 bits of the SEID.
+const fn place(name: &RecordName) -> u64 {
+    match name {
+        RecordName::Number(number) => *number & 0xff_ffff,
+        RecordName::Octets(_) => 0,
+    }
+}
+
+/// Records on their way to the node.
+struct RecordReading<R> {
+    waiting: VecDeque<(RecordKind, RecordName, Vec<u8>)>,
+    /// The last of them, which are not in order.
+    unsorted: usize,
+    /// A batch that the node did not take yet.
+    batch: Option<Vec<R>>,
+    read: ReadRecord<R>,
+    to: SyncSender<BatchResult<R>>,
+}
+
+impl<R> RecordReading<R> {
+    /// Sorts the records of a window.
+    fn sort_window(&mut self) {
+        let records = self.waiting.make_contiguous();
+        let (_, window) = records.split_at_mut(records.len().saturating_sub(self.unsorted));
+        window.sort_by_key(|(_, name, _)| place(name));
+        self.unsorted = 0;
+    }
+
+    /// Sorts all that wait.
+    fn sort_all(&mut self) {
+        self.waiting.make_contiguous().sort_by_key(|(_, name, _)| place(name));
+        self.unsorted = 0;
+    }
+
+    /// True until the node has all records.
+    fn is_pending(&self) -> bool {
+        self.batch.is_some() || !self.waiting.is_empty()
+    }
+
+    /// Hands over what the node takes without waiting for it. True if it took something.
+    fn hand_over(&mut self) -> bool {
+        let mut has_taken = false;
+        while self.is_pending() {
+            let batch = self.batch.take().unwrap_or_else(|| {
+                let count = self.waiting.len().min(RECORDS_PER_BATCH);
+                let read = |(kind, name, octets)| (self.read)(kind, name, octets);
+                self.waiting.drain(..count).map(read).collect()
+            });
+            match self.to.try_send(Ok(batch)) {
+                Ok(()) => has_taken = true,
+                Err(TrySendError::Full(batch)) => {
+                    self.batch = batch.ok();
+                    break;
+                }
+                Err(TrySendError::Disconnected(_)) => {
+                    self.waiting.clear();
+                    break;
+                }
+            }
+        }
+        has_taken
     }
 }
 

@@ -204,7 +204,7 @@ fn standby_suffices_while_the_store_is_away_and_the_store_while_the_standby_is()
     for wait in [KernelWait::Sleep, KernelWait::Poll] {
         let (state, address) = (Arc::new(MemoryStoreState::default()), free_address());
         let tail = standby(wait, address, 5);
-        let link = StoreLink::start(replicated(wait, address, &state), Vec::new()).unwrap();
+        let link = StoreLink::start(replicated(wait, address, &state)).unwrap();
         until(|| link.report().figures.standby_is_enough);
         let send = |number: u64| {
             let change = RecordChange {

@@ -116,15 +116,17 @@ fn wait_for(mut holds: impl FnMut() -> bool) {
 /// The SEIDs of the records in the folder, by ascending index.
 fn read(path: &Path) -> Vec<u64> {
     let journal = journal(path, &Arc::new(AtomicBool::new(false)));
-    let mut link = StoreLink::start(journal, vec![RecordKind::Session]).unwrap();
+    let seid = |_, name, _| match name {
+        RecordName::Number(seid) => seid,
+        RecordName::Octets(_) => unreachable!("sessions have numbers"),
+    };
+    let (_link, former) =
+        StoreLink::start_reading(journal, vec![RecordKind::Session], seid).unwrap();
     let mut seids = Vec::new();
     loop {
-        match link.poll_records().unwrap() {
+        match former.poll().unwrap() {
             Some(batch) if batch.is_empty() => return seids,
-            Some(batch) => seids.extend(batch.into_iter().map(|(_, name, _)| match name {
-                RecordName::Number(seid) => seid,
-                RecordName::Octets(_) => unreachable!("sessions have numbers"),
-            })),
+            Some(batch) => seids.extend(batch),
             None => std::thread::sleep(Duration::from_millis(1)),
         }
     }
@@ -134,7 +136,7 @@ fn read(path: &Path) -> Vec<u64> {
 fn groups_of_a_failing_disk_become_durable_when_it_works_again_and_not_before() {
     let dir = tempfile::tempdir().unwrap();
     let (path, fails) = (dir.path().join("journal"), Arc::new(AtomicBool::new(false)));
-    let link = StoreLink::start(journal(&path, &fails), Vec::new()).unwrap();
+    let link = StoreLink::start(journal(&path, &fails)).unwrap();
     let group = |number, changes| RecordGroup { number: RecordNumber(number), changes };
     link.send(group(1, vec![put(1, 10)]));
     wait_for(|| link.durable() == RecordNumber(1));
@@ -156,7 +158,7 @@ fn groups_of_a_failing_disk_become_durable_when_it_works_again_and_not_before() 
 fn large_group_is_split_and_a_record_beyond_the_limit_is_counted_and_left_out() {
     let dir = tempfile::tempdir().unwrap();
     let (path, fails) = (dir.path().join("journal"), Arc::new(AtomicBool::new(false)));
-    let link = StoreLink::start(journal(&path, &fails), Vec::new()).unwrap();
+    let link = StoreLink::start(journal(&path, &fails)).unwrap();
     // The index is in the lowest 24 bits: the order of the records is not that of their SEIDs.
     let seid = |index: u64| (100 - index) << 24 | index;
     let many: Vec<RecordChange> = (0..40).map(|index| put(seid(index), 60_000)).collect();
@@ -246,7 +248,7 @@ fn store_that_another_process_takes_over_is_lost_and_does_not_count_as_failing()
             is_taken: Arc::clone(&is_taken),
             is_closed: Arc::clone(&is_closed),
         };
-        let link = StoreLink::start(store, Vec::new()).unwrap();
+        let link = StoreLink::start(store).unwrap();
         let group =
             |number| RecordGroup { number: RecordNumber(number), changes: vec![put(number, 10)] };
         link.send(group(1));

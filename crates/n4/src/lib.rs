@@ -54,7 +54,7 @@ pub use counters::{N4Counters, Scalars};
 pub use event::{DownReason, NodeEvent, SetupFailure};
 pub use node::Node;
 pub use path::{PathConfig, PathEntry, PathState};
-pub use records::{NodeRecord, RecordError};
+pub use records::{FormerRecord, NodeRecord, RecordError};
 pub use session_state::SessionInformation;
 pub use smf_set::SmfSet;
 pub use support::{Acts, ie_acts, message_acts};

@@ -8,6 +8,7 @@
 
 mod encode;
 mod following;
+mod former;
 mod restoration;
 mod values;
 
@@ -22,9 +23,11 @@ use crate::config::RecordConfig;
 use crate::transmit::Transmit;
 pub(crate) use encode::{RecordSources, session_value};
 pub(crate) use following::FollowedRecords;
+pub use former::FormerRecord;
+pub(crate) use former::{FormerSessionValue, FormerValue};
 pub(crate) use restoration::NodeRestoration;
 pub(crate) use values::{
-    AnswerValue, AssociationValue, KeptAnswer, PfdValue, ReportsValue, SessionValue, decoded,
+    AnswerValue, AssociationValue, KeptAnswer, PfdValue, ReportsValue, decoded,
 };
 pub use values::{NodeRecord, RecordError};
 

@@ -14,7 +14,7 @@ mod smf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use adit_n4::{Node, NodeConfig, NodeRecord, RecordConfig, RecordError, Transmit};
+use adit_n4::{FormerRecord, Node, NodeConfig, NodeRecord, RecordConfig, RecordError, Transmit};
 use adit_pfcp::grouped::RemoveFar;
 use adit_pfcp::ie::{self, FqCsid, FqCsidNode, RecoveryTimeStamp};
 use adit_pfcp::message::{HeartbeatResponse, SessionSetDeletionRequest};
@@ -325,7 +325,7 @@ fn restored(config: NodeConfig, now: Nanos, disk: &Disk, workers: &mut Workers) 
     node.begin_restoration(&record);
     for kind in RecordKind::ALL {
         for (name, value) in disk.of(kind) {
-            let restored = node.restore_record(now, kind, &name, &value);
+            let restored = node.restore_record(now, FormerRecord::read(kind, name, value));
             // Its association ended, and the record was on its way out.
             assert!(matches!(restored, Ok(()) | Err(RecordError::NoAssociation)), "{restored:?}");
         }

@@ -25,11 +25,12 @@ use std::path::{Path, PathBuf};
 use adit_datapath::Spread;
 use adit_dpdk::{Device, HugepageMode};
 use adit_kernel::KernelDevice;
+use adit_rss::ToeplitzKey;
 pub(crate) use adit_session::{PredefinedRule, QosPolicy, Tolerances};
 use adit_types::{DomainId, InterfaceRole, Nanos, PortId, Role, Roles, VlanId};
 
 pub(crate) use eventdev::EventSettings;
-pub(crate) use replication::ReplicationSettings;
+pub(crate) use replication::{ReplicationSettings, ReplicationTransport, UserLinkSettings};
 pub(crate) use section::ConfigProblem;
 pub(crate) use standby::StandbySettings;
 pub(crate) use store::{SharedStoreSettings, StoreKind, StoreSettings, StoreTlsFiles};
@@ -139,6 +140,8 @@ pub(crate) enum ModelSettings {
         /// CPU core of each receiver.
         receivers: Vec<u16>,
         spread: Spread,
+        /// Of [`Spread::Rss`].
+        rss_key: ToeplitzKey,
     },
     /// A scheduler gives workers packets that other threads receive.
     EventDriven(EventSettings),

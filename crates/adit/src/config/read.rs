@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use adit_datapath::Spread;
 use adit_dpdk::{Device, HugepageMode};
 use adit_kernel::KernelDevice;
+use adit_rss::ToeplitzKey;
 use adit_types::limits::{
     BUFFER_PKTS_MAX, BURST_DEFAULT, BURST_MAX, HANDOFF_RING_LEN, INTERFACES_MAX, PORTS_MAX,
     REASSEMBLY_FRAGMENTS_MAX, ROUTES_MAX, SESSIONS_MAX, WORKERS_MAX,
@@ -70,6 +71,7 @@ fn read(document: &ConfigDocument<'_>, table: &DeTable<'_>) -> Config {
     let predefined_rules = predefined::read(&mut root, &applications);
     let (qos, shaped_pkts_max) = qos::read(root.table("qos"), half, &interfaces);
     let store = store::read(root.table("store"));
+    store::check_replication_device(&root, &store, &ports);
     let standby = standby::read(&mut root, &store);
     let mut admin = root.table("admin");
     let admin_socket = admin
@@ -257,12 +259,17 @@ fn read_model(datapath: &mut ConfigSection<'_, '_>, workers: usize) -> ModelSett
         if has_receivers { datapath.integers("receivers", 0..=1023) } else { Vec::new() };
     let kinds = [("owner", Spread::Owner), ("rss", Spread::Rss)];
     let spread = datapath.choice("spread", &kinds, Some(Spread::Owner)).unwrap_or(Spread::Owner);
+    let keys = [("symmetric", ToeplitzKey::SYMMETRIC), ("microsoft", ToeplitzKey::MICROSOFT)];
+    let rss_key = datapath.choice("rss_key", &keys, Some(ToeplitzKey::SYMMETRIC));
     if !is_pipeline {
-        for key in ["receivers", "spread"] {
+        for key in ["receivers", "spread", "rss_key"] {
             if datapath.has(key) {
                 datapath.problem(key, "is for model = \"pipeline\"; here nobody only receives");
             }
         }
+    }
+    if is_pipeline && spread != Spread::Rss && datapath.has("rss_key") {
+        datapath.problem("rss_key", "is for spread = \"rss\"; here nothing is hashed");
     }
     if model == 2 {
         let most = WORKERS_MAX.saturating_sub(workers);
@@ -288,7 +295,8 @@ fn read_model(datapath: &mut ConfigSection<'_, '_>, workers: usize) -> ModelSett
     } else if names_twice(&receivers) {
         datapath.problem("receivers", "names a CPU core twice; each receiver needs its own");
     }
-    ModelSettings::Pipeline { receivers, spread }
+    let rss_key = rss_key.unwrap_or(ToeplitzKey::SYMMETRIC);
+    ModelSettings::Pipeline { receivers, spread, rss_key }
 }
 
 /// Maximum number of buffers for packets that wait for one reason: half of those that fragments and drivers leave.

@@ -1,7 +1,8 @@
 //! `[store.replication]`: records on the other adit of a pair as well.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
+use adit_dpdk::Device;
 use adit_replication::Acknowledge;
 use adit_transport::KernelWait;
 
@@ -18,9 +19,49 @@ pub(crate) struct ReplicationSettings {
     /// The address that the other one listens at.
     pub standby: SocketAddr,
     pub acknowledge: Acknowledge,
-    /// What threads do while nothing arrives.
-    pub wait: KernelWait,
+    pub transport: ReplicationTransport,
 }
+
+/// What streams between the two adits run on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ReplicationTransport {
+    /// Sockets of the kernel, and what threads do while nothing arrives.
+    Kernel(KernelWait),
+    /// TCP in user space.
+    User(UserLinkSettings),
+}
+
+/// The port of TCP in user space.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UserLinkSettings {
+    /// A device that nothing else uses.
+    pub device: Device,
+    /// Length of the prefix of the link.
+    pub prefix_len: u8,
+    /// The router to the other adit, unless it is on the link.
+    pub gateway: Option<IpAddr>,
+}
+
+impl ReplicationSettings {
+    /// The device of TCP in user space.
+    pub(crate) const fn device(&self) -> Option<&Device> {
+        match &self.transport {
+            ReplicationTransport::Kernel(_) => None,
+            ReplicationTransport::User(user) => Some(&user.device),
+        }
+    }
+}
+
+/// The words for transports.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TransportKind {
+    Blocking,
+    Polled,
+    User,
+}
+
+/// Keys of TCP in user space.
+const USER_KEYS: [&str; 3] = ["device", "prefix_len", "gateway"];
 
 /// Reads the section, if the file has it.
 pub(super) fn read(store: &mut ConfigSection<'_, '_>) -> Option<ReplicationSettings> {
@@ -37,15 +78,64 @@ pub(super) fn read(store: &mut ConfigSection<'_, '_>) -> Option<ReplicationSetti
     }
     let words = [("standby", Acknowledge::Standby), ("store", Acknowledge::Store)];
     let acknowledge = replication.choice("acknowledge", &words, Some(Acknowledge::Standby));
-    let transports = [("blocking", KernelWait::Sleep), ("polled", KernelWait::Poll)];
-    let wait = replication.choice("transport", &transports, Some(KernelWait::Sleep));
+    let transports = [
+        ("blocking", TransportKind::Blocking),
+        ("polled", TransportKind::Polled),
+        ("user", TransportKind::User),
+    ];
+    let kind = replication.choice("transport", &transports, Some(TransportKind::Blocking));
+    let transport = match kind {
+        Some(TransportKind::User) => {
+            read_user(&mut replication, listen).map(ReplicationTransport::User)
+        }
+        kernel => {
+            for key in USER_KEYS {
+                replication.skip(key);
+                if replication.has(key) {
+                    replication.problem(key, "is for transport = \"user\"");
+                }
+            }
+            let polls = kernel == Some(TransportKind::Polled);
+            let wait = if polls { KernelWait::Poll } else { KernelWait::Sleep };
+            Some(ReplicationTransport::Kernel(wait))
+        }
+    };
+    let family = |address: Option<SocketAddr>| address.map(|address| address.is_ipv4());
+    if kind == Some(TransportKind::User)
+        && listen.is_some()
+        && standby.is_some()
+        && family(listen) != family(standby)
+    {
+        replication.problem("standby", "takes an address of the family of listen");
+    }
     replication.finish();
     Some(ReplicationSettings {
         listen: listen?,
         standby: standby?,
         acknowledge: acknowledge?,
-        wait: wait?,
+        transport: transport?,
     })
+}
+
+fn read_user(
+    replication: &mut ConfigSection<'_, '_>,
+    listen: Option<SocketAddr>,
+) -> Option<UserLinkSettings> {
+    let device: Option<Device> =
+        replication.parsed("device", "a DPDK device such as \"0000:3b:00.1\"");
+    if listen.is_some_and(|listen| listen.ip().is_unspecified()) {
+        replication
+            .problem("listen", "takes the address of this host on the port, not all addresses");
+    }
+    let (longest, usual) =
+        if listen.is_some_and(|listen| listen.is_ipv6()) { (128, 64) } else { (32, 24) };
+    let prefix_len = replication.integer("prefix_len", 1..=longest, Some(usual));
+    let gateway: Option<IpAddr> =
+        replication.parsed_optional("gateway", "an address such as \"10.0.9.254\"");
+    if gateway.zip(listen).is_some_and(|(gateway, listen)| gateway.is_ipv4() != listen.is_ipv4()) {
+        replication.problem("gateway", "takes an address of the family of listen");
+    }
+    Some(UserLinkSettings { device: device?, prefix_len, gateway })
 }
 
 #[cfg(test)]
@@ -60,7 +150,9 @@ mod tests {
     fn example_of_replication() -> String {
         let start = EXAMPLE.find("# [store.replication]").unwrap();
         let lines = EXAMPLE[start..].lines().take_while(|line| !line.is_empty());
-        let is_code = |line: &&str| line.contains(" = ") || line.starts_with("# [");
+        let of_user = |line: &str| USER_KEYS.iter().any(|key| line[2..].starts_with(key));
+        let is_code =
+            |line: &&str| line.starts_with("# [") || line.contains(" = ") && !of_user(line);
         lines.filter(is_code).map(|line| format!("{}\n", &line[2..])).collect()
     }
 
@@ -91,10 +183,15 @@ mod tests {
         let settings = shared.replication.unwrap();
         assert_eq!(settings.listen, "10.0.9.1:7000".parse().unwrap());
         assert_eq!(settings.standby, "10.0.9.2:7000".parse().unwrap());
-        assert_eq!(
-            (settings.acknowledge, settings.wait),
-            (Acknowledge::Standby, KernelWait::Sleep)
-        );
+        assert_eq!(settings.acknowledge, Acknowledge::Standby);
+        assert_eq!(settings.transport, ReplicationTransport::Kernel(KernelWait::Sleep));
+        let device = "transport = \"user\"\ndevice = \"0000:3b:00.1\"";
+        let user = parsed(&[("transport = \"blocking\"", device)], true).unwrap();
+        let StoreKind::Shared(shared) = user.store.kind else { panic!("another kind") };
+        let ReplicationTransport::User(user) = shared.replication.unwrap().transport else {
+            panic!("another transport")
+        };
+        assert_eq!((user.prefix_len, user.gateway), (24, None));
     }
 
     #[test]
@@ -112,6 +209,16 @@ mod tests {
         assert!(missing.starts_with("store.replication.listen: "), "{missing}");
         let word = told(&[("acknowledge = \"standby\"", "acknowledge = \"both\"")], true);
         assert!(word.starts_with("store.replication.acknowledge: "), "{word}");
+        let transport = |lines| told(&[("transport = \"blocking\"", lines)], true);
+        let no_device = transport("transport = \"user\"");
+        assert!(no_device.starts_with("store.replication.device: "), "{no_device}");
+        let of_kernel = transport("prefix_len = 24");
+        assert_eq!(of_kernel, "store.replication.prefix_len: is for transport = \"user\"");
+        let family =
+            transport("transport = \"user\"\ndevice = \"0000:3b:00.1\"\ngateway = \"2001:db8::1\"");
+        assert!(family.starts_with("store.replication.gateway: "), "{family}");
+        let taken = transport("transport = \"user\"\ndevice = \"net_af_packet0,iface=rep\"");
+        assert!(taken.starts_with("store.replication.device: "), "{taken}");
         let journal = EXAMPLE.replacen("[admin]", &(example_of_replication() + "[admin]"), 1);
         let problems = Config::parse(&journal).unwrap_err();
         assert_eq!(problems[0].path, "store.replication");

@@ -8,6 +8,7 @@ use std::time::Duration;
 use adit_transport::KernelWait;
 use adit_types::Nanos;
 
+use super::PortSettings;
 use super::replication::{self, ReplicationSettings};
 use super::section::ConfigSection;
 
@@ -93,6 +94,23 @@ pub(crate) struct StoreTlsFiles {
 pub(crate) struct StoreIdentityFiles {
     pub certificate: PathBuf,
     pub key: PathBuf,
+}
+
+/// The device of replication in user space belongs to nothing else.
+pub(super) fn check_replication_device(
+    root: &ConfigSection<'_, '_>,
+    store: &StoreSettings,
+    ports: &[PortSettings],
+) {
+    let StoreKind::Shared(shared) = &store.kind else { return };
+    let device = shared.replication.as_ref().and_then(ReplicationSettings::device);
+    let mut of_ports = ports.iter().filter_map(|port| port.device.dpdk());
+    if let Some(device) = device
+        && of_ports.any(|of_port| of_port.name() == device.name())
+    {
+        let what = "is the device of a port; replication needs one of its own";
+        root.problem("store.replication.device", what);
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

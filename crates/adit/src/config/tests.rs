@@ -589,9 +589,13 @@ fn models_say_what_does_not_fit_them() {
     assert!(missing.iter().any(|text| text.contains("datapath.receivers")), "{missing:?}");
     let twice = of("model = \"pipeline\"\nworkers = [1]\nreceivers = [2, 2]", 2);
     assert!(twice[0].contains("names a CPU core twice"), "{twice:?}");
-    let elsewhere = of("workers = [1]\nreceivers = [2]\nspread = \"rss\"", 1);
-    assert_eq!(elsewhere.len(), 2, "{elsewhere:?}");
+    let elsewhere =
+        of("workers = [1]\nreceivers = [2]\nspread = \"rss\"\nrss_key = \"symmetric\"", 1);
+    assert_eq!(elsewhere.len(), 3, "{elsewhere:?}");
     assert!(elsewhere.iter().all(|text| text.contains("is for model = \"pipeline\"")));
+    let unhashed = "model = \"pipeline\"\nworkers = [1]\nreceivers = [2]\nrss_key = \"microsoft\"";
+    let unhashed = of(unhashed, 2);
+    assert!(unhashed[0].contains("is for spread = \"rss\""), "{unhashed:?}");
     let pairs = of("model = \"pipeline\"\nworkers = [1]\nreceivers = [2]", 1);
     assert!(pairs.iter().all(|text| text.contains("write qpairs=2 into it")), "{pairs:?}");
     let unknown = of("model = \"magic\"\nworkers = [1]", 1);

@@ -85,12 +85,14 @@ impl ControlThread {
 
     /// Becomes the active adit: the host gets the addresses, N4 is bound, and the packet path begins.
     fn take_over(&mut self, now: Nanos, standby: StandbyParts) -> anyhow::Result<()> {
-        let StandbyParts { settings, addresses, lifecycle, taken, .. } = standby;
+        let StandbyParts { link, pair, addresses, lifecycle, taken } = standby;
+        // Its port of replication is free from here on.
+        drop(link);
         let (store, since) = taken.context("the lease is not taken")?;
         let addresses = ActiveAddresses::take(&addresses)?;
         let parts = &mut self.parts;
         parts.socket.listen().context("cannot bind n4.listen")?;
-        let store = StoreLink::start(active_store(*store, &settings)?, Vec::new());
+        let store = StoreLink::start(active_store(*store, &pair)?);
         parts.store = Some(store.context("cannot start the thread of the store")?);
         parts.addresses.insert(addresses).handle_timeout(now);
         lifecycle.gate.open();

@@ -32,6 +32,7 @@ fn control(plant: BenchControlPlane) -> ControlThread {
         publisher,
         socket,
         store: None,
+        former: None,
         standby: None,
         addresses: None,
         keeps_at_stop: false,

@@ -7,7 +7,7 @@
 //! sessions does not matter: a record that another session keeps from taking effect is tried again when something
 //! becomes free, at the latest before the take-over.
 
-use adit_session::{FormerSession, KeptUsage, OwnerId};
+use adit_session::{KeptUsage, OwnerId};
 use adit_store::{RecordKind, RecordName};
 use adit_types::limits::SESSIONS_PER_TURN_MAX;
 use adit_types::{Nanos, Seid, SessionIndex};
@@ -17,7 +17,8 @@ use crate::backlog::JobTask;
 use crate::counters::as_count;
 use crate::node::Node;
 use crate::records::{
-    FollowedRecords, NodeRecord, NodeRestoration, PfdValue, RecordError, SessionValue, decoded,
+    FollowedRecords, FormerSessionValue, NodeRecord, NodeRestoration, PfdValue, RecordError,
+    decoded,
 };
 use crate::session_state::RemainingReports;
 
@@ -222,11 +223,10 @@ impl Node {
         up_seid: Seid,
     ) -> Result<(), RecordError> {
         let Some(octets) = followed.take_waiting(up_seid) else { return Ok(()) };
-        let value: SessionValue<'_> = decoded(&octets)?;
-        let former = FormerSession::from_octets(value.kept)?;
-        let restored = match self.sessions.store().awaits_reclaim(&former) {
+        let value = FormerSessionValue::from_octets(octets.clone())?;
+        let restored = match self.sessions.store().awaits_reclaim(&value.former) {
             true => Err(None),
-            false => self.restore_session(now, restoration, up_seid, value, former).map_err(Some),
+            false => self.restore_session(now, restoration, up_seid, value).map_err(Some),
         };
         match restored {
             Ok(()) => Ok(()),
@@ -244,11 +244,10 @@ impl Node {
         now: Nanos,
         restoration: &mut NodeRestoration,
         up_seid: Seid,
-        octets: &[u8],
+        octets: Vec<u8>,
     ) -> Result<(), RecordError> {
-        let value: SessionValue<'_> = decoded(octets)?;
-        let former = FormerSession::from_octets(value.kept)?;
-        self.restore_session(now, restoration, up_seid, value, former)
+        let value = FormerSessionValue::from_octets(octets)?;
+        self.restore_session(now, restoration, up_seid, value)
     }
 
     /// Workers do not know the session of this index any more: session records take effect that wait for it.
@@ -336,16 +335,21 @@ impl Node {
         self.sessions.records.resume();
         self.sessions.records.note_node();
         let refused: Vec<Seid> = followed.waiting().collect();
+        let mut refused_now = Vec::new();
         for up_seid in refused {
             let octets = followed.take_waiting(up_seid).unwrap_or_default();
-            let restored = self.restore_or_refuse(now, restoration, up_seid, &octets);
+            let restored = self.restore_or_refuse(now, restoration, up_seid, octets.clone());
             let Err(error) = restored else { continue };
+            refused_now.push((up_seid, octets));
             let name = RecordName::Number(up_seid.0);
             self.tell_of_refused(restoration, RecordKind::Session, &name, &error);
             self.sessions.records.note_removed_session(up_seid);
         }
         for (address, value) in followed.associations {
             self.restore_association(now, restoration, address, value);
+        }
+        for (up_seid, octets) in refused_now {
+            self.note_lost_session(restoration, up_seid, octets);
         }
         for (up_seid, value) in followed.reports {
             if let Err(error) = self.restore_reports(up_seid, &value) {

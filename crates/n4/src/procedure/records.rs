@@ -2,6 +2,7 @@
 
 use core::net::{IpAddr, SocketAddr};
 
+use adit_pfcp::ie::CpFunctionFeatures;
 use adit_pfcp::{Cause, MessageType};
 use adit_session::{FormerSession, KeptUsage, OwnerId, PfdApplication, PfdProvision, UsageReport};
 use adit_store::{RecordGroup, RecordKind, RecordName, RecordNumber};
@@ -14,10 +15,10 @@ use crate::counters::as_count;
 use crate::event::NodeEvent;
 use crate::node::{Node, ReceivedMessage};
 use crate::records::{
-    AnswerValue, AssociationValue, NodeRecord, NodeRestoration, PfdValue, RecordError,
-    RecordSources, ReportsValue, SessionValue, UsageWalk, decoded,
+    AnswerValue, AssociationValue, FormerRecord, FormerSessionValue, FormerValue, NodeRecord,
+    NodeRestoration, PfdValue, RecordError, RecordSources, ReportsValue, UsageWalk, decoded,
 };
-use crate::session_state::ReportItem;
+use crate::session_state::{EndedSession, ReportItem};
 use crate::transition::SessionDisposition;
 
 impl Node {
@@ -160,18 +161,20 @@ impl Node {
     /// their indices, the lowest 24 bits of their SEIDs.
     ///
     /// # Errors
-    /// Why it cannot be restored; an event tells of it.
-    pub fn restore_record(
-        &mut self,
-        now: Nanos,
-        kind: RecordKind,
-        name: &RecordName,
-        octets: &[u8],
-    ) -> Result<(), RecordError> {
+    /// Why it cannot be restored; an event says so, too.
+    pub fn restore_record(&mut self, now: Nanos, record: FormerRecord) -> Result<(), RecordError> {
         let Some(mut restoration) = self.restoration.take() else { return Ok(()) };
-        let restored = self.restore(now, &mut restoration, kind, name, octets);
+        let FormerRecord { kind, name, value } = record;
+        let restored = match value {
+            FormerValue::Session(value) => {
+                self.restore_owned_session(now, &mut restoration, &name, value)
+            }
+            FormerValue::Octets(octets) => {
+                self.restore(now, &mut restoration, kind, &name, &octets)
+            }
+        };
         if let Err(error) = &restored {
-            self.tell_of_refused(&mut restoration, kind, name, error);
+            self.tell_of_refused(&mut restoration, kind, &name, error);
         }
         self.restoration = Some(restoration);
         restored
@@ -212,13 +215,6 @@ impl Node {
                 restoration.usage.insert(Seid(number), KeptUsage::from_octets(octets)?);
                 self.sessions.records.resume_usage(Seid(number), octets);
                 Ok(())
-            }
-            (RecordKind::Session, &RecordName::Number(number)) => {
-                let restored = self.restore_owned_session(now, restoration, Seid(number), octets);
-                if restored.is_err() {
-                    self.sessions.records.note_removed_session(Seid(number));
-                }
-                restored
             }
             (RecordKind::Report, &RecordName::Number(number)) => {
                 self.restore_reports(Seid(number), &decoded::<ReportsValue>(octets)?)
@@ -271,20 +267,32 @@ impl Node {
         &mut self,
         now: Nanos,
         restoration: &mut NodeRestoration,
-        up_seid: Seid,
-        octets: &[u8],
+        name: &RecordName,
+        value: Result<Box<FormerSessionValue>, RecordError>,
     ) -> Result<(), RecordError> {
-        let value: SessionValue<'_> = decoded(octets)?;
-        let former = FormerSession::from_octets(value.kept)?;
-        let owner = former.owner();
-        let is_owned = self.peers.association_of(owner).is_some();
-        if !is_owned && !restoration.heirs.contains_key(&owner) {
-            return Err(RecordError::NoAssociation);
+        let &RecordName::Number(number) = name else { return Err(RecordError::Malformed) };
+        let up_seid = Seid(number);
+        let restored = value.and_then(|mut value| {
+            let owner = value.former.owner();
+            let is_owned = self.peers.association_of(owner).is_some();
+            if !is_owned && !restoration.heirs.contains_key(&owner) {
+                return Err(RecordError::NoAssociation);
+            }
+            let octets = core::mem::take(&mut value.octets);
+            let restored = self.restore_session(now, restoration, up_seid, *value);
+            if let Err(RecordError::Refused(_)) = &restored {
+                self.note_lost_session(restoration, up_seid, octets);
+            }
+            restored
+        });
+        match &restored {
+            Ok(()) => {
+                self.counters.scalars.sessions_restored += 1;
+                restoration.restored += 1;
+            }
+            Err(_) => self.sessions.records.note_removed_session(up_seid),
         }
-        self.restore_session(now, restoration, up_seid, value, former)?;
-        self.counters.scalars.sessions_restored += 1;
-        restoration.restored += 1;
-        Ok(())
+        restored
     }
 
     /// Restores a session, with usage that is known to be later than its record. If it is refused, nothing has changed.
@@ -293,9 +301,9 @@ impl Node {
         now: Nanos,
         restoration: &mut NodeRestoration,
         up_seid: Seid,
-        value: SessionValue<'_>,
-        mut former: FormerSession,
+        value: FormerSessionValue,
     ) -> Result<(), RecordError> {
+        let FormerSessionValue { mut former, information, sets, former_cp, .. } = value;
         if former.up_seid() != up_seid {
             return Err(RecordError::Malformed);
         }
@@ -305,17 +313,49 @@ impl Node {
         let index = self.sessions.restore(now, former).map_err(RecordError::Refused)?;
         restoration.usage.remove(&up_seid);
         let states = &mut self.sessions.states;
-        if let Some(information) = value.information {
+        if let Some(information) = information {
             states.update_information(index, information.into());
         }
-        let sets: Vec<_> = value.sets.into_iter().map(Into::into).collect();
+        let sets: Vec<_> = sets.into_iter().map(Into::into).collect();
         if !sets.is_empty() {
             states.assign_sets(index, sets);
         }
-        if let Some(former) = value.former_cp {
+        if let Some(former) = former_cp {
             states.keep_former_cp(up_seid, former.into());
         }
         Ok(())
+    }
+
+    /// A session is refused now. Its last usage is to be reported, with reports that were not acknowledged, to a CP function
+    /// that takes such reports. Spec: TS 29.244 §5.18 (EPFAR).
+    pub(super) fn note_lost_session(
+        &mut self,
+        restoration: &mut NodeRestoration,
+        up_seid: Seid,
+        octets: Vec<u8>,
+    ) {
+        let Ok(FormerSessionValue { former, .. }) = FormerSessionValue::from_octets(octets) else {
+            return;
+        };
+        let owner = former.owner();
+        let takes = self.peers.cp_function_has(owner, CpFunctionFeatures::EPFAR);
+        let Some(association) = self.peers.association_of(owner).filter(|_| takes) else { return };
+        let to = SocketAddr::new(association.address, association.port);
+        let cp_seid = former.cp().seid;
+        let ended = EndedSession { to, cp_seid, owner, by_us: true, is_read: true };
+        self.sessions.states.add_ended(up_seid, ended);
+        restoration.lost.push((up_seid, former));
+    }
+
+    fn report_lost_session(&mut self, now: Nanos, up_seid: Seid, former: FormerSession) {
+        let owner = former.owner();
+        let usage = former.last_usage(now).into_iter().filter(UsageReport::has_usage);
+        for report in usage.map(ReportItem::Usage) {
+            if !self.sessions.states.push_report(up_seid, owner, report) {
+                self.counters.scalars.reports_lost_queue_full += 1;
+            }
+        }
+        self.sessions.states.forget_if_reported(up_seid);
     }
 
     pub(super) fn restore_reports(
@@ -325,7 +365,9 @@ impl Node {
     ) -> Result<(), RecordError> {
         self.sessions.records.resume_reports(up_seid);
         let owner = OwnerId(value.owner);
-        if self.sessions.store().session(up_seid).is_none() {
+        let is_known = self.sessions.store().session(up_seid).is_some()
+            || self.sessions.states.ended(up_seid).is_some();
+        if !is_known {
             let ended = value.ended.filter(|_| self.peers.association_of(owner).is_some());
             let Some(ended) = ended else {
                 self.sessions.records.note_reports(up_seid);
@@ -371,11 +413,19 @@ impl Node {
         if let Some(followed) = restoration.followed.take() {
             self.end_following(now, &mut restoration, *followed);
         }
-        let NodeRestoration { heirs, answers, postponed, restored, refused, .. } = restoration;
+        let NodeRestoration {
+            heirs, answers, postponed, lost, mut usage, restored, refused, ..
+        } = restoration;
         for (former, (to, address)) in heirs {
             if self.sessions.store().owned_count(former) > 0 {
                 self.begin_transition(former, SessionDisposition::Move { to, address }, None);
             }
+        }
+        for (up_seid, mut former) in lost {
+            if let Some(later) = usage.remove(&up_seid) {
+                former.set_usage(later);
+            }
+            self.report_lost_session(now, up_seid, former);
         }
         self.restore_answers(now, answers);
         let associations = self.peers.associations().count();

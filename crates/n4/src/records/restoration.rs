@@ -3,7 +3,7 @@
 use core::net::{IpAddr, SocketAddr};
 use std::collections::{HashMap, VecDeque};
 
-use adit_session::{KeptUsage, OwnerId};
+use adit_session::{FormerSession, KeptUsage, OwnerId};
 use adit_types::Seid;
 
 use super::FollowedRecords;
@@ -18,6 +18,8 @@ pub(crate) struct NodeRestoration {
     pub heirs: HashMap<OwnerId, (OwnerId, IpAddr)>,
     /// For retransmissions of their requests.
     pub answers: Vec<AnswerValue>,
+    /// Sessions that were refused, whose last usage is to be reported.
+    pub lost: Vec<(Seid, FormerSession)>,
     /// Datagrams that need sessions.
     pub postponed: VecDeque<(SocketAddr, Vec<u8>)>,
     /// While this node is a standby.

@@ -272,7 +272,7 @@ impl From<CpFSeidValue> for CpFSeid {
 }
 
 /// A [`SessionInformation`].
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct InformationValue {
     dnn: Option<String>,
     s_nssai: Option<(u8, u32)>,
@@ -309,7 +309,7 @@ impl From<InformationValue> for SessionInformation {
 }
 
 /// A [`SetKey`].
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum SetValue {
     Ipv4(Ipv4Addr, u16),
     Ipv6(Ipv6Addr, u16),

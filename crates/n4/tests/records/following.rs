@@ -407,7 +407,7 @@ fn restored(records: &StoredRecords, config: NodeConfig, now: Nanos) -> Upf {
     upf.bench.node.begin_restoration(&NodeRecord::from_octets(node).unwrap());
     for (kind, name, octets) in records_of(&upf.bench) {
         // A session whose association is gone is refused.
-        let _refused = upf.bench.node.restore_record(now, kind, &name, &octets);
+        let _refused = upf.bench.node.restore_record(now, FormerRecord::read(kind, name, octets));
     }
     upf.publish(usize::MAX);
     upf.bench.node.end_restoration(now);

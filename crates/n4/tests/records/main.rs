@@ -23,7 +23,7 @@ mod waiting;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use adit_n4::{NodeConfig, NodeRecord, RecordConfig, Transmit};
+use adit_n4::{FormerRecord, NodeConfig, NodeRecord, RecordConfig, Transmit};
 use adit_pfcp::{Cause, Message, MessageType};
 use adit_rules::UsageSource;
 use adit_session::KeptSession;
@@ -85,7 +85,7 @@ fn count_of(bench: &Bench, kind: RecordKind) -> usize {
 fn killed_into(bench: &Bench, config: NodeConfig) -> Bench {
     let mut later = begin_restoration(bench, config);
     for (kind, name, octets) in records_of(bench) {
-        let _refused = later.node.restore_record(later.now, kind, &name, &octets);
+        let _refused = later.node.restore_record(later.now, FormerRecord::read(kind, name, octets));
     }
     later.publish_all();
     later.node.end_restoration(later.now);
@@ -108,7 +108,8 @@ fn killed_scene(scene: &Scene) -> Scene {
     let source = Arc::clone(&later.counters) as Arc<dyn UsageSource>;
     later.bench.node.set_usage_source(source);
     for (kind, name, octets) in records_of(&scene.bench) {
-        later.bench.node.restore_record(later.bench.now, kind, &name, &octets).unwrap();
+        let record = FormerRecord::read(kind, name, octets);
+        later.bench.node.restore_record(later.bench.now, record).unwrap();
     }
     let node = &mut later.bench.node;
     while let Some((id, delta)) = node.poll_delta() {

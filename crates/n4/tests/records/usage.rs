@@ -292,3 +292,39 @@ fn last_usage_of_a_session_that_this_node_ended_survives_until_it_is_acknowledge
     assert_eq!(count_of(&later.bench, RecordKind::Report), 0);
     assert_eq!(reports(killed_scene(&later).bench.sent()), []);
 }
+
+/// Spec: TS 29.244 §5.18 (EPFAR).
+#[test]
+fn last_usage_of_a_session_that_the_configuration_forbids_now_is_reported() {
+    for takes_reports in [true, false] {
+        let mut bench = begun(kept_config());
+        let node_id = ie::NodeId::Ipv4(ip(10));
+        let mut body = AssociationSetupRequest::new(node_id, RecoveryTimeStamp(SMF_STARTED));
+        body.cp_function_features = takes_reports.then_some(CpFunctionFeatures::EPFAR);
+        bench.answer(smf(10), &encode(None, 1, &body));
+        let mut scene = Scene::on(bench, |body| with_urrs(body, list([with_threshold(1000)])));
+        scene.count(0, 300, 40);
+        scene.bench.node.record_all_usage(scene.bench.now);
+        scene.bench.store_all();
+        let mut config = scene.bench.node.config().clone();
+        config.store.provisioning.interfaces.remove(0);
+        let mut later = killed_into(&scene.bench, config);
+        assert!(later.node.store().is_empty());
+        later.store_all();
+        let sent = reports(later.sent());
+        assert_eq!(count_of(&later, RecordKind::Session), 0);
+        if !takes_reports {
+            assert_eq!(sent, []);
+            continue;
+        }
+        let [report] = &sent[..] else { panic!("{sent:?}") };
+        assert_eq!((report.to, raw(&report.bytes).header.seid), (smf(10), Some(Seid(0xc1))));
+        let Message::SessionReportRequest(body) = decode(&report.bytes) else { panic!() };
+        assert_eq!(body.pfcp_sr_req_flags, Some(PfcpSrReqFlags::PSDBU));
+        let usage = body.usage_reports.first().unwrap();
+        assert_eq!(usage.usage_report_trigger, UsageReportTrigger::TEBUR);
+        assert_eq!(volume(&usage), (300, 40, 1, 1));
+        // It goes on until it is acknowledged.
+        assert_eq!(count_of(&later, RecordKind::Report), 1);
+    }
+}

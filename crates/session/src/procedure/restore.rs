@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use adit_rules::{RuleDelta, UsageSource};
+use adit_rules::{NoUsage, RuleDelta, UsageSource};
 use adit_types::{Direction, Nanos, Seid, SessionIndex, Teid};
 
 use crate::alloc::seid_index;
@@ -10,12 +10,12 @@ use crate::cp_function::CpFSeid;
 use crate::kept::{FormerSession, KeptAddress, KeptNames, KeptPacketRate, KeptSession, KeptUsage};
 use crate::keys;
 use crate::packed_record::RecordParts;
-use crate::record::Records;
+use crate::record::{Records, UsageTriggers};
 use crate::refusal::Refusal;
 use crate::session::{OpenSession, Session};
 use crate::store::{RetiredResources, SessionStore};
 use crate::update::{self, ChangeKind, Committed};
-use crate::usage::SessionUsage;
+use crate::usage::{SessionUsage, UsageReport};
 
 /// A session that exists again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -148,6 +148,24 @@ impl SessionStore {
             self.retired.entry(index).or_default().push_back(RetiredResources::default());
             RuleDelta { session: index, keys: Vec::new(), rules: Some(rules) }
         })
+    }
+}
+
+impl FormerSession {
+    /// The last usage of a session that is not restored, as far as it was kept: a report of each URR, whose trigger is the
+    /// end of the session by the UP function. Spec: TS 29.244 §8.2.41 (TEBUR).
+    #[must_use]
+    pub fn last_usage(self, now: Nanos) -> Vec<UsageReport> {
+        let Self { usage: used, parts: RecordParts { records, mut usage, .. }, .. } = self;
+        resume(&mut usage, &used, &NoUsage);
+        let mut due = vec![UsageTriggers::TERMINATION_BY_UP; records.urrs.len()];
+        usage.report(&records.urrs, &mut due, &NoUsage, now)
+    }
+
+    /// Where its CP function is and how it calls the session.
+    #[must_use]
+    pub fn cp(&self) -> CpFSeid {
+        CpFSeid::from(&self.names.cp)
     }
 }
 

@@ -6,7 +6,7 @@
 use core::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
-use adit_n4::{Node, NodeConfig, NodeRecord, RecordConfig};
+use adit_n4::{FormerRecord, Node, NodeConfig, NodeRecord, RecordConfig};
 use adit_pfcp::grouped::CreateUrr;
 use adit_pfcp::ie::{
     FSeid, MeasurementMethod, RecoveryTimeStamp, ReportingTriggers, VolumeThreshold,
@@ -160,7 +160,8 @@ pub(super) fn run(data: &[u8]) {
             }
             continue;
         }
-        if let Err(error) = run.node.restore_record(run.now, kind, &name, &value) {
+        if let Err(error) = run.node.restore_record(run.now, FormerRecord::read(kind, name, value))
+        {
             assert!(!error.to_string().is_empty());
         }
     }

@@ -138,6 +138,7 @@ const ROOMS: &[Room] = &[
             "adit-host-noise",
             "adit-kernel",
             "adit-transport",
+            "adit-rss",
             "adit-replication",
             "adit-shared-store",
             "adit-xdp",

@@ -1,0 +1,62 @@
+//! Records of a former process, read apart from the node.
+
+use adit_session::FormerSession;
+use adit_store::{RecordKind, RecordName};
+
+use super::values::{CpFSeidValue, InformationValue, RecordError, SessionValue, SetValue, decoded};
+
+/// A record that a former process left. It is read without the node, so another thread can do that;
+/// [`Node::restore_record`](crate::Node::restore_record) takes it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FormerRecord {
+    pub(crate) kind: RecordKind,
+    pub(crate) name: RecordName,
+    pub(crate) value: FormerValue,
+}
+
+/// What a record says.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum FormerValue {
+    /// That of a session, the only kind of which there are many.
+    Session(Result<Box<FormerSessionValue>, RecordError>),
+    /// That of another kind.
+    Octets(Vec<u8>),
+}
+
+/// [`SessionValue`].
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct FormerSessionValue {
+    /// All of it, for a session that is refused.
+    pub octets: Vec<u8>,
+    pub former: FormerSession,
+    pub information: Option<InformationValue>,
+    pub sets: Vec<SetValue>,
+    pub former_cp: Option<CpFSeidValue>,
+}
+
+impl FormerRecord {
+    /// The record of this kind and name with these octets. Octets that are none of its kind are refused when the record
+    /// is to be restored.
+    #[must_use]
+    pub fn read(kind: RecordKind, name: RecordName, octets: Vec<u8>) -> Self {
+        let value = match kind {
+            RecordKind::Session => {
+                FormerValue::Session(FormerSessionValue::from_octets(octets).map(Box::new))
+            }
+            _ => FormerValue::Octets(octets),
+        };
+        Self { kind, name, value }
+    }
+}
+
+impl FormerSessionValue {
+    /// The session that the octets of its record are.
+    ///
+    /// # Errors
+    /// Another version, or octets that are no session.
+    pub(crate) fn from_octets(octets: Vec<u8>) -> Result<Self, RecordError> {
+        let SessionValue { kept, information, sets, former_cp } = decoded(&octets)?;
+        let former = FormerSession::from_octets(kept)?;
+        Ok(Self { former, information, sets, former_cp, octets })
+    }
+}
