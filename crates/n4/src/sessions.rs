@@ -345,9 +345,10 @@ impl Sessions {
         now: Nanos,
         former: FormerSession,
     ) -> Result<SessionIndex, Refusal> {
-        let Restored { up_seid, index, delta } = self.store.restore(now, former)?;
-        let (record, delta) = (CommittedRecord::Unchanged, Some(delta));
-        let _ = self.commit(CommittedChange { up_seid, record, delta });
+        let Restored { index, delta, .. } = self.store.restore(now, former)?;
+        // Nobody waits for it.
+        self.last_change += 1;
+        self.deltas.push_back((DeltaId(self.last_change), delta));
         Ok(index)
     }
 
@@ -511,9 +512,9 @@ impl Sessions {
         self.store.inject_fault_in_commit();
     }
 
-    /// How many changes some worker does not run yet.
+    /// How many changes some worker does not run yet. Of restored sessions those that are not handed out.
     pub(crate) fn pending_len(&self) -> usize {
-        self.pending.len()
+        self.pending.len().max(self.deltas.len())
     }
 
     /// True until all workers run the change.

@@ -86,7 +86,7 @@ impl SessionStore {
     }
 
     /// Restores a session that a former process kept, with the same SEID, TEIDs and UE addresses. Cheapest in ascending
-    /// order of [`FormerSession::up_seid`]'s indices.
+    /// order of [`FormerSession::up_seid`]'s indices. The delta is owed no [`SessionStore::reclaim`].
     ///
     /// # Errors
     /// A [`Refusal`] when the configuration or another session forbids it now; nothing has changed then.
@@ -109,8 +109,9 @@ impl SessionStore {
             usage: SessionUsage::default(),
         };
         let former = update::FormerUsage { usage, used, packed: Some(rules) };
-        let resolved = update::prepare_restoration(self, now, &session, records, teids, former)?;
-        let compiled = update::compile_change(self, &session, &resolved, ChangeKind::Establish);
+        let mut resolved =
+            update::prepare_restoration(self, now, &session, records, teids, former)?;
+        let compiled = update::compile_change(self, &session, &mut resolved, ChangeKind::Restore);
         self.mark_commit(up_seid, index, &compiled);
         self.indices.take_at(index);
         for key in addresses.iter().filter_map(KeptAddress::key) {

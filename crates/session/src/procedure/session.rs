@@ -73,9 +73,9 @@ impl SessionStore {
         let (origin, buffer_epoch) = (owner, 0);
         let session =
             OpenSession { up_seid, index, owner, origin, cp, records, buffer_epoch, usage };
-        let resolved = update::prepare(self, &session, change)?;
+        let mut resolved = update::prepare(self, &session, change)?;
         let created = resolved.created.clone();
-        let compiled = update::compile_change(self, &session, &resolved, ChangeKind::Establish);
+        let compiled = update::compile_change(self, &session, &mut resolved, ChangeKind::Establish);
         compiled.refuse_too_large()?;
         self.mark_commit(up_seid, index, &compiled);
         self.seids.commit(seid);
@@ -100,10 +100,10 @@ impl SessionStore {
         let leaving = end_marker::requested(self.catalog(), &session.records, &change);
         let queried = change.query_packet_rates.clone();
         let new: Vec<PdrId> = change.create_pdrs.iter().map(|pdr| pdr.id).collect();
-        let resolved = update::prepare(self, &session, change)?;
+        let mut resolved = update::prepare(self, &session, change)?;
         let end_markers = end_marker::of_left_tunnels(leaving, &resolved.records.fars);
         let created = resolved.created.clone();
-        let compiled = update::compile_change(self, &session, &resolved, ChangeKind::Modify);
+        let compiled = update::compile_change(self, &session, &mut resolved, ChangeKind::Modify);
         compiled.refuse_too_large()?;
         self.begin_commit(&session, &compiled);
         session.cp = cp.unwrap_or(session.cp);
@@ -134,8 +134,8 @@ impl SessionStore {
     /// Spec: TS 29.244 §6.3.4, §7.5.6.
     pub fn delete(&mut self, up_seid: Seid) -> Result<RuleDelta, Refusal> {
         let session = self.session(up_seid).ok_or(Refusal::UnknownSession { up_seid })?.open();
-        let resolved = update::Resolved::default();
-        let compiled = update::compile_change(self, &session, &resolved, ChangeKind::Delete);
+        let mut resolved = update::Resolved::default();
+        let compiled = update::compile_change(self, &session, &mut resolved, ChangeKind::Delete);
         self.begin_commit(&session, &compiled);
         let Committed { delta, .. } = update::commit(self, session, resolved, compiled);
         let Some(delta) = delta else { unreachable!("a deletion always yields a delta") };

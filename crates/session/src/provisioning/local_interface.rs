@@ -82,7 +82,12 @@ impl DomainSet {
 
     /// The domains, in ascending order.
     pub(crate) fn iter(self) -> impl Iterator<Item = DomainId> {
-        (0..32).map(DomainId).filter(move |domain| self.contains(*domain))
+        let mut rest = self.0;
+        core::iter::from_fn(move || {
+            let lowest = u8::try_from(rest.trailing_zeros()).ok().filter(|_| rest != 0)?;
+            rest &= rest - 1;
+            Some(DomainId(lowest))
+        })
     }
 }
 

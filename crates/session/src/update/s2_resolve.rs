@@ -81,8 +81,9 @@ pub(super) fn resolve(
     let slice = store.provisioning.qos.slice_of(&records);
     store.guaranteed.check(index, slice, &records.qers)?;
     check_fars(store, &records)?;
+    let is_kept = matches!(restoration, Restoration::Kept(_));
     // A session that is restored may name an application that has lost its PFDs.
-    let named = if matches!(restoration, Restoration::Kept(_)) { &records } else { before };
+    let named = if is_kept { &records } else { before };
     check_urrs(store, before, named, &records, &usage)?;
     check_pdrs(store, index, named, &records, &wanted)?;
     let is_requested = restoration == Restoration::Requested;
@@ -100,12 +101,15 @@ pub(super) fn resolve(
     if is_requested {
         choose_f_teid::note_restored(&mut records, &restored_teids);
     }
-    let (teids, f_teids) = choose_f_teid::choose(store, index, &mut records, &wanted)?;
+    let (mut teids, mut f_teids, mut ues) = (TeidPlan::default(), Vec::new(), Vec::new());
     let chooses = !wanted.is_empty() || !wanted_ues.is_empty();
-    endpoints::link(&mut records)?;
-    // The domains of a UE address depend on which PDRs have a tunnel.
-    let ues = choose_ue::choose(store, index, before, &mut records, &wanted_ues)?;
-    endpoints::link(&mut records)?;
+    if !is_kept {
+        (teids, f_teids) = choose_f_teid::choose(store, index, &mut records, &wanted)?;
+        endpoints::link(&mut records)?;
+        // The domains of a UE address depend on which PDRs have a tunnel.
+        ues = choose_ue::choose(store, index, before, &mut records, &wanted_ues)?;
+        endpoints::link(&mut records)?;
+    }
     check_tunnel_sides(&records)?;
     if !wanted.is_empty() {
         check_claims_of_chosen(store, index, &records)?;

@@ -6,7 +6,7 @@ use adit_rules::{CorrelatedRateId, KeyChange, RuleDelta, SessionKey, SessionRule
 use adit_types::limits::{SESSION_RECORD_BYTES_MAX, own_usage_slot};
 use adit_types::{SessionIndex, Teid};
 
-use super::s2_resolve::Resolved;
+use super::s2_resolve::{FormerUsage, Resolved};
 use super::s3_compile::compile;
 use super::usage_plan::UsagePlan;
 use crate::index::QerPacketRates;
@@ -24,6 +24,8 @@ use crate::usage::UsageReport;
 pub(crate) enum ChangeKind {
     /// It is new.
     Establish,
+    /// It exists again. Nothing is retired, so its delta is owed no reclaim.
+    Restore,
     /// It stays.
     Modify,
     /// It ends.
@@ -94,15 +96,21 @@ impl Compiled {
 pub(crate) fn compile_change(
     store: &SessionStore,
     session: &OpenSession,
-    resolved: &Resolved,
+    resolved: &mut Resolved,
     fate: ChangeKind,
 ) -> Compiled {
     // Only now: later, packets that count for no URR have counted in the session's own slot.
-    let own_slot = (fate == ChangeKind::Establish)
-        .then(|| own_usage_slot(store.sessions_max(), session.index));
-    let usage = match resolved.former.as_deref() {
-        Some(former) => store.plan_former_usage(former, resolved, own_slot),
-        None => store.plan_usage(session, resolved, own_slot),
+    let is_new = matches!(fate, ChangeKind::Establish | ChangeKind::Restore);
+    let own_slot = is_new.then(|| own_usage_slot(store.sessions_max(), session.index));
+    let former = resolved.former.take();
+    let SessionKeys { claims: claims_after, keys: keys_after } =
+        core::mem::take(&mut resolved.keys);
+    let (usage, former) = match former {
+        Some(former) => {
+            let FormerUsage { usage, used, packed } = *former;
+            (store.plan_former_usage(usage, &used, resolved, own_slot), Some((used, packed)))
+        }
+        None => (store.plan_usage(session, resolved, own_slot), None),
     };
     let (before, after) = (&session.records, &resolved.records);
     let packet_rates = store.packet_rates.plan(
@@ -111,8 +119,8 @@ pub(crate) fn compile_change(
         &after.qers,
         &resolved.created_qers,
     );
-    if let Some(former) = resolved.former.as_deref() {
-        former.used.resume_packet_rates(&packet_rates);
+    if let Some((used, _)) = &former {
+        used.resume_packet_rates(&packet_rates);
     }
     let identity = session.identity(&store.packet_rates);
     let buffer_epoch = epoch_after(session, resolved.drop_buffered);
@@ -120,7 +128,6 @@ pub(crate) fn compile_change(
     let compile = |identity, records, usage| compile(store.catalog(), identity, records, usage);
     let own = &store.provisioning;
     let SessionKeys { claims: claims_before, keys: keys_before } = SessionKeys::of(own, before);
-    let SessionKeys { claims: claims_after, keys: keys_after } = resolved.keys.clone();
     let key_changes = changes(&keys_before, &keys_after);
     let rules = (fate != ChangeKind::Delete)
         .then(|| Box::new(compile(identity_after, after, &usage.after)));
@@ -131,8 +138,8 @@ pub(crate) fn compile_change(
         && rules.as_deref() == Some(&compile(identity, before, &session.usage));
     let rates = |records: &Records| correlated_rates(session.origin, &records.qers);
     let (rates_before, rates_after) = (rates(before), rates(after));
-    let packed = resolved.former.as_deref().and_then(|former| former.packed.as_ref());
-    let pack = || match packed {
+    let packed = former.and_then(|(_, packed)| packed);
+    let pack = || match &packed {
         Some(rules) => PackedRecord::repack(rules, &usage.after, buffer_epoch),
         None => PackedRecord::pack(after, &usage.after, buffer_epoch),
     };
@@ -203,7 +210,7 @@ pub(crate) fn commit(
     if let Some(record) = record {
         store.insert_session(session.close(record));
     }
-    if !unchanged {
+    if !unchanged && fate != ChangeKind::Restore {
         let queue = store.retired.entry(index).or_default();
         queue.push_back(RetiredResources {
             keys: retired,

@@ -2,7 +2,8 @@
 
 use adit_types::{Nanos, UrrId, UsageSlot};
 
-use super::s2_resolve::{FormerUsage, Resolved};
+use super::s2_resolve::Resolved;
+use crate::kept::KeptUsage;
 use crate::record::{Records, Urr, UsageTriggers};
 use crate::session::OpenSession;
 use crate::store::SessionStore;
@@ -89,13 +90,12 @@ impl SessionStore {
     /// otherwise like [`Self::plan_usage`].
     pub(crate) fn plan_former_usage(
         &self,
-        former: &FormerUsage,
+        mut usage: SessionUsage,
+        used: &KeptUsage,
         resolved: &Resolved,
         own: Option<UsageSlot>,
     ) -> UsagePlan {
         let (source, records, at) = (&*self.usage.0, &resolved.records, resolved.usage.at);
-        let FormerUsage { usage, used, .. } = former;
-        let mut usage = usage.clone();
         let first = own.and_then(|_| most_named_urr(records));
         let mut slots = SlotPlan { store: self, own, taken: 0, generation: self.generation };
         let place = |measure: &Measurement| match first == Some(measure.id) {

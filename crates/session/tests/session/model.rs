@@ -323,6 +323,8 @@ fn restart(store: &mut SessionStore, model: &mut StoreModel) {
         assert_eq!(restored.up_seid, up_seid);
         model.publish(&restored.delta, Vec::new());
     }
+    // Nothing is owed for restored sessions.
+    model.owed.clear();
 }
 
 fn f_teid() -> impl Strategy<Value = Option<FTeidSpec>> {
