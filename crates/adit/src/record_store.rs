@@ -15,6 +15,7 @@ use adit_types::Nanos;
 use anyhow::{Context, bail};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use rustix::thread::CpuSet;
 use tracing::{info, warn};
 
 use crate::any_store::{AnyStore, AnyStoreFigures, SharedStoreClient, refused};
@@ -57,11 +58,16 @@ pub(crate) enum RecordSource {
 
 impl StartRecords {
     /// Opens the store that is configured, and decides whether this process is active at once or a standby first. The
-    /// lease of a shared store is prolonged from here on.
+    /// lease of a shared store is prolonged from here on. Records of a former process are read on `cpus`.
     ///
     /// # Errors
     /// The message says what to do.
-    pub(crate) fn open(config: &Config, eal: &Eal, accept_loss: bool) -> anyhow::Result<Self> {
+    pub(crate) fn open(
+        config: &Config,
+        eal: &Eal,
+        cpus: CpuSet,
+        accept_loss: bool,
+    ) -> anyhow::Result<Self> {
         let settings = &config.store;
         match &settings.kind {
             StoreKind::None => Ok(Self { source: RecordSource::None, config: None }),
@@ -70,6 +76,7 @@ impl StartRecords {
                 Self::own(
                     settings,
                     AnyStore::Journal(Box::new(journal)),
+                    cpus,
                     &path.display().to_string(),
                 )
             }
@@ -94,19 +101,24 @@ impl StartRecords {
                     let _ = store.release();
                     return Err(refused(error, &shown));
                 }
-                Self::own(settings, active_store(store, &pair)?, &shown)
+                Self::own(settings, active_store(store, &pair)?, cpus, &shown)
             }
         }
     }
 
     /// Continues what is in the store of this process.
-    fn own(settings: &StoreSettings, mut store: AnyStore, shown: &str) -> anyhow::Result<Self> {
+    fn own(
+        settings: &StoreSettings,
+        mut store: AnyStore,
+        cpus: CpuSet,
+        shown: &str,
+    ) -> anyhow::Result<Self> {
         let former = node_of(&mut store, shown)?;
         let started = match former {
             None => StoreLink::start(store).map(|link| (link, None)),
             Some(node) => {
                 let kinds = RecordKind::ALL.into_iter().filter(|kind| *kind != RecordKind::Node);
-                StoreLink::start_reading(store, kinds.collect(), FormerRecord::read)
+                StoreLink::start_reading(store, kinds.collect(), FormerRecord::read, cpus)
                     .map(|(link, records)| (link, Some((node, records))))
             }
         };

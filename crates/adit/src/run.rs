@@ -14,6 +14,7 @@ use adit_types::{MacAddr, PortId, Role};
 use anyhow::{Context, bail};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use rustix::thread::sched_getaffinity;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{error, info, warn};
@@ -55,12 +56,14 @@ pub(crate) fn run(path: &Path, accept_loss: bool) -> anyhow::Result<()> {
     // From here on these signals do not kill the process: `wait` polls for them.
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("cannot wait for signals")?;
     let server = AdminServer::bind(&config.admin_socket)?;
+    // DPDK puts this thread, and those that it starts, on the main core.
+    let cpus = sched_getaffinity(None).context("cannot read the CPUs of the process")?;
     let eal = Eal::init(&wiring::eal(&config))?;
     if let Some(notice) = eal.notice() {
         warn!("{notice}");
     }
     info!(arguments = eal.arguments().join(" "), version = eal.version(), "DPDK started");
-    let records = StartRecords::open(&config, &eal, accept_loss)?;
+    let records = StartRecords::open(&config, &eal, cpus, accept_loss)?;
     let (socket, addresses) = open_n4(&config, &records.source)?;
     let former = records.node();
     // A process that continues a former one did not restart, for its peers.

@@ -115,7 +115,8 @@ fn restore(sessions_max: u32, folder: &Path) -> anyhow::Result<RestorationFigure
     let node = read_node(&mut journal)?.context("the journal has a node")?;
     let node = NodeRecord::from_octets(&node)?;
     let kinds = RecordKind::ALL.into_iter().filter(|kind| *kind != RecordKind::Node).collect();
-    let (_link, former) = StoreLink::start_reading(journal, kinds, FormerRecord::read)
+    let cpus = rustix::thread::sched_getaffinity(None)?;
+    let (_link, former) = StoreLink::start_reading(journal, kinds, FormerRecord::read, cpus)
         .context("cannot start a thread")?;
     let mut control = BenchControlPlane::unassociated(sessions_max)?;
     control.node.begin_restoration(&node);

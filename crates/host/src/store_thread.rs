@@ -20,6 +20,7 @@ use adit_store::{
 };
 use adit_types::limits::STORE_VALUE_BYTES_MAX;
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Pause between attempts to write to a store that fails.
 const RETRY: Duration = Duration::from_millis(100);
@@ -167,7 +168,8 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
     }
 
     /// Starts the thread, which first reads the records of these kinds: one kind after the other, sessions about by their
-    /// indices. It makes an `R` of each.
+    /// indices. It makes an `R` of each. Until it has read all of them it may run on `cpus`, and afterwards on those of the
+    /// caller.
     ///
     /// # Errors
     /// As for [`StoreLink::start`].
@@ -175,13 +177,20 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
         store: S,
         kinds: Vec<RecordKind>,
         read: ReadRecord<R>,
+        cpus: CpuSet,
     ) -> io::Result<(Self, FormerRecords<R>)>
     where
         S: ThreadStore<Figures = G>,
         R: Send + 'static,
     {
         let (sender, batches) = sync_channel(BATCHES_MAX);
-        let link = Self::spawn(store, move |owner| owner.read(&kinds, read, sender))?;
+        let link = Self::spawn(store, move |owner| {
+            let own = sched_getaffinity(None);
+            // Best effort: it takes longer on the caller's CPUs.
+            let _ = sched_setaffinity(None, &cpus);
+            owner.read(&kinds, read, sender);
+            let _ = own.map(|own| sched_setaffinity(None, &own));
+        })?;
         Ok((link, FormerRecords { batches }))
     }
 

@@ -120,8 +120,9 @@ fn read(path: &Path) -> Vec<u64> {
         RecordName::Number(seid) => seid,
         RecordName::Octets(_) => unreachable!("sessions have numbers"),
     };
+    let cpus = rustix::thread::sched_getaffinity(None).unwrap();
     let (_link, former) =
-        StoreLink::start_reading(journal, vec![RecordKind::Session], seid).unwrap();
+        StoreLink::start_reading(journal, vec![RecordKind::Session], seid, cpus).unwrap();
     let mut seids = Vec::new();
     loop {
         match former.poll().unwrap() {
