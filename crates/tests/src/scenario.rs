@@ -4,7 +4,9 @@ mod layout;
 mod modification;
 mod side;
 
-pub use layout::{layout, plain_layout, plain_session, world, world_with_card, world_with_xdp};
+pub use layout::{
+    layout, plain_layout, plain_session, restarted, world, world_with_card, world_with_xdp,
+};
 pub use modification::modification;
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};

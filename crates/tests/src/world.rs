@@ -8,6 +8,7 @@ mod expected;
 mod layout;
 mod local_switching;
 mod offload;
+mod restart;
 mod usage;
 
 use core::net::IpAddr;

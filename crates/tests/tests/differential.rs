@@ -36,6 +36,15 @@ struct Coverage {
     known_parts: u64,
     drops: Vec<u64>,
     punts: Vec<u64>,
+    /// Sessions that another process went on with.
+    restored: usize,
+}
+
+/// Whether the process ends between two packets, and another one goes on.
+#[derive(Debug, Clone, Copy)]
+enum Restarts {
+    None,
+    AtRandom,
 }
 
 #[test]
@@ -48,12 +57,34 @@ fn pipeline_and_oracle_agree_on_every_packet() {
     };
     let mut coverage = Coverage::default();
     for seed in &seeds {
-        if let Err(difference) = run(*seed, &mut coverage, |layout| Ok(scenario::world(layout))) {
+        let world = |layout: &WorldLayout| Ok(scenario::world(layout));
+        if let Err(difference) = run(*seed, &mut coverage, world, Restarts::None) {
             panic!("ADIT_SEED={seed}: {difference}");
         }
     }
     if seeds.len() > 1 {
         check(&coverage);
+    }
+}
+
+#[test]
+fn restored_pipeline_and_oracle_agree_on_every_packet() {
+    let scenarios =
+        std::env::var("ADIT_SCENARIOS").map_or(SCENARIOS / 4, |count| count.parse().unwrap());
+    let seeds: Vec<u64> = match std::env::var("ADIT_SEED") {
+        Ok(seed) => vec![seed.parse().unwrap()],
+        Err(_) => (1..=scenarios).collect(),
+    };
+    let mut coverage = Coverage::default();
+    for seed in &seeds {
+        let world = |layout: &WorldLayout| Ok(scenario::world(layout));
+        if let Err(difference) = run(*seed, &mut coverage, world, Restarts::AtRandom) {
+            panic!("ADIT_SEED={seed}: {difference}");
+        }
+    }
+    println!("{coverage:?}");
+    if seeds.len() > 1 {
+        assert!(coverage.restored > 100 && coverage.transmitted > 1000, "{coverage:?}");
     }
 }
 
@@ -75,7 +106,7 @@ fn program_workers_and_oracle_agree_on_every_packet() {
         let world = |layout: &WorldLayout| {
             scenario::world_with_xdp(layout).map_err(|error| error.to_string())
         };
-        if let Err(difference) = run(*seed, &mut coverage, world) {
+        if let Err(difference) = run(*seed, &mut coverage, world, Restarts::None) {
             panic!("ADIT_SEED={seed}: {difference}");
         }
     }
@@ -97,7 +128,7 @@ fn card_workers_and_oracle_agree_on_every_packet() {
     for seed in &seeds {
         let settings = CardSettings::quick(*seed);
         let world = |layout: &WorldLayout| Ok(scenario::world_with_card(layout, settings));
-        if let Err(difference) = run(*seed, &mut coverage, world) {
+        if let Err(difference) = run(*seed, &mut coverage, world, Restarts::None) {
             panic!("ADIT_SEED={seed}: {difference}");
         }
     }
@@ -136,6 +167,7 @@ fn run(
     seed: u64,
     coverage: &mut Coverage,
     world: impl FnOnce(&WorldLayout) -> Result<World, String>,
+    restarts: Restarts,
 ) -> Result<(), String> {
     let mut rng = StdRng::seed_from_u64(seed);
     let layout = scenario::layout(&mut rng, seed);
@@ -145,6 +177,11 @@ fn run(
     }
     let mut packets = 0;
     while packets < PACKETS_PER_SCENARIO {
+        if matches!(restarts, Restarts::AtRandom) && rng.random_ratio(1, 8) {
+            note(coverage, &world);
+            coverage.restored += world.oracle.sessions.len();
+            world = scenario::restarted(&layout, world);
+        }
         for _ in 0..rng.random_range(0..4) {
             change(&mut rng, &mut world, coverage)?;
         }
@@ -168,16 +205,9 @@ fn run(
     if world.store.reserved() != adit_session::ReservedCounts::default() {
         return Err(format!("identifiers leaked: {:?}", world.store.reserved()));
     }
-    let sum = world.publisher.snapshot();
-    coverage.transmitted += sum.transmitted_pkts();
-    coverage.fast_path += sum.express_pkts;
-    coverage.offloaded += world.offloaded();
-    coverage.handed_off += sum.handed_off_pkts;
-    coverage.locally_switched += sum.locally_switched_pkts;
+    note(coverage, &world);
     coverage.kept_their_rules += world.kept_their_rules;
     coverage.known_parts += world.known_fragments;
-    add(&mut coverage.drops, &sum.drops);
-    add(&mut coverage.punts, &sum.punts);
     world.drain();
     if let Some(card) = world.card()
         && let (flows, counters) = (card.flows(), card.counters())
@@ -186,6 +216,18 @@ fn run(
         return Err(format!("{counters} counters of {flows} flows"));
     }
     Ok(())
+}
+
+/// Adds what the workers of a process did.
+fn note(coverage: &mut Coverage, world: &World) {
+    let sum = world.publisher.snapshot();
+    coverage.transmitted += sum.transmitted_pkts();
+    coverage.fast_path += sum.express_pkts;
+    coverage.offloaded += world.offloaded();
+    coverage.handed_off += sum.handed_off_pkts;
+    coverage.locally_switched += sum.locally_switched_pkts;
+    add(&mut coverage.drops, &sum.drops);
+    add(&mut coverage.punts, &sum.punts);
 }
 
 fn step_before(world: &mut World, seid: adit_types::Seid) -> Result<(), String> {

@@ -226,6 +226,12 @@ pub fn world(layout: &WorldLayout) -> World {
     with_stations(layout, World::new(layout))
 }
 
+/// `world` after a restart, with the same stations.
+#[must_use]
+pub fn restarted(layout: &WorldLayout, world: World) -> World {
+    with_stations(layout, world.restarted(layout))
+}
+
 /// [`world`] with the XDP program on all ports.
 ///
 /// # Errors
