@@ -101,15 +101,11 @@ pub(super) fn resolve(
     if is_requested {
         choose_f_teid::note_restored(&mut records, &restored_teids);
     }
-    let (mut teids, mut f_teids, mut ues) = (TeidPlan::default(), Vec::new(), Vec::new());
     let chooses = !wanted.is_empty() || !wanted_ues.is_empty();
-    if !is_kept {
-        (teids, f_teids) = choose_f_teid::choose(store, index, &mut records, &wanted)?;
-        endpoints::link(&mut records)?;
-        // The domains of a UE address depend on which PDRs have a tunnel.
-        ues = choose_ue::choose(store, index, before, &mut records, &wanted_ues)?;
-        endpoints::link(&mut records)?;
-    }
+    let Chosen { teids, f_teids, ues } = match is_kept {
+        true => Chosen::default(),
+        false => choose(store, session, &mut records, &wanted, &wanted_ues)?,
+    };
     check_tunnel_sides(&records)?;
     if !wanted.is_empty() {
         check_claims_of_chosen(store, index, &records)?;
@@ -129,6 +125,29 @@ pub(super) fn resolve(
         created_qers,
         former: None,
     })
+}
+
+/// The identifiers that a change gets.
+#[derive(Debug, Default)]
+struct Chosen {
+    teids: TeidPlan,
+    f_teids: Vec<(ChoiceTarget, LocalFTeid)>,
+    ues: Vec<UePlan>,
+}
+
+fn choose(
+    store: &SessionStore,
+    session: &OpenSession,
+    records: &mut Records,
+    wanted: &[TeidRequest],
+    wanted_ues: &[UeAddressRequest],
+) -> Result<Chosen, Refusal> {
+    let (teids, f_teids) = choose_f_teid::choose(store, session.index, records, wanted)?;
+    endpoints::link(records)?;
+    // The domains of a UE address depend on which PDRs have a tunnel.
+    let ues = choose_ue::choose(store, session.index, &session.records, records, wanted_ues)?;
+    endpoints::link(records)?;
+    Ok(Chosen { teids, f_teids, ues })
 }
 
 fn check_fars(store: &SessionStore, records: &Records) -> Result<(), Refusal> {
