@@ -1,12 +1,14 @@
 //! The local admin socket: one request line in, one JSON document out, then the connection closes.
 //!
-//! A request is a JSON object such as `{"show":"sessions"}`, or `{"act":"takeover"}`, the only one that changes
-//! something. The answer is the document of the topic, or `{"error":"…"}`. The control thread gathers an answer page by page. The client's thread converts
+//! A request is a JSON object such as `{"show":"sessions"}`, or `{"act":"drain","of":"on"}`, which changes something and
+//! is logged ([`crate::audit`]). The answer is a document, or `{"error":"…"}`. The control thread gathers an answer page by page. The client's thread converts
 //! each page to JSON and sends it at once, so that neither the control thread's turn nor memory grows
 //! with the number of sessions. Only its owner can read and write the socket's file.
 
+mod act;
 pub(crate) mod client;
 mod document;
+mod session_filter;
 
 use core::net::IpAddr;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -22,8 +24,11 @@ use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::audit::{self, AuditActor};
 use crate::cli::Topic;
+pub(crate) use act::AdminAct;
 use document::DocumentWriter;
+pub(crate) use session_filter::{SessionFilter, SessionFilterText};
 
 /// Maximum length of a request; adit refuses longer ones. Unit: octets.
 const REQUEST_BYTES_MAX: u64 = 4096;
@@ -31,8 +36,8 @@ const REQUEST_BYTES_MAX: u64 = 4096;
 /// Timeout for the request of a client, and for the control thread.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Niceness of the clients' threads, which share a core with the control thread.
-const NICENESS: i32 = 10;
+/// Niceness of threads that serve clients, which share a core with the control thread.
+pub(crate) const NICENESS: i32 = 10;
 
 /// One request on the socket: either `show` or `act`.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -43,32 +48,48 @@ struct AdminRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    filter: Option<SessionFilterText>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    limit: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     act: Option<String>,
+    /// What the act is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    of: Option<String>,
 }
-
-/// The word for [`AdminCommand::TakeOver`].
-const TAKE_OVER: &str = "takeover";
 
 /// What a client wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AdminCommand {
     Show(AdminQuestion),
-    /// This adit, a standby, is to become the active one.
-    TakeOver,
+    Act(AdminAct),
 }
 
 impl AdminCommand {
     fn request(&self) -> AdminRequest {
         match self {
-            Self::Show(AdminQuestion { topic, session }) => AdminRequest {
+            Self::Show(AdminQuestion { topic, session, filter, rows_max }) => AdminRequest {
                 show: Some(topic.word().to_owned()),
                 session: session.clone(),
-                act: None,
+                filter: (!filter.is_empty()).then(|| filter.clone()),
+                limit: *rows_max,
+                ..AdminRequest::default()
             },
-            Self::TakeOver => {
-                AdminRequest { act: Some(TAKE_OVER.to_owned()), ..AdminRequest::default() }
-            }
+            Self::Act(act) => AdminRequest {
+                act: Some(act.word().to_owned()),
+                of: act.object().map(str::to_owned),
+                ..AdminRequest::default()
+            },
         }
+    }
+}
+
+impl AdminCommand {
+    /// Counts rows that the client got. True if it wants no more.
+    fn take_rows(&mut self, rows: usize) -> bool {
+        let Self::Show(AdminQuestion { rows_max: Some(left), .. }) = self else { return false };
+        *left = left.saturating_sub(rows);
+        *left == 0
     }
 }
 
@@ -78,6 +99,22 @@ pub(crate) struct AdminQuestion {
     pub topic: Topic,
     /// Only this session, by its UP SEID or an address of its UE. Only for the topic `qos`.
     pub session: Option<String>,
+    /// Only sessions that match. Only for the topic `sessions`.
+    pub filter: SessionFilterText,
+    /// Rows of one page at most, if fewer than usual. Only for topics with pages.
+    pub rows_max: Option<usize>,
+}
+
+impl AdminQuestion {
+    /// Everything about a topic.
+    pub(crate) fn about(topic: Topic) -> Self {
+        Self { topic, session: None, filter: SessionFilterText::default(), rows_max: None }
+    }
+
+    /// Rows of a page whose usual number is `usual`.
+    pub(crate) fn rows_of_page(&self, usual: usize) -> usize {
+        self.rows_max.unwrap_or(usual).clamp(1, usual)
+    }
 }
 
 /// Start of a page of an answer; the default is the first page.
@@ -121,6 +158,12 @@ impl AdminAnswer {
         let (rows, members) = (Box::new(Vec::new), Box::new(|| members));
         Self::Page(AnswerPage { list: None, rows, members, next: None })
     }
+
+    /// The answer to an act. `outcome`: what happened.
+    pub(crate) fn done(outcome: &str) -> Self {
+        let outcome = ("outcome".to_owned(), Value::from(outcome));
+        Self::document(Map::from_iter([outcome]))
+    }
 }
 
 /// The control thread's answer to an [`AdminQuery`].
@@ -128,13 +171,18 @@ pub(crate) enum AdminAnswer {
     Page(AnswerPage),
     /// Why the control thread refuses.
     Refused(String),
+    /// There is nothing of this name.
+    Unknown(String),
 }
 
-/// A command for the control thread, with the channel for the answer.
+/// Takes the control thread's answer.
+pub(crate) type AnswerSink = Box<dyn FnOnce(AdminAnswer) + Send>;
+
+/// A command for the control thread, with what takes the answer.
 pub(crate) struct AdminQuery {
     pub command: AdminCommand,
     pub cursor: PageCursor,
-    pub answer: Sender<AdminAnswer>,
+    pub answer: AnswerSink,
 }
 
 /// The listening socket. Drop removes its file.
@@ -285,6 +333,8 @@ pub(crate) fn ask(
     cursor: PageCursor,
 ) -> Option<AdminAnswer> {
     let (answer, result) = std::sync::mpsc::channel();
+    // The client may have given up.
+    let answer: AnswerSink = Box::new(move |answered| drop(answer.send(answered)));
     queries.send(AdminQuery { command: command.clone(), cursor, answer }).ok()?;
     result.recv_timeout(TIMEOUT).ok()
 }
@@ -298,39 +348,71 @@ fn answer(
     let mut line = String::new();
     BufReader::new(stream.take(REQUEST_BYTES_MAX)).read_line(&mut line)?;
     let mut writer = DocumentWriter::new(std::io::BufWriter::new(stream));
-    let command = match command_of(&line) {
+    let mut command = match command_of(&line) {
         Ok(command) => command,
         Err(what) => return writer.refuse(&error(&what)),
     };
     let mut cursor = PageCursor::default();
     loop {
-        let page = match ask(&command, cursor) {
-            Some(AdminAnswer::Page(page)) => page,
-            Some(AdminAnswer::Refused(what)) => return writer.refuse(&error(&what)),
-            None => return writer.refuse(&error("adit is shutting down or overloaded")),
+        let answered = match ask(&command, cursor) {
+            Some(AdminAnswer::Page(page)) => Ok(page),
+            Some(AdminAnswer::Refused(what) | AdminAnswer::Unknown(what)) => Err(what),
+            None => Err("adit is shutting down or overloaded".to_owned()),
+        };
+        if let AdminCommand::Act(act) = &command {
+            let outcome = answered.as_ref().map(drop).map_err(String::as_str);
+            audit::record(&actor(stream), act, outcome);
+        }
+        let page = match answered {
+            Ok(page) => page,
+            Err(what) => return writer.refuse(&error(&what)),
         };
         let next = page.next;
-        writer.page(page)?;
-        match next {
+        let rows = writer.page(page)?;
+        let has_enough = command.take_rows(rows);
+        match next.filter(|_| !has_enough) {
             Some(next) => cursor = next,
             None => return writer.finish(),
         }
     }
 }
 
+/// The user at the other end of the socket.
+fn actor(stream: &UnixStream) -> AuditActor {
+    let who = match rustix::net::sockopt::socket_peercred(stream) {
+        Ok(known) => format!("uid {} pid {}", known.uid.as_raw(), known.pid.as_raw_nonzero()),
+        Err(_) => "unknown".to_owned(),
+    };
+    AuditActor { who, role: "owner" }
+}
+
 fn command_of(line: &str) -> Result<AdminCommand, String> {
     let request: AdminRequest =
         serde_json::from_str(line).map_err(|error| format!("not a request: {error}"))?;
     match request {
-        AdminRequest { show: Some(word), session, act: None } => {
-            question_of(&word, session).map(AdminCommand::Show)
+        AdminRequest { show: Some(word), session, filter, limit, act: None, of: None } => {
+            let question = question_of(&word, session)?;
+            let filter = filter.unwrap_or_default();
+            SessionFilter::parse(&filter)?;
+            if !filter.is_empty() && question.topic != Topic::Sessions {
+                return Err(format!("\"{word}\" has no filter; leave it out"));
+            }
+            let has_rows =
+                matches!(question.topic, Topic::Sessions | Topic::Neighbours | Topic::Paths);
+            match limit {
+                Some(_) if !has_rows => Err(format!("\"{word}\" has no limit; leave it out")),
+                Some(0) => Err("the limit is 1 or more".to_owned()),
+                rows_max => Ok(AdminCommand::Show(AdminQuestion { filter, rows_max, ..question })),
+            }
         }
-        AdminRequest { show: None, session: None, act: Some(act) } if act == TAKE_OVER => {
-            Ok(AdminCommand::TakeOver)
-        }
-        AdminRequest { show: None, session: None, act: Some(act) } => {
-            Err(format!("cannot do \"{act}\""))
-        }
+        AdminRequest {
+            show: None,
+            session: None,
+            filter: None,
+            limit: None,
+            act: Some(act),
+            of,
+        } => AdminAct::parse(&act, of).map(AdminCommand::Act),
         _ => Err("not a request: it has either \"show\" or \"act\"".to_owned()),
     }
 }
@@ -343,7 +425,7 @@ fn question_of(word: &str, session: Option<String>) -> Result<AdminQuestion, Str
         Some(_) if topic != Topic::Qos => {
             Err(format!("\"{}\" is not shown by session; leave it out", topic.word()))
         }
-        session => Ok(AdminQuestion { topic, session }),
+        session => Ok(AdminQuestion { session, ..AdminQuestion::about(topic) }),
     }
 }
 

@@ -11,7 +11,8 @@ use adit_types::Role;
 use serde_json::{Value, json};
 
 use crate::config::{
-    self, Config, ModelSettings, PollMode, StoreKind, StoreSettings, ThreadSettings, XdpMode,
+    self, ApiSettings, Config, ModelSettings, PollMode, StoreKind, StoreSettings, ThreadSettings,
+    XdpMode,
 };
 use crate::host_command::placement_warnings;
 use crate::{steering, wiring};
@@ -72,6 +73,7 @@ fn derived(config: &Config) -> Value {
         "store": store(config),
         "standby": standby(config),
         "admin_socket": config.admin_socket.display().to_string(),
+        "api": api(config),
     })
 }
 
@@ -114,6 +116,20 @@ fn store(config: &Config) -> String {
         "{place}; sessions survive a crash, which loses at most {} ms of counted usage, and are {stop} at a stop",
         usage_interval.0 / 1_000_000
     )
+}
+
+/// Describes the HTTP interface.
+fn api(config: &Config) -> String {
+    let Some(ApiSettings { listen, tls, tokens_file }) = &config.api else {
+        return "none: add [api] for the HTTP interface and the dashboard".to_owned();
+    };
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let who = match tokens_file {
+        Some(path) => format!("for holders of the tokens in {}", path.display()),
+        None => "read by everybody who reaches it, and without acts: api.tokens_file is not set"
+            .to_owned(),
+    };
+    format!("{scheme}://{listen}/, {who}")
 }
 
 /// Describes what another adit with the same records changes.

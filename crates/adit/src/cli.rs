@@ -1,5 +1,6 @@
 //! The command line.
 
+mod acts;
 mod host;
 
 use std::path::PathBuf;
@@ -7,6 +8,8 @@ use std::path::PathBuf;
 use adit_bench::command::BenchCommand;
 use clap::{Parser, Subcommand, ValueEnum};
 
+use crate::admin::SessionFilterText;
+pub(crate) use acts::{AssociationCommand, DrainSwitch, SessionCommand};
 pub(crate) use host::{
     HostCommand, MachineSource, NoiseArguments, PlanArguments, PlannedModel, PlannedSiblings,
     TuningArguments, TuningPlace,
@@ -21,6 +24,14 @@ pub(crate) const ADMIN_SOCKET_DEFAULT: &str = "/run/adit/admin.sock";
 pub(crate) struct AditCli {
     #[command(subcommand)]
     pub command: AditCommand,
+}
+
+/// Where a running adit listens.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct AdminSocket {
+    /// Admin socket of the running adit.
+    #[arg(id = "socket", long = "socket", value_name = "PATH", default_value = ADMIN_SOCKET_DEFAULT)]
+    pub path: PathBuf,
 }
 
 #[derive(Debug, Subcommand)]
@@ -49,6 +60,11 @@ pub(crate) enum AditCommand {
         what: Topic,
         /// With `qos`: a single session, by its UP SEID or an address of its UE.
         session: Option<String>,
+        #[command(flatten)]
+        filter: SessionFilterText,
+        /// With `sessions`, `neighbours` and `paths`: at most so many rows.
+        #[arg(long, value_name = "ROWS")]
+        limit: Option<usize>,
         /// Print JSON.
         #[arg(long)]
         json: bool,
@@ -61,6 +77,29 @@ pub(crate) enum AditCommand {
         /// Admin socket of the standby.
         #[arg(long, value_name = "PATH", default_value = ADMIN_SOCKET_DEFAULT)]
         socket: PathBuf,
+    },
+    /// End a session.
+    Session {
+        #[command(subcommand)]
+        session: SessionCommand,
+    },
+    /// Release an association.
+    Association {
+        #[command(subcommand)]
+        association: AssociationCommand,
+    },
+    /// Refuse new sessions, or accept them again.
+    Drain {
+        switch: DrainSwitch,
+        #[command(flatten)]
+        socket: AdminSocket,
+    },
+    /// Change what a running adit logs.
+    Log {
+        /// A level (error, warn, info, debug), or levels by room such as info,adit_n4=debug.
+        filter: String,
+        #[command(flatten)]
+        socket: AdminSocket,
     },
     /// Show the machine, plan where threads run, and check, apply and revert its settings.
     Host {
@@ -83,6 +122,12 @@ pub(crate) enum Topic {
     Sessions,
     /// Packet, drop, punt and PFCP message counters.
     Counters,
+    /// Packets dropped, by reason, and what each reason means.
+    Drops,
+    /// Whether adit does its work, and why not.
+    Health,
+    /// What this adit is: Node ID, version, state, sessions.
+    Node,
     /// DPDK ports.
     Ports,
     /// Threads of the packet path: roles, cores, load, rings.
@@ -93,6 +138,8 @@ pub(crate) enum Topic {
     Neighbours,
     /// GTP-U paths to the peers that sessions send to.
     Paths,
+    /// Logical interfaces, routes, and pools of UE addresses.
+    Routes,
     /// Applications, configured and from PFDs, and which of them rules use.
     Applications,
     /// Rates of QERs: limits, and packets passed, dropped and queued.
@@ -108,11 +155,15 @@ impl Topic {
             Self::Associations => "associations",
             Self::Sessions => "sessions",
             Self::Counters => "counters",
+            Self::Drops => "drops",
+            Self::Health => "health",
+            Self::Node => "node",
             Self::Ports => "ports",
             Self::Workers => "workers",
             Self::Offload => "offload",
             Self::Neighbours => "neighbours",
             Self::Paths => "paths",
+            Self::Routes => "routes",
             Self::Applications => "applications",
             Self::Qos => "qos",
             Self::Store => "store",

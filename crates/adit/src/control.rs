@@ -2,6 +2,7 @@
 //!
 //! One loop, no locks. On a standby it follows the active adit until it takes over ([`standby`]). Everything it owns is sans-I/O; this file moves octets and time.
 
+mod acts;
 pub(crate) mod standby;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -185,12 +186,10 @@ impl ControlThread {
         }
         // One page in a turn: further clients wait, the control planes do not.
         if let Ok(AdminQuery { command, cursor, answer }) = questions.try_recv() {
-            let answered = match command {
+            answer(match command {
                 AdminCommand::Show(question) => snapshot::answer(&self.view(), &question, cursor),
-                AdminCommand::TakeOver => self.request_takeover(),
-            };
-            // The client may have given up.
-            let _ = answer.send(answered);
+                AdminCommand::Act(act) => self.act(now, act),
+            });
         }
         self.sleep(now);
     }

@@ -1,5 +1,6 @@
 //! What the control thread is assembled from.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use adit_dpdk::{EventDevice, Port};
@@ -15,7 +16,7 @@ use anyhow::Context;
 use crate::active_addresses::ActiveAddresses;
 use crate::any_store::{AnyStoreFigures, SharedStoreClient};
 use crate::clock::ProcessClock;
-use crate::config::{self, StandbySettings};
+use crate::config::{self, Config, StandbySettings};
 use crate::lifecycle::Lifecycle;
 use crate::load::ThreadLoad;
 use crate::replication::PairStore;
@@ -24,6 +25,9 @@ use crate::steering::PortSteering;
 
 /// Everything that the control thread owns.
 pub(crate) struct ControlParts {
+    pub config: Arc<Config>,
+    /// When this process began.
+    pub started: Instant,
     pub clock: ProcessClock,
     pub node: Node,
     pub publisher: Publisher,

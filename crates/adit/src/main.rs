@@ -1,9 +1,11 @@
 //! `adit`: the UPF daemon and the operator's tool.
 #![deny(unsafe_code)]
 
+mod act_command;
 mod active_addresses;
 mod admin;
 mod any_store;
+mod audit;
 mod check;
 mod cli;
 mod clock;
@@ -14,9 +16,11 @@ mod event_scheduler;
 mod exit_barrier;
 mod flow_offload;
 mod host_command;
+mod http_api;
 mod lease;
 mod lifecycle;
 mod load;
+mod log_filter;
 mod open_ports;
 mod packet_path;
 mod record_store;
@@ -75,12 +79,24 @@ fn dispatch(cli: AditCli) -> anyhow::Result<()> {
     match cli.command {
         AditCommand::Run { config, accept_loss } => run::run(&config, accept_loss),
         AditCommand::Check { config, json } => check::check(&config, json),
-        AditCommand::Show { what, session, json, socket } => {
-            let question = admin::AdminQuestion { topic: what, session };
+        AditCommand::Show { what, session, filter, limit, json, socket } => {
+            let question = admin::AdminQuestion { topic: what, session, filter, rows_max: limit };
             let mut out = std::io::BufWriter::new(std::io::stdout().lock());
             show::show(&socket, &question, json, &mut out)
         }
         AditCommand::Takeover { socket } => takeover::take_over(&socket),
+        AditCommand::Session { session } => {
+            let (socket, act) = session.into_act();
+            act_command::act(&socket.path, act)
+        }
+        AditCommand::Association { association } => {
+            let (socket, act) = association.into_act();
+            act_command::act(&socket.path, act)
+        }
+        AditCommand::Drain { switch, socket } => act_command::act(&socket.path, switch.into_act()),
+        AditCommand::Log { filter, socket } => {
+            act_command::act(&socket.path, admin::AdminAct::SetLog(filter))
+        }
         AditCommand::Host { host } => host_command::run(host),
         AditCommand::Bench { bench } => bench.run(),
     }

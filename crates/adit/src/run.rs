@@ -1,7 +1,7 @@
 //! `adit run`: starts all threads, waits for a signal, and stops all threads in reverse order.
 
-use std::io::IsTerminal;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -33,7 +33,8 @@ use crate::packet_path::{AssembledPath, PacketPath, ThreadParts, WorkerThread, s
 use crate::record_store::{RecordSource, StartRecords};
 use crate::recovery_time::RecoveryTime;
 use crate::{
-    event_scheduler, flow_offload, open_ports, record_store, show, snapshot, steering, wiring, xdp,
+    event_scheduler, flow_offload, http_api, log_filter, open_ports, record_store, show, snapshot,
+    steering, wiring, xdp,
 };
 use adit_host::large_pages::TablePages;
 use adit_host::n4_socket::N4Socket;
@@ -47,7 +48,7 @@ const WORKER_STOP_LIMIT: Duration = Duration::from_secs(10);
 /// The message names what could not start and what to do.
 pub(crate) fn run(path: &Path, accept_loss: bool) -> anyhow::Result<()> {
     let config = Config::load(path)?;
-    start_log();
+    log_filter::start();
     silence_contained_panics();
     if config.n4.allow.is_empty() {
         warn!("n4.allow is empty: any address may set up an association");
@@ -56,6 +57,7 @@ pub(crate) fn run(path: &Path, accept_loss: bool) -> anyhow::Result<()> {
     // From here on these signals do not kill the process: `wait` polls for them.
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("cannot wait for signals")?;
     let server = AdminServer::bind(&config.admin_socket)?;
+    let api = config.api.as_ref().map(http_api::bind).transpose()?;
     // DPDK puts this thread, and those that it starts, on the main core.
     let cpus = sched_getaffinity(None).context("cannot read the CPUs of the process")?;
     let eal = Eal::init(&wiring::eal(&config))?;
@@ -84,6 +86,7 @@ pub(crate) fn run(path: &Path, accept_loss: bool) -> anyhow::Result<()> {
     let (control, mut parts) = assemble(&config, start, ports, device, &lifecycle)?;
     parts.iter_mut().zip(scheduled).for_each(|(parts, port)| parts.scheduled = Some(port));
     let (queries, questions) = mpsc::channel();
+    let api = api.map(|api| http_api::serve(api, queries.clone())).transpose()?;
     let admin = serve_admin(&server, queries)?;
 
     recovery_time.map_or(Ok(()), RecoveryTime::wait)?;
@@ -104,7 +107,7 @@ pub(crate) fn run(path: &Path, accept_loss: bool) -> anyhow::Result<()> {
     for warning in placement_warnings(&config) {
         warn!("{warning}; `adit host plan` proposes other CPUs");
     }
-    let threads = Threads { control, workers, admin };
+    let threads = Threads { control, workers, admin, api };
     let outcome = supervise(&mut signals, threads, &lifecycle);
     drop(server);
     drop(pool);
@@ -117,6 +120,8 @@ pub(crate) struct Threads {
     pub control: JoinHandle<ControlThread>,
     pub workers: Vec<WorkerThread>,
     pub admin: JoinHandle<()>,
+    /// The HTTP interface.
+    pub api: Option<JoinHandle<()>>,
 }
 
 /// Waits for a signal, or for a thread that ends by itself, and stops the control thread and the
@@ -129,10 +134,11 @@ pub(crate) fn supervise(
     threads: Threads,
     lifecycle: &Lifecycle,
 ) -> anyhow::Result<()> {
-    let Threads { control, workers, admin } = threads;
+    let Threads { control, workers, admin, api } = threads;
     let ended = wait(signals, || {
         let first = workers.iter().find_map(ended);
-        first.or_else(|| ended(&control)).or_else(|| ended(&admin))
+        let first = first.or_else(|| ended(&control)).or_else(|| ended(&admin));
+        first.or_else(|| api.as_ref().and_then(ended))
     });
     info!(ended, "stopping");
     match (ended, finish(lifecycle, control, workers)) {
@@ -141,16 +147,6 @@ pub(crate) fn supervise(
         (Some(thread), _) => bail!("the thread {thread} ended by itself, which is a fault in adit"),
         (None, finished) => finished.map(drop),
     }
-}
-
-fn start_log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr)
-        .init();
 }
 
 /// Suppresses the message of panics that the PFCP node contains and logs itself.
@@ -293,6 +289,8 @@ fn assemble(
         }
     };
     let parts = ControlParts {
+        config: Arc::new(config.clone()),
+        started: Instant::now(),
         clock,
         node,
         publisher,

@@ -138,7 +138,19 @@ fn lists(topic: Topic) -> &'static [Columns] {
             &[("applications", &["id", "source", "flow_descriptions", "in_effect"])]
         }
         Topic::Qos => &[RATES, PACKET_RATES, SHARED],
-        Topic::Ports | Topic::Counters | Topic::Store | Topic::Workers | Topic::Offload => &[],
+        Topic::Drops => &[("drops", &["reason", "pkts", "text"])],
+        Topic::Routes => &[
+            ("interfaces", &["name", "role", "port", "vlan", "addresses", "network_instance"]),
+            ("routes", &["prefix", "interface", "next_hop"]),
+            ("ue_pools", &["prefix", "network_instance", "s_nssai", "identity", "used", "size"]),
+        ],
+        Topic::Ports
+        | Topic::Counters
+        | Topic::Store
+        | Topic::Workers
+        | Topic::Offload
+        | Topic::Node
+        | Topic::Health => &[],
     }
 }
 
@@ -147,6 +159,7 @@ fn lists_of_whole(topic: Topic) -> &'static [Columns] {
     match topic {
         Topic::Workers => &[WORKERS, ("scheduler", &["name", "value"])],
         Topic::Offload => &[("refusals", &["reason", "rules"])],
+        Topic::Health => &[("reasons", &["reason", "detail"])],
         _ => &[],
     }
 }
@@ -202,7 +215,7 @@ impl<'o, W: Write> Printer<'o, W> {
         match self.topic {
             Topic::Ports => writeln!(self.out, "{}", ports(&Value::Object(whole)))?,
             Topic::Counters => writeln!(self.out, "{}", counters(&whole))?,
-            Topic::Store | Topic::Workers | Topic::Offload => {
+            Topic::Store | Topic::Workers | Topic::Offload | Topic::Node | Topic::Health => {
                 writeln!(self.out, "{}", members(whole, lists_of_whole(self.topic)))?;
             }
             _ => {}

@@ -4,10 +4,14 @@
 //! JSON. Field names are an interface: they change only with an entry in the changelog.
 
 mod counters;
+mod drops;
+mod health;
+mod node;
 mod offload;
 mod overview;
 mod ports;
 mod qos;
+mod routes;
 mod sessions;
 mod store;
 mod workers;
@@ -20,7 +24,18 @@ use crate::admin::{AdminAnswer, AdminQuestion, AnswerPage, PageCursor, PagePosit
 use crate::cli::Topic;
 use crate::control_parts::ControlParts;
 use crate::standstill::Standstill;
-pub(crate) use counters::counters;
+pub(crate) use counters::{CounterGroups, counters};
+pub(crate) use drops::DropsDocument;
+pub(crate) use health::{HealthDocument, UnreadyReason};
+pub(crate) use node::NodeDocument;
+pub(crate) use offload::OffloadDocument;
+pub(crate) use overview::{ApplicationsDocument, AssociationsDocument, NeighborRow, PathRow};
+pub(crate) use ports::PortsDocument;
+pub(crate) use qos::{AggregateRow, DirectionalRates, PacketRateRow, RateRow};
+pub(crate) use routes::RoutesDocument;
+pub(crate) use sessions::SessionRow;
+pub(crate) use store::StoreDocument;
+pub(crate) use workers::WorkersDocument;
 
 /// The state of the control thread that the documents show.
 pub(crate) struct ControlView<'a> {
@@ -39,16 +54,20 @@ pub(crate) fn answer(
 ) -> AdminAnswer {
     let page = match question.topic {
         Topic::Associations => overview::associations(control),
-        Topic::Sessions => sessions::page(control, cursor),
+        Topic::Sessions => return sessions::page(control, question, cursor),
         Topic::Counters => counters::page(control),
         Topic::Ports => ports::page(control),
         Topic::Workers => workers::page(control),
         Topic::Offload => offload::page(control),
-        Topic::Neighbours => overview::neighbors(control, cursor),
-        Topic::Paths => overview::paths(control, cursor),
+        Topic::Neighbours => overview::neighbors(control, question, cursor),
+        Topic::Paths => overview::paths(control, question, cursor),
+        Topic::Drops => drops::page(control),
+        Topic::Health => health::page(control),
+        Topic::Node => node::page(control),
+        Topic::Routes => routes::page(control),
         Topic::Applications => overview::applications(control),
         Topic::Store => store::page(control),
-        Topic::Qos => return qos::qos(control, question.session.as_deref(), cursor),
+        Topic::Qos => return qos::qos(control, question, cursor),
     };
     AdminAnswer::Page(page)
 }

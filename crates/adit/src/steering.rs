@@ -50,7 +50,7 @@ impl fmt::Display for SteeringOutcome {
 }
 
 /// A [`PortSteering`] as the admin socket shows it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(crate) struct SteeringRow {
     key: String,
     result: &'static str,

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use crate::admin::client::{self, DocumentSink};
-use crate::admin::{AdminCommand, AdminQuestion};
+use crate::admin::client::{self, DocumentMembers};
+use crate::admin::{AdminAct, AdminCommand, AdminQuestion};
 use crate::cli::Topic;
 
 /// How long the active adit may take to record the last usage and to stop.
@@ -16,36 +16,20 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Time between two looks at the standby.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Members of a document without lists.
-#[derive(Default)]
-struct Members(Map<String, Value>);
-
-impl DocumentSink for Members {
-    fn list(&mut self, _: &str) -> anyhow::Result<()> {
-        Ok(())
-    }
-
-    fn row(&mut self, _: Value) -> anyhow::Result<()> {
-        Ok(())
-    }
-
-    fn member(&mut self, key: String, value: Value) -> anyhow::Result<()> {
-        self.0.insert(key, value);
-        Ok(())
-    }
-}
-
 /// Makes the standby that listens at `socket` the active adit.
 ///
 /// # Errors
 /// It is no standby, or does not become active in time.
 pub(crate) fn take_over(socket: &Path) -> anyhow::Result<()> {
-    client::request(socket, &AdminCommand::TakeOver, &mut Members::default())?;
+    client::request(
+        socket,
+        &AdminCommand::Act(AdminAct::TakeOver),
+        &mut DocumentMembers::default(),
+    )?;
     let asked = Instant::now();
-    let question = AdminQuestion { topic: Topic::Store, session: None };
-    let command = AdminCommand::Show(question);
+    let command = AdminCommand::Show(AdminQuestion::about(Topic::Store));
     loop {
-        let mut store = Members::default();
+        let mut store = DocumentMembers::default();
         client::request(socket, &command, &mut store)?;
         if store.0.get("role").and_then(Value::as_str) == Some("active") {
             let epoch = store.0.get("epoch").and_then(Value::as_u64).unwrap_or_default();

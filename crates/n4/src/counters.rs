@@ -55,6 +55,8 @@ scalars! {
     refused_sessions_per_association_full,
     /// Establishments refused: a worker stands still.
     refused_worker_stands_still,
+    /// Establishments refused: the operator wants no new sessions.
+    refused_draining,
     /// States of user plane paths not reported: too many waited.
     node_reports_lost_queue_full,
     /// Node reports without a response after N1 retransmissions.
@@ -115,6 +117,8 @@ scalars! {
     sessions_removed_with_association,
     /// Sessions removed because the CP function answered a report with Cause 65.
     sessions_removed_unknown_to_peer,
+    /// Sessions that the operator ended.
+    sessions_ended_by_operator,
     /// Report items lost: too many wait, of one session or in total.
     reports_lost_queue_full,
     /// Report items lost: no response to their request after N1 retransmissions.

@@ -239,6 +239,53 @@ fn new_session_while_a_worker_stands_still_is_cause_74_and_the_rest_goes_on() {
     assert_eq!(load_told(&bytes), (Some((2, 0)), Some((2, 0))));
 }
 
+/// Spec: TS 29.244 §6.2.4, §8.2.1 (Cause 74).
+#[test]
+fn new_session_while_draining_is_cause_74_and_known_ones_go_on() {
+    let mut bench = Bench::new();
+    associate_with(&mut bench, CpFunctionFeatures::LOAD | CpFunctionFeatures::OVRL);
+    let up_seid = bench.session(smf(10), 2, &SessionScript::new(1, 1));
+    bench.node.set_draining(true);
+    assert!(bench.node.is_draining());
+    let bytes = bench.answer(smf(10), &establish(3, &SessionScript::new(2, 2)));
+    let Message::SessionEstablishmentResponse(body) = decode(&bytes) else { panic!() };
+    assert_eq!(body.cause, Cause::EntityInCongestion);
+    assert_eq!(load_told(&bytes), (Some((1, 100)), Some((1, 100))));
+    assert_eq!(bench.node.counters().scalars.refused_draining, 1);
+    assert!(bench.node.store().session(up_seid).is_some());
+    bench.node.set_draining(false);
+    let bytes = bench.answer(smf(10), &establish(4, &SessionScript::new(2, 2)));
+    let Message::SessionEstablishmentResponse(body) = decode(&bytes) else { panic!() };
+    assert_eq!(body.cause, Cause::RequestAccepted);
+}
+
+#[test]
+fn session_that_the_operator_ends_is_gone_and_another_is_unknown() {
+    let mut bench = Bench::associated();
+    let up_seid = bench.session(smf(10), 2, &SessionScript::new(1, 1));
+    assert!(bench.node.end_session(up_seid));
+    bench.publish_all();
+    assert!(bench.node.store().session(up_seid).is_none());
+    assert!(!bench.node.end_session(up_seid), "it is gone");
+    assert_eq!(bench.node.counters().scalars.sessions_ended_by_operator, 1);
+}
+
+/// Spec: TS 29.244 §6.2.7.3.2.
+#[test]
+fn release_that_the_operator_wants_is_requested_of_one_cp_function() {
+    let mut bench = Bench::associated();
+    bench.associate(11);
+    let period = Nanos::from_secs(30);
+    assert!(bench.node.request_release(bench.now, smf(11).ip(), period));
+    let sent = bench.sent();
+    let [request] = &sent[..] else { panic!("{}", sent.len()) };
+    assert_eq!(request.to, smf(11));
+    let Message::AssociationUpdateRequest(body) = decode(&request.bytes) else { panic!() };
+    assert_eq!(body.association_release_request, Some(AssociationReleaseRequest::SARR));
+    assert!(!bench.node.request_release(bench.now, smf(12).ip(), period), "no association");
+    assert_eq!(bench.node.associations().count(), 2, "it goes on until the peer releases it");
+}
+
 #[test]
 fn node_tells_whether_it_has_something_to_send() {
     let mut bench = Bench::new();

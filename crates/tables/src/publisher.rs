@@ -426,6 +426,12 @@ impl Publisher {
         self.rules.get(session.0 as usize)
     }
 
+    /// The session of a local TEID, [`SessionIndex::NONE`] if no session has it.
+    #[must_use]
+    pub fn session_of_teid(&self, teid: Teid) -> SessionIndex {
+        self.tables.teids.session(teid)
+    }
+
     /// Next hops in use.
     #[must_use]
     pub fn next_hops(&self) -> usize {

@@ -256,6 +256,60 @@ pub const FAULT_KINDS_MAX: usize = 64;
 /// Clients of the admin socket that are served at the same time.
 pub const ADMIN_CLIENTS_MAX: usize = 16;
 
+/// Connections of the HTTP interface that are served at the same time: each has a buffer of some tens of KiB, and a page of
+/// the dashboard keeps one open.
+pub const API_CONNECTIONS_MAX: usize = 256;
+
+/// Those of one address: a browser has six per page, and a scraper a few.
+pub const API_CONNECTIONS_PER_PEER_MAX: usize = 64;
+
+/// Further connections whose refusal is sent; beyond that they are closed without a word.
+pub const API_REFUSALS_MAX: usize = 64;
+
+/// Octets of the request line and the header fields of an HTTP request.
+pub const API_HEADER_BYTES_MAX: usize = 16 << 10;
+
+/// Header fields of an HTTP request: browsers send about twenty.
+pub const API_HEADERS_MAX: usize = 64;
+
+/// Octets of the body of an HTTP request: acts have a few members.
+pub const API_BODY_BYTES_MAX: usize = 16 << 10;
+
+/// Time for the header fields, for the body, and for each part of the answer that a client takes. Unit: seconds.
+pub const API_CLIENT_TIMEOUT_S: u64 = 10;
+
+/// HTTP requests per second of one token, or of one address without a token: a dashboard sends about five.
+pub const API_REQUESTS_PER_S_MAX: u32 = 50;
+
+/// HTTP requests of one token or address that may come at once: a page with all that it loads, several times over.
+pub const API_REQUESTS_BURST: u32 = 200;
+
+/// Requests that one with a wrong token counts as: two guesses per second in the long run.
+pub const API_WRONG_TOKEN_COST: u32 = 25;
+
+/// Requests of the HTTP interface that wait for the control thread, which answers one per turn: the admin socket gets its
+/// turn within milliseconds.
+pub const API_QUESTIONS_MAX: usize = 8;
+
+/// Rows of one answer of the HTTP interface: its memory is bounded by them.
+pub const API_ROWS_MAX: usize = 1000;
+
+/// Pages of the control thread that one answer of the HTTP interface is made of: a search that finds nothing in so many goes
+/// on at its cursor.
+pub const API_PAGES_MAX: usize = 64;
+
+/// Tokens of the HTTP interface.
+pub const API_TOKENS_MAX: usize = 256;
+
+/// Octets of a token at least: 128 bits as hexadecimal digits have 32, as Base64 22.
+pub const API_TOKEN_BYTES_MIN: usize = 20;
+
+/// Octets of a token at most.
+pub const API_TOKEN_BYTES_MAX: usize = 256;
+
+/// Clients of the live stream of the HTTP interface.
+pub const API_LIVE_CLIENTS_MAX: usize = 64;
+
 /// Places for sessions that one page of an answer to `adit show` looks at: below a millisecond of
 /// the control thread.
 pub const SESSIONS_PER_PAGE_MAX: usize = 256;

@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use serde::Deserializer as _;
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{AdminCommand, TIMEOUT};
 
@@ -31,6 +31,25 @@ pub trait DocumentSink {
     /// # Errors
     /// Those of the output.
     fn member(&mut self, key: String, value: Value) -> anyhow::Result<()>;
+}
+
+/// The members of a document without lists.
+#[derive(Debug, Default)]
+pub(crate) struct DocumentMembers(pub Map<String, Value>);
+
+impl DocumentSink for DocumentMembers {
+    fn list(&mut self, _: &str) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn row(&mut self, _: Value) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn member(&mut self, key: String, value: Value) -> anyhow::Result<()> {
+        self.0.insert(key, value);
+        Ok(())
+    }
 }
 
 /// Sends a request to the adit that listens at `socket`, and passes its answer to `sink` as it arrives.

@@ -20,11 +20,12 @@ impl<W: Write> DocumentWriter<W> {
         Self { out, is_begun: false, list: None, rows: 0 }
     }
 
-    /// Writes the next page.
+    /// Writes the next page. Returns how many rows it has.
     ///
     /// # Errors
     /// Those of the output.
-    pub(super) fn page(&mut self, page: AnswerPage) -> anyhow::Result<()> {
+    pub(super) fn page(&mut self, page: AnswerPage) -> anyhow::Result<usize> {
+        let mut rows = 0;
         if let Some(list) = page.list {
             if self.list != Some(list) {
                 self.end_list()?;
@@ -36,6 +37,7 @@ impl<W: Write> DocumentWriter<W> {
                 self.out.write_all(if self.rows == 0 { b"\n" } else { b",\n" })?;
                 serde_json::to_writer(&mut self.out, &row)?;
                 self.rows += 1;
+                rows += 1;
             }
         }
         for (key, value) in &(page.members)() {
@@ -43,7 +45,7 @@ impl<W: Write> DocumentWriter<W> {
             self.key(key)?;
             serde_json::to_writer(&mut self.out, value)?;
         }
-        Ok(())
+        Ok(rows)
     }
 
     /// Ends the document.

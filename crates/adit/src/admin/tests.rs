@@ -29,7 +29,7 @@ impl DocumentSink for GatheredDocument {
 }
 
 fn about(topic: Topic) -> AdminCommand {
-    AdminCommand::Show(AdminQuestion { topic, session: None })
+    AdminCommand::Show(AdminQuestion::about(topic))
 }
 
 fn asked(path: &Path, topic: Topic) -> anyhow::Result<Value> {
@@ -155,18 +155,49 @@ fn bad_request_line_is_answered_with_an_error() {
         "{\"act\":\"stop\"}",
         "{\"act\":\"takeover\",\"show\":\"ports\"}",
         "{\"act\":\"takeover\",\"session\":\"1\"}",
+        "{\"act\":\"takeover\",\"of\":\"1\"}",
+        "{\"act\":\"end_session\"}",
+        "{\"act\":\"drain\",\"of\":\"maybe\"}",
+        "{\"show\":\"ports\",\"of\":\"1\"}",
+        "{\"show\":\"ports\",\"limit\":1}",
+        "{\"show\":\"sessions\",\"limit\":0}",
+        "{\"show\":\"ports\",\"filter\":{\"ue\":\"10.60.0.1\"}}",
+        "{\"show\":\"sessions\",\"filter\":{\"ue\":\"here\"}}",
+        "{\"show\":\"sessions\",\"filter\":{\"imsi\":\"1\"}}",
     ] {
         assert!(command_of(line).is_err(), "{line}");
     }
     let of = |topic, session: Option<&str>| {
-        Ok(AdminCommand::Show(AdminQuestion { topic, session: session.map(str::to_owned) }))
+        let session = session.map(str::to_owned);
+        Ok(AdminCommand::Show(AdminQuestion { session, ..AdminQuestion::about(topic) }))
     };
     assert_eq!(command_of("{\"show\":\"ports\"}\n"), of(Topic::Ports, None));
     let one = command_of("{\"show\":\"qos\",\"session\":\"10.60.0.1\"}");
     assert_eq!(one, of(Topic::Qos, Some("10.60.0.1")));
-    let act = serde_json::to_string(&AdminCommand::TakeOver.request()).unwrap();
-    assert_eq!(
-        (act.as_str(), command_of(&act)),
-        ("{\"act\":\"takeover\"}", Ok(AdminCommand::TakeOver))
-    );
+    let mut few = AdminQuestion::about(Topic::Sessions);
+    few.filter.dnn = Some("internet".to_owned());
+    few.rows_max = Some(2);
+    for command in [
+        AdminCommand::Show(few),
+        AdminCommand::Act(AdminAct::TakeOver),
+        AdminCommand::Act(AdminAct::EndSession("0x1".to_owned())),
+        AdminCommand::Act(AdminAct::ReleaseAssociation("smf.example".to_owned())),
+        AdminCommand::Act(AdminAct::Drain(true)),
+        AdminCommand::Act(AdminAct::Drain(false)),
+        AdminCommand::Act(AdminAct::SetLog("debug".to_owned())),
+    ] {
+        let line = serde_json::to_string(&command.request()).unwrap();
+        assert_eq!(command_of(&line), Ok(command), "{line}");
+    }
+}
+
+#[test]
+fn limit_ends_the_document_at_its_row() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("admin.sock");
+    let _server = serve(&path);
+    let mut gathered = GatheredDocument::default();
+    let question = AdminQuestion { rows_max: Some(1), ..AdminQuestion::about(Topic::Sessions) };
+    request(&path, &AdminCommand::Show(question), &mut gathered).unwrap();
+    assert_eq!(gathered.members["sessions"], serde_json::json!([0]));
 }

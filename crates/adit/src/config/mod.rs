@@ -3,6 +3,7 @@
 //! Only this module uses TOML. A [`Config`] exists only if every key is known, every value is in range
 //! and every reference resolves.
 
+mod api;
 mod eventdev;
 mod fields;
 mod kernel_ports;
@@ -29,6 +30,7 @@ use adit_rss::ToeplitzKey;
 pub(crate) use adit_session::{PredefinedRule, QosPolicy, Tolerances};
 use adit_types::{DomainId, InterfaceRole, Nanos, PortId, Role, Roles, VlanId};
 
+pub(crate) use api::{ApiSettings, ApiTlsFiles};
 pub(crate) use eventdev::EventSettings;
 pub(crate) use replication::{ReplicationSettings, ReplicationTransport, UserLinkSettings};
 pub(crate) use section::ConfigProblem;
@@ -68,6 +70,8 @@ pub(crate) struct Config {
     /// Present if another adit has the same records, and only one of them is active.
     pub standby: Option<StandbySettings>,
     pub admin_socket: PathBuf,
+    /// The HTTP interface, if there is one.
+    pub api: Option<ApiSettings>,
 }
 
 /// Node ID of the UP function. Spec: TS 29.244 §8.2.38.

@@ -23,7 +23,7 @@ use super::{
     ModelSettings, N4Settings, NodeIdSetting, PollMode, PortDevice, PortSettings, RouteSettings,
     SmfSetSettings, Tolerances, domains,
 };
-use super::{kernel_ports, offload, predefined, provisioning, qos, standby, store};
+use super::{api, kernel_ports, offload, predefined, provisioning, qos, standby, store};
 use adit_host::n4_socket::RECEIVE_BUFFER_KIB;
 
 /// Default maximum of packets buffered by FARs, at most half of the packet buffers.
@@ -78,6 +78,7 @@ fn read(document: &ConfigDocument<'_>, table: &DeTable<'_>) -> Config {
         .parsed_optional("socket", "a path such as \"/run/adit/admin.sock\"")
         .unwrap_or_else(|| PathBuf::from(crate::cli::ADMIN_SOCKET_DEFAULT));
     admin.finish();
+    let api = api::read(&mut root);
     root.finish();
     Config {
         node_id,
@@ -100,6 +101,7 @@ fn read(document: &ConfigDocument<'_>, table: &DeTable<'_>) -> Config {
         store,
         standby,
         admin_socket,
+        api,
     }
 }
 

@@ -7,7 +7,6 @@ use adit_n4::{Node, NodeRecord};
 use adit_store::RecordKind;
 use adit_types::Nanos;
 use anyhow::Context;
-use serde_json::{Map, Value};
 use tracing::info;
 
 use super::{ControlEnd, ControlThread, OBSERVED_PER_TURN};
@@ -111,8 +110,7 @@ impl ControlThread {
             return AdminAnswer::Refused("this adit is no standby: it is active".to_owned());
         };
         standby.link.request_handover();
-        let requested = ("requested".to_owned(), Value::Bool(true));
-        AdminAnswer::document(Map::from_iter([requested]))
+        AdminAnswer::done("the active adit is asked for the lease")
     }
 }
 

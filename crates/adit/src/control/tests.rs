@@ -7,10 +7,12 @@ use serde_json::{Map, Value};
 use signal_hook::iterator::Signals;
 
 use super::*;
-use crate::admin::{AdminAnswer, AdminCommand, AdminQuestion, PageCursor};
+use crate::admin::{
+    AdminAct, AdminAnswer, AdminCommand, AdminQuestion, PageCursor, SessionFilterText,
+};
 use crate::cli::Topic;
 use crate::clock::ProcessClock;
-use crate::config::{PollMode, ThreadSettings};
+use crate::config::{Config, PollMode, ThreadSettings};
 use crate::lifecycle::Lifecycle;
 use crate::packet_path::spawn;
 use crate::run;
@@ -26,7 +28,10 @@ fn control(plant: BenchControlPlane) -> ControlThread {
     let BenchControlPlane { node, publisher, readers, .. } = plant;
     let socket = N4Socket::bind("127.0.0.1:0".parse().unwrap(), 1 << 20).unwrap();
     let threads = (0..).take(readers.len()).map(worker_on).collect();
+    let example = include_str!("../../../../adit.example.toml");
     ControlThread::new(ControlParts {
+        config: Arc::new(Config::parse(example).unwrap()),
+        started: std::time::Instant::now(),
         clock: ProcessClock::new(1_000_000_000),
         node,
         publisher,
@@ -57,11 +62,12 @@ fn page(
     let (queries, questions) = mpsc::channel();
     let (answer, result) = mpsc::channel();
     let command = AdminCommand::Show(question.clone());
+    let answer = Box::new(move |answered| answer.send(answered).unwrap());
     queries.send(AdminQuery { command, cursor, answer }).unwrap();
     control.turn(&questions);
     match result.try_recv().unwrap() {
         AdminAnswer::Page(page) => ((page.rows)(), (page.members)(), page.next),
-        AdminAnswer::Refused(what) => panic!("{what}"),
+        AdminAnswer::Refused(what) | AdminAnswer::Unknown(what) => panic!("{what}"),
     }
 }
 
@@ -75,7 +81,7 @@ fn sessions_are_shown_in_pages_that_those_that_end_between_do_not_disturb() {
     plant.establish(0, 1000).unwrap();
     let known: Vec<_> = plant.sessions.iter().map(|known| known.up_seid).collect();
     let mut control = control(plant);
-    let question = AdminQuestion { topic: Topic::Sessions, session: None };
+    let question = AdminQuestion::about(Topic::Sessions);
     let (first, _, next) = page(&mut control, &question, PageCursor::default());
     assert_eq!(first.len(), SESSIONS_PER_PAGE_MAX);
     assert!(first.iter().all(|row| row["urrs"][0]["measures_volume"] == true));
@@ -112,7 +118,7 @@ fn documents_have_the_keys_that_operators_know() {
     plant.establish(0, 1).unwrap();
     let mut control = control(plant);
     let mut ask = |topic| {
-        let question = AdminQuestion { topic, session: None };
+        let question = AdminQuestion::about(topic);
         page(&mut control, &question, PageCursor::default())
     };
     let (rows, ..) = ask(Topic::Sessions);
@@ -149,7 +155,10 @@ fn rates_of_one_session_are_found_by_its_seid_or_address_and_by_nothing_else() {
     let wanted = plant.sessions[555].up_seid;
     let mut control = control(plant);
     let lists = |control: &mut ControlThread, session: Option<&str>| {
-        let question = AdminQuestion { topic: Topic::Qos, session: session.map(str::to_owned) };
+        let question = AdminQuestion {
+            session: session.map(str::to_owned),
+            ..AdminQuestion::about(Topic::Qos)
+        };
         let (mut count, mut next) = (0, Some(PageCursor::default()));
         while let Some(cursor) = next {
             let (_, members, behind) = page(control, &question, cursor);
@@ -162,15 +171,82 @@ fn rates_of_one_session_are_found_by_its_seid_or_address_and_by_nothing_else() {
     let seid = wanted.to_string();
     assert_eq!(lists(&mut control, Some(&seid)), 3, "the search and two lists");
     assert_eq!(lists(&mut control, Some("10.64.2.43")), 3);
-    let unknown = AdminQuestion { topic: Topic::Qos, session: Some("10.99.9.9".to_owned()) };
+    let unknown =
+        AdminQuestion { session: Some("10.99.9.9".to_owned()), ..AdminQuestion::about(Topic::Qos) };
     let mut cursor = PageCursor::default();
     let refused = loop {
         match snapshot::answer(&control.view(), &unknown, cursor) {
             AdminAnswer::Page(page) => cursor = page.next.unwrap(),
-            AdminAnswer::Refused(what) => break what,
+            AdminAnswer::Refused(what) | AdminAnswer::Unknown(what) => break what,
         }
     };
     assert!(refused.contains("10.99.9.9"), "{refused}");
+}
+
+#[test]
+fn sessions_are_found_by_what_they_have_in_bounded_pages() {
+    let mut plant = BenchControlPlane::new(1100, 0).unwrap();
+    plant.establish(0, 1000).unwrap();
+    let wanted = plant.sessions[700].up_seid;
+    let mut control = control(plant);
+    let mut find = |filter: SessionFilterText, rows_max: Option<usize>| {
+        let question = AdminQuestion { filter, rows_max, ..AdminQuestion::about(Topic::Sessions) };
+        let (mut found, mut pages, mut next) = (Vec::new(), 0, Some(PageCursor::default()));
+        while let Some(cursor) = next {
+            let (rows, _, behind) = page(&mut control, &question, cursor);
+            assert!(rows.len() <= rows_max.unwrap_or(SESSIONS_PER_PAGE_MAX));
+            found.extend(rows);
+            (pages, next) = (pages + 1, behind);
+        }
+        (found, pages)
+    };
+    let by_seid = SessionFilterText { seid: Some(wanted.to_string()), ..Default::default() };
+    let (found, pages) = find(by_seid, None);
+    assert_eq!((seids(&found), pages), (vec![wanted.to_string()], 1));
+    let text = |member: &str| found[0][member][0].as_str().map(str::to_owned);
+    let by_ue = SessionFilterText { ue: text("ue"), ..Default::default() };
+    assert_eq!(
+        (seids(&find(by_ue.clone(), None).0), find(by_ue, None).1),
+        (vec![wanted.to_string()], 1)
+    );
+    let by_teid = SessionFilterText { teid: text("teids"), ..Default::default() };
+    assert_eq!(seids(&find(by_teid, None).0), [wanted.to_string()]);
+    let none = SessionFilterText { dnn: Some("elsewhere".to_owned()), ..Default::default() };
+    assert_eq!(find(none, None), (Vec::new(), 4), "all places, and nothing");
+    let (all, pages) = find(SessionFilterText::default(), Some(300));
+    assert_eq!((all.len(), pages), (1000, 4));
+    assert_eq!(find(SessionFilterText::default(), Some(100)).0.len(), 1000);
+}
+
+/// What the control thread says to an act.
+fn told(control: &mut ControlThread, act: AdminAct) -> String {
+    match control.act(Nanos(0), act) {
+        AdminAnswer::Page(page) => (page.members)()["outcome"].as_str().unwrap().to_owned(),
+        AdminAnswer::Refused(what) => format!("refused: {what}"),
+        AdminAnswer::Unknown(what) => format!("unknown: {what}"),
+    }
+}
+
+#[test]
+fn acts_change_the_node_or_say_why_not() {
+    let mut plant = BenchControlPlane::new(10, 0).unwrap();
+    plant.establish(0, 2).unwrap();
+    let gone = plant.sessions[0].up_seid.to_string();
+    let mut control = control(plant);
+    let end = AdminAct::EndSession(gone);
+    assert_eq!(told(&mut control, end.clone()), "the session is ended");
+    assert!(told(&mut control, end).starts_with("unknown"));
+    assert!(told(&mut control, AdminAct::EndSession("x".to_owned())).starts_with("refused"));
+    told(&mut control, AdminAct::Drain(true));
+    assert!(control.parts.node.is_draining());
+    told(&mut control, AdminAct::Drain(false));
+    assert!(!control.parts.node.is_draining());
+    let known = control.parts.node.associations().next().unwrap().node_id.to_string();
+    assert!(told(&mut control, AdminAct::ReleaseAssociation(known)).contains("is asked"));
+    let unknown = AdminAct::ReleaseAssociation("smf.example".to_owned());
+    assert!(told(&mut control, unknown).starts_with("unknown"));
+    assert!(told(&mut control, AdminAct::TakeOver).contains("no standby"));
+    assert!(told(&mut control, AdminAct::SetLog("loud".to_owned())).starts_with("refused"));
 }
 
 #[test]
@@ -252,6 +328,7 @@ fn outcome_of(
         control: control.unwrap(),
         workers: vec![worker.unwrap()],
         admin: admin.unwrap(),
+        api: None,
     };
     let outcome = run::supervise(&mut signals, threads, &lifecycle);
     drop((held, queries));

@@ -6,8 +6,9 @@ use adit_n4::N4Counters;
 use adit_tables::Snapshot;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
-use super::{ControlView, members, value, whole};
+use super::{ControlView, members, whole};
 use crate::admin::AnswerPage;
 
 /// All counters of the process in one turn of the control thread.
@@ -45,7 +46,7 @@ pub(crate) fn counters(control: &ControlView<'_>) -> Value {
 /// Scalar counters are members of the document; others are in groups.
 fn document(gathered: GatheredCounters) -> Map<String, Value> {
     let GatheredCounters { all, by_worker, names, n4, control } = gathered;
-    let mut document = members(&CounterGroups {
+    members(&CounterGroups {
         transmitted_pkts: all.transmitted_pkts(),
         dropped_pkts: all.dropped_pkts(),
         punted_pkts: all.punted_pkts(),
@@ -57,15 +58,12 @@ fn document(gathered: GatheredCounters) -> Map<String, Value> {
         workers: workers(&by_worker),
         n4: n4.list().into_iter().collect(),
         control,
-    });
-    for (name, n, _) in all.scalars() {
-        document.insert(name.to_owned(), value(&n));
-    }
-    document
+        scalars: all.scalars().into_iter().map(|(name, n, _)| (name, n)).collect(),
+    })
 }
 
-#[derive(Serialize)]
-struct CounterGroups {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct CounterGroups {
     transmitted_pkts: u64,
     dropped_pkts: u64,
     punted_pkts: u64,
@@ -77,6 +75,9 @@ struct CounterGroups {
     workers: BTreeMap<String, u64>,
     n4: BTreeMap<String, u64>,
     control: ControlRow,
+    /// Counters with one value each.
+    #[serde(flatten)]
+    scalars: BTreeMap<&'static str, u64>,
 }
 
 /// Packets that were queued for rates, by their delay rounded up to a power of two of microseconds.
@@ -118,8 +119,8 @@ fn workers(by_worker: &[Snapshot]) -> BTreeMap<String, u64> {
 }
 
 /// Counters of the control thread.
-#[derive(Serialize)]
-struct ControlRow {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ControlRow {
     deltas_applied: u64,
     keys_refused: u64,
     sessions_out_of_range: u64,

@@ -2,12 +2,13 @@
 
 use adit_tables::OffloadReport;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{ControlView, whole};
 use crate::admin::AnswerPage;
 
-#[derive(Serialize)]
-struct OffloadDocument {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct OffloadDocument {
     /// "xdp", "rte_flow" or "none".
     offload: &'static str,
     offloaded_sessions: u64,
@@ -23,8 +24,8 @@ struct OffloadDocument {
     refusals: Vec<RefusalRow>,
 }
 
-#[derive(Serialize)]
-struct RefusalRow {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct RefusalRow {
     /// In the words of the offload or its driver.
     reason: String,
     /// How often.

@@ -7,17 +7,18 @@ use adit_neighbor::{NeighborEntry, NeighborState};
 use adit_types::NextHopIndex;
 use adit_types::limits::ROWS_PER_PAGE_MAX;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{ControlView, index, list, whole};
-use crate::admin::{AnswerPage, PageCursor, PagePosition};
+use crate::admin::{AdminQuestion, AnswerPage, PageCursor, PagePosition};
 
-#[derive(Serialize)]
-struct AssociationsDocument {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct AssociationsDocument {
     associations: Vec<AssociationRow>,
 }
 
-#[derive(Serialize)]
-struct AssociationRow {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct AssociationRow {
     node_id: String,
     peer: String,
     state: &'static str,
@@ -46,8 +47,8 @@ fn uuid(octets: [u8; 16]) -> String {
     [(0, 8), (8, 12), (12, 16), (16, 20), (20, 32)].map(|(from, to)| &hex[from..to]).join("-")
 }
 
-#[derive(Serialize)]
-struct NeighborRow {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct NeighborRow {
     interface: Option<String>,
     addr: String,
     mac: Option<String>,
@@ -55,9 +56,14 @@ struct NeighborRow {
     pinned: bool,
 }
 
-pub(super) fn neighbors(control: &ControlView<'_>, cursor: PageCursor) -> AnswerPage {
+pub(super) fn neighbors(
+    control: &ControlView<'_>,
+    question: &AdminQuestion,
+    cursor: PageCursor,
+) -> AnswerPage {
     let first = NextHopIndex(index(cursor.from));
-    let (entries, next) = control.neighbors.entries_from(first, ROWS_PER_PAGE_MAX);
+    let count = question.rows_of_page(ROWS_PER_PAGE_MAX);
+    let (entries, next) = control.neighbors.entries_from(first, count);
     let named = |entry: NeighborEntry| {
         (entry, control.parts.names.get(usize::from(entry.interface.0)).cloned())
     };
@@ -83,21 +89,25 @@ const fn neighbor_state(state: NeighborState) -> &'static str {
     }
 }
 
-#[derive(Serialize)]
-struct PathRow {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PathRow {
     peer: String,
     state: &'static str,
     requests: u64,
     responses: u64,
 }
 
-pub(super) fn paths(control: &ControlView<'_>, cursor: PageCursor) -> AnswerPage {
+pub(super) fn paths(
+    control: &ControlView<'_>,
+    question: &AdminQuestion,
+    cursor: PageCursor,
+) -> AnswerPage {
     let behind = match cursor.from {
         PagePosition::Behind(peer) => Some(peer),
         _ => None,
     };
-    let paths: Vec<PathEntry> =
-        control.parts.node.paths_behind(behind).take(ROWS_PER_PAGE_MAX).collect();
+    let count = question.rows_of_page(ROWS_PER_PAGE_MAX);
+    let paths: Vec<PathEntry> = control.parts.node.paths_behind(behind).take(count).collect();
     let row = |path: PathEntry| PathRow {
         peer: path.peer.to_string(),
         state: match path.state {
@@ -108,18 +118,18 @@ pub(super) fn paths(control: &ControlView<'_>, cursor: PageCursor) -> AnswerPage
         requests: path.requests,
         responses: path.responses,
     };
-    let last = paths.last().filter(|_| paths.len() == ROWS_PER_PAGE_MAX);
+    let last = paths.last().filter(|_| paths.len() == count);
     let next = last.map(|path| PagePosition::Behind(path.peer));
     list("paths", paths, row, next)
 }
 
-#[derive(Serialize)]
-struct ApplicationsDocument {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ApplicationsDocument {
     applications: Vec<ApplicationRow>,
 }
 
-#[derive(Serialize)]
-struct ApplicationRow {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ApplicationRow {
     id: String,
     source: Option<String>,
     flow_descriptions: usize,

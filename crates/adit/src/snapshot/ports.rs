@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use adit_dpdk::Port;
 use adit_kernel::{KernelCounters, KernelDevice, PortCounters, tun_missed_pkts};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{ControlView, whole};
 use crate::admin::AnswerPage;
@@ -12,8 +13,8 @@ use crate::config::PortSettings;
 use crate::control_parts::{ControlPort, ControlPortDevice};
 use crate::steering::{PortSteering, SteeringRow};
 
-#[derive(Serialize)]
-struct PortsDocument {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PortsDocument {
     ports: Vec<PortRow>,
 }
 
@@ -22,8 +23,8 @@ pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
     whole(PortsDocument { ports }, |document| document)
 }
 
-#[derive(Serialize)]
-struct PortRow {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PortRow {
     name: String,
     device: String,
     driver: Option<String>,

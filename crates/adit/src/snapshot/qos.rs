@@ -9,10 +9,11 @@ use adit_types::limits::SESSIONS_PER_PAGE_MAX;
 use adit_types::{BitRate, Direction, Nanos, QerId, Seid, SessionIndex, SliceId};
 use serde::Serialize;
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
 use super::sessions::ues;
 use super::{ControlView, members, value};
-use crate::admin::{AdminAnswer, AnswerPage, Deferred, PageCursor, PagePosition};
+use crate::admin::{AdminAnswer, AdminQuestion, AnswerPage, Deferred, PageCursor, PagePosition};
 
 const DIRECTIONS: [Direction; 2] = [Direction::Uplink, Direction::Downlink];
 
@@ -22,22 +23,22 @@ const LISTS: [&str; 2] = ["rates", "packet_rates"];
 /// The rates of all sessions, or of one by its UP SEID or an address of its UE.
 pub(super) fn qos(
     control: &ControlView<'_>,
-    wanted: Option<&str>,
+    question: &AdminQuestion,
     cursor: PageCursor,
 ) -> AdminAnswer {
-    let store = control.parts.node.store();
-    let (first, count) = match (wanted, cursor.from) {
-        (_, PagePosition::Only(index)) => (index, 1),
+    let (store, wanted) = (control.parts.node.store(), question.session.as_deref());
+    let (first, count, is_only) = match (wanted, cursor.from) {
+        (_, PagePosition::Only(index)) => (index, 1, true),
         (Some(wanted), from) => {
             return match search(store, wanted, from) {
                 Ok(from) => AdminAnswer::Page(gathering(PageCursor { list: 0, from })),
-                Err(what) => AdminAnswer::Refused(what),
+                Err(what) => AdminAnswer::Unknown(what),
             };
         }
-        (None, from) => (super::index(from), SESSIONS_PER_PAGE_MAX),
+        (None, from) => (super::index(from), question.rows_of_page(SESSIONS_PER_PAGE_MAX), false),
     };
     let (sessions, next) = store.sessions_from(SessionIndex(first), count);
-    let next = next.filter(|_| count > 1).map(|SessionIndex(next)| PagePosition::Index(next));
+    let next = next.filter(|_| !is_only).map(|SessionIndex(next)| PagePosition::Index(next));
     let is_first = cursor.list == 0;
     let rows: Deferred<Vec<Value>> = if is_first {
         let gathered: Vec<_> = sessions.map(|session| SessionRates::of(control, session)).collect();
@@ -52,7 +53,7 @@ pub(super) fn qos(
         };
         Box::new(move || values(gathered.into_iter().flat_map(rows)))
     };
-    let from = if count > 1 { PagePosition::Start } else { cursor.from };
+    let from = if is_only { cursor.from } else { PagePosition::Start };
     let next = match next {
         Some(from) => Some(PageCursor { list: cursor.list, from }),
         None => is_first.then_some(PageCursor { list: 1, from }),
@@ -74,15 +75,15 @@ fn gathering(next: PageCursor) -> AnswerPage {
 }
 
 /// Unit: bits per second.
-#[derive(Serialize)]
-struct DirectionalRates<T> {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct DirectionalRates<T> {
     uplink: T,
     downlink: T,
 }
 
 /// Figures of all sessions together.
-#[derive(Serialize)]
-struct QosTotals {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct QosTotals {
     shared: Vec<AggregateRow>,
     guaranteed_bps: DirectionalRates<u64>,
     /// `None` without a limit.
@@ -131,8 +132,8 @@ fn search(store: &SessionStore, wanted: &str, from: PagePosition) -> Result<Page
 }
 
 /// The rate of a slice, or of all sessions, in one direction.
-#[derive(Serialize)]
-struct AggregateRow {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct AggregateRow {
     s_nssai: Option<String>,
     network_instance: Option<String>,
     direction: String,
@@ -207,8 +208,8 @@ impl SessionRates {
 }
 
 /// A QER with a rate, in one direction.
-#[derive(Serialize)]
-struct RateRow {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct RateRow {
     up_seid: String,
     ue: Vec<String>,
     qer: u32,
@@ -264,8 +265,8 @@ impl RateRow {
 }
 
 /// A QER with a packet rate, in one direction.
-#[derive(Serialize)]
-struct PacketRateRow {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PacketRateRow {
     up_seid: String,
     ue: Vec<String>,
     qer: u32,

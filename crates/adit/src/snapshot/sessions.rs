@@ -1,18 +1,20 @@
 //! `adit show sessions`.
 
+use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use adit_n4::SessionInformation;
 use adit_rules::ApplyAction;
-use adit_session::{OwnerId, Records, RunningUsage, Session};
+use adit_session::{OwnerId, Records, RunningUsage, Session, SliceIdentity};
 use adit_tables::SessionTraffic;
-use adit_types::SessionIndex;
 use adit_types::limits::SESSIONS_PER_PAGE_MAX;
+use adit_types::{IpPrefix, Ipv4Prefix, Ipv6Prefix, SessionIndex, Teid};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{ControlView, index, list};
-use crate::admin::{AnswerPage, PageCursor, PagePosition};
+use crate::admin::{AdminAnswer, AdminQuestion, PageCursor, PagePosition, SessionFilter};
 
 /// One session, as the control thread gathers it; its records are still packed.
 struct GatheredSession {
@@ -23,27 +25,137 @@ struct GatheredSession {
     information: Option<SessionInformation>,
 }
 
-pub(super) fn page(control: &ControlView<'_>, cursor: PageCursor) -> AnswerPage {
-    let (node, publisher) = (&control.parts.node, &control.parts.publisher);
-    let cp_nodes: BTreeMap<OwnerId, Arc<str>> = node
-        .associations()
-        .map(|association| (association.owner, association.node_id.to_string().into()))
-        .collect();
-    let first = SessionIndex(index(cursor.from));
-    let (sessions, next) = node.store().sessions_from(first, SESSIONS_PER_PAGE_MAX);
-    let gather = |session: &Session| GatheredSession {
-        session: session.clone(),
-        cp_node: cp_nodes.get(&session.owner()).cloned(),
-        traffic: publisher.session_traffic(session.index()),
-        usage: node.store().running_usage(session),
-        information: node.session_information(session.up_seid()).cloned(),
+/// A page of the sessions that match. Cost: at most [`SESSIONS_PER_PAGE_MAX`] places, each of whose sessions is unpacked
+/// when the filter has an address or a TEID that no index has.
+pub(super) fn page(
+    control: &ControlView<'_>,
+    question: &AdminQuestion,
+    cursor: PageCursor,
+) -> AdminAnswer {
+    let filter = match SessionFilter::parse(&question.filter) {
+        Ok(filter) => filter,
+        Err(what) => return AdminAnswer::Refused(what),
     };
+    let node = &control.parts.node;
+    if cursor.from == PagePosition::Start
+        && let Some(session) = by_index(control, &filter)
+        && matches(control, session, &filter, true)
+    {
+        let gathered = vec![gather(control, &cp_nodes(control), session)];
+        return AdminAnswer::Page(list("sessions", gathered, SessionRow::of, None));
+    }
+    if filter.seid.is_some() {
+        return AdminAnswer::Page(list("sessions", Vec::new(), SessionRow::of, None));
+    }
+    let cp_nodes = cp_nodes(control);
+    let first = SessionIndex(index(cursor.from));
+    let rows_max = question.rows_of_page(SESSIONS_PER_PAGE_MAX);
+    let (sessions, mut next) = node.store().sessions_from(first, SESSIONS_PER_PAGE_MAX);
+    let mut gathered = Vec::new();
+    for session in sessions.filter(|session| matches(control, session, &filter, false)) {
+        if gathered.len() == rows_max {
+            next = Some(session.index());
+            break;
+        }
+        gathered.push(gather(control, &cp_nodes, session));
+    }
     let next = next.map(|SessionIndex(next)| PagePosition::Index(next));
-    list("sessions", sessions.map(gather).collect(), SessionRow::of, next)
+    AdminAnswer::Page(list("sessions", gathered, SessionRow::of, next))
 }
 
-#[derive(Serialize)]
-struct SessionRow {
+/// The Node IDs of the CP functions.
+fn cp_nodes(control: &ControlView<'_>) -> BTreeMap<OwnerId, Arc<str>> {
+    let associations = control.parts.node.associations();
+    associations
+        .map(|association| (association.owner, association.node_id.to_string().into()))
+        .collect()
+}
+
+fn gather(
+    control: &ControlView<'_>,
+    cp_nodes: &BTreeMap<OwnerId, Arc<str>>,
+    session: &Session,
+) -> GatheredSession {
+    let node = &control.parts.node;
+    GatheredSession {
+        session: session.clone(),
+        cp_node: cp_nodes.get(&session.owner()).cloned(),
+        traffic: control.parts.publisher.session_traffic(session.index()),
+        usage: node.store().running_usage(session),
+        information: node.session_information(session.up_seid()).cloned(),
+    }
+}
+
+/// The session that an index has for the filter's SEID, UE address or local TEID.
+fn by_index<'a>(control: &ControlView<'a>, filter: &SessionFilter) -> Option<&'a Session> {
+    let (store, publisher) = (control.parts.node.store(), &control.parts.publisher);
+    match (filter.seid, filter.teid, filter.ue) {
+        (Some(seid), ..) => store.session(seid),
+        (None, Some(teid), _) => store.session_at(publisher.session_of_teid(teid)),
+        (None, None, Some(ue)) => store.session_of_ue(ue),
+        (None, None, None) => None,
+    }
+}
+
+/// True if a session matches. `by_index`: an index of UE addresses led to it if the filter has nothing else.
+fn matches(
+    control: &ControlView<'_>,
+    session: &Session,
+    filter: &SessionFilter,
+    by_index: bool,
+) -> bool {
+    let SessionFilter { ue, seid, teid, dnn, slice } = filter;
+    if seid.is_some_and(|seid| seid != session.up_seid()) {
+        return false;
+    }
+    if dnn.is_some() || slice.is_some() {
+        let known = control.parts.node.session_information(session.up_seid());
+        let has_dnn = |wanted: &String| {
+            let name = known.and_then(|known| known.dnn.as_deref());
+            name.is_some_and(|name| name.eq_ignore_ascii_case(wanted))
+        };
+        let has_slice = |wanted: SliceIdentity| {
+            known.and_then(|known| known.s_nssai).map(adit_n4::session_s_nssai) == Some(wanted)
+        };
+        if !dnn.as_ref().is_none_or(has_dnn) || !slice.is_none_or(has_slice) {
+            return false;
+        }
+    }
+    let is_found = by_index && seid.is_none() && teid.is_none();
+    if teid.is_none() && (ue.is_none() || is_found) {
+        return true;
+    }
+    let records = session.records();
+    teid.is_none_or(|teid| has_teid(&records, teid))
+        && ue.is_none_or(|ue| is_found || has_ue(&records, ue))
+}
+
+/// True for a TEID of adit, or of a peer that a FAR sends to.
+fn has_teid(records: &Records, wanted: Teid) -> bool {
+    let pdis = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each());
+    let mut local = pdis.filter_map(|pdi| pdi.f_teid.as_ref()).map(|f_teid| f_teid.teid);
+    let tunnel = |far: &adit_session::Far| far.forwarding.as_ref()?.outer_header_creation?.tunnel();
+    local.any(|teid| teid == wanted)
+        || records.fars.iter().filter_map(tunnel).any(|tunnel| tunnel.teid == wanted)
+}
+
+/// True for an address of the UE, or within its prefix.
+fn has_ue(records: &Records, wanted: IpAddr) -> bool {
+    let has = |prefix: IpPrefix| match (prefix, wanted) {
+        (IpPrefix::V4(prefix), IpAddr::V4(addr)) => prefix.contains(addr),
+        (IpPrefix::V6(prefix), IpAddr::V6(addr)) => prefix.contains(addr),
+        _ => false,
+    };
+    let mut prefixes = ues(records).into_iter().filter_map(|ue| match ue.parse::<IpAddr>() {
+        Ok(IpAddr::V4(addr)) => Ipv4Prefix::containing(addr, 32).map(IpPrefix::V4),
+        Ok(IpAddr::V6(addr)) => Ipv6Prefix::containing(addr, 128).map(IpPrefix::V6),
+        Err(_) => ue.parse().ok(),
+    });
+    prefixes.any(has)
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SessionRow {
     up_seid: String,
     cp_seid: String,
     cp_node: Option<String>,
@@ -111,8 +223,8 @@ fn interface_type(known: adit_session::InterfaceType) -> String {
     adit_pfcp::ie::InterfaceType::from_code(known.0).to_string()
 }
 
-#[derive(Serialize)]
-struct PdrRow {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PdrRow {
     id: u16,
     precedence: u32,
     source_interface: String,
@@ -156,8 +268,8 @@ impl PdrRow {
     }
 }
 
-#[derive(Serialize)]
-struct FarRow {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct FarRow {
     id: u32,
     action: &'static str,
     apply_action: Vec<&'static str>,
@@ -168,8 +280,8 @@ struct FarRow {
     tunnel: Option<TunnelRow>,
 }
 
-#[derive(Serialize)]
-struct TunnelRow {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct TunnelRow {
     teid: String,
     addr: String,
 }
@@ -205,8 +317,8 @@ const fn action_name(action: ApplyAction) -> &'static str {
     }
 }
 
-#[derive(Serialize)]
-struct QerRow {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct QerRow {
     id: u32,
     gate_uplink: String,
     gate_downlink: String,
@@ -216,8 +328,8 @@ struct QerRow {
 }
 
 /// Unit: bits per second.
-#[derive(Serialize)]
-struct RatesRow {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct RatesRow {
     uplink: u64,
     downlink: u64,
 }
@@ -239,8 +351,8 @@ impl QerRow {
     }
 }
 
-#[derive(Serialize)]
-struct BarRow {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct BarRow {
     id: u8,
     notification_delay_ms: u32,
     suggested_pkts: Option<u16>,
@@ -257,8 +369,8 @@ impl BarRow {
 }
 
 /// A URR with the usage since its last report.
-#[derive(Serialize)]
-struct UrrRow {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct UrrRow {
     id: u32,
     measures_volume: bool,
     measures_duration: bool,
@@ -285,8 +397,8 @@ impl UrrRow {
 }
 
 /// Information from the CP function about a session; identities are masked.
-#[derive(Serialize)]
-struct InformationRow {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct InformationRow {
     dnn: Option<String>,
     s_nssai: Option<String>,
     rat_type: Option<String>,

@@ -8,14 +8,15 @@ use adit_host::tail_thread::TailReport;
 use adit_shared_store::SharedStoreFigures;
 use adit_store::JournalFigures;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{ControlView, whole};
 use crate::admin::AnswerPage;
 use crate::any_store::AnyStoreFigures;
 use crate::standby_thread::StandbyReport;
 
-#[derive(Serialize)]
-struct StoreDocument {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct StoreDocument {
     /// "journal", "redis" or "none".
     store: &'static str,
     /// "active", or "standby" while another adit is.
@@ -43,8 +44,8 @@ struct StoreDocument {
     records_too_large: u64,
 }
 
-#[derive(Serialize)]
-struct JournalDocument {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct JournalDocument {
     records: usize,
     /// Octets of the records, and of the files that hold them.
     live_octets: u64,
@@ -52,8 +53,8 @@ struct JournalDocument {
     commits: u64,
 }
 
-#[derive(Serialize)]
-struct SharedStoreDocument {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SharedStoreDocument {
     /// The primary in use; empty while there is none.
     server: String,
     /// Replicas that follow it.
@@ -71,8 +72,8 @@ struct SharedStoreDocument {
 }
 
 /// How far a standby is.
-#[derive(Serialize)]
-struct StandbyDocument {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct StandbyDocument {
     /// The last group of changes that it has.
     reached_group: String,
     /// Groups of the active adit that it lacks; null if it has to read all records again.
@@ -82,8 +83,8 @@ struct StandbyDocument {
 }
 
 /// Records on the other adit of the pair as well.
-#[derive(Serialize)]
-struct ReplicationDocument {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ReplicationDocument {
     /// The other adit is connected.
     replicated: bool,
     /// The last group of changes that the standby has.

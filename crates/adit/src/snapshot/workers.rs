@@ -3,26 +3,27 @@
 use adit_dpdk::{EventDevice, EventStat};
 use adit_tables::Snapshot;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{ControlView, whole};
 use crate::admin::AnswerPage;
 
-#[derive(Serialize)]
-struct WorkersDocument {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct WorkersDocument {
     model: &'static str,
     workers: Vec<WorkerRow>,
     /// What the event scheduler counts, by DPDK's names; nothing in other models.
     scheduler: Vec<SchedulerRow>,
 }
 
-#[derive(Serialize)]
-struct SchedulerRow {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SchedulerRow {
     name: String,
     value: u64,
 }
 
-#[derive(Serialize)]
-struct WorkerRow {
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct WorkerRow {
     thread: usize,
     role: &'static str,
     core: u16,

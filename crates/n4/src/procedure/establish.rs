@@ -38,6 +38,10 @@ impl Node {
             self.counters.scalars.refused_worker_stands_still += 1;
             return Err(Rejected::new(Cause::EntityInCongestion));
         }
+        if self.load.is_draining {
+            self.counters.scalars.refused_draining += 1;
+            return Err(Rejected::new(Cause::EntityInCongestion));
+        }
         if self.sessions.store().owned_count(owner)
             >= self.config.policy.sessions_per_association_max
         {

@@ -14,7 +14,7 @@ impl Node {
     fn load_percent(&self) -> u8 {
         let waiting = percent(self.answers.len(), PENDING_MAX);
         let reports = percent(self.sessions.states.waiting_reports_len(), REPORT_ITEMS_MAX);
-        if self.load.standing_workers > 0 {
+        if self.load.standing_workers > 0 || self.load.is_draining {
             return 100;
         }
         self.sessions

@@ -27,6 +27,7 @@ mod jobs;
 mod load;
 mod modify;
 mod node_report;
+mod operator;
 mod packet_rates;
 mod path_qos;
 mod paths;

@@ -3,9 +3,12 @@
 //! Only a CP function releases an association; the UP function asks it to, with a time that it
 //! grants. Spec: TS 29.244 §6.2.7.3, §6.2.8, §7.4.4.3.
 
+use core::net::SocketAddr;
+
 use adit_pfcp::MessageBody;
 use adit_pfcp::ie::{AssociationReleaseRequest, GracefulReleasePeriod, Timer};
 use adit_pfcp::message::{AssociationUpdateRequest, AssociationUpdateResponse};
+use adit_session::OwnerId;
 use adit_types::Nanos;
 
 use crate::node::{Node, ReceivedMessage};
@@ -18,15 +21,26 @@ impl Node {
     pub fn start_release(&mut self, now: Nanos, period: Nanos) {
         self.shutdown.is_stopping = true;
         self.shutdown.prepare_releases_at = Some(now + Nanos(period.0 / 2));
+        for (owner, to) in self.peers.destinations() {
+            self.send_release_request(now, owner, to, period);
+        }
+    }
+
+    /// Asks the CP function at `to` for the release of its association.
+    pub(super) fn send_release_request(
+        &mut self,
+        now: Nanos,
+        owner: OwnerId,
+        to: SocketAddr,
+        period: Nanos,
+    ) {
         let secs = period.to_duration().as_secs();
         let timer = Timer::from_secs(u32::try_from(secs).unwrap_or(u32::MAX));
         let node_id = self.config.node_id.clone();
-        for (owner, to) in self.peers.destinations() {
-            let mut body = AssociationUpdateRequest::new(node_id.to_ie());
-            body.association_release_request = Some(AssociationReleaseRequest::SARR);
-            body.graceful_release_period = Some(GracefulReleasePeriod(timer));
-            self.send_request(now, to, &body, RequestPurpose::AssociationUpdate { owner });
-        }
+        let mut body = AssociationUpdateRequest::new(node_id.to_ie());
+        body.association_release_request = Some(AssociationReleaseRequest::SARR);
+        body.graceful_release_period = Some(GracefulReleasePeriod(timer));
+        self.send_request(now, to, &body, RequestPurpose::AssociationUpdate { owner });
     }
 
     /// True without associations and without answers that wait: this node may stop.

@@ -92,6 +92,7 @@ const ROOMS: &[Room] = &[
         imports: &["adit-types", "adit-store", "adit-transport", "adit-replication"],
         may: &[Clock],
     },
+    Room { package: "adit-api", imports: &["adit-types"], may: &[Clock] },
     Room {
         package: "adit-bench",
         imports: &[
@@ -144,6 +145,7 @@ const ROOMS: &[Room] = &[
             "adit-xdp",
             "adit-flows",
             "adit-bench",
+            "adit-api",
         ],
         may: &[Clock],
     },
@@ -232,6 +234,7 @@ const FLOOR_FIVE_CRATES: &[&str] =
 
 const FLOOR_FIVE: &[&str] = &[
     "adit",
+    "adit-api",
     "adit-bench",
     "adit-lab-process",
     "adit-lab-baseband",

@@ -1,0 +1,60 @@
+//! What an operator may change in a running adit, over the admin socket and the HTTP interface alike.
+
+/// An act of an operator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum AdminAct {
+    /// This adit, a standby, is to become the active one.
+    TakeOver,
+    /// The session with this UP SEID ends.
+    EndSession(String),
+    /// The CP function with this Node ID is asked to release its association.
+    ReleaseAssociation(String),
+    /// No new sessions, or new ones again.
+    Drain(bool),
+    /// What is logged, as in `RUST_LOG`.
+    SetLog(String),
+}
+
+impl AdminAct {
+    /// Its name on the admin socket and in the log.
+    pub(crate) const fn word(&self) -> &'static str {
+        match self {
+            Self::TakeOver => "takeover",
+            Self::EndSession(_) => "end_session",
+            Self::ReleaseAssociation(_) => "release_association",
+            Self::Drain(_) => "drain",
+            Self::SetLog(_) => "log",
+        }
+    }
+
+    /// What it is about.
+    pub(crate) fn object(&self) -> Option<&str> {
+        match self {
+            Self::TakeOver => None,
+            Self::EndSession(of) | Self::ReleaseAssociation(of) | Self::SetLog(of) => Some(of),
+            Self::Drain(true) => Some("on"),
+            Self::Drain(false) => Some("off"),
+        }
+    }
+
+    /// The act of a request.
+    ///
+    /// # Errors
+    /// There is no such act, or it is about something else.
+    pub(crate) fn parse(word: &str, of: Option<String>) -> Result<Self, String> {
+        match (word, of) {
+            ("takeover", None) => Ok(Self::TakeOver),
+            ("end_session", Some(of)) => Ok(Self::EndSession(of)),
+            ("release_association", Some(of)) => Ok(Self::ReleaseAssociation(of)),
+            ("drain", Some(of)) if of == "on" => Ok(Self::Drain(true)),
+            ("drain", Some(of)) if of == "off" => Ok(Self::Drain(false)),
+            ("drain", _) => Err("\"drain\" is \"on\" or \"off\"".to_owned()),
+            ("log", Some(of)) => Ok(Self::SetLog(of)),
+            ("takeover", Some(_)) => Err("\"takeover\" is of nothing".to_owned()),
+            ("end_session" | "release_association" | "log", None) => {
+                Err(format!("\"{word}\" needs \"of\""))
+            }
+            _ => Err(format!("cannot do \"{word}\"")),
+        }
+    }
+}

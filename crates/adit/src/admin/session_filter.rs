@@ -1,0 +1,128 @@
+//! Which sessions a client wants to see.
+
+use core::net::IpAddr;
+
+use adit_session::SliceIdentity;
+use adit_types::{Seid, Teid};
+use serde::{Deserialize, Serialize};
+
+/// A filter as clients write it; a session matches if it matches all members.
+#[derive(
+    Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, clap::Args, utoipa::ToSchema,
+)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SessionFilterText {
+    /// Only sessions with this UE address.
+    #[arg(long, value_name = "ADDRESS")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ue: Option<String>,
+    /// Only the session with this UP SEID, such as 0x0000000100000001.
+    #[arg(long, value_name = "SEID")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seid: Option<String>,
+    /// Only sessions with this TEID, of adit or of a peer, such as 0x00000001.
+    #[arg(long, value_name = "TEID")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub teid: Option<String>,
+    /// Only sessions of this data network name.
+    #[arg(long, value_name = "NAME")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dnn: Option<String>,
+    /// Only sessions of this slice: SST, or SST-SD such as 1-00a1b2.
+    #[arg(long, value_name = "S-NSSAI")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice: Option<String>,
+}
+
+impl SessionFilterText {
+    /// True if all sessions match.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A filter that is understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SessionFilter {
+    pub ue: Option<IpAddr>,
+    pub seid: Option<Seid>,
+    pub teid: Option<Teid>,
+    /// In lower case.
+    pub dnn: Option<String>,
+    pub slice: Option<SliceIdentity>,
+}
+
+impl SessionFilter {
+    /// Reads a filter.
+    ///
+    /// # Errors
+    /// Which member is not understood.
+    pub(crate) fn parse(text: &SessionFilterText) -> Result<Self, String> {
+        fn read<T>(
+            name: &str,
+            text: Option<&String>,
+            parse: impl FnOnce(&str) -> Option<T>,
+            expects: &str,
+        ) -> Result<Option<T>, String> {
+            let Some(text) = text else { return Ok(None) };
+            let parsed = parse(text.trim());
+            parsed.map(Some).ok_or_else(|| format!("{name} \"{text}\" is not {expects}"))
+        }
+        let seid = |text: &str| number(text).map(Seid);
+        let teid = |text: &str| number(text).and_then(|n| u32::try_from(n).ok()).map(Teid);
+        Ok(Self {
+            ue: read("ue", text.ue.as_ref(), |text| text.parse().ok(), "an IP address")?,
+            seid: read("seid", text.seid.as_ref(), seid, "a SEID such as 0x0000000100000001")?,
+            teid: read("teid", text.teid.as_ref(), teid, "a TEID such as 0x00000001")?,
+            dnn: text.dnn.as_ref().map(|dnn| dnn.trim().to_ascii_lowercase()),
+            slice: read("slice", text.slice.as_ref(), slice, "a slice such as 1 or 1-00a1b2")?,
+        })
+    }
+}
+
+/// A decimal number, or a hexadecimal one after `0x`.
+fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+/// SST, or SST and the six hexadecimal digits of SD.
+fn slice(text: &str) -> Option<SliceIdentity> {
+    let (sst, sd) = match text.split_once('-') {
+        Some((sst, sd)) if sd.len() == 6 => (sst, Some(u32::from_str_radix(sd, 16).ok()?)),
+        Some(_) => return None,
+        None => (text, None),
+    };
+    Some(SliceIdentity { sst: sst.parse().ok()?, sd })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_read_and_wrong_ones_are_named() {
+        let text = |name: &str, value: &str| {
+            let object = serde_json::json!({ name: value });
+            SessionFilter::parse(&serde_json::from_value(object).unwrap())
+        };
+        assert_eq!(text("ue", "2001:db8::1").unwrap().ue, Some("2001:db8::1".parse().unwrap()));
+        assert_eq!(text("seid", "0x10").unwrap().seid, Some(Seid(16)));
+        assert_eq!(text("teid", "16").unwrap().teid, Some(Teid(16)));
+        assert_eq!(text("dnn", "Internet").unwrap().dnn.as_deref(), Some("internet"));
+        let slice = text("slice", "1-00a1B2").unwrap().slice.unwrap();
+        assert_eq!((slice.sst, slice.sd), (1, Some(0xa1b2)));
+        for (name, value) in [
+            ("ue", "10.60.0"),
+            ("seid", "0xg"),
+            ("teid", "0x100000000"),
+            ("slice", "1-a1"),
+            ("slice", "256"),
+        ] {
+            let refused = text(name, value).unwrap_err();
+            assert!(refused.starts_with(name), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! One line in the log for each act of an operator: who, in which role, what, and how it ended.
+
+use tracing::{info, warn};
+
+use crate::admin::AdminAct;
+
+/// The target of these lines, which every filter of the log lets through.
+pub(crate) const TARGET: &str = "audit";
+
+/// Who acts.
+#[derive(Debug, Clone)]
+pub(crate) struct AuditActor {
+    /// A user of this host, or the name of a token, with its address.
+    pub who: String,
+    /// "owner" of the admin socket, or the role of a token.
+    pub role: &'static str,
+}
+
+/// Logs an act with its outcome: an error has the reason of the refusal.
+pub(crate) fn record(actor: &AuditActor, act: &AdminAct, outcome: Result<(), &str>) {
+    let AuditActor { who, role } = actor;
+    let (act, of) = (act.word(), act.object().unwrap_or_default());
+    match outcome {
+        Ok(()) => info!(target: TARGET, who, role, act, of, outcome = "done"),
+        Err(why) => warn!(target: TARGET, who, role, act, of, outcome = "refused", why),
+    }
+}

@@ -1,0 +1,56 @@
+//! The commands that change something in a running adit.
+
+use clap::{Subcommand, ValueEnum};
+
+use super::AdminSocket;
+use crate::admin::AdminAct;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SessionCommand {
+    /// End a session. Its SMF gets the last usage if it takes such reports.
+    End {
+        /// Its UP SEID, as `adit show sessions` prints it.
+        seid: String,
+        #[command(flatten)]
+        socket: AdminSocket,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AssociationCommand {
+    /// Ask an SMF to release its association. The association goes on until the SMF does.
+    Release {
+        /// Its Node ID or address, as `adit show associations` prints it.
+        node_id: String,
+        #[command(flatten)]
+        socket: AdminSocket,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DrainSwitch {
+    /// Refuse new sessions with Cause 74, and report full load.
+    On,
+    /// Accept new sessions.
+    Off,
+}
+
+impl SessionCommand {
+    pub(crate) fn into_act(self) -> (AdminSocket, AdminAct) {
+        let Self::End { seid, socket } = self;
+        (socket, AdminAct::EndSession(seid))
+    }
+}
+
+impl AssociationCommand {
+    pub(crate) fn into_act(self) -> (AdminSocket, AdminAct) {
+        let Self::Release { node_id, socket } = self;
+        (socket, AdminAct::ReleaseAssociation(node_id))
+    }
+}
+
+impl DrainSwitch {
+    pub(crate) fn into_act(self) -> AdminAct {
+        AdminAct::Drain(self == Self::On)
+    }
+}

@@ -1,0 +1,78 @@
+//! Acts of the operator, which the control thread carries out.
+
+use adit_n4::Association;
+use adit_types::{Nanos, Seid};
+
+use super::ControlThread;
+use crate::admin::{AdminAct, AdminAnswer, SessionFilter, SessionFilterText};
+use crate::log_filter;
+
+/// How long a CP function may take to release its association.
+const RELEASE_PERIOD: Nanos = Nanos::from_secs(60);
+
+impl ControlThread {
+    /// Carries out an act.
+    pub(super) fn act(&mut self, now: Nanos, act: AdminAct) -> AdminAnswer {
+        match act {
+            AdminAct::TakeOver => self.request_takeover(),
+            AdminAct::EndSession(seid) => self.end_session(&seid),
+            AdminAct::ReleaseAssociation(node_id) => self.release_association(now, &node_id),
+            AdminAct::Drain(on) => self.drain(on),
+            AdminAct::SetLog(wanted) => match log_filter::set(&wanted) {
+                Ok(()) => AdminAnswer::done("the log has the new filter"),
+                Err(what) => AdminAnswer::Refused(what),
+            },
+        }
+    }
+
+    /// Why nothing may change now.
+    fn why_passive(&self) -> Option<AdminAnswer> {
+        let why = match (self.is_active(), self.parts.node.is_restoring()) {
+            (false, _) => "this adit is a standby: the active adit has the sessions",
+            (true, true) => {
+                "sessions are being restored; try again when `adit show health` says ready"
+            }
+            (true, false) => return None,
+        };
+        Some(AdminAnswer::Refused(why.to_owned()))
+    }
+
+    fn end_session(&mut self, text: &str) -> AdminAnswer {
+        if let Some(refused) = self.why_passive() {
+            return refused;
+        }
+        let filter = SessionFilterText { seid: Some(text.to_owned()), ..Default::default() };
+        let seid = match SessionFilter::parse(&filter) {
+            Ok(filter) => filter.seid.unwrap_or(Seid(0)),
+            Err(what) => return AdminAnswer::Refused(what),
+        };
+        match self.parts.node.end_session(seid) {
+            true => AdminAnswer::done("the session is ended"),
+            false => AdminAnswer::Unknown(format!("no session has the UP SEID {seid}")),
+        }
+    }
+
+    fn release_association(&mut self, now: Nanos, node_id: &str) -> AdminAnswer {
+        if let Some(refused) = self.why_passive() {
+            return refused;
+        }
+        let node = &mut self.parts.node;
+        let is_it = |known: &&Association| {
+            let name = known.node_id.to_string();
+            name.eq_ignore_ascii_case(node_id) || known.address.to_string() == node_id
+        };
+        let found = node.associations().find(is_it).map(|known| known.address);
+        match found.is_some_and(|address| node.request_release(now, address, RELEASE_PERIOD)) {
+            true => AdminAnswer::done("the CP function is asked to release the association"),
+            false => AdminAnswer::Unknown(format!("no association has the Node ID \"{node_id}\"")),
+        }
+    }
+
+    fn drain(&mut self, on: bool) -> AdminAnswer {
+        self.parts.node.set_draining(on);
+        AdminAnswer::done(match on {
+            true => "new sessions are refused with Cause 74, and full load is reported",
+            false => "new sessions are accepted",
+        })
+    }
+}

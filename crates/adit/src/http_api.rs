@@ -1,0 +1,105 @@
+//! The HTTP interface: the documents of `adit show`, the acts of an operator, health, the live stream and the dashboard.
+//!
+//! Handlers ask the control thread for the same pages as the admin socket, so both always agree. Room `api` has the
+//! machinery; here are the routes. The thread runs beside the control thread and yields to it.
+
+mod acts;
+mod answer;
+mod cursor;
+mod dashboard;
+mod description;
+mod health;
+mod live;
+mod reads;
+mod schemas;
+mod session;
+mod state;
+
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::thread::JoinHandle;
+
+use adit_api::{ApiServer, ApiServerConfig, ApiTlsPaths};
+use anyhow::Context;
+use axum::Router;
+use axum::extract::Query;
+use axum::routing::get;
+use tracing::{error, info, warn};
+
+use crate::admin::{AdminQuery, NICENESS};
+use crate::config::{ApiSettings, ApiTlsFiles};
+use crate::packet_path::spawn;
+use state::ApiState;
+
+/// Paths without a token: pages that have no data of their own, and probes.
+const OPEN_PATHS: &[&str] = &[
+    "/",
+    "/api",
+    "/api.js",
+    "/dashboard.css",
+    "/dashboard.js",
+    "/charts.js",
+    "/words.js",
+    "/icon.svg",
+    "/healthz",
+    "/readyz",
+    "/openapi.json",
+];
+
+/// Listens at the configured address.
+///
+/// # Errors
+/// The address is in use, or a file of TLS or of tokens cannot be used.
+pub(crate) fn bind(settings: &ApiSettings) -> anyhow::Result<ApiServer> {
+    let tls = settings.tls.clone();
+    let config = ApiServerConfig {
+        listen: settings.listen,
+        tls: tls.map(|ApiTlsFiles { certificate, key }| ApiTlsPaths { certificate, key }),
+        tokens_file: settings.tokens_file.clone(),
+        open_paths: OPEN_PATHS,
+    };
+    Ok(ApiServer::bind(&config)?)
+}
+
+/// Serves on a thread that ends with the process. `queries` lead to the control thread.
+///
+/// # Errors
+/// The thread cannot start.
+pub(crate) fn serve(
+    server: ApiServer,
+    queries: Sender<AdminQuery>,
+) -> anyhow::Result<JoinHandle<()>> {
+    let address = server.address().context("cannot serve the HTTP interface")?;
+    info!(%address, "HTTP interface and dashboard");
+    spawn("adit-api", move || {
+        // If this fails, the thread runs at normal priority.
+        if let Err(error) = rustix::process::nice(NICENESS) {
+            warn!(%error, "the thread of the HTTP interface keeps its priority");
+        }
+        if let Err(error) = server.serve(|| start(queries)) {
+            error!(%error, "the HTTP interface ends");
+        }
+    })
+}
+
+/// The routes, and the task of the live stream.
+fn start(queries: Sender<AdminQuery>) -> Router {
+    let state = ApiState::new(queries);
+    live::start(&state);
+    router(state)
+}
+
+fn router(state: ApiState) -> Router {
+    let (documented, description) = description::router().split_for_parts();
+    let description: Arc<str> = description::text(&description).into();
+    documented
+        .route(
+            "/openapi.json",
+            get(move |_: Query<reads::NoParameters>| async move { description::document(&description) }),
+        )
+        .merge(dashboard::router())
+        .with_state(state)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! What an operator changes. Each act is logged.
+
+use adit_api::ApiPrincipal;
+use axum::extract::{Path, Query, State};
+use axum::{Extension, Json};
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use super::answer::{ApiAnswer, ProblemAnswers};
+use super::reads::NoParameters;
+use super::schemas::ActOutcome;
+use super::state::ApiState;
+use crate::admin::AdminAct;
+use crate::audit::AuditActor;
+
+/// Whether new sessions are refused.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DrainWish {
+    /// True: refuse new sessions with Cause 74, and report full load.
+    on: bool,
+}
+
+/// What is logged.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LogWish {
+    /// A level (error, warn, info, debug), or levels by room such as "info,adit_n4=debug".
+    filter: String,
+}
+
+async fn carry_out(api: &ApiState, principal: ApiPrincipal, act: AdminAct) -> ApiAnswer {
+    let ApiPrincipal { name, role } = principal;
+    api.act(&AuditActor { who: name, role: role.name() }, act).await
+}
+
+/// Ends a session. Its SMF gets the last usage if it takes such reports.
+#[utoipa::path(delete, path = "/v1/sessions/{seid}", tag = "acts",
+    params(("seid" = String, Path, description = "UP SEID, such as 0x0000000100000001")),
+    responses((status = 200, body = ActOutcome), ProblemAnswers))]
+pub(super) async fn end_session(
+    Path(seid): Path<String>,
+    _: Query<NoParameters>,
+    Extension(principal): Extension<ApiPrincipal>,
+    State(api): State<ApiState>,
+) -> ApiAnswer {
+    carry_out(&api, principal, AdminAct::EndSession(seid)).await
+}
+
+/// Asks an SMF to release its association, which goes on until the SMF does.
+#[utoipa::path(delete, path = "/v1/associations/{node_id}", tag = "acts",
+    params(("node_id" = String, Path, description = "Node ID or address of the SMF")),
+    responses((status = 200, body = ActOutcome), ProblemAnswers))]
+pub(super) async fn release_association(
+    Path(node_id): Path<String>,
+    _: Query<NoParameters>,
+    Extension(principal): Extension<ApiPrincipal>,
+    State(api): State<ApiState>,
+) -> ApiAnswer {
+    carry_out(&api, principal, AdminAct::ReleaseAssociation(node_id)).await
+}
+
+/// Refuses new sessions, or accepts them again.
+#[utoipa::path(put, path = "/v1/drain", tag = "acts", request_body = DrainWish,
+    responses((status = 200, body = ActOutcome), ProblemAnswers))]
+pub(super) async fn drain(
+    _: Query<NoParameters>,
+    Extension(principal): Extension<ApiPrincipal>,
+    State(api): State<ApiState>,
+    Json(DrainWish { on }): Json<DrainWish>,
+) -> ApiAnswer {
+    carry_out(&api, principal, AdminAct::Drain(on)).await
+}
+
+/// Changes what is logged.
+#[utoipa::path(put, path = "/v1/log", tag = "acts", request_body = LogWish,
+    responses((status = 200, body = ActOutcome), ProblemAnswers))]
+pub(super) async fn log(
+    _: Query<NoParameters>,
+    Extension(principal): Extension<ApiPrincipal>,
+    State(api): State<ApiState>,
+    Json(LogWish { filter }): Json<LogWish>,
+) -> ApiAnswer {
+    carry_out(&api, principal, AdminAct::SetLog(filter)).await
+}
+
+/// Makes this standby the active adit: it asks the active one for the lease.
+#[utoipa::path(post, path = "/v1/takeover", tag = "acts",
+    responses((status = 200, body = ActOutcome), ProblemAnswers))]
+pub(super) async fn take_over(
+    _: Query<NoParameters>,
+    Extension(principal): Extension<ApiPrincipal>,
+    State(api): State<ApiState>,
+) -> ApiAnswer {
+    carry_out(&api, principal, AdminAct::TakeOver).await
+}

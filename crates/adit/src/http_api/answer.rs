@@ -1,0 +1,68 @@
+//! Answers as JSON, and failures as problem documents.
+
+use std::collections::BTreeMap;
+
+use adit_api::problem_response;
+use axum::Json;
+use axum::body::Body;
+use axum::http::{Response, StatusCode};
+use axum::response::IntoResponse;
+use serde_json::{Map, Value};
+use utoipa::IntoResponses;
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
+
+/// The members of a document, or why there are none.
+pub(super) type ApiAnswer = Result<Json<Map<String, Value>>, ApiProblem>;
+
+/// Why a request failed.
+#[derive(Debug)]
+pub(super) struct ApiProblem {
+    pub status: StatusCode,
+    /// What happened, and what to do.
+    pub detail: String,
+}
+
+impl ApiProblem {
+    pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self { status, detail: detail.into() }
+    }
+
+    /// The control thread does not answer.
+    pub(super) fn unavailable() -> Self {
+        let what = "adit is shutting down or overloaded; try again";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, what)
+    }
+}
+
+impl IntoResponse for ApiProblem {
+    fn into_response(self) -> Response<Body> {
+        problem_response(self.status, &self.detail)
+    }
+}
+
+/// The failures that all paths have, for the description of the interface.
+pub(super) struct ProblemAnswers;
+
+impl IntoResponses for ProblemAnswers {
+    fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+        let problem = |description: &str| {
+            let schema = Ref::from_schema_name("ProblemDocument");
+            let content = ContentBuilder::new().schema(Some(schema)).build();
+            let response = ResponseBuilder::new().description(description);
+            RefOr::T(response.content("application/problem+json", content).build())
+        };
+        let all = [
+            ("400", "A parameter is unknown, or has a wrong value."),
+            ("401", "The token is missing or unknown."),
+            ("403", "The token has not the role for this."),
+            ("404", "There is nothing of this name."),
+            ("409", "This cannot be done now."),
+            ("413", "The body is too large."),
+            ("415", "The body is not JSON."),
+            ("422", "The body has other members."),
+            ("429", "Too many requests."),
+            ("503", "adit is shutting down or overloaded."),
+        ];
+        all.into_iter().map(|(status, words)| (status.to_owned(), problem(words))).collect()
+    }
+}

@@ -1,0 +1,347 @@
+//! The live stream: rates of the last second as server-sent events, computed once for all clients.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Query, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderValue, Response, StatusCode};
+use futures_util::stream;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use tokio::time::MissedTickBehavior;
+use utoipa::ToSchema;
+
+use super::answer::{ApiProblem, ProblemAnswers};
+use super::reads::NoParameters;
+use super::state::ApiState;
+use crate::cli::Topic;
+
+/// Time between two events.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Rates of the last second. Rates are per second: `_bps` bits, `_pps` packets.
+#[derive(Debug, Default, Serialize, ToSchema)]
+pub(super) struct LiveEvent {
+    /// When. Unit: milliseconds since 1970-01-01.
+    time_ms: u64,
+    /// "running", "restoring" or "draining".
+    state: String,
+    /// "active" or "standby".
+    role: String,
+    uplink_bps: u64,
+    uplink_pps: u64,
+    downlink_bps: u64,
+    downlink_pps: u64,
+    dropped_pps: u64,
+    /// Reasons with drops since the process began.
+    drops: Vec<LiveDrops>,
+    ports: Vec<LivePort>,
+    workers: Vec<LiveWorker>,
+    sessions: u64,
+    sessions_max: u64,
+    associations: u64,
+    n4: LiveN4,
+}
+
+/// Packets dropped for one reason.
+#[derive(Debug, Serialize, ToSchema)]
+struct LiveDrops {
+    reason: String,
+    pps: u64,
+    pkts: u64,
+}
+
+/// What a port receives and transmits.
+#[derive(Debug, Serialize, ToSchema)]
+struct LivePort {
+    name: String,
+    /// "up" or "down"; null if the kernel has the link.
+    link: Option<String>,
+    rx_bps: u64,
+    rx_pps: u64,
+    tx_bps: u64,
+    tx_pps: u64,
+    /// Packets that the device lost.
+    missed_pps: u64,
+}
+
+/// A thread of the packet path.
+#[derive(Debug, Serialize, ToSchema)]
+struct LiveWorker {
+    thread: u64,
+    role: String,
+    core: u64,
+    /// "runs" or "stands still".
+    state: String,
+    busy_percent: f64,
+    fullest_ring_percent: f64,
+    pps: u64,
+}
+
+/// PFCP procedures per second.
+#[derive(Debug, Default, Serialize, ToSchema)]
+struct LiveN4 {
+    established_per_s: u64,
+    modified_per_s: u64,
+    deleted_per_s: u64,
+    refused_per_s: u64,
+    reports_per_s: u64,
+}
+
+/// The counters of one moment.
+struct LiveSample {
+    at: Instant,
+    counters: Map<String, Value>,
+    ports: Map<String, Value>,
+    workers: Map<String, Value>,
+    node: Map<String, Value>,
+}
+
+/// Begins to measure while somebody listens.
+pub(super) fn start(api: &ApiState) {
+    tokio::spawn(measure(api.clone()));
+}
+
+async fn measure(api: ApiState) {
+    let mut ticks = tokio::time::interval(INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut before: Option<LiveSample> = None;
+    loop {
+        ticks.tick().await;
+        if api.live().receiver_count() == 0 {
+            before = None;
+            continue;
+        }
+        // The control thread has more to do than this: the next second may go better.
+        let Ok(now) = LiveSample::take(&api).await else { continue };
+        if let Some(before) = before {
+            let event = LiveEvent::between(&before, &now);
+            let text = serde_json::to_string(&event).unwrap_or_default();
+            api.live().send_replace(Bytes::from(format!("data: {text}\n\n")));
+        }
+        before = Some(now);
+    }
+}
+
+/// Rates of the last second, one event each second, as server-sent events.
+#[utoipa::path(get, path = "/v1/live", tag = "packets",
+    responses((status = 200, body = LiveEvent, content_type = "text/event-stream"), ProblemAnswers))]
+pub(super) async fn live(
+    _: Query<NoParameters>,
+    State(api): State<ApiState>,
+) -> Result<Response<Body>, ApiProblem> {
+    let place = api.live_places().try_acquire_owned().map_err(|_| {
+        let what = "too many clients of the live stream; close some";
+        ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, what)
+    })?;
+    let mut events = api.live().subscribe();
+    // The last event of former clients is old.
+    events.mark_unchanged();
+    let hello = Bytes::from_static(b"retry: 2000\n\n");
+    let next = |(mut events, place, hello): (
+        tokio::sync::watch::Receiver<Bytes>,
+        _,
+        Option<Bytes>,
+    )| async move {
+        if let Some(hello) = hello {
+            return Some((Ok::<_, Infallible>(hello), (events, place, None)));
+        }
+        events.changed().await.ok()?;
+        let event = events.borrow_and_update().clone();
+        Some((Ok(event), (events, place, None)))
+    };
+    let body = Body::from_stream(stream::unfold((events, place, Some(hello)), next));
+    let mut response = Response::new(body);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    Ok(response)
+}
+
+impl LiveSample {
+    async fn take(api: &ApiState) -> Result<Self, ApiProblem> {
+        Ok(Self {
+            at: Instant::now(),
+            counters: api.members(Topic::Counters).await?,
+            ports: api.members(Topic::Ports).await?,
+            workers: api.members(Topic::Workers).await?,
+            node: api.members(Topic::Node).await?,
+        })
+    }
+}
+
+/// The whole number at a member; 0 without one.
+fn number(row: &Value, member: &str) -> u64 {
+    row.get(member).and_then(Value::as_u64).unwrap_or(0)
+}
+
+/// The text at a member; empty without one.
+fn text(row: &Value, member: &str) -> String {
+    row.get(member).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// The rows of a list.
+fn list<'a>(members: &'a Map<String, Value>, name: &str) -> &'a [Value] {
+    members.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// Differences per second.
+struct PerSecond {
+    ms: u64,
+}
+
+impl PerSecond {
+    fn of(&self, before: u64, after: u64) -> u64 {
+        after.saturating_sub(before).saturating_mul(1000) / self.ms
+    }
+
+    fn bits(&self, before: u64, after: u64) -> u64 {
+        self.of(before, after).saturating_mul(8)
+    }
+}
+
+impl LiveEvent {
+    fn between(before: &LiveSample, after: &LiveSample) -> Self {
+        let passed = after.at.duration_since(before.at).as_millis();
+        let per_s = PerSecond { ms: u64::try_from(passed).unwrap_or(u64::MAX).max(1) };
+        let [was, is] = [before, after].map(|sample| Value::Object(sample.counters.clone()));
+        let pps = |name: &str| per_s.of(number(&was, name), number(&is, name));
+        let bps = |name: &str| per_s.bits(number(&was, name), number(&is, name));
+        let node = Value::Object(after.node.clone());
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self {
+            time_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+            state: text(&node, "state"),
+            role: text(&node, "role"),
+            uplink_bps: bps("transmitted_uplink_bytes"),
+            uplink_pps: pps("transmitted_uplink_pkts"),
+            downlink_bps: bps("transmitted_downlink_bytes"),
+            downlink_pps: pps("transmitted_downlink_pkts"),
+            dropped_pps: pps("dropped_pkts"),
+            drops: drops(&per_s, &was, &is),
+            ports: ports(&per_s, before, after),
+            workers: workers(&per_s, before, after),
+            sessions: number(&node, "sessions"),
+            sessions_max: number(&node, "sessions_max"),
+            associations: number(&node, "associations"),
+            n4: LiveN4::between(&per_s, &was["n4"], &is["n4"]),
+        }
+    }
+}
+
+fn drops(per_s: &PerSecond, was: &Value, is: &Value) -> Vec<LiveDrops> {
+    let known = is.get("drops").and_then(Value::as_object).into_iter().flatten();
+    let row = |(reason, pkts): (&String, &Value)| {
+        let pkts = pkts.as_u64().filter(|pkts| *pkts > 0)?;
+        let pps = per_s.of(number(&was["drops"], reason), pkts);
+        Some(LiveDrops { reason: reason.clone(), pps, pkts })
+    };
+    known.filter_map(row).collect()
+}
+
+/// Rows of a list with the row of the same key in the sample before.
+fn pairs<'a>(
+    before: &'a Map<String, Value>,
+    after: &'a Map<String, Value>,
+    list_name: &str,
+    key: &str,
+) -> Vec<(&'a Value, &'a Value)> {
+    let known: BTreeMap<String, &Value> =
+        list(before, list_name).iter().map(|row| (row[key].to_string(), row)).collect();
+    let pair = |row: &'a Value| Some((*known.get(&row[key].to_string())?, row));
+    list(after, list_name).iter().filter_map(pair).collect()
+}
+
+fn ports(per_s: &PerSecond, before: &LiveSample, after: &LiveSample) -> Vec<LivePort> {
+    let row = |(was, is): (&Value, &Value)| {
+        let pps = |name| per_s.of(number(was, name), number(is, name));
+        let bps = |name| per_s.bits(number(was, name), number(is, name));
+        LivePort {
+            name: text(is, "name"),
+            link: is["link"].as_str().map(str::to_owned),
+            rx_bps: bps("rx_bytes"),
+            rx_pps: pps("rx_pkts"),
+            tx_bps: bps("tx_bytes"),
+            tx_pps: pps("tx_pkts"),
+            missed_pps: pps("rx_missed") + pps("rx_no_mbuf"),
+        }
+    };
+    pairs(&before.ports, &after.ports, "ports", "name").into_iter().map(row).collect()
+}
+
+fn workers(per_s: &PerSecond, before: &LiveSample, after: &LiveSample) -> Vec<LiveWorker> {
+    let row = |(was, is): (&Value, &Value)| {
+        let percent = |name: &str| is.get(name).and_then(Value::as_f64).unwrap_or_default();
+        let pps = |name| per_s.of(number(was, name), number(is, name));
+        LiveWorker {
+            thread: number(is, "thread"),
+            role: text(is, "role"),
+            core: number(is, "core"),
+            state: text(is, "state"),
+            busy_percent: percent("busy_percent"),
+            fullest_ring_percent: percent("fullest_ring_percent"),
+            pps: pps("received_pkts") + pps("taken_over_pkts"),
+        }
+    };
+    pairs(&before.workers, &after.workers, "workers", "thread").into_iter().map(row).collect()
+}
+
+impl LiveN4 {
+    fn between(per_s: &PerSecond, was: &Value, is: &Value) -> Self {
+        let rate = |name: &str| per_s.of(number(was, name), number(is, name));
+        let refused = |row: &Value| -> u64 {
+            let members = row.as_object().into_iter().flatten();
+            let causes = members.filter(|(name, _)| name.starts_with("refused_cause_"));
+            causes.filter_map(|(_, count)| count.as_u64()).sum()
+        };
+        Self {
+            established_per_s: rate("sessions_established"),
+            modified_per_s: rate("sessions_modified"),
+            deleted_per_s: rate("sessions_deleted"),
+            refused_per_s: per_s.of(refused(was), refused(is)),
+            reports_per_s: rate("sent_session_report_request"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn sample(at: Instant, n: u64) -> LiveSample {
+        let members = |value: Value| value.as_object().unwrap().clone();
+        LiveSample {
+            at,
+            counters: members(json!({
+                "transmitted_uplink_bytes": 1000 * n, "transmitted_uplink_pkts": 10 * n,
+                "transmitted_downlink_bytes": 0, "transmitted_downlink_pkts": 0, "dropped_pkts": n,
+                "drops": { "teid_unknown": n, "far_drop": 0 },
+                "n4": { "sessions_established": 4 * n, "refused_cause_65": n, "refused_cause_72": n },
+            })),
+            ports: members(
+                json!({ "ports": [{ "name": "access", "link": null, "rx_bytes": 100 * n,
+                "rx_pkts": n, "tx_bytes": 0, "tx_pkts": 0, "rx_missed": n, "rx_no_mbuf": n }] }),
+            ),
+            workers: members(json!({ "workers": [{ "thread": 0, "role": "worker", "core": 2,
+                "state": "runs", "busy_percent": 12.5, "fullest_ring_percent": 0.0,
+                "received_pkts": 10 * n, "taken_over_pkts": 2 * n }] })),
+            node: members(json!({ "state": "running", "role": "active", "sessions": 7,
+                "sessions_max": 10, "associations": 1 })),
+        }
+    }
+
+    #[test]
+    fn event_has_the_rates_between_two_samples() {
+        let began = Instant::now();
+        let event = LiveEvent::between(&sample(began, 1), &sample(began + 2 * INTERVAL, 3));
+        assert_eq!((event.uplink_bps, event.uplink_pps, event.dropped_pps), (8000, 10, 1));
+        let [drops] = &event.drops[..] else { panic!("{:?}", event.drops) };
+        assert_eq!((drops.reason.as_str(), drops.pps, drops.pkts), ("teid_unknown", 1, 3));
+        assert_eq!((event.ports[0].rx_bps, event.ports[0].missed_pps), (800, 2));
+        assert_eq!((event.workers[0].pps, event.workers[0].busy_percent), (12, 12.5));
+        assert_eq!((event.n4.established_per_s, event.n4.refused_per_s), (4, 2));
+        assert_eq!((event.sessions, event.state.as_str()), (7, "running"));
+    }
+}

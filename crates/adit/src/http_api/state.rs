@@ -1,0 +1,134 @@
+//! The way from handlers to the control thread.
+
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use adit_types::limits::{API_LIVE_CLIENTS_MAX, API_PAGES_MAX, API_QUESTIONS_MAX};
+use axum::Json;
+use axum::body::Bytes;
+use axum::http::StatusCode;
+use serde_json::{Map, Value};
+use tokio::sync::{Semaphore, oneshot, watch};
+
+use super::answer::{ApiAnswer, ApiProblem};
+use super::cursor;
+use crate::admin::{
+    AdminAct, AdminAnswer, AdminCommand, AdminQuery, AdminQuestion, AnswerPage, AnswerSink,
+    PageCursor,
+};
+use crate::audit::{self, AuditActor};
+use crate::cli::Topic;
+
+/// Longest wait for the control thread.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What handlers share.
+#[derive(Debug, Clone)]
+pub(super) struct ApiState(Arc<ApiParts>);
+
+#[derive(Debug)]
+struct ApiParts {
+    queries: Sender<AdminQuery>,
+    /// Places for questions that wait.
+    asking: Semaphore,
+    /// The last event of the live stream.
+    live: watch::Sender<Bytes>,
+    live_places: Arc<Semaphore>,
+}
+
+/// A page of a list: how many rows, and where it begins.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WantedRows {
+    pub limit: usize,
+    pub from: PageCursor,
+}
+
+impl ApiState {
+    pub(super) fn new(queries: Sender<AdminQuery>) -> Self {
+        Self(Arc::new(ApiParts {
+            queries,
+            asking: Semaphore::new(API_QUESTIONS_MAX),
+            live: watch::Sender::new(Bytes::new()),
+            live_places: Arc::new(Semaphore::new(API_LIVE_CLIENTS_MAX)),
+        }))
+    }
+
+    /// The live stream.
+    pub(super) fn live(&self) -> &watch::Sender<Bytes> {
+        &self.0.live
+    }
+
+    /// Places for clients of the live stream.
+    pub(super) fn live_places(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.0.live_places)
+    }
+
+    /// One page of the control thread.
+    pub(super) async fn ask(
+        &self,
+        command: AdminCommand,
+        cursor: PageCursor,
+    ) -> Result<AnswerPage, ApiProblem> {
+        let place = self.0.asking.acquire().await;
+        let _place = place.map_err(|_| ApiProblem::unavailable())?;
+        let (answer, result) = oneshot::channel();
+        // The client may have given up.
+        let answer: AnswerSink = Box::new(move |answered| drop(answer.send(answered)));
+        let query = AdminQuery { command, cursor, answer };
+        self.0.queries.send(query).map_err(|_| ApiProblem::unavailable())?;
+        match tokio::time::timeout(TIMEOUT, result).await {
+            Ok(Ok(AdminAnswer::Page(page))) => Ok(page),
+            Ok(Ok(AdminAnswer::Refused(what))) => Err(ApiProblem::new(StatusCode::CONFLICT, what)),
+            Ok(Ok(AdminAnswer::Unknown(what))) => Err(ApiProblem::new(StatusCode::NOT_FOUND, what)),
+            Ok(Err(_)) | Err(_) => Err(ApiProblem::unavailable()),
+        }
+    }
+
+    /// A document in one page.
+    pub(super) async fn members(&self, topic: Topic) -> Result<Map<String, Value>, ApiProblem> {
+        let command = AdminCommand::Show(AdminQuestion::about(topic));
+        let page = self.ask(command, PageCursor::default()).await?;
+        Ok((page.members)())
+    }
+
+    /// The same as an answer.
+    pub(super) async fn document(&self, topic: Topic) -> ApiAnswer {
+        self.members(topic).await.map(Json)
+    }
+
+    /// A page of `lists`, with the member `next`: where the next page begins, or null.
+    pub(super) async fn rows(
+        &self,
+        mut question: AdminQuestion,
+        lists: &[&str],
+        wanted: WantedRows,
+    ) -> ApiAnswer {
+        let empty = |list: &&str| ((*list).to_owned(), Value::Array(Vec::new()));
+        let mut document: Map<String, Value> = lists.iter().map(empty).collect();
+        let (mut next, mut left) = (Some(wanted.from), wanted.limit);
+        for _ in 0..API_PAGES_MAX {
+            let Some(from) = next.filter(|_| left > 0) else { break };
+            question.rows_max = Some(left);
+            let page = self.ask(AdminCommand::Show(question.clone()), from).await?;
+            next = page.next;
+            document.extend((page.members)());
+            let Some(list) = page.list else { continue };
+            let rows = (page.rows)();
+            left = left.saturating_sub(rows.len());
+            if let Some(Value::Array(known)) = document.get_mut(list) {
+                known.extend(rows);
+            }
+        }
+        document.insert("next".to_owned(), next.map(cursor::text_of).into());
+        Ok(Json(document))
+    }
+
+    /// Carries out an act, and logs it.
+    pub(super) async fn act(&self, actor: &AuditActor, act: AdminAct) -> ApiAnswer {
+        let asked = self.ask(AdminCommand::Act(act.clone()), PageCursor::default()).await;
+        let outcome = asked.as_ref().map(drop).map_err(|problem| problem.detail.as_str());
+        audit::record(actor, &act, outcome);
+        asked.map(|page| Json((page.members)()))
+    }
+}

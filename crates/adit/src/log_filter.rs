@@ -1,0 +1,84 @@
+//! What is logged, which an operator may change while adit runs.
+
+use std::io::IsTerminal;
+use std::sync::OnceLock;
+
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
+
+use crate::audit;
+
+/// What is logged unless `RUST_LOG` says otherwise.
+const DEFAULT: &str = "info";
+
+/// The filter in use.
+static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
+
+/// Begins to log to standard error.
+pub(crate) fn start() {
+    let wanted = std::env::var(EnvFilter::DEFAULT_ENV).ok().filter(|wanted| !wanted.is_empty());
+    let filter = with_audit(wanted.as_deref().unwrap_or(DEFAULT));
+    let filter = filter.or_else(|_| with_audit(DEFAULT)).unwrap_or_default();
+    let (filter, handle) = reload::Layer::new(filter);
+    let output =
+        fmt::layer().with_ansi(std::io::stderr().is_terminal()).with_writer(std::io::stderr);
+    tracing_subscriber::registry().with(filter).with(output).init();
+    // A process logs once.
+    let _ = FILTER.set(handle);
+}
+
+/// Changes what is logged: a level such as `debug`, or levels by room such as `info,adit_n4=debug`.
+///
+/// # Errors
+/// `wanted` is no filter, or nothing is logged yet.
+pub(crate) fn set(wanted: &str) -> Result<(), String> {
+    let filter = parse(wanted)?;
+    let handle = FILTER.get().ok_or("the log has not begun")?;
+    handle.reload(filter).map_err(|error| error.to_string())
+}
+
+/// The filter in use.
+pub(crate) fn current() -> Option<String> {
+    FILTER.get()?.with_current(ToString::to_string).ok()
+}
+
+/// A filter that lets audit lines through, whatever it says of them.
+fn parse(wanted: &str) -> Result<EnvFilter, String> {
+    // The parser takes an empty word for a level.
+    let is_level = |word: &str| !word.is_empty() && word.parse::<LevelFilter>().is_ok();
+    let words = wanted.split(',').map(str::trim);
+    let is_filter = |word: &str| match word.split_once('=') {
+        Some((room, level)) => !room.is_empty() && is_level(level),
+        None => is_level(word),
+    };
+    if let Some(wrong) = words.clone().find(|word| !is_filter(word)) {
+        return Err(format!(
+            "\"{wrong}\" is neither a level (error, warn, info, debug) nor ROOM=LEVEL such as adit_n4=debug"
+        ));
+    }
+    with_audit(wanted)
+}
+
+fn with_audit(wanted: &str) -> Result<EnvFilter, String> {
+    let wanted = format!("{wanted},{}=info", audit::TARGET);
+    EnvFilter::try_new(wanted).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filter_is_a_level_or_levels_by_room_and_always_has_audit_lines() {
+        for wanted in ["debug", "warn,adit_n4=debug", "error, adit::control = info", "off"] {
+            let known = parse(&wanted.replace(" ", "")).unwrap().to_string();
+            assert!(known.contains("audit=info"), "{known}");
+        }
+        for wanted in ["", "loud", "adit_n4=", "=debug", "[span]=debug", "adit=debug,,info"] {
+            assert!(parse(wanted).is_err(), "{wanted}");
+        }
+        assert!(set("debug").unwrap_err().contains("not begun"));
+    }
+}

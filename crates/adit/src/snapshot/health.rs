@@ -1,0 +1,65 @@
+//! `adit show health`: whether this adit does its work, and why not.
+
+use adit_types::WorkerId;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{ControlView, whole};
+use crate::admin::AnswerPage;
+use crate::control_parts::ControlPortDevice;
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct HealthDocument {
+    /// True if there is no reason against it.
+    ready: bool,
+    /// Why this adit does not serve sessions.
+    reasons: Vec<UnreadyReason>,
+    /// New sessions are refused by the operator's decision.
+    draining: bool,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct UnreadyReason {
+    /// "standby", "restoring", "worker_stands_still", "port_down" or "store_failing".
+    reason: &'static str,
+    /// What it is about.
+    detail: String,
+}
+
+pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
+    let reasons = reasons(control);
+    let draining = control.parts.node.is_draining();
+    let document = HealthDocument { ready: reasons.is_empty(), reasons, draining };
+    whole(document, |document| document)
+}
+
+fn reasons(control: &ControlView<'_>) -> Vec<UnreadyReason> {
+    let parts = control.parts;
+    let mut reasons = Vec::new();
+    let mut add = |reason, detail: String| reasons.push(UnreadyReason { reason, detail });
+    if parts.standby.is_some() {
+        add("standby", "another adit is active".to_owned());
+    } else if parts.node.is_restoring() {
+        add("restoring", "sessions are being restored from the store".to_owned());
+    }
+    for (worker, thread) in (0..).map(WorkerId).zip(&parts.threads) {
+        if control.standstill.is_stopped(usize::from(worker.0)) {
+            let (role, core) = (thread.role.name(), thread.core);
+            add("worker_stands_still", format!("{role} {worker} on core {core} takes no step"));
+        }
+    }
+    for port in &parts.ports {
+        // The kernel handles the links of its own devices.
+        let ControlPortDevice::Dpdk { port: device, .. } = &port.device else { continue };
+        if device.details().is_ok_and(|details| !details.link_up) {
+            add("port_down", format!("port {} has no link", port.config.name));
+        }
+    }
+    let refuses = !parts.config.store.serves_without_store;
+    let is_failing = parts.store.as_ref().is_some_and(|store| store.is_failing());
+    if is_failing && refuses {
+        let failure = parts.store.as_ref().and_then(|store| store.report().failure);
+        add("store_failing", failure.unwrap_or_default());
+    }
+    reasons
+}

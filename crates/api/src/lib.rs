@@ -1,0 +1,20 @@
+//! The machinery of an HTTP interface: it accepts connections, within limits, with or without TLS; knows who asks and
+//! what they may; and turns every failure into a problem document (RFC 9457).
+//!
+//! It knows nothing of what it serves: a router of axum answers what passes the gate. One thread with a runtime of its
+//! own carries all connections.
+#![deny(unsafe_code)]
+
+mod access;
+mod connection;
+mod gate;
+mod guarded_stream;
+mod places;
+mod problem;
+mod request_budget;
+mod server;
+mod tls;
+
+pub use access::{ApiPrincipal, ApiRole};
+pub use problem::{ProblemDocument, problem_response};
+pub use server::{ApiServer, ApiServerConfig, ApiStartError, ApiTlsPaths};

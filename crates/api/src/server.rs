@@ -1,0 +1,118 @@
+//! The listening socket and the thread's loop.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::Router;
+use rustls::ServerConfig;
+use tokio_rustls::TlsAcceptor;
+
+use crate::access::TokenList;
+use crate::connection;
+use crate::gate::ApiGate;
+use crate::tls::server_config;
+
+/// Where an interface listens, and who may use it.
+#[derive(Debug, Clone)]
+pub struct ApiServerConfig {
+    /// Address and TCP port; port 0 lets the kernel choose.
+    pub listen: SocketAddr,
+    /// TLS.
+    pub tls: Option<ApiTlsPaths>,
+    /// The file of the tokens. Without it everybody reads, and nobody acts.
+    pub tokens_file: Option<PathBuf>,
+    /// Paths that need no token.
+    pub open_paths: &'static [&'static str],
+}
+
+/// A certificate with its chain, and its key, in PEM.
+#[derive(Debug, Clone)]
+pub struct ApiTlsPaths {
+    /// The certificate, then those of its authorities.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+}
+
+/// Why an interface does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiStartError {
+    /// The address cannot be listened at.
+    #[error(
+        "cannot listen at api.listen {listen}: {error}; stop the process that holds the port (ss -tlnp), or change \
+         api.listen"
+    )]
+    Listen {
+        /// The address.
+        listen: SocketAddr,
+        /// Why.
+        error: io::Error,
+    },
+    /// A file of TLS cannot be used.
+    #[error("api.{key} {path}: {what}", path = path.display())]
+    Tls {
+        /// The key of the configuration.
+        key: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        what: String,
+    },
+    /// The file of tokens cannot be used.
+    #[error("api.tokens_file {path}: {what}", path = path.display())]
+    Tokens {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        what: String,
+    },
+}
+
+/// An interface that listens and does not serve yet.
+#[derive(Debug)]
+pub struct ApiServer {
+    listener: TcpListener,
+    tls: Option<Arc<ServerConfig>>,
+    tokens: TokenList,
+    open_paths: &'static [&'static str],
+}
+
+impl ApiServer {
+    /// Listens, and reads certificate, key and tokens.
+    ///
+    /// # Errors
+    /// See [`ApiStartError`].
+    pub fn bind(config: &ApiServerConfig) -> Result<Self, ApiStartError> {
+        let tls = config.tls.as_ref().map(server_config).transpose()?;
+        let tokens = TokenList::load(config.tokens_file.as_deref())?;
+        let refused = |error| ApiStartError::Listen { listen: config.listen, error };
+        let listener = TcpListener::bind(config.listen).map_err(refused)?;
+        listener.set_nonblocking(true).map_err(refused)?;
+        Ok(Self { listener, tls, tokens, open_paths: config.open_paths })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// The socket is gone.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves on this thread until the process ends. `start` gets the router's chance to spawn tasks of its own, in the
+    /// same runtime.
+    ///
+    /// # Errors
+    /// The runtime cannot start.
+    pub fn serve(self, start: impl FnOnce() -> Router) -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::from_std(self.listener)?;
+            let gate = ApiGate::new(start(), self.tokens, self.open_paths);
+            connection::serve(listener, self.tls.map(TlsAcceptor::from), Arc::new(gate)).await;
+            Ok(())
+        })
+    }
+}
