@@ -482,6 +482,11 @@ document.addEventListener("keydown", (event) => {
 });
 document.addEventListener("visibilitychange", () => { if (document.hidden) { stream?.abort(); stream = null; streamState("paused", false); } else if (!stream) connect(); });
 window.addEventListener("hashchange", route);
+// A link may bring a token behind the #, which no server sees; the address bar does not keep it.
+if (location.hash.startsWith("#token=")) {
+  try { sessionStorage.setItem("adit-token", location.hash.slice(7)); } catch { notice("This browser keeps no token."); }
+  window.history.replaceState(null, "", "#/overview");
+}
 if (!location.hash) window.history.replaceState(null, "", "#/overview");
 connect();
 route();

@@ -2,14 +2,18 @@
 //! checks the results. [`run`] removes everything that it created.
 
 pub(crate) mod bring_up;
+mod dashboard;
 pub(crate) mod live;
 mod programs;
 pub(crate) mod report;
 mod steps;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use anyhow::Result;
 
 use self::bring_up::{BringUpOptions, Network};
+use self::dashboard::DemoDashboard;
 use self::live::{DemoOutput, DemoView};
 use self::programs::{DemoHttpServer, start_iperf_server};
 use self::report::DemoReport;
@@ -29,7 +33,9 @@ pub(crate) fn run(arguments: &DemoArguments, stop: &Stop) -> Result<bool> {
     let mut live = DemoView::new(output);
     let qos =
         arguments.excess.map(|excess| Qos { excess, queue_pkts: None, shared_mbps: None }.text());
-    let sections = qos.unwrap_or_default();
+    let dashboard = arguments.keep.then(DemoDashboard::create).transpose()?;
+    let api = dashboard.as_ref().map(DemoDashboard::section);
+    let sections = qos.unwrap_or_default() + &api.unwrap_or_default();
     let mut network = Network::bring_up(
         arguments,
         BringUpOptions { sections: &sections, corp: false, has_captures: false },
@@ -37,7 +43,7 @@ pub(crate) fn run(arguments: &DemoArguments, stop: &Stop) -> Result<bool> {
         stop,
     )?;
     live.watch(network.adit.admin().clone());
-    let result = drive(arguments, &mut network, &mut live, stop);
+    let result = drive(arguments, dashboard.as_ref(), &mut network, &mut live, stop);
     live.finish();
     let show_log = match &result {
         Ok(report) => !report.ok,
@@ -57,6 +63,7 @@ pub(crate) fn run(arguments: &DemoArguments, stop: &Stop) -> Result<bool> {
 
 fn drive(
     arguments: &DemoArguments,
+    dashboard: Option<&DemoDashboard>,
     network: &mut Network,
     live: &mut DemoView,
     stop: &Stop,
@@ -68,10 +75,10 @@ fn drive(
         true => steps.restart()?,
         false => steps.traffic(&http)?,
     }
-    if arguments.keep {
+    if let Some(dashboard) = dashboard {
         let Network { topology, .. } = &*steps.network;
         let _iperf = start_iperf_server(&topology.dn, steps.network.dir(), stop)?;
-        keep(&steps, stop);
+        keep(&steps, dashboard, stop)?;
     }
     // With --keep, Ctrl-C starts the final steps and checks instead of skipping them.
     let until_done = if arguments.keep { Stop::default() } else { stop.clone() };
@@ -79,13 +86,26 @@ fn drive(
     Ok(steps.finish())
 }
 
-/// Prints how to use the UEs, and waits for a signal.
-fn keep(steps: &DemoSteps<'_>, stop: &Stop) {
+/// Prints how to use the UEs and the dashboard, and waits for a signal.
+fn keep(steps: &DemoSteps<'_>, dashboard: &DemoDashboard, stop: &Stop) -> Result<()> {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let upf = &steps.network.topology.upf;
+        let address = dashboard.relay(scope, upf, || over.load(Ordering::Relaxed))?;
+        wait(steps, &address, stop);
+        over.store(true, Ordering::Relaxed);
+        Ok(())
+    })
+}
+
+fn wait(steps: &DemoSteps<'_>, dashboard: &str, stop: &Stop) {
     let topology = &steps.network.topology;
     let (ran, device) = (topology.ran.name(), LabUe(1).device());
     let socket = steps.network.adit.admin().socket().display();
     steps.live.print_line(&format!(
-        "\nThe network stays up until Ctrl-C. In another terminal, as root:\n\
+        "\nThe network stays up until Ctrl-C. Dashboard:\n\
+         \x20 {dashboard}\n\
+         In another terminal, as root:\n\
          \x20 ip netns exec {ran} ping -I {device} {DN}\n\
          \x20 ip netns exec {ran} iperf3 -c {DN} --bind-dev {device}\n\
          \x20 ip netns exec {ran} curl --interface {device} -o /dev/null http://{DN}/download.bin\n\
