@@ -7,7 +7,11 @@ build="build-essential pkg-config libdpdk-dev libclang-dev clang libelf-dev zlib
 demo="iproute2 iputils-ping iperf3 curl python3 ethtool"
 lab="dpdk-dev redis-server ethtool"
 bench="binutils valgrind"
-test="tshark qemu-user redis-server openssl qemu-system-x86 busybox-static cpio"
+test="tshark qemu-user redis-server openssl qemu-system-x86 busybox-static cpio chromium"
+
+# For the test of the dashboard in a browser; they may have come from elsewhere.
+command -v node >/dev/null 2>&1 || test="$test nodejs"
+command -v npm >/dev/null 2>&1 || test="$test npm"
 
 case "${1:-}" in
     run) wanted="$build $demo" ;;
@@ -43,6 +47,13 @@ if [ "${1:-}" = test ] && [ ! -d "$kernel" ]; then
         dpkg -x "$folder"/*.deb "$kernel"
     fi
     rm -rf "$folder"
+fi
+
+# What drives the browser. Without a network its test is skipped.
+browser=$(dirname "$0")/../target/browser
+if [ "${1:-}" = test ] && [ ! -d "$browser/node_modules/playwright-core" ]; then
+    mkdir -p "$browser"
+    npm install --silent --no-audit --no-fund --prefix "$browser" playwright-core >/dev/null 2>&1 || true
 fi
 
 if ! command -v cargo >/dev/null 2>&1; then

@@ -22,7 +22,7 @@ function scaled(value) {
 /** Bits per second. */
 export const bits = (value) => { const [n, prefix] = scaled(value); return `${n} ${prefix}b/s`; };
 /** Packets per second. */
-export const packets = (value) => { const [n, prefix] = scaled(value); return `${n}${prefix ? " " + prefix : ""} pkt/s`; };
+export const packets = (value) => { const [n, prefix] = scaled(value); return `${n} ${prefix}pkt/s`; };
 /** Octets. */
 export const octets = (value) => { const [n, prefix] = scaled(value); return `${n} ${prefix}B`; };
 /** A count, with its digits in groups. */

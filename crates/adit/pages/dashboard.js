@@ -285,7 +285,7 @@ function sessions(view, query) {
   return [h("h1", {}, "Sessions"), h("section", { class: "card" }, form), h("section", { class: "card" }, place)];
 }
 
-const sessionsTable = (page) => table("Sessions", [["UE"], ["UP SEID"], ["SMF", "wide"], ["Data network", "wide"], ["Slice", "wide"], ["Uplink", "num"], ["Downlink", "num"]],
+const sessionsTable = (page) => table("Sessions", [["UE"], ["UP SEID", "wide"], ["SMF", "wide"], ["Data network", "wide"], ["Slice", "wide"], ["Uplink", "num"], ["Downlink", "num"]],
   page.sessions.map((row) => [
     h("a", { href: `#/sessions/${row.up_seid}` }, row.ue.join(", ") || "no UE address"), h("code", {}, row.up_seid), row.cp_node ?? "–",
     row.information?.dnn ?? "–", row.information?.s_nssai ?? "–", octets(row.uplink_bytes), octets(row.downlink_bytes)]),
@@ -418,7 +418,7 @@ function operate(view) {
     drainText.textContent = draining ? "New sessions are refused, and full load is reported." : "New sessions are accepted.";
     drainButton.textContent = draining ? "Accept new sessions" : "Refuse new sessions";
     standby.hidden = node.role !== "standby";
-    if (!isFilled && node.log) { isFilled = true; filter.value = node.log.split(",").filter((part) => !part.startsWith("audit=")).join(","); }
+    if (!isFilled && node.log) { isFilled = true; filter.value = node.log; }
     const ready = await fetch("/readyz").then((response) => response.json());
     health.replaceChildren(ready.ready ? h("p", {}, pill("ready", "good"), " Workers step, ports are up, sessions are served.")
       : h("ul", {}, ready.reasons.map(({ reason, detail }) => h("li", {}, pill(reason.replaceAll("_", " "), "bad"), ` ${detail}`))));

@@ -5,10 +5,8 @@
 //! each page to JSON and sends it at once, so that neither the control thread's turn nor memory grows
 //! with the number of sessions. Only its owner can read and write the socket's file.
 
-mod act;
 pub(crate) mod client;
 mod document;
-mod session_filter;
 
 use core::net::IpAddr;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -24,11 +22,11 @@ use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub(crate) use crate::admin_act::AdminAct;
 use crate::audit::{self, AuditActor};
 use crate::cli::Topic;
-pub(crate) use act::AdminAct;
+pub(crate) use crate::session_filter::{SessionFilter, SessionFilterText};
 use document::DocumentWriter;
-pub(crate) use session_filter::{SessionFilter, SessionFilterText};
 
 /// Maximum length of a request; adit refuses longer ones. Unit: octets.
 const REQUEST_BYTES_MAX: u64 = 4096;
@@ -361,7 +359,7 @@ fn answer(
         };
         if let AdminCommand::Act(act) = &command {
             let outcome = answered.as_ref().map(drop).map_err(String::as_str);
-            audit::record(&actor(stream), act, outcome);
+            audit::record(&actor(stream), act.word(), act.object(), outcome);
         }
         let page = match answered {
             Ok(page) => page,

@@ -2,8 +2,6 @@
 
 use tracing::{info, warn};
 
-use crate::admin::AdminAct;
-
 /// The target of these lines, which every filter of the log lets through.
 pub(crate) const TARGET: &str = "audit";
 
@@ -16,10 +14,9 @@ pub(crate) struct AuditActor {
     pub role: &'static str,
 }
 
-/// Logs an act with its outcome: an error has the reason of the refusal.
-pub(crate) fn record(actor: &AuditActor, act: &AdminAct, outcome: Result<(), &str>) {
-    let AuditActor { who, role } = actor;
-    let (act, of) = (act.word(), act.object().unwrap_or_default());
+/// Logs an act by its name, what it is about, and its outcome: an error has the reason of the refusal.
+pub(crate) fn record(actor: &AuditActor, act: &str, of: Option<&str>, outcome: Result<(), &str>) {
+    let (AuditActor { who, role }, of) = (actor, of.unwrap_or_default());
     match outcome {
         Ok(()) => info!(target: TARGET, who, role, act, of, outcome = "done"),
         Err(why) => warn!(target: TARGET, who, role, act, of, outcome = "refused", why),

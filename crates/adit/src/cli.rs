@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use adit_bench::command::BenchCommand;
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::admin::SessionFilterText;
+use crate::session_filter::SessionFilterText;
 pub(crate) use acts::{AssociationCommand, DrainSwitch, SessionCommand};
 pub(crate) use host::{
     HostCommand, MachineSource, NoiseArguments, PlanArguments, PlannedModel, PlannedSiblings,

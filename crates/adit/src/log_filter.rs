@@ -39,9 +39,11 @@ pub(crate) fn set(wanted: &str) -> Result<(), String> {
     handle.reload(filter).map_err(|error| error.to_string())
 }
 
-/// The filter in use.
+/// The filter in use, without what it says of audit lines.
 pub(crate) fn current() -> Option<String> {
-    FILTER.get()?.with_current(ToString::to_string).ok()
+    let filter = FILTER.get()?.with_current(ToString::to_string).ok()?;
+    let audit = format!("{}=info", audit::TARGET);
+    Some(filter.split(',').filter(|word| *word != audit).collect::<Vec<_>>().join(","))
 }
 
 /// A filter that lets audit lines through, whatever it says of them.

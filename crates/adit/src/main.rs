@@ -4,6 +4,7 @@
 mod act_command;
 mod active_addresses;
 mod admin;
+mod admin_act;
 mod any_store;
 mod audit;
 mod check;
@@ -28,6 +29,7 @@ mod recovery_time;
 mod replication;
 mod replication_link;
 mod run;
+mod session_filter;
 mod show;
 mod snapshot;
 mod standby_thread;

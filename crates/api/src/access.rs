@@ -8,7 +8,7 @@ use std::path::Path;
 use adit_types::limits::{API_TOKEN_BYTES_MAX, API_TOKEN_BYTES_MIN, API_TOKENS_MAX};
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 
-use crate::server::ApiStartError;
+use crate::config::ApiStartError;
 
 /// What a client may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

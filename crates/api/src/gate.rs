@@ -19,9 +19,6 @@ use crate::access::{ApiPrincipal, ApiRole, TokenList};
 use crate::problem::{PROBLEM_TYPE, problem_response, words_of};
 use crate::request_budget::{BudgetHolder, RequestBudget};
 
-/// The header field that all responses of the gate have, and none that hyper makes by itself.
-pub(crate) const OWN_MARK: &str = "x-content-type-options";
-
 /// Octets of a text that becomes the detail of a problem.
 const DETAIL_BYTES_MAX: usize = 4096;
 

@@ -11,8 +11,7 @@ use axum::http::StatusCode;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-use crate::gate::OWN_MARK;
-use crate::problem::{closing_problem, words_of};
+use crate::problem::{OWN_MARK, closing_problem, words_of};
 
 /// A stream with a limit for each write.
 #[derive(Debug)]

@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 mod access;
+mod config;
 mod connection;
 mod gate;
 mod guarded_stream;
@@ -16,5 +17,6 @@ mod server;
 mod tls;
 
 pub use access::{ApiPrincipal, ApiRole};
+pub use config::{ApiServerConfig, ApiStartError, ApiTlsPaths};
 pub use problem::{ProblemDocument, problem_response};
-pub use server::{ApiServer, ApiServerConfig, ApiStartError, ApiTlsPaths};
+pub use server::ApiServer;

@@ -5,6 +5,9 @@ use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::http::{Response, StatusCode};
 use serde::Serialize;
 
+/// The header field that all responses of this room have, and none that hyper makes by itself.
+pub(crate) const OWN_MARK: &str = "x-content-type-options";
+
 /// Their media type.
 pub(crate) const PROBLEM_TYPE: &str = "application/problem+json";
 
@@ -55,7 +58,7 @@ pub(crate) fn closing_problem(status: StatusCode, detail: &str) -> Vec<u8> {
          {}: nosniff\r\nconnection: close\r\n\r\n{text}",
         status.as_u16(),
         text.len(),
-        crate::gate::OWN_MARK,
+        OWN_MARK,
     )
     .into_bytes()
 }

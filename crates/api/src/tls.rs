@@ -7,7 +7,7 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::server::{ApiStartError, ApiTlsPaths};
+use crate::config::{ApiStartError, ApiTlsPaths};
 
 /// The configuration of a server with this certificate.
 ///

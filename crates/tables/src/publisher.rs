@@ -232,14 +232,9 @@ impl Publisher {
         if slot >= self.rules.slots() {
             self.counters.sessions_out_of_range += 1;
             let since = self.rules.advance();
-            self.unobserved.push_back(UnobservedDelta {
-                since,
-                id,
-                session,
-                written: None,
-                offloaded: None,
-                batch: None,
-            });
+            let (written, offloaded, batch) = (None, None, None);
+            let delta = UnobservedDelta { since, id, session, written, offloaded, batch };
+            self.unobserved.push_back(delta);
             return;
         }
         let compiled = rules.map(|mut rules| {

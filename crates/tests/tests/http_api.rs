@@ -21,7 +21,7 @@ use std::time::Duration;
 use adit_pfcp::Message;
 use adit_pfcp::ie::{ApnDnn, SNssai};
 use adit_tests::daemon::{self, Daemon, N4};
-use adit_tests::process::{ChildProcess, binary, run};
+use adit_tests::process::{ChildProcess, binary, run, skip};
 use adit_types::Seid;
 use client::{HttpAnswer, connect, request, send};
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ const INSIDE: &str = "ADIT_TEST_INSIDE";
 
 const READS: &str = "0123456789abcdef0123456789abcdef";
 const ACTS: &str = "fedcba9876543210fedcba9876543210";
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(300);
 const SMF: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 10);
 
 /// Runs the test again inside the namespace of a daemon with this `[api]` section, where `inside` has the folder of the
@@ -447,6 +447,41 @@ fn acts_of_the_command_line_are_those_of_the_interface() {
     assert!(lines[2].contains("refused") && lines[2].contains("end_session"), "{log}");
 }
 
+#[test]
+fn dashboard_works_in_a_browser() {
+    run_inside(
+        "dashboard_works_in_a_browser",
+        with_tokens,
+        |_| {
+            let mut smf = TestSmf::associated();
+            for number in 1..=120 {
+                smf.establish(number).unwrap();
+            }
+            let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+            let mut command = Command::new("node");
+            command.arg(root.join("scripts/dashboard-test.mjs"));
+            command.arg(format!("http://127.0.0.1:8080/#token={ACTS}"));
+            command.env("SETTLE_MS", "500");
+            if std::env::var_os("NODE_PATH").is_none() {
+                command.env("NODE_PATH", root.join("target/browser/node_modules"));
+            }
+            let Ok(output) = command.output() else {
+                println!("skipped: there is no node");
+                return;
+            };
+            let said =
+                String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+            println!("{said}");
+            assert!(output.status.success(), "{said}");
+        },
+        |_, said| {
+            if let Some(reason) = said.lines().find_map(|line| line.strip_prefix("skipped: ")) {
+                skip(reason);
+            }
+        },
+    );
+}
+
 /// A certificate for localhost, by openssl; `None`, with the reason printed, without it.
 fn certificate(dir: &Path) -> Option<(PathBuf, PathBuf)> {
     let (certificate, key) = (dir.join("api.pem"), dir.join("api.key"));
@@ -470,7 +505,7 @@ fn certificate(dir: &Path) -> Option<(PathBuf, PathBuf)> {
     ]);
     command.arg("-keyout").arg(&key).arg("-out").arg(&certificate);
     if !command.output().is_ok_and(|output| output.status.success()) {
-        adit_tests::process::skip("openssl makes no certificate");
+        skip("openssl makes no certificate");
         return None;
     }
     Some((certificate, key))

@@ -128,7 +128,7 @@ impl ApiState {
     pub(super) async fn act(&self, actor: &AuditActor, act: AdminAct) -> ApiAnswer {
         let asked = self.ask(AdminCommand::Act(act.clone()), PageCursor::default()).await;
         let outcome = asked.as_ref().map(drop).map_err(|problem| problem.detail.as_str());
-        audit::record(actor, &act, outcome);
+        audit::record(actor, act.word(), act.object(), outcome);
         asked.map(|page| Json((page.members)()))
     }
 }
