@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use adit_pfcp::{MessageType, NoRoom, PfcpWriter};
 use adit_rules::DeltaId;
+use adit_types::Nanos;
 use adit_types::limits::PFCP_MESSAGE_BYTES_MAX;
 
 use crate::backlog::JobId;
@@ -34,6 +35,8 @@ pub(crate) struct EncodedResponse {
     pub key: RequestKey,
     pub message_type: MessageType,
     pub bytes: Vec<u8>,
+    /// When its request arrived.
+    pub received: Nanos,
 }
 
 impl EncodedResponse {
@@ -153,7 +156,7 @@ mod tests {
         let key = RequestKey { port: 1, message_type: 50, sequence: 1, digest: 0 };
         let message_type = MessageType::SESSION_ESTABLISHMENT_RESPONSE;
         let to = SocketAddr::new(peer, 1);
-        EncodedResponse { peer, to, key, message_type, bytes: vec![0; 8] }
+        EncodedResponse { peer, to, key, message_type, bytes: vec![0; 8], received: Nanos(0) }
     }
 
     #[test]

@@ -1,18 +1,29 @@
 //! The counters of the node: messages by type, refusals by Cause, and everything discarded.
 
-use adit_pfcp::{Cause, MessageType};
+use std::collections::BTreeMap;
+
+use adit_pfcp::{Cause, IeIter, IeType, MessageType, PfcpDatagram};
+use adit_types::Nanos;
+
+use crate::durations::DurationHistogram;
 
 macro_rules! scalars {
-    ($( $(#[$doc:meta])* $name:ident, )*) => {
+    ($( $(#[doc = $doc:literal])* $name:ident, )*) => {
         /// Counters with one value each.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
         pub struct Scalars {
-            $( $(#[$doc])* pub $name: u64, )*
+            $( $(#[doc = $doc])* pub $name: u64, )*
         }
 
         impl Scalars {
             fn list(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [ $( (stringify!($name), self.$name), )* ].into_iter()
+            }
+
+            /// Name, value and explanation of every counter, in a fixed order.
+            #[must_use]
+            pub fn described(&self) -> Vec<(&'static str, u64, &'static str)> {
+                vec![ $( (stringify!($name), self.$name, concat!($($doc),*).trim_ascii()), )* ]
             }
         }
     };
@@ -197,6 +208,15 @@ pub struct N4Counters {
     received: [u64; TYPES.len()],
     sent: [u64; TYPES.len()],
     refused: [u64; 256],
+    answers: BTreeMap<AnswerKind, u64>,
+    durations: BTreeMap<u8, DurationHistogram>,
+}
+
+/// The type of a request and the Cause of its response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct AnswerKind {
+    request: u8,
+    cause: Option<u8>,
 }
 
 impl Default for N4Counters {
@@ -206,6 +226,8 @@ impl Default for N4Counters {
             received: [0; TYPES.len()],
             sent: [0; TYPES.len()],
             refused: [0; 256],
+            answers: BTreeMap::new(),
+            durations: BTreeMap::new(),
         }
     }
 }
@@ -231,6 +253,36 @@ impl N4Counters {
 
     pub(crate) fn count_refused(&mut self, cause: Cause) {
         self.refused[usize::from(cause.code())] += 1;
+    }
+
+    /// Counts the first response to a request by its Cause.
+    pub(crate) fn count_answer(&mut self, request: MessageType, response: &[u8]) {
+        let body = PfcpDatagram::new(response).next().and_then(Result::ok);
+        let mut ies = IeIter::new(body.map_or(&[], |message| message.body)).flatten();
+        let cause = ies.find(|ie| ie.ie_type == IeType::CAUSE);
+        let cause = cause.and_then(|ie| ie.value.first().copied());
+        *self.answers.entry(AnswerKind { request: request.0, cause }).or_default() += 1;
+    }
+
+    pub(crate) fn add_duration(&mut self, request: MessageType, duration: Nanos) {
+        self.durations.entry(request.0).or_default().add(duration, 1);
+    }
+
+    /// Types of messages with their names, and how many were received and sent; retransmissions and replays count.
+    pub fn messages(&self) -> impl Iterator<Item = (&'static str, u64, u64)> {
+        let rows = TYPES.iter().zip(self.received.iter().zip(&self.sent));
+        rows.map(|((_, name), (received, sent))| (*name, *received, *sent))
+    }
+
+    /// First responses by the type of their requests and their Cause; `None` for a response without a Cause.
+    pub fn answers(&self) -> impl Iterator<Item = (&'static str, Option<Cause>, u64)> {
+        let answers = self.answers.iter();
+        answers.map(|(kind, count)| (name_of(kind.request), kind.cause.map(Cause::from_code), *count))
+    }
+
+    /// Time from a request to its first response, by the type of the request.
+    pub fn durations(&self) -> impl Iterator<Item = (&'static str, &DurationHistogram)> {
+        self.durations.iter().map(|(request, durations)| (name_of(*request), durations))
     }
 
     /// Messages of a type received with an intact header; retransmissions count.
@@ -266,6 +318,11 @@ impl N4Counters {
     }
 }
 
+fn name_of(message_type: u8) -> &'static str {
+    let row = TYPES.iter().find(|(row, _)| row.0 == message_type);
+    row.map_or("other", |(_, name)| name)
+}
+
 /// A count as a counter's width.
 pub(crate) fn as_count(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
@@ -289,6 +346,10 @@ mod tests {
         assert_eq!(get("associations_up"), Some(3));
         assert_eq!(get("refused_cause_72"), Some(1));
         assert_eq!(get("refused_cause_73"), None);
+        let described = counters.scalars.described();
+        assert!(described.contains(&("associations_up", 3, "Associations that came into being.")));
+        let text = |name: &str| described.iter().find(|row| row.0 == name).map(|row| row.2);
+        assert!(text("discarded_malformed_header").is_some_and(|text| !text.contains("  ")));
         let mut names: Vec<_> = list.iter().map(|(name, _)| name).collect();
         names.sort();
         names.dedup();

@@ -30,12 +30,12 @@ use crate::path_qos::PathQos;
 use crate::peers::Peers;
 use crate::records::{KeptAnswer, NodeRestoration};
 use crate::response_cache::{RequestKey, RequestStatus};
-use crate::session_state::SessionInformation;
+use crate::session_state::{ServiceCounts, SessionInformation};
 use crate::sessions::{FollowUp, PendingChange, Sessions};
 use crate::setup::Setups;
 use crate::setup::canonical;
 use crate::transaction::{RequestPurpose, Retransmission, Transactions};
-use crate::transmit::Transmit;
+use crate::transmit::{AnsweredRequest, Transmit};
 use crate::ue_pools::PoolUsage;
 
 /// Octets of the longest message that we send. A response with 64 Created PDRs of two addresses
@@ -368,6 +368,18 @@ impl Node {
         }
     }
 
+    /// Sessions by the data network and the slice that the CP functions name.
+    #[must_use]
+    pub const fn services(&self) -> &ServiceCounts {
+        self.sessions.states.services()
+    }
+
+    /// Number of responses that wait for workers or for jobs.
+    #[must_use]
+    pub fn waiting_answers(&self) -> usize {
+        self.answers.len()
+    }
+
     /// The counters.
     #[must_use]
     pub fn counters(&self) -> &N4Counters {
@@ -511,7 +523,8 @@ impl Node {
     ) {
         let Some(bytes) = self.encode(seid, request.header.sequence, body) else { return };
         let (peer, to, key) = (request.peer(), request.from, request.key());
-        let response = EncodedResponse { peer, to, key, message_type: M::TYPE, bytes };
+        let received = request.now;
+        let response = EncodedResponse { peer, to, key, message_type: M::TYPE, bytes, received };
         let open = conditions.into_iter().filter(|condition| self.is_open(*condition));
         let open: Vec<Condition> = open.collect();
         if open.is_empty() {
@@ -542,7 +555,7 @@ impl Node {
     /// Sends a response, which may have waited for its conditions, and keeps it for retransmissions if the peer is
     /// known.
     fn deliver(&mut self, now: Nanos, answer: EncodedResponse, has_waited: bool) {
-        let EncodedResponse { peer, to, key, message_type, bytes } = answer;
+        let EncodedResponse { peer, to, key, message_type, bytes, received } = answer;
         let owner = self.peers.association_for(peer).map(|association| association.owner);
         if let Some(known) = self.peers.get_mut(peer) {
             let kept = KeptAnswer { at: now, owner, peer, key, octets: &bytes };
@@ -550,7 +563,8 @@ impl Node {
             self.counters.scalars.response_cache_evicted +=
                 known.cache.answer(now, key, bytes.clone());
         }
-        self.transmit(message_type, to, bytes);
+        let request = MessageType(key.message_type);
+        self.transmit_answer(message_type, to, bytes, AnsweredRequest { message_type: request, received });
     }
 
     /// Sends a request and keeps it until it is answered or has failed.
@@ -615,9 +629,29 @@ impl Node {
 
     /// Sends bytes without keeping them for a retransmission, when the store has what changed before.
     pub(crate) fn transmit(&mut self, message_type: MessageType, to: SocketAddr, bytes: Vec<u8>) {
+        self.transmit_when_durable(message_type, Transmit { to, bytes, answers: None });
+    }
+
+    /// The same for the first response to a request.
+    fn transmit_answer(
+        &mut self,
+        message_type: MessageType,
+        to: SocketAddr,
+        bytes: Vec<u8>,
+        request: AnsweredRequest,
+    ) {
+        self.counters.count_answer(request.message_type, &bytes);
+        self.transmit_when_durable(message_type, Transmit { to, bytes, answers: Some(request) });
+    }
+
+    /// `answered` has left at `now`.
+    pub fn note_sent(&mut self, now: Nanos, answered: AnsweredRequest) {
+        self.counters.add_duration(answered.message_type, now.since(answered.received));
+    }
+
+    fn transmit_when_durable(&mut self, message_type: MessageType, transmit: Transmit) {
         self.counters.count_sent(message_type);
         let heartbeats = [MessageType::HEARTBEAT_REQUEST, MessageType::HEARTBEAT_RESPONSE];
-        let transmit = Transmit { to, bytes };
         if heartbeats.contains(&message_type) {
             return self.transmits.push_back(transmit);
         }
@@ -632,7 +666,9 @@ impl Node {
         body: &M,
     ) {
         if let Some(bytes) = self.encode(None, request.header.sequence, body) {
-            self.transmit(M::TYPE, request.from, bytes);
+            let (message_type, received) = (request.header.message_type, request.now);
+            let answered = AnsweredRequest { message_type, received };
+            self.transmit_answer(M::TYPE, request.from, bytes, answered);
         }
     }
 

@@ -8,6 +8,7 @@
 mod buffering;
 mod information;
 mod reports;
+mod services;
 mod sets;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +23,7 @@ pub(crate) use reports::{
     UnacknowledgedUsage,
 };
 use reports::{ReportQueue, ReportSchedule};
+pub use services::{ServiceCounts, ServiceName};
 pub(crate) use sets::{MemberCursor, SetKey, set_keys};
 use sets::{SetIndex, SetMembership};
 
@@ -147,6 +149,7 @@ pub(crate) struct SessionStates {
     sets: SetIndex,
     buffering_ends: BTreeSet<(Nanos, Seid)>,
     reports: ReportSchedule,
+    services: ServiceCounts,
 }
 
 impl SessionStates {
@@ -159,6 +162,7 @@ impl SessionStates {
             sets: SetIndex::new(own_set),
             buffering_ends: BTreeSet::new(),
             reports: ReportSchedule::default(),
+            services: ServiceCounts::default(),
         }
     }
 
@@ -174,7 +178,9 @@ impl SessionStates {
         self.unassign_sets(session);
         self.cancel_buffering_end(up_seid);
         let discarded = self.end_reports(up_seid, remaining);
-        self.live.0.remove(&session);
+        if let Some(state) = self.live.0.remove(&session) {
+            self.services.subtract(&state.information);
+        }
         discarded
     }
 

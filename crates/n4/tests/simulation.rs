@@ -447,7 +447,7 @@ impl Simulation {
         }
         while let Some(transmit) = self.node.poll_transmit() {
             self.check_first_answer(&transmit);
-            let Transmit { to, bytes } = transmit;
+            let Transmit { to, bytes, .. } = transmit;
             self.link.send(now, LinkDatagram { src: UPF_SOCKET, dst: to, bytes });
         }
         while self.node.poll_event().is_some() {}

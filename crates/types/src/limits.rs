@@ -253,6 +253,9 @@ pub const TURNS_WITH_FAULT_MAX: u32 = 64;
 /// Kinds of internal faults that are told apart in the log.
 pub const FAULT_KINDS_MAX: usize = 64;
 
+/// Data networks and slices, one with the other, whose sessions are counted; sessions of further ones are counted together.
+pub const SERVICES_COUNTED_MAX: usize = 1024;
+
 /// Clients of the admin socket that are served at the same time.
 pub const ADMIN_CLIENTS_MAX: usize = 16;
 

@@ -98,7 +98,7 @@ impl Node {
                         self.counters.count_sent(MessageType(message_type));
                     }
                     // The store has what the first copy told of.
-                    self.transmits.push_back(Transmit { to, bytes });
+                    self.transmits.push_back(Transmit { to, bytes, answers: None });
                 }
                 Some(DueRequest::Failed(purpose)) => {
                     self.counters.scalars.own_requests_failed += 1;

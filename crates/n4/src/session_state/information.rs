@@ -9,7 +9,7 @@ use adit_pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest
 use adit_pfcp::{Cause, IeType};
 use adit_types::SessionIndex;
 
-use super::SessionStates;
+use super::{ServiceCounts, SessionStates};
 use crate::name;
 use crate::refusal::Rejected;
 
@@ -81,8 +81,18 @@ impl SessionStates {
     /// Replaces the parts that `news` has.
     pub(crate) fn update_information(&mut self, session: SessionIndex, news: SessionInformation) {
         if !news.is_empty() {
-            self.live.edit(session, |state| state.information.update(news));
+            let services = &mut self.services;
+            self.live.edit(session, |state| {
+                services.subtract(&state.information);
+                state.information.update(news);
+                services.add(&state.information);
+            });
         }
+    }
+
+    /// Sessions by data network and slice.
+    pub(crate) const fn services(&self) -> &ServiceCounts {
+        &self.services
     }
 }
 

@@ -192,7 +192,7 @@ impl Active {
             self.groups.push_back(group.changes.clone());
             bench.write(group);
         }
-        for Transmit { to, bytes } in bench.sent() {
+        for Transmit { to, bytes, .. } in bench.sent() {
             let header = raw(&bytes).header;
             if header.message_type == MessageType::HEARTBEAT_REQUEST {
                 let body = HeartbeatResponse::new(RecoveryTimeStamp(SMF_STARTED));

@@ -1,0 +1,112 @@
+//! How many sessions there are of each data network and slice.
+//!
+//! What a CP function sends decides about the names, so their number is bounded. A name that was counted once keeps its
+//! place: so a session is always taken from where it was added.
+
+use std::collections::BTreeMap;
+
+use adit_types::limits::SERVICES_COUNTED_MAX;
+
+use super::SessionInformation;
+
+/// A data network and a slice; absent parts were not sent.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct ServiceName {
+    /// Data network name.
+    pub dnn: Option<Box<str>>,
+    /// Slice/Service Type.
+    pub sst: Option<u8>,
+    /// Slice Differentiator; 0xffffff is "none".
+    pub sd: Option<u32>,
+}
+
+impl ServiceName {
+    fn of(information: &SessionInformation) -> Self {
+        let slice = information.s_nssai;
+        Self {
+            dnn: information.dnn.clone(),
+            sst: slice.map(|slice| slice.sst),
+            sd: slice.map(|slice| slice.sd),
+        }
+    }
+}
+
+/// Sessions by data network and slice.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ServiceCounts {
+    by_name: BTreeMap<ServiceName, u64>,
+    /// Those whose names found no place.
+    others: u64,
+}
+
+impl ServiceCounts {
+    /// The names and their sessions, by descending number; at most `max`.
+    #[must_use]
+    pub fn largest(&self, max: usize) -> Vec<(&ServiceName, u64)> {
+        let counts = self.by_name.iter().filter(|(_, count)| **count > 0);
+        let mut counts: Vec<_> = counts.map(|(name, count)| (name, *count)).collect();
+        counts.sort_by_key(|(_, count)| core::cmp::Reverse(*count));
+        counts.truncate(max);
+        counts
+    }
+
+    /// All sessions that said something about themselves.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.by_name.values().sum::<u64>() + self.others
+    }
+
+    pub(super) fn add(&mut self, information: &SessionInformation) {
+        let name = ServiceName::of(information);
+        if name == ServiceName::default() {
+            return;
+        }
+        match self.by_name.get_mut(&name) {
+            Some(count) => *count += 1,
+            None if self.by_name.len() < SERVICES_COUNTED_MAX => {
+                self.by_name.insert(name, 1);
+            }
+            None => self.others += 1,
+        }
+    }
+
+    pub(super) fn subtract(&mut self, information: &SessionInformation) {
+        let name = ServiceName::of(information);
+        if name == ServiceName::default() {
+            return;
+        }
+        let count = self.by_name.get_mut(&name).unwrap_or(&mut self.others);
+        *count = count.saturating_sub(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn information(dnn: &str) -> SessionInformation {
+        SessionInformation { dnn: Some(dnn.into()), ..SessionInformation::default() }
+    }
+
+    #[test]
+    fn sessions_are_counted_by_name_and_the_rest_together() {
+        let mut counts = ServiceCounts::default();
+        for n in 0..SERVICES_COUNTED_MAX {
+            counts.add(&information(&n.to_string()));
+        }
+        counts.add(&information("7"));
+        counts.add(&information("late"));
+        counts.add(&SessionInformation::default());
+        let [(first, count)] = counts.largest(1)[..] else { panic!("a name") };
+        assert_eq!((first.dnn.as_deref(), count), (Some("7"), 2));
+        assert_eq!(counts.total(), SERVICES_COUNTED_MAX as u64 + 2);
+        for name in ["late", "7", "7", "0"] {
+            counts.subtract(&information(name));
+        }
+        counts.subtract(&SessionInformation::default());
+        assert_eq!((counts.total(), counts.others), (SERVICES_COUNTED_MAX as u64 - 2, 0));
+        assert_eq!(counts.largest(usize::MAX).len(), SERVICES_COUNTED_MAX - 2);
+        counts.add(&information("7"));
+        assert_eq!(counts.largest(usize::MAX).len(), SERVICES_COUNTED_MAX - 1, "its place was kept");
+    }
+}
