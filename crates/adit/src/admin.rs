@@ -24,7 +24,7 @@ use serde_json::{Map, Value};
 
 pub(crate) use crate::admin_act::AdminAct;
 use crate::audit::{self, AuditActor};
-use crate::cli::Topic;
+use crate::cli::{MetricsFormat, Topic};
 pub(crate) use crate::session_filter::{SessionFilter, SessionFilterText};
 use document::DocumentWriter;
 
@@ -50,6 +50,8 @@ struct AdminRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     limit: Option<usize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    format: Option<MetricsFormat>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     act: Option<String>,
     /// What the act is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -66,13 +68,16 @@ pub(crate) enum AdminCommand {
 impl AdminCommand {
     fn request(&self) -> AdminRequest {
         match self {
-            Self::Show(AdminQuestion { topic, session, filter, rows_max }) => AdminRequest {
-                show: Some(topic.word().to_owned()),
-                session: session.clone(),
-                filter: (!filter.is_empty()).then(|| filter.clone()),
-                limit: *rows_max,
-                ..AdminRequest::default()
-            },
+            Self::Show(AdminQuestion { topic, session, filter, rows_max, format }) => {
+                AdminRequest {
+                    show: Some(topic.word().to_owned()),
+                    session: session.clone(),
+                    filter: (!filter.is_empty()).then(|| filter.clone()),
+                    limit: *rows_max,
+                    format: (*topic == Topic::Metrics).then_some(*format),
+                    ..AdminRequest::default()
+                }
+            }
             Self::Act(act) => AdminRequest {
                 act: Some(act.word().to_owned()),
                 of: act.object().map(str::to_owned),
@@ -101,12 +106,39 @@ pub(crate) struct AdminQuestion {
     pub filter: SessionFilterText,
     /// Rows of one page at most, if fewer than usual. Only for topics with pages.
     pub rows_max: Option<usize>,
+    /// Only for the topic `metrics`.
+    pub format: MetricsFormat,
 }
 
 impl AdminQuestion {
     /// Everything about a topic.
     pub(crate) fn about(topic: Topic) -> Self {
-        Self { topic, session: None, filter: SessionFilterText::default(), rows_max: None }
+        let (filter, format) = (SessionFilterText::default(), MetricsFormat::default());
+        Self { topic, session: None, filter, rows_max: None, format }
+    }
+
+    /// # Errors
+    /// A sentence that names what the topic does not have, or cannot be read.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let word = self.topic.word();
+        SessionFilter::parse(&self.filter)?;
+        let is_plain = self.format == MetricsFormat::default();
+        match self {
+            Self { session: Some(_), topic, .. } if *topic != Topic::Qos => {
+                Err(format!("\"{word}\" is not shown by session; leave it out"))
+            }
+            Self { filter, topic, .. } if !filter.is_empty() && *topic != Topic::Sessions => {
+                Err(format!("\"{word}\" has no filter; leave it out"))
+            }
+            Self { rows_max: Some(_), topic, .. } if !topic.is_paged() => {
+                Err(format!("\"{word}\" has no limit; leave it out"))
+            }
+            Self { rows_max: Some(0), .. } => Err("the limit is 1 or more".to_owned()),
+            Self { topic, .. } if !is_plain && *topic != Topic::Metrics => {
+                Err(format!("\"{word}\" has no text format; leave it out"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Rows of a page whose usual number is `usual`.
@@ -388,42 +420,25 @@ fn command_of(line: &str) -> Result<AdminCommand, String> {
     let request: AdminRequest =
         serde_json::from_str(line).map_err(|error| format!("not a request: {error}"))?;
     match request {
-        AdminRequest { show: Some(word), session, filter, limit, act: None, of: None } => {
-            let question = question_of(&word, session)?;
-            let filter = filter.unwrap_or_default();
-            SessionFilter::parse(&filter)?;
-            if !filter.is_empty() && question.topic != Topic::Sessions {
-                return Err(format!("\"{word}\" has no filter; leave it out"));
-            }
-            let has_rows =
-                matches!(question.topic, Topic::Sessions | Topic::Neighbours | Topic::Paths);
-            match limit {
-                Some(_) if !has_rows => Err(format!("\"{word}\" has no limit; leave it out")),
-                Some(0) => Err("the limit is 1 or more".to_owned()),
-                rows_max => Ok(AdminCommand::Show(AdminQuestion { filter, rows_max, ..question })),
-            }
+        AdminRequest { show: Some(word), session, filter, limit, format, act: None, of: None } => {
+            let topics = <Topic as clap::ValueEnum>::value_variants();
+            let found = topics.iter().find(|topic| topic.word() == word);
+            let topic = found.copied().ok_or_else(|| format!("cannot show \"{word}\""))?;
+            let (filter, format) = (filter.unwrap_or_default(), format.unwrap_or_default());
+            let question = AdminQuestion { topic, session, filter, rows_max: limit, format };
+            question.check()?;
+            Ok(AdminCommand::Show(question))
         }
         AdminRequest {
             show: None,
             session: None,
             filter: None,
             limit: None,
+            format: None,
             act: Some(act),
             of,
         } => AdminAct::parse(&act, of).map(AdminCommand::Act),
         _ => Err("not a request: it has either \"show\" or \"act\"".to_owned()),
-    }
-}
-
-fn question_of(word: &str, session: Option<String>) -> Result<AdminQuestion, String> {
-    let topics = <Topic as clap::ValueEnum>::value_variants();
-    let found = topics.iter().find(|topic| topic.word() == word);
-    let topic = found.copied().ok_or_else(|| format!("cannot show \"{word}\""))?;
-    match session {
-        Some(_) if topic != Topic::Qos => {
-            Err(format!("\"{}\" is not shown by session; leave it out", topic.word()))
-        }
-        session => Ok(AdminQuestion { session, ..AdminQuestion::about(topic) }),
     }
 }
 

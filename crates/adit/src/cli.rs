@@ -2,18 +2,24 @@
 
 mod acts;
 mod host;
+mod top;
 
 use std::path::PathBuf;
 
 use adit_bench::command::BenchCommand;
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use serde::{Deserialize, Serialize};
 
+use crate::log::LogSettings;
 use crate::session_filter::SessionFilterText;
 pub(crate) use acts::{AssociationCommand, DrainSwitch, SessionCommand};
 pub(crate) use host::{
     HostCommand, MachineSource, NoiseArguments, PlanArguments, PlannedModel, PlannedSiblings,
     TuningArguments, TuningPlace,
 };
+
+pub(crate) use top::TopArguments;
 
 /// Default socket between `adit run` and `adit show`.
 pub(crate) const ADMIN_SOCKET_DEFAULT: &str = "/run/adit/admin.sock";
@@ -44,6 +50,8 @@ pub(crate) enum AditCommand {
         /// Go on without the records that a damaged store has lost.
         #[arg(long)]
         accept_loss: bool,
+        #[command(flatten)]
+        log: LogSettings,
     },
     /// Check a configuration file and print the values derived from it.
     Check {
@@ -55,22 +63,14 @@ pub(crate) enum AditCommand {
         json: bool,
     },
     /// Show the state of a running adit.
-    Show {
-        /// The state to show.
-        what: Topic,
-        /// With `qos`: a single session, by its UP SEID or an address of its UE.
-        session: Option<String>,
-        #[command(flatten)]
-        filter: SessionFilterText,
-        /// With `sessions`, `neighbours` and `paths`: at most so many rows.
-        #[arg(long, value_name = "ROWS")]
-        limit: Option<usize>,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-        /// Admin socket of the running adit.
-        #[arg(long, value_name = "PATH", default_value = ADMIN_SOCKET_DEFAULT)]
-        socket: PathBuf,
+    Show(Box<ShowArguments>),
+    /// Watch a running adit in the terminal: traffic, sessions by rate, workers, drops.
+    Top(TopArguments),
+    /// Explain a Cause, a reason of a drop, a counter or a metric: what it means, and what to look at.
+    Explain {
+        /// Its name as adit shows it, or the number of a Cause; without one, all names.
+        #[arg(value_name = "CAUSE|DROP|COUNTER")]
+        name: Option<String>,
     },
     /// Make a standby the active one: the active adit stops, and this one goes on with its sessions.
     Takeover {
@@ -106,11 +106,60 @@ pub(crate) enum AditCommand {
         #[command(subcommand)]
         host: HostCommand,
     },
+    /// Print the completions of the command line for a shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Print the manual page, or write those of all commands.
+    Man {
+        /// Write a page per command into this folder.
+        #[arg(long, value_name = "FOLDER")]
+        folder: Option<PathBuf>,
+    },
     /// Measure a part of adit on this machine.
     Bench {
         #[command(subcommand)]
         bench: BenchCommand,
     },
+}
+
+/// What `adit show` prints, and how.
+#[derive(Debug, Args)]
+pub(crate) struct ShowArguments {
+    /// The state to show.
+    pub what: Topic,
+    /// With `qos`: a single session, by its UP SEID or an address of its UE.
+    pub session: Option<String>,
+    #[command(flatten, next_help_heading = "With `sessions`")]
+    pub filter: SessionFilterText,
+    /// With lists that grow with sessions or peers: rows at most.
+    #[arg(long, value_name = "ROWS")]
+    pub limit: Option<usize>,
+    /// With `metrics`: format of the text.
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "openmetrics")]
+    pub format: MetricsFormat,
+    /// Show it again and again, every so many seconds, until Ctrl-C.
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
+          default_missing_value = "2", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub watch: Option<u64>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Admin socket of the running adit.
+    #[arg(long, value_name = "PATH", default_value = ADMIN_SOCKET_DEFAULT)]
+    pub socket: PathBuf,
+}
+
+/// Format of metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum MetricsFormat {
+    /// OpenMetrics 1.0.0.
+    #[default]
+    Openmetrics,
+    /// The text format of Prometheus, 0.0.4.
+    Prometheus,
 }
 
 /// State that `adit show` prints.
@@ -120,6 +169,8 @@ pub(crate) enum Topic {
     Associations,
     /// PFCP sessions with their rules and traffic.
     Sessions,
+    /// Traffic of PFCP sessions without their rules: the counters alone, of many sessions at little cost.
+    Traffic,
     /// Packet, drop, punt and PFCP message counters.
     Counters,
     /// Packets dropped, by reason, and what each reason means.
@@ -146,6 +197,8 @@ pub(crate) enum Topic {
     Qos,
     /// The store that keeps sessions: records, size, commits, failures.
     Store,
+    /// Everything that is counted, as text for Prometheus.
+    Metrics,
 }
 
 impl Topic {
@@ -154,6 +207,7 @@ impl Topic {
         match self {
             Self::Associations => "associations",
             Self::Sessions => "sessions",
+            Self::Traffic => "traffic",
             Self::Counters => "counters",
             Self::Drops => "drops",
             Self::Health => "health",
@@ -167,7 +221,13 @@ impl Topic {
             Self::Applications => "applications",
             Self::Qos => "qos",
             Self::Store => "store",
+            Self::Metrics => "metrics",
         }
+    }
+
+    /// True for a list that grows with sessions or peers.
+    pub(crate) const fn is_paged(self) -> bool {
+        matches!(self, Self::Sessions | Self::Traffic | Self::Neighbours | Self::Paths)
     }
 }
 

@@ -3,6 +3,7 @@
 //! One loop, no locks. On a standby it follows the active adit until it takes over ([`standby`]). Everything it owns is sans-I/O; this file moves octets and time.
 
 mod acts;
+mod node_events;
 pub(crate) mod standby;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +11,6 @@ use std::sync::mpsc::Receiver;
 
 use adit_host::idle::Doorbell;
 use adit_host::store_thread::StoreLink;
-use adit_n4::NodeEvent;
 use adit_neighbor::NeighborCache;
 use adit_rules::WorkerCommand;
 use adit_types::Nanos;
@@ -19,7 +19,11 @@ use tracing::{debug, error, info, warn};
 
 use crate::admin::{AdminCommand, AdminQuery};
 use crate::control_parts::ControlParts;
+use crate::liveness::LivenessReading;
 use crate::load::ThreadLoad;
+use crate::log;
+use crate::port_links::PortLinks;
+use crate::publication_latency::PublicationLatency;
 use crate::snapshot::{self, ControlView};
 use crate::standstill::{self, Standstill};
 
@@ -77,6 +81,10 @@ pub(crate) struct ControlThread {
     /// When the time of day is read next.
     next_time_of_day: Nanos,
     standstill: Standstill,
+    links: PortLinks,
+    publication: PublicationLatency,
+    /// Time in turns, without sleeps.
+    busy: Nanos,
     /// When the restoration began, while it goes on.
     restoring_since: Option<Nanos>,
     /// It ends by itself, and why.
@@ -102,6 +110,9 @@ impl ControlThread {
             commands_lost: 0,
             next_time_of_day: Nanos(0),
             standstill,
+            links: PortLinks::default(),
+            publication: PublicationLatency::default(),
+            busy: Nanos(0),
             restoring_since: None,
             end: None,
             is_store_failing: false,
@@ -174,6 +185,9 @@ impl ControlThread {
             datagrams_unsent: self.datagrams_unsent,
             commands_lost: self.commands_lost,
             standstill: &self.standstill,
+            links: &self.links,
+            publication: self.publication.durations(),
+            busy: self.busy,
         }
     }
 
@@ -191,11 +205,27 @@ impl ControlThread {
                 AdminCommand::Act(act) => self.act(now, act),
             });
         }
+        self.note_turn(now);
         self.sleep(now);
+    }
+
+    /// Ends the busy part of a turn, for whoever watches this thread.
+    fn note_turn(&mut self, now: Nanos) {
+        self.busy += self.parts.clock.now().since(now);
+        self.parts.liveness.note_turn(LivenessReading {
+            stopped_workers: self.standstill.count(),
+            ports_down: self.links.down(),
+            is_active: self.is_active(),
+            is_restoring: self.parts.node.is_restoring(),
+            ..LivenessReading::default()
+        });
     }
 
     fn turn_of_active(&mut self, now: Nanos) {
         self.watch_workers(now);
+        if self.links.check(now, &self.parts.ports) {
+            self.neighbors.announce(now, &self.parts.publisher);
+        }
         self.receive(now);
         self.handle_events(now);
         self.restore(now);
@@ -217,6 +247,7 @@ impl ControlThread {
             return;
         }
         self.next_time_of_day = now + Nanos::from_secs(1);
+        log::report_left_out();
         let busiest = self.parts.loads.iter().map(ThreadLoad::saturation_percent).max();
         self.parts.node.set_worker_saturation(busiest.unwrap_or(0));
         if let Some(at_zero) = self.parts.clock.time_of_day_at_zero() {
@@ -338,16 +369,21 @@ impl ControlThread {
 
     /// Publishes changes, and returns to the node those that all workers run.
     fn publish(&mut self, now: Nanos) {
-        let ControlParts { node, publisher, commands, bells, .. } = &mut self.parts;
+        let ControlParts { node, publisher, commands, bells, clock, .. } = &mut self.parts;
+        let former = publisher.unobserved();
         node.apply_changes(publisher, |command| {
             for (ring, bell) in commands.iter_mut().zip(&*bells) {
                 self.commands_lost += u64::from(ring.push(command).is_err());
                 bell.ring();
             }
         });
+        let applied = publisher.unobserved().saturating_sub(former);
+        self.publication.apply(clock.now(), applied);
         self.neighbors.handle_changes(now, publisher);
         publisher.turn(now);
-        if node.conclude_changes(now, publisher, OBSERVED_PER_TURN) > 0 {
+        let concluded = node.conclude_changes(now, publisher, OBSERVED_PER_TURN);
+        if concluded > 0 {
+            self.publication.conclude(clock.now(), concluded);
             self.unobserved_since = None;
         }
     }
@@ -369,8 +405,15 @@ impl ControlThread {
     }
 
     fn transmit(&mut self) {
+        if !self.parts.node.has_transmit() {
+            return;
+        }
+        let now = self.parts.clock.now();
         for _ in 0..SENT_PER_TURN {
             let Some(datagram) = self.parts.node.poll_transmit() else { return };
+            if let Some(answered) = datagram.answers {
+                self.parts.node.note_sent(now, answered);
+            }
             if let Err(error) = self.parts.socket.send_to(&datagram.bytes, datagram.to) {
                 self.datagrams_unsent += 1;
                 debug!(%error, to = %datagram.to, "N4 datagram not sent");
@@ -380,7 +423,7 @@ impl ControlThread {
 
     fn log_events(&mut self) {
         while let Some(event) = self.parts.node.poll_event() {
-            log_event(&event);
+            node_events::log_event(&event);
         }
     }
 
@@ -435,55 +478,6 @@ impl ControlThread {
 /// How long the control thread sleeps when a change was not observed for `waited`; `None` to yield.
 fn sleep_while_unobserved(waited: Nanos) -> Option<Nanos> {
     (waited >= YIELD_MAX).then(|| Nanos(waited.0 / 8).clamp(SLEEP_MIN, SLEEP_MAX))
-}
-
-fn log_event(event: &NodeEvent) {
-    match event {
-        NodeEvent::AssociationUp { address, node_id, requested_by_us } => {
-            info!(%node_id, %address, requested_by_us, "association up");
-        }
-        NodeEvent::AssociationDown { address, node_id, sessions, reason } => {
-            info!(%node_id, %address, sessions, %reason, "association down");
-        }
-        NodeEvent::PeerRestarted { address, node_id } => {
-            warn!(%node_id, %address, "peer restarted");
-        }
-        NodeEvent::PathDown { peer } => warn!(%peer, "GTP-U path failed"),
-        NodeEvent::PathUp { peer } => info!(%peer, "GTP-U path recovered"),
-        NodeEvent::GtpuPeerRestarted { peer } => warn!(%peer, "GTP-U peer restarted"),
-        NodeEvent::SetupFailed { to, failure, retry_after } => {
-            let retry_after_s = retry_after.to_duration().as_secs();
-            warn!(%to, %failure, retry_after_s, "association setup failed");
-        }
-        NodeEvent::Refused { from, message_type, findings } => {
-            let findings = findings.join("; ");
-            info!(%from, message_type, findings, "refused");
-        }
-        NodeEvent::SessionsHandedOver { to, sessions } => {
-            warn!(%to, sessions, "sessions handed over within their SMF set");
-        }
-        NodeEvent::SmfSetClaimRefused { from, set } => {
-            warn!(%from, set, "a peer claims an SMF set that n4.smf_sets does not give it");
-        }
-        NodeEvent::SessionsRetained { address, sessions } => {
-            info!(%address, sessions, "sessions retained");
-        }
-        NodeEvent::Fault { from, message_type, text } => {
-            error!(%from, message_type, text, "a fault in adit cost a PFCP request");
-        }
-        NodeEvent::InternalFault { activity, text } => {
-            error!(activity, text, "a fault in adit was contained");
-        }
-        NodeEvent::RecordNotRestored { kind, name, reason } => {
-            warn!(?kind, ?name, reason, "a record cannot be restored");
-        }
-        NodeEvent::Restored { associations, sessions, refused } => {
-            info!(associations, sessions, refused, "restored");
-        }
-        NodeEvent::NodeIdConflict { from, held_by, node_id } => {
-            warn!(%node_id, %from, %held_by, "association setup refused: Node ID is in use");
-        }
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use adit_dpdk::{EventDevice, Port};
+use adit_dpdk::{EventDevice, Mempool, Port};
 use adit_host::idle::Doorbell;
 use adit_host::n4_socket::N4Socket;
 use adit_host::store_thread::{FormerRecords, StoreLink};
@@ -18,6 +18,7 @@ use crate::any_store::{AnyStoreFigures, SharedStoreClient};
 use crate::clock::ProcessClock;
 use crate::config::{self, Config, StandbySettings};
 use crate::lifecycle::Lifecycle;
+use crate::liveness::Liveness;
 use crate::load::ThreadLoad;
 use crate::replication::PairStore;
 use crate::standby_thread::{FollowedStore, StandbyLink};
@@ -57,6 +58,12 @@ pub(crate) struct ControlParts {
     /// Names of the interfaces, by `InterfaceId`.
     pub names: Vec<String>,
     pub ports: Vec<ControlPort>,
+    /// Packets in a burst at most.
+    pub burst_pkts: usize,
+    /// The packet buffers.
+    pub pool: Option<Mempool>,
+    /// What other threads know of this one.
+    pub liveness: Liveness,
 }
 
 /// What a standby has until it takes over.

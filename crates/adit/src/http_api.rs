@@ -10,6 +10,7 @@ mod dashboard;
 mod description;
 mod health;
 mod live;
+mod metrics;
 mod reads;
 mod schemas;
 mod session;
@@ -97,6 +98,7 @@ fn router(state: ApiState) -> Router {
             "/openapi.json",
             get(move |_: Query<reads::NoParameters>| async move { description::document(&description) }),
         )
+        .route("/metrics", get(metrics::metrics))
         .merge(dashboard::router())
         .with_state(state)
 }

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
+use crate::liveness::Liveness;
+
 /// When the threads of adit begin and end.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Lifecycle {
@@ -12,6 +14,8 @@ pub(crate) struct Lifecycle {
     pub stop_control: Arc<AtomicBool>,
     /// The threads of the packet path end.
     pub stop: Arc<AtomicBool>,
+    /// What the control thread sees.
+    pub liveness: Liveness,
 }
 
 impl Lifecycle {

@@ -1,12 +1,9 @@
 //! What is logged, which an operator may change while adit runs.
 
-use std::io::IsTerminal;
 use std::sync::OnceLock;
 
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
+use tracing_subscriber::{EnvFilter, Registry, reload};
 
 use crate::audit;
 
@@ -16,17 +13,24 @@ const DEFAULT: &str = "info";
 /// The filter in use.
 static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 
-/// Begins to log to standard error.
-pub(crate) fn start() {
-    let wanted = std::env::var(EnvFilter::DEFAULT_ENV).ok().filter(|wanted| !wanted.is_empty());
-    let filter = with_audit(wanted.as_deref().unwrap_or(DEFAULT));
-    let filter = filter.or_else(|_| with_audit(DEFAULT)).unwrap_or_default();
+/// The filter that a log begins with: `wanted`, or what the environment says.
+///
+/// # Errors
+/// `wanted` is no filter.
+pub(crate) fn begin(wanted: Option<&str>) -> Result<reload::Layer<EnvFilter, Registry>, String> {
+    let filter = match wanted {
+        Some(wanted) => parse(wanted)?,
+        None => {
+            let wanted = std::env::var(EnvFilter::DEFAULT_ENV).ok();
+            let wanted = wanted.filter(|wanted| !wanted.is_empty());
+            let filter = with_audit(wanted.as_deref().unwrap_or(DEFAULT));
+            filter.or_else(|_| with_audit(DEFAULT)).unwrap_or_default()
+        }
+    };
     let (filter, handle) = reload::Layer::new(filter);
-    let output =
-        fmt::layer().with_ansi(std::io::stderr().is_terminal()).with_writer(std::io::stderr);
-    tracing_subscriber::registry().with(filter).with(output).init();
     // A process logs once.
     let _ = FILTER.set(handle);
+    Ok(filter)
 }
 
 /// Changes what is logged: a level such as `debug`, or levels by room such as `info,adit_n4=debug`.

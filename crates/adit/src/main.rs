@@ -15,20 +15,27 @@ mod control;
 mod control_parts;
 mod event_scheduler;
 mod exit_barrier;
+mod explain;
 mod flow_offload;
 mod host_command;
 mod http_api;
 mod lease;
 mod lifecycle;
+mod liveness;
 mod load;
+mod log;
 mod log_filter;
+mod manual;
 mod open_ports;
 mod packet_path;
+mod port_links;
+mod publication_latency;
 mod record_store;
 mod recovery_time;
 mod replication;
 mod replication_link;
 mod run;
+mod service_manager;
 mod session_filter;
 mod show;
 mod snapshot;
@@ -37,6 +44,8 @@ mod standstill;
 mod steering;
 mod takeover;
 mod thread_io;
+mod top;
+mod watch;
 mod wiring;
 mod xdp;
 
@@ -79,13 +88,13 @@ fn end_at_closed_pipe() {
 
 fn dispatch(cli: AditCli) -> anyhow::Result<()> {
     match cli.command {
-        AditCommand::Run { config, accept_loss } => run::run(&config, accept_loss),
+        AditCommand::Run { config, accept_loss, log } => run::run(&config, accept_loss, &log),
         AditCommand::Check { config, json } => check::check(&config, json),
-        AditCommand::Show { what, session, filter, limit, json, socket } => {
-            let question = admin::AdminQuestion { topic: what, session, filter, rows_max: limit };
-            let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-            show::show(&socket, &question, json, &mut out)
-        }
+        AditCommand::Show(arguments) => watch::show(&arguments),
+        AditCommand::Top(arguments) => top::run(&arguments),
+        AditCommand::Explain { name } => explain::explain(name.as_deref()),
+        AditCommand::Completions { shell } => manual::completions(shell),
+        AditCommand::Man { folder } => manual::man(folder.as_deref()),
         AditCommand::Takeover { socket } => takeover::take_over(&socket),
         AditCommand::Session { session } => {
             let (socket, act) = session.into_act();

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use adit_dpdk::{Eal, EventDevice};
+use adit_dpdk::{Eal, EventDevice, Mempool};
 use adit_n4::Node;
 use adit_rules::DataPlane;
 use adit_types::{MacAddr, PortId, Role};
@@ -28,13 +28,15 @@ use crate::control_parts::{ControlParts, ControlPort, ControlPortDevice, Standby
 use crate::event_scheduler::EventThreads;
 use crate::host_command::placement_warnings;
 use crate::lifecycle::Lifecycle;
+use crate::log::{self, LogSettings};
 use crate::open_ports::OpenPort;
 use crate::packet_path::{AssembledPath, PacketPath, ThreadParts, WorkerThread, spawn};
 use crate::record_store::{RecordSource, StartRecords};
 use crate::recovery_time::RecoveryTime;
+use crate::service_manager::ServiceManager;
 use crate::{
-    event_scheduler, flow_offload, http_api, log_filter, open_ports, record_store, show, snapshot,
-    steering, wiring, xdp,
+    event_scheduler, flow_offload, http_api, open_ports, record_store, show, snapshot, steering,
+    wiring, xdp,
 };
 use adit_host::large_pages::TablePages;
 use adit_host::n4_socket::N4Socket;
@@ -46,9 +48,9 @@ const WORKER_STOP_LIMIT: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// The message names what could not start and what to do.
-pub(crate) fn run(path: &Path, accept_loss: bool) -> anyhow::Result<()> {
+pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::Result<()> {
     let config = Config::load(path)?;
-    log_filter::start();
+    log::start(log)?;
     silence_contained_panics();
     if config.n4.allow.is_empty() {
         warn!("n4.allow is empty: any address may set up an association");
@@ -82,7 +84,14 @@ pub(crate) fn run(path: &Path, accept_loss: bool) -> anyhow::Result<()> {
         event_scheduler::open(&eal, &config.datapath, config.sessions_max)?;
     let clock = record_store::clock(eal.tsc_hz(), former.as_ref());
     let lifecycle = Lifecycle::default();
-    let start = StartParts { clock, socket, addresses, records, recovery_time_stamp: time_stamp };
+    let start = StartParts {
+        clock,
+        socket,
+        addresses,
+        records,
+        recovery_time_stamp: time_stamp,
+        pool: pool.clone(),
+    };
     let (control, mut parts) = assemble(&config, start, ports, device, &lifecycle)?;
     parts.iter_mut().zip(scheduled).for_each(|(parts, port)| parts.scheduled = Some(port));
     let (queries, questions) = mpsc::channel();
@@ -108,7 +117,9 @@ pub(crate) fn run(path: &Path, accept_loss: bool) -> anyhow::Result<()> {
         warn!("{warning}; `adit host plan` proposes other CPUs");
     }
     let threads = Threads { control, workers, admin, api };
-    let outcome = supervise(&mut signals, threads, &lifecycle);
+    let mut manager = ServiceManager::of_environment(lifecycle.liveness.clone());
+    manager.ready();
+    let outcome = supervise(&mut signals, threads, &lifecycle, &mut manager);
     drop(server);
     drop(pool);
     drop(eal);
@@ -133,13 +144,16 @@ pub(crate) fn supervise(
     signals: &mut Signals,
     threads: Threads,
     lifecycle: &Lifecycle,
+    manager: &mut ServiceManager,
 ) -> anyhow::Result<()> {
     let Threads { control, workers, admin, api } = threads;
     let ended = wait(signals, || {
+        manager.turn(Instant::now());
         let first = workers.iter().find_map(ended);
         let first = first.or_else(|| ended(&control)).or_else(|| ended(&admin));
         first.or_else(|| api.as_ref().and_then(ended))
     });
+    manager.stopping();
     info!(ended, "stopping");
     match (ended, finish(lifecycle, control, workers)) {
         (_, Ok(Some(ControlEnd::Failed(why)))) => bail!("{why}"),
@@ -234,6 +248,7 @@ struct StartParts {
     addresses: Option<ActiveAddresses>,
     records: StartRecords,
     recovery_time_stamp: u32,
+    pool: Mempool,
 }
 
 /// The node, which continues a former one if the store has one, or follows that of the active adit.
@@ -263,7 +278,7 @@ fn assemble(
 ) -> anyhow::Result<(ControlThread, Vec<ThreadParts>)> {
     let mut random = StdRng::from_os_rng();
     let mut node = start_node(config, &start, &mut random);
-    let StartParts { clock, socket, addresses, records, recovery_time_stamp } = start;
+    let StartParts { clock, socket, addresses, records, recovery_time_stamp, pool } = start;
     let macs: Vec<MacAddr> = ports.iter().map(OpenPort::mac).collect();
     let slot_bits = u8::try_from(node.store().slot_bits()).context("TEIDs have 32 bits")?;
     let tables = wiring::tables(config, &macs, slot_bits, random.random());
@@ -309,6 +324,9 @@ fn assemble(
         loads,
         names,
         ports,
+        burst_pkts: config.datapath.burst_pkts,
+        pool: Some(pool),
+        liveness: lifecycle.liveness.clone(),
     };
     Ok((ControlThread::new(parts), workers))
 }
@@ -364,7 +382,7 @@ fn first_unfinished<T>(threads: &[JoinHandle<T>], limit: Duration) -> Option<Str
 }
 
 /// Waits for a signal or the end of a thread. Returns the name of a thread that ended by itself.
-fn wait(signals: &mut Signals, ended: impl Fn() -> Option<String>) -> Option<String> {
+fn wait(signals: &mut Signals, mut ended: impl FnMut() -> Option<String>) -> Option<String> {
     loop {
         if signals.pending().next().is_some() {
             return None;

@@ -64,6 +64,9 @@ const SESSIONS: Columns = (
     ],
 );
 
+const TRAFFIC: Columns =
+    ("traffic", &["up_seid", "uplink_pkts", "uplink_bytes", "downlink_pkts", "downlink_bytes"]);
+
 const WORKERS: Columns = (
     "workers",
     &[
@@ -132,6 +135,7 @@ fn lists(topic: Topic) -> &'static [Columns] {
             &[("associations", &["node_id", "peer", "state", "sessions", "recovery_time_stamp"])]
         }
         Topic::Sessions => &[SESSIONS],
+        Topic::Traffic => &[TRAFFIC],
         Topic::Neighbours => &[("neighbours", &["interface", "addr", "mac", "state", "pinned"])],
         Topic::Paths => &[("paths", &["peer", "state", "requests", "responses"])],
         Topic::Applications => {
@@ -150,7 +154,8 @@ fn lists(topic: Topic) -> &'static [Columns] {
         | Topic::Workers
         | Topic::Offload
         | Topic::Node
-        | Topic::Health => &[],
+        | Topic::Health
+        | Topic::Metrics => &[],
     }
 }
 
@@ -277,6 +282,9 @@ impl<W: Write> DocumentSink for Printer<'_, W> {
     }
 
     fn row(&mut self, row: Value) -> anyhow::Result<()> {
+        if self.topic == Topic::Metrics {
+            return Ok(self.out.write_all(row.as_str().unwrap_or_default().as_bytes())?);
+        }
         let Some(mut list) = self.list.take() else {
             let rows = self.whole.get_mut(&self.key).and_then(Value::as_array_mut);
             rows.into_iter().for_each(|rows| rows.push(row.clone()));
@@ -380,6 +388,7 @@ fn ports(document: &Value) -> String {
             "mtu_bytes",
             "rx_queues",
             "link",
+            "link_losses",
             "rx_pkts",
             "tx_pkts",
             "rx_missed",
@@ -504,6 +513,12 @@ mod tests {
         let text = render(Topic::Neighbours, &document);
         assert!(text.contains("10.0.6.1") && text.contains("incomplete"), "{text}");
         assert!(text.ends_with("1 neighbours"));
+    }
+
+    #[test]
+    fn metrics_are_shown_as_their_text() {
+        let document = json!({ "metrics": ["# HELP a A.\na 1\n", "b 2\n# EOF\n"] });
+        assert_eq!(render(Topic::Metrics, &document), "# HELP a A.\na 1\nb 2\n# EOF");
     }
 
     #[test]

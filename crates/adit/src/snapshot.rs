@@ -6,6 +6,7 @@
 mod counters;
 mod drops;
 mod health;
+mod metrics;
 mod node;
 mod offload;
 mod overview;
@@ -14,19 +15,24 @@ mod qos;
 mod routes;
 mod sessions;
 mod store;
+mod traffic;
 mod workers;
 
+use adit_n4::DurationHistogram;
 use adit_neighbor::NeighborCache;
+use adit_types::Nanos;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::admin::{AdminAnswer, AdminQuestion, AnswerPage, PageCursor, PagePosition};
 use crate::cli::Topic;
 use crate::control_parts::ControlParts;
+use crate::port_links::PortLinks;
 use crate::standstill::Standstill;
 pub(crate) use counters::{CounterGroups, counters};
 pub(crate) use drops::DropsDocument;
 pub(crate) use health::{HealthDocument, UnreadyReason};
+pub(crate) use metrics::text_format;
 pub(crate) use node::NodeDocument;
 pub(crate) use offload::OffloadDocument;
 pub(crate) use overview::{ApplicationsDocument, AssociationsDocument, NeighborRow, PathRow};
@@ -44,6 +50,11 @@ pub(crate) struct ControlView<'a> {
     pub datagrams_unsent: u64,
     pub commands_lost: u64,
     pub standstill: &'a Standstill,
+    pub links: &'a PortLinks,
+    /// How long changes took to all workers.
+    pub publication: &'a DurationHistogram,
+    /// Time of the control thread in turns, without sleeps.
+    pub busy: Nanos,
 }
 
 /// The next page of the answer to a question. Cost: independent of the number of sessions.
@@ -55,6 +66,7 @@ pub(crate) fn answer(
     let page = match question.topic {
         Topic::Associations => overview::associations(control),
         Topic::Sessions => return sessions::page(control, question, cursor),
+        Topic::Traffic => traffic::page(control, question, cursor),
         Topic::Counters => counters::page(control),
         Topic::Ports => ports::page(control),
         Topic::Workers => workers::page(control),
@@ -67,6 +79,7 @@ pub(crate) fn answer(
         Topic::Routes => routes::page(control),
         Topic::Applications => overview::applications(control),
         Topic::Store => store::page(control),
+        Topic::Metrics => metrics::page(control, question.format, cursor),
         Topic::Qos => return qos::qos(control, question, cursor),
     };
     AdminAnswer::Page(page)

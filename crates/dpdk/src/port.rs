@@ -277,6 +277,14 @@ impl Port {
         })
     }
 
+    /// True if the link is up. Cost: that of a register of the device, or of a call of its driver.
+    ///
+    /// # Errors
+    /// The driver's reason, for instance after a NIC was removed.
+    pub fn link_is_up(&self) -> Result<bool, Errno> {
+        ffi::link(self.running.id()).map(|(is_up, _)| is_up)
+    }
+
     /// The current counters.
     ///
     /// # Errors

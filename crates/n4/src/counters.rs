@@ -277,7 +277,8 @@ impl N4Counters {
     /// First responses by the type of their requests and their Cause; `None` for a response without a Cause.
     pub fn answers(&self) -> impl Iterator<Item = (&'static str, Option<Cause>, u64)> {
         let answers = self.answers.iter();
-        answers.map(|(kind, count)| (name_of(kind.request), kind.cause.map(Cause::from_code), *count))
+        answers
+            .map(|(kind, count)| (name_of(kind.request), kind.cause.map(Cause::from_code), *count))
     }
 
     /// Time from a request to its first response, by the type of the request.

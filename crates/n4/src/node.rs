@@ -564,7 +564,12 @@ impl Node {
                 known.cache.answer(now, key, bytes.clone());
         }
         let request = MessageType(key.message_type);
-        self.transmit_answer(message_type, to, bytes, AnsweredRequest { message_type: request, received });
+        self.transmit_answer(
+            message_type,
+            to,
+            bytes,
+            AnsweredRequest { message_type: request, received },
+        );
     }
 
     /// Sends a request and keeps it until it is answered or has failed.

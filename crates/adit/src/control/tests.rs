@@ -14,8 +14,10 @@ use crate::cli::Topic;
 use crate::clock::ProcessClock;
 use crate::config::{Config, PollMode, ThreadSettings};
 use crate::lifecycle::Lifecycle;
+use crate::liveness::Liveness;
 use crate::packet_path::spawn;
 use crate::run;
+use crate::service_manager::ServiceManager;
 use adit_bench::{control_plane::BenchControlPlane, smf};
 use adit_host::n4_socket::N4Socket;
 
@@ -50,6 +52,9 @@ fn control(plant: BenchControlPlane) -> ControlThread {
         loads: Vec::new(),
         names: Vec::new(),
         ports: Vec::new(),
+        burst_pkts: 32,
+        pool: None,
+        liveness: Liveness::default(),
     })
 }
 
@@ -330,7 +335,8 @@ fn outcome_of(
         admin: admin.unwrap(),
         api: None,
     };
-    let outcome = run::supervise(&mut signals, threads, &lifecycle);
+    let mut manager = ServiceManager::of_environment(lifecycle.liveness.clone());
+    let outcome = run::supervise(&mut signals, threads, &lifecycle, &mut manager);
     drop((held, queries));
     assert!(was_stopped.load(Ordering::Relaxed) && lifecycle.stop_control.load(Ordering::Relaxed));
     assert!(!lifecycle.gate.pass(), "threads that never began end, too");

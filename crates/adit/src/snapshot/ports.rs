@@ -11,6 +11,7 @@ use super::{ControlView, whole};
 use crate::admin::AnswerPage;
 use crate::config::PortSettings;
 use crate::control_parts::{ControlPort, ControlPortDevice};
+use crate::port_links::PortLink;
 use crate::steering::{PortSteering, SteeringRow};
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -19,8 +20,16 @@ pub(crate) struct PortsDocument {
 }
 
 pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
-    let ports = control.parts.ports.iter().map(PortRow::of).collect();
+    let ports = links_of(control).map(|(port, link)| PortRow::of(port, link)).collect();
     whole(PortsDocument { ports }, |document| document)
+}
+
+/// All ports with their links.
+pub(super) fn links_of<'a>(
+    control: &ControlView<'a>,
+) -> impl Iterator<Item = (&'a ControlPort, PortLink)> {
+    let links = control.links.all().iter().copied().chain(std::iter::repeat(PortLink::default()));
+    control.parts.ports.iter().zip(links)
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -31,6 +40,9 @@ pub(crate) struct PortRow {
     mac: String,
     mtu_bytes: u16,
     link: Option<&'static str>,
+    /// How often the link went down, and came up after that.
+    link_losses: u64,
+    link_recoveries: u64,
     link_speed_mbps: Option<u32>,
     rx_queues: u16,
     rx_queues_max: Option<u16>,
@@ -51,7 +63,18 @@ pub(crate) struct PortRow {
 }
 
 impl PortRow {
-    fn of(row: &ControlPort) -> Self {
+    fn of(row: &ControlPort, link: PortLink) -> Self {
+        let PortLink { is_up, losses, recoveries, .. } = link;
+        let mut shown = Self::of_device(row);
+        (shown.link_losses, shown.link_recoveries) = (losses, recoveries);
+        // The kernel knows more than the driver of its device.
+        if is_up == Some(false) {
+            shown.link = Some("down");
+        }
+        shown
+    }
+
+    fn of_device(row: &ControlPort) -> Self {
         match &row.device {
             ControlPortDevice::Dpdk { port, steering } => {
                 Self::of_dpdk(&row.config, port, steering)
@@ -85,6 +108,8 @@ impl PortRow {
             mac: adit_kernel::PORT_MAC.to_string(),
             mtu_bytes: config.mtu_bytes,
             link: None,
+            link_losses: 0,
+            link_recoveries: 0,
             link_speed_mbps: None,
             rx_queues,
             rx_queues_max: None,
@@ -124,6 +149,8 @@ impl PortRow {
             mac: port.info().mac.to_string(),
             mtu_bytes: port.info().mtu_bytes,
             link: details.map(|d| if d.link_up { "up" } else { "down" }),
+            link_losses: 0,
+            link_recoveries: 0,
             link_speed_mbps: details.and_then(|details| details.link_speed_mbps),
             rx_queues: port.rx_queues(),
             rx_queues_max: details.map(|details| details.rx_queues_max),

@@ -61,9 +61,10 @@ impl ServiceCounts {
         if name == ServiceName::default() {
             return;
         }
+        let has_room = self.by_name.len() < SERVICES_COUNTED_MAX;
         match self.by_name.get_mut(&name) {
             Some(count) => *count += 1,
-            None if self.by_name.len() < SERVICES_COUNTED_MAX => {
+            None if has_room => {
                 self.by_name.insert(name, 1);
             }
             None => self.others += 1,
@@ -107,6 +108,10 @@ mod tests {
         assert_eq!((counts.total(), counts.others), (SERVICES_COUNTED_MAX as u64 - 2, 0));
         assert_eq!(counts.largest(usize::MAX).len(), SERVICES_COUNTED_MAX - 2);
         counts.add(&information("7"));
-        assert_eq!(counts.largest(usize::MAX).len(), SERVICES_COUNTED_MAX - 1, "its place was kept");
+        assert_eq!(
+            counts.largest(usize::MAX).len(),
+            SERVICES_COUNTED_MAX - 1,
+            "its place was kept"
+        );
     }
 }

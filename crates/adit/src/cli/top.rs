@@ -1,0 +1,29 @@
+//! The command line of `adit top`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::ADMIN_SOCKET_DEFAULT;
+
+/// How `adit top` looks at a running adit.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TopArguments {
+    /// Time between two looks.
+    #[arg(long, value_name = "SECONDS", default_value_t = 1,
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub interval: u64,
+    /// Look twice, one interval apart, print what was seen, and end.
+    #[arg(long)]
+    pub once: bool,
+    /// With --once: print JSON.
+    #[arg(long, requires = "once")]
+    pub json: bool,
+    /// Sessions looked at; more cost the control thread more.
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000,
+          value_parser = clap::value_parser!(u64).range(1..=4_000_000))]
+    pub sessions: u64,
+    /// Admin socket of the running adit.
+    #[arg(long, value_name = "PATH", default_value = ADMIN_SOCKET_DEFAULT)]
+    pub socket: PathBuf,
+}

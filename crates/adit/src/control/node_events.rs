@@ -1,0 +1,57 @@
+//! Lines of the log for what happens in the PFCP node.
+
+use adit_n4::NodeEvent;
+use tracing::{error, info, warn};
+
+use crate::audit;
+use crate::log::N4;
+
+/// Logs an event. Those of associations are audit lines.
+pub(super) fn log_event(event: &NodeEvent) {
+    match event {
+        NodeEvent::AssociationUp { address, node_id, requested_by_us } => {
+            info!(target: audit::TARGET, %node_id, %address, requested_by_us, "association up");
+        }
+        NodeEvent::AssociationDown { address, node_id, sessions, reason } => {
+            info!(target: audit::TARGET, %node_id, %address, sessions, %reason, "association down");
+        }
+        NodeEvent::PeerRestarted { address, node_id } => {
+            warn!(target: audit::TARGET, %node_id, %address, "peer restarted");
+        }
+        NodeEvent::PathDown { peer } => warn!(target: N4, %peer, "GTP-U path failed"),
+        NodeEvent::PathUp { peer } => info!(target: N4, %peer, "GTP-U path recovered"),
+        NodeEvent::GtpuPeerRestarted { peer } => warn!(target: N4, %peer, "GTP-U peer restarted"),
+        NodeEvent::SetupFailed { to, failure, retry_after } => {
+            let retry_after_s = retry_after.to_duration().as_secs();
+            warn!(target: audit::TARGET, %to, %failure, retry_after_s, "association setup failed");
+        }
+        NodeEvent::Refused { from, message_type, findings } => {
+            let findings = findings.join("; ");
+            info!(target: N4, %from, message_type, findings, "refused");
+        }
+        NodeEvent::SessionsHandedOver { to, sessions } => {
+            warn!(target: audit::TARGET, %to, sessions, "sessions handed over within their SMF set");
+        }
+        NodeEvent::SmfSetClaimRefused { from, set } => {
+            warn!(target: N4, %from, set, "a peer claims an SMF set that n4.smf_sets does not give it");
+        }
+        NodeEvent::SessionsRetained { address, sessions } => {
+            info!(target: audit::TARGET, %address, sessions, "sessions retained");
+        }
+        NodeEvent::Fault { from, message_type, text } => {
+            error!(target: N4, %from, message_type, text, "a fault in adit cost a PFCP request");
+        }
+        NodeEvent::InternalFault { activity, text } => {
+            error!(target: N4, activity, text, "a fault in adit was contained");
+        }
+        NodeEvent::RecordNotRestored { kind, name, reason } => {
+            warn!(target: N4, ?kind, ?name, reason, "a record cannot be restored");
+        }
+        NodeEvent::Restored { associations, sessions, refused } => {
+            info!(target: N4, associations, sessions, refused, "restored");
+        }
+        NodeEvent::NodeIdConflict { from, held_by, node_id } => {
+            warn!(target: N4, %node_id, %from, %held_by, "association setup refused: Node ID is in use");
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! The log: its format, its levels by room, and how many lines of one kind it gets.
+//!
+//! A line's kind is its place in the code. Whatever peers do, each kind gets [`BURST`] lines at once and one per
+//! [`REFILL`] after that; what was left out is counted, and named in a line of its own. Lines of [`audit::TARGET`] are never
+//! left out.
+
+use std::io::IsTerminal;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use clap::ValueEnum;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Metadata, warn};
+use tracing_subscriber::fmt;
+use tracing_subscriber::layer::{Context, Filter, Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::{audit, log_filter};
+
+/// Events of the PFCP node that are no audit lines.
+pub(crate) const N4: &str = "adit_n4";
+
+/// Lines of one kind that may follow each other without a pause.
+const BURST: u32 = 20;
+
+/// Time in which a kind gets another line.
+const REFILL: Duration = Duration::from_secs(1);
+
+/// Format of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// A line of text for people.
+    #[default]
+    Text,
+    /// A JSON object per line.
+    Json,
+}
+
+/// The log as the command line wants it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
+pub(crate) struct LogSettings {
+    /// Format of the log, which goes to standard error.
+    #[arg(long = "log", value_name = "FORMAT", value_enum, default_value = "text")]
+    pub format: LogFormat,
+    /// A level (error, warn, info, debug), or levels by room such as info,adit_n4=debug; default: RUST_LOG, or info.
+    #[arg(long = "log-levels", value_name = "LEVELS")]
+    pub levels: Option<String>,
+}
+
+/// Starts the log of this process.
+///
+/// # Errors
+/// The levels cannot be read, or there is a log already.
+pub(crate) fn start(settings: &LogSettings) -> anyhow::Result<()> {
+    let levels = log_filter::begin(settings.levels.as_deref()).map_err(anyhow::Error::msg)?;
+    let lines = fmt::layer().with_writer(std::io::stderr);
+    let lines = match settings.format {
+        LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+    };
+    let log = tracing_subscriber::registry().with(levels).with(lines.with_filter(KindFilter));
+    log.try_init().context("the log cannot start")
+}
+
+/// The lines of one kind.
+#[derive(Debug)]
+struct KindLimit {
+    kind: tracing::callsite::Identifier,
+    lines_left: u32,
+    since: Instant,
+    left_out: u64,
+    /// The text of the first line that was left out.
+    message: String,
+}
+
+impl KindLimit {
+    fn new(kind: tracing::callsite::Identifier, now: Instant) -> Self {
+        Self { kind, lines_left: BURST, since: now, left_out: 0, message: String::new() }
+    }
+
+    /// True if a line may be written.
+    fn admit(&mut self, now: Instant) -> bool {
+        let spans = now.duration_since(self.since).as_nanos() / REFILL.as_nanos();
+        let spans = u32::try_from(spans).unwrap_or(u32::MAX);
+        if spans > 0 {
+            self.lines_left = self.lines_left.saturating_add(spans).min(BURST);
+            self.since = now;
+        }
+        let is_admitted = self.lines_left > 0;
+        self.lines_left = self.lines_left.saturating_sub(1);
+        is_admitted
+    }
+}
+
+/// All kinds of lines that were written so far: as many as there are places in the code.
+static KINDS: Mutex<Vec<KindLimit>> = Mutex::new(Vec::new());
+
+/// Leaves out lines of a kind that has had its share.
+struct KindFilter;
+
+impl<S> Filter<S> for KindFilter {
+    fn enabled(&self, _: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+        true
+    }
+
+    fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
+        let metadata = event.metadata();
+        let is_exempt = metadata.target() == audit::TARGET || metadata.target() == module_path!();
+        is_exempt || admit(event, Instant::now())
+    }
+}
+
+fn admit(event: &Event<'_>, now: Instant) -> bool {
+    let kind = event.metadata().callsite();
+    let mut kinds = KINDS.lock().unwrap_or_else(PoisonError::into_inner);
+    let position = kinds.iter().position(|known| known.kind == kind);
+    let position = position.unwrap_or_else(|| {
+        kinds.push(KindLimit::new(kind, now));
+        kinds.len() - 1
+    });
+    let Some(limit) = kinds.get_mut(position) else { return true };
+    let is_admitted = limit.admit(now);
+    if !is_admitted {
+        if limit.left_out == 0 {
+            let mut message = MessageText::default();
+            event.record(&mut message);
+            limit.message = message.0;
+        }
+        limit.left_out += 1;
+    }
+    is_admitted
+}
+
+/// Logs how many lines were left out since the last call, by kind. Call it about once per second.
+pub(crate) fn report_left_out() {
+    let mut left_out = Vec::new();
+    {
+        let mut kinds = KINDS.lock().unwrap_or_else(PoisonError::into_inner);
+        for kind in kinds.iter_mut().filter(|kind| kind.left_out > 0) {
+            left_out
+                .push((core::mem::take(&mut kind.message), core::mem::take(&mut kind.left_out)));
+        }
+    }
+    for (like, lines) in left_out {
+        warn!(lines, like, "lines of one kind were left out of the log");
+    }
+}
+
+/// The message of an event.
+#[derive(Default)]
+struct MessageText(String);
+
+impl Visit for MessageText {
+    fn record_debug(&mut self, field: &Field, value: &dyn core::fmt::Debug) {
+        if field.name() == "message" {
+            self.0 = format!("{value:?}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kind_gets_a_burst_and_then_one_line_per_interval() {
+        let start = Instant::now();
+        let kind = tracing::callsite::Identifier(&NO_CALLSITE);
+        let mut limit = KindLimit::new(kind, start);
+        let admitted =
+            |limit: &mut KindLimit, at: Instant| (0..100).filter(|_| limit.admit(at)).count();
+        assert_eq!(admitted(&mut limit, start), 20);
+        assert_eq!(admitted(&mut limit, start + REFILL / 2), 0);
+        assert_eq!(admitted(&mut limit, start + REFILL), 1);
+        assert_eq!(admitted(&mut limit, start + 1000 * REFILL), 20);
+    }
+
+    /// A place of no code.
+    struct NoCallsite;
+
+    static NO_CALLSITE: NoCallsite = NoCallsite;
+
+    impl tracing::Callsite for NoCallsite {
+        fn set_interest(&self, _: tracing::subscriber::Interest) {}
+
+        fn metadata(&self) -> &Metadata<'_> {
+            unreachable!("the limit does not read it")
+        }
+    }
+
+    #[test]
+    fn lines_beyond_the_share_of_their_kind_are_counted_and_named_and_audit_lines_are_all_there() {
+        let written = std::sync::Arc::new(Mutex::new(Vec::new()));
+        let sink = std::sync::Arc::clone(&written);
+        let lines =
+            fmt::layer().json().flatten_event(true).with_writer(move || LogSink(sink.clone()));
+        let log = tracing_subscriber::registry().with(lines.with_filter(KindFilter));
+        tracing::subscriber::with_default(log, || {
+            for n in 0..30 {
+                tracing::info!(n, "of one kind");
+                tracing::info!(target: audit::TARGET, n, "an act");
+            }
+            report_left_out();
+        });
+        let text = String::from_utf8(written.lock().unwrap().clone()).unwrap();
+        let count = |part: &str| text.lines().filter(|line| line.contains(part)).count();
+        assert_eq!((count("\"message\":\"of one kind\""), count("\"target\":\"audit\"")), (20, 30));
+        let report = text.lines().last().unwrap();
+        assert!(report.contains("\"lines\":10") && report.contains("of one kind"), "{report}");
+    }
+
+    #[derive(Clone)]
+    struct LogSink(std::sync::Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for LogSink {
+        fn write(&mut self, octets: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(octets);
+            Ok(octets.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+}

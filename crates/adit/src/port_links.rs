@@ -1,0 +1,126 @@
+//! Links of ports: whether they are up, and how often that changed.
+
+use adit_types::Nanos;
+use tracing::{info, warn};
+
+use crate::control_parts::{ControlPort, ControlPortDevice};
+
+/// Time between two readings.
+const LOOK_INTERVAL: Nanos = Nanos::from_millis(250);
+
+/// The link of a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct PortLink {
+    /// `None` where the kernel alone knows.
+    pub is_up: Option<bool>,
+    /// How often it went down.
+    pub losses: u64,
+    /// How often it came up after that.
+    pub recoveries: u64,
+    /// When it last changed.
+    changed: Nanos,
+}
+
+impl PortLink {
+    /// Takes a reading. True if the link came up after it was down.
+    fn read(&mut self, now: Nanos, is_up: Option<bool>) -> bool {
+        let former = core::mem::replace(&mut self.is_up, is_up);
+        match (former, is_up) {
+            (Some(true), Some(false)) => {
+                self.losses += 1;
+                self.changed = now;
+                false
+            }
+            (Some(false), Some(true)) => {
+                self.recoveries += 1;
+                self.changed = now;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The links of all ports, in the order of the configuration.
+#[derive(Debug, Default)]
+pub(crate) struct PortLinks {
+    links: Vec<PortLink>,
+    next: Nanos,
+}
+
+impl PortLinks {
+    /// The links, by port.
+    pub(crate) fn all(&self) -> &[PortLink] {
+        &self.links
+    }
+
+    /// Ports whose links are down.
+    pub(crate) fn down(&self) -> usize {
+        self.links.iter().filter(|link| link.is_up == Some(false)).count()
+    }
+
+    /// Reads the links once per interval and logs what changed. True if one came up again: stations behind it may
+    /// have forgotten this host.
+    pub(crate) fn check(&mut self, now: Nanos, ports: &[ControlPort]) -> bool {
+        if now < self.next {
+            return false;
+        }
+        self.next = now + LOOK_INTERVAL;
+        self.links.resize(ports.len(), PortLink::default());
+        let mut has_recovered = false;
+        for (link, port) in self.links.iter_mut().zip(ports) {
+            let (former, since) = (link.is_up, now.since(link.changed).to_duration());
+            let recovered = link.read(now, is_up(port));
+            has_recovered |= recovered;
+            let name = &port.config.name;
+            if recovered {
+                info!(port = name, down_ms = since.as_millis(), "link is up again");
+            } else if former != Some(false) && link.is_up == Some(false) {
+                warn!(
+                    port = name,
+                    device = %port.config.device,
+                    "link is down: packets to this port are dropped; check the cable, the switch, or ip link"
+                );
+            }
+        }
+        has_recovered
+    }
+}
+
+/// What the driver says; for the driver of a device that the kernel keeps, and which always says yes, what the kernel
+/// says, too.
+fn is_up(port: &ControlPort) -> Option<bool> {
+    let ControlPortDevice::Dpdk { port: dpdk, .. } = &port.device else { return None };
+    let device = port.config.device.dpdk()?;
+    let of_kernel = ["net_af_packet", "net_af_xdp"].iter().any(|driver| device.is_driver(driver));
+    let carrier = device.argument("iface").filter(|_| of_kernel).is_none_or(has_carrier);
+    Some(dpdk.link_is_up().unwrap_or(false) && carrier)
+}
+
+/// The kernel cannot read the carrier of a device that is set down.
+fn has_carrier(device: &str) -> bool {
+    let read = std::fs::read_to_string(format!("/sys/class/net/{device}/carrier"));
+    read.is_ok_and(|carrier| carrier.trim() == "1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loss_and_recovery_are_counted_and_a_first_reading_is_neither() {
+        let mut link = PortLink::default();
+        let readings = [None, Some(false), Some(true), Some(true), Some(false), None, Some(true)];
+        let recovered: Vec<bool> =
+            readings.into_iter().map(|is_up| link.read(Nanos(0), is_up)).collect();
+        assert_eq!(recovered, [false, false, true, false, false, false, false]);
+        assert_eq!((link.losses, link.recoveries), (1, 1));
+        let links = PortLinks {
+            links: [Some(true), Some(false), None]
+                .map(|is_up| PortLink { is_up, ..PortLink::default() })
+                .into(),
+            next: Nanos(0),
+        };
+        assert_eq!(links.down(), 1);
+    }
+}

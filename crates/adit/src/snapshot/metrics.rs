@@ -1,0 +1,250 @@
+//! `adit show metrics`: everything that is counted, as text for Prometheus.
+//!
+//! The control thread gathers three pages, each below the cost of one page of sessions; the client's thread writes the
+//! text. A family of metrics is on one page.
+
+mod features;
+mod system;
+
+use adit_metrics::{
+    AssociationFigures, MetricFamily, MetricSample, MetricUnit, MetricValues, MetricsTextFormat,
+    PacketFigures, SignalingFigures, WorkerFigures, as_gauge, duration_family, packet_families,
+    signaling_families, write_families,
+};
+use adit_n4::Association;
+use adit_tables::Snapshot;
+use serde_json::{Map, Value};
+
+use super::{ControlView, index};
+use crate::admin::{AnswerPage, PageCursor, PagePosition};
+use crate::cli::MetricsFormat;
+
+/// The key of the parts of the text, which are joined.
+const TEXT: &str = "metrics";
+
+/// What is written of a page, on another thread.
+type WriteFamilies = Box<dyn FnOnce() -> Vec<MetricFamily> + Send>;
+
+/// The next part of the text.
+pub(super) fn page(
+    control: &ControlView<'_>,
+    format: MetricsFormat,
+    cursor: PageCursor,
+) -> AnswerPage {
+    let page = index(cursor.from);
+    let families: WriteFamilies = match page {
+        0 => {
+            let figures = packets(control);
+            Box::new(move || packet_families(&figures))
+        }
+        1 => {
+            let figures = signaling(control);
+            let others = [of_control(control), of_neighbors(control), features::of_rates(control)];
+            let publication = control.publication.clone();
+            Box::new(move || {
+                let mut families = signaling_families(&figures);
+                families.extend(others.into_iter().flatten());
+                families.push(duration_family(
+                    "adit_publication_duration",
+                    "Time from a change of rules in the tables until all workers run it.",
+                    publication,
+                ));
+                families
+            })
+        }
+        _ => {
+            let mut families = system::of_ports(control);
+            families.extend(system::of_buffers(control));
+            families.extend(features::of_pools(control));
+            families.extend(features::of_store(control));
+            families.extend(features::of_offload(control));
+            Box::new(move || {
+                families.extend(system::of_process());
+                families
+            })
+        }
+    };
+    let is_last = page > 1;
+    let format = text_format(format);
+    let rows = move || {
+        let mut text = write_families(format, families());
+        text.push_str(if is_last { format.end() } else { "" });
+        vec![Value::String(text)]
+    };
+    let next = (!is_last).then_some(PageCursor { list: 0, from: PagePosition::Index(page + 1) });
+    AnswerPage { list: Some(TEXT), rows: Box::new(rows), members: Box::new(Map::new), next }
+}
+
+/// The format that the command line names.
+pub(crate) const fn text_format(format: MetricsFormat) -> MetricsTextFormat {
+    match format {
+        MetricsFormat::Openmetrics => MetricsTextFormat::OpenMetrics,
+        MetricsFormat::Prometheus => MetricsTextFormat::Prometheus,
+    }
+}
+
+fn packets(control: &ControlView<'_>) -> PacketFigures {
+    let parts = control.parts;
+    let threads = parts.threads.iter().zip(&parts.loads).zip(parts.publisher.worker_counters());
+    let workers = threads.enumerate().map(|(thread, ((settings, load), counters))| WorkerFigures {
+        role: settings.role.name(),
+        core: settings.core,
+        counted: Snapshot::sum([&**counters]),
+        busy_permille: load.busy_permille(),
+        saturation_percent: load.saturation_percent(),
+        ring_permille: load.ring_permille(),
+        is_stopped: control.standstill.is_stopped(thread),
+    });
+    PacketFigures {
+        all: parts.publisher.snapshot(),
+        workers: workers.collect(),
+        interfaces: parts.names.clone(),
+        burst_pkts: parts.burst_pkts,
+    }
+}
+
+fn signaling(control: &ControlView<'_>) -> SignalingFigures {
+    let node = &control.parts.node;
+    let association = |association: &Association| AssociationFigures {
+        node_id: association.node_id.to_string(),
+        sessions: node.store().owned_count(association.owner),
+    };
+    SignalingFigures {
+        counters: node.counters().clone(),
+        associations: node.associations().map(association).collect(),
+        sessions: node.store().len(),
+        sessions_max: node.store().sessions_max(),
+        services: node.services().clone(),
+        waiting_answers: node.waiting_answers(),
+    }
+}
+
+/// A count as a counter's width.
+pub(super) fn count(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+/// Gauges and counters without labels.
+pub(super) fn gauge(name: &'static str, help: &'static str, value: u64) -> MetricFamily {
+    MetricFamily::new(name, help, MetricValues::gauge(as_gauge(value)))
+}
+
+/// The same for a counter.
+pub(super) fn counter(name: &'static str, help: &'static str, value: u64) -> MetricFamily {
+    MetricFamily::new(name, help, MetricValues::counter(value))
+}
+
+/// The control thread, its socket and the tables.
+fn of_control(control: &ControlView<'_>) -> Vec<MetricFamily> {
+    let parts = control.parts;
+    let tables = parts.publisher.counters();
+    let busy = MetricSample { labels: Vec::new(), value: control.busy.to_duration().as_secs_f64() };
+    vec![
+        MetricFamily::new(
+            "adit_control_busy",
+            "Time that the control thread spent in its turns, without sleeps; its rate is the share of a core.",
+            MetricValues::FloatCounter(vec![busy]),
+        )
+        .in_unit(MetricUnit::Seconds),
+        counter(
+            "adit_control_commands_lost",
+            "Commands to workers lost because the ring was full.",
+            control.commands_lost,
+        ),
+        counter(
+            "adit_n4_datagrams_unsent",
+            "PFCP datagrams that the socket refused; a retransmission repairs the loss.",
+            control.datagrams_unsent,
+        ),
+        counter(
+            "adit_n4_datagrams_dropped_by_kernel",
+            "PFCP datagrams that found the receive buffer full; raise n4.receive_buffer_kib.",
+            parts.socket.dropped(),
+        ),
+        gauge(
+            "adit_n4_receive_buffer",
+            "Receive buffer of the N4 socket.",
+            count(parts.socket.receive_buffer_bytes()),
+        )
+        .in_unit(MetricUnit::Bytes),
+        counter("adit_publication_changes", "Changes of rules applied.", tables.deltas_applied),
+        gauge(
+            "adit_publication_unobserved_changes",
+            "Changes of rules that some worker may not run yet.",
+            count(parts.publisher.unobserved()),
+        ),
+        counter(
+            "adit_publication_keys_refused",
+            "TEIDs and UE addresses that found no room: packets with them find no session.",
+            tables.keys_refused,
+        ),
+        counter(
+            "adit_publication_sessions_out_of_range",
+            "Changes for a session beyond sessions.sessions_max.",
+            tables.sessions_out_of_range,
+        ),
+        counter(
+            "adit_publication_peers_without_route",
+            "FARs whose GTP-U peer no route leads to; see the routes in the configuration.",
+            tables.peers_without_route,
+        ),
+        counter(
+            "adit_publication_next_hops_refused",
+            "Next hops that found no room.",
+            tables.next_hops_refused,
+        ),
+        counter(
+            "adit_publication_peers_refused",
+            "GTP-U peers that found no room.",
+            tables.peers_refused,
+        ),
+        gauge(
+            "adit_workers_standing_still",
+            "Threads of the packet path that take no step although they should.",
+            count(control.standstill.count()),
+        ),
+    ]
+}
+
+fn of_neighbors(control: &ControlView<'_>) -> Vec<MetricFamily> {
+    let counted = control.neighbors.counters();
+    vec![
+        counter(
+            "adit_neighbor_solicits",
+            "ARP requests and neighbor solicitations.",
+            counted.solicits,
+        ),
+        counter("adit_neighbor_failures", "Neighbors that did not answer.", counted.failures),
+        counter(
+            "adit_neighbor_wanted_refused",
+            "Neighbors that packets needed and that found no room.",
+            counted.wanted_refused,
+        ),
+        counter(
+            "adit_neighbor_seen_refused",
+            "Claims of neighbors that were not believed.",
+            counted.seen_refused,
+        ),
+        counter(
+            "adit_neighbor_mac_changes",
+            "Neighbors whose link-layer address changed.",
+            counted.mac_changes,
+        ),
+        counter(
+            "adit_neighbor_claims_refuted",
+            "Claims of our own addresses by other stations, which were answered.",
+            counted.claims_refuted,
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_of_the_command_line_are_those_of_the_text() {
+        assert_eq!(text_format(MetricsFormat::default()), MetricsTextFormat::OpenMetrics);
+        assert_eq!(text_format(MetricsFormat::Prometheus).end(), "");
+    }
+}

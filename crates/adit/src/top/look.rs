@@ -1,0 +1,150 @@
+//! One look at a running adit: the documents that `adit top` needs.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Instant;
+
+use serde_json::{Map, Value};
+
+use crate::admin::client::{self, DocumentSink};
+use crate::admin::{AdminCommand, AdminQuestion, SessionFilterText};
+use crate::cli::Topic;
+
+/// Packets and octets of a session in both directions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct SessionCounts {
+    pub uplink_pkts: u64,
+    pub uplink_bytes: u64,
+    pub downlink_pkts: u64,
+    pub downlink_bytes: u64,
+}
+
+impl SessionCounts {
+    fn of(row: &Value) -> Self {
+        Self {
+            uplink_pkts: number(row, "uplink_pkts"),
+            uplink_bytes: number(row, "uplink_bytes"),
+            downlink_pkts: number(row, "downlink_pkts"),
+            downlink_bytes: number(row, "downlink_bytes"),
+        }
+    }
+}
+
+/// What adit answered at about one moment.
+#[derive(Debug, Clone)]
+pub(super) struct Look {
+    pub at: Instant,
+    pub counters: Value,
+    pub workers: Value,
+    pub ports: Value,
+    pub associations: Value,
+    /// By UP SEID.
+    pub traffic: BTreeMap<String, SessionCounts>,
+    /// There may be more sessions than were looked at.
+    pub is_cut: bool,
+}
+
+impl Look {
+    /// Looks at the adit that listens at `socket`, at so many sessions at most.
+    ///
+    /// # Errors
+    /// Nothing answers.
+    pub(super) fn take(socket: &Path, sessions: usize) -> anyhow::Result<Self> {
+        let whole = |topic| document(socket, AdminQuestion::about(topic));
+        let mut traffic = TrafficSink::default();
+        let question =
+            AdminQuestion { rows_max: Some(sessions), ..AdminQuestion::about(Topic::Traffic) };
+        client::request(socket, &AdminCommand::Show(question), &mut traffic)?;
+        Ok(Self {
+            at: Instant::now(),
+            counters: whole(Topic::Counters)?,
+            workers: whole(Topic::Workers)?,
+            ports: whole(Topic::Ports)?,
+            associations: whole(Topic::Associations)?,
+            is_cut: traffic.0.len() >= sessions,
+            traffic: traffic.0,
+        })
+    }
+}
+
+/// The session with this UP SEID; `None` if it ended.
+///
+/// # Errors
+/// Nothing answers.
+pub(super) fn session(socket: &Path, up_seid: &str) -> anyhow::Result<Option<Value>> {
+    let seid = Some(up_seid.to_owned());
+    let filter = SessionFilterText { seid, ..SessionFilterText::default() };
+    let question = AdminQuestion { filter, ..AdminQuestion::about(Topic::Sessions) };
+    let mut found = document(socket, question)?;
+    Ok(found.get_mut("sessions").and_then(|rows| rows.get_mut(0)).map(Value::take))
+}
+
+fn document(socket: &Path, question: AdminQuestion) -> anyhow::Result<Value> {
+    let mut whole = WholeDocument::default();
+    client::request(socket, &AdminCommand::Show(question), &mut whole)?;
+    Ok(Value::Object(whole.members))
+}
+
+/// A member of an object as a count; zero if it has none.
+pub(super) fn number(of: &Value, member: &str) -> u64 {
+    of.get(member).and_then(Value::as_u64).unwrap_or_default()
+}
+
+/// A member of an object as text; empty if it has none.
+pub(super) fn text(of: &Value, member: &str) -> String {
+    match of.get(member) {
+        Some(Value::String(text)) => text.clone(),
+        None | Some(Value::Null) => String::new(),
+        Some(other) => other.to_string(),
+    }
+}
+
+/// The rows of a list in a document.
+pub(super) fn rows<'a>(document: &'a Value, list: &str) -> &'a [Value] {
+    document.get(list).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// A document, gathered.
+#[derive(Default)]
+struct WholeDocument {
+    members: Map<String, Value>,
+    list: String,
+}
+
+impl DocumentSink for WholeDocument {
+    fn list(&mut self, key: &str) -> anyhow::Result<()> {
+        key.clone_into(&mut self.list);
+        self.members.insert(key.to_owned(), Value::Array(Vec::new()));
+        Ok(())
+    }
+
+    fn row(&mut self, row: Value) -> anyhow::Result<()> {
+        let rows = self.members.get_mut(&self.list).and_then(Value::as_array_mut);
+        rows.into_iter().for_each(|rows| rows.push(row.clone()));
+        Ok(())
+    }
+
+    fn member(&mut self, key: String, value: Value) -> anyhow::Result<()> {
+        self.members.insert(key, value);
+        Ok(())
+    }
+}
+
+/// The traffic of sessions, without the documents of their rows.
+#[derive(Default)]
+struct TrafficSink(BTreeMap<String, SessionCounts>);
+
+impl DocumentSink for TrafficSink {
+    fn list(&mut self, _: &str) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn row(&mut self, row: Value) -> anyhow::Result<()> {
+        self.0.insert(text(&row, "up_seid"), SessionCounts::of(&row));
+        Ok(())
+    }
+
+    fn member(&mut self, _: String, _: Value) -> anyhow::Result<()> {
+        Ok(())
+    }
+}

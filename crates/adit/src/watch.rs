@@ -1,0 +1,95 @@
+//! `adit show`: one document, or with `--watch` again and again.
+
+use std::io::{BufWriter, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+
+use crate::admin::AdminQuestion;
+use crate::cli::ShowArguments;
+use crate::show;
+
+/// Erases the screen and goes to its upper left. Spec: ECMA-48 §8.3.39, §8.3.21.
+const CLEAR: &str = "\x1b[2J\x1b[H";
+
+/// Prints what the arguments name, until Ctrl-C if they say so.
+///
+/// # Errors
+/// The arguments do not go together; as for [`show::show`].
+pub(crate) fn show(arguments: &ShowArguments) -> anyhow::Result<()> {
+    let question = question(arguments)?;
+    let stdout = std::io::stdout();
+    let print = || {
+        let mut out = BufWriter::new(stdout.lock());
+        show::show(&arguments.socket, &question, arguments.json, &mut out)
+    };
+    let Some(seconds) = arguments.watch else { return print() };
+    let interval = Duration::from_secs(seconds);
+    let is_screen = stdout.is_terminal() && !arguments.json;
+    loop {
+        let began = Instant::now();
+        if is_screen {
+            let word = question.topic.word();
+            print_line(&format!("{CLEAR}adit show {word}, every {seconds} s; Ctrl-C ends\n"))?;
+        }
+        print()?;
+        std::thread::sleep(interval.saturating_sub(began.elapsed()));
+    }
+}
+
+fn print_line(line: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}")?;
+    Ok(out.flush()?)
+}
+
+fn question(arguments: &ShowArguments) -> anyhow::Result<AdminQuestion> {
+    let question = AdminQuestion {
+        topic: arguments.what,
+        session: arguments.session.clone(),
+        filter: arguments.filter.clone(),
+        rows_max: arguments.limit,
+        format: arguments.format,
+    };
+    match question.check() {
+        Ok(()) => Ok(question),
+        Err(what) => bail!("{what}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{AditCli, AditCommand};
+    use clap::Parser;
+
+    fn asked(line: &str) -> Result<AdminQuestion, String> {
+        let cli = AditCli::try_parse_from(line.split(' ')).map_err(|error| error.to_string())?;
+        let AditCommand::Show(arguments) = cli.command else { panic!("{line}") };
+        question(&arguments).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn filters_and_limits_are_part_of_the_question() {
+        let asked = asked("adit show sessions --dnn internet --ue 10.60.0.1 --limit 5").unwrap();
+        assert_eq!(asked.rows_max, Some(5));
+        assert_eq!(asked.filter.dnn.as_deref(), Some("internet"));
+        assert!(asked.filter.ue.is_some());
+    }
+
+    #[test]
+    fn arguments_that_do_not_go_together_are_refused_with_what_to_do() {
+        for (line, part) in [
+            ("adit show paths --dnn internet", "has no filter"),
+            ("adit show ports --limit 5", "has no limit"),
+            ("adit show sessions 10.60.0.1", "leave it out"),
+            ("adit show sessions --ue x", "not an IP address"),
+            ("adit show sessions --limit 0", "1 or more"),
+            ("adit show ports --watch=0", "--watch"),
+            ("adit show ports --format prometheus", "no text format"),
+        ] {
+            let refused = asked(line).unwrap_err();
+            assert!(refused.contains(part), "{line}: {refused}");
+        }
+    }
+}
