@@ -7,7 +7,7 @@ build="build-essential pkg-config libdpdk-dev libclang-dev clang libelf-dev zlib
 demo="iproute2 iputils-ping iperf3 curl python3 ethtool"
 lab="dpdk-dev redis-server ethtool"
 bench="binutils valgrind"
-test="tshark qemu-user redis-server openssl qemu-system-x86 busybox-static cpio chromium"
+test="tshark qemu-user redis-server openssl qemu-system-x86 busybox-static cpio chromium prometheus"
 
 # For the test of the dashboard in a browser; they may have come from elsewhere.
 command -v node >/dev/null 2>&1 || test="$test nodejs"

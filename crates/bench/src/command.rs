@@ -95,7 +95,7 @@ pub enum BenchCommand {
     },
     /// Cycles of a session modification, and of packets while sessions are modified.
     Publication(BenchSize),
-    /// Cost of a counter snapshot to the packets.
+    /// Cost of a counter snapshot, and of the text of all metrics, to the packets.
     Scrape(BenchSize),
     /// Packets that a busy worker loses while sessions are established and modified.
     Churn {

@@ -1,7 +1,7 @@
-//! `adit bench scrape`: the cost of counter snapshots for the packets.
+//! `adit bench scrape`: the cost of counter snapshots, and of the text of all metrics, for the packets.
 //!
-//! One thread runs steps, while another takes snapshots of its counters at different rates, including
-//! zero. One snapshot per second costs too little to measure, so the bench takes many and reports the
+//! One thread runs steps, while another takes snapshots of its counters, or writes the whole text as for a scrape of
+//! Prometheus, at different rates, including zero. One snapshot per second costs too little to measure, so the bench takes many and reports the
 //! cost of one: the additional cycles of all steps divided by the number of snapshots.
 
 use std::hint::black_box;
@@ -9,6 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use adit_metrics::{
+    AssociationFigures, MetricsTextFormat, PacketFigures, SignalingFigures, WorkerFigures,
+    packet_families, signaling_families, write_families,
+};
+use adit_n4::{N4Counters, ServiceCounts};
 use adit_tables::{Snapshot, WorkerCounters};
 use anyhow::ensure;
 use serde_json::{Value, json};
@@ -20,12 +25,29 @@ use super::report;
 use super::sessions::BenchProfile;
 use crate::size::BenchSize;
 
-/// Snapshots per second. Zero is the reference.
-const RATES: [u32; 4] = [0, 100, 1_000, 10_000];
+/// What the other thread does. Rates are per second; zero is the reference.
+const SETTINGS: [ScrapeSetting; 7] = [
+    ScrapeSetting { is_text: false, rate: 0 },
+    ScrapeSetting { is_text: false, rate: 100 },
+    ScrapeSetting { is_text: false, rate: 1_000 },
+    ScrapeSetting { is_text: false, rate: 10_000 },
+    ScrapeSetting { is_text: true, rate: 10 },
+    ScrapeSetting { is_text: true, rate: 100 },
+    ScrapeSetting { is_text: true, rate: 1_000 },
+];
 /// Rounds; each measures every rate.
 const ROUNDS: usize = 5;
 /// Longer steps were interrupted and do not count. Unit: cycles.
 const INTERRUPTED_CYCLES: u64 = 100_000;
+
+/// What the other thread does.
+#[derive(Clone, Copy)]
+struct ScrapeSetting {
+    /// The whole text, with a snapshot for it; else the snapshot alone.
+    is_text: bool,
+    /// Unit: per second.
+    rate: u32,
+}
 
 /// One measurement.
 #[derive(Clone, Copy)]
@@ -42,16 +64,17 @@ struct ScrapeInterval {
 pub(crate) fn run(size: &BenchSize) -> anyhow::Result<()> {
     let &BenchSize { sessions: count, packets, burst, ref output } = size;
     let BenchNode { publisher, mut bench, sessions, .. } = establish(BenchProfile::USUAL, count)?;
+    let signaling = signaling(count);
     let counters = publisher.worker_counters().to_vec();
     let steps = packets.div_ceil(burst);
     let hz = tsc_hz();
-    let mut spells = [const { Vec::new() }; RATES.len()];
+    let mut spells = [const { Vec::new() }; SETTINGS.len()];
     measure_interval(&mut bench, &sessions, burst, (4 * count).div_ceil(burst))?;
     for _ in 0..ROUNDS {
-        for (rate, own) in RATES.iter().zip(&mut spells) {
+        for (setting, own) in SETTINGS.iter().zip(&mut spells) {
             let done = AtomicBool::new(false);
             let found = std::thread::scope(|scope| {
-                let scraper = scope.spawn(|| scrape(&counters, *rate, &done));
+                let scraper = scope.spawn(|| scrape(&counters, &signaling, *setting, &done));
                 let found = measure_interval(&mut bench, &sessions, burst, steps);
                 done.store(true, Ordering::Release);
                 let snapshots = scraper.join().unwrap_or_default();
@@ -61,8 +84,9 @@ pub(crate) fn run(size: &BenchSize) -> anyhow::Result<()> {
         }
     }
     let idle = spells[0].clone();
+    let rows = SETTINGS.iter().zip(&spells);
     let rows: Vec<Value> =
-        RATES.iter().zip(&spells).map(|(rate, own)| row(*rate, own, &idle, burst, hz)).collect();
+        rows.map(|(setting, own)| row(*setting, own, &idle, burst, hz)).collect();
     report::print("scrape", &rows, output)
 }
 
@@ -76,8 +100,48 @@ pub(crate) fn tsc_hz() -> f64 {
     hz
 }
 
-/// Takes snapshots until `done`. Returns their number.
-fn scrape(counters: &[Arc<WorkerCounters>], rate: u32, done: &AtomicBool) -> u32 {
+/// N4 figures of a node with so many sessions, whose counters are zero: their text is as long as that of others.
+fn signaling(sessions: usize) -> SignalingFigures {
+    SignalingFigures {
+        counters: N4Counters::default(),
+        associations: vec![AssociationFigures { node_id: "smf".to_owned(), sessions }],
+        sessions,
+        sessions_max: sessions,
+        services: ServiceCounts::default(),
+        waiting_answers: 0,
+    }
+}
+
+/// Writes the text of all metrics. Returns its length.
+fn write_text(counters: &[Arc<WorkerCounters>], signaling: &SignalingFigures) -> usize {
+    let worker = |counters: &Arc<WorkerCounters>| WorkerFigures {
+        role: "worker",
+        core: 0,
+        counted: Snapshot::sum([&**counters]),
+        busy_permille: 0,
+        saturation_percent: 0,
+        ring_permille: 0,
+        is_stopped: false,
+    };
+    let packets = PacketFigures {
+        all: Snapshot::sum(counters.iter().map(|counters| &**counters)),
+        workers: counters.iter().map(worker).collect(),
+        interfaces: vec!["n3".to_owned(), "n6".to_owned()],
+        burst_pkts: adit_types::limits::BURST_DEFAULT,
+    };
+    let format = MetricsTextFormat::OpenMetrics;
+    write_families(format, packet_families(&packets)).len()
+        + write_families(format, signaling_families(&signaling.clone())).len()
+}
+
+/// Does what `setting` says until `done`. Returns how often.
+fn scrape(
+    counters: &[Arc<WorkerCounters>],
+    signaling: &SignalingFigures,
+    setting: ScrapeSetting,
+    done: &AtomicBool,
+) -> u32 {
+    let ScrapeSetting { is_text, rate } = setting;
     if rate == 0 {
         return 0;
     }
@@ -85,7 +149,14 @@ fn scrape(counters: &[Arc<WorkerCounters>], rate: u32, done: &AtomicBool) -> u32
     let mut taken = 0;
     let mut next = Instant::now();
     while !done.load(Ordering::Acquire) {
-        black_box(Snapshot::sum(counters.iter().map(|counters| &**counters)));
+        match is_text {
+            true => {
+                black_box(write_text(counters, signaling));
+            }
+            false => {
+                black_box(Snapshot::sum(counters.iter().map(|counters| &**counters)));
+            }
+        }
         taken += 1;
         next += period;
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
@@ -114,7 +185,13 @@ fn measure_interval(
     Ok(ScrapeInterval { cycles_per_packet, steps: counted, snapshots: 0 })
 }
 
-fn row(rate: u32, own: &[ScrapeInterval], idle: &[ScrapeInterval], burst: usize, hz: f64) -> Value {
+fn row(
+    setting: ScrapeSetting,
+    own: &[ScrapeInterval],
+    idle: &[ScrapeInterval],
+    burst: usize,
+    hz: f64,
+) -> Value {
     let mut cycles: Vec<f64> = own.iter().map(|interval| interval.cycles_per_packet).collect();
     #[allow(clippy::cast_precision_loss, reason = "shown to people, not computed with")]
     let mut costs: Vec<f64> = own
@@ -128,7 +205,8 @@ fn row(rate: u32, own: &[ScrapeInterval], idle: &[ScrapeInterval], burst: usize,
         .collect();
     let cost = median(&mut costs);
     json!({
-        "snapshots_per_s": rate,
+        "what": if setting.is_text { "text" } else { "snapshot" },
+        "snapshots_per_s": setting.rate,
         "cycles_per_packet": median(&mut cycles).map(report::rounded),
         "cycles_per_snapshot": cost.map(report::rounded),
         // Share of a core that one snapshot per second takes. Unit: parts per million.

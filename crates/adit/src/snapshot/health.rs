@@ -4,9 +4,9 @@ use adit_types::WorkerId;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::ports::links_of;
 use super::{ControlView, whole};
 use crate::admin::AnswerPage;
-use crate::control_parts::ControlPortDevice;
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct HealthDocument {
@@ -48,11 +48,9 @@ fn reasons(control: &ControlView<'_>) -> Vec<UnreadyReason> {
             add("worker_stands_still", format!("{role} {worker} on core {core} takes no step"));
         }
     }
-    for port in &parts.ports {
-        // The kernel handles the links of its own devices.
-        let ControlPortDevice::Dpdk { port: device, .. } = &port.device else { continue };
-        if device.details().is_ok_and(|details| !details.link_up) {
-            add("port_down", format!("port {} has no link", port.config.name));
+    for (port, link) in links_of(control) {
+        if link.is_up == Some(false) {
+            add("port_down", format!("the link of port {} is down", port.config.name));
         }
     }
     let refuses = !parts.config.store.serves_without_store;

@@ -60,6 +60,7 @@ const ROOMS: &[Room] = &[
         ],
         may: &[],
     },
+    Room { package: "adit-metrics", imports: &["adit-types", "adit-tables", "adit-n4"], may: &[] },
     Room { package: "adit-dpdk-sys", imports: &[], may: &[Unsafe] },
     Room {
         package: "adit-dpdk",
@@ -106,6 +107,7 @@ const ROOMS: &[Room] = &[
             "adit-tables",
             "adit-store",
             "adit-n4",
+            "adit-metrics",
             "adit-datapath",
             "adit-dpdk",
             "adit-host",
@@ -130,6 +132,7 @@ const ROOMS: &[Room] = &[
             "adit-store",
             "adit-neighbor",
             "adit-n4",
+            "adit-metrics",
             "adit-datapath",
             "adit-dpdk",
             "adit-host",

@@ -34,7 +34,10 @@ pub(super) fn of_rates(control: &ControlView<'_>) -> Vec<MetricFamily> {
                 Direction::Uplink => rates.uplink,
                 Direction::Downlink => rates.downlink,
             };
-            limits.push(MetricSample { labels: labels.clone(), value: as_gauge(rate.as_bps()) });
+            limits.push(MetricSample {
+                labels: labels.clone(),
+                value: as_gauge(rate.as_bps()) / 8.0,
+            });
             passed.push(MetricSample { labels, value: aggregate.taken_bytes() });
         }
     }
@@ -45,13 +48,13 @@ pub(super) fn of_rates(control: &ControlView<'_>) -> Vec<MetricFamily> {
         let rates = rates.filter(|(_, rate)| rate.as_bps() != u64::MAX);
         let samples = rates.map(|(name, rate)| MetricSample {
             labels: vec![("direction", name.to_owned())],
-            value: as_gauge(rate.as_bps()),
+            value: as_gauge(rate.as_bps()) / 8.0,
         });
         MetricValues::Gauge(samples.collect())
     };
     vec![
         MetricFamily::new(
-            "adit_qos_shared_rate_bits_per_second",
+            "adit_qos_shared_rate_bytes_per_second",
             "Rates that the sessions of a slice, or all sessions, share.",
             MetricValues::Gauge(limits),
         ),
@@ -62,12 +65,12 @@ pub(super) fn of_rates(control: &ControlView<'_>) -> Vec<MetricFamily> {
         )
         .in_unit(MetricUnit::Bytes),
         MetricFamily::new(
-            "adit_qos_guaranteed_bits_per_second",
+            "adit_qos_guaranteed_bytes_per_second",
             "Guaranteed bit rates of all sessions together.",
             of_directions(sum.uplink, sum.downlink),
         ),
         MetricFamily::new(
-            "adit_qos_guaranteed_max_bits_per_second",
+            "adit_qos_guaranteed_max_bytes_per_second",
             "Guaranteed bit rates that are admitted at most; absent without a limit.",
             of_directions(capacity.uplink, capacity.downlink),
         ),
