@@ -22,7 +22,7 @@ use crate::control_parts::ControlParts;
 use crate::liveness::LivenessReading;
 use crate::load::ThreadLoad;
 use crate::log;
-use crate::port_links::PortLinks;
+use crate::port_links::LinkStates;
 use crate::publication_latency::PublicationLatency;
 use crate::snapshot::{self, ControlView};
 use crate::standstill::{self, Standstill};
@@ -81,7 +81,7 @@ pub(crate) struct ControlThread {
     /// When the time of day is read next.
     next_time_of_day: Nanos,
     standstill: Standstill,
-    links: PortLinks,
+    links: LinkStates,
     publication: PublicationLatency,
     /// Time in turns, without sleeps.
     busy: Nanos,
@@ -110,7 +110,7 @@ impl ControlThread {
             commands_lost: 0,
             next_time_of_day: Nanos(0),
             standstill,
-            links: PortLinks::default(),
+            links: LinkStates::default(),
             publication: PublicationLatency::default(),
             busy: Nanos(0),
             restoring_since: None,

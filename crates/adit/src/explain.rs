@@ -53,7 +53,7 @@ fn all() -> Vec<Explanation> {
         name: reason.name().to_owned(),
         kind: "drop reason",
         meaning: reason.text().to_owned(),
-        advice: Some(drops::advice(*reason)),
+        advice: drops::advice(*reason),
     };
     let punt = |reason: &PuntReason| Explanation {
         name: reason.name().to_owned(),

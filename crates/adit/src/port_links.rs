@@ -43,12 +43,12 @@ impl PortLink {
 
 /// The links of all ports, in the order of the configuration.
 #[derive(Debug, Default)]
-pub(crate) struct PortLinks {
+pub(crate) struct LinkStates {
     links: Vec<PortLink>,
     next: Nanos,
 }
 
-impl PortLinks {
+impl LinkStates {
     /// The links, by port.
     pub(crate) fn all(&self) -> &[PortLink] {
         &self.links
@@ -115,7 +115,7 @@ mod tests {
             readings.into_iter().map(|is_up| link.read(Nanos(0), is_up)).collect();
         assert_eq!(recovered, [false, false, true, false, false, false, false]);
         assert_eq!((link.losses, link.recoveries), (1, 1));
-        let links = PortLinks {
+        let links = LinkStates {
             links: [Some(true), Some(false), None]
                 .map(|is_up| PortLink { is_up, ..PortLink::default() })
                 .into(),

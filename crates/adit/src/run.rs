@@ -72,8 +72,9 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
     let former = records.node();
     // A process that continues a former one did not restart, for its peers.
     let recovery_time = if former.is_none() { Some(RecoveryTime::next()?) } else { None };
-    let time_stamp = recovery_time.map(RecoveryTime::time_stamp);
-    let time_stamp = time_stamp.or(former.map(|node| node.recovery_time_stamp)).unwrap_or_default();
+    let own = recovery_time.map(RecoveryTime::time_stamp);
+    let recovery_time_stamp =
+        own.or(former.map(|node| node.recovery_time_stamp)).unwrap_or_default();
     match TablePages::of_host() {
         pages @ TablePages::Large => info!("{pages}"),
         pages => warn!("{pages}"),
@@ -84,14 +85,7 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
         event_scheduler::open(&eal, &config.datapath, config.sessions_max)?;
     let clock = record_store::clock(eal.tsc_hz(), former.as_ref());
     let lifecycle = Lifecycle::default();
-    let start = StartParts {
-        clock,
-        socket,
-        addresses,
-        records,
-        recovery_time_stamp: time_stamp,
-        pool: pool.clone(),
-    };
+    let start = StartParts { clock, socket, addresses, records, recovery_time_stamp, pool };
     let (control, mut parts) = assemble(&config, start, ports, device, &lifecycle)?;
     parts.iter_mut().zip(scheduled).for_each(|(parts, port)| parts.scheduled = Some(port));
     let (queries, questions) = mpsc::channel();
@@ -117,11 +111,8 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
         warn!("{warning}; `adit host plan` proposes other CPUs");
     }
     let threads = Threads { control, workers, admin, api };
-    let mut manager = ServiceManager::of_environment(lifecycle.liveness.clone());
-    manager.ready();
-    let outcome = supervise(&mut signals, threads, &lifecycle, &mut manager);
+    let outcome = supervise(&mut signals, threads, &lifecycle);
     drop(server);
-    drop(pool);
     drop(eal);
     outcome
 }
@@ -144,8 +135,9 @@ pub(crate) fn supervise(
     signals: &mut Signals,
     threads: Threads,
     lifecycle: &Lifecycle,
-    manager: &mut ServiceManager,
 ) -> anyhow::Result<()> {
+    let mut manager = ServiceManager::of_environment(lifecycle.liveness.clone());
+    manager.ready();
     let Threads { control, workers, admin, api } = threads;
     let ended = wait(signals, || {
         manager.turn(Instant::now());

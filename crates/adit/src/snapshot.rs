@@ -27,7 +27,7 @@ use serde_json::{Map, Value};
 use crate::admin::{AdminAnswer, AdminQuestion, AnswerPage, PageCursor, PagePosition};
 use crate::cli::Topic;
 use crate::control_parts::ControlParts;
-use crate::port_links::PortLinks;
+use crate::port_links::LinkStates;
 use crate::standstill::Standstill;
 pub(crate) use counters::{CounterGroups, counters};
 pub(crate) use drops::DropsDocument;
@@ -50,7 +50,7 @@ pub(crate) struct ControlView<'a> {
     pub datagrams_unsent: u64,
     pub commands_lost: u64,
     pub standstill: &'a Standstill,
-    pub links: &'a PortLinks,
+    pub links: &'a LinkStates,
     /// How long changes took to all workers.
     pub publication: &'a DurationHistogram,
     /// Time of the control thread in turns, without sleeps.

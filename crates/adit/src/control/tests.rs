@@ -17,7 +17,6 @@ use crate::lifecycle::Lifecycle;
 use crate::liveness::Liveness;
 use crate::packet_path::spawn;
 use crate::run;
-use crate::service_manager::ServiceManager;
 use adit_bench::{control_plane::BenchControlPlane, smf};
 use adit_host::n4_socket::N4Socket;
 
@@ -335,8 +334,7 @@ fn outcome_of(
         admin: admin.unwrap(),
         api: None,
     };
-    let mut manager = ServiceManager::of_environment(lifecycle.liveness.clone());
-    let outcome = run::supervise(&mut signals, threads, &lifecycle, &mut manager);
+    let outcome = run::supervise(&mut signals, threads, &lifecycle);
     drop((held, queries));
     assert!(was_stopped.load(Ordering::Relaxed) && lifecycle.stop_control.load(Ordering::Relaxed));
     assert!(!lifecycle.gate.pass(), "threads that never began end, too");

@@ -15,98 +15,166 @@ pub(super) fn all() -> Vec<Explanation> {
 }
 
 fn explanation(cause: Cause) -> Explanation {
-    let (meaning, advice) = meaning(cause);
+    let known = MEANINGS.iter().find(|known| known.cause == cause);
     Explanation {
         name: format!("{} {cause}", cause.code()),
         kind: KIND,
-        meaning: meaning.to_owned(),
-        advice: (!advice.is_empty()).then_some(advice),
+        meaning: known.map_or("", |known| known.meaning).to_owned(),
+        advice: known.map(|known| known.advice).filter(|advice| !advice.is_empty()),
     }
 }
 
-/// What it means when adit answers with it, and what to look at; empty for nothing.
-const fn meaning(cause: Cause) -> (&'static str, &'static str) {
-    match cause {
-        Cause::RequestAccepted => ("The request was carried out, and all workers run it.", ""),
-        Cause::MoreUsageReportToSend => {
-            ("The session ended; further usage reports follow in Session Report Requests.", "")
+/// What a Cause means when adit answers with it.
+struct CauseMeaning {
+    cause: Cause,
+    meaning: &'static str,
+    /// What to look at; empty for nothing.
+    advice: &'static str,
+}
+
+const MEANINGS: &[CauseMeaning] = &[
+    CauseMeaning {
+        cause: Cause::RequestAccepted,
+        meaning: "The request was carried out, and all workers run it.",
+        advice: "",
+    },
+    CauseMeaning {
+        cause: Cause::MoreUsageReportToSend,
+        meaning: "The session ended; further usage reports follow in Session Report Requests.",
+        advice: "",
+    },
+    CauseMeaning {
+        cause: Cause::RequestPartiallyAccepted,
+        meaning: "Part of the request was carried out.",
+        advice: "the response's failure report, which names what was not.",
+    },
+    CauseMeaning {
+        cause: Cause::RequestRejected,
+        meaning: "adit refuses the request, and no other Cause fits.",
+        advice: "the log line \"refused\", which names every finding.",
+    },
+    CauseMeaning {
+        cause: Cause::SessionContextNotFound,
+        meaning: "No session has this SEID: it ended here, or the control plane has an old one.",
+        advice: "associations that went down or were set up again (adit show associations; audit lines of the log).",
+    },
+    CauseMeaning {
+        cause: Cause::MandatoryIeMissing,
+        meaning: "The request lacks an IE that it needs.",
+        advice: "the log line \"refused\" and the Offending IE of the response; then docs/interop.md for this SMF.",
+    },
+    CauseMeaning {
+        cause: Cause::ConditionalIeMissing,
+        meaning: "The request lacks an IE that it needs.",
+        advice: "the log line \"refused\" and the Offending IE of the response; then docs/interop.md for this SMF.",
+    },
+    CauseMeaning {
+        cause: Cause::InvalidLength,
+        meaning: "An IE of the request cannot be read, or has a value that makes no sense.",
+        advice: "the log line \"refused\" and the Offending IE of the response; then docs/n4-tolerance.md.",
+    },
+    CauseMeaning {
+        cause: Cause::MandatoryIeIncorrect,
+        meaning: "An IE of the request cannot be read, or has a value that makes no sense.",
+        advice: "the log line \"refused\" and the Offending IE of the response; then docs/n4-tolerance.md.",
+    },
+    CauseMeaning {
+        cause: Cause::InvalidForwardingPolicy,
+        meaning: "The FAR names a forwarding policy that adit does not have.",
+        advice: "the forwarding policies of the configuration.",
+    },
+    CauseMeaning {
+        cause: Cause::InvalidFTeidAllocationOption,
+        meaning: "The request mixes F-TEIDs that the SMF chose with such that adit is to choose, in a way that cannot be.",
+        advice: "whether the SMF chooses TEIDs itself for some PDRs of the session only.",
+    },
+    CauseMeaning {
+        cause: Cause::NoEstablishedAssociation,
+        meaning: "The peer has no association: it, or adit, restarted, or heartbeats failed.",
+        advice: "adit show associations; audit lines of the log; whether heartbeats reach both sides.",
+    },
+    CauseMeaning {
+        cause: Cause::RuleCreationModificationFailure,
+        meaning: "A rule cannot be created or changed; the response names it.",
+        advice: "the Failed Rule ID of the response and the log line \"refused\".",
+    },
+    CauseMeaning {
+        cause: Cause::EntityInCongestion,
+        meaning: "adit takes no new session because a worker stands still.",
+        advice: "adit show workers (state), the log, and whether something else runs on that core (adit host noise).",
+    },
+    CauseMeaning {
+        cause: Cause::NoResourcesAvailable,
+        meaning: "Something that the request needs is used up: room for sessions, associations, requests under way, or a \
+                  guaranteed rate.",
+        advice: "adit show counters (n4: refused_*), sessions.sessions_max, and the guaranteed rates of adit show qos.",
+    },
+    CauseMeaning {
+        cause: Cause::ServiceNotSupported,
+        meaning: "The request asks for a feature that adit does not have.",
+        advice: "docs/spec for what is supported, and the UP Function Features of the association.",
+    },
+    CauseMeaning {
+        cause: Cause::SystemFailure,
+        meaning: "adit cannot keep the change: its store fails, or a fault in adit cost the request.",
+        advice: "adit show store (failure), and error lines of the log.",
+    },
+    CauseMeaning {
+        cause: Cause::RedirectionRequested,
+        meaning: "The peer wants reports sent to another member of its SMF set.",
+        advice: "",
+    },
+    CauseMeaning {
+        cause: Cause::AllDynamicAddressesOccupied,
+        meaning: "The pool that the UE's address is to come from is used up.",
+        advice: "the metrics adit_ue_pool_used_addresses and adit_ue_pool_addresses; give the pool a larger prefix.",
+    },
+    CauseMeaning {
+        cause: Cause::UnknownPredefinedRule,
+        meaning: "The request activates a predefined rule that the configuration does not have.",
+        advice: "the [[predefined_rule]] sections: names must be the SMF's, octet for octet.",
+    },
+    CauseMeaning {
+        cause: Cause::UnknownApplicationId,
+        meaning: "The request names an application that neither the configuration nor PFDs define.",
+        advice: "adit show applications.",
+    },
+    CauseMeaning {
+        cause: Cause::L2tpTunnelEstablishmentFailure,
+        meaning: "About L2TP, which adit does not serve.",
+        advice: "",
+    },
+    CauseMeaning {
+        cause: Cause::L2tpSessionEstablishmentFailure,
+        meaning: "About L2TP, which adit does not serve.",
+        advice: "",
+    },
+    CauseMeaning {
+        cause: Cause::L2tpTunnelRelease,
+        meaning: "About L2TP, which adit does not serve.",
+        advice: "",
+    },
+    CauseMeaning {
+        cause: Cause::L2tpSessionRelease,
+        meaning: "About L2TP, which adit does not serve.",
+        advice: "",
+    },
+    CauseMeaning {
+        cause: Cause::SessionRestorationFailure,
+        meaning: "A session could not be restored because what it needs is not available.",
+        advice: "the log line \"a record cannot be restored\".",
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cause_has_a_meaning() {
+        for known in all() {
+            assert!(!known.meaning.is_empty(), "{}", known.name);
         }
-        Cause::RequestPartiallyAccepted => (
-            "Part of the request was carried out.",
-            "the response's failure report, which names what was not.",
-        ),
-        Cause::RequestRejected => (
-            "adit refuses the request, and no other Cause fits.",
-            "the log line \"refused\", which names every finding.",
-        ),
-        Cause::SessionContextNotFound => (
-            "No session has this SEID: it ended here, or the control plane has an old one.",
-            "associations that went down or were set up again (adit show associations; audit lines of the log).",
-        ),
-        Cause::MandatoryIeMissing | Cause::ConditionalIeMissing => (
-            "The request lacks an IE that it needs.",
-            "the log line \"refused\" and the Offending IE of the response; then docs/interop.md for this SMF.",
-        ),
-        Cause::InvalidLength | Cause::MandatoryIeIncorrect => (
-            "An IE of the request cannot be read, or has a value that makes no sense.",
-            "the log line \"refused\" and the Offending IE of the response; then docs/n4-tolerance.md.",
-        ),
-        Cause::InvalidForwardingPolicy => (
-            "The FAR names a forwarding policy that adit does not have.",
-            "the forwarding policies of the configuration.",
-        ),
-        Cause::InvalidFTeidAllocationOption => (
-            "The request mixes F-TEIDs that the SMF chose with such that adit is to choose, in a way that cannot be.",
-            "whether the SMF chooses TEIDs itself for some PDRs of the session only.",
-        ),
-        Cause::NoEstablishedAssociation => (
-            "The peer has no association: it, or adit, restarted, or heartbeats failed.",
-            "adit show associations; audit lines of the log; whether heartbeats reach both sides.",
-        ),
-        Cause::RuleCreationModificationFailure => (
-            "A rule cannot be created or changed; the response names it.",
-            "the Failed Rule ID of the response and the log line \"refused\".",
-        ),
-        Cause::EntityInCongestion => (
-            "adit takes no new session because a worker stands still.",
-            "adit show workers (state), the log, and whether something else runs on that core (adit host noise).",
-        ),
-        Cause::NoResourcesAvailable => (
-            "Something that the request needs is used up: room for sessions, associations, requests under way, or a \
-             guaranteed rate.",
-            "adit show counters (n4: refused_*), sessions.sessions_max, and the guaranteed rates of adit show qos.",
-        ),
-        Cause::ServiceNotSupported => (
-            "The request asks for a feature that adit does not have.",
-            "docs/spec for what is supported, and the UP Function Features of the association.",
-        ),
-        Cause::SystemFailure => (
-            "adit cannot keep the change: its store fails, or a fault in adit cost the request.",
-            "adit show store (failure), and error lines of the log.",
-        ),
-        Cause::RedirectionRequested => {
-            ("The peer wants reports sent to another member of its SMF set.", "")
-        }
-        Cause::AllDynamicAddressesOccupied => (
-            "The pool that the UE's address is to come from is used up.",
-            "the metrics adit_ue_pool_used_addresses and adit_ue_pool_addresses; give the pool a larger prefix.",
-        ),
-        Cause::UnknownPredefinedRule => (
-            "The request activates a predefined rule that the configuration does not have.",
-            "the [[predefined_rule]] sections: names must be the SMF's, octet for octet.",
-        ),
-        Cause::UnknownApplicationId => (
-            "The request names an application that neither the configuration nor PFDs define.",
-            "adit show applications.",
-        ),
-        Cause::L2tpTunnelEstablishmentFailure
-        | Cause::L2tpSessionEstablishmentFailure
-        | Cause::L2tpTunnelRelease
-        | Cause::L2tpSessionRelease => ("About L2TP, which adit does not serve.", ""),
-        Cause::SessionRestorationFailure => (
-            "A session could not be restored because what it needs is not available.",
-            "the log line \"a record cannot be restored\".",
-        ),
-        Cause::Unknown(_) => ("A Cause without a name in Release 17.", ""),
+        assert_eq!(all().len(), MEANINGS.len());
     }
 }

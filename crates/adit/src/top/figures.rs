@@ -93,7 +93,7 @@ impl TopFigures {
     /// The figures of `now`, with rates since `before`.
     pub(super) fn between(before: &Look, now: &Look) -> Self {
         let interval_s = now.at.duration_since(before.at).as_secs_f64();
-        let rates = Rates { before, now, interval_s };
+        let rates = LookPair { before, now, interval_s };
         let n4 = |name: &str| rates.of_group("n4", name);
         let direction = |name: &str| FlowRate {
             pkts_per_s: rates.of_counter(&format!("transmitted_{name}_pkts")),
@@ -124,13 +124,13 @@ impl TopFigures {
 }
 
 /// Two looks.
-struct Rates<'a> {
+struct LookPair<'a> {
     before: &'a Look,
     now: &'a Look,
     interval_s: f64,
 }
 
-impl Rates<'_> {
+impl LookPair<'_> {
     /// The rate of a counter; zero where it fell, as after a restart.
     fn of(&self, before: u64, now: u64) -> f64 {
         let grown = adit_metrics::as_gauge(now.saturating_sub(before));

@@ -45,14 +45,14 @@ impl TopTab {
 
 /// By which rate sessions are sorted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum SessionOrder {
+pub(super) enum TopOrder {
     #[default]
     Both,
     Uplink,
     Downlink,
 }
 
-impl SessionOrder {
+impl TopOrder {
     /// The one after this.
     pub(super) const fn next(self) -> Self {
         match self {
@@ -83,7 +83,7 @@ impl SessionOrder {
 #[derive(Debug, Clone, Default)]
 pub(super) struct TopScreen {
     pub tab: TopTab,
-    pub order: SessionOrder,
+    pub order: TopOrder,
     /// Rows above the first one shown.
     pub scrolled: usize,
     pub is_paused: bool,
