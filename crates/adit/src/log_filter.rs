@@ -55,8 +55,10 @@ fn parse(wanted: &str) -> Result<EnvFilter, String> {
     // The parser takes an empty word for a level.
     let is_level = |word: &str| !word.is_empty() && word.parse::<LevelFilter>().is_ok();
     let words = wanted.split(',').map(str::trim);
+    let is_of_room = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+    let is_room = |room: &str| !room.is_empty() && room.chars().all(is_of_room);
     let is_filter = |word: &str| match word.split_once('=') {
-        Some((room, level)) => !room.is_empty() && is_level(level),
+        Some((room, level)) => is_room(room) && is_level(level),
         None => is_level(word),
     };
     if let Some(wrong) = words.clone().find(|word| !is_filter(word)) {
