@@ -1,7 +1,8 @@
 //! The local admin socket: one request line in, one JSON document out, then the connection closes.
 //!
 //! A request is a JSON object such as `{"show":"sessions"}`, or `{"act":"drain","of":"on"}`, which changes something and
-//! is logged ([`crate::audit`]). The answer is a document, or `{"error":"…"}`. The control thread gathers an answer page by page. The client's thread converts
+//! is logged ([`crate::audit`]), or `{"tap":{"ue":"10.45.0.2","stages":true}}`, whose answer has a line for each packet
+//! ([`crate::tap`]). The answer is a document, or `{"error":"…"}`. The control thread gathers an answer page by page. The client's thread converts
 //! each page to JSON and sends it at once, so that neither the control thread's turn nor memory grows
 //! with the number of sessions. Only its owner can read and write the socket's file.
 
@@ -26,6 +27,7 @@ pub(crate) use crate::admin_act::AdminAct;
 use crate::audit::{self, AuditActor};
 use crate::cli::{MetricsFormat, Topic};
 pub(crate) use crate::session_filter::{SessionFilter, SessionFilterText};
+use crate::tap::{TapQuestion, TapStream};
 use document::DocumentWriter;
 
 /// Maximum length of a request; adit refuses longer ones. Unit: octets.
@@ -56,6 +58,8 @@ struct AdminRequest {
     /// What the act is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     of: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tap: Option<TapQuestion>,
 }
 
 /// What a client wants.
@@ -63,6 +67,8 @@ struct AdminRequest {
 pub(crate) enum AdminCommand {
     Show(AdminQuestion),
     Act(AdminAct),
+    /// Packets are traced or captured.
+    Tap(TapQuestion),
 }
 
 impl AdminCommand {
@@ -83,6 +89,9 @@ impl AdminCommand {
                 of: act.object().map(str::to_owned),
                 ..AdminRequest::default()
             },
+            Self::Tap(question) => {
+                AdminRequest { tap: Some(question.clone()), ..AdminRequest::default() }
+            }
         }
     }
 }
@@ -199,6 +208,8 @@ impl AdminAnswer {
 /// The control thread's answer to an [`AdminQuery`].
 pub(crate) enum AdminAnswer {
     Page(AnswerPage),
+    /// Packets, until the tap ends.
+    Stream(TapStream),
     /// Why the control thread refuses.
     Refused(String),
     /// There is nothing of this name.
@@ -386,6 +397,7 @@ fn answer(
     loop {
         let answered = match ask(&command, cursor) {
             Some(AdminAnswer::Page(page)) => Ok(page),
+            Some(AdminAnswer::Stream(tap)) => return tap.serve(stream),
             Some(AdminAnswer::Refused(what) | AdminAnswer::Unknown(what)) => Err(what),
             None => Err("adit is shutting down or overloaded".to_owned()),
         };
@@ -420,7 +432,16 @@ fn command_of(line: &str) -> Result<AdminCommand, String> {
     let request: AdminRequest =
         serde_json::from_str(line).map_err(|error| format!("not a request: {error}"))?;
     match request {
-        AdminRequest { show: Some(word), session, filter, limit, format, act: None, of: None } => {
+        AdminRequest {
+            show: Some(word),
+            session,
+            filter,
+            limit,
+            format,
+            act: None,
+            of: None,
+            tap: None,
+        } => {
             let topics = <Topic as clap::ValueEnum>::value_variants();
             let found = topics.iter().find(|topic| topic.word() == word);
             let topic = found.copied().ok_or_else(|| format!("cannot show \"{word}\""))?;
@@ -437,8 +458,19 @@ fn command_of(line: &str) -> Result<AdminCommand, String> {
             format: None,
             act: Some(act),
             of,
+            tap: None,
         } => AdminAct::parse(&act, of).map(AdminCommand::Act),
-        _ => Err("not a request: it has either \"show\" or \"act\"".to_owned()),
+        AdminRequest {
+            show: None,
+            session: None,
+            filter: None,
+            limit: None,
+            format: None,
+            act: None,
+            of: None,
+            tap: Some(question),
+        } => Ok(AdminCommand::Tap(question)),
+        _ => Err("not a request: it has one of \"show\", \"act\" and \"tap\"".to_owned()),
     }
 }
 

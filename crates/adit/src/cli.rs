@@ -2,6 +2,7 @@
 
 mod acts;
 mod host;
+mod tap;
 mod top;
 
 use std::path::PathBuf;
@@ -19,6 +20,7 @@ pub(crate) use host::{
     TuningArguments, TuningPlace,
 };
 
+pub(crate) use tap::{CaptureArguments, TapSelection, TraceArguments};
 pub(crate) use top::TopArguments;
 
 /// Default socket between `adit run` and `adit show`.
@@ -101,6 +103,10 @@ pub(crate) enum AditCommand {
         #[command(flatten)]
         socket: AdminSocket,
     },
+    /// Follow packets through the stages: what they are, which rules they meet, where they leave or why they are dropped.
+    Trace(TraceArguments),
+    /// Write packets, with what became of them, as pcapng.
+    Capture(CaptureArguments),
     /// Show the machine, plan where threads run, and check, apply and revert its settings.
     Host {
         #[command(subcommand)]

@@ -17,7 +17,8 @@ use adit_types::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{debug, error, info, warn};
 
-use crate::admin::{AdminCommand, AdminQuery};
+use crate::admin::{AdminAnswer, AdminCommand, AdminQuery};
+use crate::clock::NTP_UNIX_OFFSET_S;
 use crate::control_parts::ControlParts;
 use crate::liveness::LivenessReading;
 use crate::load::ThreadLoad;
@@ -26,6 +27,7 @@ use crate::port_links::LinkStates;
 use crate::publication_latency::PublicationLatency;
 use crate::snapshot::{self, ControlView};
 use crate::standstill::{self, Standstill};
+use crate::tap::{TapContext, TapQuestion};
 
 /// Datagrams handled in one turn before workers' events and timers get theirs.
 const DATAGRAMS_PER_TURN: usize = 64;
@@ -203,6 +205,7 @@ impl ControlThread {
             answer(match command {
                 AdminCommand::Show(question) => snapshot::answer(&self.view(), &question, cursor),
                 AdminCommand::Act(act) => self.act(now, act),
+                AdminCommand::Tap(question) => self.start_tap(now, &question),
             });
         }
         self.note_turn(now);
@@ -221,6 +224,34 @@ impl ControlThread {
         });
     }
 
+    /// Starts a trace or a capture.
+    fn start_tap(&mut self, now: Nanos, question: &TapQuestion) -> AdminAnswer {
+        if !self.is_active() {
+            let why = "this adit is a standby, which no packets pass; ask the active one";
+            return AdminAnswer::Refused(why.to_owned());
+        }
+        let ControlParts { taps, node, publisher, names, ports, clock, commands, bells, .. } =
+            &mut self.parts;
+        let zero = clock.time_of_day_at_zero().unwrap_or_default();
+        let started = taps.start(
+            question,
+            TapContext {
+                now,
+                store: node.store(),
+                publisher,
+                interfaces: names,
+                ports: ports.iter().map(|port| port.config.name.clone()).collect(),
+                zero_unix_ns: zero.saturating_sub(NTP_UNIX_OFFSET_S * 1_000_000_000),
+                commands,
+                bells,
+            },
+        );
+        match started {
+            Ok(stream) => AdminAnswer::Stream(stream),
+            Err(why) => AdminAnswer::Refused(why),
+        }
+    }
+
     fn turn_of_active(&mut self, now: Nanos) {
         self.watch_workers(now);
         if self.links.check(now, &self.parts.ports) {
@@ -234,6 +265,8 @@ impl ControlThread {
         self.exchange_records(now);
         self.neighbors.handle_timeout(now, &mut self.parts.publisher);
         self.command();
+        let ControlParts { taps, node, publisher, commands, bells, .. } = &mut self.parts;
+        taps.turn(now, node, publisher, commands, bells);
         self.transmit();
         self.log_events();
         if let Some(addresses) = &mut self.parts.addresses {

@@ -23,6 +23,7 @@ use crate::load::ThreadLoad;
 use crate::replication::PairStore;
 use crate::standby_thread::{FollowedStore, StandbyLink};
 use crate::steering::PortSteering;
+use crate::tap::TapHub;
 
 /// Everything that the control thread owns.
 pub(crate) struct ControlParts {
@@ -45,6 +46,8 @@ pub(crate) struct ControlParts {
     pub keeps_at_stop: bool,
     pub events: Vec<rtrb::Consumer<WorkerEvent>>,
     pub commands: Vec<rtrb::Producer<WorkerCommand>>,
+    /// Traces and captures.
+    pub taps: TapHub,
     /// What wakes each thread of the packet path.
     pub bells: Vec<Doorbell>,
     /// The execution model.

@@ -43,6 +43,8 @@ mod standby_thread;
 mod standstill;
 mod steering;
 mod takeover;
+mod tap;
+mod tap_client;
 mod thread_io;
 mod top;
 mod watch;
@@ -95,6 +97,10 @@ fn dispatch(cli: AditCli) -> anyhow::Result<()> {
         AditCommand::Explain { name } => explain::explain(name.as_deref()),
         AditCommand::Completions { shell } => manual::completions(shell),
         AditCommand::Man { folder } => manual::man(folder.as_deref()),
+        AditCommand::Trace(arguments) => {
+            tap_client::trace::trace(&arguments, &mut std::io::stdout().lock())
+        }
+        AditCommand::Capture(arguments) => tap_client::capture::capture(&arguments),
         AditCommand::Takeover { socket } => takeover::take_over(&socket),
         AditCommand::Session { session } => {
             let (socket, act) = session.into_act();

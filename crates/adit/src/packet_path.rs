@@ -5,14 +5,14 @@ use std::thread::JoinHandle;
 
 use adit_datapath::{
     EventWorker, Handoff, PathThread, Receiver, ReceiverConfig, RxTx, RxTxConfig, SharedFlows,
-    Worker, WorkerConfig, connect,
+    TapPort, Worker, WorkerConfig, connect,
 };
 use adit_dpdk::{Eal, EventScheduler, Mbuf, SchedulerPort};
 use adit_host::idle::{Doorbell, IdlePolicy, Sleeper};
 use adit_rss::Toeplitz;
-use adit_rules::{WorkerCommand, WorkerEvent};
+use adit_rules::{TapItem, WorkerCommand, WorkerEvent};
 use adit_tables::TablesReader;
-use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN, HANDOFF_RING_LEN};
+use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN, HANDOFF_RING_LEN, TAP_RING_LEN};
 use adit_types::{Role, WorkerId};
 use anyhow::{Context, bail};
 use tracing::info;
@@ -85,7 +85,7 @@ impl PacketPath<'_> {
             burst,
             load,
         };
-        let Some(ControlRings { events, commands }) = control else {
+        let Some(ControlRings { events, commands, records }) = control else {
             if let Some((port, flows)) = scheduled {
                 let number = usize::from(id.0) - config.datapath.roles().transmitters();
                 let rx_tx = RxTxConfig { number, ports, burst };
@@ -104,6 +104,7 @@ impl PacketPath<'_> {
                 runner.run(io, || receiver().with_hash(Toeplitz::new(key)))
             });
         };
+        let taps = TapPort { records, clock: Box::new(move || clock.now()) };
         let worker_config = WorkerConfig {
             id,
             ports,
@@ -116,7 +117,8 @@ impl PacketPath<'_> {
             let is_alone = config.datapath.workers.len() == 1;
             return spawn(&format!("adit-worker-{id}"), move || {
                 runner.run(io, || {
-                    let worker = Worker::new(worker_config, reader, events, commands);
+                    let worker =
+                        Worker::new(worker_config, reader, events, commands).with_taps(taps);
                     let worker = match is_alone {
                         true => worker,
                         false => worker.with_handoff(handoff.with_flows(flows.clone())),
@@ -127,7 +129,8 @@ impl PacketPath<'_> {
         }
         spawn(&format!("adit-{}-{id}", settings.role.name()), move || {
             runner.run(io, || {
-                Worker::new(worker_config, reader, events, commands).with_handoff(handoff)
+                let worker = Worker::new(worker_config, reader, events, commands);
+                worker.with_taps(taps).with_handoff(handoff)
             })
         })
     }
@@ -152,6 +155,8 @@ pub(crate) struct ThreadParts {
 pub(crate) struct ControlRings {
     pub events: rtrb::Producer<WorkerEvent>,
     pub commands: rtrb::Consumer<WorkerCommand>,
+    /// For records of packets.
+    pub records: rtrb::Producer<TapItem>,
 }
 
 /// The parts of all threads, and the control thread's sides of what connects it with them.
@@ -159,6 +164,7 @@ pub(crate) struct AssembledPath {
     pub parts: Vec<ThreadParts>,
     pub events: Vec<rtrb::Consumer<WorkerEvent>>,
     pub commands: Vec<rtrb::Producer<WorkerCommand>>,
+    pub records: Vec<rtrb::Consumer<TapItem>>,
     pub bells: Vec<Doorbell>,
     pub loads: Vec<ThreadLoad>,
 }
@@ -175,16 +181,22 @@ impl AssembledPath {
     ) -> anyhow::Result<Self> {
         let bells = readers.iter().map(|_| Doorbell::new()).collect::<Result<Vec<_>, _>>()?;
         let (mut parts, mut loads) = (Vec::new(), Vec::new());
-        let (mut events, mut commands) = (Vec::new(), Vec::new());
+        let (mut events, mut commands, mut records) = (Vec::new(), Vec::new(), Vec::new());
         let handoffs = connect(config.datapath.roles(), HANDOFF_RING_LEN);
         let readers = readers.into_iter().zip(handoffs);
         for (settings, (reader, handoff)) in config.datapath.threads().into_iter().zip(readers) {
             let control = (!matches!(settings.role, Role::Receiver | Role::RxTx)).then(|| {
                 let (event_sender, event_receiver) = rtrb::RingBuffer::new(EVENT_RING_LEN);
                 let (command_sender, command_receiver) = rtrb::RingBuffer::new(COMMAND_RING_LEN);
+                let (record_sender, record_receiver) = rtrb::RingBuffer::new(TAP_RING_LEN);
                 events.push(event_receiver);
                 commands.push(command_sender);
-                ControlRings { events: event_sender, commands: command_receiver }
+                records.push(record_receiver);
+                ControlRings {
+                    events: event_sender,
+                    commands: command_receiver,
+                    records: record_sender,
+                }
             });
             let load = ThreadLoad::default();
             parts.push(ThreadParts {
@@ -200,7 +212,7 @@ impl AssembledPath {
             });
             loads.push(load);
         }
-        Ok(Self { parts, events, commands, bells, loads })
+        Ok(Self { parts, events, commands, records, bells, loads })
     }
 }
 

@@ -34,6 +34,7 @@ use crate::packet_path::{AssembledPath, PacketPath, ThreadParts, WorkerThread, s
 use crate::record_store::{RecordSource, StartRecords};
 use crate::recovery_time::RecoveryTime;
 use crate::service_manager::ServiceManager;
+use crate::tap::TapHub;
 use crate::{
     event_scheduler, flow_offload, http_api, open_ports, record_store, show, snapshot, steering,
     wiring, xdp,
@@ -280,7 +281,7 @@ fn assemble(
     let (publisher, readers) = adit_tables::build_with_offload(tables, offload)?;
     publisher.set_restoring(node.is_restoring());
     node.set_usage_source(publisher.usage_source());
-    let AssembledPath { parts: workers, events, commands, bells, loads } =
+    let AssembledPath { parts: workers, events, commands, records: packets, bells, loads } =
         AssembledPath::new(config, readers, recovery_time_stamp)?;
     let names = config.interfaces.iter().map(|interface| interface.name.clone()).collect();
     let port = |(id, open)| control_port(config, id, open, slot_bits.into());
@@ -309,6 +310,7 @@ fn assemble(
         keeps_at_stop: config.store.keeps_at_stop,
         events,
         commands,
+        taps: TapHub::new(packets, wiring::tap_limits(config)),
         bells,
         model: config.datapath.model.name(),
         scheduler,

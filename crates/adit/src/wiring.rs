@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use adit_dpdk::{Device, EalConfig};
 use adit_kernel::KernelDevice;
 use adit_n4::{NodeConfig, PathConfig, PeerPolicy, PeerPrefix, RecordConfig, SmfSetMembers};
-use adit_rules::Steering;
 use adit_rules::sdf::AddrMatch;
+use adit_rules::{DropReason, Steering};
 use adit_session::{
     Application, LocalAddresses, LocalInterface, ProvisionedForwardingPolicy, Provisioning,
     StoreConfig, UePool,
@@ -15,7 +15,10 @@ use adit_tables::{Interface, IpPrefix, Route, TablesConfig};
 use adit_types::limits::NEXT_HOPS_MAX;
 use adit_types::{DomainId, InterfaceId, Ipv4Prefix, Ipv6Prefix, MacAddr};
 
-use crate::config::{self, Config, IpNet, NodeIdSetting, ReplicationSettings, StoreKind};
+use crate::config::{
+    self, Config, IpNet, ModelSettings, NodeIdSetting, ReplicationSettings, StoreKind,
+};
+use crate::tap::TapLimits;
 
 /// Configuration of the EAL.
 pub(crate) fn eal(config: &Config) -> EalConfig {
@@ -163,6 +166,23 @@ fn peer_prefix(net: IpNet) -> Option<PeerPrefix> {
     match prefix(net)? {
         IpPrefix::V4(prefix) => Some(PeerPrefix::V4(prefix)),
         IpPrefix::V6(prefix) => Some(PeerPrefix::V6(prefix)),
+    }
+}
+
+/// Which packets traces and captures cannot see.
+pub(crate) fn tap_limits(config: &Config) -> TapLimits {
+    use DropReason::{HandoffFull, SchedulerFull, SignalingFull};
+    match &config.datapath.model {
+        ModelSettings::RunToCompletion => TapLimits::default(),
+        ModelSettings::Pipeline { .. } => {
+            TapLimits { refusal: None, unseen: vec![HandoffFull, SignalingFull] }
+        }
+        ModelSettings::EventDriven(events) => {
+            let why = "traces and captures follow a packet through the stages of one worker; with \
+                       datapath.eventdev.stages above 1 they are apart: set it to 1";
+            let refusal = (!events.queues.are_merged()).then(|| why.to_owned());
+            TapLimits { refusal, unseen: vec![HandoffFull, SchedulerFull] }
+        }
     }
 }
 

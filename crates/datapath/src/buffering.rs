@@ -204,7 +204,7 @@ impl<B: PacketBuf> Buffering<B> {
     pub(crate) fn discard(&mut self, at: usize, tally: &mut StepTally) {
         let mut slot = self.take_session(at).first;
         while let Some(held) = self.take_packet(slot) {
-            tally.drop(DropReason::BufferDiscarded);
+            tally.drop_waiting(DropReason::BufferDiscarded, held.packet.buf.data());
             slot = held.next;
         }
     }
@@ -225,8 +225,9 @@ impl<B: PacketBuf> Buffering<B> {
             }
             self.waiting[at].first = held.next;
             self.waiting[at].count -= 1;
-            drop(self.take_packet(first));
-            tally.drop(DropReason::BufferDiscarded);
+            if let Some(late) = self.take_packet(first) {
+                tally.drop_waiting(DropReason::BufferDiscarded, late.packet.buf.data());
+            }
         }
     }
 

@@ -237,6 +237,8 @@ fn execute<Io: PacketIo>(
                 }
             }
         }
+        WorkerCommand::StartTap(id, request) => state.start_tap(id, request),
+        WorkerCommand::StopTap(id) => state.stop_tap(id),
         WorkerCommand::Announce { interface } => {
             let Some(interface) = interfaces.get(interface) else {
                 state.tally.lose_originated();

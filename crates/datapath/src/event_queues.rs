@@ -268,7 +268,8 @@ impl EventQueues {
     }
 
     /// True if all stages are in one visit.
-    pub(crate) const fn are_merged(&self) -> bool {
+    #[must_use]
+    pub const fn are_merged(&self) -> bool {
         self.stages == 1
     }
 

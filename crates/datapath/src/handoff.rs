@@ -282,7 +282,7 @@ impl<B: PacketBuf> Handoff<B> {
             if events.returned.len() < RETURNED_MAX {
                 events.returned.push_back((events.flows.of(session), Some((port, buf))));
             } else {
-                tally.drop(DropReason::HandoffFull);
+                tally.drop_waiting(DropReason::HandoffFull, buf.data());
             }
             return;
         }
@@ -306,7 +306,7 @@ impl<B: PacketBuf> Handoff<B> {
         let Some(events) = &mut self.events else { return };
         if room == 0 {
             events.flows.settle_packet(place);
-            tally.drop(DropReason::HandoffFull);
+            tally.drop_waiting(DropReason::HandoffFull, buf.data());
             return;
         }
         // Only a packet with room has a number: the holder waits for each.
@@ -437,7 +437,7 @@ impl<B: PacketBuf> HandoffRing<B> {
         };
         tally.hand_off(sent);
         for packet in self.staged.drain(..) {
-            tally.drop(self.full);
+            tally.drop_waiting(self.full, packet.buf.data());
             events.inspect(|events| events.flows.settle_packet(packet.place));
         }
     }

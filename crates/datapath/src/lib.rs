@@ -11,9 +11,9 @@
 //! Imports inside the crate go one way, from the last line to the first:
 //!
 //! ```text
-//! context, columns, interfaces, egress, tally, events, origin, reason
+//! context, columns, interfaces, egress, late_drops, tally, events, origin, reason, tap
 //! queues: tx_queues, tx_backlog, neighbor_queue, buffering, shaping, fragments, handoff, slow_queue …
-//! worker_state
+//! worker_state, selection, packet_fate
 //! originate, command          frames of our own, commands of the control thread
 //! stage, resume               the stages; buffered packets that go on
 //! slow                        packets that need an answer
@@ -44,20 +44,24 @@ mod fragments;
 mod handoff;
 mod interfaces;
 mod kept_hops;
+mod late_drops;
 mod local_switching;
 mod model;
 mod neighbor_queue;
 mod origin;
 mod originate;
 mod owned_packet;
+mod packet_fate;
 mod reason;
 mod reassembly;
 mod resume;
+mod selection;
 mod shaping;
 mod slow;
 mod slow_queue;
 mod stage;
 mod tally;
+mod tap;
 mod tx_backlog;
 mod tx_queues;
 mod worker_state;
@@ -71,3 +75,4 @@ pub use model::pipeline::{Receiver, ReceiverConfig, Spread};
 pub use model::run_to_completion::StepReport;
 pub use model::rx_tx::{RxTx, RxTxConfig};
 pub use model::worker::{Worker, WorkerConfig};
+pub use tap::TapPort;

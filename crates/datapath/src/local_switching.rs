@@ -39,7 +39,7 @@ impl<B: PacketBuf> SwitchedQueue<B> {
     pub(crate) fn push(&mut self, port: PortId, buf: B, tally: &mut StepTally) {
         if self.frames.len() >= self.room {
             // There is room for a burst and for all packets that may be released.
-            tally.drop(DropReason::TxQueueFull);
+            tally.drop_waiting(DropReason::TxQueueFull, buf.data());
             return;
         }
         tally.switch_locally();

@@ -119,7 +119,7 @@ impl<B: PacketBuf> NeighborQueue<B> {
                 None => self.stations.len() >= STATIONS_MAX,
             };
         if is_full {
-            tally.drop(DropReason::NeighborQueueFull);
+            tally.drop_waiting(DropReason::NeighborQueueFull, buf.data());
             return;
         }
         match known {
@@ -192,7 +192,7 @@ impl<B: PacketBuf> NeighborQueue<B> {
                     let frame = TxFrame { buf, bytes, origin };
                     queues.push(io, tally, TxTarget::of(interface), frame);
                 }
-                None => tally.drop(DropReason::NeighborUnresolved),
+                None => tally.drop_waiting(DropReason::NeighborUnresolved, packet.buf.data()),
             }
         }
         self.stations.retain(|station| station.waiting > 0);

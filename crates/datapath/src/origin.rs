@@ -34,9 +34,11 @@ impl Origin {
 
     /// Counts a frame that its port does not take and that is not queued either.
     #[cold]
-    pub(crate) fn count_lost(self, tally: &mut StepTally) {
+    pub(crate) fn count_lost(self, frame: &[u8], tally: &mut StepTally) {
         match self {
-            Self::Received(_) | Self::Guaranteed(_) => tally.drop(DropReason::TxQueueFull),
+            Self::Received(_) | Self::Guaranteed(_) => {
+                tally.drop_waiting(DropReason::TxQueueFull, frame);
+            }
             Self::Copy => tally.lose_duplicate(),
             Self::Own => tally.lose_originated(),
             Self::HandedOn => tally.drop(DropReason::TxQueueFull),

@@ -258,7 +258,8 @@ impl<B: PacketBuf> Reassembly<B> {
         let Some(datagram) = self.places.get_mut(at).and_then(Option::take) else { return };
         self.used -= 1;
         self.held -= datagram.fragments.len();
-        datagram.fragments.iter().for_each(|_| tally.drop(reason));
+        let drop = |held: &TunnelFragment<B>| tally.drop_waiting(reason, held.buf.data());
+        datagram.fragments.iter().for_each(drop);
     }
 
     /// Uses a free place to remember that a datagram was discarded.

@@ -1,9 +1,11 @@
 //! What happened in one step, counted locally and added to the worker's counters once per step.
 
-use adit_rules::{DropReason, PuntReason};
+use adit_rules::{DropReason, PuntReason, TapOrigin};
 use adit_tables::{Counter, SHAPING_DELAYS, WorkerCounters};
 use adit_types::limits::INTERFACES_MAX;
 use adit_types::{Direction, InterfaceId, InterfaceSet, Nanos};
+
+use crate::late_drops::{LateDrop, LateDrops};
 
 /// Why packets wait, other than for a neighbor.
 #[derive(Debug, Clone, Copy)]
@@ -60,6 +62,8 @@ pub(crate) struct StepTally {
     busy: InterfaceSet,
     rx: [PacketSum; INTERFACES_MAX],
     tx: [PacketSum; INTERFACES_MAX],
+    /// What taps are told of packets that waited.
+    late: Option<Box<LateDrops>>,
 }
 
 /// What a step with usual packets counts.
@@ -107,7 +111,38 @@ impl StepTally {
             busy: InterfaceSet::NONE,
             rx: [PacketSum::default(); INTERFACES_MAX],
             tx: [PacketSum::default(); INTERFACES_MAX],
+            late: None,
         }
+    }
+
+    /// Makes room for drops that taps are told of.
+    pub(crate) fn reserve_late_drops(&mut self) {
+        self.late = Some(Box::new(LateDrops::new()));
+    }
+
+    /// Says whether taps are told of drops from here on. Returns what was said before.
+    pub(crate) fn note_late_drops(&mut self, is_on: bool) -> bool {
+        self.late.as_mut().is_some_and(|late| late.set_on(is_on))
+    }
+
+    /// The oldest drop that taps are to be told of.
+    pub(crate) fn take_late_drop(&mut self) -> Option<LateDrop> {
+        self.late.as_mut()?.take_first()
+    }
+
+    /// Where packets that arrive now come from.
+    pub(crate) const fn tap_origin(&self) -> TapOrigin {
+        match (self.is_recirculated, self.is_taken_over) {
+            (true, _) => TapOrigin::Recirculated,
+            (false, true) => TapOrigin::Handoff,
+            (false, false) => TapOrigin::Port,
+        }
+    }
+
+    /// What happened to packets in the step so far.
+    pub(crate) fn outcomes(&self) -> TalliedOutcomes {
+        let RareSums { handed_off, locally_switched, .. } = self.rare;
+        TalliedOutcomes { drops: self.drops, punts: self.punts, handed_off, locally_switched }
     }
 
     /// What usual packets do not change.
@@ -128,9 +163,10 @@ impl StepTally {
         self.is_taken_over = is_taking;
     }
 
-    /// Says whether packets that arrive from here on arrived before: as fragments, or from another UE.
-    pub(crate) fn set_recirculated(&mut self, is_again: bool) {
-        self.is_recirculated = is_again;
+    /// Says whether packets that arrive from here on arrived before: as fragments, or from another UE. Returns what was
+    /// said before.
+    pub(crate) fn set_recirculated(&mut self, is_again: bool) -> bool {
+        core::mem::replace(&mut self.is_recirculated, is_again)
     }
 
     /// One packet was switched from one UE to another.
@@ -233,6 +269,15 @@ impl StepTally {
     pub(crate) fn drop(&mut self, reason: DropReason) {
         self.rare().dropped += 1;
         self.drops[reason.index()] += 1;
+    }
+
+    /// One packet that waited was dropped. `frame`: its octets as they are by now.
+    #[cold]
+    pub(crate) fn drop_waiting(&mut self, reason: DropReason, frame: &[u8]) {
+        self.drop(reason);
+        if let Some(late) = &mut self.late {
+            late.note(reason, frame);
+        }
     }
 
     /// One packet was consumed by the slow path.
@@ -350,6 +395,31 @@ impl StepTally {
             counter.tx_pkts.add(tx.pkts);
             counter.tx_bytes.add(tx.bytes);
         }
+    }
+}
+
+/// Outcomes of packets up to some moment of a step.
+#[derive(Debug, Clone)]
+pub(crate) struct TalliedOutcomes {
+    drops: [u64; DropReason::COUNT],
+    punts: [u64; PuntReason::COUNT],
+    pub handed_off: u64,
+    pub locally_switched: u64,
+}
+
+impl TalliedOutcomes {
+    /// The first reason for which packets were dropped since `before`.
+    pub(crate) fn drop_since(&self, before: &Self) -> Option<DropReason> {
+        let is_new =
+            |reason: &&DropReason| self.drops[reason.index()] > before.drops[reason.index()];
+        DropReason::ALL.iter().find(is_new).copied()
+    }
+
+    /// The first reason for which packets were consumed since `before`.
+    pub(crate) fn punt_since(&self, before: &Self) -> Option<PuntReason> {
+        let is_new =
+            |reason: &&PuntReason| self.punts[reason.index()] > before.punts[reason.index()];
+        PuntReason::ALL.iter().find(is_new).copied()
     }
 }
 

@@ -82,7 +82,7 @@ impl<B: PacketBuf> TxBacklog<B> {
                 self.len += 1;
                 tally.wait_for_port();
             }
-            _ => origin.count_lost(tally),
+            _ => origin.count_lost(buf.data(), tally),
         }
     }
 
@@ -142,6 +142,9 @@ impl<B: PacketBuf> PortBacklog<B> {
     /// Drops all frames. Returns how many.
     fn drop_all(&mut self, tally: &mut StepTally) -> usize {
         self.refusing_since = None;
-        self.frames.drain(..).map(|_| tally.drop(DropReason::TxQueueFull)).count()
+        let drop = |frame: BacklogFrame<B>| {
+            tally.drop_waiting(DropReason::TxQueueFull, frame.buf.data());
+        };
+        self.frames.drain(..).map(drop).count()
     }
 }

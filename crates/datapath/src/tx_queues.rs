@@ -66,7 +66,7 @@ impl<B: PacketBuf> TxQueues<B> {
     ) {
         let Some(queue) = self.ports.get_mut(usize::from(port.0)) else {
             // Interfaces with ports beyond the queues do not exist: both come from one list.
-            origin.count_lost(tally);
+            origin.count_lost(buf.data(), tally);
             return;
         };
         // PERF (adit bench datapath --rates wait): one check of the length per frame.
@@ -80,6 +80,16 @@ impl<B: PacketBuf> TxQueues<B> {
                 run.bytes += bytes;
             }
             _ => queue.runs.push(FrameRun { interface, origin, pkts: 1, bytes }),
+        }
+    }
+
+    /// Passes every frame that is queued for a port to `see`.
+    pub(crate) fn each_queued(&self, mut see: impl FnMut(TxTarget, &[u8])) {
+        for (port, queue) in (0u16..).map(PortId).zip(&self.ports) {
+            let runs = queue.runs.iter().flat_map(|run| core::iter::repeat_n(run, run.pkts));
+            for (buf, run) in queue.burst.iter().zip(runs) {
+                see(TxTarget { port, interface: run.interface }, buf.data());
+            }
         }
     }
 

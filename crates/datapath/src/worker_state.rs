@@ -1,7 +1,7 @@
 //! Everything that a worker keeps between packets, bursts and steps.
 
 use adit_pktio::{PacketBuf, PacketIo};
-use adit_rules::{WorkerCommand, WorkerEvent};
+use adit_rules::{TapId, TapRequest, WorkerCommand, WorkerEvent};
 use adit_tables::Leases;
 use adit_types::{Nanos, SessionIndex};
 use rtrb::{Consumer, Producer};
@@ -20,6 +20,7 @@ use crate::origin::Origin;
 use crate::shaping::Shaping;
 use crate::slow_queue::SlowQueue;
 use crate::tally::StepTally;
+use crate::tap::Tap;
 use crate::tx_queues::{TxFrame, TxQueues};
 
 /// Room that a worker reserves at start.
@@ -59,10 +60,10 @@ pub(crate) struct WorkerState<B> {
     pub events: Events,
     /// The counts of the step.
     pub tally: StepTally,
-    /// A command was pending when the step began to receive. Then every packet takes the stages: only they can place, for
-    /// example, an End Marker between two packets. A command that arrives later does not matter: the fast rules that
-    /// follow it become readable after this worker began a later step.
-    pub must_take_stages: bool,
+    /// How bursts are taken in the present step.
+    pub path: BurstPath,
+    /// The same of a step without commands that wait: [`BurstPath::Usual`], or [`BurstPath::Tapped`].
+    pub path_without_commands: BurstPath,
     /// The last burst seemed to hold both address families: a hint which recognition loop to use next.
     pub are_families_mixed: bool,
     /// The last hops of the fast path.
@@ -74,6 +75,21 @@ pub(crate) struct WorkerState<B> {
     pub are_stages_apart: bool,
     /// When a duplicated packet last requested the address of a neighbor.
     neighbor_requested_at: Option<Nanos>,
+    /// The taps, of a worker that has some.
+    pub tap: Option<Box<Tap>>,
+}
+
+/// How a burst is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BurstPath {
+    /// The fast path, and what it leaves takes the stages.
+    Usual,
+    /// The same, but what taps select takes the stages alone.
+    Tapped,
+    /// Every packet takes the stages, also with taps. A command was pending when the step began to receive, and only the
+    /// stages can place, for example, an End Marker between two packets. A command that arrives later does not matter:
+    /// the fast rules that follow it become readable after this worker began a later step.
+    Stages,
 }
 
 impl<B: PacketBuf> WorkerState<B> {
@@ -95,12 +111,34 @@ impl<B: PacketBuf> WorkerState<B> {
             slow: SlowQueue::new(),
             events: Events::new(events),
             tally: StepTally::new(),
-            must_take_stages: false,
+            path: BurstPath::Usual,
+            path_without_commands: BurstPath::Usual,
             are_families_mixed: false,
             kept_hops: KeptHops::NONE,
             frame_flows: None,
             are_stages_apart: false,
             neighbor_requested_at: None,
+            tap: None,
+        }
+    }
+
+    /// Starts a tap. A worker without a ring for records has none.
+    pub(crate) fn start_tap(&mut self, id: TapId, request: TapRequest) {
+        if let Some(tap) = &mut self.tap {
+            tap.start(id, request);
+            self.path_without_commands = BurstPath::Tapped;
+            self.tally.note_late_drops(true);
+        }
+    }
+
+    /// Stops a tap.
+    pub(crate) fn stop_tap(&mut self, id: TapId) {
+        if let Some(tap) = &mut self.tap {
+            tap.stop(id);
+            if !tap.is_active() {
+                self.path_without_commands = BurstPath::Usual;
+                self.tally.note_late_drops(false);
+            }
         }
     }
 
@@ -187,7 +225,9 @@ impl<B: PacketBuf> WorkerState<B> {
                 self.tally.lose_duplicate();
                 self.request_neighbor(ctx.now, egress);
             }
-            Origin::Own | Origin::HandedOn | Origin::Counted => origin.count_lost(&mut self.tally),
+            Origin::Own | Origin::HandedOn | Origin::Counted => {
+                origin.count_lost(buf.data(), &mut self.tally);
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use adit_pfcp::{Cause, Header, MessageBody, MessageType, PfcpDatagram, RawMessag
 use adit_rules::{DeltaId, RuleDelta, WorkerCommand};
 use adit_session::{Session, SessionStore, UsageReport};
 use adit_types::limits::PENDING_MAX;
-use adit_types::{Nanos, Seid};
+use adit_types::{Nanos, Seid, SessionIndex};
 
 use crate::admission::Admission;
 use crate::answers::{Answers, Condition, EncodedResponse};
@@ -282,6 +282,11 @@ impl Node {
     #[must_use]
     pub fn has_transmit(&self) -> bool {
         !self.transmits.is_empty()
+    }
+
+    /// Publishes the rules of a session again, without a change: an offload gets its entries.
+    pub fn republish(&mut self, session: SessionIndex) {
+        self.sessions.republish(session);
     }
 
     /// The next command, for any one worker.

@@ -423,6 +423,13 @@ impl Sessions {
         self.commit(CommittedChange { up_seid, record, delta }).change
     }
 
+    /// Publishes the rules of a session again, without a change.
+    pub(crate) fn republish(&mut self, session: SessionIndex) {
+        let Some(up_seid) = self.store.session_at(session).map(|of| of.up_seid()) else { return };
+        let (record, delta) = (CommittedRecord::Unchanged, self.store.recompile(session));
+        self.commit(CommittedChange { up_seid, record, delta });
+    }
+
     /// A worker reached a limit of usage. Commits the change and returns what to report.
     pub(crate) fn on_usage_limit(
         &mut self,

@@ -4,6 +4,7 @@ use core::net::IpAddr;
 
 use crate::delta_id::DeltaId;
 use crate::rule::GtpuTunnel;
+use crate::tap::{TapId, TapRequest};
 use adit_types::{
     InterfaceId, InterfaceSet, MacAddr, Nanos, PdrId, Qfi, Seid, SessionIndex, Teid, UsageSlot,
 };
@@ -176,4 +177,8 @@ pub enum WorkerCommand {
         /// The interface to announce on.
         interface: InterfaceId,
     },
+    /// Report packets to a tap. Every worker gets this command.
+    StartTap(TapId, TapRequest),
+    /// Report nothing more to a tap; the worker confirms it.
+    StopTap(TapId),
 }

@@ -24,6 +24,7 @@ pub mod rule;
 pub mod sdf;
 pub mod sdf_set;
 mod shapes;
+pub mod tap;
 pub mod usage;
 pub mod verdict;
 
@@ -59,6 +60,10 @@ pub use rule::{
 };
 pub use sdf::{FlowSelector, PacketFilter};
 pub use sdf_set::SdfSet;
+pub use tap::{
+    PdrMismatch, TAP_OCTETS, TapFilter, TapId, TapItem, TapKey, TapOrigin, TapOutcome, TapPacket,
+    TapQer, TapRequest, TapSession, TapSet, TapStage,
+};
 pub use usage::{
     NoUsage, POOL_WEIGHT_ONE, PoolMembers, UrrEntry, UsageCounts, UsageLimits, UsageSource,
 };

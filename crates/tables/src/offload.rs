@@ -56,6 +56,8 @@ pub(crate) struct OffloadWriter {
     chosen: Option<ChosenSessions>,
     /// What is to be done with chosen sessions.
     steps: Vec<ChosenStep>,
+    /// Sessions that workers keep, once for each reason.
+    withheld: Vec<SessionIndex>,
 }
 
 impl OffloadWriter {
@@ -74,6 +76,7 @@ impl OffloadWriter {
             refusals: Vec::new(),
             chosen: choice.map(|choice| ChosenSessions::new(choice, sessions_max)),
             steps: Vec::new(),
+            withheld: Vec::new(),
         };
         for at in 0..=u16::MAX {
             writer.set_networks(NetworkPart::V4(at), routes);
@@ -87,6 +90,25 @@ impl OffloadWriter {
     /// True if it gets the entries of all sessions, none of which is chosen.
     pub(crate) const fn takes_all(&self) -> bool {
         self.chosen.is_none()
+    }
+
+    /// Leaves a session to the workers until [`OffloadWriter::release`].
+    pub(crate) fn withhold(&mut self, session: SessionIndex) {
+        self.withheld.push(session);
+        if self.entries.get(session.0 as usize).is_some_and(|entries| *entries != 0) {
+            match self.takes_all() {
+                true => self.remove(session),
+                false => self.leave(session),
+            }
+        }
+    }
+
+    /// Ends one [`OffloadWriter::withhold`]. Returns true if the session gets entries when its rules are published again.
+    pub(crate) fn release(&mut self, session: SessionIndex) -> bool {
+        if let Some(at) = self.withheld.iter().position(|of| *of == session) {
+            self.withheld.swap_remove(at);
+        }
+        self.takes_all() && !self.withheld.contains(&session)
     }
 
     /// The rules of a session change: removes its entries.
@@ -237,7 +259,7 @@ impl OffloadWriter {
         rule: &OffloadRule<'_>,
         routes: &Routes,
     ) {
-        if self.entries.len() <= session.0 as usize {
+        if self.entries.len() <= session.0 as usize || self.withheld.contains(&session) {
             return;
         }
         if let FastRuleForwarding::Uplink { egress, .. } = rule.rule.forwarding

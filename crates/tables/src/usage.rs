@@ -297,6 +297,16 @@ impl<'a> UsageView<'a> {
         (counted.ul_bytes, counted.dl_bytes)
     }
 
+    /// Octets counted in both directions, without the right to count on: what an offload counts meanwhile may be missing.
+    #[must_use]
+    pub fn counted_bytes(&self, slot: UsageSlot) -> u64 {
+        let counted = match self.owner(slot) {
+            Some(session) => self.fast_rules.counted(session).0,
+            None => self.line(slot).map(UsageLine::traffic).unwrap_or_default(),
+        };
+        counted.ul_bytes + counted.dl_bytes
+    }
+
     /// True if `mark` was not reported yet for the entry's generation.
     #[inline]
     #[must_use]

@@ -141,6 +141,21 @@ pub const RESTORATION_DATAGRAMS_MAX: usize = 4096;
 /// Sessions whose usage is looked at for the store in one turn of the control thread.
 pub const USAGE_RECORDS_PER_TURN_MAX: usize = 64;
 
+/// Taps at a time: traces and captures together.
+pub const TAPS_MAX: usize = 4;
+
+/// Items of one record of a tap at most: both frames of a packet of 9,000 octets, and what happened between.
+pub const TAP_RECORD_LEN: usize = 448;
+
+/// Items in the ring of one worker's records. What does not fit is skipped and counted.
+pub const TAP_RING_LEN: usize = 16 * 1024;
+
+/// PDRs that one record names.
+pub const TAP_PDRS_MAX: usize = 32;
+
+/// Drops of packets that waited that a worker reports per step.
+pub const TAP_LATE_DROPS_PER_STEP: usize = 16;
+
 /// Answers of all peers that a store keeps for retransmissions of their requests after a restart; each further
 /// one takes the place of the oldest.
 pub const ANSWER_RECORDS_MAX: u64 = 65_536;

@@ -93,19 +93,43 @@ impl Glance {
     #[inline]
     #[must_use]
     pub fn inner_source(gtpu: &[u8]) -> Option<UeAddress> {
-        let (header, rest) = GtpuHeader::ref_from_prefix(gtpu).ok()?;
-        if header.message_type() != GtpuMessageType::G_PDU {
-            return None;
-        }
-        let inner = match header.flags() & (FLAG_E | FLAG_S | FLAG_PN) {
-            0 => rest,
-            flags => behind_extensions(rest, flags & FLAG_E != 0)?,
-        };
+        let inner = inner_packet(gtpu)?;
         match inner.first()? >> 4 {
             4 => Some(UeAddress::of(Ipv4Header::ref_from_prefix(inner).ok()?.0.src().into())),
             6 => Some(UeAddress::of(Ipv6Header::ref_from_prefix(inner).ok()?.0.src().into())),
             _ => None,
         }
+    }
+
+    /// Source and destination of the packet in the tunnel, as [`Glance::inner_source`].
+    #[must_use]
+    pub fn inner_addresses(gtpu: &[u8]) -> Option<(UeAddress, UeAddress)> {
+        let inner = inner_packet(gtpu)?;
+        let (src, dst): (IpAddr, IpAddr) = match inner.first()? >> 4 {
+            4 => {
+                let (ip, _) = Ipv4Header::ref_from_prefix(inner).ok()?;
+                (ip.src().into(), ip.dst().into())
+            }
+            6 => {
+                let (ip, _) = Ipv6Header::ref_from_prefix(inner).ok()?;
+                (ip.src().into(), ip.dst().into())
+            }
+            _ => return None,
+        };
+        Some((UeAddress::of(src), UeAddress::of(dst)))
+    }
+}
+
+/// The packet in the tunnel. `gtpu`: the frame from the GTP-U header on.
+#[inline]
+fn inner_packet(gtpu: &[u8]) -> Option<&[u8]> {
+    let (header, rest) = GtpuHeader::ref_from_prefix(gtpu).ok()?;
+    if header.message_type() != GtpuMessageType::G_PDU {
+        return None;
+    }
+    match header.flags() & (FLAG_E | FLAG_S | FLAG_PN) {
+        0 => Some(rest),
+        flags => behind_extensions(rest, flags & FLAG_E != 0),
     }
 }
 

@@ -61,18 +61,26 @@ pub(crate) fn request(
     command: &AdminCommand,
     sink: &mut impl DocumentSink,
 ) -> anyhow::Result<()> {
-    let mut stream = UnixStream::connect(socket).with_context(|| {
-        format!(
-            "no adit answers at {}; start one with `adit run`, or name its admin.socket with --socket",
-            socket.display()
-        )
-    })?;
+    let mut stream = connect(socket)?;
     stream.set_read_timeout(Some(2 * TIMEOUT))?;
     let mut line = serde_json::to_vec(&command.request())?;
     line.push(b'\n');
     // An overloaded adit may close the socket before it reads the request; its answer has the reason.
     let _ = stream.write_all(&line);
     take(BufReader::new(stream), sink)
+}
+
+/// Connects to the adit that listens at `socket`.
+///
+/// # Errors
+/// Nothing listens there.
+pub(crate) fn connect(socket: &Path) -> anyhow::Result<UnixStream> {
+    UnixStream::connect(socket).with_context(|| {
+        format!(
+            "no adit answers at {}; start one with `adit run`, or name its admin.socket with --socket",
+            socket.display()
+        )
+    })
 }
 
 /// Reads one document.

@@ -44,6 +44,7 @@ fn control(plant: BenchControlPlane) -> ControlThread {
         keeps_at_stop: false,
         events: Vec::new(),
         commands: Vec::new(),
+        taps: crate::tap::TapHub::new(Vec::new(), Default::default()),
         bells: Vec::new(),
         model: "run-to-completion",
         scheduler: None,
@@ -72,6 +73,7 @@ fn page(
     match result.try_recv().unwrap() {
         AdminAnswer::Page(page) => ((page.rows)(), (page.members)(), page.next),
         AdminAnswer::Refused(what) | AdminAnswer::Unknown(what) => panic!("{what}"),
+        AdminAnswer::Stream(_) => panic!("a document was asked for"),
     }
 }
 
@@ -182,6 +184,7 @@ fn rates_of_one_session_are_found_by_its_seid_or_address_and_by_nothing_else() {
         match snapshot::answer(&control.view(), &unknown, cursor) {
             AdminAnswer::Page(page) => cursor = page.next.unwrap(),
             AdminAnswer::Refused(what) | AdminAnswer::Unknown(what) => break what,
+            AdminAnswer::Stream(_) => unreachable!("a document was asked for"),
         }
     };
     assert!(refused.contains("10.99.9.9"), "{refused}");

@@ -21,10 +21,9 @@ use adit_wire::parse_ip;
 
 use super::event_io::EventIo;
 use super::pipeline::look;
-use super::run_to_completion::{
-    finish_lane, forward_burst, join_fragments, process, process_switched,
-};
+use super::run_to_completion::{forward_burst, process, process_switched};
 use super::rx_tx::first_tag;
+use super::stages::{finish_lane, join_fragments};
 use crate::carried::{
     Mark, PlannedFrame, attach_classified, detach_classified, flow_of_mark, mark_received,
 };
@@ -35,6 +34,7 @@ use crate::flows::FlowMap;
 use crate::interfaces::TxTarget;
 use crate::origin::Origin;
 use crate::stage::forward_plan::{finish_frame, rewrite_plain};
+use crate::stage::observe::NoObserver;
 use crate::stage::s1_parse::s1_parse;
 use crate::stage::s2_lookup::s2_lookup;
 use crate::stage::s3_classify::s3_classify;
@@ -101,7 +101,7 @@ fn classify_lane<'v, B: PacketBuf, K: LaneKind>(
         return;
     }
     s2_lookup(&ctx.view, lane);
-    s3_classify(ctx, &mut state.fragments.first_fragments, lane);
+    s3_classify(ctx, &mut state.fragments.first_fragments, lane, &mut NoObserver);
     let BurstLane { bufs, arrivals, ips, verdicts, sessions, .. } = lane;
     for ((((mut buf, arrival), ip), verdict), session) in
         bufs.drain(..).zip(&*arrivals).zip(&*ips).zip(&*verdicts).zip(&*sessions)
@@ -161,7 +161,7 @@ pub(super) fn enforce_burst<Io: PacketIo>(
             run.extend(resume_classified(ctx, &mut lane, buf, state));
         }
         if !lane.bufs.is_empty() {
-            finish_lane(ctx, io, &mut lane, state);
+            finish_lane(ctx, io, &mut lane, state, &mut NoObserver);
             state.queues.flush(io, &mut state.tally);
             state.handoff.flush(&mut state.tally);
         }

@@ -26,7 +26,7 @@ use crate::event_queues::{CLASSIFY, ENFORCE, PREPARE, PacketQueue};
 use crate::flows::SharedFlows;
 use crate::model::worker::Worker;
 use crate::slow::{self, SlowLimits};
-use crate::worker_state::WorkerState;
+use crate::worker_state::{BurstPath, WorkerState};
 
 /// A worker looks for flows to give up at most once in this time: each takes an event, and events in great number would
 /// be refused.
@@ -249,7 +249,7 @@ fn step<Io: PacketIo>(
     state: &mut WorkerState<Io::Buf>,
 ) -> StepReport {
     let waited = state.packets_waiting();
-    state.must_take_stages = false;
+    state.path = state.path_without_commands;
     let queues = io.queues;
     let can_resume =
         state.handoff.flows().is_some_and(|flows| flows.defers_any() && flows.end_deferring());
@@ -257,7 +257,9 @@ fn step<Io: PacketIo>(
     let is_time = queues.timers() == 0 || inbox.has_timer;
     let is_quiet = state.is_quiet(ctx, if is_time { waited } else { 0 });
     let is_busy = !is_quiet && release_waiting(ctx, io, rx, state);
-    state.must_take_stages |= !queues.are_merged();
+    if !queues.are_merged() {
+        state.path = BurstPath::Stages;
+    }
     let mut received = 0;
     if !state.handoff.is_alone() {
         state.tally.set_taken_over(true);

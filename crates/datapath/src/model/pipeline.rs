@@ -5,7 +5,6 @@
 //! user's (ARP, neighbor discovery, ICMP, GTP-U path management) have a ring of their own to the signaling worker, a
 //! worker that owns no session, so that they neither delay user packets nor wait behind them.
 
-use core::cell::Cell;
 use core::net::IpAddr;
 
 use adit_pktio::{Burst, PacketBuf, PacketIo};
@@ -13,13 +12,14 @@ use adit_rss::{Toeplitz, ToeplitzKey};
 use adit_rules::rule::ue_ipv6_key;
 use adit_tables::{TablesReader, TablesView, UeTable};
 use adit_types::limits::BURST_MAX;
-use adit_types::{InterfaceId, Nanos, PortId, SessionIndex, VlanId, WorkerId};
-use adit_wire::{Glance, UeAddress, tag_len, vlan_of};
+use adit_types::{Nanos, PortId, SessionIndex, VlanId, WorkerId};
+use adit_wire::{Glance, UeAddress, vlan_of};
 
 use super::run_to_completion::StepReport;
 use crate::columns::BurstColumn;
 use crate::handoff::Handoff;
 use crate::interfaces::{Interfaces, PortLinks, VlanLink};
+use crate::selection::look_on;
 use crate::tally::{StepTally, WaitingCounts};
 
 /// How a receiver chooses the worker of a packet.
@@ -194,21 +194,6 @@ pub(super) fn look<'l, B: PacketBuf>(
         frames.push(SeenFrame { glance, link });
     }
     frames
-}
-
-/// A glance at a frame, and the interface that it belongs to.
-fn look_on(link: &VlanLink, frame: &[u8]) -> (Glance, Option<InterfaceId>) {
-    let tunnel_end = Cell::new(None);
-    let glance = Glance::at(frame, tag_len(frame), |addr| {
-        let owner = link.owner(addr).filter(|interface| interface.role.is_gtpu());
-        tunnel_end.set(owner.map(|interface| interface.id));
-        owner.is_some()
-    });
-    let interface = tunnel_end.get().or_else(|| match glance {
-        Glance::PlainV4(_) | Glance::PlainV6(_) => link.n6.or(link.first()),
-        _ => link.first(),
-    });
-    (glance, interface)
 }
 
 fn prefetch(view: &TablesView<'_>, link: &VlanLink, glance: Glance) {

@@ -9,22 +9,17 @@ use adit_pktio::{Burst, PacketBuf, PacketIo};
 use adit_rules::DropReason;
 use adit_types::PortId;
 
-use crate::columns::{BurstLane, BurstLanes, LaneKind};
+use super::stages::take_stages;
+use super::tapped::{forward_tapped, report_late_drops};
 use crate::command::run_commands;
 use crate::context::StepContext;
 use crate::fast_path::forward_usual;
-use crate::handoff::{WorkerSet, hand_off_lane};
-use crate::resume::{review_lane, review_some};
+use crate::handoff::WorkerSet;
+use crate::resume::review_some;
 use crate::shaping::ReviewTime;
 use crate::slow::{self, SlowLimits};
-use crate::stage::s1_parse::s1_parse;
-use crate::stage::s2_lookup::s2_lookup;
-use crate::stage::s3_classify::s3_classify;
-use crate::stage::s4_enforce::s4_enforce;
-use crate::stage::s5_account::s5_account;
-use crate::stage::s6_apply::s6_apply;
 use crate::tally::WaitingCounts;
-use crate::worker_state::WorkerState;
+use crate::worker_state::{BurstPath, WorkerState};
 
 /// What one step did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +56,7 @@ pub(crate) fn step<Io: PacketIo>(
     state: &mut WorkerState<Io::Buf>,
 ) -> StepReport {
     let waited = state.packets_waiting();
-    state.must_take_stages = false;
+    state.path = state.path_without_commands;
     let is_busy = !state.is_quiet(ctx, waited) && release_waiting(ctx, io, rx, state);
     let mut received = 0;
     for &port in plan.ports {
@@ -114,7 +109,10 @@ pub(super) fn release_waiting<Io: PacketIo>(
     // Before commands: packets that a change releases precede an End Marker.
     shaping.review_changes(ctx, io, queues, tally, ReviewTime::StepBegin);
     let was_commanded = run_commands(ctx, io, state);
-    state.must_take_stages = state.has_commands();
+    state.path = match state.has_commands() {
+        true => BurstPath::Stages,
+        false => state.path_without_commands,
+    };
     let has_expired = state.fragments.reassembly.expire(ctx.now, &mut state.tally);
     let was_resumed = !state.buffering.is_empty() && review_some(ctx, io, state);
     if any_shaped {
@@ -125,6 +123,9 @@ pub(super) fn release_waiting<Io: PacketIo>(
     let may_have_sent = is_unresolved || was_commanded || was_resumed || any_shaped;
     if may_have_sent {
         state.queues.flush(io, &mut state.tally);
+    }
+    if state.path_without_commands == BurstPath::Tapped {
+        report_late_drops(ctx, state);
     }
     may_have_sent || is_blocked || has_expired
 }
@@ -166,7 +167,7 @@ pub(super) fn forward_burst<Io: PacketIo>(
     rx: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) {
-    if !state.must_take_stages {
+    if state.path == BurstPath::Usual {
         forward_usual(ctx, io, port, rx, state);
         if rx.is_empty() {
             if !state.handoff.is_alone() {
@@ -174,90 +175,11 @@ pub(super) fn forward_burst<Io: PacketIo>(
             }
             return;
         }
-    }
-    run_stages(ctx, io, port, rx, state);
-    if state.fragments.any_arrived() {
-        join_fragments(ctx, io, port, rx, state);
-    }
-    state.queues.flush(io, &mut state.tally);
-    state.handoff.flush(&mut state.tally);
-}
-
-/// Takes a burst through all stages.
-fn run_stages<Io: PacketIo>(
-    ctx: &StepContext<'_>,
-    io: &mut Io,
-    port: PortId,
-    rx: &mut Burst<Io::Buf>,
-    state: &mut WorkerState<Io::Buf>,
-) {
-    let mut lanes = BurstLanes::new();
-    let links = ctx.interfaces.of_port(port);
-    let WorkerState { slow, fragments, tally, .. } = &mut *state;
-    s1_parse(links, rx, &mut lanes, slow, fragments, tally);
-    run_lane(ctx, io, port, &mut lanes.tunneled, state);
-    run_lane(ctx, io, port, &mut lanes.downlink_v4, state);
-    run_lane(ctx, io, port, &mut lanes.downlink_v6, state);
-}
-
-/// Takes one lane, the packets of a burst with the same kind of lookup key, through the stages after
-/// parsing. Hands off packets of other workers, and releases packets of its sessions whose rules changed.
-fn run_lane<'v, Io: PacketIo, K: LaneKind>(
-    ctx: &StepContext<'v>,
-    io: &mut Io,
-    port: PortId,
-    lane: &mut BurstLane<'v, Io::Buf, K>,
-    state: &mut WorkerState<Io::Buf>,
-) {
-    if lane.is_empty() {
+    } else if state.path_without_commands == BurstPath::Tapped {
+        forward_tapped(ctx, io, port, rx, state);
         return;
     }
-    debug_assert_eq!(lane.len(), lane.bufs.len());
-    s2_lookup(&ctx.view, lane);
-    hand_off_lane(&mut state.handoff, port, lane, &mut state.tally);
-    s3_classify(ctx, &mut state.fragments.first_fragments, lane);
-    finish_lane(ctx, io, lane, state);
-}
-
-/// Takes a classified lane through the other stages.
-#[inline(always)]
-// PERF (adit bench kinds): part of the loop over the stages.
-pub(super) fn finish_lane<'v, Io: PacketIo, K: LaneKind>(
-    ctx: &StepContext<'v>,
-    io: &mut Io,
-    lane: &mut BurstLane<'v, Io::Buf, K>,
-    state: &mut WorkerState<Io::Buf>,
-) {
-    if state.frame_flows.is_some() {
-        for (buf, session) in lane.bufs.iter_mut().zip(&lane.sessions) {
-            state.mark(buf, *session);
-        }
-    }
-    let WorkerState { shaping, queues, tally, .. } = &mut *state;
-    shaping.review_changes(ctx, io, queues, tally, ReviewTime::MidStep);
-    review_lane(ctx, io, lane, state);
-    let WorkerState { shaping, events, tally, .. } = &mut *state;
-    s4_enforce(ctx, lane, shaping, events, tally);
-    s5_account(ctx, lane, events, tally);
-    s6_apply(ctx, io, lane, state);
-}
-
-/// Joins fragments of tunnel packets, and takes the whole packets through the stages.
-#[cold]
-pub(super) fn join_fragments<Io: PacketIo>(
-    ctx: &StepContext<'_>,
-    io: &mut Io,
-    port: PortId,
-    rx: &mut Burst<Io::Buf>,
-    state: &mut WorkerState<Io::Buf>,
-) {
-    let WorkerState { fragments, handoff, tally, .. } = &mut *state;
-    fragments.join(ctx.now, port, rx, handoff, tally);
-    if !rx.is_empty() {
-        state.tally.set_recirculated(true);
-        run_stages(ctx, io, port, rx, state);
-        state.tally.set_recirculated(false);
-    }
+    take_stages(ctx, io, port, rx, state);
 }
 
 /// Takes over packets that other workers received for sessions of this one. Returns how many.

@@ -15,6 +15,7 @@ use crate::handoff::Handoff;
 use crate::interfaces::Interfaces;
 use crate::model::run_to_completion::{self, PollPlan, StepReport};
 use crate::slow::SlowLimits;
+use crate::tap::{Tap, TapPort};
 use crate::worker_state::{WorkerCapacity, WorkerState};
 
 /// Configuration of a worker.
@@ -106,6 +107,14 @@ impl<Io: PacketIo> Worker<Io> {
     pub fn with_handoff(mut self, handoff: Handoff<Io::Buf>) -> Self {
         debug_assert_eq!(handoff.worker(), self.config.id, "the ends of another worker");
         self.state.handoff = handoff;
+        self
+    }
+
+    /// Gives the worker a ring for records of taps. Without it, it has none.
+    #[must_use]
+    pub fn with_taps(mut self, port: TapPort) -> Self {
+        self.state.tap = Some(Box::new(Tap::new(port, self.config.id)));
+        self.state.tally.reserve_late_drops();
         self
     }
 

@@ -178,12 +178,12 @@ pub(crate) fn count_overflow(
     bytes: u16,
 ) {
     meters(&ctx.view, key).next().inspect(|meter| meter.count_dropped(bytes));
-    tally.drop(DropReason::ShapingQueueFull);
+    tally.drop_waiting(DropReason::ShapingQueueFull, &[]);
 }
 
 /// Drops a waiting packet because a gate was closed or a rate set to zero. Both count as `GateClosed`.
 #[cold]
-fn discard<B>(
+fn discard<B: PacketBuf>(
     ctx: &StepContext<'_>,
     tally: &mut StepTally,
     key: QueueKey,
@@ -193,7 +193,7 @@ fn discard<B>(
         meter.wait_counts().remove(1, ctx.now.since(held.since));
         meter.count_dropped(held.bytes);
     }
-    tally.drop(DropReason::GateClosed);
+    tally.drop_waiting(DropReason::GateClosed, held.packet.buf.data());
 }
 
 /// Sends a waiting packet without checking its rates, and charges them.

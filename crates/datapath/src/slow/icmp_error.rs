@@ -23,6 +23,7 @@ use crate::slow::limiter::{RefillRate, TokenBucket};
 use crate::slow_queue::{IcmpError, IcmpErrorKind};
 use crate::stage::admit::admit;
 use crate::stage::forward_plan::outer_header;
+use crate::stage::observe::NoObserver;
 use crate::stage::outer::encapsulate;
 use crate::stage::s3_classify::{Ingress, find_pdr};
 use crate::worker_state::WorkerState;
@@ -179,7 +180,8 @@ pub(super) fn deliver<'v, B: PacketBuf, S: LaneKind>(
         container: None,
         upper: None,
     };
-    let matched = find_pdr(rules, buf.data(), &arrival, &ip, Ingress::DataNetwork).ok()?;
+    let matched =
+        find_pdr(rules, buf.data(), &arrival, &ip, Ingress::DataNetwork, &mut NoObserver).ok()?;
     admit(&matched, matched.direction).ok()?;
     let outer = outer_header(&matched, None)?;
     let egress = egress_to_hop(ctx, matched.far.next_hop)?;

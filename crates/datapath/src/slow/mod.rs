@@ -15,6 +15,7 @@ mod limiter;
 mod neighbor_discovery;
 mod neighbor_report;
 mod outcome;
+mod tapped;
 
 use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::{DropReason, PuntReason};
@@ -42,7 +43,9 @@ pub(crate) fn run<Io: PacketIo>(
     limits: &mut SlowLimits,
     state: &mut WorkerState<Io::Buf>,
 ) {
-    for SlowPacket { buf, work } in core::mem::take(&mut state.slow.packets) {
+    for packet in core::mem::take(&mut state.slow.packets) {
+        let record = tapped::begin(ctx, io, &packet, state);
+        let SlowPacket { buf, work } = packet;
         match work {
             SlowWork::Error(error) => {
                 icmp_error::send(ctx, io, &mut limits.icmp, state, buf, &error)
@@ -69,6 +72,9 @@ pub(crate) fn run<Io: PacketIo>(
                 };
                 settle(state, outcome);
             }
+        }
+        if let Some(record) = record {
+            tapped::end(io, record, state);
         }
     }
 }

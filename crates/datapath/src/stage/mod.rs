@@ -7,6 +7,7 @@ pub(crate) mod forward_plan;
 mod fragment;
 mod marking;
 pub(crate) mod measure;
+pub(crate) mod observe;
 pub(crate) mod outer;
 mod outer_ip;
 mod redirect;

@@ -4,8 +4,8 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use adit_pktio::PacketBuf;
 use adit_rules::{
-    ApplyAction, Candidate, DropReason, FlowKey, FlowSelector, HeaderRemoval, PublishedFar,
-    PublishedPdr, PublishedRules, SourceInterface, TunnelSide,
+    ApplyAction, Candidate, DropReason, FlowKey, FlowSelector, HeaderRemoval, PdrMismatch,
+    PublishedFar, PublishedPdr, PublishedRules, SourceInterface, TunnelSide,
 };
 use adit_tables::TablesView;
 use adit_types::{Direction, SessionIndex};
@@ -16,6 +16,7 @@ use crate::columns::{BurstColumn, BurstLane, LaneKind, Matched, PacketArrival, P
 use crate::context::StepContext;
 use crate::first_fragments::FirstFragments;
 use crate::reason::{HeaderLayer, drop_reason, is_forwardable, is_usable_on_link, verify_udp};
+use crate::stage::observe::StageObserver;
 
 /// Finds PDR and FAR of every packet in the lane.
 ///
@@ -30,6 +31,7 @@ pub(crate) fn s3_classify<'v, B: PacketBuf, S: LaneKind>(
     ctx: &StepContext<'v>,
     uppers: &mut FirstFragments,
     lane: &mut BurstLane<'v, B, S>,
+    observer: &mut impl StageObserver,
 ) {
     let BurstLane { bufs, arrivals, ips, sessions, verdicts, .. } = lane;
     let mut payload_errors = BurstColumn::<Option<DropReason>>::new();
@@ -52,7 +54,8 @@ pub(crate) fn s3_classify<'v, B: PacketBuf, S: LaneKind>(
             let packet = buf.data().get(usize::from(arrival.ip_offset)..).unwrap_or_default();
             arrival.upper = uppers.first_of(ctx.now, *session, packet, ip);
         }
-        verdicts.push(match classify::<S>(&ctx.view, *session, buf.data(), arrival, ip) {
+        let frame = buf.data();
+        verdicts.push(match classify::<S>(&ctx.view, *session, frame, arrival, ip, observer) {
             Ok(matched) => PacketVerdict::Pass(matched),
             Err(reason) => PacketVerdict::Drop(reason),
         });
@@ -96,6 +99,7 @@ fn classify<'v, S: LaneKind>(
     frame: &[u8],
     arrival: &mut PacketArrival,
     ip: &mut IpPacket,
+    observer: &mut impl StageObserver,
 ) -> Result<Matched<'v>, DropReason> {
     let rules = view.rules(session).ok_or(S::UNKNOWN)?;
     let ingress = Ingress::of::<S>(rules, arrival);
@@ -103,9 +107,9 @@ fn classify<'v, S: LaneKind>(
     let matched = match arrival.is_on_link {
         false => {
             check_ue(rules, ingress, ip)?;
-            find_pdr(rules, packet, arrival, ip, ingress)?
+            find_pdr(rules, packet, arrival, ip, ingress, observer)?
         }
-        true => find_on_link(rules, packet, arrival, ip, ingress)?,
+        true => find_on_link(rules, packet, arrival, ip, ingress, observer)?,
     };
     let removal = matched.pdr.outer_header_removal;
     // Dropped packets keep their outer header.
@@ -156,8 +160,9 @@ fn find_on_link<'v>(
     arrival: &PacketArrival,
     ip: &IpPacket,
     ingress: Ingress,
+    observer: &mut impl StageObserver,
 ) -> Result<Matched<'v>, DropReason> {
-    let matched = find_pdr(rules, packet, arrival, ip, ingress).ok();
+    let matched = find_pdr(rules, packet, arrival, ip, ingress, observer).ok();
     let matched = matched.filter(Matched::is_of_cp_function).ok_or(DropReason::IpAddressInvalid)?;
     let ue = ue_addr(ingress.direction(), ip);
     if adit_types::is_forwardable(ue) {
@@ -221,7 +226,7 @@ impl Ingress {
     }
 }
 
-/// The first PDR that `packet`, of which `ip` is the header, matches, with its FAR.
+/// The first PDR that `packet`, of which `ip` is the header, matches, with its FAR. `observer` sees those that are compared.
 ///
 /// # Errors
 /// `PdrUnmatched` without one.
@@ -232,26 +237,34 @@ pub(crate) fn find_pdr<'v>(
     arrival: &PacketArrival,
     ip: &IpPacket,
     ingress: Ingress,
+    observer: &mut impl StageObserver,
 ) -> Result<Matched<'v>, DropReason> {
     let direction = ingress.direction();
     let pdrs = rules.pdrs(direction);
-    let has_headers = |pdr: &&PublishedPdr| matches_headers(rules, pdr, arrival, ip, ingress);
+    let header_mismatch = |pdr| header_mismatch(rules, pdr, arrival, ip, ingress);
     let is_usual = ingress.is_usual() && !arrival.is_on_link;
     let pdr = match rules.matcher(direction).filter(|_| is_usual) {
         Some(matcher) => {
             let flow = selector(packet, arrival, ip);
             let is_match = |found: Candidate| {
-                let pdr = pdrs.get(found.pdr).filter(has_headers);
-                pdr.is_some_and(|pdr| found.is_confirmed(&pdr.sdf, direction, &flow))
+                let Some(pdr) = pdrs.get(found.pdr) else { return false };
+                let is_confirmed = || found.is_confirmed(&pdr.sdf, direction, &flow);
+                let mismatch = header_mismatch(pdr)
+                    .or_else(|| if is_confirmed() { None } else { Some(PdrMismatch::Sdf) });
+                observer.tried(pdr, mismatch);
+                mismatch.is_none()
             };
             let at = matcher.view().find(&FlowKey::new(direction, &flow), is_match);
             at.and_then(|at| pdrs.get(at))
         }
         // Without filters, with too many PDRs to compile them, and for packets that it leaves out.
         None => pdrs.iter().find(|pdr| {
-            has_headers(pdr)
-                && (pdr.sdf.is_empty()
-                    || pdr.sdf.matches(direction, &selector(packet, arrival, ip)))
+            let is_flow =
+                || pdr.sdf.is_empty() || pdr.sdf.matches(direction, &selector(packet, arrival, ip));
+            let mismatch = header_mismatch(pdr)
+                .or_else(|| if is_flow() { None } else { Some(PdrMismatch::Sdf) });
+            observer.tried(pdr, mismatch);
+            mismatch.is_none()
         }),
     };
     let pdr = pdr.ok_or(DropReason::PdrUnmatched)?;
@@ -260,23 +273,32 @@ pub(crate) fn find_pdr<'v>(
     Ok(Matched { rules, pdr, far, direction, must_queue: false, is_guaranteed: false })
 }
 
-/// All conditions of a PDR except its SDF filters.
+/// The first condition of a PDR that the packet does not meet, besides its SDF filters.
 ///
 /// Spec: TS 29.244 §5.2.1A, §8.2.89: with QFIs, packets without one do not match.
 #[inline]
-fn matches_headers(
+fn header_mismatch(
     rules: &PublishedRules,
     pdr: &PublishedPdr,
     arrival: &PacketArrival,
     ip: &IpPacket,
     ingress: Ingress,
-) -> bool {
+) -> Option<PdrMismatch> {
     let ue = ue_addr(ingress.direction(), ip);
-    ingress.is_of(pdr.source)
-        && pdr.interfaces.intersects(arrival.interfaces)
-        && pdr.teid().is_none_or(|teid| teid == arrival.teid)
-        && (pdr.qfis.is_empty() || arrival.qfi().is_some_and(|qfi| pdr.qfis.contains(&qfi)))
-        && rules.matches_ue(pdr, ue)
+    let has_qfi = || arrival.qfi().is_some_and(|qfi| pdr.qfis.contains(&qfi));
+    if !ingress.is_of(pdr.source) {
+        Some(PdrMismatch::Source(pdr.source))
+    } else if !pdr.interfaces.intersects(arrival.interfaces) {
+        Some(PdrMismatch::NetworkInstance)
+    } else if pdr.teid().is_some_and(|teid| teid != arrival.teid) {
+        Some(PdrMismatch::Teid)
+    } else if !pdr.qfis.is_empty() && !has_qfi() {
+        Some(PdrMismatch::Qfi)
+    } else if !rules.matches_ue(pdr, ue) {
+        Some(PdrMismatch::UeAddress)
+    } else {
+        None
+    }
 }
 
 /// The packet behind the UDP or IP header that `removal` removes: its offset in `packet`, of

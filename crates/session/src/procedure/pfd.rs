@@ -69,7 +69,14 @@ impl SessionStore {
         if !names_any(known, &session.records(), &changed.0) {
             return None;
         }
-        let session = session.open();
+        self.recompile(index)
+    }
+
+    /// Compiles the rules of the session at `index` again, without a change. The delta is owed one
+    /// [`SessionStore::reclaim`].
+    pub fn recompile(&mut self, index: SessionIndex) -> Option<RuleDelta> {
+        let known = self.catalog();
+        let session = self.session_at(index)?.open();
         let OpenSession { ref records, ref usage, .. } = session;
         let rules = compile(known, session.identity(&self.packet_rates), records, usage);
         self.retired.entry(index).or_default().push_back(RetiredResources::default());

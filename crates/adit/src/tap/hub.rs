@@ -1,0 +1,365 @@
+//! The control thread's side: starts taps at the workers, gathers their records, and stops taps in time.
+//!
+//! A tap ends when it has enough packets or time, or when its client is gone. Its number is free again when every worker has
+//! confirmed that it reports nothing more.
+
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+
+use adit_host::idle::Doorbell;
+use adit_n4::Node;
+use adit_rules::{DropReason, TapFilter, TapId, TapItem, TapKey, TapRequest, WorkerCommand};
+use adit_session::SessionStore;
+use adit_tables::Publisher;
+use adit_types::limits::TAPS_MAX;
+use adit_types::{InterfaceId, Nanos, SessionIndex};
+use rtrb::{Consumer, Producer};
+
+use super::question::{AskedKey, CheckedQuestion, HEADER_SNAP_BYTES, TapQuestion};
+use super::stream::{TapNames, TapStream};
+
+/// Records between the control thread and a client's thread.
+const NEWS_LEN: usize = 1024;
+
+/// Items taken from one worker in a turn.
+const ITEMS_PER_TURN: usize = 4096;
+
+/// A client that is gone is noticed within this time.
+const TICK_INTERVAL: Nanos = Nanos::from_millis(500);
+
+/// What a client's thread gets.
+#[derive(Debug)]
+pub(crate) enum TapNews {
+    /// The items of one record.
+    Record(Vec<TapItem>),
+    /// Nothing: a sign of life.
+    Tick,
+    /// The tap has ended.
+    Ended(TapEnd),
+}
+
+/// How a tap ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TapEnd {
+    /// Why.
+    pub why: &'static str,
+    /// Packets that nobody looked at, because workers or the client had no room.
+    pub skipped: u64,
+}
+
+/// Which drops the workers do not see, and whether there are taps at all.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TapLimits {
+    /// Why there is no tap.
+    pub refusal: Option<String>,
+    /// Reasons for which threads drop that have no taps.
+    pub unseen: Vec<DropReason>,
+}
+
+/// What a tap is started with.
+pub(crate) struct TapContext<'a> {
+    pub now: Nanos,
+    pub store: &'a SessionStore,
+    pub publisher: &'a mut Publisher,
+    /// Names of the interfaces, by `InterfaceId`.
+    pub interfaces: &'a [String],
+    pub ports: Vec<String>,
+    /// The time of day at zero of the clock. Unit: nanoseconds since 1970-01-01 00:00 UTC.
+    pub zero_unix_ns: u64,
+    pub commands: &'a mut [Producer<WorkerCommand>],
+    pub bells: &'a [Doorbell],
+}
+
+/// The taps of a running adit.
+#[derive(Debug)]
+pub(crate) struct TapHub {
+    rings: Vec<RecordRing>,
+    taps: [Option<HubTap>; TAPS_MAX],
+    limits: TapLimits,
+}
+
+/// The records of one worker.
+#[derive(Debug)]
+struct RecordRing {
+    items: Consumer<TapItem>,
+    /// A record that has begun.
+    record: Vec<TapItem>,
+}
+
+#[derive(Debug)]
+struct HubTap {
+    news: SyncSender<TapNews>,
+    until: Nanos,
+    left: u64,
+    skipped: u64,
+    /// The session that an offload leaves to the workers meanwhile.
+    withheld: Option<SessionIndex>,
+    next_tick: Nanos,
+    /// Why it ends; until then workers report to it.
+    why: Option<&'static str>,
+    /// Workers that have yet to get the command to stop.
+    unstopped: Vec<usize>,
+    /// Workers that have yet to confirm it.
+    unconfirmed: usize,
+    /// The client knows that it has ended, or is gone.
+    is_told: bool,
+}
+
+impl TapHub {
+    /// No taps. `rings`: those of the workers, in the order of their commands.
+    pub(crate) fn new(rings: Vec<Consumer<TapItem>>, limits: TapLimits) -> Self {
+        let rings = rings.into_iter().map(|items| RecordRing { items, record: Vec::new() });
+        Self { rings: rings.collect(), taps: [const { None }; TAPS_MAX], limits }
+    }
+
+    /// Starts a tap.
+    ///
+    /// # Errors
+    /// Why it cannot, and what to do.
+    pub(crate) fn start(
+        &mut self,
+        question: &TapQuestion,
+        context: TapContext<'_>,
+    ) -> Result<TapStream, String> {
+        let checked = question.check()?;
+        if let Some(refusal) = &self.limits.refusal {
+            return Err(refusal.clone());
+        }
+        if let Some(reason) = checked.drop.filter(|reason| self.limits.unseen.contains(reason)) {
+            return Err(format!(
+                "packets are dropped as {} before a worker sees them, so that no trace follows them; \
+                 see `adit show counters` and `adit show workers`",
+                reason.name()
+            ));
+        }
+        let place = self.taps.iter().position(Option::is_none).ok_or_else(|| {
+            format!("{TAPS_MAX} traces and captures run already; end one of them, or wait")
+        })?;
+        let id = TapId(u8::try_from(place).unwrap_or_default());
+        let TapContext { now, store, publisher, commands, bells, .. } = context;
+        if commands.iter().any(|ring| ring.slots() < 2) {
+            return Err("a worker has yet to run its last commands; try again".to_owned());
+        }
+        let (key, session) = resolve(&checked, store, publisher, context.interfaces)?;
+        let notes = notes(publisher, session, &checked);
+        if let Some(session) = session {
+            publisher.withhold(session);
+        }
+        let filter = TapFilter { key, drop: checked.drop, one_of: checked.one_of };
+        let until = now + checked.time_max;
+        let request = TapRequest {
+            filter,
+            has_stages: checked.stages,
+            snap_bytes: checked.snap_bytes.unwrap_or(HEADER_SNAP_BYTES),
+            pkts_max: checked.pkts_max,
+            until,
+        };
+        for (ring, bell) in commands.iter_mut().zip(bells) {
+            // There was room.
+            let _ = ring.push(WorkerCommand::StartTap(id, request));
+            bell.ring();
+        }
+        let (sender, news) = sync_channel(NEWS_LEN);
+        self.taps[place] = Some(HubTap {
+            news: sender,
+            until,
+            left: checked.pkts_max,
+            skipped: 0,
+            withheld: session,
+            next_tick: now,
+            why: None,
+            unstopped: (0..commands.len()).collect(),
+            unconfirmed: commands.len(),
+            is_told: false,
+        });
+        let names = Arc::new(TapNames {
+            interfaces: context.interfaces.to_vec(),
+            ports: context.ports,
+            zero_unix_ns: context.zero_unix_ns,
+        });
+        Ok(TapStream { question: checked, names, notes, news })
+    }
+
+    /// Passes records on, and ends taps.
+    pub(crate) fn turn(
+        &mut self,
+        now: Nanos,
+        node: &mut Node,
+        publisher: &mut Publisher,
+        commands: &mut [Producer<WorkerCommand>],
+        bells: &[Doorbell],
+    ) {
+        if self.taps.iter().all(Option::is_none) {
+            return;
+        }
+        for ring in &mut self.rings {
+            for _ in 0..ITEMS_PER_TURN {
+                let Ok(item) = ring.items.pop() else { break };
+                take_item(&mut self.taps, &mut ring.record, item);
+            }
+        }
+        for (id, place) in (0..).map(TapId).zip(&mut self.taps) {
+            let Some(tap) = place else { continue };
+            tap.check(now);
+            tap.stop(id, commands, bells);
+            if tap.is_over() {
+                if let Some(session) = tap.withheld
+                    && publisher.release_withheld(session)
+                {
+                    node.republish(session);
+                }
+                *place = None;
+            }
+        }
+    }
+}
+
+/// Passes an item of a worker on, if it ends a record or says something of a tap.
+fn take_item(taps: &mut [Option<HubTap>], record: &mut Vec<TapItem>, item: TapItem) {
+    let at = |TapId(id)| usize::from(id);
+    match item {
+        TapItem::Skipped(id, pkts) => {
+            taps.get_mut(at(id)).into_iter().flatten().for_each(|tap| tap.skipped += pkts);
+        }
+        TapItem::Stopped(id) => {
+            for tap in taps.get_mut(at(id)).into_iter().flatten() {
+                tap.unconfirmed = tap.unconfirmed.saturating_sub(1);
+            }
+        }
+        TapItem::Packet(_) => {
+            record.clear();
+            record.push(item);
+        }
+        TapItem::End(_) => {
+            record.push(item);
+            let record = core::mem::take(record);
+            let Some(TapItem::Packet(packet)) = record.first() else { return };
+            for (id, place) in (0..).map(TapId).zip(taps) {
+                if let Some(tap) = place.as_mut().filter(|_| packet.taps.contains(id)) {
+                    tap.tell(record.clone());
+                }
+            }
+        }
+        _ => record.push(item),
+    }
+}
+
+impl HubTap {
+    /// Passes a record on to the client.
+    fn tell(&mut self, record: Vec<TapItem>) {
+        if self.why.is_some() {
+            return;
+        }
+        match self.news.try_send(TapNews::Record(record)) {
+            Ok(()) => {
+                self.left = self.left.saturating_sub(1);
+                if self.left == 0 {
+                    self.why = Some("packets");
+                }
+            }
+            Err(TrySendError::Full(_)) => self.skipped += 1,
+            Err(TrySendError::Disconnected(_)) => self.lose_client(),
+        }
+    }
+
+    fn lose_client(&mut self) {
+        self.why.get_or_insert("client");
+        self.is_told = true;
+    }
+
+    /// Ends when its time is over or its client is gone.
+    fn check(&mut self, now: Nanos) {
+        if now >= self.until {
+            self.why.get_or_insert("duration");
+        }
+        if now >= self.next_tick && !self.is_told {
+            self.next_tick = now + TICK_INTERVAL;
+            if let Err(TrySendError::Disconnected(_)) = self.news.try_send(TapNews::Tick) {
+                self.lose_client();
+            }
+        }
+    }
+
+    /// Tells workers and the client that it has ended.
+    fn stop(&mut self, id: TapId, commands: &mut [Producer<WorkerCommand>], bells: &[Doorbell]) {
+        let Some(why) = self.why else { return };
+        self.unstopped.retain(|worker| {
+            let ring = commands.get_mut(*worker);
+            let is_full = ring.is_some_and(|ring| ring.push(WorkerCommand::StopTap(id)).is_err());
+            bells.get(*worker).into_iter().for_each(Doorbell::ring);
+            is_full
+        });
+        // After what workers skipped is known.
+        if self.unstopped.is_empty() && self.unconfirmed == 0 && !self.is_told {
+            let ended = TapNews::Ended(TapEnd { why, skipped: self.skipped });
+            self.is_told = !matches!(self.news.try_send(ended), Err(TrySendError::Full(_)));
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.why.is_some() && self.unstopped.is_empty() && self.unconfirmed == 0 && self.is_told
+    }
+}
+
+/// The key for workers, and the session that it is about, if there is one.
+fn resolve(
+    question: &CheckedQuestion,
+    store: &SessionStore,
+    publisher: &Publisher,
+    interfaces: &[String],
+) -> Result<(TapKey, Option<SessionIndex>), String> {
+    match &question.key {
+        AskedKey::Any => Ok((TapKey::Any, None)),
+        AskedKey::Session(seid) => {
+            let session = store.session(*seid).ok_or_else(|| {
+                format!("no session has the UP SEID {seid}; `adit show sessions` lists them")
+            })?;
+            let index = session.index();
+            Ok((TapKey::Session(index, *seid), Some(index)))
+        }
+        AskedKey::Ue(addr) => {
+            let session = store.session_of_ue(*addr).map(adit_session::Session::index);
+            Ok((TapKey::Ue(*addr), session))
+        }
+        AskedKey::Teid(teid) => {
+            let session = publisher.session_of_teid(*teid);
+            Ok((TapKey::Teid(*teid), session.is_some().then_some(session)))
+        }
+        AskedKey::Interface(name) => {
+            let at = interfaces.iter().position(|known| known == name).ok_or_else(|| {
+                format!("no interface \"{name}\"; there are {}", interfaces.join(", "))
+            })?;
+            let id = u8::try_from(at).map(InterfaceId).unwrap_or_default();
+            Ok((TapKey::Interface(id), None))
+        }
+    }
+}
+
+/// What the client should know before the first packet.
+fn notes(
+    publisher: &Publisher,
+    session: Option<SessionIndex>,
+    question: &CheckedQuestion,
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    match &question.key {
+        AskedKey::Ue(addr) if session.is_none() => {
+            notes.push(format!("no session has the UE address {addr} now"));
+        }
+        AskedKey::Teid(teid) if session.is_none() => {
+            notes.push(format!("no session owns the TEID {teid} now"));
+        }
+        _ => {}
+    }
+    if let Some(offload) = publisher.offload()
+        && offload.entries > 0
+        && session.is_none()
+    {
+        notes.push(format!(
+            "{} forwards packets of {} sessions before a worker sees them; only a tap of one session \
+             (--session, --ue, --teid) brings them back",
+            offload.name, offload.sessions
+        ));
+    }
+    notes
+}

@@ -1,0 +1,15 @@
+//! Traces and captures of a running adit: what a client asks for, the control thread's side, and the stream of the answer.
+//!
+//! The control thread starts a tap at every worker ([`hub`]) and passes records on over a bounded channel. The client's thread
+//! puts them in words ([`words`]) and writes one line of JSON each ([`stream`]). Neither workers nor the control thread wait
+//! for a client: what finds no room is counted.
+
+pub(crate) mod frame;
+pub(crate) mod hub;
+pub(crate) mod question;
+pub(crate) mod stream;
+mod words;
+
+pub(crate) use hub::{TapContext, TapHub, TapLimits};
+pub(crate) use question::TapQuestion;
+pub(crate) use stream::TapStream;

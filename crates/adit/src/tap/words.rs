@@ -1,0 +1,320 @@
+//! Records in words: one JSON document for each packet.
+
+use adit_rules::{
+    ApplyAction, DestinationInterface, HeaderCreation, TapItem, TapOrigin, TapOutcome, TapPacket,
+    TapQer,
+};
+use adit_types::{Direction, PortId};
+use serde_json::{Map, Value, json};
+
+use super::frame;
+use super::stream::TapNames;
+
+/// What of a record the client gets.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WordOptions {
+    /// Octets of frames end with their headers.
+    pub headers_only: bool,
+    /// Stages and rules.
+    pub stages: bool,
+}
+
+/// The document of a record.
+pub(super) fn document(
+    number: u64,
+    items: &[TapItem],
+    names: &TapNames,
+    options: WordOptions,
+) -> Value {
+    let mut words = RecordWords { names, options, document: Map::new(), frame: Vec::new() };
+    words.set("packet", number);
+    let mut items = items.iter().peekable();
+    while let Some(item) = items.next() {
+        words.add(item);
+        let is_octets = |next: &&TapItem| matches!(next, TapItem::Octets { .. });
+        if !items.peek().is_some_and(is_octets) {
+            words.end_frame();
+        }
+    }
+    Value::Object(words.document)
+}
+
+struct RecordWords<'n> {
+    names: &'n TapNames,
+    options: WordOptions,
+    document: Map<String, Value>,
+    /// Octets of the frame that is read.
+    frame: Vec<u8>,
+}
+
+impl RecordWords<'_> {
+    fn set(&mut self, key: &str, value: impl Into<Value>) {
+        self.document.insert(key.to_owned(), value.into());
+    }
+
+    /// Appends to a list.
+    fn append(&mut self, key: &str, value: Value) {
+        let list = self.document.entry(key).or_insert_with(|| Value::Array(Vec::new()));
+        list.as_array_mut().into_iter().for_each(|list| list.push(value.clone()));
+    }
+
+    fn add(&mut self, item: &TapItem) {
+        match item {
+            TapItem::Packet(packet) => self.packet(packet),
+            TapItem::Octets { len, octets } => {
+                self.frame.extend(octets.iter().take(usize::from(*len)));
+            }
+            TapItem::Sent { port, interface, len } => {
+                let sent = json!({
+                    "port": self.names.port(*port),
+                    "interface": self.names.interface(*interface),
+                    "len": len,
+                });
+                self.append("sent", sent);
+            }
+            TapItem::End(outcome) => self.outcome(*outcome),
+            TapItem::Skipped(..) | TapItem::Stopped(_) => {}
+            item if self.options.stages => self.detail(item),
+            _ => {}
+        }
+    }
+
+    fn packet(&mut self, packet: &TapPacket) {
+        let TapPacket { origin, worker, at, port, interface, len, .. } = packet;
+        self.set("time_unix_ns", self.names.zero_unix_ns.saturating_add(at.0));
+        self.set("worker", worker.0);
+        let from = match origin {
+            TapOrigin::Port => "port",
+            TapOrigin::Handoff => "another thread",
+            TapOrigin::Recirculated => "the worker itself",
+            TapOrigin::Waited => "a queue of the worker",
+        };
+        self.set("from", from);
+        self.set("port", port.map(|port| self.names.port(port)));
+        self.set("interface", interface.map(|interface| self.names.interface(interface)));
+        self.set("len", *len);
+    }
+
+    /// A frame is complete: its words go to the last frame that was sent, or to the packet.
+    fn end_frame(&mut self) {
+        if self.frame.is_empty() {
+            return;
+        }
+        let mut octets = core::mem::take(&mut self.frame);
+        let words = frame::words(&octets);
+        if self.options.headers_only {
+            octets.truncate(words.headers_len);
+        }
+        let sent = self.document.get_mut("sent").and_then(Value::as_array_mut);
+        let target = match sent.and_then(|sent| sent.last_mut()).and_then(Value::as_object_mut) {
+            Some(sent) => sent,
+            None => &mut self.document,
+        };
+        target.insert("headers".to_owned(), words.headers.into());
+        target.insert("octets".to_owned(), hex(&octets).into());
+    }
+
+    fn detail(&mut self, item: &TapItem) {
+        match item {
+            TapItem::Stage(stage, took) => {
+                let stages = self.document.entry("stages_ns").or_insert_with(|| json!({}));
+                let stage = stage.name();
+                let before = stages.get(stage).and_then(Value::as_u64).unwrap_or_default();
+                if let Some(stages) = stages.as_object_mut() {
+                    stages.insert(stage.to_owned(), (before + took.0).into());
+                }
+            }
+            TapItem::Session(session) => {
+                let by =
+                    session.teid.map_or("UE address".to_owned(), |teid| format!("TEID {teid}"));
+                let session = json!({
+                    "up_seid": session.seid.to_string(),
+                    "by": by,
+                    "pdrs": session.pdrs,
+                    "compiled_filters": session.has_matcher,
+                });
+                self.set("session", session);
+            }
+            TapItem::Tried { pdr, precedence, mismatch } => {
+                let why = mismatch.map(|mismatch| mismatch.text());
+                let tried = json!({
+                    "pdr": pdr.0, "precedence": precedence.0, "matched": why.is_none(), "why": why,
+                });
+                self.append("pdrs_tried", tried);
+            }
+            TapItem::Matched { pdr, direction } => {
+                self.set("pdr", pdr.0);
+                let direction = match direction {
+                    Direction::Uplink => "uplink",
+                    Direction::Downlink => "downlink",
+                };
+                self.set("direction", direction);
+            }
+            TapItem::Qer(TapQer { qer, is_gate_open, has_room, has_packet_rate }) => {
+                let gate = if *is_gate_open { "open" } else { "closed" };
+                let rate = has_room.map(|has| if has { "within" } else { "used up" });
+                let qer = json!({
+                    "qer": qer.0, "gate": gate, "rate": rate, "packet_rate": has_packet_rate,
+                });
+                self.append("qers", qer);
+            }
+            TapItem::Urr { urr, before, after } => {
+                let counted = after.saturating_sub(*before);
+                self.append("urrs", json!({ "urr": urr.0, "counted_bytes": counted }));
+            }
+            TapItem::Far { far, action, destination, outer, must_queue } => {
+                let far = json!({
+                    "far": far.0,
+                    "action": actions(*action),
+                    "destination": destination_name(*destination),
+                    "outer_header": outer.map(outer_words),
+                    "waits_for_rate": must_queue,
+                });
+                self.set("far", far);
+            }
+            TapItem::Egress { interface, station, mac, is_switched } => {
+                let egress = json!({
+                    "interface": self.names.interface(*interface),
+                    "next_hop": station.to_string(),
+                    "mac": mac.map(|mac| mac.to_string()),
+                    "switched_locally": is_switched,
+                });
+                self.set("egress", egress);
+            }
+            _ => {}
+        }
+    }
+
+    fn outcome(&mut self, outcome: TapOutcome) {
+        let (kind, reason, text) = match outcome {
+            TapOutcome::Transmitted => ("transmitted", None, "Sent."),
+            TapOutcome::Dropped(reason) => ("dropped", Some(reason.name()), reason.text()),
+            TapOutcome::Consumed(reason) => ("consumed", Some(reason.name()), reason.text()),
+            TapOutcome::SlowPath => ("answered", None, "Adit answers it in place of the server."),
+            TapOutcome::Buffered => ("buffered", None, "Its FAR buffers it."),
+            TapOutcome::Queued => ("queued", None, "It waits for the rate of its QERs or slice."),
+            TapOutcome::WaitsForNeighbor => {
+                ("waits", None, "It waits for the link-layer address of its next hop.")
+            }
+            TapOutcome::WaitsForPort => {
+                ("waits", None, "It waits for room in the transmit queue of its port.")
+            }
+            TapOutcome::WaitsForFragments => {
+                ("waits", None, "It waits for the other fragments of its datagram.")
+            }
+            TapOutcome::Switched => {
+                ("switched", None, "It goes to another UE, by its session's rules.")
+            }
+            TapOutcome::HandedOff => {
+                ("handed_off", None, "The worker that owns its session gets it.")
+            }
+        };
+        self.set("outcome", json!({ "kind": kind, "reason": reason, "text": text }));
+    }
+}
+
+/// Octets as hexadecimal digits.
+fn hex(octets: &[u8]) -> String {
+    const DIGITS: [char; 16] =
+        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    let digit = |nibble: u8| DIGITS[usize::from(nibble & 0xf)];
+    octets.iter().flat_map(|octet| [digit(octet >> 4), digit(*octet)]).collect()
+}
+
+fn actions(action: ApplyAction) -> Vec<&'static str> {
+    let names = [
+        (ApplyAction::DROP, "drop"),
+        (ApplyAction::FORW, "forward"),
+        (ApplyAction::BUFF, "buffer"),
+        (ApplyAction::NOCP, "notify"),
+        (ApplyAction::DUPL, "duplicate"),
+    ];
+    names.into_iter().filter(|(one, _)| action.contains(*one)).map(|(_, name)| name).collect()
+}
+
+const fn destination_name(destination: DestinationInterface) -> &'static str {
+    match destination {
+        DestinationInterface::Access => "Access",
+        DestinationInterface::Core => "Core",
+        DestinationInterface::SgiLanN6Lan => "SGi-LAN/N6-LAN",
+        DestinationInterface::CpFunction => "CP function",
+        DestinationInterface::LiFunction => "LI function",
+    }
+}
+
+fn outer_words(outer: HeaderCreation) -> String {
+    match outer {
+        HeaderCreation::Gtpu(tunnel) => format!("GTP-U to TEID {} at {}", tunnel.teid, tunnel.addr),
+        HeaderCreation::Udp { addr, port } => format!("UDP to {addr} port {port}"),
+        HeaderCreation::Ip { addr } => format!("IP to {addr}"),
+    }
+}
+
+impl TapNames {
+    fn port(&self, PortId(port): PortId) -> String {
+        let name = self.ports.get(usize::from(port));
+        name.cloned().unwrap_or_else(|| port.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use adit_rules::{DropReason, TAP_OCTETS, TapSet, TapStage};
+    use adit_types::{InterfaceId, Nanos, WorkerId};
+
+    use super::*;
+
+    fn names() -> TapNames {
+        let (interfaces, ports) = (vec!["n3".to_owned()], vec!["access".to_owned()]);
+        TapNames { interfaces, ports, zero_unix_ns: 1_000 }
+    }
+
+    fn record(outcome: TapOutcome) -> Vec<TapItem> {
+        let mut octets = [0; TAP_OCTETS];
+        octets[12..14].copy_from_slice(&[0x88, 0xcc]);
+        vec![
+            TapItem::Packet(TapPacket {
+                taps: TapSet::NONE,
+                origin: TapOrigin::Port,
+                worker: WorkerId(3),
+                at: Nanos(5),
+                port: Some(PortId(0)),
+                interface: Some(InterfaceId(0)),
+                len: 60,
+            }),
+            TapItem::Octets { len: 56, octets },
+            TapItem::Octets { len: 4, octets },
+            TapItem::Stage(TapStage::Parse, Nanos(40)),
+            TapItem::Stage(TapStage::Parse, Nanos(2)),
+            TapItem::End(outcome),
+        ]
+    }
+
+    #[test]
+    fn every_drop_reason_is_named_with_its_sentence() {
+        let options = WordOptions { headers_only: true, stages: true };
+        for reason in DropReason::ALL {
+            let document = document(1, &record(TapOutcome::Dropped(*reason)), &names(), options);
+            assert_eq!(document["outcome"]["reason"], reason.name());
+            assert_eq!(document["outcome"]["text"], reason.text());
+        }
+    }
+
+    #[test]
+    fn record_has_names_times_and_octets_as_far_as_they_are_wanted() {
+        let items = record(TapOutcome::Transmitted);
+        let all = document(7, &items, &names(), WordOptions { headers_only: false, stages: true });
+        assert_eq!((&all["packet"], &all["worker"]), (&7.into(), &3.into()));
+        assert_eq!((&all["port"], &all["interface"]), (&"access".into(), &"n3".into()));
+        assert_eq!((&all["time_unix_ns"], &all["len"]), (&1_005.into(), &60.into()));
+        assert_eq!(all["octets"].as_str().unwrap().len(), 2 * 60);
+        assert_eq!(all["stages_ns"]["parse"], 42);
+        let few = document(7, &items, &names(), WordOptions { headers_only: true, stages: false });
+        assert_eq!(few["octets"].as_str().unwrap().len(), 2 * 14);
+        assert!(few.get("stages_ns").is_none());
+        assert_eq!(
+            few["headers"][0],
+            "Ethernet 00:00:00:00:00:00 > 00:00:00:00:00:00, EtherType 0x88cc"
+        );
+    }
+}

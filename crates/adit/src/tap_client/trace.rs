@@ -1,0 +1,76 @@
+//! `adit trace`: follows packets through the stages.
+
+use std::io::Write;
+use std::time::Duration;
+
+use super::connection::{EndLine, TapConnection, TapLine, question};
+use super::text;
+use crate::cli::TraceArguments;
+use crate::tap::TapQuestion;
+
+/// Prints what happens to packets, until there are enough, the time is over or the user interrupts.
+///
+/// # Errors
+/// No adit answers, it refuses, or its answer is cut short; those of the output.
+pub(crate) fn trace(arguments: &TraceArguments, out: &mut impl Write) -> anyhow::Result<()> {
+    let selection = &arguments.selection;
+    let question =
+        TapQuestion { stages: true, packets: Some(arguments.packets), ..question(selection) };
+    let mut tap = TapConnection::open(&selection.socket, &question)?;
+    tap.notes.iter().for_each(|note| eprintln!("adit: note: {note}"));
+    let time = selection.duration.unwrap_or(Duration::from_secs(10));
+    eprintln!(
+        "adit: following up to {} packets for up to {time:?}; Ctrl-C ends it",
+        arguments.packets
+    );
+    let mut packets = 0;
+    loop {
+        match tap.next()? {
+            TapLine::Packet(packet) => {
+                packets += 1;
+                match arguments.json {
+                    true => writeln!(out, "{packet}")?,
+                    false => writeln!(out, "{}", text::packet(&packet))?,
+                }
+                out.flush()?;
+            }
+            TapLine::End(end) => {
+                eprintln!("adit: {}", summary(packets, &end));
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn summary(packets: u64, EndLine { skipped, why }: &EndLine) -> String {
+    let why = match why.as_str() {
+        "packets" => "as many as were asked for",
+        "duration" => "the time is over",
+        "interrupted" => "interrupted",
+        "shutdown" => "adit has ended",
+        other => other,
+    };
+    let mut text = format!("{packets} packets; {why}");
+    if *skipped > 0 {
+        text +=
+            &format!("; {skipped} further ones were not followed, because the reader was slower");
+    }
+    if packets == 0 {
+        text += "; no such packet reached a worker: check the address or TEID (`adit show sessions`), and \
+                 whether packets arrive at all (`adit show ports`, `adit show counters`)";
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summary_says_why_it_ended_and_what_to_do_without_packets() {
+        let end = |skipped, why: &str| EndLine { skipped, why: why.to_owned() };
+        assert_eq!(summary(20, &end(0, "packets")), "20 packets; as many as were asked for");
+        assert!(summary(3, &end(7, "duration")).contains("7 further ones"));
+        assert!(summary(0, &end(0, "duration")).contains("adit show ports"));
+    }
+}

@@ -1,0 +1,130 @@
+//! The stages, one after the other: what every execution model that does not separate them runs.
+
+use adit_pktio::{Burst, PacketBuf, PacketIo};
+use adit_types::PortId;
+
+use crate::columns::{BurstLane, BurstLanes, LaneKind};
+use crate::context::StepContext;
+use crate::handoff::hand_off_lane;
+use crate::resume::review_lane;
+use crate::shaping::ReviewTime;
+use crate::stage::observe::{NoObserver, StageObserver};
+use crate::stage::s1_parse::s1_parse;
+use crate::stage::s2_lookup::s2_lookup;
+use crate::stage::s3_classify::s3_classify;
+use crate::stage::s4_enforce::s4_enforce;
+use crate::stage::s5_account::s5_account;
+use crate::stage::s6_apply::s6_apply;
+use crate::worker_state::WorkerState;
+
+/// Takes a burst through all stages, and sends what leaves.
+pub(super) fn take_stages<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    port: PortId,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) {
+    run_stages(ctx, io, port, rx, state, &mut NoObserver);
+    if state.fragments.any_arrived() {
+        join_fragments(ctx, io, port, rx, state);
+    }
+    state.queues.flush(io, &mut state.tally);
+    state.handoff.flush(&mut state.tally);
+}
+
+/// Takes a burst through all stages.
+pub(super) fn run_stages<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    port: PortId,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+    observer: &mut impl StageObserver,
+) {
+    let mut lanes = BurstLanes::new();
+    let links = ctx.interfaces.of_port(port);
+    let WorkerState { slow, fragments, tally, .. } = &mut *state;
+    s1_parse(links, rx, &mut lanes, slow, fragments, tally);
+    observer.parsed();
+    run_lane(ctx, io, port, &mut lanes.tunneled, state, observer);
+    run_lane(ctx, io, port, &mut lanes.downlink_v4, state, observer);
+    run_lane(ctx, io, port, &mut lanes.downlink_v6, state, observer);
+}
+
+/// Takes one lane, the packets of a burst with the same kind of lookup key, through the stages after
+/// parsing. Hands off packets of other workers, and releases packets of its sessions whose rules changed.
+fn run_lane<'v, Io: PacketIo, K: LaneKind>(
+    ctx: &StepContext<'v>,
+    io: &mut Io,
+    port: PortId,
+    lane: &mut BurstLane<'v, Io::Buf, K>,
+    state: &mut WorkerState<Io::Buf>,
+    observer: &mut impl StageObserver,
+) {
+    if lane.is_empty() {
+        return;
+    }
+    debug_assert_eq!(lane.len(), lane.bufs.len());
+    s2_lookup(&ctx.view, lane);
+    observer.looked_up(ctx, lane);
+    hand_off_lane(&mut state.handoff, port, lane, &mut state.tally);
+    s3_classify(ctx, &mut state.fragments.first_fragments, lane, observer);
+    finish_lane(ctx, io, lane, state, observer);
+}
+
+/// Takes a classified lane through the other stages.
+#[inline(always)]
+// PERF (adit bench kinds): part of the loop over the stages.
+pub(super) fn finish_lane<'v, Io: PacketIo, K: LaneKind>(
+    ctx: &StepContext<'v>,
+    io: &mut Io,
+    lane: &mut BurstLane<'v, Io::Buf, K>,
+    state: &mut WorkerState<Io::Buf>,
+    observer: &mut impl StageObserver,
+) {
+    observer.classified(ctx, lane);
+    if state.frame_flows.is_some() {
+        for (buf, session) in lane.bufs.iter_mut().zip(&lane.sessions) {
+            state.mark(buf, *session);
+        }
+    }
+    let WorkerState { shaping, queues, tally, .. } = &mut *state;
+    shaping.review_changes(ctx, io, queues, tally, ReviewTime::MidStep);
+    review_lane(ctx, io, lane, state);
+    let WorkerState { shaping, events, tally, .. } = &mut *state;
+    s4_enforce(ctx, lane, shaping, events, tally);
+    observer.enforced();
+    s5_account(ctx, lane, events, tally);
+    observer.accounted(ctx, lane);
+    s6_apply(ctx, io, lane, state);
+    observer.applied();
+}
+
+/// Joins the fragments of tunnel packets that arrived. Whole packets go into `rx`.
+pub(super) fn join_arrived<B: PacketBuf>(
+    ctx: &StepContext<'_>,
+    port: PortId,
+    rx: &mut Burst<B>,
+    state: &mut WorkerState<B>,
+) {
+    let WorkerState { fragments, handoff, tally, .. } = state;
+    fragments.join(ctx.now, port, rx, handoff, tally);
+}
+
+/// Joins fragments of tunnel packets, and takes the whole packets through the stages.
+#[cold]
+pub(super) fn join_fragments<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    port: PortId,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) {
+    join_arrived(ctx, port, rx, state);
+    if !rx.is_empty() {
+        let was_again = state.tally.set_recirculated(true);
+        run_stages(ctx, io, port, rx, state, &mut NoObserver);
+        state.tally.set_recirculated(was_again);
+    }
+}

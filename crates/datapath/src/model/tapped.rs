@@ -1,0 +1,167 @@
+//! Packets that taps select: they take the stages alone and in their place, so that their order is kept and what happens
+//! to each is seen.
+//!
+//! The packets between them are taken as without a tap, in shorter bursts. Nothing of the outcome depends on it.
+
+use adit_pktio::{Burst, PacketBuf, PacketIo};
+use adit_rules::{TapOrigin, TapOutcome, TapPacket, TapSet};
+use adit_types::PortId;
+
+use super::stages::{join_arrived, run_stages, take_stages};
+use crate::context::StepContext;
+use crate::fast_path::forward_usual;
+use crate::packet_fate::{PacketFates, transmit_alone};
+use crate::selection::TapCandidate;
+use crate::tap::TapPoint;
+use crate::worker_state::{BurstPath, WorkerState};
+
+/// Takes a burst through the fast path and the stages while taps are active.
+#[cold]
+pub(super) fn forward_tapped<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    port: PortId,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) {
+    let points = &[TapPoint::Arrival];
+    in_runs(ctx, io, port, rx, state, points, |io, rx, state| {
+        if state.path != BurstPath::Stages {
+            forward_usual(ctx, io, port, rx, state);
+        }
+        match rx.is_empty() {
+            true => state.handoff.flush(&mut state.tally),
+            false => take_stages_tapped(ctx, io, port, rx, state),
+        }
+    });
+    report_late_drops(ctx, state);
+}
+
+/// Takes packets through the stages; those alone that taps select there.
+fn take_stages_tapped<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    port: PortId,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) {
+    let is_any = state.tap.as_ref().is_some_and(|tap| tap.selects_at(TapPoint::Stages));
+    if !is_any {
+        return take_stages(ctx, io, port, rx, state);
+    }
+    let points = &[TapPoint::Stages];
+    in_runs(ctx, io, port, rx, state, points, |io, rx, state| {
+        take_stages(ctx, io, port, rx, state);
+    });
+}
+
+/// Divides a burst into packets that taps select at `points`, which take the stages alone, and the runs between them,
+/// which go to `forward`.
+fn in_runs<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    port: PortId,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+    points: &[TapPoint],
+    mut forward: impl FnMut(&mut Io, &mut Burst<Io::Buf>, &mut WorkerState<Io::Buf>),
+) {
+    let mut run = Burst::new();
+    for buf in core::mem::take(rx) {
+        let candidate = TapCandidate::new(ctx, port, buf.data());
+        let taps = candidate.select(ctx, points, state);
+        if taps.is_empty() {
+            run.push(buf);
+            continue;
+        }
+        if !run.is_empty() {
+            forward(io, &mut run, state);
+        }
+        // Those of the stages, too: it takes them here.
+        let taps = match points {
+            [TapPoint::Arrival] => taps.union(candidate.select(ctx, &[TapPoint::Stages], state)),
+            _ => taps,
+        };
+        let packet = candidate.packet(ctx, taps, state);
+        take_alone(ctx, io, port, packet, buf, state);
+    }
+    if !run.is_empty() {
+        forward(io, &mut run, state);
+    }
+}
+
+/// Takes one packet through the stages, and reports what happened to it.
+fn take_alone<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    port: PortId,
+    packet: TapPacket,
+    buf: Io::Buf,
+    state: &mut WorkerState<Io::Buf>,
+) {
+    let mut rx = Burst::new();
+    let record = state.tap.as_mut().and_then(|tap| tap.begin(packet, buf.data()));
+    rx.push(buf);
+    let Some(mut record) = record else {
+        // Another record is put together: this packet is part of what it is about.
+        return take_stages(ctx, io, port, &mut rx, state);
+    };
+    let before = PacketFates::of(state);
+    let were_noted = state.tally.note_late_drops(false);
+    run_stages(ctx, io, port, &mut rx, state, &mut *record);
+    if state.fragments.any_arrived() {
+        join_arrived(ctx, port, &mut rx, state);
+    }
+    transmit_alone(io, &mut record, state);
+    state.tally.note_late_drops(were_noted);
+    let outcome = before.outcome(state);
+    if let Some(tap) = &mut state.tap {
+        match outcome {
+            // The slow path reports it whole.
+            None => tap.discard(record),
+            Some(outcome) => tap.commit(record, outcome),
+        }
+    }
+    if !rx.is_empty() {
+        take_joined(ctx, io, port, &mut rx, state);
+    }
+}
+
+/// Takes packets that were joined from fragments through the stages.
+fn take_joined<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    port: PortId,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) {
+    let was_again = state.tally.set_recirculated(true);
+    let points = &[TapPoint::Arrival, TapPoint::Stages];
+    in_runs(ctx, io, port, rx, state, points, |io, rx, state| {
+        take_stages(ctx, io, port, rx, state);
+    });
+    state.tally.set_recirculated(was_again);
+}
+
+/// Reports packets that waited and were dropped.
+pub(super) fn report_late_drops<B: PacketBuf>(ctx: &StepContext<'_>, state: &mut WorkerState<B>) {
+    while let Some(late) = state.tally.take_late_drop() {
+        let Some(tap) = &mut state.tap else { return };
+        let taps: TapSet = tap.of_late_drop(late.reason, ctx.now);
+        if taps.is_empty() {
+            continue;
+        }
+        let packet = TapPacket {
+            taps,
+            origin: TapOrigin::Waited,
+            worker: tap.worker(),
+            at: ctx.now,
+            port: None,
+            interface: None,
+            len: u32::try_from(late.len).unwrap_or(u32::MAX),
+        };
+        if let Some(record) = tap.begin(packet, &late.head) {
+            tap.commit(record, TapOutcome::Dropped(late.reason));
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What became of a packet that a worker took alone, for taps.
+
+use adit_pktio::{PacketBuf, PacketIo};
+use adit_rules::{TapOutcome, TapStage};
+
+use crate::slow_queue::SlowWork;
+use crate::tally::TalliedOutcomes;
+use crate::tap::TapRecord;
+use crate::worker_state::WorkerState;
+
+/// Where the packets of a worker are, before one of them takes the stages.
+pub(crate) struct PacketFates {
+    tallied: TalliedOutcomes,
+    unresolved: usize,
+    buffered: usize,
+    shaped: usize,
+    partial: usize,
+    blocked: usize,
+    slow: usize,
+}
+
+impl PacketFates {
+    /// As they are now.
+    pub(crate) fn of<B: PacketBuf>(state: &WorkerState<B>) -> Self {
+        Self {
+            tallied: state.tally.outcomes(),
+            unresolved: state.unresolved.len(),
+            buffered: state.buffering.len(),
+            shaped: state.shaping.len(),
+            partial: state.fragments.reassembly.len(),
+            blocked: state.queues.backlog.len(),
+            slow: state.slow.packets.len(),
+        }
+    }
+
+    /// What became of the one packet since then. `None` if the slow path decides.
+    pub(crate) fn outcome<B: PacketBuf>(&self, state: &WorkerState<B>) -> Option<TapOutcome> {
+        let now = Self::of(state);
+        if let Some(reason) = now.tallied.drop_since(&self.tallied) {
+            return Some(TapOutcome::Dropped(reason));
+        }
+        if let Some(reason) = now.tallied.punt_since(&self.tallied) {
+            return Some(TapOutcome::Consumed(reason));
+        }
+        if now.slow > self.slow {
+            let last = state.slow.packets.last();
+            let is_redirected =
+                last.is_some_and(|last| matches!(last.work, SlowWork::Redirected(_)));
+            return is_redirected.then_some(TapOutcome::SlowPath);
+        }
+        Some(match () {
+            () if now.buffered > self.buffered => TapOutcome::Buffered,
+            () if now.shaped > self.shaped => TapOutcome::Queued,
+            () if now.unresolved > self.unresolved => TapOutcome::WaitsForNeighbor,
+            () if now.blocked > self.blocked => TapOutcome::WaitsForPort,
+            () if now.partial > self.partial => TapOutcome::WaitsForFragments,
+            () if now.tallied.locally_switched > self.tallied.locally_switched => {
+                TapOutcome::Switched
+            }
+            () if now.tallied.handed_off > self.tallied.handed_off => TapOutcome::HandedOff,
+            () => TapOutcome::Transmitted,
+        })
+    }
+}
+
+/// Sends what follows from one packet, and notes it.
+pub(crate) fn transmit_alone<Io: PacketIo>(
+    io: &mut Io,
+    record: &mut TapRecord,
+    state: &mut WorkerState<Io::Buf>,
+) {
+    record.restart_stage();
+    state.queues.each_queued(|target, frame| record.note_sent(target, frame));
+    record.restart_stage();
+    state.queues.flush(io, &mut state.tally);
+    state.handoff.flush(&mut state.tally);
+    record.end_stage(TapStage::Transmit);
+}

@@ -1,0 +1,126 @@
+//! What a frame belongs to, before it is parsed: for receivers, and for taps.
+
+use core::cell::Cell;
+use core::net::IpAddr;
+
+use adit_pktio::PacketBuf;
+use adit_rules::rule::ue_ipv6_key;
+use adit_rules::{TapKey, TapPacket, TapSet};
+use adit_tables::TablesView;
+use adit_types::{InterfaceId, PortId, SessionIndex};
+use adit_wire::{Glance, UeAddress, tag_len, vlan_of};
+
+use crate::context::StepContext;
+use crate::interfaces::VlanLink;
+use crate::tap::TapPoint;
+use crate::worker_state::WorkerState;
+
+/// A glance at a frame, and the interface that it belongs to.
+pub(crate) fn look_on(link: &VlanLink, frame: &[u8]) -> (Glance, Option<InterfaceId>) {
+    let tunnel_end = Cell::new(None);
+    let glance = Glance::at(frame, tag_len(frame), |addr| {
+        let owner = link.owner(addr).filter(|interface| interface.role.is_gtpu());
+        tunnel_end.set(owner.map(|interface| interface.id));
+        owner.is_some()
+    });
+    let interface = tunnel_end.get().or_else(|| match glance {
+        Glance::PlainV4(_) | Glance::PlainV6(_) => link.n6.or(link.first()),
+        _ => link.first(),
+    });
+    (glance, interface)
+}
+
+/// A frame that a tap may select.
+pub(crate) struct TapCandidate<'a> {
+    glance: Glance,
+    link: Option<&'a VlanLink>,
+    frame: &'a [u8],
+    pub port: PortId,
+    pub interface: Option<InterfaceId>,
+}
+
+impl<'a> TapCandidate<'a> {
+    /// A frame that arrived on `port`.
+    pub(crate) fn new(ctx: &StepContext<'a>, port: PortId, frame: &'a [u8]) -> Self {
+        let link = ctx.interfaces.of_port(port).find(vlan_of(frame)).map(|(_, link)| link);
+        let (glance, interface) = match link {
+            Some(link) => look_on(link, frame),
+            None => (Glance::Signaling, None),
+        };
+        Self { glance, link, frame, port, interface }
+    }
+
+    /// The taps that select it at one of `points`. None if another worker processes it.
+    pub(crate) fn select<B: PacketBuf>(
+        &self,
+        ctx: &StepContext<'_>,
+        points: &[TapPoint],
+        state: &mut WorkerState<B>,
+    ) -> TapSet {
+        let Some(tap) = &mut state.tap else { return TapSet::NONE };
+        if !state.handoff.is_alone() && !state.handoff.owns(self.session(&ctx.view)) {
+            return TapSet::NONE;
+        }
+        points.iter().fold(TapSet::NONE, |taps, point| {
+            taps.union(tap.select(*point, ctx.now, |key| self.has_key(&ctx.view, key)))
+        })
+    }
+
+    /// The beginning of its record.
+    pub(crate) fn packet<B: PacketBuf>(
+        &self,
+        ctx: &StepContext<'_>,
+        taps: TapSet,
+        state: &WorkerState<B>,
+    ) -> TapPacket {
+        TapPacket {
+            taps,
+            origin: state.tally.tap_origin(),
+            worker: state.tap.as_ref().map(|tap| tap.worker()).unwrap_or_default(),
+            at: ctx.now,
+            port: Some(self.port),
+            interface: self.interface,
+            len: u32::try_from(self.frame.len()).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Its session.
+    fn session(&self, view: &TablesView<'_>) -> SessionIndex {
+        let ues = || self.link.map(|link| view.ues(link.domain()));
+        let found = match self.glance {
+            Glance::Tunneled { teid, .. } => Some(view.session_of_teid(teid)),
+            Glance::PlainV4(addr) => ues().map(|ues| ues.session_v4(addr.to_bits())),
+            Glance::PlainV6(addr) => ues().map(|ues| ues.session_v6(ue_ipv6_key(addr))),
+            Glance::TunnelFragment(_) | Glance::Signaling => None,
+        };
+        found.unwrap_or(SessionIndex::NONE)
+    }
+
+    fn has_key(&self, view: &TablesView<'_>, key: &TapKey) -> bool {
+        match *key {
+            // Where it leaves is not known yet.
+            TapKey::Any | TapKey::Interface(_) => true,
+            TapKey::Session(index, seid) => {
+                let found = self.session(view);
+                found == index && view.rules(found).is_some_and(|rules| rules.up_seid == seid)
+            }
+            TapKey::Teid(wanted) => {
+                matches!(self.glance, Glance::Tunneled { teid, .. } if teid == wanted)
+            }
+            TapKey::Ue(addr) => self.is_of_ue(addr),
+        }
+    }
+
+    fn is_of_ue(&self, addr: IpAddr) -> bool {
+        let ue = UeAddress::of(addr);
+        match self.glance {
+            Glance::PlainV4(dst) => UeAddress::of(dst.into()) == ue,
+            Glance::PlainV6(dst) => UeAddress::of(dst.into()) == ue,
+            Glance::Tunneled { gtpu_at, .. } => {
+                let inner = Glance::inner_addresses(self.frame.get(gtpu_at..).unwrap_or_default());
+                inner.is_some_and(|(src, dst)| src == ue || dst == ue)
+            }
+            Glance::TunnelFragment(_) | Glance::Signaling => false,
+        }
+    }
+}

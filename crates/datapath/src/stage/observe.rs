@@ -1,0 +1,185 @@
+//! What a packet met on its way through the stages, for taps.
+//!
+//! The stages are compiled with an observer: [`NoObserver`] for all packets but those that a tap selected, which adds
+//! nothing, and [`TapRecord`] for these, which take the stages one at a time.
+
+use adit_pktio::PacketBuf;
+use adit_rules::{
+    PdrMismatch, PublishedPdr, QerEntry, RateLimit, TapItem, TapQer, TapSession, TapStage,
+};
+
+use crate::columns::{BurstLane, LaneKind, Matched, PacketVerdict};
+use crate::context::StepContext;
+use crate::stage::forward_plan::plan_forwarding;
+use crate::tap::TapRecord;
+
+/// Sees a lane between the stages.
+pub(crate) trait StageObserver {
+    /// Headers are parsed.
+    #[inline(always)] // PERF (adit bench kinds): nothing for all packets without a tap.
+    fn parsed(&mut self) {}
+
+    /// Sessions are looked up.
+    #[inline(always)] // PERF (adit bench kinds): as above.
+    fn looked_up<B: PacketBuf, K: LaneKind>(
+        &mut self,
+        _ctx: &StepContext<'_>,
+        _lane: &BurstLane<'_, B, K>,
+    ) {
+    }
+
+    /// A PDR is compared with the packet.
+    #[inline(always)] // PERF (adit bench kinds): as above.
+    fn tried(&mut self, _pdr: &PublishedPdr, _mismatch: Option<PdrMismatch>) {}
+
+    /// PDRs are found.
+    #[inline(always)] // PERF (adit bench kinds): as above.
+    fn classified<B: PacketBuf, K: LaneKind>(
+        &mut self,
+        _ctx: &StepContext<'_>,
+        _lane: &BurstLane<'_, B, K>,
+    ) {
+    }
+
+    /// Gates and rates are enforced.
+    #[inline(always)] // PERF (adit bench kinds): as above.
+    fn enforced(&mut self) {}
+
+    /// URRs have counted.
+    #[inline(always)] // PERF (adit bench kinds): as above.
+    fn accounted<B: PacketBuf, K: LaneKind>(
+        &mut self,
+        _ctx: &StepContext<'_>,
+        _lane: &BurstLane<'_, B, K>,
+    ) {
+    }
+
+    /// FARs are applied.
+    #[inline(always)] // PERF (adit bench kinds): as above.
+    fn applied(&mut self) {}
+}
+
+/// Sees nothing.
+pub(crate) struct NoObserver;
+
+impl StageObserver for NoObserver {}
+
+impl StageObserver for TapRecord {
+    fn parsed(&mut self) {
+        self.end_stage(TapStage::Parse);
+    }
+
+    fn looked_up<B: PacketBuf, K: LaneKind>(
+        &mut self,
+        ctx: &StepContext<'_>,
+        lane: &BurstLane<'_, B, K>,
+    ) {
+        self.end_stage(TapStage::Lookup);
+        let session = lane.sessions.first().zip(lane.arrivals.first());
+        let Some((session, arrival)) = session else { return };
+        let Some(rules) = ctx.view.rules(*session) else { return };
+        let teid = K::IS_TUNNELED.then_some(arrival.teid);
+        let direction = match teid {
+            Some(teid) => rules.tunnel_side(teid).direction,
+            None => adit_types::Direction::Downlink,
+        };
+        let pdrs = u16::try_from(rules.pdrs(direction).len()).unwrap_or(u16::MAX);
+        let has_matcher = rules.matcher(direction).is_some();
+        let seid = rules.up_seid;
+        self.push_detail(|| TapItem::Session(TapSession { seid, teid, pdrs, has_matcher }));
+    }
+
+    fn tried(&mut self, pdr: &PublishedPdr, mismatch: Option<PdrMismatch>) {
+        self.note_tried(pdr, mismatch);
+    }
+
+    fn classified<B: PacketBuf, K: LaneKind>(
+        &mut self,
+        ctx: &StepContext<'_>,
+        lane: &BurstLane<'_, B, K>,
+    ) {
+        self.end_stage(TapStage::Classify);
+        if !self.has_details() {
+            return;
+        }
+        let matched = lane.verdicts.first().zip(lane.sessions.first());
+        let Some((PacketVerdict::Pass(matched), session)) = matched else { return };
+        let Matched { rules, pdr, direction, .. } = *matched;
+        self.push(TapItem::Matched { pdr: pdr.id, direction });
+        for qer in rules.qers_of(pdr) {
+            let has_room = limit_of(qer, matched).map(|(limit, bucket)| {
+                let meter = ctx.view.meter(*session, direction, bucket);
+                meter.is_some_and(|meter| meter.is_open(limit, ctx.now))
+            });
+            self.push(TapItem::Qer(TapQer {
+                qer: qer.id,
+                is_gate_open: qer.gate(direction) == adit_rules::Gate::Open,
+                has_room,
+                has_packet_rate: qer.packet_rate.is_some(),
+            }));
+        }
+        let usage = ctx.view.usage();
+        for at in &pdr.urrs {
+            if let Some(urr) = rules.urrs.get(usize::from(*at)) {
+                let _ = self.urrs.try_push((urr.id, urr.slot, usage.counted_bytes(urr.slot)));
+            }
+        }
+        self.restart_stage();
+    }
+
+    fn enforced(&mut self) {
+        self.end_stage(TapStage::Enforce);
+    }
+
+    fn accounted<B: PacketBuf, K: LaneKind>(
+        &mut self,
+        ctx: &StepContext<'_>,
+        lane: &BurstLane<'_, B, K>,
+    ) {
+        self.end_stage(TapStage::Account);
+        if !self.has_details() {
+            return;
+        }
+        let usage = ctx.view.usage();
+        for (urr, slot, before) in core::mem::take(&mut self.urrs) {
+            self.push(TapItem::Urr { urr, before, after: usage.counted_bytes(slot) });
+        }
+        let (Some(verdict), Some(arrival), Some(ip)) =
+            (lane.verdicts.first(), lane.arrivals.first(), lane.ips.first())
+        else {
+            return;
+        };
+        let (PacketVerdict::Pass(matched) | PacketVerdict::Divert(matched)) = verdict else {
+            return;
+        };
+        let far = matched.far;
+        self.push(TapItem::Far {
+            far: far.id,
+            action: far.action,
+            destination: far.destination,
+            outer: far.outer_header_creation(),
+            must_queue: matched.must_queue,
+        });
+        if let PacketVerdict::Pass(_) = verdict
+            && let Ok(plan) = plan_forwarding(ctx, arrival, ip, matched)
+        {
+            let (egress, is_switched) = (plan.egress, plan.is_switched);
+            let interface = egress.interface.id;
+            self.note_egress(interface);
+            let (station, mac) = (egress.station, egress.mac);
+            self.push(TapItem::Egress { interface, station, mac, is_switched });
+        }
+        self.restart_stage();
+    }
+
+    fn applied(&mut self) {
+        self.end_stage(TapStage::Apply);
+    }
+}
+
+/// The maximum bit rate of a QER in the packet's direction, and its bucket.
+fn limit_of(qer: &QerEntry, matched: &Matched<'_>) -> Option<(RateLimit, u8)> {
+    let meter = qer.meter?;
+    let limit = meter.limit(matched.direction);
+    (limit != RateLimit::UNLIMITED).then_some((limit, meter.bucket))
+}

@@ -1,0 +1,342 @@
+//! The taps of a worker: which packets it reports, and the ring that takes the records.
+//!
+//! A packet that a tap selects takes the stages alone ([`crate::model`]), so that what happened to it is seen between them.
+//! Its record is put together in memory of its own, and enters the ring as a whole or not at all. Without a tap none of this
+//! runs.
+
+use adit_rules::{
+    DropReason, PublishedPdr, TAP_OCTETS, TapFilter, TapId, TapItem, TapKey, TapOutcome, TapPacket,
+    TapRequest, TapSet, TapStage,
+};
+use adit_types::limits::{TAP_PDRS_MAX, TAP_RECORD_LEN, TAPS_MAX, URRS_PER_PDR_MAX};
+use adit_types::{InterfaceId, InterfaceSet, Nanos, UrrId, UsageSlot, WorkerId};
+use arrayvec::ArrayVec;
+use rtrb::Producer;
+
+use crate::interfaces::TxTarget;
+
+/// Items that may precede a record, and confirmations: a record leaves room for them.
+const MARGIN: usize = 4 * TAPS_MAX;
+
+/// Items of a record that octets of frames leave to others.
+const OTHER_ITEMS: usize = 96;
+
+/// A worker's side of a tap.
+pub struct TapPort {
+    /// Takes its records. Room for fewer items than [`TAP_RECORD_LEN`] and some more takes none.
+    pub records: Producer<TapItem>,
+    /// The time. Read for packets that a tap selected, between the stages.
+    pub clock: Box<dyn Fn() -> Nanos + Send>,
+}
+
+impl core::fmt::Debug for TapPort {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("TapPort").finish_non_exhaustive()
+    }
+}
+
+/// Where a packet may be selected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TapPoint {
+    /// Before the fast path: by what the packet belongs to.
+    Arrival,
+    /// Before the stages, which alone drop by name: whatever it belongs to.
+    Stages,
+}
+
+impl TapPoint {
+    const fn is_of(self, filter: &TapFilter) -> bool {
+        let is_of_stages = matches!(filter.key, TapKey::Any) && filter.drop.is_some();
+        is_of_stages == matches!(self, Self::Stages)
+    }
+}
+
+struct ActiveTap {
+    request: TapRequest,
+    /// Packets with its key.
+    seen: u32,
+    /// Records that it gets yet.
+    left: u64,
+    skipped: u64,
+}
+
+/// The taps of one worker.
+pub(crate) struct Tap {
+    ring: Producer<TapItem>,
+    active: [Option<ActiveTap>; TAPS_MAX],
+    /// Absent while it is put together.
+    record: Option<Box<TapRecord>>,
+    worker: WorkerId,
+}
+
+impl Tap {
+    /// No taps. Reserves all memory that will be used.
+    pub(crate) fn new(port: TapPort, worker: WorkerId) -> Self {
+        let record = Some(Box::new(TapRecord::new(port.clock)));
+        Self { ring: port.records, active: [const { None }; TAPS_MAX], record, worker }
+    }
+
+    /// The worker.
+    pub(crate) const fn worker(&self) -> WorkerId {
+        self.worker
+    }
+
+    /// Starts a tap, or replaces the one with its number.
+    pub(crate) fn start(&mut self, TapId(id): TapId, request: TapRequest) {
+        if let Some(place) = self.active.get_mut(usize::from(id)) {
+            let left = request.pkts_max;
+            *place = Some(ActiveTap { request, seen: 0, left, skipped: 0 });
+        }
+    }
+
+    /// Stops a tap, and confirms it.
+    pub(crate) fn stop(&mut self, id: TapId) {
+        if let Some(place) = self.active.get_mut(usize::from(id.0)) {
+            report_skipped(&mut self.ring, id, place);
+            *place = None;
+        }
+        // There is room: records leave some.
+        let _ = self.ring.push(TapItem::Stopped(id));
+    }
+
+    /// True while a tap is active.
+    pub(crate) fn is_active(&self) -> bool {
+        self.active.iter().any(Option::is_some)
+    }
+
+    /// True if a tap selects packets at `point`.
+    pub(crate) fn selects_at(&self, point: TapPoint) -> bool {
+        self.active.iter().flatten().any(|tap| point.is_of(&tap.request.filter))
+    }
+
+    /// The taps that select a packet at `point` which `has_key`. Counts it as skipped without room for a record.
+    pub(crate) fn select(
+        &mut self,
+        point: TapPoint,
+        now: Nanos,
+        has_key: impl Fn(&TapKey) -> bool,
+    ) -> TapSet {
+        let has_room = self.has_room();
+        let mut taps = TapSet::NONE;
+        for (id, place) in (0..).map(TapId).zip(&mut self.active) {
+            let Some(tap) = place else { continue };
+            let TapRequest { filter, until, .. } = &tap.request;
+            if tap.left == 0 || now >= *until || !point.is_of(filter) || !has_key(&filter.key) {
+                continue;
+            }
+            tap.seen = tap.seen.wrapping_add(1);
+            if filter.one_of > 1 && tap.seen % filter.one_of != 0 {
+                continue;
+            }
+            match has_room && self.record.is_some() {
+                true => taps = taps.with(id),
+                false => tap.skipped += 1,
+            }
+        }
+        taps
+    }
+
+    fn has_room(&self) -> bool {
+        self.ring.slots() >= TAP_RECORD_LEN + 2 * MARGIN
+    }
+
+    /// The taps that are told of drops of packets that waited.
+    pub(crate) fn of_late_drop(&self, reason: DropReason, now: Nanos) -> TapSet {
+        let mut taps = TapSet::NONE;
+        for (id, place) in (0..).map(TapId).zip(&self.active) {
+            let Some(tap) = place else { continue };
+            let TapFilter { key, drop, .. } = tap.request.filter;
+            let is_of = matches!(key, TapKey::Any) && drop.is_none_or(|of| of == reason);
+            if is_of && tap.left > 0 && now < tap.request.until && self.has_room() {
+                taps = taps.with(id);
+            }
+        }
+        taps
+    }
+
+    /// Begins the record of a packet in `frame`. `None` while another one is put together.
+    pub(crate) fn begin(&mut self, packet: TapPacket, frame: &[u8]) -> Option<Box<TapRecord>> {
+        let mut record = self.record.take()?;
+        record.has_stages = false;
+        record.snap_bytes = 0;
+        for (id, place) in (0..).map(TapId).zip(&self.active) {
+            if let Some(tap) = place.as_ref().filter(|_| packet.taps.contains(id)) {
+                record.has_stages |= tap.request.has_stages;
+                record.snap_bytes = record.snap_bytes.max(tap.request.snap_bytes.into());
+            }
+        }
+        record.begin(packet, frame);
+        Some(record)
+    }
+
+    /// Ends a record without a report.
+    pub(crate) fn discard(&mut self, record: Box<TapRecord>) {
+        self.record = Some(record);
+    }
+
+    /// Ends a record, and reports it to the taps that want a packet with this outcome.
+    pub(crate) fn commit(&mut self, mut record: Box<TapRecord>, outcome: TapOutcome) {
+        let mut taps = TapSet::NONE;
+        for (id, place) in (0..).map(TapId).zip(&mut self.active) {
+            let Some(tap) = place else { continue };
+            if record.taps.contains(id) && is_wanted(&tap.request.filter, &record, outcome) {
+                tap.left = tap.left.saturating_sub(1);
+                taps = taps.with(id);
+            }
+        }
+        if !taps.is_empty() {
+            record.finish(taps, outcome);
+            for (id, place) in (0..).map(TapId).zip(&mut self.active) {
+                report_skipped(&mut self.ring, id, place);
+            }
+            // There was room for a whole record when it began.
+            if let Ok(chunk) = self.ring.write_chunk_uninit(record.items.len()) {
+                chunk.fill_from_iter(record.items.iter().copied());
+            }
+        }
+        self.record = Some(record);
+    }
+}
+
+/// True if a tap that selected the packet of `record` is told of it.
+fn is_wanted(filter: &TapFilter, record: &TapRecord, outcome: TapOutcome) -> bool {
+    let is_here = match filter.key {
+        TapKey::Interface(interface) => record.interfaces.contains(interface),
+        _ => true,
+    };
+    is_here && filter.drop.is_none_or(|reason| outcome == TapOutcome::Dropped(reason))
+}
+
+fn report_skipped(ring: &mut Producer<TapItem>, id: TapId, place: &mut Option<ActiveTap>) {
+    if let Some(tap) = place
+        && tap.skipped > 0
+        && ring.push(TapItem::Skipped(id, tap.skipped)).is_ok()
+    {
+        tap.skipped = 0;
+    }
+}
+
+/// A record that is put together.
+pub(crate) struct TapRecord {
+    clock: Box<dyn Fn() -> Nanos + Send>,
+    items: ArrayVec<TapItem, TAP_RECORD_LEN>,
+    taps: TapSet,
+    /// Where the packet arrived and where frames leave.
+    interfaces: InterfaceSet,
+    snap_bytes: usize,
+    has_stages: bool,
+    stage_began: Nanos,
+    tried: usize,
+    /// The URRs of the packet's PDR, with what they counted before.
+    pub urrs: ArrayVec<(UrrId, UsageSlot, u64), { URRS_PER_PDR_MAX + 1 }>,
+}
+
+impl TapRecord {
+    fn new(clock: Box<dyn Fn() -> Nanos + Send>) -> Self {
+        Self {
+            clock,
+            items: ArrayVec::new(),
+            taps: TapSet::NONE,
+            interfaces: InterfaceSet::NONE,
+            snap_bytes: 0,
+            has_stages: false,
+            stage_began: Nanos(0),
+            tried: 0,
+            urrs: ArrayVec::new(),
+        }
+    }
+
+    fn begin(&mut self, packet: TapPacket, frame: &[u8]) {
+        self.items.clear();
+        self.urrs.clear();
+        self.tried = 0;
+        self.taps = packet.taps;
+        self.interfaces = packet.interface.map_or(InterfaceSet::NONE, InterfaceSet::only);
+        self.push(TapItem::Packet(packet));
+        self.push_octets(frame);
+        if self.has_stages {
+            self.stage_began = (self.clock)();
+        }
+    }
+
+    /// Appends an item, if there is room.
+    pub(crate) fn push(&mut self, item: TapItem) {
+        let _ = self.items.try_push(item);
+    }
+
+    /// Appends an item about stages or rules, if a tap wants it.
+    pub(crate) fn push_detail(&mut self, item: impl FnOnce() -> TapItem) {
+        if self.has_stages {
+            self.push(item());
+        }
+    }
+
+    /// True if a tap wants to know about stages and rules.
+    pub(crate) const fn has_details(&self) -> bool {
+        self.has_stages
+    }
+
+    fn push_octets(&mut self, frame: &[u8]) {
+        let room = self.items.remaining_capacity().saturating_sub(OTHER_ITEMS);
+        for part in frame.get(..self.snap_bytes).unwrap_or(frame).chunks(TAP_OCTETS).take(room) {
+            let mut octets = [0; TAP_OCTETS];
+            for (to, from) in octets.iter_mut().zip(part) {
+                *to = *from;
+            }
+            let len = u8::try_from(part.len()).unwrap_or_default();
+            self.push(TapItem::Octets { len, octets });
+        }
+    }
+
+    /// A stage is done.
+    pub(crate) fn end_stage(&mut self, stage: TapStage) {
+        if self.has_stages {
+            let now = (self.clock)();
+            self.push(TapItem::Stage(stage, now.since(self.stage_began)));
+            self.stage_began = now;
+        }
+    }
+
+    /// What the record itself took since the last stage belongs to no stage.
+    pub(crate) fn restart_stage(&mut self) {
+        if self.has_stages {
+            self.stage_began = (self.clock)();
+        }
+    }
+
+    /// A PDR was compared with the packet.
+    pub(crate) fn note_tried(
+        &mut self,
+        pdr: &PublishedPdr,
+        mismatch: Option<adit_rules::PdrMismatch>,
+    ) {
+        if self.has_stages && self.tried < TAP_PDRS_MAX {
+            self.tried += 1;
+            self.push(TapItem::Tried { pdr: pdr.id, precedence: pdr.precedence, mismatch });
+        }
+    }
+
+    /// The packet leaves through an interface.
+    pub(crate) fn note_egress(&mut self, interface: InterfaceId) {
+        self.interfaces = self.interfaces.with(interface);
+    }
+
+    /// A frame is about to leave.
+    pub(crate) fn note_sent(&mut self, TxTarget { port, interface }: TxTarget, frame: &[u8]) {
+        let len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
+        self.note_egress(interface);
+        self.push(TapItem::Sent { port, interface, len });
+        self.push_octets(frame);
+    }
+
+    fn finish(&mut self, taps: TapSet, outcome: TapOutcome) {
+        if let Some(TapItem::Packet(packet)) = self.items.first_mut() {
+            packet.taps = taps;
+        }
+        // The end has its place whatever else there is.
+        if self.items.is_full() {
+            self.items.pop();
+        }
+        self.push(TapItem::End(outcome));
+    }
+}
