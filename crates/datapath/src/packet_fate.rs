@@ -1,7 +1,7 @@
 //! What became of a packet that a worker took alone, for taps.
 
 use adit_pktio::{PacketBuf, PacketIo};
-use adit_rules::{TapOutcome, TapStage};
+use adit_rules::{TapOutcome, TapPacket, TapStage};
 
 use crate::slow_queue::SlowWork;
 use crate::tally::TalliedOutcomes;
@@ -75,4 +75,45 @@ pub(crate) fn transmit_alone<Io: PacketIo>(
     state.queues.flush(io, &mut state.tally);
     state.handoff.flush(&mut state.tally);
     record.end_stage(TapStage::Transmit);
+}
+
+/// The record of a packet that is taken alone, but not through all stages.
+pub(crate) struct LoneRecord {
+    record: Box<TapRecord>,
+    before: PacketFates,
+    /// Drops were noted as those of packets that waited.
+    were_noted: bool,
+}
+
+impl LoneRecord {
+    /// Begins the record of a packet. `None` while another one is put together.
+    pub(crate) fn begin<Io: PacketIo>(
+        io: &mut Io,
+        packet: TapPacket,
+        frame: &[u8],
+        state: &mut WorkerState<Io::Buf>,
+    ) -> Option<Self> {
+        let record = state.tap.as_mut()?.begin(packet, frame)?;
+        // What is queued belongs to packets before.
+        state.queues.flush(io, &mut state.tally);
+        let were_noted = state.tally.note_late_drops(false);
+        Some(Self { record, before: PacketFates::of(state), were_noted })
+    }
+
+    /// Ends the record after `stage`.
+    pub(crate) fn end<Io: PacketIo>(
+        self,
+        io: &mut Io,
+        stage: TapStage,
+        state: &mut WorkerState<Io::Buf>,
+    ) {
+        let Self { mut record, before, were_noted } = self;
+        record.end_stage(stage);
+        transmit_alone(io, &mut record, state);
+        state.tally.note_late_drops(were_noted);
+        let outcome = before.outcome(state).unwrap_or(TapOutcome::SlowPath);
+        if let Some(tap) = &mut state.tap {
+            tap.commit(record, outcome);
+        }
+    }
 }

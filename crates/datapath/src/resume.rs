@@ -9,20 +9,23 @@
 //! Spec: TS 29.244 §5.2.3 (buffering), §5.2.4.2 (buffered packets were processed before), §8.2.31
 //!       (DROBU).
 
-use adit_pktio::PacketIo;
-use adit_rules::{ApplyAction, DropReason};
+use adit_pktio::{PacketBuf, PacketIo};
+use adit_rules::{ApplyAction, DropReason, TapKey, TapOrigin, TapPacket, TapSet, TapStage};
 use adit_types::limits::BURST_MAX;
 use adit_types::{Direction, SessionIndex};
+use adit_wire::UeAddress;
 
 use crate::buffering::BufferedSession;
-use crate::columns::{BurstLane, LaneKind, PacketVerdict, Tunneled, UserPacket};
+use crate::columns::{BurstLane, LaneKind, OuterHeader, PacketVerdict, Tunneled, UserPacket};
 use crate::context::StepContext;
+use crate::packet_fate::LoneRecord;
 use crate::shaping::ReviewTime;
 use crate::stage::divert::notify;
 use crate::stage::s4_enforce::s4_enforce;
 use crate::stage::s5_account::s5_account;
 use crate::stage::s6_apply::s6_apply;
-use crate::worker_state::WorkerState;
+use crate::tap::TapPoint;
+use crate::worker_state::{BurstPath, WorkerState};
 
 /// Sessions reviewed per step: each costs one or two cache lines.
 const REVIEWS_PER_STEP_MAX: usize = 32;
@@ -112,14 +115,50 @@ fn release<Io: PacketIo>(
     let mut left = count as usize;
     while left > 0 {
         let mut lane = ResumedLane::new();
-        for _ in 0..left.min(BURST_MAX) {
+        let is_tapped = state.path_without_commands == BurstPath::Tapped;
+        for _ in 0..left.min(if is_tapped { 1 } else { BURST_MAX }) {
             left -= 1;
             let Some((packet, next)) = state.buffering.take_with_next(first) else { break };
             first = next;
             lane.push_owned(packet, &ctx.view);
         }
+        let record = if is_tapped { begin_record(ctx, io, &lane, state) } else { None };
         resume(ctx, io, &mut lane, state);
+        if let Some(record) = record {
+            record.end(io, TapStage::Apply, state);
+        }
     }
+}
+
+/// Begins the record of a packet that waited, if a tap selects it.
+#[cold]
+fn begin_record<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    lane: &ResumedLane<'_, Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) -> Option<LoneRecord> {
+    let (buf, arrival) = (lane.bufs.first()?, lane.arrivals.first()?);
+    let (ip, session) = (lane.ips.first()?, lane.sessions.first()?);
+    let seid = ctx.view.rules(*session).map(|rules| rules.up_seid);
+    let has_key = |key: &TapKey| match *key {
+        TapKey::Any | TapKey::Interface(_) => true,
+        TapKey::Session(index, wanted) => index == *session && seid == Some(wanted),
+        TapKey::Teid(teid) => arrival.outer != OuterHeader::None && arrival.teid == teid,
+        TapKey::Ue(addr) => {
+            let ue = UeAddress::of(addr);
+            UeAddress::of(ip.addrs.src()) == ue || UeAddress::of(ip.addrs.dst()) == ue
+        }
+    };
+    let tap = state.tap.as_mut()?;
+    let taps = [TapPoint::Arrival, TapPoint::Stages]
+        .map(|point| tap.select(point, ctx.now, has_key))
+        .into_iter()
+        .fold(TapSet::NONE, TapSet::union);
+    let len = u32::try_from(buf.data().len()).unwrap_or(u32::MAX);
+    let (origin, worker, at) = (TapOrigin::Waited, tap.worker(), ctx.now);
+    let packet = TapPacket { taps, origin, worker, at, port: None, interface: None, len };
+    if taps.is_empty() { None } else { LoneRecord::begin(io, packet, buf.data(), state) }
 }
 
 /// Runs the stages after classification. Packets that the rules stop now are discarded.

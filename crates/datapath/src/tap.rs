@@ -5,8 +5,8 @@
 //! runs.
 
 use adit_rules::{
-    DropReason, PublishedPdr, TAP_OCTETS, TapFilter, TapId, TapItem, TapKey, TapOutcome, TapPacket,
-    TapRequest, TapSet, TapStage,
+    DropReason, DroppedFor, PublishedPdr, TAP_OCTETS, TapFilter, TapId, TapItem, TapKey,
+    TapOutcome, TapPacket, TapRequest, TapSet, TapStage,
 };
 use adit_types::limits::{TAP_PDRS_MAX, TAP_RECORD_LEN, TAPS_MAX, URRS_PER_PDR_MAX};
 use adit_types::{InterfaceId, InterfaceSet, Nanos, UrrId, UsageSlot, WorkerId};
@@ -145,8 +145,9 @@ impl Tap {
         let mut taps = TapSet::NONE;
         for (id, place) in (0..).map(TapId).zip(&self.active) {
             let Some(tap) = place else { continue };
-            let TapFilter { key, drop, .. } = tap.request.filter;
-            let is_of = matches!(key, TapKey::Any) && drop.is_none_or(|of| of == reason);
+            let TapFilter { key, drop, one_of } = tap.request.filter;
+            let is_of = drop.map_or(one_of <= 1, |of| of.includes(reason));
+            let is_of = matches!(key, TapKey::Any) && is_of;
             if is_of && tap.left > 0 && now < tap.request.until && self.has_room() {
                 taps = taps.with(id);
             }
@@ -204,7 +205,11 @@ fn is_wanted(filter: &TapFilter, record: &TapRecord, outcome: TapOutcome) -> boo
         TapKey::Interface(interface) => record.interfaces.contains(interface),
         _ => true,
     };
-    is_here && filter.drop.is_none_or(|reason| outcome == TapOutcome::Dropped(reason))
+    let is_drop = |of: DroppedFor| match outcome {
+        TapOutcome::Dropped(reason) => of.includes(reason),
+        _ => false,
+    };
+    is_here && filter.drop.is_none_or(is_drop)
 }
 
 fn report_skipped(ring: &mut Producer<TapItem>, id: TapId, place: &mut Option<ActiveTap>) {

@@ -61,8 +61,8 @@ pub use rule::{
 pub use sdf::{FlowSelector, PacketFilter};
 pub use sdf_set::SdfSet;
 pub use tap::{
-    PdrMismatch, TAP_OCTETS, TapFilter, TapId, TapItem, TapKey, TapOrigin, TapOutcome, TapPacket,
-    TapQer, TapRequest, TapSession, TapSet, TapStage,
+    DroppedFor, PdrMismatch, TAP_OCTETS, TapFilter, TapId, TapItem, TapKey, TapOrigin, TapOutcome,
+    TapPacket, TapQer, TapRequest, TapSession, TapSet, TapStage,
 };
 pub use usage::{
     NoUsage, POOL_WEIGHT_ONE, PoolMembers, UrrEntry, UsageCounts, UsageLimits, UsageSource,

@@ -33,13 +33,33 @@ pub enum TapKey {
     Interface(InterfaceId),
 }
 
+/// Which drops a tap reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DroppedFor {
+    /// All.
+    Any,
+    /// Those for one reason.
+    Only(DropReason),
+}
+
+impl DroppedFor {
+    /// True if a drop for `reason` is among them.
+    #[must_use]
+    pub fn includes(self, reason: DropReason) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Only(only) => only == reason,
+        }
+    }
+}
+
 /// The packets that a tap reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TapFilter {
     /// By what they belong to.
     pub key: TapKey,
-    /// Only those that are dropped for this reason.
-    pub drop: Option<DropReason>,
+    /// Only those that are dropped.
+    pub drop: Option<DroppedFor>,
     /// One of so many packets with the key; 0 and 1 are all of them.
     pub one_of: u32,
 }

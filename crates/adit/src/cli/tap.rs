@@ -20,7 +20,7 @@ pub(crate) struct TapSelection {
     /// Packets in the local tunnel with this TEID, also if no session owns it.
     #[arg(long, value_name = "TEID", group = "key")]
     pub teid: Option<String>,
-    /// Packets that are dropped for this reason (`adit show counters`), such as `far_drop`.
+    /// Packets that are dropped for this reason (`adit show counters`), such as `far_drop`; `any` for all drops.
     #[arg(long, value_name = "REASON")]
     pub drop: Option<String>,
     /// How long at most, such as `500ms`, `10s`, `5m` or `2h`.

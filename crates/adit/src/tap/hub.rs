@@ -8,7 +8,9 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 
 use adit_host::idle::Doorbell;
 use adit_n4::Node;
-use adit_rules::{DropReason, TapFilter, TapId, TapItem, TapKey, TapRequest, WorkerCommand};
+use adit_rules::{
+    DropReason, DroppedFor, TapFilter, TapId, TapItem, TapKey, TapRequest, WorkerCommand,
+};
 use adit_session::SessionStore;
 use adit_tables::Publisher;
 use adit_types::limits::TAPS_MAX;
@@ -125,7 +127,9 @@ impl TapHub {
         if let Some(refusal) = &self.limits.refusal {
             return Err(refusal.clone());
         }
-        if let Some(reason) = checked.drop.filter(|reason| self.limits.unseen.contains(reason)) {
+        if let Some(DroppedFor::Only(reason)) = checked.drop
+            && self.limits.unseen.contains(&reason)
+        {
             return Err(format!(
                 "packets are dropped as {} before a worker sees them, so that no trace follows them; \
                  see `adit show counters` and `adit show workers`",

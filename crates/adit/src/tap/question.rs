@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use adit_rules::DropReason;
+use adit_rules::{DropReason, DroppedFor};
 use adit_types::{Nanos, Seid, Teid};
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +40,7 @@ pub(crate) struct TapQuestion {
     /// Only packets that arrive on this interface or leave through it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// Only packets that are dropped for this reason.
+    /// Only packets that are dropped for this reason; `any`: for whatever reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drop: Option<String>,
     /// One of so many packets.
@@ -73,7 +73,7 @@ pub(crate) enum AskedKey {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CheckedQuestion {
     pub key: AskedKey,
-    pub drop: Option<DropReason>,
+    pub drop: Option<DroppedFor>,
     pub one_of: u32,
     pub stages: bool,
     /// `None`: headers only.
@@ -89,7 +89,7 @@ impl TapQuestion {
     /// What is wrong with it, and what to do.
     pub(crate) fn check(&self) -> Result<CheckedQuestion, String> {
         let key = self.key()?;
-        let drop = self.drop.as_deref().map(drop_reason).transpose()?;
+        let drop = self.drop.as_deref().map(dropped_for).transpose()?;
         if self.stages && key == AskedKey::Any && drop.is_none() {
             let what =
                 "a trace needs --session, --ue, --teid or --drop: say which packets to follow";
@@ -153,11 +153,14 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
-fn drop_reason(name: &str) -> Result<DropReason, String> {
+fn dropped_for(name: &str) -> Result<DroppedFor, String> {
+    if name == "any" {
+        return Ok(DroppedFor::Any);
+    }
     let found = DropReason::ALL.iter().find(|reason| reason.name() == name);
-    found.copied().ok_or_else(|| {
+    found.copied().map(DroppedFor::Only).ok_or_else(|| {
         let names: Vec<&str> = DropReason::ALL.iter().map(|reason| reason.name()).collect();
-        format!("no drop reason \"{name}\"; there are {}", names.join(", "))
+        format!("no drop reason \"{name}\"; there are any, {}", names.join(", "))
     })
 }
 

@@ -18,7 +18,7 @@ mod outcome;
 mod tapped;
 
 use adit_pktio::{PacketBuf, PacketIo};
-use adit_rules::{DropReason, PuntReason};
+use adit_rules::{DropReason, PuntReason, TapStage};
 use adit_wire::gtpu::GtpuMessageType;
 
 use self::end_marker::ReceivedEndMarker;
@@ -74,7 +74,7 @@ pub(crate) fn run<Io: PacketIo>(
             }
         }
         if let Some(record) = record {
-            tapped::end(io, record, state);
+            record.end(io, TapStage::Slow, state);
         }
     }
 }

@@ -1,20 +1,14 @@
 //! Packets of the slow path that taps select.
 
 use adit_pktio::{PacketBuf, PacketIo};
-use adit_rules::{TapOrigin, TapOutcome, TapPacket, TapStage};
+use adit_rules::{TapOrigin, TapPacket};
 
 use crate::context::StepContext;
-use crate::packet_fate::{PacketFates, transmit_alone};
+use crate::packet_fate::LoneRecord;
 use crate::selection::TapCandidate;
 use crate::slow_queue::{SlowPacket, SlowWork};
-use crate::tap::{TapPoint, TapRecord};
+use crate::tap::TapPoint;
 use crate::worker_state::{BurstPath, WorkerState};
-
-/// The record of a packet that the slow path handles.
-pub(super) struct SlowRecord {
-    record: Box<TapRecord>,
-    before: PacketFates,
-}
 
 /// Begins the record of a packet, if a tap selects it. What other frames are about was counted when they arrived.
 pub(super) fn begin<Io: PacketIo>(
@@ -22,7 +16,7 @@ pub(super) fn begin<Io: PacketIo>(
     io: &mut Io,
     packet: &SlowPacket<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
-) -> Option<SlowRecord> {
+) -> Option<LoneRecord> {
     if state.path_without_commands != BurstPath::Tapped {
         return None;
     }
@@ -46,22 +40,5 @@ pub(super) fn begin<Io: PacketIo>(
     if head.taps.is_empty() {
         return None;
     }
-    let record = state.tap.as_mut()?.begin(head, frame)?;
-    // What is queued belongs to packets before.
-    state.queues.flush(io, &mut state.tally);
-    Some(SlowRecord { record, before: PacketFates::of(state) })
-}
-
-/// Ends a record.
-pub(super) fn end<Io: PacketIo>(
-    io: &mut Io,
-    SlowRecord { mut record, before }: SlowRecord,
-    state: &mut WorkerState<Io::Buf>,
-) {
-    record.end_stage(TapStage::Slow);
-    transmit_alone(io, &mut record, state);
-    let outcome = before.outcome(state).unwrap_or(TapOutcome::Transmitted);
-    if let Some(tap) = &mut state.tap {
-        tap.commit(record, outcome);
-    }
+    LoneRecord::begin(io, head, frame, state)
 }

@@ -2,18 +2,19 @@
 
 use core::net::{IpAddr, Ipv4Addr};
 
-use adit_datapath::{Worker, WorkerConfig};
+use adit_datapath::{TapPort, Worker, WorkerConfig};
 use adit_pktio::mem::{MemBuf, MemIo};
 use adit_pktio::{Burst, PacketBuf, PacketIo, PortInfo};
 use adit_rules::rule::ue_ipv6_key;
 use adit_rules::{
-    ApplyAction, DeltaId, DestinationInterface, DropReason, FarEntry, Gate, GtpuTunnel,
+    ApplyAction, DeltaId, DestinationInterface, DropReason, DroppedFor, FarEntry, Gate, GtpuTunnel,
     HeaderCreation, HeaderRemoval, KeyChange, NextHops, PdrEntry, PuntReason, QerEntry, RateLimit,
-    RuleDelta, SdfSet, SessionKey, SessionRules, SourceInterface, UeAddresses, WorkerCommand,
-    WorkerEvent,
+    RuleDelta, SdfSet, SessionKey, SessionRules, SourceInterface, TapFilter, TapId, TapItem,
+    TapKey, TapOrigin, TapOutcome, TapRequest, UeAddresses, WorkerCommand, WorkerEvent,
 };
 use adit_tables::{Interface, Publisher, Route, Snapshot, TablesConfig, build};
 use adit_testkit::packet::PacketBuilder;
+use adit_types::limits::TAP_LATE_DROPS_PER_STEP;
 use adit_types::{
     FarId, GtpuPeerIndex, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, Nanos, NextHopIndex,
     PdrId, PortId, Precedence, QerId, Qfi, Seid, SessionIndex, Teid, VlanId, WorkerId,
@@ -101,6 +102,22 @@ impl<H: MidStep> PacketIo for HookedPorts<H> {
     }
 }
 
+/// The same tests run twice: here a tap reports each packet that is dropped, and every step checks that it does.
+pub(crate) const TAPS_DROPS: bool =
+    matches!(env!("CARGO_CRATE_NAME").as_bytes(), b"pipeline_tapped");
+
+/// The start of a tap without an end.
+pub(crate) fn tap(filter: TapFilter) -> WorkerCommand {
+    let request = TapRequest {
+        filter,
+        has_stages: true,
+        snap_bytes: 128,
+        pkts_max: u64::MAX,
+        until: Nanos(u64::MAX),
+    };
+    WorkerCommand::StartTap(TapId(0), request)
+}
+
 /// A worker that polls `ports`.
 pub(crate) fn worker_config(ports: &[PortId]) -> WorkerConfig {
     WorkerConfig {
@@ -121,6 +138,9 @@ pub(crate) struct PipelineFixture {
     pub commands: Producer<WorkerCommand>,
     pub now: Nanos,
     pub deltas: u64,
+    records: Consumer<TapItem>,
+    /// Drops counted before the last step.
+    drops_before: Vec<u64>,
 }
 
 fn interface(
@@ -359,12 +379,20 @@ impl PipelineFixture {
     pub(crate) fn built(tables: TablesConfig, rules: SessionRules) -> Self {
         let (publisher, mut readers) = build(tables).unwrap();
         let (event_tx, events) = RingBuffer::new(256);
-        let (commands, command_rx) = RingBuffer::new(64);
+        let (mut commands, command_rx) = RingBuffer::new(64);
+        if TAPS_DROPS {
+            let filter = TapFilter { key: TapKey::Any, drop: Some(DroppedFor::Any), one_of: 1 };
+            commands.push(tap(filter)).unwrap();
+        }
         let config = worker_config(&[N3, N6, MIXED]);
-        let worker = Worker::new(config, readers.remove(0), event_tx, command_rx);
+        let (record_tx, records) = RingBuffer::new(1 << 16);
+        let taps = TapPort { records: record_tx, clock: Box::new(|| Nanos(0)) };
+        let worker = Worker::new(config, readers.remove(0), event_tx, command_rx).with_taps(taps);
         let io = MemIo::new(&[N3_MAC, N6_MAC, MIXED_MAC]);
         let now = Nanos::from_secs(1000);
-        let mut scene = Self { io, worker, publisher, events, commands, now, deltas: 0 };
+        let drops_before = vec![0; DropReason::COUNT];
+        let mut scene =
+            Self { io, worker, publisher, events, commands, now, deltas: 0, records, drops_before };
         scene.install(rules);
         scene
     }
@@ -397,6 +425,44 @@ impl PipelineFixture {
         self.worker.step(self.now, &mut self.io);
         let counts = self.counts();
         assert!(counts.identity_holds(), "{counts:?}");
+        if TAPS_DROPS {
+            self.assert_drops_are_reported(&counts);
+        }
+    }
+
+    /// The records of packets since the last call.
+    pub(crate) fn take_records(&mut self) -> Vec<Vec<TapItem>> {
+        let items: Vec<TapItem> = core::iter::from_fn(|| self.records.pop().ok()).collect();
+        let records = items.split_inclusive(|item| matches!(item, TapItem::End(_)));
+        records.map(<[TapItem]>::to_vec).collect()
+    }
+
+    /// Each drop that the last step counted is reported by its reason, as far as there is room in a step.
+    fn assert_drops_are_reported(&mut self, counts: &Snapshot) {
+        let mut reported = vec![0; DropReason::COUNT];
+        let mut late = 0;
+        for record in self.take_records() {
+            let [TapItem::Packet(packet), .., TapItem::End(TapOutcome::Dropped(reason))] =
+                &record[..]
+            else {
+                panic!("not a record of a drop: {record:?}");
+            };
+            reported[reason.index()] += 1;
+            late += usize::from(packet.origin == TapOrigin::Waited);
+        }
+        for reason in DropReason::ALL {
+            let at = reason.index();
+            let counted =
+                counts.drops[at] - core::mem::replace(&mut self.drops_before[at], counts.drops[at]);
+            let is_all = late < TAP_LATE_DROPS_PER_STEP;
+            let is_named = reported[at] > 0 || counted == 0 || !is_all;
+            assert!(is_named, "{} counted {counted} times and reported never", reason.name());
+            // A fragment may take the others of its datagram with it.
+            let is_of_fragments = reason.name().starts_with("reassembly");
+            if is_all && !is_of_fragments {
+                assert_eq!(reported[at], counted, "{}", reason.name());
+            }
+        }
     }
 
     /// One frame in, one step, all frames out of `out`.
