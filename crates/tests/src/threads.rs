@@ -2,15 +2,15 @@
 
 use adit_datapath::{
     EventQueues, EventWorker, Handoff, PathThread, Receiver, ReceiverConfig, RxTx, RxTxConfig,
-    SharedFlows, Spread, Worker, WorkerConfig, connect,
+    SharedFlows, Spread, TapPort, Worker, WorkerConfig, connect,
 };
 use adit_pktio::PacketIo;
 use adit_pktio::mem::MemBuf;
-use adit_rules::{WorkerCommand, WorkerEvent};
+use adit_rules::{TapItem, WorkerCommand, WorkerEvent};
 use adit_tables::TablesReader;
 use adit_testkit::mem_events::{ChoosePort, MemEventPort, MemScheduler, MemSchedulerConfig};
-use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN};
-use adit_types::{Owners, PortId, Role, Roles};
+use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN, TAP_RING_LEN};
+use adit_types::{Nanos, Owners, PortId, Role, Roles};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -55,6 +55,8 @@ pub struct PathThreads<Io: PacketIo> {
     pub commands: Vec<rtrb::Producer<WorkerCommand>>,
     /// Their events.
     pub events: Vec<rtrb::Consumer<WorkerEvent>>,
+    /// Their records of packets.
+    pub records: Vec<rtrb::Consumer<TapItem>>,
 }
 
 impl<Io: PacketIo> core::fmt::Debug for PathThreads<Io> {
@@ -69,7 +71,12 @@ impl<Io: PacketIo<Buf = MemBuf> + 'static> PathThreads<Io> {
     pub fn new(readers: Vec<TablesReader>, config: &PathThreadsConfig) -> Self {
         let roles = config.roles;
         assert_eq!(readers.len(), roles.threads(), "a reader for each thread");
-        let mut made = Self { threads: Vec::new(), commands: Vec::new(), events: Vec::new() };
+        let mut made = Self {
+            threads: Vec::new(),
+            commands: Vec::new(),
+            events: Vec::new(),
+            records: Vec::new(),
+        };
         let sessions_max = readers.first().map_or(0, TablesReader::sessions_max);
         let flows = SharedFlows::new(EVENT_FLOWS, &config.queues, sessions_max);
         let mut scheduled = scheduler(config).into_iter();
@@ -114,7 +121,10 @@ impl<Io: PacketIo<Buf = MemBuf> + 'static> PathThreads<Io> {
             shaped_pkts_max: config.waiting_pkts_max,
             recovery_time_stamp: None,
         };
-        let worker = Worker::new(worker_config, reader, event_tx, command_rx);
+        let (record_tx, records) = rtrb::RingBuffer::new(TAP_RING_LEN);
+        let taps = TapPort { records: record_tx, clock: Box::new(|| Nanos(0)) };
+        let worker = Worker::new(worker_config, reader, event_tx, command_rx).with_taps(taps);
+        self.records.push(records);
         self.threads.push(match scheduled {
             None => Box::new(worker.with_handoff(handoff)),
             Some(port) => {

@@ -17,7 +17,10 @@ use std::collections::{HashMap, VecDeque};
 use adit_datapath::{PathThread, Spread};
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
-use adit_rules::{DeltaId, DropReason, NextHops, RuleDelta, WorkerCommand, WorkerEvent};
+use adit_rules::{
+    DeltaId, DropReason, NextHops, RuleDelta, TapFilter, TapId, TapItem, TapRequest, WorkerCommand,
+    WorkerEvent,
+};
 use adit_session::{CpFSeid, OwnerId, Refusal, SessionChange, SessionStore};
 use adit_tables::{Publisher, Snapshot, TablesReader};
 use adit_types::limits::{HANDOFF_RING_LEN, NEIGHBOR_PENDING_PER_HOP_MAX};
@@ -99,6 +102,11 @@ pub struct World {
     events: Vec<rtrb::Consumer<WorkerEvent>>,
     /// Commands to each worker.
     pub commands: Vec<rtrb::Producer<WorkerCommand>>,
+    records: Vec<rtrb::Consumer<TapItem>>,
+    /// Packets that taps reported.
+    pub reported: u64,
+    /// A tap was started.
+    pub is_tapped: bool,
     unobserved: VecDeque<(DeltaId, SessionIndex)>,
     /// Removed URRs whose last report is due, by session, with their usage.
     ending: Vec<(SessionIndex, UrrId, OracleUsage)>,
@@ -179,6 +187,9 @@ impl World {
             threads: Vec::new(),
             events: Vec::new(),
             commands: Vec::new(),
+            records: Vec::new(),
+            reported: 0,
+            is_tapped: false,
             unobserved: VecDeque::new(),
             ending: Vec::new(),
             deltas: 0,
@@ -204,8 +215,33 @@ impl World {
         let threads = PathThreads::new(readers, &config);
         (world.threads, world.commands, world.events) =
             (threads.threads, threads.commands, threads.events);
+        world.records = threads.records;
         world.settle();
         world
+    }
+
+    /// Starts a tap at every worker, which must change nothing.
+    pub fn start_tap(&mut self, filter: TapFilter) {
+        let request = TapRequest {
+            filter,
+            has_stages: true,
+            snap_bytes: 128,
+            pkts_max: u64::MAX,
+            until: Nanos(u64::MAX),
+        };
+        self.is_tapped = true;
+        for ring in &mut self.commands {
+            ring.push(WorkerCommand::StartTap(TapId(0), request)).unwrap();
+        }
+    }
+
+    /// Takes what taps reported.
+    fn count_records(&mut self) {
+        for ring in &mut self.records {
+            while let Ok(item) = ring.pop() {
+                self.reported += u64::from(matches!(item, TapItem::End(_)));
+            }
+        }
     }
 
     /// Gives both sides the hardware address of a station.
@@ -409,6 +445,7 @@ impl World {
     /// What differs. Packets that leave change no state, so each is tried again alone to find the one that
     /// differs.
     pub fn exchange(&mut self, arrivals: &[InjectedFrame]) -> Result<(), String> {
+        self.count_records();
         let Err(difference) = self.exchange_once(arrivals) else { return Ok(()) };
         self.awaiting_neighbor.clear();
         self.now += Nanos::from_secs(10);

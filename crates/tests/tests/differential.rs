@@ -5,11 +5,12 @@
 
 use std::collections::HashMap;
 
-use adit_rules::{DestinationInterface, SourceInterface};
+use adit_rules::{DestinationInterface, DroppedFor, SourceInterface, TapFilter, TapKey};
 use adit_session::PdrSpec;
 use adit_tests::oracle::{OracleLane, OracleOutcome, OracleVerdict};
 use adit_tests::world::{CardSettings, InjectedFrame, World, WorldLayout};
 use adit_tests::{scenario, traffic};
+use adit_types::InterfaceId;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -34,6 +35,8 @@ struct Coverage {
     kept_their_rules: u64,
     /// Later fragments of which the first was known.
     known_parts: u64,
+    /// Packets that taps reported.
+    reported: u64,
     drops: Vec<u64>,
     punts: Vec<u64>,
     /// Sessions that another process went on with.
@@ -139,6 +142,45 @@ fn card_workers_and_oracle_agree_on_every_packet() {
 }
 
 #[test]
+fn tapped_workers_and_oracle_agree_on_every_packet() {
+    let scenarios =
+        std::env::var("ADIT_SCENARIOS").map_or(SCENARIOS / 2, |count| count.parse().unwrap());
+    let seeds: Vec<u64> = match std::env::var("ADIT_SEED") {
+        Ok(seed) => vec![seed.parse().unwrap()],
+        Err(_) => (1..=scenarios).collect(),
+    };
+    let mut coverage = Coverage::default();
+    for seed in &seeds {
+        let world = |layout: &WorldLayout| {
+            let mut world = scenario::world(layout);
+            // Taps are for workers that take packets through all stages.
+            if layout.queues.are_merged() {
+                world.start_tap(tap_filter(*seed));
+            }
+            Ok(world)
+        };
+        if let Err(difference) = run(*seed, &mut coverage, world) {
+            panic!("ADIT_SEED={seed}: {difference}");
+        }
+    }
+    println!("{coverage:?}");
+    if seeds.len() > 1 {
+        assert!(coverage.reported > 10_000 && coverage.fast_path > 1000, "{coverage:?}");
+    }
+}
+
+/// Packets of all kinds, one after the other.
+fn tap_filter(seed: u64) -> TapFilter {
+    let all = TapFilter { key: TapKey::Any, drop: None, one_of: 1 };
+    match seed % 4 {
+        0 => all,
+        1 => TapFilter { one_of: 3, ..all },
+        2 => TapFilter { drop: Some(DroppedFor::Any), ..all },
+        _ => TapFilter { key: TapKey::Interface(InterfaceId(0)), ..all },
+    }
+}
+
+#[test]
 fn difference_between_the_sides_is_found() {
     let found: Vec<String> = (1..=8).filter_map(difference_of_changed_rules).collect();
     assert!(found.iter().any(|text| text.contains("\noracle: ")), "{found:?}");
@@ -208,6 +250,7 @@ fn run(
     note(coverage, &world);
     coverage.kept_their_rules += world.kept_their_rules;
     coverage.known_parts += world.known_fragments;
+    coverage.reported += world.reported;
     world.drain();
     if let Some(card) = world.card()
         && let (flows, counters) = (card.flows(), card.counters())
@@ -298,7 +341,8 @@ fn without_lonely(
 }
 
 /// Removes packets that arrive in another lane than earlier ones of their session, if both share a rate or
-/// a quota: the order of lanes in a burst depends on how usual its packets are.
+/// a quota: the order of lanes in a burst depends on how usual its packets are. With a tap packets are buffered in the
+/// order in which they came, whatever their lane.
 fn in_one_lane(world: &World, mut arrivals: Vec<InjectedFrame>) -> Vec<InjectedFrame> {
     let mut lanes: HashMap<usize, OracleLane> = HashMap::new();
     arrivals.retain(|arrival| {
@@ -316,7 +360,7 @@ fn in_one_lane(world: &World, mut arrivals: Vec<InjectedFrame>) -> Vec<InjectedF
         let is_uplink = lane == OracleLane::Tunneled && !session.pdrs.iter().any(from_tunnel);
         let has_rates = session.qers.iter().any(|qer| qer.mbr.is_some());
         let has_quotas = session.urrs.iter().any(|urr| urr.settings.volume_quota.is_some());
-        let is_free = !has_quotas && (is_uplink || !has_rates);
+        let is_free = !world.is_tapped && !has_quotas && (is_uplink || !has_rates);
         is_free || *lanes.entry(at).or_insert(lane) == lane
     });
     arrivals

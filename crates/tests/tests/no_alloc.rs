@@ -7,16 +7,20 @@ mod syscalls;
 
 use core::net::IpAddr;
 
-use adit_datapath::{EventQueues, STAGES, Spread, Worker, WorkerConfig};
+use adit_datapath::{EventQueues, STAGES, Spread, TapPort, Worker, WorkerConfig};
 use adit_pktio::mem::MemBuf;
 use adit_pktio::{Burst, PacketIo, PortInfo, ScheduleType};
-use adit_rules::{DeltaId, DropReason, Excess, NextHops, WorkerCommand, WorkerEvent};
+use adit_rules::{
+    DeltaId, DropReason, DroppedFor, Excess, NextHops, TapFilter, TapId, TapItem, TapKey,
+    TapRequest, WorkerCommand, WorkerEvent,
+};
 use adit_session::{CpFSeid, Enforcement, FTeidSpec, OwnerId, QosPolicy, Rates, SessionStore};
 use adit_tables::Publisher;
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::scenario;
 use adit_tests::threads::{FlowChoice, PathThreads, PathThreadsConfig};
 use adit_tests::world::{WorldLayout, control, station_mac};
+use adit_types::limits::TAP_RING_LEN;
 use adit_types::{BitRate, InterfaceId, MacAddr, Nanos, Owners, PortId, Roles, Teid, WorkerId};
 use adit_wire::gtpu::GtpuMessageType;
 
@@ -71,6 +75,7 @@ struct AllocationTest {
     io: PoolIo,
     commands: rtrb::Producer<WorkerCommand>,
     events: rtrb::Consumer<WorkerEvent>,
+    records: rtrb::Consumer<TapItem>,
     teid: u32,
     now: Nanos,
 }
@@ -103,10 +108,12 @@ impl AllocationTest {
             shaped_pkts_max: 512,
             recovery_time_stamp: Some(3_900_000_000),
         };
-        let worker = Worker::new(config, readers.remove(0), event_tx, command_rx);
+        let (record_tx, records) = rtrb::RingBuffer::new(TAP_RING_LEN);
+        let taps = TapPort { records: record_tx, clock: Box::new(|| Nanos(0)) };
+        let worker = Worker::new(config, readers.remove(0), event_tx, command_rx).with_taps(taps);
         let io = PoolIo::new();
         let teid = made.created[0].f_teid.teid.0;
-        Self { publisher, worker, io, commands, events, teid, now: Nanos::from_secs(1) }
+        Self { publisher, worker, io, commands, events, records, teid, now: Nanos::from_secs(1) }
     }
 
     fn resolve(&mut self, interface: u8, station: &str) {
@@ -140,6 +147,18 @@ impl AllocationTest {
         assert_eq!(syscall, None, "the number of a system call in a step");
         while self.events.pop().is_ok() {}
         (count, self.io.tx.len())
+    }
+
+    /// Starts a tap. Nobody reads its records: the ring is full before long.
+    fn tap(&mut self, filter: TapFilter) {
+        let request = TapRequest {
+            filter,
+            has_stages: true,
+            snap_bytes: 9216,
+            pkts_max: u64::MAX,
+            until: Nanos(u64::MAX),
+        };
+        self.commands.push(WorkerCommand::StartTap(TapId(0), request)).unwrap();
     }
 
     fn uplink(&self) -> PacketBuilder {
@@ -187,6 +206,31 @@ fn step_over_user_traffic_allocates_nothing() {
         for _ in 0..10 {
             assert_eq!(bench.step([&up, &down]), (0, 48));
         }
+    }
+}
+
+#[test]
+fn step_with_taps_allocates_nothing_and_makes_no_system_call() {
+    let all = TapFilter { key: TapKey::Any, drop: None, one_of: 1 };
+    for (filter, reported) in [
+        (all, 40),
+        (TapFilter { drop: Some(DroppedFor::Any), ..all }, 24),
+        (TapFilter { key: TapKey::Ue("10.45.0.1".parse().unwrap()), ..all }, 40),
+    ] {
+        let mut bench = AllocationTest::new();
+        bench.resolve_all();
+        bench.tap(filter);
+        assert_eq!(bench.step([&[], &[]]), (0, 0));
+        let up = bench.uplink().ipv4("10.45.0.1", "8.8.8.8").udp(4000, 53).payload(b"question");
+        let down = downlink().ipv4("8.8.8.8", "10.45.0.1").udp(53, 4000).payload(b"answer");
+        let spoofed = bench.uplink().ipv4("10.45.9.9", "8.8.8.8").udp(4000, 53).build();
+        let (up, down) = (up.build(), down.build());
+        for at in 0..20 {
+            let frames: [&[u8]; 2] = if at % 2 == 0 { [&up, &down] } else { [&spoofed, &[]] };
+            assert_eq!(bench.step(frames).0, 0, "{filter:?}");
+        }
+        let records = bench.records.slots();
+        assert!(records > reported, "{filter:?}: {records}");
     }
 }
 
