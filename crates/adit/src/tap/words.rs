@@ -187,7 +187,7 @@ impl RecordWords<'_> {
 
     fn outcome(&mut self, outcome: TapOutcome) {
         let (kind, reason, text) = match outcome {
-            TapOutcome::Transmitted => ("transmitted", None, "Sent."),
+            TapOutcome::Transmitted => ("sent", None, "It left."),
             TapOutcome::Dropped(reason) => ("dropped", Some(reason.name()), reason.text()),
             TapOutcome::Consumed(reason) => ("consumed", Some(reason.name()), reason.text()),
             TapOutcome::SlowPath => ("answered", None, "Adit answers it in place of the server."),

@@ -199,6 +199,7 @@ fn comment(packet: &Value) -> String {
     let word = |key: &str| outcome[key].as_str().unwrap_or_default();
     match outcome["reason"].as_str() {
         Some(reason) => format!("{} {reason}: {}", word("kind"), word("text")),
+        None if word("kind") == "sent" => "sent".to_owned(),
         None => format!("{}: {}", word("kind"), word("text")),
     }
 }

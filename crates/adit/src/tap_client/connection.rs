@@ -70,7 +70,7 @@ impl TapConnection {
             bail!("interrupted before adit answered");
         };
         if let Some(what) = head.get("error").and_then(Value::as_str) {
-            bail!("adit: {what}");
+            bail!("{what}");
         }
         let strings = |key: &str| {
             let list = head["tap"][key].as_array().into_iter().flatten();

@@ -200,24 +200,13 @@ mod tests {
         assert_eq!(words[..3], [SECTION, words[1], BYTE_ORDER_MAGIC]);
         let packet = &words[before as usize / 4..];
         let comment = u32::from_le_bytes(*b"sent");
-        let expected = [
-            ENHANCED_PACKET,
-            60,
-            0,
-            1,
-            2,
-            3,
-            60,
-            0x0003_0201,
-            4 << 16 | 2,
-            2,
-            4 << 16 | 1,
-            comment,
-            0,
-            60,
-        ];
+        let [flags, comment_head] =
+            [4 << 16 | u32::from(PACKET_FLAGS), 4 << 16 | u32::from(COMMENT)];
+        let octets = 0x0003_0201;
+        let head = [ENHANCED_PACKET, 56, 0, 1, 2, 3, 60, octets];
+        let expected = [&head[..], &[flags, 2, comment_head, comment, 0, 56]].concat();
         assert_eq!(packet[..14], expected);
         let expected = [STATISTICS, 52, 0, 0, 5, 8 << 16 | 4, 9, 0, 8 << 16 | 5, 2, 0, 0, 52];
-        assert_eq!(packet[14 + 1..], expected, "{packet:?}");
+        assert_eq!(packet[14..], expected, "{packet:?}");
     }
 }

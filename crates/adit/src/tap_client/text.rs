@@ -101,6 +101,7 @@ impl PacketLines {
         let line = match outcome["reason"].as_str() {
             Some(reason) if kind == "dropped" => format!("DROPPED {reason}: {words}"),
             Some(reason) => format!("{kind} {reason}: {words}"),
+            None if kind == "sent" => kind.to_owned(),
             None => format!("{kind}: {words}"),
         };
         self.text += &format!("\n  => {line}\n");
@@ -218,7 +219,7 @@ mod tests {
                      "outer_header": "GTP-U to TEID 0x0000abcd at 192.168.10.2", "waits_for_rate": false },
             "egress": { "interface": "n3", "next_hop": "192.168.10.2", "mac": "02:00:00:00:00:b0" },
             "sent": [{ "port": "access", "interface": "n3", "len": 104, "headers": ["Ethernet"] }],
-            "outcome": { "kind": "transmitted", "reason": null, "text": "Sent." },
+            "outcome": { "kind": "sent", "reason": null, "text": "It left." },
         }));
         for line in [
             "worker 0, from another thread, port core, 60 octets",
@@ -227,7 +228,7 @@ mod tests {
             "FAR 2       forward to Access, in GTP-U to TEID 0x0000abcd at 192.168.10.2",
             "next hop    192.168.10.2 at 02:00:00:00:00:b0, through n3",
             "sent        port access (n3), 104 octets",
-            "  => transmitted: Sent.",
+            "  => sent",
         ] {
             assert!(text.contains(line), "{line}: {text}");
         }
