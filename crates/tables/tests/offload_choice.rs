@@ -59,7 +59,10 @@ impl OffloadUsage for Asked {
 }
 
 #[derive(Debug)]
-struct CountingOffload(Arc<Asked>);
+struct CountingOffload {
+    asked: Arc<Asked>,
+    choice: Option<OffloadChoice>,
+}
 
 impl Offload for CountingOffload {
     fn put(
@@ -68,7 +71,7 @@ impl Offload for CountingOffload {
         _: Direction,
         _: &OffloadRule<'_>,
     ) -> Result<(), OffloadRefusal> {
-        self.0.puts.fetch_add(1, Ordering::Relaxed);
+        self.asked.puts.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
@@ -93,7 +96,7 @@ impl Offload for CountingOffload {
     }
 
     fn usage(&self) -> Arc<dyn OffloadUsage> {
-        let usage: Arc<Asked> = Arc::clone(&self.0);
+        let usage: Arc<Asked> = Arc::clone(&self.asked);
         usage
     }
 
@@ -106,7 +109,7 @@ impl Offload for CountingOffload {
     }
 
     fn choice(&self) -> Option<OffloadChoice> {
-        Some(CHOICE)
+        self.choice
     }
 }
 
@@ -140,7 +143,8 @@ fn uplink(number: u32) -> adit_rules::SessionRules {
 fn a_turn_measures_and_puts_a_bounded_number_of_sessions_however_late_it_is() {
     let asked = Arc::new(Asked::default());
     let config = TablesConfig { sessions_max: SESSIONS as usize, ..config(0) };
-    let offload = Box::new(CountingOffload(Arc::clone(&asked)));
+    let choice = Some(CHOICE);
+    let offload = Box::new(CountingOffload { asked: Arc::clone(&asked), choice });
     let (mut publisher, _) = build_with_offload(config, Some(offload)).unwrap();
     for number in 0..SESSIONS {
         publisher.apply(id(u64::from(number) + 1), install(number, &[], uplink(number)));
@@ -162,4 +166,29 @@ fn a_turn_measures_and_puts_a_bounded_number_of_sessions_however_late_it_is() {
     assert!(most <= MEASURED_MAX, "{most} sessions in one turn");
     // It gets through all the same.
     assert!(most > 2048 && puts >= CHOICE.sessions_max as u64, "{most} sessions, {puts} puts");
+}
+
+#[test]
+fn withheld_session_has_no_entry_until_it_is_released_and_published_again() {
+    let asked = Arc::new(Asked::default());
+    let offload = Box::new(CountingOffload { asked: Arc::clone(&asked), choice: None });
+    let config = TablesConfig { sessions_max: 8, ..config(0) };
+    let (mut publisher, _) = build_with_offload(config, Some(offload)).unwrap();
+    let mut deltas = 0;
+    let mut publish = |publisher: &mut adit_tables::Publisher| {
+        deltas += 1;
+        publisher.apply(id(deltas), install(3, &[], uplink(3)));
+        while publisher.poll_observed().is_some() {}
+        (asked.puts.load(Ordering::Relaxed), publisher.offload().unwrap().entries)
+    };
+    assert_eq!(publish(&mut publisher), (1, 1));
+    let session = SessionIndex(3);
+    publisher.withhold(session);
+    publisher.withhold(session);
+    assert_eq!(publisher.offload().unwrap().entries, 0);
+    assert_eq!(publish(&mut publisher), (1, 0), "its rules changed meanwhile");
+    assert!(!publisher.release_withheld(session), "another one withholds it");
+    assert_eq!(publish(&mut publisher), (1, 0));
+    assert!(publisher.release_withheld(session));
+    assert_eq!(publish(&mut publisher), (2, 1));
 }
