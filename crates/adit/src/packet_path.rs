@@ -113,25 +113,21 @@ impl PacketPath<'_> {
             shaped_pkts_max: config.shaped_pkts_per_worker(),
             recovery_time_stamp: Some(parts.recovery_time_stamp),
         };
+        let worker = move || Worker::new(worker_config, reader, events, commands).with_taps(taps);
         if let Some((port, flows)) = scheduled {
             let is_alone = config.datapath.workers.len() == 1;
             return spawn(&format!("adit-worker-{id}"), move || {
                 runner.run(io, || {
-                    let worker =
-                        Worker::new(worker_config, reader, events, commands).with_taps(taps);
                     let worker = match is_alone {
-                        true => worker,
-                        false => worker.with_handoff(handoff.with_flows(flows.clone())),
+                        true => worker(),
+                        false => worker().with_handoff(handoff.with_flows(flows.clone())),
                     };
                     EventWorker::new(worker, port, flows)
                 })
             });
         }
         spawn(&format!("adit-{}-{id}", settings.role.name()), move || {
-            runner.run(io, || {
-                let worker = Worker::new(worker_config, reader, events, commands);
-                worker.with_taps(taps).with_handoff(handoff)
-            })
+            runner.run(io, || worker().with_handoff(handoff))
         })
     }
 }

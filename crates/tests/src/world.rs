@@ -9,6 +9,7 @@ mod layout;
 mod local_switching;
 mod offload;
 mod restart;
+mod taps;
 mod usage;
 
 use core::net::IpAddr;
@@ -17,10 +18,7 @@ use std::collections::{HashMap, VecDeque};
 use adit_datapath::{PathThread, Spread};
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
-use adit_rules::{
-    DeltaId, DropReason, NextHops, RuleDelta, TapFilter, TapId, TapItem, TapRequest, WorkerCommand,
-    WorkerEvent,
-};
+use adit_rules::{DeltaId, DropReason, NextHops, RuleDelta, TapItem, WorkerCommand, WorkerEvent};
 use adit_session::{CpFSeid, OwnerId, Refusal, SessionChange, SessionStore};
 use adit_tables::{Publisher, Snapshot, TablesReader};
 use adit_types::limits::{HANDOFF_RING_LEN, NEIGHBOR_PENDING_PER_HOP_MAX};
@@ -218,30 +216,6 @@ impl World {
         world.records = threads.records;
         world.settle();
         world
-    }
-
-    /// Starts a tap at every worker, which must change nothing.
-    pub fn start_tap(&mut self, filter: TapFilter) {
-        let request = TapRequest {
-            filter,
-            has_stages: true,
-            snap_bytes: 128,
-            pkts_max: u64::MAX,
-            until: Nanos(u64::MAX),
-        };
-        self.is_tapped = true;
-        for ring in &mut self.commands {
-            ring.push(WorkerCommand::StartTap(TapId(0), request)).unwrap();
-        }
-    }
-
-    /// Takes what taps reported.
-    fn count_records(&mut self) {
-        for ring in &mut self.records {
-            while let Ok(item) = ring.pop() {
-                self.reported += u64::from(matches!(item, TapItem::End(_)));
-            }
-        }
     }
 
     /// Gives both sides the hardware address of a station.

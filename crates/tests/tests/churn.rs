@@ -183,7 +183,7 @@ fn fleet(
         flow_choice: FlowChoice::Owner,
         queues: EventQueues::default(),
     };
-    let PathThreads { threads, events, commands } = PathThreads::new(readers, &config);
+    let PathThreads { threads, events, commands, .. } = PathThreads::new(readers, &config);
     let mut rings = events.into_iter().zip(commands);
     let lanes = threads.into_iter().map(|thread| {
         let io = MemIo::new(&UPF);

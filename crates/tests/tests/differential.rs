@@ -159,7 +159,7 @@ fn tapped_workers_and_oracle_agree_on_every_packet() {
             }
             Ok(world)
         };
-        if let Err(difference) = run(*seed, &mut coverage, world) {
+        if let Err(difference) = run(*seed, &mut coverage, world, Restarts::None) {
             panic!("ADIT_SEED={seed}: {difference}");
         }
     }

@@ -17,8 +17,9 @@ use adit_types::limits::TAPS_MAX;
 use adit_types::{InterfaceId, Nanos, SessionIndex};
 use rtrb::{Consumer, Producer};
 
+use super::news::{TapEnd, TapNames, TapNews};
 use super::question::{AskedKey, CheckedQuestion, HEADER_SNAP_BYTES, TapQuestion};
-use super::stream::{TapNames, TapStream};
+use super::stream::TapStream;
 
 /// Records between the control thread and a client's thread.
 const NEWS_LEN: usize = 1024;
@@ -28,26 +29,6 @@ const ITEMS_PER_TURN: usize = 4096;
 
 /// A client that is gone is noticed within this time.
 const TICK_INTERVAL: Nanos = Nanos::from_millis(500);
-
-/// What a client's thread gets.
-#[derive(Debug)]
-pub(crate) enum TapNews {
-    /// The items of one record.
-    Record(Vec<TapItem>),
-    /// Nothing: a sign of life.
-    Tick,
-    /// The tap has ended.
-    Ended(TapEnd),
-}
-
-/// How a tap ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TapEnd {
-    /// Why.
-    pub why: &'static str,
-    /// Packets that nobody looked at, because workers or the client had no room.
-    pub skipped: u64,
-}
 
 /// Which drops the workers do not see, and whether there are taps at all.
 #[derive(Debug, Clone, Default)]

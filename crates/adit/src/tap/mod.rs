@@ -6,6 +6,7 @@
 
 pub(crate) mod frame;
 pub(crate) mod hub;
+mod news;
 pub(crate) mod question;
 pub(crate) mod stream;
 mod words;

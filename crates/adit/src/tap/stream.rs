@@ -12,34 +12,15 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::Duration;
 
-use adit_types::InterfaceId;
 use rustix::net::RecvFlags;
 use serde_json::{Value, json};
 
-use super::hub::{TapEnd, TapNews};
+use super::news::{TapEnd, TapNames, TapNews};
 use super::question::CheckedQuestion;
 use super::words::{self, WordOptions};
 
 /// The client's thread looks at its socket at least once in this time.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// What records are put in words with.
-#[derive(Debug)]
-pub(crate) struct TapNames {
-    /// By `InterfaceId`.
-    pub interfaces: Vec<String>,
-    /// By `PortId`.
-    pub ports: Vec<String>,
-    /// The time of day at zero of the clock. Unit: nanoseconds since 1970-01-01 00:00 UTC.
-    pub zero_unix_ns: u64,
-}
-
-impl TapNames {
-    pub(super) fn interface(&self, InterfaceId(interface): InterfaceId) -> String {
-        let name = self.interfaces.get(usize::from(interface));
-        name.cloned().unwrap_or_else(|| interface.to_string())
-    }
-}
 
 /// A tap that runs, for the client's thread. Drop ends it.
 #[derive(Debug)]

@@ -4,11 +4,11 @@ use adit_rules::{
     ApplyAction, DestinationInterface, HeaderCreation, TapItem, TapOrigin, TapOutcome, TapPacket,
     TapQer,
 };
-use adit_types::{Direction, PortId};
+use adit_types::Direction;
 use serde_json::{Map, Value, json};
 
 use super::frame;
-use super::stream::TapNames;
+use super::news::TapNames;
 
 /// What of a record the client gets.
 #[derive(Debug, Clone, Copy)]
@@ -250,17 +250,10 @@ fn outer_words(outer: HeaderCreation) -> String {
     }
 }
 
-impl TapNames {
-    fn port(&self, PortId(port): PortId) -> String {
-        let name = self.ports.get(usize::from(port));
-        name.cloned().unwrap_or_else(|| port.to_string())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use adit_rules::{DropReason, TAP_OCTETS, TapSet, TapStage};
-    use adit_types::{InterfaceId, Nanos, WorkerId};
+    use adit_types::{InterfaceId, Nanos, PortId, WorkerId};
 
     use super::*;
 

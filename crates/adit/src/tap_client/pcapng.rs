@@ -198,7 +198,7 @@ mod tests {
         };
         assert_eq!(total, file.len() as u64);
         assert_eq!(words[..3], [SECTION, words[1], BYTE_ORDER_MAGIC]);
-        let packet = &words[before as usize / 4..];
+        let packet = &words[usize::try_from(before).unwrap() / 4..];
         let comment = u32::from_le_bytes(*b"sent");
         let [flags, comment_head] =
             [4 << 16 | u32::from(PACKET_FLAGS), 4 << 16 | u32::from(COMMENT)];

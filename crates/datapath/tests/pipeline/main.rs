@@ -2,7 +2,7 @@
 //!
 //! Every step of every test checks the packet identity. Buffers are poisoned, and what leaves is
 //! compared with expected octets, so that an octet nobody wrote shows.
-#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may stop at the first surprise")]
 
 mod buffering;
 mod cp_function;
