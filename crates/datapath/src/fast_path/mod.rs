@@ -85,8 +85,6 @@ struct BurstCounts {
 ///          without one gateway for a whole block, for each packet. No allocation, no clock.
 /// Errors:  none; frames that a port does not take are queued or become `DropReason::TxQueueFull`, packets
 ///          without room in a queue `ShapingQueueFull`, in a hand-off ring `HandoffFull`.
-#[inline(always)]
-// PERF (adit bench datapath): part of `forward_burst`; the other caller is for bursts with taps.
 pub(crate) fn forward_usual<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,

@@ -21,9 +21,9 @@ use adit_wire::parse_ip;
 
 use super::event_io::EventIo;
 use super::pipeline::look;
-use super::run_to_completion::{forward_burst, process, process_switched};
+use super::run_to_completion::{process, process_switched};
 use super::rx_tx::first_tag;
-use super::stages::{finish_lane, join_fragments};
+use super::stages::{finish_lane, forward_burst, join_fragments};
 use crate::carried::{
     Mark, PlannedFrame, attach_classified, detach_classified, flow_of_mark, mark_received,
 };

@@ -8,7 +8,6 @@ pub(crate) mod pipeline;
 pub(crate) mod run_to_completion;
 pub(crate) mod rx_tx;
 mod stages;
-mod tapped;
 pub(crate) mod worker;
 
 use adit_pktio::{EventPort, PacketIo};

@@ -9,11 +9,10 @@ use adit_pktio::{Burst, PacketBuf, PacketIo};
 use adit_rules::DropReason;
 use adit_types::PortId;
 
-use super::stages::take_stages;
-use super::tapped::{forward_tapped, report_late_drops};
+use super::stages::forward_any;
+use super::stages::tapped::report_late_drops;
 use crate::command::run_commands;
 use crate::context::StepContext;
-use crate::fast_path::forward_usual;
 use crate::handoff::WorkerSet;
 use crate::resume::review_some;
 use crate::shaping::ReviewTime;
@@ -139,7 +138,7 @@ pub(super) fn process<Io: PacketIo>(
     rx: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) {
-    forward_burst(ctx, io, port, rx, state);
+    forward_any(ctx, io, port, rx, state);
     process_switched(ctx, io, rx, state);
 }
 
@@ -154,32 +153,9 @@ pub(super) fn process_switched<Io: PacketIo>(
     while state.queues.switched.len() > 0 {
         let Some(port) = state.queues.switched.take(rx) else { return };
         state.tally.set_recirculated(true);
-        forward_burst(ctx, io, port, rx, state);
+        forward_any(ctx, io, port, rx, state);
         state.tally.set_recirculated(false);
     }
-}
-
-/// Takes one burst through the fast path and the stages.
-pub(super) fn forward_burst<Io: PacketIo>(
-    ctx: &StepContext<'_>,
-    io: &mut Io,
-    port: PortId,
-    rx: &mut Burst<Io::Buf>,
-    state: &mut WorkerState<Io::Buf>,
-) {
-    if state.path == BurstPath::Usual {
-        forward_usual(ctx, io, port, rx, state);
-        if rx.is_empty() {
-            if !state.handoff.is_alone() {
-                state.handoff.flush(&mut state.tally);
-            }
-            return;
-        }
-    } else if state.path_without_commands == BurstPath::Tapped {
-        forward_tapped(ctx, io, port, rx, state);
-        return;
-    }
-    take_stages(ctx, io, port, rx, state);
 }
 
 /// Takes over packets that other workers received for sessions of this one. Returns how many.

@@ -1,10 +1,14 @@
 //! The stages, one after the other: what every execution model that does not separate them runs.
 
+pub(super) mod tapped;
+
 use adit_pktio::{Burst, PacketBuf, PacketIo};
 use adit_types::PortId;
 
+use self::tapped::{forward_tapped, take_stages_tapped};
 use crate::columns::{BurstLane, BurstLanes, LaneKind};
 use crate::context::StepContext;
+use crate::fast_path::forward_usual;
 use crate::handoff::hand_off_lane;
 use crate::resume::review_lane;
 use crate::shaping::ReviewTime;
@@ -15,10 +19,48 @@ use crate::stage::s3_classify::s3_classify;
 use crate::stage::s4_enforce::s4_enforce;
 use crate::stage::s5_account::s5_account;
 use crate::stage::s6_apply::s6_apply;
-use crate::worker_state::WorkerState;
+use crate::worker_state::{BurstPath, WorkerState};
+
+/// Takes one burst through the fast path and the stages, with taps or without.
+#[inline]
+pub(super) fn forward_any<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    port: PortId,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) {
+    match state.path_without_commands {
+        BurstPath::Tapped => forward_tapped(ctx, io, port, rx, state),
+        BurstPath::Usual | BurstPath::Stages => forward_burst(ctx, io, port, rx, state),
+    }
+}
+
+/// Takes one burst through the fast path and the stages. Taps select among the packets that the stages take.
+pub(super) fn forward_burst<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    port: PortId,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) {
+    if state.path == BurstPath::Usual {
+        forward_usual(ctx, io, port, rx, state);
+        if rx.is_empty() {
+            if !state.handoff.is_alone() {
+                state.handoff.flush(&mut state.tally);
+            }
+            return;
+        }
+    }
+    match state.path_without_commands {
+        BurstPath::Tapped => take_stages_tapped(ctx, io, port, rx, state),
+        BurstPath::Usual | BurstPath::Stages => take_stages(ctx, io, port, rx, state),
+    }
+}
 
 /// Takes a burst through all stages, and sends what leaves.
-pub(super) fn take_stages<Io: PacketIo>(
+fn take_stages<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     port: PortId,
@@ -34,7 +76,7 @@ pub(super) fn take_stages<Io: PacketIo>(
 }
 
 /// Takes a burst through all stages.
-pub(super) fn run_stages<Io: PacketIo>(
+fn run_stages<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     port: PortId,
@@ -102,7 +144,7 @@ pub(super) fn finish_lane<'v, Io: PacketIo, K: LaneKind>(
 }
 
 /// Joins the fragments of tunnel packets that arrived. Whole packets go into `rx`.
-pub(super) fn join_arrived<B: PacketBuf>(
+fn join_arrived<B: PacketBuf>(
     ctx: &StepContext<'_>,
     port: PortId,
     rx: &mut Burst<B>,

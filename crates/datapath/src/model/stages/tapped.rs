@@ -7,9 +7,8 @@ use adit_pktio::{Burst, PacketBuf, PacketIo};
 use adit_rules::{TapOrigin, TapOutcome, TapPacket, TapSet};
 use adit_types::PortId;
 
-use super::stages::{join_arrived, run_stages, take_stages};
+use super::{forward_burst, join_arrived, run_stages, take_stages};
 use crate::context::StepContext;
-use crate::fast_path::forward_usual;
 use crate::packet_fate::{PacketFates, transmit_alone};
 use crate::selection::TapCandidate;
 use crate::tap::TapPoint;
@@ -24,21 +23,20 @@ pub(super) fn forward_tapped<Io: PacketIo>(
     rx: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) {
+    let path = state.path;
+    if path == BurstPath::Tapped {
+        state.path = BurstPath::Usual;
+    }
     let points = &[TapPoint::Arrival];
     in_runs(ctx, io, port, rx, state, points, |io, rx, state| {
-        if state.path != BurstPath::Stages {
-            forward_usual(ctx, io, port, rx, state);
-        }
-        match rx.is_empty() {
-            true => state.handoff.flush(&mut state.tally),
-            false => take_stages_tapped(ctx, io, port, rx, state),
-        }
+        forward_burst(ctx, io, port, rx, state);
     });
+    state.path = path;
     report_late_drops(ctx, state);
 }
 
 /// Takes packets through the stages; those alone that taps select there.
-fn take_stages_tapped<Io: PacketIo>(
+pub(super) fn take_stages_tapped<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     port: PortId,
@@ -144,7 +142,7 @@ fn take_joined<Io: PacketIo>(
 }
 
 /// Reports packets that waited and were dropped.
-pub(super) fn report_late_drops<B: PacketBuf>(ctx: &StepContext<'_>, state: &mut WorkerState<B>) {
+pub(crate) fn report_late_drops<B: PacketBuf>(ctx: &StepContext<'_>, state: &mut WorkerState<B>) {
     while let Some(late) = state.tally.take_late_drop() {
         let Some(tap) = &mut state.tap else { return };
         let taps: TapSet = tap.of_late_drop(late.reason, ctx.now);
