@@ -397,7 +397,11 @@ fn answer(
     loop {
         let answered = match ask(&command, cursor) {
             Some(AdminAnswer::Page(page)) => Ok(page),
-            Some(AdminAnswer::Stream(tap)) => return tap.serve(stream),
+            Some(AdminAnswer::Stream(tap)) => {
+                let (what, of) = tap.subject();
+                audit::record(&actor(stream), what, Some(&of), Ok(()));
+                return tap.serve(stream);
+            }
             Some(AdminAnswer::Refused(what) | AdminAnswer::Unknown(what)) => Err(what),
             None => Err("adit is shutting down or overloaded".to_owned()),
         };

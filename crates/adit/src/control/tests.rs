@@ -231,6 +231,7 @@ fn told(control: &mut ControlThread, act: AdminAct) -> String {
         AdminAnswer::Page(page) => (page.members)()["outcome"].as_str().unwrap().to_owned(),
         AdminAnswer::Refused(what) => format!("refused: {what}"),
         AdminAnswer::Unknown(what) => format!("unknown: {what}"),
+        AdminAnswer::Stream(_) => unreachable!("an act has no stream"),
     }
 }
 

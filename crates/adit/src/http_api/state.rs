@@ -81,7 +81,8 @@ impl ApiState {
             Ok(Ok(AdminAnswer::Page(page))) => Ok(page),
             Ok(Ok(AdminAnswer::Refused(what))) => Err(ApiProblem::new(StatusCode::CONFLICT, what)),
             Ok(Ok(AdminAnswer::Unknown(what))) => Err(ApiProblem::new(StatusCode::NOT_FOUND, what)),
-            Ok(Err(_)) | Err(_) => Err(ApiProblem::unavailable()),
+            // Only the admin socket traces and captures.
+            Ok(Ok(AdminAnswer::Stream(_)) | Err(_)) | Err(_) => Err(ApiProblem::unavailable()),
         }
     }
 

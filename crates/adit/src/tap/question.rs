@@ -82,6 +82,24 @@ pub(crate) struct CheckedQuestion {
     pub time_max: Nanos,
 }
 
+impl CheckedQuestion {
+    /// The packets, for the log.
+    pub(super) fn subject(&self) -> String {
+        let key = match &self.key {
+            AskedKey::Any => "all packets".to_owned(),
+            AskedKey::Session(seid) => format!("session {seid}"),
+            AskedKey::Ue(addr) => format!("UE {addr}"),
+            AskedKey::Teid(teid) => format!("TEID {teid}"),
+            AskedKey::Interface(name) => format!("interface {name}"),
+        };
+        match self.drop {
+            None => key,
+            Some(DroppedFor::Any) => format!("{key}, dropped"),
+            Some(DroppedFor::Only(reason)) => format!("{key}, dropped as {}", reason.name()),
+        }
+    }
+}
+
 impl TapQuestion {
     /// The question with values for what is left out.
     ///

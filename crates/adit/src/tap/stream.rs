@@ -33,6 +33,12 @@ pub(crate) struct TapStream {
 }
 
 impl TapStream {
+    /// What it is and what it is about, for the log.
+    pub(crate) fn subject(&self) -> (&'static str, String) {
+        let what = if self.question.stages { "trace" } else { "capture" };
+        (what, self.question.subject())
+    }
+
     /// Writes the answer until the tap ends or the client is gone.
     ///
     /// # Errors

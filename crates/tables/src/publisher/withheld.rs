@@ -1,6 +1,6 @@
 //! Sessions whose packets workers have to see.
 
-use adit_types::{SessionIndex, Teid};
+use adit_types::SessionIndex;
 
 use super::Publisher;
 
@@ -14,11 +14,5 @@ impl Publisher {
     /// Ends one [`Publisher::withhold`]. Returns true if the offload gets the session when its rules are published again.
     pub fn release_withheld(&mut self, session: SessionIndex) -> bool {
         self.offload.as_mut().is_some_and(|offload| offload.release(session))
-    }
-
-    /// The session of a local TEID; [`SessionIndex::NONE`] without one.
-    #[must_use]
-    pub fn session_of_teid(&self, teid: Teid) -> SessionIndex {
-        self.tables.teids.session(teid)
     }
 }
