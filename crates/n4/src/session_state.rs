@@ -179,7 +179,7 @@ impl SessionStates {
         self.cancel_buffering_end(up_seid);
         let discarded = self.end_reports(up_seid, remaining);
         if let Some(state) = self.live.0.remove(&session) {
-            self.services.subtract(&state.information);
+            self.services.subtract(&state.information.service());
         }
         discarded
     }

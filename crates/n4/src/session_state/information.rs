@@ -9,7 +9,7 @@ use adit_pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest
 use adit_pfcp::{Cause, IeType};
 use adit_types::SessionIndex;
 
-use super::{ServiceCounts, SessionStates};
+use super::{ServiceCounts, ServiceName, SessionStates};
 use crate::name;
 use crate::refusal::Rejected;
 
@@ -61,6 +61,15 @@ impl SessionInformation {
         *self == Self::default()
     }
 
+    /// The data network and the slice.
+    pub(super) fn service(&self) -> ServiceName {
+        ServiceName {
+            dnn: self.dnn.clone(),
+            sst: self.s_nssai.map(|slice| slice.sst),
+            sd: self.s_nssai.map(|slice| slice.sd),
+        }
+    }
+
     fn update(&mut self, news: Self) {
         self.dnn = news.dnn.or(self.dnn.take());
         self.s_nssai = news.s_nssai.or(self.s_nssai);
@@ -83,9 +92,9 @@ impl SessionStates {
         if !news.is_empty() {
             let services = &mut self.services;
             self.live.edit(session, |state| {
-                services.subtract(&state.information);
+                services.subtract(&state.information.service());
                 state.information.update(news);
-                services.add(&state.information);
+                services.add(state.information.service());
             });
         }
     }

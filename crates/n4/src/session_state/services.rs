@@ -7,8 +7,6 @@ use std::collections::BTreeMap;
 
 use adit_types::limits::SERVICES_COUNTED_MAX;
 
-use super::SessionInformation;
-
 /// A data network and a slice; absent parts were not sent.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct ServiceName {
@@ -18,17 +16,6 @@ pub struct ServiceName {
     pub sst: Option<u8>,
     /// Slice Differentiator; 0xffffff is "none".
     pub sd: Option<u32>,
-}
-
-impl ServiceName {
-    fn of(information: &SessionInformation) -> Self {
-        let slice = information.s_nssai;
-        Self {
-            dnn: information.dnn.clone(),
-            sst: slice.map(|slice| slice.sst),
-            sd: slice.map(|slice| slice.sd),
-        }
-    }
 }
 
 /// Sessions by data network and slice.
@@ -56,8 +43,8 @@ impl ServiceCounts {
         self.by_name.values().sum::<u64>() + self.others
     }
 
-    pub(super) fn add(&mut self, information: &SessionInformation) {
-        let name = ServiceName::of(information);
+    /// A session has this name from now on.
+    pub(super) fn add(&mut self, name: ServiceName) {
         if name == ServiceName::default() {
             return;
         }
@@ -71,12 +58,12 @@ impl ServiceCounts {
         }
     }
 
-    pub(super) fn subtract(&mut self, information: &SessionInformation) {
-        let name = ServiceName::of(information);
-        if name == ServiceName::default() {
+    /// A session has this name no longer.
+    pub(super) fn subtract(&mut self, name: &ServiceName) {
+        if *name == ServiceName::default() {
             return;
         }
-        let count = self.by_name.get_mut(&name).unwrap_or(&mut self.others);
+        let count = self.by_name.get_mut(name).unwrap_or(&mut self.others);
         *count = count.saturating_sub(1);
     }
 }
@@ -85,29 +72,29 @@ impl ServiceCounts {
 mod tests {
     use super::*;
 
-    fn information(dnn: &str) -> SessionInformation {
-        SessionInformation { dnn: Some(dnn.into()), ..SessionInformation::default() }
+    fn named(dnn: &str) -> ServiceName {
+        ServiceName { dnn: Some(dnn.into()), ..ServiceName::default() }
     }
 
     #[test]
     fn sessions_are_counted_by_name_and_the_rest_together() {
         let mut counts = ServiceCounts::default();
         for n in 0..SERVICES_COUNTED_MAX {
-            counts.add(&information(&n.to_string()));
+            counts.add(named(&n.to_string()));
         }
-        counts.add(&information("7"));
-        counts.add(&information("late"));
-        counts.add(&SessionInformation::default());
+        counts.add(named("7"));
+        counts.add(named("late"));
+        counts.add(ServiceName::default());
         let [(first, count)] = counts.largest(1)[..] else { panic!("a name") };
         assert_eq!((first.dnn.as_deref(), count), (Some("7"), 2));
         assert_eq!(counts.total(), SERVICES_COUNTED_MAX as u64 + 2);
         for name in ["late", "7", "7", "0"] {
-            counts.subtract(&information(name));
+            counts.subtract(&named(name));
         }
-        counts.subtract(&SessionInformation::default());
+        counts.subtract(&ServiceName::default());
         assert_eq!((counts.total(), counts.others), (SERVICES_COUNTED_MAX as u64 - 2, 0));
         assert_eq!(counts.largest(usize::MAX).len(), SERVICES_COUNTED_MAX - 2);
-        counts.add(&information("7"));
+        counts.add(named("7"));
         assert_eq!(
             counts.largest(usize::MAX).len(),
             SERVICES_COUNTED_MAX - 1,

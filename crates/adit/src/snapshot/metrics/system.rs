@@ -59,7 +59,7 @@ impl PortFigures {
 }
 
 /// One port.
-struct NamedPort {
+struct MeasuredPort {
     name: String,
     figures: PortFigures,
     link: PortLink,
@@ -67,8 +67,8 @@ struct NamedPort {
 
 /// The ports and their links.
 pub(super) fn of_ports(control: &ControlView<'_>) -> Vec<MetricFamily> {
-    let rows: Vec<NamedPort> = links_of(control)
-        .map(|(port, link)| NamedPort {
+    let rows: Vec<MeasuredPort> = links_of(control)
+        .map(|(port, link)| MeasuredPort {
             name: port.config.name.clone(),
             figures: PortFigures::of(port),
             link,
@@ -87,8 +87,8 @@ pub(super) fn of_ports(control: &ControlView<'_>) -> Vec<MetricFamily> {
     families
 }
 
-fn port_counters(rows: &[NamedPort]) -> Vec<MetricFamily> {
-    let of = |name: &'static str, help: &'static str, value: fn(&NamedPort) -> u64| {
+fn port_counters(rows: &[MeasuredPort]) -> Vec<MetricFamily> {
+    let of = |name: &'static str, help: &'static str, value: fn(&MeasuredPort) -> u64| {
         let samples = rows.iter().map(|row| MetricSample {
             labels: vec![("port", row.name.clone())],
             value: value(row),
