@@ -165,8 +165,8 @@ fn alerts() -> Vec<String> {
     found
 }
 
-/// Runs a program with input; true if it is not installed.
-fn is_refused(program: &str, arguments: &[&str], input: &str) -> Option<String> {
+/// What a program says of its input, which it must accept; `None` if it is not installed.
+fn accepted_by(program: &str, arguments: &[&str], input: &str) -> Option<String> {
     let command = Command::new(program)
         .args(arguments)
         .stdin(Stdio::piped())
@@ -240,11 +240,11 @@ fn scrape(dir: &Path) {
     }
     let plain = get(8080, "/metrics", "text/plain");
     assert!(plain.head.contains("version=0.0.4"), "{}", plain.head);
-    if is_refused("promtool", &["check", "metrics"], &plain.body).is_none() {
+    if accepted_by("promtool", &["check", "metrics"], &plain.body).is_none() {
         return;
     }
     let rules = deployed("prometheus/rules.yml");
-    is_refused("promtool", &["check", "rules", rules.to_str().unwrap()], "");
+    accepted_by("promtool", &["check", "rules", rules.to_str().unwrap()], "");
     evaluate(dir, &rules, &dashboards);
 }
 
