@@ -3,6 +3,7 @@
  * The DPDK headers that `build.rs` binds, and functions for what DPDK offers as macros only.
  */
 #include <rte_config.h>
+#include <rte_alarm.h>
 #include <rte_bus_vdev.h>
 #include <rte_cycles.h>
 #include <rte_dev.h>

@@ -1,10 +1,12 @@
 //! The environment abstraction layer (EAL): one per process.
 
+use core::ffi::c_void;
 use std::ffi::CString;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::ThreadId;
+use std::time::{Duration, Instant};
 
 use adit_dpdk_sys as sys;
 
@@ -328,8 +330,38 @@ fn remove_left_folders(own: &Path) {
     }
 }
 
+/// Rounds that DPDK's interrupt thread has run for [`settle_interrupts`].
+static INTERRUPT_ROUNDS: AtomicUsize = AtomicUsize::new(0);
+
+/// Longest wait for a round.
+const INTERRUPT_ROUND_MAX: Duration = Duration::from_millis(200);
+
+/// Waits until the interrupt thread has released what closed ports gave it, and sleeps. NOTE: DPDK 22.11 does not end this
+/// thread, and unmaps the memory that it still uses.
+pub(crate) fn settle_interrupts() {
+    extern "C" fn note_round(_: *mut c_void) {
+        INTERRUPT_ROUNDS.fetch_add(1, Ordering::Release);
+    }
+    // What the first one finds to be released is released before the second one.
+    for _ in 0..2 {
+        let before = INTERRUPT_ROUNDS.load(Ordering::Acquire);
+        // SAFETY: the EAL runs; the callback uses nothing but a static counter.
+        let code = unsafe { sys::rte_eal_alarm_set(1, Some(note_round), core::ptr::null_mut()) };
+        let began = Instant::now();
+        while code == 0
+            && INTERRUPT_ROUNDS.load(Ordering::Acquire) == before
+            && began.elapsed() < INTERRUPT_ROUND_MAX
+        {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+    // Its loop begins anew, and waits.
+    std::thread::sleep(Duration::from_millis(1));
+}
+
 impl Drop for EalHandle {
     fn drop(&mut self) {
+        settle_interrupts();
         // SAFETY: every pool and port holds a handle, so none is left that points into DPDK's
         // memory; a pool that could not be freed has leaked its handle and we do not get here.
         unsafe { sys::rte_eal_cleanup() };

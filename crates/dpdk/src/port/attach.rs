@@ -5,7 +5,7 @@ use std::ffi::CString;
 use adit_dpdk_sys as sys;
 
 use crate::device::{Device, DeviceKind};
-use crate::eal::Eal;
+use crate::eal::{Eal, settle_interrupts};
 use crate::errno::Errno;
 use crate::port::PortError;
 use crate::port::ffi;
@@ -19,6 +19,7 @@ pub(super) struct AttachedDevice {
     id: u16,
     /// The name of a virtual device.
     made: Option<CString>,
+    is_memif: bool,
     _eal: Eal,
 }
 
@@ -32,7 +33,10 @@ impl AttachedDevice {
         let found = ffi::port_by_name(&name);
         let made = is_virtual.then_some(name);
         match found {
-            Some(id) => Ok(Self { id, made, _eal: eal.clone() }),
+            Some(id) => {
+                let is_memif = device.is_driver("net_memif");
+                Ok(Self { id, made, is_memif, _eal: eal.clone() })
+            }
             None => {
                 made.as_deref().map(ffi::remove_virtual);
                 Err(PortError::UnknownDevice {
@@ -50,6 +54,10 @@ impl AttachedDevice {
 
 impl Drop for AttachedDevice {
     fn drop(&mut self) {
+        if self.is_memif {
+            // The peer may have gone just now, which the interrupt thread handles: the driver does not close beside that.
+            settle_interrupts();
+        }
         // SAFETY: the port is ours and stopped.
         unsafe { sys::rte_eth_dev_close(self.id) };
         self.made.as_deref().map(ffi::remove_virtual);
