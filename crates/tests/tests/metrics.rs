@@ -6,7 +6,6 @@
 #[allow(dead_code, reason = "it sends more than these tests need")]
 mod client;
 #[path = "../../n4/tests/smf/mod.rs"]
-#[allow(dead_code, reason = "it is shared")]
 mod smf;
 
 use std::collections::BTreeSet;
