@@ -114,7 +114,8 @@ fn session_that_ends_tells_what_was_left_when_no_worker_counted_any_more() {
             true => assert_eq!(reports, [(QerId(7), status(3, 2, HOUR))]),
             false => assert_eq!(reports, []),
         }
-        assert_eq!(scene.ask(&request), sent, "a retransmission gets the same octets");
+        let again = scene.ask(&request);
+        assert_eq!(again[0].bytes, sent[0].bytes, "a retransmission gets the same octets");
     }
 }
 

