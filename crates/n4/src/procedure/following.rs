@@ -223,7 +223,7 @@ impl Node {
         up_seid: Seid,
     ) -> Result<(), RecordError> {
         let Some(octets) = followed.take_waiting(up_seid) else { return Ok(()) };
-        let value = FormerSessionValue::from_octets(octets.clone())?;
+        let value = FormerSessionValue::from_octets(&octets)?;
         let restored = match self.sessions.store().awaits_reclaim(&value.former) {
             true => Err(None),
             false => self.restore_session(now, restoration, up_seid, value).map_err(Some),
@@ -244,7 +244,7 @@ impl Node {
         now: Nanos,
         restoration: &mut NodeRestoration,
         up_seid: Seid,
-        octets: Vec<u8>,
+        octets: &[u8],
     ) -> Result<(), RecordError> {
         let value = FormerSessionValue::from_octets(octets)?;
         self.restore_session(now, restoration, up_seid, value)
@@ -338,7 +338,7 @@ impl Node {
         let mut refused_now = Vec::new();
         for up_seid in refused {
             let octets = followed.take_waiting(up_seid).unwrap_or_default();
-            let restored = self.restore_or_refuse(now, restoration, up_seid, octets.clone());
+            let restored = self.restore_or_refuse(now, restoration, up_seid, &octets);
             let Err(error) = restored else { continue };
             refused_now.push((up_seid, octets));
             let name = RecordName::Number(up_seid.0);
@@ -349,7 +349,7 @@ impl Node {
             self.restore_association(now, restoration, address, value);
         }
         for (up_seid, octets) in refused_now {
-            self.note_lost_session(restoration, up_seid, octets);
+            self.note_lost_session(restoration, up_seid, &octets);
         }
         for (up_seid, value) in followed.reports {
             if let Err(error) = self.restore_reports(up_seid, &value) {

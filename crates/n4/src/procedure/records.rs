@@ -166,8 +166,8 @@ impl Node {
         let Some(mut restoration) = self.restoration.take() else { return Ok(()) };
         let FormerRecord { kind, name, value } = record;
         let restored = match value {
-            FormerValue::Session(value) => {
-                self.restore_owned_session(now, &mut restoration, &name, value)
+            FormerValue::Session(value, octets) => {
+                self.restore_owned_session(now, &mut restoration, &name, value, &octets)
             }
             FormerValue::Octets(octets) => {
                 self.restore(now, &mut restoration, kind, &name, &octets)
@@ -269,16 +269,16 @@ impl Node {
         restoration: &mut NodeRestoration,
         name: &RecordName,
         value: Result<Box<FormerSessionValue>, RecordError>,
+        octets: &[u8],
     ) -> Result<(), RecordError> {
         let &RecordName::Number(number) = name else { return Err(RecordError::Malformed) };
         let up_seid = Seid(number);
-        let restored = value.and_then(|mut value| {
+        let restored = value.and_then(|value| {
             let owner = value.former.owner();
             let is_owned = self.peers.association_of(owner).is_some();
             if !is_owned && !restoration.heirs.contains_key(&owner) {
                 return Err(RecordError::NoAssociation);
             }
-            let octets = core::mem::take(&mut value.octets);
             let restored = self.restore_session(now, restoration, up_seid, *value);
             if let Err(RecordError::Refused(_)) = &restored {
                 self.note_lost_session(restoration, up_seid, octets);
@@ -303,7 +303,7 @@ impl Node {
         up_seid: Seid,
         value: FormerSessionValue,
     ) -> Result<(), RecordError> {
-        let FormerSessionValue { mut former, information, sets, former_cp, .. } = value;
+        let FormerSessionValue { mut former, information, sets, former_cp } = value;
         if former.up_seid() != up_seid {
             return Err(RecordError::Malformed);
         }
@@ -332,7 +332,7 @@ impl Node {
         &mut self,
         restoration: &mut NodeRestoration,
         up_seid: Seid,
-        octets: Vec<u8>,
+        octets: &[u8],
     ) {
         let Ok(FormerSessionValue { former, .. }) = FormerSessionValue::from_octets(octets) else {
             return;

@@ -17,8 +17,8 @@ pub struct FormerRecord {
 /// What a record says.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum FormerValue {
-    /// That of a session, the only kind of which there are many.
-    Session(Result<Box<FormerSessionValue>, RecordError>),
+    /// That of a session, the only kind of which there are many, with its octets for the case that it is refused.
+    Session(Result<Box<FormerSessionValue>, RecordError>, Vec<u8>),
     /// That of another kind.
     Octets(Vec<u8>),
 }
@@ -26,8 +26,6 @@ pub(crate) enum FormerValue {
 /// [`SessionValue`].
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FormerSessionValue {
-    /// All of it, for a session that is refused.
-    pub octets: Vec<u8>,
     pub former: FormerSession,
     pub information: Option<InformationValue>,
     pub sets: Vec<SetValue>,
@@ -41,7 +39,8 @@ impl FormerRecord {
     pub fn read(kind: RecordKind, name: RecordName, octets: Vec<u8>) -> Self {
         let value = match kind {
             RecordKind::Session => {
-                FormerValue::Session(FormerSessionValue::from_octets(octets).map(Box::new))
+                let value = FormerSessionValue::from_octets(&octets).map(Box::new);
+                FormerValue::Session(value, octets)
             }
             _ => FormerValue::Octets(octets),
         };
@@ -54,9 +53,8 @@ impl FormerSessionValue {
     ///
     /// # Errors
     /// Another version, or octets that are no session.
-    pub(crate) fn from_octets(octets: Vec<u8>) -> Result<Self, RecordError> {
-        let SessionValue { kept, information, sets, former_cp } = decoded(&octets)?;
-        let former = FormerSession::from_octets(kept)?;
-        Ok(Self { former, information, sets, former_cp, octets })
+    pub(crate) fn from_octets(octets: &[u8]) -> Result<Self, RecordError> {
+        let SessionValue { kept, information, sets, former_cp } = decoded(octets)?;
+        Ok(Self { former: FormerSession::from_octets(kept)?, information, sets, former_cp })
     }
 }
