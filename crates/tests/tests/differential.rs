@@ -52,41 +52,16 @@ enum Restarts {
 
 #[test]
 fn pipeline_and_oracle_agree_on_every_packet() {
-    let scenarios =
-        std::env::var("ADIT_SCENARIOS").map_or(SCENARIOS, |count| count.parse().unwrap());
-    let seeds: Vec<u64> = match std::env::var("ADIT_SEED") {
-        Ok(seed) => vec![seed.parse().unwrap()],
-        Err(_) => (1..=scenarios).collect(),
-    };
-    let mut coverage = Coverage::default();
-    for seed in &seeds {
-        let world = |layout: &WorldLayout| Ok(scenario::world(layout));
-        if let Err(difference) = run(*seed, &mut coverage, world, Restarts::None) {
-            panic!("ADIT_SEED={seed}: {difference}");
-        }
-    }
-    if seeds.len() > 1 {
+    let world = |_, layout: &WorldLayout| Ok(scenario::world(layout));
+    if let Some(coverage) = coverage_of(SCENARIOS, Restarts::None, world) {
         check(&coverage);
     }
 }
 
 #[test]
 fn restored_pipeline_and_oracle_agree_on_every_packet() {
-    let scenarios =
-        std::env::var("ADIT_SCENARIOS").map_or(SCENARIOS / 4, |count| count.parse().unwrap());
-    let seeds: Vec<u64> = match std::env::var("ADIT_SEED") {
-        Ok(seed) => vec![seed.parse().unwrap()],
-        Err(_) => (1..=scenarios).collect(),
-    };
-    let mut coverage = Coverage::default();
-    for seed in &seeds {
-        let world = |layout: &WorldLayout| Ok(scenario::world(layout));
-        if let Err(difference) = run(*seed, &mut coverage, world, Restarts::AtRandom) {
-            panic!("ADIT_SEED={seed}: {difference}");
-        }
-    }
-    println!("{coverage:?}");
-    if seeds.len() > 1 {
+    let world = |_, layout: &WorldLayout| Ok(scenario::world(layout));
+    if let Some(coverage) = coverage_of(SCENARIOS / 4, Restarts::AtRandom, world) {
         assert!(coverage.restored > 100 && coverage.transmitted > 1000, "{coverage:?}");
     }
 }
@@ -98,75 +73,60 @@ fn program_workers_and_oracle_agree_on_every_packet() {
         println!("skipped: {error}");
         return;
     }
-    let scenarios =
-        std::env::var("ADIT_SCENARIOS").map_or(SCENARIOS, |count| count.parse().unwrap());
-    let seeds: Vec<u64> = match std::env::var("ADIT_SEED") {
-        Ok(seed) => vec![seed.parse().unwrap()],
-        Err(_) => (1..=scenarios).collect(),
+    let world = |_, layout: &WorldLayout| {
+        scenario::world_with_xdp(layout).map_err(|error| error.to_string())
     };
-    let mut coverage = Coverage::default();
-    for seed in &seeds {
-        let world = |layout: &WorldLayout| {
-            scenario::world_with_xdp(layout).map_err(|error| error.to_string())
-        };
-        if let Err(difference) = run(*seed, &mut coverage, world, Restarts::None) {
-            panic!("ADIT_SEED={seed}: {difference}");
-        }
-    }
-    println!("{coverage:?}");
-    if seeds.len() > 1 {
+    if let Some(coverage) = coverage_of(SCENARIOS, Restarts::None, world) {
         assert!(coverage.offloaded > 1000, "{coverage:?}");
     }
 }
 
 #[test]
 fn card_workers_and_oracle_agree_on_every_packet() {
-    let scenarios =
-        std::env::var("ADIT_SCENARIOS").map_or(SCENARIOS, |count| count.parse().unwrap());
-    let seeds: Vec<u64> = match std::env::var("ADIT_SEED") {
-        Ok(seed) => vec![seed.parse().unwrap()],
-        Err(_) => (1..=scenarios).collect(),
+    let world = |seed, layout: &WorldLayout| {
+        Ok(scenario::world_with_card(layout, CardSettings::quick(seed)))
     };
-    let mut coverage = Coverage::default();
-    for seed in &seeds {
-        let settings = CardSettings::quick(*seed);
-        let world = |layout: &WorldLayout| Ok(scenario::world_with_card(layout, settings));
-        if let Err(difference) = run(*seed, &mut coverage, world, Restarts::None) {
-            panic!("ADIT_SEED={seed}: {difference}");
-        }
-    }
-    println!("{coverage:?}");
-    if seeds.len() > 1 {
+    if let Some(coverage) = coverage_of(SCENARIOS, Restarts::None, world) {
         assert!(coverage.offloaded > 500, "{coverage:?}");
     }
 }
 
 #[test]
 fn tapped_workers_and_oracle_agree_on_every_packet() {
+    let world = |seed, layout: &WorldLayout| {
+        let mut world = scenario::world(layout);
+        // Taps are for workers that take packets through all stages.
+        if layout.queues.are_merged() {
+            world.start_tap(tap_filter(seed));
+        }
+        Ok(world)
+    };
+    if let Some(coverage) = coverage_of(SCENARIOS / 2, Restarts::None, world) {
+        assert!(coverage.reported > 10_000 && coverage.fast_path > 1000, "{coverage:?}");
+    }
+}
+
+/// Runs so many scenarios, or those that the environment names, and fails at the first difference. Returns what they
+/// exercised; `None` for a single one.
+fn coverage_of(
+    scenarios: u64,
+    restarts: Restarts,
+    world: impl Fn(u64, &WorldLayout) -> Result<World, String>,
+) -> Option<Coverage> {
     let scenarios =
-        std::env::var("ADIT_SCENARIOS").map_or(SCENARIOS / 2, |count| count.parse().unwrap());
+        std::env::var("ADIT_SCENARIOS").map_or(scenarios, |count| count.parse().unwrap());
     let seeds: Vec<u64> = match std::env::var("ADIT_SEED") {
         Ok(seed) => vec![seed.parse().unwrap()],
         Err(_) => (1..=scenarios).collect(),
     };
     let mut coverage = Coverage::default();
-    for seed in &seeds {
-        let world = |layout: &WorldLayout| {
-            let mut world = scenario::world(layout);
-            // Taps are for workers that take packets through all stages.
-            if layout.queues.are_merged() {
-                world.start_tap(tap_filter(*seed));
-            }
-            Ok(world)
-        };
-        if let Err(difference) = run(*seed, &mut coverage, world, Restarts::None) {
+    for &seed in &seeds {
+        if let Err(difference) = run(seed, &mut coverage, |layout| world(seed, layout), restarts) {
             panic!("ADIT_SEED={seed}: {difference}");
         }
     }
     println!("{coverage:?}");
-    if seeds.len() > 1 {
-        assert!(coverage.reported > 10_000 && coverage.fast_path > 1000, "{coverage:?}");
-    }
+    (seeds.len() > 1).then_some(coverage)
 }
 
 /// Packets of all kinds, one after the other.
