@@ -1,20 +1,8 @@
 // A page to try the interface: built from its description.
 
-const $ = (id) => document.getElementById(id);
+import { $, h, token } from "./elements.js";
 
-function h(tag, attributes, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes ?? {})) {
-    if (value === null || value === undefined || value === false) continue;
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else element.setAttribute(name, value === true ? "" : value);
-  }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
-  return element;
-}
-
-const saved = () => { try { return sessionStorage.getItem("adit-token") ?? ""; } catch { return ""; } };
-$("token").value = saved();
+$("token").value = token();
 $("token").addEventListener("change", () => { try { sessionStorage.setItem("adit-token", $("token").value.trim()); } catch { /* Until the page is left. */ } });
 
 /** An example of a value that a schema describes. */

@@ -1,31 +1,15 @@
 // The dashboard: everything comes from the HTTP interface of this adit.
 
 import { RateChart, bar, bits, count, octets, packets, span } from "./charts.js";
+import { $, h, token } from "./elements.js";
 import { direction, rule } from "./words.js";
 
-const $ = (id) => document.getElementById(id);
 const POINTS = 120;
-
-/** An element with attributes, listeners and children; children that are null are left out. */
-function h(tag, attributes, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes ?? {})) {
-    if (value === null || value === undefined || value === false) continue;
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else element.setAttribute(name, value === true ? "" : value);
-  }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
-  return element;
-}
 
 // ---- The interface
 
 class Problem extends Error {
   constructor(status, detail) { super(detail); this.status = status; }
-}
-
-function token() {
-  try { return sessionStorage.getItem("adit-token") ?? ""; } catch { return ""; }
 }
 
 /** A response of the interface. Asks for a token if it takes one. */

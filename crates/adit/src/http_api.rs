@@ -39,6 +39,7 @@ const OPEN_PATHS: &[&str] = &[
     "/api.js",
     "/dashboard.css",
     "/dashboard.js",
+    "/elements.js",
     "/charts.js",
     "/words.js",
     "/icon.svg",

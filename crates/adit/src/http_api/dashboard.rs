@@ -34,6 +34,7 @@ const FILES: &[PageFile] = &[
     file!("/api", HTML, "api.html"),
     file!("/dashboard.css", CSS, "dashboard.css"),
     file!("/dashboard.js", SCRIPT, "dashboard.js"),
+    file!("/elements.js", SCRIPT, "elements.js"),
     file!("/charts.js", SCRIPT, "charts.js"),
     file!("/words.js", SCRIPT, "words.js"),
     file!("/api.js", SCRIPT, "api.js"),
