@@ -81,7 +81,7 @@ impl SessionFilter {
 }
 
 /// A decimal number, or a hexadecimal one after `0x`.
-fn number(text: &str) -> Option<u64> {
+pub(crate) fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
         None => text.parse().ok(),
@@ -101,6 +101,14 @@ fn slice(text: &str) -> Option<SliceIdentity> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_read_as_adit_prints_them() {
+        assert_eq!(number("0x00000100"), Some(256));
+        assert_eq!(number("0XfF"), Some(255));
+        assert_eq!(number("17"), Some(17));
+        assert_eq!((number("ff"), number(""), number("0x")), (None, None, None));
+    }
 
     #[test]
     fn members_are_read_and_wrong_ones_are_named() {

@@ -21,6 +21,7 @@ use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::TopArguments;
+use crate::document_values::{rows, text};
 use figures::TopFigures;
 use look::Look;
 use view::{TopScreen, TopTab, bits, pkts};
@@ -213,8 +214,8 @@ fn details(socket: &Path, up_seid: &str) -> anyhow::Result<SessionDetails> {
     let Some(session) = look::session(socket, up_seid)? else {
         return Ok(SessionDetails::default());
     };
-    let ue = look::rows(&session, "ue").iter().filter_map(Value::as_str);
-    let dnn = session.get("information").map(|known| look::text(known, "dnn"));
+    let ue = rows(&session, "ue").iter().filter_map(Value::as_str);
+    let dnn = session.get("information").map(|known| text(known, "dnn"));
     Ok(SessionDetails { ue: ue.map(str::to_owned).collect(), dnn: dnn.unwrap_or_default() })
 }
 

@@ -10,7 +10,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, Response, StatusCode};
 use futures_util::stream;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::time::MissedTickBehavior;
 use utoipa::ToSchema;
 
@@ -18,6 +18,7 @@ use super::answer::{ApiProblem, ProblemAnswers};
 use super::reads::NoParameters;
 use super::state::ApiState;
 use crate::cli::Topic;
+use crate::document_values::{number, refusals, rows, text};
 
 /// Time between two events.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -94,10 +95,10 @@ struct LiveN4 {
 /// The counters of one moment.
 struct LiveSample {
     at: Instant,
-    counters: Map<String, Value>,
-    ports: Map<String, Value>,
-    workers: Map<String, Value>,
-    node: Map<String, Value>,
+    counters: Value,
+    ports: Value,
+    workers: Value,
+    node: Value,
 }
 
 /// Begins to measure while somebody listens.
@@ -163,27 +164,12 @@ impl LiveSample {
     async fn take(api: &ApiState) -> Result<Self, ApiProblem> {
         Ok(Self {
             at: Instant::now(),
-            counters: api.members(Topic::Counters).await?,
-            ports: api.members(Topic::Ports).await?,
-            workers: api.members(Topic::Workers).await?,
-            node: api.members(Topic::Node).await?,
+            counters: Value::Object(api.members(Topic::Counters).await?),
+            ports: Value::Object(api.members(Topic::Ports).await?),
+            workers: Value::Object(api.members(Topic::Workers).await?),
+            node: Value::Object(api.members(Topic::Node).await?),
         })
     }
-}
-
-/// The whole number at a member; 0 without one.
-fn number(row: &Value, member: &str) -> u64 {
-    row.get(member).and_then(Value::as_u64).unwrap_or(0)
-}
-
-/// The text at a member; empty without one.
-fn text(row: &Value, member: &str) -> String {
-    row.get(member).and_then(Value::as_str).unwrap_or_default().to_owned()
-}
-
-/// The rows of a list.
-fn list<'a>(members: &'a Map<String, Value>, name: &str) -> &'a [Value] {
-    members.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 /// Differences per second.
@@ -205,27 +191,26 @@ impl LiveEvent {
     fn between(before: &LiveSample, after: &LiveSample) -> Self {
         let passed = after.at.duration_since(before.at).as_millis();
         let per_s = PerSecond { ms: u64::try_from(passed).unwrap_or(u64::MAX).max(1) };
-        let [was, is] = [before, after].map(|sample| Value::Object(sample.counters.clone()));
-        let pps = |name: &str| per_s.of(number(&was, name), number(&is, name));
-        let bps = |name: &str| per_s.bits(number(&was, name), number(&is, name));
-        let node = Value::Object(after.node.clone());
+        let (was, is, node) = (&before.counters, &after.counters, &after.node);
+        let pps = |name: &str| per_s.of(number(was, name), number(is, name));
+        let bps = |name: &str| per_s.bits(number(was, name), number(is, name));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
             time_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
-            state: text(&node, "state"),
-            role: text(&node, "role"),
+            state: text(node, "state"),
+            role: text(node, "role"),
             uplink_bps: bps("transmitted_uplink_bytes"),
             uplink_pps: pps("transmitted_uplink_pkts"),
             downlink_bps: bps("transmitted_downlink_bytes"),
             downlink_pps: pps("transmitted_downlink_pkts"),
             dropped_pps: pps("dropped_pkts"),
-            drops: drops(&per_s, &was, &is),
+            drops: drops(&per_s, was, is),
             ports: ports(&per_s, before, after),
             workers: workers(&per_s, before, after),
-            sessions: number(&node, "sessions"),
-            sessions_max: number(&node, "sessions_max"),
-            associations: number(&node, "associations"),
-            n4: LiveN4::between(&per_s, &was["n4"], &is["n4"]),
+            sessions: number(node, "sessions"),
+            sessions_max: number(node, "sessions_max"),
+            associations: number(node, "associations"),
+            n4: LiveN4::between(&per_s, was, is),
         }
     }
 }
@@ -242,15 +227,15 @@ fn drops(per_s: &PerSecond, was: &Value, is: &Value) -> Vec<LiveDrops> {
 
 /// Rows of a list with the row of the same key in the sample before.
 fn pairs<'a>(
-    before: &'a Map<String, Value>,
-    after: &'a Map<String, Value>,
+    before: &'a Value,
+    after: &'a Value,
     list_name: &str,
     key: &str,
 ) -> Vec<(&'a Value, &'a Value)> {
     let known: BTreeMap<String, &Value> =
-        list(before, list_name).iter().map(|row| (row[key].to_string(), row)).collect();
+        rows(before, list_name).iter().map(|row| (row[key].to_string(), row)).collect();
     let pair = |row: &'a Value| Some((*known.get(&row[key].to_string())?, row));
-    list(after, list_name).iter().filter_map(pair).collect()
+    rows(after, list_name).iter().filter_map(pair).collect()
 }
 
 fn ports(per_s: &PerSecond, before: &LiveSample, after: &LiveSample) -> Vec<LivePort> {
@@ -289,17 +274,12 @@ fn workers(per_s: &PerSecond, before: &LiveSample, after: &LiveSample) -> Vec<Li
 
 impl LiveN4 {
     fn between(per_s: &PerSecond, was: &Value, is: &Value) -> Self {
-        let rate = |name: &str| per_s.of(number(was, name), number(is, name));
-        let refused = |row: &Value| -> u64 {
-            let members = row.as_object().into_iter().flatten();
-            let causes = members.filter(|(name, _)| name.starts_with("refused_cause_"));
-            causes.filter_map(|(_, count)| count.as_u64()).sum()
-        };
+        let rate = |name: &str| per_s.of(number(&was["n4"], name), number(&is["n4"], name));
         Self {
             established_per_s: rate("sessions_established"),
             modified_per_s: rate("sessions_modified"),
             deleted_per_s: rate("sessions_deleted"),
-            refused_per_s: per_s.of(refused(was), refused(is)),
+            refused_per_s: per_s.of(refusals(was), refusals(is)),
             reports_per_s: rate("sent_session_report_request"),
         }
     }
@@ -311,24 +291,21 @@ mod tests {
     use serde_json::json;
 
     fn sample(at: Instant, n: u64) -> LiveSample {
-        let members = |value: Value| value.as_object().unwrap().clone();
         LiveSample {
             at,
-            counters: members(json!({
+            counters: json!({
                 "transmitted_uplink_bytes": 1000 * n, "transmitted_uplink_pkts": 10 * n,
                 "transmitted_downlink_bytes": 0, "transmitted_downlink_pkts": 0, "dropped_pkts": n,
                 "drops": { "teid_unknown": n, "far_drop": 0 },
                 "n4": { "sessions_established": 4 * n, "refused_cause_65": n, "refused_cause_72": n },
-            })),
-            ports: members(
-                json!({ "ports": [{ "name": "access", "link": null, "rx_bytes": 100 * n,
+            }),
+            ports: json!({ "ports": [{ "name": "access", "link": null, "rx_bytes": 100 * n,
                 "rx_pkts": n, "tx_bytes": 0, "tx_pkts": 0, "rx_missed": n, "rx_no_mbuf": n }] }),
-            ),
-            workers: members(json!({ "workers": [{ "thread": 0, "role": "worker", "core": 2,
+            workers: json!({ "workers": [{ "thread": 0, "role": "worker", "core": 2,
                 "state": "runs", "busy_percent": 12.5, "fullest_ring_percent": 0.0,
-                "received_pkts": 10 * n, "taken_over_pkts": 2 * n }] })),
-            node: members(json!({ "state": "running", "role": "active", "sessions": 7,
-                "sessions_max": 10, "associations": 1 })),
+                "received_pkts": 10 * n, "taken_over_pkts": 2 * n }] }),
+            node: json!({ "state": "running", "role": "active", "sessions": 7,
+                "sessions_max": 10, "associations": 1 }),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Traces and captures of a running adit: what a client asks for, the control thread's side, and the stream of the answer.
+//! Traces and captures of a running adit: the client's request, the control thread's side, and the stream of the answer.
 //!
 //! The control thread starts a tap at every worker ([`hub`]) and passes records on over a bounded channel. The client's thread
 //! puts them in words ([`words`]) and writes one line of JSON each ([`stream`]). Neither workers nor the control thread wait

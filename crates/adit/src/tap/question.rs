@@ -1,10 +1,12 @@
-//! What a client asks for.
+//! The request of a client for a trace or a capture, and its checks.
 
 use core::net::IpAddr;
 
 use adit_rules::{DropReason, DroppedFor};
 use adit_types::{Nanos, Seid, Teid};
 use serde::{Deserialize, Serialize};
+
+use crate::session_filter::number;
 
 /// Packets of a trace unless the client says otherwise.
 pub(crate) const TRACED_PKTS_DEFAULT: u64 = 20;
@@ -162,15 +164,6 @@ impl TapQuestion {
     }
 }
 
-/// A hexadecimal number after `0x`, or a decimal one.
-fn number(text: &str) -> Option<u64> {
-    let lower = text.to_ascii_lowercase();
-    match lower.strip_prefix("0x") {
-        Some(hex) => u64::from_str_radix(hex, 16).ok(),
-        None => lower.parse().ok(),
-    }
-}
-
 fn dropped_for(name: &str) -> Result<DroppedFor, String> {
     if name == "any" {
         return Ok(DroppedFor::Any);
@@ -188,14 +181,6 @@ mod tests {
 
     fn refused(question: TapQuestion) -> String {
         question.check().unwrap_err()
-    }
-
-    #[test]
-    fn numbers_are_read_as_adit_prints_them() {
-        assert_eq!(number("0x00000100"), Some(256));
-        assert_eq!(number("0XfF"), Some(255));
-        assert_eq!(number("17"), Some(17));
-        assert_eq!((number("ff"), number(""), number("0x")), (None, None, None));
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::look::{Look, SessionCounts, number, rows, text};
+use super::look::{Look, SessionCounts};
+use crate::document_values::{number, refusals, rows, text};
 
 /// Sessions that are shown.
 const SESSIONS_SHOWN: usize = 100;
@@ -148,13 +149,7 @@ impl LookPair<'_> {
 
     /// Requests refused, with whatever Cause.
     fn refusals(&self) -> f64 {
-        let of = |look: &Look| -> u64 {
-            let group = look.counters.get("n4").and_then(Value::as_object);
-            let counters = group.into_iter().flatten();
-            let refused = counters.filter(|(name, _)| name.starts_with("refused_cause_"));
-            refused.filter_map(|(_, count)| count.as_u64()).sum()
-        };
-        self.of(of(self.before), of(self.now))
+        self.of(refusals(&self.before.counters), refusals(&self.now.counters))
     }
 
     fn interfaces(&self) -> Vec<InterfaceRate> {

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use crate::admin::client::{self, DocumentSink};
 use crate::admin::{AdminCommand, AdminQuestion, SessionFilterText};
 use crate::cli::Topic;
+use crate::document_values::{number, text};
 
 /// Packets and octets of a session in both directions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -85,25 +86,6 @@ fn document(socket: &Path, question: AdminQuestion) -> anyhow::Result<Value> {
     Ok(Value::Object(whole.members))
 }
 
-/// A member of an object as a count; zero if it has none.
-pub(super) fn number(of: &Value, member: &str) -> u64 {
-    of.get(member).and_then(Value::as_u64).unwrap_or_default()
-}
-
-/// A member of an object as text; empty if it has none.
-pub(super) fn text(of: &Value, member: &str) -> String {
-    match of.get(member) {
-        Some(Value::String(text)) => text.clone(),
-        None | Some(Value::Null) => String::new(),
-        Some(other) => other.to_string(),
-    }
-}
-
-/// The rows of a list in a document.
-pub(super) fn rows<'a>(document: &'a Value, list: &str) -> &'a [Value] {
-    document.get(list).and_then(Value::as_array).map_or(&[], Vec::as_slice)
-}
-
 /// A document, gathered.
 #[derive(Default)]
 struct WholeDocument {
@@ -120,7 +102,9 @@ impl DocumentSink for WholeDocument {
 
     fn row(&mut self, row: Value) -> anyhow::Result<()> {
         let rows = self.members.get_mut(&self.list).and_then(Value::as_array_mut);
-        rows.into_iter().for_each(|rows| rows.push(row.clone()));
+        if let Some(rows) = rows {
+            rows.push(row);
+        }
         Ok(())
     }
 
