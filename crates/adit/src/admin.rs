@@ -212,7 +212,7 @@ pub(crate) enum AdminAnswer {
     Stream(TapStream),
     /// Why the control thread refuses.
     Refused(String),
-    /// There is nothing of this name.
+    /// Nothing has this name.
     Unknown(String),
 }
 

@@ -1,4 +1,4 @@
-//! What adit tells the service manager (systemd): that it is ready, its state, and that it lives.
+//! Notifies the service manager (systemd) of readiness, status and liveness.
 //!
 //! The protocol is one datagram of lines to the socket that `NOTIFY_SOCKET` names, see sd_notify(3). Without that
 //! variable nothing is sent.
@@ -11,7 +11,7 @@ use tracing::warn;
 
 use crate::liveness::{Liveness, LivenessReading};
 
-/// Most often that the state is told.
+/// Shortest interval between two status notifications.
 const STATUS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The service manager.

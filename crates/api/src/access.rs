@@ -92,7 +92,7 @@ impl TokenList {
     }
 }
 
-/// The hash of a token. Equal hashes say nothing of the tokens by how long their comparison takes.
+/// The hash of a token. The duration of comparing hashes reveals nothing about the tokens.
 fn hash_of(token: &str) -> [u8; SHA256_OUTPUT_LEN] {
     let mut hash = [0; SHA256_OUTPUT_LEN];
     hash.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());

@@ -1,7 +1,7 @@
 //! The machinery of an HTTP interface: it accepts connections, within limits, with or without TLS; knows who asks and
 //! what they may; and turns every failure into a problem document (RFC 9457).
 //!
-//! It knows nothing of what it serves: a router of axum answers what passes the gate. One thread with a runtime of its
+//! It is independent of what it serves: an axum router answers the requests that pass the gate. One thread with a runtime of its
 //! own carries all connections.
 #![deny(unsafe_code)]
 

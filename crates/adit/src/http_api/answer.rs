@@ -55,7 +55,7 @@ impl IntoResponses for ProblemAnswers {
             ("400", "A parameter is unknown, or has a wrong value."),
             ("401", "The token is missing or unknown."),
             ("403", "The token has not the role for this."),
-            ("404", "There is nothing of this name."),
+            ("404", "Nothing has this name."),
             ("409", "This cannot be done now."),
             ("413", "The body is too large."),
             ("415", "The body is not JSON."),
