@@ -20,6 +20,11 @@
 //! ([`OffloadUsage::take_back`]). A packet beyond the budget reaches the worker, which counts, reports, and grants again.
 //! An entry that was put has no budget.
 //!
+//! # Order
+//!
+//! Workers may still have packets of a flow when an entry is put, or gets its budget again. An offload should leave
+//! later ones to the worker for as long as that is likely.
+//!
 //! # Few entries
 //!
 //! A network card has room for the entries of few sessions, and reads their counters slowly. Such an offload says how to

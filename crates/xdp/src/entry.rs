@@ -6,7 +6,7 @@ use adit_rules::{
 };
 use adit_types::InterfaceSet;
 
-use crate::layout::{NO_QFI, head, word};
+use crate::layout::{HOLD_LEFT, NO_QFI, head, word};
 
 /// The words of an entry before its budget. Its number and [`head::ACTIVE`] are zero.
 pub(crate) type EntryRule = [u64; word::BUDGET];
@@ -74,7 +74,7 @@ pub(crate) fn pack(
     words[word::TEID] = ue_v4 << 32 | u64::from(teid.0);
     words[word::UE_V6] = ue_v6;
     words[word::FAR] = u64::from(hop) << 32 | u64::from(far);
-    words[word::MARKING] = marking;
+    words[word::MARKING] = marking | HOLD_LEFT;
     Ok(words)
 }
 

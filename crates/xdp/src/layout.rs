@@ -30,6 +30,7 @@ pub(crate) mod word {
     pub(crate) const UE_V6: usize = 2;
     /// Far end or QoS flows; above it the next hop or the set of interfaces that packets leave through.
     pub(crate) const FAR: usize = 3;
+    /// Type of service and QoS flow; above them the [`hold`](super::HOLD_LEFT) of the entry.
     pub(crate) const MARKING: usize = 4;
     pub(crate) const BUDGET: usize = 5;
     pub(crate) const PKTS: usize = 6;
@@ -56,6 +57,9 @@ pub(crate) mod head {
 
 /// Bits of a budget below the number of its entry.
 pub(crate) const BUDGET_BITS: u32 = 44;
+
+/// The hold of an entry that was put, in its word: workers may still have earlier packets.
+pub(crate) const HOLD_LEFT: u64 = 1 << 32;
 
 /// No QoS flow.
 pub(crate) const NO_QFI: u8 = u8::MAX;

@@ -5,7 +5,7 @@ use core::net::Ipv4Addr;
 use std::os::fd::AsFd;
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use adit_rules::{
     FastRule, FastRuleForwarding, FastRulePeer, FastRuleTransport, FastRuleUe, FastRuleUsage,
@@ -166,6 +166,15 @@ fn run(program: &mut XdpProgram, frame: &[u8]) -> (XdpVerdict, Vec<u8>) {
     program.test_run(frame).unwrap()
 }
 
+/// After this time without packets, workers have none of an entry.
+const QUIET: Duration = Duration::from_millis(5);
+
+/// The packets of an entry that was put follow those that the worker may have of it.
+fn settle(program: &mut XdpProgram, frame: &[u8]) {
+    assert_eq!(run(program, frame).0, XdpVerdict::Passed);
+    thread::sleep(QUIET);
+}
+
 fn counts(ul: (u64, u64), dl: (u64, u64), offload: &XdpOffload) {
     let OffloadCounts { ul_pkts, ul_bytes, dl_pkts, dl_bytes, .. } =
         offload.usage().counted(SESSION);
@@ -177,6 +186,7 @@ fn usual_packets_leave_as_the_rules_say_and_are_counted() {
     let Some((mut offload, mut programs)) = loaded() else { return };
     put(&mut offload, false);
     let frame = from_gnb(TEID, CONTAINER, &packet(UE, SERVER, 64));
+    settle(&mut programs[0], &frame);
     let (verdict, left) = run(&mut programs[0], &frame);
     assert_eq!(verdict, XdpVerdict::Forwarded);
     assert_eq!(left, ethernet(GATEWAY_MAC, MACS[1], &packet(UE, SERVER, 63)));
@@ -184,6 +194,7 @@ fn usual_packets_leave_as_the_rules_say_and_are_counted() {
     // Padding does not leave.
     let mut frame = ethernet(MACS[1], GATEWAY_MAC, &packet(SERVER, UE, 2));
     frame.extend([0; 6]);
+    settle(&mut programs[1], &frame);
     let (verdict, left) = run(&mut programs[1], &frame);
     assert_eq!(verdict, XdpVerdict::Forwarded);
     let payload = tunneled(Teid(0x77), [1, 0, 9, 0], &packet(SERVER, UE, 1));
@@ -255,6 +266,7 @@ fn other_packets_pass_unchanged() {
     offload.set_next_hop(NextHopIndex(0), None);
     assert_eq!(run(&mut programs[0], &good).0, XdpVerdict::Passed);
     offload.set_next_hop(NextHopIndex(0), Some((InterfaceId(1), MacAddr(GATEWAY_MAC))));
+    settle(&mut programs[0], &good);
     assert_eq!(run(&mut programs[0], &good).0, XdpVerdict::Forwarded);
     offload.remove(SESSION, Direction::Uplink);
     assert_eq!(run(&mut programs[0], &good).0, XdpVerdict::Passed);
@@ -267,6 +279,9 @@ fn packets_beyond_the_budget_pass() {
     let usage = offload.usage();
     let frame = from_gnb(TEID, CONTAINER, &packet(UE, SERVER, 64));
     let mut forwards = |count: usize| {
+        // The worker has had the packets before.
+        run(&mut programs[0], &frame);
+        thread::sleep(QUIET);
         let verdicts = (0..=count).map(|_| run(&mut programs[0], &frame).0);
         let forwarded = verdicts.take_while(|verdict| *verdict == XdpVerdict::Forwarded).count();
         assert_eq!(forwarded, count);
@@ -289,8 +304,38 @@ fn packets_beyond_the_budget_pass() {
     forwards(0);
     counts((3, 150), (0, 0), &offload);
     usage.grant(SESSION, u64::MAX);
+    settle(&mut programs[0], &frame);
     assert_eq!(run(&mut programs[0], &frame).0, XdpVerdict::Forwarded);
     counts((4, 200), (0, 0), &offload);
+}
+
+#[test]
+fn packets_behind_those_of_the_worker_follow_them() {
+    let Some((mut offload, mut programs)) = loaded() else { return };
+    put(&mut offload, true);
+    let usage = offload.usage();
+    let frame = from_gnb(TEID, CONTAINER, &packet(UE, SERVER, 64));
+    let mut next = || run(&mut programs[0], &frame).0;
+    assert_eq!(next(), XdpVerdict::Passed);
+    // A grant says nothing about the packets that the worker has, however late it comes.
+    thread::sleep(QUIET);
+    usage.grant(SESSION, 101);
+    assert_eq!(next(), XdpVerdict::Passed);
+    counts((0, 0), (0, 0), &offload);
+    // After a while without packets none is with the worker.
+    thread::sleep(QUIET);
+    assert_eq!(
+        [next(), next(), next()],
+        [XdpVerdict::Forwarded, XdpVerdict::Forwarded, XdpVerdict::Passed]
+    );
+    // A flow that is never quiet does not stay with the worker.
+    usage.grant(SESSION, u64::MAX);
+    assert_eq!(next(), XdpVerdict::Passed);
+    let began = Instant::now();
+    while next() == XdpVerdict::Passed {
+        assert!(began.elapsed() < Duration::from_secs(10), "packets stay with the worker");
+    }
+    assert_eq!(next(), XdpVerdict::Forwarded);
 }
 
 #[test]

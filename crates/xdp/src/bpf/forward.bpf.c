@@ -17,6 +17,7 @@ static void *(*const map_lookup)(void *map, const void *key) = (void *)BPF_FUNC_
 static long (*const redirect_map)(void *map, __u64 key, __u64 flags) = (void *)BPF_FUNC_redirect_map;
 static long (*const adjust_head)(struct xdp_md *ctx, int delta) = (void *)BPF_FUNC_xdp_adjust_head;
 static long (*const adjust_tail)(struct xdp_md *ctx, int delta) = (void *)BPF_FUNC_xdp_adjust_tail;
+static __u64 (*const now_ns)(void) = (void *)BPF_FUNC_ktime_get_ns;
 static __u64 (*const coarse_ns)(void) = (void *)BPF_FUNC_ktime_get_coarse_ns;
 static __u32 (*const processor)(void) = (void *)BPF_FUNC_get_smp_processor_id;
 
@@ -44,7 +45,9 @@ struct entry {
     // Uplink: the number of the set of interfaces that packets leave through. Downlink: the next hop.
     __u32 hop;
     // Downlink: type of service, and from bit 8 on the QoS flow.
-    __u64 marking;
+    __u32 marking;
+    // Not zero while workers may still have earlier packets: see must_wait.
+    __u32 hold;
     // Octets that may be forwarded before the worker has to see a packet, and above them the number of the entry. Of an
     // entry without limits: the complement of the octets forwarded, plus a constant.
     __u64 budget;
@@ -66,6 +69,16 @@ struct entry {
 #define ARRIVAL_SHIFT 32
 #define BUDGET_BITS 44
 #define BUDGET_MASK ((1ull << BUDGET_BITS) - 1)
+
+// A hold: without time while workers have to see the packets, then the moments of its first and its last packet.
+#define HOLD_LEFT 1u
+#define HOLD_RUNS (1u << 31)
+#define HOLD_BITS 15
+#define HOLD_MASK ((1u << HOLD_BITS) - 1)
+// Moments have units of 16.4 microseconds: 0.5 ms without a packet, 2 ms at most.
+#define HOLD_SHIFT 14
+#define HOLD_QUIET 30
+#define HOLD_LONGEST 122
 
 struct interface {
     __u8 mac[6];
@@ -274,10 +287,34 @@ INLINE void write_ethernet(void *eth, __u64 hop, const struct interface *of, __u
     U16(eth + 12) = __builtin_bswap16(type);
 }
 
+// Whether a packet would overtake earlier ones that a worker may still have. Packets follow them to the worker until none
+// came for a while, or for so long that a busy flow does not stay there. The first one that could leave starts the time.
+// Processors that race lose at most one another's moments.
+INLINE int must_wait(struct entry *entry)
+{
+    __u32 hold = *(volatile __u32 *)&entry->hold;
+    if (!hold)
+        return 0;
+    __u32 now = now_ns() >> HOLD_SHIFT & HOLD_MASK;
+    __u32 first = hold & HOLD_RUNS ? hold >> HOLD_BITS & HOLD_MASK : now;
+    __u32 last = hold & HOLD_RUNS ? hold & HOLD_MASK : now;
+    int is_over = (now - last & HOLD_MASK) > HOLD_QUIET || (now - first & HOLD_MASK) > HOLD_LONGEST;
+    *(volatile __u32 *)&entry->hold = is_over ? 0 : HOLD_RUNS | first << HOLD_BITS | now;
+    return !is_over;
+}
+
+INLINE int leave(struct entry *entry)
+{
+    *(volatile __u32 *)&entry->hold = HOLD_LEFT;
+    return 0;
+}
+
 // Charges a packet to its entry. Returns 0, and charges nothing, if the worker has to see it.
 INLINE int charge(struct entry *entry, __u64 head, __u32 len)
 {
     if (!(head & LIMITED)) {
+        if (must_wait(entry))
+            return 0;
         __sync_fetch_and_sub(&entry->budget, (__u64)len);
         return 1;
     }
@@ -286,11 +323,13 @@ INLINE int charge(struct entry *entry, __u64 head, __u32 len)
     for (int i = 0; i < 4; i++) {
         __u64 budget = *(volatile __u64 *)&entry->budget;
         if (budget >> BUDGET_BITS != number || (budget & BUDGET_MASK) <= len)
+            return leave(entry);
+        if (!i && must_wait(entry))
             return 0;
         if (__sync_val_compare_and_swap(&entry->budget, budget, budget - len) == budget)
             return 1;
     }
-    return 0;
+    return leave(entry);
 }
 
 INLINE void give_back(struct entry *entry, __u32 len)
@@ -535,7 +574,7 @@ INLINE int downlink(struct xdp_md *ctx, const struct port *port, const struct se
     }
     write_ethernet(data, hop, of, ETH_IPV4);
     void *ip = data + ETH_LEN;
-    U32(ip) = __builtin_bswap32(0x45000000 | (__u32)(rule.marking & 0xff) << 16 | ip_len);
+    U32(ip) = __builtin_bswap32(0x45000000 | (rule.marking & 0xff) << 16 | ip_len);
     U32(ip + 4) = __builtin_bswap32(0x00004000);
     U32(ip + 8) = __builtin_bswap32(64u << 24 | 17u << 16);
     U32(ip + 12) = __builtin_bswap32(of->v4);
