@@ -8,6 +8,7 @@
 
 pub(crate) mod client;
 mod document;
+mod tap_socket;
 
 use core::net::IpAddr;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -27,8 +28,9 @@ pub(crate) use crate::admin_act::AdminAct;
 use crate::audit::{self, AuditActor};
 use crate::cli::{MetricsFormat, Topic};
 pub(crate) use crate::session_filter::{SessionFilter, SessionFilterText};
-use crate::tap::{TapQuestion, TapStream};
+use crate::tap::{JsonLines, TapQuestion, TapStream};
 use document::DocumentWriter;
+use tap_socket::TapSocket;
 
 /// Maximum length of a request; adit refuses longer ones. Unit: octets.
 const REQUEST_BYTES_MAX: u64 = 4096;
@@ -400,7 +402,8 @@ fn answer(
             Some(AdminAnswer::Stream(tap)) => {
                 let (what, of) = tap.subject();
                 audit::record(&actor(stream), what, Some(&of), Ok(()));
-                return tap.serve(stream);
+                let mut lines = JsonLines::new(TapSocket::new(stream), &tap)?;
+                return tap.serve(&mut lines);
             }
             Some(AdminAnswer::Refused(what) | AdminAnswer::Unknown(what)) => Err(what),
             None => Err("adit is shutting down or overloaded".to_owned()),

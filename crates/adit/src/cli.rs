@@ -203,6 +203,8 @@ pub(crate) enum Topic {
     Qos,
     /// The store that keeps sessions: records, size, commits, failures.
     Store,
+    /// Traces and captures that run.
+    Taps,
     /// Everything that is counted, as text for Prometheus.
     Metrics,
 }
@@ -227,6 +229,7 @@ impl Topic {
             Self::Applications => "applications",
             Self::Qos => "qos",
             Self::Store => "store",
+            Self::Taps => "taps",
             Self::Metrics => "metrics",
         }
     }

@@ -27,7 +27,7 @@ use crate::port_links::LinkStates;
 use crate::publication_latency::PublicationLatency;
 use crate::snapshot::{self, ControlView};
 use crate::standstill::{self, Standstill};
-use crate::tap::{TapContext, TapQuestion};
+use crate::tap::{TapContext, TapQuestion, TapRefusal};
 
 /// Datagrams handled in one turn before workers' events and timers get theirs.
 const DATAGRAMS_PER_TURN: usize = 64;
@@ -248,7 +248,8 @@ impl ControlThread {
         );
         match started {
             Ok(stream) => AdminAnswer::Stream(stream),
-            Err(why) => AdminAnswer::Refused(why),
+            Err(TapRefusal::Refused(why)) => AdminAnswer::Refused(why),
+            Err(TapRefusal::Unknown(what)) => AdminAnswer::Unknown(what),
         }
     }
 

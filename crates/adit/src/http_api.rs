@@ -1,4 +1,5 @@
-//! The HTTP interface: the documents of `adit show`, the acts of an operator, health, the live stream and the dashboard.
+//! The HTTP interface: the documents of `adit show`, the acts of an operator, traces and captures, health, the live stream
+//! and the dashboard.
 //!
 //! Handlers ask the control thread for the same pages as the admin socket, so both always agree. Room `api` has the
 //! machinery; here are the routes. The thread runs beside the control thread and yields to it.
@@ -15,6 +16,8 @@ mod reads;
 mod schemas;
 mod session;
 mod state;
+mod tap_body;
+mod taps;
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;

@@ -15,6 +15,7 @@ mod qos;
 mod routes;
 mod sessions;
 mod store;
+mod taps;
 mod traffic;
 mod workers;
 
@@ -41,6 +42,7 @@ pub(crate) use qos::{AggregateRow, DirectionalRates, PacketRateRow, RateRow};
 pub(crate) use routes::RoutesDocument;
 pub(crate) use sessions::SessionRow;
 pub(crate) use store::StoreDocument;
+pub(crate) use taps::TapsDocument;
 pub(crate) use workers::WorkersDocument;
 
 /// The state of the control thread that the documents show.
@@ -79,6 +81,7 @@ pub(crate) fn answer(
         Topic::Routes => routes::page(control),
         Topic::Applications => overview::applications(control),
         Topic::Store => store::page(control),
+        Topic::Taps => taps::page(control),
         Topic::Metrics => metrics::page(control, question.format, cursor),
         Topic::Qos => return qos::qos(control, question, cursor),
     };

@@ -10,7 +10,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::state::ApiState;
-use super::{acts, health, live, reads, session};
+use super::{acts, health, live, reads, session, taps};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -29,7 +29,7 @@ use super::{acts, health, live, reads, session};
         (name = "sessions", description = "Associations and sessions"),
         (name = "packets", description = "What happens to packets"),
         (name = "network", description = "Neighbors, paths and routes"),
-        (name = "acts", description = "Changes; they take a token with the role act"),
+        (name = "acts", description = "Changes, traces and captures; they take a token with the role act"),
         (name = "health", description = "Probes; they take no token"),
     ),
 )]
@@ -66,6 +66,9 @@ pub(super) fn router() -> OpenApiRouter<ApiState> {
         .routes(routes!(reads::applications))
         .routes(routes!(reads::store))
         .routes(routes!(live::live))
+        .routes(routes!(taps::taps))
+        .routes(routes!(taps::trace))
+        .routes(routes!(taps::capture))
         .routes(routes!(acts::drain))
         .routes(routes!(acts::log))
         .routes(routes!(acts::take_over))

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use adit_types::limits::{API_LIVE_CLIENTS_MAX, API_PAGES_MAX, API_QUESTIONS_MAX};
+use adit_types::limits::{
+    API_LIVE_CLIENTS_MAX, API_PAGES_MAX, API_QUESTIONS_MAX, API_TAPS_MAX,
+};
 use axum::Json;
 use axum::body::Bytes;
 use axum::http::StatusCode;
@@ -19,6 +21,7 @@ use crate::admin::{
 };
 use crate::audit::{self, AuditActor};
 use crate::cli::Topic;
+use crate::tap::{TapQuestion, TapStream};
 
 /// Longest wait for the control thread.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -35,6 +38,7 @@ struct ApiParts {
     /// The last event of the live stream.
     live: watch::Sender<Bytes>,
     live_places: Arc<Semaphore>,
+    tap_places: Arc<Semaphore>,
 }
 
 /// A page of a list: how many rows, and where it begins.
@@ -51,6 +55,7 @@ impl ApiState {
             asking: Semaphore::new(API_QUESTIONS_MAX),
             live: watch::Sender::new(Bytes::new()),
             live_places: Arc::new(Semaphore::new(API_LIVE_CLIENTS_MAX)),
+            tap_places: Arc::new(Semaphore::new(API_TAPS_MAX)),
         }))
     }
 
@@ -64,12 +69,37 @@ impl ApiState {
         Arc::clone(&self.0.live_places)
     }
 
+    /// Places for traces and captures.
+    pub(super) fn tap_places(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.0.tap_places)
+    }
+
     /// One page of the control thread.
     pub(super) async fn ask(
         &self,
         command: AdminCommand,
         cursor: PageCursor,
     ) -> Result<AnswerPage, ApiProblem> {
+        match self.answer(command, cursor).await? {
+            AdminAnswer::Page(page) => Ok(page),
+            _ => Err(ApiProblem::unavailable()),
+        }
+    }
+
+    /// Starts a trace or a capture.
+    pub(super) async fn start_tap(&self, question: TapQuestion) -> Result<TapStream, ApiProblem> {
+        match self.answer(AdminCommand::Tap(question), PageCursor::default()).await? {
+            AdminAnswer::Stream(tap) => Ok(tap),
+            _ => Err(ApiProblem::unavailable()),
+        }
+    }
+
+    /// An answer of the control thread that is no refusal.
+    async fn answer(
+        &self,
+        command: AdminCommand,
+        cursor: PageCursor,
+    ) -> Result<AdminAnswer, ApiProblem> {
         let place = self.0.asking.acquire().await;
         let _place = place.map_err(|_| ApiProblem::unavailable())?;
         let (answer, result) = oneshot::channel();
@@ -78,11 +108,10 @@ impl ApiState {
         let query = AdminQuery { command, cursor, answer };
         self.0.queries.send(query).map_err(|_| ApiProblem::unavailable())?;
         match tokio::time::timeout(TIMEOUT, result).await {
-            Ok(Ok(AdminAnswer::Page(page))) => Ok(page),
             Ok(Ok(AdminAnswer::Refused(what))) => Err(ApiProblem::new(StatusCode::CONFLICT, what)),
             Ok(Ok(AdminAnswer::Unknown(what))) => Err(ApiProblem::new(StatusCode::NOT_FOUND, what)),
-            // Only the admin socket traces and captures.
-            Ok(Ok(AdminAnswer::Stream(_)) | Err(_)) | Err(_) => Err(ApiProblem::unavailable()),
+            Ok(Ok(answered)) => Ok(answered),
+            Ok(Err(_)) | Err(_) => Err(ApiProblem::unavailable()),
         }
     }
 

@@ -59,6 +59,40 @@ pub(crate) struct TapHub {
     rings: Vec<RecordRing>,
     taps: [Option<HubTap>; TAPS_MAX],
     limits: TapLimits,
+    /// Taps that were started.
+    started: u64,
+}
+
+/// Why a tap is not started, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TapRefusal {
+    /// The request is wrong, or this cannot be done now.
+    Refused(String),
+    /// Nothing has this name.
+    Unknown(String),
+}
+
+impl From<String> for TapRefusal {
+    fn from(why: String) -> Self {
+        Self::Refused(why)
+    }
+}
+
+/// A tap that runs, for `adit show taps`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HubTapState {
+    /// Its number since adit began.
+    pub number: u64,
+    /// "trace" or "capture".
+    pub kind: &'static str,
+    /// Its packets in words.
+    pub subject: String,
+    /// For how long it has been running.
+    pub age: Nanos,
+    /// Packets that its client got.
+    pub pkts: u64,
+    /// Packets that workers or the client had no room for, as far as workers have told.
+    pub skipped: u64,
 }
 
 /// The records of one worker.
@@ -71,8 +105,13 @@ struct RecordRing {
 
 #[derive(Debug)]
 struct HubTap {
+    number: u64,
+    kind: &'static str,
+    subject: String,
     news: SyncSender<TapNews>,
+    since: Nanos,
     until: Nanos,
+    pkts: u64,
     left: u64,
     skipped: u64,
     /// The session that an offload leaves to the workers meanwhile.
@@ -92,7 +131,24 @@ impl TapHub {
     /// No taps. `rings`: those of the workers, in the order of their commands.
     pub(crate) fn new(rings: Vec<Consumer<TapItem>>, limits: TapLimits) -> Self {
         let rings = rings.into_iter().map(|items| RecordRing { items, record: Vec::new() });
-        Self { rings: rings.collect(), taps: [const { None }; TAPS_MAX], limits }
+        Self { rings: rings.collect(), taps: [const { None }; TAPS_MAX], limits, started: 0 }
+    }
+
+    /// The taps that run, in the order of their start.
+    pub(crate) fn running(&self, now: Nanos) -> Vec<HubTapState> {
+        let running = self.taps.iter().flatten().filter(|tap| tap.why.is_none());
+        let mut states: Vec<HubTapState> = running
+            .map(|tap| HubTapState {
+                number: tap.number,
+                kind: tap.kind,
+                subject: tap.subject.clone(),
+                age: now.since(tap.since),
+                pkts: tap.pkts,
+                skipped: tap.skipped,
+            })
+            .collect();
+        states.sort_unstable_by_key(|state| state.number);
+        states
     }
 
     /// Starts a tap.
@@ -103,10 +159,10 @@ impl TapHub {
         &mut self,
         question: &TapQuestion,
         context: TapContext<'_>,
-    ) -> Result<TapStream, String> {
+    ) -> Result<TapStream, TapRefusal> {
         let checked = question.check()?;
         if let Some(refusal) = &self.limits.refusal {
-            return Err(refusal.clone());
+            return Err(refusal.clone().into());
         }
         if let Some(DroppedFor::Only(reason)) = checked.drop
             && self.limits.unseen.contains(&reason)
@@ -115,7 +171,8 @@ impl TapHub {
                 "packets are dropped as {} before a worker sees them, so that no trace follows them; \
                  see `adit show counters` and `adit show workers`",
                 reason.name()
-            ));
+            )
+            .into());
         }
         let place = self.taps.iter().position(Option::is_none).ok_or_else(|| {
             format!("{TAPS_MAX} traces and captures run already; end one of them, or wait")
@@ -123,7 +180,7 @@ impl TapHub {
         let id = TapId(u8::try_from(place).unwrap_or_default());
         let TapContext { now, store, publisher, commands, bells, .. } = context;
         if commands.iter().any(|ring| ring.slots() < 2) {
-            return Err("a worker has yet to run its last commands; try again".to_owned());
+            return Err("a worker has yet to run its last commands; try again".to_owned().into());
         }
         let (key, session) = resolve(&checked, store, publisher, context.interfaces)?;
         let notes = notes(publisher, session, &checked);
@@ -145,9 +202,15 @@ impl TapHub {
             bell.ring();
         }
         let (sender, news) = sync_channel(NEWS_LEN);
+        self.started += 1;
         self.taps[place] = Some(HubTap {
+            number: self.started,
+            kind: checked.kind(),
+            subject: checked.subject(),
             news: sender,
+            since: now,
             until,
+            pkts: 0,
             left: checked.pkts_max,
             skipped: 0,
             withheld: session,
@@ -237,6 +300,7 @@ impl HubTap {
         }
         match self.news.try_send(TapNews::Record(record)) {
             Ok(()) => {
+                self.pkts += 1;
                 self.left = self.left.saturating_sub(1);
                 if self.left == 0 {
                     self.why = Some("packets");
@@ -292,12 +356,15 @@ fn resolve(
     store: &SessionStore,
     publisher: &Publisher,
     interfaces: &[String],
-) -> Result<(TapKey, Option<SessionIndex>), String> {
+) -> Result<(TapKey, Option<SessionIndex>), TapRefusal> {
+    let unknown = TapRefusal::Unknown;
     match &question.key {
         AskedKey::Any => Ok((TapKey::Any, None)),
         AskedKey::Session(seid) => {
             let session = store.session(*seid).ok_or_else(|| {
-                format!("no session has the UP SEID {seid}; `adit show sessions` lists them")
+                unknown(format!(
+                    "no session has the UP SEID {seid}; `adit show sessions` lists them"
+                ))
             })?;
             let index = session.index();
             Ok((TapKey::Session(index, *seid), Some(index)))
@@ -312,7 +379,8 @@ fn resolve(
         }
         AskedKey::Interface(name) => {
             let at = interfaces.iter().position(|known| known == name).ok_or_else(|| {
-                format!("no interface \"{name}\"; there are {}", interfaces.join(", "))
+                let known = interfaces.join(", ");
+                unknown(format!("no interface \"{name}\"; there are {known}"))
             })?;
             let id = u8::try_from(at).map(InterfaceId).unwrap_or_default();
             Ok((TapKey::Interface(id), None))

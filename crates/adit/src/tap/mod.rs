@@ -1,7 +1,7 @@
 //! Traces and captures of a running adit: the client's request, the control thread's side, and the stream of the answer.
 //!
 //! The control thread starts a tap at every worker ([`hub`]) and passes records on over a bounded channel. The client's thread
-//! puts them in words ([`words`]) and writes one line of JSON each ([`stream`]). Neither workers nor the control thread wait
+//! puts them in words ([`words`]) and writes them in the form that the client gets ([`stream`]). Neither workers nor the control thread wait
 //! for a client: what finds no room is counted.
 
 pub(crate) mod frame;
@@ -11,6 +11,7 @@ pub(crate) mod question;
 pub(crate) mod stream;
 mod words;
 
-pub(crate) use hub::{TapContext, TapHub, TapLimits};
+pub(crate) use hub::{HubTapState, TapContext, TapHub, TapLimits, TapRefusal};
+pub(crate) use news::TapEnd;
 pub(crate) use question::TapQuestion;
-pub(crate) use stream::TapStream;
+pub(crate) use stream::{JsonLines, TapOutput, TapSink, TapStream};

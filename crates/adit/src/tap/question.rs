@@ -85,8 +85,13 @@ pub(crate) struct CheckedQuestion {
 }
 
 impl CheckedQuestion {
-    /// The packets, for the log.
-    pub(super) fn subject(&self) -> String {
+    /// "trace" or "capture".
+    pub(crate) const fn kind(&self) -> &'static str {
+        if self.stages { "trace" } else { "capture" }
+    }
+
+    /// The packets in words, for the log and for `adit show taps`.
+    pub(crate) fn subject(&self) -> String {
         let key = match &self.key {
             AskedKey::Any => "all packets".to_owned(),
             AskedKey::Session(seid) => format!("session {seid}"),
@@ -112,7 +117,7 @@ impl TapQuestion {
         let drop = self.drop.as_deref().map(dropped_for).transpose()?;
         if self.stages && key == AskedKey::Any && drop.is_none() {
             let what =
-                "a trace needs --session, --ue, --teid or --drop: say which packets to follow";
+                "a trace is of a session, a UE, a TEID or a drop reason: say which packets to follow";
             return Err(what.to_owned());
         }
         let default = if self.stages { TRACED_PKTS_DEFAULT } else { u64::MAX };
@@ -124,10 +129,10 @@ impl TapQuestion {
         let default = if self.stages { TRACE_TIME_DEFAULT } else { TAP_TIME_MAX };
         let time_max = self.duration_ms.map_or(default, |ms| Nanos(ms.saturating_mul(1_000_000)));
         if time_max == Nanos(0) || time_max > TAP_TIME_MAX {
-            return Err("--duration takes 1ms to 24h".to_owned());
+            return Err("a trace or a capture lasts 1ms to 24h".to_owned());
         }
         if self.snap_bytes.is_some_and(|bytes| bytes == 0 || bytes > SNAP_BYTES_MAX) {
-            return Err(format!("--snap takes 1 to {SNAP_BYTES_MAX} octets"));
+            return Err(format!("a captured frame has 1 to {SNAP_BYTES_MAX} octets"));
         }
         Ok(CheckedQuestion {
             key,
@@ -144,7 +149,7 @@ impl TapQuestion {
         let Self { session, ue, teid, interface, .. } = self;
         let given = [session.is_some(), ue.is_some(), teid.is_some(), interface.is_some()];
         if given.into_iter().filter(|is_given| *is_given).count() > 1 {
-            return Err("--session, --ue, --teid and --interface exclude each other".to_owned());
+            return Err("session, ue, teid and interface exclude each other: name one of them".to_owned());
         }
         if let Some(text) = session {
             let seid = number(text).map(Seid);
@@ -186,7 +191,7 @@ mod tests {
     #[test]
     fn questions_that_cannot_be_answered_are_refused_with_what_to_do() {
         let trace = TapQuestion { stages: true, ..TapQuestion::default() };
-        assert!(refused(trace.clone()).contains("--session"));
+        assert!(refused(trace.clone()).contains("a session, a UE"));
         let ue = TapQuestion { ue: Some([10, 0, 0, 1].into()), ..trace };
         let checked = ue.check().unwrap();
         assert_eq!((checked.pkts_max, checked.time_max), (20, TRACE_TIME_DEFAULT));

@@ -6,20 +6,18 @@
 //! {"end":{"packets":1,"skipped":0,"why":"duration"}}
 //! ```
 
-use std::io::{BufWriter, Write};
-use std::os::unix::net::UnixStream;
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::Duration;
 
-use rustix::net::RecvFlags;
 use serde_json::{Value, json};
 
 use super::news::{TapEnd, TapNames, TapNews};
 use super::question::CheckedQuestion;
 use super::words::{self, WordOptions};
 
-/// The client's thread looks at its socket at least once in this time.
+/// The client's thread looks after its client at least once in this time.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A tap that runs, for the client's thread. Drop ends it.
@@ -32,82 +30,158 @@ pub(crate) struct TapStream {
     pub(super) news: Receiver<TapNews>,
 }
 
+/// Writes the packets of an answer, and its end, in the form that a client gets.
+///
+/// # Errors
+/// Each method has those of the connection, which end the tap.
+pub(crate) trait TapSink {
+    /// The next packet, as its document.
+    fn packet(&mut self, document: Value) -> anyhow::Result<()>;
+
+    /// Nothing more is there now: the client gets what was written.
+    fn flush(&mut self) -> anyhow::Result<()>;
+
+    /// Ends the answer, after so many packets.
+    fn end(&mut self, packets: u64, end: TapEnd) -> anyhow::Result<()>;
+
+    /// True if the client has closed the connection.
+    fn is_closed(&self) -> bool;
+}
+
 impl TapStream {
     /// What it is and what it is about, for the log.
     pub(crate) fn subject(&self) -> (&'static str, String) {
-        let what = if self.question.stages { "trace" } else { "capture" };
-        (what, self.question.subject())
+        (self.question.kind(), self.question.subject())
     }
 
-    /// Writes the answer until the tap ends or the client is gone.
+    /// Names of the ports.
+    pub(crate) fn ports(&self) -> &[String] {
+        &self.names.ports
+    }
+
+    /// Writes the packets until the tap ends or the client is gone.
     ///
     /// # Errors
     /// The client is gone, or does not read.
-    pub(crate) fn serve(self, client: &UnixStream) -> anyhow::Result<()> {
-        let Self { question, names, notes, news } = self;
+    pub(crate) fn serve(self, sink: &mut impl TapSink) -> anyhow::Result<()> {
+        let Self { question, names, news, .. } = self;
         let options =
             WordOptions { headers_only: question.snap_bytes.is_none(), stages: question.stages };
-        let mut out = BufWriter::new(client);
-        let TapNames { interfaces, ports, .. } = &*names;
-        let head = json!({ "interfaces": interfaces, "ports": ports, "notes": notes });
-        write_line(&mut out, &json!({ "tap": head }))?;
         let mut packets = 0;
-        loop {
+        // The end without one of the tap: adit itself ends.
+        let shutdown = TapEnd { why: "shutdown", skipped: 0 };
+        let ended = loop {
             let next = match news.try_recv() {
                 Ok(next) => next,
-                Err(TryRecvError::Disconnected) => return end(out, packets, None),
+                Err(TryRecvError::Disconnected) => break shutdown,
                 Err(TryRecvError::Empty) => {
-                    out.flush()?;
+                    sink.flush()?;
                     match news.recv_timeout(PATIENCE) {
                         Ok(next) => next,
                         Err(RecvTimeoutError::Timeout) => TapNews::Tick,
-                        Err(RecvTimeoutError::Disconnected) => return end(out, packets, None),
+                        Err(RecvTimeoutError::Disconnected) => break shutdown,
                     }
                 }
             };
             match next {
                 TapNews::Record(items) => {
                     packets += 1;
-                    let document = words::document(packets, &items, &names, options);
-                    write_line(&mut out, &document)?;
+                    sink.packet(words::document(packets, &items, &names, options))?;
                 }
-                TapNews::Tick if is_closed(client) => return Ok(()),
+                TapNews::Tick if sink.is_closed() => return Ok(()),
                 TapNews::Tick => {}
-                TapNews::Ended(ended) => return end(out, packets, Some(ended)),
+                TapNews::Ended(ended) => break ended,
             }
-        }
+        };
+        sink.end(packets, ended)?;
+        sink.flush()
     }
 }
 
-/// Writes the last line. Without an end of the tap, adit itself ends.
-fn end(mut out: impl Write, packets: u64, ended: Option<TapEnd>) -> anyhow::Result<()> {
-    let TapEnd { why, skipped } = ended.unwrap_or(TapEnd { why: "shutdown", skipped: 0 });
-    write_line(
-        &mut out,
-        &json!({ "end": { "packets": packets, "skipped": skipped, "why": why } }),
-    )?;
-    Ok(out.flush()?)
+/// Where lines of JSON go.
+pub(crate) trait TapOutput: Write {
+    /// True if the client has closed the connection.
+    fn is_closed(&self) -> bool;
 }
 
-fn write_line(out: &mut impl Write, line: &Value) -> anyhow::Result<()> {
-    serde_json::to_writer(&mut *out, line)?;
-    Ok(out.write_all(b"\n")?)
+/// The answer as lines of JSON.
+#[derive(Debug)]
+pub(crate) struct JsonLines<W>(W);
+
+impl<W: TapOutput> JsonLines<W> {
+    /// Begins the answer.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub(crate) fn new(out: W, stream: &TapStream) -> anyhow::Result<Self> {
+        let TapNames { interfaces, ports, .. } = &*stream.names;
+        let head = json!({ "interfaces": interfaces, "ports": ports, "notes": &stream.notes });
+        let mut lines = Self(out);
+        lines.line(&json!({ "tap": head }))?;
+        Ok(lines)
+    }
+
+    fn line(&mut self, line: &Value) -> anyhow::Result<()> {
+        serde_json::to_writer(&mut self.0, line)?;
+        Ok(self.0.write_all(b"\n")?)
+    }
 }
 
-/// True if the client has closed its side.
-fn is_closed(client: &UnixStream) -> bool {
-    let mut octet = [0];
-    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-    matches!(rustix::net::recv(client, &mut octet[..], flags), Ok((0, _)))
+impl<W: TapOutput> TapSink for JsonLines<W> {
+    fn packet(&mut self, document: Value) -> anyhow::Result<()> {
+        self.line(&document)
+    }
+
+    fn flush(&mut self) -> anyhow::Result<()> {
+        Ok(self.0.flush()?)
+    }
+
+    fn end(&mut self, packets: u64, TapEnd { why, skipped }: TapEnd) -> anyhow::Result<()> {
+        self.line(&json!({ "end": { "packets": packets, "skipped": skipped, "why": why } }))
+    }
+
+    fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
+    use std::cell::Cell;
     use std::sync::mpsc::sync_channel;
 
     use super::super::question::TapQuestion;
     use super::*;
+
+    /// A client that closes its connection before the tick with this number.
+    struct TestClient {
+        text: Vec<u8>,
+        closes_at: usize,
+        ticks: Cell<usize>,
+    }
+
+    impl TestClient {
+        fn new(closes_at: usize) -> Self {
+            Self { text: Vec::new(), closes_at, ticks: Cell::new(0) }
+        }
+    }
+
+    impl Write for TestClient {
+        fn write(&mut self, octets: &[u8]) -> std::io::Result<usize> {
+            self.text.write(octets)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl TapOutput for TestClient {
+        fn is_closed(&self) -> bool {
+            self.ticks.set(self.ticks.get() + 1);
+            self.ticks.get() >= self.closes_at
+        }
+    }
 
     fn stream(news: Receiver<TapNews>) -> TapStream {
         let question = TapQuestion::default().check().unwrap();
@@ -117,14 +191,13 @@ mod tests {
 
     #[test]
     fn answer_ends_with_what_was_skipped_and_why_it_ended() {
-        let (adit, mut client) = UnixStream::pair().unwrap();
         let (sender, news) = sync_channel(4);
         sender.send(TapNews::Tick).unwrap();
         sender.send(TapNews::Ended(TapEnd { why: "duration", skipped: 9 })).unwrap();
-        stream(news).serve(&adit).unwrap();
-        drop(adit);
-        let mut answer = String::new();
-        client.read_to_string(&mut answer).unwrap();
+        let stream = stream(news);
+        let mut lines = JsonLines::new(TestClient::new(usize::MAX), &stream).unwrap();
+        stream.serve(&mut lines).unwrap();
+        let answer = String::from_utf8(lines.0.text).unwrap();
         let lines: Vec<Value> =
             answer.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert!(lines[0]["tap"].is_object(), "{answer}");
@@ -133,12 +206,22 @@ mod tests {
 
     #[test]
     fn client_that_is_gone_ends_the_stream_and_the_tap() {
-        let (adit, client) = UnixStream::pair().unwrap();
         let (sender, news) = sync_channel(4);
         sender.send(TapNews::Tick).unwrap();
-        drop(client);
-        // It ends at the first sign of life, or because nobody reads.
-        let _ = stream(news).serve(&adit);
+        sender.send(TapNews::Tick).unwrap();
+        let stream = stream(news);
+        let mut lines = JsonLines::new(TestClient::new(2), &stream).unwrap();
+        stream.serve(&mut lines).unwrap();
         assert!(sender.send(TapNews::Tick).is_err());
+    }
+
+    #[test]
+    fn adit_that_ends_says_so() {
+        let (sender, news) = sync_channel(4);
+        drop(sender);
+        let stream = stream(news);
+        let mut lines = JsonLines::new(TestClient::new(usize::MAX), &stream).unwrap();
+        stream.serve(&mut lines).unwrap();
+        assert!(String::from_utf8(lines.0.text).unwrap().contains("shutdown"));
     }
 }

@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use serde_json::Value;
 
+use super::capture_writer::CaptureWriter;
 use super::connection::{EndLine, TapConnection, TapLine, question};
-use super::pcapng::{CapturedFrame, FrameDirection, PcapngWriter};
 use crate::cli::CaptureArguments;
 use crate::tap::TapQuestion;
 
-/// The interface of packets of which it is unknown where they arrived: they waited.
-const WAITED: &str = "waited in adit";
+/// What goes wrong with an output.
+const UNWRITTEN: &str = "cannot write the capture";
 
 /// Writes packets until there are enough, the time is over or the user interrupts.
 ///
@@ -39,14 +39,12 @@ pub(crate) fn capture(arguments: &CaptureArguments) -> anyhow::Result<()> {
     };
     let mut tap = TapConnection::open(&selection.socket, &question)?;
     tap.notes.iter().for_each(|note| eprintln!("adit: note: {note}"));
-    let mut interfaces = core::mem::take(&mut tap.ports);
-    interfaces.push(WAITED.to_owned());
-    let mut files = CaptureFiles::open(arguments, interfaces)?;
+    let mut files = CaptureFiles::open(arguments, core::mem::take(&mut tap.ports))?;
     eprintln!("adit: capturing to {}; Ctrl-C ends it", files.name());
     loop {
         match tap.next()? {
             TapLine::Packet(packet) => {
-                files.packet(&packet, arguments.interface.as_deref())?;
+                files.packet(&packet)?;
                 if arguments.size.is_some_and(|size| files.bytes() >= size) {
                     return files.finish(&EndLine { skipped: 0, why: "size".to_owned() });
                 }
@@ -58,46 +56,31 @@ pub(crate) fn capture(arguments: &CaptureArguments) -> anyhow::Result<()> {
 
 /// The file that is written, and those before it.
 struct CaptureFiles<'a> {
-    path: &'a Path,
-    rotate: Option<u64>,
-    keep: Option<u32>,
-    interfaces: Vec<String>,
-    writer: PcapngWriter<Box<dyn Write>>,
+    arguments: &'a CaptureArguments,
+    ports: Vec<String>,
+    writer: CaptureWriter<Box<dyn Write>>,
     /// Numbers of files, the present one last.
     numbers: VecDeque<u32>,
     /// Octets of former files.
     former_bytes: u64,
-    frames: u64,
     packets: u64,
-    last_unix_ns: u64,
 }
 
 impl<'a> CaptureFiles<'a> {
-    fn open(arguments: &'a CaptureArguments, interfaces: Vec<String>) -> anyhow::Result<Self> {
-        let (path, rotate) = (arguments.write.as_path(), arguments.rotate);
-        let out: Box<dyn Write> = match path.as_os_str() == "-" {
+    fn open(arguments: &'a CaptureArguments, ports: Vec<String>) -> anyhow::Result<Self> {
+        let out: Box<dyn Write> = match arguments.write.as_os_str() == "-" {
             true => Box::new(BufWriter::new(std::io::stdout())),
-            false => Box::new(BufWriter::new(create(&numbered(path, rotate.map(|_| 1)))?)),
+            false => Box::new(BufWriter::new(create(&first(arguments))?)),
         };
-        let writer = PcapngWriter::new(out, &interfaces).context("cannot write the capture")?;
-        Ok(Self {
-            path,
-            rotate,
-            keep: arguments.keep,
-            interfaces,
-            writer,
-            numbers: VecDeque::from([1]),
-            former_bytes: 0,
-            frames: 0,
-            packets: 0,
-            last_unix_ns: 0,
-        })
+        let writer = writer(arguments, out, &ports)?;
+        let (numbers, former_bytes, packets) = (VecDeque::from([1]), 0, 0);
+        Ok(Self { arguments, ports, writer, numbers, former_bytes, packets })
     }
 
     fn name(&self) -> String {
-        match (self.path.as_os_str() == "-", self.rotate) {
-            (true, _) => "standard output".to_owned(),
-            (false, rotate) => numbered(self.path, rotate.map(|_| 1)).display().to_string(),
+        match self.arguments.write.as_os_str() == "-" {
+            true => "standard output".to_owned(),
+            false => first(self.arguments).display().to_string(),
         }
     }
 
@@ -106,65 +89,30 @@ impl<'a> CaptureFiles<'a> {
         self.former_bytes + self.writer.bytes()
     }
 
-    /// Writes the frames of a packet, or only those on an interface.
-    fn packet(&mut self, packet: &Value, only: Option<&str>) -> anyhow::Result<()> {
-        if self.rotate.is_some_and(|size| self.writer.bytes() >= size) {
+    /// Writes the frames of a packet.
+    fn packet(&mut self, packet: &Value) -> anyhow::Result<()> {
+        if self.arguments.rotate.is_some_and(|size| self.writer.bytes() >= size) {
             self.rotate()?;
         }
         self.packets += 1;
-        self.last_unix_ns = packet["time_unix_ns"].as_u64().unwrap_or_default();
-        let verdict = comment(packet);
-        self.frame(packet, FrameDirection::Inbound, &verdict, only)?;
-        for sent in packet["sent"].as_array().into_iter().flatten() {
-            self.frame(sent, FrameDirection::Outbound, &verdict, only)?;
-        }
+        self.writer.packet(packet).context(UNWRITTEN)?;
         // For a reader that watches.
-        self.writer.flush().context("cannot write the capture")
-    }
-
-    fn frame(
-        &mut self,
-        frame: &Value,
-        direction: FrameDirection,
-        comment: &str,
-        only: Option<&str>,
-    ) -> anyhow::Result<()> {
-        if only.is_some_and(|only| frame["interface"].as_str() != Some(only)) {
-            return Ok(());
-        }
-        let port = frame["port"].as_str().unwrap_or(WAITED);
-        let at = self.interfaces.iter().position(|name| name == port);
-        let octets = octets(frame["octets"].as_str().unwrap_or_default());
-        let len = frame["len"].as_u64().and_then(|len| u32::try_from(len).ok());
-        self.frames += 1;
-        let frame = CapturedFrame {
-            interface: at.and_then(|at| u32::try_from(at).ok()).unwrap_or_default(),
-            time_unix_ns: self.last_unix_ns,
-            direction,
-            len: len.unwrap_or_default(),
-            octets: &octets,
-            comment,
-        };
-        self.writer.frame(&frame).context("cannot write the capture")
+        self.writer.flush().context(UNWRITTEN)
     }
 
     /// Ends the file and begins the next one.
     fn rotate(&mut self) -> anyhow::Result<()> {
-        self.writer
-            .finish(self.last_unix_ns, self.frames, 0)
-            .context("cannot write the capture")?;
+        self.writer.finish(0).context(UNWRITTEN)?;
         self.former_bytes += self.writer.bytes();
-        self.frames = 0;
+        let path = &self.arguments.write;
         let next = self.numbers.back().map_or(1, |last| last.saturating_add(1));
-        let file = create(&numbered(self.path, Some(next)))?;
-        let out: Box<dyn Write> = Box::new(BufWriter::new(file));
-        self.writer =
-            PcapngWriter::new(out, &self.interfaces).context("cannot write the capture")?;
+        let file = create(&numbered(path, Some(next)))?;
+        self.writer = writer(self.arguments, Box::new(BufWriter::new(file)), &self.ports)?;
         self.numbers.push_back(next);
-        while self.keep.is_some_and(|keep| self.numbers.len() > keep as usize)
+        while self.arguments.keep.is_some_and(|keep| self.numbers.len() > keep as usize)
             && let Some(old) = self.numbers.pop_front()
         {
-            let old = numbered(self.path, Some(old));
+            let old = numbered(path, Some(old));
             std::fs::remove_file(&old)
                 .with_context(|| format!("cannot remove {}", old.display()))?;
         }
@@ -172,9 +120,7 @@ impl<'a> CaptureFiles<'a> {
     }
 
     fn finish(mut self, EndLine { skipped, why }: &EndLine) -> anyhow::Result<()> {
-        self.writer
-            .finish(self.last_unix_ns, self.frames, *skipped)
-            .context("cannot write the capture")?;
+        self.writer.finish(*skipped).context(UNWRITTEN)?;
         let why = match why.as_str() {
             "packets" => "as many as were asked for",
             "duration" => "the time is over",
@@ -193,15 +139,17 @@ impl<'a> CaptureFiles<'a> {
     }
 }
 
-/// What became of a packet, in a line.
-fn comment(packet: &Value) -> String {
-    let outcome = &packet["outcome"];
-    let word = |key: &str| outcome[key].as_str().unwrap_or_default();
-    match outcome["reason"].as_str() {
-        Some(reason) => format!("{} {reason}: {}", word("kind"), word("text")),
-        None if word("kind") == "sent" => "sent".to_owned(),
-        None => format!("{}: {}", word("kind"), word("text")),
-    }
+/// The file to begin with.
+fn first(arguments: &CaptureArguments) -> PathBuf {
+    numbered(&arguments.write, arguments.rotate.map(|_| 1))
+}
+
+fn writer(
+    arguments: &CaptureArguments,
+    out: Box<dyn Write>,
+    ports: &[String],
+) -> anyhow::Result<CaptureWriter<Box<dyn Write>>> {
+    CaptureWriter::new(out, ports, arguments.interface.as_deref()).context(UNWRITTEN)
 }
 
 /// Creates a file that only its owner can read.
@@ -226,35 +174,19 @@ fn numbered(path: &Path, number: Option<u32>) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// The octets of hexadecimal digits.
-fn octets(hex: &str) -> Vec<u8> {
-    let digits: Vec<u8> =
-        hex.chars().filter_map(|digit| u8::try_from(digit.to_digit(16)?).ok()).collect();
-    let (pairs, _) = digits.as_chunks::<2>();
-    pairs.iter().map(|[high, low]| high << 4 | low).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use clap::Parser;
-    use serde_json::json;
 
+    use super::super::capture_writer::tests::packet;
     use super::*;
 
     #[derive(Parser)]
     struct Cli {
         #[command(flatten)]
         arguments: CaptureArguments,
-    }
-
-    fn packet(n: u64) -> Value {
-        json!({
-            "time_unix_ns": n, "port": "access", "interface": "n3", "len": 60, "octets": "0102ff",
-            "sent": [{ "port": "core", "interface": "n6", "len": 40, "octets": "a0" }],
-            "outcome": { "kind": "dropped", "reason": "far_drop", "text": "The FAR drops." },
-        })
     }
 
     fn files(folder: &Path) -> Vec<String> {
@@ -272,10 +204,10 @@ mod tests {
         let path = folder.path().join("all.pcapng");
         let words = ["", "--all", "--rotate", "10k", "--keep", "2", "-w", path.to_str().unwrap()];
         let Cli { arguments } = Cli::try_parse_from(words).unwrap();
-        let interfaces = ["access", "core", WAITED].map(str::to_owned).to_vec();
-        let mut capture = CaptureFiles::open(&arguments, interfaces.clone()).unwrap();
+        let ports = ["access", "core"].map(str::to_owned).to_vec();
+        let mut capture = CaptureFiles::open(&arguments, ports).unwrap();
         for n in 0..400 {
-            capture.packet(&packet(n), None).unwrap();
+            capture.packet(&packet(n)).unwrap();
         }
         let bytes = capture.bytes();
         capture.finish(&EndLine { skipped: 3, why: "duration".to_owned() }).unwrap();
@@ -297,23 +229,5 @@ mod tests {
         let Cli { arguments } = Cli::try_parse_from(words).unwrap();
         assert!(CaptureFiles::open(&arguments, Vec::new()).is_err());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
-    }
-
-    #[test]
-    fn one_interface_gets_only_its_frames() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("n6");
-        let words = ["", "--interface", "n6", "-w", path.to_str().unwrap()];
-        let Cli { arguments } = Cli::try_parse_from(words).unwrap();
-        let interfaces = ["access", "core", WAITED].map(str::to_owned).to_vec();
-        let mut capture = CaptureFiles::open(&arguments, interfaces).unwrap();
-        capture.packet(&packet(1), arguments.interface.as_deref()).unwrap();
-        assert_eq!((capture.packets, capture.frames), (1, 1));
-    }
-
-    #[test]
-    fn comment_names_the_reason_and_its_sentence() {
-        assert_eq!(comment(&packet(1)), "dropped far_drop: The FAR drops.");
-        assert_eq!(octets("0102ff"), [1, 2, 255]);
     }
 }

@@ -1,7 +1,8 @@
 //! `adit trace` and `adit capture`: the clients of [`crate::tap`].
 
 pub(crate) mod capture;
+pub(crate) mod capture_writer;
 mod connection;
 mod pcapng;
-mod text;
+pub(crate) mod text;
 pub(crate) mod trace;

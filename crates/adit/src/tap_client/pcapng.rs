@@ -86,6 +86,11 @@ impl<W: Write> PcapngWriter<W> {
         Ok(writer)
     }
 
+    /// Where it is written.
+    pub(super) const fn output(&self) -> &W {
+        &self.out
+    }
+
     /// Octets written so far.
     pub(super) const fn bytes(&self) -> u64 {
         self.bytes

@@ -1,13 +1,47 @@
-//! A packet of a trace as text.
+//! A packet of a trace in words, from its document.
 
+use core::fmt;
+
+use serde::Serialize;
 use serde_json::Value;
+use utoipa::ToSchema;
 
 /// Octets of the column of names.
 const NAME_WIDTH: usize = 11;
 
-/// The lines of a packet.
-pub(super) fn packet(packet: &Value) -> String {
-    let mut lines = PacketLines { text: head(packet) };
+/// A packet as `adit trace` prints it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct PacketWords {
+    /// When and where it arrived.
+    head: String,
+    /// What happened to it, in order.
+    lines: Vec<WordsLine>,
+    /// What became of it.
+    outcome: String,
+}
+
+/// One line about a packet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct WordsLine {
+    /// What it is about, such as "FAR 1"; empty if it goes on with the line before.
+    name: String,
+    text: String,
+}
+
+impl fmt::Display for PacketWords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { head, lines, outcome } = self;
+        write!(f, "{head}")?;
+        for WordsLine { name, text } in lines {
+            write!(f, "\n    {name:NAME_WIDTH$} {text}")?;
+        }
+        writeln!(f, "\n  => {outcome}")
+    }
+}
+
+/// The words for the document of a packet.
+pub(crate) fn words(packet: &Value) -> PacketWords {
+    let mut lines = PacketLines(Vec::new());
     lines.headers("received", &packet["headers"]);
     if let Some(session) = packet.get("session") {
         lines
@@ -50,17 +84,15 @@ pub(super) fn packet(packet: &Value) -> String {
         let each: Vec<String> = each.collect();
         lines.add("time", &format!("{} ns: {all} ns together", each.join(", ")));
     }
-    lines.outcome(&packet["outcome"]);
-    lines.text
+    let PacketLines(lines) = lines;
+    PacketWords { head: head(packet), lines, outcome: outcome(&packet["outcome"]) }
 }
 
-struct PacketLines {
-    text: String,
-}
+struct PacketLines(Vec<WordsLine>);
 
 impl PacketLines {
     fn add(&mut self, name: &str, what: &str) {
-        self.text += &format!("\n    {name:NAME_WIDTH$} {what}");
+        self.0.push(WordsLine { name: name.to_owned(), text: what.to_owned() });
     }
 
     fn headers(&mut self, name: &str, headers: &Value) {
@@ -95,16 +127,15 @@ impl PacketLines {
             self.add("", "the session has no PDR for this direction");
         }
     }
+}
 
-    fn outcome(&mut self, outcome: &Value) {
-        let (kind, words) = (text(&outcome["kind"]), text(&outcome["text"]));
-        let line = match outcome["reason"].as_str() {
-            Some(reason) if kind == "dropped" => format!("DROPPED {reason}: {words}"),
-            Some(reason) => format!("{kind} {reason}: {words}"),
-            None if kind == "sent" => kind.to_owned(),
-            None => format!("{kind}: {words}"),
-        };
-        self.text += &format!("\n  => {line}\n");
+fn outcome(outcome: &Value) -> String {
+    let (kind, words) = (text(&outcome["kind"]), text(&outcome["text"]));
+    match outcome["reason"].as_str() {
+        Some(reason) if kind == "dropped" => format!("DROPPED {reason}: {words}"),
+        Some(reason) => format!("{kind} {reason}: {words}"),
+        None if kind == "sent" => kind.to_owned(),
+        None => format!("{kind}: {words}"),
     }
 }
 
@@ -184,7 +215,7 @@ mod tests {
 
     #[test]
     fn dropped_packet_says_where_it_was_what_was_tried_and_why_it_ended() {
-        let text = packet(&json!({
+        let text = words(&json!({
             "packet": 3, "time_unix_ns": 3_723_000_000_005_u64, "worker": 1, "from": "port", "port": "access",
             "interface": "n3", "len": 90, "headers": ["Ethernet, IPv4, UDP, GTP-U", "IPv4, UDP"],
             "session": { "up_seid": "0x01", "by": "TEID 0x00000100", "pdrs": 2, "compiled_filters": false },
@@ -196,7 +227,8 @@ mod tests {
             "qers": [{ "qer": 1, "gate": "closed", "rate": null, "packet_rate": false }],
             "stages_ns": { "parse": 40, "classify": 60 },
             "outcome": { "kind": "dropped", "reason": "gate_closed", "text": "A gate is closed." },
-        }));
+        }))
+        .to_string();
         let expected = "packet 3  01:02:03.000000005 UTC  worker 1, port access (n3), 90 octets
     received    Ethernet, IPv4, UDP, GTP-U
                 IPv4, UDP
@@ -212,7 +244,7 @@ mod tests {
 
     #[test]
     fn forwarded_packet_says_how_it_leaves() {
-        let text = packet(&json!({
+        let text = words(&json!({
             "packet": 1, "worker": 0, "from": "another thread", "port": "core", "interface": null, "len": 60,
             "urrs": [{ "urr": 1, "counted_bytes": 46 }, { "urr": 2, "counted_bytes": 0 }],
             "far": { "far": 2, "action": ["forward"], "destination": "Access",
@@ -220,7 +252,8 @@ mod tests {
             "egress": { "interface": "n3", "next_hop": "192.168.10.2", "mac": "02:00:00:00:00:b0" },
             "sent": [{ "port": "access", "interface": "n3", "len": 104, "headers": ["Ethernet"] }],
             "outcome": { "kind": "sent", "reason": null, "text": "It left." },
-        }));
+        }))
+        .to_string();
         for line in [
             "worker 0, from another thread, port core, 60 octets",
             "URR 1       counts 46 octets",
@@ -236,6 +269,6 @@ mod tests {
 
     #[test]
     fn document_without_members_is_still_a_packet() {
-        assert!(packet(&json!({})).contains("=>"));
+        assert!(words(&json!({})).to_string().contains("=>"));
     }
 }

@@ -30,7 +30,7 @@ pub(crate) fn trace(arguments: &TraceArguments, out: &mut impl Write) -> anyhow:
                 packets += 1;
                 match arguments.json {
                     true => writeln!(out, "{packet}")?,
-                    false => writeln!(out, "{}", text::packet(&packet))?,
+                    false => writeln!(out, "{}", text::words(&packet))?,
                 }
                 out.flush()?;
             }

@@ -1,0 +1,128 @@
+//! The body of a trace or a capture: a thread writes it while packets come, and the connection sends it in parts.
+
+use std::convert::Infallible;
+use std::io::{self, Write};
+
+use axum::body::{Body, Bytes};
+use futures_util::stream;
+use serde_json::Value;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+use crate::tap::{JsonLines, TapEnd, TapOutput, TapSink};
+use crate::tap_client::capture_writer::CaptureWriter;
+use crate::tap_client::text;
+
+/// Octets of a part, unless one packet has more.
+const PART_BYTES: usize = 16 << 10;
+
+/// Parts that wait for the connection: a client that reads slower loses packets, which are counted.
+const PARTS_MAX: usize = 8;
+
+/// Where the thread writes. The connection drops the other end when its client is gone.
+#[derive(Debug)]
+pub(super) struct BodyWriter {
+    parts: Sender<Bytes>,
+    part: Vec<u8>,
+}
+
+/// A body, and where it is written.
+pub(super) fn body() -> (BodyWriter, Body) {
+    let (parts, written) = channel(PARTS_MAX);
+    let next = |mut written: Receiver<Bytes>| async {
+        let part = written.recv().await?;
+        Some((Ok::<_, Infallible>(part), written))
+    };
+    let body = Body::from_stream(stream::unfold(written, next));
+    (BodyWriter { parts, part: Vec::new() }, body)
+}
+
+impl Write for BodyWriter {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        self.part.extend(octets);
+        if self.part.len() >= PART_BYTES {
+            self.flush()?;
+        }
+        Ok(octets.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.part.is_empty() {
+            return Ok(());
+        }
+        let part = core::mem::take(&mut self.part);
+        self.parts.blocking_send(part.into()).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+}
+
+impl TapOutput for BodyWriter {
+    fn is_closed(&self) -> bool {
+        self.parts.is_closed()
+    }
+}
+
+/// A trace as lines of JSON, each packet with its words if the client wants them.
+#[derive(Debug)]
+pub(super) struct TraceBody {
+    pub lines: JsonLines<BodyWriter>,
+    pub has_words: bool,
+}
+
+impl TapSink for TraceBody {
+    fn packet(&mut self, mut document: Value) -> anyhow::Result<()> {
+        if self.has_words {
+            document["words"] = serde_json::to_value(text::words(&document))?;
+        }
+        self.lines.packet(document)
+    }
+
+    fn flush(&mut self) -> anyhow::Result<()> {
+        self.lines.flush()
+    }
+
+    fn end(&mut self, packets: u64, end: TapEnd) -> anyhow::Result<()> {
+        self.lines.end(packets, end)
+    }
+
+    fn is_closed(&self) -> bool {
+        self.lines.is_closed()
+    }
+}
+
+/// A capture as pcapng.
+#[derive(Debug)]
+pub(super) struct CaptureBody(pub CaptureWriter<BodyWriter>);
+
+impl TapSink for CaptureBody {
+    fn packet(&mut self, document: Value) -> anyhow::Result<()> {
+        Ok(self.0.packet(&document)?)
+    }
+
+    fn flush(&mut self) -> anyhow::Result<()> {
+        Ok(self.0.flush()?)
+    }
+
+    fn end(&mut self, _: u64, TapEnd { skipped, .. }: TapEnd) -> anyhow::Result<()> {
+        Ok(self.0.finish(skipped)?)
+    }
+
+    fn is_closed(&self) -> bool {
+        self.0.output().is_closed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writer_ends_when_nobody_has_the_body() {
+        let (mut writer, body) = body();
+        writer.write_all(b"x").unwrap();
+        writer.flush().unwrap();
+        assert!(!writer.is_closed());
+        drop(body);
+        assert!(writer.is_closed());
+        writer.write_all(b"y").unwrap();
+        assert_eq!(writer.flush().unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    }
+}
