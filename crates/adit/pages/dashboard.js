@@ -2,6 +2,7 @@
 
 import { RateChart, bar, bits, count, octets, packets, span } from "./charts.js";
 import { $, h, token } from "./elements.js";
+import { tracePanel } from "./trace.js";
 import { direction, rule } from "./words.js";
 
 const POINTS = 120;
@@ -154,10 +155,12 @@ function facts(pairs) {
 }
 
 const names = {};
-async function dropText(reason) {
+/** What the reasons of drops mean, by their names. */
+async function dropReasons() {
   if (!names.drops) names.drops = get("/v1/drops").then(({ drops }) => new Map(drops.map((row) => [row.reason, row.text])));
-  return (await names.drops.catch(() => { delete names.drops; return new Map(); })).get(reason) ?? "";
+  return names.drops.catch(() => { delete names.drops; return new Map(); });
 }
+const dropText = async (reason) => (await dropReasons()).get(reason) ?? "";
 
 /** Fills a place again and again while its view is shown. */
 function repeat(view, milliseconds, fill) {
@@ -192,7 +195,8 @@ function overview(view) {
   const [up, down, dropped, sessions] = [figure("Uplink", "up"), figure("Downlink", "down"), figure("Dropped", ""), figure("Sessions", "")];
   const chart = new RateChart("Throughput of the last two minutes", POINTS);
   for (const event of history.slice(0, -1)) chart.add(event.uplink_bps, event.downlink_bps);
-  const places = { ports: h("div"), workers: h("div"), drops: h("div"), n4: h("div") };
+  const places = { ports: h("div"), workers: h("div"), n4: h("div") };
+  const drops = new DropsTable((reason) => { traceAtOnce = reason; location.hash = "#/packets"; });
   onEvents(view, (event) => {
     up.value.textContent = bits(event.uplink_bps);
     up.more.textContent = packets(event.uplink_pps);
@@ -209,14 +213,14 @@ function overview(view) {
       ["Established", `${count(event.n4.established_per_s)} /s`], ["Modified", `${count(event.n4.modified_per_s)} /s`],
       ["Deleted", `${count(event.n4.deleted_per_s)} /s`], ["Refused", `${count(event.n4.refused_per_s)} /s`],
       ["Reports sent", `${count(event.n4.reports_per_s)} /s`]]));
-    dropsTable(event.drops).then((filled) => places.drops.replaceChildren(filled));
+    drops.update(event.drops);
   });
   return [
     h("h1", { class: "hidden" }, "Overview"),
     h("div", { class: "figures" }, up.element, down.element, dropped.element, sessions.element),
     h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, "Throughput"), legend()), chart.element),
     h("div", { class: "two" }, card("Ports", places.ports), card("Workers", places.workers)),
-    h("div", { class: "two" }, card("Drops by reason", places.drops), card("N4 procedures", places.n4)),
+    h("div", { class: "two" }, card("Drops by reason", drops.element), card("N4 procedures", places.n4)),
   ];
 }
 
@@ -229,11 +233,42 @@ const workersTable = (workers) => table("Workers", [["Thread"], ["Busy"], ["", "
     h("span", {}, `${worker.role} ${worker.thread}, core ${worker.core} `, worker.state === "runs" ? null : pill("stands still", "bad")),
     bar(worker.busy_percent, `busy ${worker.busy_percent} %`), `${worker.busy_percent.toFixed(0)} %`, packets(worker.pps), `${worker.fullest_ring_percent.toFixed(0)} %`]), "No workers.");
 
-async function dropsTable(drops) {
-  const sorted = [...drops].sort((one, other) => other.pps - one.pps || other.pkts - one.pkts);
-  const rows = await Promise.all(sorted.map(async (row) => [
-    h("div", {}, h("code", {}, row.reason), h("div", { class: "why" }, await dropText(row.reason))), packets(row.pps), count(row.pkts)]));
-  return table("Drops by reason", [["Reason"], ["Now", "num"], ["Packets", "num"]], rows, "No packet was dropped.");
+/** Drops by reason, each with a button to trace them. Rows stay while their figures change, so that the focus stays in them. */
+class DropsTable {
+  constructor(trace) {
+    this.trace = trace;
+    this.rows = new Map();
+    this.body = h("tbody");
+    this.empty = h("p", { class: "empty" }, "No packet was dropped.");
+    this.table = h("div", { class: "scroll", hidden: true }, h("table", {}, h("caption", { class: "hidden" }, "Drops by reason"),
+      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Reason"), h("th", { scope: "col", class: "num" }, "Now"),
+        h("th", { scope: "col", class: "num" }, "Packets"), h("th", { scope: "col" }, h("span", { class: "hidden" }, "Trace")))), this.body));
+    this.element = h("div", {}, this.empty, this.table);
+  }
+
+  row(reason) {
+    const why = h("div", { class: "why" }), now = h("td", { class: "num" }), all = h("td", { class: "num" });
+    dropText(reason).then((text) => { why.textContent = text; });
+    const trace = h("button", { type: "button", class: "small", "aria-label": `Trace packets dropped for ${reason}`, onclick: () => this.trace(reason) }, "Trace");
+    return { element: h("tr", {}, h("td", {}, h("code", {}, reason), why), now, all, h("td", {}, trace)), now, all };
+  }
+
+  update(drops) {
+    this.empty.hidden = drops.length > 0;
+    this.table.hidden = drops.length === 0;
+    for (const { reason, pps, pkts } of drops) {
+      if (!this.rows.has(reason)) {
+        this.rows.set(reason, this.row(reason));
+        this.body.append(this.rows.get(reason).element);
+      }
+      const { now, all } = this.rows.get(reason);
+      now.textContent = packets(pps);
+      all.textContent = count(pkts);
+    }
+    const sorted = [...drops].sort((one, other) => other.pps - one.pps || other.pkts - one.pkts).map(({ reason }) => this.rows.get(reason).element);
+    const isInOrder = sorted.every((element, at) => element === this.body.children[at]) && this.body.children.length === sorted.length;
+    if (!isInOrder && !this.body.contains(document.activeElement)) this.body.replaceChildren(...sorted);
+  }
 }
 
 function sessions(view, query) {
@@ -304,11 +339,14 @@ function session(view, seid) {
     if (await confirmed("End this session?", "Its packets are dropped from now on. The SMF gets its last usage if it takes such reports; the UE may set up another session.", "End session")
       && await act(`/v1/sessions/${encodeURIComponent(seid)}`, { method: "DELETE" })) location.hash = "#/sessions";
   };
+  const { element: tracing } = tracePanel(view, { title: "Packets of this session", file: `adit-${seid}`, call,
+    choices: [["of this session", { session: seid }], ["of this session that are dropped", { session: seid, drop: "any" }]] });
   return [
     h("p", {}, h("a", { href: "#/sessions" }, "All sessions")),
     h("div", { class: "head" }, title, h("button", { type: "button", class: "danger", onclick: end }, "End session")),
     h("section", { class: "card" }, h("div", { class: "head" }, h("h2", {}, "Traffic now"), legend()), now, chart.element),
     h("div", { class: "two" }, card("Rules in words", places.rules), h("div", { class: "card" }, h("h2", {}, "Facts"), places.facts)),
+    tracing,
     card("Enforced rates", places.rates),
   ];
 }
@@ -335,10 +373,21 @@ const ratesTable = (rates) => table("Enforced rates", [["QER"], ["Direction"], [
   rates.map((row) => [`QER ${row.qer}${row.qfi === null ? "" : `, QFI ${row.qfi}`}`, row.direction, bits(row.mbr_bps), row.gbr_bps ? bits(row.gbr_bps) : "–",
     octets(row.passed_bytes), `${count(row.dropped_pkts)} packets`, `${count(row.queued_pkts)} packets`]), "No rate is enforced.");
 
+// The reason of a drop that the user wants to trace in the view of packets.
+let traceAtOnce = null;
+
 function packetsView(view) {
-  const places = { drops: h("div"), ports: h("div"), workers: h("div"), shared: h("div") };
+  const places = { ports: h("div"), workers: h("div"), shared: h("div"), tracing: h("div") };
+  const reasons = dropReasons().then((known) => [...known.keys()]);
+  const panel = reasons.then((known) => tracePanel(view, { title: "Trace dropped packets", file: "adit-drops", call,
+    choices: [["dropped for any reason", { drop: "any" }], ...known.map((reason) => [`dropped: ${reason}`, { drop: reason }])] }));
+  panel.then(({ element }) => places.tracing.replaceChildren(element));
+  const trace = async (reason) => { const { start } = await panel; if (!view.signal.aborted) start(1 + (await reasons).indexOf(reason)); };
+  const drops = new DropsTable(trace);
+  if (traceAtOnce) trace(traceAtOnce);
+  traceAtOnce = null;
   onEvents(view, (event) => {
-    dropsTable(event.drops).then((filled) => places.drops.replaceChildren(filled));
+    drops.update(event.drops);
     places.workers.replaceChildren(workersTable(event.workers));
   });
   repeat(view, 3000, async () => {
@@ -350,7 +399,7 @@ function packetsView(view) {
     const { offload, offloaded_percent: share } = await get("/v1/offload", view.signal);
     places.shared.replaceChildren(facts([["Offload", offload === "none" ? "none: workers forward all packets" : `${offload}, ${share} % of all packets`]]));
   });
-  return [h("h1", {}, "Packets"), card("Drops by reason", places.drops), card("Ports", places.ports), h("div", { class: "two" }, card("Workers", places.workers), card("In front of workers", places.shared))];
+  return [h("h1", {}, "Packets"), card("Drops by reason", drops.element), places.tracing, card("Ports", places.ports), h("div", { class: "two" }, card("Workers", places.workers), card("In front of workers", places.shared))];
 }
 
 function network(view) {
@@ -381,7 +430,7 @@ function network(view) {
 }
 
 function operate(view) {
-  const health = h("div"), store = h("div"), drainText = h("p"), drainButton = h("button", { type: "button" }, "…");
+  const health = h("div"), store = h("div"), taps = h("div"), drainText = h("p"), drainButton = h("button", { type: "button" }, "…");
   let draining = false;
   drainButton.addEventListener("click", async () => {
     const wanted = !draining;
@@ -411,8 +460,13 @@ function operate(view) {
       ["Groups on their way", kept.store === "none" ? null : count(kept.groups_under_way)], ["Server", kept.server], ["Lease holder", kept.holder]]));
   }
   repeat(view, 3000, refresh);
+  repeat(view, 3000, async () => {
+    const running = (await get("/v1/taps", view.signal)).taps;
+    taps.replaceChildren(table("Traces and captures", [["Which"], ["Of"], ["Running", "num"], ["Packets", "num"], ["Lost", "num"]],
+      running.map((row) => [`${row.kind} ${row.tap}`, row.of, span(row.running_s), count(row.pkts), count(row.skipped_pkts)]), "None runs."));
+  });
   return [h("h1", {}, "Operate"), h("div", { class: "two" }, card("Health", health), card("Records", store)), standby,
-    h("div", { class: "two" }, card("New sessions", drainText, drainButton), card("Log", log)),
+    h("div", { class: "two" }, card("New sessions", drainText, drainButton), card("Log", log)), card("Traces and captures", taps),
     h("p", { class: "soft" }, "Each change takes a token with the role act, and is logged with its name.")];
 }
 

@@ -44,6 +44,7 @@ const OPEN_PATHS: &[&str] = &[
     "/dashboard.js",
     "/elements.js",
     "/charts.js",
+    "/trace.js",
     "/words.js",
     "/icon.svg",
     "/healthz",

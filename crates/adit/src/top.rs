@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -74,11 +74,19 @@ pub(crate) fn run(arguments: &TopArguments) -> anyhow::Result<()> {
             }
         })
         .context("cannot start the thread that looks at adit")?;
+    show(&is_ended, |screen| take(screen, &seen))
+}
+
+/// Draws what `update` puts on the screen, until a key ends it, or a signal.
+fn show(
+    is_ended: &AtomicBool,
+    mut update: impl FnMut(&mut TopScreen) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let mut terminal = ratatui::try_init().context("adit top needs a terminal; see --once")?;
     let _restored = RestoredTerminal;
     let mut screen = TopScreen::default();
     while !is_ended.load(Ordering::Relaxed) {
-        take(&mut screen, &seen);
+        update(&mut screen)?;
         terminal.draw(|frame| screen.draw(frame))?;
         if event::poll(KEY_WAIT)?
             && let Event::Key(key) = event::read()?
@@ -100,7 +108,13 @@ impl Drop for RestoredTerminal {
 }
 
 /// Takes what the other thread saw.
-fn take(screen: &mut TopScreen, seen: &Receiver<Result<Box<TopFigures>, String>>) {
+///
+/// # Errors
+/// That thread has panicked, which restored the terminal.
+fn take(
+    screen: &mut TopScreen,
+    seen: &Receiver<Result<Box<TopFigures>, String>>,
+) -> anyhow::Result<()> {
     loop {
         match seen.try_recv() {
             Ok(_) if screen.is_paused => {}
@@ -117,10 +131,9 @@ fn take(screen: &mut TopScreen, seen: &Receiver<Result<Box<TopFigures>, String>>
                 (screen.figures, screen.failure) = (Some(*figures), None);
             }
             Ok(Err(failure)) => screen.failure = Some(failure),
-            Err(TryRecvError::Empty) => return,
+            Err(TryRecvError::Empty) => return Ok(()),
             Err(TryRecvError::Disconnected) => {
-                screen.failure = Some("the thread that looks at adit ended by a fault".to_owned());
-                return;
+                bail!("the thread that looks at adit ended by a fault, which it has named")
             }
         }
     }
@@ -280,13 +293,45 @@ mod tests {
         let mut screen = TopScreen::default();
         assert!(press(&mut screen, KeyCode::Char('p')));
         news.send(told()).unwrap();
-        take(&mut screen, &seen);
+        take(&mut screen, &seen).unwrap();
         assert_eq!(screen.figures, None);
         assert!(press(&mut screen, KeyCode::Char('p')));
         news.send(told()).unwrap();
         news.send(Err("gone".to_owned())).unwrap();
-        take(&mut screen, &seen);
+        take(&mut screen, &seen).unwrap();
         assert!(screen.figures.is_some() && screen.failure.as_deref() == Some("gone"));
         assert_eq!(screen.history, [16_800_000]);
+        drop(news);
+        assert!(take(&mut screen, &seen).is_err(), "nobody looks at adit any more");
+    }
+
+    /// Variable of the run inside a pseudo terminal.
+    const INSIDE: &str = "ADIT_TEST_TOP_PANICS";
+
+    #[test]
+    fn panic_leaves_the_terminal_as_it_was() {
+        if std::env::var_os(INSIDE).is_some() {
+            let ended = show(&AtomicBool::new(false), |_| panic!("a fault of adit top"));
+            unreachable!("{ended:?}");
+        }
+        let test = std::env::current_exe().unwrap();
+        let script = format!(
+            "stty -g; {INSIDE}=1 '{}' --exact top::tests::panic_leaves_the_terminal_as_it_was --nocapture; stty -g",
+            test.display()
+        );
+        let mut command = std::process::Command::new("script");
+        command.args(["-qec", &script, "/dev/null"]).stdin(std::process::Stdio::null());
+        let Ok(output) = command.output() else {
+            println!("skipped: there is no script of util-linux");
+            return;
+        };
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let (before, after) = (lines.first().unwrap(), lines.last().unwrap());
+        assert!(before.contains(':') && before == after, "{text}");
+        // It had the other screen, and left it before the words of the panic.
+        let left = text.find("\u{1b}[?1049l").unwrap_or_else(|| panic!("{text}"));
+        assert!(text.find("\u{1b}[?1049h").is_some_and(|entered| entered < left), "{text}");
+        assert!(text.find("a fault of adit top").is_some_and(|said| left < said), "{text}");
     }
 }

@@ -14,6 +14,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -29,6 +30,9 @@ const LIMIT: Duration = Duration::from_secs(API_CLIENT_TIMEOUT_S);
 
 /// How long a refused client is read, so that its kernel shows it the refusal.
 const LINGER: Duration = Duration::from_secs(1);
+
+/// After this time without a word, the kernel asks a peer whether it is there.
+const PEER_IDLE: Duration = Duration::from_secs(30);
 
 /// Accepts connections until the process ends.
 pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, gate: Arc<ApiGate>) {
@@ -57,6 +61,7 @@ pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, gate:
         tokio::spawn(async move {
             // Answers are small and complete.
             let _ = stream.set_nodelay(true);
+            notice_lost_peer(&stream);
             match tls {
                 None => serve_stream(stream, peer, gate).await,
                 Some(tls) => {
@@ -68,6 +73,15 @@ pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, gate:
             drop(place);
         });
     }
+}
+
+/// Ends a connection whose peer is gone without a word, also while a stream has nothing to send.
+fn notice_lost_peer(stream: &TcpStream) {
+    // If this fails, the connection ends when something is sent.
+    let _ = sockopt::set_socket_keepalive(stream, true);
+    let _ = sockopt::set_tcp_keepidle(stream, PEER_IDLE);
+    let _ = sockopt::set_tcp_keepintvl(stream, PEER_IDLE / 3);
+    let _ = sockopt::set_tcp_keepcnt(stream, 3);
 }
 
 async fn refuse(mut stream: TcpStream) {

@@ -120,6 +120,12 @@ impl Daemon {
         &self.namespace
     }
 
+    /// The process identifier of `adit`.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Runs `adit` with `arguments` and the admin socket of the daemon.
     #[must_use]
     pub fn run(&self, arguments: &[&str]) -> Output {
@@ -295,6 +301,29 @@ socket = "{socket}"
         main_core = cores[0],
         socket = socket.display(),
     )
+}
+
+/// Devices of ports in a [`linked_namespace`].
+pub const LINKED: [&str; 2] = ["net_af_packet0,iface=up0", "net_af_packet1,iface=core0"];
+
+/// A namespace with a veth pair for each of adit's ports. Behind them the kernel is a gNB, 10.0.3.1, and a host, 10.0.6.1, which
+/// has a route to UEs, 10.45.0.0/16.
+///
+/// # Panics
+/// Without the right to create one.
+#[must_use]
+pub fn linked_namespace(purpose: &str) -> TestNamespace {
+    let namespace = TestNamespace::new(purpose);
+    for (device, peer) in [("up0", "gnb0"), ("core0", "net0")] {
+        namespace.ip(&["link", "add", device, "type", "veth", "peer", "name", peer]);
+        for end in [device, peer] {
+            namespace.ip(&["link", "set", end, "addrgenmode", "none", "up"]);
+        }
+    }
+    namespace.ip(&["addr", "add", "10.0.3.1/24", "dev", "gnb0"]);
+    namespace.ip(&["addr", "add", "10.0.6.1/24", "dev", "net0"]);
+    namespace.ip(&["route", "add", "10.45.0.0/16", "via", "10.0.6.2"]);
+    namespace
 }
 
 /// Ports `access` and `core` on two devices, with an interface on each and a route to 10.0.6.1.

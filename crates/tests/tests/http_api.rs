@@ -4,10 +4,14 @@
 
 #[path = "http_api/client.rs"]
 mod client;
+#[path = "http_api/flood.rs"]
+mod flood;
 #[path = "http_api/schema.rs"]
 mod schema;
 #[path = "../../n4/tests/smf/mod.rs"]
 mod smf;
+#[path = "http_api/taps.rs"]
+mod taps;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +25,7 @@ use std::time::Duration;
 use adit_pfcp::Message;
 use adit_pfcp::ie::{ApnDnn, SNssai};
 use adit_tests::daemon::{self, Daemon, N4};
-use adit_tests::process::{ChildProcess, binary, run, skip};
+use adit_tests::process::{ChildProcess, TestNamespace, binary, is_root, run, skip};
 use adit_types::Seid;
 use client::{HttpAnswer, connect, request, send};
 use serde_json::{Value, json};
@@ -30,36 +34,68 @@ use smf::{SessionScript, decode, establish_with, heartbeat, setup};
 /// Environment variable of the run inside the daemon's namespace: the folder of the daemon.
 const INSIDE: &str = "ADIT_TEST_INSIDE";
 
+/// The same: the process identifier of the daemon.
+const DAEMON: &str = "ADIT_TEST_DAEMON";
+
 const READS: &str = "0123456789abcdef0123456789abcdef";
 const ACTS: &str = "fedcba9876543210fedcba9876543210";
 const LIMIT: Duration = Duration::from_secs(300);
 const SMF: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 10);
 
+/// What is behind the ports of the daemon.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Behind {
+    Nothing,
+    /// A gNB at [`smf::GNB`], and a host with a route to UEs: the kernel.
+    Links,
+}
+
 /// Runs the test again inside the namespace of a daemon with this `[api]` section, where `inside` has the folder of the
-/// daemon.
+/// daemon. Returns what it said, and the log of the daemon.
 fn run_inside(
     test: &str,
+    behind: Behind,
     section: impl FnOnce(&Path) -> String,
     inside: impl FnOnce(&Path),
-    after: impl FnOnce(&Daemon, String),
-) {
+) -> Option<(String, String)> {
     if let Some(dir) = std::env::var_os(INSIDE) {
-        return inside(Path::new(&dir));
+        inside(Path::new(&dir));
+        return None;
     }
-    let daemon = Daemon::start_with(&format!("api-{}", test.len()), |dir| {
-        let ports = daemon::interfaces(["net_null0,no-rx=1", "net_null1,no-rx=1"], daemon::N3);
-        daemon::node(1000, &daemon::cores()[..1], dir) + &ports + &section(dir)
-    });
-    let Some(daemon) = daemon else { return };
+    if !is_root() {
+        return None;
+    }
+    let purpose = format!("api-{}", test.len());
+    let (namespace, devices) = match behind {
+        Behind::Nothing => {
+            (TestNamespace::new(&purpose), ["net_null0,no-rx=1", "net_null1,no-rx=1"])
+        }
+        Behind::Links => (daemon::linked_namespace(&purpose), daemon::LINKED),
+    };
+    let gnb = format!("{}/32", smf::GNB);
+    if behind == Behind::Links {
+        namespace.ip(&["addr", "add", &gnb, "dev", "gnb0"]);
+    }
+    let daemon = Daemon::start_in(namespace, |dir| {
+        let route =
+            format!("[[route]]\ninterface = \"n3\"\nprefix = \"{gnb}\"\nnext_hop = \"10.0.3.1\"\n");
+        daemon::node(1000, &daemon::cores()[..1], dir)
+            + &daemon::interfaces(devices, daemon::N3)
+            + &route
+            + &section(dir)
+    })?;
     let mut command = daemon.command(&std::env::current_exe().unwrap());
-    command.args(["--exact", test, "--nocapture"]).env(INSIDE, daemon.dir()).stdin(Stdio::null());
+    command.args(["--exact", test, "--nocapture"]).stdin(Stdio::null());
+    command.env(INSIDE, daemon.dir()).env(DAEMON, daemon.id().to_string());
     let output = ChildProcess::start(&mut command).finish(LIMIT);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
     let show = daemon.show("health");
     assert_eq!(show["ready"], true, "{show}");
-    after(&daemon, said);
-    assert!(daemon.stop().status.success());
+    let output = daemon.stop();
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{log}");
+    Some((said, log))
 }
 
 fn with_tokens(dir: &Path) -> String {
@@ -136,6 +172,7 @@ fn show(dir: &Path, arguments: &[&str]) -> Value {
 fn every_path_of_the_description_answers_as_described() {
     run_inside(
         "every_path_of_the_description_answers_as_described",
+        Behind::Nothing,
         with_tokens,
         |dir| {
             let mut smf = TestSmf::associated();
@@ -144,10 +181,7 @@ fn every_path_of_the_description_answers_as_described() {
             agrees_with_show(dir);
             sessions_are_found(&seids[1..]);
             acts_do_what_they_say(&mut smf, &seids);
-        },
-        |daemon, _| {
-            let log = daemon.show("node");
-            assert_eq!(log["state"], "running", "{log}");
+            assert_eq!(show(dir, &["node"])["state"], "running");
         },
     );
 }
@@ -164,6 +198,8 @@ fn call_all(seids: &[Seid]) {
             let body = match path.as_str() {
                 "/v1/drain" => Some(json!({ "on": false })),
                 "/v1/log" => Some(json!({ "filter": "error" })),
+                "/v1/traces" => Some(json!({ "drop": "any", "duration_ms": 50, "words": true })),
+                "/v1/captures" => Some(json!({ "all": true, "duration_ms": 50 })),
                 _ => None,
             };
             let name = format!("{method} {path}");
@@ -179,15 +215,29 @@ fn call_all(seids: &[Seid]) {
                 "{name}: {}",
                 answer.head
             );
-            let problems = schema::mistakes(&description, &schema["schema"], &answer.json());
-            assert!(problems.is_empty(), "{name}: {problems:?}: {}", answer.body);
+            assert_described(&description, &schema["schema"], &name, &answer);
             statuses.insert(name, answer.status);
         }
     }
     let not_ok: Vec<_> = statuses.iter().filter(|(_, status)| **status != 200).collect();
     // This adit is no standby.
     assert_eq!(not_ok, [(&"post /v1/takeover".to_owned(), &409)], "{statuses:?}");
-    assert!(statuses.len() >= 22, "{statuses:?}");
+    assert!(statuses.len() >= 25, "{statuses:?}");
+}
+
+/// Compares a document, or each line of several, with a schema.
+#[track_caller]
+fn assert_described(description: &Value, schema: &Value, name: &str, answer: &HttpAnswer) {
+    let documents = match answer.kind() {
+        // Octets.
+        "application/x-pcapng" => return assert!(taps::is_pcapng(&answer.body), "{name}"),
+        "application/x-ndjson" => answer.lines(),
+        _ => vec![answer.json()],
+    };
+    for document in documents {
+        let problems = schema::mistakes(description, schema, &document);
+        assert!(problems.is_empty(), "{name}: {problems:?}: {document}");
+    }
 }
 
 fn agrees_with_show(dir: &Path) {
@@ -198,6 +248,7 @@ fn agrees_with_show(dir: &Path) {
         ("applications", "/v1/applications"),
         ("store", "/v1/store"),
         ("offload", "/v1/offload"),
+        ("taps", "/v1/taps"),
     ] {
         assert_eq!(show(dir, &[topic]), get(path, READS).json(), "{topic}");
     }
@@ -272,6 +323,7 @@ fn acts_do_what_they_say(smf: &mut TestSmf, seids: &[Seid]) {
 fn bad_input_has_a_status_and_a_problem_document_and_n4_goes_on() {
     run_inside(
         "bad_input_has_a_status_and_a_problem_document_and_n4_goes_on",
+        Behind::Nothing,
         with_tokens,
         |_| {
             let mut smf = TestSmf::associated();
@@ -288,7 +340,6 @@ fn bad_input_has_a_status_and_a_problem_document_and_n4_goes_on() {
             };
             assert!((0..100).any(is_alive));
         },
-        |_, _| {},
     );
 }
 
@@ -309,6 +360,7 @@ fn wrong_requests() {
     }
     let drain = json!({ "on": true });
     assert_problem(&request("PUT", "/v1/drain", Some(READS), Some(&drain)), 403);
+    taps::wrong_wishes();
     for path in [
         "/v1/node?x=1",
         "/v1/sessions?limit=0",
@@ -387,6 +439,7 @@ fn many_connections() {
 fn without_tokens_everybody_reads_by_a_local_name_and_nobody_acts() {
     run_inside(
         "without_tokens_everybody_reads_by_a_local_name_and_nobody_acts",
+        Behind::Nothing,
         |_| "\n[api]\nlisten = \"127.0.0.1:8080\"\n".to_owned(),
         |_| {
             assert_eq!(request("GET", "/v1/node", None, None).status, 200);
@@ -406,7 +459,6 @@ fn without_tokens_everybody_reads_by_a_local_name_and_nobody_acts() {
                 "a client that asks without end is slowed down"
             );
         },
-        |_, _| {},
     );
 }
 
@@ -449,14 +501,17 @@ fn acts_of_the_command_line_are_those_of_the_interface() {
 
 #[test]
 fn dashboard_works_in_a_browser() {
-    run_inside(
+    let told = run_inside(
         "dashboard_works_in_a_browser",
+        Behind::Links,
         with_tokens,
         |_| {
             let mut smf = TestSmf::associated();
             for number in 1..=120 {
                 smf.establish(number).unwrap();
             }
+            // To the session that the browser looks at, and to a UE that no session has.
+            let _pings = ["10.45.0.1", "10.45.1.77"].map(taps::pings);
             let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
             let mut command = Command::new("node");
             command.arg(root.join("scripts/dashboard-test.mjs"));
@@ -474,12 +529,12 @@ fn dashboard_works_in_a_browser() {
             println!("{said}");
             assert!(output.status.success(), "{said}");
         },
-        |_, said| {
-            if let Some(reason) = said.lines().find_map(|line| line.strip_prefix("skipped: ")) {
-                skip(reason);
-            }
-        },
     );
+    if let Some(reason) =
+        told.and_then(|(said, _)| Some(said.lines().find_map(|line| line.strip_prefix("skipped: "))?.to_owned()))
+    {
+        skip(reason);
+    }
 }
 
 /// A certificate for localhost, by openssl; `None`, with the reason printed, without it.

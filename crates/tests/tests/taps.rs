@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use adit_tests::daemon::{self, Daemon};
-use adit_tests::process::{ChildProcess, TestNamespace, binary, is_root, run, skip};
+use adit_tests::process::{ChildProcess, binary, is_root, run, skip};
 use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -24,19 +24,9 @@ fn start() -> Option<Daemon> {
         skip("no ping");
         return None;
     }
-    let namespace = TestNamespace::new("taps");
-    for (device, peer) in [("up0", "gnb0"), ("core0", "net0")] {
-        namespace.ip(&["link", "add", device, "type", "veth", "peer", "name", peer]);
-        for end in [device, peer] {
-            namespace.ip(&["link", "set", end, "addrgenmode", "none", "up"]);
-        }
-    }
-    namespace.ip(&["addr", "add", "10.0.6.1/24", "dev", "net0"]);
-    namespace.ip(&["route", "add", "10.45.0.0/16", "via", "10.0.6.2"]);
     let cores = daemon::cores();
-    Daemon::start_in(namespace, |dir| {
-        let devices = ["net_af_packet0,iface=up0", "net_af_packet1,iface=core0"];
-        daemon::node(100, &cores[..1], dir) + &daemon::interfaces(devices, daemon::N3)
+    Daemon::start_in(daemon::linked_namespace("taps"), |dir| {
+        daemon::node(100, &cores[..1], dir) + &daemon::interfaces(daemon::LINKED, daemon::N3)
     })
 }
 
@@ -175,6 +165,11 @@ fn clients_that_go_away_free_their_places(daemon: &Daemon) {
             client
         })
         .collect();
+    let shown = daemon.show("taps");
+    let rows = shown["taps"].as_array().unwrap();
+    assert_eq!(rows.len(), 4, "{shown}");
+    assert!(rows.iter().all(|row| row["kind"] == "trace" && row["of"] == "TEID 0x00000001"), "{shown}");
+    assert!(rows.windows(2).all(|pair| pair[0]["tap"].as_u64() < pair[1]["tap"].as_u64()), "{shown}");
     let refused = run(&mut tap(daemon, &trace), PATIENCE);
     assert!(text(&refused.stderr).contains("4 traces and captures run already"));
     drop(traces);

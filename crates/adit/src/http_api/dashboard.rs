@@ -36,6 +36,7 @@ const FILES: &[PageFile] = &[
     file!("/dashboard.js", SCRIPT, "dashboard.js"),
     file!("/elements.js", SCRIPT, "elements.js"),
     file!("/charts.js", SCRIPT, "charts.js"),
+    file!("/trace.js", SCRIPT, "trace.js"),
     file!("/words.js", SCRIPT, "words.js"),
     file!("/api.js", SCRIPT, "api.js"),
     file!("/icon.svg", "image/svg+xml", "icon.svg"),

@@ -1,5 +1,6 @@
 //! A client of HTTP that sends what it is told, right or wrong.
 
+use std::fmt;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -9,18 +10,36 @@ use serde_json::Value;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An answer.
-#[derive(Debug)]
 pub(crate) struct HttpAnswer {
     pub status: u16,
     /// Status line and header fields.
     pub head: String,
-    pub body: String,
+    pub body: Vec<u8>,
+}
+
+impl fmt::Debug for HttpAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n{}", self.head, String::from_utf8_lossy(&self.body))
+    }
 }
 
 impl HttpAnswer {
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// A document for each line.
+    #[track_caller]
+    pub(crate) fn lines(&self) -> Vec<Value> {
+        let lines = str::from_utf8(&self.body).unwrap().lines();
+        lines.map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect()
+    }
+
+    /// The media type.
+    pub(crate) fn kind(&self) -> &str {
+        let field = self.head.lines().find_map(|line| line.strip_prefix("content-type: "));
+        field.unwrap_or_default()
     }
 }
 
@@ -40,7 +59,7 @@ pub(crate) fn request(
     send(&octets(method, path, token, body))
 }
 
-fn octets(method: &str, path: &str, token: Option<&str>, body: Option<&Value>) -> Vec<u8> {
+pub(crate) fn octets(method: &str, path: &str, token: Option<&str>, body: Option<&Value>) -> Vec<u8> {
     let token = token.filter(|token| !token.is_empty());
     let token = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
     let body = body.map(Value::to_string).unwrap_or_default();
@@ -75,7 +94,7 @@ pub(crate) fn first_event(path: &str, token: &str) -> HttpAnswer {
             && let Some((event, _)) = event.split_once("\n\n")
         {
             let (head, _) = known.split_once("\r\n\r\n").unwrap();
-            return HttpAnswer { status: 200, head: head.to_owned(), body: event.to_owned() };
+            return HttpAnswer { status: 200, head: head.to_owned(), body: event.into() };
         }
     }
 }
@@ -84,21 +103,23 @@ pub(crate) fn first_event(path: &str, token: &str) -> HttpAnswer {
 pub(crate) fn read_answer(mut stream: TcpStream) -> HttpAnswer {
     let mut octets = Vec::new();
     stream.read_to_end(&mut octets).unwrap();
-    let text = String::from_utf8(octets).unwrap();
-    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
+    let end = octets.windows(4).position(|part| part == b"\r\n\r\n");
+    let end = end.unwrap_or_else(|| panic!("no answer: {}", String::from_utf8_lossy(&octets)));
+    let (head, body) = (str::from_utf8(&octets[..end]).unwrap(), &octets[end + 4..]);
     let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap();
     let is_chunked = head.contains("transfer-encoding: chunked");
-    let body = if is_chunked { joined(body) } else { body.to_owned() };
+    let body = if is_chunked { joined(body) } else { body.to_vec() };
     HttpAnswer { status, head: head.to_owned(), body }
 }
 
 /// The chunks of a body. Spec: RFC 9112 §7.1.
-fn joined(mut body: &str) -> String {
-    let mut whole = String::new();
-    while let Some((len, rest)) = body.split_once("\r\n") {
-        let len = usize::from_str_radix(len, 16).unwrap();
-        whole.push_str(&rest[..len]);
-        body = rest[len..].strip_prefix("\r\n").unwrap_or_default();
+fn joined(mut body: &[u8]) -> Vec<u8> {
+    let mut whole = Vec::new();
+    while let Some(end) = body.windows(2).position(|part| part == b"\r\n") {
+        let len = usize::from_str_radix(str::from_utf8(&body[..end]).unwrap(), 16).unwrap();
+        let rest = &body[end + 2..];
+        whole.extend(&rest[..len]);
+        body = rest[len..].strip_prefix(b"\r\n").unwrap_or_default();
         if len == 0 {
             break;
         }

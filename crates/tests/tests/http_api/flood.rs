@@ -1,0 +1,297 @@
+//! A flood of the HTTP interface while packets are forwarded at a fixed rate and heartbeats are answered: neither notices, and
+//! the memory and the open files of adit stay within bounds.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use adit_types::limits::{API_BODY_BYTES_MAX, API_CONNECTIONS_MAX, API_REFUSALS_MAX};
+
+use super::{ACTS, Behind, DAEMON, TestSmf, get, run_inside, smf, with_tokens};
+
+/// How long the flood lasts.
+const FLOOD: Duration = Duration::from_secs(8);
+
+/// Time between two packets: a rate that adit forwards on a busy machine with one core for all of its threads.
+const INTERVAL: Duration = Duration::from_millis(2);
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Connections that are open and say nothing.
+const SILENT: u16 = 1000;
+
+/// Growth of adit's memory by a flood: connections have buffers of some tens of KiB.
+const GROWTH_KIB_MAX: u64 = 64 << 10;
+
+/// Other files that adit may open meanwhile, such as those of `adit show`.
+const OTHER_FILES: usize = 16;
+
+#[test]
+fn flood_costs_no_packet_and_no_heartbeat() {
+    run_inside("flood::flood_costs_no_packet_and_no_heartbeat", Behind::Links, with_tokens, |_| {
+        allow_open_files();
+        let mut smf = TestSmf::associated();
+        smf.establish(1).unwrap();
+        let gnb = gnb_socket();
+        let host = UdpSocket::bind(("10.0.6.1", 0)).unwrap();
+        first_packet_arrives(&host, &gnb);
+        let (files, memory) = (open_files(), memory_kib());
+        let told = FloodCounts::default();
+        let is_over = AtomicBool::new(false);
+        let (sent, received, most_files) = std::thread::scope(|scope| {
+            let sends = scope.spawn(|| send_packets(&host, &is_over));
+            let receives = scope.spawn(|| receive_packets(&gnb, &is_over));
+            for attack in ATTACKS {
+                scope.spawn(|| attack(&told, &is_over));
+            }
+            let (end, mut most) = (Instant::now() + FLOOD, 0);
+            while Instant::now() < end {
+                smf.heartbeat();
+                most = most.max(open_files());
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            is_over.store(true, Ordering::Relaxed);
+            (sends.join().unwrap(), receives.join().unwrap(), most)
+        });
+        println!("{sent} packets, {most_files} files, {told:?}");
+        assert!(sent > 100, "{sent}");
+        let lost: Vec<u64> = (1..=sent).filter(|number| !received.contains(number)).collect();
+        assert!(lost.is_empty(), "{} of {sent} are lost: {lost:?}; {told:?}", lost.len());
+        told.assert_that_it_was_a_flood();
+        let files_max = files + API_CONNECTIONS_MAX + API_REFUSALS_MAX + OTHER_FILES;
+        assert!(most_files <= files_max, "{most_files} files, {files_max} at most");
+        let growth = memory_kib().saturating_sub(memory);
+        assert!(growth <= GROWTH_KIB_MAX, "{growth} KiB");
+        is_as_before(files);
+    });
+}
+
+/// What clients of the flood saw.
+#[derive(Debug, Default)]
+struct FloodCounts {
+    opened: AtomicU64,
+    malformed: AtomicU64,
+    oversize: AtomicU64,
+    wrong_tokens: AtomicU64,
+    slow: AtomicU64,
+}
+
+impl FloodCounts {
+    fn assert_that_it_was_a_flood(&self) {
+        let Self { opened, malformed, oversize, wrong_tokens, slow } = self;
+        assert!(opened.load(Ordering::Relaxed) >= u64::from(SILENT), "{self:?}");
+        for count in [malformed, oversize, wrong_tokens, slow] {
+            assert!(count.load(Ordering::Relaxed) > 10, "{self:?}");
+        }
+    }
+}
+
+type Attack = fn(&FloodCounts, &AtomicBool);
+
+const ATTACKS: [Attack; 5] = [open_and_wait, send_no_http, send_large_bodies, guess_tokens, go_slowly];
+
+/// A connection from an address of its own: each has a number of connections, and a budget of requests.
+fn connect_from(last: u8) -> Option<TcpStream> {
+    // SAFETY: no pointers.
+    let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0) };
+    if socket < 0 {
+        return None;
+    }
+    // SAFETY: the descriptor is new, and nobody else has it.
+    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    for (address, is_near) in [(Ipv4Addr::new(127, 0, 1, last), true), (Ipv4Addr::LOCALHOST, false)] {
+        let port: u16 = if is_near { 0 } else { 8080 };
+        let address = libc::sockaddr_in {
+            sin_family: u16::try_from(libc::AF_INET).unwrap(),
+            sin_port: port.to_be(),
+            sin_addr: libc::in_addr { s_addr: u32::from(address).to_be() },
+            sin_zero: [0; 8],
+        };
+        let len = u32::try_from(size_of_val(&address)).unwrap();
+        let address = (&raw const address).cast();
+        // SAFETY: the address is one of IPv4 with its length, and the descriptor is open.
+        let done = unsafe {
+            match is_near {
+                true => libc::bind(socket.as_raw_fd(), address, len),
+                false => libc::connect(socket.as_raw_fd(), address, len),
+            }
+        };
+        if done != 0 {
+            return None;
+        }
+    }
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+    Some(stream)
+}
+
+/// Opens many connections, and says nothing on them.
+fn open_and_wait(told: &FloodCounts, is_over: &AtomicBool) {
+    let mut open = Vec::new();
+    for number in 0..SILENT {
+        let stream = connect_from(u8::try_from(number % 50).unwrap());
+        told.opened.fetch_add(u64::from(stream.is_some()), Ordering::Relaxed);
+        open.push(stream);
+    }
+    while !is_over.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Sends octets from addresses of this kind again and again, and reads the answer to each.
+fn attack(count: &AtomicU64, is_over: &AtomicBool, first: u8, octets: &[&[u8]]) {
+    for (last, octets) in (first..first + 40).cycle().zip(octets.iter().cycle()) {
+        if is_over.load(Ordering::Relaxed) {
+            return;
+        }
+        if let Some(mut stream) = connect_from(last) {
+            // Who refuses a request may close before it is sent.
+            let _ = stream.write_all(octets);
+            let mut answer = [0; 256];
+            let answered = stream.read(&mut answer);
+            count.fetch_add(u64::from(answered.is_ok()), Ordering::Relaxed);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn send_no_http(told: &FloodCounts, is_over: &AtomicBool) {
+    let long = format!("GET / HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(40_000));
+    let octets: [&[u8]; 4] =
+        [b"hello\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00", long.as_bytes()];
+    attack(&told.malformed, is_over, 60, &octets);
+}
+
+fn send_large_bodies(told: &FloodCounts, is_over: &AtomicBool) {
+    let head = |len: usize| {
+        format!(
+            "PUT /v1/drain HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {ACTS}\r\n\
+             content-type: application/json\r\ncontent-length: {len}\r\n\r\n"
+        )
+    };
+    let whole = head(4 * API_BODY_BYTES_MAX) + &"x".repeat(4 * API_BODY_BYTES_MAX);
+    let endless = head(1 << 40);
+    attack(&told.oversize, is_over, 110, &[whole.as_bytes(), endless.as_bytes()]);
+}
+
+fn guess_tokens(told: &FloodCounts, is_over: &AtomicBool) {
+    let guess = b"GET /v1/node HTTP/1.1\r\nhost: x\r\nauthorization: Bearer 00000000000000000000\r\n\r\n";
+    attack(&told.wrong_tokens, is_over, 160, &[guess]);
+}
+
+/// Sends requests an octet at a time, and reads no answers.
+fn go_slowly(told: &FloodCounts, is_over: &AtomicBool) {
+    let request = format!("GET /v1/live HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {ACTS}\r\n\r\n");
+    let mut open: Vec<TcpStream> = (210..250).cycle().take(80).filter_map(connect_from).collect();
+    for octet in request.as_bytes().iter().cycle() {
+        if is_over.load(Ordering::Relaxed) {
+            return;
+        }
+        open.retain(|mut stream| stream.write_all(&[*octet]).is_ok());
+        told.slow.fetch_add(1, Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The gNB's side of N3, with room for what arrives while this process waits for a core.
+fn gnb_socket() -> UdpSocket {
+    let socket = UdpSocket::bind((smf::GNB, 2152)).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let octets: libc::c_int = 8 << 20;
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE);
+    let len = u32::try_from(size_of_val(&octets)).unwrap();
+    // SAFETY: the option is an integer of this length, and the descriptor is open.
+    let set = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const octets).cast(), len)
+    };
+    assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
+    socket
+}
+
+/// Sends a numbered packet to the UE.
+fn send(host: &UdpSocket, number: u64) {
+    let ue: SocketAddr = ([10, 45, 0, 1], 9).into();
+    host.send_to(&number.to_be_bytes(), ue).unwrap();
+}
+
+/// The number of a packet that arrives; `None` if none does.
+fn receive(gnb: &UdpSocket) -> Option<u64> {
+    let mut octets = [0; 512];
+    let len = gnb.recv(&mut octets).ok()?;
+    octets[..len].last_chunk().map(|number| u64::from_be_bytes(*number))
+}
+
+/// Link-layer addresses are resolved by the first packets.
+fn first_packet_arrives(host: &UdpSocket, gnb: &UdpSocket) {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        send(host, 0);
+        if receive(gnb).is_some() {
+            break;
+        }
+        assert!(Instant::now() < end, "no packet arrives");
+    }
+    while receive(gnb).is_some() {}
+}
+
+/// Sends packets at a fixed rate. Returns the number of the last one.
+fn send_packets(host: &UdpSocket, is_over: &AtomicBool) -> u64 {
+    let mut number = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        number += 1;
+        send(host, number);
+        // A late packet is not made up for: the rate is never higher.
+        std::thread::sleep(INTERVAL);
+    }
+    number
+}
+
+/// Takes packets until none has arrived for a while after the end.
+fn receive_packets(gnb: &UdpSocket, is_over: &AtomicBool) -> BTreeSet<u64> {
+    let mut numbers = BTreeSet::new();
+    let mut silent = 0;
+    while silent < 20 {
+        match receive(gnb) {
+            Some(number) => silent = usize::from(!numbers.insert(number)),
+            None if is_over.load(Ordering::Relaxed) => silent += 1,
+            None => {}
+        }
+    }
+    numbers
+}
+
+fn of_daemon(file: &str) -> String {
+    format!("/proc/{}/{file}", std::env::var(DAEMON).unwrap())
+}
+
+fn open_files() -> usize {
+    std::fs::read_dir(of_daemon("fd")).unwrap().count()
+}
+
+fn memory_kib() -> u64 {
+    let status = std::fs::read_to_string(of_daemon("status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// The interface serves again, and its files are closed.
+fn is_as_before(files: usize) {
+    let end = Instant::now() + PATIENCE;
+    while open_files() > files + OTHER_FILES {
+        assert!(Instant::now() < end, "{} files", open_files());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(get("/v1/node", ACTS).status, 200);
+}
+
+/// This process needs more open files than usual.
+fn allow_open_files() {
+    let wanted = libc::rlimit { rlim_cur: 8192, rlim_max: 8192 };
+    // SAFETY: the limit is read.
+    let set = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const wanted) };
+    assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
+}
