@@ -6,7 +6,7 @@
 // Needs Chromium (CHROMIUM, or in the PATH) and playwright-core (found by NODE_PATH). Prints one line for each check.
 
 import { createRequire } from "node:module";
-import { accessSync, mkdirSync } from "node:fs";
+import { accessSync, mkdirSync, readFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import process from "node:process";
 
@@ -56,6 +56,16 @@ async function shot(page, name) {
   mkdirSync(folder, { recursive: true });
   await page.screenshot({ path: join(folder, `${name}.png`) });
 }
+/** Traces two packets by keyboard, on a page that shows a session. Returns what the page says at the end. */
+async function trace(page, card) {
+  const form = page.locator(`section[aria-label="${card}"]`);
+  await form.locator("input[name=packets]").fill("2");
+  await form.locator("input[name=seconds]").fill("5");
+  await page.keyboard.press("Enter");
+  const status = form.locator("[role=status]");
+  await page.waitForFunction((text) => /packets; /.test(text.textContent), await status.elementHandle(), { timeout: 15000 });
+  return { said: await status.textContent(), items: await form.locator("ol.packets li").allTextContents() };
+}
 const view = async (page, name) => { await page.click(`header nav a:text-is("${name}")`); };
 
 const page = await open({ viewport: { width: 1280, height: 860 }, colorScheme: "light" });
@@ -92,6 +102,24 @@ if (rows > 0) {
   await page.waitForTimeout(Number(process.env.SETTLE_MS ?? 1500));
   check("traffic is live", true);
   await shot(page, "session");
+
+  const card = "Packets of this session";
+  const { said: ended, items } = await trace(page, card);
+  check("a trace ends and says why", /as many as were asked for|the time is over/.test(ended), ended);
+  if (process.env.TRAFFIC) check("packets are told in words", items.length === 2 && items.every((text) => /FAR \d/.test(text) && /sent|waits/.test(text)), items.join(" | "));
+  await page.locator(`section[aria-label="${card}"]`).scrollIntoViewIfNeeded();
+  await shot(page, "trace");
+  const downloads = page.waitForEvent("download", { timeout: 15000 });
+  await page.click("button:text-is('Download capture')");
+  const file = await downloads;
+  const octets = readFileSync(await file.path());
+  check("a capture is a file of pcapng", /^adit-0x[0-9a-f]+\.pcapng$/.test(file.suggestedFilename()) && octets.readUInt32BE(0) === 0x0a0d0d0a, file.suggestedFilename());
+  await page.locator(`section[aria-label="${card}"] input[name=seconds]`).fill("600");
+  await page.locator(`section[aria-label="${card}"] input[name=packets]`).fill("1000");
+  await page.click("button:text-is('Trace')");
+  await page.click("button:text-is('Stop')");
+  await page.waitForFunction(() => /stopped/.test(document.querySelector("section[aria-label='Packets of this session'] [role=status]").textContent), undefined, { timeout: 10000 });
+  check("a trace can be stopped, and the focus stays near", await page.evaluate(() => document.activeElement?.textContent === "Trace"));
 }
 
 for (const name of ["Packets", "Network", "Operate"]) {
@@ -100,6 +128,19 @@ for (const name of ["Packets", "Network", "Operate"]) {
   await page.waitForTimeout(1200);
   check(`view ${name}`, (await page.textContent("main h1")) === name);
   await shot(page, name.toLowerCase());
+}
+if (process.env.TRAFFIC) {
+  await view(page, "Overview");
+  const button = page.locator("button[aria-label='Trace packets dropped for ue_unknown']");
+  await button.focus();
+  await page.waitForTimeout(2500);
+  check("the focus stays while figures change", await button.evaluate((element) => document.activeElement === element));
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => document.querySelectorAll("ol.packets li").length > 2, undefined, { timeout: 15000 });
+  const words = await page.textContent("ol.packets li");
+  check("drops are traced from their table", /DROPPED ue_unknown: /.test(words), words);
+  await shot(page, "trace-drops");
+  await view(page, "Operate");
 }
 await page.waitForFunction(() => !/…/.test(document.querySelector("main").textContent), undefined, { timeout: 10000 });
 await page.click("button:text-is('Refuse new sessions')");
@@ -137,6 +178,16 @@ for (const name of ["Overview", "Sessions", "Packets", "Network", "Operate"]) {
   const over = await phone.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
   check(`phone: ${name} fits`, over <= 0, `${over} pixels too wide`);
   await shot(phone, `phone-${name.toLowerCase()}`);
+}
+if (rows > 0) {
+  await view(phone, "Sessions");
+  await phone.locator("main tbody tr a").first().click();
+  await phone.waitForSelector(".rules li", { timeout: 10000 });
+  await trace(phone, "Packets of this session");
+  const over = await phone.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+  check("phone: a trace fits", over <= 0, `${over} pixels too wide`);
+  await phone.locator("section[aria-label='Packets of this session']").scrollIntoViewIfNeeded();
+  await shot(phone, "phone-trace");
 }
 
 check("the console is free of errors, and nothing is loaded from elsewhere", said.length === 0, said.join("\n"));

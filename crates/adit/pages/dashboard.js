@@ -462,8 +462,9 @@ function operate(view) {
   repeat(view, 3000, refresh);
   repeat(view, 3000, async () => {
     const running = (await get("/v1/taps", view.signal)).taps;
-    taps.replaceChildren(table("Traces and captures", [["Which"], ["Of"], ["Running", "num"], ["Packets", "num"], ["Lost", "num"]],
-      running.map((row) => [`${row.kind} ${row.tap}`, row.of, span(row.running_s), count(row.pkts), count(row.skipped_pkts)]), "None runs."));
+    if (!taps.contains(document.activeElement)) taps.replaceChildren(table("Traces and captures", [["Which"], ["Of"], ["Running", "num"], ["Packets", "num"], ["Lost", "num"], [""]],
+      running.map((row) => [`${row.kind} ${row.tap}`, row.of, span(row.running_s), count(row.pkts), count(row.skipped_pkts),
+        h("button", { type: "button", class: "small", "aria-label": `End ${row.kind} ${row.tap}`, onclick: () => act(`/v1/taps/${row.tap}`, { method: "DELETE" }) }, "End")]), "None runs."));
   });
   return [h("h1", {}, "Operate"), h("div", { class: "two" }, card("Health", health), card("Records", store)), standby,
     h("div", { class: "two" }, card("New sessions", drainText, drainButton), card("Log", log)), card("Traces and captures", taps),

@@ -3,7 +3,7 @@
 import { count } from "./charts.js";
 import { h } from "./elements.js";
 
-const ENDS = { packets: "as many as were asked for", duration: "the time is over", shutdown: "adit has ended" };
+const ENDS = { packets: "as many as were asked for", duration: "the time is over", ended: "somebody has ended it", shutdown: "adit has ended" };
 const KINDS = { sent: "good", switched: "good", dropped: "bad" };
 
 /** Lines of JSON, as they arrive. */

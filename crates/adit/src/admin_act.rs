@@ -7,6 +7,8 @@ pub(crate) enum AdminAct {
     TakeOver,
     /// The session with this UP SEID ends.
     EndSession(String),
+    /// The trace or capture with this number ends.
+    EndTap(String),
     /// The CP function with this Node ID is asked to release its association.
     ReleaseAssociation(String),
     /// No new sessions, or new ones again.
@@ -21,6 +23,7 @@ impl AdminAct {
         match self {
             Self::TakeOver => "takeover",
             Self::EndSession(_) => "end_session",
+            Self::EndTap(_) => "end_tap",
             Self::ReleaseAssociation(_) => "release_association",
             Self::Drain(_) => "drain",
             Self::SetLog(_) => "log",
@@ -32,6 +35,7 @@ impl AdminAct {
         match self {
             Self::TakeOver => None,
             Self::EndSession(of) | Self::ReleaseAssociation(of) | Self::SetLog(of) => Some(of),
+            Self::EndTap(of) => Some(of),
             Self::Drain(true) => Some("on"),
             Self::Drain(false) => Some("off"),
         }
@@ -45,13 +49,14 @@ impl AdminAct {
         match (word, of) {
             ("takeover", None) => Ok(Self::TakeOver),
             ("end_session", Some(of)) => Ok(Self::EndSession(of)),
+            ("end_tap", Some(of)) => Ok(Self::EndTap(of)),
             ("release_association", Some(of)) => Ok(Self::ReleaseAssociation(of)),
             ("drain", Some(of)) if of == "on" => Ok(Self::Drain(true)),
             ("drain", Some(of)) if of == "off" => Ok(Self::Drain(false)),
             ("drain", _) => Err("\"drain\" is \"on\" or \"off\"".to_owned()),
             ("log", Some(of)) => Ok(Self::SetLog(of)),
             ("takeover", Some(_)) => Err("\"takeover\" is of nothing".to_owned()),
-            ("end_session" | "release_association" | "log", None) => {
+            ("end_session" | "end_tap" | "release_association" | "log", None) => {
                 Err(format!("\"{word}\" needs \"of\""))
             }
             _ => Err(format!("cannot do \"{word}\"")),

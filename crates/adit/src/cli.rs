@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::log::LogSettings;
 use crate::session_filter::SessionFilterText;
-pub(crate) use acts::{AssociationCommand, DrainSwitch, SessionCommand};
+pub(crate) use acts::{AssociationCommand, DrainSwitch, SessionCommand, TapCommand};
 pub(crate) use host::{
     HostCommand, MachineSource, NoiseArguments, PlanArguments, PlannedModel, PlannedSiblings,
     TuningArguments, TuningPlace,
@@ -107,6 +107,11 @@ pub(crate) enum AditCommand {
     Trace(TraceArguments),
     /// Write packets, with what became of them, as pcapng.
     Capture(CaptureArguments),
+    /// End a trace or a capture that somebody else has started.
+    Tap {
+        #[command(subcommand)]
+        tap: TapCommand,
+    },
     /// Show the machine, plan where threads run, and check, apply and revert its settings.
     Host {
         #[command(subcommand)]

@@ -143,9 +143,7 @@ fn lists(topic: Topic) -> &'static [Columns] {
         }
         Topic::Qos => &[RATES, PACKET_RATES, SHARED],
         Topic::Drops => &[("drops", &["reason", "pkts", "text"])],
-        Topic::Taps => {
-            &[("taps", &["tap", "kind", "of", "running_s", "pkts", "skipped_pkts"])]
-        }
+        Topic::Taps => &[("taps", &["tap", "kind", "of", "running_s", "pkts", "skipped_pkts"])],
         Topic::Routes => &[
             ("interfaces", &["name", "role", "port", "vlan", "addresses", "network_instance"]),
             ("routes", &["prefix", "interface", "next_hop"]),

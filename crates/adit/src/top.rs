@@ -326,7 +326,8 @@ mod tests {
             return;
         };
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let lines: Vec<&str> =
+            text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         let (before, after) = (lines.first().unwrap(), lines.last().unwrap());
         assert!(before.contains(':') && before == after, "{text}");
         // It had the other screen, and left it before the words of the panic.

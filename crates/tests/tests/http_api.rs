@@ -202,6 +202,7 @@ fn call_all(seids: &[Seid]) {
                 "/v1/captures" => Some(json!({ "all": true, "duration_ms": 50 })),
                 _ => None,
             };
+            let target = target.replace("{tap}", "0");
             let name = format!("{method} {path}");
             let answer = match path.as_str() {
                 "/v1/live" => client::first_event(&target, ACTS),
@@ -220,8 +221,10 @@ fn call_all(seids: &[Seid]) {
         }
     }
     let not_ok: Vec<_> = statuses.iter().filter(|(_, status)| **status != 200).collect();
-    // This adit is no standby.
-    assert_eq!(not_ok, [(&"post /v1/takeover".to_owned(), &409)], "{statuses:?}");
+    // This adit is no standby, and has no tap with this number.
+    let expected =
+        [("delete /v1/taps/{tap}".to_owned(), 404), ("post /v1/takeover".to_owned(), 409)];
+    assert_eq!(not_ok, expected.each_ref().map(|(name, status)| (name, status)), "{statuses:?}");
     assert!(statuses.len() >= 25, "{statuses:?}");
 }
 
@@ -501,38 +504,32 @@ fn acts_of_the_command_line_are_those_of_the_interface() {
 
 #[test]
 fn dashboard_works_in_a_browser() {
-    let told = run_inside(
-        "dashboard_works_in_a_browser",
-        Behind::Links,
-        with_tokens,
-        |_| {
-            let mut smf = TestSmf::associated();
-            for number in 1..=120 {
-                smf.establish(number).unwrap();
-            }
-            // To the session that the browser looks at, and to a UE that no session has.
-            let _pings = ["10.45.0.1", "10.45.1.77"].map(taps::pings);
-            let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-            let mut command = Command::new("node");
-            command.arg(root.join("scripts/dashboard-test.mjs"));
-            command.arg(format!("http://127.0.0.1:8080/#token={ACTS}"));
-            command.env("SETTLE_MS", "500");
-            if std::env::var_os("NODE_PATH").is_none() {
-                command.env("NODE_PATH", root.join("target/browser/node_modules"));
-            }
-            let Ok(output) = command.output() else {
-                println!("skipped: there is no node");
-                return;
-            };
-            let said =
-                String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-            println!("{said}");
-            assert!(output.status.success(), "{said}");
-        },
-    );
-    if let Some(reason) =
-        told.and_then(|(said, _)| Some(said.lines().find_map(|line| line.strip_prefix("skipped: "))?.to_owned()))
-    {
+    let told = run_inside("dashboard_works_in_a_browser", Behind::Links, with_tokens, |_| {
+        let mut smf = TestSmf::associated();
+        for number in 1..=120 {
+            smf.establish(number).unwrap();
+        }
+        // To the session that the browser looks at, and to a UE that no session has.
+        let _pings = ["10.45.0.1", "10.45.1.77"].map(taps::pings);
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut command = Command::new("node");
+        command.arg(root.join("scripts/dashboard-test.mjs"));
+        command.arg(format!("http://127.0.0.1:8080/#token={ACTS}"));
+        command.env("SETTLE_MS", "500").env("TRAFFIC", "1");
+        if std::env::var_os("NODE_PATH").is_none() {
+            command.env("NODE_PATH", root.join("target/browser/node_modules"));
+        }
+        let Ok(output) = command.output() else {
+            println!("skipped: there is no node");
+            return;
+        };
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        println!("{said}");
+        assert!(output.status.success(), "{said}");
+    });
+    if let Some(reason) = told.and_then(|(said, _)| {
+        Some(said.lines().find_map(|line| line.strip_prefix("skipped: "))?.to_owned())
+    }) {
         skip(reason);
     }
 }

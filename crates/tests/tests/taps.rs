@@ -168,8 +168,14 @@ fn clients_that_go_away_free_their_places(daemon: &Daemon) {
     let shown = daemon.show("taps");
     let rows = shown["taps"].as_array().unwrap();
     assert_eq!(rows.len(), 4, "{shown}");
-    assert!(rows.iter().all(|row| row["kind"] == "trace" && row["of"] == "TEID 0x00000001"), "{shown}");
-    assert!(rows.windows(2).all(|pair| pair[0]["tap"].as_u64() < pair[1]["tap"].as_u64()), "{shown}");
+    assert!(
+        rows.iter().all(|row| row["kind"] == "trace" && row["of"] == "TEID 0x00000001"),
+        "{shown}"
+    );
+    assert!(
+        rows.windows(2).all(|pair| pair[0]["tap"].as_u64() < pair[1]["tap"].as_u64()),
+        "{shown}"
+    );
     let refused = run(&mut tap(daemon, &trace), PATIENCE);
     assert!(text(&refused.stderr).contains("4 traces and captures run already"));
     drop(traces);

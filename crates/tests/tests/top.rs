@@ -25,7 +25,13 @@ fn pseudo_terminal() -> (OwnedFd, OwnedFd) {
     let size = libc::winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: both descriptors are written, the name and the modes are absent, and the size is read.
     let opened = unsafe {
-        libc::openpty(&raw mut near, &raw mut far, std::ptr::null_mut(), std::ptr::null(), &raw const size)
+        libc::openpty(
+            &raw mut near,
+            &raw mut far,
+            std::ptr::null_mut(),
+            std::ptr::null(),
+            &raw const size,
+        )
     };
     assert_eq!(opened, 0, "{}", std::io::Error::last_os_error());
     // SAFETY: openpty returned them, and nobody else has them.
@@ -86,7 +92,8 @@ fn signal_and_key_end_top_and_the_terminal_is_as_before() {
         let mut command = Command::new(binary("adit").unwrap());
         command.arg("top").arg("--socket").arg(daemon.dir().join("admin.sock"));
         command.stdin(far.try_clone().unwrap()).stdout(far.try_clone().unwrap());
-        let mut top = Top(command.stderr(far.try_clone().unwrap()).env("TERM", "xterm").spawn().unwrap());
+        let mut top =
+            Top(command.stderr(far.try_clone().unwrap()).env("TERM", "xterm").spawn().unwrap());
         wait_until("the first figures", &seen, || seen.lock().unwrap().contains("uplink"));
         assert!(seen.lock().unwrap().contains(ENTERS));
         assert_ne!(modes(&far), before, "keys come one by one");

@@ -17,6 +17,17 @@ pub(crate) enum SessionCommand {
 }
 
 #[derive(Debug, Subcommand)]
+pub(crate) enum TapCommand {
+    /// End a trace or a capture.
+    End {
+        /// Its number, as `adit show taps` prints it.
+        tap: String,
+        #[command(flatten)]
+        socket: AdminSocket,
+    },
+}
+
+#[derive(Debug, Subcommand)]
 pub(crate) enum AssociationCommand {
     /// Ask an SMF to release its association. The association goes on until the SMF does.
     Release {
@@ -39,6 +50,13 @@ impl SessionCommand {
     pub(crate) fn into_act(self) -> (AdminSocket, AdminAct) {
         let Self::End { seid, socket } = self;
         (socket, AdminAct::EndSession(seid))
+    }
+}
+
+impl TapCommand {
+    pub(crate) fn into_act(self) -> (AdminSocket, AdminAct) {
+        let Self::End { tap, socket } = self;
+        (socket, AdminAct::EndTap(tap))
     }
 }
 

@@ -16,6 +16,7 @@ impl ControlThread {
         match act {
             AdminAct::TakeOver => self.request_takeover(),
             AdminAct::EndSession(seid) => self.end_session(&seid),
+            AdminAct::EndTap(tap) => self.end_tap(&tap),
             AdminAct::ReleaseAssociation(node_id) => self.release_association(now, &node_id),
             AdminAct::Drain(on) => self.drain(on),
             AdminAct::SetLog(wanted) => match log_filter::set(&wanted) {
@@ -49,6 +50,15 @@ impl ControlThread {
         match self.parts.node.end_session(seid) {
             true => AdminAnswer::done("the session is ended"),
             false => AdminAnswer::Unknown(format!("no session has the UP SEID {seid}")),
+        }
+    }
+
+    fn end_tap(&mut self, text: &str) -> AdminAnswer {
+        match text.parse().is_ok_and(|number| self.parts.taps.end(number)) {
+            true => AdminAnswer::done("the trace or capture is ended"),
+            false => AdminAnswer::Unknown(format!(
+                "no trace or capture has the number \"{text}\"; `adit show taps` lists those that run"
+            )),
         }
     }
 

@@ -47,6 +47,19 @@ pub(super) async fn end_session(
     carry_out(&api, principal, AdminAct::EndSession(seid)).await
 }
 
+/// Ends a trace or a capture.
+#[utoipa::path(delete, path = "/v1/taps/{tap}", tag = "acts",
+    params(("tap" = String, Path, description = "Its number in /v1/taps")),
+    responses((status = 200, body = ActOutcome), ProblemAnswers))]
+pub(super) async fn end_tap(
+    Path(tap): Path<String>,
+    _: Query<NoParameters>,
+    Extension(principal): Extension<ApiPrincipal>,
+    State(api): State<ApiState>,
+) -> ApiAnswer {
+    carry_out(&api, principal, AdminAct::EndTap(tap)).await
+}
+
 /// Asks an SMF to release its association, which goes on until the SMF does.
 #[utoipa::path(delete, path = "/v1/associations/{node_id}", tag = "acts",
     params(("node_id" = String, Path, description = "Node ID or address of the SMF")),

@@ -67,6 +67,7 @@ pub(super) fn router() -> OpenApiRouter<ApiState> {
         .routes(routes!(reads::store))
         .routes(routes!(live::live))
         .routes(routes!(taps::taps))
+        .routes(routes!(acts::end_tap))
         .routes(routes!(taps::trace))
         .routes(routes!(taps::capture))
         .routes(routes!(acts::drain))

@@ -128,7 +128,7 @@ pub(super) struct TraceEnd {
     packets: u64,
     /// Packets that nobody looked at, because workers or the client had no room.
     skipped: u64,
-    /// "packets", "duration" or "shutdown".
+    /// "packets", "duration", "ended" or "shutdown".
     why: String,
 }
 

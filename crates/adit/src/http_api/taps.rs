@@ -187,7 +187,8 @@ async fn start(
     let started = match api.tap_places().try_acquire_owned() {
         Ok(place) => api.start_tap(question).await.map(|tap| (tap, place)),
         Err(_) => {
-            let what = "too many traces and captures over HTTP; end one of them (/v1/taps), or wait";
+            let what =
+                "too many traces and captures over HTTP; end one of them (/v1/taps), or wait";
             Err(ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, what))
         }
     };
@@ -226,7 +227,9 @@ mod tests {
         let taken = question(json!({ "interface": "n6", "snap_bytes": 100 })).unwrap();
         assert_eq!((taken.interface.as_deref(), taken.snap_bytes), (Some("n6"), Some(100)));
         assert_eq!(taken.duration_ms, Some(CAPTURE_MS_DEFAULT));
-        assert!(question(json!({ "drop": "any" })).is_ok() && question(json!({ "all": true })).is_ok());
+        assert!(
+            question(json!({ "drop": "any" })).is_ok() && question(json!({ "all": true })).is_ok()
+        );
         for wrong in [json!({}), json!({ "packets": 1 }), json!({ "all": true, "teid": "1" })] {
             assert!(question(wrong.clone()).is_err(), "{wrong}");
         }

@@ -151,6 +151,13 @@ impl TapHub {
         states
     }
 
+    /// Ends the tap with a number. False if none with it runs.
+    pub(crate) fn end(&mut self, number: u64) -> bool {
+        let mut running = self.taps.iter_mut().flatten().filter(|tap| tap.why.is_none());
+        let found = running.find(|tap| tap.number == number);
+        found.map(|tap| tap.why = Some("ended")).is_some()
+    }
+
     /// Starts a tap.
     ///
     /// # Errors

@@ -116,8 +116,7 @@ impl TapQuestion {
         let key = self.key()?;
         let drop = self.drop.as_deref().map(dropped_for).transpose()?;
         if self.stages && key == AskedKey::Any && drop.is_none() {
-            let what =
-                "a trace is of a session, a UE, a TEID or a drop reason: say which packets to follow";
+            let what = "a trace is of a session, a UE, a TEID or a drop reason: say which packets to follow";
             return Err(what.to_owned());
         }
         let default = if self.stages { TRACED_PKTS_DEFAULT } else { u64::MAX };
@@ -149,7 +148,9 @@ impl TapQuestion {
         let Self { session, ue, teid, interface, .. } = self;
         let given = [session.is_some(), ue.is_some(), teid.is_some(), interface.is_some()];
         if given.into_iter().filter(|is_given| *is_given).count() > 1 {
-            return Err("session, ue, teid and interface exclude each other: name one of them".to_owned());
+            return Err(
+                "session, ue, teid and interface exclude each other: name one of them".to_owned()
+            );
         }
         if let Some(text) = session {
             let seid = number(text).map(Seid);

@@ -126,6 +126,7 @@ impl<'a> CaptureFiles<'a> {
             "duration" => "the time is over",
             "size" => "the files are as large as they may be",
             "interrupted" => "interrupted",
+            "ended" => "somebody has ended it",
             "shutdown" => "adit has ended",
             other => other,
         };

@@ -29,7 +29,7 @@ pub(super) enum TapLine {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct EndLine {
     pub skipped: u64,
-    /// `packets`, `duration`, `shutdown`, or `interrupted`.
+    /// `packets`, `duration`, `ended`, `shutdown`, or `interrupted`.
     pub why: String,
 }
 

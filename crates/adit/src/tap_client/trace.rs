@@ -47,6 +47,7 @@ fn summary(packets: u64, EndLine { skipped, why }: &EndLine) -> String {
         "packets" => "as many as were asked for",
         "duration" => "the time is over",
         "interrupted" => "interrupted",
+        "ended" => "somebody has ended it",
         "shutdown" => "adit has ended",
         other => other,
     };

@@ -59,7 +59,12 @@ pub(crate) fn request(
     send(&octets(method, path, token, body))
 }
 
-pub(crate) fn octets(method: &str, path: &str, token: Option<&str>, body: Option<&Value>) -> Vec<u8> {
+pub(crate) fn octets(
+    method: &str,
+    path: &str,
+    token: Option<&str>,
+    body: Option<&Value>,
+) -> Vec<u8> {
     let token = token.filter(|token| !token.is_empty());
     let token = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
     let body = body.map(Value::to_string).unwrap_or_default();

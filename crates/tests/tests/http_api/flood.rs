@@ -91,7 +91,8 @@ impl FloodCounts {
 
 type Attack = fn(&FloodCounts, &AtomicBool);
 
-const ATTACKS: [Attack; 5] = [open_and_wait, send_no_http, send_large_bodies, guess_tokens, go_slowly];
+const ATTACKS: [Attack; 5] =
+    [open_and_wait, send_no_http, send_large_bodies, guess_tokens, go_slowly];
 
 /// A connection from an address of its own: each has a number of connections, and a budget of requests.
 fn connect_from(last: u8) -> Option<TcpStream> {
@@ -102,7 +103,8 @@ fn connect_from(last: u8) -> Option<TcpStream> {
     }
     // SAFETY: the descriptor is new, and nobody else has it.
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };
-    for (address, is_near) in [(Ipv4Addr::new(127, 0, 1, last), true), (Ipv4Addr::LOCALHOST, false)] {
+    for (address, is_near) in [(Ipv4Addr::new(127, 0, 1, last), true), (Ipv4Addr::LOCALHOST, false)]
+    {
         let port: u16 = if is_near { 0 } else { 8080 };
         let address = libc::sockaddr_in {
             sin_family: u16::try_from(libc::AF_INET).unwrap(),
@@ -161,8 +163,12 @@ fn attack(count: &AtomicU64, is_over: &AtomicBool, first: u8, octets: &[&[u8]]) 
 
 fn send_no_http(told: &FloodCounts, is_over: &AtomicBool) {
     let long = format!("GET / HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(40_000));
-    let octets: [&[u8]; 4] =
-        [b"hello\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00", long.as_bytes()];
+    let octets: [&[u8]; 4] = [
+        b"hello\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00",
+        long.as_bytes(),
+    ];
     attack(&told.malformed, is_over, 60, &octets);
 }
 
@@ -179,20 +185,22 @@ fn send_large_bodies(told: &FloodCounts, is_over: &AtomicBool) {
 }
 
 fn guess_tokens(told: &FloodCounts, is_over: &AtomicBool) {
-    let guess = b"GET /v1/node HTTP/1.1\r\nhost: x\r\nauthorization: Bearer 00000000000000000000\r\n\r\n";
+    let guess =
+        b"GET /v1/node HTTP/1.1\r\nhost: x\r\nauthorization: Bearer 00000000000000000000\r\n\r\n";
     attack(&told.wrong_tokens, is_over, 160, &[guess]);
 }
 
 /// Sends requests an octet at a time, and reads no answers.
 fn go_slowly(told: &FloodCounts, is_over: &AtomicBool) {
-    let request = format!("GET /v1/live HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {ACTS}\r\n\r\n");
+    let request =
+        format!("GET /v1/live HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {ACTS}\r\n\r\n");
     let mut open: Vec<TcpStream> = (210..250).cycle().take(80).filter_map(connect_from).collect();
     for octet in request.as_bytes().iter().cycle() {
         if is_over.load(Ordering::Relaxed) {
             return;
         }
         open.retain(|mut stream| stream.write_all(&[*octet]).is_ok());
-        told.slow.fetch_add(1, Ordering::Relaxed);
+        told.slow.fetch_add(u64::from(!open.is_empty()), Ordering::Relaxed);
         std::thread::sleep(Duration::from_millis(20));
     }
 }

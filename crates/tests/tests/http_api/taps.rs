@@ -153,14 +153,26 @@ fn captures_are_files(dir: &Path) {
     assert!(answer.head.contains("content-disposition: attachment; filename=\"adit.pcapng\""));
     assert!(is_pcapng(&answer.body));
     let whole = json!({ "ue": UE, "packets": 4, "duration_ms": 20_000, "snap_bytes": 9216 });
-    assert!(post("/v1/captures", &whole).body.len() > answer.body.len(), "users' data is not there");
+    assert!(
+        post("/v1/captures", &whole).body.len() > answer.body.len(),
+        "users' data is not there"
+    );
     let path = dir.join("http.pcapng");
     std::fs::write(&path, &answer.body).unwrap();
     if Command::new("tshark").arg("-v").stdout(Stdio::null()).status().is_err() {
         return println!("no tshark");
     }
     let mut tshark = Command::new("tshark");
-    tshark.args(["-T", "fields", "-E", "separator=|", "-e", "frame.interface_name", "-e", "frame.comment"]);
+    tshark.args([
+        "-T",
+        "fields",
+        "-E",
+        "separator=|",
+        "-e",
+        "frame.interface_name",
+        "-e",
+        "frame.comment",
+    ]);
     let output = run(tshark.arg("-r").arg(&path), PATIENCE);
     let rows = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -199,6 +211,20 @@ fn clients_that_go_away_free_their_places(dir: &Path) {
     command.args(["trace", "--teid", "1", "--duration", "10ms", "--socket"]);
     let output = run(command.arg(dir.join("admin.sock")), LIMIT);
     assert!(output.status.success(), "the admin socket has a place of its own");
+    // One is ended by an act, and says so.
+    let number = rows[0]["tap"].as_u64().unwrap();
+    let ended = request("DELETE", &format!("/v1/taps/{number}"), Some(ACTS), None);
+    assert_eq!(ended.status, 200, "{ended:?}");
+    let [first, ..] = &clients;
+    let mut rest = String::new();
+    while !rest.contains("\"why\":\"ended\"") {
+        let mut octets = [0; 4096];
+        let len = { first }.read(&mut octets).unwrap();
+        assert!(len > 0, "{rest}");
+        rest.push_str(&String::from_utf8_lossy(&octets[..len]));
+    }
+    let again = request("DELETE", &format!("/v1/taps/{number}"), Some(ACTS), None);
+    assert_problem(&again, 404);
     drop(clients);
     let end = Instant::now() + PATIENCE;
     while get("/v1/taps", READS).json()["taps"] != json!([]) {
