@@ -8,6 +8,7 @@ $("token").addEventListener("change", () => { try { sessionStorage.setItem("adit
 /** An example of a value that a schema describes. */
 function example(schema, all) {
   const target = schema.$ref ? all[schema.$ref.split("/").at(-1)] : schema;
+  if (target.example !== undefined) return target.example;
   if (target.type === "object") return Object.fromEntries(Object.entries(target.properties ?? {}).map(([name, member]) => [name, example(member, all)]));
   return { boolean: true, string: "info", integer: 0 }[target.type] ?? null;
 }
@@ -39,6 +40,10 @@ function operation(path, method, described, schemas) {
         const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
         for (let part = 0; part < 3; part += 1) shown.textContent = (await reader.read()).value ?? "";
         await reader.cancel();
+        return;
+      }
+      if (response.headers.get("content-type") === "application/x-pcapng") {
+        shown.textContent = `${(await response.blob()).size} octets of pcapng`;
         return;
       }
       const text = await response.text();

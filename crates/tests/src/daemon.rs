@@ -307,7 +307,7 @@ socket = "{socket}"
 pub const LINKED: [&str; 2] = ["net_af_packet0,iface=up0", "net_af_packet1,iface=core0"];
 
 /// A namespace with a veth pair for each of adit's ports. Behind them the kernel is a gNB, 10.0.3.1, and a host, 10.0.6.1, which
-/// has a route to UEs, 10.45.0.0/16.
+/// has a route to UEs, 10.44.0.0/14.
 ///
 /// # Panics
 /// Without the right to create one.
@@ -322,7 +322,7 @@ pub fn linked_namespace(purpose: &str) -> TestNamespace {
     }
     namespace.ip(&["addr", "add", "10.0.3.1/24", "dev", "gnb0"]);
     namespace.ip(&["addr", "add", "10.0.6.1/24", "dev", "net0"]);
-    namespace.ip(&["route", "add", "10.45.0.0/16", "via", "10.0.6.2"]);
+    namespace.ip(&["route", "add", "10.44.0.0/14", "via", "10.0.6.2"]);
     namespace
 }
 

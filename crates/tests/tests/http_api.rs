@@ -39,7 +39,7 @@ const DAEMON: &str = "ADIT_TEST_DAEMON";
 
 const READS: &str = "0123456789abcdef0123456789abcdef";
 const ACTS: &str = "fedcba9876543210fedcba9876543210";
-const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_secs(600);
 const SMF: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 10);
 
 /// What is behind the ports of the daemon.
@@ -79,7 +79,7 @@ fn run_inside(
     let daemon = Daemon::start_in(namespace, |dir| {
         let route =
             format!("[[route]]\ninterface = \"n3\"\nprefix = \"{gnb}\"\nnext_hop = \"10.0.3.1\"\n");
-        daemon::node(1000, &daemon::cores()[..1], dir)
+        daemon::node(1000.max(browsed_sessions() as usize), &daemon::cores()[..1], dir)
             + &daemon::interfaces(devices, daemon::N3)
             + &route
             + &section(dir)
@@ -138,8 +138,8 @@ impl TestSmf {
     }
 
     /// Establishes a session; its UP SEID, or the Cause of the refusal.
-    fn establish(&mut self, number: u16) -> Result<Seid, adit_pfcp::Cause> {
-        let script = SessionScript::new(number.into(), number);
+    fn establish(&mut self, number: u32) -> Result<Seid, adit_pfcp::Cause> {
+        let script = SessionScript::of_many(number.into(), number);
         let bytes = self.answer(|sequence| {
             establish_with(sequence, &script, |body| {
                 body.apn_dnn = Some(ApnDnn(b"\x08internet"));
@@ -502,15 +502,21 @@ fn acts_of_the_command_line_are_those_of_the_interface() {
     assert!(lines[2].contains("refused") && lines[2].contains("end_session"), "{log}");
 }
 
+/// Sessions that the dashboard shows: more by `DASHBOARD_SESSIONS`, to see how it does with many.
+fn browsed_sessions() -> u32 {
+    let wanted = std::env::var("DASHBOARD_SESSIONS").ok();
+    wanted.map_or(120, |wanted| wanted.parse().unwrap())
+}
+
 #[test]
 fn dashboard_works_in_a_browser() {
     let told = run_inside("dashboard_works_in_a_browser", Behind::Links, with_tokens, |_| {
         let mut smf = TestSmf::associated();
-        for number in 1..=120 {
+        for number in 1..=browsed_sessions() {
             smf.establish(number).unwrap();
         }
         // To the session that the browser looks at, and to a UE that no session has.
-        let _pings = ["10.45.0.1", "10.45.1.77"].map(taps::pings);
+        let _pings = [taps::UE, taps::NO_UE].map(taps::pings);
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let mut command = Command::new("node");
         command.arg(root.join("scripts/dashboard-test.mjs"));

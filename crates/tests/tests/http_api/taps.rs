@@ -18,12 +18,12 @@ use super::{
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The UE of the first session, and one that no session has.
-const UE: &str = "10.45.0.1";
-const NO_UE: &str = "10.45.1.77";
+pub(super) const UE: &str = "10.45.0.1";
+pub(super) const NO_UE: &str = "10.47.255.77";
 
 /// Packets from the host to a UE, until it is dropped.
 pub(super) fn pings(ue: &str) -> ChildProcess {
-    ChildProcess::start(Command::new("ping").args(["-i", "0.02", "-w", "120", ue]))
+    ChildProcess::start(Command::new("ping").args(["-i", "0.02", "-w", "600", ue]))
 }
 
 /// True if a file begins as one of pcapng does.
