@@ -34,8 +34,10 @@ fn pseudo_terminal() -> (OwnedFd, OwnedFd) {
         )
     };
     assert_eq!(opened, 0, "{}", std::io::Error::last_os_error());
-    // SAFETY: openpty returned them, and nobody else has them.
-    unsafe { (OwnedFd::from_raw_fd(near), OwnedFd::from_raw_fd(far)) }
+    // SAFETY: openpty returned it, and nobody else has it.
+    let near = unsafe { OwnedFd::from_raw_fd(near) };
+    // SAFETY: the same.
+    (near, unsafe { OwnedFd::from_raw_fd(far) })
 }
 
 /// The modes of a terminal.

@@ -103,32 +103,30 @@ fn connect_from(last: u8) -> Option<TcpStream> {
     }
     // SAFETY: the descriptor is new, and nobody else has it.
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };
-    for (address, is_near) in [(Ipv4Addr::new(127, 0, 1, last), true), (Ipv4Addr::LOCALHOST, false)]
-    {
-        let port: u16 = if is_near { 0 } else { 8080 };
-        let address = libc::sockaddr_in {
-            sin_family: u16::try_from(libc::AF_INET).unwrap(),
-            sin_port: port.to_be(),
-            sin_addr: libc::in_addr { s_addr: u32::from(address).to_be() },
-            sin_zero: [0; 8],
-        };
-        let len = u32::try_from(size_of_val(&address)).unwrap();
-        let address = (&raw const address).cast();
-        // SAFETY: the address is one of IPv4 with its length, and the descriptor is open.
-        let done = unsafe {
-            match is_near {
-                true => libc::bind(socket.as_raw_fd(), address, len),
-                false => libc::connect(socket.as_raw_fd(), address, len),
-            }
-        };
-        if done != 0 {
-            return None;
-        }
+    let len = u32::try_from(size_of::<libc::sockaddr_in>()).unwrap();
+    let near = socket_address(Ipv4Addr::new(127, 0, 1, last), 0);
+    // SAFETY: the address is one of IPv4 with its length, and the descriptor is open.
+    if unsafe { libc::bind(socket.as_raw_fd(), (&raw const near).cast(), len) } != 0 {
+        return None;
+    }
+    let far = socket_address(Ipv4Addr::LOCALHOST, 8080);
+    // SAFETY: the same.
+    if unsafe { libc::connect(socket.as_raw_fd(), (&raw const far).cast(), len) } != 0 {
+        return None;
     }
     let stream = TcpStream::from(socket);
     stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
     stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
     Some(stream)
+}
+
+fn socket_address(address: Ipv4Addr, port: u16) -> libc::sockaddr_in {
+    libc::sockaddr_in {
+        sin_family: u16::try_from(libc::AF_INET).unwrap(),
+        sin_port: port.to_be(),
+        sin_addr: libc::in_addr { s_addr: u32::from(address).to_be() },
+        sin_zero: [0; 8],
+    }
 }
 
 /// Opens many connections, and says nothing on them.
