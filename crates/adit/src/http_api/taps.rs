@@ -9,7 +9,6 @@ use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::http::{HeaderValue, Response, StatusCode};
 use axum::{Extension, Json};
 use serde::Deserialize;
-use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 use utoipa::ToSchema;
 
@@ -216,6 +215,8 @@ fn response(body: Body, kind: &'static str) -> Response<Body> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn question(wish: serde_json::Value) -> Result<TapQuestion, ApiProblem> {
