@@ -242,7 +242,7 @@ class DropsTable {
     this.empty = h("p", { class: "empty" }, "No packet was dropped.");
     this.table = h("div", { class: "scroll", hidden: true }, h("table", {}, h("caption", { class: "hidden" }, "Drops by reason"),
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Reason"), h("th", { scope: "col", class: "num" }, "Now"),
-        h("th", { scope: "col", class: "num" }, "Packets"), h("th", { scope: "col" }, h("span", { class: "hidden" }, "Trace")))), this.body));
+        h("th", { scope: "col", class: "num" }, "Packets"), h("th", { scope: "col", class: "num" }, h("span", { class: "hidden" }, "Trace")))), this.body));
     this.element = h("div", {}, this.empty, this.table);
   }
 
@@ -250,7 +250,7 @@ class DropsTable {
     const why = h("div", { class: "why" }), now = h("td", { class: "num" }), all = h("td", { class: "num" });
     dropText(reason).then((text) => { why.textContent = text; });
     const trace = h("button", { type: "button", class: "small", "aria-label": `Trace packets dropped for ${reason}`, onclick: () => this.trace(reason) }, "Trace");
-    return { element: h("tr", {}, h("td", {}, h("code", {}, reason), why), now, all, h("td", {}, trace)), now, all };
+    return { element: h("tr", {}, h("td", {}, h("code", {}, reason), why), now, all, h("td", { class: "num" }, trace)), now, all };
   }
 
   update(drops) {

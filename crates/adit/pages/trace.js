@@ -55,7 +55,9 @@ export function tracePanel(view, { title, choices, file, call }) {
     running?.abort();
     const own = running = new AbortController();
     view.signal.addEventListener("abort", () => own.abort(), { once: true });
+    const isAtStart = [trace, capture].includes(document.activeElement);
     stop.hidden = false;
+    if (isAtStart) stop.focus();
     trace.disabled = capture.disabled = true;
     list.setAttribute("aria-busy", "true");
     try { await work(own.signal); } catch (problem) {
