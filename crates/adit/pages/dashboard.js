@@ -290,7 +290,12 @@ function sessions(view, query) {
     if (cursor) parameters.set("cursor", cursor);
     place.setAttribute("aria-busy", "true");
     try {
-      const page = await get(`/v1/sessions?${parameters}`, view.signal);
+      let page = await get(`/v1/sessions?${parameters}`, view.signal);
+      // A search without an index looks at a part of all sessions at a time.
+      while (page.sessions.length === 0 && page.next) {
+        parameters.set("cursor", page.next);
+        page = await get(`/v1/sessions?${parameters}`, view.signal);
+      }
       const back = h("button", { type: "button", disabled: before.length === 0, onclick: () => show(before.pop()) }, "Previous");
       const next = h("button", { type: "button", disabled: !page.next, onclick: () => { before.push(cursor); show(page.next); } }, "Next");
       place.replaceChildren(sessionsTable(page), h("div", { class: "pager" }, back,
@@ -308,7 +313,7 @@ const sessionsTable = (page) => table("Sessions", [["UE"], ["UP SEID", "wide"], 
   page.sessions.map((row) => [
     h("a", { href: `#/sessions/${row.up_seid}` }, row.ue.join(", ") || "no UE address"), h("code", {}, row.up_seid), row.cp_node ?? "–",
     row.information?.dnn ?? "–", row.information?.s_nssai ?? "–", octets(row.uplink_bytes), octets(row.downlink_bytes)]),
-  page.next ? "Nothing here yet; the search goes on with Next." : "No session matches.");
+  "No session matches.");
 
 function session(view, seid) {
   const chart = new RateChart("Traffic of the session", 60);
