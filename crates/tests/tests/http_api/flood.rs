@@ -45,7 +45,8 @@ fn flood_costs_no_packet_and_no_heartbeat() {
             let sends = scope.spawn(|| send_packets(&host, &is_over));
             let receives = scope.spawn(|| receive_packets(&gnb, &is_over));
             for attack in ATTACKS {
-                scope.spawn(|| attack(&told, &is_over));
+                let (told, is_over) = (&told, &is_over);
+                scope.spawn(move || attack(told, is_over));
             }
             let (end, mut most) = (Instant::now() + FLOOD, 0);
             while Instant::now() < end {
