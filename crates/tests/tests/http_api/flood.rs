@@ -31,43 +31,54 @@ const OTHER_FILES: usize = 16;
 
 #[test]
 fn flood_costs_no_packet_and_no_heartbeat() {
-    run_inside("flood::flood_costs_no_packet_and_no_heartbeat", Behind::Links, with_tokens, |_| {
-        allow_open_files();
-        let mut smf = TestSmf::associated();
-        smf.establish(1).unwrap();
-        let gnb = gnb_socket();
-        let host = UdpSocket::bind(("10.0.6.1", 0)).unwrap();
-        first_packet_arrives(&host, &gnb);
-        let (files, memory) = (open_files(), memory_kib());
-        let told = FloodCounts::default();
-        let is_over = AtomicBool::new(false);
-        let (sent, received, most_files) = std::thread::scope(|scope| {
-            let sends = scope.spawn(|| send_packets(&host, &is_over));
-            let receives = scope.spawn(|| receive_packets(&gnb, &is_over));
-            for attack in ATTACKS {
-                let (told, is_over) = (&told, &is_over);
-                scope.spawn(move || attack(told, is_over));
-            }
-            let (end, mut most) = (Instant::now() + FLOOD, 0);
-            while Instant::now() < end {
-                smf.heartbeat();
-                most = most.max(open_files());
-                std::thread::sleep(Duration::from_millis(50));
-            }
-            is_over.store(true, Ordering::Relaxed);
-            (sends.join().unwrap(), receives.join().unwrap(), most)
-        });
-        println!("{sent} packets, {most_files} files, {told:?}");
-        assert!(sent > 100, "{sent}");
-        let lost: Vec<u64> = (1..=sent).filter(|number| !received.contains(number)).collect();
-        assert!(lost.is_empty(), "{} of {sent} are lost: {lost:?}; {told:?}", lost.len());
-        told.assert_that_it_was_a_flood();
-        let files_max = files + API_CONNECTIONS_MAX + API_REFUSALS_MAX + OTHER_FILES;
-        assert!(most_files <= files_max, "{most_files} files, {files_max} at most");
-        let growth = memory_kib().saturating_sub(memory);
-        assert!(growth <= GROWTH_KIB_MAX, "{growth} KiB");
-        is_as_before(files);
-    });
+    let told = run_inside(
+        "flood::flood_costs_no_packet_and_no_heartbeat",
+        Behind::Links,
+        with_tokens,
+        |_| {
+            allow_open_files();
+            let mut smf = TestSmf::associated();
+            smf.establish(1).unwrap();
+            let gnb = gnb_socket();
+            let host = UdpSocket::bind(("10.0.6.1", 0)).unwrap();
+            first_packet_arrives(&host, &gnb);
+            let (files, memory) = (open_files(), memory_kib());
+            let told = FloodCounts::default();
+            let is_over = AtomicBool::new(false);
+            let (sent, received, most_files) = std::thread::scope(|scope| {
+                let sends = scope.spawn(|| send_packets(&host, &is_over));
+                let receives = scope.spawn(|| receive_packets(&gnb, &is_over));
+                for attack in ATTACKS {
+                    let (told, is_over) = (&told, &is_over);
+                    scope.spawn(move || attack(told, is_over));
+                }
+                let (end, mut most) = (Instant::now() + FLOOD, 0);
+                while Instant::now() < end {
+                    smf.heartbeat();
+                    most = most.max(open_files());
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                is_over.store(true, Ordering::Relaxed);
+                (sends.join().unwrap(), receives.join().unwrap(), most)
+            });
+            println!(
+                "{sent} packets, {files} to {most_files} files, {memory} KiB, then {} KiB, {told:?}",
+                memory_kib()
+            );
+            assert!(sent > 100, "{sent}");
+            let lost: Vec<u64> = (1..=sent).filter(|number| !received.contains(number)).collect();
+            assert!(lost.is_empty(), "{} of {sent} are lost: {lost:?}; {told:?}", lost.len());
+            told.assert_that_it_was_a_flood();
+            let files_max = files + API_CONNECTIONS_MAX + API_REFUSALS_MAX + OTHER_FILES;
+            assert!(most_files <= files_max, "{most_files} files, {files_max} at most");
+            let growth = memory_kib().saturating_sub(memory);
+            assert!(growth <= GROWTH_KIB_MAX, "{growth} KiB");
+            is_as_before(files);
+        },
+    );
+    if let Some((said, _)) = told {
+        println!("{said}");
+    }
 }
 
 /// What clients of the flood saw.
