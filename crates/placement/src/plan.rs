@@ -40,6 +40,13 @@ pub enum PlanRefusal {
     },
     /// A group without threads makes no sense.
     NoThreads,
+    /// The request has more threads than a group may have.
+    TooManyThreads {
+        /// Threads of the packet path.
+        needed: usize,
+        /// [`PlanRequest::threads_max`].
+        most: usize,
+    },
     /// A port names a node that the machine does not have, or that has no usable CPU.
     NodeWithoutCpus {
         /// The port.
@@ -61,6 +68,9 @@ impl fmt::Display for PlanRefusal {
                  take fewer workers or receivers"
             ),
             Self::NoThreads => f.write_str("at least one worker is needed, and one receiver if there are any"),
+            Self::TooManyThreads { needed, most } => {
+                write!(f, "the packet path has at most {most} threads, and this needs {needed}; take fewer workers")
+            }
             Self::NodeWithoutCpus { port, node } => write!(
                 f,
                 "port {port} is on node {node}, where this process may use no CPU; allow CPUs of that \
@@ -183,9 +193,13 @@ impl Planner<'_> {
     fn group(&mut self, share: GroupShare) -> Result<PlacementGroup, PlanRefusal> {
         let control_cpu = self.take_control(share.node);
         let candidates = self.candidates(share.node);
-        let fitting = self.fitting(share.node).min(share.polling_max).max(1);
-        let counts = self.counts(fitting)?;
+        let most = share.polling_max.min(self.request.threads_max);
+        let counts = self.counts(self.fitting(share.node).min(most).max(1))?;
         let needed = counts.scheduler + counts.receivers + counts.workers;
+        if needed > self.request.threads_max {
+            let most = self.request.threads_max;
+            return Err(PlanRefusal::TooManyThreads { needed, most });
+        }
         // With too few CPUs the packet path also runs beside control.
         let mut cpus = candidates;
         if cpus.len() < needed {

@@ -42,6 +42,8 @@ pub struct PlanRequest {
     pub model: PlanModel,
     /// How many workers; `None`: as many as fit.
     pub workers: Option<usize>,
+    /// Most threads of the packet path of a group.
+    pub threads_max: usize,
     /// Ports with their nodes.
     pub ports: Vec<PlacedPort>,
     /// What siblings may do.

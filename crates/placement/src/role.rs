@@ -1,6 +1,10 @@
 //! Roles of threads, and who runs where.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
+
+use crate::CpuSet;
 
 /// What a thread does, as far as its place matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -81,6 +85,22 @@ impl PlacementGroup {
     /// CPUs of its threads with a role, in order.
     pub fn cpus(&self, role: PlacedRole) -> impl Iterator<Item = u32> + '_ {
         self.threads.iter().filter(move |thread| thread.role == role).map(|thread| thread.cpu)
+    }
+}
+
+impl fmt::Display for PlacementGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CPU {}: control", self.control_cpu)?;
+        use PlacedRole::{Receiver, RxTx, Scheduler, Worker};
+        for role in [Receiver, Worker, Scheduler, RxTx] {
+            let cpus: CpuSet = self.cpus(role).collect();
+            match cpus.len() {
+                0 => {}
+                1 => write!(f, "; CPU {cpus}: {}", role.name())?,
+                _ => write!(f, "; CPUs {cpus}: {}", role.name())?,
+            }
+        }
+        Ok(())
     }
 }
 

@@ -27,6 +27,7 @@ fn request(machine: &MachineTopology, ports: &[&str]) -> PlanRequest {
     PlanRequest {
         model: PlanModel::RunToCompletion,
         workers: None,
+        threads_max: 64,
         ports: ports.iter().map(port).collect(),
         siblings: SiblingPolicy::Split,
         ignores_nodes: false,

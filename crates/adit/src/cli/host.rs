@@ -73,8 +73,8 @@ pub(crate) struct MachineSource {
 pub(crate) struct PlanArguments {
     #[command(flatten)]
     pub source: MachineSource,
-    /// Plan for this configuration: its ports, execution model and numbers of threads; and name the rules that its own
-    /// CPUs break.
+    /// Plan for this configuration: its ports, execution model, numbers of threads and policies; and name the rules that its
+    /// own CPUs break. Where it leaves the CPUs to a plan, adit takes this plan when it starts.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "workers", "receivers", "port"])]
     pub config: Option<PathBuf>,
     /// Execution model.
@@ -89,10 +89,10 @@ pub(crate) struct PlanArguments {
     /// A device that is a port: PCI address or network interface. May be repeated.
     #[arg(long, value_name = "DEVICE")]
     pub port: Vec<String>,
-    /// What siblings of a core do: "split" leaves all but one free, "shared" uses them.
-    #[arg(long, default_value = "split")]
-    pub siblings: PlannedSiblings,
-    /// Ignore NUMA nodes, to compare.
+    /// What siblings of a core do: "split", the default, leaves all but one free; "shared" uses them.
+    #[arg(long)]
+    pub siblings: Option<PlannedSiblings>,
+    /// Ignore NUMA nodes, to compare; in a configuration placement = "uma".
     #[arg(long)]
     pub uma: bool,
     /// One process on each node that has ports, instead of one with all ports.

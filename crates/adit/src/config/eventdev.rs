@@ -5,6 +5,7 @@ use adit_dpdk::EventDriver;
 use adit_pktio::ScheduleType;
 
 use super::fields::names_twice;
+use super::placement::DistributorCpus;
 use super::section::ConfigSection;
 
 /// Most events that `event_sw` has in flight.
@@ -32,17 +33,26 @@ pub(crate) struct EventSettings {
 /// Most queues of `event_dsw`. DPDK: `DSW_MAX_QUEUES`.
 const DSW_QUEUES_MAX: usize = 16;
 
-/// Reads the table. `most` threads may receive and transmit for `workers`.
+/// Reads the table. `most` threads may receive and transmit for `workers`. `planned`: the CPUs that it does not list then.
 pub(super) fn read_eventdev(
     mut section: ConfigSection<'_, '_>,
     workers: usize,
     most: usize,
+    planned: Option<DistributorCpus>,
 ) -> EventSettings {
     let kinds = [("dsw", EventDriver::Dsw), ("sw", EventDriver::Sw)];
     let driver =
         section.choice("scheduler", &kinds, Some(EventDriver::Dsw)).unwrap_or(EventDriver::Dsw);
-    let rx_tx = read_rx_tx(&mut section, most);
-    let scheduler_core = section.integer_optional("scheduler_core", 0..=1023u16);
+    let (rx_tx, scheduler_core) = match planned {
+        Some(DistributorCpus { receivers, scheduler }) => {
+            ["rx_tx", "scheduler_core"].into_iter().for_each(|key| section.skip(key));
+            (receivers, scheduler)
+        }
+        None => {
+            let rx_tx = read_rx_tx(&mut section, most);
+            (rx_tx, section.integer_optional("scheduler_core", 0..=1023u16))
+        }
+    };
     let is_central = driver == EventDriver::Sw;
     if is_central && scheduler_core.is_none() {
         section

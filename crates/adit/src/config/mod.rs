@@ -8,6 +8,7 @@ mod eventdev;
 mod fields;
 mod kernel_ports;
 mod offload;
+mod placement;
 mod predefined;
 mod provisioning;
 mod qos;
@@ -30,8 +31,12 @@ use adit_rss::ToeplitzKey;
 pub(crate) use adit_session::{PredefinedRule, QosPolicy, Tolerances};
 use adit_types::{DomainId, InterfaceRole, Nanos, PortId, Role, Roles, VlanId};
 
+use crate::this_machine::this_machine;
+use placement::MachineSource;
+
 pub(crate) use api::{ApiSettings, ApiTlsFiles};
 pub(crate) use eventdev::EventSettings;
+pub(crate) use placement::PlacementSettings;
 pub(crate) use replication::{ReplicationSettings, ReplicationTransport, UserLinkSettings};
 pub(crate) use section::ConfigProblem;
 pub(crate) use standby::StandbySettings;
@@ -123,6 +128,7 @@ pub(crate) struct GtpuSettings {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DatapathSettings {
+    pub placement: PlacementSettings,
     pub model: ModelSettings,
     /// CPU core of each worker, by `WorkerId`.
     pub workers: Vec<u16>,
@@ -514,22 +520,31 @@ impl std::fmt::Display for IpNet {
 }
 
 impl Config {
-    /// Reads and checks `text`.
+    /// Reads and checks `text` for this machine.
     ///
     /// # Errors
     /// All mistakes in the file, by line.
+    #[cfg(test)]
     pub(crate) fn parse(text: &str) -> Result<Self, Vec<ConfigProblem>> {
-        read::parse(text)
+        read::parse(text, &|| this_machine().cloned())
     }
 
-    /// Reads and checks the file at `path`.
+    /// Reads and checks the file at `path` for this machine.
     ///
     /// # Errors
     /// The file cannot be read, or has mistakes; the message has one line per mistake.
     pub(crate) fn load(path: &Path) -> anyhow::Result<Self> {
+        Self::load_for(path, &|| this_machine().cloned())
+    }
+
+    /// Reads and checks the file at `path` for the machine that `machine` gives.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub(crate) fn load_for(path: &Path, machine: MachineSource<'_>) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| anyhow::anyhow!("cannot read {}: {error}", path.display()))?;
-        Self::parse(&text).map_err(|problems| {
+        read::parse(&text, machine).map_err(|problems| {
             let lines: Vec<_> = problems.iter().map(|problem| format!("  {problem}")).collect();
             let count = problems.len();
             let noun = if count == 1 { "mistake" } else { "mistakes" };

@@ -17,6 +17,7 @@ use toml::de::DeTable;
 
 use super::eventdev::read_eventdev;
 use super::fields::{HALF_OF_MBUFS, names_twice, network, read_network_instance};
+use super::placement::{CpuPlanner, DistributorCpus, MachineSource, ThreadCpus};
 use super::section::{ConfigDocument, ConfigSection};
 use super::{
     Config, ConfigProblem, DatapathSettings, DpdkSettings, GtpuSettings, InterfaceSettings, IpNet,
@@ -29,26 +30,27 @@ use adit_host::n4_socket::RECEIVE_BUFFER_KIB;
 /// Default maximum of packets buffered by FARs, at most half of the packet buffers.
 const BUFFER_PKTS_DEFAULT: usize = 4096;
 
-pub(super) fn parse(text: &str) -> Result<Config, Vec<ConfigProblem>> {
+pub(super) fn parse(text: &str, machine: MachineSource<'_>) -> Result<Config, Vec<ConfigProblem>> {
     let document = ConfigDocument::new(text);
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in errors {
         let offset = error.span().map_or(0, |span| span.start);
         document.note(offset, "", format!("not TOML: {}", error.message()));
     }
-    let config = read(&document, table.get_ref());
+    let config = read(&document, table.get_ref(), machine);
     match document.problems() {
         problems if problems.is_empty() => Ok(config),
         problems => Err(problems),
     }
 }
 
-fn read(document: &ConfigDocument<'_>, table: &DeTable<'_>) -> Config {
+fn read(document: &ConfigDocument<'_>, table: &DeTable<'_>, machine: MachineSource<'_>) -> Config {
     let mut root = ConfigSection::root(document, table);
     let node_id = read_node(root.table("node"));
     let n4 = read_n4(root.table("n4"));
     let gtpu = read_gtpu(root.table("gtpu"));
-    let datapath = read_datapath(root.table("datapath"));
+    let planner = CpuPlanner::new(&mut root, machine);
+    let datapath = read_datapath(root.table("datapath"), &planner);
     let (port_names, ports) = read_ports(&mut root, &datapath);
     let dpdk = read_dpdk(root.table("dpdk"), &datapath, &ports);
     let mut sessions = root.table("sessions");
@@ -225,16 +227,13 @@ fn read_gtpu(mut gtpu: ConfigSection<'_, '_>) -> GtpuSettings {
     }
 }
 
-fn read_datapath(mut datapath: ConfigSection<'_, '_>) -> DatapathSettings {
-    let workers: Vec<u16> = datapath.integers("workers", 0..=1023);
-    let main_core = datapath.integer("main_core", 0..=1023u16, Some(0));
-    if workers.is_empty() || workers.len() > WORKERS_MAX {
-        datapath.problem("workers", format!("takes 1 to {WORKERS_MAX} CPU cores, such as [1]"));
-    } else if names_twice(&workers) {
-        datapath.problem("workers", "names a CPU core twice; each worker needs its own");
-    }
+fn read_datapath(
+    mut datapath: ConfigSection<'_, '_>,
+    planner: &CpuPlanner<'_>,
+) -> DatapathSettings {
+    let ThreadCpus { settings, control, workers, planned } = planner.read(&mut datapath);
     let burst_pkts = datapath.integer("burst_pkts", 1..=BURST_MAX, Some(BURST_DEFAULT));
-    let model = read_model(&mut datapath, workers.len());
+    let model = read_model(&mut datapath, workers.len(), planned);
     let kinds = [PollMode::Busy, PollMode::Adaptive].map(|mode| (mode.name(), mode));
     let threads = workers.len() + model.other_threads();
     let poll = datapath.choice_each("poll", &kinds, PollMode::Busy, threads);
@@ -248,17 +247,35 @@ fn read_datapath(mut datapath: ConfigSection<'_, '_>) -> DatapathSettings {
         datapath.problem("realtime_priority", what);
     }
     datapath.finish();
-    DatapathSettings { model, workers, poll, realtime_priority, main_core, burst_pkts }
+    DatapathSettings {
+        placement: settings,
+        model,
+        workers,
+        poll,
+        realtime_priority,
+        main_core: control,
+        burst_pkts,
+    }
 }
 
-/// Reads the execution model and the keys that only some models have.
-fn read_model(datapath: &mut ConfigSection<'_, '_>, workers: usize) -> ModelSettings {
+/// Reads the execution model and the keys that only some models have. `planned`: the CPUs that these do not list then.
+fn read_model(
+    datapath: &mut ConfigSection<'_, '_>,
+    workers: usize,
+    planned: Option<DistributorCpus>,
+) -> ModelSettings {
     let names = [("run-to-completion", 0), ("pipeline", 1), ("eventdev", 2)];
     let model = datapath.choice("model", &names, Some(0)).unwrap_or(0);
     let is_pipeline = model == 1;
     let has_receivers = is_pipeline || datapath.has("receivers");
-    let receivers: Vec<u16> =
-        if has_receivers { datapath.integers("receivers", 0..=1023) } else { Vec::new() };
+    let receivers: Vec<u16> = match &planned {
+        Some(planned) => {
+            datapath.skip("receivers");
+            planned.receivers.clone()
+        }
+        None if has_receivers => datapath.integers("receivers", 0..=1023),
+        None => Vec::new(),
+    };
     let kinds = [("owner", Spread::Owner), ("rss", Spread::Rss)];
     let spread = datapath.choice("spread", &kinds, Some(Spread::Owner)).unwrap_or(Spread::Owner);
     let keys = [("symmetric", ToeplitzKey::SYMMETRIC), ("microsoft", ToeplitzKey::MICROSOFT)];
@@ -275,11 +292,8 @@ fn read_model(datapath: &mut ConfigSection<'_, '_>, workers: usize) -> ModelSett
     }
     if model == 2 {
         let most = WORKERS_MAX.saturating_sub(workers);
-        return ModelSettings::EventDriven(read_eventdev(
-            datapath.table("eventdev"),
-            workers,
-            most,
-        ));
+        let events = read_eventdev(datapath.table("eventdev"), workers, most, planned);
+        return ModelSettings::EventDriven(events);
     }
     if datapath.has("eventdev") {
         // Reads it, so that its keys are known.

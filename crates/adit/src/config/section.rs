@@ -9,6 +9,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use adit_types::limits::WORKERS_MAX;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -59,6 +60,15 @@ impl<'i> ConfigDocument<'i> {
             what: what.into(),
         });
     }
+}
+
+/// How a key gives CPUs to threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CpuKey {
+    /// It lists them, or is absent.
+    Listed,
+    /// A plan chooses them: `"auto"`, or `{ count = 2 }` with the number of threads.
+    Planned { count: Option<usize> },
 }
 
 /// One table of the file; empty if the file does not have it.
@@ -195,6 +205,31 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
             }
         }
         numbers
+    }
+
+    /// True if `key` is absent or a list.
+    pub(super) fn is_list(&self, key: &str) -> bool {
+        let value = self.table.and_then(|table| table.get(key));
+        value.is_none_or(|value| matches!(value.get_ref(), DeValue::Array(_)))
+    }
+
+    /// How `key` gives CPUs.
+    pub(super) fn cpu_key(&mut self, key: &'static str) -> CpuKey {
+        match self.value(key).map(Spanned::get_ref) {
+            Some(DeValue::String(text)) if text == "auto" => CpuKey::Planned { count: None },
+            Some(DeValue::Table(_)) => {
+                let mut wanted = self.table(key);
+                let count = wanted.integer("count", 1..=WORKERS_MAX, None);
+                wanted.finish();
+                CpuKey::Planned { count: Some(count) }
+            }
+            _ => CpuKey::Listed,
+        }
+    }
+
+    /// The text of a key that another one depends on, and that is read in full elsewhere.
+    pub(super) fn peek(&self, key: &str) -> Option<&'d str> {
+        self.table?.get(key)?.get_ref().as_str()
     }
 
     /// A string that parses as `T`. `expects` describes the format, with an example.

@@ -1,13 +1,13 @@
 //! The placement of a configuration, for the rules.
 
 use adit_placement::{
-    MachineTopology, PlacedPort, PlacedRole, PlacedThread, Placement, PlacementGroup, PlanModel,
-    SiblingPolicy, check,
+    MachineTopology, PlacedPort, PlacedRole, PlacedThread, Placement, PlacementGroup,
+    PlacementRule, RuleBreak, check,
 };
-use adit_topology::read_live;
 use adit_types::Role;
 
-use crate::config::{Config, ModelSettings, PortDevice};
+use crate::config::{Config, PlacementSettings, PortSettings};
+use crate::this_machine::this_machine;
 
 /// The threads of `config` on their CPUs. One process is one group.
 pub(super) fn placement(config: &Config, machine: &MachineTopology) -> Placement {
@@ -37,36 +37,51 @@ pub(super) fn placement(config: &Config, machine: &MachineTopology) -> Placement
 
 /// The ports of `config` with the nodes of their devices.
 pub(super) fn ports(config: &Config, machine: &MachineTopology) -> Vec<PlacedPort> {
-    let port = |port: &crate::config::PortSettings| {
-        let name = match &port.device {
-            PortDevice::Dpdk(device) => Some(device.argument("iface").unwrap_or(device.name())),
-            PortDevice::Kernel(_) => None,
-        };
-        let node = name.and_then(|name| machine.device(name)).and_then(|device| device.node);
-        PlacedPort { name: port.name.clone(), node }
-    };
+    let port = |port: &PortSettings| port.device.placed(&port.name, machine);
     config.ports.iter().map(port).collect()
 }
 
-/// The execution model of `config`, with its numbers of threads.
-pub(super) fn model(config: &Config) -> PlanModel {
-    match &config.datapath.model {
-        ModelSettings::RunToCompletion => PlanModel::RunToCompletion,
-        ModelSettings::Pipeline { receivers, .. } => {
-            PlanModel::Pipeline { receivers: Some(receivers.len()) }
-        }
-        ModelSettings::EventDriven(events) => PlanModel::EventDriven {
-            rx_tx: Some(events.rx_tx.len()),
-            has_scheduler: events.scheduler_core.is_some(),
-        },
-    }
+/// What is said of the placement of `config` on this machine.
+#[derive(Debug, Default)]
+pub(crate) struct PlacementNotice {
+    /// The CPUs of a plan, and the rules by which they were chosen; `None` if the configuration lists CPUs.
+    pub chosen: Option<String>,
+    /// The rules that the placement breaks, each with its name.
+    pub broken: Vec<String>,
 }
 
-/// The rules that the placement of `config` breaks on this machine, each with its name; none if the machine cannot be
-/// read, which is no fault of the configuration.
-pub(crate) fn placement_warnings(config: &Config) -> Vec<String> {
-    let Ok(machine) = read_live() else { return Vec::new() };
-    let placement = placement(config, &machine);
-    let breaks = check(&machine, &placement, SiblingPolicy::Split).into_iter();
-    breaks.map(|found| format!("{}: {} ({})", found.rule.name(), found.what, found.cost)).collect()
+/// Compares the placement of `config` with the rules on this machine. Says nothing if the machine cannot be read, which is
+/// no fault of the configuration.
+pub(crate) fn placement_notice(config: &Config) -> PlacementNotice {
+    this_machine().map_or_else(|_| PlacementNotice::default(), |machine| notice(config, machine))
+}
+
+fn notice(config: &Config, machine: &MachineTopology) -> PlacementNotice {
+    let placement = placement(config, machine);
+    let settings = config.datapath.placement;
+    let breaks = broken(settings, machine, &placement);
+    let chosen = placement.groups.first().filter(|_| settings.is_planned);
+    let chosen = chosen.map(|group| {
+        let is_applied = |rule: &PlacementRule| {
+            let is_ignored = settings.ignores_nodes && rule.is_about_nodes();
+            !is_ignored && breaks.iter().all(|found| found.rule != *rule)
+        };
+        let rules = PlacementRule::ALL.into_iter().filter(is_applied);
+        let rules: Vec<_> = rules.map(PlacementRule::name).collect();
+        format!("{group}, by {}", rules.join(", "))
+    });
+    let line =
+        |found: &RuleBreak| format!("{}: {} ({})", found.rule.name(), found.what, found.cost);
+    PlacementNotice { chosen, broken: breaks.iter().map(line).collect() }
+}
+
+/// The rules that a placement breaks, as far as `settings` let them hold.
+pub(super) fn broken(
+    settings: PlacementSettings,
+    machine: &MachineTopology,
+    placement: &Placement,
+) -> Vec<RuleBreak> {
+    let mut breaks = check(machine, placement, settings.siblings);
+    breaks.retain(|found| !settings.ignores_nodes || !found.rule.is_about_nodes());
+    breaks
 }

@@ -7,11 +7,12 @@ mod tuning;
 use std::time::Duration;
 
 use adit_placement::MachineTopology;
-use adit_topology::{read_live, read_synthetic, read_xml};
+use adit_topology::{read_synthetic, read_xml};
 
 use crate::cli::{HostCommand, MachineSource, NoiseArguments};
+use crate::this_machine::this_machine;
 
-pub(crate) use configured::placement_warnings;
+pub(crate) use configured::{PlacementNotice, placement_notice};
 
 /// # Errors
 /// What stops the command, as a sentence.
@@ -51,7 +52,7 @@ fn read(source: &MachineSource) -> anyhow::Result<MachineTopology> {
     let machine = match (&source.xml, &source.synthetic) {
         (Some(path), _) => read_xml(path, source.xml_root.as_deref())?,
         (None, Some(text)) => read_synthetic(text)?,
-        (None, None) => read_live()?,
+        (None, None) => this_machine()?.clone(),
     };
     Ok(machine)
 }

@@ -1,8 +1,10 @@
 //! `adit host plan`.
 
+use std::path::Path;
+
 use adit_placement::{
     MachineTopology, PlacedPort, PlacementPlan, PlacementRule, PlanModel, PlanRequest,
-    SiblingPolicy, check, cost_of, plan,
+    SiblingPolicy, cost_of, plan,
 };
 use anyhow::bail;
 use serde_json::{Value, json};
@@ -10,19 +12,20 @@ use serde_json::{Value, json};
 use super::configured;
 use super::read;
 use crate::cli::{PlanArguments, PlannedModel, PlannedSiblings};
-use crate::config::Config;
+use crate::config::{Config, PlacementSettings};
 
 /// # Errors
 /// What stops the command, as a sentence.
 pub(super) fn run(arguments: &PlanArguments) -> anyhow::Result<()> {
     let machine = read(&arguments.source)?;
-    let config = arguments.config.as_deref().map(Config::load).transpose()?;
-    let request = request(arguments, &machine, config.as_ref())?;
+    let load = |path: &Path| Config::load_for(path, &|| Ok(machine.clone()));
+    let config = arguments.config.as_deref().map(load).transpose()?;
+    let settings = settings(arguments, config.as_ref());
+    let request = request(arguments, &machine, config.as_ref(), settings)?;
     let plan = plan(&machine, &request)?;
     let configured = config.map(|config| {
         let placement = configured::placement(&config, &machine);
-        let mut breaks = check(&machine, &placement, request.siblings);
-        breaks.retain(|found| !arguments.uma || !found.rule.is_about_nodes());
+        let breaks = configured::broken(settings, &machine, &placement);
         let cost = cost_of(&placement, &breaks, plan.placement.workers());
         json!({ "placement": placement, "breaks": breaks, "cost": cost })
     });
@@ -48,21 +51,31 @@ fn request(
     arguments: &PlanArguments,
     machine: &MachineTopology,
     config: Option<&Config>,
+    settings: PlacementSettings,
 ) -> anyhow::Result<PlanRequest> {
     let (model, workers, ports) = match config {
         Some(config) => (
-            configured::model(config),
+            config.datapath.model.to_plan(),
             Some(config.datapath.workers.len()),
             configured::ports(config, machine),
         ),
         None => (model(arguments), arguments.workers, ports(arguments, machine)?),
     };
-    let siblings = match arguments.siblings {
-        PlannedSiblings::Split => SiblingPolicy::Split,
-        PlannedSiblings::Shared => SiblingPolicy::Shared,
-    };
-    let (ignores_nodes, is_per_node) = (arguments.uma, arguments.per_node);
-    Ok(PlanRequest { model, workers, ports, siblings, ignores_nodes, is_per_node })
+    let is_per_node = arguments.per_node;
+    Ok(PlanRequest { is_per_node, ..settings.request(model, workers, ports) })
+}
+
+/// What the configuration says, unless the arguments say something else.
+fn settings(arguments: &PlanArguments, config: Option<&Config>) -> PlacementSettings {
+    let mut settings =
+        config.map_or_else(PlacementSettings::default, |config| config.datapath.placement);
+    match arguments.siblings {
+        Some(PlannedSiblings::Split) => settings.siblings = SiblingPolicy::Split,
+        Some(PlannedSiblings::Shared) => settings.siblings = SiblingPolicy::Shared,
+        None => {}
+    }
+    settings.ignores_nodes |= arguments.uma;
+    settings
 }
 
 fn model(arguments: &PlanArguments) -> PlanModel {

@@ -1,0 +1,364 @@
+//! CPUs of the threads: those that the file lists, or those of a plan for the machine.
+//!
+//! A plan needs the ports and the execution model, and gives the numbers of threads on which other keys depend. So it is made
+//! while the file is read, from what of it matters for the plan; mistakes in that are reported where it is read in full.
+
+use adit_placement::{
+    MachineTopology, PlacedPort, PlacedRole, PlanModel, PlanRequest, SiblingPolicy, plan,
+};
+use adit_topology::TopologyError;
+use adit_types::limits::WORKERS_MAX;
+
+use super::fields::names_twice;
+use super::section::{ConfigSection, CpuKey};
+use super::{ModelSettings, PortDevice};
+
+/// What is written instead of a list of CPUs.
+const PLANNED: &str = "takes a list of CPU cores such as [1], \"auto\", or { count = 2 }";
+
+/// Gives the machine to plan for, if a plan is needed.
+pub(super) type MachineSource<'a> = &'a dyn Fn() -> Result<MachineTopology, TopologyError>;
+
+/// How CPUs are chosen for threads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct PlacementSettings {
+    /// The CPUs are those of a plan; otherwise the file lists them.
+    pub is_planned: bool,
+    /// What siblings of a core may do.
+    pub siblings: SiblingPolicy,
+    /// Nodes are ignored, to compare.
+    pub ignores_nodes: bool,
+}
+
+impl PlacementSettings {
+    /// Asks for CPUs, as many as fit if `workers` is `None`.
+    pub(crate) fn request(
+        self,
+        model: PlanModel,
+        workers: Option<usize>,
+        ports: Vec<PlacedPort>,
+    ) -> PlanRequest {
+        let signaling = usize::from(matches!(model, PlanModel::Pipeline { .. }));
+        let Self { siblings, ignores_nodes, .. } = self;
+        let threads_max = WORKERS_MAX - signaling;
+        let is_per_node = false;
+        PlanRequest { model, workers, threads_max, ports, siblings, ignores_nodes, is_per_node }
+    }
+}
+
+/// The CPUs of all threads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ThreadCpus {
+    pub settings: PlacementSettings,
+    pub control: u16,
+    pub workers: Vec<u16>,
+    /// Those of a plan, which the model's own keys then do not list.
+    pub planned: Option<DistributorCpus>,
+}
+
+/// The CPUs of the threads that give packets to workers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct DistributorCpus {
+    /// Receivers or Rx/Tx threads.
+    pub receivers: Vec<u16>,
+    pub scheduler: Option<u16>,
+}
+
+/// What a plan depends on besides `[datapath]`.
+pub(super) struct CpuPlanner<'a> {
+    ports: Vec<(String, PortDevice)>,
+    machine: MachineSource<'a>,
+}
+
+impl<'a> CpuPlanner<'a> {
+    /// Takes note of the ports.
+    pub(super) fn new(root: &mut ConfigSection<'_, '_>, machine: MachineSource<'a>) -> Self {
+        let port = |section: ConfigSection<'_, '_>| {
+            let device = section.peek("device")?.parse().ok()?;
+            Some((section.peek("name").unwrap_or_default().to_owned(), device))
+        };
+        Self { ports: root.tables("port").into_iter().filter_map(port).collect(), machine }
+    }
+
+    /// Reads the CPUs of `[datapath]`, but those of a model's own threads if the file lists them.
+    pub(super) fn read(&self, datapath: &mut ConfigSection<'_, '_>) -> ThreadCpus {
+        let policies = [("split", SiblingPolicy::Split), ("shared", SiblingPolicy::Shared)];
+        let siblings = datapath.choice("siblings", &policies, Some(SiblingPolicy::Split));
+        let ignores_nodes =
+            datapath.choice("placement", &[("numa", false), ("uma", true)], Some(false));
+        let mut settings = PlacementSettings {
+            is_planned: false,
+            siblings: siblings.unwrap_or_default(),
+            ignores_nodes: ignores_nodes.unwrap_or_default(),
+        };
+        let CpuKey::Planned { count } = datapath.cpu_key("workers") else {
+            return read_listed(datapath, settings);
+        };
+        settings.is_planned = true;
+        if datapath.has("main_core") {
+            datapath.problem("main_core", "comes from the plan of datapath.workers; remove it");
+        }
+        datapath.skip("main_core");
+        let model = read_plan_model(datapath);
+        self.plan(model, count, settings).unwrap_or_else(|why| {
+            datapath.problem("workers", why);
+            // As many threads as the plan would have had at least: other keys refer to them.
+            let scheduler =
+                matches!(model, PlanModel::EventDriven { has_scheduler: true, .. }).then_some(0);
+            let planned = DistributorCpus { receivers: vec![0], scheduler };
+            let workers = vec![0; count.unwrap_or(1)];
+            ThreadCpus { settings, control: 0, workers, planned: Some(planned) }
+        })
+    }
+
+    fn plan(
+        &self,
+        model: PlanModel,
+        workers: Option<usize>,
+        settings: PlacementSettings,
+    ) -> Result<ThreadCpus, String> {
+        let machine = (self.machine)().map_err(|error| format!("{error}; list CPU cores"))?;
+        let ports = self.ports.iter();
+        let ports = ports.map(|(name, device)| device.placed(name, &machine)).collect();
+        let plan = plan(&machine, &settings.request(model, workers, ports))
+            .map_err(|refusal| format!("no plan for this machine: {refusal}"))?;
+        let group = plan.placement.groups.first().ok_or("no plan for this machine")?;
+        let narrow = |cpu: u32| {
+            let cpu = u16::try_from(cpu).ok().filter(|cpu| *cpu < 1024);
+            cpu.ok_or("the plan has CPUs above 1023, which adit cannot use; list CPU cores")
+        };
+        let of = |role| group.cpus(role).map(narrow).collect::<Result<Vec<_>, _>>();
+        let receivers = match model {
+            PlanModel::EventDriven { .. } => of(PlacedRole::RxTx)?,
+            _ => of(PlacedRole::Receiver)?,
+        };
+        let scheduler = of(PlacedRole::Scheduler)?.first().copied();
+        Ok(ThreadCpus {
+            settings,
+            control: narrow(group.control_cpu)?,
+            workers: of(PlacedRole::Worker)?,
+            planned: Some(DistributorCpus { receivers, scheduler }),
+        })
+    }
+}
+
+/// Reads the CPUs of workers and control.
+fn read_listed(datapath: &mut ConfigSection<'_, '_>, settings: PlacementSettings) -> ThreadCpus {
+    let workers: Vec<u16> = match datapath.is_list("workers") {
+        true => datapath.integers("workers", 0..=1023),
+        false => {
+            datapath.problem("workers", PLANNED);
+            vec![0]
+        }
+    };
+    if workers.is_empty() || workers.len() > WORKERS_MAX {
+        datapath.problem("workers", format!("takes 1 to {WORKERS_MAX} CPU cores, such as [1]"));
+    } else if names_twice(&workers) {
+        datapath.problem("workers", "names a CPU core twice; each worker needs its own");
+    }
+    let control = datapath.integer("main_core", 0..=1023u16, Some(0));
+    ThreadCpus { settings, control, workers, planned: None }
+}
+
+/// Reads the execution model, with the numbers of its own threads.
+fn read_plan_model(datapath: &mut ConfigSection<'_, '_>) -> PlanModel {
+    let counted = |section: &mut ConfigSection<'_, '_>, key| match section.has(key) {
+        false => None,
+        true => match section.cpu_key(key) {
+            CpuKey::Planned { count } => count,
+            CpuKey::Listed => {
+                let what = "takes \"auto\" or { count = 2 }: its CPU cores come from the plan of datapath.workers";
+                section.problem(key, what);
+                None
+            }
+        },
+    };
+    match datapath.peek("model") {
+        Some("pipeline") => PlanModel::Pipeline { receivers: counted(datapath, "receivers") },
+        Some("eventdev") => {
+            let mut events = datapath.table("eventdev");
+            if events.has("scheduler_core") {
+                let what = "comes from the plan of datapath.workers; remove it";
+                events.problem("scheduler_core", what);
+            }
+            let has_scheduler = events.peek("scheduler") == Some("sw");
+            PlanModel::EventDriven { rx_tx: counted(&mut events, "rx_tx"), has_scheduler }
+        }
+        _ => PlanModel::RunToCompletion,
+    }
+}
+
+impl PortDevice {
+    /// The port with the node of its device on `machine`.
+    pub(crate) fn placed(&self, port: &str, machine: &MachineTopology) -> PlacedPort {
+        let name = match self {
+            Self::Dpdk(device) => Some(device.argument("iface").unwrap_or(device.name())),
+            Self::Kernel(_) => None,
+        };
+        let node = name.and_then(|name| machine.device(name)).and_then(|device| device.node);
+        PlacedPort { name: port.to_owned(), node }
+    }
+}
+
+impl ModelSettings {
+    /// The model with its numbers of threads, for a plan.
+    pub(crate) fn to_plan(&self) -> PlanModel {
+        match self {
+            Self::RunToCompletion => PlanModel::RunToCompletion,
+            Self::Pipeline { receivers, .. } => {
+                PlanModel::Pipeline { receivers: Some(receivers.len()) }
+            }
+            Self::EventDriven(events) => PlanModel::EventDriven {
+                rx_tx: Some(events.rx_tx.len()),
+                has_scheduler: events.scheduler_core.is_some(),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use adit_placement::{MachineTopology, PlanModel, SiblingPolicy};
+    use adit_topology::{TopologyError, read_synthetic, read_xml};
+
+    use super::super::{Config, ModelSettings, read};
+
+    const EXAMPLE: &str = include_str!("../../../../adit.example.toml");
+
+    /// Two ports on node 1.
+    fn two_node_server() -> MachineTopology {
+        let file = "../topology/tests/machines/two-node-server.xml";
+        read_xml(&Path::new(env!("CARGO_MANIFEST_DIR")).join(file), None).unwrap()
+    }
+
+    /// The example with `lines` instead of its CPUs and ports at interfaces of the two-node server.
+    fn example(lines: &str, qpairs: usize) -> String {
+        let mut text = EXAMPLE
+            .replace("model = \"run-to-completion\"\n", "")
+            .replace("main_core = 0\n", "")
+            .replace("workers = [1]\n", &format!("{lines}\n#"))
+            .replace("mempool_mbufs = 16384", "mempool_mbufs = 131072");
+        for (from, to) in [("n3", "ens2f0"), ("n6", "ens2f1")] {
+            let to = format!("iface={to},qpairs={qpairs}");
+            text = text.replace(&format!("iface={from}"), &to);
+        }
+        text
+    }
+
+    fn load(
+        text: &str,
+        machine: impl Fn() -> Result<MachineTopology, TopologyError>,
+    ) -> Result<Config, Vec<String>> {
+        let config = read::parse(text, &machine);
+        config.map_err(|problems| problems.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn workers_are_on_the_node_of_the_ports_unless_nodes_are_ignored() {
+        let of = |lines: &str, qpairs| {
+            let config = load(&example(lines, qpairs), || Ok(two_node_server())).unwrap();
+            (config.datapath.main_core, config.datapath.workers)
+        };
+        assert_eq!(of("workers = \"auto\"", 11), (12, (13..24).collect()));
+        assert_eq!(of("workers = { count = 2 }", 2), (12, vec![13, 14]));
+        let uma = "workers = { count = 2 }\nplacement = \"uma\"";
+        assert_eq!(of(uma, 2), (0, vec![1, 2]));
+        let shared = "workers = { count = 2 }\nsiblings = \"shared\"";
+        assert_eq!(of(shared, 2), (12, vec![13, 37]));
+        // A list is taken as it is.
+        assert_eq!(of("workers = [3, 30]\nmain_core = 9", 2), (9, vec![3, 30]));
+    }
+
+    #[test]
+    fn other_threads_of_a_model_are_in_the_plan() {
+        let pipeline = |receivers: &str| {
+            let lines = format!("model = \"pipeline\"\nworkers = {{ count = 3 }}{receivers}");
+            load(&example(&lines, 4), || Ok(two_node_server())).unwrap().datapath
+        };
+        for (key, expected, workers) in [
+            ("", vec![13], vec![14, 15, 16]),
+            ("\nreceivers = \"auto\"", vec![13], vec![14, 15, 16]),
+            ("\nreceivers = { count = 2 }", vec![13, 14], vec![15, 16, 17]),
+        ] {
+            let datapath = pipeline(key);
+            let ModelSettings::Pipeline { receivers, .. } = &datapath.model else {
+                panic!("{key}")
+            };
+            assert_eq!((receivers, &datapath.workers), (&expected, &workers), "{key}");
+        }
+        let events = |table: &str, rx_tx: usize| {
+            let lines = "model = \"eventdev\"\nworkers = { count = 2 }";
+            let text = example(lines, rx_tx)
+                .replace("\n[dpdk]\n", &format!("\n[datapath.eventdev]\n{table}\n[dpdk]\n"));
+            load(&text, || Ok(two_node_server())).unwrap().datapath
+        };
+        let central = events("scheduler = \"sw\"", 1);
+        assert_eq!(central.scheduler_core(), Some(13));
+        assert_eq!(central.workers, [15, 16]);
+        let distributed = events("rx_tx = { count = 2 }", 2);
+        let ModelSettings::EventDriven(settings) = &distributed.model else { panic!() };
+        assert_eq!((&settings.rx_tx, distributed.scheduler_core()), (&vec![13, 14], None));
+        let planned = PlanModel::EventDriven { rx_tx: Some(2), has_scheduler: false };
+        assert_eq!(distributed.model.to_plan(), planned);
+    }
+
+    #[test]
+    fn what_cannot_be_planned_is_told_in_one_sentence() {
+        let small = || read_synthetic("core:2 pu:1");
+        let of = |lines: &str, qpairs| load(&example(lines, qpairs), small).unwrap_err();
+        let many = of("workers = { count = 3 }", 3);
+        assert_eq!(many.len(), 1, "{many:?}");
+        assert!(many[0].contains("need 3 CPUs, and this process may use 2"), "{many:?}");
+        let over = of("model = \"pipeline\"\nworkers = { count = 63 }", 64);
+        assert!(over[0].contains("has at most 63 threads, and this needs 76"), "{over:?}");
+        let zero = of("workers = { count = 0 }", 1);
+        assert!(
+            zero[0].contains("datapath.workers.count: takes a whole number from 1"),
+            "{zero:?}"
+        );
+        let word = of("workers = \"all\"", 1);
+        assert!(word[0].contains("such as [1], \"auto\", or { count = 2 }"), "{word:?}");
+        let control = of("workers = \"auto\"\nmain_core = 1", 1);
+        assert!(control[0].contains("datapath.main_core: comes from the plan"), "{control:?}");
+        let lines = "model = \"pipeline\"\nworkers = \"auto\"\nreceivers = [1]";
+        let listed = of(lines, 2);
+        assert!(listed[0].contains("datapath.receivers: takes \"auto\""), "{listed:?}");
+        let pairs = of("workers = \"auto\"", 7);
+        assert!(pairs.iter().all(|text| text.contains("write qpairs=1 into it")), "{pairs:?}");
+    }
+
+    #[test]
+    fn cpuset_without_a_cpu_on_the_node_of_the_ports_is_told() {
+        let mut machine = two_node_server();
+        machine.limits.allowed = "0-11".parse().unwrap();
+        let refused = load(&example("workers = \"auto\"", 1), || Ok(machine.clone())).unwrap_err();
+        assert!(refused[0].contains("port access is on node 1, where this process may use no CPU"));
+        let uma = example("workers = \"auto\"\nplacement = \"uma\"", 11);
+        assert_eq!(load(&uma, || Ok(machine.clone())).unwrap().datapath.workers.len(), 11);
+        machine.limits.allowed = "99".parse().unwrap();
+        let none = load(&example("workers = \"auto\"", 1), || Ok(machine.clone())).unwrap_err();
+        assert!(none[0].contains("no CPU is both online and allowed"), "{none:?}");
+    }
+
+    #[test]
+    fn machine_is_read_only_for_a_plan() {
+        let fails = || Err(TopologyError::NoCpus);
+        assert!(load(&example("workers = [1]", 1), fails).is_ok());
+        let refused = load(&example("workers = \"auto\"", 1), fails).unwrap_err();
+        assert!(refused[0].contains("list CPU cores"), "{refused:?}");
+    }
+
+    #[test]
+    fn most_threads_that_adit_has_are_planned_on_a_larger_machine() {
+        let large = || read_synthetic("core:200 pu:1");
+        for (model, qpairs, workers) in [("run-to-completion", 64, 64), ("pipeline", 53, 52)] {
+            let lines = format!("model = \"{model}\"\nworkers = \"auto\"");
+            let datapath = load(&example(&lines, qpairs), large).unwrap().datapath;
+            assert_eq!(datapath.workers.len(), workers);
+            assert!(datapath.threads().len() <= 64, "{model}");
+            assert_eq!(datapath.placement.siblings, SiblingPolicy::Split);
+        }
+    }
+}

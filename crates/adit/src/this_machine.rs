@@ -1,0 +1,21 @@
+//! The machine that adit runs on.
+
+use std::sync::OnceLock;
+
+use adit_placement::MachineTopology;
+use adit_topology::{TopologyError, read_live};
+
+/// The machine as this process first read it. Later its main thread is on one CPU, and so would all of its process seem to
+/// be: DPDK moves it to `datapath.main_core`.
+static THIS_MACHINE: OnceLock<MachineTopology> = OnceLock::new();
+
+/// Reads the machine once.
+///
+/// # Errors
+/// hwloc cannot read it.
+pub(crate) fn this_machine() -> Result<&'static MachineTopology, TopologyError> {
+    match THIS_MACHINE.get() {
+        Some(machine) => Ok(machine),
+        None => read_live().map(|machine| THIS_MACHINE.get_or_init(|| machine)),
+    }
+}
