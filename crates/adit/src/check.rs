@@ -14,7 +14,8 @@ use crate::config::{
     self, ApiSettings, Config, ModelSettings, PollMode, StoreKind, StoreSettings, ThreadSettings,
     XdpMode,
 };
-use crate::host_command::placement_warnings;
+use crate::host_command::{PlacementNotice, placement_notice};
+use crate::process_nodes::ProcessNodes;
 use crate::{steering, wiring};
 
 /// Checks the file at `path`.
@@ -40,7 +41,8 @@ pub(crate) fn check(path: &Path, json: bool) -> anyhow::Result<()> {
 }
 
 fn derived(config: &Config) -> Value {
-    let eal = match wiring::eal(config).arguments() {
+    let memory_node = ProcessNodes::of_this_machine(config).memory();
+    let eal = match wiring::eal(config, memory_node).arguments() {
         Ok(arguments) => arguments.join(" "),
         Err(error) => format!("cannot start now: {error}"),
     };
@@ -77,12 +79,16 @@ fn derived(config: &Config) -> Value {
     })
 }
 
-/// Names the rules of placement that the CPUs of the threads break on this machine.
+/// Names the rules of placement by which the CPUs of the threads are chosen, and those that they break on this machine.
 fn placement(config: &Config) -> String {
-    let warnings = placement_warnings(config);
-    match warnings.is_empty() {
+    let PlacementNotice { chosen, broken } = placement_notice(config);
+    let broken = match broken.is_empty() {
         true => "keeps the rules that `adit host plan` prints".to_owned(),
-        false => format!("breaks {}", warnings.join("; ")),
+        false => format!("breaks {}", broken.join("; ")),
+    };
+    match chosen {
+        Some(chosen) => format!("planned: {chosen}; {broken}"),
+        None => broken,
     }
 }
 

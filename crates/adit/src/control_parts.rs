@@ -20,6 +20,7 @@ use crate::config::{self, Config, StandbySettings};
 use crate::lifecycle::Lifecycle;
 use crate::liveness::Liveness;
 use crate::load::ThreadLoad;
+use crate::process_nodes::ProcessNodes;
 use crate::replication::PairStore;
 use crate::standby_thread::{FollowedStore, StandbyLink};
 use crate::steering::PortSteering;
@@ -56,6 +57,8 @@ pub(crate) struct ControlParts {
     pub scheduler: Option<EventDevice>,
     /// What each of them does, and where.
     pub threads: Vec<config::ThreadSettings>,
+    /// Their nodes.
+    pub nodes: ProcessNodes,
     /// Their loads.
     pub loads: Vec<ThreadLoad>,
     /// Names of the interfaces, by `InterfaceId`.

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use adit_datapath::SharedFlows;
 use adit_dpdk::{
-    Eal, EventDevice, EventDeviceConfig, EventPortConfig, EventQueueConfig, EventScheduler,
-    OpenEventDevice, SchedulerPort,
+    Eal, EventDevice, EventDeviceConfig, EventDriver, EventPortConfig, EventQueueConfig,
+    EventScheduler, OpenEventDevice, SchedulerPort,
 };
 use adit_types::Role;
 use anyhow::Context;
@@ -40,6 +40,10 @@ pub(crate) fn open(
         return Ok(EventThreads { device: None, ports: Vec::new(), scheduler: None });
     };
     let roles = datapath.roles();
+    let mut arguments = settings.arguments.clone();
+    if let (EventDriver::Sw, Some(node)) = (settings.driver, eal.memory_node()) {
+        arguments = format!("numa_node={node},{arguments}").trim_end_matches(',').to_owned();
+    }
     let port = |(role, queues)| EventPortConfig {
         new_event_threshold: match role {
             Role::RxTx => settings.new_event_threshold,
@@ -53,7 +57,7 @@ pub(crate) fn open(
     let queue = |(schedule, priority)| EventQueueConfig { schedule, priority };
     let config = EventDeviceConfig {
         driver: settings.driver,
-        arguments: &settings.arguments,
+        arguments: &arguments,
         flows: settings.flows,
         events_max: settings.events_max,
         queues: settings.queues.schedules().zip(settings.queues.priorities()).map(queue).collect(),

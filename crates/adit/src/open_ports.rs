@@ -34,7 +34,7 @@ pub(crate) fn mempool(eal: &Eal, config: &Config) -> anyhow::Result<Mempool> {
         mbufs: config.dpdk.mempool_mbufs,
         cache: MEMPOOL_CACHE_MBUFS,
         data_room_bytes: config.dpdk.mbuf_bytes + headroom,
-        socket: None,
+        node: eal.memory_node(),
     };
     Mempool::create(eal, &pool).context(
         "cannot allocate the packet buffers; lower dpdk.mempool_mbufs or raise dpdk.memory_mib",

@@ -15,7 +15,7 @@ use adit_tables::TablesReader;
 use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN, HANDOFF_RING_LEN, TAP_RING_LEN};
 use adit_types::{Role, WorkerId};
 use anyhow::{Context, bail};
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::clock::ProcessClock;
 use crate::config::{Config, ModelSettings, PollMode, ThreadSettings};
@@ -23,6 +23,7 @@ use crate::event_scheduler;
 use crate::exit_barrier::{ExitBarrier, ExitBarrierPlace, ExitBarriers};
 use crate::lifecycle::Lifecycle;
 use crate::load::{LoadMeter, StepLoad, ThreadLoad};
+use crate::process_nodes::ProcessNodes;
 use crate::thread_io::ThreadIo;
 
 /// A thread of the packet path, running or done.
@@ -80,6 +81,7 @@ impl PacketPath<'_> {
             settings,
             shares_core: config.datapath.shares_core(settings.core),
             realtime_priority: config.datapath.realtime_priority,
+            has_shared_node: parts.has_shared_node,
             bell: bells.get(usize::from(id.0)).cloned(),
             bells,
             burst,
@@ -146,6 +148,8 @@ pub(crate) struct ThreadParts {
     pub load: ThreadLoad,
     /// Its port of the event scheduler, and the flows.
     pub scheduled: Option<(SchedulerPort, SharedFlows)>,
+    /// The thread that starts it prefers memory of a node.
+    pub has_shared_node: bool,
 }
 
 pub(crate) struct ControlRings {
@@ -172,13 +176,15 @@ impl AssembledPath {
     /// The process is out of file descriptors.
     pub(crate) fn new(
         config: &Config,
+        nodes: &ProcessNodes,
         readers: Vec<TablesReader>,
         recovery_time_stamp: u32,
     ) -> anyhow::Result<Self> {
         let bells = readers.iter().map(|_| Doorbell::new()).collect::<Result<Vec<_>, _>>()?;
         let (mut parts, mut loads) = (Vec::new(), Vec::new());
         let (mut events, mut commands, mut records) = (Vec::new(), Vec::new(), Vec::new());
-        let handoffs = connect(config.datapath.roles(), HANDOFF_RING_LEN);
+        let handoffs = connect(config.datapath.roles(), HANDOFF_RING_LEN).into_iter();
+        let handoffs = handoffs.map(|handoff| handoff.with_nodes(nodes.threads()));
         let readers = readers.into_iter().zip(handoffs);
         for (settings, (reader, handoff)) in config.datapath.threads().into_iter().zip(readers) {
             let control = (!matches!(settings.role, Role::Receiver | Role::RxTx)).then(|| {
@@ -205,6 +211,7 @@ impl AssembledPath {
                 recovery_time_stamp,
                 load: load.clone(),
                 scheduled: None,
+                has_shared_node: nodes.memory().is_some(),
             });
             loads.push(load);
         }
@@ -222,6 +229,7 @@ struct ThreadRunner {
     settings: ThreadSettings,
     /// 0 for none.
     realtime_priority: u8,
+    has_shared_node: bool,
     /// It must yield to other threads on its core.
     shares_core: bool,
     bell: Option<Doorbell>,
@@ -238,8 +246,11 @@ impl ThreadRunner {
         make: impl FnOnce() -> T,
     ) -> anyhow::Result<()> {
         let Self { eal, clock, lifecycle, inside, drained, settings, realtime_priority, .. } = self;
-        let Self { shares_core, bell, bells, burst, load, .. } = self;
+        let Self { shares_core, bell, bells, burst, load, has_shared_node, .. } = self;
         adit_dpdk::pin_current_thread(settings.core)?;
+        if has_shared_node && let Err(error) = adit_dpdk::prefer_memory_of(None) {
+            warn!("{error}; the thread uses memory of the node that most threads are on");
+        }
         if realtime_priority > 0 {
             adit_dpdk::set_realtime_priority(realtime_priority)?;
         }

@@ -26,11 +26,12 @@ use crate::config::Config;
 use crate::control::{ControlEnd, ControlThread};
 use crate::control_parts::{ControlParts, ControlPort, ControlPortDevice, StandbyParts};
 use crate::event_scheduler::EventThreads;
-use crate::host_command::placement_warnings;
+use crate::host_command::{PlacementNotice, placement_notice};
 use crate::lifecycle::Lifecycle;
 use crate::log::{self, LogSettings};
 use crate::open_ports::OpenPort;
 use crate::packet_path::{AssembledPath, PacketPath, ThreadParts, WorkerThread, spawn};
+use crate::process_nodes::ProcessNodes;
 use crate::record_store::{RecordSource, StartRecords};
 use crate::recovery_time::RecoveryTime;
 use crate::service_manager::ServiceManager;
@@ -57,13 +58,16 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
         warn!("n4.allow is empty: any address may set up an association");
     }
     check_cores(&config)?;
+    log_placement(&config);
     // From here on these signals do not kill the process: `wait` polls for them.
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("cannot wait for signals")?;
     let server = AdminServer::bind(&config.admin_socket)?;
     let api = config.api.as_ref().map(http_api::bind).transpose()?;
+    let nodes = ProcessNodes::of_this_machine(&config);
+    prefer_memory(&nodes);
     // DPDK puts this thread, and those that it starts, on the main core.
     let cpus = sched_getaffinity(None).context("cannot read the CPUs of the process")?;
-    let eal = Eal::init(&wiring::eal(&config))?;
+    let eal = Eal::init(&wiring::eal(&config, nodes.memory()))?;
     if let Some(notice) = eal.notice() {
         warn!("{notice}");
     }
@@ -86,7 +90,7 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
         event_scheduler::open(&eal, &config.datapath, config.sessions_max)?;
     let clock = record_store::clock(eal.tsc_hz(), former.as_ref());
     let lifecycle = Lifecycle::default();
-    let start = StartParts { clock, socket, addresses, records, recovery_time_stamp, pool };
+    let start = StartParts { clock, socket, addresses, records, recovery_time_stamp, pool, nodes };
     let (control, mut parts) = assemble(&config, start, ports, device, &lifecycle)?;
     parts.iter_mut().zip(scheduled).for_each(|(parts, port)| parts.scheduled = Some(port));
     let (queries, questions) = mpsc::channel();
@@ -108,9 +112,6 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
         })?
     };
     info!(model = config.datapath.model.name(), threads = workers.len(), n4 = %config.n4.listen, "running");
-    for warning in placement_warnings(&config) {
-        warn!("{warning}; `adit host plan` proposes other CPUs");
-    }
     let threads = Threads { control, workers, admin, api };
     let outcome = supervise(&mut signals, threads, &lifecycle);
     drop(server);
@@ -199,6 +200,33 @@ fn check_cores(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Logs the choice of CPUs, and the rules that it breaks. Before DPDK moves this thread to one CPU, which the machine would
+/// then seem to allow alone.
+fn log_placement(config: &Config) {
+    let PlacementNotice { chosen, broken } = placement_notice(config);
+    if let Some(chosen) = chosen {
+        info!("CPUs of this machine: {chosen}");
+    }
+    for rule in broken {
+        let hint = match config.datapath.placement.is_planned {
+            true => "the machine leaves no better plan",
+            false => "`adit host plan` proposes other CPUs",
+        };
+        warn!("{rule}; {hint}");
+    }
+}
+
+/// Lets what all threads share come from the node of most of them: tables, sessions, packet buffers without hugepages.
+fn prefer_memory(nodes: &ProcessNodes) {
+    let Some(node) = nodes.memory() else { return };
+    match adit_dpdk::prefer_memory_of(Some(node)) {
+        Ok(()) => info!(node, "memory of the node of the packet path"),
+        Err(error) => {
+            warn!("{error}; memory may be on other nodes than the packet path, which is slower")
+        }
+    }
+}
+
 /// Opens the N4 socket. Of an active adit it is bound, after this host has the addresses of `[standby]`.
 fn open_n4(
     config: &Config,
@@ -242,6 +270,7 @@ struct StartParts {
     records: StartRecords,
     recovery_time_stamp: u32,
     pool: Mempool,
+    nodes: ProcessNodes,
 }
 
 /// The node, which continues a former one if the store has one, or follows that of the active adit.
@@ -271,7 +300,7 @@ fn assemble(
 ) -> anyhow::Result<(ControlThread, Vec<ThreadParts>)> {
     let mut random = StdRng::from_os_rng();
     let mut node = start_node(config, &start, &mut random);
-    let StartParts { clock, socket, addresses, records, recovery_time_stamp, pool } = start;
+    let StartParts { clock, socket, addresses, records, recovery_time_stamp, pool, nodes } = start;
     let macs: Vec<MacAddr> = ports.iter().map(OpenPort::mac).collect();
     let slot_bits = u8::try_from(node.store().slot_bits()).context("TEIDs have 32 bits")?;
     let tables = wiring::tables(config, &macs, slot_bits, random.random());
@@ -282,7 +311,7 @@ fn assemble(
     publisher.set_restoring(node.is_restoring());
     node.set_usage_source(publisher.usage_source());
     let AssembledPath { parts: workers, events, commands, records: packets, bells, loads } =
-        AssembledPath::new(config, readers, recovery_time_stamp)?;
+        AssembledPath::new(config, &nodes, readers, recovery_time_stamp)?;
     let names = config.interfaces.iter().map(|interface| interface.name.clone()).collect();
     let port = |(id, open)| control_port(config, id, open, slot_bits.into());
     let ports = (0..).map(PortId).zip(ports).map(port).collect();
@@ -315,6 +344,7 @@ fn assemble(
         model: config.datapath.model.name(),
         scheduler,
         threads: config.datapath.threads(),
+        nodes,
         loads,
         names,
         ports,

@@ -73,6 +73,7 @@ const WORKERS: Columns = (
         "thread",
         "role",
         "core",
+        "node",
         "poll",
         "state",
         "busy_percent",
@@ -83,6 +84,8 @@ const WORKERS: Columns = (
         "handed_off_pkts",
         "transmitted_pkts",
         "dropped_pkts",
+        "cross_node_pkts",
+        "frequency_mhz",
     ],
 );
 
@@ -163,7 +166,12 @@ fn lists(topic: Topic) -> &'static [Columns] {
 /// The lists of a topic that is printed as a whole, below its other members.
 fn lists_of_whole(topic: Topic) -> &'static [Columns] {
     match topic {
-        Topic::Workers => &[WORKERS, ("scheduler", &["name", "value"])],
+        Topic::Workers => &[
+            WORKERS,
+            ("scheduler", &["name", "value"]),
+            ("idle_states", &["thread", "core", "state", "seconds"]),
+            ("energy", &["zone", "joules"]),
+        ],
         Topic::Offload => &[("refusals", &["reason", "rules"])],
         Topic::Health => &[("reasons", &["reason", "detail"])],
         _ => &[],

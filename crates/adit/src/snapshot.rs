@@ -11,6 +11,7 @@ mod node;
 mod offload;
 mod overview;
 mod ports;
+mod power;
 mod qos;
 mod routes;
 mod sessions;

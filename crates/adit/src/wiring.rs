@@ -20,12 +20,13 @@ use crate::config::{
 };
 use crate::tap::TapLimits;
 
-/// Configuration of the EAL.
-pub(crate) fn eal(config: &Config) -> EalConfig {
+/// Configuration of the EAL, with memory of a NUMA node.
+pub(crate) fn eal(config: &Config, memory_node: Option<u32>) -> EalConfig {
     EalConfig {
         hugepages: config.dpdk.hugepages,
         memory_mib: config.dpdk.memory_mib,
         main_cpus: vec![config.datapath.main_core],
+        memory_node,
         file_prefix: format!("adit-{}", std::process::id()),
         devices: dpdk_devices(config).cloned().collect(),
         extra_args: config.dpdk.eal_extra_args.clone(),

@@ -122,6 +122,7 @@ fn write_text(counters: &[Arc<WorkerCounters>], signaling: &SignalingFigures) ->
         saturation_percent: 0,
         ring_permille: 0,
         is_stopped: false,
+        cross_node_pkts: 0,
     };
     let packets = PacketFigures {
         all: Snapshot::sum(counters.iter().map(|counters| &**counters)),

@@ -59,6 +59,8 @@ struct HandoffRing<B> {
     staged: BurstColumn<HandedPacket<B>>,
     /// What packets without room are counted as.
     full: DropReason,
+    /// The other thread is on another node.
+    crosses_nodes: bool,
 }
 
 /// One thread's ends of the rings between the threads of a packet path.
@@ -127,7 +129,7 @@ pub fn connect<B>(roles: Roles, ring_len: usize) -> Vec<Handoff<B>> {
                     Role::Signaling => DropReason::SignalingFull,
                     Role::Worker | Role::Receiver | Role::RxTx => DropReason::HandoffFull,
                 };
-                HandoffRing { ring, staged: BurstColumn::new(), full }
+                HandoffRing { ring, staged: BurstColumn::new(), full, crosses_nodes: false }
             });
             ends[from].rings.push(towards);
         }
@@ -152,6 +154,20 @@ impl<B> Handoff<B> {
     /// The ends of the only worker.
     pub(crate) fn alone() -> Self {
         Self::new(0, Owners::new(1), 0)
+    }
+
+    /// The same, counting packets to threads on other nodes. `nodes`: those of the threads, as far as they are known.
+    #[must_use]
+    pub fn with_nodes(mut self, nodes: &[Option<u32>]) -> Self {
+        let node_of = |thread: usize| nodes.get(thread).copied().flatten();
+        let own = node_of(usize::from(self.id.0));
+        for (to, towards) in self.rings.iter_mut().enumerate() {
+            if let Some(towards) = towards {
+                towards.crosses_nodes =
+                    own.zip(node_of(to)).is_some_and(|(own, other)| own != other);
+            }
+        }
+        self
     }
 
     /// The ends of one of several workers that an event scheduler gives the flows of `shared` to. Reserves all memory
@@ -436,6 +452,10 @@ impl<B: PacketBuf> HandoffRing<B> {
             Err(_) => 0,
         };
         tally.hand_off(sent);
+        // Once per thread and burst with packets for it; the usual packet of an owner is not handed off.
+        if self.crosses_nodes {
+            tally.hand_across_nodes(sent);
+        }
         for packet in self.staged.drain(..) {
             tally.drop_waiting(self.full, packet.buf.data());
             events.inspect(|events| events.flows.settle_packet(packet.place));

@@ -81,6 +81,7 @@ struct UsualSums {
 struct RareSums {
     taken_over: u64,
     handed_off: u64,
+    handed_across_nodes: u64,
     fragments_added: u64,
     locally_switched: u64,
     dropped: u64,
@@ -187,6 +188,12 @@ impl StepTally {
     /// Packets went to another worker.
     pub(crate) fn hand_off(&mut self, pkts: usize) {
         self.rare().handed_off += pkts as u64;
+    }
+
+    /// Packets went to a worker on another node, among those of [`Self::hand_off`].
+    #[cold]
+    pub(crate) fn hand_across_nodes(&mut self, pkts: usize) {
+        self.rare().handed_across_nodes += pkts as u64;
     }
 
     /// One packet of `bytes` octets arrived.
@@ -439,6 +446,7 @@ impl RareSums {
     /// Adds these sums and their lists, which start again.
     fn add_to(self, counters: &WorkerCounters, drops: &mut [u64], punts: &mut [u64]) {
         counters.handed_off_pkts.add(self.handed_off);
+        counters.handed_across_nodes_pkts.add(self.handed_across_nodes);
         counters.taken_over_pkts.add(self.taken_over);
         counters.fragments_added_pkts.add(self.fragments_added);
         counters.locally_switched_pkts.add(self.locally_switched);

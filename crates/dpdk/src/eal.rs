@@ -29,6 +29,8 @@ pub struct EalConfig {
     ///
     /// Workers are not EAL threads: they call [`crate::register_thread`] and pin themselves.
     pub main_cpus: Vec<u16>,
+    /// The NUMA node of the memory; `None`: that of the main CPUs. If its hugepages do not suffice, DPDK chooses.
+    pub memory_node: Option<u32>,
     /// Prefix of DPDK's runtime files; must differ between the processes of a machine.
     pub file_prefix: String,
     /// Devices of the ports.
@@ -43,6 +45,7 @@ impl Default for EalConfig {
             hugepages: HugepageMode::Auto,
             memory_mib: 512,
             main_cpus: Vec::new(),
+            memory_node: None,
             file_prefix: "adit".to_owned(),
             devices: Vec::new(),
             extra_args: Vec::new(),
@@ -63,6 +66,20 @@ pub enum EalNotice {
         /// Wanted memory. Unit: MiB.
         wanted_mib: u32,
         /// Free hugepages. Unit: MiB.
+        free_mib: u64,
+    },
+    /// The node of the memory has too few hugepages free.
+    #[error(
+        "{wanted_mib} MiB of hugepages are wanted on node {node}, but only {free_mib} MiB are free there: packets are \
+         in memory of another node, which is slower; reserve hugepages with `adit host apply --hugepages {node}:2048:{pages}`",
+        pages = wanted_mib.div_ceil(2)
+    )]
+    OtherNode {
+        /// The wanted node.
+        node: u32,
+        /// Wanted memory. Unit: MiB.
+        wanted_mib: u32,
+        /// Free hugepages of the node. Unit: MiB.
         free_mib: u64,
     },
 }
@@ -107,6 +124,9 @@ fn init_hint(errno: Errno) -> &'static str {
     }
 }
 
+/// DPDK: `RTE_MAX_NUMA_NODES`.
+const NODES_MAX: usize = 32;
+
 impl EalConfig {
     /// The argument vector that [`Eal::init`] passes to DPDK, program name first.
     ///
@@ -117,11 +137,23 @@ impl EalConfig {
     }
 
     fn plan(&self) -> Result<EalPlan, EalError> {
-        let (has_hugepages, notice) = self.choose_pages()?;
+        let (has_hugepages, mut notice) = self.choose_pages()?;
         let mut args = vec!["adit".to_owned(), "--no-telemetry".to_owned()];
         args.push("--log-level=warning".to_owned());
         args.extend(["--file-prefix".to_owned(), self.file_prefix.clone()]);
-        args.extend(["-m".to_owned(), self.memory_mib.to_string()]);
+        let mut memory = ["-m".to_owned(), self.memory_mib.to_string()];
+        let mut memory_node = None;
+        if let Some(node) = self.memory_node.filter(|_| has_hugepages) {
+            let (wanted_mib, free_mib) = (self.memory_mib, hugepages::free_mib_of(node));
+            match socket_memory(node, wanted_mib) {
+                Some(list) if free_mib >= u64::from(wanted_mib) => {
+                    memory = ["--socket-mem".to_owned(), list];
+                    memory_node = Some(node);
+                }
+                _ => notice = Some(EalNotice::OtherNode { node, wanted_mib, free_mib }),
+            }
+        }
+        args.extend(memory);
         args.extend(["--lcores".to_owned(), self.lcores()]);
         // Neither option leaves files behind; DPDK accepts `--in-memory` only with hugepages.
         if has_hugepages {
@@ -142,7 +174,7 @@ impl EalConfig {
         }
         args.extend(allow.into_iter().flat_map(|device| ["--allow".to_owned(), device]));
         args.extend(self.extra_args.iter().cloned());
-        Ok(EalPlan { arguments: args, notice })
+        Ok(EalPlan { arguments: args, notice, memory_node })
     }
 
     /// Returns whether to use hugepages, and a notice for the operator.
@@ -172,9 +204,16 @@ impl EalConfig {
     }
 }
 
+/// The value of `--socket-mem`: MiB of each node from 0 on. `None` for a node that DPDK does not know.
+fn socket_memory(node: u32, mib: u32) -> Option<String> {
+    let node = usize::try_from(node).ok().filter(|node| *node < NODES_MAX)?;
+    Some(format!("{}{mib}", "0,".repeat(node)))
+}
+
 struct EalPlan {
     arguments: Vec<String>,
     notice: Option<EalNotice>,
+    memory_node: Option<u32>,
 }
 
 /// DPDK's version as text.
@@ -201,6 +240,7 @@ struct EalHandle {
     registered_threads: AtomicUsize,
     arguments: Vec<String>,
     notice: Option<EalNotice>,
+    memory_node: Option<u32>,
     /// DPDK creates this folder even if it stores nothing there.
     runtime_folder: Option<String>,
 }
@@ -214,7 +254,7 @@ impl Eal {
     /// # Errors
     /// See [`EalError`]. After a failure in DPDK itself the process cannot try again.
     pub fn init(config: &EalConfig) -> Result<Self, EalError> {
-        let EalPlan { arguments, notice } = config.plan()?;
+        let EalPlan { arguments, notice, memory_node } = config.plan()?;
         let strings = arguments
             .iter()
             .map(|text| CString::new(text.as_str()).map_err(|_| EalError::Argument(text.clone())))
@@ -243,6 +283,7 @@ impl Eal {
             registered_threads: AtomicUsize::new(0),
             arguments,
             notice,
+            memory_node,
             runtime_folder,
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -252,6 +293,12 @@ impl Eal {
     #[must_use]
     pub fn notice(&self) -> Option<EalNotice> {
         self.inner.notice
+    }
+
+    /// The NUMA node that was asked for, if its hugepages suffice.
+    #[must_use]
+    pub fn memory_node(&self) -> Option<u32> {
+        self.inner.memory_node
     }
 
     /// The argument vector passed to DPDK.
@@ -410,6 +457,16 @@ mod tests {
             "adit --no-telemetry --log-level=warning --file-prefix adit -m 64 \
              --lcores 0@(1,3) --no-huge --no-shconf --no-pci --iova-mode=va"
         );
+    }
+
+    #[test]
+    fn memory_of_a_node_is_a_list_up_to_it() {
+        assert_eq!(socket_memory(0, 512).as_deref(), Some("512"));
+        assert_eq!(socket_memory(2, 512).as_deref(), Some("0,0,512"));
+        assert_eq!(socket_memory(32, 512), None);
+        // Ordinary pages come from where the main thread prefers them.
+        let ordinary = EalConfig { memory_node: Some(1), ..config(&["net_null0"]) };
+        assert!(ordinary.arguments().unwrap().join(" ").contains(" -m 64 "));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Hugepages for packet memory.
 
 use std::fs;
+use std::path::Path;
 
 /// Choice of pages for packet memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -16,7 +17,16 @@ pub enum HugepageMode {
 
 /// Free hugepages of all page sizes; zero without kernel support. Unit: MiB.
 pub(crate) fn free_mib() -> u64 {
-    let Ok(sizes) = fs::read_dir("/sys/kernel/mm/hugepages") else {
+    free_mib_in(Path::new("/sys/kernel/mm/hugepages"))
+}
+
+/// Those of a NUMA node.
+pub(crate) fn free_mib_of(node: u32) -> u64 {
+    free_mib_in(Path::new(&format!("/sys/devices/system/node/node{node}/hugepages")))
+}
+
+fn free_mib_in(folder: &Path) -> u64 {
+    let Ok(sizes) = fs::read_dir(folder) else {
         return 0;
     };
     sizes

@@ -35,6 +35,7 @@ pub use port::{
 };
 pub use processor::{PinError, pin_current_thread, tsc};
 pub use thread::{
-    PriorityError, RegisterError, ThreadGuard, register_thread, set_realtime_priority,
+    MemoryNodeError, PriorityError, RegisterError, ThreadGuard, prefer_memory_of, register_thread,
+    set_realtime_priority,
 };
 pub use worker_io::{RegisteringIo, WorkerIo, WorkerPort};

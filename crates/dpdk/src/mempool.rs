@@ -23,14 +23,14 @@ pub struct MempoolConfig<'a> {
     pub cache: u32,
     /// Buffer size. Unit: bytes, 128 bytes of headroom included.
     pub data_room_bytes: u16,
-    /// NUMA node; `None` for any.
-    pub socket: Option<u8>,
+    /// NUMA node; `None` for any. Without hugepages DPDK's memory has no nodes.
+    pub node: Option<u32>,
 }
 
 impl Default for MempoolConfig<'_> {
     /// 8191 buffers for frames of 2048 bytes, with a cache of 256 per thread.
     fn default() -> Self {
-        Self { name: "packets", mbufs: 8191, cache: 256, data_room_bytes: 2048 + 128, socket: None }
+        Self { name: "packets", mbufs: 8191, cache: 256, data_room_bytes: 2048 + 128, node: None }
     }
 }
 
@@ -99,7 +99,8 @@ impl Mempool {
     pub fn create(eal: &Eal, config: &MempoolConfig<'_>) -> Result<Self, MempoolError> {
         let name =
             CString::new(config.name).map_err(|_| MempoolError::Name(config.name.to_owned()))?;
-        let socket = config.socket.map_or(sys::SOCKET_ID_ANY, i32::from);
+        let node = config.node.and_then(|node| i32::try_from(node).ok());
+        let socket = node.unwrap_or(sys::SOCKET_ID_ANY);
         let mut private = sys::rte_pktmbuf_pool_private {
             mbuf_data_room_size: config.data_room_bytes,
             mbuf_priv_size: 0,
@@ -199,6 +200,12 @@ impl Mempool {
     #[must_use]
     pub fn data_room_bytes(&self) -> u16 {
         self.inner.data_room_bytes
+    }
+
+    /// The NUMA node that was asked for, or `SOCKET_ID_ANY`.
+    pub(crate) fn node(&self) -> i32 {
+        // SAFETY: the pool is alive.
+        unsafe { self.inner.raw.as_ref() }.socket_id
     }
 
     /// Its buffers are one after the other in one piece of memory.

@@ -201,7 +201,7 @@ impl Port {
                 .map_err(fail("set up a receive queue of"))?;
         }
         for queue in 0..config.tx_queues {
-            ffi::setup_tx(id, queue, tx_descriptors, &offer)
+            ffi::setup_tx(id, queue, tx_descriptors, &offer, config.mempool)
                 .map_err(fail("set up a transmit queue of"))?;
         }
         ffi::start(id).map_err(fail("start"))?;

@@ -1,4 +1,4 @@
-//! Registration of threads with DPDK: lcore numbers. Priority of threads.
+//! Registration of threads with DPDK: lcore numbers. Priority of threads, and the node of their memory.
 
 use core::marker::PhantomData;
 
@@ -76,6 +76,48 @@ pub fn set_realtime_priority(priority: u8) -> Result<(), PriorityError> {
     }
 }
 
+/// The kernel does not let a thread choose the node of its memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the kernel does not let adit prefer memory of {}: {errno}", describe(*node))]
+pub struct MemoryNodeError {
+    /// The wanted node.
+    pub node: Option<u32>,
+    /// The kernel's reason.
+    pub errno: Errno,
+}
+
+fn describe(node: Option<u32>) -> String {
+    node.map_or_else(|| "the thread's own node".to_owned(), |node| format!("node {node}"))
+}
+
+/// Node numbers are below this: the most that a Linux kernel for x86-64 is built for.
+const NODES_MAX: usize = 1024;
+
+/// Lets memory that the calling thread touches first come from `node`, as long as that has any; with `None` from the node that
+/// the thread runs on. Threads that it starts begin with the same.
+///
+/// # Errors
+/// See [`MemoryNodeError`].
+pub fn prefer_memory_of(node: Option<u32>) -> Result<(), MemoryNodeError> {
+    let mut mask = [0_u64; NODES_MAX / 64];
+    let refused = |errno| MemoryNodeError { node, errno };
+    let (mode, nodes, count) = match node {
+        None => (libc::MPOL_DEFAULT, core::ptr::null(), 0),
+        Some(number) => {
+            let number = usize::try_from(number).unwrap_or(NODES_MAX);
+            let word = mask.get_mut(number / 64);
+            *word.ok_or_else(|| refused(Errno::of_return(-libc::EINVAL)))? = 1 << (number % 64);
+            // The kernel reads one bit less.
+            (libc::MPOL_PREFERRED, mask.as_ptr(), NODES_MAX + 1)
+        }
+    };
+    // SAFETY: the kernel reads `NODES_MAX` bits of `mask`, which lives across the call, or nothing.
+    match unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, nodes, count) } {
+        0 => Ok(()),
+        _ => Err(refused(Errno::last_os())),
+    }
+}
+
 impl ThreadGuard {
     /// The lcore number of this thread.
     #[must_use]
@@ -102,6 +144,36 @@ mod tests {
         let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
         let (_, fields) = stat.rsplit_once(')').unwrap();
         fields.split_whitespace().skip(37).take(2).map(str::to_owned).collect()
+    }
+
+    /// The mode of the calling thread's memory policy.
+    fn memory_mode() -> i32 {
+        let mut mode = -1;
+        let (mask, none) = (core::ptr::null_mut::<u64>(), core::ptr::null_mut::<u8>());
+        // SAFETY: the kernel writes one number.
+        unsafe { libc::syscall(libc::SYS_get_mempolicy, &raw mut mode, mask, 0, none, 0) };
+        mode
+    }
+
+    #[test]
+    fn memory_is_preferred_from_a_node_that_exists() {
+        std::thread::spawn(|| match prefer_memory_of(Some(0)) {
+            Err(error) => println!("skipped: {error}"),
+            Ok(()) => {
+                assert_eq!(memory_mode(), libc::MPOL_PREFERRED);
+                let inherited = std::thread::spawn(memory_mode).join();
+                assert_eq!(inherited.unwrap(), libc::MPOL_PREFERRED);
+                for absent in [1023, 1024, u32::MAX] {
+                    let error = prefer_memory_of(Some(absent)).unwrap_err();
+                    assert!(error.to_string().contains(&format!("node {absent}")), "{error}");
+                }
+                prefer_memory_of(None).unwrap();
+                assert_eq!(memory_mode(), libc::MPOL_DEFAULT);
+            }
+        })
+        .join()
+        .unwrap();
+        assert_eq!(memory_mode(), libc::MPOL_DEFAULT);
     }
 
     #[test]

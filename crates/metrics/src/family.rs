@@ -74,6 +74,10 @@ impl MetricValues {
 pub enum MetricUnit {
     /// Octets.
     Bytes,
+    /// Periods per second.
+    Hertz,
+    /// Energy.
+    Joules,
     /// A share between zero and one.
     Ratio,
     /// Seconds.
@@ -84,6 +88,8 @@ impl MetricUnit {
     fn encoded(self) -> Unit {
         match self {
             Self::Bytes => Unit::Bytes,
+            Self::Hertz => Unit::Other("hertz".to_owned()),
+            Self::Joules => Unit::Joules,
             Self::Ratio => Unit::Other("ratio".to_owned()),
             Self::Seconds => Unit::Seconds,
         }

@@ -42,6 +42,8 @@ pub struct WorkerFigures {
     pub ring_permille: u16,
     /// It takes no step although it should.
     pub is_stopped: bool,
+    /// Packets that crossed NUMA nodes on their way from or to it.
+    pub cross_node_pkts: u64,
 }
 
 /// The families of the packet path.
@@ -158,11 +160,11 @@ fn labels(thread: usize, worker: &WorkerFigures) -> MetricLabels {
     vec![("worker", thread.to_string()), ("role", worker.role.to_owned())]
 }
 
-fn worker_counters(workers: &[WorkerFigures]) -> [MetricFamily; 6] {
-    let of = |value: fn(&Snapshot) -> u64| {
+fn worker_counters(workers: &[WorkerFigures]) -> [MetricFamily; 7] {
+    let of = |value: fn(&WorkerFigures) -> u64| {
         let samples = workers.iter().enumerate().map(|(thread, worker)| MetricSample {
             labels: labels(thread, worker),
-            value: value(&worker.counted),
+            value: value(worker),
         });
         MetricValues::Counter(samples.collect())
     };
@@ -170,32 +172,38 @@ fn worker_counters(workers: &[WorkerFigures]) -> [MetricFamily; 6] {
         MetricFamily::new(
             "adit_worker_received_packets",
             "Packets that the thread received from ports.",
-            of(|counted| counted.received_pkts),
+            of(|worker| worker.counted.received_pkts),
         ),
         MetricFamily::new(
             "adit_worker_bursts",
             "Bursts that the thread received with at least one packet; received packets per burst is their fill.",
-            of(|counted| counted.bursts),
+            of(|worker| worker.counted.bursts),
         ),
         MetricFamily::new(
             "adit_worker_transmitted_packets",
             "Packets that the thread transmitted, in both directions.",
-            of(Snapshot::transmitted_pkts),
+            of(|worker| worker.counted.transmitted_pkts()),
         ),
         MetricFamily::new(
             "adit_worker_dropped_packets",
             "Packets that the thread dropped for any reason.",
-            of(Snapshot::dropped_pkts),
+            of(|worker| worker.counted.dropped_pkts()),
         ),
         MetricFamily::new(
             "adit_worker_handed_off_packets",
             "Packets that the thread handed to the worker that owns their session.",
-            of(|counted| counted.handed_off_pkts),
+            of(|worker| worker.counted.handed_off_pkts),
         ),
         MetricFamily::new(
             "adit_worker_taken_over_packets",
             "Packets that the thread took over from others, which had received them.",
-            of(|counted| counted.taken_over_pkts),
+            of(|worker| worker.counted.taken_over_pkts),
+        ),
+        MetricFamily::new(
+            "adit_worker_cross_node_packets",
+            "Packets that the thread handed to a thread of another NUMA node, got from an event scheduler that receives on \
+             another node, or sent through a port of another node.",
+            of(|worker| worker.cross_node_pkts),
         ),
     ]
 }
@@ -272,6 +280,7 @@ mod tests {
             saturation_percent: 10,
             ring_permille: 0,
             is_stopped: false,
+            cross_node_pkts: 9,
         };
         let figures = PacketFigures {
             all,
@@ -288,6 +297,7 @@ mod tests {
             "adit_qos_delayed_packets_total{below_seconds=\"0.000001\"} 0",
             "adit_qos_delayed_packets_total{below_seconds=\"+Inf\"} 0",
             "adit_worker_busy_ratio{worker=\"0\",role=\"worker\"} 0.25",
+            "adit_worker_cross_node_packets_total{worker=\"0\",role=\"worker\"} 9",
             "adit_interface_receive_bytes_total{interface=\"n3\"} 0",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}: {text}");

@@ -155,6 +155,8 @@ fn finish(child: &mut Child, limit: Duration) -> Output {
 #[derive(Debug)]
 pub struct TestNamespace {
     name: String,
+    /// Environment of the commands that run in it.
+    environment: Vec<(&'static str, &'static str)>,
 }
 
 impl TestNamespace {
@@ -166,9 +168,16 @@ impl TestNamespace {
     pub fn new(purpose: &str) -> Self {
         let name = format!("adit-test-{purpose}-{}", std::process::id());
         ip(&["netns", "add", &name]);
-        let namespace = Self { name };
+        let namespace = Self { name, environment: Vec::new() };
         namespace.ip(&["link", "set", "lo", "up"]);
         namespace
+    }
+
+    /// The same for commands that take the machine for the one that hwloc's synthetic `description` describes.
+    #[must_use]
+    pub fn on_machine(mut self, description: &'static str) -> Self {
+        self.environment.push(("HWLOC_SYNTHETIC", description));
+        self
     }
 
     /// The name that `ip netns` lists.
@@ -187,6 +196,7 @@ impl TestNamespace {
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name]).arg(program);
+        command.envs(self.environment.iter().copied());
         command
     }
 }

@@ -18,7 +18,7 @@ use adit_pfcp::Message;
 use adit_pktio::{Burst, PacketBuf};
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::daemon::{self, Daemon};
-use adit_tests::process::{run, skip_on_this_machine};
+use adit_tests::process::{TestNamespace, is_root, run, skip_on_this_machine};
 use adit_types::{MacAddr, Teid};
 use adit_wire::arp::{ArpOperation, ArpPacket};
 use zerocopy::IntoBytes;
@@ -107,7 +107,12 @@ fn workers_on_two_queues_of_memif_lose_nothing() {
         return exchange(Path::new(&dir));
     }
     let Some(cores) = two_cores() else { return };
-    let started = Daemon::start_with("queues", |dir| {
+    if !is_root() {
+        return;
+    }
+    // As if the cores were on two NUMA nodes.
+    let namespace = TestNamespace::new("queues").on_machine("pack:2 [numa] core:1 pu:1");
+    let started = Daemon::start_in(namespace, |dir| {
         let devices = [0, 1].map(|number| memif(dir, number, "server"));
         let devices = [devices[0].as_str(), devices[1].as_str()];
         daemon::node(100, &cores, dir) + &daemon::interfaces(devices, &smf::N3.to_string())
@@ -133,6 +138,13 @@ fn workers_on_two_queues_of_memif_lose_nothing() {
         assert_eq!(handed_off, count(&format!("{other}_taken_over_pkts")), "{counters}");
     }
     assert_eq!(count("0_handed_off_pkts") + count("1_handed_off_pkts"), sent / 2, "{counters}");
+    for (worker, row) in daemon.show("workers")["workers"].as_array().unwrap().iter().enumerate() {
+        // Only a machine whose first two cores are used is the described one.
+        if cores == [0, 1] {
+            assert_eq!(row["node"], worker, "{row}");
+            assert_eq!(row["cross_node_pkts"], row["handed_off_pkts"], "{row}");
+        }
+    }
     for port in daemon.show("ports")["ports"].as_array().unwrap() {
         assert_eq!(port["rx_queues"], 2, "{port}");
         // The driver clears its counters when the other end disconnects.

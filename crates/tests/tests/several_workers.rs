@@ -79,6 +79,12 @@ struct WorkerGroup {
 
 impl WorkerGroup {
     fn new(workers: usize, ring_len: usize) -> Self {
+        Self::on_nodes(&vec![None; workers], ring_len)
+    }
+
+    /// A worker on each of `nodes`.
+    fn on_nodes(nodes: &[Option<u32>], ring_len: usize) -> Self {
+        let workers = nodes.len();
         let layout = WorldLayout {
             roles: Roles::run_to_completion(workers),
             sessions_max: 64,
@@ -131,6 +137,7 @@ impl WorkerGroup {
                 shaped_pkts_max: 64,
                 recovery_time_stamp: None,
             };
+            let handoff = handoff.with_nodes(nodes);
             let worker = Worker::new(config, reader, event_tx, command_rx).with_handoff(handoff);
             fleet.workers.push(worker);
             fleet.commands.push(command_tx);
@@ -231,6 +238,33 @@ fn full_ring_drops_by_name_and_the_rest_arrives() {
     fleet.step(0);
     fleet.step(1);
     assert_eq!(fleet.sent(1), 1, "there is room again");
+}
+
+#[test]
+fn packets_for_workers_of_other_nodes_are_counted() {
+    for (nodes, crossing) in [
+        ([Some(0), Some(0), Some(1)], [0, 0, 1]),
+        ([Some(1), Some(0), Some(0)], [0, 1, 1]),
+        ([Some(0), Some(0), Some(0)], [0, 0, 0]),
+        ([Some(0), None, Some(1)], [0, 0, 1]),
+        ([None, Some(0), Some(1)], [0, 0, 0]),
+    ] {
+        let mut fleet = WorkerGroup::on_nodes(&nodes, 8);
+        let mut expected = 0;
+        for (owner, crosses) in (0..3).zip(crossing) {
+            let known = fleet.of_worker(owner)[0];
+            // Worker 0 receives all; what finds the ring full crosses nothing.
+            let sent = if owner == 2 { 20 } else { 5 };
+            (0..sent).for_each(|_| fleet.ios[0].inject(N3, &known.uplink()));
+            expected += crosses * sent.min(8);
+        }
+        fleet.step(0);
+        let counters = fleet.counters();
+        assert_eq!(counters[0].handed_off_pkts, 13);
+        let across: Vec<_> = counters.iter().map(|of| of.handed_across_nodes_pkts).collect();
+        assert_eq!(across, [expected, 0, 0], "{nodes:?}");
+        assert!(counters.iter().all(Snapshot::identity_holds), "{counters:?}");
+    }
 }
 
 #[test]

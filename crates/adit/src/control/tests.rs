@@ -49,6 +49,7 @@ fn control(plant: BenchControlPlane) -> ControlThread {
         model: "run-to-completion",
         scheduler: None,
         threads,
+        nodes: Default::default(),
         loads: Vec::new(),
         names: Vec::new(),
         ports: Vec::new(),

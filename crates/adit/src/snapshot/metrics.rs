@@ -15,6 +15,7 @@ use adit_n4::Association;
 use adit_tables::Snapshot;
 use serde_json::{Map, Value};
 
+use super::power::PowerReading;
 use super::{ControlView, index};
 use crate::admin::{AnswerPage, PageCursor, PagePosition};
 use crate::cli::MetricsFormat;
@@ -35,7 +36,12 @@ pub(super) fn page(
     let families: WriteFamilies = match page {
         0 => {
             let figures = packets(control);
-            Box::new(move || packet_families(&figures))
+            let threads = control.parts.threads.clone();
+            Box::new(move || {
+                let mut families = packet_families(&figures);
+                families.extend(PowerReading::of_this_machine(threads).families());
+                families
+            })
         }
         1 => {
             let figures = signaling(control);
@@ -86,14 +92,18 @@ pub(crate) const fn text_format(format: MetricsFormat) -> MetricsTextFormat {
 fn packets(control: &ControlView<'_>) -> PacketFigures {
     let parts = control.parts;
     let threads = parts.threads.iter().zip(&parts.loads).zip(parts.publisher.worker_counters());
-    let workers = threads.enumerate().map(|(thread, ((settings, load), counters))| WorkerFigures {
-        role: settings.role.name(),
-        core: settings.core,
-        counted: Snapshot::sum([&**counters]),
-        busy_permille: load.busy_permille(),
-        saturation_percent: load.saturation_percent(),
-        ring_permille: load.ring_permille(),
-        is_stopped: control.standstill.is_stopped(thread),
+    let workers = threads.enumerate().map(|(thread, ((settings, load), counters))| {
+        let counted = Snapshot::sum([&**counters]);
+        WorkerFigures {
+            role: settings.role.name(),
+            core: settings.core,
+            cross_node_pkts: parts.nodes.cross_node_pkts(thread, &counted),
+            counted,
+            busy_permille: load.busy_permille(),
+            saturation_percent: load.saturation_percent(),
+            ring_permille: load.ring_permille(),
+            is_stopped: control.standstill.is_stopped(thread),
+        }
     });
     PacketFigures {
         all: parts.publisher.snapshot(),

@@ -5,6 +5,7 @@ use adit_tables::Snapshot;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::power::{EnergyRow, IdleStateRow, PowerReading};
 use super::{ControlView, whole};
 use crate::admin::AnswerPage;
 
@@ -14,6 +15,10 @@ pub(crate) struct WorkersDocument {
     workers: Vec<WorkerRow>,
     /// What the event scheduler counts, by DPDK's names; nothing in other models.
     scheduler: Vec<SchedulerRow>,
+    /// Idle states of the cores; none if the machine does not show them.
+    idle_states: Vec<IdleStateRow>,
+    /// Energy of the machine; none if it does not show that.
+    energy: Vec<EnergyRow>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -27,6 +32,8 @@ pub(crate) struct WorkerRow {
     thread: usize,
     role: &'static str,
     core: u16,
+    /// The NUMA node of the core; nothing if the machine cannot be read.
+    node: Option<u32>,
     poll: &'static str,
     /// "runs" or "stands still".
     state: &'static str,
@@ -41,6 +48,11 @@ pub(crate) struct WorkerRow {
     handed_off_pkts: u64,
     transmitted_pkts: u64,
     dropped_pkts: u64,
+    /// Frequency of the core; nothing if the machine does not show it.
+    frequency_mhz: Option<u64>,
+    /// Packets that the thread handed to a thread of another node, got from an event scheduler that receives on another node,
+    /// or sent through a port of another node.
+    cross_node_pkts: u64,
 }
 
 pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
@@ -53,6 +65,7 @@ pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
             thread,
             role: settings.role.name(),
             core: settings.core,
+            node: parts.nodes.threads().get(thread).copied().flatten(),
             poll: settings.poll.name(),
             state: if control.standstill.is_stopped(thread) { "stands still" } else { "runs" },
             busy_percent: f64::from(load.busy_permille()) / 10.0,
@@ -63,6 +76,8 @@ pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
             handed_off_pkts: counted.handed_off_pkts,
             transmitted_pkts: counted.transmitted_pkts(),
             dropped_pkts: counted.dropped_pkts(),
+            frequency_mhz: None,
+            cross_node_pkts: parts.nodes.cross_node_pkts(thread, &counted),
         }
     });
     let scheduler = parts.scheduler.iter().flat_map(EventDevice::stats);
@@ -72,6 +87,19 @@ pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
         scheduler: scheduler
             .map(|EventStat { name, value }| SchedulerRow { name, value })
             .collect(),
+        idle_states: Vec::new(),
+        energy: Vec::new(),
     };
-    whole(document, |document| document)
+    let threads = parts.threads.clone();
+    whole(document, |document| document.with_power(&PowerReading::of_this_machine(threads)))
+}
+
+impl WorkersDocument {
+    fn with_power(mut self, power: &PowerReading) -> Self {
+        for (row, frequency_mhz) in self.workers.iter_mut().zip(power.frequencies_mhz()) {
+            row.frequency_mhz = frequency_mhz;
+        }
+        (self.idle_states, self.energy) = (power.idle_states(), power.energy());
+        self
+    }
 }

@@ -173,10 +173,13 @@ pub(super) fn adjust_descriptors(id: u16, rx: u16, tx: u16) -> Result<(u16, u16)
     Ok((rx, tx))
 }
 
-/// The NUMA node of the port, in the form that queue setup takes.
-fn socket(id: u16) -> u32 {
+/// The NUMA node of the port, in the form that queue setup takes. A device without one, such as a virtual device, has its
+/// queues where its packets are.
+fn socket(id: u16, pool: &Mempool) -> u32 {
     // SAFETY: takes any number.
-    unsafe { sys::rte_eth_dev_socket_id(id) }.cast_unsigned()
+    let of_device = unsafe { sys::rte_eth_dev_socket_id(id) };
+    let node = if of_device == sys::SOCKET_ID_ANY { pool.node() } else { of_device };
+    node.cast_unsigned()
 }
 
 pub(super) fn setup_rx(
@@ -189,7 +192,7 @@ pub(super) fn setup_rx(
     let conf = &raw const offer.default_rxconf;
     // SAFETY: reads one structure; the pool outlives the port.
     check(unsafe {
-        sys::rte_eth_rx_queue_setup(id, queue, descriptors, socket(id), conf, pool.as_ptr())
+        sys::rte_eth_rx_queue_setup(id, queue, descriptors, socket(id, pool), conf, pool.as_ptr())
     })
 }
 
@@ -198,10 +201,11 @@ pub(super) fn setup_tx(
     queue: u16,
     descriptors: u16,
     offer: &sys::rte_eth_dev_info,
+    pool: &Mempool,
 ) -> Result<(), Errno> {
     let conf = &raw const offer.default_txconf;
     // SAFETY: reads one structure.
-    check(unsafe { sys::rte_eth_tx_queue_setup(id, queue, descriptors, socket(id), conf) })
+    check(unsafe { sys::rte_eth_tx_queue_setup(id, queue, descriptors, socket(id, pool), conf) })
 }
 
 pub(super) fn start(id: u16) -> Result<(), Errno> {
