@@ -20,6 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
+use crate::credentials::ApiAccess;
 use crate::gate::ApiGate;
 use crate::guarded_stream::GuardedStream;
 use crate::places::ConnectionPlaces;
@@ -35,7 +36,7 @@ const LINGER: Duration = Duration::from_secs(1);
 const PEER_IDLE: Duration = Duration::from_secs(30);
 
 /// Accepts connections until the process ends.
-pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, gate: Arc<ApiGate>) {
+pub(crate) async fn serve(listener: TcpListener, access: ApiAccess, gate: Arc<ApiGate>) {
     let places = ConnectionPlaces::default();
     let refusals = Arc::new(Semaphore::new(API_REFUSALS_MAX));
     loop {
@@ -47,6 +48,7 @@ pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, gate:
                 continue;
             }
         };
+        let tls = access.current().tls.clone().map(TlsAcceptor::from);
         let Some(place) = places.take(peer.ip()) else {
             // Behind TLS a refusal would cost a handshake.
             if let (None, Ok(permit)) = (&tls, Arc::clone(&refusals).try_acquire_owned()) {
@@ -57,7 +59,7 @@ pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, gate:
             }
             continue;
         };
-        let (gate, tls) = (Arc::clone(&gate), tls.clone());
+        let gate = Arc::clone(&gate);
         tokio::spawn(async move {
             // Answers are small and complete.
             let _ = stream.set_nodelay(true);

@@ -16,6 +16,7 @@ use hyper::body::Incoming;
 use tower_service::Service;
 
 use crate::access::{ApiPrincipal, ApiRole, TokenList};
+use crate::credentials::ApiAccess;
 use crate::problem::{PROBLEM_TYPE, problem_response, words_of};
 use crate::request_budget::{BudgetHolder, RequestBudget};
 
@@ -26,7 +27,7 @@ const DETAIL_BYTES_MAX: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct ApiGate {
     router: Router,
-    tokens: TokenList,
+    access: ApiAccess,
     budget: RequestBudget,
     /// Paths without a token: pages and probes that show no state of sessions.
     open_paths: &'static [&'static str],
@@ -35,10 +36,10 @@ pub(crate) struct ApiGate {
 impl ApiGate {
     pub(crate) fn new(
         router: Router,
-        tokens: TokenList,
+        access: ApiAccess,
         open_paths: &'static [&'static str],
     ) -> Self {
-        Self { router, tokens, budget: RequestBudget::new(), open_paths }
+        Self { router, access, budget: RequestBudget::new(), open_paths }
     }
 
     /// The response to a request from `peer`.
@@ -60,9 +61,11 @@ impl ApiGate {
         request: &Request<Incoming>,
         peer: IpAddr,
     ) -> Result<ApiPrincipal, Box<Response<Body>>> {
+        let credentials = self.access.current();
+        let tokens = &credentials.tokens;
         let is_open = self.open_paths.contains(&request.uri().path());
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-        let found = self.principal(request.headers(), peer)?;
+        let found = self.principal(tokens, request.headers(), peer)?;
         let holder = match &found {
             Some((number, _)) => BudgetHolder::Token(*number),
             None => BudgetHolder::Address(peer),
@@ -70,10 +73,10 @@ impl ApiGate {
         self.budget.take(Instant::now(), holder, 1).map_err(too_many)?;
         let principal = match found {
             Some((_, principal)) => principal,
-            None if self.tokens.is_needed() && !is_open => return Err(unknown_client()),
+            None if tokens.is_needed() && !is_open => return Err(unknown_client()),
             None => ApiPrincipal { name: format!("anybody at {peer}"), role: ApiRole::Read },
         };
-        if !self.tokens.is_needed() && !names_this_host(request.headers()) {
+        if !tokens.is_needed() && !names_this_host(request.headers()) {
             let what = "The header field Host has to be a loopback address or localhost: a page of another site \
                         must not read this interface. Set api.tokens_file to reach it by other names.";
             return Err(Box::new(problem_response(StatusCode::MISDIRECTED_REQUEST, what)));
@@ -81,7 +84,7 @@ impl ApiGate {
         if is_read || principal.role == ApiRole::Act {
             return Ok(principal);
         }
-        let what = match self.tokens.is_needed() {
+        let what = match tokens.is_needed() {
             true => "This takes a token with the role \"act\".",
             false => {
                 "This takes a token with the role \"act\": write one into a file, and set api.tokens_file."
@@ -93,17 +96,18 @@ impl ApiGate {
     /// The holder of the token in the request; nothing without one.
     fn principal(
         &self,
+        tokens: &TokenList,
         fields: &HeaderMap,
         peer: IpAddr,
     ) -> Result<Option<(usize, ApiPrincipal)>, Box<Response<Body>>> {
-        let Some(field) = fields.get(AUTHORIZATION).filter(|_| self.tokens.is_needed()) else {
+        let Some(field) = fields.get(AUTHORIZATION).filter(|_| tokens.is_needed()) else {
             return Ok(None);
         };
         let token = field.to_str().ok().and_then(|text| {
             let (scheme, token) = text.split_once(' ')?;
             scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
         });
-        if let Some((number, name, role)) = token.and_then(|token| self.tokens.holder(token)) {
+        if let Some((number, name, role)) = token.and_then(|token| tokens.holder(token)) {
             let name = format!("{name} at {peer}");
             return Ok(Some((number, ApiPrincipal { name, role })));
         }

@@ -8,6 +8,7 @@
 mod access;
 mod config;
 mod connection;
+mod credentials;
 mod gate;
 mod guarded_stream;
 mod places;
@@ -18,5 +19,6 @@ mod tls;
 
 pub use access::{ApiPrincipal, ApiRole};
 pub use config::{ApiServerConfig, ApiStartError, ApiTlsPaths};
+pub use credentials::{ApiAccess, ApiCredentials};
 pub use problem::{ProblemDocument, problem_response};
 pub use server::ApiServer;

@@ -5,21 +5,17 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use axum::Router;
-use rustls::ServerConfig;
-use tokio_rustls::TlsAcceptor;
 
-use crate::access::TokenList;
 use crate::config::{ApiServerConfig, ApiStartError};
 use crate::connection;
+use crate::credentials::{ApiAccess, ApiCredentials};
 use crate::gate::ApiGate;
-use crate::tls::server_config;
 
 /// An interface that listens and does not serve yet.
 #[derive(Debug)]
 pub struct ApiServer {
     listener: TcpListener,
-    tls: Option<Arc<ServerConfig>>,
-    tokens: TokenList,
+    access: ApiAccess,
     open_paths: &'static [&'static str],
 }
 
@@ -29,12 +25,17 @@ impl ApiServer {
     /// # Errors
     /// See [`ApiStartError`].
     pub fn bind(config: &ApiServerConfig) -> Result<Self, ApiStartError> {
-        let tls = config.tls.as_ref().map(server_config).transpose()?;
-        let tokens = TokenList::load(config.tokens_file.as_deref())?;
+        let access = ApiAccess::new(ApiCredentials::load(config)?);
         let refused = |error| ApiStartError::Listen { listen: config.listen, error };
         let listener = TcpListener::bind(config.listen).map_err(refused)?;
         listener.set_nonblocking(true).map_err(refused)?;
-        Ok(Self { listener, tls, tokens, open_paths: config.open_paths })
+        Ok(Self { listener, access, open_paths: config.open_paths })
+    }
+
+    /// Who may use it, for whoever changes that while it serves.
+    #[must_use]
+    pub fn access(&self) -> ApiAccess {
+        self.access.clone()
     }
 
     /// Where it listens.
@@ -54,8 +55,8 @@ impl ApiServer {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let listener = tokio::net::TcpListener::from_std(self.listener)?;
-            let gate = ApiGate::new(start(), self.tokens, self.open_paths);
-            connection::serve(listener, self.tls.map(TlsAcceptor::from), Arc::new(gate)).await;
+            let gate = ApiGate::new(start(), self.access.clone(), self.open_paths);
+            connection::serve(listener, self.access, Arc::new(gate)).await;
             Ok(())
         })
     }

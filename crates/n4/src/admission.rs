@@ -131,16 +131,20 @@ impl Admission {
     /// `configured` are accepted whatever the policy says. `seed` keeps outsiders from choosing the
     /// bucket that they share.
     pub(crate) fn new(policy: PeerPolicy, configured: Vec<IpAddr>, seed: u32) -> Self {
-        let PeerPolicy { requests_per_s_max, requests_burst, .. } = policy;
-        let limited = requests_per_s_max > 0;
         Self {
-            requests: limited.then(|| AdmissionRate::new(requests_per_s_max, requests_burst)),
+            requests: request_rate(&policy),
             heartbeats: AdmissionRate::new(HEARTBEATS_PER_S_MAX, HEARTBEATS_PER_S_MAX),
             strangers: vec![AdmissionBuckets::default(); STRANGER_BUCKETS],
             policy,
             configured,
             seed,
         }
+    }
+
+    /// Replaces the policy. Tokens that peers took stay taken.
+    pub(crate) fn set_policy(&mut self, policy: PeerPolicy) {
+        self.requests = request_rate(&policy);
+        self.policy = policy;
     }
 
     /// True if datagrams of `peer` are accepted.
@@ -179,6 +183,12 @@ impl Admission {
         let mask = u64::try_from(STRANGER_BUCKETS - 1).unwrap_or_default();
         usize::try_from(digest.finish() & mask).unwrap_or_default()
     }
+}
+
+/// The rate of requests of one peer, if it has a limit.
+fn request_rate(policy: &PeerPolicy) -> Option<AdmissionRate> {
+    let PeerPolicy { requests_per_s_max, requests_burst, .. } = *policy;
+    (requests_per_s_max > 0).then(|| AdmissionRate::new(requests_per_s_max, requests_burst))
 }
 
 #[cfg(test)]

@@ -47,6 +47,8 @@ pub(crate) enum JobTask {
     Transition { owner: OwnerId, number: u64 },
     /// Recompiles the sessions that name applications whose PFDs changed.
     Recompile { changed: ChangedApplications, next: SessionIndex },
+    /// Recompiles all sessions: what their rules name changed.
+    RecompileAll { next: SessionIndex },
     /// Deletes the sessions of sets that an association, or another one of its SMF set, controls.
     DeleteSets { owner: OwnerId, keys: VecDeque<SetKey>, next: MemberCursor },
     /// Moves the control of sessions of sets to another address.
@@ -76,6 +78,7 @@ pub(crate) enum SessionTask {
     /// If this association controls it.
     Delete(Seid, OwnerId),
     Recompile(SessionIndex, ChangedApplications),
+    Republish(SessionIndex),
     /// If this association controls it.
     Move(Seid, OwnerId, IpAddr),
     Report(Seid, GtpuTunnel),
@@ -203,13 +206,11 @@ pub(crate) fn next_session_task(
             None => SessionTask::ApplyDisposition(sessions.next_transition(*owner, *number)?),
         },
         JobTask::Recompile { changed, next } => {
-            if *next == SessionIndex::NONE {
-                return None;
-            }
-            let (mut found, behind) = sessions.store().sessions_from(*next, PLACES_PER_PART);
-            let found = found.next().map(Session::index);
-            *next = found.map(SessionIndex::next).or(behind).unwrap_or(SessionIndex::NONE);
+            let found = next_of_all(sessions.store(), next)?;
             found.map_or(SessionTask::Skip, |index| SessionTask::Recompile(index, changed.clone()))
+        }
+        JobTask::RecompileAll { next } => {
+            next_of_all(sessions.store(), next)?.map_or(SessionTask::Skip, SessionTask::Republish)
         }
         JobTask::DeleteSets { owner, keys, next } => {
             let session = sessions.store().session_at(next_member(&sessions.states, keys, next)?);
@@ -243,6 +244,17 @@ pub(crate) fn next_session_task(
             SessionTask::Report(session.up_seid(), *tunnel)
         }
     })
+}
+
+/// The next session of a part of the session table, if the part has one; `None` behind the last part.
+fn next_of_all(store: &SessionStore, next: &mut SessionIndex) -> Option<Option<SessionIndex>> {
+    if *next == SessionIndex::NONE {
+        return None;
+    }
+    let (mut found, behind) = store.sessions_from(*next, PLACES_PER_PART);
+    let found = found.next().map(Session::index);
+    *next = found.map(SessionIndex::next).or(behind).unwrap_or(SessionIndex::NONE);
+    Some(found)
 }
 
 fn next_owned<'s>(
@@ -331,6 +343,17 @@ mod tests {
             .map(|(last, owner)| establish(&mut sessions, owner, last).up_seid)
             .into();
         let cursor = sessions.states.set_cursor();
+        let mut task = JobTask::RecompileAll { next: SessionIndex(0) };
+        let mut all = Vec::new();
+        while let Some(part) = next_session_task(&mut task, &mut sessions) {
+            match part {
+                SessionTask::Republish(index) => all.push(index),
+                SessionTask::Skip => {}
+                _ => panic!("another kind of task"),
+            }
+        }
+        let indices = sessions.store().sessions().map(Session::index);
+        assert_eq!(all, indices.collect::<Vec<_>>());
         let mut named = |mut task| -> Vec<Seid> {
             let mut next = || next_session_task(&mut task, &mut sessions);
             core::iter::from_fn(&mut next)

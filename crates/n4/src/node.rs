@@ -286,7 +286,7 @@ impl Node {
 
     /// Publishes the rules of a session again, without a change: an offload gets its entries.
     pub fn republish(&mut self, session: SessionIndex) {
-        self.sessions.republish(session);
+        let _ = self.sessions.republish(session);
     }
 
     /// The next command, for any one worker.

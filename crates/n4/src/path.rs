@@ -113,6 +113,18 @@ impl Paths {
         }
     }
 
+    /// Replaces the configuration. Paths between two rounds begin the next one after the new interval.
+    pub(crate) fn set_config(&mut self, now: Nanos, config: PathConfig) {
+        if core::mem::replace(&mut self.config, config) == config {
+            return;
+        }
+        let resting = self.paths.iter().filter(|(_, path)| path.unanswered == 0);
+        let resting: Vec<IpAddr> = resting.map(|(peer, _)| *peer).collect();
+        for peer in resting {
+            self.arm(peer, self.next_round(now));
+        }
+    }
+
     /// The next Echo Request for any one worker.
     pub(crate) fn poll_command(&mut self) -> Option<WorkerCommand> {
         self.commands.pop_front()
@@ -273,6 +285,20 @@ mod tests {
             _ => panic!("another command"),
         };
         (commands.map(sequence).collect(), failed)
+    }
+
+    #[test]
+    fn changed_interval_counts_from_the_change_and_a_path_of_none_is_watched_again() {
+        let mut paths = paths();
+        let off = PathConfig { echo_interval: Nanos(0), ..CONFIG };
+        paths.set_config(Nanos(50), off);
+        assert!(paths.deadlines.is_empty());
+        paths.set_config(Nanos(60), CONFIG);
+        assert_eq!(poll(&mut paths, 159).0.len(), 0);
+        assert_eq!(poll(&mut paths, 160).0.len(), 1);
+        // A round under way goes on.
+        paths.set_config(Nanos(161), off);
+        assert_eq!(poll(&mut paths, 170).0.len(), 1);
     }
 
     #[test]

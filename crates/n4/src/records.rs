@@ -112,6 +112,14 @@ impl RecordBook {
         self.config = self.config.or(self.suspended.take());
     }
 
+    /// Replaces the configuration, if there is a store before and after.
+    pub(crate) fn set_config(&mut self, config: Option<RecordConfig>) {
+        let Some(config) = config else { return };
+        for known in self.config.iter_mut().chain(&mut self.suspended) {
+            *known = config;
+        }
+    }
+
     /// True if there is a store.
     pub(crate) const fn are_kept(&self) -> bool {
         self.config.is_some()

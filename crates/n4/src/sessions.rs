@@ -11,7 +11,7 @@ use adit_rules::{DeltaId, RuleDelta, UsageSource, WorkerCommand};
 use adit_session::{
     ChangedApplications, CpFSeid, CreatedPdr, CreatedTrafficEndpoint, CreatedUe, EndMarker,
     Established, FormerSession, KeptUsage, Modified, OwnerId, PfdProvision, PfdRefusal,
-    QerPacketRate, Refusal, Restored, SessionChange, SessionStore, StoreConfig, TrafficStart,
+    Provisioning, QerPacketRate, Refusal, Restored, SessionChange, SessionStore, StoreConfig, TrafficStart,
     UsageOutcome, UsageReport,
 };
 use adit_types::{Nanos, Seid, SessionIndex, UsageSlot};
@@ -423,11 +423,16 @@ impl Sessions {
         self.commit(CommittedChange { up_seid, record, delta }).change
     }
 
-    /// Publishes the rules of a session again, without a change.
-    pub(crate) fn republish(&mut self, session: SessionIndex) {
-        let Some(up_seid) = self.store.session_at(session).map(|of| of.up_seid()) else { return };
+    /// Compiles and publishes the rules of a session again, without a change of its records.
+    pub(crate) fn republish(&mut self, session: SessionIndex) -> Option<DeltaId> {
+        let up_seid = self.store.session_at(session)?.up_seid();
         let (record, delta) = (CommittedRecord::Unchanged, self.store.recompile(session));
-        self.commit(CommittedChange { up_seid, record, delta });
+        self.commit(CommittedChange { up_seid, record, delta }).change
+    }
+
+    /// Replaces what rules may name; see [`SessionStore::set_provisioning`].
+    pub(crate) fn set_provisioning(&mut self, provisioning: Provisioning) {
+        self.store.set_provisioning(provisioning);
     }
 
     /// A worker reached a limit of usage. Commits the change and returns what to report.

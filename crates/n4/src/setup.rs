@@ -54,6 +54,11 @@ impl Setups {
         Self { setups: peers.iter().map(setup).collect(), first_pause }
     }
 
+    /// Replaces the pause after a first failure.
+    pub(crate) const fn set_first_pause(&mut self, first_pause: Nanos) {
+        self.first_pause = first_pause;
+    }
+
     /// The next peer whose attempt is due; it counts as requested from now on.
     pub(crate) fn poll_due(&mut self, now: Nanos) -> Option<(usize, SocketAddr)> {
         let due = |setup: &ConfiguredSetup| matches!(setup.progress, SetupProgress::Waiting(at) if at <= now);

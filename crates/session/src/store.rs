@@ -333,6 +333,17 @@ impl SessionStore {
         &self.provisioning
     }
 
+    /// Replaces what rules may name, except the interfaces and the conditions of slices, which stay. Sessions that exist
+    /// have the former rules until [`SessionStore::recompile`]; addresses that they have stay theirs. Forwarding policies
+    /// that FARs name must keep their network instance: keys of sessions depend on it.
+    pub fn set_provisioning(&mut self, provisioning: Provisioning) {
+        let interfaces = core::mem::take(&mut self.provisioning.interfaces);
+        self.provisioning = Provisioning { interfaces, ..provisioning };
+        let known = &self.provisioning;
+        self.ue_pools.set_pools(&known.ue_pools, |name| known.domains_of(name));
+        self.guaranteed.set_capacity(&known.qos);
+    }
+
     /// Guaranteed bit rates of all sessions together, and the capacity for them.
     #[must_use]
     pub fn guaranteed(&self) -> (Rates, Rates) {

@@ -27,9 +27,8 @@ const LEASE_BYTES_MAX: u64 = 1 << 18;
 /// The rate of one slice, or of all sessions, in one direction.
 #[repr(align(64))]
 pub struct Aggregate {
-    limit: RateLimit,
-    /// Unit: octets.
-    lease: i64,
+    /// A [`RateLimit`]. Written by the control thread.
+    limit: AtomicU64,
     /// See [`Bucket::due`].
     due: AtomicU64,
     /// Octets that workers took.
@@ -38,16 +37,25 @@ pub struct Aggregate {
 
 impl Aggregate {
     fn new(limit: RateLimit) -> Self {
-        let lease = limit.bytes_within(LEASE_TIME).clamp(LEASE_BYTES_MIN, LEASE_BYTES_MAX);
-        let lease = i64::try_from(lease).unwrap_or_default();
-        let [due, taken] = [0, 0].map(AtomicU64::new);
-        Self { limit, lease, due, taken }
+        let [limit, due, taken] = [limit.to_bits(), 0, 0].map(AtomicU64::new);
+        Self { limit, due, taken }
     }
 
     /// Its limit.
     #[must_use]
-    pub const fn limit(&self) -> RateLimit {
-        self.limit
+    pub fn limit(&self) -> RateLimit {
+        RateLimit::from_bits(self.limit.load(Ordering::Relaxed))
+    }
+
+    /// Replaces the limit: leases that workers hold stay theirs. For the one writer.
+    fn set_limit(&self, limit: RateLimit) {
+        self.limit.store(limit.to_bits(), Ordering::Relaxed);
+    }
+
+    /// What a worker takes at once. Unit: octets.
+    fn lease(&self) -> i64 {
+        let bytes = self.limit().bytes_within(LEASE_TIME).clamp(LEASE_BYTES_MIN, LEASE_BYTES_MAX);
+        i64::try_from(bytes).unwrap_or_default()
     }
 
     /// Octets that workers took. Each worker holds at most one lease that it did not charge to packets yet,
@@ -60,17 +68,18 @@ impl Aggregate {
     /// When it opens.
     fn opens_at(&self) -> Nanos {
         let due = self.due.load(Ordering::Relaxed);
-        Bucket { due, fraction: 0 }.opens_at(self.limit).unwrap_or(Nanos::NEVER)
+        Bucket { due, fraction: 0 }.opens_at(self.limit()).unwrap_or(Nanos::NEVER)
     }
 
     /// Charges `bytes` octets if the bucket is open, or always with `force`. Returns whether it did.
     ///
     /// Threads: any worker. Tries again only if another worker charged the bucket in between.
     fn take(&self, now: Nanos, bytes: u64, force: bool) -> bool {
+        let limit = self.limit();
         // Rounded up to whole nanoseconds, so a lease costs at most one nanosecond too much.
-        let cost = self.limit.time_of(bytes).0.saturating_add(1);
+        let cost = limit.time_of(bytes).0.saturating_add(1);
         let taken = self.due.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |due| {
-            let is_open = Bucket { due, fraction: 0 }.is_open(self.limit, now);
+            let is_open = Bucket { due, fraction: 0 }.is_open(limit, now);
             (is_open || force).then(|| due.max(now.0).saturating_add(cost))
         });
         if taken.is_ok() {
@@ -82,7 +91,7 @@ impl Aggregate {
 
 impl fmt::Debug for Aggregate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Aggregate").field("limit", &self.limit).finish_non_exhaustive()
+        f.debug_struct("Aggregate").field("limit", &self.limit()).finish_non_exhaustive()
     }
 }
 
@@ -106,6 +115,28 @@ impl Aggregates {
         match rates.iter().flatten().all(Option::is_none) {
             true => Self::default(),
             false => Self(rates),
+        }
+    }
+
+    /// True if [`Aggregates::set_limits`] can make these limits of its own: each one is there before and after.
+    #[must_use]
+    pub fn can_become(&self, limits: &[[RateLimit; 2]]) -> bool {
+        let is_limit = |limit: &RateLimit| *limit != RateLimit::UNLIMITED;
+        let own = self.0.iter().map(|rates| rates.each_ref().map(Option::is_some));
+        let others = limits.iter().take(SCOPES).map(|limits| limits.each_ref().map(is_limit));
+        match self.is_empty() {
+            true => others.flatten().all(|is_limited| !is_limited),
+            false => own.eq(others),
+        }
+    }
+
+    /// Replaces the limits of aggregates by those at the same place. For the one writer.
+    pub(crate) fn set_limits(&self, limits: &[[RateLimit; 2]]) {
+        let all = self.0.iter().flatten().zip(limits.iter().flatten());
+        for (aggregate, limit) in all {
+            if let Some(aggregate) = aggregate.as_ref().filter(|_| *limit != RateLimit::UNLIMITED) {
+                aggregate.set_limit(*limit);
+            }
         }
     }
 
@@ -174,11 +205,12 @@ impl Leases {
         if *left > 0 {
             return Ok(());
         }
-        let wanted = aggregate.lease - *left;
+        let lease = aggregate.lease();
+        let wanted = lease - *left;
         if !aggregate.take(now, wanted.unsigned_abs(), false) {
             return Err(aggregate.opens_at());
         }
-        *left = aggregate.lease;
+        *left = lease;
         Ok(())
     }
 
@@ -229,7 +261,7 @@ impl Leases {
     ) {
         let left = self.left(slice, direction);
         let Some(aggregate) = aggregates.get(slice, direction) else { return };
-        if *left < -aggregate.lease {
+        if *left < -aggregate.lease() {
             aggregate.take(now, left.unsigned_abs(), true);
             *left = 0;
         }
@@ -261,6 +293,21 @@ mod tests {
             assert!(shared.get(SliceId(slice), direction).is_none());
         }
         assert!(Aggregates::new(&[[RateLimit::UNLIMITED; 2]]).is_empty());
+    }
+
+    #[test]
+    fn limits_change_in_their_places_and_none_comes_or_goes() {
+        let shared = aggregates(1000, Nanos(0));
+        let (none, limit) = (RateLimit::UNLIMITED, RateLimit::new(BitRate::from_kbps(2000), Nanos(0), Excess::Policed));
+        let others = [[none; 2], [none; 2], [limit, none]];
+        assert!(shared.can_become(&others));
+        shared.set_limits(&others);
+        assert_eq!(shared.get(AT.0, AT.1).unwrap().limit(), limit);
+        assert!(!shared.can_become(&[[none; 2], [none; 2], [none; 2]]), "one goes");
+        assert!(!shared.can_become(&[[none; 2], [limit, none], [limit, none]]), "one comes");
+        assert!(!shared.can_become(&others[..2]), "a slice goes");
+        assert!(Aggregates::default().can_become(&[[none; 2]]));
+        assert!(!Aggregates::default().can_become(&[[limit, none]]));
     }
 
     #[test]

@@ -202,6 +202,9 @@ pub enum TablesError {
     /// More gateways than next hops.
     #[error("the routes name more gateways than next_hops_max")]
     TooManyGateways,
+    /// What forwards packets in front of the workers knows the routes of the start.
+    #[error("an offload forwards packets by the routes that it began with")]
+    RoutesOfOffload,
 }
 
 /// Checks capacities, interfaces and routes.
@@ -229,11 +232,16 @@ pub(crate) fn check(config: &TablesConfig) -> Result<(), TablesError> {
             return Err(TablesError::PrefixLength(interface.id));
         }
     }
-    config.routes.iter().try_for_each(|route| check_route(config, *route))
+    check_routes(&config.interfaces, &config.routes)
 }
 
-fn check_route(config: &TablesConfig, route: Route) -> Result<(), TablesError> {
-    let interface = config.interfaces.get(usize::from(route.interface.0));
+/// Checks the next hops of routes.
+pub(crate) fn check_routes(interfaces: &[Interface], routes: &[Route]) -> Result<(), TablesError> {
+    routes.iter().try_for_each(|route| check_route(interfaces, *route))
+}
+
+fn check_route(interfaces: &[Interface], route: Route) -> Result<(), TablesError> {
+    let interface = interfaces.get(usize::from(route.interface.0));
     let interface = interface.ok_or(TablesError::UnknownInterface(route))?;
     let same_family = matches!(
         (route.prefix, route.next_hop),

@@ -358,10 +358,10 @@ impl NextHopWriter {
         entry.is_some_and(|entry| entry.used.swap(0, Ordering::Relaxed) != 0)
     }
 
-    /// Pins a gateway for good.
-    pub(crate) fn pin_gateway(&mut self, index: NextHopIndex) {
+    /// Pins a gateway, or ends that: whether a route names it.
+    pub(crate) fn set_gateway(&mut self, index: NextHopIndex, is_gateway: bool) {
         if let Some(record) = self.records.get_mut(index.0 as usize) {
-            record.gateway = true;
+            record.gateway = is_gateway;
         }
         self.note_change(index);
     }

@@ -5,6 +5,7 @@
 //! a mixture. The publisher frees what the change retired once all workers have passed a burst
 //! boundary.
 
+mod routes;
 mod withheld;
 
 use core::net::IpAddr;
@@ -44,6 +45,9 @@ use crate::ue_areas::UeAreas;
 use crate::ue_pools::UePools;
 use crate::ues::{UeTable, UeWriter};
 use crate::usage::UsageTable;
+
+pub use routes::PreparedRoutes;
+use routes::RoutesWriter;
 
 const DIRECTIONS: [Direction; 2] = [Direction::Uplink, Direction::Downlink];
 
@@ -92,11 +96,11 @@ pub fn build_with_offload(
     let gtpu_peers = GtpuPeerWriter::new(config.next_hops_max, seed, 8);
     let gateway = |interface, addr| {
         let index = next_hops.ensure(interface, addr, 0)?;
-        next_hops.pin_gateway(index);
+        next_hops.set_gateway(index, true);
         Some(index)
     };
-    let TablesConfig { interfaces, own_addrs, .. } = &config;
-    let routes = Routes::build(interfaces, own_addrs, &config.routes, gateway)?;
+    let (interfaces, own_addrs) = (&config.interfaces, config.own_addrs);
+    let routes = Routes::build(None, interfaces, &own_addrs, &config.routes, gateway)?;
     let fast_rules = std::sync::Arc::new(FastRuleTable::new(
         sessions_max,
         offload.as_ref().map(|of| of.usage()),
@@ -111,26 +115,28 @@ pub fn build_with_offload(
         rate_changes: RateChangeRing::new(),
         is_restoring: std::sync::atomic::AtomicBool::new(false),
         aggregates: Aggregates::new(&config.aggregates),
-        routes,
         interfaces: config.interfaces.into_boxed_slice(),
     });
     let usage = std::sync::Arc::new(UsageTable::new(fast_rules));
     let (rules, handles) = slots(sessions_max, workers);
+    let notes_changes = offload.is_some();
+    let offload = offload.map(|of| OffloadWriter::new(of, sessions_max, &routes));
+    let (routes, routes_handles) = RoutesWriter::new(routes, own_addrs, workers);
     let readers: Vec<_> = (0_u8..)
-        .zip(handles)
-        .map(|(worker, rules)| TablesReader {
+        .zip(handles.into_iter().zip(routes_handles))
+        .map(|(worker, (rules, routes))| TablesReader {
             worker: WorkerId(worker),
             tables: Arc::clone(&tables),
             rules,
+            routes,
             counters: Arc::new(WorkerCounters::default()),
             usage: std::sync::Arc::clone(&usage),
         })
         .collect();
     let probe = rules.passed();
-    let notes_changes = offload.is_some();
-    let offload = offload.map(|of| OffloadWriter::new(of, sessions_max, &tables.routes));
     let publisher = Publisher {
         rules,
+        routes,
         shapes: Shapes::default(),
         own_addresses: tables.interfaces.iter().flat_map(Interface::addrs).collect(),
         tables,
@@ -199,6 +205,7 @@ struct WrittenFastPaths {
 #[derive(Debug)]
 pub struct Publisher {
     rules: SlotWriter<PublishedRules>,
+    routes: RoutesWriter,
     shapes: Shapes,
     own_addresses: OwnAddresses,
     tables: Arc<Tables>,
@@ -355,6 +362,7 @@ impl Publisher {
         self.ues.iter_mut().for_each(|ues| ues.reclaim(passed, epoch));
         self.next_hops.reclaim(passed, epoch);
         self.gtpu_peers.reclaim(passed, epoch);
+        self.routes.reclaim();
         let batch = self.offload.as_mut().map(OffloadWriter::advance);
         let UnobservedDelta { id, session, written, offloaded, .. } =
             self.unobserved.pop_front_if(|delta| delta.since <= passed && delta.batch <= batch)?;
@@ -364,7 +372,7 @@ impl Publisher {
             let limit = if has_own_urr { 0 } else { u64::MAX };
             let fast_rules = &self.tables.fast_rules;
             if let Some(offload) = &mut self.offload {
-                let context = choice_context(Nanos(0), &self.tables, &self.rules);
+                let context = choice_context(Nanos(0), &self.tables, &self.routes, &self.rules);
                 offload.note_changed(session, &context);
             }
             let offloaded = offloaded.map_or([None, None], |rules| *rules);
@@ -374,7 +382,7 @@ impl Publisher {
                     let has_shared_rates = !self.tables.aggregates.is_empty();
                     let rule =
                         OffloadRule { rule: &rule, is_limited: has_own_urr, has_shared_rates };
-                    offload.put(session, direction, &rule, &self.tables.routes);
+                    offload.put(session, direction, &rule, self.routes.current());
                 }
             }
             fast_rules.activate_tunnel_to_ue(session, tunnel_to_ue, limit);
@@ -386,7 +394,7 @@ impl Publisher {
     /// the control thread.
     pub fn turn(&mut self, now: Nanos) {
         let Some(offload) = &mut self.offload else { return };
-        if offload.turn(&choice_context(now, &self.tables, &self.rules)) {
+        if offload.turn(&choice_context(now, &self.tables, &self.routes, &self.rules)) {
             self.rules.advance();
         }
         // A batch without a delta ends here.
@@ -532,11 +540,11 @@ impl Publisher {
         let tables = &self.tables;
         let ues = key.domain().and_then(|domain| tables.ues.get(usize::from(domain.0)));
         if let Some(ues) = ues.filter(|ues| !ues.local_switching().is_empty()) {
-            count(&mut self.ue_areas, &tables.routes, ues.local_switching(), key);
+            count(&mut self.ue_areas, self.routes.current(), ues.local_switching(), key);
             while let (Some(offload), Some(part)) =
                 (&mut self.offload, self.ue_areas.take_changed())
             {
-                offload.set_networks(part, &tables.routes);
+                offload.set_networks(part, self.routes.current());
             }
         }
     }
@@ -664,7 +672,7 @@ impl Publisher {
     }
 
     fn peer_next_hop(&mut self, within: InterfaceSet, peer: IpAddr) -> Option<NextHopIndex> {
-        match self.tables.routes.lookup(InterfaceRole::N3, within, peer) {
+        match self.routes.current().lookup(InterfaceRole::N3, within, peer) {
             Some(RouteTarget::Gateway(_, index)) => Some(index),
             Some(RouteTarget::OnLink(interface)) => self.ensure(interface, peer, 0),
             Some(RouteTarget::Nowhere(_) | RouteTarget::Own(_)) | None => {
@@ -778,13 +786,14 @@ impl NextHops for Publisher {
 fn choice_context<'a>(
     now: Nanos,
     tables: &'a Tables,
+    routes: &'a RoutesWriter,
     rules: &'a SlotWriter<PublishedRules>,
 ) -> ChoiceContext<'a> {
     ChoiceContext {
         now,
         fast_rules: &tables.fast_rules,
         rules,
-        routes: &tables.routes,
+        routes: routes.current(),
         has_shared_rates: !tables.aggregates.is_empty(),
     }
 }

@@ -40,7 +40,6 @@ pub(crate) struct Tables {
     pub(crate) meters: MeterTable,
     pub(crate) aggregates: Aggregates,
     pub(crate) rate_changes: RateChangeRing,
-    pub(crate) routes: Routes,
     pub(crate) interfaces: Box<[Interface]>,
     /// Sessions of a former process are still to come. Written by the control thread.
     pub(crate) is_restoring: std::sync::atomic::AtomicBool,
@@ -54,6 +53,8 @@ pub struct TablesReader {
     pub(crate) worker: WorkerId,
     pub(crate) tables: Arc<Tables>,
     pub(crate) rules: SlotReader<PublishedRules>,
+    /// Its only slot is never empty.
+    pub(crate) routes: SlotReader<Routes>,
     pub(crate) counters: Arc<WorkerCounters>,
     pub(crate) usage: std::sync::Arc<UsageTable>,
 }
@@ -73,13 +74,17 @@ impl TablesReader {
 
     /// Opens a view. This is the worker's quiescent state.
     ///
-    /// Cost:    one load of a shared line, one store to the worker's own line.
+    /// Cost:    two loads of shared lines and one store to a line of the worker, for the rules and for the routes.
     /// Threads: announces that nothing from earlier views is in use any more. The borrow checker
     ///          ensures it, because a view borrows the reader.
     #[inline]
     pub fn observe(&mut self) -> TablesView<'_> {
+        let Some(routes) = self.routes.observe().get(0) else {
+            unreachable!("the publisher is built with routes, and only replaces them")
+        };
         TablesView {
             rules: self.rules.observe(),
+            routes,
             tables: &self.tables,
             counters: &self.counters,
             usage: UsageView::new(&self.usage),
@@ -89,6 +94,7 @@ impl TablesReader {
     /// Stops delaying publication until the next [`TablesReader::observe`].
     pub fn go_offline(&mut self) {
         self.rules.go_offline();
+        self.routes.go_offline();
     }
 
     /// This worker's counters, for use outside a view.
@@ -114,6 +120,7 @@ impl TablesReader {
 #[derive(Debug, Clone, Copy)]
 pub struct TablesView<'a> {
     rules: SlotGuard<'a, PublishedRules>,
+    routes: &'a Routes,
     tables: &'a Tables,
     counters: &'a WorkerCounters,
     usage: UsageView<'a>,
@@ -233,7 +240,7 @@ impl<'a> TablesView<'a> {
         within: InterfaceSet,
         addr: IpAddr,
     ) -> Option<NextHopRef> {
-        match self.tables.routes.lookup(role, within, addr)? {
+        match self.routes.lookup(role, within, addr)? {
             RouteTarget::Gateway(interface, index) => {
                 Some(NextHopRef { interface, via: Via::Known(index) })
             }
@@ -259,7 +266,7 @@ impl<'a> TablesView<'a> {
         within: InterfaceSet,
         addr: IpAddr,
     ) -> Option<InterfaceId> {
-        match self.tables.routes.is_beyond_gateway(within, addr) {
+        match self.routes.is_beyond_gateway(within, addr) {
             true => None,
             false => self.search_local_switching(within, addr),
         }
@@ -267,7 +274,7 @@ impl<'a> TablesView<'a> {
 
     #[inline(never)]
     fn search_local_switching(&self, within: InterfaceSet, addr: IpAddr) -> Option<InterfaceId> {
-        let route = self.tables.routes.search_networks(within, addr);
+        let route = self.routes.search_networks(within, addr);
         let (interface, route_len) = match route {
             Some((RouteTarget::Own(_) | RouteTarget::Nowhere(_), _)) => return None,
             Some((target, len)) => (target.interface()?, Some(len)),
@@ -311,7 +318,7 @@ impl<'a> TablesView<'a> {
     /// leads to it. Addresses on N6 interfaces are ours only in their routing domain.
     #[must_use]
     pub fn is_own(&self, within: InterfaceSet, addr: IpAddr) -> bool {
-        let target = self.tables.routes.lookup(InterfaceRole::N6, within, addr);
+        let target = self.routes.lookup(InterfaceRole::N6, within, addr);
         matches!(target, Some(RouteTarget::Own(_)))
     }
 
@@ -331,12 +338,14 @@ impl<'a> TablesView<'a> {
         self.tables.next_hops.resolved(index)
     }
 
-    /// How often a link-layer address changed. A later call that returns the same says that
-    /// [`TablesView::resolved_hop`] returns what it did at the first one, for each index that rules or routes name.
+    /// How often a link-layer address or the routes changed. A later call that returns the same, also of another view, says
+    /// that [`TablesView::block_gateway`] and [`TablesView::resolved_hop`] return what they did at the first one, for each
+    /// index that rules or routes name.
     #[inline]
     #[must_use]
     pub fn next_hop_changes(&self) -> u64 {
-        self.tables.next_hops.changes()
+        // Of 2^48 changes of addresses or 2^16 of routes no worker sees the first and the last one alone.
+        self.tables.next_hops.changes() ^ u64::from(self.routes.version()) << 48
     }
 
     /// The number of an IPv4 destination's block in data networks, by which
@@ -347,7 +356,7 @@ impl<'a> TablesView<'a> {
     #[inline]
     #[must_use]
     pub fn network_block_v4(&self, addr: u32) -> u8 {
-        self.tables.routes.network_block_v4(addr)
+        self.routes.network_block_v4(addr)
     }
 
     /// The same for IPv6 addresses whose upper half is `upper`.
@@ -357,14 +366,14 @@ impl<'a> TablesView<'a> {
     #[inline]
     #[must_use]
     pub fn network_block_v6(&self, upper: u64) -> u8 {
-        self.tables.routes.network_block_v6(upper)
+        self.routes.network_block_v6(upper)
     }
 
     /// The gateway to all destinations of a block, if it is on one of `within`.
     #[inline]
     #[must_use]
     pub fn block_gateway(&self, within: InterfaceSet, block: u8) -> Option<NextHopIndex> {
-        self.tables.routes.block_gateway(within, block)
+        self.routes.block_gateway(within, block)
     }
 
     /// The next hop towards `addr` by the routes of data networks through one of `within`. `None` without

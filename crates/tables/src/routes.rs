@@ -1,4 +1,4 @@
-//! Longest-prefix match over connected prefixes and configured routes. Immutable once built.
+//! Longest-prefix match over connected prefixes and configured routes. Immutable once built: other routes are other tables.
 //!
 //! GTP-U interfaces (N3, N9, N4-u) and N6 interfaces have separate tables: transport networks and data
 //! networks may use the same addresses, and a default route of one must not catch the other's packets.
@@ -447,21 +447,31 @@ fn reachable_from(interfaces: &[Interface], interface: &Interface) -> InterfaceS
 /// The routes of all interfaces.
 #[derive(Debug)]
 pub(crate) struct Routes {
+    /// Differs from that of the routes before and after, for what workers keep of a lookup.
+    version: u16,
+    /// The next hops that routes name, each once.
+    gateways: Vec<NextHopIndex>,
     /// Through GTP-U interfaces.
     gtpu: RoleRoutes,
     n6: RoleRoutes,
 }
 
 impl Routes {
-    /// Builds the tables. `own_addrs` are our addresses besides those of `interfaces`; `gateway` returns
-    /// the index of a gateway on an interface.
+    /// Builds the tables that follow those of `former`. `own_addrs` are our addresses besides those of `interfaces`;
+    /// `gateway` returns the index of a gateway on an interface.
     pub(crate) fn build(
+        former: Option<&Self>,
         interfaces: &[Interface],
         own_addrs: &[IpAddr],
         routes: &[Route],
         mut gateway: impl FnMut(InterfaceId, IpAddr) -> Option<NextHopIndex>,
     ) -> Result<Self, TablesError> {
-        let mut built = Self { gtpu: RoleRoutes::new(), n6: RoleRoutes::new() };
+        let mut built = Self {
+            version: former.map_or(0, |former| former.version.wrapping_add(1)),
+            gateways: Vec::new(),
+            gtpu: RoleRoutes::new(),
+            n6: RoleRoutes::new(),
+        };
         own_addrs.iter().for_each(|addr| built.insert_own(*addr, InterfaceSet::ALL));
         for interface in interfaces {
             let reachable = reachable_from(interfaces, interface);
@@ -477,6 +487,9 @@ impl Routes {
             let index =
                 gateway(interface.id, route.next_hop).ok_or(TablesError::TooManyGateways)?;
             built.insert(interface, route.prefix, RouteTarget::Gateway(interface.id, index))?;
+            if !built.gateways.contains(&index) {
+                built.gateways.push(index);
+            }
         }
         built.gtpu.number(vec![InterfaceSet::ALL]);
         built.n6.number(scopes(interfaces));
@@ -535,6 +548,16 @@ impl Routes {
             }
         }
         Ok(())
+    }
+
+    /// The number of these routes among all that there were.
+    pub(crate) const fn version(&self) -> u16 {
+        self.version
+    }
+
+    /// The next hops that routes name, each once.
+    pub(crate) fn gateways(&self) -> &[NextHopIndex] {
+        &self.gateways
     }
 
     /// The number of the gateways to a part of the data networks, zero for packets that take a search.

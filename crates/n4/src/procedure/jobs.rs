@@ -100,6 +100,7 @@ impl Node {
                 self.delete_session(up_seid)
             }
             SessionTask::Recompile(index, changed) => self.sessions.recompile(index, &changed),
+            SessionTask::Republish(index) => self.sessions.republish(index),
             SessionTask::Move(up_seid, by, to) => {
                 self.move_control(by, up_seid, to);
                 None

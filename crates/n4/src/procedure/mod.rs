@@ -32,6 +32,7 @@ mod packet_rates;
 mod path_qos;
 mod paths;
 mod pfd;
+mod reconfigure;
 mod records;
 mod reject;
 mod release;

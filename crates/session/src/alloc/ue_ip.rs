@@ -118,6 +118,32 @@ impl UeIpAllocator {
         Self { pools: pools.iter().map(pool).collect() }
     }
 
+    /// Replaces the pools. Addresses in use or waiting for their reclaim stay so in the pool that has them now; one that no
+    /// pool has any more counts as given by the control plane.
+    ///
+    /// Cost: one step for each such address of a pool that is not the same before and after.
+    pub(crate) fn set_pools(&mut self, pools: &[UePool], domains_of: impl Fn(Option<&str>) -> DomainSet) {
+        let former = core::mem::replace(self, Self::new(pools, domains_of));
+        for old in former.pools {
+            let is_same = |pool: &&mut UeAddressPool| {
+                pool.config.prefix == old.config.prefix && pool.domains == old.domains
+            };
+            if let Some(same) = self.pools.iter_mut().find(is_same) {
+                let config = same.config.clone();
+                *same = UeAddressPool { config, ..old };
+                continue;
+            }
+            let domain = old.domains.iter().next().unwrap_or_default();
+            for (position, hold) in old.held {
+                let key = old.range.key(position).within(domain);
+                let mut now = self.pools.iter_mut();
+                if let Some((pool, at)) = now.find_map(|pool| pool.position(key).map(|at| (pool, at))) {
+                    pool.held.insert(at, hold);
+                }
+            }
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.pools.is_empty()
     }
@@ -389,6 +415,43 @@ mod tests {
         pools.reclaim(v4(3));
         let rest: Vec<_> = core::iter::from_fn(|| take(&mut pools, |_| false)).collect();
         assert_eq!(rest, [5, 6, 3].map(v4), "each once");
+    }
+
+    #[test]
+    fn pool_that_grows_keeps_its_addresses_in_use_and_gives_the_new_ones() {
+        let mut pools = UeIpAllocator::new(&[pool("10.0.0.4/30")], |_| DomainSet::FIRST);
+        assert_eq!(take(&mut pools, |_| false), Some(v4(5)));
+        assert_eq!(take(&mut pools, |_| false), Some(v4(6)));
+        assert!(pools.retire(v4(6), SESSION, &[]));
+        assert_eq!(take(&mut pools, |_| false), None);
+        pools.set_pools(&[pool("10.9.0.0/30"), pool("10.0.0.0/29")], |_| DomainSet::FIRST);
+        assert!(pools.is_chosen(v4(5), SESSION) && pools.is_retired(v4(6)));
+        assert_eq!(pools.usage().collect::<Vec<_>>(), [(0, 2), (2, 6)]);
+        let of_second = |pools: &mut UeIpAllocator| {
+            let plan = pools.plan(&[1], |_| false)?;
+            pools.commit(&[plan], SESSION);
+            Some(plan.key)
+        };
+        let rest: Vec<_> = core::iter::from_fn(|| of_second(&mut pools)).collect();
+        assert_eq!(rest, [1, 2, 3, 4].map(v4), "not before the reclaim");
+        pools.reclaim(v4(6));
+        assert_eq!(of_second(&mut pools), Some(v4(6)));
+        assert!(pools.retire(v4(5), SESSION, &[]), "it is still its session's");
+        pools.reclaim(v4(5));
+        assert_eq!(of_second(&mut pools), Some(v4(5)));
+    }
+
+    #[test]
+    fn pool_that_stays_goes_on_where_it_was_and_one_that_goes_leaves_its_addresses() {
+        let two = [pool("10.0.0.0/30"), pool("10.0.0.4/30")];
+        let mut pools = UeIpAllocator::new(&two, |_| DomainSet::FIRST);
+        assert_eq!(take(&mut pools, |_| false), Some(v4(1)));
+        let plan = pools.plan(&[1], |_| false).unwrap();
+        pools.commit(&[plan], SESSION);
+        pools.set_pools(&two[..1], |_| DomainSet::FIRST);
+        assert_eq!(take(&mut pools, |_| false), Some(v4(2)));
+        assert!(!pools.retire(v4(5), SESSION, &[]), "it counts as given");
+        assert_eq!(pools.reserved_count(), 2);
     }
 
     #[test]

@@ -24,17 +24,18 @@ struct GuaranteeLevel {
 }
 
 impl GuaranteedRates {
-    /// The capacity of `policy`, without guarantees. A rate that sessions share limits it.
+    /// The capacity of `policy`, without guarantees.
     pub(crate) fn new(policy: &QosPolicy) -> Self {
-        let least = |one: BitRate, other: BitRate| one.min(other);
-        let all = Rates {
-            uplink: least(policy.gbr_max.uplink, policy.total.uplink),
-            downlink: least(policy.gbr_max.downlink, policy.total.downlink),
-        };
-        let slices = policy.slices.iter().map(|slice| slice.rates);
         let level = |capacity| GuaranteeLevel { capacity, sum: Rates::default() };
-        let levels = core::iter::once(all).chain(slices).map(level).collect();
+        let levels = capacities(policy).map(level).collect();
         Self { levels, by_session: HashMap::new() }
+    }
+
+    /// Replaces the capacity by that of `policy`, which has the same slices. Sessions keep the guarantees that they have.
+    pub(crate) fn set_capacity(&mut self, policy: &QosPolicy) {
+        for (level, capacity) in self.levels.iter_mut().zip(capacities(policy)) {
+            level.capacity = capacity;
+        }
     }
 
     /// The sum of all guarantees, and the capacity for them.
@@ -101,6 +102,16 @@ impl GuaranteedRates {
             false => Rates::default(),
         }
     }
+}
+
+/// The capacity of each level: all sessions together, and each slice. A rate that sessions share limits it.
+fn capacities(policy: &QosPolicy) -> impl Iterator<Item = Rates> {
+    let least = |one: BitRate, other: BitRate| one.min(other);
+    let all = Rates {
+        uplink: least(policy.gbr_max.uplink, policy.total.uplink),
+        downlink: least(policy.gbr_max.downlink, policy.total.downlink),
+    };
+    core::iter::once(all).chain(policy.slices.iter().map(|slice| slice.rates))
 }
 
 /// The levels of a slice: that of all sessions, and its own.

@@ -64,12 +64,15 @@ impl PredefinedAdditions {
     pub(super) fn new(known: RuleCatalog<'_>, records: &Records) -> Self {
         let (first_far, first_qer) = (records.fars.len(), records.qers.len());
         let mut brought = Self { first_far, first_qer, ..Self::default() };
-        for rule in records.pdrs.iter().flat_map(|pdr| known.predefined(&pdr.predefined)) {
-            if rule.action == PredefinedAction::Drop && brought.fars.is_empty() {
-                let (id, action) = (FarId(PREDEFINED), ApplyAction::DROP);
-                let duplicating = Vec::new();
-                brought.fars.push(Far { id, action, bar: None, forwarding: None, duplicating });
-            }
+        let rules = || records.pdrs.iter().flat_map(|pdr| known.predefined(&pdr.predefined));
+        // A PDR without a FAR had rules that drop; the operator may have replaced them.
+        let lacks_far = records.pdrs.iter().any(|pdr| pdr.far.is_none());
+        if lacks_far || rules().any(|rule| rule.action == PredefinedAction::Drop) {
+            let (id, action) = (FarId(PREDEFINED), ApplyAction::DROP);
+            let duplicating = Vec::new();
+            brought.fars.push(Far { id, action, bar: None, forwarding: None, duplicating });
+        }
+        for rule in rules() {
             let is_new = |qfi: &Qfi| brought.qer_of(*qfi).is_none();
             if let Some(qfi) = rule.qfi.filter(is_new) {
                 // A QFI has six bits, so that there are at most 64 of them.
@@ -102,8 +105,9 @@ pub(super) fn entry(
     if rule.action == PredefinedAction::Drop {
         entry.far = super::found::resolved(Some(brought.first_far));
     }
-    if let Some(at) = rule.qfi.and_then(|qfi| brought.qer_of(qfi)) {
-        // The first QER with a QFI marks. Stage 2 left room for it.
+    // The first QER with a QFI marks. Stage 2 left room for it, unless the operator gave the rule a QFI since.
+    let has_room = !entry.qers.is_full();
+    if let Some(at) = rule.qfi.and_then(|qfi| brought.qer_of(qfi)).filter(|_| has_room) {
         entry.qers.insert(0, super::found::resolved(Some(brought.first_qer + at)));
     }
     Some(entry)
