@@ -27,6 +27,7 @@ use serde_json::{Map, Value};
 pub(crate) use crate::admin_act::AdminAct;
 use crate::audit::{self, AuditActor};
 use crate::cli::{MetricsFormat, Topic};
+use crate::config::KeyRefusal;
 pub(crate) use crate::session_filter::{SessionFilter, SessionFilterText};
 use crate::tap::{JsonLines, TapQuestion, TapStream};
 use document::DocumentWriter;
@@ -214,6 +215,8 @@ pub(crate) enum AdminAnswer {
     Stream(TapStream),
     /// Why the control thread refuses.
     Refused(String),
+    /// Why it refuses a configuration, and the keys.
+    RefusedKeys(String, Vec<KeyRefusal>),
     /// Nothing has this name.
     Unknown(String),
 }
@@ -405,16 +408,20 @@ fn answer(
                 let mut lines = JsonLines::new(TapSocket::new(stream), &tap)?;
                 return tap.serve(&mut lines);
             }
-            Some(AdminAnswer::Refused(what) | AdminAnswer::Unknown(what)) => Err(what),
-            None => Err("adit is shutting down or overloaded".to_owned()),
+            Some(AdminAnswer::Refused(what) | AdminAnswer::Unknown(what)) => Err((what, None)),
+            Some(AdminAnswer::RefusedKeys(what, keys)) => Err((what, Some(keys))),
+            None => Err(("adit is shutting down or overloaded".to_owned(), None)),
         };
         if let AdminCommand::Act(act) = &command {
-            let outcome = answered.as_ref().map(drop).map_err(String::as_str);
+            let outcome = answered.as_ref().map(drop).map_err(|(what, _)| what.as_str());
             audit::record(&actor(stream), act.word(), act.object(), outcome);
         }
         let page = match answered {
             Ok(page) => page,
-            Err(what) => return writer.refuse(&error(&what)),
+            Err((what, None)) => return writer.refuse(&error(&what)),
+            Err((what, Some(keys))) => {
+                return writer.refuse(&serde_json::json!({ "error": what, "refused": keys }));
+            }
         };
         let next = page.next;
         let rows = writer.page(page)?;

@@ -15,6 +15,8 @@ pub(crate) enum AdminAct {
     Drain(bool),
     /// What is logged, as in `RUST_LOG`.
     SetLog(String),
+    /// The configuration file is read again.
+    Reload,
 }
 
 impl AdminAct {
@@ -27,13 +29,14 @@ impl AdminAct {
             Self::ReleaseAssociation(_) => "release_association",
             Self::Drain(_) => "drain",
             Self::SetLog(_) => "log",
+            Self::Reload => "reload",
         }
     }
 
     /// What it is about.
     pub(crate) fn object(&self) -> Option<&str> {
         match self {
-            Self::TakeOver => None,
+            Self::TakeOver | Self::Reload => None,
             Self::EndSession(of) | Self::ReleaseAssociation(of) | Self::SetLog(of) => Some(of),
             Self::EndTap(of) => Some(of),
             Self::Drain(true) => Some("on"),
@@ -48,6 +51,7 @@ impl AdminAct {
     pub(crate) fn parse(word: &str, of: Option<String>) -> Result<Self, String> {
         match (word, of) {
             ("takeover", None) => Ok(Self::TakeOver),
+            ("reload", None) => Ok(Self::Reload),
             ("end_session", Some(of)) => Ok(Self::EndSession(of)),
             ("end_tap", Some(of)) => Ok(Self::EndTap(of)),
             ("release_association", Some(of)) => Ok(Self::ReleaseAssociation(of)),
@@ -55,7 +59,7 @@ impl AdminAct {
             ("drain", Some(of)) if of == "off" => Ok(Self::Drain(false)),
             ("drain", _) => Err("\"drain\" is \"on\" or \"off\"".to_owned()),
             ("log", Some(of)) => Ok(Self::SetLog(of)),
-            ("takeover", Some(_)) => Err("\"takeover\" is of nothing".to_owned()),
+            ("takeover" | "reload", Some(_)) => Err(format!("\"{word}\" is of nothing")),
             ("end_session" | "end_tap" | "release_association" | "log", None) => {
                 Err(format!("\"{word}\" needs \"of\""))
             }

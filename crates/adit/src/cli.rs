@@ -103,6 +103,14 @@ pub(crate) enum AditCommand {
         #[command(flatten)]
         socket: AdminSocket,
     },
+    /// Have a running adit read its configuration file again and change what can change: all of it, or nothing.
+    Reload {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        socket: AdminSocket,
+    },
     /// Follow packets through the stages: what they are, which rules they meet, where they leave or why they are dropped.
     Trace(TraceArguments),
     /// Write packets, with what became of them, as pcapng.

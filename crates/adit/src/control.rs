@@ -4,6 +4,7 @@
 
 mod acts;
 mod node_events;
+mod reload;
 pub(crate) mod standby;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -93,6 +94,8 @@ pub(crate) struct ControlThread {
     end: Option<ControlEnd>,
     /// What the node knows about the store.
     is_store_failing: bool,
+    /// A reload that waits for its gateways.
+    reload: Option<reload::PendingReload>,
     /// Since when workers have yet to observe a change, or observed the last one.
     unobserved_since: Option<Nanos>,
 }
@@ -118,6 +121,7 @@ impl ControlThread {
             restoring_since: None,
             end: None,
             is_store_failing: false,
+            reload: None,
             unobserved_since: None,
         }
     }
@@ -202,12 +206,15 @@ impl ControlThread {
         }
         // One page in a turn: further clients wait, the control planes do not.
         if let Ok(AdminQuery { command, cursor, answer }) = questions.try_recv() {
-            answer(match command {
-                AdminCommand::Show(question) => snapshot::answer(&self.view(), &question, cursor),
-                AdminCommand::Act(act) => self.act(now, act),
-                AdminCommand::Tap(question) => self.start_tap(now, &question),
-            });
+            match command {
+                AdminCommand::Show(question) => {
+                    answer(snapshot::answer(&self.view(), &question, cursor));
+                }
+                AdminCommand::Act(act) => self.act(now, act, answer),
+                AdminCommand::Tap(question) => answer(self.start_tap(now, &question)),
+            }
         }
+        self.continue_reload(now);
         self.note_turn(now);
         self.sleep(now);
     }

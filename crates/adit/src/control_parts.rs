@@ -1,8 +1,10 @@
 //! What the control thread is assembled from.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use adit_api::ApiAccess;
 use adit_dpdk::{EventDevice, Mempool, Port};
 use adit_host::idle::Doorbell;
 use adit_host::n4_socket::N4Socket;
@@ -26,9 +28,19 @@ use crate::standby_thread::{FollowedStore, StandbyLink};
 use crate::steering::PortSteering;
 use crate::tap::TapHub;
 
+/// What a reload reads again.
+pub(crate) struct ConfigFiles {
+    /// The file of the configuration.
+    pub config: PathBuf,
+    /// What the files of the HTTP interface said, if there is one.
+    pub api: Option<ApiAccess>,
+}
+
 /// Everything that the control thread owns.
 pub(crate) struct ControlParts {
     pub config: Arc<Config>,
+    /// What a reload reads again.
+    pub files: ConfigFiles,
     /// When this process began.
     pub started: Instant,
     pub clock: ProcessClock,

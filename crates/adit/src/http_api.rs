@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 
-use adit_api::{ApiServer, ApiServerConfig, ApiTlsPaths};
+use adit_api::{ApiCredentials, ApiServer, ApiServerConfig, ApiStartError, ApiTlsPaths};
 use anyhow::Context;
 use axum::Router;
 use axum::extract::Query;
@@ -31,7 +31,7 @@ use axum::routing::get;
 use tracing::{error, info, warn};
 
 use crate::admin::{AdminQuery, NICENESS};
-use crate::config::{ApiSettings, ApiTlsFiles};
+use crate::config::{ApiSettings, ApiTlsFiles, KeyRefusal};
 use crate::packet_path::spawn;
 use state::ApiState;
 
@@ -57,14 +57,32 @@ const OPEN_PATHS: &[&str] = &[
 /// # Errors
 /// The address is in use, or a file of TLS or of tokens cannot be used.
 pub(crate) fn bind(settings: &ApiSettings) -> anyhow::Result<ApiServer> {
+    Ok(ApiServer::bind(&server_config(settings))?)
+}
+
+/// Reads the files of TLS and of tokens.
+///
+/// # Errors
+/// The key of a file that cannot be used.
+pub(crate) fn credentials(settings: &ApiSettings) -> Result<ApiCredentials, KeyRefusal> {
+    ApiCredentials::load(&server_config(settings)).map_err(|error| {
+        let key = match &error {
+            ApiStartError::Tls { key, .. } => format!("api.{key}"),
+            ApiStartError::Tokens { .. } => "api.tokens_file".to_owned(),
+            ApiStartError::Listen { .. } => "api.listen".to_owned(),
+        };
+        KeyRefusal { key, why: error.to_string() }
+    })
+}
+
+fn server_config(settings: &ApiSettings) -> ApiServerConfig {
     let tls = settings.tls.clone();
-    let config = ApiServerConfig {
+    ApiServerConfig {
         listen: settings.listen,
         tls: tls.map(|ApiTlsFiles { certificate, key }| ApiTlsPaths { certificate, key }),
         tokens_file: settings.tokens_file.clone(),
         open_paths: OPEN_PATHS,
-    };
-    Ok(ApiServer::bind(&config)?)
+    }
 }
 
 /// Serves on a thread that ends with the process. `queries` lead to the control thread.

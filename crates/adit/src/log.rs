@@ -43,17 +43,19 @@ pub(crate) struct LogSettings {
     /// Format of the log, which goes to standard error.
     #[arg(long = "log", value_name = "FORMAT", value_enum, default_value = "text")]
     pub format: LogFormat,
-    /// A level (error, warn, info, debug), or levels by room such as info,adit_n4=debug; default: RUST_LOG, or info.
+    /// A level (error, warn, info, debug), or levels by room such as info,adit_n4=debug; default: log.levels of the
+    /// configuration, RUST_LOG, or info.
     #[arg(long = "log-levels", value_name = "LEVELS")]
     pub levels: Option<String>,
 }
 
-/// Starts the log of this process.
+/// Starts the log of this process. `configured` are levels for a command line that names none.
 ///
 /// # Errors
 /// The levels cannot be read, or there is a log already.
-pub(crate) fn start(settings: &LogSettings) -> anyhow::Result<()> {
-    let levels = log_filter::begin(settings.levels.as_deref()).map_err(anyhow::Error::msg)?;
+pub(crate) fn start(settings: &LogSettings, configured: Option<&str>) -> anyhow::Result<()> {
+    let levels = settings.levels.as_deref().or(configured);
+    let levels = log_filter::begin(levels).map_err(anyhow::Error::msg)?;
     let lines = fmt::layer().with_writer(std::io::stderr);
     let lines = match settings.format {
         LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).boxed(),

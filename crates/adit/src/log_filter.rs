@@ -18,19 +18,33 @@ static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 /// # Errors
 /// `wanted` is no filter.
 pub(crate) fn begin(wanted: Option<&str>) -> Result<reload::Layer<EnvFilter, Registry>, String> {
-    let filter = match wanted {
-        Some(wanted) => parse(wanted)?,
-        None => {
-            let wanted = std::env::var(EnvFilter::DEFAULT_ENV).ok();
-            let wanted = wanted.filter(|wanted| !wanted.is_empty());
-            let filter = with_audit(wanted.as_deref().unwrap_or(DEFAULT));
-            filter.or_else(|_| with_audit(DEFAULT)).unwrap_or_default()
-        }
-    };
+    let filter = wanted.map_or_else(|| Ok(of_environment()), parse)?;
     let (filter, handle) = reload::Layer::new(filter);
     // A process logs once.
     let _ = FILTER.set(handle);
     Ok(filter)
+}
+
+/// The filter of the environment, or the default one.
+fn of_environment() -> EnvFilter {
+    let wanted = std::env::var(EnvFilter::DEFAULT_ENV).ok();
+    let wanted = wanted.filter(|wanted| !wanted.is_empty());
+    let filter = with_audit(wanted.as_deref().unwrap_or(DEFAULT));
+    filter.or_else(|_| with_audit(DEFAULT)).unwrap_or_default()
+}
+
+/// # Errors
+/// `wanted` is no filter, and why.
+pub(crate) fn check(wanted: &str) -> Result<(), String> {
+    parse(wanted).map(drop)
+}
+
+/// Changes what is logged to what the environment says.
+///
+/// # Errors
+/// Nothing is logged yet.
+pub(crate) fn reset() -> Result<(), String> {
+    use_filter(of_environment())
 }
 
 /// Changes what is logged: a level such as `debug`, or levels by room such as `info,adit_n4=debug`.
@@ -38,7 +52,10 @@ pub(crate) fn begin(wanted: Option<&str>) -> Result<reload::Layer<EnvFilter, Reg
 /// # Errors
 /// `wanted` is no filter, or nothing is logged yet.
 pub(crate) fn set(wanted: &str) -> Result<(), String> {
-    let filter = parse(wanted)?;
+    use_filter(parse(wanted)?)
+}
+
+fn use_filter(filter: EnvFilter) -> Result<(), String> {
     let handle = FILTER.get().ok_or("the log has not begun")?;
     handle.reload(filter).map_err(|error| error.to_string())
 }

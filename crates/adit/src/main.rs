@@ -34,12 +34,15 @@ mod process_nodes;
 mod publication_latency;
 mod record_store;
 mod recovery_time;
+mod reload;
+mod reload_command;
 mod replication;
 mod replication_link;
 mod run;
 mod service_manager;
 mod session_filter;
 mod show;
+mod signaled_reload;
 mod snapshot;
 mod standby_thread;
 mod standstill;
@@ -121,6 +124,7 @@ fn dispatch(cli: AditCli) -> anyhow::Result<()> {
         AditCommand::Log { filter, socket } => {
             act_command::act(&socket.path, admin::AdminAct::SetLog(filter))
         }
+        AditCommand::Reload { json, socket } => reload_command::reload(&socket.path, json),
         AditCommand::Host { host } => host_command::run(host),
         AditCommand::Bench { bench } => bench.run(),
     }

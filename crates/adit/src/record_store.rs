@@ -173,7 +173,8 @@ fn node_of(store: &mut impl RecordStore, shown: &str) -> anyhow::Result<Option<N
     })
 }
 
-const fn record_config(settings: &StoreSettings) -> RecordConfig {
+/// How records are kept.
+pub(crate) const fn record_config(settings: &StoreSettings) -> RecordConfig {
     RecordConfig {
         usage_interval: settings.usage_interval,
         serves_without_store: settings.serves_without_store,

@@ -15,7 +15,7 @@ use anyhow::{Context, bail};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use rustix::thread::sched_getaffinity;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{error, info, warn};
 
@@ -24,7 +24,7 @@ use crate::admin::{self, AdminServer};
 use crate::clock::ProcessClock;
 use crate::config::Config;
 use crate::control::{ControlEnd, ControlThread};
-use crate::control_parts::{ControlParts, ControlPort, ControlPortDevice, StandbyParts};
+use crate::control_parts::{ConfigFiles, ControlParts, ControlPort, ControlPortDevice, StandbyParts};
 use crate::event_scheduler::EventThreads;
 use crate::host_command::{PlacementNotice, placement_notice};
 use crate::lifecycle::Lifecycle;
@@ -35,6 +35,7 @@ use crate::process_nodes::ProcessNodes;
 use crate::record_store::{RecordSource, StartRecords};
 use crate::recovery_time::RecoveryTime;
 use crate::service_manager::ServiceManager;
+use crate::signaled_reload::SignaledReload;
 use crate::tap::TapHub;
 use crate::{
     event_scheduler, flow_offload, http_api, open_ports, record_store, show, snapshot, steering,
@@ -52,7 +53,7 @@ const WORKER_STOP_LIMIT: Duration = Duration::from_secs(10);
 /// The message names what could not start and what to do.
 pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::Result<()> {
     let config = Config::load(path)?;
-    log::start(log)?;
+    log::start(log, config.log_levels.as_deref())?;
     silence_contained_panics();
     if config.n4.allow.is_empty() {
         warn!("n4.allow is empty: any address may set up an association");
@@ -60,7 +61,7 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
     check_cores(&config)?;
     log_placement(&config);
     // From here on these signals do not kill the process: `wait` polls for them.
-    let mut signals = Signals::new([SIGTERM, SIGINT]).context("cannot wait for signals")?;
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot wait for signals")?;
     let server = AdminServer::bind(&config.admin_socket)?;
     let api = config.api.as_ref().map(http_api::bind).transpose()?;
     let nodes = ProcessNodes::of_this_machine(&config);
@@ -91,11 +92,15 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
     let clock = record_store::clock(eal.tsc_hz(), former.as_ref());
     let lifecycle = Lifecycle::default();
     let start = StartParts { clock, socket, addresses, records, recovery_time_stamp, pool, nodes };
-    let (control, mut parts) = assemble(&config, start, ports, device, &lifecycle)?;
+    let files = ConfigFiles {
+        config: path.to_owned(),
+        api: api.as_ref().map(adit_api::ApiServer::access),
+    };
+    let (control, mut parts) = assemble(&config, start, files, ports, device, &lifecycle)?;
     parts.iter_mut().zip(scheduled).for_each(|(parts, port)| parts.scheduled = Some(port));
     let (queries, questions) = mpsc::channel();
     let api = api.map(|api| http_api::serve(api, queries.clone())).transpose()?;
-    let admin = serve_admin(&server, queries)?;
+    let admin = serve_admin(&server, queries.clone())?;
 
     recovery_time.map_or(Ok(()), RecoveryTime::wait)?;
     let path = PacketPath { eal: &eal, config: &config, clock, lifecycle: &lifecycle };
@@ -112,7 +117,7 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
         })?
     };
     info!(model = config.datapath.model.name(), threads = workers.len(), n4 = %config.n4.listen, "running");
-    let threads = Threads { control, workers, admin, api };
+    let threads = Threads { control, workers, admin, api, queries };
     let outcome = supervise(&mut signals, threads, &lifecycle);
     drop(server);
     drop(eal);
@@ -126,6 +131,8 @@ pub(crate) struct Threads {
     pub admin: JoinHandle<()>,
     /// The HTTP interface.
     pub api: Option<JoinHandle<()>>,
+    /// The way to the control thread.
+    pub queries: mpsc::Sender<admin::AdminQuery>,
 }
 
 /// Waits for a signal, or for a thread that ends by itself, and stops the control thread and the
@@ -140,9 +147,12 @@ pub(crate) fn supervise(
 ) -> anyhow::Result<()> {
     let mut manager = ServiceManager::of_environment(lifecycle.liveness.clone());
     manager.ready();
-    let Threads { control, workers, admin, api } = threads;
-    let ended = wait(signals, || {
-        manager.turn(Instant::now());
+    let Threads { control, workers, admin, api, queries } = threads;
+    let mut reload = SignaledReload::default();
+    let ended = wait(signals, |is_hung_up| {
+        let now = Instant::now();
+        reload.turn(is_hung_up, &queries, &mut manager);
+        manager.turn(now);
         let first = workers.iter().find_map(ended);
         let first = first.or_else(|| ended(&control)).or_else(|| ended(&admin));
         first.or_else(|| api.as_ref().and_then(ended))
@@ -294,6 +304,7 @@ fn start_node(config: &Config, start: &StartParts, random: &mut StdRng) -> Node 
 fn assemble(
     config: &Config,
     start: StartParts,
+    files: ConfigFiles,
     mut ports: Vec<OpenPort>,
     scheduler: Option<EventDevice>,
     lifecycle: &Lifecycle,
@@ -327,6 +338,7 @@ fn assemble(
     };
     let parts = ControlParts {
         config: Arc::new(config.clone()),
+        files,
         started: Instant::now(),
         clock,
         node,
@@ -405,13 +417,18 @@ fn first_unfinished<T>(threads: &[JoinHandle<T>], limit: Duration) -> Option<Str
     }
 }
 
-/// Waits for a signal or the end of a thread. Returns the name of a thread that ended by itself.
-fn wait(signals: &mut Signals, mut ended: impl FnMut() -> Option<String>) -> Option<String> {
+/// Waits for a signal that ends adit or the end of a thread. Returns the name of a thread that ended by itself. `turn` is
+/// called several times a second, with whether SIGHUP came, and returns it.
+fn wait(signals: &mut Signals, mut turn: impl FnMut(bool) -> Option<String>) -> Option<String> {
     loop {
-        if signals.pending().next().is_some() {
-            return None;
+        let mut is_hung_up = false;
+        for signal in signals.pending() {
+            match signal {
+                SIGHUP => is_hung_up = true,
+                _ => return None,
+            }
         }
-        if let Some(thread) = ended() {
+        if let Some(thread) = turn(is_hung_up) {
             return Some(thread);
         }
         std::thread::sleep(Duration::from_millis(50));
@@ -459,7 +476,7 @@ mod tests {
         let (held, waits) = mpsc::channel::<()>();
         let lives = spawn("adit-control", move || waits.recv().is_err()).unwrap();
         let dies = spawn("adit-admin", || ()).unwrap();
-        let name = wait(&mut signals, || ended(&lives).or_else(|| ended(&dies)));
+        let name = wait(&mut signals, |_| ended(&lives).or_else(|| ended(&dies)));
         assert_eq!(name.as_deref(), Some("adit-admin"));
         assert_eq!(ended(&lives), None);
         drop(held);

@@ -77,6 +77,13 @@ impl ServiceManager {
         self.send("READY=1");
     }
 
+    /// The configuration is read again. [`ServiceManager::ready`] ends it.
+    pub(crate) fn reloading(&mut self) {
+        let at = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let micros = at.tv_sec.saturating_mul(1_000_000).saturating_add(at.tv_nsec / 1000);
+        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
+    }
+
     /// adit stops.
     pub(crate) fn stopping(&mut self) {
         self.send("STOPPING=1\nSTATUS=stopping");
@@ -196,6 +203,9 @@ mod tests {
         told.turn(at(9));
         let status = "STATUS=forwarding; 1 workers stand still; 2 links are down";
         assert_eq!(received(&manager), [status], "and no sign of life");
+        told.reloading();
+        let reloading = received(&manager).concat();
+        assert!(reloading.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{reloading}");
         told.stopping();
         assert_eq!(received(&manager), ["STOPPING=1\nSTATUS=stopping"]);
     }

@@ -18,6 +18,7 @@ use adit_types::{DomainId, InterfaceId, Ipv4Prefix, Ipv6Prefix, MacAddr};
 use crate::config::{
     self, Config, IpNet, ModelSettings, NodeIdSetting, ReplicationSettings, StoreKind,
 };
+use crate::record_store::record_config;
 use crate::tap::TapLimits;
 
 /// Configuration of the EAL, with memory of a NUMA node.
@@ -120,10 +121,6 @@ pub(crate) fn tables(
             v4: interface.v4,
             v6: interface.v6,
         };
-    let route = |route: &crate::config::RouteSettings| {
-        let interface = u8::try_from(route.interface).map(InterfaceId).ok()?;
-        Some(Route { interface, prefix: prefix(route.prefix)?, next_hop: route.next_hop })
-    };
     let pools = |pool: &config::UePoolSettings| {
         let domains = config::domains_of(&config.interfaces, pool.network_instance.as_deref());
         let v4 = prefix(pool.prefix).and_then(v4);
@@ -137,11 +134,20 @@ pub(crate) fn tables(
         seed,
         interfaces: (0..).zip(&config.interfaces).zip(domains).map(interface).collect(),
         own_addrs: vec![config.n4.listen.ip()],
-        routes: config.routes.iter().filter_map(route).collect(),
+        routes: routes(config),
         aggregates: config.qos.aggregates(),
         local_switching_domains: config::switched_domains(config),
         ue_pools_v4: config.ue_pools.iter().flat_map(pools).collect(),
     }
+}
+
+/// Routes of the lookup tables.
+pub(crate) fn routes(config: &Config) -> Vec<Route> {
+    let route = |route: &crate::config::RouteSettings| {
+        let interface = u8::try_from(route.interface).map(InterfaceId).ok()?;
+        Some(Route { interface, prefix: prefix(route.prefix)?, next_hop: route.next_hop })
+    };
+    config.routes.iter().filter_map(route).collect()
 }
 
 const fn v4(prefix: IpPrefix) -> Option<Ipv4Prefix> {
@@ -185,6 +191,12 @@ pub(crate) fn tap_limits(config: &Config) -> TapLimits {
             TapLimits { refusal, unseen: vec![HandoffFull, SchedulerFull] }
         }
     }
+}
+
+/// What a running node is to have instead of its configuration.
+pub(crate) fn changed_node(config: &Config, known: &NodeConfig) -> NodeConfig {
+    let records = known.records.map(|_| record_config(&config.store));
+    node(config, known.seed, known.store.seed, known.recovery_time_stamp, records)
 }
 
 /// Configuration of the PFCP node.

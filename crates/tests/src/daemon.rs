@@ -114,6 +114,11 @@ impl Daemon {
         self.process.signal(libc::SIGTERM);
     }
 
+    /// Tells the process to read its configuration again, as a terminal or `kill -HUP` does.
+    pub fn hang_up(&self) {
+        self.process.signal(libc::SIGHUP);
+    }
+
     /// Its namespace.
     #[must_use]
     pub const fn namespace(&self) -> &TestNamespace {

@@ -17,6 +17,7 @@ pub mod daemon;
 pub mod fuzzing;
 pub mod go;
 pub mod leftovers;
+pub mod link;
 pub mod oracle;
 pub mod process;
 pub mod redis;

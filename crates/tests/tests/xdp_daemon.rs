@@ -5,13 +5,13 @@
 mod smf;
 
 use std::net::{Ipv4Addr, UdpSocket};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use adit_pfcp::Message;
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::daemon::{self, Daemon};
+use adit_tests::link::{PacketLink, mac};
 use adit_tests::process::{TestNamespace, run, skip_on_this_machine};
 use adit_types::{MacAddr, Seid, Teid};
 
@@ -98,75 +98,26 @@ fn exchange_with(daemon: Daemon) -> Daemon {
     daemon
 }
 
-/// A packet socket on a device.
-struct Link {
-    socket: OwnedFd,
-    mac: MacAddr,
-}
-
-fn sysfs(device: &str, file: &str) -> String {
-    std::fs::read_to_string(format!("/sys/class/net/{device}/{file}")).unwrap().trim().to_owned()
-}
-
-fn mac(device: &str) -> MacAddr {
-    let text = sysfs(device, "address");
-    let octets: Vec<u8> =
-        text.split(':').map(|octet| u8::from_str_radix(octet, 16).unwrap()).collect();
-    MacAddr(octets.try_into().unwrap())
-}
-
-impl Link {
-    fn open(device: &str) -> Self {
-        let all = u16::try_from(libc::ETH_P_ALL).unwrap().to_be();
-        // SAFETY: takes numbers, returns a descriptor or -1.
-        let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW, all.into()) };
-        assert!(fd >= 0, "{}", std::io::Error::last_os_error());
-        // SAFETY: the descriptor is new and nobody else's.
-        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-        // SAFETY: numbers only.
-        let mut addr: libc::sockaddr_ll = unsafe { core::mem::zeroed() };
-        addr.sll_family = u16::try_from(libc::AF_PACKET).unwrap();
-        addr.sll_protocol = all;
-        addr.sll_ifindex = sysfs(device, "ifindex").parse().unwrap();
-        let len = u32::try_from(size_of::<libc::sockaddr_ll>()).unwrap();
-        // SAFETY: reads a structure of this length.
-        let code = unsafe { libc::bind(socket.as_raw_fd(), (&raw const addr).cast(), len) };
-        assert_eq!(code, 0, "{}", std::io::Error::last_os_error());
-        Self { socket, mac: mac(device) }
-    }
-
-    fn send(&self, frame: &[u8]) {
-        // SAFETY: reads the octets of `frame`.
-        let sent =
-            unsafe { libc::send(self.socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
-        assert_eq!(usize::try_from(sent), Ok(frame.len()), "{}", std::io::Error::last_os_error());
-    }
-
-    /// The next frame that ends with `mark` and was not sent by this end, which starts with `not_to`.
-    fn receive(&self, mark: &[u8], not_to: MacAddr) -> Vec<u8> {
-        let end = Instant::now() + PATIENCE;
-        let mut frame = vec![0; 2048];
-        while Instant::now() < end {
-            let (at, len) = (frame.as_mut_ptr().cast(), frame.len());
-            // SAFETY: writes at most the octets of `frame`.
-            let got = unsafe { libc::recv(self.socket.as_raw_fd(), at, len, libc::MSG_DONTWAIT) };
-            let Ok(got) = usize::try_from(got) else {
-                std::thread::yield_now();
-                continue;
-            };
-            if frame[..got].ends_with(mark) && frame[..6] != not_to.0 {
-                return frame[..got].to_vec();
-            }
+/// The next frame on a link that ends with `mark` and was not sent by this end, which starts with `not_to`.
+fn receive(link: &PacketLink, mark: &[u8], not_to: MacAddr) -> Vec<u8> {
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end {
+        let Some(frame) = link.try_receive() else {
+            std::thread::yield_now();
+            continue;
+        };
+        if frame.ends_with(mark) && frame[..6] != not_to.0 {
+            return frame;
         }
-        panic!("a packet is lost: {mark:02x?}");
     }
+    panic!("a packet is lost: {mark:02x?}");
 }
 
 /// The gNB, the data network and the SMF. Every packet must arrive, in the tunnel of the last answered change.
 fn exchange() {
     // Else the kernel refuses the packets to the gNB by ICMP.
     let _gtpu = UdpSocket::bind((smf::GNB, 2152)).unwrap();
-    let (gnb, network) = (Link::open("gnb0"), Link::open("net0"));
+    let (gnb, network) = (PacketLink::open("gnb0"), PacketLink::open("net0"));
     let (upf_n3, upf_n6) = (mac("up0"), mac("core0"));
     let socket = UdpSocket::bind("127.0.3.1:8805").unwrap();
     socket.connect((daemon::N4, 8805)).unwrap();
@@ -225,8 +176,8 @@ fn exchange() {
                 .udp(53, 4000)
                 .payload(&[&[0; 32], &mark[..]].concat());
             network.send(&down.build());
-            network.receive(&mark, upf_n6);
-            let frame = gnb.receive(&mark, upf_n3);
+            receive(&network, &mark, upf_n6);
+            let frame = receive(&gnb, &mark, upf_n3);
             assert_eq!(frame[46..50], gnb_teid.0.to_be_bytes(), "round {round}: a former tunnel");
         }
     }

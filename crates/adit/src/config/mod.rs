@@ -4,9 +4,11 @@
 //! and every reference resolves.
 
 mod api;
+mod changes;
 mod eventdev;
 mod fields;
 mod kernel_ports;
+mod log;
 mod offload;
 mod placement;
 mod predefined;
@@ -35,6 +37,7 @@ use crate::this_machine::this_machine;
 use placement::MachineSource;
 
 pub(crate) use api::{ApiSettings, ApiTlsFiles};
+pub(crate) use changes::{ChangeEffect, ConfigChange, KeyRefusal, RunningParts, compare};
 pub(crate) use eventdev::EventSettings;
 pub(crate) use placement::PlacementSettings;
 pub(crate) use replication::{ReplicationSettings, ReplicationTransport, UserLinkSettings};
@@ -77,6 +80,8 @@ pub(crate) struct Config {
     pub admin_socket: PathBuf,
     /// The HTTP interface, if there is one.
     pub api: Option<ApiSettings>,
+    /// What is logged, unless the command line says it.
+    pub log_levels: Option<String>,
 }
 
 /// Node ID of the UP function. Spec: TS 29.244 §8.2.38.

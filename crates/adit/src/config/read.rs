@@ -24,7 +24,7 @@ use super::{
     ModelSettings, N4Settings, NodeIdSetting, PollMode, PortDevice, PortSettings, RouteSettings,
     SmfSetSettings, Tolerances, domains,
 };
-use super::{api, kernel_ports, offload, predefined, provisioning, qos, standby, store};
+use super::{api, kernel_ports, log, offload, predefined, provisioning, qos, standby, store};
 use adit_host::n4_socket::RECEIVE_BUFFER_KIB;
 
 /// Default maximum of packets buffered by FARs, at most half of the packet buffers.
@@ -81,6 +81,7 @@ fn read(document: &ConfigDocument<'_>, table: &DeTable<'_>, machine: MachineSour
         .unwrap_or_else(|| PathBuf::from(crate::cli::ADMIN_SOCKET_DEFAULT));
     admin.finish();
     let api = api::read(&mut root);
+    let log_levels = log::read(root.table("log"));
     root.finish();
     Config {
         node_id,
@@ -104,6 +105,7 @@ fn read(document: &ConfigDocument<'_>, table: &DeTable<'_>, machine: MachineSour
         standby,
         admin_socket,
         api,
+        log_levels,
     }
 }
 

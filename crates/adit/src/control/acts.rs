@@ -4,16 +4,17 @@ use adit_n4::Association;
 use adit_types::{Nanos, Seid};
 
 use super::ControlThread;
-use crate::admin::{AdminAct, AdminAnswer, SessionFilter, SessionFilterText};
+use crate::admin::{AdminAct, AdminAnswer, AnswerSink, SessionFilter, SessionFilterText};
 use crate::log_filter;
 
 /// How long a CP function may take to release its association.
 const RELEASE_PERIOD: Nanos = Nanos::from_secs(60);
 
 impl ControlThread {
-    /// Carries out an act.
-    pub(super) fn act(&mut self, now: Nanos, act: AdminAct) -> AdminAnswer {
-        match act {
+    /// Carries out an act. The answer may leave in a later turn.
+    pub(super) fn act(&mut self, now: Nanos, act: AdminAct, answer: AnswerSink) {
+        answer(match act {
+            AdminAct::Reload => return self.begin_reload(now, answer),
             AdminAct::TakeOver => self.request_takeover(),
             AdminAct::EndSession(seid) => self.end_session(&seid),
             AdminAct::EndTap(tap) => self.end_tap(&tap),
@@ -23,11 +24,11 @@ impl ControlThread {
                 Ok(()) => AdminAnswer::done("the log has the new filter"),
                 Err(what) => AdminAnswer::Refused(what),
             },
-        }
+        });
     }
 
     /// Why nothing may change now.
-    fn why_passive(&self) -> Option<AdminAnswer> {
+    pub(super) fn why_passive(&self) -> Option<AdminAnswer> {
         let why = match (self.is_active(), self.parts.node.is_restoring()) {
             (false, _) => "this adit is a standby: the active adit has the sessions",
             (true, true) => {

@@ -32,6 +32,7 @@ fn control(plant: BenchControlPlane) -> ControlThread {
     let example = include_str!("../../../../adit.example.toml");
     ControlThread::new(ControlParts {
         config: Arc::new(Config::parse(example).unwrap()),
+        files: ConfigFiles { config: "no-file.toml".into(), api: None },
         started: std::time::Instant::now(),
         clock: ProcessClock::new(1_000_000_000),
         node,
@@ -73,7 +74,9 @@ fn page(
     control.turn(&questions);
     match result.try_recv().unwrap() {
         AdminAnswer::Page(page) => ((page.rows)(), (page.members)(), page.next),
-        AdminAnswer::Refused(what) | AdminAnswer::Unknown(what) => panic!("{what}"),
+        AdminAnswer::Refused(what)
+        | AdminAnswer::RefusedKeys(what, _)
+        | AdminAnswer::Unknown(what) => panic!("{what}"),
         AdminAnswer::Stream(_) => panic!("a document was asked for"),
     }
 }
@@ -184,7 +187,9 @@ fn rates_of_one_session_are_found_by_its_seid_or_address_and_by_nothing_else() {
     let refused = loop {
         match snapshot::answer(&control.view(), &unknown, cursor) {
             AdminAnswer::Page(page) => cursor = page.next.unwrap(),
-            AdminAnswer::Refused(what) | AdminAnswer::Unknown(what) => break what,
+            AdminAnswer::Refused(what)
+            | AdminAnswer::RefusedKeys(what, _)
+            | AdminAnswer::Unknown(what) => break what,
             AdminAnswer::Stream(_) => unreachable!("a document was asked for"),
         }
     };
@@ -230,7 +235,9 @@ fn sessions_are_found_by_what_they_have_in_bounded_pages() {
 fn told(control: &mut ControlThread, act: AdminAct) -> String {
     match control.act(Nanos(0), act) {
         AdminAnswer::Page(page) => (page.members)()["outcome"].as_str().unwrap().to_owned(),
-        AdminAnswer::Refused(what) => format!("refused: {what}"),
+        AdminAnswer::Refused(what) | AdminAnswer::RefusedKeys(what, _) => {
+            format!("refused: {what}")
+        }
         AdminAnswer::Unknown(what) => format!("unknown: {what}"),
         AdminAnswer::Stream(_) => unreachable!("an act has no stream"),
     }

@@ -12,6 +12,7 @@ use super::schemas::ActOutcome;
 use super::state::ApiState;
 use crate::admin::AdminAct;
 use crate::audit::AuditActor;
+use crate::reload::ReloadDocument;
 
 /// Whether new sessions are refused.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -106,4 +107,16 @@ pub(super) async fn take_over(
     State(api): State<ApiState>,
 ) -> ApiAnswer {
     carry_out(&api, principal, AdminAct::TakeOver).await
+}
+
+/// Reads the configuration file again, and makes the changes that a running adit can make: all of them, or none if one of
+/// them needs a restart.
+#[utoipa::path(post, path = "/v1/reload", tag = "acts",
+    responses((status = 200, body = ReloadDocument), ProblemAnswers))]
+pub(super) async fn reload(
+    _: Query<NoParameters>,
+    Extension(principal): Extension<ApiPrincipal>,
+    State(api): State<ApiState>,
+) -> ApiAnswer {
+    carry_out(&api, principal, AdminAct::Reload).await
 }

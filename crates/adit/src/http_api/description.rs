@@ -73,6 +73,7 @@ pub(super) fn router() -> OpenApiRouter<ApiState> {
         .routes(routes!(acts::drain))
         .routes(routes!(acts::log))
         .routes(routes!(acts::take_over))
+        .routes(routes!(acts::reload))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
 }

@@ -109,6 +109,9 @@ impl ApiState {
         self.0.queries.send(query).map_err(|_| ApiProblem::unavailable())?;
         match tokio::time::timeout(TIMEOUT, result).await {
             Ok(Ok(AdminAnswer::Refused(what))) => Err(ApiProblem::new(StatusCode::CONFLICT, what)),
+            Ok(Ok(AdminAnswer::RefusedKeys(what, _))) => {
+                Err(ApiProblem::new(StatusCode::CONFLICT, what))
+            }
             Ok(Ok(AdminAnswer::Unknown(what))) => Err(ApiProblem::new(StatusCode::NOT_FOUND, what)),
             Ok(Ok(answered)) => Ok(answered),
             Ok(Err(_)) | Err(_) => Err(ApiProblem::unavailable()),

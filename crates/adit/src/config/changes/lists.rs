@@ -1,0 +1,255 @@
+//! The lists of the configuration: ports, interfaces, and what rules name.
+
+use adit_kernel::KernelDevice;
+use adit_session::{PredefinedDetection, PredefinedRule};
+
+use super::{ChangeEffect, Comparison, PACKET_PATH, RunningParts};
+use crate::config::{
+    ApplicationSettings, Config, ForwardingPolicySettings, InterfaceSettings, IpNet, PortSettings,
+    RouteSettings, UePoolSettings, switched_domains,
+};
+
+/// Why interfaces do not change.
+const INTERFACES: &str = "interfaces, their addresses and network instances are set up at the start";
+
+impl Comparison {
+    pub(super) fn ports(&mut self, old: &[PortSettings], new: &[PortSettings]) {
+        if old.len() != new.len() {
+            return self.fixed("port", &old.len(), &new.len(), PACKET_PATH);
+        }
+        for (old, new) in old.iter().zip(new) {
+            let PortSettings { name, device, rx_queues, mtu_bytes, xdp, flow_offload } = old;
+            let key = |of: &str| format!("port \"{name}\".{of}");
+            self.fixed(&key("name"), name, &new.name, PACKET_PATH);
+            self.fixed(&key("device"), device, &new.device, PACKET_PATH);
+            self.fixed(&key("rx_queues"), rx_queues, &new.rx_queues, PACKET_PATH);
+            self.fixed(&key("mtu_bytes"), mtu_bytes, &new.mtu_bytes, PACKET_PATH);
+            self.fixed(&key("xdp"), xdp, &new.xdp, PACKET_PATH);
+            self.fixed(&key("flow_offload"), flow_offload, &new.flow_offload, PACKET_PATH);
+        }
+    }
+
+    pub(super) fn interfaces(&mut self, old: &[InterfaceSettings], new: &[InterfaceSettings]) {
+        if old.len() != new.len() {
+            return self.fixed("interface", &old.len(), &new.len(), INTERFACES);
+        }
+        for (old, new) in old.iter().zip(new) {
+            let InterfaceSettings {
+                name,
+                role,
+                port,
+                // By its port.
+                is_kernel: _,
+                vlan,
+                v4,
+                v6,
+                network_instance,
+                local_switching,
+            } = old;
+            let key = |of: &str| format!("interface \"{name}\".{of}");
+            self.fixed(&key("name"), name, &new.name, INTERFACES);
+            self.fixed(&key("role"), role, &new.role, INTERFACES);
+            self.fixed(&key("port"), port, &new.port, INTERFACES);
+            self.fixed(&key("vlan"), vlan, &new.vlan, INTERFACES);
+            self.fixed(&key("addresses"), &(v4, v6), &(&new.v4, &new.v6), INTERFACES);
+            let named = &new.network_instance;
+            self.fixed(&key("network_instance"), network_instance, named, INTERFACES);
+            let switched = &new.local_switching;
+            self.fixed(&key("local_switching"), local_switching, switched, INTERFACES);
+        }
+    }
+
+    pub(super) fn routes(
+        &mut self,
+        config: &Config,
+        old: &[RouteSettings],
+        new: &[RouteSettings],
+        running: RunningParts,
+    ) {
+        if old != new && running.has_offload {
+            let why = "XDP programs and network cards forward by the routes of the start; restart adit to change them";
+            return self.refuse("route", why);
+        }
+        let interface = |of: &RouteSettings| config.interfaces.get(of.interface);
+        let is_gtpu = |of: &RouteSettings| interface(of).is_some_and(|of| of.role.is_gtpu());
+        let differ = |of: &&RouteSettings| !(old.contains(of) && new.contains(of));
+        let effect = match old.iter().chain(new).filter(differ).any(is_gtpu) {
+            true => ChangeEffect::GtpuRoutes,
+            false => ChangeEffect::Routes,
+        };
+        let name = |of: &RouteSettings| {
+            let RouteSettings { interface: _, prefix, next_hop: _ } = of;
+            format!("{prefix} through {}", interface(of).map_or("an interface", |of| &of.name))
+        };
+        let value = |of: &RouteSettings| format!("next hop {}", of.next_hop);
+        self.keyed("route", effect, (old, new), name, value);
+    }
+
+    /// Pools grow and are added: no address that a UE has leaves the pools.
+    pub(super) fn ue_pools(
+        &mut self,
+        config: &Config,
+        old: &[UePoolSettings],
+        new: &[UePoolSettings],
+    ) {
+        let is_in = |pool: &UePoolSettings, other: &UePoolSettings| {
+            let UePoolSettings { network_instance, identity, s_nssai, prefix } = pool;
+            let is_alike = *network_instance == other.network_instance
+                && *identity == other.identity
+                && *s_nssai == other.s_nssai;
+            is_alike && contains(other.prefix, *prefix)
+        };
+        for pool in old.iter().filter(|pool| !new.iter().any(|other| is_in(pool, other))) {
+            let why = "UEs may have its addresses: a running adit adds pools and lets them grow; restart it to remove, \
+                       shrink or rename one";
+            self.refuse("ue_pool", format!("{}: {why}", pool.prefix));
+        }
+        for pool in new.iter().filter(|pool| !old.contains(pool)) {
+            let inside: Vec<_> = old.iter().filter(|other| is_in(other, pool)).collect();
+            let change = match inside.first() {
+                None => format!("{}: added", pool.prefix),
+                Some(former) => format!("{}: was {}", pool.prefix, former.prefix),
+            };
+            let is_tun = |of: &&InterfaceSettings| {
+                let port = config.ports.get(usize::from(of.port.0));
+                let device = port.and_then(|port| port.device.kernel());
+                matches!(device, Some(KernelDevice::Tun { .. }))
+            };
+            let mut serving = config.interfaces.iter().filter(is_tun);
+            if serving.any(|of| of.serves(pool.network_instance.as_deref())) {
+                let why = "the kernel gets the routes to pools behind kernel:tun at the start; restart adit to change them";
+                self.refuse("ue_pool", format!("{}: {why}", pool.prefix));
+            }
+            self.note("ue_pool", ChangeEffect::Plain, change);
+        }
+        self.order("ue_pool", ChangeEffect::Plain, old, new);
+    }
+
+    pub(super) fn applications(
+        &mut self,
+        old: &[ApplicationSettings],
+        new: &[ApplicationSettings],
+    ) {
+        let name = |of: &ApplicationSettings| {
+            let ApplicationSettings { id, filters: _ } = of;
+            format!("\"{id}\"")
+        };
+        let value = |of: &ApplicationSettings| format!("{} flow descriptions", of.filters.len());
+        self.keyed("application", ChangeEffect::Rules, (old, new), name, value);
+    }
+
+    pub(super) fn forwarding_policies(
+        &mut self,
+        old: &[ForwardingPolicySettings],
+        new: &[ForwardingPolicySettings],
+    ) {
+        let key = "forwarding_policy";
+        for policy in old {
+            match new.iter().find(|other| other.id == policy.id) {
+                None => {
+                    let why = "FARs may name it; restart adit to remove it";
+                    self.refuse(key, format!("\"{}\": {why}", policy.id));
+                }
+                Some(other) if other.network_instance != policy.network_instance => {
+                    let why = "keys of sessions depend on it; add a policy with another id, or restart adit";
+                    self.refuse(format!("{key} \"{}\".network_instance", policy.id), why);
+                }
+                Some(_) => {}
+            }
+        }
+        let name = |of: &ForwardingPolicySettings| format!("\"{}\"", of.id);
+        let value = |of: &ForwardingPolicySettings| {
+            let ForwardingPolicySettings {
+                id: _,
+                network_instance: _,
+                next_hop_v4,
+                next_hop_v6,
+                dscp,
+                local_switching,
+            } = of;
+            let shown = |key: &str, value: Option<String>| value.map(|value| format!("{key} {value}"));
+            let all = [
+                shown("next_hop_v4", next_hop_v4.map(|addr| addr.to_string())),
+                shown("next_hop_v6", next_hop_v6.map(|addr| addr.to_string())),
+                shown("dscp", dscp.map(|dscp| dscp.to_string())),
+                shown("local_switching", local_switching.map(|is_on| is_on.to_string())),
+            ];
+            all.into_iter().flatten().collect::<Vec<_>>().join(", ")
+        };
+        self.keyed(key, ChangeEffect::Rules, (old, new), name, value);
+    }
+
+    /// Tables of UEs are made with or without local switching.
+    pub(super) fn switched_domains(&mut self, old: &Config, new: &Config) {
+        if old.interfaces == new.interfaces && switched_domains(old) != switched_domains(new) {
+            let why = "local switching between UEs is set up for a network instance at the start: a policy can only use it \
+                       where n6 interfaces or another policy already have it; restart adit";
+            self.refuse("forwarding_policy.local_switching", why);
+        }
+    }
+
+    pub(super) fn predefined_rules(&mut self, old: &[PredefinedRule], new: &[PredefinedRule]) {
+        let name = |of: &PredefinedRule| format!("\"{}\"", of.name);
+        let value = |of: &PredefinedRule| {
+            let PredefinedRule { name: _, group, precedence, detection, action, qfi } = of;
+            let mut all = vec![format!("{action:?}").to_lowercase()];
+            all.extend(group.as_ref().map(|group| format!("group \"{group}\"")));
+            all.extend(precedence.map(|precedence| format!("precedence {}", precedence.0)));
+            all.extend(qfi.map(|qfi| format!("QFI {}", qfi.value())));
+            all.push(match detection {
+                PredefinedDetection::Application(id) => format!("application \"{id}\""),
+                PredefinedDetection::Filters(filters) => {
+                    format!("{} flow descriptions", filters.len())
+                }
+            });
+            all.join(", ")
+        };
+        self.keyed("predefined_rule", ChangeEffect::Rules, (old, new), name, value);
+    }
+
+    /// Entries of a list by their names. `value` puts the rest of one in words.
+    fn keyed<T: PartialEq>(
+        &mut self,
+        key: &str,
+        effect: ChangeEffect,
+        (old, new): (&[T], &[T]),
+        name: impl Fn(&T) -> String,
+        value: impl Fn(&T) -> String,
+    ) {
+        for entry in old.iter().filter(|entry| !new.iter().any(|of| name(of) == name(entry))) {
+            self.note(key, effect, format!("{}: removed", name(entry)));
+        }
+        for entry in new {
+            let name_of = name(entry);
+            match old.iter().find(|of| name(of) == name_of) {
+                None => self.note(key, effect, format!("{name_of}: added, {}", value(entry))),
+                Some(former) if former != entry => {
+                    let (value, former) = (value(entry), value(former));
+                    let change = match value == former {
+                        true => format!("{name_of}: {value}, others than before"),
+                        false => format!("{name_of}: {value}, was {former}"),
+                    };
+                    self.note(key, effect, change);
+                }
+                Some(_) => {}
+            }
+        }
+        self.order(key, effect, old, new);
+    }
+
+    /// The same entries in another order.
+    fn order<T: PartialEq>(&mut self, key: &str, effect: ChangeEffect, old: &[T], new: &[T]) {
+        let is_same_set = old.len() == new.len() && old.iter().all(|entry| new.contains(entry));
+        if is_same_set && old != new {
+            self.note(key, effect, "in another order");
+        }
+    }
+}
+
+/// True if all addresses of `inner` are addresses of `outer`.
+fn contains(outer: IpNet, inner: IpNet) -> bool {
+    let first = crate::config::fields::network(IpNet { addr: inner.addr, len: outer.len });
+    outer.len <= inner.len
+        && outer.addr.is_ipv4() == inner.addr.is_ipv4()
+        && first == crate::config::fields::network(outer)
+}

@@ -1,0 +1,143 @@
+//! A reload of the configuration while packets are forwarded: checked whole, then applied whole.
+
+use std::sync::Arc;
+
+use adit_api::ApiCredentials;
+use adit_tables::PreparedRoutes;
+use adit_types::Nanos;
+use serde_json::Value;
+use tracing::{info, warn};
+
+use super::ControlThread;
+use crate::admin::{AdminAnswer, AnswerSink};
+use crate::config::{ChangeEffect, Config, ConfigChange, KeyRefusal, RunningParts, compare};
+use crate::reload::{ReloadDocument, ReloadRefusal, read};
+use crate::{http_api, log_filter, wiring};
+
+/// How long new gateways may take to be resolved before packets are sent to them all the same.
+const GATEWAYS_MAX: Nanos = Nanos::from_secs(1);
+
+/// A configuration that was checked, with all that could fail done.
+struct CheckedReload {
+    config: Config,
+    changes: Vec<ConfigChange>,
+    routes: Option<PreparedRoutes>,
+    credentials: Option<ApiCredentials>,
+}
+
+/// A reload that waits until its gateways are resolved.
+pub(super) struct PendingReload {
+    checked: CheckedReload,
+    since: Nanos,
+    answer: AnswerSink,
+}
+
+impl ControlThread {
+    /// Reads the configuration again. The answer leaves when it is applied, or refused.
+    pub(super) fn begin_reload(&mut self, now: Nanos, answer: AnswerSink) {
+        if let Some(refused) = self.why_passive() {
+            return answer(refused);
+        }
+        if self.reload.is_some() {
+            let why = "a reload is under way; try again";
+            return answer(AdminAnswer::Refused(why.to_owned()));
+        }
+        match self.check_reload() {
+            Ok(checked) => self.reload = Some(PendingReload { checked, since: now, answer }),
+            Err(refusal) => answer(AdminAnswer::RefusedKeys(refusal.text(), refusal.keys)),
+        }
+    }
+
+    /// Checks all that could fail. Nothing is changed but that new gateways are resolved.
+    fn check_reload(&mut self) -> Result<CheckedReload, ReloadRefusal> {
+        let parts = &mut self.parts;
+        let config = read(&parts.files.config)?;
+        let running = RunningParts { has_offload: parts.publisher.offload().is_some() };
+        let mut changes =
+            compare(&parts.config, &config, running).map_err(ReloadRefusal::of_keys)?;
+        let refuse = |key: &str, why: String| {
+            ReloadRefusal::of_keys(vec![KeyRefusal { key: key.to_owned(), why }])
+        };
+        let credentials = config.api.as_ref().map(http_api::credentials).transpose();
+        let credentials = credentials.map_err(|refusal| ReloadRefusal::of_keys(vec![refusal]))?;
+        let access = parts.files.api.as_ref().zip(credentials.as_ref());
+        if access.is_some_and(|(access, credentials)| !access.has(credentials)) {
+            let change = "its files have other contents".to_owned();
+            let (key, effect) = ("api".to_owned(), ChangeEffect::Plain);
+            changes.push(ConfigChange { key, change, effect });
+        }
+        if !parts.publisher.can_set_aggregates(&config.qos.aggregates()) {
+            let why = "the limits that sessions share are those of the start; restart adit";
+            return Err(refuse("qos", why.to_owned()));
+        }
+        let is_route = |of: &ConfigChange| {
+            matches!(of.effect, ChangeEffect::Routes | ChangeEffect::GtpuRoutes)
+        };
+        let routes = changes.iter().any(is_route).then(|| wiring::routes(&config));
+        let routes = routes.map(|routes| parts.publisher.prepare_routes(&routes)).transpose();
+        let routes = routes.map_err(|error| refuse("route", error.to_string()))?;
+        Ok(CheckedReload { config, changes, routes, credentials })
+    }
+
+    /// Applies a checked configuration once its gateways are resolved, or were waited for.
+    pub(super) fn continue_reload(&mut self, now: Nanos) {
+        let publisher = &self.parts.publisher;
+        let is_due = |pending: &mut PendingReload| {
+            let routes = pending.checked.routes.as_ref();
+            now.since(pending.since) >= GATEWAYS_MAX
+                || routes.is_none_or(|routes| publisher.unresolved_gateway(routes).is_none())
+        };
+        if let Some(pending) = self.reload.take_if(is_due) {
+            self.apply_reload(now, pending);
+        }
+    }
+
+    /// Applies a checked configuration. Nothing here can fail.
+    fn apply_reload(&mut self, now: Nanos, pending: PendingReload) {
+        let PendingReload { checked, answer, .. } = pending;
+        let CheckedReload { config, changes, routes, credentials } = checked;
+        let parts = &mut self.parts;
+        let silent = routes.as_ref().and_then(|routes| parts.publisher.unresolved_gateway(routes));
+        if let Some(routes) = routes {
+            parts.publisher.publish_routes(routes);
+        }
+        parts.publisher.set_aggregates(&config.qos.aggregates());
+        let needs_rules = |of: &ConfigChange| {
+            matches!(of.effect, ChangeEffect::Rules | ChangeEffect::GtpuRoutes)
+        };
+        let node = wiring::changed_node(&config, parts.node.config());
+        parts.node.reconfigure(now, node, changes.iter().any(needs_rules));
+        parts.keeps_at_stop = config.store.keeps_at_stop;
+        if let Some((access, credentials)) = parts.files.api.as_ref().zip(credentials) {
+            access.set(credentials);
+        }
+        if config.log_levels != parts.config.log_levels {
+            let levels = config.log_levels.as_deref();
+            if let Err(why) = levels.map_or_else(log_filter::reset, log_filter::set) {
+                warn!(why, "the levels of the log stay");
+            }
+        }
+        parts.config = Arc::new(config);
+        for ConfigChange { key, change, .. } in &changes {
+            info!(key, change, "configuration changed");
+        }
+        answer(document(changes, silent));
+    }
+}
+
+/// What changed, and the gateway that did not answer.
+fn document(changes: Vec<ConfigChange>, silent: Option<std::net::IpAddr>) -> AdminAnswer {
+    let mut outcome = match changes.len() {
+        0 => "nothing changed".to_owned(),
+        1 => "one change".to_owned(),
+        count => format!("{count} changes"),
+    };
+    if let Some(gateway) = silent {
+        outcome.push_str(&format!("; the gateway {gateway} does not answer"));
+    }
+    let changed = changes.into_iter().map(Into::into).collect();
+    match serde_json::to_value(ReloadDocument { outcome, changed }) {
+        Ok(Value::Object(members)) => AdminAnswer::document(members),
+        _ => unreachable!("a structure with strings is an object"),
+    }
+}

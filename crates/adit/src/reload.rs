@@ -1,0 +1,103 @@
+//! What a reload of the configuration did, or why it did nothing.
+
+use std::path::Path;
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::config::{Config, ConfigChange, KeyRefusal};
+
+/// What a reload did.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ReloadDocument {
+    /// What happened.
+    pub outcome: String,
+    pub changed: Vec<ChangedKey>,
+}
+
+/// A key that changed.
+#[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct ChangedKey {
+    /// Key path, such as "n4.t1_ms".
+    pub key: String,
+    /// What changed, in words.
+    pub change: String,
+}
+
+impl From<ConfigChange> for ChangedKey {
+    fn from(ConfigChange { key, change, effect: _ }: ConfigChange) -> Self {
+        Self { key, change }
+    }
+}
+
+/// Why nothing was changed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ReloadRefusal {
+    /// In a sentence, without the keys.
+    what: String,
+    pub keys: Vec<KeyRefusal>,
+}
+
+impl ReloadRefusal {
+    /// For these keys.
+    pub(crate) fn new(what: String, keys: Vec<KeyRefusal>) -> Self {
+        Self { what, keys }
+    }
+
+    /// For keys that a running adit cannot change.
+    pub(crate) fn of_keys(keys: Vec<KeyRefusal>) -> Self {
+        let what = match keys.len() {
+            1 => "one key cannot change in a running adit".to_owned(),
+            count => format!("{count} keys cannot change in a running adit"),
+        };
+        Self { what, keys }
+    }
+
+    /// All of it, a line for each key.
+    pub(crate) fn text(&self) -> String {
+        let Self { what, keys } = self;
+        let lines = keys.iter().map(|KeyRefusal { key, why }| format!("\n  {key}: {why}"));
+        format!("nothing was changed: {what}{}", lines.collect::<String>())
+    }
+}
+
+/// Reads and checks the file at `path`.
+///
+/// # Errors
+/// It cannot be read, or has mistakes: all of them by line.
+pub(crate) fn read(path: &Path) -> Result<Config, ReloadRefusal> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        ReloadRefusal::new(format!("cannot read {}: {error}", path.display()), Vec::new())
+    })?;
+    Config::parse(&text).map_err(|problems| {
+        let noun = if problems.len() == 1 { "mistake" } else { "mistakes" };
+        let what = format!("{} has {} {noun}", path.display(), problems.len());
+        let refusal = |problem: crate::config::ConfigProblem| KeyRefusal {
+            key: match problem.path.as_str() {
+                "" => format!("line {}", problem.line),
+                path => format!("line {}: {path}", problem.line),
+            },
+            why: problem.what,
+        };
+        ReloadRefusal::new(what, problems.into_iter().map(refusal).collect())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_with_mistakes_is_refused_with_each_of_them_by_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("adit.toml");
+        assert!(read(&path).unwrap_err().text().contains("cannot read"));
+        std::fs::write(&path, include_str!("../../../adit.example.toml")).unwrap();
+        assert!(read(&path).is_ok());
+        std::fs::write(&path, "[node]\nid = \"10.0.4.2\"\nname = 1\n[n4\n").unwrap();
+        let refusal = read(&path).unwrap_err();
+        assert!(refusal.keys.iter().any(|of| of.key == "line 3: node.name"), "{refusal:?}");
+        let text = refusal.text();
+        assert!(text.starts_with("nothing was changed: ") && text.contains("not TOML"), "{text}");
+    }
+}

@@ -1,0 +1,220 @@
+//! Numbered packets in both directions, stations that answer ARP, and what arrived where.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use adit_testkit::packet::PacketBuilder;
+use adit_tests::link::{PacketLink, mac};
+use adit_types::{MacAddr, Teid};
+
+use crate::smf;
+
+/// A router of the data network, and another one.
+pub(crate) const FORMER_GATEWAY: Station = (Ipv4Addr::new(10, 0, 6, 1), MacAddr([2, 0xaa, 0, 0, 6, 1]));
+pub(crate) const LATER_GATEWAY: Station = (Ipv4Addr::new(10, 0, 6, 9), MacAddr([2, 0xaa, 0, 0, 6, 9]));
+const GNB: Station = (smf::GNB, MacAddr([2, 0xaa, 0, 0, 3, 1]));
+
+/// One packet of each direction in this time.
+const INTERVAL: Duration = Duration::from_millis(1);
+const PATIENCE: Duration = Duration::from_secs(20);
+/// The number of packets before the load: some wait for neighbors.
+const WARM_UP: u64 = u64::MAX;
+
+type Station = (Ipv4Addr, MacAddr);
+
+/// Where packets of a session go.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LoadSession {
+    pub ue: Ipv4Addr,
+    pub teid: Teid,
+    pub gnb_teid: Teid,
+}
+
+/// What arrived.
+#[derive(Debug)]
+pub(crate) struct LoadOutcome {
+    /// Packets that did not arrive once, uplink and downlink.
+    pub lost: (usize, usize),
+    /// Uplink packets by gateway: the former one, the later one.
+    pub by_gateway: [usize; 2],
+    /// That of the last packet.
+    pub last_gateway: Option<usize>,
+}
+
+/// Packets on their way.
+pub(crate) struct Load {
+    sender: JoinHandle<u64>,
+    uplink: Receiver,
+    downlink: Receiver,
+    is_stopping: Arc<AtomicBool>,
+}
+
+/// What one end receives: the number of each packet, and the station that it was sent to.
+struct Receiver {
+    thread: JoinHandle<Vec<(u64, MacAddr)>>,
+    count: Arc<AtomicU64>,
+    is_stopping: Arc<AtomicBool>,
+}
+
+impl Receiver {
+    /// Receives on `device`, and answers ARP for the stations.
+    fn start(device: &'static str, stations: &'static [Station]) -> Self {
+        let (count, is_stopping) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (counts, stops) = (Arc::clone(&count), Arc::clone(&is_stopping));
+        let link = PacketLink::open(device);
+        let thread = std::thread::spawn(move || {
+            let mut received = Vec::new();
+            loop {
+                let Some(frame) = link.try_receive() else {
+                    if stops.load(Ordering::Relaxed) {
+                        return received;
+                    }
+                    std::thread::sleep(Duration::from_micros(200));
+                    continue;
+                };
+                let to = MacAddr(frame[..6].try_into().unwrap());
+                if frame[12..14] == [8, 6] {
+                    answer_arp(&link, &frame, stations);
+                } else if stations.iter().any(|station| station.1 == to) {
+                    let number = u64::from_be_bytes(*frame.last_chunk().unwrap());
+                    received.push((number, to));
+                    counts.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+        Self { thread, count, is_stopping }
+    }
+
+    fn stop(self) -> Vec<(u64, MacAddr)> {
+        self.is_stopping.store(true, Ordering::Relaxed);
+        let mut received = self.thread.join().unwrap();
+        received.retain(|(number, _)| *number != WARM_UP);
+        received
+    }
+}
+
+fn answer_arp(link: &PacketLink, request: &[u8], stations: &[Station]) {
+    let is_request = request[20..22] == [0, 1];
+    let Some((addr, mac)) = stations.iter().find(|of| request[38..42] == of.0.octets()) else { return };
+    if !is_request || request[6..12] == mac.0 {
+        return;
+    }
+    let asker: [u8; 6] = request[6..12].try_into().unwrap();
+    let mut reply = vec![0, 1, 8, 0, 6, 4, 0, 2];
+    reply.extend(mac.0);
+    reply.extend(addr.octets());
+    reply.extend(&request[22..32]);
+    let frame = PacketBuilder::ethernet(MacAddr(asker), *mac).ether_type(0x0806).payload(&reply);
+    link.send(&frame.build());
+}
+
+/// Both ends of adit.
+struct Senders {
+    gnb: PacketLink,
+    network: PacketLink,
+    n3: MacAddr,
+    n6: MacAddr,
+}
+
+impl Senders {
+    fn open() -> Self {
+        let (gnb, network) = (PacketLink::open("gnb0"), PacketLink::open("net0"));
+        Self { gnb, network, n3: mac("up0"), n6: mac("core0") }
+    }
+
+    fn send_uplink(&self, session: &LoadSession, number: u64) {
+        let packet = PacketBuilder::ethernet(self.n3, GNB.1)
+            .ipv4(smf::GNB, smf::N3)
+            .gtpu(session.teid.0)
+            .psc_ul(9)
+            .ipv4(session.ue, "8.8.8.8")
+            .udp(4000, 9000)
+            .payload(&number.to_be_bytes());
+        self.gnb.send(&packet.build());
+    }
+
+    fn send_downlink(&self, session: &LoadSession, number: u64) {
+        let packet = PacketBuilder::ethernet(self.n6, FORMER_GATEWAY.1)
+            .ipv4("8.8.8.8", session.ue)
+            .udp(9000, 4000)
+            .payload(&[&[0; 32], &number.to_be_bytes()[..]].concat());
+        self.network.send(&packet.build());
+    }
+}
+
+const GATEWAYS: &[Station] = &[FORMER_GATEWAY, LATER_GATEWAY];
+
+impl Load {
+    /// Starts packets of all sessions in turn, once the first ones arrived.
+    pub(crate) fn start(sessions: Vec<LoadSession>) -> Self {
+        let (uplink, downlink) = (Receiver::start("net0", GATEWAYS), Receiver::start("gnb0", &[GNB]));
+        let is_stopping = Arc::new(AtomicBool::new(false));
+        let senders = Senders::open();
+        let began = Instant::now();
+        let has_both = || [&uplink, &downlink].iter().all(|of| of.count.load(Ordering::Relaxed) > 0);
+        while !has_both() {
+            assert!(began.elapsed() < PATIENCE, "nothing arrives");
+            senders.send_uplink(&sessions[0], WARM_UP);
+            senders.send_downlink(&sessions[0], WARM_UP);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let stops = Arc::clone(&is_stopping);
+        let sender = std::thread::spawn(move || {
+            let mut number = 0;
+            for session in sessions.iter().cycle() {
+                if stops.load(Ordering::Relaxed) {
+                    break;
+                }
+                senders.send_uplink(session, number);
+                senders.send_downlink(session, number);
+                number += 1;
+                std::thread::sleep(INTERVAL);
+            }
+            number
+        });
+        Self { sender, uplink, downlink, is_stopping }
+    }
+
+    /// Ends all, once what was sent had time to arrive.
+    pub(crate) fn stop(self) -> LoadOutcome {
+        self.is_stopping.store(true, Ordering::Relaxed);
+        let sent = self.sender.join().unwrap();
+        std::thread::sleep(Duration::from_secs(1));
+        let (uplink, downlink) = (self.uplink.stop(), self.downlink.stop());
+        LoadOutcome { lost: (not_once(&uplink, sent), not_once(&downlink, sent)), ..outcome(&uplink) }
+    }
+
+    /// Sends uplink packets of one session, and waits for the first one.
+    pub(crate) fn start_uplink(session: LoadSession) -> LoadOutcome {
+        let (uplink, senders) = (Receiver::start("net0", GATEWAYS), Senders::open());
+        let began = Instant::now();
+        for number in 0.. {
+            senders.send_uplink(&session, number);
+            std::thread::sleep(Duration::from_millis(20));
+            if uplink.count.load(Ordering::Relaxed) > 0 {
+                break;
+            }
+            assert!(began.elapsed() < PATIENCE, "nothing arrives");
+        }
+        outcome(&uplink.stop())
+    }
+}
+
+fn outcome(uplink: &[(u64, MacAddr)]) -> LoadOutcome {
+    let gateway = |mac: MacAddr| GATEWAYS.iter().position(|station| station.1 == mac);
+    let by = |at| uplink.iter().filter(|(_, mac)| gateway(*mac) == Some(at)).count();
+    let last_gateway = uplink.last().and_then(|(_, mac)| gateway(*mac));
+    LoadOutcome { lost: (0, 0), by_gateway: [by(0), by(1)], last_gateway }
+}
+
+/// How many of the numbers below `sent` did not arrive once.
+fn not_once(received: &[(u64, MacAddr)], sent: u64) -> usize {
+    let mut counts = vec![0_u32; usize::try_from(sent).unwrap()];
+    for (number, _) in received {
+        counts[usize::try_from(*number).unwrap()] += 1;
+    }
+    counts.iter().filter(|count| **count != 1).count()
+}
