@@ -24,7 +24,9 @@ use crate::admin::{self, AdminServer};
 use crate::clock::ProcessClock;
 use crate::config::Config;
 use crate::control::{ControlEnd, ControlThread};
-use crate::control_parts::{ConfigFiles, ControlParts, ControlPort, ControlPortDevice, StandbyParts};
+use crate::control_parts::{
+    ConfigFiles, ControlParts, ControlPort, ControlPortDevice, StandbyParts,
+};
 use crate::event_scheduler::EventThreads;
 use crate::host_command::{PlacementNotice, placement_notice};
 use crate::lifecycle::Lifecycle;
@@ -92,10 +94,8 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
     let clock = record_store::clock(eal.tsc_hz(), former.as_ref());
     let lifecycle = Lifecycle::default();
     let start = StartParts { clock, socket, addresses, records, recovery_time_stamp, pool, nodes };
-    let files = ConfigFiles {
-        config: path.to_owned(),
-        api: api.as_ref().map(adit_api::ApiServer::access),
-    };
+    let files =
+        ConfigFiles { config: path.to_owned(), api: api.as_ref().map(adit_api::ApiServer::access) };
     let (control, mut parts) = assemble(&config, start, files, ports, device, &lifecycle)?;
     parts.iter_mut().zip(scheduled).for_each(|(parts, port)| parts.scheduled = Some(port));
     let (queries, questions) = mpsc::channel();

@@ -84,7 +84,8 @@ mod tests {
             fs::write(&path, text).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         };
-        let (former, later) = ("0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210");
+        let (former, later) =
+            ("0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210");
         let listen = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
         let tokens_file = Some(path.clone());
         let config = ApiServerConfig { listen, tls: None, tokens_file, open_paths: &[] };

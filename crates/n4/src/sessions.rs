@@ -11,8 +11,8 @@ use adit_rules::{DeltaId, RuleDelta, UsageSource, WorkerCommand};
 use adit_session::{
     ChangedApplications, CpFSeid, CreatedPdr, CreatedTrafficEndpoint, CreatedUe, EndMarker,
     Established, FormerSession, KeptUsage, Modified, OwnerId, PfdProvision, PfdRefusal,
-    Provisioning, QerPacketRate, Refusal, Restored, SessionChange, SessionStore, StoreConfig, TrafficStart,
-    UsageOutcome, UsageReport,
+    Provisioning, QerPacketRate, Refusal, Restored, SessionChange, SessionStore, StoreConfig,
+    TrafficStart, UsageOutcome, UsageReport,
 };
 use adit_types::{Nanos, Seid, SessionIndex, UsageSlot};
 

@@ -298,7 +298,10 @@ mod tests {
     #[test]
     fn limits_change_in_their_places_and_none_comes_or_goes() {
         let shared = aggregates(1000, Nanos(0));
-        let (none, limit) = (RateLimit::UNLIMITED, RateLimit::new(BitRate::from_kbps(2000), Nanos(0), Excess::Policed));
+        let (none, limit) = (
+            RateLimit::UNLIMITED,
+            RateLimit::new(BitRate::from_kbps(2000), Nanos(0), Excess::Policed),
+        );
         let others = [[none; 2], [none; 2], [limit, none]];
         assert!(shared.can_become(&others));
         shared.set_limits(&others);

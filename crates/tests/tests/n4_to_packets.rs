@@ -5,6 +5,8 @@
 mod cp_function;
 #[path = "n4_to_packets/floods.rs"]
 mod floods;
+#[path = "n4_to_packets/reload.rs"]
+mod reload;
 #[path = "../../n4/tests/smf/mod.rs"]
 mod smf;
 #[path = "n4_to_packets/usage.rs"]

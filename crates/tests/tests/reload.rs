@@ -26,7 +26,8 @@ use smf::{SessionScript, list};
 /// Environment variable of the run inside the daemon's namespace: the folder of the daemon.
 const INSIDE: &str = "ADIT_TEST_INSIDE";
 
-const TEST: &str = "reload_loses_no_packet_and_counts_from_then_on_and_a_refused_file_changes_nothing";
+const TEST: &str =
+    "reload_loses_no_packet_and_counts_from_then_on_and_a_refused_file_changes_nothing";
 const SMF: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 10);
 const SESSIONS: u16 = 4;
 /// Reloads under load. An odd number, so that the last one leads to the later gateway.
@@ -63,7 +64,8 @@ fn reload_loses_no_packet_and_counts_from_then_on_and_a_refused_file_changes_not
 
 /// The configuration with the given number: those of odd numbers lead to another gateway, and each differs from all others.
 fn configuration(dir: &Path, number: u32) -> String {
-    let devices = ["net_af_packet0,iface=up0,framecnt=2048", "net_af_packet1,iface=core0,framecnt=2048"];
+    let devices =
+        ["net_af_packet0,iface=up0,framecnt=2048", "net_af_packet1,iface=core0,framecnt=2048"];
     let ports = daemon::interfaces(devices, &smf::N3.to_string());
     let is_odd = number % 2 == 1;
     let gateway = if is_odd { LATER_GATEWAY } else { FORMER_GATEWAY }.0;
@@ -126,9 +128,12 @@ fn inside(dir: &Path) {
         let output = reload_with(dir, &config, &["--json"]);
         assert!(output.status.success(), "{}", said(&output));
         let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let keys = answer["changed"].as_array().unwrap().iter().map(|of| of["key"].as_str().unwrap());
+        let keys =
+            answer["changed"].as_array().unwrap().iter().map(|of| of["key"].as_str().unwrap());
         let keys: Vec<&str> = keys.collect();
-        for key in ["n4.t1_ms", "route", "qos.burst_ms", "application", "predefined_rule", "log.levels"] {
+        for key in
+            ["n4.t1_ms", "route", "qos.burst_ms", "application", "predefined_rule", "log.levels"]
+        {
             assert!(keys.contains(&key), "{key}: {answer}");
         }
     }
@@ -156,11 +161,14 @@ fn refused_files_change_nothing(dir: &Path) {
     assert!(!output.status.success());
     assert_eq!(answer["outcome"], "refused", "{answer}");
     assert_eq!(answer["refused"][0]["key"], "datapath.burst_pkts", "{answer}");
-    for (mistake, words) in [("[n4", "not TOML"), ("[n5]", "n5"), ("[gtpu]\nt3_ms = 1", "gtpu.t3_ms")] {
+    for (mistake, words) in
+        [("[n4", "not TOML"), ("[n5]", "n5"), ("[gtpu]\nt3_ms = 1", "gtpu.t3_ms")]
+    {
         let output = reload_with(dir, &format!("{config}{mistake}\n"), &[]);
         let text = said(&output);
         assert!(!output.status.success(), "{mistake}");
-        let is_clear = ["nothing was changed", "line ", words].iter().all(|words| text.contains(words));
+        let is_clear =
+            ["nothing was changed", "line ", words].iter().all(|words| text.contains(words));
         assert!(is_clear, "{mistake}: {text}");
     }
     assert_eq!(shown(), before);

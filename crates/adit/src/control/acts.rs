@@ -13,7 +13,7 @@ const RELEASE_PERIOD: Nanos = Nanos::from_secs(60);
 impl ControlThread {
     /// Carries out an act. The answer may leave in a later turn.
     pub(super) fn act(&mut self, now: Nanos, act: AdminAct, answer: AnswerSink) {
-        answer(match act {
+        let answered = match act {
             AdminAct::Reload => return self.begin_reload(now, answer),
             AdminAct::TakeOver => self.request_takeover(),
             AdminAct::EndSession(seid) => self.end_session(&seid),
@@ -24,7 +24,8 @@ impl ControlThread {
                 Ok(()) => AdminAnswer::done("the log has the new filter"),
                 Err(what) => AdminAnswer::Refused(what),
             },
-        });
+        };
+        answer(answered);
     }
 
     /// Why nothing may change now.

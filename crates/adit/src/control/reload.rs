@@ -102,9 +102,8 @@ impl ControlThread {
             parts.publisher.publish_routes(routes);
         }
         parts.publisher.set_aggregates(&config.qos.aggregates());
-        let needs_rules = |of: &ConfigChange| {
-            matches!(of.effect, ChangeEffect::Rules | ChangeEffect::GtpuRoutes)
-        };
+        let needs_rules =
+            |of: &ConfigChange| matches!(of.effect, ChangeEffect::Rules | ChangeEffect::GtpuRoutes);
         let node = wiring::changed_node(&config, parts.node.config());
         parts.node.reconfigure(now, node, changes.iter().any(needs_rules));
         parts.keeps_at_stop = config.store.keeps_at_stop;

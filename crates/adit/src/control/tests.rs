@@ -13,6 +13,7 @@ use crate::admin::{
 use crate::cli::Topic;
 use crate::clock::ProcessClock;
 use crate::config::{Config, PollMode, ThreadSettings};
+use crate::control_parts::ConfigFiles;
 use crate::lifecycle::Lifecycle;
 use crate::liveness::Liveness;
 use crate::packet_path::spawn;
@@ -233,7 +234,10 @@ fn sessions_are_found_by_what_they_have_in_bounded_pages() {
 
 /// What the control thread says to an act.
 fn told(control: &mut ControlThread, act: AdminAct) -> String {
-    match control.act(Nanos(0), act) {
+    let (answer, answered) = mpsc::channel();
+    control.act(Nanos(0), act, Box::new(move |answered| answer.send(answered).unwrap()));
+    control.continue_reload(Nanos(0));
+    match answered.try_recv().unwrap() {
         AdminAnswer::Page(page) => (page.members)()["outcome"].as_str().unwrap().to_owned(),
         AdminAnswer::Refused(what) | AdminAnswer::RefusedKeys(what, _) => {
             format!("refused: {what}")
@@ -241,6 +245,44 @@ fn told(control: &mut ControlThread, act: AdminAct) -> String {
         AdminAnswer::Unknown(what) => format!("unknown: {what}"),
         AdminAnswer::Stream(_) => unreachable!("an act has no stream"),
     }
+}
+
+/// The example configuration, with these words replaced, is in the file that a reload reads.
+fn change_file(control: &mut ControlThread, path: &std::path::Path, changes: &[(&str, &str)]) {
+    let mut text = include_str!("../../../../adit.example.toml").to_owned();
+    for (old, new) in changes {
+        assert!(text.contains(old), "{old}");
+        text = text.replace(old, new);
+    }
+    std::fs::write(path, text).unwrap();
+    control.parts.files.config = path.to_owned();
+}
+
+#[test]
+fn reload_changes_all_or_nothing() {
+    let mut control = control(BenchControlPlane::new(10, 0).unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("adit.toml");
+    change_file(&mut control, &path, &[]);
+    assert_eq!(told(&mut control, AdminAct::Reload), "nothing changed");
+    let changes = [("t1_ms = 3000", "t1_ms = 1500"), ("\"10.0.4.0/24\"", "\"10.0.5.0/24\"")];
+    let [t1, allow] = changes;
+    change_file(&mut control, &path, &[t1, allow, ("workers = [1]", "workers = [2]")]);
+    let before = control.parts.node.config().clone();
+    let refused = told(&mut control, AdminAct::Reload);
+    assert!(
+        refused.contains("nothing was changed") && refused.contains("datapath.workers"),
+        "{refused}"
+    );
+    assert_eq!(control.parts.node.config(), &before);
+    change_file(&mut control, &path, &[t1, allow]);
+    assert_eq!(told(&mut control, AdminAct::Reload), "2 changes");
+    assert_eq!(control.parts.node.config().t1, Nanos::from_millis(1500));
+    assert_ne!(control.parts.node.config().policy, before.policy);
+    assert_eq!(told(&mut control, AdminAct::Reload), "nothing changed");
+    std::fs::write(&path, "[n4\n").unwrap();
+    let refused = told(&mut control, AdminAct::Reload);
+    assert!(refused.contains("line 1: not TOML"), "{refused}");
 }
 
 #[test]
@@ -345,6 +387,7 @@ fn outcome_of(
         workers: vec![worker.unwrap()],
         admin: admin.unwrap(),
         api: None,
+        queries: queries.clone(),
     };
     let outcome = run::supervise(&mut signals, threads, &lifecycle);
     drop((held, queries));

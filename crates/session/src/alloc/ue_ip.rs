@@ -122,7 +122,11 @@ impl UeIpAllocator {
     /// pool has any more counts as given by the control plane.
     ///
     /// Cost: one step for each such address of a pool that is not the same before and after.
-    pub(crate) fn set_pools(&mut self, pools: &[UePool], domains_of: impl Fn(Option<&str>) -> DomainSet) {
+    pub(crate) fn set_pools(
+        &mut self,
+        pools: &[UePool],
+        domains_of: impl Fn(Option<&str>) -> DomainSet,
+    ) {
         let former = core::mem::replace(self, Self::new(pools, domains_of));
         for old in former.pools {
             let is_same = |pool: &&mut UeAddressPool| {
@@ -137,7 +141,9 @@ impl UeIpAllocator {
             for (position, hold) in old.held {
                 let key = old.range.key(position).within(domain);
                 let mut now = self.pools.iter_mut();
-                if let Some((pool, at)) = now.find_map(|pool| pool.position(key).map(|at| (pool, at))) {
+                if let Some((pool, at)) =
+                    now.find_map(|pool| pool.position(key).map(|at| (pool, at)))
+                {
                     pool.held.insert(at, hold);
                 }
             }

@@ -77,7 +77,8 @@ impl Publisher {
             Some(index)
         };
         let own_addrs = &self.routes.own_addrs;
-        let built = Routes::build(Some(former), &self.tables.interfaces, own_addrs, routes, gateway);
+        let built =
+            Routes::build(Some(former), &self.tables.interfaces, own_addrs, routes, gateway);
         built.map(|routes| PreparedRoutes(Box::new(routes))).inspect_err(|_| {
             unpin(&mut self.next_hops, &pinned, former.gateways());
         })
@@ -86,7 +87,8 @@ impl Publisher {
     /// The first gateway of these routes whose link-layer address is unknown.
     #[must_use]
     pub fn unresolved_gateway(&self, routes: &PreparedRoutes) -> Option<IpAddr> {
-        let hops = routes.0.gateways().iter().filter_map(|index| self.tables.next_hops.peek(*index));
+        let hops =
+            routes.0.gateways().iter().filter_map(|index| self.tables.next_hops.peek(*index));
         hops.filter(|hop| hop.mac.is_none()).map(|hop| hop.addr).next()
     }
 

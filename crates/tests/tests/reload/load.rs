@@ -13,8 +13,10 @@ use adit_types::{MacAddr, Teid};
 use crate::smf;
 
 /// A router of the data network, and another one.
-pub(crate) const FORMER_GATEWAY: Station = (Ipv4Addr::new(10, 0, 6, 1), MacAddr([2, 0xaa, 0, 0, 6, 1]));
-pub(crate) const LATER_GATEWAY: Station = (Ipv4Addr::new(10, 0, 6, 9), MacAddr([2, 0xaa, 0, 0, 6, 9]));
+pub(crate) const FORMER_GATEWAY: Station =
+    (Ipv4Addr::new(10, 0, 6, 1), MacAddr([2, 0xaa, 0, 0, 6, 1]));
+pub(crate) const LATER_GATEWAY: Station =
+    (Ipv4Addr::new(10, 0, 6, 9), MacAddr([2, 0xaa, 0, 0, 6, 9]));
 const GNB: Station = (smf::GNB, MacAddr([2, 0xaa, 0, 0, 3, 1]));
 
 /// One packet of each direction in this time.
@@ -98,7 +100,9 @@ impl Receiver {
 
 fn answer_arp(link: &PacketLink, request: &[u8], stations: &[Station]) {
     let is_request = request[20..22] == [0, 1];
-    let Some((addr, mac)) = stations.iter().find(|of| request[38..42] == of.0.octets()) else { return };
+    let Some((addr, mac)) = stations.iter().find(|of| request[38..42] == of.0.octets()) else {
+        return;
+    };
     if !is_request || request[6..12] == mac.0 {
         return;
     }
@@ -150,11 +154,13 @@ const GATEWAYS: &[Station] = &[FORMER_GATEWAY, LATER_GATEWAY];
 impl Load {
     /// Starts packets of all sessions in turn, once the first ones arrived.
     pub(crate) fn start(sessions: Vec<LoadSession>) -> Self {
-        let (uplink, downlink) = (Receiver::start("net0", GATEWAYS), Receiver::start("gnb0", &[GNB]));
+        let (uplink, downlink) =
+            (Receiver::start("net0", GATEWAYS), Receiver::start("gnb0", &[GNB]));
         let is_stopping = Arc::new(AtomicBool::new(false));
         let senders = Senders::open();
         let began = Instant::now();
-        let has_both = || [&uplink, &downlink].iter().all(|of| of.count.load(Ordering::Relaxed) > 0);
+        let has_both =
+            || [&uplink, &downlink].iter().all(|of| of.count.load(Ordering::Relaxed) > 0);
         while !has_both() {
             assert!(began.elapsed() < PATIENCE, "nothing arrives");
             senders.send_uplink(&sessions[0], WARM_UP);
@@ -184,7 +190,10 @@ impl Load {
         let sent = self.sender.join().unwrap();
         std::thread::sleep(Duration::from_secs(1));
         let (uplink, downlink) = (self.uplink.stop(), self.downlink.stop());
-        LoadOutcome { lost: (not_once(&uplink, sent), not_once(&downlink, sent)), ..outcome(&uplink) }
+        LoadOutcome {
+            lost: (not_once(&uplink, sent), not_once(&downlink, sent)),
+            ..outcome(&uplink)
+        }
     }
 
     /// Sends uplink packets of one session, and waits for the first one.

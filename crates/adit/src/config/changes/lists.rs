@@ -10,7 +10,8 @@ use crate::config::{
 };
 
 /// Why interfaces do not change.
-const INTERFACES: &str = "interfaces, their addresses and network instances are set up at the start";
+const INTERFACES: &str =
+    "interfaces, their addresses and network instances are set up at the start";
 
 impl Comparison {
     pub(super) fn ports(&mut self, old: &[PortSettings], new: &[PortSettings]) {
@@ -167,7 +168,8 @@ impl Comparison {
                 dscp,
                 local_switching,
             } = of;
-            let shown = |key: &str, value: Option<String>| value.map(|value| format!("{key} {value}"));
+            let shown =
+                |key: &str, value: Option<String>| value.map(|value| format!("{key} {value}"));
             let all = [
                 shown("next_hop_v4", next_hop_v4.map(|addr| addr.to_string())),
                 shown("next_hop_v6", next_hop_v6.map(|addr| addr.to_string())),

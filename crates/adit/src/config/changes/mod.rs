@@ -122,7 +122,8 @@ pub(crate) fn compare(
 const LISTENING: &str = "adit listens there from the start on";
 
 /// Why threads, ports and packet buffers do not change.
-const PACKET_PATH: &str = "threads, ports and packet buffers of the packet path are made at the start";
+const PACKET_PATH: &str =
+    "threads, ports and packet buffers of the packet path are made at the start";
 
 #[derive(Debug, Default)]
 struct Comparison {
@@ -205,7 +206,11 @@ impl Comparison {
         self.plain(key, sessions_per_association_max, most, usize::to_string);
         let sets = |sets: &Vec<SmfSetSettings>| {
             let set = |set: &SmfSetSettings| format!("{} ({})", set.id, words(&set.members));
-            if sets.is_empty() { "none".to_owned() } else { words(&sets.iter().map(set).collect::<Vec<_>>()) }
+            if sets.is_empty() {
+                "none".to_owned()
+            } else {
+                words(&sets.iter().map(set).collect::<Vec<_>>())
+            }
         };
         self.plain("n4.smf_sets", smf_sets, &new.smf_sets, sets);
         let buffer = &new.receive_buffer_bytes;
@@ -224,7 +229,8 @@ impl Comparison {
     }
 
     fn datapath(&mut self, old: &DatapathSettings, new: &DatapathSettings) {
-        let DatapathSettings { model, workers, poll, realtime_priority, main_core, burst_pkts } = old;
+        let DatapathSettings { model, workers, poll, realtime_priority, main_core, burst_pkts } =
+            old;
         match (model, &new.model) {
             (
                 ModelSettings::Pipeline { receivers, spread, rss_key },

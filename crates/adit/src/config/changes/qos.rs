@@ -29,7 +29,11 @@ impl Comparison {
         for (number, (old, new)) in slices.iter().zip(&new.slices).enumerate() {
             let Slice { s_nssai: _, network_instance: _, rates } = old;
             let keys = ["uplink_mbps_max", "downlink_mbps_max"];
-            self.shared_rates(keys.map(|key| format!("qos.slice[{number}].{key}")), *rates, new.rates);
+            self.shared_rates(
+                keys.map(|key| format!("qos.slice[{number}].{key}")),
+                *rates,
+                new.rates,
+            );
         }
     }
 
