@@ -6,10 +6,10 @@
 //! Spec: TS 29.281 §4.4, §5.1, §7.2; TS 38.415 §5.5.
 
 use std::fs::File;
-use std::io::{IoSlice, Read};
+use std::io::{IoSlice, IoSliceMut, Read};
 use std::iter::repeat_with;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -25,6 +25,11 @@ use adit_wire::gtpu_ext::ExtensionType;
 use adit_wire::gtpu_ie::{GtpuIe, GtpuIes};
 use adit_wire::{GtpuPacket, PduType, parse_gtpu};
 use anyhow::{Context, Result, bail};
+use nix::errno::Errno;
+use nix::sys::socket::{
+    ControlMessage, ControlMessageOwned, MsgFlags, SockaddrIn, recvmsg, sendmsg, setsockopt,
+    sockopt::UdpGroSegment,
+};
 use rustix::event::{Timespec, epoll};
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, sendmmsg, sockopt};
 
@@ -137,6 +142,8 @@ struct GnbState {
     qfi_pkts: [AtomicU64; 64],
     /// True if the gNB does not answer Echo Requests.
     silent: AtomicBool,
+    /// True once the kernel has refused to cut a message into packets, as where a device cannot compute checksums.
+    sends_singly: AtomicBool,
     stop: Stop,
 }
 
@@ -163,6 +170,8 @@ impl Gnb {
             .context("receive buffer of the gNB socket")?;
         sockopt::set_socket_send_buffer_size_force(&socket, SOCKET_BYTES)
             .context("send buffer of the gNB socket")?;
+        // Without it packets arrive one by one.
+        let _ = setsockopt(&socket, UdpGroSegment, &true);
         let ues = devices.into_iter().map(|device| UeTunnel {
             device,
             uplink_teid: AtomicU32::new(0),
@@ -178,6 +187,7 @@ impl Gnb {
             counters: GnbCounters::default(),
             qfi_pkts: [const { AtomicU64::new(0) }; 64],
             silent: AtomicBool::new(false),
+            sends_singly: AtomicBool::new(false),
             stop: Stop::default(),
         })
     }
@@ -346,9 +356,39 @@ impl GnbState {
         }
     }
 
+    /// Sends packets in order; returns how many the kernel took.
     fn send_batch(&self, slots: &Slots) -> usize {
+        let packets: Vec<&[u8]> = slots.filled().collect();
+        let mut sent = 0;
+        while !self.sends_singly.load(Ordering::Relaxed) {
+            let left = packets.get(sent..).unwrap_or_default();
+            let train = train_len(left);
+            if train == 0 {
+                return sent;
+            }
+            match self.send_train(left.get(..train).unwrap_or_default()) {
+                Ok(_) => sent += train,
+                Err(Errno::EINTR) => {}
+                Err(_) => self.sends_singly.store(true, Ordering::Relaxed),
+            }
+        }
+        sent + self.send_singly(packets.get(sent..).unwrap_or_default())
+    }
+
+    /// Sends a train of packets as one message, which the kernel cuts.
+    fn send_train(&self, packets: &[&[u8]]) -> nix::Result<usize> {
+        let SocketAddr::V4(to) = self.upf else { return Err(Errno::EAFNOSUPPORT) };
+        let parts: Vec<_> = packets.iter().map(|packet| IoSlice::new(packet)).collect();
+        let len = packets.first().and_then(|packet| u16::try_from(packet.len()).ok());
+        let cut = [ControlMessage::UdpGsoSegments(&len.unwrap_or_default())];
+        let controls = if packets.len() > 1 { &cut[..] } else { &[] };
+        let to = SockaddrIn::from(to);
+        sendmsg(self.socket.as_raw_fd(), &parts, controls, MsgFlags::empty(), Some(&to))
+    }
+
+    fn send_singly(&self, packets: &[&[u8]]) -> usize {
         let addr = SocketAddrAny::from(self.upf);
-        let iovs: Vec<[IoSlice<'_>; 1]> = slots.filled().map(|p| [IoSlice::new(p)]).collect();
+        let iovs: Vec<[IoSlice<'_>; 1]> = packets.iter().map(|p| [IoSlice::new(p)]).collect();
         let mut controls: Vec<_> =
             repeat_with(SendAncillaryBuffer::default).take(iovs.len()).collect();
         let mut messages: Vec<MMsgHdr<'_>> = iovs
@@ -368,17 +408,35 @@ impl GnbState {
     }
 
     fn run_downlink(&self) {
-        let mut message = vec![0; usize::from(u16::MAX)];
+        let mut messages = vec![0; usize::from(u16::MAX)];
         while !self.stop.is_raised() {
             // After a timeout the loop checks the flag. Other errors are transient, such as an ICMP error
             // of an earlier send.
-            let Ok((len, from)) = self.socket.recv_from(&mut message) else { continue };
-            let bytes = message.get(..len).unwrap_or_default();
-            match parse_gtpu(bytes) {
-                Ok(packet) => self.handle(&packet, bytes, from),
-                Err(_) => count(&self.counters.malformed),
+            let Ok((len, size, from)) = self.receive(&mut messages) else { continue };
+            for bytes in messages.get(..len).unwrap_or_default().chunks(size) {
+                match parse_gtpu(bytes) {
+                    Ok(packet) => self.handle(&packet, bytes, from),
+                    Err(_) => count(&self.counters.malformed),
+                }
             }
         }
+    }
+
+    /// Receives a message, or several of one sender that the kernel has joined: the length of all, that of each but the
+    /// last, and the sender.
+    fn receive(&self, messages: &mut [u8]) -> nix::Result<(usize, usize, SocketAddr)> {
+        let mut controls = nix::cmsg_space!(i32);
+        let mut parts = [IoSliceMut::new(messages)];
+        let (fd, flags) = (self.socket.as_raw_fd(), MsgFlags::empty());
+        let received = recvmsg::<SockaddrIn>(fd, &mut parts, Some(&mut controls), flags)?;
+        let from = received.address.ok_or(Errno::EAFNOSUPPORT)?;
+        let size = received.cmsgs()?.find_map(|control| match control {
+            ControlMessageOwned::UdpGroSegments(size) => usize::try_from(size).ok(),
+            _ => None,
+        });
+        let len = received.bytes;
+        let from = (from.ip(), from.port()).into();
+        Ok((len, size.unwrap_or(len).max(1), from))
     }
 
     fn handle(&self, packet: &GtpuPacket, bytes: &[u8], from: SocketAddr) {
@@ -447,6 +505,14 @@ impl GnbState {
     }
 }
 
+/// How many of the first packets can be one message: they have the same length, and only the last may be shorter.
+fn train_len(packets: &[&[u8]]) -> usize {
+    let Some(first) = packets.first() else { return 0 };
+    let full = packets.iter().take_while(|packet| packet.len() == first.len()).count();
+    let shorter = packets.get(full).is_some_and(|packet| packet.len() < first.len());
+    full + usize::from(shorter)
+}
+
 /// Writes the headers of an uplink packet of `len` octets; `None` if it is too long.
 pub(crate) fn write_ul_headers(out: &mut [u8], teid: Teid, qfi: Qfi, len: usize) -> Option<()> {
     let body = u16::try_from(len + UL_HEADERS - GtpuHeader::LEN).ok()?;
@@ -497,6 +563,7 @@ mod tests {
             counters: GnbCounters::default(),
             qfi_pkts: [const { AtomicU64::new(0) }; 64],
             silent: AtomicBool::new(false),
+            sends_singly: AtomicBool::new(false),
             stop: Stop::default(),
         };
         shared.socket.set_read_timeout(Some(IDLE)).unwrap();
@@ -600,6 +667,48 @@ mod tests {
         upf.send_to(&ask(8), gnb_addr).unwrap();
         let (len, _) = upf.recv_from(&mut message).unwrap();
         assert_eq!((len, message[9]), (14, 8));
+    }
+
+    #[test]
+    fn packets_of_one_length_leave_together_and_arrive_one_by_one_in_order() {
+        let (gnb, upf, mut program) = gnb_on_loopback();
+        let lens = [700, 700, 700, 30, 700, 900, 900, 50];
+        gnb.connect(0, Teid(0x0102_0304));
+        for len in lens {
+            program.write_all(&vec![7; len]).unwrap();
+        }
+        let mut message = [0; 2000];
+        let arrived = lens.map(|_| upf.recv_from(&mut message).unwrap().0 - UL_HEADERS);
+        assert_eq!(arrived, lens);
+        assert!(!gnb.shared.sends_singly.load(Ordering::Relaxed), "loopback takes trains");
+    }
+
+    #[test]
+    fn train_ends_behind_a_shorter_packet_or_before_a_longer_one() {
+        let of = |lens: &[usize]| {
+            let packets: Vec<_> = lens.iter().map(|len| vec![0; *len]).collect();
+            train_len(&packets.iter().map(Vec::as_slice).collect::<Vec<_>>())
+        };
+        assert_eq!(of(&[]), 0);
+        assert_eq!(of(&[9]), 1);
+        assert_eq!(of(&[9, 9, 8, 9]), 3);
+        assert_eq!(of(&[9, 9, 10]), 2);
+        assert_eq!(of(&[9, 10, 10]), 1);
+    }
+
+    #[test]
+    fn messages_that_the_kernel_has_joined_are_taken_apart() {
+        let (gnb, upf, _program) = gnb_on_loopback();
+        setsockopt(&gnb.shared.socket, UdpGroSegment, &true).unwrap();
+        let gnb_addr = gnb.shared.socket.local_addr().unwrap();
+        let SocketAddr::V4(to) = gnb_addr else { panic!("{gnb_addr}") };
+        // Three messages that no gNB knows.
+        let messages =
+            [IoSlice::new(&[0x48; 12]), IoSlice::new(&[0x48; 12]), IoSlice::new(&[0x48; 5])];
+        let cut = [ControlMessage::UdpGsoSegments(&12)];
+        let to = SockaddrIn::from(to);
+        sendmsg(upf.as_raw_fd(), &messages, &cut, MsgFlags::empty(), Some(&to)).unwrap();
+        wait_for(|| gnb.counters().malformed.load(Ordering::Relaxed) == 3);
     }
 
     #[test]
