@@ -1,6 +1,9 @@
 //! Links of ports: whether they are up, and how often that changed.
 
+use std::io::ErrorKind;
+
 use adit_types::Nanos;
+use rustix::net::{AddressFamily, SocketType, netdevice};
 use tracing::{info, warn};
 
 use crate::control_parts::{ControlPort, ControlPortDevice};
@@ -97,15 +100,32 @@ fn is_up(port: &ControlPort) -> Option<bool> {
     Some(dpdk.link_is_up().unwrap_or(false) && carrier)
 }
 
-/// The kernel cannot read the carrier of a device that is set down.
+/// True if the kernel says that a device has a link.
 fn has_carrier(device: &str) -> bool {
-    let read = std::fs::read_to_string(format!("/sys/class/net/{device}/carrier"));
-    read.is_ok_and(|carrier| carrier.trim() == "1")
+    match std::fs::read_to_string(format!("/sys/class/net/{device}/carrier")) {
+        Ok(carrier) => carrier.trim() == "1",
+        // `/sys` may show another network namespace, and the driver alone knows.
+        Err(error) if error.kind() == ErrorKind::NotFound => exists(device),
+        // The kernel cannot read the carrier of a device that is set down.
+        Err(_) => false,
+    }
+}
+
+/// True if the network namespace of this process has a device.
+fn exists(device: &str) -> bool {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None);
+    socket.is_ok_and(|socket| netdevice::name_to_index(socket, device).is_ok())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn device_of_no_network_namespace_has_no_link() {
+        assert!(exists("lo") && !exists("adit-none"));
+        assert!(!has_carrier("adit-none"));
+    }
 
     #[test]
     fn loss_and_recovery_are_counted_and_a_first_reading_is_neither() {
