@@ -325,6 +325,10 @@ pub const API_TOKEN_BYTES_MIN: usize = 20;
 /// Octets of a token at most.
 pub const API_TOKEN_BYTES_MAX: usize = 256;
 
+/// Traces and captures over the HTTP interface at a time: one of [`TAPS_MAX`] stays for the admin socket. Each has a thread
+/// and some 100 KiB of what its client has yet to read.
+pub const API_TAPS_MAX: usize = TAPS_MAX - 1;
+
 /// Clients of the live stream of the HTTP interface.
 pub const API_LIVE_CLIENTS_MAX: usize = 64;
 

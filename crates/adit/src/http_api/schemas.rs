@@ -177,7 +177,7 @@ pub(super) struct TracedPacket {
     egress: TracedEgress,
     /// Frames that left.
     #[schema(required = false)]
-    sent: Vec<SentFrame>,
+    sent: Vec<TracedFrame>,
     outcome: TracedOutcome,
     /// The same in words, if they are asked for.
     #[schema(required = false)]
@@ -242,7 +242,7 @@ pub(super) struct TracedEgress {
 }
 
 #[derive(serde::Serialize, ToSchema)]
-pub(super) struct SentFrame {
+pub(super) struct TracedFrame {
     port: String,
     interface: String,
     /// Unit: octets.

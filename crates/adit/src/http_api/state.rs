@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use adit_types::limits::{API_LIVE_CLIENTS_MAX, API_PAGES_MAX, API_QUESTIONS_MAX};
-#[allow(unused)]
-const API_TAPS_MAX: usize = 3;
+use adit_types::limits::{API_LIVE_CLIENTS_MAX, API_PAGES_MAX, API_QUESTIONS_MAX, API_TAPS_MAX};
 use axum::Json;
 use axum::body::Bytes;
 use axum::http::StatusCode;
