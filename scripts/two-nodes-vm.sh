@@ -67,7 +67,7 @@ check() {
     /adit run --config /tmp/adit.toml > /tmp/log 2>&1 &
     process=$!
     for second in $(seq 60); do [ -S /tmp/admin.sock ] && /adit show workers --socket /tmp/admin.sock > /tmp/workers 2>/dev/null && break; sleep 1; done
-    grep -E "CPUs of this machine|memory of the node|WARN|ERROR" /tmp/log
+    grep -E "planned for this machine|memory of the node|WARN|ERROR" /tmp/log
     cat /tmp/workers
     grep -q "$2" /tmp/workers || fail "no $2"
     used=$((before - $(free_pages 1)))

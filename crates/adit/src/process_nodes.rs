@@ -16,7 +16,7 @@ pub(crate) struct ProcessNodes {
     threads: Vec<Option<u32>>,
     /// Of the ports of interfaces, by `InterfaceId`.
     interfaces: Vec<Option<u32>>,
-    /// The threads that an event scheduler gives packets to, with the node that all of its packets come from.
+    /// With an event scheduler: how many threads it gives packets to, the first ones, and the node that receives all of them.
     scheduled: Option<(usize, u32)>,
     /// The node that has most of the packet path. `None` on a machine with one node, and if nodes are ignored.
     memory: Option<u32>,
@@ -88,4 +88,90 @@ fn most_frequent(nodes: impl Iterator<Item = u32>) -> Option<u32> {
     }
     let most = counts.values().copied().max()?;
     counts.into_iter().find(|(_, count)| *count == most).map(|(node, _)| node)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use adit_tables::InterfaceSnapshot;
+    use adit_topology::{read_synthetic, read_xml};
+
+    use super::*;
+
+    const EXAMPLE: &str = include_str!("../../../adit.example.toml");
+
+    /// Two sockets with 12 cores; CPU 24 + n is the sibling of CPU n. Port `access` is on node 0, `core` on node 1.
+    fn two_node_server() -> MachineTopology {
+        let file = "../topology/tests/machines/two-node-server.xml";
+        read_xml(&Path::new(env!("CARGO_MANIFEST_DIR")).join(file), None).unwrap()
+    }
+
+    fn config(lines: &str, qpairs: usize) -> Config {
+        let text = EXAMPLE
+            .replace("model = \"run-to-completion\"\n", "")
+            .replace("workers = [1]\n", &format!("{lines}\n"))
+            .replace("iface=n3", &format!("iface=ens1f0,qpairs={qpairs}"))
+            .replace("iface=n6", &format!("iface=ens2f0,qpairs={qpairs}"));
+        Config::parse(&text).unwrap()
+    }
+
+    /// 100 packets sent through `n3`, 1000 through `n6`; 7 handed to another node, 20 taken over.
+    fn counted() -> Snapshot {
+        let mut counted = Snapshot {
+            handed_off_pkts: 9,
+            handed_across_nodes_pkts: 7,
+            taken_over_pkts: 20,
+            ..Snapshot::default()
+        };
+        for (interface, tx_pkts) in counted.interfaces.iter_mut().zip([100, 1000]) {
+            *interface = InterfaceSnapshot { rx_pkts: 5, tx_pkts, ..InterfaceSnapshot::default() };
+        }
+        counted
+    }
+
+    #[test]
+    fn packets_cross_nodes_by_hand_off_and_by_ports_of_other_nodes() {
+        let nodes = ProcessNodes::of(&config("workers = [1, 13, 30]", 3), &two_node_server());
+        assert_eq!(nodes.threads(), [Some(0), Some(1), Some(0)]);
+        let crossing: Vec<_> =
+            (0..4).map(|thread| nodes.cross_node_pkts(thread, &counted())).collect();
+        assert_eq!(crossing, [1007, 107, 1007, 0]);
+        // Two of three threads are there.
+        assert_eq!(nodes.memory(), Some(0));
+        let on_second = config("workers = [13, 14, 1]", 3);
+        assert_eq!(ProcessNodes::of(&on_second, &two_node_server()).memory(), Some(1));
+    }
+
+    #[test]
+    fn packets_from_a_scheduler_cross_nodes_if_they_were_received_on_another_one() {
+        let of = |rx_tx: &str| {
+            let table = format!("[datapath.eventdev]\nrx_tx = {rx_tx}\n[dpdk]\n");
+            let lines = "model = \"eventdev\"\nworkers = [1, 13]";
+            let pairs = rx_tx.matches(',').count() + 1;
+            let text = EXAMPLE
+                .replace("model = \"run-to-completion\"\n", "")
+                .replace("workers = [1]\n", &format!("{lines}\n"))
+                .replace("[dpdk]\n", &table)
+                .replace("iface=n3", &format!("iface=ens1f0,qpairs={pairs}"))
+                .replace("iface=n6", &format!("iface=ens2f0,qpairs={pairs}"));
+            let nodes = ProcessNodes::of(&Config::parse(&text).unwrap(), &two_node_server());
+            [0, 1, 2].map(|thread| nodes.cross_node_pkts(thread, &counted()))
+        };
+        // Worker 0 is beside the Rx/Tx thread, worker 1 is not.
+        assert_eq!(of("[2]"), [1000, 120, 1000]);
+        assert_eq!(of("[2, 14]"), [1000, 100, 1000], "where a packet was received is not known");
+    }
+
+    #[test]
+    fn memory_is_the_choice_of_the_kernel_with_one_node_or_without_regard_to_nodes() {
+        let one_node = read_synthetic("core:4 pu:1").unwrap();
+        let nodes = ProcessNodes::of(&config("workers = [1, 2]", 2), &one_node);
+        assert_eq!(nodes.memory(), None);
+        assert_eq!(nodes.cross_node_pkts(0, &counted()), 7, "the workers' own count");
+        let uma = config("workers = [13]\nplacement = \"uma\"", 1);
+        let nodes = ProcessNodes::of(&uma, &two_node_server());
+        assert_eq!((nodes.memory(), nodes.threads()), (None, &[Some(1)][..]));
+        assert_eq!(nodes.cross_node_pkts(0, &counted()), 107);
+    }
 }

@@ -215,7 +215,7 @@ fn check_cores(config: &Config) -> anyhow::Result<()> {
 fn log_placement(config: &Config) {
     let PlacementNotice { chosen, broken } = placement_notice(config);
     if let Some(chosen) = chosen {
-        info!("CPUs of this machine: {chosen}");
+        info!("planned for this machine: {chosen}");
     }
     for rule in broken {
         let hint = match config.datapath.placement.is_planned {

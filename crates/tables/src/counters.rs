@@ -158,7 +158,7 @@ counters! {
     received_pkts, "Packets received from ports.";
     received_bytes, "Octets received from ports, from the Ethernet header on.";
     handed_off_pkts, "Packets handed to the worker that owns their session.";
-    handed_across_nodes_pkts, "Those of them that went to a worker on another NUMA node.";
+    handed_across_nodes_pkts, "Packets handed to a worker on another NUMA node; among those handed off.";
     taken_over_pkts, "Packets taken over from other workers, which had received them.";
     transmitted_uplink_pkts, "Packets received from tunnels and transmitted.";
     transmitted_uplink_bytes, "Octets of them as transmitted, from the Ethernet header on.";

@@ -68,7 +68,7 @@ fn notice(config: &Config, machine: &MachineTopology) -> PlacementNotice {
         };
         let rules = PlacementRule::ALL.into_iter().filter(is_applied);
         let rules: Vec<_> = rules.map(PlacementRule::name).collect();
-        format!("{group}, by {}", rules.join(", "))
+        format!("{group} (by {})", rules.join(", "))
     });
     let line =
         |found: &RuleBreak| format!("{}: {} ({})", found.rule.name(), found.what, found.cost);
