@@ -47,21 +47,21 @@ pub(crate) struct LoadOutcome {
 }
 
 /// Packets on their way.
-pub(crate) struct Load {
+pub(crate) struct ReloadTraffic {
     sender: JoinHandle<u64>,
-    uplink: Receiver,
-    downlink: Receiver,
+    uplink: LinkReceiver,
+    downlink: LinkReceiver,
     is_stopping: Arc<AtomicBool>,
 }
 
 /// What one end receives: the number of each packet, and the station that it was sent to.
-struct Receiver {
+struct LinkReceiver {
     thread: JoinHandle<Vec<(u64, MacAddr)>>,
     count: Arc<AtomicU64>,
     is_stopping: Arc<AtomicBool>,
 }
 
-impl Receiver {
+impl LinkReceiver {
     /// Receives on `device`, and answers ARP for the stations.
     fn start(device: &'static str, stations: &'static [Station]) -> Self {
         let (count, is_stopping) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
@@ -116,14 +116,14 @@ fn answer_arp(link: &PacketLink, request: &[u8], stations: &[Station]) {
 }
 
 /// Both ends of adit.
-struct Senders {
+struct TrafficSenders {
     gnb: PacketLink,
     network: PacketLink,
     n3: MacAddr,
     n6: MacAddr,
 }
 
-impl Senders {
+impl TrafficSenders {
     fn open() -> Self {
         let (gnb, network) = (PacketLink::open("gnb0"), PacketLink::open("net0"));
         Self { gnb, network, n3: mac("up0"), n6: mac("core0") }
@@ -151,13 +151,13 @@ impl Senders {
 
 const GATEWAYS: &[Station] = &[FORMER_GATEWAY, LATER_GATEWAY];
 
-impl Load {
+impl ReloadTraffic {
     /// Starts packets of all sessions in turn, once the first ones arrived.
     pub(crate) fn start(sessions: Vec<LoadSession>) -> Self {
         let (uplink, downlink) =
-            (Receiver::start("net0", GATEWAYS), Receiver::start("gnb0", &[GNB]));
+            (LinkReceiver::start("net0", GATEWAYS), LinkReceiver::start("gnb0", &[GNB]));
         let is_stopping = Arc::new(AtomicBool::new(false));
-        let senders = Senders::open();
+        let senders = TrafficSenders::open();
         let began = Instant::now();
         let has_both =
             || [&uplink, &downlink].iter().all(|of| of.count.load(Ordering::Relaxed) > 0);
@@ -198,7 +198,7 @@ impl Load {
 
     /// Sends uplink packets of one session, and waits for the first one.
     pub(crate) fn start_uplink(session: LoadSession) -> LoadOutcome {
-        let (uplink, senders) = (Receiver::start("net0", GATEWAYS), Senders::open());
+        let (uplink, senders) = (LinkReceiver::start("net0", GATEWAYS), TrafficSenders::open());
         let began = Instant::now();
         for number in 0.. {
             senders.send_uplink(&session, number);

@@ -3,7 +3,7 @@
 use adit_kernel::KernelDevice;
 use adit_session::{PredefinedDetection, PredefinedRule};
 
-use super::{ChangeEffect, Comparison, PACKET_PATH, RunningParts};
+use super::{ChangeEffect, ConfigComparison, PACKET_PATH, RunningParts};
 use crate::config::{
     ApplicationSettings, Config, ForwardingPolicySettings, InterfaceSettings, IpNet, PortSettings,
     RouteSettings, UePoolSettings, switched_domains,
@@ -13,7 +13,7 @@ use crate::config::{
 const INTERFACES: &str =
     "interfaces, their addresses and network instances are set up at the start";
 
-impl Comparison {
+impl ConfigComparison {
     pub(super) fn ports(&mut self, old: &[PortSettings], new: &[PortSettings]) {
         if old.len() != new.len() {
             return self.fixed("port", &old.len(), &new.len(), PACKET_PATH);

@@ -64,7 +64,7 @@ pub(crate) fn compare(
     new: &Config,
     running: RunningParts,
 ) -> Result<Vec<ConfigChange>, Vec<KeyRefusal>> {
-    let mut found = Comparison::default();
+    let mut found = ConfigComparison::default();
     let Config {
         node_id,
         n4,
@@ -126,12 +126,12 @@ const PACKET_PATH: &str =
     "threads, ports and packet buffers of the packet path are made at the start";
 
 #[derive(Debug, Default)]
-struct Comparison {
+struct ConfigComparison {
     changes: Vec<ConfigChange>,
     refusals: Vec<KeyRefusal>,
 }
 
-impl Comparison {
+impl ConfigComparison {
     fn finish(self) -> Result<Vec<ConfigChange>, Vec<KeyRefusal>> {
         let Self { changes, mut refusals } = self;
         refusals.sort();

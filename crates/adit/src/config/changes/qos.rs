@@ -4,9 +4,9 @@ use adit_rules::Excess;
 use adit_session::{Enforcement, QosPolicy, Rates, Slice};
 use adit_types::{BitRate, Nanos};
 
-use super::{ChangeEffect, Comparison};
+use super::{ChangeEffect, ConfigComparison};
 
-impl Comparison {
+impl ConfigComparison {
     pub(super) fn qos(&mut self, old: &QosPolicy, new: &QosPolicy) {
         let QosPolicy { uplink, downlink, burst, shaping_burst, gbr_max, total, slices } = old;
         self.enforcement("qos.uplink", *uplink, new.uplink);
