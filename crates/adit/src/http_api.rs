@@ -19,6 +19,7 @@ mod state;
 mod tap_body;
 mod taps;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
@@ -65,14 +66,17 @@ pub(crate) fn bind(settings: &ApiSettings) -> anyhow::Result<ApiServer> {
 /// # Errors
 /// The key of a file that cannot be used.
 pub(crate) fn credentials(settings: &ApiSettings) -> Result<ApiCredentials, KeyRefusal> {
-    ApiCredentials::load(&server_config(settings)).map_err(|error| {
-        let key = match &error {
-            ApiStartError::Tls { key, .. } => format!("api.{key}"),
-            ApiStartError::Tokens { .. } => "api.tokens_file".to_owned(),
-            ApiStartError::Listen { .. } => "api.listen".to_owned(),
-        };
-        KeyRefusal { key, why: error.to_string() }
+    ApiCredentials::load(&server_config(settings)).map_err(|error| match error {
+        ApiStartError::Tls { key, path, what } => refusal(&format!("api.{key}"), &path, &what),
+        ApiStartError::Tokens { path, what } => refusal("api.tokens_file", &path, &what),
+        ApiStartError::Listen { .. } => {
+            KeyRefusal { key: "api.listen".to_owned(), why: error.to_string() }
+        }
     })
+}
+
+fn refusal(key: &str, path: &Path, what: &str) -> KeyRefusal {
+    KeyRefusal { key: key.to_owned(), why: format!("{}: {what}", path.display()) }
 }
 
 fn server_config(settings: &ApiSettings) -> ApiServerConfig {

@@ -59,7 +59,9 @@ impl ControlThread {
             ReloadRefusal::of_keys(vec![KeyRefusal { key: key.to_owned(), why }])
         };
         let credentials = config.api.as_ref().map(http_api::credentials).transpose();
-        let credentials = credentials.map_err(|refusal| ReloadRefusal::of_keys(vec![refusal]))?;
+        let credentials = credentials.map_err(|refusal| {
+            ReloadRefusal::new("a file cannot be used".to_owned(), vec![refusal])
+        })?;
         let access = parts.files.api.as_ref().zip(credentials.as_ref());
         if access.is_some_and(|(access, credentials)| !access.has(credentials)) {
             let change = "its files have other contents".to_owned();
