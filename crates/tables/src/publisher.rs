@@ -19,8 +19,8 @@ use adit_rules::{
 };
 use adit_types::limits::UE_POOL_INDEX_MAX;
 use adit_types::{
-    Direction, DomainId, GtpuPeerIndex, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, Nanos,
-    NextHopIndex, SessionIndex, Teid, WorkerId,
+    Direction, DomainId, GtpuPeerIndex, InterfaceId, InterfaceSet, MacAddr, Nanos, NextHopIndex,
+    SessionIndex, Teid, WorkerId,
 };
 
 use crate::aggregates::Aggregates;
@@ -38,7 +38,7 @@ use crate::offload::{OffloadReport, OffloadWriter};
 use crate::publish::{Epoch, SlotWriter, slots};
 use crate::rate_changes::RateChangeRing;
 use crate::reader::{Tables, TablesReader};
-use crate::routes::{RouteTarget, Routes};
+use crate::routes::Routes;
 use crate::sync::Arc;
 use crate::teid::TeidWriter;
 use crate::ue_areas::UeAreas;
@@ -667,17 +667,6 @@ impl Publisher {
             if let Some(index) = self.peer_next_hop(far.interfaces, tunnel.addr) {
                 far.next_hop = index;
                 self.next_hops.hold(index);
-            }
-        }
-    }
-
-    fn peer_next_hop(&mut self, within: InterfaceSet, peer: IpAddr) -> Option<NextHopIndex> {
-        match self.routes.current().lookup(InterfaceRole::N3, within, peer) {
-            Some(RouteTarget::Gateway(_, index)) => Some(index),
-            Some(RouteTarget::OnLink(interface)) => self.ensure(interface, peer, 0),
-            Some(RouteTarget::Nowhere(_) | RouteTarget::Own(_)) | None => {
-                self.counters.peers_without_route += 1;
-                None
             }
         }
     }

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use adit_types::MacAddr;
 
 /// Receive buffer of the socket: a test's thread may be late. Unit: octets.
-const BUFFER_BYTES: i32 = 8 << 20;
+static BUFFER_BYTES: i32 = 8 << 20;
 
 /// A packet socket on a device. It receives the frames of others to any link-layer address.
 #[derive(Debug)]

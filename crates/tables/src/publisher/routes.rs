@@ -6,12 +6,12 @@
 use core::net::IpAddr;
 
 use adit_rules::RateLimit;
-use adit_types::NextHopIndex;
+use adit_types::{InterfaceRole, InterfaceSet, NextHopIndex};
 
 use super::Publisher;
 use crate::config::{Route, TablesError, check_routes};
 use crate::publish::{SlotReader, SlotWriter, slots};
-use crate::routes::Routes;
+use crate::routes::{RouteTarget, Routes};
 
 /// The routes in effect.
 #[derive(Debug)]
@@ -103,6 +103,22 @@ impl Publisher {
     /// Gives up routes that are not in effect.
     pub fn discard_routes(&mut self, routes: PreparedRoutes) {
         unpin(&mut self.next_hops, routes.0.gateways(), self.routes.current().gateways());
+    }
+
+    /// The next hop of packets to a GTP-U peer.
+    pub(super) fn peer_next_hop(
+        &mut self,
+        within: InterfaceSet,
+        peer: IpAddr,
+    ) -> Option<NextHopIndex> {
+        match self.routes.current().lookup(InterfaceRole::N3, within, peer) {
+            Some(RouteTarget::Gateway(_, index)) => Some(index),
+            Some(RouteTarget::OnLink(interface)) => self.ensure(interface, peer, 0),
+            Some(RouteTarget::Nowhere(_) | RouteTarget::Own(_)) | None => {
+                self.counters.peers_without_route += 1;
+                None
+            }
+        }
     }
 
     /// True if [`Publisher::set_aggregates`] can make these limits those of the aggregates.

@@ -83,7 +83,7 @@ impl ConfigComparison {
             format!("{prefix} through {}", interface(of).map_or("an interface", |of| &of.name))
         };
         let value = |of: &RouteSettings| format!("next hop {}", of.next_hop);
-        self.keyed("route", effect, (old, new), name, value);
+        self.keyed("route", effect, old, new, name, value);
     }
 
     /// Pools grow and are added: no address that a UE has leaves the pools.
@@ -136,7 +136,7 @@ impl ConfigComparison {
             format!("\"{id}\"")
         };
         let value = |of: &ApplicationSettings| format!("{} flow descriptions", of.filters.len());
-        self.keyed("application", ChangeEffect::Rules, (old, new), name, value);
+        self.keyed("application", ChangeEffect::Rules, old, new, name, value);
     }
 
     pub(super) fn forwarding_policies(
@@ -178,7 +178,7 @@ impl ConfigComparison {
             ];
             all.into_iter().flatten().collect::<Vec<_>>().join(", ")
         };
-        self.keyed(key, ChangeEffect::Rules, (old, new), name, value);
+        self.keyed(key, ChangeEffect::Rules, old, new, name, value);
     }
 
     /// Tables of UEs are made with or without local switching.
@@ -206,7 +206,7 @@ impl ConfigComparison {
             });
             all.join(", ")
         };
-        self.keyed("predefined_rule", ChangeEffect::Rules, (old, new), name, value);
+        self.keyed("predefined_rule", ChangeEffect::Rules, old, new, name, value);
     }
 
     /// Entries of a list by their names. `value` puts the rest of one in words.
@@ -214,7 +214,8 @@ impl ConfigComparison {
         &mut self,
         key: &str,
         effect: ChangeEffect,
-        (old, new): (&[T], &[T]),
+        old: &[T],
+        new: &[T],
         name: impl Fn(&T) -> String,
         value: impl Fn(&T) -> String,
     ) {
