@@ -5,6 +5,7 @@
 //! a mixture. The publisher frees what the change retired once all workers have passed a burst
 //! boundary.
 
+mod build;
 mod routes;
 mod withheld;
 
@@ -14,38 +15,34 @@ use std::collections::VecDeque;
 use adit_rules::compile::{CompiledSession, FastPath, OwnAddresses, compile};
 use adit_rules::{
     CorrelatedRateId, DataPlane, DeltaId, FastRule, Gate, GuaranteedShare, KeyChange, NextHop,
-    NextHops, Offload, OffloadBatch, OffloadRule, PublishedRules, QerEntry, QerMeter, RateLimit,
-    RuleDelta, SessionKey, SessionRules, Shapes, UsageSource,
+    NextHops, OffloadBatch, OffloadRule, PublishedRules, QerEntry, QerMeter, RateLimit, RuleDelta,
+    SessionKey, SessionRules, Shapes, UsageSource,
 };
-use adit_types::limits::UE_POOL_INDEX_MAX;
 use adit_types::{
-    Direction, DomainId, GtpuPeerIndex, InterfaceId, InterfaceSet, MacAddr, Nanos, NextHopIndex,
+    Direction, GtpuPeerIndex, InterfaceId, InterfaceSet, MacAddr, Nanos, NextHopIndex,
     SessionIndex, Teid, WorkerId,
 };
 
 use crate::aggregates::Aggregates;
 use crate::chosen_sessions::ChoiceContext;
-use crate::config::{Interface, TablesConfig, TablesError, check, networks};
 use crate::correlated_rates::CorrelatedRateNumbers;
 use crate::counters::{SessionTraffic, Snapshot, WorkerCounters};
-use crate::fast_rule::FastRuleTable;
 use crate::fast_rule_cell::WrittenRule;
 use crate::gtpu_peers::GtpuPeerWriter;
 use crate::key_table::KeyRefused;
-use crate::meters::{MeterTable, MeterTraffic};
+use crate::meters::MeterTraffic;
 use crate::next_hop::NextHopWriter;
 use crate::offload::{OffloadReport, OffloadWriter};
-use crate::publish::{Epoch, SlotWriter, slots};
-use crate::rate_changes::RateChangeRing;
-use crate::reader::{Tables, TablesReader};
+use crate::publish::{Epoch, SlotWriter};
+use crate::reader::Tables;
 use crate::routes::Routes;
 use crate::sync::Arc;
 use crate::teid::TeidWriter;
 use crate::ue_areas::UeAreas;
-use crate::ue_pools::UePools;
 use crate::ues::{UeTable, UeWriter};
 use crate::usage::UsageTable;
 
+pub use build::{build, build_with_offload};
 pub use routes::PreparedRoutes;
 use routes::RoutesWriter;
 
@@ -68,116 +65,6 @@ pub struct PublisherCounters {
     pub peers_refused: u64,
     /// QERs whose correlated rate found no room: their session does not share it.
     pub correlated_rates_refused: u64,
-}
-
-/// Builds the tables: the publisher and one reader per worker, in the order of worker ids.
-///
-/// Allocates all that readers read, except session rules.
-///
-/// # Errors
-/// [`TablesError`]: the first mistake in the configuration.
-pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<TablesReader>), TablesError> {
-    build_with_offload(config, None)
-}
-
-/// [`build`] with an offload, which has room for as many sessions as the tables and no entry.
-///
-/// # Errors
-/// As [`build`].
-pub fn build_with_offload(
-    config: TablesConfig,
-    offload: Option<Box<dyn Offload>>,
-) -> Result<(Publisher, Vec<TablesReader>), TablesError> {
-    check(&config)?;
-    let TablesConfig { sessions_max, teid_slot_bits, workers, seed, .. } = config;
-    let teids = TeidWriter::new(teid_slot_bits, sessions_max, seed, 1);
-    let (ues, ue_tables) = ues(&config);
-    let mut next_hops = NextHopWriter::new(config.next_hops_max, seed, [4, 5]);
-    let gtpu_peers = GtpuPeerWriter::new(config.next_hops_max, seed, 8);
-    let gateway = |interface, addr| {
-        let index = next_hops.ensure(interface, addr, 0)?;
-        next_hops.set_gateway(index, true);
-        Some(index)
-    };
-    let (interfaces, own_addrs) = (&config.interfaces, config.own_addrs);
-    let routes = Routes::build(None, interfaces, &own_addrs, &config.routes, gateway)?;
-    let fast_rules = std::sync::Arc::new(FastRuleTable::new(
-        sessions_max,
-        offload.as_ref().map(|of| of.usage()),
-    ));
-    let tables = Arc::new(Tables {
-        teids: Arc::clone(teids.table()),
-        ues: ue_tables.into(),
-        next_hops: Arc::clone(next_hops.table()),
-        gtpu_peers: Arc::clone(gtpu_peers.peers()),
-        fast_rules: std::sync::Arc::clone(&fast_rules),
-        meters: MeterTable::new(sessions_max),
-        rate_changes: RateChangeRing::new(),
-        is_restoring: std::sync::atomic::AtomicBool::new(false),
-        aggregates: Aggregates::new(&config.aggregates),
-        interfaces: config.interfaces.into_boxed_slice(),
-    });
-    let usage = std::sync::Arc::new(UsageTable::new(fast_rules));
-    let (rules, handles) = slots(sessions_max, workers);
-    let notes_changes = offload.is_some();
-    let offload = offload.map(|of| OffloadWriter::new(of, sessions_max, &routes));
-    let (routes, routes_handles) = RoutesWriter::new(routes, own_addrs, workers);
-    let readers: Vec<_> = (0_u8..)
-        .zip(handles.into_iter().zip(routes_handles))
-        .map(|(worker, (rules, routes))| TablesReader {
-            worker: WorkerId(worker),
-            tables: Arc::clone(&tables),
-            rules,
-            routes,
-            counters: Arc::new(WorkerCounters::default()),
-            usage: std::sync::Arc::clone(&usage),
-        })
-        .collect();
-    let probe = rules.passed();
-    let publisher = Publisher {
-        rules,
-        routes,
-        shapes: Shapes::default(),
-        own_addresses: tables.interfaces.iter().flat_map(Interface::addrs).collect(),
-        tables,
-        teids,
-        ues,
-        ue_areas: UeAreas::new(notes_changes),
-        next_hops,
-        gtpu_peers,
-        offload,
-        correlated_rates: CorrelatedRateNumbers::default(),
-        demand_reserve: config.next_hops_max / 4,
-        unobserved: VecDeque::new(),
-        probe,
-        worker_counters: readers.iter().map(|reader| Arc::clone(&reader.counters)).collect(),
-        usage,
-        counters: PublisherCounters::default(),
-    };
-    Ok((publisher, readers))
-}
-
-/// The tables of the UEs of each routing domain, and their writers.
-fn ues(config: &TablesConfig) -> (Vec<UeWriter>, Vec<UeTable>) {
-    let last = config.interfaces.iter().map(|interface| interface.domain).max();
-    let mut left = UE_POOL_INDEX_MAX;
-    (0..=last.unwrap_or_default().0)
-        .map(|number| {
-            let domain = DomainId(number);
-            let pools = config.ue_pools_v4.iter().filter(|pool| pool.0 == domain);
-            let pools = UePools::new(pools.map(|pool| pool.1), &mut left);
-            let switched = local_switching_interfaces(config, domain);
-            UeWriter::new(config.sessions_max, config.seed, domain, switched, pools)
-        })
-        .unzip()
-}
-
-/// The N6 interfaces of a domain, if its UEs reach each other without them.
-fn local_switching_interfaces(config: &TablesConfig, domain: DomainId) -> InterfaceSet {
-    match config.local_switching_domains.contains(&domain) {
-        true => networks(&config.interfaces, Some(domain)),
-        false => InterfaceSet::NONE,
-    }
 }
 
 /// A delta that was not yet returned as observed.

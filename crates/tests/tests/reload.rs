@@ -117,7 +117,7 @@ fn inside(dir: &Path) {
         .map(|number| {
             let script = SessionScript::new(number.into(), number);
             let answer = smf.answer(|sequence| smf::establish(sequence, &script));
-            LoadSession { ue: script.ue, teid: accepted(&answer).0, gnb_teid: script.gnb_teid }
+            LoadSession { ue: script.ue, teid: accepted(&answer).0 }
         })
         .collect();
     let early = smf.answer(of_later_pool);
@@ -187,7 +187,7 @@ fn later_session_uses_what_was_added(smf: &mut TestSmf) {
     let (teid, ue) = accepted(&bytes);
     let ue = ue.unwrap();
     assert_eq!(ue.octets()[..3], [10, 61, 0], "{ue}");
-    let session = LoadSession { ue, teid, gnb_teid: Teid(0x0100_0001) };
+    let session = LoadSession { ue, teid };
     // Its downlink PDR activates a rule, which has other packets.
     let arrived = ReloadTraffic::start_uplink(session);
     assert_eq!((arrived.by_gateway[0], arrived.last_gateway), (0, Some(1)), "{arrived:?}");

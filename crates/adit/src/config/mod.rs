@@ -34,7 +34,7 @@ pub(crate) use adit_session::{PredefinedRule, QosPolicy, Tolerances};
 use adit_types::{DomainId, InterfaceRole, Nanos, PortId, Role, Roles, VlanId};
 
 use crate::this_machine::this_machine;
-use placement::MachineSource;
+use placement::MachineReader;
 
 pub(crate) use api::{ApiSettings, ApiTlsFiles};
 pub(crate) use changes::{ChangeEffect, ConfigChange, KeyRefusal, RunningParts, compare};
@@ -529,7 +529,6 @@ impl Config {
     ///
     /// # Errors
     /// All mistakes in the file, by line.
-    #[cfg(test)]
     pub(crate) fn parse(text: &str) -> Result<Self, Vec<ConfigProblem>> {
         read::parse(text, &|| this_machine().cloned())
     }
@@ -546,7 +545,7 @@ impl Config {
     ///
     /// # Errors
     /// As [`Self::load`].
-    pub(crate) fn load_for(path: &Path, machine: MachineSource<'_>) -> anyhow::Result<Self> {
+    pub(crate) fn load_for(path: &Path, machine: MachineReader<'_>) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| anyhow::anyhow!("cannot read {}: {error}", path.display()))?;
         read::parse(&text, machine).map_err(|problems| {

@@ -17,7 +17,7 @@ use super::{ModelSettings, PortDevice};
 const PLANNED: &str = "takes a list of CPU cores such as [1], \"auto\", or { count = 2 }";
 
 /// Gives the machine to plan for, if a plan is needed.
-pub(super) type MachineSource<'a> = &'a dyn Fn() -> Result<MachineTopology, TopologyError>;
+pub(super) type MachineReader<'a> = &'a dyn Fn() -> Result<MachineTopology, TopologyError>;
 
 /// How CPUs are chosen for threads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -67,12 +67,12 @@ pub(super) struct DistributorCpus {
 /// What a plan depends on besides `[datapath]`.
 pub(super) struct CpuPlanner<'a> {
     ports: Vec<(String, PortDevice)>,
-    machine: MachineSource<'a>,
+    machine: MachineReader<'a>,
 }
 
 impl<'a> CpuPlanner<'a> {
     /// Takes note of the ports.
-    pub(super) fn new(root: &mut ConfigSection<'_, '_>, machine: MachineSource<'a>) -> Self {
+    pub(super) fn new(root: &mut ConfigSection<'_, '_>, machine: MachineReader<'a>) -> Self {
         let port = |section: ConfigSection<'_, '_>| {
             let device = section.peek("device")?.parse().ok()?;
             Some((section.peek("name").unwrap_or_default().to_owned(), device))

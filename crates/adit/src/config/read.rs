@@ -17,7 +17,7 @@ use toml::de::DeTable;
 
 use super::eventdev::read_eventdev;
 use super::fields::{HALF_OF_MBUFS, names_twice, network, read_network_instance};
-use super::placement::{CpuPlanner, DistributorCpus, MachineSource, ThreadCpus};
+use super::placement::{CpuPlanner, DistributorCpus, MachineReader, ThreadCpus};
 use super::section::{ConfigDocument, ConfigSection};
 use super::{
     Config, ConfigProblem, DatapathSettings, DpdkSettings, GtpuSettings, InterfaceSettings, IpNet,
@@ -30,7 +30,7 @@ use adit_host::n4_socket::RECEIVE_BUFFER_KIB;
 /// Default maximum of packets buffered by FARs, at most half of the packet buffers.
 const BUFFER_PKTS_DEFAULT: usize = 4096;
 
-pub(super) fn parse(text: &str, machine: MachineSource<'_>) -> Result<Config, Vec<ConfigProblem>> {
+pub(super) fn parse(text: &str, machine: MachineReader<'_>) -> Result<Config, Vec<ConfigProblem>> {
     let document = ConfigDocument::new(text);
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in errors {
@@ -44,7 +44,7 @@ pub(super) fn parse(text: &str, machine: MachineSource<'_>) -> Result<Config, Ve
     }
 }
 
-fn read(document: &ConfigDocument<'_>, table: &DeTable<'_>, machine: MachineSource<'_>) -> Config {
+fn read(document: &ConfigDocument<'_>, table: &DeTable<'_>, machine: MachineReader<'_>) -> Config {
     let mut root = ConfigSection::root(document, table);
     let node_id = read_node(root.table("node"));
     let n4 = read_n4(root.table("n4"));

@@ -39,6 +39,24 @@ pub(crate) struct TapLimits {
     pub unseen: Vec<DropReason>,
 }
 
+impl TapLimits {
+    /// Checks that a tap of these drops can see what it is about.
+    fn check(&self, drop: Option<DroppedFor>) -> Result<(), TapRefusal> {
+        if let Some(refusal) = &self.refusal {
+            return Err(refusal.clone().into());
+        }
+        match drop {
+            Some(DroppedFor::Only(reason)) if self.unseen.contains(&reason) => Err(format!(
+                "packets are dropped as {} before a worker sees them, so that no trace follows them; \
+                 see `adit show counters` and `adit show workers`",
+                reason.name()
+            )
+            .into()),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// What a tap is started with.
 pub(crate) struct TapContext<'a> {
     pub now: Nanos,
@@ -168,19 +186,7 @@ impl TapHub {
         context: TapContext<'_>,
     ) -> Result<TapStream, TapRefusal> {
         let checked = question.check()?;
-        if let Some(refusal) = &self.limits.refusal {
-            return Err(refusal.clone().into());
-        }
-        if let Some(DroppedFor::Only(reason)) = checked.drop
-            && self.limits.unseen.contains(&reason)
-        {
-            return Err(format!(
-                "packets are dropped as {} before a worker sees them, so that no trace follows them; \
-                 see `adit show counters` and `adit show workers`",
-                reason.name()
-            )
-            .into());
-        }
+        self.limits.check(checked.drop)?;
         let place = self.taps.iter().position(Option::is_none).ok_or_else(|| {
             format!("{TAPS_MAX} traces and captures run already; end one of them, or wait")
         })?;

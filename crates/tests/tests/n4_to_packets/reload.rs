@@ -70,7 +70,7 @@ fn routes_with_a_mistake_or_given_up_change_nothing() {
     let mut upf = UpfInMemory::new();
     upf.alive.push(OTHER_GATEWAY);
     let (script, teid) = session(&mut upf);
-    let mut next_hops = |upf: &mut UpfInMemory| {
+    let next_hops = |upf: &mut UpfInMemory| {
         upf.settle();
         upf.control.publisher.next_hops()
     };
@@ -120,7 +120,7 @@ fn sessions_get_changed_rules_and_a_pdr_without_a_far_never_forwards() {
         })
     };
     let (seid, _) = accepted(&upf.ask(&establish(true)));
-    let mut arrives = |upf: &mut UpfInMemory, rules: Option<Vec<PredefinedRule>>| {
+    let arrives = |upf: &mut UpfInMemory, rules: Option<Vec<PredefinedRule>>| {
         if let Some(rules) = rules {
             upf.control.node.reconfigure(upf.now, with_rules(rules), true);
             upf.settle();

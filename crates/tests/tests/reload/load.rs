@@ -32,12 +32,11 @@ type Station = (Ipv4Addr, MacAddr);
 pub(crate) struct LoadSession {
     pub ue: Ipv4Addr,
     pub teid: Teid,
-    pub gnb_teid: Teid,
 }
 
 /// What arrived.
 #[derive(Debug)]
-pub(crate) struct LoadOutcome {
+pub(crate) struct ReloadTrafficOutcome {
     /// Packets that did not arrive once, uplink and downlink.
     pub lost: (usize, usize),
     /// Uplink packets by gateway: the former one, the later one.
@@ -185,19 +184,19 @@ impl ReloadTraffic {
     }
 
     /// Ends all, once what was sent had time to arrive.
-    pub(crate) fn stop(self) -> LoadOutcome {
+    pub(crate) fn stop(self) -> ReloadTrafficOutcome {
         self.is_stopping.store(true, Ordering::Relaxed);
         let sent = self.sender.join().unwrap();
         std::thread::sleep(Duration::from_secs(1));
         let (uplink, downlink) = (self.uplink.stop(), self.downlink.stop());
-        LoadOutcome {
+        ReloadTrafficOutcome {
             lost: (not_once(&uplink, sent), not_once(&downlink, sent)),
             ..outcome(&uplink)
         }
     }
 
     /// Sends uplink packets of one session, and waits for the first one.
-    pub(crate) fn start_uplink(session: LoadSession) -> LoadOutcome {
+    pub(crate) fn start_uplink(session: LoadSession) -> ReloadTrafficOutcome {
         let (uplink, senders) = (LinkReceiver::start("net0", GATEWAYS), TrafficSenders::open());
         let began = Instant::now();
         for number in 0.. {
@@ -212,11 +211,11 @@ impl ReloadTraffic {
     }
 }
 
-fn outcome(uplink: &[(u64, MacAddr)]) -> LoadOutcome {
+fn outcome(uplink: &[(u64, MacAddr)]) -> ReloadTrafficOutcome {
     let gateway = |mac: MacAddr| GATEWAYS.iter().position(|station| station.1 == mac);
     let by = |at| uplink.iter().filter(|(_, mac)| gateway(*mac) == Some(at)).count();
     let last_gateway = uplink.last().and_then(|(_, mac)| gateway(*mac));
-    LoadOutcome { lost: (0, 0), by_gateway: [by(0), by(1)], last_gateway }
+    ReloadTrafficOutcome { lost: (0, 0), by_gateway: [by(0), by(1)], last_gateway }
 }
 
 /// How many of the numbers below `sent` did not arrive once.

@@ -229,8 +229,15 @@ impl ConfigComparison {
     }
 
     fn datapath(&mut self, old: &DatapathSettings, new: &DatapathSettings) {
-        let DatapathSettings { model, workers, poll, realtime_priority, main_core, burst_pkts } =
-            old;
+        let DatapathSettings {
+            model,
+            workers,
+            poll,
+            realtime_priority,
+            main_core,
+            burst_pkts,
+            placement,
+        } = old;
         match (model, &new.model) {
             (
                 ModelSettings::Pipeline { receivers, spread, rss_key },
@@ -245,6 +252,7 @@ impl ConfigComparison {
             }
             (old, new) => self.fixed("datapath.model", old, new, PACKET_PATH),
         }
+        self.fixed("datapath.placement", placement, &new.placement, PACKET_PATH);
         self.fixed("datapath.workers", workers, &new.workers, PACKET_PATH);
         if workers == &new.workers && model == &new.model {
             self.fixed("datapath.poll", poll, &new.poll, PACKET_PATH);
