@@ -105,7 +105,7 @@ fn get(port: u16, path: &str, accept: &str) -> HttpAnswer {
         true => body.split("\r\n").skip(1).step_by(2).collect(),
         false => body.to_owned(),
     };
-    HttpAnswer { status: 200, head: head.to_owned(), body }
+    HttpAnswer { status: 200, head: head.to_owned(), body: body.into() }
 }
 
 /// Names of samples.
@@ -212,7 +212,7 @@ fn scrape(dir: &Path) {
     let answer = get(8080, "/metrics", "application/openmetrics-text;version=1.0.0");
     let kind = "content-type: application/openmetrics-text; version=1.0.0; charset=utf-8";
     assert!(answer.head.to_ascii_lowercase().contains(kind), "{}", answer.head);
-    let text = answer.body;
+    let text = answer.text();
     assert!(text.ends_with("# EOF\n") && text.matches("# EOF").count() == 1, "{text}");
     let types: Vec<&str> = text.lines().filter(|line| line.starts_with("# TYPE")).collect();
     let distinct: BTreeSet<&&str> = types.iter().collect();
@@ -227,7 +227,7 @@ fn scrape(dir: &Path) {
     ] {
         assert!(text.lines().any(|line| line == sample), "{sample}: {text}");
     }
-    let known = names(&text);
+    let known = names(text);
     let dashboards = dashboards();
     for (place, expression) in &dashboards {
         let unknown: Vec<_> = named(expression).difference(&known).cloned().collect();
@@ -239,7 +239,7 @@ fn scrape(dir: &Path) {
     }
     let plain = get(8080, "/metrics", "text/plain");
     assert!(plain.head.contains("version=0.0.4"), "{}", plain.head);
-    if accepted_by("promtool", &["check", "metrics"], &plain.body).is_none() {
+    if accepted_by("promtool", &["check", "metrics"], plain.text()).is_none() {
         return;
     }
     let rules = deployed("prometheus/rules.yml");
@@ -264,8 +264,7 @@ fn evaluate(dir: &Path, rules: &Path, dashboards: &[(String, String)]) {
     let query = |expression: &str| {
         let encoded: String = expression.bytes().map(|octet| format!("%{octet:02x}")).collect();
         let answer = get(9090, &format!("/api/v1/query?query={encoded}"), "*/*");
-        serde_json::from_str::<Value>(&answer.body)
-            .unwrap_or_else(|error| panic!("{error}: {answer:?}"))
+        answer.json()
     };
     let end = Instant::now() + PATIENCE;
     while std::net::TcpStream::connect("127.0.0.1:9090").is_err()
@@ -283,7 +282,7 @@ fn evaluate(dir: &Path, rules: &Path, dashboards: &[(String, String)]) {
     }
     let answer = loop {
         let answer = get(9090, "/api/v1/rules", "*/*");
-        let answer: Value = serde_json::from_str(&answer.body).unwrap();
+        let answer = answer.json();
         if !answer.to_string().contains("\"health\":\"unknown\"") {
             break answer;
         }

@@ -29,10 +29,15 @@ impl HttpAnswer {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
+    #[track_caller]
+    pub(crate) fn text(&self) -> &str {
+        str::from_utf8(&self.body).unwrap()
+    }
+
     /// A document for each line.
     #[track_caller]
     pub(crate) fn lines(&self) -> Vec<Value> {
-        let lines = str::from_utf8(&self.body).unwrap().lines();
+        let lines = self.text().lines();
         lines.map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect()
     }
 
