@@ -190,8 +190,10 @@ fn keys_of_the_start_are_refused_each_by_its_name() {
     }
     let api = changed(&[], "[api]\nlisten = \"127.0.0.1:8080\"");
     assert_eq!(refused(&api), ["api"]);
+    let queues = [("iface=n3", "iface=n3,qpairs=2"), ("iface=n6", "iface=n6,qpairs=2")];
     let model = ("model = \"run-to-completion\"", "model = \"pipeline\"\nreceivers = [2]");
-    assert_eq!(refused(&changed(&[model], "")), ["datapath.model"]);
+    let keys = ["datapath.model", "port \"access\".device", "port \"core\".device"];
+    assert_eq!(refused(&changed(&[queues[0], queues[1], model], "")), keys);
 }
 
 #[test]
