@@ -19,9 +19,10 @@ const LIBRARIES: [&str; 6] =
 
 /// Patterns of bound functions: those that `adit-dpdk` calls and a few related ones. A short list keeps
 /// the build fast.
-const FUNCTIONS: [&str; 17] = [
+const FUNCTIONS: [&str; 18] = [
     "rte_(openlog_stream|log_set_global_level|log_get_global_level|version|strerror|get_tsc_hz|rdtsc)",
     "rte_eal_(alarm_set|init|cleanup|hotplug_add|hotplug_remove|has_hugepages|process_type|get_runtime_dir|iova_mode)",
+    "rte_intr_(instance_alloc|instance_free|fd_set|type_set|callback_register)",
     "rte_(lcore_id|socket_id|lcore_count|thread_register|thread_unregister)",
     "rte_eth_dev_(count_avail|get_port_by_name|get_name_by_port|info_get|configure|start|stop|close)",
     "rte_eth_dev_(adjust_nb_rx_tx_desc|set_mtu|get_mtu|socket_id|is_valid_port|set_link_up)",

@@ -12,6 +12,7 @@
 #include <rte_ethdev.h>
 #include <rte_eventdev.h>
 #include <rte_flow.h>
+#include <rte_interrupts.h>
 #include <rte_lcore.h>
 #include <rte_log.h>
 #include <rte_mbuf.h>

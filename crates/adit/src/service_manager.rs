@@ -96,6 +96,10 @@ impl ServiceManager {
             return;
         }
         let reading = self.liveness.read();
+        if reading.turns == 0 {
+            // The control thread has yet to say what adit does.
+            return;
+        }
         let is_due = self.status_at.is_none_or(|at| now.duration_since(at) >= STATUS_INTERVAL);
         let status = status(reading);
         if is_due && status != self.status {

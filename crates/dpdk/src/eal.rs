@@ -2,6 +2,7 @@
 
 use core::ffi::c_void;
 use std::ffi::CString;
+use std::os::fd::IntoRawFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -9,6 +10,7 @@ use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use adit_dpdk_sys as sys;
+use rustix::event::{EventfdFlags, eventfd};
 
 use crate::device::{Device, DeviceKind};
 use crate::errno::Errno;
@@ -377,38 +379,74 @@ fn remove_left_folders(own: &Path) {
     }
 }
 
-/// Rounds that DPDK's interrupt thread has run for [`settle_interrupts`].
-static INTERRUPT_ROUNDS: AtomicUsize = AtomicUsize::new(0);
-
-/// Longest wait for a round.
+/// Longest wait for DPDK's interrupt thread.
 const INTERRUPT_ROUND_MAX: Duration = Duration::from_millis(200);
 
-/// Waits until the interrupt thread has released what closed ports gave it, and sleeps. NOTE: DPDK 22.11 does not end this
-/// thread, and unmaps the memory that it still uses.
+/// Waits until the interrupt thread has released what closed ports gave it, and sleeps.
 pub(crate) fn settle_interrupts() {
+    static ROUNDS: AtomicUsize = AtomicUsize::new(0);
     extern "C" fn note_round(_: *mut c_void) {
-        INTERRUPT_ROUNDS.fetch_add(1, Ordering::Release);
+        ROUNDS.fetch_add(1, Ordering::Release);
     }
     // What the first one finds to be released is released before the second one.
     for _ in 0..2 {
-        let before = INTERRUPT_ROUNDS.load(Ordering::Acquire);
+        let before = ROUNDS.load(Ordering::Acquire);
         // SAFETY: the EAL runs; the callback uses nothing but a static counter.
         let code = unsafe { sys::rte_eal_alarm_set(1, Some(note_round), core::ptr::null_mut()) };
-        let began = Instant::now();
-        while code == 0
-            && INTERRUPT_ROUNDS.load(Ordering::Acquire) == before
-            && began.elapsed() < INTERRUPT_ROUND_MAX
-        {
-            std::thread::sleep(Duration::from_micros(100));
+        if code == 0 {
+            wait_for_interrupts(|| ROUNDS.load(Ordering::Acquire) != before);
         }
     }
     // Its loop begins anew, and waits.
     std::thread::sleep(Duration::from_millis(1));
 }
 
+/// Stops the interrupt thread for good: an event of ours comes, and its callback does not return. NOTE: DPDK 22.11 does not
+/// end this thread, unmaps memory that it still uses, and wakes it shortly before.
+fn stop_interrupts() {
+    // `RTE_INTR_INSTANCE_F_PRIVATE`: not in memory that is unmapped.
+    const PRIVATE: u32 = 0;
+    static IS_STOPPED: AtomicBool = AtomicBool::new(false);
+    extern "C" fn stop(_: *mut c_void) {
+        IS_STOPPED.store(true, Ordering::Release);
+        loop {
+            std::thread::sleep(Duration::MAX);
+        }
+    }
+    // It is readable from the beginning.
+    let Ok(event) = eventfd(1, EventfdFlags::CLOEXEC) else { return };
+    // SAFETY: takes flags, returns a handle or null.
+    let handle = unsafe { sys::rte_intr_instance_alloc(PRIVATE) };
+    if handle.is_null() {
+        return;
+    }
+    // The thread polls it from now on.
+    let event = event.into_raw_fd();
+    // SAFETY: the handle is live.
+    unsafe { sys::rte_intr_fd_set(handle, event) };
+    // SAFETY: the handle is live.
+    unsafe { sys::rte_intr_type_set(handle, sys::rte_intr_handle_type::RTE_INTR_HANDLE_EXT) };
+    let argument = core::ptr::null_mut();
+    // SAFETY: the EAL runs and copies the live handle; the callback gets no pointer, and uses static memory only.
+    let code = unsafe { sys::rte_intr_callback_register(handle, Some(stop), argument) };
+    // SAFETY: the handle is live, and used no more.
+    unsafe { sys::rte_intr_instance_free(handle) };
+    if code == 0 {
+        wait_for_interrupts(|| IS_STOPPED.load(Ordering::Acquire));
+    }
+}
+
+/// Waits until the interrupt thread has done something, though not for long.
+fn wait_for_interrupts(is_done: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_done() && began.elapsed() < INTERRUPT_ROUND_MAX {
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
 impl Drop for EalHandle {
     fn drop(&mut self) {
-        settle_interrupts();
+        stop_interrupts();
         // SAFETY: every pool and port holds a handle, so none is left that points into DPDK's
         // memory; a pool that could not be freed has leaked its handle and we do not get here.
         unsafe { sys::rte_eal_cleanup() };

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use adit_host::journal_folder::JournalFolder;
 use adit_store::{
@@ -186,7 +186,13 @@ fn folder_that_cannot_be_written_is_refused_in_words() {
     drop(open(&path).unwrap());
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o555)).unwrap();
     std::fs::set_permissions(path.join("lock"), std::fs::Permissions::from_mode(0o444)).unwrap();
-    match open(&path) {
+    // A child of another test has the lock file open until it runs its program.
+    let mut opened = open(&path);
+    let end = Instant::now() + Duration::from_secs(10);
+    while matches!(opened, Err(StoreError::InUse)) && Instant::now() < end {
+        opened = open(&path);
+    }
+    match opened {
         Err(error) => {
             let text = error.to_string();
             assert!(text.starts_with("cannot lock the folder of the journal: "), "{text}");

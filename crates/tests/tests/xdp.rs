@@ -1,6 +1,8 @@
 //! Volume limits with the XDP program in front of the workers: a report leaves with the packet that reaches the limit.
 #![allow(clippy::unwrap_used, reason = "a test stops where its premise fails")]
 
+use std::time::Duration;
+
 use adit_session::{MeasurementMethod, Urr, UrrSettings, UsageTriggers, Volumes};
 use adit_tests::world::{InjectedFrame, World};
 use adit_tests::{scenario, traffic};
@@ -43,6 +45,10 @@ fn limits_are_exact_on_the_octet() {
         let quota = rng.random_bool(0.5).then(|| rng.random_range(1000..40_000));
         establish(&mut world, threshold, quota);
         for nth in 0..PACKETS {
+            if nth % 4 == 0 {
+                // Without packets the program goes on by itself.
+                std::thread::sleep(Duration::from_millis(1));
+            }
             let (port, frame) = traffic::usual(&mut rng, &world.oracle);
             let arrival = InjectedFrame { worker: 0, port, frame };
             world.exchange(&[arrival]).unwrap();

@@ -192,7 +192,13 @@ fn keys_of_the_start_are_refused_each_by_its_name() {
     assert_eq!(refused(&api), ["api"]);
     let queues = [("iface=n3", "iface=n3,qpairs=2"), ("iface=n6", "iface=n6,qpairs=2")];
     let model = ("model = \"run-to-completion\"", "model = \"pipeline\"\nreceivers = [2]");
-    let keys = ["datapath.model", "port \"access\".device", "port \"core\".device"];
+    let keys = [
+        "datapath.model",
+        "port \"access\".device",
+        "port \"access\".rx_queues",
+        "port \"core\".device",
+        "port \"core\".rx_queues",
+    ];
     assert_eq!(refused(&changed(&[queues[0], queues[1], model], "")), keys);
 }
 
