@@ -21,7 +21,22 @@ use rand::{Rng, SeedableRng};
 const FOLDER: &str = "ADIT_JOURNAL_FOLDER";
 const SESSIONS: u64 = 500;
 
-fn open(path: &Path) -> Result<(Journal<JournalFolder>, OpenReport), StoreError> {
+type Opened = Result<(Journal<JournalFolder>, OpenReport), StoreError>;
+
+/// Opens a journal. Children of other tests have its lock file open until they run their program.
+fn open(path: &Path) -> Opened {
+    let end = Instant::now() + Duration::from_secs(10);
+    loop {
+        match open_now(path) {
+            Err(StoreError::InUse) if Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            opened => return opened,
+        }
+    }
+}
+
+fn open_now(path: &Path) -> Opened {
     let options = JournalOptions { segment_bytes: 256 << 10, ..JournalOptions::new(77) };
     Journal::open(JournalFolder::new(path.to_owned()).unwrap(), &options)
 }
@@ -170,7 +185,7 @@ fn second_process_is_refused_until_the_first_one_is_killed() {
     let mut child = spawn(folder.path(), "child_that_waits");
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let is_open = lines.map_while(Result::ok).any(|line| line.ends_with("open"));
-    let second = open(folder.path()).err();
+    let second = open_now(folder.path()).err();
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(is_open && matches!(second, Some(StoreError::InUse)), "{second:?}");
@@ -186,13 +201,7 @@ fn folder_that_cannot_be_written_is_refused_in_words() {
     drop(open(&path).unwrap());
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o555)).unwrap();
     std::fs::set_permissions(path.join("lock"), std::fs::Permissions::from_mode(0o444)).unwrap();
-    // A child of another test has the lock file open until it runs its program.
-    let mut opened = open(&path);
-    let end = Instant::now() + Duration::from_secs(10);
-    while matches!(opened, Err(StoreError::InUse)) && Instant::now() < end {
-        opened = open(&path);
-    }
-    match opened {
+    match open(&path) {
         Err(error) => {
             let text = error.to_string();
             assert!(text.starts_with("cannot lock the folder of the journal: "), "{text}");
