@@ -1,13 +1,23 @@
 //! The configuration reader: any text is accepted or refused with problems that have a place.
 #![no_main]
-#![allow(dead_code, missing_docs, reason = "a part of the daemon, compiled on its own")]
+#![allow(dead_code, missing_docs, unused_imports, reason = "a part of the daemon, compiled on its own")]
 
 mod cli {
     pub const ADMIN_SOCKET_DEFAULT: &str = "/run/adit/admin.sock";
 }
 
+mod audit {
+    pub const TARGET: &str = "audit";
+}
+
 #[path = "../../crates/adit/src/config/mod.rs"]
 mod config;
+
+#[path = "../../crates/adit/src/log_filter.rs"]
+mod log_filter;
+
+#[path = "../../crates/adit/src/this_machine.rs"]
+mod this_machine;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Ok(text) = core::str::from_utf8(data) else { return };
