@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::config::{Config, ConfigChange, KeyRefusal};
+use crate::config::{Config, ConfigChange, ConfigFileError, ConfigProblem, KeyRefusal, mistakes};
 
 /// What a reload did.
 #[derive(Debug, Serialize, ToSchema)]
@@ -66,21 +66,21 @@ impl ReloadRefusal {
 /// # Errors
 /// It cannot be read, or has mistakes: all of them by line.
 pub(crate) fn read(path: &Path) -> Result<Config, ReloadRefusal> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        ReloadRefusal::new(format!("cannot read {}: {error}", path.display()), Vec::new())
-    })?;
-    Config::parse(&text).map_err(|problems| {
-        let noun = if problems.len() == 1 { "mistake" } else { "mistakes" };
-        let what = format!("{} has {} {noun}", path.display(), problems.len());
-        let refusal = |problem: crate::config::ConfigProblem| KeyRefusal {
-            key: match problem.path.as_str() {
-                "" => format!("line {}", problem.line),
-                path => format!("line {}: {path}", problem.line),
-            },
-            why: problem.what,
-        };
-        ReloadRefusal::new(what, problems.into_iter().map(refusal).collect())
+    Config::load(path).map_err(|error| match error {
+        ConfigFileError::Unreadable(..) => ReloadRefusal::new(error.to_string(), Vec::new()),
+        ConfigFileError::Mistakes(path, problems) => {
+            let what = format!("{} has {}", path.display(), mistakes(&problems));
+            ReloadRefusal::new(what, problems.into_iter().map(refusal).collect())
+        }
     })
+}
+
+fn refusal(ConfigProblem { line, path, what }: ConfigProblem) -> KeyRefusal {
+    let key = match path.as_str() {
+        "" => format!("line {line}"),
+        path => format!("line {line}: {path}"),
+    };
+    KeyRefusal { key, why: what }
 }
 
 #[cfg(test)]

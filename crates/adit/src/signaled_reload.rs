@@ -18,7 +18,8 @@ pub(crate) struct SignaledReload {
 }
 
 impl SignaledReload {
-    /// Begins what a signal asks for, and ends what the control thread has answered. The service manager hears of both.
+    /// Logs the answer to a reload that is done, and starts the next one if a signal came. The service manager is notified
+    /// before and after each reload.
     pub(crate) fn turn(
         &mut self,
         is_signaled: bool,
@@ -47,7 +48,7 @@ impl SignaledReload {
     }
 }
 
-/// Logs the outcome, as of any other act.
+/// Logs the outcome, with an audit line.
 fn log(answer: Option<AdminAnswer>) {
     let actor = AuditActor { who: "SIGHUP".to_owned(), role: "owner" };
     let word = AdminAct::Reload.word();

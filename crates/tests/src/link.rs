@@ -44,8 +44,7 @@ impl PacketLink {
         assert!(fd >= 0, "{}", std::io::Error::last_os_error());
         // SAFETY: the descriptor is new and nobody else's.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-        let bytes = BUFFER_BYTES;
-        let (at, len) = ((&raw const bytes).cast(), 4);
+        let (at, len) = ((&raw const BUFFER_BYTES).cast(), 4);
         let (level, option) = (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE);
         // SAFETY: reads four octets.
         let code = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, at, len) };

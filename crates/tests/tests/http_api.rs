@@ -2,6 +2,7 @@
 //! whatever a client sends has a defined status and a problem document, and N4 does not notice.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
+mod associated_smf;
 #[path = "http_api/client.rs"]
 mod client;
 #[path = "http_api/flood.rs"]
@@ -16,7 +17,6 @@ mod taps;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -27,9 +27,10 @@ use adit_pfcp::ie::{ApnDnn, SNssai};
 use adit_tests::daemon::{self, Daemon, N4};
 use adit_tests::process::{ChildProcess, TestNamespace, binary, is_root, run, skip};
 use adit_types::Seid;
+use associated_smf::TestSmf;
 use client::{HttpAnswer, connect, request, send};
 use serde_json::{Value, json};
-use smf::{SessionScript, decode, establish_with, heartbeat, setup};
+use smf::{SessionScript, decode, establish_with, heartbeat};
 
 /// Environment variable of the run inside the daemon's namespace: the folder of the daemon.
 const INSIDE: &str = "ADIT_TEST_INSIDE";
@@ -40,7 +41,6 @@ const DAEMON: &str = "ADIT_TEST_DAEMON";
 const READS: &str = "0123456789abcdef0123456789abcdef";
 const ACTS: &str = "fedcba9876543210fedcba9876543210";
 const LIMIT: Duration = Duration::from_secs(600);
-const SMF: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 10);
 
 /// What is behind the ports of the daemon.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -105,38 +105,7 @@ fn with_tokens(dir: &Path) -> String {
     format!("\n[api]\nlisten = \"127.0.0.1:8080\"\ntokens_file = \"{}\"\n", tokens.display())
 }
 
-/// An SMF with an association.
-struct TestSmf {
-    socket: UdpSocket,
-    sequence: u32,
-}
-
 impl TestSmf {
-    fn associated() -> Self {
-        let socket = UdpSocket::bind((SMF, 8805)).unwrap();
-        socket.connect((N4, 8805)).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        let mut smf = Self { socket, sequence: 0 };
-        smf.answer(|sequence| setup(sequence, SMF, smf::SMF_STARTED));
-        smf
-    }
-
-    /// The answer to a request; messages that are none come in between.
-    fn answer(&mut self, message: impl FnOnce(u32) -> Vec<u8>) -> Vec<u8> {
-        self.sequence += 1;
-        self.socket.send(&message(self.sequence)).unwrap();
-        loop {
-            let mut buffer = vec![0; 4096];
-            let len = self.socket.recv(&mut buffer).unwrap();
-            buffer.truncate(len);
-            let header = smf::raw(&buffer).header;
-            let is_answer = header.message_type.info().is_some_and(|info| !info.is_request);
-            if is_answer && header.sequence == self.sequence {
-                return buffer;
-            }
-        }
-    }
-
     /// Establishes a session; its UP SEID, or the Cause of the refusal.
     fn establish(&mut self, number: u32) -> Result<Seid, adit_pfcp::Cause> {
         let script = SessionScript::of_many(number.into(), number);

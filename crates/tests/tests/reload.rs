@@ -2,13 +2,14 @@
 //! a file that is refused changes nothing.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
+mod associated_smf;
 #[path = "reload/load.rs"]
 mod load;
 #[path = "../../n4/tests/smf/mod.rs"]
 mod smf;
 
 use std::fs;
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -16,9 +17,10 @@ use std::time::{Duration, Instant};
 use adit_pfcp::Message;
 use adit_pfcp::ie::{ActivatePredefinedRules, FTeid, UeIpAddress, UeIpAddressPoolIdentity};
 use adit_pfcp::message::SessionEstablishmentResponse;
-use adit_tests::daemon::{self, Daemon, N4};
+use adit_tests::daemon::{self, Daemon};
 use adit_tests::process::{ChildProcess, TestNamespace, binary, is_root, run};
 use adit_types::Teid;
+use associated_smf::TestSmf;
 use load::{FORMER_GATEWAY, LATER_GATEWAY, LoadSession, ReloadTraffic};
 use serde_json::Value;
 use smf::{SessionScript, list};
@@ -28,7 +30,6 @@ const INSIDE: &str = "ADIT_TEST_INSIDE";
 
 const TEST: &str =
     "reload_loses_no_packet_and_counts_from_then_on_and_a_refused_file_changes_nothing";
-const SMF: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 10);
 const SESSIONS: u16 = 4;
 /// Reloads under load. An odd number, so that the last one leads to the later gateway.
 const RELOADS: u32 = 31;
@@ -249,34 +250,4 @@ fn accepted(bytes: &[u8]) -> (Teid, Option<Ipv4Addr>) {
     let Some(FTeid::Given { teid, .. }) = f_teid else { panic!("{created:?}") };
     let ue = created.iter().find_map(|pdr| pdr.ue_ip_addresses.iter().next());
     (teid, ue.and_then(|ue| ue.v4))
-}
-
-/// An SMF with an association.
-struct TestSmf {
-    socket: UdpSocket,
-    sequence: u32,
-}
-
-impl TestSmf {
-    fn associated() -> Self {
-        let socket = UdpSocket::bind((SMF, 8805)).unwrap();
-        socket.connect((N4, 8805)).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        let mut smf = Self { socket, sequence: 0 };
-        smf.answer(|sequence| smf::setup(sequence, SMF, smf::SMF_STARTED));
-        smf
-    }
-
-    fn answer(&mut self, message: impl FnOnce(u32) -> Vec<u8>) -> Vec<u8> {
-        self.sequence += 1;
-        self.socket.send(&message(self.sequence)).unwrap();
-        loop {
-            let mut buffer = vec![0; 4096];
-            let len = self.socket.recv(&mut buffer).unwrap();
-            buffer.truncate(len);
-            if smf::raw(&buffer).header.sequence == self.sequence {
-                return buffer;
-            }
-        }
-    }
 }

@@ -52,6 +52,34 @@ impl DocumentSink for DocumentMembers {
     }
 }
 
+/// A document, gathered.
+#[derive(Debug, Default)]
+pub(crate) struct WholeDocument {
+    pub members: Map<String, Value>,
+    list: String,
+}
+
+impl DocumentSink for WholeDocument {
+    fn list(&mut self, key: &str) -> anyhow::Result<()> {
+        key.clone_into(&mut self.list);
+        self.members.insert(key.to_owned(), Value::Array(Vec::new()));
+        Ok(())
+    }
+
+    fn row(&mut self, row: Value) -> anyhow::Result<()> {
+        let rows = self.members.get_mut(&self.list).and_then(Value::as_array_mut);
+        if let Some(rows) = rows {
+            rows.push(row);
+        }
+        Ok(())
+    }
+
+    fn member(&mut self, key: String, value: Value) -> anyhow::Result<()> {
+        self.members.insert(key, value);
+        Ok(())
+    }
+}
+
 /// Sends a request to the adit that listens at `socket`, and passes its answer to `sink` as it arrives.
 ///
 /// # Errors

@@ -1,41 +1,14 @@
-use std::collections::BTreeMap;
-
-use super::client::{DocumentSink, request};
+use super::client::{WholeDocument, request};
 use super::*;
-
-/// A document reassembled from a stream.
-#[derive(Default)]
-struct GatheredDocument {
-    members: BTreeMap<String, Value>,
-    key: String,
-}
-
-impl DocumentSink for GatheredDocument {
-    fn list(&mut self, key: &str) -> anyhow::Result<()> {
-        self.key = key.to_owned();
-        self.members.insert(key.to_owned(), Value::Array(Vec::new()));
-        Ok(())
-    }
-
-    fn row(&mut self, row: Value) -> anyhow::Result<()> {
-        self.members.get_mut(&self.key).and_then(Value::as_array_mut).unwrap().push(row);
-        Ok(())
-    }
-
-    fn member(&mut self, key: String, value: Value) -> anyhow::Result<()> {
-        self.members.insert(key, value);
-        Ok(())
-    }
-}
 
 fn about(topic: Topic) -> AdminCommand {
     AdminCommand::Show(AdminQuestion::about(topic))
 }
 
 fn asked(path: &Path, topic: Topic) -> anyhow::Result<Value> {
-    let mut gathered = GatheredDocument::default();
+    let mut gathered = WholeDocument::default();
     request(path, &about(topic), &mut gathered)?;
-    Ok(Value::Object(gathered.members.into_iter().collect()))
+    Ok(Value::Object(gathered.members))
 }
 
 fn page(list: &'static str, rows: Vec<Value>, next: Option<u32>) -> AdminAnswer {
@@ -196,7 +169,7 @@ fn limit_ends_the_document_at_its_row() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("admin.sock");
     let _server = serve(&path);
-    let mut gathered = GatheredDocument::default();
+    let mut gathered = WholeDocument::default();
     let question = AdminQuestion { rows_max: Some(1), ..AdminQuestion::about(Topic::Sessions) };
     request(&path, &AdminCommand::Show(question), &mut gathered).unwrap();
     assert_eq!(gathered.members["sessions"], serde_json::json!([0]));

@@ -7,6 +7,7 @@ mod api;
 mod changes;
 mod eventdev;
 mod fields;
+mod file_error;
 mod kernel_ports;
 mod log;
 mod offload;
@@ -39,6 +40,7 @@ use placement::MachineReader;
 pub(crate) use api::{ApiSettings, ApiTlsFiles};
 pub(crate) use changes::{ChangeEffect, ConfigChange, KeyRefusal, RunningParts, compare};
 pub(crate) use eventdev::EventSettings;
+pub(crate) use file_error::{ConfigFileError, mistakes};
 pub(crate) use placement::PlacementSettings;
 pub(crate) use replication::{ReplicationSettings, ReplicationTransport, UserLinkSettings};
 pub(crate) use section::ConfigProblem;
@@ -529,15 +531,16 @@ impl Config {
     ///
     /// # Errors
     /// All mistakes in the file, by line.
+    #[cfg(test)]
     pub(crate) fn parse(text: &str) -> Result<Self, Vec<ConfigProblem>> {
-        read::parse(text, &|| this_machine().cloned())
+        Self::parse_for(text, &|| this_machine().cloned())
     }
 
     /// Reads and checks the file at `path` for this machine.
     ///
     /// # Errors
-    /// The file cannot be read, or has mistakes; the message has one line per mistake.
-    pub(crate) fn load(path: &Path) -> anyhow::Result<Self> {
+    /// See [`ConfigFileError`].
+    pub(crate) fn load(path: &Path) -> Result<Self, ConfigFileError> {
         Self::load_for(path, &|| this_machine().cloned())
     }
 
@@ -545,15 +548,25 @@ impl Config {
     ///
     /// # Errors
     /// As [`Self::load`].
-    pub(crate) fn load_for(path: &Path, machine: MachineReader<'_>) -> anyhow::Result<Self> {
+    pub(crate) fn load_for(
+        path: &Path,
+        machine: MachineReader<'_>,
+    ) -> Result<Self, ConfigFileError> {
         let text = std::fs::read_to_string(path)
-            .map_err(|error| anyhow::anyhow!("cannot read {}: {error}", path.display()))?;
-        read::parse(&text, machine).map_err(|problems| {
-            let lines: Vec<_> = problems.iter().map(|problem| format!("  {problem}")).collect();
-            let count = problems.len();
-            let noun = if count == 1 { "mistake" } else { "mistakes" };
-            anyhow::anyhow!("{}: {count} {noun}\n{}", path.display(), lines.join("\n"))
-        })
+            .map_err(|error| ConfigFileError::Unreadable(path.to_owned(), error))?;
+        Self::parse_for(&text, machine)
+            .map_err(|problems| ConfigFileError::Mistakes(path.to_owned(), problems))
+    }
+
+    /// Checks `text` for the machine that `machine` gives.
+    ///
+    /// # Errors
+    /// All mistakes in it, by line.
+    pub(crate) fn parse_for(
+        text: &str,
+        machine: MachineReader<'_>,
+    ) -> Result<Self, Vec<ConfigProblem>> {
+        read::parse(text, machine)
     }
 
     /// Maximum number of packets that one worker queues for rates: an equal share.

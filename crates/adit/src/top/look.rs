@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use crate::admin::client::{self, DocumentSink};
+use crate::admin::client::{self, DocumentSink, WholeDocument};
 use crate::admin::{AdminCommand, AdminQuestion, SessionFilterText};
 use crate::cli::Topic;
 use crate::document_values::{number, text};
@@ -84,34 +84,6 @@ fn document(socket: &Path, question: AdminQuestion) -> anyhow::Result<Value> {
     let mut whole = WholeDocument::default();
     client::request(socket, &AdminCommand::Show(question), &mut whole)?;
     Ok(Value::Object(whole.members))
-}
-
-/// A document, gathered.
-#[derive(Default)]
-struct WholeDocument {
-    members: Map<String, Value>,
-    list: String,
-}
-
-impl DocumentSink for WholeDocument {
-    fn list(&mut self, key: &str) -> anyhow::Result<()> {
-        key.clone_into(&mut self.list);
-        self.members.insert(key.to_owned(), Value::Array(Vec::new()));
-        Ok(())
-    }
-
-    fn row(&mut self, row: Value) -> anyhow::Result<()> {
-        let rows = self.members.get_mut(&self.list).and_then(Value::as_array_mut);
-        if let Some(rows) = rows {
-            rows.push(row);
-        }
-        Ok(())
-    }
-
-    fn member(&mut self, key: String, value: Value) -> anyhow::Result<()> {
-        self.members.insert(key, value);
-        Ok(())
-    }
 }
 
 /// The traffic of sessions, without the documents of their rows.

@@ -1,6 +1,6 @@
 //! Compares two configurations: what a running adit can change, and what it cannot.
 //!
-//! Every key is classified here. All fields of a section are named, so that the compiler asks for a decision about a new one.
+//! Each function names all fields of its section, so a new key does not compile until it is decided here.
 
 mod lists;
 mod qos;
