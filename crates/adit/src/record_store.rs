@@ -9,6 +9,7 @@ use adit_dpdk::Eal;
 use adit_host::journal_folder::JournalFolder;
 use adit_host::store_thread::{FormerRecords, StoreLink, read_node};
 use adit_n4::{FormerRecord, NodeRecord, RecordConfig};
+use adit_session::SessionPreparer;
 use adit_shared_store::LeaseAnswer;
 use adit_store::{Journal, JournalOptions, RecordKind, RecordStore};
 use adit_types::Nanos;
@@ -24,6 +25,7 @@ use crate::config::{Config, StoreKind, StoreSettings};
 use crate::lease;
 use crate::replication::{PairStore, active_store, keep_tail, recover_tail};
 use crate::standby_thread::FollowedStore;
+use crate::wiring;
 
 /// How long an adit that has just taken the lease may take to write its first record.
 const FIRST_RECORD_MAX: Duration = Duration::from_secs(60);
@@ -38,16 +40,21 @@ pub(crate) struct StartRecords {
     pub config: Option<RecordConfig>,
 }
 
+/// What a former process left.
+pub(crate) struct FormerProcess {
+    pub node: NodeRecord,
+    /// All of its records.
+    pub records: FormerRecords<FormerRecord>,
+    /// Prepares the sessions among them.
+    pub preparer: SessionPreparer,
+}
+
 /// Where the records are.
 pub(crate) enum RecordSource {
     /// Nowhere.
     None,
     /// In the store of this process, which is active. Its thread reads the records of the former process first.
-    Own {
-        link: StoreLink<AnyStoreFigures>,
-        /// The node of the former process, and all of its records.
-        former: Option<(NodeRecord, FormerRecords<FormerRecord>)>,
-    },
+    Own { link: StoreLink<AnyStoreFigures>, former: Option<FormerProcess> },
     /// In a shared store, while another adit is active.
     Followed {
         store: Box<FollowedStore>,
@@ -73,12 +80,8 @@ impl StartRecords {
             StoreKind::None => Ok(Self { source: RecordSource::None, config: None }),
             StoreKind::Journal(path) => {
                 let journal = open_journal(path, accept_loss)?;
-                Self::own(
-                    settings,
-                    AnyStore::Journal(Box::new(journal)),
-                    cpus,
-                    &path.display().to_string(),
-                )
+                let store = AnyStore::Journal(Box::new(journal));
+                Self::own(config, store, cpus, &path.display().to_string())
             }
             StoreKind::Shared(shared) => {
                 let pair = PairStore::open(shared, eal)?;
@@ -101,14 +104,14 @@ impl StartRecords {
                     let _ = store.release();
                     return Err(refused(error, &shown));
                 }
-                Self::own(settings, active_store(store, &pair)?, cpus, &shown)
+                Self::own(config, active_store(store, &pair)?, cpus, &shown)
             }
         }
     }
 
     /// Continues what is in the store of this process.
     fn own(
-        settings: &StoreSettings,
+        config: &Config,
         mut store: AnyStore,
         cpus: CpuSet,
         shown: &str,
@@ -118,20 +121,25 @@ impl StartRecords {
             None => StoreLink::start(store).map(|link| (link, None)),
             Some(node) => {
                 let kinds = RecordKind::ALL.into_iter().filter(|kind| *kind != RecordKind::Node);
-                StoreLink::start_reading(store, kinds.collect(), FormerRecord::read, cpus)
-                    .map(|(link, records)| (link, Some((node, records))))
+                let preparer = SessionPreparer::new(wiring::provisioning(config));
+                let reader = preparer.clone();
+                let read = move |kind, name, octets| {
+                    FormerRecord::read_prepared(&reader, kind, name, octets)
+                };
+                StoreLink::start_reading(store, kinds.collect(), Box::new(read), cpus)
+                    .map(|(link, records)| (link, Some(FormerProcess { node, records, preparer })))
             }
         };
         let (link, former) = started.context("cannot start the thread of the store")?;
         let source = RecordSource::Own { link, former };
-        Ok(Self { source, config: Some(record_config(settings)) })
+        Ok(Self { source, config: Some(record_config(&config.store)) })
     }
 
     /// The node whose sessions this process has, or will have.
     pub(crate) fn node(&self) -> Option<NodeRecord> {
         match &self.source {
             RecordSource::None => None,
-            RecordSource::Own { former, .. } => former.as_ref().map(|(node, _)| *node),
+            RecordSource::Own { former, .. } => former.as_ref().map(|former| former.node),
             RecordSource::Followed { active, .. } => Some(*active),
         }
     }

@@ -295,7 +295,10 @@ fn start_node(config: &Config, start: &StartParts, random: &mut StdRng) -> Node 
         RecordSource::Own { former: None, .. } => {
             node.begin_records(clock.time_of_day_at_zero().unwrap_or_default());
         }
-        RecordSource::Own { former: Some((former, _)), .. } => node.begin_restoration(former),
+        RecordSource::Own { former: Some(former), .. } => {
+            node.begin_restoration(&former.node);
+            node.accept_prepared(&former.preparer);
+        }
         RecordSource::Followed { active, .. } => node.begin_following(active),
     }
     node
@@ -329,7 +332,7 @@ fn assemble(
     let (store, former, standby) = match records.source {
         RecordSource::None => (None, None, None),
         RecordSource::Own { link, former } => {
-            (Some(link), former.map(|(_, records)| records), None)
+            (Some(link), former.map(|former| former.records), None)
         }
         RecordSource::Followed { store, .. } => {
             let standby = config.standby.as_ref().context("no [standby] is configured")?;

@@ -50,7 +50,7 @@ fn store(config: &Config, seed: u64) -> StoreConfig {
 }
 
 /// Objects that rules refer to by name.
-fn provisioning(config: &Config) -> Provisioning {
+pub(crate) fn provisioning(config: &Config) -> Provisioning {
     let domains = config::domains(&config.interfaces);
     let interface = |(interface, domain): (&config::InterfaceSettings, DomainId)| LocalInterface {
         role: interface.role,

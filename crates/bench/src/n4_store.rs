@@ -7,12 +7,14 @@ use std::time::{Duration, Instant};
 use adit_host::journal_folder::JournalFolder;
 use adit_host::store_thread::{StoreLink, read_node};
 use adit_n4::{FormerRecord, NodeRecord};
+use adit_session::SessionPreparer;
 use adit_store::{Journal, JournalOptions, RecordKind};
 use adit_types::Nanos;
 use anyhow::{Context, ensure};
 use serde_json::json;
 
 use super::control_plane::{BenchControlPlane, rate};
+use super::sessions::{self, BenchProfile};
 use super::{report, smf};
 use crate::report::{BenchOutput, rounded};
 
@@ -116,9 +118,13 @@ fn restore(sessions_max: u32, folder: &Path) -> anyhow::Result<RestorationFigure
     let node = NodeRecord::from_octets(&node)?;
     let kinds = RecordKind::ALL.into_iter().filter(|kind| *kind != RecordKind::Node).collect();
     let cpus = rustix::thread::sched_getaffinity(None)?;
-    let (_link, former) = StoreLink::start_reading(journal, kinds, FormerRecord::read, cpus)
+    let preparer = SessionPreparer::new(sessions::provisioning(&BenchProfile::USUAL));
+    let reader = preparer.clone();
+    let read = move |kind, name, octets| FormerRecord::read_prepared(&reader, kind, name, octets);
+    let (_link, former) = StoreLink::start_reading(journal, kinds, Box::new(read), cpus)
         .context("cannot start a thread")?;
     let mut control = BenchControlPlane::unassociated(sessions_max)?;
+    control.node.accept_prepared(&preparer);
     control.node.begin_restoration(&node);
     let mut heartbeat = [0; smf::REQUEST_BYTES_MAX];
     let len = smf::heartbeat(&mut heartbeat).context("the request fits its buffer")?;

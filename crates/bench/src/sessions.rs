@@ -92,6 +92,11 @@ fn route(prefix: &str, next_hop: IpAddr) -> anyhow::Result<Route> {
 }
 
 fn store(sessions_max: usize, profile: &BenchProfile) -> StoreConfig {
+    StoreConfig { sessions_max, provisioning: provisioning(profile), seed: 1 }
+}
+
+/// What rules may name.
+pub(crate) fn provisioning(profile: &BenchProfile) -> Provisioning {
     let gtpu = |addr| LocalAddresses { v4: Some(addr), v6: None };
     let far = if profile.n9 { gtpu(N6_ADDR) } else { LocalAddresses::default() };
     let n3 = match profile.n3_v6 {
@@ -103,8 +108,7 @@ fn store(sessions_max: usize, profile: &BenchProfile) -> StoreConfig {
         LocalInterface::of_role(profile.far_role(), far),
     ];
     let qos = profile.rates.policy();
-    let provisioning = Provisioning { interfaces, qos, ..Provisioning::default() };
-    StoreConfig { sessions_max, provisioning, seed: 1 }
+    Provisioning { interfaces, qos, ..Provisioning::default() }
 }
 
 /// A PFCP node, the publisher of its changes, and a reader per worker.

@@ -47,7 +47,7 @@ const BATCHES_MAX: usize = 16;
 const RECORDS_PER_WINDOW: usize = 4096;
 
 /// Makes what the receiver gets of a record that a former process left.
-pub type ReadRecord<R> = fn(RecordKind, RecordName, Vec<u8>) -> R;
+pub type ReadRecord<R> = Box<dyn FnMut(RecordKind, RecordName, Vec<u8>) -> R + Send>;
 
 /// A batch, or why there are no further ones.
 type BatchResult<R> = Result<Vec<R>, StoreError>;
@@ -534,8 +534,9 @@ impl<R> RecordReading<R> {
         while self.is_pending() {
             let batch = self.batch.take().unwrap_or_else(|| {
                 let count = self.waiting.len().min(RECORDS_PER_BATCH);
-                let read = |(kind, name, octets)| (self.read)(kind, name, octets);
-                self.waiting.drain(..count).map(read).collect()
+                let Self { waiting, read, .. } = &mut *self;
+                let records = waiting.drain(..count);
+                records.map(|(kind, name, octets)| read(kind, name, octets)).collect()
             });
             match self.to.try_send(Ok(batch)) {
                 Ok(()) => has_taken = true,

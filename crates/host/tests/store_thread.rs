@@ -122,7 +122,7 @@ fn read(path: &Path) -> Vec<u64> {
     };
     let cpus = rustix::thread::sched_getaffinity(None).unwrap();
     let (_link, former) =
-        StoreLink::start_reading(journal, vec![RecordKind::Session], seid, cpus).unwrap();
+        StoreLink::start_reading(journal, vec![RecordKind::Session], Box::new(seid), cpus).unwrap();
     let mut seids = Vec::new();
     loop {
         match former.poll().unwrap() {

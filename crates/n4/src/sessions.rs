@@ -11,8 +11,8 @@ use adit_rules::{DeltaId, RuleDelta, UsageSource, WorkerCommand};
 use adit_session::{
     ChangedApplications, CpFSeid, CreatedPdr, CreatedTrafficEndpoint, CreatedUe, EndMarker,
     Established, FormerSession, KeptUsage, Modified, OwnerId, PfdProvision, PfdRefusal,
-    Provisioning, QerPacketRate, Refusal, Restored, SessionChange, SessionStore, StoreConfig,
-    TrafficStart, UsageOutcome, UsageReport,
+    Provisioning, QerPacketRate, Refusal, Restored, SessionChange, SessionPreparer, SessionStore,
+    StoreConfig, TrafficStart, UsageOutcome, UsageReport,
 };
 use adit_types::{Nanos, Seid, SessionIndex, UsageSlot};
 
@@ -428,6 +428,11 @@ impl Sessions {
         let up_seid = self.store.session_at(session)?.up_seid();
         let (record, delta) = (CommittedRecord::Unchanged, self.store.recompile(session));
         self.commit(CommittedChange { up_seid, record, delta }).change
+    }
+
+    /// See [`SessionStore::accept_prepared`].
+    pub(crate) fn accept_prepared(&mut self, preparer: &SessionPreparer) {
+        self.store.accept_prepared(preparer);
     }
 
     /// Replaces what rules may name; see [`SessionStore::set_provisioning`].

@@ -9,6 +9,7 @@ use crate::cp_function::{CpFSeid, OwnerId};
 use crate::index::resume;
 use crate::pack::{Pack, packed};
 use crate::packed_record::{PackedRecord, PackedRecordError, PackedRules, RecordParts};
+use crate::preparation::PreparedSession;
 use crate::usage::UsageReport;
 
 /// All of a session that must outlive its process, as [`KeptSession::octets`]. A later process makes a
@@ -30,6 +31,8 @@ pub struct FormerSession {
     pub(crate) usage: KeptUsage,
     pub(crate) parts: RecordParts,
     pub(crate) rules: PackedRules,
+    /// Of another thread, for a store that accepts it.
+    pub(crate) prepared: Option<Box<PreparedSession>>,
 }
 
 /// How a session is called, by whom, and what was chosen for it here.
@@ -116,7 +119,7 @@ impl FormerSession {
         let mut parts = || Some((Pack::unpack(&mut rest)?, Pack::unpack(&mut rest)?));
         let (names, usage) = parts().ok_or(PackedRecordError::Malformed)?;
         let (parts, rules) = RecordParts::from_octets(rest)?;
-        Ok(Self { names, usage, parts, rules })
+        Ok(Self { names, usage, parts, rules, prepared: None })
     }
 
     /// Our identifier of the session. It contains the index.

@@ -18,6 +18,7 @@ mod kept;
 mod keys;
 mod pack;
 mod packed_record;
+mod preparation;
 mod procedure;
 mod provisioning;
 mod record;
@@ -42,6 +43,7 @@ pub use framed_route::{
 pub use index::{PeerSides, QerPacketRate};
 pub use kept::{FormerSession, KeptSession, KeptUsage};
 pub use packed_record::{PackedRecord, PackedRecordError};
+pub use preparation::SessionPreparer;
 pub use procedure::{Established, Modified, Restored};
 pub use provisioning::{
     Application, ChangedApplications, Enforcement, LocalAddresses, LocalInterface, PfdApplication,

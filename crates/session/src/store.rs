@@ -18,6 +18,7 @@ use crate::index::GuaranteedRates;
 use crate::index::PacketRates;
 use crate::index::UeClaims;
 use crate::index::{PeerSides, TunnelIndex};
+use crate::preparation::SessionPreparer;
 use crate::provisioning::Pfds;
 use crate::provisioning::{Provisioning, RuleCatalog};
 use crate::record::{LocalFTeid, Rates, TrafficEndpointId, UeSide};
@@ -86,6 +87,8 @@ pub struct CreatedPdr {
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionStore {
     pub(crate) provisioning: Provisioning,
+    /// Former sessions were prepared by this provisioning.
+    pub(crate) accepts_prepared: bool,
     pub(crate) pfds: Pfds,
     /// Keys of one kind in all sessions together at most; lookup tables have this size.
     pub(crate) keys_max: usize,
@@ -157,6 +160,7 @@ impl SessionStore {
             packet_rates: PacketRates::default(),
             correlated_rates: CorrelatedRates::new(correlated_rates_max(sessions_max)),
             provisioning: config.provisioning,
+            accepts_prepared: false,
             pfds: Pfds::default(),
             keys_max: sessions_max,
             // Reserves all memory at once and leaves it untouched: growth would stop N4 to move all
@@ -339,9 +343,16 @@ impl SessionStore {
     pub fn set_provisioning(&mut self, provisioning: Provisioning) {
         let interfaces = core::mem::take(&mut self.provisioning.interfaces);
         self.provisioning = Provisioning { interfaces, ..provisioning };
+        self.accepts_prepared = false;
         let known = &self.provisioning;
         self.ue_pools.set_pools(&known.ue_pools, |name| known.domains_of(name));
         self.guaranteed.set_capacity(&known.qos);
+    }
+
+    /// Takes what `preparer` prepared as it is, if both have the same provisioning, and until it changes. Sessions that
+    /// are restored must have been prepared by this preparer or by none.
+    pub fn accept_prepared(&mut self, preparer: &SessionPreparer) {
+        self.accepts_prepared = preparer.provisioning() == &self.provisioning;
     }
 
     /// Guaranteed bit rates of all sessions together, and the capacity for them.

@@ -4,7 +4,9 @@ use core::net::{IpAddr, SocketAddr};
 
 use adit_pfcp::ie::CpFunctionFeatures;
 use adit_pfcp::{Cause, MessageType};
-use adit_session::{FormerSession, KeptUsage, OwnerId, PfdApplication, PfdProvision, UsageReport};
+use adit_session::{
+    FormerSession, KeptUsage, OwnerId, PfdApplication, PfdProvision, SessionPreparer, UsageReport,
+};
 use adit_store::{RecordGroup, RecordKind, RecordName, RecordNumber};
 use adit_types::limits::{
     REFUSED_RECORDS_NAMED_MAX, RESTORATION_DATAGRAMS_MAX, USAGE_RECORDS_PER_TURN_MAX,
@@ -149,6 +151,12 @@ impl Node {
         self.sessions.records.note_node();
         self.peers.skip_owners(OwnerId(node.last_owner));
         self.restoration = Some(NodeRestoration::default());
+    }
+
+    /// Takes sessions as `preparer` prepared them; see
+    /// [`SessionStore::accept_prepared`](adit_session::SessionStore::accept_prepared).
+    pub fn accept_prepared(&mut self, preparer: &SessionPreparer) {
+        self.sessions.accept_prepared(preparer);
     }
 
     /// True until all records are restored.

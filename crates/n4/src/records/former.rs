@@ -1,6 +1,6 @@
 //! Records of a former process, read apart from the node.
 
-use adit_session::FormerSession;
+use adit_session::{FormerSession, SessionPreparer};
 use adit_store::{RecordKind, RecordName};
 
 use super::values::{CpFSeidValue, InformationValue, RecordError, SessionValue, SetValue, decoded};
@@ -45,6 +45,22 @@ impl FormerRecord {
             _ => FormerValue::Octets(octets),
         };
         Self { kind, name, value }
+    }
+
+    /// The same, and prepares sessions for a node that accepts what `preparer` prepares:
+    /// [`Node::accept_prepared`](crate::Node::accept_prepared).
+    #[must_use]
+    pub fn read_prepared(
+        preparer: &SessionPreparer,
+        kind: RecordKind,
+        name: RecordName,
+        octets: Vec<u8>,
+    ) -> Self {
+        let mut record = Self::read(kind, name, octets);
+        if let FormerValue::Session(Ok(value), _) = &mut record.value {
+            preparer.prepare(&mut value.former);
+        }
+        record
     }
 }
 

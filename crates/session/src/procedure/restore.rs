@@ -14,7 +14,7 @@ use crate::record::{Records, UsageTriggers};
 use crate::refusal::Refusal;
 use crate::session::{OpenSession, Session};
 use crate::store::{RetiredResources, SessionStore};
-use crate::update::{self, ChangeKind, Committed};
+use crate::update::{self, Committed};
 use crate::usage::{SessionUsage, UsageReport};
 
 /// A session that exists again.
@@ -91,7 +91,8 @@ impl SessionStore {
     /// # Errors
     /// A [`Refusal`] when the configuration or another session forbids it now; nothing has changed then.
     pub fn restore(&mut self, now: Nanos, former: FormerSession) -> Result<Restored, Refusal> {
-        let FormerSession { names, usage: used, parts, rules } = former;
+        let FormerSession { names, usage: used, parts, rules, prepared } = former;
+        let prepared = prepared.filter(|_| self.accepts_prepared);
         let KeptNames { up_seid, owner, origin, cp, teids, addresses } = names;
         let index = seid_index(up_seid);
         if !self.indices.is_free(index) {
@@ -108,10 +109,17 @@ impl SessionStore {
             buffer_epoch,
             usage: SessionUsage::default(),
         };
-        let former = update::FormerUsage { usage, used, packed: Some(rules) };
-        let mut resolved =
-            update::prepare_restoration(self, now, &session, records, teids, former)?;
-        let compiled = update::compile_change(self, &session, &mut resolved, ChangeKind::Restore);
+        let mut former = update::FormerUsage { usage, used, packed: Some(rules) };
+        let (mut resolved, rules) = update::prepare_restoration(
+            self,
+            now,
+            &session,
+            records,
+            prepared,
+            teids,
+            &mut former,
+        )?;
+        let compiled = update::compile_restoration(self, &session, &mut resolved, former, rules);
         self.mark_commit(up_seid, index, &compiled);
         self.indices.take_at(index);
         for key in addresses.iter().filter_map(KeptAddress::key) {

@@ -1,6 +1,6 @@
 //! The records of a session while a change is provided: what its stages share.
 
-use adit_types::{BarId, FarId, PdrId, QerId, Teid, UrrId};
+use adit_types::{BarId, FarId, PdrId, QerId, UrrId};
 
 use crate::change::{ChooseUe, FTeidSpec};
 use crate::record::{Bar, Far, LocalFTeid, Pdr, Qer, Records, TrafficEndpointId, Urr};
@@ -15,24 +15,15 @@ pub(super) struct Draft {
     pub teid_requests: Vec<TeidRequest>,
     /// Buffered packets are to be discarded.
     pub drop_buffered: bool,
-    pub restoration: Restoration,
+    /// The control plane says that a former run had the session; see
+    /// [`SessionChange::is_restoration`](crate::SessionChange::is_restoration).
+    pub is_restoration: bool,
     /// The same for UE addresses.
     pub ue_requests: Vec<UeAddressRequest>,
     /// What becomes of measurements.
     pub usage: UsageChange,
     /// QERs that the change creates.
     pub created_qers: Vec<QerId>,
-}
-
-/// Whether a former run had the session.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) enum Restoration {
-    #[default]
-    No,
-    /// The control plane says so; see [`SessionChange::is_restoration`](crate::SessionChange::is_restoration).
-    Requested,
-    /// Its record was kept. These TEIDs were chosen here.
-    Kept(Vec<Teid>),
 }
 
 /// The rule that requests an identifier.

@@ -20,22 +20,25 @@ mod s4_commit;
 mod usage_plan;
 mod withdraw;
 
-pub(crate) use s2_resolve::{FormerUsage, Resolved};
-pub(crate) use s3_compile::compile;
-pub(crate) use s4_commit::{ChangeKind, Committed, Compiled, commit, compile_change};
+pub(crate) use s2_resolve::{Resolved, check_former_alone};
+pub(crate) use s3_compile::{compile, compile_alone};
+pub(crate) use s4_commit::{
+    ChangeKind, Committed, Compiled, FormerUsage, commit, compile_change, compile_restoration,
+};
 
+use adit_rules::SessionRules;
 use adit_types::{Nanos, Teid};
 
 use crate::change::SessionChange;
+use crate::preparation::PreparedSession;
 use crate::record::{Pdr, Records};
 use crate::refusal::Refusal;
 use crate::session::OpenSession;
 use crate::store::SessionStore;
-use crate::update::draft::{Draft, Restoration};
-use crate::usage::{UsageChange, activation};
+use crate::usage::activation;
 
 /// Runs the stages that may refuse for a session that a former run had with `records`, of whose TEIDs it had chosen
-/// `teids`.
+/// `teids`. Returns the rules, too, if they were prepared.
 ///
 /// # Errors
 /// The first [`Refusal`] found.
@@ -44,12 +47,13 @@ pub(crate) fn prepare_restoration(
     now: Nanos,
     session: &OpenSession,
     mut records: Records,
+    mut prepared: Option<Box<PreparedSession>>,
     teids: Vec<Teid>,
-    mut former: FormerUsage,
-) -> Result<Resolved, Refusal> {
+    former: &mut FormerUsage,
+) -> Result<(Resolved, Option<Box<SessionRules>>), Refusal> {
     if let Some(settled) = activation::advanced(&records, now) {
         records = settled;
-        former.packed = None;
+        (former.packed, prepared) = (None, None);
     }
     // Stage 2 writes into rules that name traffic endpoints or other PDRs' filters.
     let names_others = |pdr: &Pdr| {
@@ -59,11 +63,15 @@ pub(crate) fn prepare_restoration(
     if records.pdrs.iter().any(names_others) {
         former.packed = None;
     }
-    let restoration = Restoration::Kept(teids);
-    let usage = UsageChange { at: now, ..UsageChange::default() };
-    let draft = Draft { records, restoration, usage, ..Draft::default() };
-    let resolved = s2_resolve::resolve(store, session, draft)?;
-    Ok(Resolved { former: Some(Box::new(former)), ..resolved })
+    let (keys, rules) = match prepared {
+        Some(prepared) => {
+            let PreparedSession { keys, rules } = *prepared;
+            (keys, Some(rules))
+        }
+        None => (check_former_alone(store.catalog(), &mut records)?, None),
+    };
+    let resolved = s2_resolve::resolve_former(store, now, session, (records, keys), teids)?;
+    Ok((resolved, rules))
 }
 
 /// Runs the stages that may refuse.

@@ -14,15 +14,14 @@ use crate::record::{
     UrrUpdate,
 };
 use crate::refusal::{Refusal, RuleId};
-use crate::update::draft::{ChoiceTarget, Draft, Restoration, RuleRecord, distinct, find};
+use crate::update::draft::{ChoiceTarget, Draft, RuleRecord, distinct, find};
 use crate::update::{endpoints, withdraw};
 use crate::usage::activation;
 
 /// Applies removals, then creations, then updates.
 pub(super) fn provide(records: Records, change: SessionChange) -> Result<Draft, Refusal> {
     let SessionChange { drop_buffered, is_restoration, .. } = change;
-    let restoration = if is_restoration { Restoration::Requested } else { Restoration::No };
-    let mut draft = Draft { records, drop_buffered, restoration, ..Draft::default() };
+    let mut draft = Draft { records, drop_buffered, is_restoration, ..Draft::default() };
     remove_all(&mut draft.records.pdrs, &change.remove_pdrs)?;
     endpoints::remove(&mut draft.records, &change.remove_traffic_endpoints)?;
     remove_all(&mut draft.records.fars, &change.remove_fars)?;

@@ -5,24 +5,21 @@
 
 use adit_rules::{PacketFilter, Redirect, SessionKey, SourceInterface, UeAddresses};
 use adit_types::limits::{KEYS_PER_SESSION_MAX, RULES_PER_SESSION_MAX};
-use adit_types::{QerId, SessionIndex, Teid, UrrId};
+use adit_types::{Nanos, QerId, SessionIndex, Teid, UrrId};
 
-use super::draft::{ChoiceTarget, Draft, Restoration, TeidRequest, UeAddressRequest};
+use super::draft::{ChoiceTarget, Draft, TeidRequest, UeAddressRequest};
 use super::found::has_teid;
 use super::{check, choose_f_teid, choose_ue, endpoints, exemption, pool, predefined, provisioned};
 use crate::alloc::{Holder, TeidPlan, UePlan};
 use crate::direction::{self, Directions};
 use crate::index::correlated_rates;
-use crate::kept::KeptUsage;
 use crate::keys::{self, Scope, SessionKeys};
-use crate::packed_record::PackedRules;
-use crate::provisioning::DomainSet;
-use crate::provisioning::RuleCatalog;
+use crate::provisioning::{DomainSet, Provisioning, RuleCatalog};
 use crate::record::{Far, LocalFTeid, Pdi, Pdr, Records, TrafficEndpoint, UeMatch};
 use crate::refusal::{Refusal, RuleKind};
 use crate::session::OpenSession;
 use crate::store::{Created, CreatedPdr, CreatedTrafficEndpoint, CreatedUe, SessionStore};
-use crate::usage::{SessionUsage, UsageChange};
+use crate::usage::UsageChange;
 
 /// A change that can no longer be refused.
 #[derive(Debug, Default)]
@@ -45,17 +42,6 @@ pub(crate) struct Resolved {
     pub usage: UsageChange,
     /// QERs that the change creates.
     pub created_qers: Vec<QerId>,
-    /// Of a session that is restored.
-    pub former: Option<Box<FormerUsage>>,
-}
-
-/// The measurements of a session in a former run, and what it had used.
-#[derive(Debug)]
-pub(crate) struct FormerUsage {
-    pub usage: SessionUsage,
-    pub used: KeptUsage,
-    /// The octets of the records, if these stay as they were.
-    pub packed: Option<PackedRules>,
 }
 
 /// Resolves the draft of `session`.
@@ -65,50 +51,33 @@ pub(super) fn resolve(
     draft: Draft,
 ) -> Result<Resolved, Refusal> {
     let Draft {
+        mut records,
         teid_requests: wanted,
         ue_requests: wanted_ues,
         drop_buffered,
-        restoration,
+        is_restoration,
         usage,
         created_qers,
-        ..
     } = draft;
-    let mut records = draft.records;
     let (index, before) = (session.index, &session.records);
-    check_counts(&records)?;
-    store.correlated_rates.check(&correlated_rates(session.origin, &records.qers))?;
-    endpoints::link(&mut records)?;
-    let slice = store.provisioning.qos.slice_of(&records);
-    store.guaranteed.check(index, slice, &records.qers)?;
-    check_fars(store, &records)?;
-    let is_kept = matches!(restoration, Restoration::Kept(_));
-    // A session that is restored may name an application that has lost its PFDs.
-    let named = if is_kept { &records } else { before };
-    check_urrs(store, before, named, &records, &usage)?;
-    check_pdrs(store, index, named, &records, &wanted)?;
-    let is_requested = restoration == Restoration::Requested;
-    let restored_teids = match restoration {
-        Restoration::No => Vec::new(),
-        Restoration::Requested => choose_f_teid::restored(store, &records),
-        Restoration::Kept(mut teids) => {
-            teids.retain(|&teid| store.teids.is_restorable(teid));
-            teids
-        }
+    check_alone(store.catalog(), Some(before), &mut records, &wanted)?;
+    check_beside_others(store, session, &records, &usage)?;
+    let restored_teids = match is_restoration {
+        true => choose_f_teid::restored(store, &records),
+        false => Vec::new(),
     };
     let keys = SessionKeys::of(&store.provisioning, &records);
     check_given_teids(store, &keys.claims, &restored_teids)?;
     link_sdf_filters(&mut records.pdrs)?;
-    if is_requested {
+    if is_restoration {
         choose_f_teid::note_restored(&mut records, &restored_teids);
     }
     let chooses = !wanted.is_empty() || !wanted_ues.is_empty();
-    let Chosen { teids, f_teids, ues } = match is_kept {
-        true => Chosen::default(),
-        false => choose(store, session, &mut records, &wanted, &wanted_ues)?,
-    };
+    let Chosen { teids, f_teids, ues } =
+        choose(store, session, &mut records, &wanted, &wanted_ues)?;
     check_tunnel_sides(&records)?;
     if !wanted.is_empty() {
-        check_claims_of_chosen(store, index, &records)?;
+        check_all_claims(store, index, &records)?;
     }
     let keys = if chooses { SessionKeys::of(&store.provisioning, &records) } else { keys };
     check_number_of_keys(store, &keys)?;
@@ -123,8 +92,67 @@ pub(super) fn resolve(
         restored_teids,
         usage,
         created_qers,
-        former: None,
     })
+}
+
+/// Resolves a session that a former run had with `records`, of whose TEIDs it had chosen `teids`: what
+/// [`check_former_alone`] accepted.
+pub(super) fn resolve_former(
+    store: &SessionStore,
+    now: Nanos,
+    session: &OpenSession,
+    (records, keys): (Records, SessionKeys),
+    mut teids: Vec<Teid>,
+) -> Result<Resolved, Refusal> {
+    let usage = UsageChange { at: now, ..UsageChange::default() };
+    check_beside_others(store, session, &records, &usage)?;
+    teids.retain(|&teid| store.teids.is_restorable(teid));
+    check_given_teids(store, &keys.claims, &teids)?;
+    check_number_of_keys(store, &keys)?;
+    Ok(Resolved { records, keys, restored_teids: teids, usage, ..Resolved::default() })
+}
+
+/// Checks and links the records of a session that a former run had, apart from other sessions. It may name an application
+/// that has lost its PFDs.
+pub(crate) fn check_former_alone(
+    known: RuleCatalog<'_>,
+    records: &mut Records,
+) -> Result<SessionKeys, Refusal> {
+    check_alone(known, None, records, &[])?;
+    let keys = SessionKeys::of(known.configured, records);
+    link_sdf_filters(&mut records.pdrs)?;
+    check_tunnel_sides(records)?;
+    Ok(keys)
+}
+
+/// Checks the rules against each other and what is provisioned. Applications that `before` names need no PFDs, or those of
+/// the records themselves without it.
+fn check_alone(
+    known: RuleCatalog<'_>,
+    before: Option<&Records>,
+    records: &mut Records,
+    wanted: &[TeidRequest],
+) -> Result<(), Refusal> {
+    check_counts(records)?;
+    endpoints::link(records)?;
+    let before = before.unwrap_or(records);
+    check_fars(known.configured, records)?;
+    check_urrs(known, before, records)?;
+    check_pdrs(known, before, records, wanted)
+}
+
+/// Checks the rules against other sessions and capacities.
+fn check_beside_others(
+    store: &SessionStore,
+    session: &OpenSession,
+    records: &Records,
+    usage: &UsageChange,
+) -> Result<(), Refusal> {
+    store.correlated_rates.check(&correlated_rates(session.origin, &records.qers))?;
+    let slice = store.provisioning.qos.slice_of(records);
+    store.guaranteed.check(session.index, slice, &records.qers)?;
+    check_usage_slots(store, &session.records, records, usage)?;
+    check_all_claims(store, session.index, records)
 }
 
 /// The identifiers that a change gets.
@@ -150,10 +178,10 @@ fn choose(
     Ok(Chosen { teids, f_teids, ues })
 }
 
-fn check_fars(store: &SessionStore, records: &Records) -> Result<(), Refusal> {
+fn check_fars(known: &Provisioning, records: &Records) -> Result<(), Refusal> {
     for far in &records.fars {
-        check::far(&store.provisioning, far)?;
-        provisioned::far(&store.provisioning, far)?;
+        check::far(known, far)?;
+        provisioned::far(known, far)?;
         check_bar(records, far)?;
         check_linked_endpoint(records, far)?;
     }
@@ -168,29 +196,22 @@ fn check_number_of_keys(store: &SessionStore, keys: &SessionKeys) -> Result<(), 
     Ok(())
 }
 
-/// Checks PDRs and traffic endpoints: what they say, what they name, and what they claim. The applications that `named`
-/// names need no PFDs.
+/// Checks PDRs: what they say and what they name. The applications that `before` names need no PFDs.
 fn check_pdrs(
-    store: &SessionStore,
-    index: SessionIndex,
-    named: &Records,
+    known: RuleCatalog<'_>,
+    before: &Records,
     records: &Records,
     wanted: &[TeidRequest],
 ) -> Result<(), Refusal> {
-    let catalog = store.catalog();
-    let scope = Scope::new(&store.provisioning, records);
     for pdr in &records.pdrs {
-        check::pdr(&store.provisioning, records, pdr)?;
+        check::pdr(known.configured, records, pdr)?;
         for pdi in pdr.pdi.each() {
-            provisioned::pdi(catalog, named, pdr, pdi, is_tunneled(pdr, pdi, wanted))?;
-            check_claims(store, index, pdr, pdi, scope.of_claims(pdi))?;
+            provisioned::pdi(known, before, pdr, pdi, is_tunneled(pdr, pdi, wanted))?;
         }
-        predefined::check(catalog, pdr)?;
-        check_references(catalog, records, pdr)?;
+        predefined::check(known, pdr)?;
+        check_references(known, records, pdr)?;
     }
-    predefined::check_count(catalog, records)?;
-    let mut endpoints = records.traffic_endpoints.iter();
-    endpoints.try_for_each(|known| check_endpoint(store, index, known, scope.of_endpoints()))
+    predefined::check_count(known, records)
 }
 
 /// True when packets of the PDR that match `pdi` arrive in a tunnel.
@@ -256,19 +277,12 @@ fn check_linked_endpoint(records: &Records, far: &Far) -> Result<(), Refusal> {
     }
 }
 
-/// URRs, what they refer to, and the counters they need. A URR that is removed and created again
-/// needs a second slot until its last usage was read. The applications that `named` names need no PFDs.
-fn check_urrs(
-    store: &SessionStore,
-    before: &Records,
-    named: &Records,
-    records: &Records,
-    usage: &UsageChange,
-) -> Result<(), Refusal> {
+/// URRs and what they refer to. The applications that `before` names need no PFDs.
+fn check_urrs(known: RuleCatalog<'_>, before: &Records, records: &Records) -> Result<(), Refusal> {
     pool::check(&records.urrs)?;
     for urr in &records.urrs {
         check::urr(urr)?;
-        exemption::check(store.catalog(), named, urr)?;
+        exemption::check(known, before, urr)?;
         let links = urr.settings.linked.as_deref().unwrap_or_default();
         if let Some(&linked) = links.iter().find(|&&id| !records.urrs.iter().any(|u| u.id == id)) {
             return Err(Refusal::UnknownLinkedUrr { urr: urr.id, linked });
@@ -278,6 +292,17 @@ fn check_urrs(
             return Err(Refusal::UnknownQuotaFar { urr: urr.id, far });
         }
     }
+    Ok(())
+}
+
+/// Checks that there are counters for new URRs. A URR that is removed and created again needs a second slot until its last
+/// usage was read.
+fn check_usage_slots(
+    store: &SessionStore,
+    before: &Records,
+    records: &Records,
+    usage: &UsageChange,
+) -> Result<(), Refusal> {
     let is_old =
         |id: &UrrId| before.urrs.iter().any(|urr| urr.id == *id) && !usage.removed.contains(id);
     let new = records.urrs.iter().filter(|urr| !is_old(&urr.id)).count();
@@ -339,9 +364,9 @@ fn check_claims(
     Ok(())
 }
 
-/// A PDR whose tunnel was chosen is one with a tunnel from now on, so that the session may claim what
-/// its rules name in other routing domains.
-fn check_claims_of_chosen(
+/// Checks what PDRs and traffic endpoints claim. A PDR whose tunnel was chosen is one with a tunnel from then on, so the
+/// session may claim what its rules name in other routing domains than before.
+fn check_all_claims(
     store: &SessionStore,
     index: SessionIndex,
     records: &Records,

@@ -2,7 +2,7 @@
 
 use adit_rules::{
     ApplyAction, DeltaId, DestinationInterface, FarEntry, PdrEntry, QerEntry, QerMeter, SdfSet,
-    SessionRules, Steering, TunnelSide, UeAddresses, UrrEntry,
+    SessionRules, Steering, TunnelSide, UeAddresses,
 };
 use adit_types::limits::{BUFFER_PKTS_DEFAULT, BUFFER_PKTS_PER_SESSION_MAX, URRS_PER_PDR_MAX};
 use adit_types::{Direction, FarId, GtpuPeerIndex, InterfaceSet, IpPrefix, NextHopIndex, Teid};
@@ -30,11 +30,24 @@ pub(crate) fn compile(
     records: &Records,
     usage: &SessionUsage,
 ) -> SessionRules {
+    let mut rules = compile_alone(known, identity, records, usage.has_activity());
+    set_usage(&mut rules, known, records, usage);
+    rules
+}
+
+/// The same without the counters of URRs, which are the store's: [`set_usage`] adds them. `has_activity`: the session has an
+/// inactivity timer.
+pub(crate) fn compile_alone(
+    known: RuleCatalog<'_>,
+    identity: SessionIdentity<'_>,
+    records: &Records,
+    has_activity: bool,
+) -> SessionRules {
     let compiler = RecordsCompiler {
         known,
         scope: Scope::new(known.configured, records),
         records,
-        usage,
+        has_activity,
         brought: PredefinedAdditions::new(known, records),
         directions: Directions::new(records),
     };
@@ -52,9 +65,23 @@ pub(crate) fn compile(
         matchers: None,
         fars: compiler.fars(),
         qers: qers.map(|rule| qer(known, &identity, rule)).collect(),
-        urrs: compiler.urr_entries(),
-        own_urr: usage.own_urr,
+        urrs: Vec::new(),
+        own_urr: None,
     }
+}
+
+/// Adds the URRs in the order of the records, and the inactivity timer.
+pub(super) fn set_usage(
+    rules: &mut SessionRules,
+    known: RuleCatalog<'_>,
+    records: &Records,
+    usage: &SessionUsage,
+) {
+    rules.urrs = usage.entries(records);
+    for (entry, urr) in rules.urrs.iter_mut().zip(&records.urrs) {
+        entry.exempt = exemption::filters(known, urr);
+    }
+    rules.own_urr = usage.own_urr;
 }
 
 /// A session, and what its rules are compiled with.
@@ -62,7 +89,8 @@ struct RecordsCompiler<'a> {
     known: RuleCatalog<'a>,
     scope: Scope<'a>,
     records: &'a Records,
-    usage: &'a SessionUsage,
+    /// The inactivity timer watches every PDR.
+    has_activity: bool,
     /// What predefined rules add.
     brought: PredefinedAdditions,
     directions: Directions<'a>,
@@ -105,15 +133,6 @@ fn tunnel_sides(records: &Records, directions: &Directions<'_>) -> Vec<(Teid, Tu
 }
 
 impl RecordsCompiler<'_> {
-    /// The URRs in the order of the records, and the inactivity timer.
-    fn urr_entries(&self) -> Vec<UrrEntry> {
-        let mut entries = self.usage.entries(self.records);
-        for (entry, urr) in entries.iter_mut().zip(&self.records.urrs) {
-            entry.exempt = exemption::filters(self.known, urr);
-        }
-        entries
-    }
-
     fn pdrs(&self, direction: Direction) -> Vec<PdrEntry> {
         let mut entries: Vec<PdrEntry> = Vec::new();
         let active = self.records.pdrs.iter().filter(|pdr| pdr.is_active);
@@ -168,7 +187,7 @@ impl RecordsCompiler<'_> {
         let urr = |id| urrs.iter().position(|urr| urr.id == id);
         let is_active = |at: &usize| urrs.get(*at).is_some_and(|urr| !urr.information().inactive);
         let measuring = pdr.urrs.iter().filter_map(|&id| urr(id)).filter(is_active);
-        let timer = self.usage.has_activity().then_some(urrs.len());
+        let timer = self.has_activity.then_some(urrs.len());
         measuring.chain(timer).map(|at| resolved(Some(at))).collect()
     }
 

@@ -1,23 +1,24 @@
 //! Stage 4: write the change into the store and return the delta for the data plane. Cannot fail.
 //!
-//! [`compile_change`] computes everything before the first write.
+//! [`compile_change`] and [`compile_restoration`] compute everything before the first write.
 
 use adit_rules::{CorrelatedRateId, KeyChange, RuleDelta, SessionKey, SessionRules};
 use adit_types::limits::{SESSION_RECORD_BYTES_MAX, own_usage_slot};
 use adit_types::{SessionIndex, Teid};
 
-use super::s2_resolve::{FormerUsage, Resolved};
-use super::s3_compile::compile;
+use super::s2_resolve::Resolved;
+use super::s3_compile::{compile, set_usage};
 use super::usage_plan::UsagePlan;
 use crate::index::QerPacketRates;
 use crate::index::correlated_rates;
+use crate::kept::KeptUsage;
 use crate::keys::{self, SessionKeys};
-use crate::packed_record::PackedRecord;
+use crate::packed_record::{PackedRecord, PackedRules};
 use crate::record::Records;
 use crate::refusal::Refusal;
 use crate::session::{OpenSession, SessionIdentity};
 use crate::store::{RetiredResources, SessionStore};
-use crate::usage::UsageReport;
+use crate::usage::{SessionUsage, UsageReport};
 
 /// What becomes of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +49,15 @@ pub(crate) struct Compiled {
     record: Option<PackedRecord>,
     usage: UsagePlan,
     packet_rates: QerPacketRates,
+}
+
+/// The measurements of a session in a former run, and what it had used.
+#[derive(Debug)]
+pub(crate) struct FormerUsage {
+    pub usage: SessionUsage,
+    pub used: KeptUsage,
+    /// The octets of the records, if these stay as they were.
+    pub packed: Option<PackedRules>,
 }
 
 /// What a commit leads to.
@@ -100,18 +110,11 @@ pub(crate) fn compile_change(
     fate: ChangeKind,
 ) -> Compiled {
     // Only now: later, packets that count for no URR have counted in the session's own slot.
-    let is_new = matches!(fate, ChangeKind::Establish | ChangeKind::Restore);
+    let is_new = fate == ChangeKind::Establish;
     let own_slot = is_new.then(|| own_usage_slot(store.sessions_max(), session.index));
-    let former = resolved.former.take();
     let SessionKeys { claims: claims_after, keys: keys_after } =
         core::mem::take(&mut resolved.keys);
-    let (usage, former) = match former {
-        Some(former) => {
-            let FormerUsage { usage, used, packed } = *former;
-            (store.plan_former_usage(usage, &used, resolved, own_slot), Some((used, packed)))
-        }
-        None => (store.plan_usage(session, resolved, own_slot), None),
-    };
+    let usage = store.plan_usage(session, resolved, own_slot);
     let (before, after) = (&session.records, &resolved.records);
     let packet_rates = store.packet_rates.plan(
         resolved.usage.at,
@@ -119,9 +122,6 @@ pub(crate) fn compile_change(
         &after.qers,
         &resolved.created_qers,
     );
-    if let Some((used, _)) = &former {
-        used.resume_packet_rates(&packet_rates);
-    }
     let identity = session.identity(&store.packet_rates);
     let buffer_epoch = epoch_after(session, resolved.drop_buffered);
     let identity_after = SessionIdentity { buffer_epoch, packet_rates: &packet_rates, ..identity };
@@ -138,11 +138,7 @@ pub(crate) fn compile_change(
         && rules.as_deref() == Some(&compile(identity, before, &session.usage));
     let rates = |records: &Records| correlated_rates(session.origin, &records.qers);
     let (rates_before, rates_after) = (rates(before), rates(after));
-    let packed = former.and_then(|(_, packed)| packed);
-    let pack = || match &packed {
-        Some(rules) => PackedRecord::repack(rules, &usage.after, buffer_epoch),
-        None => PackedRecord::pack(after, &usage.after, buffer_epoch),
-    };
+    let pack = || PackedRecord::pack(after, &usage.after, buffer_epoch);
     let record = (fate != ChangeKind::Delete).then(pack);
     Compiled {
         kind: fate,
@@ -154,6 +150,50 @@ pub(crate) fn compile_change(
         rates_after,
         unchanged,
         record,
+        usage,
+        packet_rates,
+    }
+}
+
+/// Compiles the restoration of a session, `rules` being those that were prepared. Reads only.
+pub(crate) fn compile_restoration(
+    store: &SessionStore,
+    session: &OpenSession,
+    resolved: &mut Resolved,
+    former: FormerUsage,
+    rules: Option<Box<SessionRules>>,
+) -> Compiled {
+    let FormerUsage { usage, used, packed } = former;
+    let own_slot = own_usage_slot(store.sessions_max(), session.index);
+    let usage = store.plan_former_usage(usage, &used, resolved, Some(own_slot));
+    let SessionKeys { claims, keys } = core::mem::take(&mut resolved.keys);
+    let records = &resolved.records;
+    let packet_rates =
+        store.packet_rates.plan(resolved.usage.at, session.index, &records.qers, &[]);
+    used.resume_packet_rates(&packet_rates);
+    let identity = session.identity(&store.packet_rates);
+    let identity = SessionIdentity { packet_rates: &packet_rates, ..identity };
+    let rules = match rules {
+        Some(mut rules) => {
+            set_usage(&mut rules, store.catalog(), records, &usage.after);
+            rules
+        }
+        None => Box::new(compile(store.catalog(), identity, records, &usage.after)),
+    };
+    let record = match &packed {
+        Some(packed) => PackedRecord::repack(packed, &usage.after, session.buffer_epoch),
+        None => PackedRecord::pack(records, &usage.after, session.buffer_epoch),
+    };
+    Compiled {
+        kind: ChangeKind::Restore,
+        claims_before: Vec::new(),
+        claims_after: claims,
+        key_changes: keys.into_iter().map(KeyChange::Add).collect(),
+        rules: Some(rules),
+        rates_before: Vec::new(),
+        rates_after: correlated_rates(session.origin, &records.qers),
+        unchanged: false,
+        record: Some(record),
         usage,
         packet_rates,
     }

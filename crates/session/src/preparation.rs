@@ -1,0 +1,66 @@
+//! Work on a session that is to be restored, apart from the store: a thread of its own can do it.
+
+use adit_rules::SessionRules;
+
+use crate::kept::FormerSession;
+use crate::keys::SessionKeys;
+use crate::packed_record::RecordParts;
+use crate::provisioning::{Pfds, Provisioning, RuleCatalog};
+use crate::record::Records;
+use crate::session::SessionIdentity;
+use crate::update::{check_former_alone, compile_alone};
+
+/// Checks and compiles sessions of a former process, for a store with the same provisioning.
+#[derive(Debug, Clone)]
+pub struct SessionPreparer {
+    provisioning: Provisioning,
+    /// None: applications of control planes are the store's.
+    pfds: Pfds,
+}
+
+/// What was prepared of a session, whose records are linked and accepted by themselves.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct PreparedSession {
+    pub keys: SessionKeys,
+    /// Without the counters of URRs.
+    pub rules: Box<SessionRules>,
+}
+
+impl SessionPreparer {
+    /// Prepares by `provisioning`.
+    #[must_use]
+    pub fn new(provisioning: Provisioning) -> Self {
+        Self { provisioning, pfds: Pfds::default() }
+    }
+
+    pub(crate) const fn provisioning(&self) -> &Provisioning {
+        &self.provisioning
+    }
+
+    /// Prepares a session for [`SessionStore::restore`](crate::SessionStore::restore). One whose rules depend on more than
+    /// the provisioning stays as it is, and so does one that the store will refuse.
+    pub fn prepare(&self, former: &mut FormerSession) {
+        let FormerSession { names, parts, prepared, .. } = former;
+        let RecordParts { records, usage, buffer_epoch } = parts;
+        if depends_on_more(records) {
+            return;
+        }
+        let known = RuleCatalog { configured: &self.provisioning, pfds: &self.pfds };
+        let Ok(keys) = check_former_alone(known, records) else { return };
+        let identity = SessionIdentity {
+            up_seid: names.up_seid,
+            origin: names.origin,
+            buffer_epoch: *buffer_epoch,
+            packet_rates: &[],
+        };
+        let rules = compile_alone(known, identity, records, usage.has_activity());
+        *prepared = Some(Box::new(PreparedSession { keys, rules: Box::new(rules) }));
+    }
+}
+
+/// True for rules that name applications, which may have PFDs, and for packet rates, which the store keeps.
+fn depends_on_more(records: &Records) -> bool {
+    let mut pdrs = records.pdrs.iter();
+    pdrs.any(|pdr| pdr.pdi.application.is_some() || !pdr.predefined.is_empty())
+        || records.qers.iter().any(|qer| qer.packet_rate.is_some())
+}
