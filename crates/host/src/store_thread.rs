@@ -37,11 +37,11 @@ const MOMENT: Duration = Duration::from_micros(100);
 /// Pause between attempts to hand over a batch of records.
 const HAND_OVER: Duration = Duration::from_millis(1);
 
-/// Records that are handed over at once when a former process's are read.
-const RECORDS_PER_BATCH: usize = 256;
+/// Records that are handed over at once when a former process's are read. A power of two.
+const RECORDS_PER_BATCH: usize = 64;
 
-/// Batches of them that wait at most.
-const BATCHES_MAX: usize = 16;
+/// Batches of them that wait at most: they stay in the caches between the two threads.
+const BATCHES_MAX: usize = 8;
 
 /// Records of one kind that are read before the first of them are handed over, by ascending index.
 const RECORDS_PER_WINDOW: usize = 4096;
@@ -334,9 +334,9 @@ impl<S: ThreadStore> StoreThread<S> {
                 reading.unsorted += 1;
                 if reading.unsorted == RECORDS_PER_WINDOW {
                     reading.sort_window();
-                    if reading.hand_over() {
-                        state.wake();
-                    }
+                }
+                if reading.unsorted % RECORDS_PER_BATCH == 0 && reading.hand_over() {
+                    state.wake();
                 }
             });
             if let Err(error) = visited {
@@ -528,12 +528,12 @@ impl<R> RecordReading<R> {
         self.batch.is_some() || !self.waiting.is_empty()
     }
 
-    /// Hands over what the node takes without waiting for it. True if it took something.
+    /// Hands over records in order, as many as the node takes without waiting for it. True if it took some.
     fn hand_over(&mut self) -> bool {
         let mut has_taken = false;
-        while self.is_pending() {
+        while self.batch.is_some() || self.waiting.len() > self.unsorted {
             let batch = self.batch.take().unwrap_or_else(|| {
-                let count = self.waiting.len().min(RECORDS_PER_BATCH);
+                let count = (self.waiting.len() - self.unsorted).min(RECORDS_PER_BATCH);
                 let Self { waiting, read, .. } = &mut *self;
                 let records = waiting.drain(..count);
                 records.map(|(kind, name, octets)| read(kind, name, octets)).collect()
@@ -546,6 +546,7 @@ impl<R> RecordReading<R> {
                 }
                 Err(TrySendError::Disconnected(_)) => {
                     self.waiting.clear();
+                    self.unsorted = 0;
                     break;
                 }
             }
