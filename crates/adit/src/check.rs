@@ -16,7 +16,7 @@ use crate::config::{
 };
 use crate::host_command::{PlacementNotice, placement_notice};
 use crate::process_nodes::ProcessNodes;
-use crate::{steering, wiring};
+use crate::{core_frequencies, steering, wiring};
 
 /// Checks the file at `path`.
 ///
@@ -62,6 +62,7 @@ fn derived(config: &Config) -> Value {
         "model": config.datapath.model.name(),
         "threads": threads(config).join("; "),
         "shared_cores": shared.collect::<Vec<_>>().join("; "),
+        "frequency": core_frequencies::describe(&config.datapath),
         "event_queues": event_queues(config),
         "placement": placement(config),
         "queues": queues.join("; "),

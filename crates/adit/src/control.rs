@@ -144,6 +144,7 @@ impl ControlThread {
             self.transmit();
         }
         self.log_events();
+        self.parts.frequencies = None;
         // An adit that takes over waits for neither.
         self.parts.addresses = None;
         self.parts.store = None;
@@ -215,6 +216,9 @@ impl ControlThread {
             }
         }
         self.continue_reload(now);
+        if let Some(frequencies) = &mut self.parts.frequencies {
+            frequencies.turn(now);
+        }
         self.note_turn(now);
         self.sleep(now);
     }

@@ -19,6 +19,7 @@ use crate::active_addresses::ActiveAddresses;
 use crate::any_store::{AnyStoreFigures, SharedStoreClient};
 use crate::clock::ProcessClock;
 use crate::config::{self, Config, StandbySettings};
+use crate::core_frequencies::CoreFrequencies;
 use crate::lifecycle::Lifecycle;
 use crate::liveness::Liveness;
 use crate::load::ThreadLoad;
@@ -73,6 +74,8 @@ pub(crate) struct ControlParts {
     pub nodes: ProcessNodes,
     /// Their loads.
     pub loads: Vec<ThreadLoad>,
+    /// The frequencies of their cores, if they change.
+    pub frequencies: Option<CoreFrequencies>,
     /// Names of the interfaces, by `InterfaceId`.
     pub names: Vec<String>,
     pub ports: Vec<ControlPort>,

@@ -14,6 +14,9 @@ const TURNS: u32 = 1 << 16;
 /// Approximate duration of a step without packets.
 const IDLE_TURN: Nanos = Nanos(128);
 
+/// Time per reading of the busy share of late.
+const RECENT: Nanos = Nanos::from_millis(10);
+
 /// Time per reading of the busy share and of the rings.
 const WINDOW: Nanos = Nanos::from_secs(1);
 
@@ -24,6 +27,7 @@ pub(crate) struct ThreadLoad(Arc<LoadWords>);
 #[derive(Debug, Default)]
 struct LoadWords {
     saturation_percent: AtomicU8,
+    recent_permille: AtomicU16,
     busy_permille: AtomicU16,
     ring_permille: AtomicU16,
 }
@@ -32,6 +36,11 @@ impl ThreadLoad {
     /// The share of its steps with a full burst: full bursts show that packets wait. Unit: percent.
     pub(crate) fn saturation_percent(&self) -> u8 {
         self.0.saturation_percent.load(Ordering::Relaxed)
+    }
+
+    /// The share of the last 10 ms that it spent in steps with packets. Unit: thousandths.
+    pub(crate) fn recent_permille(&self) -> u16 {
+        self.0.recent_permille.load(Ordering::Relaxed)
     }
 
     /// The share of the last second that it spent in steps with packets. Unit: thousandths.
@@ -61,7 +70,11 @@ pub(crate) struct LoadMeter {
     turns: u32,
     full: u32,
     window_began: Nanos,
+    /// Busy time of the window until `recent_began`.
     busy: Nanos,
+    recent_began: Nanos,
+    /// Busy time since then.
+    recent_busy: Nanos,
     /// When the last step began, if it had packets.
     busy_since: Option<Nanos>,
 }
@@ -69,23 +82,32 @@ pub(crate) struct LoadMeter {
 impl LoadMeter {
     /// A meter that starts at `now`.
     pub(crate) fn new(gauge: ThreadLoad, now: Nanos) -> Self {
-        Self { gauge, turns: 0, full: 0, window_began: now, busy: Nanos(0), busy_since: None }
+        Self {
+            gauge,
+            turns: 0,
+            full: 0,
+            window_began: now,
+            busy: Nanos(0),
+            recent_began: now,
+            recent_busy: Nanos(0),
+            busy_since: None,
+        }
     }
 
     /// Counts a step, which ended before the next one begins. `fullest_ring`: in thousandths since the last call.
     ///
-    /// Cost: a few additions; stores once per [`TURNS`] steps and once per [`WINDOW`].
+    /// Cost: a few additions; stores once per [`TURNS`] steps, per [`RECENT`] and per [`WINDOW`].
     #[inline]
     pub(crate) fn count_step(&mut self, step: StepLoad, fullest_ring: impl FnOnce() -> u16) {
         if let Some(since) = self.busy_since {
-            self.busy += step.began.since(since);
+            self.recent_busy += step.began.since(since);
         }
         self.busy_since = (!step.is_idle).then_some(step.began);
         self.turns += 1;
         self.full += u32::from(step.is_full);
         self.store_saturation();
-        if step.began.since(self.window_began) >= WINDOW {
-            self.store_window(step.began, fullest_ring());
+        if step.began.since(self.recent_began) >= RECENT {
+            self.store_recent(step.began, fullest_ring);
         }
     }
 
@@ -108,13 +130,24 @@ impl LoadMeter {
     }
 
     #[cold]
-    fn store_window(&mut self, now: Nanos, ring_permille: u16) {
-        let span = now.since(self.window_began).0.max(1);
-        let permille = u16::try_from(self.busy.0.saturating_mul(1000) / span).unwrap_or(1000);
-        self.gauge.0.busy_permille.store(permille.min(1000), Ordering::Relaxed);
-        self.gauge.0.ring_permille.store(ring_permille, Ordering::Relaxed);
-        (self.window_began, self.busy) = (now, Nanos(0));
+    fn store_recent(&mut self, now: Nanos, fullest_ring: impl FnOnce() -> u16) {
+        let permille = share(self.recent_busy, now.since(self.recent_began));
+        self.gauge.0.recent_permille.store(permille, Ordering::Relaxed);
+        self.busy += self.recent_busy;
+        (self.recent_began, self.recent_busy) = (now, Nanos(0));
+        if now.since(self.window_began) >= WINDOW {
+            let permille = share(self.busy, now.since(self.window_began));
+            self.gauge.0.busy_permille.store(permille, Ordering::Relaxed);
+            self.gauge.0.ring_permille.store(fullest_ring(), Ordering::Relaxed);
+            (self.window_began, self.busy) = (now, Nanos(0));
+        }
     }
+}
+
+/// The share of `busy` in `span`. Unit: thousandths.
+fn share(busy: Nanos, span: Nanos) -> u16 {
+    let permille = busy.0.saturating_mul(1000) / span.0.max(1);
+    u16::try_from(permille).unwrap_or(1000).min(1000)
 }
 
 #[cfg(test)]
@@ -153,7 +186,9 @@ mod tests {
             meter.count_step(step(Nanos::from_millis(ms), ms % 4 != 1, false), || 700);
         }
         assert_eq!((gauge.busy_permille(), gauge.ring_permille()), (250, 700));
+        assert_eq!(gauge.recent_permille(), 200, "two of the last ten");
         meter.count_step(step(Nanos::from_secs(3), true, false), || 0);
+        assert_eq!(gauge.recent_permille(), 0);
         assert_eq!(
             (gauge.busy_permille(), gauge.ring_permille()),
             (0, 0),

@@ -13,6 +13,7 @@ mod clock;
 mod config;
 mod control;
 mod control_parts;
+mod core_frequencies;
 mod document_values;
 mod event_scheduler;
 mod exit_barrier;

@@ -27,6 +27,7 @@ use crate::control::{ControlEnd, ControlThread};
 use crate::control_parts::{
     ConfigFiles, ControlParts, ControlPort, ControlPortDevice, StandbyParts,
 };
+use crate::core_frequencies::CoreFrequencies;
 use crate::event_scheduler::EventThreads;
 use crate::host_command::{PlacementNotice, placement_notice};
 use crate::lifecycle::Lifecycle;
@@ -360,6 +361,7 @@ fn assemble(
         scheduler,
         threads: config.datapath.threads(),
         nodes,
+        frequencies: CoreFrequencies::start(&config.datapath, &loads),
         loads,
         names,
         ports,

@@ -166,3 +166,79 @@ fn noise_of_a_core_is_sampled_and_a_core_that_is_not_there_refused() {
     assert!(refused(&["noise", "--core", "65535"]).contains("core 65535"));
     assert!(refused(&["noise", "--core", core, "--threshold-ns", "1"]).contains("threshold"));
 }
+
+#[test]
+fn plan_breaks_a_rule_on_request() {
+    let with = |rule: &str, machine: &str| {
+        let model = ["--model", "pipeline", "--workers", "2"].map(str::to_owned).to_vec();
+        let plan = ["plan", "--synthetic", machine, "--breaking", rule].map(str::to_owned).to_vec();
+        [plan, model].concat()
+    };
+    let words = with("own-node", TWO_NODES);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let text = printed(&words);
+    assert!(
+        text.contains("  broken  own-node: ") && text.contains("workers = [16, 18]\n"),
+        "{text}"
+    );
+    assert_eq!(json(&words)["plan"]["breaks"][0]["rule"], "own-node");
+    let words = with("own-node", "core:4 pu:1");
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let why = refused(&words);
+    assert!(
+        why.starts_with("adit: no plan for this machine breaks own-node: no other node"),
+        "{why}"
+    );
+    let unknown = refused(&["plan", "--breaking", "own-core"]);
+    assert!(unknown.contains("\"own-core\" is not a rule; the rules are usable-cpu"), "{unknown}");
+    assert!(refused(&["plan", "--breaking", "own-cpu", "--per-node"]).contains("cannot be used"));
+    let uma = printed(&["plan", "--synthetic", TWO_NODES, "--uma", "--workers", "1"]);
+    assert!(uma.contains("placement = \"uma\"\n"), "{uma}");
+}
+
+/// `adit-lab` passes these words on.
+#[test]
+fn placements_of_the_experiments_are_known_to_the_plan() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    let mut count = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if !name.starts_with("placement-") {
+            continue;
+        }
+        let text = fs::read_to_string(path).unwrap();
+        let placements = text.lines().filter_map(|line| line.strip_prefix("placement = "));
+        for placement in placements.map(|word| word.trim_matches('"')) {
+            count += 1;
+            if ["numa", "uma"].contains(&placement) {
+                continue;
+            }
+            let plan =
+                ["plan", "--synthetic", TWO_NODES, "--workers", "2", "--breaking", placement];
+            let output = host(&plan);
+            let errors = String::from_utf8(output.stderr).unwrap();
+            let sentence = format!("adit: no plan for this machine breaks {placement}: ");
+            assert!(output.status.success() || errors.starts_with(&sentence), "{name}: {errors}");
+        }
+    }
+    assert!(count > 10, "{count}");
+}
+
+#[test]
+fn frequencies_that_a_crashed_adit_left_low_are_reverted() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().to_str().unwrap();
+    let limit = "sys/devices/system/cpu/cpufreq/policy1/scaling_max_freq";
+    let journal = format!(
+        "adit host tuning 1\nprofile\tfrequency\nfile\ttext\t{limit}\t3600000\t800000\nend\n"
+    );
+    for (path, text) in [(limit, "800000\n"), ("run/adit/frequency-77.journal", &*journal)] {
+        let path = folder.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    assert!(printed(&["revert", "--root", root]).contains("1 setting taken back"));
+    assert_eq!(fs::read_to_string(folder.path().join(limit)).unwrap(), "3600000\n");
+    assert!(refused(&["revert", "--root", root]).contains("nothing is applied"));
+}

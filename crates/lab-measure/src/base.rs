@@ -8,6 +8,7 @@ use super::agreement::Agreement;
 use super::report::{Figure, Recorder, ReportHeader, TrialReport};
 use super::rig::Rig;
 use super::target::TargetArguments;
+use super::target::placement::TargetPlacement;
 use adit_lab_process::stop::{Interrupted, Stop};
 use adit_lab_smf::exchange::ProcedureReport;
 
@@ -21,6 +22,12 @@ pub(crate) struct ReportBase {
     pub target: String,
     /// Sessions.
     pub sessions: u32,
+    /// The CPUs of the target by a plan, if it has such.
+    #[serde(default)]
+    pub placement: Option<TargetPlacement>,
+    /// Why this machine cannot run the measurement, which then has no result.
+    #[serde(default)]
+    pub left_out: Option<String>,
     /// Duration and failures of their establishment.
     pub established: Option<ProcedureReport>,
     /// The tester's own ceiling.
@@ -41,8 +48,23 @@ impl ReportBase {
         Self {
             target: arguments.target.name().to_owned(),
             sessions: arguments.sessions,
+            placement: arguments.placed.clone(),
             established: rig.established.clone(),
             ceiling: rig.ceiling.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// The report of a measurement that this machine cannot run.
+    #[must_use]
+    pub(crate) fn left_out(measurement: &str, arguments: &TargetArguments, why: String) -> Self {
+        let mut recorder = Recorder::without_ports(measurement);
+        recorder.warn(format!("left out on this machine: {why}"));
+        Self {
+            header: recorder.finish(true),
+            target: arguments.target.name().to_owned(),
+            sessions: arguments.sessions,
+            left_out: Some(why),
             ..Self::default()
         }
     }

@@ -1,20 +1,22 @@
 //! `adit-lab latency`: measures the latency distribution at fixed rates or at shares of the loss-free
-//! rate.
+//! rate, and with `--load` what the started adit spends on them.
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::base::ReportBase;
 use super::progress::mpps;
+use super::ramp::tenths;
 use super::report::{Figure, TrialReport};
 use super::rig::{Rig, TrialCase};
 use super::search::{Method, search};
 use super::target::TargetArguments;
+use super::target::load::LoadReading;
 use super::testbed::TestbedArguments;
 use super::throughput::CaseArguments;
 use super::traffic::{Size, TrafficDirection, rate_pps, span_ns};
 use adit_lab_engine::pacer::OfferedRate;
-use adit_lab_process::stop::Stop;
+use adit_lab_process::stop::{Stop, environment};
 
 /// Length of the trials that search for the loss-free rate. Unit: ns.
 const SEARCH_NS: u64 = 1_000_000_000;
@@ -35,8 +37,12 @@ pub struct LatencyArguments {
     rate: Vec<u64>,
     /// Shares of the loss-free rate, in percent; default without --rate: 10,50,90.
     #[arg(long, value_name = "PERCENT,…", value_delimiter = ',',
-        value_parser = clap::value_parser!(u64).range(1..=100))]
+        value_parser = clap::value_parser!(u64).range(0..=100))]
     share: Vec<u64>,
+    /// After each measurement read the load of the started adit for three seconds: busy share and CPU time of its threads,
+    /// and what the machine shows of frequency, idle states and power. A share of 0 then is an idle target.
+    #[arg(long)]
+    load: bool,
     /// The loss-free rate; default: search for it.
     #[arg(long, value_name = "RATE", value_parser = rate_pps)]
     loss_free: Option<u64>,
@@ -58,8 +64,11 @@ pub(crate) struct PointReport {
     pub active: u32,
     /// Share of the loss-free rate; `None` for a fixed rate. Unit: percent.
     pub share_percent: Option<u64>,
-    /// The trial, with timeline and percentile curve.
+    /// The trial, with timeline and percentile curve; empty at rate zero.
     pub trial: TrialReport,
+    /// The load of the target, with `--load`.
+    #[serde(default)]
+    pub load: Option<LoadReading>,
 }
 
 /// The report of `adit-lab latency`.
@@ -80,15 +89,25 @@ pub(crate) struct LatencyReport {
 /// The rig cannot be built, the target ended, or a rate is above the tester's ceiling.
 /// [`Interrupted`](adit_lab_process::stop::Interrupted), after the report was written.
 pub(crate) fn run(arguments: &LatencyArguments, stop: &Stop) -> Result<bool> {
-    let cases = arguments.cases.cases(&arguments.target)?;
+    if arguments.share.contains(&0) && !arguments.load {
+        return Err(environment("--share 0 sends nothing; with --load it shows an idle target"));
+    }
+    let mut target = arguments.target.clone();
+    if let Some(why) = target.take_placement(&arguments.bench)? {
+        let base = ReportBase::left_out("latency", &target, why);
+        let report = LatencyReport { base, loss_free_pps: Vec::new(), points: Vec::new() };
+        arguments.cases.output.deliver(&report, print)?;
+        return Ok(true);
+    }
+    let cases = arguments.cases.cases(&target)?;
     let calibration = arguments.cases.calibration(&cases);
     let (mut rig, mut recorder) =
-        Rig::build("latency", &arguments.bench, &arguments.target, calibration, stop)?;
+        Rig::build("latency", &arguments.bench, &target, calibration, stop)?;
     for rate in &arguments.rate {
         rig.refuse_above_ceiling(*rate)?;
     }
     let mut report = LatencyReport {
-        base: ReportBase::of(&arguments.target, &rig),
+        base: ReportBase::of(&target, &rig),
         loss_free_pps: Vec::new(),
         points: Vec::new(),
     };
@@ -133,7 +152,14 @@ fn measure(
             rates.extend(shares.iter().map(|share| (Some(*share), loss_free * share / 100)));
         }
         for (share_percent, rate) in rates {
-            let trial = rig.trial(case, OfferedRate::Pps(rate), arguments.duration, true, stop)?;
+            let trial = match rate {
+                0 => TrialReport::default(),
+                _ => rig.trial(case, OfferedRate::Pps(rate), arguments.duration, true, stop)?,
+            };
+            let load = match arguments.load {
+                true => Some(rig.load(case, rate, stop)?),
+                false => None,
+            };
             report.points.push(PointReport {
                 case: case.name(),
                 direction: case.direction,
@@ -141,6 +167,7 @@ fn measure(
                 active: case.active,
                 share_percent,
                 trial,
+                load,
             });
         }
     }
@@ -169,6 +196,8 @@ fn figures(points: &[PointReport]) -> Vec<Figure> {
             Some(share) => format!("{share} % of the loss-free rate"),
             None => mpps(point.trial.rate_pps.unwrap_or_default()),
         };
+        let of = format!("{}, {at}", point.case);
+        figures.extend(point.load.iter().flat_map(|load| load.figures(&of)));
         for stream in point.trial.streams.iter().filter(|stream| stream.received > 0) {
             let latency = &stream.latency;
             for (name, value) in [
@@ -220,6 +249,55 @@ fn print(report: &LatencyReport) {
             table.add_row(row);
         }
     }
-    println!("{table}");
+    if report.base.left_out.is_none() {
+        println!("{table}");
+    }
+    print_loads(&report.points);
     report.base.print();
+}
+
+/// Columns of [`load_row`].
+pub(crate) const LOAD_COLUMNS: [&str; 9] = [
+    "case",
+    "offered",
+    "busy, % (mean / highest)",
+    "CPU time of the packet path, %",
+    "of all threads, %",
+    "frequency, MHz",
+    "idle states, %",
+    "power, W",
+    "p99, µs",
+];
+
+/// The load at a point in words; `None` if it was not read.
+#[must_use]
+pub(crate) fn load_row(point: &PointReport) -> Option<Vec<String>> {
+    let load = point.load.as_ref()?;
+    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
+    let offered = mpps(point.trial.offered_pps);
+    let p99_us = point.trial.p99_ns() / 1000;
+    Some(vec![
+        point.case.clone(),
+        point.share_percent.map_or(offered.clone(), |share| format!("{offered} ({share} %)")),
+        format!("{} / {}", tenths(load.busy_permille), tenths(load.busiest_permille)),
+        tenths(load.path_cpu_permille),
+        tenths(load.process_cpu_permille),
+        or_dash(load.frequency_mhz.map(|mhz| mhz.to_string())),
+        or_dash(load.idle_permille.map(tenths)),
+        or_dash(load.power_mw.map(|mw| tenths(mw / 100))),
+        or_dash((p99_us > 0).then(|| p99_us.to_string())),
+    ])
+}
+
+fn print_loads(points: &[PointReport]) {
+    let rows: Vec<_> = points.iter().filter_map(load_row).collect();
+    if rows.is_empty() {
+        return;
+    }
+    let mut table = comfy_table::Table::new();
+    table.set_header(LOAD_COLUMNS);
+    for row in rows {
+        table.add_row(row);
+    }
+    println!("{table}");
 }

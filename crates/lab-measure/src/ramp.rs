@@ -3,6 +3,10 @@
 //! Each round establishes sessions, waits, and samples loss and CPU time at a fixed rate. The number of
 //! sessions then grows by a factor. At the first limit the ramp goes back once to the last number of
 //! sessions within the limits and continues with a fifth of the growth; the next limit ends it.
+//!
+//! Source: study 003, *Impact of NUMA architecture and placement on a packet gateway*, section 3.2. There the packets grow
+//! with the sessions (`--session-rate`), by 2 or 10 % (`--growth`), until the CPU time of the packet path reaches a target
+//! (`--busy`). `--placement` compares where threads run.
 
 use std::time::{Duration, Instant};
 
@@ -10,9 +14,11 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::base::ReportBase;
+use super::progress::mpps;
 use super::report::{Figure, TrialReport};
 use super::rig::Rig;
 use super::target::TargetArguments;
+use super::target::load::LoadReading;
 use super::testbed::TestbedArguments;
 use super::throughput::CaseArguments;
 use super::traffic::{rate_pps, span_ns};
@@ -48,6 +54,18 @@ pub struct RampArguments {
     /// Rate of all sessions together.
     #[arg(long, value_name = "RATE", default_value = "500k", value_parser = rate_pps)]
     rate: u64,
+    /// Rate of each session instead: the rate of all grows with their number.
+    #[arg(long, value_name = "PPS", conflicts_with = "rate",
+        value_parser = clap::value_parser!(u64).range(1..))]
+    session_rate: Option<u64>,
+    /// After each sample read the load of the started adit for three seconds: busy share and CPU time of its threads, and
+    /// what the machine shows of frequency, idle states and power.
+    #[arg(long)]
+    load: bool,
+    /// Limit of the mean busy share of the threads of the packet path, in percent.
+    #[arg(long, value_name = "PERCENT", requires = "load",
+        value_parser = clap::value_parser!(u64).range(1..=100))]
+    busy: Option<u64>,
     /// Pause between the last establishment and the sample.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = span_ns)]
     settle: u64,
@@ -87,9 +105,20 @@ pub(crate) struct RoundReport {
     pub back_off: bool,
     /// The sample.
     pub trial: TrialReport,
+    /// The load of the target, with `--load`.
+    #[serde(default)]
+    pub load: Option<LoadReading>,
 }
 
 impl RoundReport {
+    /// The mean and the highest busy share.
+    pub(crate) fn busy(&self) -> String {
+        let text = |load: &LoadReading| {
+            format!("{} / {}", tenths(load.busy_permille), tenths(load.busiest_permille))
+        };
+        self.load.as_ref().map_or_else(|| "–".to_owned(), text)
+    }
+
     /// The row of the round in a table with [`COLUMNS`]. `at` counts rounds from 1; `p99_us` is the 99th
     /// percentile of latency, formatted.
     pub(crate) fn row(&self, at: u32, p99_us: String) -> Vec<String> {
@@ -103,6 +132,7 @@ impl RoundReport {
             self.drop_ppm.to_string(),
             p99_us,
             or_dash(self.cpu_percent),
+            self.busy(),
             or_dash(self.memory_kib.map(|kib| kib / 1024)),
             match (&self.limit, self.back_off) {
                 (Some(limit), _) => limit.clone(),
@@ -119,7 +149,7 @@ pub(crate) struct RampReport {
     /// Machine, target, figures.
     #[serde(flatten)]
     pub base: ReportBase,
-    /// Packets per second over all sessions.
+    /// Packets per second over all sessions, of the first round.
     pub rate_pps: u64,
     /// The rounds.
     pub rounds: Vec<RoundReport>,
@@ -137,25 +167,54 @@ pub(crate) fn run(arguments: &RampArguments, stop: &Stop) -> Result<bool> {
     }
     target.sessions = target.sessions.max(arguments.from);
     target.first_sessions = Some(arguments.from);
+    if let Some(why) = target.take_placement(&arguments.bench)? {
+        let base = ReportBase::left_out("ramp", &target, why);
+        let report = RampReport { base, rate_pps: 0, rounds: Vec::new() };
+        arguments.cases.output.deliver(&report, print)?;
+        return Ok(true);
+    }
     let cases = arguments.cases.cases(&target)?;
     let calibration = arguments.cases.calibration(&cases);
     let (mut rig, mut recorder) = Rig::build("ramp", &arguments.bench, &target, calibration, stop)?;
-    rig.refuse_above_ceiling(arguments.rate)?;
+    rig.refuse_above_ceiling(arguments.rate_of(arguments.from))?;
     let mut report = RampReport {
         base: ReportBase::of(&target, &rig),
-        rate_pps: arguments.rate,
+        rate_pps: arguments.rate_of(arguments.from),
         rounds: Vec::new(),
     };
     let result = rounds(arguments, target.sessions, &cases, &mut rig, &mut report.rounds, stop);
-    let held = report.rounds.iter().filter(|round| round.limit.is_none());
-    let most = held.map(|round| u64::from(round.sessions)).max().unwrap_or(0);
-    report.base.figures = vec![Figure::of("sessions within the limits", "sessions", &[most])];
+    report.base.figures = figures(&report.rounds);
     if report.rounds.iter().any(|round| round.trial.tester_limited) {
         recorder.warn("the tester could not keep the rate in some rounds");
     }
     report.base.close(rig, recorder, &result)?;
     arguments.cases.output.deliver(&report, print)?;
     result.map(|()| true)
+}
+
+impl RampArguments {
+    /// The rate of all of so many sessions together.
+    fn rate_of(&self, sessions: u32) -> u64 {
+        self.session_rate.map_or(self.rate, |rate| rate.saturating_mul(sessions.into()))
+    }
+}
+
+/// What the ramp reached, and by number of sessions what it cost.
+fn figures(rounds: &[RoundReport]) -> Vec<Figure> {
+    let held = || rounds.iter().filter(|round| round.limit.is_none());
+    let most = |value: fn(&RoundReport) -> u64| held().map(value).max().unwrap_or(0);
+    let sessions = most(|round| round.sessions.into());
+    let rate = most(|round| round.trial.received_pps);
+    let mut figures = vec![
+        Figure::of("sessions within the limits", "sessions", &[sessions]),
+        Figure::of("rate within the limits", "pps", &[rate]),
+    ];
+    for round in rounds.iter().filter(|round| !round.back_off) {
+        let at = format!("{} sessions", round.sessions);
+        figures.push(Figure::of(&format!("lost, {at}"), "ppm", &[round.drop_ppm]));
+        figures.extend(round.load.iter().flat_map(|load| load.figures(&at)));
+    }
+    figures
 }
 
 fn rounds(
@@ -227,7 +286,7 @@ fn sample(
     let (before, start) = (cpu(rig), Instant::now());
     let mut trial = TrialReport::default();
     for _ in 0..SAMPLES_MAX {
-        let rate = OfferedRate::Pps(arguments.rate);
+        let rate = OfferedRate::Pps(arguments.rate_of(case.active));
         trial = rig.trial(&case, rate, arguments.sample, false, stop)?;
         if !trial.is_disturbed() {
             break;
@@ -236,12 +295,17 @@ fn sample(
     let elapsed_ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
     let used_ms = cpu(rig).saturating_sub(before) * 10;
     let memory_kib = rig.target.memory_kib();
+    let load = match arguments.load {
+        true => Some(rig.load(&case, arguments.rate_of(case.active), stop)?),
+        false => None,
+    };
     Ok(RoundReport {
         sessions: case.active,
         drop_ppm: trial.loss_ppb / 1000,
         cpu_percent: memory_kib.map(|_| scaled(used_ms, 100, elapsed_ms)),
         memory_kib,
         trial,
+        load,
         ..RoundReport::default()
     })
 }
@@ -255,22 +319,37 @@ fn limit(arguments: &RampArguments, round: &RoundReport, failure: Option<&str>) 
         return Some(format!("{} ppm lost", round.drop_ppm));
     }
     let cpu = round.cpu_percent.zip(arguments.cpu);
-    cpu.filter(|(used, limit)| used > limit).map(|(used, _)| format!("{used} % CPU"))
+    if let Some((used, _)) = cpu.filter(|(used, limit)| used > limit) {
+        return Some(format!("{used} % CPU"));
+    }
+    let busy = round.load.as_ref().map(|load| load.busy_permille).zip(arguments.busy);
+    let busy = busy.filter(|(busy, limit)| *busy > limit * 10);
+    busy.map(|(busy, _)| format!("{} % busy", tenths(busy)))
+}
+
+/// Thousandths as percent.
+pub(crate) fn tenths(permille: u64) -> String {
+    format!("{}.{}", permille / 10, permille % 10)
 }
 
 fn print_round(index: usize, round: &RoundReport) {
     eprintln!(
-        "round {}: {} sessions, {} ppm lost{}{}",
+        "round {}: {} sessions, {}, {} ppm lost{}{}{}",
         index + 1,
         round.sessions,
+        mpps(round.trial.offered_pps),
         round.drop_ppm,
+        round
+            .load
+            .as_ref()
+            .map_or(String::new(), |load| { format!(", {} % busy", tenths(load.busy_permille)) }),
         round.limit.as_ref().map_or(String::new(), |limit| format!(", limit: {limit}")),
         if round.back_off { ", backed off" } else { "" }
     );
 }
 
 /// Columns of a round; the last one names the limit.
-pub(crate) const COLUMNS: [&str; 9] = [
+pub(crate) const COLUMNS: [&str; 10] = [
     "round",
     "sessions",
     "established/s",
@@ -278,6 +357,7 @@ pub(crate) const COLUMNS: [&str; 9] = [
     "lost, ppm",
     "p99, µs",
     "CPU, %",
+    "busy, % (mean / highest)",
     "memory, MiB",
     "",
 ];
@@ -288,7 +368,9 @@ fn print(report: &RampReport) {
     for (at, round) in (1u32..).zip(&report.rounds) {
         table.add_row(round.row(at, (round.trial.p99_ns() / 1000).to_string()));
     }
-    println!("{table}");
+    if report.base.left_out.is_none() {
+        println!("{table}");
+    }
     report.base.print();
 }
 
@@ -316,5 +398,45 @@ mod tests {
         assert_eq!(of(3, 0, 0).unwrap(), "3 sessions refused: no resources");
         assert_eq!(of(0, 2001, 0).unwrap(), "2001 ppm lost");
         assert_eq!(of(0, 0, 151).unwrap(), "151 % CPU");
+    }
+
+    fn busy(busy_permille: u64) -> Option<LoadReading> {
+        Some(LoadReading { busy_permille, ..LoadReading::default() })
+    }
+
+    #[test]
+    fn busy_share_is_a_limit_and_rates_may_grow_with_sessions() {
+        let parse = |words: &[&str]| {
+            RampCommandLine::try_parse_from(std::iter::once(&"x").chain(words))
+                .map(|of| of.arguments)
+        };
+        let arguments = parse(&["--load", "--busy", "50", "--session-rate", "3"]).unwrap();
+        let of = |permille| {
+            limit(&arguments, &RoundReport { load: busy(permille), ..RoundReport::default() }, None)
+        };
+        assert_eq!((of(500), of(501).unwrap()), (None, "50.1 % busy".to_owned()));
+        assert_eq!((arguments.rate_of(1000), parse(&[]).unwrap().rate_of(1000)), (3000, 500_000));
+        assert!(parse(&["--busy", "50"]).is_err(), "nothing reads it");
+        assert!(parse(&["--rate", "1M", "--session-rate", "3"]).is_err());
+    }
+
+    #[test]
+    fn figures_compare_rounds_by_their_sessions() {
+        let round = |sessions, limit: Option<&str>, back_off| RoundReport {
+            sessions,
+            limit: limit.map(str::to_owned),
+            back_off,
+            load: busy(u64::from(sessions) / 10),
+            trial: TrialReport { received_pps: u64::from(sessions) * 2, ..TrialReport::default() },
+            ..RoundReport::default()
+        };
+        let rounds =
+            [round(1000, None, false), round(1100, Some("lost"), false), round(1000, None, true)];
+        let figures = figures(&rounds);
+        let value = |name: &str| figures.iter().find(|of| of.name == name).map(|of| of.median);
+        assert_eq!(value("sessions within the limits"), Some(1000));
+        assert_eq!(value("rate within the limits"), Some(2000));
+        assert_eq!(value("busy share, 1100 sessions"), Some(110));
+        assert_eq!(figures.iter().filter(|of| of.name.starts_with("lost, 1000")).count(), 1);
     }
 }

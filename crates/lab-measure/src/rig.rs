@@ -2,6 +2,7 @@
 
 mod change;
 mod course;
+mod load;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -490,6 +491,7 @@ pub(crate) fn record_cores(
     if started || arguments.target_core.is_some() {
         let cores = arguments.worker_cores(bench, core);
         recorder.cores("target", &cores);
+        record_placement(arguments, recorder);
         if arguments.model != ExecutionModel::RunToCompletion {
             let receiver = arguments.receiver_core(bench, core);
             recorder.cores("receiver", &[receiver]);
@@ -514,6 +516,17 @@ pub(crate) fn record_cores(
         recorder.warn(format!(
             "tester and target shared core {core}: the figures are valid for neither"
         ));
+    }
+}
+
+/// Records where a plan puts control, and warns of the rules that it breaks unless that is its purpose.
+fn record_placement(arguments: &TargetArguments, recorder: &mut Recorder) {
+    let Some(placed) = &arguments.placed else { return };
+    recorder.cores("control", &[placed.control]);
+    for found in &placed.breaks {
+        if arguments.placement.as_ref().is_none_or(|choice| !choice.breaks(found)) {
+            recorder.warn(format!("this machine leaves no better placement; it breaks {found}"));
+        }
     }
 }
 

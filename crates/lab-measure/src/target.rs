@@ -1,8 +1,11 @@
 //! The target of a measurement. The tester starts it or finds it running, and reaches it through ports
 //! and, for a UPF, through PFCP.
 
+mod configuration;
 mod cpu;
+pub(crate) mod load;
 mod model;
+pub(crate) mod placement;
 pub(crate) mod rules;
 mod server;
 mod testpmd;
@@ -11,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -22,7 +25,10 @@ use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::Value;
 
+use self::configuration::{TargetCores, adit_configuration};
 use self::cpu::{RunQueueWait, cpu_by_core};
+use self::load::LoadProbe;
+use self::placement::{PlacementChoice, SiblingChoice, TargetPlacement};
 use self::rules::TargetRules;
 use super::testbed::{Testbed, memif_address, memif_server_of, memif_socket};
 use super::traffic::span_ns;
@@ -30,7 +36,7 @@ use adit_lab_engine::frame::{Endpoints, FrameFormat, TesterTunnel, UePacketKind}
 use adit_lab_engine::memif::{Listener, Memif, MemifAddress};
 use adit_lab_engine::neighbor::PortAddresses;
 use adit_lab_process::adit_binary::find_binary;
-use adit_lab_process::adit_config::{AditConfig, ExcessAction, ExecutionModel, Qos, WorkerPoll};
+use adit_lab_process::adit_config::{ExcessAction, ExecutionModel};
 use adit_lab_process::process::{Process, Program, owned};
 use adit_lab_process::scratch::Scratch;
 use adit_lab_process::stop::{Stop, environment};
@@ -133,6 +139,17 @@ pub(crate) enum TeidChoice {
     Chosen,
 }
 
+/// What threads of the started adit do without packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum PollChoice {
+    /// They poll on.
+    #[default]
+    Busy,
+    /// They sleep.
+    Adaptive,
+}
+
 /// IP version under GTP-U on N3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -167,6 +184,22 @@ pub(crate) struct TargetArguments {
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u16).range(1..=64))]
     pub workers: u16,
+    /// CPUs of the started adit as `adit host plan` proposes them, without the tester's: "numa"; "uma", which ignores
+    /// nodes; or the name of a rule that the plan then breaks, such as own-node. Default: the first ones in order.
+    #[arg(long, value_name = "numa|uma|RULE")]
+    pub placement: Option<PlacementChoice>,
+    /// What siblings of a core do in that plan.
+    #[arg(long, value_enum, requires = "placement")]
+    pub siblings: Option<SiblingChoice>,
+    /// The plan of --placement, once there is one.
+    #[arg(skip)]
+    pub placed: Option<TargetPlacement>,
+    /// What threads of the started adit do without packets.
+    #[arg(long, value_enum, default_value_t)]
+    pub poll: PollChoice,
+    /// Let the started adit lower the frequency of its workers' cores under small load (as root).
+    #[arg(long)]
+    pub scale_frequency: bool,
     /// Execution model of the started adit. A receiver takes a core that is left, or shares one with a worker; the
     /// report then contains a warning.
     #[arg(long, value_enum, default_value_t)]
@@ -505,7 +538,11 @@ impl TargetArguments {
     /// # Errors
     /// It is the tester's core, and `--allow-shared-core` is missing.
     pub(crate) fn core(&self, bench: &Testbed) -> Result<u16> {
-        let core = self.target_core.or_else(|| bench.other_core()).unwrap_or_else(|| bench.core());
+        let planned = self.placed.as_ref().and_then(|placed| placed.workers.first().copied());
+        let core = planned
+            .or(self.target_core)
+            .or_else(|| bench.other_core())
+            .unwrap_or_else(|| bench.core());
         if core == bench.core() && !self.allow_shared_core {
             return Err(environment(format!(
                 "tester and target would share core {core}, which makes figures invalid; choose others \
@@ -520,6 +557,9 @@ impl TargetArguments {
     /// The core of the target's receiver, for models that have one: the first that is left, or else `core`.
     #[must_use]
     pub(crate) fn receiver_core(&self, bench: &Testbed, core: u16) -> u16 {
+        if let Some(placed) = &self.placed {
+            return placed.receiver.unwrap_or(core);
+        }
         let mut others = bench.other_cores().filter(|other| *other != core);
         others.nth(usize::from(self.workers).saturating_sub(1)).unwrap_or(core)
     }
@@ -528,6 +568,9 @@ impl TargetArguments {
     /// beside the tester's.
     #[must_use]
     pub(crate) fn worker_cores(&self, bench: &Testbed, core: u16) -> Vec<u16> {
+        if let Some(placed) = &self.placed {
+            return placed.workers.clone();
+        }
         let others = bench.other_cores().filter(|other| *other != core);
         std::iter::once(core).chain(others).take(usize::from(self.workers)).collect()
     }
@@ -554,6 +597,9 @@ impl RunningTarget {
     /// # Errors
     /// The program is missing or cannot be started.
     pub(crate) fn start(arguments: &TargetArguments, bench: &Testbed, core: u16) -> Result<Self> {
+        if arguments.placement.is_some() && arguments.placed.is_none() {
+            return Err(environment("this measurement takes no --placement; ramp and latency do"));
+        }
         let dir = Scratch::create(arguments.target.name())?;
         let log = dir.path().join("target.log");
         let kind = arguments.target;
@@ -572,7 +618,9 @@ impl RunningTarget {
                 let config = running.dir.path().join("adit.toml");
                 let cores = &running.cores;
                 let receiver = arguments.receiver_core(bench, core);
-                let placed = TargetCores { main: bench.core(), workers: cores, receiver };
+                let placed = arguments.placed.as_ref();
+                let main = placed.map_or(bench.core(), |placed| placed.control);
+                let placed = TargetCores { main, workers: cores, receiver };
                 let text = adit_configuration(arguments, &placed, running.dir.path());
                 fs::write(&config, text).context("write adit's configuration")?;
                 let mut command = owned(&binary, "KILL");
@@ -594,7 +642,11 @@ impl RunningTarget {
         let mut command = command;
         command.process_group(0).stdin(Stdio::null());
         let log = running.log.clone();
-        let process = bench.on_all_cores(|| Process::start("target", command, &log, &log))?;
+        let start = || Process::start("target", command, &log, &log);
+        let process = match &arguments.placed {
+            Some(placed) => bench.on_cores(&placed.allowed, start),
+            None => bench.on_all_cores(start),
+        }?;
         running.process = Some(process);
         Ok(running)
     }
@@ -663,6 +715,13 @@ impl RunningTarget {
         RunQueueWait::of(pid, &self.cores)
     }
 
+    /// What reads its load; `None` unless the tester started an adit.
+    #[must_use]
+    pub(crate) fn load_probe(&self) -> Option<LoadProbe> {
+        let (pid, adit) = (self.process.as_ref()?.id(), self.adit.clone()?);
+        Some(LoadProbe { pid, adit, socket: self.dir.path().join("admin.sock") })
+    }
+
     /// Resident memory of the process; `None` unless the tester started it. Unit: KiB.
     #[must_use]
     pub(crate) fn memory_kib(&self) -> Option<u64> {
@@ -692,61 +751,6 @@ impl RunningTarget {
             TargetKind::Upf | TargetKind::L2 => None,
         }
     }
-}
-
-/// Where the threads of a started adit run.
-struct TargetCores<'a> {
-    /// All threads but those of the packet path.
-    main: u16,
-    workers: &'a [u16],
-    receiver: u16,
-}
-
-/// adit's configuration.
-fn adit_configuration(arguments: &TargetArguments, cores: &TargetCores<'_>, dir: &Path) -> String {
-    let TargetArguments { upf_n3, upf_n3_v6, upf_n6, dn, dn6, n4, sessions, .. } = arguments;
-    let device =
-        |index: u32, name: &str| format!("net_memif{index},{}", arguments.memif_client(name));
-    let mut n6 = vec![format!("{upf_n6}/24")];
-    let mut routes = vec![("0.0.0.0/0", dn.to_string())];
-    if arguments.inner.is_ipv6() {
-        // Another address of the data network's /64.
-        n6.push(format!("{}/64", Ipv6Addr::from_bits(dn6.to_bits() ^ 3)));
-        routes.push(("::/0", dn6.to_string()));
-    }
-    let node = if let IpAddr::V4(node) = n4.ip() { node } else { Ipv4Addr::LOCALHOST };
-    let journal = dir.join("journal");
-    AditConfig {
-        n4: node,
-        n4_port: n4.port(),
-        heartbeat_ms: 10_000,
-        t1_ms: 3000,
-        unlimited_requests: true,
-        sessions_max: sessions.saturating_add(16),
-        main_core: usize::from(cores.main),
-        workers: cores.workers.iter().copied().map(usize::from).collect(),
-        model: arguments.model,
-        receiver: usize::from(cores.receiver),
-        poll: WorkerPoll::Busy,
-        qos: arguments.excess.map(|excess| {
-            let (queue_pkts, shared_mbps) = (arguments.queue_pkts, arguments.shared_mbps);
-            Qos { excess, queue_pkts, shared_mbps }
-        }),
-        devices: [device(0, "n3"), device(1, "n6")],
-        xdp: false,
-        mtu_bytes: [1600, 1500],
-        n3: match arguments.n3_family {
-            OuterFamily::Ipv4 => vec![format!("{upf_n3}/24")],
-            OuterFamily::Ipv6 => vec![format!("{upf_n3_v6}/64")],
-        },
-        n6,
-        routes,
-        n6_instance: None,
-        vlans: [true, false].map(|is_access| arguments.vlan(is_access).value()),
-        store: arguments.journal.then_some(&*journal),
-        socket: &dir.join("admin.sock"),
-    }
-    .text()
 }
 
 #[cfg(test)]

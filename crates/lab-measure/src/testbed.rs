@@ -57,6 +57,16 @@ pub(crate) fn allowed_cores() -> Vec<u16> {
     cores.filter_map(|cpu| u16::try_from(cpu).ok()).collect()
 }
 
+/// Lets this thread, and the programs that it starts, use these cores.
+///
+/// # Errors
+/// The kernel refuses the affinity.
+pub(crate) fn set_affinity(cores: &[u16]) -> Result<()> {
+    let mut set = CpuSet::new();
+    cores.iter().for_each(|core| set.set(usize::from(*core)));
+    sched_setaffinity(None, &set).context("change the affinity of this thread")
+}
+
 /// DPDK and the pool of packet buffers.
 #[derive(Debug)]
 pub(crate) struct Testbed {
@@ -149,9 +159,15 @@ impl Testbed {
     /// # Errors
     /// Those of `work`; the kernel refuses the affinity.
     pub(crate) fn on_all_cores<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        let mut set = CpuSet::new();
-        self.cores.iter().for_each(|core| set.set(usize::from(*core)));
-        sched_setaffinity(None, &set).context("widen the affinity of this thread")?;
+        self.on_cores(&self.cores, work)
+    }
+
+    /// The same with these cores of the process.
+    ///
+    /// # Errors
+    /// Those of `work`; the kernel refuses the affinity.
+    pub(crate) fn on_cores<T>(&self, cores: &[u16], work: impl FnOnce() -> Result<T>) -> Result<T> {
+        set_affinity(cores)?;
         let result = work();
         pin_current_thread(self.core()).map_err(|error| environment(error.to_string()))?;
         result

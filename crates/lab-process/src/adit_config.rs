@@ -101,8 +101,8 @@ impl ExecutionModel {
         }
     }
 
-    /// The lines of the datapath's section. The receiver sleeps without packets: it may share its core.
-    fn lines(self, workers: usize, receiver: usize, poll: WorkerPoll) -> String {
+    /// The lines of the datapath's section. A receiver that shares the core of a worker sleeps without packets.
+    fn lines(self, workers: &[usize], receiver: usize, poll: WorkerPoll) -> String {
         let spread = match self {
             Self::RunToCompletion => return poll.lines(),
             Self::Pipeline => "owner",
@@ -113,7 +113,11 @@ impl ExecutionModel {
             Self::EventdevDsw7 => return eventdev(receiver, false, SEVEN_QUEUES),
             Self::EventdevSw7 => return eventdev(receiver, true, SEVEN_QUEUES),
         };
-        let poll = [vec![poll.name(); workers], vec!["adaptive"]].concat();
+        let of_receiver = match workers.contains(&receiver) {
+            true => WorkerPoll::Adaptive,
+            false => poll,
+        };
+        let poll = [vec![poll.name(); workers.len()], vec![of_receiver.name()]].concat();
         format!(
             "model = \"pipeline\"\nreceivers = [{receiver}]\nspread = \"{spread}\"\npoll = {poll:?}\n"
         )
@@ -130,9 +134,10 @@ fn eventdev(rx_tx: usize, is_central: bool, queues: &str) -> String {
 }
 
 /// What a worker of the started adit does without packets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WorkerPoll {
     /// It polls on.
+    #[default]
     Busy,
     /// It sleeps, and leaves its core to others.
     Adaptive,
@@ -182,6 +187,10 @@ pub struct AditConfig<'a> {
     pub receiver: usize,
     /// What a worker does without packets.
     pub poll: WorkerPoll,
+    /// Memory and rules of placement ignore NUMA nodes.
+    pub ignores_nodes: bool,
+    /// Frequencies of the workers' cores are lowered under small load.
+    pub scales_frequency: bool,
     /// Enforcement of rates; `None` for adit's defaults.
     pub qos: Option<Qos>,
     /// Device strings of the access and the core side.
@@ -219,7 +228,9 @@ impl AditConfig<'_> {
         let (n3, n6) = (quoted(&self.n3), quoted(&self.n6));
         let n6_instance = self.n6_instance_text();
         let ports = self.ports_text();
-        let model = self.model.lines(workers.len(), self.receiver, self.poll);
+        let model = self.model.lines(workers, self.receiver, self.poll);
+        let placement = if self.ignores_nodes { "placement = \"uma\"\n" } else { "" };
+        let frequency = if self.scales_frequency { "scale_frequency = true\n" } else { "" };
         let PacketMemory { memory, mbufs } = self.packet_memory();
         let mut text = format!(
             r#"[node]
@@ -237,7 +248,7 @@ sessions_max = {sessions_max}
 
 [datapath]
 workers = {workers:?}
-{model}main_core = {main_core}
+{model}{placement}{frequency}main_core = {main_core}
 burst_pkts = 32
 
 [dpdk]
@@ -350,6 +361,8 @@ mod tests {
             model: ExecutionModel::RunToCompletion,
             receiver: 0,
             poll: WorkerPoll::Busy,
+            ignores_nodes: false,
+            scales_frequency: false,
             qos,
             devices: ["net_memif0", "net_memif1"].map(str::to_owned),
             xdp: false,
@@ -380,5 +393,12 @@ mod tests {
         let (mbufs, mib) = (&table["dpdk"]["mempool_mbufs"], &table["dpdk"]["memory_mib"]);
         let (mbufs, mib) = (mbufs.as_integer().unwrap(), mib.as_integer().unwrap());
         assert!(mbufs >= 2 * 100_000 && mib * 1024 * 1024 > mbufs * 2400, "{mbufs} {mib}");
+    }
+
+    #[test]
+    fn receiver_sleeps_only_on_the_core_of_a_worker() {
+        let lines = |receiver| ExecutionModel::Pipeline.lines(&[1, 2], receiver, WorkerPoll::Busy);
+        assert!(lines(3).contains(r#"poll = ["busy", "busy", "busy"]"#), "{}", lines(3));
+        assert!(lines(2).contains(r#"poll = ["busy", "busy", "adaptive"]"#), "{}", lines(2));
     }
 }

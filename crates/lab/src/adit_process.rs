@@ -311,6 +311,8 @@ fn configuration(
         model,
         receiver: cores.main,
         poll: cores.poll,
+        ignores_nodes: false,
+        scales_frequency: false,
         qos: None,
         devices: [(0, N3_LINK), (1, "n6")]
             .map(|(index, interface)| device.argument(index, interface, queue_pairs(model))),

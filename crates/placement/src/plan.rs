@@ -54,6 +54,13 @@ pub enum PlanRefusal {
         /// Its node.
         node: u32,
     },
+    /// A plan was to break a rule and cannot.
+    CannotBreak {
+        /// The rule.
+        rule: PlacementRule,
+        /// Why.
+        why: &'static str,
+    },
 }
 
 impl fmt::Display for PlanRefusal {
@@ -76,6 +83,9 @@ impl fmt::Display for PlanRefusal {
                 "port {port} is on node {node}, where this process may use no CPU; allow CPUs of that \
                  node, or ignore nodes (uma)"
             ),
+            Self::CannotBreak { rule, why } => {
+                write!(f, "no plan for this machine breaks {}: {why}", rule.name())
+            }
         }
     }
 }
@@ -358,6 +368,9 @@ impl PlacementPlan {
             group.control_cpu,
             list(PlacedRole::Worker)
         );
+        if self.ignores_nodes {
+            text.push_str("placement = \"uma\"\n");
+        }
         let has = |role| group.cpus(role).next().is_some();
         if has(PlacedRole::Receiver) {
             text.push_str(&format!(

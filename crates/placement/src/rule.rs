@@ -1,6 +1,7 @@
 //! The rules of placement, with their reasons and costs.
 
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -173,6 +174,30 @@ impl PlacementRule {
         matches!(self, Self::PortNode | Self::OwnNode | Self::ControlNode)
     }
 }
+
+impl FromStr for PlacementRule {
+    type Err = UnknownRule;
+
+    fn from_str(text: &str) -> Result<Self, UnknownRule> {
+        let found = Self::ALL.into_iter().find(|rule| rule.name() == text);
+        found.ok_or_else(|| UnknownRule { text: text.to_owned() })
+    }
+}
+
+/// A text that is not the name of a rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownRule {
+    text: String,
+}
+
+impl fmt::Display for UnknownRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = PlacementRule::ALL.map(PlacementRule::name).join(", ");
+        write!(f, "\"{}\" is not a rule; the rules are {names}", self.text)
+    }
+}
+
+impl std::error::Error for UnknownRule {}
 
 /// Study 003, table 4.12: a receiver with one of its two workers on another node, 49.4 % instead of 33.1 %.
 pub(crate) const REMOTE_WORKER_POINTS: f64 = 16.4;

@@ -1,34 +1,27 @@
 //! The order of placements in study 003, tables 4.1 to 4.12, from our rules on its machines.
+//!
+//! | table | what it compares | test |
+//! |---|---|---|
+//! | 4.1 | a placement with itself | nothing to order |
+//! | 4.2 | with 4.1: no node rules on four sockets, at the limit | `without_node_rules_the_cards_carry_less` |
+//! | 4.3 | node rules on and off in virtual machines | `nodes_do_not_matter_within_one_node`: each machine has the CPUs and the memory of one node |
+//! | 4.4 | two pinnings across nodes | `pinnings_of_table_4_4_have_the_order_of_the_study` |
+//! | 4.5 to 4.10 | each another number of planes, or control on the other node | `each_table_from_4_5_to_4_10_is_on_the_right_side_of_the_baseline` |
+//! | 4.11 | no node rules on four sockets, same load | `groups_of_a_node_beat_one_group_over_all_nodes` |
+//! | 4.12 | all of 4.4 to 4.10 by CPU utilization | `placements_of_table_4_12_have_the_order_of_the_study` |
+//!
+//! The columns of packets per second and of drops are not ordered: beyond 8 Gb/s the virtual switch of the study lost
+//! packets (section 4.3), which is no property of a placement. So 1cp1up (15.82 % fewer packets) and 2cp1up (4.39 %) are a
+//! tie by CPU utilization, in the study and here.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "test code")]
 
-use adit_placement::{
-    CpuCore, CpuLimits, CpuSet, MachineTopology, NumaNode, PlacedRole, PlacedThread, Placement,
-    PlacementGroup, PlacementRule, RuleBreak, SiblingPolicy, check, cost_of,
-};
+mod made_up;
 
-/// A machine of `nodes` sockets with `cores` cores of two siblings each, numbered as Linux does: first all first
-/// siblings.
-fn machine(nodes: u32, cores: u32) -> MachineTopology {
-    let all = nodes * cores;
-    let core = |index: u32| CpuCore {
-        cpus: CpuSet::from_iter([index, index + all]),
-        node: index / cores,
-        package: Some(index / cores),
-    };
-    let node = |index: u32| NumaNode {
-        index,
-        cpus: (index * cores..(index + 1) * cores).flat_map(|cpu| [cpu, cpu + all]).collect(),
-        memory_bytes: 64 << 30,
-        huge_pages: Vec::new(),
-    };
-    let online: CpuSet = (0..2 * all).collect();
-    MachineTopology {
-        nodes: (0..nodes).map(node).collect(),
-        cores: (0..all).map(core).collect(),
-        limits: CpuLimits { allowed: online.clone(), online, ..CpuLimits::default() },
-        ..MachineTopology::default()
-    }
-}
+use adit_placement::{
+    MachineTopology, PlacedRole, PlacedThread, Placement, PlacementGroup, PlacementRule, PlanModel,
+    PlanRequest, RuleBreak, SiblingPolicy, check, cost_of, plan,
+};
+use made_up::machine;
 
 /// One user plane: receivers (b), workers (a) and the CPU of its control plane.
 fn group(receivers: &[u32], workers: &[u32], control_cpu: u32) -> PlacementGroup {
@@ -152,11 +145,16 @@ fn each_row_breaks_the_rule_that_the_study_varies() {
     assert_eq!(rules("3cp2up"), []);
 }
 
-/// Tables 4.1, 4.2 and 4.11: four sockets with 14 cores; two receivers and nine workers on each. Without node rules all
-/// receivers distribute to all workers: 87.0 % instead of 62.8 %.
-#[test]
-fn groups_of_a_node_beat_one_group_over_all_nodes() {
-    let card = machine(4, 14);
+/// Four sockets with 14 cores (section 3.3): two receivers and nine workers on each.
+struct Cards {
+    machine: MachineTopology,
+    /// Groups of a node.
+    aware: Placement,
+    /// All receivers distribute to all workers.
+    unaware: Placement,
+}
+
+fn cards() -> Cards {
     let on_node = |node: u32| {
         let first = node * 14;
         let receivers = [first + 1, first + 2];
@@ -166,13 +164,112 @@ fn groups_of_a_node_beat_one_group_over_all_nodes() {
     let aware = placement((0..4).map(on_node).collect());
     let threads = aware.groups.iter().flat_map(|group| group.threads.clone()).collect();
     let unaware = placement(vec![PlacementGroup { control_cpu: 0, threads, ports: Vec::new() }]);
-    let utilization = |placement: &Placement| {
-        let found = breaks(&card, placement);
-        cost_of(placement, &found, aware.workers()).utilization(62.8)
+    Cards { machine: machine(4, 14), aware, unaware }
+}
+
+impl Cards {
+    /// Utilization of the placement without node rules where the other one has `percent`.
+    fn unaware_percent(&self, percent: f64) -> f64 {
+        let found = breaks(&self.machine, &self.unaware);
+        cost_of(&self.unaware, &found, self.aware.workers()).utilization(percent)
+    }
+}
+
+/// Table 4.11: 87.0 % instead of 62.8 % with 1,865,100 sessions.
+#[test]
+fn groups_of_a_node_beat_one_group_over_all_nodes() {
+    let cards = cards();
+    assert_eq!(breaks(&cards.machine, &cards.aware), []);
+    assert!((cards.unaware_percent(62.8) - 87.0).abs() < 0.05);
+}
+
+/// Tables 4.1 and 4.2: with node rules 2,987,700 sessions at 90 %; without them 2,382,400 were too many.
+#[test]
+fn without_node_rules_the_cards_carry_less() {
+    let cards = cards();
+    assert!(cards.unaware_percent(90.0) > 100.0, "more than there is");
+    // At the sessions of table 4.2 the study had 100 %, as an average of cores that lost packets.
+    let aware = 90.0 * 2_382_400.0 / 2_987_700.0;
+    let unaware = cards.unaware_percent(aware);
+    assert!(aware < unaware && (90.0..100.0).contains(&unaware), "{unaware}");
+}
+
+/// Table 4.3: 49.3 % with node rules and 48.5 % without, since a virtual machine has the CPUs of one node.
+#[test]
+fn nodes_do_not_matter_within_one_node() {
+    let mut host = machine(2, 12);
+    host.limits.allowed = "12-23,36-47".parse().unwrap();
+    let request = |ignores_nodes| PlanRequest {
+        model: PlanModel::Pipeline { receivers: Some(1) },
+        workers: Some(2),
+        threads_max: 64,
+        ports: Vec::new(),
+        siblings: SiblingPolicy::Shared,
+        ignores_nodes,
+        is_per_node: false,
     };
-    assert_eq!(breaks(&card, &aware), []);
-    assert_eq!(utilization(&aware), 62.8);
-    assert!((utilization(&unaware) - 87.0).abs() < 0.05);
+    let [numa, uma] = [false, true].map(|ignores| plan(&host, &request(ignores)).unwrap());
+    assert_eq!(numa.placement, uma.placement);
+    assert_eq!((numa.cost, numa.breaks), (uma.cost, uma.breaks));
+}
+
+fn row(name: &str) -> StudyRow {
+    rows().into_iter().find(|row| row.name == name).unwrap()
+}
+
+/// Table 4.4: until half of the CPU time was used, 515,400 sessions for 1A&1B and 468,500 for 2A.
+#[test]
+fn pinnings_of_table_4_4_have_the_order_of_the_study() {
+    let host = machine(2, 12);
+    let percent = |name| utilization(&host, &row(name).placement, 30.0);
+    assert!(30.0 < percent("1A&1B") && percent("1A&1B") < percent("2A"));
+}
+
+fn utilization(host: &MachineTopology, placement: &Placement, baseline_percent: f64) -> f64 {
+    let found = breaks(host, placement);
+    cost_of(placement, &found, baseline().workers()).utilization(baseline_percent)
+}
+
+/// Tables 4.5 to 4.10 by the average CPU utilization, beside that of the baseline with the same sessions.
+#[test]
+fn each_table_from_4_5_to_4_10_is_on_the_right_side_of_the_baseline() {
+    let host = machine(2, 12);
+    for (table, name, study_percent) in [
+        ("4.5", "3cp2up", 48.7),
+        ("4.6", "2cp3up", 37.4),
+        ("4.7", "2cp2up", 34.8),
+        ("4.8", "2cp1up", 26.0),
+        ("4.9", "1cp2up", 35.0),
+        ("4.10", "1cp1up", 26.0),
+    ] {
+        let row = row(name);
+        let ours = utilization(&host, &row.placement, row.baseline_percent);
+        let is_worse = |percent: f64| percent > row.baseline_percent;
+        assert_eq!(is_worse(ours), is_worse(study_percent), "table {table}: {ours}");
+    }
+}
+
+/// Tables 4.3, 4.4 and 4.5: the placements that stopped at the target of 50 %, by the sessions that they carried. The
+/// baseline had 20.2 % with 320,000 sessions and 49.3 % with 754,600, on a straight line (figure 4.3).
+#[test]
+fn placements_reach_the_target_of_50_percent_with_about_the_sessions_of_the_study() {
+    let host = machine(2, 12);
+    let sessions = |baseline_percent: f64| {
+        320_000.0 + (baseline_percent - 20.2) / (49.3 - 20.2) * (754_600.0 - 320_000.0)
+    };
+    let mut last = f64::INFINITY;
+    for (name, study) in
+        [("baseline", 754_600.0), ("1A&1B", 515_400.0), ("2A", 468_500.0), ("3cp2up", 387_200.0)]
+    {
+        let placement = row(name).placement;
+        // Utilization rises with the load: the load at 50 % is between none and that of the baseline.
+        let percents = (0..=1000).map(|step| f64::from(step) / 20.0);
+        let below = percents.filter(|percent| utilization(&host, &placement, *percent) <= 50.0);
+        let carried = sessions(below.last().unwrap());
+        assert!(carried < last, "{name}: {carried}");
+        assert!((carried / study - 1.0).abs() < 0.1, "{name}: {carried} for {study}");
+        last = carried;
+    }
 }
 
 /// Rules that no table varies, each broken alone.

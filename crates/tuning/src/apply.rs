@@ -103,14 +103,14 @@ fn entry(change: &CheckedSetting) -> JournalEntry {
 }
 
 /// Why a value is not in place.
-struct WriteFailure {
-    why: String,
+pub(crate) struct WriteFailure {
+    pub(crate) why: String,
     /// False if the file certainly has nothing of ours.
     may_be_written: bool,
 }
 
 /// Writes one value and reads it again, since kernels change some without an error.
-fn write(files: &mut dyn HostFiles, entry: &JournalEntry) -> Result<(), WriteFailure> {
+pub(crate) fn write(files: &mut dyn HostFiles, entry: &JournalEntry) -> Result<(), WriteFailure> {
     let JournalEntry { path, wanted, previous, .. } = entry;
     let before = |why| WriteFailure { why, may_be_written: false };
     let after = |why| WriteFailure { why, may_be_written: true };
@@ -154,13 +154,13 @@ fn undo(files: &mut dyn HostFiles, journal: &TuningJournal, why: String) -> Tuni
 }
 
 #[derive(Default)]
-struct TakenBack {
-    reverted: RevertedTuning,
-    failed: Vec<String>,
+pub(crate) struct TakenBack {
+    pub(crate) reverted: RevertedTuning,
+    pub(crate) failed: Vec<String>,
 }
 
 /// Takes entries back in reverse order: what was written last may be what keeps the others from changing.
-fn take_back(files: &mut dyn HostFiles, journal: &TuningJournal) -> TakenBack {
+pub(crate) fn take_back(files: &mut dyn HostFiles, journal: &TuningJournal) -> TakenBack {
     let mut taken_back = TakenBack::default();
     for entry in journal.entries.iter().rev() {
         match entry.place {

@@ -96,7 +96,7 @@ pub enum TuningError {
     )]
     DamagedJournal {
         /// The journal.
-        journal: &'static str,
+        journal: String,
         /// Line, from 1.
         line: usize,
     },
@@ -104,7 +104,7 @@ pub enum TuningError {
     #[error("{journal} cannot be written: {error}; {state}")]
     Journal {
         /// The journal.
-        journal: &'static str,
+        journal: String,
         /// Why.
         error: io::Error,
         /// What that means for the settings.

@@ -10,7 +10,7 @@ pub const JOURNAL_PATH: &str = "run/adit/host-tuning.journal";
 const FIRST_LINE: &str = "adit host tuning 1";
 const LAST_LINE: &str = "end";
 
-/// All changes of one `apply`, in the order of writing.
+/// All changes of one `apply`, or those that a process may make, in the order of writing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TuningJournal {
     pub profile: String,
@@ -33,28 +33,41 @@ impl TuningJournal {
         Self { profile: profile.name().to_owned(), entries: Vec::new() }
     }
 
-    /// Reads the journal; `None` if there is none.
+    /// Reads the journal of `apply`; `None` if there is none.
     pub(crate) fn read(files: &dyn HostFiles) -> Result<Option<Self>, TuningError> {
-        match files.read(JOURNAL_PATH) {
+        Self::read_at(files, JOURNAL_PATH)
+    }
+
+    /// Reads a journal; `None` if there is none.
+    pub(crate) fn read_at(files: &dyn HostFiles, path: &str) -> Result<Option<Self>, TuningError> {
+        match files.read(path) {
             Ok(text) => Self::parse(&text)
                 .map(Some)
-                .map_err(|line| TuningError::DamagedJournal { journal: JOURNAL_PATH, line }),
+                .map_err(|line| TuningError::DamagedJournal { journal: path.to_owned(), line }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(TuningError::unreadable(JOURNAL_PATH, error)),
+            Err(error) => Err(TuningError::unreadable(path, error)),
         }
     }
 
     pub(crate) fn keep(&self, files: &mut dyn HostFiles) -> Result<(), TuningError> {
-        files.keep(JOURNAL_PATH, &self.text()).map_err(|error| TuningError::Journal {
-            journal: JOURNAL_PATH,
+        self.keep_at(files, JOURNAL_PATH)
+    }
+
+    pub(crate) fn keep_at(&self, files: &mut dyn HostFiles, path: &str) -> Result<(), TuningError> {
+        files.keep(path, &self.text()).map_err(|error| TuningError::Journal {
+            journal: path.to_owned(),
             error,
             state: "nothing was changed",
         })
     }
 
     pub(crate) fn forget(files: &mut dyn HostFiles) -> Result<(), TuningError> {
-        files.forget(JOURNAL_PATH).map_err(|error| TuningError::Journal {
-            journal: JOURNAL_PATH,
+        Self::forget_at(files, JOURNAL_PATH)
+    }
+
+    pub(crate) fn forget_at(files: &mut dyn HostFiles, path: &str) -> Result<(), TuningError> {
+        files.forget(path).map_err(|error| TuningError::Journal {
+            journal: path.to_owned(),
             error,
             state: "all settings were taken back",
         })

@@ -2,8 +2,9 @@
 //!
 //! A profile of study 004 becomes a list of [`TuningSetting`]s. [`check()`] compares them with the machine, [`apply()`]
 //! writes those that differ after it has written a journal, and [`revert()`] takes each back that still has the
-//! journal's value. All files are reached through [`HostFiles`], so that tests use a made-up machine. What ends with a
-//! process ([`CpuLatencyHold`]) and what needs a restart ([`kernel_parameters()`]) is outside the journal.
+//! journal's value. [`FrequencyScaling`] changes frequencies while a process runs, with a journal of its own. All files are
+//! reached through [`HostFiles`], so that tests use a made-up machine. What ends with a process ([`CpuLatencyHold`]) and
+//! what needs a restart ([`kernel_parameters()`]) is outside the journal.
 //!
 //! Source: study 004, *On the use of Linux real-time features for RAN packet processing*, sections 3 and 4, table 1.
 #![forbid(unsafe_code)]
@@ -15,6 +16,7 @@ mod core_scheduling;
 mod error;
 mod files;
 mod form;
+mod frequency;
 mod journal;
 mod latency;
 mod power;
@@ -30,6 +32,10 @@ pub use core_scheduling::{CoreScheduling, core_scheduling};
 pub use error::TuningError;
 pub use files::{HostFiles, RootedFiles};
 pub use form::SettingForm;
+pub use frequency::{
+    CpuLoad, FrequencyChange, FrequencyRange, FrequencyScaling, FrequencySurvey, frequency_survey,
+    revert_frequencies,
+};
 pub use journal::JOURNAL_PATH;
 pub use latency::CpuLatencyHold;
 pub use power::{CpuPower, EnergyZone, IdleStateTime, cpu_power, energy_zones};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use adit_placement::CpuSet;
+use adit_placement::{CpuSet, PlacementRule};
 use adit_tuning::{HugePagesWanted, TuningProfile};
 use clap::{Args, Subcommand, ValueEnum};
 
@@ -95,6 +95,9 @@ pub(crate) struct PlanArguments {
     /// Ignore NUMA nodes, to compare; in a configuration placement = "uma".
     #[arg(long)]
     pub uma: bool,
+    /// Break this rule, to measure what it is worth on this machine: threads are moved from the proposed CPUs to others.
+    #[arg(long, value_name = "RULE", conflicts_with = "per_node")]
+    pub breaking: Option<PlacementRule>,
     /// One process on each node that has ports, instead of one with all ports.
     #[arg(long)]
     pub per_node: bool,

@@ -143,6 +143,8 @@ pub(crate) struct DatapathSettings {
     poll: Vec<PollMode>,
     /// Real-time priority of the threads of the packet path, which then all sleep without packets; 0 for none.
     pub realtime_priority: u8,
+    /// The frequency of their cores is lowered under small load, where the machine lets adit.
+    pub scales_frequency: bool,
     pub main_core: u16,
     pub burst_pkts: usize,
 }

@@ -248,6 +248,7 @@ fn read_datapath(
         let what = "takes 0 unless poll = \"adaptive\": nothing else would run on the core of a thread that polls on";
         datapath.problem("realtime_priority", what);
     }
+    let scales_frequency = datapath.boolean_optional("scale_frequency").unwrap_or(false);
     datapath.finish();
     DatapathSettings {
         placement: settings,
@@ -255,6 +256,7 @@ fn read_datapath(
         workers,
         poll,
         realtime_priority,
+        scales_frequency,
         main_core: control,
         burst_pkts,
     }

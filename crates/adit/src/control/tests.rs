@@ -53,6 +53,7 @@ fn control(plant: BenchControlPlane) -> ControlThread {
         threads,
         nodes: Default::default(),
         loads: Vec::new(),
+        frequencies: None,
         names: Vec::new(),
         ports: Vec::new(),
         burst_pkts: 32,

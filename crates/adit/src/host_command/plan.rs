@@ -4,7 +4,7 @@ use std::path::Path;
 
 use adit_placement::{
     MachineTopology, PlacedPort, PlacementPlan, PlacementRule, PlanModel, PlanRequest,
-    SiblingPolicy, cost_of, plan,
+    SiblingPolicy, cost_of, plan, plan_breaking,
 };
 use anyhow::bail;
 use serde_json::{Value, json};
@@ -22,7 +22,10 @@ pub(super) fn run(arguments: &PlanArguments) -> anyhow::Result<()> {
     let config = arguments.config.as_deref().map(load).transpose()?;
     let settings = settings(arguments, config.as_ref());
     let request = request(arguments, &machine, config.as_ref(), settings)?;
-    let plan = plan(&machine, &request)?;
+    let plan = match arguments.breaking {
+        Some(rule) => plan_breaking(&machine, &request, rule)?,
+        None => plan(&machine, &request)?,
+    };
     let configured = config.map(|config| {
         let placement = configured::placement(&config, &machine);
         let breaks = configured::broken(settings, &machine, &placement);

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use adit_tuning::{
     AppliedTuning, CheckedSetting, CpuLatencyHold, KernelParameter, RootedFiles, SettingKind,
-    SettingState, TuningProfile, TuningReport, TuningRequest, TuningSetting, apply, check,
-    core_scheduling, kernel_parameters, revert,
+    SettingState, TuningError, TuningProfile, TuningReport, TuningRequest, TuningSetting, apply,
+    check, core_scheduling, kernel_parameters, revert, revert_frequencies,
 };
 use anyhow::Context;
 use serde_json::{Value, json};
@@ -99,8 +99,17 @@ pub(super) fn revert_profile(place: &TuningPlace) -> anyhow::Result<()> {
     print_reverted(&mut RootedFiles::new(&place.root), place.json)
 }
 
+/// Takes back what `apply` wrote, and frequencies that a crashed adit left low.
 fn print_reverted(files: &mut RootedFiles, is_json: bool) -> anyhow::Result<()> {
-    let reverted = revert(files)?;
+    let mut reverted = revert_frequencies(files, std::process::id())?;
+    match revert(files) {
+        Ok(mut of_apply) => {
+            reverted.restored.append(&mut of_apply.restored);
+            reverted.left.append(&mut of_apply.left);
+        }
+        Err(TuningError::NotApplied { .. }) if !reverted.restored.is_empty() => {}
+        Err(error) => return Err(error.into()),
+    }
     if is_json {
         let document = json!({ "restored": reverted.restored, "left": reverted.left });
         println!("{}", serde_json::to_string_pretty(&document)?);

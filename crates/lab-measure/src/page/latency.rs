@@ -5,13 +5,17 @@ use std::collections::BTreeSet;
 use super::axis::{Axis, figure};
 use super::svg::{LineStyle, Plot, Series};
 use super::throughput::reference_series;
-use super::{mpps, table, us};
+use super::{load, mpps, table, us};
 use crate::latency::{LatencyReport, PointReport};
 use crate::report::{SecondReport, StreamReport};
 use crate::run_report::Reference;
 
 /// Renders plots and tables.
 pub(super) fn body(out: &mut String, report: &LatencyReport, references: &[Reference]) {
+    load::placement(out, &report.base);
+    if report.base.left_out.is_some() {
+        return;
+    }
     let mut cases: Vec<&str> = report.points.iter().map(|point| &*point.case).collect();
     cases.dedup();
     out.push_str("<div class=\"plots\">");
@@ -38,6 +42,7 @@ pub(super) fn body(out: &mut String, report: &LatencyReport, references: &[Refer
         "jitter",
     ];
     table(out, &header, &report.points.iter().flat_map(rows).collect::<Vec<_>>());
+    load::body(out, report);
 }
 
 /// The name of a point in a legend.

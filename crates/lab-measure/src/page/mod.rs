@@ -6,6 +6,7 @@ mod baseband;
 mod course;
 mod cycles;
 mod latency;
+mod load;
 mod ports;
 mod rates;
 mod saturate;
@@ -18,6 +19,8 @@ mod throughput;
 use serde::de::DeserializeOwned;
 
 use self::baseband::ComparedResponses;
+use self::course::ComparedRamp;
+use self::load::ComparedLoads;
 use self::svg::{escape, put};
 use self::throughput::ComparedReport;
 use crate::machine::Machine;
@@ -86,10 +89,12 @@ fn section(out: &mut String, experiment: &ExperimentReport) {
     machines(out, &experiment.references);
 }
 
-/// Renders the throughput of several measurements side by side, and the response times of several ones in one plot.
+/// Renders the throughput and the ramps of several measurements side by side, and the response times and the loads of several
+/// ones in one plot.
 fn overview(out: &mut String, measurements: &[MeasurementReport], references: &[Reference]) {
     let commands: Vec<_> = measurements.iter().map(|of| of.command.clone()).collect();
     let (mut compared, mut responses) = (Vec::new(), Vec::new());
+    let (mut ramps, mut loads) = (Vec::new(), Vec::new());
     for (measurement, options) in measurements.iter().zip(distinctions(&commands)) {
         match kind(measurement) {
             Some("throughput") => {
@@ -99,11 +104,24 @@ fn overview(out: &mut String, measurements: &[MeasurementReport], references: &[
                 responses
                     .extend(read(measurement).map(|report| ComparedResponses { options, report }));
             }
+            Some("ramp") => {
+                ramps.extend(read(measurement).map(|report| ComparedRamp { options, report }));
+            }
+            Some("latency") => {
+                let one = read(measurement).map(|report| ComparedLoads { options, report });
+                loads.extend(one.filter(ComparedLoads::has_loads));
+            }
             _ => {}
         }
     }
     if compared.len() > 1 {
         throughput::overview(out, &compared);
+    }
+    if ramps.len() > 1 {
+        course::overview(out, &ramps);
+    }
+    if loads.len() > 1 {
+        load::overview(out, &loads);
     }
     if responses.len() > 1 {
         baseband::overview(out, &responses, references);

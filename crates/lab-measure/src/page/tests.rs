@@ -334,3 +334,87 @@ fn ports_have_bars_and_their_figures_stand_beside_a_study() {
     }
     assert!(!page.contains("Packets per CPU-second, downlink"));
 }
+
+fn measured(option: &str, value: Value) -> MeasurementReport {
+    let command = [value["measurement"].as_str().unwrap(), option].map(str::to_owned);
+    MeasurementReport { command: command.to_vec(), error: None, report: Some(value) }
+}
+
+fn load(busy_permille: u64) -> Value {
+    json!({"busy_permille": busy_permille, "busiest_permille": busy_permille + 5,
+        "path_cpu_permille": 1000, "process_cpu_permille": 1024, "frequency_mhz": null,
+        "idle_permille": null, "power_mw": 15_500})
+}
+
+#[test]
+fn ramps_with_other_placements_stand_side_by_side_also_if_one_is_left_out() {
+    let ramp = |busy: u64, breaks: Value| {
+        let round = |sessions: u64, limit: Value| {
+            json!({"sessions": sessions, "established_per_s": 1000, "failed": 0, "drop_ppm": 3,
+                "cpu_percent": 100, "memory_kib": 1024, "limit": limit, "back_off": false,
+                "trial": trial(1_000_000, 0), "load": load(busy)})
+        };
+        let mut ramp = header("ramp");
+        ramp["rate_pps"] = json!(1000);
+        ramp["placement"] = json!({"control": 0, "receiver": 1, "workers": [2, 3],
+            "allowed": [0, 1, 2, 3], "breaks": breaks});
+        ramp["rounds"] = json!([round(100, Value::Null), round(110, json!("50.1 % busy"))]);
+        ramp
+    };
+    let mut left_out = header("ramp");
+    left_out["rate_pps"] = json!(0);
+    left_out["rounds"] = json!([]);
+    left_out["left_out"] = json!("no plan for this machine breaks own-node: <why>");
+    let mut report = report(throughput(), Vec::new());
+    report.experiments[0].measurements = vec![
+        measured("--placement=numa", ramp(331, json!([]))),
+        measured("--placement=uma", ramp(494, json!(["own-node: CPU 1 <…>", "own-node: more"]))),
+        measured("--placement=own-node", left_out),
+    ];
+    let page = render(&report);
+    for wanted in [
+        "<figcaption>Busy share by sessions</figcaption>",
+        "placement=uma</li>",
+        "<td>placement=numa</td><td>control 0; receiver 1; workers 2, 3</td><td></td><td>2</td><td>100</td>",
+        "<td>1.00</td><td>3</td><td>33.1 / 33.6</td><td>50.1 % busy</td>",
+        "<td>control 0; receiver 1; workers 2, 3</td><td>own-node</td>",
+        "<li>breaks own-node: CPU 1 &lt;…&gt;</li>",
+        "<td>–</td><td>left out: no plan for this machine breaks own-node: &lt;why&gt;</td>",
+    ] {
+        assert!(page.contains(wanted), "{wanted}\n{page}");
+    }
+}
+
+#[test]
+fn loads_have_a_plot_of_each_quantity_that_the_machine_shows() {
+    let latency = |busy: [u64; 2]| {
+        let point = |share: u64, busy: u64| {
+            json!({"case": "uplink 64 B, 10 active", "direction": "uplink", "active": 10,
+                "size": {"name": "64", "lens": [64], "weights": [1]}, "share_percent": share,
+                "trial": trial(share * 10_000, 0), "load": load(busy)})
+        };
+        let mut latency = header("latency");
+        latency["loss_free_pps"] = json!([["uplink 64 B, 10 active", 1_000_000]]);
+        latency["points"] = json!([point(0, busy[0]), point(50, busy[1])]);
+        latency
+    };
+    let mut report = report(throughput(), Vec::new());
+    report.experiments[0].measurements = vec![
+        measured("--poll=busy", latency([0, 400])),
+        measured("--poll=adaptive", latency([1, 410])),
+    ];
+    let page = render(&report);
+    for wanted in [
+        "<figcaption>Busy share by load</figcaption>",
+        "<figcaption>CPU time of the packet path by load</figcaption>",
+        "<figcaption>Power of the machine by load</figcaption>",
+        "poll=adaptive, uplink 64 B, 10 active</li>",
+        "% of the loss-free rate",
+        "<td>500.000 kpps (50 %)</td><td>40.0 / 40.5</td><td>100.0</td><td>102.4</td><td>–</td><td>–</td><td>15.5</td><td>–</td>",
+    ] {
+        assert!(page.contains(wanted), "{wanted}\n{page}");
+    }
+    assert!(!page.contains("Frequency by load") && !page.contains("Idle states by load"));
+    report.experiments[0].measurements.truncate(1);
+    assert!(render(&report).contains("Busy share by load"), "also alone");
+}

@@ -60,6 +60,45 @@ pub(super) fn cpu_by_core(pid: u32) -> BTreeMap<u16, u64> {
     cores
 }
 
+/// How the names of threads of adit's packet path begin.
+const PATH_THREADS: [&str; 5] =
+    ["adit-worker", "adit-receiver", "adit-signaling", "adit-rx-tx", "adit-scheduler"];
+
+/// CPU time of a process's threads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct ThreadTimes {
+    /// Of the packet path of adit. Unit: ns.
+    pub path_ns: u64,
+    /// Of all. Unit: ns.
+    pub all_ns: u64,
+}
+
+impl ThreadTimes {
+    /// The time from `self` to `now`.
+    pub(super) fn until(self, now: &Self) -> Self {
+        Self {
+            path_ns: now.path_ns.saturating_sub(self.path_ns),
+            all_ns: now.all_ns.saturating_sub(self.all_ns),
+        }
+    }
+}
+
+/// CPU time of a process's threads since they started.
+pub(super) fn thread_times(pid: u32) -> ThreadTimes {
+    let mut times = ThreadTimes::default();
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    for task in tasks {
+        let read = |name: &str| fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        let (name, text) = (read("comm"), read("schedstat"));
+        let spent = text.split_whitespace().next().and_then(|ns| ns.parse().ok()).unwrap_or(0);
+        times.all_ns += spent;
+        if PATH_THREADS.iter().any(|start| name.starts_with(start)) {
+            times.path_ns += spent;
+        }
+    }
+    times
+}
+
 /// The core on which a thread ran last and its CPU time in units of 10 ms, from its `stat`.
 fn core_and_ticks(stat: &str) -> Option<(u16, u64)> {
     // The name is in parentheses and may contain blanks; the state follows it.
@@ -75,6 +114,35 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn time_of_a_thread_counts_to_the_packet_path_by_its_name() {
+        let busy = || {
+            let start = std::time::Instant::now();
+            while start.elapsed() < Duration::from_millis(20) {
+                std::hint::spin_loop();
+            }
+        };
+        let before = thread_times(std::process::id());
+        let (done, wait) = std::sync::mpsc::channel::<()>();
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let named = std::thread::Builder::new().name("adit-worker-3".to_owned());
+        let worker = named
+            .spawn(move || {
+                busy();
+                ready.send(()).unwrap();
+                wait.recv().unwrap_err();
+            })
+            .unwrap();
+        is_ready.recv().unwrap();
+        busy();
+        let spent = before.until(&thread_times(std::process::id()));
+        drop(done);
+        worker.join().unwrap();
+        // A busy machine gives less time than passes.
+        assert!(spent.path_ns > 0 && spent.all_ns > spent.path_ns, "{spent:?}");
+        assert_eq!(thread_times(u32::MAX), ThreadTimes::default());
+    }
 
     #[test]
     fn own_cpu_time_is_seen_on_some_core() {

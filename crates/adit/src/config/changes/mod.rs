@@ -234,6 +234,7 @@ impl ConfigComparison {
             workers,
             poll,
             realtime_priority,
+            scales_frequency,
             main_core,
             burst_pkts,
             placement,
@@ -259,6 +260,9 @@ impl ConfigComparison {
         }
         let key = "datapath.realtime_priority";
         self.fixed(key, realtime_priority, &new.realtime_priority, PACKET_PATH);
+        let frequencies = "the limits of frequencies are recorded at the start";
+        let scales = &new.scales_frequency;
+        self.fixed("datapath.scale_frequency", scales_frequency, scales, frequencies);
         self.fixed("datapath.main_core", main_core, &new.main_core, PACKET_PATH);
         self.fixed("datapath.burst_pkts", burst_pkts, &new.burst_pkts, PACKET_PATH);
     }

@@ -1,0 +1,235 @@
+//! The load of a started adit: its own readings, CPU time of its threads, and what the machine shows of power.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use super::cpu::{ThreadTimes, thread_times};
+use crate::report::Figure;
+
+/// Time of the load before the first reading.
+const BEGIN: Duration = Duration::from_millis(300);
+/// Time between both readings. The busy share that adit shows is that of a whole second within them.
+const SPAN: Duration = Duration::from_millis(2200);
+/// Time that a trial needs beside a reading, which takes time itself. Unit: ns.
+pub(crate) const LOAD_TRIAL_NS: u64 = 3_000_000_000;
+/// The kernel calls its polling loop an idle state.
+const POLL_STATE: &str = "POLL";
+
+/// The load at one rate.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LoadReading {
+    /// Mean share of time that the threads of the packet path spent with packets, as adit counts it. Unit: thousandths.
+    pub busy_permille: u64,
+    /// The highest of them.
+    pub busiest_permille: u64,
+    /// CPU time of the threads of the packet path, in thousandths of one CPU.
+    pub path_cpu_permille: u64,
+    /// CPU time of all threads of adit.
+    pub process_cpu_permille: u64,
+    /// Mean frequency of the cores of the packet path; `None` where the machine does not show it.
+    pub frequency_mhz: Option<u64>,
+    /// Share of time of these cores in idle states; likewise. Unit: thousandths.
+    pub idle_permille: Option<u64>,
+    /// Power of all packages of the machine; likewise.
+    pub power_mw: Option<u64>,
+}
+
+impl LoadReading {
+    /// Its figures under names that end with `at`.
+    #[must_use]
+    pub(crate) fn figures(&self, at: &str) -> Vec<Figure> {
+        let figures = [
+            ("busy share", "permille", Some(self.busy_permille)),
+            ("highest busy share", "permille", Some(self.busiest_permille)),
+            ("CPU time of the packet path", "permille", Some(self.path_cpu_permille)),
+            ("CPU time of all threads", "permille", Some(self.process_cpu_permille)),
+            ("frequency", "MHz", self.frequency_mhz),
+            ("idle states", "permille", self.idle_permille),
+            ("power", "mW", self.power_mw),
+        ];
+        let figures = figures.into_iter().filter_map(|(name, unit, value)| {
+            Some(Figure::of(&format!("{name}, {at}"), unit, &[value?]))
+        });
+        figures.collect()
+    }
+}
+
+/// Reads the load of a started adit.
+#[derive(Debug, Clone)]
+pub(crate) struct LoadProbe {
+    pub pid: u32,
+    pub adit: PathBuf,
+    pub socket: PathBuf,
+}
+
+/// What is read of `adit show workers --json`.
+#[derive(Debug, Clone, Default, Deserialize)]
+struct WorkersAnswer {
+    workers: Vec<WorkerLoad>,
+    idle_states: Vec<IdleState>,
+    energy: Vec<Energy>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct WorkerLoad {
+    busy_percent: f64,
+    frequency_mhz: Option<u64>,
+    role: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct IdleState {
+    core: u16,
+    state: String,
+    seconds: f64,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Energy {
+    zone: String,
+    joules: f64,
+}
+
+impl LoadProbe {
+    /// Reads the load of the next seconds. Takes less than [`LOAD_TRIAL_NS`].
+    ///
+    /// # Errors
+    /// adit does not answer.
+    pub(crate) fn read(&self) -> Result<LoadReading> {
+        sleep(BEGIN);
+        let (first, before, began) = (self.workers()?, thread_times(self.pid), Instant::now());
+        sleep(SPAN);
+        let (after, elapsed) = (thread_times(self.pid), began.elapsed());
+        let last = self.workers()?;
+        Ok(reading(&first, &last, before.until(&after), elapsed))
+    }
+
+    fn workers(&self) -> Result<WorkersAnswer> {
+        let mut command = Command::new(&self.adit);
+        command.args(["show", "workers", "--json", "--socket"]).arg(&self.socket);
+        let output = command.stdin(Stdio::null()).output().context("start adit show")?;
+        if !output.status.success() {
+            bail!("adit show workers: {}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        serde_json::from_slice(&output.stdout).context("read the answer of adit show workers")
+    }
+}
+
+fn reading(
+    first: &WorkersAnswer,
+    last: &WorkersAnswer,
+    spent: ThreadTimes,
+    elapsed: Duration,
+) -> LoadReading {
+    // A signaling worker has nothing to do in a measurement.
+    let threads: Vec<_> = last.workers.iter().filter(|of| of.role != "signaling").collect();
+    let busy: Vec<_> = threads.iter().map(|of| permille(of.busy_percent / 100.0)).collect();
+    let elapsed_ns = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX).max(1);
+    let share = |ns: u64| ns.saturating_mul(1000) / elapsed_ns;
+    let frequencies: Vec<_> = threads.iter().filter_map(|of| of.frequency_mhz).collect();
+    LoadReading {
+        busy_permille: mean(&busy).unwrap_or(0),
+        busiest_permille: busy.iter().copied().max().unwrap_or(0),
+        path_cpu_permille: share(spent.path_ns),
+        process_cpu_permille: share(spent.all_ns),
+        frequency_mhz: mean(&frequencies),
+        idle_permille: idle_permille(first, last, elapsed),
+        power_mw: power_mw(first, last, elapsed),
+    }
+}
+
+fn mean(values: &[u64]) -> Option<u64> {
+    let count = u64::try_from(values.len()).ok().filter(|count| *count > 0)?;
+    Some(values.iter().sum::<u64>() / count)
+}
+
+/// The mean over cores of the time in idle states.
+fn idle_permille(first: &WorkersAnswer, last: &WorkersAnswer, elapsed: Duration) -> Option<u64> {
+    let seconds = |answer: &WorkersAnswer| {
+        let mut cores: BTreeMap<u16, f64> = BTreeMap::new();
+        // Threads may share a core, whose states each of them shows.
+        let mut states: BTreeMap<(u16, &str), f64> = BTreeMap::new();
+        for state in answer.idle_states.iter().filter(|of| of.state != POLL_STATE) {
+            states.insert((state.core, &state.state), state.seconds);
+        }
+        states.into_iter().for_each(|((core, _), s)| *cores.entry(core).or_default() += s);
+        cores
+    };
+    let (before, after) = (seconds(first), seconds(last));
+    let shares: Vec<_> = after
+        .iter()
+        .map(|(core, now)| {
+            let spent = now - before.get(core).copied().unwrap_or(*now);
+            permille(spent / elapsed.as_secs_f64())
+        })
+        .collect();
+    mean(&shares)
+}
+
+/// The power of all packages. `None` if a counter began again.
+fn power_mw(first: &WorkersAnswer, last: &WorkersAnswer, elapsed: Duration) -> Option<u64> {
+    let joules = |answer: &WorkersAnswer| -> Option<f64> {
+        let packages = answer.energy.iter().filter(|zone| !zone.zone.contains('/'));
+        packages.map(|zone| zone.joules).reduce(|sum, zone| sum + zone)
+    };
+    let spent = joules(last)? - joules(first)?;
+    (spent >= 0.0).then(|| permille(spent / elapsed.as_secs_f64()))
+}
+
+/// Thousandths; zero for what is below zero.
+fn permille(value: f64) -> u64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "shares and watts; the cast saturates"
+    )]
+    let thousandths = (value * 1000.0).round() as u64;
+    thousandths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(seconds: f64, joules: f64) -> WorkersAnswer {
+        let text = format!(
+            r#"{{"model": "pipeline", "workers": [
+                {{"role": "receiver", "core": 1, "busy_percent": 20.0, "frequency_mhz": 2000}},
+                {{"role": "worker", "core": 2, "busy_percent": 41.5, "frequency_mhz": 2400}},
+                {{"role": "signaling", "core": 0, "busy_percent": 0.0, "frequency_mhz": null}}],
+              "idle_states": [
+                {{"thread": 0, "core": 1, "state": "POLL", "seconds": 900.0}},
+                {{"thread": 0, "core": 1, "state": "C6", "seconds": {seconds}}},
+                {{"thread": 1, "core": 2, "state": "C6", "seconds": 5.0}}],
+              "energy": [{{"zone": "package-0", "joules": {joules}}},
+                {{"zone": "package-0/dram", "joules": 1e9}}]}}"#
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn load_is_the_mean_of_the_packet_path_and_power_that_of_the_interval() {
+        let spent = ThreadTimes { path_ns: 1_500_000_000, all_ns: 1_600_000_000 };
+        let span = Duration::from_secs(2);
+        let load = reading(&answer(7.0, 100.0), &answer(8.0, 130.0), spent, span);
+        assert_eq!((load.busy_permille, load.busiest_permille), (307, 415));
+        assert_eq!((load.path_cpu_permille, load.process_cpu_permille), (750, 800));
+        assert_eq!(load.frequency_mhz, Some(2200));
+        assert_eq!((load.idle_permille, load.power_mw), (Some(250), Some(15_000)));
+        assert_eq!(load.figures("at rest").len(), 7);
+        let names: Vec<_> = load.figures("at rest").into_iter().map(|of| of.name).collect();
+        assert_eq!(names[0], "busy share, at rest");
+        let again = reading(&answer(7.0, 130.0), &answer(8.0, 1.0), spent, span);
+        assert_eq!(again.power_mw, None);
+        let mut nothing = answer(0.0, 0.0);
+        (nothing.idle_states, nothing.energy) = (Vec::new(), Vec::new());
+        let load = reading(&nothing, &nothing, spent, span);
+        assert_eq!((load.idle_permille, load.power_mw), (None, None));
+    }
+}

@@ -1,0 +1,265 @@
+//! The CPUs of the started adit, as `adit host plan` proposes them for this machine without the tester's CPU.
+
+use std::convert::Infallible;
+use std::process::{Command, Stdio};
+use std::str::FromStr;
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use super::{ExecutionModel, TargetArguments};
+use crate::testbed::{TestbedArguments, allowed_cores, set_affinity};
+use adit_lab_process::adit_binary::find_binary;
+use adit_lab_process::stop::environment;
+
+/// How the command line of `adit` ends that it does not understand.
+const USAGE_STATUS: i32 = 2;
+
+/// Which plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum PlacementChoice {
+    /// By all rules.
+    Numa,
+    /// Without those about nodes.
+    Uma,
+    /// One that breaks this rule.
+    Breaking(String),
+}
+
+impl PlacementChoice {
+    /// True if the plan is to break the rule with which `found` begins.
+    #[must_use]
+    pub(crate) fn breaks(&self, found: &str) -> bool {
+        let rule = found.split(':').next();
+        matches!(self, Self::Breaking(wanted) if rule == Some(wanted))
+    }
+}
+
+impl FromStr for PlacementChoice {
+    type Err = Infallible;
+
+    /// The names of rules are those of `adit host plan`, which refuses others.
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(match text {
+            "numa" => Self::Numa,
+            "uma" => Self::Uma,
+            rule => Self::Breaking(rule.to_owned()),
+        })
+    }
+}
+
+/// What siblings of a core do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SiblingChoice {
+    /// All but one stay free.
+    Split,
+    /// A receiver and a worker share a core.
+    Shared,
+}
+
+/// The threads of the started adit on their CPUs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TargetPlacement {
+    /// CPU of all threads but those of the packet path.
+    pub control: u16,
+    /// CPUs of the workers.
+    pub workers: Vec<u16>,
+    /// CPU of the receiver.
+    pub receiver: Option<u16>,
+    /// CPUs that adit may use.
+    pub allowed: Vec<u16>,
+    /// The rules that the plan breaks, each with what breaks it and what that cost in the studies.
+    pub breaks: Vec<String>,
+}
+
+/// A plan, or the sentence why this machine has none.
+pub(crate) enum PlacementOutcome {
+    Placed(TargetPlacement),
+    Refused(String),
+}
+
+/// What is read of the answer of `adit host plan --json`.
+#[derive(Deserialize)]
+struct PlanAnswer {
+    plan: Plan,
+}
+
+#[derive(Deserialize)]
+struct Plan {
+    placement: PlanGroups,
+    breaks: Vec<PlanBreak>,
+}
+
+#[derive(Deserialize)]
+struct PlanGroups {
+    groups: Vec<PlanGroup>,
+}
+
+#[derive(Deserialize)]
+struct PlanGroup {
+    control_cpu: u16,
+    threads: Vec<PlanThread>,
+}
+
+#[derive(Deserialize)]
+struct PlanThread {
+    role: String,
+    cpu: u16,
+}
+
+#[derive(Deserialize)]
+struct PlanBreak {
+    rule: String,
+    what: String,
+}
+
+impl TargetPlacement {
+    fn of_json(text: &str, allowed: Vec<u16>) -> Result<Self> {
+        let answer: PlanAnswer = serde_json::from_str(text).context("read the plan of adit")?;
+        let mut groups = answer.plan.placement.groups.into_iter();
+        let group = groups.next().context("the plan of adit has no process")?;
+        let cpus = |role: &str| -> Vec<u16> {
+            let threads = group.threads.iter().filter(|thread| thread.role == role);
+            threads.map(|thread| thread.cpu).collect()
+        };
+        Ok(Self {
+            control: group.control_cpu,
+            workers: cpus("worker"),
+            receiver: cpus("receiver").first().copied(),
+            allowed,
+            breaks: answer.plan.breaks.into_iter().map(PlanBreak::text).collect(),
+        })
+    }
+
+    /// The names of the rules that it breaks.
+    #[must_use]
+    pub(crate) fn rules(&self) -> Vec<String> {
+        let mut names: Vec<_> = self
+            .breaks
+            .iter()
+            .filter_map(|found| found.split(':').next().map(str::to_owned))
+            .collect();
+        names.dedup();
+        names
+    }
+
+    /// Its threads in words.
+    #[must_use]
+    pub(crate) fn threads(&self) -> String {
+        let list = |cpus: &[u16]| {
+            let cpus: Vec<_> = cpus.iter().map(ToString::to_string).collect();
+            cpus.join(", ")
+        };
+        let receiver = self.receiver.map(|cpu| format!("receiver {cpu}; "));
+        format!(
+            "control {}; {}workers {}",
+            self.control,
+            receiver.unwrap_or_default(),
+            list(&self.workers)
+        )
+    }
+}
+
+impl PlanBreak {
+    fn text(self) -> String {
+        format!("{}: {}", self.rule, self.what)
+    }
+}
+
+impl TargetArguments {
+    /// Takes the CPUs of `--placement`, if that is given. Returns the sentence of `adit host plan` if this machine has no
+    /// such placement.
+    ///
+    /// # Errors
+    /// There is no adit, it does not know the placement, or the target is not started by the tester.
+    pub(crate) fn take_placement(&mut self, bench: &TestbedArguments) -> Result<Option<String>> {
+        self.check_model()?;
+        let Some(choice) = &self.placement else { return Ok(None) };
+        let mut allowed = allowed_cores();
+        let cores = allowed.clone();
+        let tester = bench.tester_core();
+        if !self.allow_shared_core {
+            allowed.retain(|core| *core != tester);
+        }
+        if allowed.is_empty() {
+            return Ok(Some(format!(
+                "the tester has CPU {tester}, and adit-lab may use no other; use --allow-shared-core"
+            )));
+        }
+        let command = self.plan_command(choice)?;
+        set_affinity(&allowed)?;
+        let outcome = ask(command, allowed);
+        set_affinity(&cores)?;
+        match outcome? {
+            PlacementOutcome::Placed(placed) => self.placed = Some(placed),
+            PlacementOutcome::Refused(sentence) => return Ok(Some(sentence)),
+        }
+        Ok(None)
+    }
+
+    fn plan_command(&self, choice: &PlacementChoice) -> Result<Command> {
+        let mut command = Command::new(find_binary(self.adit.as_deref())?);
+        command.args(["host", "plan", "--json", "--workers", &self.workers.to_string()]);
+        match self.model {
+            ExecutionModel::Pipeline | ExecutionModel::PipelineRss => {
+                // The tester's memif has one queue for one receiver.
+                command.args(["--model", "pipeline", "--receivers", "1"]);
+            }
+            _ => {}
+        }
+        match self.siblings {
+            Some(SiblingChoice::Shared) => drop(command.args(["--siblings", "shared"])),
+            Some(SiblingChoice::Split) | None => {}
+        }
+        match choice {
+            PlacementChoice::Numa => {}
+            PlacementChoice::Uma => drop(command.arg("--uma")),
+            PlacementChoice::Breaking(rule) => drop(command.args(["--breaking", rule])),
+        }
+        Ok(command)
+    }
+}
+
+fn ask(mut command: Command, allowed: Vec<u16>) -> Result<PlacementOutcome> {
+    let output = command.env("NO_COLOR", "1").stdin(Stdio::null()).output();
+    let output = output.map_err(|error| environment(format!("cannot start adit: {error}")))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    if output.status.success() {
+        let placed = TargetPlacement::of_json(&text(&output.stdout), allowed)?;
+        return Ok(PlacementOutcome::Placed(placed));
+    }
+    let errors = text(&output.stderr);
+    let line = |lines: Option<&str>| lines.unwrap_or("adit host plan failed").to_owned();
+    if output.status.code() == Some(USAGE_STATUS) {
+        let first = line(errors.lines().next());
+        return Err(environment(format!("--placement: {}", first.trim_start_matches("error: "))));
+    }
+    if errors.is_empty() {
+        bail!("adit host plan ended with {}", output.status);
+    }
+    let last = line(errors.lines().next_back());
+    Ok(PlacementOutcome::Refused(last.trim_start_matches("adit: ").to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plan_is_read_with_the_rules_that_it_breaks() {
+        let text = r#"{"plan": {"placement": {"groups": [{"control_cpu": 0, "ports": [], "threads": [
+            {"role": "receiver", "cpu": 1}, {"role": "worker", "cpu": 12}, {"role": "worker", "cpu": 13}]}]},
+            "breaks": [{"rule": "own-node", "what": "CPUs 1 distribute …", "cost": {"cpu-points": 16.4}}],
+            "cost": {"cpu_points": 16.4, "load_factor": 1.0}, "ignores_nodes": false}}"#;
+        let placed = TargetPlacement::of_json(text, vec![0, 1, 12, 13]).unwrap();
+        assert_eq!((placed.control, placed.receiver), (0, Some(1)));
+        assert_eq!(placed.workers, [12, 13]);
+        assert_eq!(placed.breaks, ["own-node: CPUs 1 distribute …"]);
+        let choice = |text: &str| text.parse::<PlacementChoice>().unwrap();
+        let is_wanted = |text| choice(text).breaks(&placed.breaks[0]);
+        assert_eq!(["own-node", "own", "numa"].map(is_wanted), [true, false, false]);
+        assert_eq!(placed.threads(), "control 0; receiver 1; workers 12, 13");
+        assert!(TargetPlacement::of_json("{}", Vec::new()).is_err());
+    }
+}
