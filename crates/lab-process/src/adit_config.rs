@@ -229,8 +229,7 @@ impl AditConfig<'_> {
         let n6_instance = self.n6_instance_text();
         let ports = self.ports_text();
         let model = self.model.lines(workers, self.receiver, self.poll);
-        let placement = if self.ignores_nodes { "placement = \"uma\"\n" } else { "" };
-        let frequency = if self.scales_frequency { "scale_frequency = true\n" } else { "" };
+        let cores = self.cores_text();
         let PacketMemory { memory, mbufs } = self.packet_memory();
         let mut text = format!(
             r#"[node]
@@ -248,7 +247,7 @@ sessions_max = {sessions_max}
 
 [datapath]
 workers = {workers:?}
-{model}{placement}{frequency}main_core = {main_core}
+{model}{cores}main_core = {main_core}
 burst_pkts = 32
 
 [dpdk]
@@ -288,6 +287,13 @@ addresses = [{n6}]
         };
         let _ = write!(text, "\n[admin]\nsocket = \"{}\"\n", self.socket.display());
         text
+    }
+
+    /// What else is said of the cores of the packet path.
+    fn cores_text(&self) -> String {
+        let placement = if self.ignores_nodes { "placement = \"uma\"\n" } else { "" };
+        let frequency = if self.scales_frequency { "scale_frequency = true\n" } else { "" };
+        format!("{placement}{frequency}")
     }
 
     fn ports_text(&self) -> String {

@@ -120,7 +120,9 @@ fn busy_by_sessions(ramps: &[(&str, &[RoundReport])]) -> String {
         };
         rounds.filter_map(point).collect()
     };
-    let series = ramps.iter().map(|(name, rounds)| Series::new(name, line(rounds))).collect();
+    let series = ramps.iter().map(|(name, rounds)| Series::new(name, line(rounds)));
+    // One that was left out has no line.
+    let series = series.filter(|series| !series.points.is_empty()).collect();
     plot("Busy share by sessions", "sessions", "busy, %", series)
 }
 
