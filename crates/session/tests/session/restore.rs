@@ -1,18 +1,20 @@
 //! Sessions that a later process restores: the same identifiers and rules, and measurements that go on.
 
 use adit_rules::{
-    DestinationInterface, KeyChange, PacketLimit, PacketQuota, RuleDelta, SessionKey, UsageLimits,
+    DestinationInterface, Excess, KeyChange, PacketLimit, PacketQuota, RuleDelta, SessionKey,
+    UsageLimits,
 };
 use adit_session::{
-    Aggregated, ChooseUe, DroppedThreshold, FormerSession, KeptUsage, LocalInterface,
-    MeasurementMethod, PackedRecordError, PacketLimits, Provisioning, Refusal, ReservedCounts,
-    SessionChange, SessionStore, UePool, UeSide, Urr, UrrSettings, UsageTriggers,
+    Aggregated, ChooseUe, DroppedThreshold, Enforcement, FormerSession, KeptUsage, LocalInterface,
+    MeasurementMethod, PackedRecordError, PacketLimits, Provisioning, QosPolicy, Rates, Refusal,
+    ReservedCounts, SessionChange, SessionPreparer, SessionStore, UePool, UeSide, Urr, UrrSettings,
+    UsageTriggers,
 };
 use adit_types::limits::{
     MONITORING_TIMES_PER_URR_MAX, REDIRECT_URL_BYTES_MAX, RULES_PER_SESSION_MAX,
     SDF_FILTERS_PER_PDR_MAX, SESSION_RECORD_BYTES_MAX, STORE_VALUE_BYTES_MAX,
 };
-use adit_types::{Direction, FarId, Nanos, PdrId, QerId, SessionIndex, UrrId};
+use adit_types::{BitRate, Direction, FarId, Nanos, PdrId, QerId, SessionIndex, UrrId};
 use proptest::prelude::*;
 
 use crate::builders::*;
@@ -184,6 +186,83 @@ fn session_that_the_configuration_or_another_session_forbids_is_refused_whole() 
     let before = without.clone();
     assert!(without.restore(S(1), kept[0].clone()).is_err());
     assert_eq!(without, before);
+}
+
+/// Sessions of many kinds.
+fn changes() -> Vec<SessionChange> {
+    let measured = (0..5).map(|kind| {
+        let (create_urrs, inactivity_timer) = urrs(kind);
+        let mut change = SessionChange { create_urrs, inactivity_timer, ..session(1) };
+        for pdr in &mut change.create_pdrs {
+            pdr.urrs = change.create_urrs.iter().map(|urr| urr.id).collect();
+        }
+        change
+    });
+    [session(1), pooled(), full(2)].into_iter().chain(measured).collect()
+}
+
+#[test]
+fn session_that_was_prepared_is_restored_like_one_that_was_not() {
+    for (at, change) in changes().into_iter().enumerate() {
+        let mut store = store_with(8, pools());
+        establish(&mut store, change);
+        let preparer = SessionPreparer::new(store.provisioning().clone());
+        let plain = kept(&store, S(1)).remove(0);
+        let mut prepared = plain.clone();
+        preparer.prepare(&mut prepared);
+        assert_ne!(prepared, plain, "session {at} was prepared");
+        let [mut one, mut other] = [(); 2].map(|()| {
+            let mut later = next_store(&store);
+            later.accept_prepared(&preparer);
+            later
+        });
+        assert_eq!(one.restore(S(1), plain), other.restore(S(1), prepared), "session {at}");
+        assert_eq!(one, other, "session {at}");
+    }
+}
+
+/// A session restored by a store that accepted `preparer` and has the provisioning `now`, prepared and not.
+fn restored_both_ways(
+    store: &SessionStore,
+    preparer: &SessionPreparer,
+    now: &Provisioning,
+) -> [SessionStore; 2] {
+    let plain = kept(store, S(1)).remove(0);
+    let mut prepared = plain.clone();
+    preparer.prepare(&mut prepared);
+    assert_ne!(prepared, plain);
+    let mut deltas = Vec::new();
+    let stores = [plain, prepared].map(|former| {
+        let mut later = next_store(store);
+        later.accept_prepared(preparer);
+        if now != later.provisioning() {
+            later.set_provisioning(now.clone());
+        }
+        deltas.push(later.restore(S(1), former).unwrap().delta);
+        later
+    });
+    assert_eq!(deltas[0], deltas[1]);
+    stores
+}
+
+#[test]
+fn what_was_prepared_for_another_configuration_is_not_taken() {
+    let rates = Rates { uplink: BitRate::from_kbps(5000), downlink: BitRate::from_kbps(8) };
+    let mut change = session(1);
+    change.create_qers[0].mbr = Some(rates);
+    let mut store = store_with(8, Provisioning::default());
+    establish(&mut store, change);
+    let own = store.provisioning().clone();
+    let mut further = own.clone();
+    further.interfaces.extend(interfaces().into_iter().skip(1));
+    let shaped = Enforcement { flow: Excess::Shaped, ..own.qos.uplink };
+    let qos = QosPolicy { uplink: shaped, ..own.qos.clone() };
+    let changed = Provisioning { qos, ..own.clone() };
+    // It had an interface more, or changed since.
+    for (preparer, now) in [(further, &own), (own.clone(), &changed)] {
+        let [one, other] = restored_both_ways(&store, &SessionPreparer::new(preparer), now);
+        assert_eq!(one, other);
+    }
 }
 
 #[test]
