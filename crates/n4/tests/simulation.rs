@@ -19,7 +19,7 @@ use adit_pfcp::grouped::RemoveFar;
 use adit_pfcp::ie::{self, FqCsid, FqCsidNode, RecoveryTimeStamp};
 use adit_pfcp::message::{HeartbeatResponse, SessionSetDeletionRequest};
 use adit_pfcp::{Cause, Message, MessageType};
-use adit_session::StoreConfig;
+use adit_session::{SessionPreparer, StoreConfig};
 use adit_store::RecordKind;
 use adit_testkit::clock::SteppedClock;
 use adit_testkit::link::{LinkConfig, LinkDatagram, LossyLink};
@@ -323,9 +323,12 @@ fn restored(config: NodeConfig, now: Nanos, disk: &Disk, workers: &mut Workers) 
     let record = NodeRecord::from_octets(octets).unwrap();
     assert_eq!(record.recovery_time_stamp, node.config().recovery_time_stamp);
     node.begin_restoration(&record);
+    let preparer = SessionPreparer::new(node.config().store.provisioning.clone());
+    node.accept_prepared(&preparer);
     for kind in RecordKind::ALL {
         for (name, value) in disk.of(kind) {
-            let restored = node.restore_record(now, FormerRecord::read(kind, name, value));
+            let record = FormerRecord::read_prepared(&preparer, kind, name, value);
+            let restored = node.restore_record(now, record);
             // Its association ended, and the record was on its way out.
             assert!(matches!(restored, Ok(()) | Err(RecordError::NoAssociation)), "{restored:?}");
         }

@@ -16,6 +16,7 @@ use adit_pfcp::message::{
 };
 use adit_pfcp::{MessageType, Repeated};
 use adit_rules::{UsageCounts, UsageSource, WorkerEvent};
+use adit_session::SessionPreparer;
 use adit_store::{RecordKind, RecordName};
 use adit_types::{Nanos, Seid, UrrId, UsageSlot};
 
@@ -149,6 +150,8 @@ pub(super) fn run(data: &[u8]) {
     run.now = Nanos::from_secs(u64::from(input.u8()));
     let (_, _, node) = &templates[0];
     run.node.begin_restoration(&NodeRecord::from_octets(node).expect("a record of the node"));
+    let preparer = SessionPreparer::new(run.node.config().store.provisioning.clone());
+    run.node.accept_prepared(&preparer);
     for _ in 0..RECORDS_MAX {
         if input.is_empty() {
             break;
@@ -160,8 +163,8 @@ pub(super) fn run(data: &[u8]) {
             }
             continue;
         }
-        if let Err(error) = run.node.restore_record(run.now, FormerRecord::read(kind, name, value))
-        {
+        let record = FormerRecord::read_prepared(&preparer, kind, name, value);
+        if let Err(error) = run.node.restore_record(run.now, record) {
             assert!(!error.to_string().is_empty());
         }
     }
