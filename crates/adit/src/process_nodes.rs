@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use adit_placement::MachineTopology;
+use adit_session::OwnerNodes;
 use adit_tables::Snapshot;
-use adit_types::Role;
+use adit_types::{Owners, Role, WorkerId};
 
-use crate::config::{Config, PortSettings};
+use crate::config::{Config, ModelSettings, PortSettings};
 use crate::this_machine::this_machine;
 
 /// Where the threads of the packet path and their ports are, as far as it is known.
@@ -20,6 +21,8 @@ pub(crate) struct ProcessNodes {
     scheduled: Option<(usize, u32)>,
     /// The node that has most of the packet path. `None` on a machine with one node, and if nodes are ignored.
     memory: Option<u32>,
+    /// Where the owners of sessions are; one node if nodes are ignored, or if an event scheduler chooses workers.
+    owners: OwnerNodes,
 }
 
 impl ProcessNodes {
@@ -37,6 +40,7 @@ impl ProcessNodes {
         let ports: Vec<_> = config.ports.iter().map(of_port).collect();
         let interfaces = config.interfaces.iter();
         let interfaces = interfaces.map(|interface| ports[usize::from(interface.port.0)]);
+        let interfaces: Vec<_> = interfaces.collect();
         let mut rx_tx: Vec<_> = settings
             .iter()
             .zip(&threads)
@@ -51,7 +55,21 @@ impl ProcessNodes {
         let has_several = machine.nodes.iter().filter(|node| !node.cpus.is_empty()).count() > 1;
         let binds = has_several && !config.datapath.placement.ignores_nodes;
         let memory = if binds { most_frequent(threads.iter().copied().flatten()) } else { None };
-        Self { interfaces: interfaces.collect(), threads, scheduled, memory }
+        let has_owners = !matches!(config.datapath.model, ModelSettings::EventDriven(_));
+        let owners = match binds && has_owners {
+            true => {
+                let owners = Owners::new(config.datapath.roles().workers());
+                let node_of = |worker: WorkerId| threads.get(usize::from(worker.0)).copied();
+                OwnerNodes::new(|group| node_of(owners.of_group(group)).flatten(), &interfaces)
+            }
+            false => OwnerNodes::default(),
+        };
+        Self { interfaces, threads, scheduled, memory, owners }
+    }
+
+    /// Where the owners of sessions are, and the ports that their packets arrive at.
+    pub(crate) const fn owners(&self) -> &OwnerNodes {
+        &self.owners
     }
 
     /// The node of each thread of the packet path.
@@ -162,6 +180,22 @@ mod tests {
         assert_eq!(of("[2]"), [1000, 120, 1000]);
         // Where a packet was received is not known then: what workers hand to each other is counted.
         assert_eq!(of("[2, 14]"), [1007, 107, 1007]);
+    }
+
+    #[test]
+    fn owners_have_nodes_unless_nodes_are_ignored_or_sessions_have_none() {
+        let of = |lines: &str| ProcessNodes::of(&config(lines, 2), &two_node_server()).owners;
+        // Port `access` is on node 0, `core` on node 1: worker 0 owns the first half of the strides.
+        let owners = Owners::new(2);
+        let ports = [Some(0), Some(1)];
+        let wanted = OwnerNodes::new(|group| Some(owners.of_group(group).0.into()), &ports);
+        assert_ne!(wanted, OwnerNodes::default());
+        assert_eq!(of("workers = [1, 13]"), wanted);
+        for one in ["workers = [1, 2]", "workers = [1, 13]\nplacement = \"uma\""] {
+            assert_eq!(of(one), OwnerNodes::default(), "{one}");
+        }
+        let pipeline = of("model = \"pipeline\"\nreceivers = [2, 3]\nworkers = [1, 13]");
+        assert_eq!(pipeline, wanted);
     }
 
     #[test]

@@ -288,8 +288,9 @@ struct StartParts {
 fn start_node(config: &Config, start: &StartParts, random: &mut StdRng) -> Node {
     let StartParts { clock, records, recovery_time_stamp, .. } = start;
     let (sequence_seed, secret_seed) = (random.random(), random.random());
-    let settings =
+    let mut settings =
         wiring::node(config, sequence_seed, secret_seed, *recovery_time_stamp, records.config);
+    settings.store.owner_nodes = start.nodes.owners().clone();
     let mut node = Node::new(settings);
     match &records.source {
         RecordSource::None => {}

@@ -8,8 +8,8 @@ use adit_n4::{NodeConfig, PathConfig, PeerPolicy, PeerPrefix, RecordConfig, SmfS
 use adit_rules::sdf::AddrMatch;
 use adit_rules::{DropReason, Steering};
 use adit_session::{
-    Application, LocalAddresses, LocalInterface, ProvisionedForwardingPolicy, Provisioning,
-    StoreConfig, UePool,
+    Application, LocalAddresses, LocalInterface, OwnerNodes, ProvisionedForwardingPolicy,
+    Provisioning, StoreConfig, UePool,
 };
 use adit_tables::{Interface, IpPrefix, Route, TablesConfig};
 use adit_types::limits::NEXT_HOPS_MAX;
@@ -44,9 +44,10 @@ fn dpdk_devices(config: &Config) -> impl Iterator<Item = &Device> {
     ports.chain(replication.and_then(ReplicationSettings::device))
 }
 
-/// Configuration of the session store.
+/// Configuration of the session store, of workers on one node.
 fn store(config: &Config, seed: u64) -> StoreConfig {
-    StoreConfig { sessions_max: config.sessions_max, provisioning: provisioning(config), seed }
+    let (sessions_max, provisioning) = (config.sessions_max, provisioning(config));
+    StoreConfig { sessions_max, provisioning, seed, owner_nodes: OwnerNodes::default() }
 }
 
 /// Objects that rules refer to by name.

@@ -9,9 +9,9 @@ use adit_rules::{
 };
 use adit_session::{
     CpFSeid, Enforcement, FTeidSpec, Far, Forwarding, LocalAddresses, LocalInterface,
-    MeasurementMethod, OwnerId, PdiSpec, PdrSpec, PdrTimes, Provisioning, Qer, QerGates, QosPolicy,
-    SdfSpec, SessionChange, SessionStore, StoreConfig, UeMatch, UeSide, Urr, UrrSettings,
-    UsageTriggers, Volumes,
+    MeasurementMethod, OwnerId, OwnerNodes, PdiSpec, PdrSpec, PdrTimes, Provisioning, Qer,
+    QerGates, QosPolicy, SdfSpec, SessionChange, SessionStore, StoreConfig, UeMatch, UeSide, Urr,
+    UrrSettings, UsageTriggers, Volumes,
 };
 use adit_tables::{Interface, IpPrefix, Publisher, Route, TablesConfig, TablesReader};
 use adit_types::{
@@ -92,7 +92,8 @@ fn route(prefix: &str, next_hop: IpAddr) -> anyhow::Result<Route> {
 }
 
 fn store(sessions_max: usize, profile: &BenchProfile) -> StoreConfig {
-    StoreConfig { sessions_max, provisioning: provisioning(profile), seed: 1 }
+    let owner_nodes = OwnerNodes::default();
+    StoreConfig { sessions_max, provisioning: provisioning(profile), seed: 1, owner_nodes }
 }
 
 /// What rules may name.

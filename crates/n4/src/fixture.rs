@@ -7,8 +7,8 @@ use adit_rules::{
     UeAddresses,
 };
 use adit_session::{
-    CpFSeid, FTeidSpec, Far, Forwarding, LocalAddresses, LocalInterface, OwnerId, PdiSpec, PdrSpec,
-    PdrTimes, Provisioning, SessionChange, StoreConfig, UeMatch, UeSide,
+    CpFSeid, FTeidSpec, Far, Forwarding, LocalAddresses, LocalInterface, OwnerId, OwnerNodes,
+    PdiSpec, PdrSpec, PdrTimes, Provisioning, SessionChange, StoreConfig, UeMatch, UeSide,
 };
 use adit_types::{FarId, InterfaceRole, PdrId, Precedence, Seid, Teid};
 
@@ -28,7 +28,8 @@ pub(crate) fn sessions() -> Sessions {
         LocalInterface::of_role(InterfaceRole::N6, LocalAddresses::default()),
     ];
     let provisioning = Provisioning { interfaces, ..Provisioning::default() };
-    let config = StoreConfig { sessions_max: 16, provisioning, seed: 1 };
+    let config =
+        StoreConfig { sessions_max: 16, provisioning, seed: 1, owner_nodes: OwnerNodes::default() };
     Sessions::new(config, SetKey::Group(vec![0]), None)
 }
 

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod alloc;
+mod arrival;
 mod change;
 mod cp_function;
 mod direction;
@@ -29,7 +30,7 @@ mod store;
 mod update;
 mod usage;
 
-pub use alloc::seid_index;
+pub use alloc::{OwnerNodes, seid_index};
 pub use change::{
     BarUpdate, ChooseUe, FTeidSpec, FarPart, FarUpdate, ForwardingUpdate, PdiSpec, PdrPart,
     PdrSpec, PdrUpdate, QerPart, QerUpdate, SessionChange, TrafficEndpointSpec, UrrPart,

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use adit_rules::{CorrelatedRateId, GtpuTunnel, SessionKey, UeAddresses};
 use adit_types::limits::{correlated_rates_max, usage_slots_max};
-use adit_types::{InterfaceSet, PdrId, Seid, SessionIndex, UsageSlot};
+use adit_types::{InterfaceSet, OWNER_GROUPS, PdrId, Seid, SessionIndex, UsageSlot};
 
 use crate::alloc::{
-    SeidAllocator, SessionIndexAllocator, TeidAllocator, UeIpAllocator, UsageSlotAllocator,
-    seid_index,
+    OwnerNodes, SeidAllocator, SessionIndexAllocator, TeidAllocator, UeIpAllocator,
+    UsageSlotAllocator, seid_index,
 };
 use crate::cp_function::OwnerId;
 use crate::index::CorrelatedRates;
@@ -36,6 +36,8 @@ pub struct StoreConfig {
     /// Seed of the random SEIDs and TEID tags. Whoever knows it can guess TEIDs, so in operation it
     /// comes from the operating system's random source.
     pub seed: u64,
+    /// The nodes of workers and ports: a new session gets an index whose owner is near its port.
+    pub owner_nodes: OwnerNodes,
 }
 
 /// All that was chosen for one change.
@@ -171,7 +173,7 @@ impl SessionStore {
             tunnel_index: TunnelIndex::default(),
             teids: TeidAllocator::new(sessions_max, config.seed),
             seids: SeidAllocator::new(config.seed),
-            indices: SessionIndexAllocator::new(sessions_max),
+            indices: SessionIndexAllocator::new(sessions_max, config.owner_nodes),
             usage: UsageHandle::default(),
             usage_slots: UsageSlotAllocator::new(usage_slots_max(sessions_max)),
             generation: 0,
@@ -329,6 +331,12 @@ impl SessionStore {
             usage_slots: self.usage_slots.reserved_count(),
             correlated_rates: self.correlated_rates.count(),
         }
+    }
+
+    /// Sessions, those that wait for their reclaim included, by group of owners ([`adit_types::Owners`]).
+    #[must_use]
+    pub const fn sessions_by_group(&self) -> &[u32; OWNER_GROUPS as usize] {
+        self.indices.used_by_group()
     }
 
     /// The configuration that rules may refer to.

@@ -19,7 +19,7 @@ use adit_pfcp::message::{
     SessionDeletionRequest, SessionEstablishmentRequest, SessionModificationRequest,
 };
 use adit_pfcp::{Message, MessageBody, PfcpDatagram, RawMessage};
-use adit_session::{LocalAddresses, LocalInterface, Provisioning, StoreConfig};
+use adit_session::{LocalAddresses, LocalInterface, OwnerNodes, Provisioning, StoreConfig};
 use adit_store::{RecordGroup, RecordKind, RecordName};
 use adit_types::{FarId, InterfaceRole, Nanos, PdrId, Precedence, QerId, Qfi, Seid, Teid};
 
@@ -52,6 +52,7 @@ pub(crate) fn config() -> NodeConfig {
             sessions_max: 1000,
             provisioning: Provisioning { interfaces: interfaces(), ..Provisioning::default() },
             seed: 7,
+            owner_nodes: OwnerNodes::default(),
         },
         records: None,
     }

@@ -3,6 +3,7 @@
 //! An allocator first makes a plan, which changes nothing, and then commits it: a change that is
 //! refused in between leaves no trace.
 
+mod owner_nodes;
 mod percent;
 mod seid;
 mod session_index;
@@ -13,6 +14,7 @@ mod usage_slot;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
+pub use owner_nodes::OwnerNodes;
 pub(crate) use percent::percent;
 pub(crate) use seid::SeidAllocator;
 pub use seid::index_of as seid_index;

@@ -29,7 +29,7 @@ impl SessionStore {
         match known {
             Some(session) => update::prepare(self, &session.open(), change),
             None => {
-                let index = self.indices.peek().ok_or(Refusal::SessionTableFull)?;
+                let index = self.index_for(&change)?;
                 let (origin, cp, records) = (owner, CpFSeid::default(), Records::default());
                 let session = OpenSession {
                     up_seid: Seid(0),

@@ -121,7 +121,7 @@ impl SessionStore {
         )?;
         let compiled = update::compile_restoration(self, &session, &mut resolved, former, rules);
         self.mark_commit(up_seid, index, &compiled);
-        self.indices.take_at(index);
+        self.indices.take(index);
         for key in addresses.iter().filter_map(KeptAddress::key) {
             self.ue_pools.restore(key, index);
         }

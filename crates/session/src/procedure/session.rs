@@ -3,6 +3,7 @@
 use adit_rules::RuleDelta;
 use adit_types::{PdrId, Seid, SessionIndex};
 
+use crate::arrival::arrival_interfaces;
 use crate::change::SessionChange;
 use crate::cp_function::{CpFSeid, OwnerId};
 use crate::end_marker::{self, EndMarker};
@@ -66,7 +67,7 @@ impl SessionStore {
         cp: CpFSeid,
         change: SessionChange,
     ) -> Result<Established, Refusal> {
-        let index = self.indices.peek().ok_or(Refusal::SessionTableFull)?;
+        let index = self.index_for(&change)?;
         let seid = self.seids.plan(index);
         let up_seid = seid.seid();
         let (records, usage) = (Records::default(), SessionUsage::default());
@@ -79,11 +80,23 @@ impl SessionStore {
         compiled.refuse_too_large()?;
         self.mark_commit(up_seid, index, &compiled);
         self.seids.commit(seid);
-        self.indices.take();
+        self.indices.take(index);
         let Committed { delta, .. } = update::commit(self, session, resolved, compiled);
         let Some(delta) = delta else { unreachable!("an establishment always yields a delta") };
         let Created { pdrs: created, ues: created_ues, endpoints: created_endpoints } = created;
         Ok(Established { up_seid, index, delta, created, created_ues, created_endpoints })
+    }
+
+    /// The index that a new session with the rules of `change` gets: one whose owner is on the node of the port that its
+    /// packets arrive at, if there is a free one.
+    pub(crate) fn index_for(&self, change: &SessionChange) -> Result<SessionIndex, Refusal> {
+        let nodes = self.indices.nodes();
+        let node = match nodes.count() {
+            1 => None,
+            _ => arrival_interfaces(&self.provisioning, change)
+                .find_map(|interface| nodes.of_interface(interface)),
+        };
+        self.indices.peek(node).ok_or(Refusal::SessionTableFull)
     }
 
     /// Changes the session `up_seid`.

@@ -126,6 +126,14 @@ impl Provisioning {
         found
     }
 
+    /// Those of `within` that have an address of a wanted family.
+    pub(crate) fn with_address(&self, within: InterfaceSet, v4: bool, v6: bool) -> InterfaceSet {
+        let has_one = |known: &LocalInterface| {
+            v4 && known.addresses.v4.is_some() || v6 && known.addresses.v6.is_some()
+        };
+        within.intersection(self.set_of(has_one))
+    }
+
     /// Our addresses, the first of each family, on the GTP-U interfaces of tunnels towards
     /// `destination`; of an unknown one, on any.
     #[must_use]

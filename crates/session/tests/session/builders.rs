@@ -8,8 +8,8 @@ use adit_rules::{
 };
 use adit_session::{
     ChangedApplications, CpFSeid, FTeidSpec, Far, FormerSession, Forwarding, LocalAddresses,
-    LocalInterface, OwnerId, PdiSpec, PdrSpec, PdrTimes, Provisioning, Qer, SdfSpec, SessionChange,
-    SessionStore, StoreConfig, UeMatch, UeSide,
+    LocalInterface, OwnerId, OwnerNodes, PdiSpec, PdrSpec, PdrTimes, Provisioning, Qer, SdfSpec,
+    SessionChange, SessionStore, StoreConfig, UeMatch, UeSide,
 };
 use adit_types::{FarId, InterfaceRole, Nanos, PdrId, Precedence, QerId, Qfi, Seid, Teid};
 
@@ -28,7 +28,12 @@ pub(crate) fn store_with(sessions_max: usize, mut provisioning: Provisioning) ->
     if provisioning.interfaces.is_empty() {
         provisioning.interfaces = interfaces();
     }
-    SessionStore::new(StoreConfig { sessions_max, provisioning, seed: 1 })
+    SessionStore::new(StoreConfig {
+        sessions_max,
+        provisioning,
+        seed: 1,
+        owner_nodes: OwnerNodes::default(),
+    })
 }
 
 /// The store of a later process, without sessions, that is configured like `former`. It draws other random numbers.
@@ -39,7 +44,12 @@ pub(crate) fn next_store(former: &SessionStore) -> SessionStore {
 /// The same with another size.
 pub(crate) fn next_store_of(former: &SessionStore, sessions_max: usize) -> SessionStore {
     let provisioning = former.provisioning().clone();
-    SessionStore::new(StoreConfig { sessions_max, provisioning, seed: 2 })
+    SessionStore::new(StoreConfig {
+        sessions_max,
+        provisioning,
+        seed: 2,
+        owner_nodes: OwnerNodes::default(),
+    })
 }
 
 /// What is kept of all sessions, read back from its octets.

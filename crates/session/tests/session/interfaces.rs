@@ -8,10 +8,13 @@ use adit_rules::{
 };
 use adit_session::{
     ChooseUe, FTeidSpec, FarUpdate, Forwarding, ForwardingUpdate, InterfaceType, LocalAddresses,
-    LocalInterface, PdrSpec, PdrUpdate, ProvisionedForwardingPolicy, Provisioning, Refusal,
-    SessionChange, SessionStore, UePool, UeSide,
+    LocalInterface, OwnerNodes, PdrSpec, PdrUpdate, ProvisionedForwardingPolicy, Provisioning,
+    Refusal, SessionChange, SessionStore, StoreConfig, UePool, UeSide,
 };
-use adit_types::{DomainId, FarId, InterfaceRole, InterfaceSet, PdrId, Teid};
+use adit_types::{
+    DomainId, FarId, InterfaceRole, InterfaceSet, OWNER_GROUP_SHIFT, OWNER_GROUPS, Owners, PdrId,
+    Teid, WorkerId,
+};
 
 use crate::builders::*;
 
@@ -343,4 +346,44 @@ fn ue_address_is_chosen_from_the_pool_of_the_network_instance() {
     store.delete(seid).unwrap();
     store.reclaim(index);
     assert_eq!(store.reserved().ues, 2);
+}
+
+#[test]
+fn new_session_is_owned_on_the_node_of_the_port_that_its_tunnel_ends_at() {
+    use SourceInterface::{Access, Core};
+    let owners = Owners::new(2);
+    let ports = [Some(0), Some(1), Some(1), None, Some(0)];
+    let owner_nodes = OwnerNodes::new(|group| Some(owners.of_group(group).0.into()), &ports);
+    let provisioning = five_interfaces().provisioning().clone();
+    let config = StoreConfig { sessions_max: 256, provisioning, seed: 1, owner_nodes };
+    let mut store = SessionStore::new(config);
+    let given = |v4| FTeidSpec::Given { teid: Teid(0x77), v4: Some(v4), v6: None };
+    let mut host = 0;
+    for _ in 0..10 {
+        for (pdrs, node) in [
+            (vec![tunneled(Access, None, None, CHOOSE)], 0),
+            (vec![tunneled(Access, Some("slice"), None, CHOOSE)], 1),
+            (vec![tunneled(Access, None, None, given(N3_SLICE))], 1),
+            (vec![tunneled(Core, None, None, CHOOSE)], 1),
+            (vec![tunneled(Core, None, None, CHOOSE), tunneled(Access, None, None, CHOOSE)], 0),
+        ] {
+            host += 1;
+            let mut change = session(host);
+            change.create_pdrs.remove(0);
+            change.create_pdrs.extend(pdrs);
+            let ids = (1..).map(PdrId);
+            change.create_pdrs.iter_mut().zip(ids).for_each(|(pdr, id)| pdr.id = id);
+            let made = store.establish(OWNER, CP, change).unwrap();
+            assert_eq!(owners.of(made.index), WorkerId(node), "session {host}");
+            for pdr in &made.created {
+                let group = |number: u32| number >> OWNER_GROUP_SHIFT & (OWNER_GROUPS - 1);
+                assert_eq!(group(pdr.f_teid.teid.0), group(made.index.0), "the NIC finds it");
+            }
+            // A given TEID is given again.
+            if host % 2 == 0 || made.created.is_empty() {
+                store.delete(made.up_seid).unwrap();
+                store.reclaim(made.index);
+            }
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use adit_rules::{Excess, GuaranteedShare, KeyChange, RateLimit, SessionKey, UeAddresses};
 use adit_session::{
-    CpFSeid, OwnerId, PdrUpdate, Provisioning, QerUpdate, QosPolicy, Rates, Refusal,
+    CpFSeid, OwnerId, OwnerNodes, PdrUpdate, Provisioning, QerUpdate, QosPolicy, Rates, Refusal,
     ReservedCounts, Session, SessionChange, SessionStore, StoreConfig, UeMatch,
 };
 use adit_types::{BitRate, Nanos, PdrId, QerId, Seid, SessionIndex};
@@ -121,8 +121,12 @@ fn guarantee_is_compiled_whether_or_not_sessions_share_rates() {
         let provisioning =
             Provisioning { interfaces: interfaces(), qos, ..Provisioning::default() };
         let meter = |mbr, gbr, averaging_window_ms| {
-            let config =
-                StoreConfig { sessions_max: 4, provisioning: provisioning.clone(), seed: 1 };
+            let config = StoreConfig {
+                sessions_max: 4,
+                provisioning: provisioning.clone(),
+                seed: 1,
+                owner_nodes: OwnerNodes::default(),
+            };
             let mut change = session(1);
             let qer = &mut change.create_qers[0];
             (qer.mbr, qer.gbr, qer.averaging_window_ms) = (mbr, gbr, averaging_window_ms);
@@ -208,7 +212,12 @@ fn sessions_of_one_owner_are_found_and_deleted() {
 fn seids_are_distinct_and_follow_the_seed() {
     let seids = |seed| -> BTreeSet<Seid> {
         let provisioning = Provisioning { interfaces: interfaces(), ..Provisioning::default() };
-        let mut store = SessionStore::new(StoreConfig { sessions_max: 32, provisioning, seed });
+        let mut store = SessionStore::new(StoreConfig {
+            sessions_max: 32,
+            provisioning,
+            seed,
+            owner_nodes: OwnerNodes::default(),
+        });
         (1..=32).map(|last| store.establish(OWNER, CP, session(last)).unwrap().up_seid).collect()
     };
     assert_eq!(seids(1).len(), 32);

@@ -28,7 +28,7 @@ use adit_pfcp::message::{
 use adit_pfcp::{Cause, Message, MessageBody, MessageType, PfcpDatagram, Repeated, encode};
 use adit_rules::{DataDelivery, DeltaId, PacketFilter, WorkerEvent};
 use adit_session::{
-    Application, LocalAddresses, LocalInterface, PredefinedAction, PredefinedDetection,
+    Application, LocalAddresses, LocalInterface, OwnerNodes, PredefinedAction, PredefinedDetection,
     PredefinedRule, Provisioning, StoreConfig,
 };
 use adit_types::limits::{PENDING_PER_PEER_MAX, RESPONSE_CACHE_PER_PEER_MAX};
@@ -56,7 +56,12 @@ pub(super) fn config() -> NodeConfig {
         seed: 1,
         paths: adit_n4::PathConfig::OFF,
         policy: PeerPolicy::default(),
-        store: StoreConfig { sessions_max: SESSIONS_MAX, provisioning: provisioning(), seed: 7 },
+        store: StoreConfig {
+            sessions_max: SESSIONS_MAX,
+            provisioning: provisioning(),
+            seed: 7,
+            owner_nodes: OwnerNodes::default(),
+        },
         records: None,
     }
 }

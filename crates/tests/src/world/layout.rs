@@ -6,7 +6,7 @@ use adit_datapath::EventQueues;
 use adit_rules::sdf::AddrMatch;
 use adit_rules::{Offload, Steering};
 use adit_session::{
-    Application, LocalAddresses, LocalInterface, PredefinedAction, PredefinedDetection,
+    Application, LocalAddresses, LocalInterface, OwnerNodes, PredefinedAction, PredefinedDetection,
     PredefinedRule, ProvisionedForwardingPolicy, Provisioning, QosPolicy, SessionStore,
     StoreConfig, UePool, parse_flow_description,
 };
@@ -65,6 +65,7 @@ pub(super) fn control_with(
         sessions_max: layout.sessions_max,
         provisioning: provisioning(layout),
         seed: layout.seed,
+        owner_nodes: OwnerNodes::default(),
     });
     let config = TablesConfig {
         sessions_max: layout.sessions_max,
