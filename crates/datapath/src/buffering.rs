@@ -52,6 +52,21 @@ pub(crate) struct BufferedSession {
     pub count: u32,
 }
 
+/// A buffered packet on its way to another worker.
+pub(crate) struct MovedPacket<B> {
+    of: SessionMark,
+    since: Nanos,
+    packet: OwnedPacket<B>,
+}
+
+/// What the waiting packets of a session have in common.
+#[derive(Debug, Clone, Copy)]
+struct SessionMark {
+    up_seid: Seid,
+    generation: DeltaId,
+    epoch: u32,
+}
+
 /// The last notice of a session and PDR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Notice {
@@ -125,14 +140,22 @@ impl<B: PacketBuf> Buffering<B> {
         session_pkts_max: u16,
         now: Nanos,
     ) -> bool {
+        let PublishedRules { up_seid, generation, buffer_epoch: epoch, .. } = *rules;
+        let of = SessionMark { up_seid, generation, epoch };
+        self.insert(MovedPacket { of, since: now, packet }, session_pkts_max.into())
+    }
+
+    /// The same for a packet that may have waited in another worker.
+    fn insert(&mut self, moved: MovedPacket<B>, session_pkts_max: u32) -> bool {
+        let MovedPacket { of: SessionMark { up_seid, generation, epoch }, since, packet } = moved;
         let session = packet.session;
         let known = self.position(session);
         let count = known.map_or(0, |at| self.waiting[at].count);
-        if count >= u32::from(session_pkts_max) || self.by_session.len() <= session.0 as usize {
+        if count >= session_pkts_max || self.by_session.len() <= session.0 as usize {
             return false;
         }
         let Some(slot) = self.free.pop() else { return false };
-        self.packets[slot as usize] = Some(BufferedPacket { packet, since: now, next: NONE });
+        self.packets[slot as usize] = Some(BufferedPacket { packet, since, next: NONE });
         match known {
             Some(at) => {
                 let last = core::mem::replace(&mut self.waiting[at].last, slot);
@@ -144,7 +167,6 @@ impl<B: PacketBuf> Buffering<B> {
             None => {
                 let at = u32::try_from(self.waiting.len()).unwrap_or(NONE);
                 self.by_session[session.0 as usize] = at;
-                let PublishedRules { up_seid, generation, buffer_epoch: epoch, .. } = *rules;
                 let (first, last, count) = (slot, slot, 1);
                 self.waiting.push(BufferedSession {
                     session,
@@ -158,6 +180,40 @@ impl<B: PacketBuf> Buffering<B> {
             }
         }
         true
+    }
+
+    /// Moves the packets of the sessions that `is_moving` says into `moved`, those of a session in order.
+    #[cold]
+    pub(crate) fn take_of(
+        &mut self,
+        is_moving: &dyn Fn(SessionIndex) -> bool,
+        moved: &mut Vec<MovedPacket<B>>,
+    ) {
+        let mut at = 0;
+        while let Some(BufferedSession { session, up_seid, generation, epoch, .. }) =
+            self.session_at(at)
+        {
+            if !is_moving(session) {
+                at += 1;
+                continue;
+            }
+            let of = SessionMark { up_seid, generation, epoch };
+            let mut slot = self.take_session(at).first;
+            while let Some(BufferedPacket { packet, since, next }) = self.take_packet(slot) {
+                moved.push(MovedPacket { of, since, packet });
+                slot = next;
+            }
+        }
+    }
+
+    /// Appends packets that waited in another worker; those without room are dropped.
+    #[cold]
+    pub(crate) fn put(&mut self, moved: &mut Vec<MovedPacket<B>>, tally: &mut StepTally) {
+        for packet in moved.drain(..) {
+            if !self.insert(packet, u32::MAX) {
+                tally.drop_waiting(DropReason::BufferFull, &[]);
+            }
+        }
     }
 
     /// Removes a session from the list. Its packets stay in their slots.

@@ -16,7 +16,7 @@ pub(crate) struct FirstFragment {
 }
 
 /// First fragments that are remembered, and the positions that one of them may have.
-const REMEMBERED: usize = 1024;
+pub(crate) const FIRST_FRAGMENTS_MAX: usize = 1024;
 const WAYS: usize = 4;
 
 /// Fragments of one packet follow each other closely, and identifiers repeat.
@@ -24,7 +24,7 @@ const REMEMBERED_FOR: Nanos = Nanos::from_secs(5);
 
 /// A packet whose fragments pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct PacketKey {
+pub(crate) struct PacketKey {
     session: SessionIndex,
     addrs: IpAddrs,
     identification: u32,
@@ -32,12 +32,15 @@ struct PacketKey {
 }
 
 /// The latest first fragments. A new one replaces the oldest of its set.
-pub(crate) struct FirstFragments(Box<[Option<(PacketKey, Nanos, FirstFragment)>; REMEMBERED]>);
+pub(crate) struct FirstFragments(Box<[Option<RememberedFragment>; FIRST_FRAGMENTS_MAX]>);
+
+/// A first fragment, and when it came.
+pub(crate) type RememberedFragment = (PacketKey, Nanos, FirstFragment);
 
 impl FirstFragments {
     /// No packet. Reserves all memory that will be used.
     pub(crate) fn new() -> Self {
-        Self(Box::new([None; REMEMBERED]))
+        Self(Box::new([None; FIRST_FRAGMENTS_MAX]))
     }
 
     /// Remembers the ports of a first fragment, and returns them for later fragments of its packet. A
@@ -52,10 +55,7 @@ impl FirstFragments {
     ) -> Option<FirstFragment> {
         let FragmentPosition { identification, protocol, .. } = FragmentPosition::read(packet)?;
         let key = PacketKey { session, addrs: ip.addrs, identification, protocol };
-        // The high bits of a product depend on all bits of its factors.
-        let hash = session.0.wrapping_mul(0x85eb_ca6b) ^ identification.wrapping_mul(0x9e37_79b1);
-        let set = (hash >> 16) as usize % (REMEMBERED / WAYS) * WAYS;
-        let ways = self.0.get_mut(set..set + WAYS)?;
+        let ways = self.ways(&key)?;
         let known = ways.iter_mut().find(|way| way.is_some_and(|(known, ..)| known == key));
         if !ip.is_first_fragment() {
             let (_, since, upper) = (*known?)?;
@@ -70,5 +70,35 @@ impl FirstFragments {
         };
         *way = Some((key, now, upper));
         Some(upper)
+    }
+
+    /// The positions that a packet may have.
+    fn ways(&mut self, key: &PacketKey) -> Option<&mut [Option<RememberedFragment>]> {
+        // The high bits of a product depend on all bits of its factors.
+        let hash =
+            key.session.0.wrapping_mul(0x85eb_ca6b) ^ key.identification.wrapping_mul(0x9e37_79b1);
+        let set = (hash >> 16) as usize % (FIRST_FRAGMENTS_MAX / WAYS) * WAYS;
+        self.0.get_mut(set..set + WAYS)
+    }
+
+    /// Copies those of the sessions that `is_moving` says into `copied`.
+    #[cold]
+    pub(crate) fn copy_of(
+        &self,
+        is_moving: &dyn Fn(SessionIndex) -> bool,
+        copied: &mut Vec<RememberedFragment>,
+    ) {
+        copied.extend(self.0.iter().flatten().filter(|(key, ..)| is_moving(key.session)));
+    }
+
+    /// Remembers those that another worker remembered.
+    #[cold]
+    pub(crate) fn put(&mut self, copied: &mut Vec<RememberedFragment>) {
+        for fragment in copied.drain(..) {
+            let Some(ways) = self.ways(&fragment.0) else { continue };
+            if let Some(way) = ways.iter_mut().min_by_key(|way| way.map(|(_, since, _)| since)) {
+                *way = Some(fragment);
+            }
+        }
     }
 }

@@ -7,6 +7,9 @@
 //!
 //! Packets that find the ring full are dropped as `handoff_full` or `signaling_full`: no thread waits for another.
 //!
+//! The owners of sessions may change while packets pass ([`crate::owner_map`]). A worker parks packets of sessions that
+//! are about to be its own, and processes them when they are; a full parking place drops as `handoff_full`.
+//!
 //! With an event scheduler no session has an owner; its flow is with one worker at a time ([`crate::flows`]). Packets
 //! of other flows go back to the scheduler, and the rings lead to workers that hold flows.
 
@@ -14,12 +17,13 @@ use std::collections::VecDeque;
 
 use adit_pktio::{Burst, PacketBuf};
 use adit_rules::DropReason;
-use adit_types::limits::BURST_MAX;
-use adit_types::{Nanos, Owners, PortId, Role, Roles, SessionIndex, WorkerId};
+use adit_types::limits::{BURST_MAX, HANDOFF_RING_LEN};
+use adit_types::{Nanos, PortId, Role, Roles, SessionIndex, WorkerId};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::columns::{BurstColumn, BurstLane, LaneKind};
 use crate::flows::{Flows, SharedFlows};
+use crate::owner_map::{KnownOwners, OwnerChanges};
 use crate::tally::StepTally;
 
 /// A packet, and the port that received it.
@@ -50,6 +54,9 @@ const REQUEST_INTERVAL: Nanos = Nanos::from_micros(100);
 /// request for the flow.
 pub(crate) type ReturnedEvent<B> = (u32, Option<(PortId, B)>);
 
+/// Packets that a worker parks.
+const PARKED_MAX: usize = HANDOFF_RING_LEN;
+
 /// Most events that return to the scheduler in one step.
 const RETURNED_MAX: usize = 1024;
 
@@ -66,7 +73,11 @@ struct HandoffRing<B> {
 /// One thread's ends of the rings between the threads of a packet path.
 pub struct Handoff<B> {
     id: WorkerId,
-    owners: Owners,
+    /// How many workers share the sessions.
+    workers: usize,
+    owners: KnownOwners<B>,
+    /// Packets of sessions that are about to be this worker's.
+    parked: VecDeque<HandedPacket<B>>,
     /// By thread; `None` for this one and for those that it hands nothing to.
     rings: Vec<Option<HandoffRing<B>>>,
     from: Vec<Consumer<HandedPacket<B>>>,
@@ -117,9 +128,14 @@ impl<B> core::fmt::Debug for Handoff<B> {
 /// Connects the threads of `roles` by rings for `ring_len` packets; the ends in the order of threads.
 #[must_use]
 pub fn connect<B>(roles: Roles, ring_len: usize) -> Vec<Handoff<B>> {
-    let owners = Owners::new(roles.workers());
-    let mut ends: Vec<_> =
-        (0_u8..).take(roles.threads()).map(|id| Handoff::new(id, owners, ring_len)).collect();
+    let owners = KnownOwners::of_threads(roles.workers()).take(roles.threads());
+    let end = |(id, owners)| Handoff::new(id, roles.workers(), owners, ring_len);
+    let mut ends: Vec<_> = (0_u8..).zip(owners).map(end).collect();
+    if roles.rx_tx() == 0 && roles.workers() > 1 {
+        for end in ends.iter_mut().take(roles.workers()) {
+            end.parked.reserve_exact(PARKED_MAX);
+        }
+    }
     for from in 0..ends.len() {
         for to in 0..ends.len() {
             let towards = roles.connects(from, to).then(|| {
@@ -138,10 +154,12 @@ pub fn connect<B>(roles: Roles, ring_len: usize) -> Vec<Handoff<B>> {
 }
 
 impl<B> Handoff<B> {
-    fn new(id: u8, owners: Owners, ring_len: usize) -> Self {
+    fn new(id: u8, workers: usize, owners: KnownOwners<B>, ring_len: usize) -> Self {
         Self {
             id: WorkerId(id),
+            workers,
             owners,
+            parked: VecDeque::new(),
             rings: Vec::new(),
             from: Vec::new(),
             notified: WorkerSet::NONE,
@@ -153,7 +171,35 @@ impl<B> Handoff<B> {
 
     /// The ends of the only worker.
     pub(crate) fn alone() -> Self {
-        Self::new(0, Owners::new(1), 0)
+        let Some(owners) = KnownOwners::of_threads(1).next() else {
+            unreachable!("there is always a next thread")
+        };
+        Self::new(0, 1, owners, 0)
+    }
+
+    /// The control thread's side of the owners of sessions, which all threads of these ends share.
+    #[must_use]
+    pub fn owner_changes(&self) -> OwnerChanges<B> {
+        self.owners.changes(self.workers)
+    }
+
+    /// What this thread knows of the owners of sessions.
+    pub(crate) fn owners(&mut self) -> &mut KnownOwners<B> {
+        &mut self.owners
+    }
+
+    /// True if there is something to do about the owners of sessions.
+    #[inline]
+    pub(crate) fn has_owner_news(&self) -> bool {
+        self.owners.has_news()
+    }
+
+    /// Looks at the owners again if they changed: for threads that own nothing.
+    #[inline]
+    pub(crate) fn read_owners(&mut self) {
+        if self.owners.has_news() {
+            self.owners.read();
+        }
     }
 
     /// The same, counting packets to threads on other nodes. `nodes`: those of the threads, as far as they are known.
@@ -225,19 +271,19 @@ impl<B> Handoff<B> {
     /// How many workers share the sessions.
     #[must_use]
     pub const fn workers(&self) -> usize {
-        self.owners.workers()
+        self.workers
     }
 
     /// The worker for packets without a session, by a hash that they share.
     pub(crate) fn of_hash(&self, hash: u64) -> WorkerId {
-        let worker = hash % self.owners.workers().max(1) as u64;
+        let worker = hash % self.workers.max(1) as u64;
         WorkerId(u8::try_from(worker).unwrap_or_default())
     }
 
-    /// The owner of `session`.
+    /// The worker that packets of `session` go to.
     #[inline]
     pub(crate) fn owner_of(&self, session: SessionIndex) -> WorkerId {
-        self.owners.of(session)
+        self.owners.target(session)
     }
 
     /// True without rings.
@@ -263,14 +309,14 @@ impl<B> Handoff<B> {
     #[inline]
     pub(crate) fn owns(&self, session: SessionIndex) -> bool {
         match &self.events {
-            None => !session.is_some() || self.owners.of(session) == self.id,
+            None => !session.is_some() || self.owners.owns(session),
             Some(events) => !session.is_some() || events.flows.has(session),
         }
     }
 
     /// True if this worker takes care that the commands for `session` are carried out.
     pub(crate) fn is_in_charge_of(&self, session: SessionIndex) -> bool {
-        self.owners.of(session) == self.id
+        self.owners.owns(session)
     }
 
     /// Takes note that the packets of the last [`Handoff::take`] are processed.
@@ -302,7 +348,46 @@ impl<B: PacketBuf> Handoff<B> {
             }
             return;
         }
-        self.hand_to(self.owners.of(session), port, buf, tally);
+        match self.owners.target(session) {
+            to if to == self.id => self.park(port, buf, tally),
+            to => self.hand_to(to, port, buf, tally),
+        }
+    }
+
+    /// Keeps a packet of a session that is about to be this worker's. It counts as handed off until
+    /// [`Handoff::take_parked`].
+    #[cold]
+    fn park(&mut self, port: PortId, buf: B, tally: &mut StepTally) {
+        if self.parked.len() < PARKED_MAX {
+            self.parked.push_back(HandedPacket { buf, port, place: 0, number: 0 });
+            tally.hand_off(1);
+        } else {
+            tally.drop_waiting(DropReason::HandoffFull, buf.data());
+        }
+    }
+
+    /// Packets that are parked.
+    pub(crate) fn parked(&self) -> usize {
+        self.parked.len()
+    }
+
+    /// Appends at most `count` parked packets to `burst`: at most a burst, all received on one port. Returns that port.
+    #[cold]
+    pub(crate) fn take_parked(&mut self, count: usize, burst: &mut Burst<B>) -> Option<PortId> {
+        let port = self.parked.front()?.port;
+        let room = count.min(BURST_MAX).min(burst.remaining_capacity());
+        for _ in 0..room {
+            let Some(packet) = self.parked.pop_front_if(|packet| packet.port == port) else {
+                break;
+            };
+            burst.push(packet.buf);
+        }
+        (room > 0).then_some(port)
+    }
+
+    /// Packets that wait in the ring of one source.
+    pub(crate) fn waiting_from(&self, source: usize) -> usize {
+        self.from.get(source).map_or(0, Consumer::slots)
     }
 
     /// Hands a packet that was received on `port` to the worker that holds the place of its flow.

@@ -12,7 +12,7 @@
 //!
 //! ```text
 //! context, columns, interfaces, egress, late_drops, tally, events, origin, reason, tap
-//! queues: tx_queues, tx_backlog, neighbor_queue, buffering, shaping, fragments, handoff, slow_queue …
+//! queues: tx_queues, tx_backlog, neighbor_queue, buffering, shaping, owner_map, handoff, fragments, slow_queue …
 //! worker_state, selection, packet_fate
 //! originate, command          frames of our own, commands of the control thread
 //! stage, resume               the stages; buffered packets that go on
@@ -51,6 +51,7 @@ mod neighbor_queue;
 mod origin;
 mod originate;
 mod owned_packet;
+mod owner_map;
 mod packet_fate;
 mod reason;
 mod reassembly;
@@ -75,4 +76,5 @@ pub use model::pipeline::{Receiver, ReceiverConfig, Spread};
 pub use model::run_to_completion::StepReport;
 pub use model::rx_tx::{RxTx, RxTxConfig};
 pub use model::worker::{Worker, WorkerConfig};
+pub use owner_map::{GroupOwners, OwnerChanges, WaitingRoom, first_owners};
 pub use tap::TapPort;

@@ -190,6 +190,12 @@ impl StepTally {
         self.rare().handed_off += pkts as u64;
     }
 
+    /// Packets that waited in another worker wait in this one.
+    #[cold]
+    pub(crate) fn take_over_waiting(&mut self, pkts: usize) {
+        self.rare().taken_over += pkts as u64;
+    }
+
     /// Packets went to a worker on another node, among those of [`Self::hand_off`].
     #[cold]
     pub(crate) fn hand_across_nodes(&mut self, pkts: usize) {

@@ -64,7 +64,9 @@ pub use meters::{Meter, MeterPair, MeterPairs, MeterTraffic};
 pub use next_hop::{KnownNeighbor, NextHopRef, Via};
 pub use offload::OffloadReport;
 pub use prefetch::read as prefetch;
-pub use publisher::{PreparedRoutes, Publisher, PublisherCounters, build, build_with_offload};
+pub use publisher::{
+    Boundary, PreparedRoutes, Publisher, PublisherCounters, build, build_with_offload,
+};
 pub use rate_changes::{NextRateChange, RateChange};
 pub use reader::{TablesReader, TablesView};
 pub use ues::UeTable;

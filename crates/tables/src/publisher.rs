@@ -67,6 +67,10 @@ pub struct PublisherCounters {
     pub correlated_rates_refused: u64,
 }
 
+/// See [`Publisher::boundary`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Boundary(Epoch);
+
 /// A delta that was not yet returned as observed.
 #[derive(Debug)]
 struct UnobservedDelta {
@@ -298,6 +302,18 @@ impl Publisher {
     #[must_use]
     pub fn has_passed_probe(&self, worker: WorkerId) -> bool {
         self.rules.has_passed(usize::from(worker.0), self.probe)
+    }
+
+    /// A boundary that every worker has passed once it began a step after this call, or is offline.
+    pub fn boundary(&mut self) -> Boundary {
+        Boundary(self.rules.advance())
+    }
+
+    /// True if every worker has passed `boundary`. What it does from there on, it does by what was stored before the
+    /// boundary; what it did before is complete.
+    #[must_use]
+    pub fn has_passed(&self, boundary: Boundary) -> bool {
+        self.rules.passed() >= boundary.0
     }
 
     /// Sessions of a former process are still to come, or all of them are published. Until then workers tell no peer

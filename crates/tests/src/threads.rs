@@ -1,8 +1,8 @@
 //! The threads of a packet path over test ports, for any roles.
 
 use adit_datapath::{
-    EventQueues, EventWorker, Handoff, PathThread, Receiver, ReceiverConfig, RxTx, RxTxConfig,
-    SharedFlows, Spread, TapPort, Worker, WorkerConfig, connect,
+    EventQueues, EventWorker, Handoff, OwnerChanges, PathThread, Receiver, ReceiverConfig, RxTx,
+    RxTxConfig, SharedFlows, Spread, TapPort, Worker, WorkerConfig, connect,
 };
 use adit_pktio::PacketIo;
 use adit_pktio::mem::MemBuf;
@@ -57,6 +57,8 @@ pub struct PathThreads<Io: PacketIo> {
     pub events: Vec<rtrb::Consumer<WorkerEvent>>,
     /// Their records of packets.
     pub records: Vec<rtrb::Consumer<TapItem>>,
+    /// The owners of sessions, if several workers own them.
+    pub owners: Option<OwnerChanges<MemBuf>>,
 }
 
 impl<Io: PacketIo> core::fmt::Debug for PathThreads<Io> {
@@ -76,11 +78,15 @@ impl<Io: PacketIo<Buf = MemBuf> + 'static> PathThreads<Io> {
             commands: Vec::new(),
             events: Vec::new(),
             records: Vec::new(),
+            owners: None,
         };
         let sessions_max = readers.first().map_or(0, TablesReader::sessions_max);
         let flows = SharedFlows::new(EVENT_FLOWS, &config.queues, sessions_max);
         let mut scheduled = scheduler(config).into_iter();
         let handoffs = connect(roles, config.ring_len);
+        if roles.rx_tx() == 0 && roles.workers() > 1 {
+            made.owners = handoffs.first().map(Handoff::owner_changes);
+        }
         for ((reader, handoff), role) in readers.into_iter().zip(handoffs).zip(roles.all()) {
             let polls = roles.receiving().contains(&usize::from(reader.worker().0));
             let ports = if polls { config.ports.clone() } else { Vec::new() };

@@ -8,6 +8,7 @@ mod expected;
 mod layout;
 mod local_switching;
 mod offload;
+mod owners;
 mod restart;
 mod taps;
 mod usage;
@@ -15,15 +16,15 @@ mod usage;
 use core::net::IpAddr;
 use std::collections::{HashMap, VecDeque};
 
-use adit_datapath::{PathThread, Spread};
+use adit_datapath::{OwnerChanges, PathThread, Spread};
 use adit_pktio::PacketBuf;
-use adit_pktio::mem::MemIo;
+use adit_pktio::mem::{MemBuf, MemIo};
 use adit_rules::{DeltaId, DropReason, NextHops, RuleDelta, TapItem, WorkerCommand, WorkerEvent};
 use adit_session::{CpFSeid, OwnerId, Refusal, SessionChange, SessionStore};
 use adit_tables::{Publisher, Snapshot, TablesReader};
 use adit_types::limits::{HANDOFF_RING_LEN, NEIGHBOR_PENDING_PER_HOP_MAX};
 use adit_types::{
-    InterfaceId, MacAddr, Nanos, Owners, PortId, Roles, Seid, SessionIndex, UrrId, UsageSlot,
+    InterfaceId, MacAddr, Nanos, PortId, Roles, Seid, SessionIndex, UrrId, UsageSlot,
 };
 
 pub use self::card::CardSettings;
@@ -101,6 +102,8 @@ pub struct World {
     /// Commands to each worker.
     pub commands: Vec<rtrb::Producer<WorkerCommand>>,
     records: Vec<rtrb::Consumer<TapItem>>,
+    /// Of several workers that own sessions.
+    owners: Option<OwnerChanges<MemBuf>>,
     /// Packets that taps reported.
     pub reported: u64,
     /// A tap was started.
@@ -186,6 +189,7 @@ impl World {
             events: Vec::new(),
             commands: Vec::new(),
             records: Vec::new(),
+            owners: None,
             reported: 0,
             is_tapped: false,
             unobserved: VecDeque::new(),
@@ -213,7 +217,7 @@ impl World {
         let threads = PathThreads::new(readers, &config);
         (world.threads, world.commands, world.events) =
             (threads.threads, threads.commands, threads.events);
-        world.records = threads.records;
+        (world.records, world.owners) = (threads.records, threads.owners);
         world.settle();
         world
     }
@@ -503,7 +507,7 @@ impl World {
         let Some(session) = session else { return arrival.worker };
         let seid = self.oracle.sessions[session].0;
         let index = self.store.session(seid).unwrap().index();
-        usize::from(Owners::new(self.roles.workers()).of(index).0)
+        self.owner_of(index)
     }
 
     /// Runs a step of all workers and compares the result with what is expected.

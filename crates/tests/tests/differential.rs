@@ -41,19 +41,24 @@ struct Coverage {
     punts: Vec<u64>,
     /// Sessions that another process went on with.
     restored: usize,
+    /// Groups of sessions that got another owner.
+    moved: usize,
 }
 
-/// Whether the process ends between two packets, and another one goes on.
-#[derive(Debug, Clone, Copy)]
-enum Restarts {
-    None,
-    AtRandom,
+/// What happens between two packets at random.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Between {
+    Nothing,
+    /// The process ends, and another one goes on.
+    Restarts,
+    /// Sessions get other owners.
+    OwnerChanges,
 }
 
 #[test]
 fn pipeline_and_oracle_agree_on_every_packet() {
     let world = |_, layout: &WorldLayout| Ok(scenario::world(layout));
-    if let Some(coverage) = coverage_of(SCENARIOS, Restarts::None, world) {
+    if let Some(coverage) = coverage_of(SCENARIOS, Between::Nothing, world) {
         check(&coverage);
     }
 }
@@ -61,8 +66,16 @@ fn pipeline_and_oracle_agree_on_every_packet() {
 #[test]
 fn restored_pipeline_and_oracle_agree_on_every_packet() {
     let world = |_, layout: &WorldLayout| Ok(scenario::world(layout));
-    if let Some(coverage) = coverage_of(SCENARIOS / 4, Restarts::AtRandom, world) {
+    if let Some(coverage) = coverage_of(SCENARIOS / 4, Between::Restarts, world) {
         assert!(coverage.restored > 100 && coverage.transmitted > 1000, "{coverage:?}");
+    }
+}
+
+#[test]
+fn workers_that_give_sessions_away_and_oracle_agree_on_every_packet() {
+    let world = |_, layout: &WorldLayout| Ok(scenario::world(layout));
+    if let Some(coverage) = coverage_of(SCENARIOS, Between::OwnerChanges, world) {
+        assert!(coverage.moved > 1000 && coverage.handed_off > 10_000, "{coverage:?}");
     }
 }
 
@@ -76,7 +89,7 @@ fn program_workers_and_oracle_agree_on_every_packet() {
     let world = |_, layout: &WorldLayout| {
         scenario::world_with_xdp(layout).map_err(|error| error.to_string())
     };
-    if let Some(coverage) = coverage_of(SCENARIOS, Restarts::None, world) {
+    if let Some(coverage) = coverage_of(SCENARIOS, Between::Nothing, world) {
         assert!(coverage.offloaded > 1000, "{coverage:?}");
     }
 }
@@ -86,7 +99,7 @@ fn card_workers_and_oracle_agree_on_every_packet() {
     let world = |seed, layout: &WorldLayout| {
         Ok(scenario::world_with_card(layout, CardSettings::quick(seed)))
     };
-    if let Some(coverage) = coverage_of(SCENARIOS, Restarts::None, world) {
+    if let Some(coverage) = coverage_of(SCENARIOS, Between::Nothing, world) {
         assert!(coverage.offloaded > 500, "{coverage:?}");
     }
 }
@@ -101,7 +114,7 @@ fn tapped_workers_and_oracle_agree_on_every_packet() {
         }
         Ok(world)
     };
-    if let Some(coverage) = coverage_of(SCENARIOS / 2, Restarts::None, world) {
+    if let Some(coverage) = coverage_of(SCENARIOS / 2, Between::Nothing, world) {
         assert!(coverage.reported > 10_000 && coverage.fast_path > 1000, "{coverage:?}");
     }
 }
@@ -110,7 +123,7 @@ fn tapped_workers_and_oracle_agree_on_every_packet() {
 /// exercised; `None` for a single one.
 fn coverage_of(
     scenarios: u64,
-    restarts: Restarts,
+    between: Between,
     world: impl Fn(u64, &WorldLayout) -> Result<World, String>,
 ) -> Option<Coverage> {
     let scenarios =
@@ -121,7 +134,7 @@ fn coverage_of(
     };
     let mut coverage = Coverage::default();
     for &seed in &seeds {
-        if let Err(difference) = run(seed, &mut coverage, |layout| world(seed, layout), restarts) {
+        if let Err(difference) = run(seed, &mut coverage, |layout| world(seed, layout), between) {
             panic!("ADIT_SEED={seed}: {difference}");
         }
     }
@@ -169,7 +182,7 @@ fn run(
     seed: u64,
     coverage: &mut Coverage,
     world: impl FnOnce(&WorldLayout) -> Result<World, String>,
-    restarts: Restarts,
+    between: Between,
 ) -> Result<(), String> {
     let mut rng = StdRng::seed_from_u64(seed);
     let layout = scenario::layout(&mut rng, seed);
@@ -179,7 +192,10 @@ fn run(
     }
     let mut packets = 0;
     while packets < PACKETS_PER_SCENARIO {
-        if matches!(restarts, Restarts::AtRandom) && rng.random_ratio(1, 8) {
+        if between == Between::OwnerChanges && rng.random_ratio(1, 2) {
+            coverage.moved += world.change_owners(&mut rng);
+        }
+        if between == Between::Restarts && rng.random_ratio(1, 8) {
             note(coverage, &world);
             coverage.restored += world.oracle.sessions.len();
             world = scenario::restarted(&layout, world);

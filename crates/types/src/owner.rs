@@ -14,11 +14,12 @@ pub const OWNER_GROUP_SHIFT: u32 = 1;
 /// [`OWNER_GROUPS`] divided by the golden ratio.
 pub const OWNER_STRIDE: u32 = 39;
 
-/// The owners of all sessions: one worker alone processes the packets of a session and writes its
-/// counters.
+/// The owners of all sessions when workers begin: one worker alone processes the packets of a session
+/// and writes its counters.
 ///
 /// The owner follows from the session index alone, so that it is known right behind the key table,
-/// for keys of either kind, and never changes while workers run.
+/// for keys of either kind. A group gets another owner as a whole (`datapath::owner_map`). What only
+/// steers packets, as filters of NICs and sockets, goes on to use the owners of the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owners {
     workers: u32,

@@ -4,6 +4,7 @@ pub(crate) mod event_inbox;
 pub(crate) mod event_io;
 pub(crate) mod event_stages;
 pub(crate) mod eventdev;
+mod owner_change;
 pub(crate) mod pipeline;
 pub(crate) mod run_to_completion;
 pub(crate) mod rx_tx;

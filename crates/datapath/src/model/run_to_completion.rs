@@ -9,6 +9,7 @@ use adit_pktio::{Burst, PacketBuf, PacketIo};
 use adit_rules::DropReason;
 use adit_types::PortId;
 
+use super::owner_change::{change_owners, drop_parked};
 use super::stages::forward_any;
 use super::stages::tapped::report_late_drops;
 use crate::command::run_commands;
@@ -58,6 +59,10 @@ pub(crate) fn step<Io: PacketIo>(
     state.path = state.path_without_commands;
     let is_busy = !state.is_quiet(ctx, waited) && release_waiting(ctx, io, rx, state);
     let mut received = 0;
+    let has_owner_news = !state.handoff.is_alone() && state.handoff.has_owner_news();
+    if has_owner_news {
+        received += change_owners(ctx, io, limits, rx, state);
+    }
     for &port in plan.ports {
         let count = io.rx_burst(port, plan.burst, rx);
         if count > 0 {
@@ -75,7 +80,7 @@ pub(crate) fn step<Io: PacketIo>(
         state.queues.flush(io, &mut state.tally);
         state.handoff.flush(&mut state.tally);
     }
-    let idle = received == 0 && !is_busy;
+    let idle = received == 0 && !is_busy && !has_owner_news;
     if !idle {
         publish_counts(ctx, waited, state);
     }
@@ -202,6 +207,7 @@ pub(crate) fn drain<B: PacketBuf>(
 /// them.
 fn drop_taken_over<B: PacketBuf>(rx: &mut Burst<B>, state: &mut WorkerState<B>) {
     state.tally.set_taken_over(true);
+    drop_parked(rx, state);
     for source in 0..state.handoff.sources() {
         while state.handoff.take(source, rx).is_some() {
             for buf in rx.drain(..) {

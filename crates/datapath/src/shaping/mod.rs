@@ -12,7 +12,7 @@ mod release;
 
 use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::{DropReason, Excess};
-use adit_shaper::{QueueKey, QueuedPacket, Queues, QueuesConfig};
+use adit_shaper::{QueueKey, QueuedPacket, Queues, QueuesConfig, ReviewOutcome};
 use adit_tables::Leases;
 use adit_types::limits::{SHAPED_PKTS_MAX, SHAPED_PKTS_PER_FLOW_MAX};
 use adit_types::{Direction, Nanos, SessionIndex};
@@ -160,6 +160,38 @@ impl<B: PacketBuf> Shaping<B> {
         queues.take_all(session, Direction::Downlink, |key, held| {
             send_unchecked(ctx, io, leases, tx, tally, *key, held);
         });
+    }
+
+    /// Moves the packets of the sessions that `is_moving` says into `moved`, those of a queue in order. They stay
+    /// counted as waiting.
+    #[cold]
+    pub(crate) fn take_of(
+        &mut self,
+        is_moving: &dyn Fn(SessionIndex) -> bool,
+        moved: &mut Vec<(QueueKey, QueuedPacket<ReadyFrame<B>>)>,
+    ) {
+        let review = |key: &QueueKey| match is_moving(key.session) {
+            true => ReviewOutcome::Release,
+            false => ReviewOutcome::Recheck,
+        };
+        self.queues.review_all(review, |key, _, held| moved.push((*key, held)));
+    }
+
+    /// Queues packets that waited in another worker; those without room are dropped.
+    #[cold]
+    pub(crate) fn put(
+        &mut self,
+        ctx: &StepContext<'_>,
+        tally: &mut StepTally,
+        moved: &mut Vec<(QueueKey, QueuedPacket<ReadyFrame<B>>)>,
+    ) {
+        for (key, held) in moved.drain(..) {
+            let (bytes, delay) = (held.bytes, ctx.now.since(held.since));
+            if !self.enqueue_first(ctx, key, held) {
+                wait_counts(&ctx.view, key).inspect(|waits| waits.remove(1, delay));
+                count_overflow(ctx, tally, key, bytes);
+            }
+        }
     }
 
     /// Drops everything that waits. The counters of sessions stay as they are.

@@ -1,0 +1,120 @@
+//! A worker's part in a change of owners: see [`crate::owner_map`].
+
+use adit_pktio::{Burst, PacketBuf, PacketIo};
+use adit_rules::DropReason;
+
+use super::run_to_completion::{process, process_switched};
+use crate::context::StepContext;
+use crate::owner_map::RELEASE_MAX;
+use crate::slow::{self, SlowLimits};
+use crate::worker_state::WorkerState;
+
+/// Looks at the owners again, between bursts: releases groups of sessions that others own from now on, and takes those
+/// that are this worker's. Returns how many packets it processed or moved.
+///
+/// Cost: with groups to release, all packets that the rings hold and all that wait; with groups to take, all that are
+///       parked and all that waited in their former owners. No allocation.
+#[cold]
+pub(super) fn change_owners<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    limits: &mut SlowLimits,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) -> usize {
+    state.handoff.owners().read();
+    let mut pkts = 0;
+    if let Some(since) = state.handoff.owners().leaving_since(ctx.now) {
+        let is_sending = state.unresolved.len() + state.queues.backlog.len() > 0;
+        if !is_sending || ctx.now.since(since) >= RELEASE_MAX {
+            pkts += take_over_all(ctx, io, rx, state);
+            // What the slow path keeps for the end of the step may be of the sessions.
+            slow::run(ctx, io, limits, state);
+            process_switched(ctx, io, rx, state);
+            state.queues.flush(io, &mut state.tally);
+            state.handoff.flush(&mut state.tally);
+            pkts += release(state);
+        }
+    }
+    if state.handoff.owners().has_arrived() && take_waiting(ctx, state) {
+        pkts += take_parked(ctx, io, rx, state);
+    }
+    pkts
+}
+
+/// Processes all packets that others handed to this worker so far.
+fn take_over_all<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) -> usize {
+    let mut taken = 0;
+    state.tally.set_taken_over(true);
+    for source in 0..state.handoff.sources() {
+        let mut left = state.handoff.waiting_from(source);
+        while left > 0 {
+            let Some(port) = state.handoff.take(source, rx) else { break };
+            left = left.saturating_sub(rx.len());
+            taken += rx.len();
+            process(ctx, io, port, rx, state);
+        }
+    }
+    state.tally.set_taken_over(false);
+    taken
+}
+
+/// Gives away what waits of the groups to release, and owns them no longer. Returns how many packets left.
+fn release<B: PacketBuf>(state: &mut WorkerState<B>) -> usize {
+    let WorkerState { handoff, buffering, shaping, fragments, tally, .. } = state;
+    let moved = handoff.owners().fill_parcels(|parcel, is_moving| {
+        buffering.take_of(is_moving, &mut parcel.buffered);
+        shaping.take_of(is_moving, &mut parcel.shaped);
+        fragments.first_fragments.copy_of(is_moving, &mut parcel.fragments);
+    });
+    let Some(moved) = moved else { return 0 };
+    tally.hand_off(moved);
+    handoff.owners().end_release();
+    moved
+}
+
+/// Takes what waited in the former owners of the groups that this worker owns now. False if that has to wait for the
+/// next step.
+fn take_waiting<B: PacketBuf>(ctx: &StepContext<'_>, state: &mut WorkerState<B>) -> bool {
+    let WorkerState { handoff, buffering, shaping, fragments, tally, .. } = state;
+    handoff.owners().empty_parcels(|parcel| {
+        tally.take_over_waiting(parcel.pkts());
+        buffering.put(&mut parcel.buffered, tally);
+        shaping.put(ctx, tally, &mut parcel.shaped);
+        fragments.first_fragments.put(&mut parcel.fragments);
+    })
+}
+
+/// Processes the packets that were parked, in order. Those of groups that are still not this worker's are parked again.
+fn take_parked<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) -> usize {
+    let parked = state.handoff.parked();
+    let mut left = parked;
+    state.tally.set_taken_over(true);
+    while left > 0 {
+        let Some(port) = state.handoff.take_parked(left, rx) else { break };
+        left -= rx.len();
+        process(ctx, io, port, rx, state);
+    }
+    state.tally.set_taken_over(false);
+    parked
+}
+
+/// Drops what is parked, at the end of the worker.
+pub(super) fn drop_parked<B: PacketBuf>(rx: &mut Burst<B>, state: &mut WorkerState<B>) {
+    while state.handoff.take_parked(usize::MAX, rx).is_some() {
+        for buf in rx.drain(..) {
+            state.tally.receive(buf.data().len());
+            state.tally.drop(DropReason::HandoffFull);
+        }
+    }
+}

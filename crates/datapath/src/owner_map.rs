@@ -1,0 +1,522 @@
+//! Which worker owns a group of sessions, and how a group gets another owner while packets pass.
+//!
+//! The sessions of a group ([`Owners`]) change hands together. The control thread publishes each stage of the change
+//! and goes on when every thread has begun a step by it ([`OwnerChanges`]):
+//!
+//! 1. *Park*: the new owner parks the packets of the group that it receives, from ports and from rings.
+//! 2. *Redirect*: all others hand packets of the group to the new owner. The former owner processes what it receives
+//!    itself and what others handed to it before.
+//! 3. *Release*: no packet of the group is on its way to the former owner any more. It processes what its rings hold,
+//!    gives the packets that wait for rules or rates to the control thread as a [`WaitingParcel`], and owns the group
+//!    no longer.
+//! 4. *Owned*: the new owner takes the parcel, then processes what it parked, in order, and owns the group.
+//!
+//! So the packets of a session that one thread received keep their order, none is lost unless the parking place is
+//! full, and at each moment at most one worker writes what belongs to a session. Frames that only wait for a link-layer
+//! address or a transmit queue stay with the former owner; it waits for them for [`RELEASE_MAX`] at most.
+//!
+//! Threads: the word of a group has all that a thread needs to know, so a thread may see the words of some groups
+//!          earlier than others. A parcel is with one thread at a time: the control thread publishes a stage after it
+//!          put parcels on a desk, and takes them after the worker has ended the stage.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+
+use adit_shaper::{QueueKey, QueuedPacket};
+use adit_tables::{Boundary, Publisher};
+use adit_types::limits::{BURST_MAX, WORKERS_MAX};
+use adit_types::{Nanos, OWNER_GROUP_SHIFT, OWNER_GROUPS, Owners, SessionIndex, WorkerId};
+
+use crate::buffering::MovedPacket;
+use crate::first_fragments::{FIRST_FRAGMENTS_MAX, RememberedFragment};
+use crate::shaping::ReadyFrame;
+
+/// How long the former owner waits until frames have left that wait for a neighbor or a transmit queue.
+pub(crate) const RELEASE_MAX: Nanos = Nanos::from_millis(20);
+
+/// Groups of sessions.
+const GROUPS: usize = OWNER_GROUPS as usize;
+
+/// The owner of each group of sessions, by group.
+pub type GroupOwners = [WorkerId; GROUPS];
+
+/// A set of groups of sessions, one bit each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct GroupSet(u64);
+
+const _: () = assert!(GROUPS == 64, "one bit per group");
+
+impl GroupSet {
+    pub(crate) const NONE: Self = Self(0);
+
+    /// True if the group of `session` is in the set.
+    #[inline(always)]
+    // PERF (adit bench handoff): once per packet of several workers.
+    pub(crate) const fn has(self, session: SessionIndex) -> bool {
+        self.0 >> (session.0 >> OWNER_GROUP_SHIFT & (OWNER_GROUPS - 1)) & 1 != 0
+    }
+
+    pub(crate) const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    const fn insert(&mut self, group: usize) {
+        self.0 |= 1 << group;
+    }
+
+    const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+}
+
+/// Where the change of a group's owner stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum ChangeStage {
+    /// The group has one owner, the new one.
+    Owned,
+    Park,
+    Redirect,
+    Release,
+}
+
+/// What threads know of one group.
+#[derive(Debug, Clone, Copy)]
+struct GroupWord {
+    former: WorkerId,
+    owner: WorkerId,
+    stage: ChangeStage,
+}
+
+impl GroupWord {
+    const fn owned(owner: WorkerId) -> Self {
+        Self { former: owner, owner, stage: ChangeStage::Owned }
+    }
+
+    fn pack(self) -> u32 {
+        u32::from_le_bytes([self.former.0, self.owner.0, self.stage as u8, 0])
+    }
+
+    fn unpack(word: u32) -> Self {
+        let [former, owner, stage, _] = word.to_le_bytes();
+        let stages = [ChangeStage::Park, ChangeStage::Redirect, ChangeStage::Release];
+        let stage = stages.into_iter().find(|known| *known as u8 == stage);
+        let stage = stage.unwrap_or(ChangeStage::Owned);
+        Self { former: WorkerId(former), owner: WorkerId(owner), stage }
+    }
+}
+
+/// Packets of a worker that wait, and what belongs to them, on their way to another worker.
+pub(crate) struct WaitingParcel<B> {
+    to: WorkerId,
+    /// Packets that FARs buffer; those of a session in order.
+    pub buffered: Vec<MovedPacket<B>>,
+    /// Packets that wait for their rates; those of a queue in order.
+    pub shaped: Vec<(QueueKey, QueuedPacket<ReadyFrame<B>>)>,
+    /// Ports of users' packets of which later fragments may come.
+    pub fragments: Vec<RememberedFragment>,
+}
+
+impl<B> WaitingParcel<B> {
+    /// Packets in it.
+    pub(crate) fn pkts(&self) -> usize {
+        self.buffered.len() + self.shaped.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.pkts() == 0 && self.fragments.is_empty()
+    }
+}
+
+/// Most packets that wait in a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WaitingRoom {
+    /// Packets that FARs buffer.
+    pub buffered_pkts: usize,
+    /// Packets that wait for their rates.
+    pub shaped_pkts: usize,
+}
+
+/// What threads and the control thread share.
+pub(crate) struct OwnerMap<B> {
+    /// Counts what was published; written after the words.
+    version: AtomicU32,
+    /// [`GroupWord`]s, by group.
+    groups: [AtomicU32; GROUPS],
+    /// Groups that their former owners have released.
+    released: AtomicU64,
+    /// Groups that their new owners have, with what waited.
+    taken: AtomicU64,
+    /// Parcels of each worker.
+    desks: Box<[Mutex<Vec<WaitingParcel<B>>>]>,
+}
+
+impl<B> core::fmt::Debug for OwnerMap<B> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("OwnerMap").field("version", &self.version).finish_non_exhaustive()
+    }
+}
+
+impl<B> OwnerMap<B> {
+    fn new(owners: &GroupOwners) -> Arc<Self> {
+        Arc::new(Self {
+            version: AtomicU32::new(0),
+            groups: owners.map(|owner| AtomicU32::new(GroupWord::owned(owner).pack())),
+            released: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+            desks: (0..WORKERS_MAX).map(|_| Mutex::new(Vec::new())).collect(),
+        })
+    }
+
+    /// The parcels of a worker. Never waits: `None` if another thread has them, which the stages exclude.
+    fn desk(&self, worker: WorkerId) -> Option<MutexGuard<'_, Vec<WaitingParcel<B>>>> {
+        match self.desks.get(usize::from(worker.0))?.try_lock() {
+            Ok(desk) => Some(desk),
+            Err(TryLockError::Poisoned(desk)) => Some(desk.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+/// The owners at the start, if `workers` share the sessions.
+#[must_use]
+pub fn first_owners(workers: usize) -> GroupOwners {
+    let owners = Owners::new(workers);
+    core::array::from_fn(|group| owners.of_group(u32::try_from(group).unwrap_or_default()))
+}
+
+/// What one thread knows of the owners.
+pub(crate) struct KnownOwners<B> {
+    id: WorkerId,
+    map: Arc<OwnerMap<B>>,
+    version: u32,
+    own: GroupSet,
+    /// Where packets go, by group; this thread itself if it owns the group or parks its packets.
+    targets: GroupOwners,
+    /// Groups that this worker has to release.
+    leaving: GroupSet,
+    leaving_since: Option<Nanos>,
+    /// Groups that this worker owns since it looked last.
+    arrived: GroupSet,
+}
+
+impl<B> core::fmt::Debug for KnownOwners<B> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Self { own, leaving, .. } = self;
+        f.debug_struct("KnownOwners")
+            .field("own", own)
+            .field("leaving", leaving)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<B> KnownOwners<B> {
+    /// What threads know at the start, if `workers` share the sessions; by thread.
+    pub(crate) fn of_threads(workers: usize) -> impl Iterator<Item = Self> {
+        let owners = first_owners(workers);
+        let map = OwnerMap::new(&owners);
+        (0..).map(move |id| {
+            let mut known = Self {
+                id: WorkerId(id),
+                map: Arc::clone(&map),
+                version: 0,
+                own: GroupSet::NONE,
+                targets: owners,
+                leaving: GroupSet::NONE,
+                leaving_since: None,
+                arrived: GroupSet::NONE,
+            };
+            known.read();
+            known.arrived = GroupSet::NONE;
+            known
+        })
+    }
+
+    /// True if this worker owns `session`, which is one.
+    #[inline(always)]
+    // PERF (adit bench handoff): once per packet of several workers.
+    pub(crate) const fn owns(&self, session: SessionIndex) -> bool {
+        self.own.has(session)
+    }
+
+    /// The thread that packets of `session` go to: this one if it owns the session or parks its packets.
+    #[inline]
+    pub(crate) fn target(&self, session: SessionIndex) -> WorkerId {
+        let group = session.0 >> OWNER_GROUP_SHIFT & (OWNER_GROUPS - 1);
+        self.targets.get(group as usize).copied().unwrap_or(self.id)
+    }
+
+    /// True if owners have changed, or this worker has groups to release or to take.
+    ///
+    /// Cost: one load of a line that is written only when owners change.
+    #[inline]
+    pub(crate) fn has_news(&self) -> bool {
+        self.map.version.load(Ordering::Relaxed) != self.version
+            || !self.leaving.union(self.arrived).is_empty()
+    }
+
+    /// Looks at the owners again. Call it between bursts, after the tables were observed.
+    #[cold]
+    pub(crate) fn read(&mut self) {
+        self.version = self.map.version.load(Ordering::Acquire);
+        let before = self.own;
+        (self.own, self.leaving) = (GroupSet::NONE, GroupSet::NONE);
+        let released = GroupSet(self.map.released.load(Ordering::Relaxed));
+        for (group, (word, target)) in self.map.groups.iter().zip(&mut self.targets).enumerate() {
+            let GroupWord { former, owner, stage } =
+                GroupWord::unpack(word.load(Ordering::Acquire));
+            let is_former = former == self.id;
+            let is_released = released.0 >> group & 1 != 0;
+            let (owns, to) = match stage {
+                ChangeStage::Owned => (owner == self.id, owner),
+                ChangeStage::Park if owner == self.id => (false, owner),
+                ChangeStage::Park => (is_former, former),
+                ChangeStage::Release if is_released => (false, owner),
+                ChangeStage::Redirect | ChangeStage::Release if is_former => (true, former),
+                ChangeStage::Redirect | ChangeStage::Release => (false, owner),
+            };
+            *target = to;
+            if owns {
+                self.own.insert(group);
+            }
+            if owns && stage == ChangeStage::Release {
+                self.leaving.insert(group);
+            }
+        }
+        self.arrived = self.arrived.union(self.own.without(before));
+        if self.leaving.is_empty() {
+            self.leaving_since = None;
+        }
+    }
+
+    /// Since when this worker has groups to release; `None` without any.
+    pub(crate) fn leaving_since(&mut self, now: Nanos) -> Option<Nanos> {
+        match self.leaving.is_empty() {
+            true => None,
+            false => Some(*self.leaving_since.get_or_insert(now)),
+        }
+    }
+
+    /// Fills parcels with what waits of the groups to release. `fill` gets a parcel and whether a session's packets go
+    /// into it. Returns how many packets are in parcels; `None` if that has to wait for the next step.
+    pub(crate) fn fill_parcels(
+        &self,
+        mut fill: impl FnMut(&mut WaitingParcel<B>, &dyn Fn(SessionIndex) -> bool),
+    ) -> Option<usize> {
+        let mut desk = self.map.desk(self.id)?;
+        let mut pkts = 0;
+        for parcel in desk.iter_mut().filter(|parcel| parcel.to != self.id) {
+            let groups = self.groups_for(parcel.to);
+            fill(parcel, &|session| groups.has(session));
+            pkts += parcel.pkts();
+        }
+        Some(pkts)
+    }
+
+    /// The groups to release that `to` gets.
+    fn groups_for(&self, to: WorkerId) -> GroupSet {
+        let mut groups = GroupSet::NONE;
+        for (group, word) in self.map.groups.iter().enumerate() {
+            let is_leaving = self.leaving.0 >> group & 1 != 0;
+            if is_leaving && GroupWord::unpack(word.load(Ordering::Relaxed)).owner == to {
+                groups.insert(group);
+            }
+        }
+        groups
+    }
+
+    /// This worker writes nothing of the groups to release from here on.
+    pub(crate) fn end_release(&mut self) {
+        self.map.released.fetch_or(self.leaving.0, Ordering::Release);
+        self.read();
+    }
+
+    /// True if this worker owns groups of which it has not taken the parcels.
+    pub(crate) const fn has_arrived(&self) -> bool {
+        !self.arrived.is_empty()
+    }
+
+    /// Empties the parcels for this worker. False if that has to wait for the next step.
+    pub(crate) fn empty_parcels(&mut self, mut empty: impl FnMut(&mut WaitingParcel<B>)) -> bool {
+        let Some(mut desk) = self.map.desk(self.id) else { return false };
+        desk.iter_mut().filter(|parcel| parcel.to == self.id).for_each(&mut empty);
+        let taken = core::mem::take(&mut self.arrived);
+        self.map.taken.fetch_or(taken.0, Ordering::Release);
+        true
+    }
+
+    /// The control thread's side.
+    pub(crate) fn changes(&self, workers: usize) -> OwnerChanges<B> {
+        let map = Arc::clone(&self.map);
+        OwnerChanges { map, workers, owners: first_owners(workers), pending: None }
+    }
+}
+
+/// A change of owners on its way.
+#[derive(Debug)]
+struct PendingChange {
+    next: GroupOwners,
+    moving: GroupSet,
+    stage: ChangeStage,
+    /// All threads have to pass it.
+    boundary: Boundary,
+}
+
+/// The control thread's side of the owners: gives groups of sessions to other workers while packets pass.
+///
+/// From [`OwnerChanges::begin`] until [`OwnerChanges::turn`] returns false no rules may be published and no command
+/// for sessions may be given, and when it begins none may be on its way: the workers involved then agree on all rules,
+/// and nothing is to be done for a session that has no owner for the moment.
+pub struct OwnerChanges<B> {
+    map: Arc<OwnerMap<B>>,
+    workers: usize,
+    owners: GroupOwners,
+    pending: Option<PendingChange>,
+}
+
+impl<B> core::fmt::Debug for OwnerChanges<B> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("OwnerChanges").field("pending", &self.pending).finish_non_exhaustive()
+    }
+}
+
+impl<B> OwnerChanges<B> {
+    /// The owners, by group; during a change the former ones.
+    #[must_use]
+    pub const fn owners(&self) -> &GroupOwners {
+        &self.owners
+    }
+
+    /// How many workers share the sessions.
+    #[must_use]
+    pub const fn workers(&self) -> usize {
+        self.workers
+    }
+
+    /// True during a change.
+    #[must_use]
+    pub const fn is_changing(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// Begins to give the groups to the owners in `next`, each below the number of workers. `room`: what waits in a
+    /// worker at most. Returns false if nothing changes, and during a change.
+    pub fn begin(
+        &mut self,
+        next: &GroupOwners,
+        room: WaitingRoom,
+        publisher: &mut Publisher,
+    ) -> bool {
+        let is_worker = |owner: &WorkerId| usize::from(owner.0) < self.workers;
+        if self.pending.is_some() || !next.iter().all(is_worker) {
+            return false;
+        }
+        let mut moving = GroupSet::NONE;
+        let mut pairs = Vec::new();
+        for (group, (former, owner)) in self.owners.iter().zip(next).enumerate() {
+            if former != owner {
+                moving.insert(group);
+                pairs.push((*former, *owner));
+            }
+        }
+        if moving.is_empty() {
+            return false;
+        }
+        pairs.sort_unstable();
+        pairs.dedup();
+        for (from, to) in pairs {
+            if let Some(mut desk) = self.map.desk(from) {
+                desk.push(WaitingParcel {
+                    to,
+                    buffered: Vec::with_capacity(room.buffered_pkts),
+                    // Queues take one burst more than their capacity.
+                    shaped: Vec::with_capacity(room.shaped_pkts + BURST_MAX),
+                    fragments: Vec::with_capacity(FIRST_FRAGMENTS_MAX),
+                });
+            }
+        }
+        // Every thread that was online has passed the last stage, so none reads these of a change before.
+        self.map.released.store(0, Ordering::Relaxed);
+        self.map.taken.store(0, Ordering::Relaxed);
+        self.publish(*next, moving, ChangeStage::Park, publisher);
+        true
+    }
+
+    /// Goes on with a change as far as the threads have come. Returns true while it is not done: then all threads are
+    /// to be woken if [`OwnerChanges::turn`] published something, which it says in `has_published`.
+    pub fn turn(&mut self, publisher: &mut Publisher, has_published: &mut bool) -> bool {
+        let Some(pending) = &self.pending else { return false };
+        let PendingChange { next, moving, stage, boundary } = *pending;
+        if !publisher.has_passed(boundary) {
+            return true;
+        }
+        let following = match stage {
+            ChangeStage::Park => ChangeStage::Redirect,
+            ChangeStage::Redirect => ChangeStage::Release,
+            ChangeStage::Release => {
+                let released = GroupSet(self.map.released.load(Ordering::Acquire));
+                if !moving.without(released).is_empty() || !self.deliver_parcels() {
+                    return true;
+                }
+                ChangeStage::Owned
+            }
+            ChangeStage::Owned => {
+                let taken = GroupSet(self.map.taken.load(Ordering::Acquire));
+                if !moving.without(taken).is_empty() {
+                    return true;
+                }
+                self.owners = next;
+                self.pending = None;
+                for worker in (0..WORKERS_MAX).filter_map(|at| u8::try_from(at).ok()) {
+                    if let Some(mut desk) = self.map.desk(WorkerId(worker)) {
+                        debug_assert!(desk.iter().all(|parcel| parcel.pkts() == 0));
+                        desk.clear();
+                    }
+                }
+                return false;
+            }
+        };
+        self.publish(next, moving, following, publisher);
+        *has_published = true;
+        true
+    }
+
+    /// Gives the parcels of former owners to the new ones. False if a worker has its parcels in hand.
+    fn deliver_parcels(&self) -> bool {
+        for from in (0..self.workers).filter_map(|worker| u8::try_from(worker).ok()).map(WorkerId) {
+            let Some(mut desk) = self.map.desk(from) else { return false };
+            let others: Vec<_> = desk.extract_if(.., |parcel| parcel.to != from).collect();
+            drop(desk);
+            for parcel in others.into_iter().filter(|parcel| !parcel.is_empty()) {
+                // Its owner comes back to it when the next stage is published.
+                match self.map.desk(parcel.to) {
+                    Some(mut desk) => desk.push(parcel),
+                    None => debug_assert!(false, "a desk is in hand between two stages"),
+                }
+            }
+        }
+        true
+    }
+
+    fn publish(
+        &mut self,
+        next: GroupOwners,
+        moving: GroupSet,
+        stage: ChangeStage,
+        publisher: &mut Publisher,
+    ) {
+        for (group, word) in self.map.groups.iter().enumerate() {
+            if moving.0 >> group & 1 != 0 {
+                let (former, owner) = (self.owners[group], next[group]);
+                word.store(GroupWord { former, owner, stage }.pack(), Ordering::Release);
+            }
+        }
+        self.map.version.fetch_add(1, Ordering::Release);
+        let boundary = publisher.boundary();
+        self.pending = Some(PendingChange { next, moving, stage, boundary });
+    }
+}
