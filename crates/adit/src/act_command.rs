@@ -1,4 +1,4 @@
-//! `adit session end`, `adit tap end`, `adit association release`, `adit drain` and `adit log`: acts over the admin socket.
+//! `adit session end`, `adit tap end`, `adit association release`, `adit worker`, `adit drain` and `adit log`: acts over the admin socket.
 
 use std::path::Path;
 

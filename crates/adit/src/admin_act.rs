@@ -13,6 +13,10 @@ pub(crate) enum AdminAct {
     ReleaseAssociation(String),
     /// No new sessions, or new ones again.
     Drain(bool),
+    /// The sessions of the worker with this number go to the others.
+    DrainWorker(String),
+    /// The worker with this number gets sessions again.
+    ResumeWorker(String),
     /// What is logged, as in `RUST_LOG`.
     SetLog(String),
     /// The configuration file is read again.
@@ -28,6 +32,8 @@ impl AdminAct {
             Self::EndTap(_) => "end_tap",
             Self::ReleaseAssociation(_) => "release_association",
             Self::Drain(_) => "drain",
+            Self::DrainWorker(_) => "drain_worker",
+            Self::ResumeWorker(_) => "resume_worker",
             Self::SetLog(_) => "log",
             Self::Reload => "reload",
         }
@@ -38,7 +44,7 @@ impl AdminAct {
         match self {
             Self::TakeOver | Self::Reload => None,
             Self::EndSession(of) | Self::ReleaseAssociation(of) | Self::SetLog(of) => Some(of),
-            Self::EndTap(of) => Some(of),
+            Self::EndTap(of) | Self::DrainWorker(of) | Self::ResumeWorker(of) => Some(of),
             Self::Drain(true) => Some("on"),
             Self::Drain(false) => Some("off"),
         }
@@ -58,11 +64,19 @@ impl AdminAct {
             ("drain", Some(of)) if of == "on" => Ok(Self::Drain(true)),
             ("drain", Some(of)) if of == "off" => Ok(Self::Drain(false)),
             ("drain", _) => Err("\"drain\" is \"on\" or \"off\"".to_owned()),
+            ("drain_worker", Some(of)) => Ok(Self::DrainWorker(of)),
+            ("resume_worker", Some(of)) => Ok(Self::ResumeWorker(of)),
             ("log", Some(of)) => Ok(Self::SetLog(of)),
             ("takeover" | "reload", Some(_)) => Err(format!("\"{word}\" is of nothing")),
-            ("end_session" | "end_tap" | "release_association" | "log", None) => {
-                Err(format!("\"{word}\" needs \"of\""))
-            }
+            (
+                "end_session"
+                | "end_tap"
+                | "release_association"
+                | "drain_worker"
+                | "resume_worker"
+                | "log",
+                None,
+            ) => Err(format!("\"{word}\" needs \"of\"")),
             _ => Err(format!("cannot do \"{word}\"")),
         }
     }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::log::LogSettings;
 use crate::session_filter::SessionFilterText;
-pub(crate) use acts::{AssociationCommand, DrainSwitch, SessionCommand, TapCommand};
+pub(crate) use acts::{AssociationCommand, DrainSwitch, SessionCommand, TapCommand, WorkerCommand};
 pub(crate) use host::{
     HostCommand, MachineSource, NoiseArguments, PlanArguments, PlannedModel, PlannedSiblings,
     TuningArguments, TuningPlace,
@@ -95,6 +95,11 @@ pub(crate) enum AditCommand {
         switch: DrainSwitch,
         #[command(flatten)]
         socket: AdminSocket,
+    },
+    /// Give the sessions of a worker to the others, or give it sessions again.
+    Worker {
+        #[command(subcommand)]
+        worker: WorkerCommand,
     },
     /// Change what a running adit logs.
     Log {

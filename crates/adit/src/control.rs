@@ -6,6 +6,7 @@ mod acts;
 mod node_events;
 mod reload;
 pub(crate) mod standby;
+mod workers;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
@@ -96,6 +97,10 @@ pub(crate) struct ControlThread {
     is_store_failing: bool,
     /// A reload that waits for its gateways.
     reload: Option<reload::PendingReload>,
+    /// By worker, whether it is to have no sessions.
+    drained: Vec<bool>,
+    /// Sessions that get other owners.
+    owners: Option<workers::PendingOwners>,
     /// Since when workers have yet to observe a change, or observed the last one.
     unobserved_since: Option<Nanos>,
 }
@@ -122,6 +127,8 @@ impl ControlThread {
             end: None,
             is_store_failing: false,
             reload: None,
+            drained: Vec::new(),
+            owners: None,
             unobserved_since: None,
         }
     }
@@ -195,6 +202,7 @@ impl ControlThread {
             links: &self.links,
             publication: self.publication.durations(),
             busy: self.busy,
+            drained: &self.drained,
         }
     }
 
@@ -216,6 +224,7 @@ impl ControlThread {
             }
         }
         self.continue_reload(now);
+        self.continue_owner_change(now);
         if let Some(frequencies) = &mut self.parts.frequencies {
             frequencies.turn(now);
         }
@@ -414,14 +423,17 @@ impl ControlThread {
 
     /// Publishes changes, and returns to the node those that all workers run.
     fn publish(&mut self, now: Nanos) {
+        let may_publish = self.may_publish();
         let ControlParts { node, publisher, commands, bells, clock, .. } = &mut self.parts;
         let former = publisher.unobserved();
-        node.apply_changes(publisher, |command| {
-            for (ring, bell) in commands.iter_mut().zip(&*bells) {
-                self.commands_lost += u64::from(ring.push(command).is_err());
-                bell.ring();
-            }
-        });
+        if may_publish {
+            node.apply_changes(publisher, |command| {
+                for (ring, bell) in commands.iter_mut().zip(&*bells) {
+                    self.commands_lost += u64::from(ring.push(command).is_err());
+                    bell.ring();
+                }
+            });
+        }
         let applied = publisher.unobserved().saturating_sub(former);
         self.publication.apply(clock.now(), applied);
         self.neighbors.handle_changes(now, publisher);
@@ -485,7 +497,7 @@ impl ControlThread {
             Some(_) => STANDBY_SLEEP_MAX,
             None => SLEEP_MAX,
         };
-        if self.parts.publisher.unobserved() > 0 {
+        if self.parts.publisher.unobserved() > 0 || self.owners.is_some() {
             let since = *self.unobserved_since.get_or_insert(now);
             match sleep_while_unobserved(now.since(since)) {
                 None => return std::thread::yield_now(),

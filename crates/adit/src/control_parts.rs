@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use adit_api::ApiAccess;
-use adit_dpdk::{EventDevice, Mempool, Port};
+use adit_datapath::OwnerChanges;
+use adit_dpdk::{EventDevice, Mbuf, Mempool, Port};
 use adit_host::idle::Doorbell;
 use adit_host::n4_socket::N4Socket;
 use adit_host::store_thread::{FormerRecords, StoreLink};
@@ -60,6 +61,8 @@ pub(crate) struct ControlParts {
     pub keeps_at_stop: bool,
     pub events: Vec<rtrb::Consumer<WorkerEvent>>,
     pub commands: Vec<rtrb::Producer<WorkerCommand>>,
+    /// The owners of sessions.
+    pub owners: OwnerChanges<Mbuf>,
     /// Traces and captures.
     pub taps: TapHub,
     /// What wakes each thread of the packet path.

@@ -121,6 +121,10 @@ fn dispatch(cli: AditCli) -> anyhow::Result<()> {
             let (socket, act) = tap.into_act();
             act_command::act(&socket.path, act)
         }
+        AditCommand::Worker { worker } => {
+            let (socket, act) = worker.into_act();
+            act_command::act(&socket.path, act)
+        }
         AditCommand::Drain { switch, socket } => act_command::act(&socket.path, switch.into_act()),
         AditCommand::Log { filter, socket } => {
             act_command::act(&socket.path, admin::AdminAct::SetLog(filter))

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use adit_datapath::{
-    EventWorker, Handoff, PathThread, Receiver, ReceiverConfig, RxTx, RxTxConfig, SharedFlows,
-    TapPort, Worker, WorkerConfig, connect,
+    EventWorker, Handoff, OwnerChanges, PathThread, Receiver, ReceiverConfig, RxTx, RxTxConfig,
+    SharedFlows, TapPort, Worker, WorkerConfig, connect,
 };
 use adit_dpdk::{Eal, EventScheduler, Mbuf, SchedulerPort};
 use adit_host::idle::{Doorbell, IdlePolicy, Sleeper};
@@ -167,6 +167,8 @@ pub(crate) struct AssembledPath {
     pub records: Vec<rtrb::Consumer<TapItem>>,
     pub bells: Vec<Doorbell>,
     pub loads: Vec<ThreadLoad>,
+    /// The owners of sessions.
+    pub owners: OwnerChanges<Mbuf>,
 }
 
 impl AssembledPath {
@@ -183,8 +185,9 @@ impl AssembledPath {
         let bells = readers.iter().map(|_| Doorbell::new()).collect::<Result<Vec<_>, _>>()?;
         let (mut parts, mut loads) = (Vec::new(), Vec::new());
         let (mut events, mut commands, mut records) = (Vec::new(), Vec::new(), Vec::new());
-        let handoffs = connect(config.datapath.roles(), HANDOFF_RING_LEN).into_iter();
-        let handoffs = handoffs.map(|handoff| handoff.with_nodes(nodes.threads()));
+        let handoffs = connect(config.datapath.roles(), HANDOFF_RING_LEN);
+        let owners = handoffs.first().context("there is no worker")?.owner_changes();
+        let handoffs = handoffs.into_iter().map(|handoff| handoff.with_nodes(nodes.threads()));
         let readers = readers.into_iter().zip(handoffs);
         for (settings, (reader, handoff)) in config.datapath.threads().into_iter().zip(readers) {
             let control = (!matches!(settings.role, Role::Receiver | Role::RxTx)).then(|| {
@@ -215,7 +218,7 @@ impl AssembledPath {
             });
             loads.push(load);
         }
-        Ok(Self { parts, events, commands, records, bells, loads })
+        Ok(Self { parts, events, commands, records, bells, loads, owners })
     }
 }
 

@@ -326,8 +326,9 @@ fn assemble(
     let (publisher, readers) = adit_tables::build_with_offload(tables, offload)?;
     publisher.set_restoring(node.is_restoring());
     node.set_usage_source(publisher.usage_source());
-    let AssembledPath { parts: workers, events, commands, records: packets, bells, loads } =
-        AssembledPath::new(config, &nodes, readers, recovery_time_stamp)?;
+    let path = AssembledPath::new(config, &nodes, readers, recovery_time_stamp)?;
+    let AssembledPath { parts: workers, events, commands, records: packets, .. } = path;
+    let AssembledPath { bells, loads, owners, .. } = path;
     let names = config.interfaces.iter().map(|interface| interface.name.clone()).collect();
     let port = |(id, open)| control_port(config, id, open, slot_bits.into());
     let ports = (0..).map(PortId).zip(ports).map(port).collect();
@@ -356,6 +357,7 @@ fn assemble(
         keeps_at_stop: config.store.keeps_at_stop,
         events,
         commands,
+        owners,
         taps: TapHub::new(packets, wiring::tap_limits(config)),
         bells,
         model: config.datapath.model.name(),

@@ -58,6 +58,8 @@ pub(crate) struct ControlView<'a> {
     pub publication: &'a DurationHistogram,
     /// Time of the control thread in turns, without sleeps.
     pub busy: Nanos,
+    /// By worker, whether it is to have no sessions.
+    pub drained: &'a [bool],
 }
 
 /// The next page of the answer to a question. Cost: independent of the number of sessions.

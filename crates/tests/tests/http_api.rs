@@ -165,13 +165,13 @@ fn call_all(seids: &[Seid]) {
             let target =
                 path.replace("{seid}", &seid.to_string()).replace("{node_id}", "127.0.0.10");
             let body = match path.as_str() {
-                "/v1/drain" => Some(json!({ "on": false })),
+                "/v1/drain" | "/v1/workers/{worker}/drain" => Some(json!({ "on": false })),
                 "/v1/log" => Some(json!({ "filter": "error" })),
                 "/v1/traces" => Some(json!({ "drop": "any", "duration_ms": 50, "words": true })),
                 "/v1/captures" => Some(json!({ "all": true, "duration_ms": 50 })),
                 _ => None,
             };
-            let target = target.replace("{tap}", "0");
+            let target = target.replace("{tap}", "0").replace("{worker}", "0");
             let name = format!("{method} {path}");
             let answer = match path.as_str() {
                 "/v1/live" => client::first_event(&target, ACTS),
@@ -460,13 +460,15 @@ fn acts_of_the_command_line_are_those_of_the_interface() {
     assert!(!is_done && text.contains("is not a SEID"), "{text}");
     let (is_done, text) = said(&["association", "release", "smf.example"]);
     assert!(!is_done && text.contains("no association"), "{text}");
+    let (is_done, text) = said(&["worker", "drain", "0"]);
+    assert!(!is_done && text.contains("is the only one with sessions"), "{text}");
     assert!(said(&["log", "info"]).0);
     let (is_done, text) = said(&["log", "loud"]);
     assert!(!is_done && text.contains("neither a level"), "{text}");
     let output = daemon.stop();
     let log = String::from_utf8_lossy(&output.stderr).into_owned();
     let lines: Vec<&str> = log.lines().filter(|line| line.contains("audit")).collect();
-    assert_eq!(lines.len(), 7, "{log}");
+    assert_eq!(lines.len(), 8, "{log}");
     assert!(lines[0].contains("drain") && lines[0].contains("uid 0"), "{log}");
     assert!(lines[2].contains("refused") && lines[2].contains("end_session"), "{log}");
 }

@@ -157,6 +157,8 @@ fn bad_request_line_is_answered_with_an_error() {
         AdminCommand::Act(AdminAct::ReleaseAssociation("smf.example".to_owned())),
         AdminCommand::Act(AdminAct::Drain(true)),
         AdminCommand::Act(AdminAct::Drain(false)),
+        AdminCommand::Act(AdminAct::DrainWorker("1".to_owned())),
+        AdminCommand::Act(AdminAct::ResumeWorker("1".to_owned())),
         AdminCommand::Act(AdminAct::SetLog("debug".to_owned())),
     ] {
         let line = serde_json::to_string(&command.request()).unwrap();

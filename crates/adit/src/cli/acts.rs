@@ -38,6 +38,24 @@ pub(crate) enum AssociationCommand {
     },
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum WorkerCommand {
+    /// Give the sessions of a worker to the others while packets pass.
+    Drain {
+        /// Its number, as `adit show workers` prints it.
+        worker: String,
+        #[command(flatten)]
+        socket: AdminSocket,
+    },
+    /// Give a worker sessions again.
+    Resume {
+        /// Its number, as `adit show workers` prints it.
+        worker: String,
+        #[command(flatten)]
+        socket: AdminSocket,
+    },
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DrainSwitch {
     /// Refuse new sessions with Cause 74, and report full load.
@@ -64,6 +82,15 @@ impl AssociationCommand {
     pub(crate) fn into_act(self) -> (AdminSocket, AdminAct) {
         let Self::Release { node_id, socket } = self;
         (socket, AdminAct::ReleaseAssociation(node_id))
+    }
+}
+
+impl WorkerCommand {
+    pub(crate) fn into_act(self) -> (AdminSocket, AdminAct) {
+        match self {
+            Self::Drain { worker, socket } => (socket, AdminAct::DrainWorker(worker)),
+            Self::Resume { worker, socket } => (socket, AdminAct::ResumeWorker(worker)),
+        }
     }
 }
 

@@ -15,6 +15,8 @@ impl ControlThread {
     pub(super) fn act(&mut self, now: Nanos, act: AdminAct, answer: AnswerSink) {
         let answered = match act {
             AdminAct::Reload => return self.begin_reload(now, answer),
+            AdminAct::DrainWorker(of) => return self.begin_owner_change(now, &of, true, answer),
+            AdminAct::ResumeWorker(of) => return self.begin_owner_change(now, &of, false, answer),
             AdminAct::TakeOver => self.request_takeover(),
             AdminAct::EndSession(seid) => self.end_session(&seid),
             AdminAct::EndTap(tap) => self.end_tap(&tap),

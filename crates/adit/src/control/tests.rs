@@ -1,8 +1,8 @@
 use std::sync::{Arc, mpsc};
 
 use adit_n4::FaultPoint;
-use adit_types::Role;
 use adit_types::limits::SESSIONS_PER_PAGE_MAX;
+use adit_types::{Role, Roles};
 use serde_json::{Map, Value};
 use signal_hook::iterator::Signals;
 
@@ -30,6 +30,8 @@ fn control(plant: BenchControlPlane) -> ControlThread {
     let BenchControlPlane { node, publisher, readers, .. } = plant;
     let socket = N4Socket::bind("127.0.0.1:0".parse().unwrap(), 1 << 20).unwrap();
     let threads = (0..).take(readers.len()).map(worker_on).collect();
+    let ends = adit_datapath::connect(Roles::run_to_completion(readers.len()), 8);
+    let owners = ends[0].owner_changes();
     let example = include_str!("../../../../adit.example.toml");
     ControlThread::new(ControlParts {
         config: Arc::new(Config::parse(example).unwrap()),
@@ -46,6 +48,7 @@ fn control(plant: BenchControlPlane) -> ControlThread {
         keeps_at_stop: false,
         events: Vec::new(),
         commands: Vec::new(),
+        owners,
         taps: crate::tap::TapHub::new(Vec::new(), Default::default()),
         bells: Vec::new(),
         model: "run-to-completion",
@@ -305,6 +308,11 @@ fn acts_change_the_node_or_say_why_not() {
     let unknown = AdminAct::ReleaseAssociation("smf.example".to_owned());
     assert!(told(&mut control, unknown).starts_with("unknown"));
     assert!(told(&mut control, AdminAct::TakeOver).contains("no standby"));
+    let drain = |of: &str| AdminAct::DrainWorker(of.to_owned());
+    assert!(told(&mut control, drain("0")).contains("is the only one with sessions"));
+    assert!(told(&mut control, drain("7")).starts_with("unknown: no worker has the number"));
+    let resume = AdminAct::ResumeWorker("0".to_owned());
+    assert_eq!(told(&mut control, resume), "worker 0 was not drained");
     assert!(told(&mut control, AdminAct::SetLog("loud".to_owned())).starts_with("refused"));
 }
 

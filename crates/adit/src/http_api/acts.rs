@@ -22,6 +22,14 @@ pub(super) struct DrainWish {
     on: bool,
 }
 
+/// Whether a worker has sessions.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WorkerDrainWish {
+    /// True: its sessions go to the other workers.
+    on: bool,
+}
+
 /// What is logged.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -84,6 +92,21 @@ pub(super) async fn drain(
     Json(DrainWish { on }): Json<DrainWish>,
 ) -> ApiAnswer {
     carry_out(&api, principal, AdminAct::Drain(on)).await
+}
+
+/// Gives the sessions of a worker to the others while packets pass, or gives it sessions again.
+#[utoipa::path(put, path = "/v1/workers/{worker}/drain", tag = "acts", request_body = WorkerDrainWish,
+    params(("worker" = String, Path, description = "Its number in /v1/workers")),
+    responses((status = 200, body = ActOutcome), ProblemAnswers))]
+pub(super) async fn drain_worker(
+    Path(worker): Path<String>,
+    _: Query<NoParameters>,
+    Extension(principal): Extension<ApiPrincipal>,
+    State(api): State<ApiState>,
+    Json(WorkerDrainWish { on }): Json<WorkerDrainWish>,
+) -> ApiAnswer {
+    let act = if on { AdminAct::DrainWorker(worker) } else { AdminAct::ResumeWorker(worker) };
+    carry_out(&api, principal, act).await
 }
 
 /// Changes what is logged.

@@ -71,6 +71,7 @@ pub(super) fn router() -> OpenApiRouter<ApiState> {
         .routes(routes!(taps::trace))
         .routes(routes!(taps::capture))
         .routes(routes!(acts::drain))
+        .routes(routes!(acts::drain_worker))
         .routes(routes!(acts::log))
         .routes(routes!(acts::take_over))
         .routes(routes!(acts::reload))

@@ -2,6 +2,7 @@
 
 use adit_dpdk::{EventDevice, EventStat};
 use adit_tables::Snapshot;
+use adit_types::Role;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -35,8 +36,12 @@ pub(crate) struct WorkerRow {
     /// The NUMA node of the core; nothing if the machine cannot be read.
     node: Option<u32>,
     poll: &'static str,
-    /// "runs" or "stands still".
+    /// "runs", "drained" (its sessions are or go to other workers) or "stands still".
     state: &'static str,
+    /// How many of the 64 groups of sessions it owns; nothing for other threads, and with an event scheduler.
+    groups: Option<usize>,
+    /// Sessions of these groups.
+    sessions: Option<u64>,
     /// Share of the last second in steps with packets.
     busy_percent: f64,
     /// Share of steps with a full burst.
@@ -58,16 +63,24 @@ pub(crate) struct WorkerRow {
 pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
     let parts = control.parts;
     let counters = parts.publisher.worker_counters();
+    let has_owners = parts.threads.iter().all(|thread| thread.role != Role::RxTx);
     let threads = parts.threads.iter().zip(&parts.loads).zip(counters).enumerate();
     let rows = threads.map(|(thread, ((settings, load), counters))| {
         let counted = Snapshot::sum([&**counters]);
+        let owned = (has_owners && settings.role == Role::Worker).then(|| owned(control, thread));
         WorkerRow {
             thread,
             role: settings.role.name(),
             core: settings.core,
             node: parts.nodes.threads().get(thread).copied().flatten(),
             poll: settings.poll.name(),
-            state: if control.standstill.is_stopped(thread) { "stands still" } else { "runs" },
+            state: match control.drained.get(thread) {
+                _ if control.standstill.is_stopped(thread) => "stands still",
+                Some(true) => "drained",
+                Some(false) | None => "runs",
+            },
+            groups: owned.map(|(groups, _)| groups),
+            sessions: owned.map(|(_, sessions)| sessions),
             busy_percent: f64::from(load.busy_permille()) / 10.0,
             full_bursts_percent: load.saturation_percent(),
             fullest_ring_percent: f64::from(load.ring_permille()) / 10.0,
@@ -92,6 +105,14 @@ pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
     };
     let threads = parts.threads.clone();
     whole(document, |document| document.with_power(&PowerReading::of_this_machine(threads)))
+}
+
+/// How many groups of sessions a worker owns, and sessions.
+fn owned(control: &ControlView<'_>, worker: usize) -> (usize, u64) {
+    let owners = control.parts.owners.owners().iter();
+    let groups = owners.zip(control.parts.node.store().sessions_by_group());
+    let own = groups.filter(|(owner, _)| usize::from(owner.0) == worker);
+    own.fold((0, 0), |(groups, sessions), (_, of)| (groups + 1, sessions + u64::from(*of)))
 }
 
 impl WorkersDocument {

@@ -39,6 +39,8 @@ pub(crate) struct LoadSession {
 pub(crate) struct ReloadTrafficOutcome {
     /// Packets that did not arrive once, uplink and downlink.
     pub lost: (usize, usize),
+    /// Packets that arrived behind a later one of their session.
+    pub late: usize,
     /// Uplink packets by gateway: the former one, the later one.
     pub by_gateway: [usize; 2],
     /// That of the last packet.
@@ -48,6 +50,7 @@ pub(crate) struct ReloadTrafficOutcome {
 /// Packets on their way.
 pub(crate) struct ReloadTraffic {
     sender: JoinHandle<u64>,
+    sessions: u64,
     uplink: LinkReceiver,
     downlink: LinkReceiver,
     is_stopping: Arc<AtomicBool>,
@@ -167,6 +170,7 @@ impl ReloadTraffic {
             std::thread::sleep(Duration::from_millis(100));
         }
         let stops = Arc::clone(&is_stopping);
+        let count = sessions.len() as u64;
         let sender = std::thread::spawn(move || {
             let mut number = 0;
             for session in sessions.iter().cycle() {
@@ -180,7 +184,7 @@ impl ReloadTraffic {
             }
             number
         });
-        Self { sender, uplink, downlink, is_stopping }
+        Self { sender, sessions: count, uplink, downlink, is_stopping }
     }
 
     /// Ends all, once what was sent had time to arrive.
@@ -191,6 +195,7 @@ impl ReloadTraffic {
         let (uplink, downlink) = (self.uplink.stop(), self.downlink.stop());
         ReloadTrafficOutcome {
             lost: (not_once(&uplink, sent), not_once(&downlink, sent)),
+            late: [&uplink, &downlink].map(|of| late(of, self.sessions)).iter().sum(),
             ..outcome(&uplink)
         }
     }
@@ -215,7 +220,7 @@ fn outcome(uplink: &[(u64, MacAddr)]) -> ReloadTrafficOutcome {
     let gateway = |mac: MacAddr| GATEWAYS.iter().position(|station| station.1 == mac);
     let by = |at| uplink.iter().filter(|(_, mac)| gateway(*mac) == Some(at)).count();
     let last_gateway = uplink.last().and_then(|(_, mac)| gateway(*mac));
-    ReloadTrafficOutcome { lost: (0, 0), by_gateway: [by(0), by(1)], last_gateway }
+    ReloadTrafficOutcome { lost: (0, 0), late: 0, by_gateway: [by(0), by(1)], last_gateway }
 }
 
 /// How many of the numbers below `sent` did not arrive once.
@@ -225,4 +230,14 @@ fn not_once(received: &[(u64, MacAddr)], sent: u64) -> usize {
         counts[usize::try_from(*number).unwrap()] += 1;
     }
     counts.iter().filter(|count| **count != 1).count()
+}
+
+/// How many packets arrived behind a later one of the same session, of which the numbers are cyclic.
+fn late(received: &[(u64, MacAddr)], sessions: u64) -> usize {
+    let mut last = vec![0; usize::try_from(sessions).unwrap()];
+    let mut is_late = |number: u64| {
+        let last = &mut last[usize::try_from(number % sessions).unwrap()];
+        core::mem::replace(last, number.max(*last)) > number
+    };
+    received.iter().filter(|(number, _)| is_late(*number)).count()
 }
