@@ -14,7 +14,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::log::LogSettings;
 use crate::session_filter::SessionFilterText;
-pub(crate) use acts::{AssociationCommand, DrainSwitch, SessionCommand, TapCommand, WorkerCommand};
+pub(crate) use acts::{
+    AssociationCommand, DrainSwitch, SessionCommand, TapCommand, WorkerDrainCommand,
+};
 pub(crate) use host::{
     HostCommand, MachineSource, NoiseArguments, PlanArguments, PlannedModel, PlannedSiblings,
     TuningArguments, TuningPlace,
@@ -99,7 +101,7 @@ pub(crate) enum AditCommand {
     /// Give the sessions of a worker to the others, or give it sessions again.
     Worker {
         #[command(subcommand)]
-        worker: WorkerCommand,
+        worker: WorkerDrainCommand,
     },
     /// Change what a running adit logs.
     Log {

@@ -358,7 +358,7 @@ impl<B> KnownOwners<B> {
 
 /// A change of owners on its way.
 #[derive(Debug)]
-struct PendingChange {
+struct PendingOwnerChange {
     next: GroupOwners,
     moving: GroupSet,
     stage: ChangeStage,
@@ -375,7 +375,7 @@ pub struct OwnerChanges<B> {
     map: Arc<OwnerMap<B>>,
     workers: usize,
     owners: GroupOwners,
-    pending: Option<PendingChange>,
+    pending: Option<PendingOwnerChange>,
 }
 
 impl<B> core::fmt::Debug for OwnerChanges<B> {
@@ -450,7 +450,7 @@ impl<B> OwnerChanges<B> {
     /// to be woken if [`OwnerChanges::turn`] published something, which it says in `has_published`.
     pub fn turn(&mut self, publisher: &mut Publisher, has_published: &mut bool) -> bool {
         let Some(pending) = &self.pending else { return false };
-        let PendingChange { next, moving, stage, boundary } = *pending;
+        let PendingOwnerChange { next, moving, stage, boundary } = *pending;
         if !publisher.has_passed(boundary) {
             return true;
         }
@@ -517,6 +517,6 @@ impl<B> OwnerChanges<B> {
         }
         self.map.version.fetch_add(1, Ordering::Release);
         let boundary = publisher.boundary();
-        self.pending = Some(PendingChange { next, moving, stage, boundary });
+        self.pending = Some(PendingOwnerChange { next, moving, stage, boundary });
     }
 }

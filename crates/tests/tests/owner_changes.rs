@@ -46,7 +46,7 @@ const WAITING_PKTS: usize = 8192;
 
 /// Packets of one session and direction that one thread receives: these keep their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct FlowKey {
+struct NumberedFlow {
     session: u8,
     is_uplink: bool,
     receiver: u8,
@@ -64,7 +64,7 @@ struct EstablishedSession {
 }
 
 impl EstablishedSession {
-    fn frame(&self, key: FlowKey, number: u32) -> Vec<u8> {
+    fn frame(&self, key: NumberedFlow, number: u32) -> Vec<u8> {
         let mark = [key.session, u8::from(key.is_uplink), key.receiver];
         let payload = [&[0; 40], &mark[..], &number.to_be_bytes()].concat();
         match key.is_uplink {
@@ -82,9 +82,9 @@ impl EstablishedSession {
 }
 
 /// The flow of a user's frame that left, and its number.
-fn mark_of(frame: &[u8]) -> (FlowKey, u32) {
+fn mark_of(frame: &[u8]) -> (NumberedFlow, u32) {
     let [session, is_uplink, receiver, number @ ..] = *frame.last_chunk::<7>().unwrap();
-    (FlowKey { session, is_uplink: is_uplink == 1, receiver }, u32::from_be_bytes(number))
+    (NumberedFlow { session, is_uplink: is_uplink == 1, receiver }, u32::from_be_bytes(number))
 }
 
 /// Threads over ports in memory, and their control side.
@@ -101,8 +101,8 @@ struct Upf {
     unobserved: Vec<SessionIndex>,
     deltas: u64,
     now: Nanos,
-    injected: HashMap<FlowKey, u32>,
-    left: HashMap<FlowKey, u32>,
+    injected: HashMap<NumberedFlow, u32>,
+    left: HashMap<NumberedFlow, u32>,
     /// Tunnels that End Markers closed.
     closed: HashSet<u32>,
     changes: usize,
@@ -232,7 +232,7 @@ impl Upf {
     fn inject(&mut self, rng: &mut StdRng) {
         let session = rng.random_range(0..SESSIONS);
         let receiver = rng.random_range(self.roles.receiving());
-        let key = FlowKey {
+        let key = NumberedFlow {
             session,
             is_uplink: rng.random_ratio(1, 2),
             receiver: u8::try_from(receiver).unwrap(),
@@ -410,51 +410,58 @@ fn owner_that_is_no_worker_is_not_accepted() {
     assert_eq!(*upf.owners.owners(), former);
 }
 
+/// Receives packets of sessions without a rate, which never wait; then, once `done` was called, runs until what it returns is
+/// true. Returns what it received.
+fn run_thread<'s>(
+    receiver: u8,
+    thread: &mut Box<dyn PathThread<MemIo> + Send>,
+    io: &mut MemIo,
+    sessions: &[EstablishedSession],
+    done: impl FnOnce() -> &'s AtomicBool,
+) -> HashMap<NumberedFlow, u32> {
+    const BURSTS: u32 = 3000;
+    let mut rng = StdRng::seed_from_u64(receiver.into());
+    let mut injected: HashMap<NumberedFlow, u32> = HashMap::new();
+    for burst in 0..BURSTS {
+        for _ in 0..4 {
+            let at = rng.random_range(0..sessions.len());
+            if at % 3 != 2 {
+                let is_uplink = rng.random_ratio(1, 2);
+                let session = u8::try_from(at).unwrap();
+                let key = NumberedFlow { session, is_uplink, receiver };
+                let number = injected.entry(key).or_default();
+                io.inject(if is_uplink { N3 } else { N6 }, &sessions[at].frame(key, *number));
+                *number += 1;
+            }
+        }
+        thread.step(Nanos::from_secs(1), io);
+        if burst % 16 == 0 {
+            std::thread::yield_now();
+        }
+    }
+    let stop = done();
+    while !stop.load(Ordering::Relaxed) {
+        thread.step(Nanos::from_secs(1), io);
+        std::thread::yield_now();
+    }
+    injected
+}
+
 #[test]
 fn running_threads_lose_nothing_while_owners_change() {
     const WORKERS: usize = 3;
-    const BURSTS: u32 = 3000;
     let roles = Roles::run_to_completion(WORKERS);
     let mut upf = Upf::new(roles, Spread::Owner);
-    for _ in 0..10 {
-        (0..WORKERS).for_each(|thread| upf.step(thread));
-    }
+    (0..10 * WORKERS).for_each(|step| upf.step(step % WORKERS));
     let Upf { mut threads, mut ios, mut publisher, mut owners, sessions, events, .. } = upf;
     let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let (sessions, done, stop) = (&sessions, &done, &stop);
-    // Every sixteen sessions have no rate: their packets never wait.
-    let free = |at: usize| at % 3 != 2;
-    let flows: Vec<HashMap<FlowKey, u32>> = std::thread::scope(|scope| {
-        let run = |(receiver, (thread, io)): (u8, (&mut Box<_>, &mut MemIo))| {
-            let thread: &mut Box<dyn PathThread<MemIo> + Send> = thread;
-            let mut rng = StdRng::seed_from_u64(receiver.into());
-            let mut injected: HashMap<FlowKey, u32> = HashMap::new();
-            for burst in 0..BURSTS {
-                for _ in 0..4 {
-                    let at = rng.random_range(0..sessions.len());
-                    if free(at) {
-                        let is_uplink = rng.random_ratio(1, 2);
-                        let key =
-                            FlowKey { session: u8::try_from(at).unwrap(), is_uplink, receiver };
-                        let number = injected.entry(key).or_default();
-                        io.inject(
-                            if is_uplink { N3 } else { N6 },
-                            &sessions[at].frame(key, *number),
-                        );
-                        *number += 1;
-                    }
-                }
-                thread.step(Nanos::from_secs(1), io);
-                if burst % 16 == 0 {
-                    std::thread::yield_now();
-                }
-            }
-            done.fetch_add(1, Ordering::Relaxed);
-            while !stop.load(Ordering::Relaxed) {
-                thread.step(Nanos::from_secs(1), io);
-                std::thread::yield_now();
-            }
-            injected
+    let flows: Vec<HashMap<NumberedFlow, u32>> = std::thread::scope(|scope| {
+        let run = |(receiver, (thread, io))| {
+            run_thread(receiver, thread, io, sessions, || {
+                done.fetch_add(1, Ordering::Relaxed);
+                stop
+            })
         };
         let workers: Vec<_> = (0..)
             .zip(threads.iter_mut().zip(&mut ios))
@@ -502,7 +509,7 @@ fn running_threads_lose_nothing_while_owners_change() {
     }
     // What one worker sent for one thread is in order.
     for io in &mut ios {
-        let mut last: HashMap<FlowKey, u32> = HashMap::new();
+        let mut last: HashMap<NumberedFlow, u32> = HashMap::new();
         for buf in [N3, N6].into_iter().flat_map(|port| io.take_sent(port)) {
             let (key, number) = mark_of(buf.data());
             let former = last.insert(key, number);

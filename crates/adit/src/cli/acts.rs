@@ -39,7 +39,7 @@ pub(crate) enum AssociationCommand {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum WorkerCommand {
+pub(crate) enum WorkerDrainCommand {
     /// Give the sessions of a worker to the others while packets pass.
     Drain {
         /// Its number, as `adit show workers` prints it.
@@ -85,7 +85,7 @@ impl AssociationCommand {
     }
 }
 
-impl WorkerCommand {
+impl WorkerDrainCommand {
     pub(crate) fn into_act(self) -> (AdminSocket, AdminAct) {
         match self {
             Self::Drain { worker, socket } => (socket, AdminAct::DrainWorker(worker)),

@@ -21,7 +21,7 @@ use adit_wire::parse_ip;
 
 use super::event_io::EventIo;
 use super::pipeline::look;
-use super::run_to_completion::{process, process_switched};
+use super::processing::{process, process_switched};
 use super::rx_tx::first_tag;
 use super::stages::{finish_lane, forward_burst, join_fragments};
 use crate::carried::{

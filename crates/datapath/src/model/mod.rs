@@ -6,6 +6,7 @@ pub(crate) mod event_stages;
 pub(crate) mod eventdev;
 mod owner_change;
 pub(crate) mod pipeline;
+mod processing;
 pub(crate) mod run_to_completion;
 pub(crate) mod rx_tx;
 mod stages;

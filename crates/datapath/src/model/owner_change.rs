@@ -3,7 +3,7 @@
 use adit_pktio::{Burst, PacketBuf, PacketIo};
 use adit_rules::DropReason;
 
-use super::run_to_completion::{process, process_switched};
+use super::processing::{process, process_switched};
 use crate::context::StepContext;
 use crate::owner_map::RELEASE_MAX;
 use crate::slow::{self, SlowLimits};

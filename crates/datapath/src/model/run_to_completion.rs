@@ -10,7 +10,7 @@ use adit_rules::DropReason;
 use adit_types::PortId;
 
 use super::owner_change::{change_owners, drop_parked};
-use super::stages::forward_any;
+use super::processing::{process, process_switched};
 use super::stages::tapped::report_late_drops;
 use crate::command::run_commands;
 use crate::context::StepContext;
@@ -132,35 +132,6 @@ pub(super) fn release_waiting<Io: PacketIo>(
         report_late_drops(ctx, state);
     }
     may_have_sent || is_blocked || has_expired
-}
-
-/// Processes a burst that was received or taken over, then the packets of it that are switched to other
-/// UEs.
-pub(super) fn process<Io: PacketIo>(
-    ctx: &StepContext<'_>,
-    io: &mut Io,
-    port: PortId,
-    rx: &mut Burst<Io::Buf>,
-    state: &mut WorkerState<Io::Buf>,
-) {
-    forward_any(ctx, io, port, rx, state);
-    process_switched(ctx, io, rx, state);
-}
-
-/// Processes packets that are switched to other UEs, as packets that arrive from their data network.
-#[inline]
-pub(super) fn process_switched<Io: PacketIo>(
-    ctx: &StepContext<'_>,
-    io: &mut Io,
-    rx: &mut Burst<Io::Buf>,
-    state: &mut WorkerState<Io::Buf>,
-) {
-    while state.queues.switched.len() > 0 {
-        let Some(port) = state.queues.switched.take(rx) else { return };
-        state.tally.set_recirculated(true);
-        forward_any(ctx, io, port, rx, state);
-        state.tally.set_recirculated(false);
-    }
 }
 
 /// Takes over packets that other workers received for sessions of this one. Returns how many.

@@ -1,0 +1,37 @@
+//! What every worker does with a burst, wherever it comes from.
+
+use adit_pktio::{Burst, PacketIo};
+use adit_types::PortId;
+
+use super::stages::forward_any;
+use crate::context::StepContext;
+use crate::worker_state::WorkerState;
+
+/// Processes a burst that was received or taken over, then the packets of it that are switched to other
+/// UEs.
+pub(super) fn process<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    port: PortId,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) {
+    forward_any(ctx, io, port, rx, state);
+    process_switched(ctx, io, rx, state);
+}
+
+/// Processes packets that are switched to other UEs, as packets that arrive from their data network.
+#[inline]
+pub(super) fn process_switched<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) {
+    while state.queues.switched.len() > 0 {
+        let Some(port) = state.queues.switched.take(rx) else { return };
+        state.tally.set_recirculated(true);
+        forward_any(ctx, io, port, rx, state);
+        state.tally.set_recirculated(false);
+    }
+}
