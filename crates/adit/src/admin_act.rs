@@ -11,6 +11,8 @@ pub(crate) enum AdminAct {
     EndTap(String),
     /// The CP function with this Node ID is asked to release its association.
     ReleaseAssociation(String),
+    /// The association with the CP function that has this Node ID ends without its word, with all sessions.
+    EndAssociation(String),
     /// No new sessions, or new ones again.
     Drain(bool),
     /// The sessions of the worker with this number go to the others.
@@ -31,6 +33,7 @@ impl AdminAct {
             Self::EndSession(_) => "end_session",
             Self::EndTap(_) => "end_tap",
             Self::ReleaseAssociation(_) => "release_association",
+            Self::EndAssociation(_) => "end_association",
             Self::Drain(_) => "drain",
             Self::DrainWorker(_) => "drain_worker",
             Self::ResumeWorker(_) => "resume_worker",
@@ -43,8 +46,9 @@ impl AdminAct {
     pub(crate) fn object(&self) -> Option<&str> {
         match self {
             Self::TakeOver | Self::Reload => None,
-            Self::EndSession(of) | Self::ReleaseAssociation(of) | Self::SetLog(of) => Some(of),
-            Self::EndTap(of) | Self::DrainWorker(of) | Self::ResumeWorker(of) => Some(of),
+            Self::EndSession(of) | Self::EndTap(of) | Self::SetLog(of) => Some(of),
+            Self::ReleaseAssociation(of) | Self::EndAssociation(of) => Some(of),
+            Self::DrainWorker(of) | Self::ResumeWorker(of) => Some(of),
             Self::Drain(true) => Some("on"),
             Self::Drain(false) => Some("off"),
         }
@@ -61,6 +65,7 @@ impl AdminAct {
             ("end_session", Some(of)) => Ok(Self::EndSession(of)),
             ("end_tap", Some(of)) => Ok(Self::EndTap(of)),
             ("release_association", Some(of)) => Ok(Self::ReleaseAssociation(of)),
+            ("end_association", Some(of)) => Ok(Self::EndAssociation(of)),
             ("drain", Some(of)) if of == "on" => Ok(Self::Drain(true)),
             ("drain", Some(of)) if of == "off" => Ok(Self::Drain(false)),
             ("drain", _) => Err("\"drain\" is \"on\" or \"off\"".to_owned()),
@@ -72,6 +77,7 @@ impl AdminAct {
                 "end_session"
                 | "end_tap"
                 | "release_association"
+                | "end_association"
                 | "drain_worker"
                 | "resume_worker"
                 | "log",

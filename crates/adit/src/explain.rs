@@ -6,11 +6,12 @@ mod drops;
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use adit_metrics::{PacketFigures, SignalingFigures, packet_families, signaling_families};
-use adit_n4::{N4Counters, Scalars, ServiceCounts};
+use adit_n4::Scalars;
 use adit_rules::{DropReason, PuntReason};
 use adit_tables::Snapshot;
 use anyhow::bail;
+
+use crate::snapshot::all_families;
 
 /// Names offered instead of an unknown one.
 const SIMILAR_MAX: usize = 8;
@@ -76,32 +77,24 @@ fn all() -> Vec<Explanation> {
     all
 }
 
-/// Metrics of packets and of N4. The others say what they mean in the text itself.
+/// What metrics are called.
+const METRIC: &str = "metric";
+
+/// Every metric, in its own words.
 fn metrics() -> impl Iterator<Item = Explanation> {
-    let packets = PacketFigures {
-        all: Snapshot::default(),
-        workers: Vec::new(),
-        interfaces: Vec::new(),
-        burst_pkts: 0,
-    };
-    let signaling = SignalingFigures {
-        counters: N4Counters::default(),
-        associations: Vec::new(),
-        sessions: 0,
-        sessions_max: 0,
-        services: ServiceCounts::default(),
-        waiting_answers: 0,
-    };
-    let families = packet_families(&packets).into_iter().chain(signaling_families(&signaling));
-    families.map(|family| Explanation {
+    all_families().into_iter().map(|family| Explanation {
         name: family.full_name(),
-        kind: "metric",
+        kind: METRIC,
         meaning: family.help.into_owned(),
         advice: None,
     })
 }
 
-/// Everything that has this name. A Cause is also found by its number, a metric also by the name of its counter.
+/// What the name of a histogram ends with in the text.
+const HISTOGRAM: [&str; 3] = ["_bucket", "_sum", "_count"];
+
+/// Everything that has this name. A Cause is also found by its number, a refusal's counter by its Cause, a histogram also by
+/// the names of its parts.
 fn find<'a>(all: &'a [Explanation], wanted: &str) -> Vec<&'a Explanation> {
     let wanted = wanted.to_lowercase();
     let wanted = wanted.trim_start_matches("refused_cause_").trim_start_matches("cause ");
@@ -110,6 +103,10 @@ fn find<'a>(all: &'a [Explanation], wanted: &str) -> Vec<&'a Explanation> {
         let mut words = name.split(' ');
         let by_number = known.kind == causes::KIND && words.next() == Some(wanted);
         let text = name.split_once(' ').map(|(_, text)| text);
+        let mut parts = HISTOGRAM.iter().filter_map(|part| wanted.strip_suffix(part));
+        if known.kind == METRIC && parts.any(|of| of == name) {
+            return true;
+        }
         by_number || name == wanted || known.kind == causes::KIND && text == Some(wanted)
     };
     all.iter().filter(is_it).collect()
@@ -159,12 +156,7 @@ fn unknown(all: &[Explanation], wanted: &str) -> String {
             format!("similar names: {}", names.join(", "))
         }
     };
-    match lower.starts_with("adit_") || lower.starts_with("process_") {
-        true => format!(
-            "\"{wanted}\" is not explained here; the line # HELP of `adit show metrics` says what a metric means; {hint}"
-        ),
-        false => format!("nothing is named \"{wanted}\"; {hint}"),
-    }
+    format!("nothing is named \"{wanted}\"; {hint}")
 }
 
 #[cfg(test)]
@@ -204,6 +196,18 @@ mod tests {
         let name = "adit_datapath_received_packets_total";
         assert_eq!(explained(name), [format!("metric: {name}")]);
         assert_eq!(explained("arp"), ["punt reason: arp"]);
+        let name = "adit_publication_duration_seconds";
+        for of in [name, &format!("{name}_bucket"), &format!("{name}_count")] {
+            assert_eq!(explained(of), [format!("metric: {name}")]);
+        }
+    }
+
+    #[test]
+    fn each_metric_has_one_explanation() {
+        for family in all_families() {
+            assert_eq!(explained(&family.full_name()).len(), 1, "{}", family.full_name());
+            assert!(family.help.ends_with('.') && family.help.len() > 5, "{family:?}");
+        }
     }
 
     #[test]
@@ -211,7 +215,7 @@ mod tests {
         let all = all();
         assert!(unknown(&all, "teid_missing").contains("teid_unknown"));
         assert!(unknown(&all, "xyzzy").contains("lists all names"));
-        assert!(unknown(&all, "adit_port_receive_errors_total").contains("# HELP"));
+        assert!(unknown(&all, "adit_port_errors_total").contains("adit_port_receive_errors_total"));
     }
 
     #[test]

@@ -25,7 +25,6 @@ use crate::config::{Config, StoreKind, StoreSettings};
 use crate::lease;
 use crate::replication::{PairStore, active_store, keep_tail, recover_tail};
 use crate::standby_thread::FollowedStore;
-use crate::wiring;
 
 /// How long an adit that has just taken the lease may take to write its first record.
 const FIRST_RECORD_MAX: Duration = Duration::from_secs(60);
@@ -65,13 +64,15 @@ pub(crate) enum RecordSource {
 
 impl StartRecords {
     /// Opens the store that is configured, and decides whether this process is active at once or a standby first. The
-    /// lease of a shared store is prolonged from here on. Records of a former process are read on `cpus`.
+    /// lease of a shared store is prolonged from here on. Records of a former process are read on `cpus`,
+    /// and its sessions prepared there.
     ///
     /// # Errors
     /// The message says what to do.
     pub(crate) fn open(
         config: &Config,
         eal: &Eal,
+        preparer: SessionPreparer,
         cpus: CpuSet,
         accept_loss: bool,
     ) -> anyhow::Result<Self> {
@@ -81,7 +82,7 @@ impl StartRecords {
             StoreKind::Journal(path) => {
                 let journal = open_journal(path, accept_loss)?;
                 let store = AnyStore::Journal(Box::new(journal));
-                Self::own(config, store, cpus, &path.display().to_string())
+                Self::own(config, store, preparer, cpus, &path.display().to_string())
             }
             StoreKind::Shared(shared) => {
                 let pair = PairStore::open(shared, eal)?;
@@ -104,7 +105,7 @@ impl StartRecords {
                     let _ = store.release();
                     return Err(refused(error, &shown));
                 }
-                Self::own(config, active_store(store, &pair)?, cpus, &shown)
+                Self::own(config, active_store(store, &pair)?, preparer, cpus, &shown)
             }
         }
     }
@@ -113,6 +114,7 @@ impl StartRecords {
     fn own(
         config: &Config,
         mut store: AnyStore,
+        preparer: SessionPreparer,
         cpus: CpuSet,
         shown: &str,
     ) -> anyhow::Result<Self> {
@@ -121,7 +123,6 @@ impl StartRecords {
             None => StoreLink::start(store).map(|link| (link, None)),
             Some(node) => {
                 let kinds = RecordKind::ALL.into_iter().filter(|kind| *kind != RecordKind::Node);
-                let preparer = SessionPreparer::new(wiring::provisioning(config));
                 let reader = preparer.clone();
                 let read = move |kind, name, octets| {
                     FormerRecord::read_prepared(&reader, kind, name, octets)

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use adit_dpdk::{Eal, EventDevice, Mempool};
 use adit_n4::Node;
 use adit_rules::DataPlane;
+use adit_session::SessionPreparer;
 use adit_types::{MacAddr, PortId, Role};
 use anyhow::{Context, bail};
 use rand::rngs::StdRng;
@@ -76,7 +77,8 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
         warn!("{notice}");
     }
     info!(arguments = eal.arguments().join(" "), version = eal.version(), "DPDK started");
-    let records = StartRecords::open(&config, &eal, cpus, accept_loss)?;
+    let preparer = SessionPreparer::new(wiring::provisioning(&config));
+    let records = StartRecords::open(&config, &eal, preparer, cpus, accept_loss)?;
     let (socket, addresses) = open_n4(&config, &records.source)?;
     let former = records.node();
     // A process that continues a former one did not restart, for its peers.

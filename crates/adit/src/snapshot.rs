@@ -34,7 +34,7 @@ use crate::standstill::Standstill;
 pub(crate) use counters::{CounterGroups, counters};
 pub(crate) use drops::DropsDocument;
 pub(crate) use health::{HealthDocument, UnreadyReason};
-pub(crate) use metrics::text_format;
+pub(crate) use metrics::{all_families, text_format};
 pub(crate) use node::NodeDocument;
 pub(crate) use offload::OffloadDocument;
 pub(crate) use overview::{ApplicationsDocument, AssociationsDocument, NeighborRow, PathRow};

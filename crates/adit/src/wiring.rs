@@ -11,9 +11,9 @@ use adit_session::{
     Application, LocalAddresses, LocalInterface, OwnerNodes, ProvisionedForwardingPolicy,
     Provisioning, StoreConfig, UePool,
 };
-use adit_tables::{Interface, IpPrefix, Route, TablesConfig};
+use adit_tables::{Interface, IpPrefix, Route, RoutesConfig, TablesConfig};
 use adit_types::limits::NEXT_HOPS_MAX;
-use adit_types::{DomainId, InterfaceId, Ipv4Prefix, Ipv6Prefix, MacAddr};
+use adit_types::{DomainId, InterfaceId, Ipv4Prefix, Ipv6Prefix, MacAddr, PortId};
 
 use crate::config::{
     self, Config, IpNet, ModelSettings, NodeIdSetting, ReplicationSettings, StoreKind,
@@ -62,6 +62,7 @@ pub(crate) fn provisioning(config: &Config) -> Provisioning {
             v4: interface.v4.map(|(addr, _)| addr),
             v6: interface.v6.map(|(addr, _)| addr),
         },
+        only_by_name: false,
     };
     let application = |application: &crate::config::ApplicationSettings| Application {
         id: application.id.as_str().into(),
@@ -104,24 +105,6 @@ pub(crate) fn tables(
     teid_slot_bits: u8,
     seed: u64,
 ) -> TablesConfig {
-    let domains = config::domains(&config.interfaces);
-    let interface =
-        |((index, interface), domain): ((u8, &config::InterfaceSettings), _)| Interface {
-            id: InterfaceId(index),
-            role: interface.role,
-            domain,
-            port: interface.port,
-            vlan: interface.vlan,
-            mac: macs[usize::from(interface.port.0)],
-            mtu_bytes: match config.ports[usize::from(interface.port.0)].device.kernel() {
-                // The kernel fragments.
-                Some(KernelDevice::Udp) => u16::MAX,
-                _ => config.ports[usize::from(interface.port.0)].mtu_bytes,
-            },
-            station: interface.is_kernel.then_some(adit_kernel::STATION_MAC),
-            v4: interface.v4,
-            v6: interface.v6,
-        };
     let pools = |pool: &config::UePoolSettings| {
         let domains = config::domains_of(&config.interfaces, pool.network_instance.as_deref());
         let v4 = prefix(pool.prefix).and_then(v4);
@@ -133,7 +116,7 @@ pub(crate) fn tables(
         workers: config.datapath.roles().threads(),
         next_hops_max: NEXT_HOPS_MAX,
         seed,
-        interfaces: (0..).zip(&config.interfaces).zip(domains).map(interface).collect(),
+        interfaces: interfaces(config, |port| macs[usize::from(port.0)]),
         own_addrs: vec![config.n4.listen.ip()],
         routes: routes(config),
         aggregates: config.qos.aggregates(),
@@ -142,8 +125,44 @@ pub(crate) fn tables(
     }
 }
 
+/// The interfaces as the packet path has them.
+fn interfaces(config: &Config, mac_of: impl Fn(PortId) -> MacAddr) -> Vec<Interface> {
+    let domains = config::domains(&config.interfaces);
+    let interface =
+        |((index, interface), domain): ((u8, &config::InterfaceSettings), _)| Interface {
+            id: InterfaceId(index),
+            role: interface.role,
+            domain,
+            port: interface.port,
+            vlan: interface.vlan,
+            mac: mac_of(interface.port),
+            mtu_bytes: match config.ports[usize::from(interface.port.0)].device.kernel() {
+                // The kernel fragments.
+                Some(KernelDevice::Udp) => u16::MAX,
+                _ => config.ports[usize::from(interface.port.0)].mtu_bytes,
+            },
+            station: interface.is_kernel.then_some(adit_kernel::STATION_MAC),
+            v4: interface.v4,
+            v6: interface.v6,
+        };
+    (0..).zip(&config.interfaces).zip(domains).map(interface).collect()
+}
+
+/// The routes and interfaces of a configuration for tables that have `known` interfaces, on the same ports.
+pub(crate) fn routes_config(config: &Config, known: &[Interface]) -> RoutesConfig {
+    let mac_of = |port| {
+        let on_port = known.iter().find(|of| of.port == port);
+        on_port.map_or(MacAddr::default(), |of| of.mac)
+    };
+    RoutesConfig {
+        interfaces: interfaces(config, mac_of),
+        local_switching_domains: config::switched_domains(config),
+        routes: routes(config),
+    }
+}
+
 /// Routes of the lookup tables.
-pub(crate) fn routes(config: &Config) -> Vec<Route> {
+fn routes(config: &Config) -> Vec<Route> {
     let route = |route: &crate::config::RouteSettings| {
         let interface = u8::try_from(route.interface).map(InterfaceId).ok()?;
         Some(Route { interface, prefix: prefix(route.prefix)?, next_hop: route.next_hop })

@@ -3,8 +3,8 @@
 //! Measures the decoding of a typical establishment with all its rules; establishments, modifications
 //! and deletions through the whole node in this process (decoding, session change, publication,
 //! response); establishments over a loopback socket with a window of outstanding requests, as from an
-//! SMF; and the longest turns while PFDs change, while another SMF of a set takes over all sessions, and
-//! while their association ends. During such a turn other peers wait for their heartbeats.
+//! SMF; and the longest turns while PFDs change, while a reload gives all sessions their rules again, while
+//! another SMF of a set takes over all sessions, and while their association ends. During such a turn other peers wait for their heartbeats.
 
 use std::hint::black_box;
 use std::net::{SocketAddr, UdpSocket};
@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use adit_n4::Node;
 use adit_pfcp::{Message, PfcpDatagram};
 use adit_types::Nanos;
 use adit_types::limits::PFCP_MESSAGE_BYTES_MAX;
@@ -54,6 +55,7 @@ pub(crate) fn run(resident: u32, measured: u32, output: &BenchOutput) -> anyhow:
     let mut buf = [0; smf::REQUEST_BYTES_MAX];
     let len = smf::pfd_management(&mut buf).context("the request fits its buffer")?;
     let (pfds_ms, pfds_turn_ms) = longest_turn(&mut control, &buf[..len])?;
+    let (reload_ms, reload_turn_ms) = reload(&mut control)?;
     let (hand_over_ms, hand_over_turn_ms) = hand_over(&mut control)?;
     eprintln!("ending the association of {} sessions", control.node.store().len());
     let len = smf::association_release(&mut buf).context("the request fits its buffer")?;
@@ -73,12 +75,32 @@ pub(crate) fn run(resident: u32, measured: u32, output: &BenchOutput) -> anyhow:
         "loopback_window": WINDOW,
         "pfd_change_ms": pfds_ms,
         "pfd_change_longest_turn_ms": pfds_turn_ms,
+        "reload_ms": reload_ms,
+        "reload_longest_turn_ms": reload_turn_ms,
         "hand_over_ms": hand_over_ms,
         "hand_over_longest_turn_ms": hand_over_turn_ms,
         "association_end_ms": end_ms,
         "association_end_longest_turn_ms": end_turn_ms,
     });
     report::flat(&document, output)
+}
+
+/// Reloads a configuration with another burst of rates, by which all sessions get their rules again. Returns the duration and
+/// the longest turn. Unit: milliseconds.
+fn reload(control: &mut BenchControlPlane) -> anyhow::Result<(f64, f64)> {
+    let mut config = control.node.config().clone();
+    config.store.provisioning.qos.burst = Nanos::from_millis(200);
+    let mut heartbeat = [0; smf::REQUEST_BYTES_MAX];
+    let len = smf::heartbeat(&mut heartbeat).context("the request fits its buffer")?;
+    eprintln!("reloading with {} sessions", control.node.store().len());
+    let before = control.publisher.counters().deltas_applied;
+    let took = longest_turn_after(control, &heartbeat[..len], |node, now| {
+        node.reconfigure(now, config, true);
+    })?;
+    let applied = control.publisher.counters().deltas_applied - before;
+    let sessions = control.node.store().len() as u64;
+    ensure!(applied == sessions, "{applied} of {sessions} sessions got their rules again");
+    Ok(took)
 }
 
 /// Restarts an SMF of a set, so that another SMF takes over its sessions, and moves them back. Returns
@@ -152,14 +174,27 @@ fn visit(datagram: &[u8]) -> usize {
 /// Handles a request, then a heartbeat in each turn until the resulting job is done. Returns the total
 /// time and the longest turn. Unit: milliseconds.
 fn longest_turn(control: &mut BenchControlPlane, request: &[u8]) -> anyhow::Result<(f64, f64)> {
+    longest_turn_after(control, request, |_, _| ())
+}
+
+/// The same with `begin` in the first turn.
+fn longest_turn_after(
+    control: &mut BenchControlPlane,
+    request: &[u8],
+    begin: impl FnOnce(&mut Node, Nanos),
+) -> anyhow::Result<(f64, f64)> {
     let mut heartbeat = [0; smf::REQUEST_BYTES_MAX];
     let len = smf::heartbeat(&mut heartbeat).context("the request fits its buffer")?;
     let now = Nanos::from_secs(3500);
     // An unmeasured turn for the timers that are due since the last request.
     control.turn(now, &heartbeat[..len], |_| ());
     let (started, mut longest, mut datagram) = (Instant::now(), Duration::ZERO, request);
+    let mut begin = Some(begin);
     loop {
         let (turn, mut answers) = (Instant::now(), 0);
+        if let Some(begin) = begin.take() {
+            begin(&mut control.node, now);
+        }
         control.turn(now, datagram, |_| answers += 1);
         longest = longest.max(turn.elapsed());
         ensure!(answers > 0 || datagram == request, "a heartbeat was not answered");

@@ -233,10 +233,10 @@ impl<B: PacketBuf> Buffering<B> {
         Some(held)
     }
 
-    /// Takes the packet in `slot`. Returns it, and the slot of the next one.
-    pub(crate) fn take_with_next(&mut self, slot: u32) -> Option<(OwnedPacket<B>, u32)> {
-        let BufferedPacket { packet, next, .. } = self.take_packet(slot)?;
-        Some((packet, next))
+    /// Takes the packet in `slot`. Returns it, since when it waited, and the slot of the next one.
+    pub(crate) fn take_with_next(&mut self, slot: u32) -> Option<(OwnedPacket<B>, Nanos, u32)> {
+        let BufferedPacket { packet, since, next } = self.take_packet(slot)?;
+        Some((packet, since, next))
     }
 
     /// The session at `at` in the list of sessions with packets.

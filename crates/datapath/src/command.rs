@@ -237,7 +237,7 @@ fn execute<Io: PacketIo>(
                 }
             }
         }
-        WorkerCommand::StartTap(id, request) => state.start_tap(id, request),
+        WorkerCommand::StartTap(id, request) => state.start_tap(ctx.now, id, request),
         WorkerCommand::StopTap(id) => state.stop_tap(id),
         WorkerCommand::Announce { interface } => {
             let Some(interface) = interfaces.get(interface) else {

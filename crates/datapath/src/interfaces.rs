@@ -1,6 +1,6 @@
 //! Logical interfaces as the packet path needs them: (port, VLAN) → link, interface → transmit link.
 //!
-//! Built once from the tables' interfaces, and never changed. A link has the interfaces of one port
+//! Built from the tables' interfaces, and again when these get further ones. A link has the interfaces of one port
 //! and one VLAN: usually one; two if N6 and a GTP-U interface share it.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -220,6 +220,21 @@ impl Interfaces {
         }
         all.usual = all.ports.iter().map(|links| UsualPort::new(links)).collect();
         all
+    }
+
+    /// Takes over the interfaces of the tables if these have further ones. Ports and positions of links stay.
+    ///
+    /// Cost: one comparison, unless interfaces were added since the last call: then it allocates.
+    #[inline]
+    pub(crate) fn follow(&mut self, interfaces: &[Interface]) {
+        if interfaces.len() != self.by_id.len() {
+            self.replace(interfaces);
+        }
+    }
+
+    #[cold]
+    fn replace(&mut self, interfaces: &[Interface]) {
+        *self = Self::new(interfaces);
     }
 
     fn link(&mut self, interface: Interface) {

@@ -11,7 +11,7 @@
 //! Imports inside the crate go one way, from the last line to the first:
 //!
 //! ```text
-//! context, columns, interfaces, egress, late_drops, tally, events, origin, reason, tap
+//! context, columns, interfaces, egress, late_packets, tally, events, origin, reason, tap
 //! queues: tx_queues, tx_backlog, neighbor_queue, buffering, shaping, owner_map, handoff, fragments, slow_queue …
 //! worker_state, selection, packet_fate
 //! originate, command          frames of our own, commands of the control thread
@@ -44,7 +44,7 @@ mod fragments;
 mod handoff;
 mod interfaces;
 mod kept_hops;
-mod late_drops;
+mod late_packets;
 mod local_switching;
 mod model;
 mod neighbor_queue;

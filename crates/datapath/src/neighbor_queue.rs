@@ -11,7 +11,7 @@ use core::net::IpAddr;
 use std::collections::VecDeque;
 
 use adit_pktio::{PacketBuf, PacketIo};
-use adit_rules::{DropReason, WorkerEvent};
+use adit_rules::{DropReason, TapSet, TapWait, WorkerEvent};
 use adit_types::limits::{NEIGHBOR_PENDING_PER_HOP_MAX, NEIGHBOR_PENDING_PKTS_MAX};
 use adit_types::{InterfaceId, InterfaceSet, MacAddr, Nanos, NextHopIndex};
 
@@ -19,6 +19,7 @@ use crate::context::StepContext;
 use crate::egress::{Egress, egress_by_route, egress_to_hop};
 use crate::events::Events;
 use crate::interfaces::TxTarget;
+use crate::late_packets::{EndedWait, WaitEnd};
 use crate::origin::Origin;
 use crate::tally::StepTally;
 use crate::tx_queues::{TxFrame, TxQueues};
@@ -69,6 +70,8 @@ struct UnresolvedFrame<B> {
     addr: IpAddr,
     origin: Origin,
     since: Nanos,
+    /// The taps that selected it.
+    taps: TapSet,
 }
 
 /// The packets of one worker that wait for neighbors.
@@ -138,7 +141,8 @@ impl<B: PacketBuf> NeighborQueue<B> {
                 events.push(tally, WorkerEvent::NeighborUnresolved { interface, addr });
             }
         }
-        self.packets.push_back(UnresolvedFrame { buf, interface, addr, origin, since: now });
+        let taps = tally.taps_in_hand();
+        self.packets.push_back(UnresolvedFrame { buf, interface, addr, origin, since: now, taps });
     }
 
     fn find(&self, interface: InterfaceId, addr: IpAddr) -> Option<usize> {
@@ -184,15 +188,20 @@ impl<B: PacketBuf> NeighborQueue<B> {
             if let Some(at) = at {
                 self.stations[at].waiting -= 1;
             }
+            let (taps, time) = (packet.taps, ctx.now.since(packet.since));
+            let waited = EndedWait { taps, wait: TapWait::Neighbor, time };
             match mac.zip(ctx.interfaces.get(packet.interface)) {
                 Some((mac, interface)) => {
                     fill_destination(&mut packet.buf, mac);
                     let UnresolvedFrame { buf, origin, .. } = packet;
-                    let bytes = buf.data().len();
-                    let frame = TxFrame { buf, bytes, origin };
-                    queues.push(io, tally, TxTarget::of(interface), frame);
+                    let (bytes, target) = (buf.data().len(), TxTarget::of(interface));
+                    tally.end_wait(WaitEnd::Leaves(target), waited, buf.data());
+                    queues.push(io, tally, target, TxFrame { buf, bytes, origin });
                 }
-                None => tally.drop_waiting(DropReason::NeighborUnresolved, packet.buf.data()),
+                None => {
+                    let reason = DropReason::NeighborUnresolved;
+                    tally.drop_waited(reason, waited, packet.buf.data());
+                }
             }
         }
         self.stations.retain(|station| station.waiting > 0);

@@ -1,7 +1,8 @@
 //! What became of a packet that a worker took alone, for taps.
 
 use adit_pktio::{PacketBuf, PacketIo};
-use adit_rules::{TapOutcome, TapPacket, TapStage};
+use adit_rules::{TapOutcome, TapPacket, TapSet, TapStage, TapWait};
+use adit_types::Nanos;
 
 use crate::slow_queue::SlowWork;
 use crate::tally::TalliedOutcomes;
@@ -97,7 +98,13 @@ impl LoneRecord {
         // What is queued belongs to packets before.
         state.queues.flush(io, &mut state.tally);
         let were_noted = state.tally.note_late_drops(false);
+        state.tally.set_taps_in_hand(packet.taps);
         Some(Self { record, before: PacketFates::of(state), were_noted })
+    }
+
+    /// The packet waited for `time` until now.
+    pub(crate) fn note_wait(&mut self, wait: TapWait, time: Nanos) {
+        self.record.note_wait(wait, time, false);
     }
 
     /// Ends the record after `stage`.
@@ -111,6 +118,7 @@ impl LoneRecord {
         record.end_stage(stage);
         transmit_alone(io, &mut record, state);
         state.tally.note_late_drops(were_noted);
+        state.tally.set_taps_in_hand(TapSet::NONE);
         let outcome = before.outcome(state).unwrap_or(TapOutcome::SlowPath);
         if let Some(tap) = &mut state.tap {
             tap.commit(record, outcome);

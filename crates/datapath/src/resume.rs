@@ -10,9 +10,11 @@
 //!       (DROBU).
 
 use adit_pktio::{PacketBuf, PacketIo};
-use adit_rules::{ApplyAction, DropReason, TapKey, TapOrigin, TapPacket, TapSet, TapStage};
+use adit_rules::{
+    ApplyAction, DropReason, TapKey, TapOrigin, TapPacket, TapSet, TapStage, TapWait,
+};
 use adit_types::limits::BURST_MAX;
-use adit_types::{Direction, SessionIndex};
+use adit_types::{Direction, Nanos, SessionIndex};
 use adit_wire::UeAddress;
 
 use crate::buffering::BufferedSession;
@@ -116,15 +118,17 @@ fn release<Io: PacketIo>(
     while left > 0 {
         let mut lane = ResumedLane::new();
         let is_tapped = state.path_without_commands == BurstPath::Tapped;
+        let mut waited = Nanos(0);
         for _ in 0..left.min(if is_tapped { 1 } else { BURST_MAX }) {
             left -= 1;
-            let Some((packet, next)) = state.buffering.take_with_next(first) else { break };
-            first = next;
+            let Some((packet, since, next)) = state.buffering.take_with_next(first) else { break };
+            (first, waited) = (next, ctx.now.since(since));
             lane.push_owned(packet, &ctx.view);
         }
         let record = if is_tapped { begin_record(ctx, io, &lane, state) } else { None };
         resume(ctx, io, &mut lane, state);
-        if let Some(record) = record {
+        if let Some(mut record) = record {
+            record.note_wait(TapWait::Rules, waited);
             record.end(io, TapStage::Apply, state);
         }
     }

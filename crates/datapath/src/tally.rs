@@ -1,11 +1,11 @@
 //! What happened in one step, counted locally and added to the worker's counters once per step.
 
-use adit_rules::{DropReason, PuntReason, TapOrigin};
+use adit_rules::{DropReason, PuntReason, TapOrigin, TapSet};
 use adit_tables::{Counter, SHAPING_DELAYS, WorkerCounters};
 use adit_types::limits::INTERFACES_MAX;
 use adit_types::{Direction, InterfaceId, InterfaceSet, Nanos};
 
-use crate::late_drops::{LateDrop, LateDrops};
+use crate::late_packets::{EndedWait, LatePacket, LatePackets, WaitEnd};
 
 /// Why packets wait, other than for a neighbor.
 #[derive(Debug, Clone, Copy)]
@@ -63,7 +63,7 @@ pub(crate) struct StepTally {
     rx: [PacketSum; INTERFACES_MAX],
     tx: [PacketSum; INTERFACES_MAX],
     /// What taps are told of packets that waited.
-    late: Option<Box<LateDrops>>,
+    late: Option<Box<LatePackets>>,
 }
 
 /// What a step with usual packets counts.
@@ -116,19 +116,41 @@ impl StepTally {
         }
     }
 
-    /// Makes room for drops that taps are told of.
-    pub(crate) fn reserve_late_drops(&mut self) {
-        self.late = Some(Box::new(LateDrops::new()));
+    /// Makes room for packets whose wait ends, for taps.
+    pub(crate) fn reserve_late_packets(&mut self) {
+        self.late = Some(Box::new(LatePackets::new()));
     }
 
     /// Says whether taps are told of drops from here on. Returns what was said before.
     pub(crate) fn note_late_drops(&mut self, is_on: bool) -> bool {
-        self.late.as_mut().is_some_and(|late| late.set_on(is_on))
+        self.late.as_mut().is_some_and(|late| late.note_drops(is_on))
     }
 
-    /// The oldest drop that taps are to be told of.
-    pub(crate) fn take_late_drop(&mut self) -> Option<LateDrop> {
+    /// The oldest packet whose wait ended, if taps are to be told of it.
+    pub(crate) fn take_late_packet(&mut self) -> Option<LatePacket> {
         self.late.as_mut()?.take_first()
+    }
+
+    /// The taps that selected the packet in hand: they are told of the end of a wait that begins now.
+    pub(crate) fn taps_in_hand(&self) -> TapSet {
+        self.late.as_ref().map_or(TapSet::NONE, |late| late.in_hand)
+    }
+
+    /// Says which taps selected the packet that is in hand from here on.
+    pub(crate) fn set_taps_in_hand(&mut self, taps: TapSet) {
+        if let Some(late) = &mut self.late {
+            late.in_hand = taps;
+        }
+    }
+
+    /// The wait of a packet ends that taps selected.
+    #[cold]
+    pub(crate) fn end_wait(&mut self, end: WaitEnd, waited: EndedWait, frame: &[u8]) {
+        if let Some(late) = &mut self.late
+            && !waited.taps.is_empty()
+        {
+            late.note(end, Some(waited), frame);
+        }
     }
 
     /// Where packets that arrive now come from.
@@ -289,7 +311,19 @@ impl StepTally {
     pub(crate) fn drop_waiting(&mut self, reason: DropReason, frame: &[u8]) {
         self.drop(reason);
         if let Some(late) = &mut self.late {
-            late.note(reason, frame);
+            late.note_drop(reason, frame);
+        }
+    }
+
+    /// One packet that waited is dropped, which taps may have selected.
+    #[cold]
+    pub(crate) fn drop_waited(&mut self, reason: DropReason, waited: EndedWait, frame: &[u8]) {
+        match waited.taps.is_empty() {
+            true => self.drop_waiting(reason, frame),
+            false => {
+                self.drop(reason);
+                self.end_wait(WaitEnd::Dropped(reason), waited, frame);
+            }
         }
     }
 

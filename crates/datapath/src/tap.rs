@@ -6,7 +6,7 @@
 
 use adit_rules::{
     DropReason, DroppedFor, PublishedPdr, TAP_OCTETS, TapFilter, TapId, TapItem, TapKey,
-    TapOutcome, TapPacket, TapRequest, TapSet, TapStage,
+    TapOutcome, TapPacket, TapRequest, TapSet, TapStage, TapWait,
 };
 use adit_types::limits::{TAP_PDRS_MAX, TAP_RECORD_LEN, TAPS_MAX, URRS_PER_PDR_MAX};
 use adit_types::{InterfaceId, InterfaceSet, Nanos, UrrId, UsageSlot, WorkerId};
@@ -53,6 +53,7 @@ impl TapPoint {
 
 struct ActiveTap {
     request: TapRequest,
+    started: Nanos,
     /// Packets with its key.
     seen: u32,
     /// Records that it gets yet.
@@ -82,10 +83,10 @@ impl Tap {
     }
 
     /// Starts a tap, or replaces the one with its number.
-    pub(crate) fn start(&mut self, TapId(id): TapId, request: TapRequest) {
+    pub(crate) fn start(&mut self, now: Nanos, TapId(id): TapId, request: TapRequest) {
         if let Some(place) = self.active.get_mut(usize::from(id)) {
             let left = request.pkts_max;
-            *place = Some(ActiveTap { request, seen: 0, left, skipped: 0 });
+            *place = Some(ActiveTap { request, started: now, seen: 0, left, skipped: 0 });
         }
     }
 
@@ -140,7 +141,20 @@ impl Tap {
         self.ring.slots() >= TAP_RECORD_LEN + 2 * MARGIN
     }
 
-    /// The taps that are told of drops of packets that waited.
+    /// Those of `taps` that selected a packet which waited for `time`: the tap of a number may be another one by now.
+    pub(crate) fn of_wait(&self, selected: TapSet, now: Nanos, time: Nanos) -> TapSet {
+        let mut taps = TapSet::NONE;
+        for (id, place) in (0..).map(TapId).zip(&self.active) {
+            let Some(tap) = place.as_ref().filter(|_| selected.contains(id)) else { continue };
+            let is_its = tap.started.0.saturating_add(time.0) <= now.0;
+            if is_its && tap.left > 0 && now < tap.request.until && self.has_room() {
+                taps = taps.with(id);
+            }
+        }
+        taps
+    }
+
+    /// The taps that are told of drops of packets that waited, whatever these belong to.
     pub(crate) fn of_late_drop(&self, reason: DropReason, now: Nanos) -> TapSet {
         let mut taps = TapSet::NONE;
         for (id, place) in (0..).map(TapId).zip(&self.active) {
@@ -202,6 +216,8 @@ impl Tap {
 /// True if a tap that selected the packet of `record` is told of it.
 fn is_wanted(filter: &TapFilter, record: &TapRecord, outcome: TapOutcome) -> bool {
     let is_here = match filter.key {
+        // It was one of them when its wait began.
+        TapKey::Interface(_) if record.has_waited => true,
         TapKey::Interface(interface) => record.interfaces.contains(interface),
         _ => true,
     };
@@ -228,6 +244,8 @@ pub(crate) struct TapRecord {
     taps: TapSet,
     /// Where the packet arrived and where frames leave.
     interfaces: InterfaceSet,
+    /// A tap selected the packet when its wait began.
+    has_waited: bool,
     snap_bytes: usize,
     has_stages: bool,
     stage_began: Nanos,
@@ -243,6 +261,7 @@ impl TapRecord {
             items: ArrayVec::new(),
             taps: TapSet::NONE,
             interfaces: InterfaceSet::NONE,
+            has_waited: false,
             snap_bytes: 0,
             has_stages: false,
             stage_began: Nanos(0),
@@ -255,6 +274,7 @@ impl TapRecord {
         self.items.clear();
         self.urrs.clear();
         self.tried = 0;
+        self.has_waited = false;
         self.taps = packet.taps;
         self.interfaces = packet.interface.map_or(InterfaceSet::NONE, InterfaceSet::only);
         self.push(TapItem::Packet(packet));
@@ -293,6 +313,12 @@ impl TapRecord {
         }
     }
 
+    /// The packet waited for `time`. `was_selected`: a tap selected it when its wait began.
+    pub(crate) fn note_wait(&mut self, wait: TapWait, time: Nanos, was_selected: bool) {
+        self.has_waited |= was_selected;
+        self.push(TapItem::Waited(wait, time));
+    }
+
     /// A stage is done.
     pub(crate) fn end_stage(&mut self, stage: TapStage) {
         if self.has_stages {
@@ -327,11 +353,17 @@ impl TapRecord {
     }
 
     /// A frame is about to leave.
-    pub(crate) fn note_sent(&mut self, TxTarget { port, interface }: TxTarget, frame: &[u8]) {
-        let len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
+    pub(crate) fn note_sent(&mut self, target: TxTarget, frame: &[u8]) {
+        self.note_left(target, frame.len(), frame);
+    }
+
+    /// A frame of `len` octets leaves, which begins with `head`.
+    pub(crate) fn note_left(&mut self, target: TxTarget, len: usize, head: &[u8]) {
+        let TxTarget { port, interface } = target;
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
         self.note_egress(interface);
         self.push(TapItem::Sent { port, interface, len });
-        self.push_octets(frame);
+        self.push_octets(head);
     }
 
     fn finish(&mut self, taps: TapSet, outcome: TapOutcome) {

@@ -123,9 +123,9 @@ impl<B: PacketBuf> WorkerState<B> {
     }
 
     /// Starts a tap. A worker without a ring for records has none.
-    pub(crate) fn start_tap(&mut self, id: TapId, request: TapRequest) {
+    pub(crate) fn start_tap(&mut self, now: Nanos, id: TapId, request: TapRequest) {
         if let Some(tap) = &mut self.tap {
-            tap.start(id, request);
+            tap.start(now, id, request);
             self.path_without_commands = BurstPath::Tapped;
             self.tally.note_late_drops(true);
         }

@@ -79,6 +79,8 @@ pub struct Association {
     pub(crate) next_heartbeat: Nanos,
     /// A Heartbeat Request is in flight.
     pub(crate) heartbeat_in_flight: bool,
+    /// When the time is over in which the peer is to release it, if the operator wishes that.
+    pub(crate) release_due: Option<Nanos>,
 }
 
 /// What a peer's Heartbeat Requests say about a restart, by a newer Recovery Time Stamp.

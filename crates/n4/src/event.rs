@@ -19,6 +19,8 @@ pub enum DownReason {
     PeerRestarted,
     /// The peer set it up again.
     SetUpAgain,
+    /// The operator ended it.
+    EndedByOperator,
 }
 
 impl fmt::Display for DownReason {
@@ -28,7 +30,29 @@ impl fmt::Display for DownReason {
             Self::HeartbeatsLost => "no response to heartbeats",
             Self::PeerRestarted => "the peer restarted",
             Self::SetUpAgain => "set up again by the peer",
+            Self::EndedByOperator => "ended by the operator",
         })
+    }
+}
+
+/// Why a CP function has not released an association as the operator wished.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReleaseFailure {
+    /// No response after N1 retransmissions.
+    NoResponse,
+    /// The peer refused; the code point of its Cause.
+    Refused(u8),
+    /// The time that it was granted is over.
+    Late,
+}
+
+impl fmt::Display for ReleaseFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoResponse => f.write_str("no response"),
+            Self::Refused(cause) => write!(f, "refused with Cause {cause}"),
+            Self::Late => f.write_str("not released in the time granted"),
+        }
     }
 }
 
@@ -84,6 +108,15 @@ pub enum NodeEvent {
         sessions: usize,
         /// Why.
         reason: DownReason,
+    },
+    /// A CP function has not released its association as the operator wished. The association goes on.
+    NotReleased {
+        /// The peer's address.
+        address: IpAddr,
+        /// The peer's identity.
+        node_id: NodeIdentity,
+        /// Why.
+        failure: ReleaseFailure,
     },
     /// A peer shows a new Recovery Time Stamp. `AssociationDown` follows.
     PeerRestarted {

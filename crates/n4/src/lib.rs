@@ -53,7 +53,7 @@ pub use containment::FaultPoint;
 pub use containment::is_contained;
 pub use counters::{N4Counters, Scalars};
 pub use durations::{DURATION_BOUNDS, DurationHistogram};
-pub use event::{DownReason, NodeEvent, SetupFailure};
+pub use event::{DownReason, NodeEvent, ReleaseFailure, SetupFailure};
 pub use node::Node;
 pub use path::{PathConfig, PathEntry, PathState};
 pub use records::{FormerRecord, NodeRecord, RecordError};

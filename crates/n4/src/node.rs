@@ -338,6 +338,7 @@ impl Node {
             self.sessions.store().usage_timeout(),
             self.next_drain_deadline(),
             self.shutdown.prepare_releases_at,
+            self.next_late_release(),
             self.peers.next_idle(lifetime),
             (self.has_job_to_do() || self.has_drain_to_do()).then_some(Nanos(0)),
             self.next_usage_record(),

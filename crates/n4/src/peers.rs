@@ -299,6 +299,7 @@ mod tests {
             smf_set: SmfSet { id, alternatives: vec![address(alternative)] },
             is_time_stamp_unknown: false,
             restart_claim: RestartClaim::None,
+            release_due: None,
             next_heartbeat: Nanos(u64::from(host)),
             heartbeat_in_flight: false,
         };

@@ -10,7 +10,7 @@ mod smf;
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use adit_n4::NodeConfig;
+use adit_n4::{DownReason, NodeConfig, NodeEvent, ReleaseFailure};
 use adit_pfcp::ie::{
     self, AssociationReleaseRequest, CpFunctionFeatures, NodeReportType, RecoveryTimeStamp,
 };
@@ -284,6 +284,54 @@ fn release_that_the_operator_wants_is_requested_of_one_cp_function() {
     assert_eq!(body.association_release_request, Some(AssociationReleaseRequest::SARR));
     assert!(!bench.node.request_release(bench.now, smf(12).ip(), period), "no association");
     assert_eq!(bench.node.associations().count(), 2, "it goes on until the peer releases it");
+}
+
+#[test]
+fn release_that_a_cp_function_does_not_carry_out_is_reported_once_and_the_operator_may_end_it() {
+    let mut bench = Bench::associated();
+    let up_seid = bench.session(smf(10), 2, &SessionScript::new(1, 1));
+    let failures = |bench: &mut Bench| -> Vec<ReleaseFailure> {
+        let events = core::iter::from_fn(|| bench.node.poll_event());
+        let failure = |event| match event {
+            NodeEvent::NotReleased { failure, .. } => Some(failure),
+            _ => None,
+        };
+        events.filter_map(failure).collect()
+    };
+    failures(&mut bench);
+    let address = smf(10).ip();
+    let answer = |bench: &mut Bench, cause| {
+        bench.node.request_release(bench.now, address, Nanos::from_secs(3));
+        let sequence = raw(&bench.sent()[0].bytes).header.sequence;
+        let node_id = ie::NodeId::Ipv4(Ipv4Addr::new(192, 0, 2, 10));
+        let body = AssociationUpdateResponse::new(node_id, cause);
+        bench.node.handle_datagram(bench.now, smf(10), &encode(None, sequence, &body));
+    };
+    answer(&mut bench, Cause::RequestRejected);
+    assert_eq!(failures(&mut bench), [ReleaseFailure::Refused(64)]);
+    answer(&mut bench, Cause::RequestAccepted);
+    let due = bench.now + Nanos::from_secs(3);
+    assert!(bench.node.poll_timeout().is_some_and(|next| next <= due));
+    bench.node.handle_timeout(due - Nanos(1));
+    assert_eq!(failures(&mut bench), []);
+    bench.node.handle_timeout(due);
+    bench.node.handle_timeout(due + Nanos(1));
+    assert_eq!(failures(&mut bench), [ReleaseFailure::Late]);
+    assert_eq!(bench.node.end_association_by_operator(due, address), Some(1));
+    let events: Vec<_> = core::iter::from_fn(|| bench.node.poll_event()).collect();
+    let reason = DownReason::EndedByOperator;
+    assert!(
+        matches!(&events[..], [NodeEvent::AssociationDown { sessions: 1, reason: of, .. }] if *of == reason),
+        "{events:?}"
+    );
+    bench.now = due + Nanos(1);
+    bench.node.handle_timeout(bench.now);
+    bench.publish_all();
+    assert!(bench.node.store().session(up_seid).is_none());
+    assert_eq!(bench.node.end_association_by_operator(due, address), None);
+    let bytes = bench.answer(smf(10), &establish(9, &SessionScript::new(2, 2)));
+    let Message::SessionEstablishmentResponse(body) = decode(&bytes) else { panic!() };
+    assert_eq!(body.cause, Cause::NoEstablishedAssociation);
 }
 
 #[test]

@@ -327,8 +327,8 @@ fn restored(config: NodeConfig, now: Nanos, disk: &Disk, workers: &mut Workers) 
     node.accept_prepared(&preparer);
     for kind in RecordKind::ALL {
         for (name, value) in disk.of(kind) {
-            let record = FormerRecord::read_prepared(&preparer, kind, name, value);
-            let restored = node.restore_record(now, record);
+            let former = FormerRecord::read_prepared(&preparer, kind, name, value);
+            let restored = node.restore_record(now, former);
             // Its association ended, and the record was on its way out.
             assert!(matches!(restored, Ok(()) | Err(RecordError::NoAssociation)), "{restored:?}");
         }
@@ -774,8 +774,7 @@ fn flipped_bits_change_nothing_unless_accepted() {
 #[test]
 fn flipped_node_messages_never_panic() {
     for seed in seeds() {
-        let _seed = Seed(seed);
-        let mut rng = SmallRng::seed_from_u64(seed);
+        let (_seed, mut rng) = (Seed(seed), SmallRng::seed_from_u64(seed));
         let ten = Ipv4Addr::new(192, 0, 2, 10);
         let requests = [
             setup(2, ten, SMF_STARTED),
@@ -797,7 +796,6 @@ fn flipped_node_messages_never_panic() {
                 assert_ne!(raw(&transmit.bytes).header.message_type, MessageType(0));
             }
         }
-        assert!(bench.node.associations().count() <= 3);
-        assert!(bench.node.pending_len() == 0);
+        assert!(bench.node.associations().count() <= 3 && bench.node.pending_len() == 0);
     }
 }

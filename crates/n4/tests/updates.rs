@@ -296,6 +296,7 @@ fn words_for_the_log_tell_reasons_apart() {
         DownReason::HeartbeatsLost,
         DownReason::PeerRestarted,
         DownReason::SetUpAgain,
+        DownReason::EndedByOperator,
     ];
     let failures = [
         SetupFailure::NoResponse,

@@ -62,7 +62,7 @@ pub use sdf::{FlowSelector, PacketFilter};
 pub use sdf_set::SdfSet;
 pub use tap::{
     DroppedFor, PdrMismatch, TAP_OCTETS, TapFilter, TapId, TapItem, TapKey, TapOrigin, TapOutcome,
-    TapPacket, TapQer, TapRequest, TapSession, TapSet, TapStage,
+    TapPacket, TapQer, TapRequest, TapSession, TapSet, TapStage, TapWait,
 };
 pub use usage::{
     NoUsage, POOL_WEIGHT_ONE, PoolMembers, UrrEntry, UsageCounts, UsageLimits, UsageSource,

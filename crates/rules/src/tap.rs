@@ -5,7 +5,7 @@
 //! [`TapItem::End`]. Items have a fixed size, and names are numbers: the reader puts them in words.
 //!
 //! A worker tells each packet at most once to all its taps together. A packet that waits (for a neighbor, a rate, rules) is
-//! reported when it begins to wait; if it is dropped then, the drop is a record of its own.
+//! reported when it begins to wait; how its wait ends is a record of its own ([`TapOrigin::Waited`]).
 
 use core::net::IpAddr;
 
@@ -109,14 +109,32 @@ impl TapSet {
         self.0 >> (tap as usize % TAPS_MAX) & 1 != 0
     }
 
+    /// Those of both sets.
+    #[must_use]
+    pub const fn intersection(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
     /// True without taps.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
+
+    /// A bit for each tap, that of the first one lowest.
+    #[must_use]
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// The taps of [`TapSet::bits`]; other bits are ignored.
+    #[must_use]
+    pub const fn from_bits(bits: u8) -> Self {
+        Self(bits & ((1 << TAPS_MAX) - 1))
+    }
 }
 
-const _: () = assert!(TAPS_MAX <= 8, "a bit per tap");
+const _: () = assert!(TAPS_MAX < 8, "a bit per tap, and one is left");
 
 /// Octets of one [`TapItem::Octets`].
 pub const TAP_OCTETS: usize = 56;
@@ -133,6 +151,8 @@ pub enum TapItem {
         /// They come first.
         octets: [u8; TAP_OCTETS],
     },
+    /// The packet waited so long, and the wait is over.
+    Waited(TapWait, Nanos),
     /// A stage is done.
     Stage(TapStage, Nanos),
     /// The session of the packet.
@@ -233,8 +253,32 @@ pub enum TapOrigin {
     Handoff,
     /// From the worker itself: it was joined from fragments, or comes from another UE.
     Recirculated,
-    /// It waited, and its frame may be written by now.
+    /// It waited, and its frame may be written by now. Of one that a tap selected when its wait began, the frame that leaves
+    /// is the only one.
     Waited,
+}
+
+/// What a packet waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TapWait {
+    /// Rules that forward it: its FAR buffered it.
+    Rules,
+    /// The rate of its QERs or slice.
+    Rate,
+    /// The link-layer address of its next hop.
+    Neighbor,
+}
+
+impl TapWait {
+    /// In words, after "waited for".
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Rules => "rules that forward it",
+            Self::Rate => "its rate",
+            Self::Neighbor => "the link-layer address of its next hop",
+        }
+    }
 }
 
 /// A part of the way of a packet.

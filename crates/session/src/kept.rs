@@ -2,14 +2,14 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-use adit_rules::{PacketRateMeter, PacketsLeft, SessionKey, UsageCounts};
+use adit_rules::{PacketRateMeter, PacketsLeft, SessionKey, SessionRules, UsageCounts};
 use adit_types::{DomainId, Nanos, QerId, Seid, Teid, UrrId};
 
 use crate::cp_function::{CpFSeid, OwnerId};
 use crate::index::resume;
+use crate::keys::SessionKeys;
 use crate::pack::{Pack, packed};
 use crate::packed_record::{PackedRecord, PackedRecordError, PackedRules, RecordParts};
-use crate::preparation::PreparedSession;
 use crate::usage::UsageReport;
 
 /// All of a session that must outlive its process, as [`KeptSession::octets`]. A later process makes a
@@ -33,6 +33,14 @@ pub struct FormerSession {
     pub(crate) rules: PackedRules,
     /// Of another thread, for a store that accepts it.
     pub(crate) prepared: Option<Box<PreparedSession>>,
+}
+
+/// What was prepared of a session, whose records are linked and accepted by themselves.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct PreparedSession {
+    pub keys: SessionKeys,
+    /// Without the counters of URRs.
+    pub rules: Box<SessionRules>,
 }
 
 /// How a session is called, by whom, and what was chosen for it here.

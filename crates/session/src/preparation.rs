@@ -1,9 +1,6 @@
 //! Work on a session that is to be restored, apart from the store: a thread of its own can do it.
 
-use adit_rules::SessionRules;
-
-use crate::kept::FormerSession;
-use crate::keys::SessionKeys;
+use crate::kept::{FormerSession, PreparedSession};
 use crate::packed_record::RecordParts;
 use crate::provisioning::{Pfds, Provisioning, RuleCatalog};
 use crate::record::Records;
@@ -16,14 +13,6 @@ pub struct SessionPreparer {
     provisioning: Provisioning,
     /// None: applications of control planes are the store's.
     pfds: Pfds,
-}
-
-/// What was prepared of a session, whose records are linked and accepted by themselves.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct PreparedSession {
-    pub keys: SessionKeys,
-    /// Without the counters of URRs.
-    pub rules: Box<SessionRules>,
 }
 
 impl SessionPreparer {

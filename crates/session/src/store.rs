@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use adit_rules::{CorrelatedRateId, GtpuTunnel, SessionKey, UeAddresses};
 use adit_types::limits::{correlated_rates_max, usage_slots_max};
-use adit_types::{InterfaceSet, OWNER_GROUPS, PdrId, Seid, SessionIndex, UsageSlot};
+use adit_types::{InterfaceRole, InterfaceSet, OWNER_GROUPS, PdrId, Seid, SessionIndex, UsageSlot};
 
 use crate::alloc::{
     OwnerNodes, SeidAllocator, SessionIndexAllocator, TeidAllocator, UeIpAllocator,
@@ -18,9 +18,8 @@ use crate::index::GuaranteedRates;
 use crate::index::PacketRates;
 use crate::index::UeClaims;
 use crate::index::{PeerSides, TunnelIndex};
-use crate::preparation::SessionPreparer;
 use crate::provisioning::Pfds;
-use crate::provisioning::{Provisioning, RuleCatalog};
+use crate::provisioning::{LocalInterface, Provisioning, RuleCatalog};
 use crate::record::{LocalFTeid, Rates, TrafficEndpointId, UeSide};
 use crate::session::Session;
 use crate::usage::{EndedMeasurement, UsageHandle};
@@ -345,22 +344,28 @@ impl SessionStore {
         &self.provisioning
     }
 
-    /// Replaces what rules may name, except the interfaces and the conditions of slices, which stay. Sessions that exist
+    /// Replaces what rules may name, except the conditions of slices, which stay. Sessions that exist
     /// have the former rules until [`SessionStore::recompile`]; addresses that they have stay theirs. Forwarding policies
     /// that FARs name must keep their network instance: keys of sessions depend on it.
-    pub fn set_provisioning(&mut self, provisioning: Provisioning) {
-        let interfaces = core::mem::take(&mut self.provisioning.interfaces);
-        self.provisioning = Provisioning { interfaces, ..provisioning };
+    ///
+    /// The interfaces are the former ones, and may be followed by further ones. Only rules that name its network instance
+    /// use a routing domain that these add: rules without a name keep the domains in which their sessions have keys.
+    pub fn set_provisioning(&mut self, mut provisioning: Provisioning) {
+        let former = &self.provisioning.interfaces;
+        for (position, interface) in provisioning.interfaces.iter_mut().enumerate() {
+            let has_domain = |of: &LocalInterface| {
+                of.role == InterfaceRole::N6 && of.domain == interface.domain && !of.only_by_name
+            };
+            interface.only_by_name = match former.get(position) {
+                Some(known) => known.only_by_name,
+                None => interface.role == InterfaceRole::N6 && !former.iter().any(has_domain),
+            };
+        }
+        self.provisioning = provisioning;
         self.accepts_prepared = false;
         let known = &self.provisioning;
         self.ue_pools.set_pools(&known.ue_pools, |name| known.domains_of(name));
         self.guaranteed.set_capacity(&known.qos);
-    }
-
-    /// Takes what `preparer` prepared as it is, if both have the same provisioning, and until it changes. Sessions that
-    /// are restored must have been prepared by this preparer or by none.
-    pub fn accept_prepared(&mut self, preparer: &SessionPreparer) {
-        self.accepts_prepared = preparer.provisioning() == &self.provisioning;
     }
 
     /// Guaranteed bit rates of all sessions together, and the capacity for them.

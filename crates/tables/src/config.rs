@@ -202,9 +202,12 @@ pub enum TablesError {
     /// More gateways than next hops.
     #[error("the routes name more gateways than next_hops_max")]
     TooManyGateways,
-    /// What forwards packets in front of the workers knows the routes of the start.
-    #[error("an offload forwards packets by the routes that it began with")]
-    RoutesOfOffload,
+    /// The interfaces of a running data plane change otherwise than by further ones.
+    #[error("interfaces can only be added after those that exist, on their ports")]
+    InterfacesDiffer,
+    /// What forwards packets in front of the workers knows the interfaces of the start.
+    #[error("an offload forwards packets by the interfaces that it began with")]
+    InterfacesOfOffload,
 }
 
 /// Checks capacities, interfaces and routes.
@@ -223,7 +226,13 @@ pub(crate) fn check(config: &TablesConfig) -> Result<(), TablesError> {
             return Err(TablesError::OutOfRange { name, value, min, max });
         }
     }
-    for (position, interface) in config.interfaces.iter().enumerate() {
+    check_interfaces(&config.interfaces)?;
+    check_routes(&config.interfaces, &config.routes)
+}
+
+/// Checks positions and prefixes of interfaces.
+pub(crate) fn check_interfaces(interfaces: &[Interface]) -> Result<(), TablesError> {
+    for (position, interface) in interfaces.iter().enumerate() {
         if usize::from(interface.id.0) != position {
             return Err(TablesError::InterfaceOutOfOrder(interface.id));
         }
@@ -232,7 +241,7 @@ pub(crate) fn check(config: &TablesConfig) -> Result<(), TablesError> {
             return Err(TablesError::PrefixLength(interface.id));
         }
     }
-    check_routes(&config.interfaces, &config.routes)
+    Ok(())
 }
 
 /// Checks the next hops of routes.

@@ -65,7 +65,7 @@ pub use next_hop::{KnownNeighbor, NextHopRef, Via};
 pub use offload::OffloadReport;
 pub use prefetch::read as prefetch;
 pub use publisher::{
-    Boundary, PreparedRoutes, Publisher, PublisherCounters, build, build_with_offload,
+    Boundary, PreparedRoutes, Publisher, PublisherCounters, RoutesConfig, build, build_with_offload,
 };
 pub use rate_changes::{NextRateChange, RateChange};
 pub use reader::{TablesReader, TablesView};

@@ -54,6 +54,8 @@ pub(crate) struct OffloadWriter {
     refusals: Vec<(Cow<'static, str>, u64)>,
     /// Of an offload that has room for few sessions.
     chosen: Option<ChosenSessions>,
+    /// All packets to data networks take the workers until this batch has passed: then it gets the routes in effect.
+    changes_networks: Option<OffloadBatch>,
     /// What is to be done with chosen sessions.
     steps: Vec<ChosenStep>,
     /// Sessions that workers keep, once for each reason.
@@ -75,13 +77,11 @@ impl OffloadWriter {
             count: 0,
             refusals: Vec::new(),
             chosen: choice.map(|choice| ChosenSessions::new(choice, sessions_max)),
+            changes_networks: None,
             steps: Vec::new(),
             withheld: Vec::new(),
         };
-        for at in 0..=u16::MAX {
-            writer.set_networks(NetworkPart::V4(at), routes);
-            writer.set_networks(NetworkPart::V6(at), routes);
-        }
+        writer.set_all_networks(|part| routes.gateway_of(part));
         // Without entries no packet depends on them.
         (writer.has_changes, writer.is_awaited) = (false, false);
         writer
@@ -136,6 +136,10 @@ impl OffloadWriter {
             }
         }
         let Some(chosen) = &mut self.chosen else { return false };
+        if self.changes_networks.is_some() {
+            // There is no gateway to put entries with.
+            return false;
+        }
         let mut steps = core::mem::take(&mut self.steps);
         chosen.turn(self.offload.passed(), context, &mut steps);
         let mut puts = 0;
@@ -266,10 +270,7 @@ impl OffloadWriter {
             && !self.known_egress.contains(&egress)
         {
             self.known_egress.push(egress);
-            for gateway in 1..=u8::MAX {
-                let next_hop = routes.block_gateway(egress, gateway);
-                self.offload.set_gateway(egress, gateway, next_hop);
-            }
+            self.set_gateways(egress, routes);
         }
         match self.offload.put(session, direction, rule) {
             Ok(()) => self.note_entry(session, direction),
@@ -302,10 +303,48 @@ impl OffloadWriter {
         self.offload.set_next_hop(index, hop);
     }
 
+    /// Tells the offload the gateways of all numbers through `egress`.
+    fn set_gateways(&mut self, egress: InterfaceSet, routes: &Routes) {
+        for gateway in 1..=u8::MAX {
+            let next_hop = routes.block_gateway(egress, gateway);
+            self.offload.set_gateway(egress, gateway, next_hop);
+        }
+    }
+
     /// Tells the offload the present gateway of a part of the data networks.
     pub(crate) fn set_networks(&mut self, part: NetworkPart, routes: &Routes) {
-        self.offload.set_networks(part, routes.gateway_of(part));
+        if self.changes_networks.is_none() {
+            self.offload.set_networks(part, routes.gateway_of(part));
+            self.note_change_of_entries();
+        }
+    }
+
+    fn set_all_networks(&mut self, gateway_of: impl Fn(NetworkPart) -> u8) {
+        for at in 0..=u16::MAX {
+            for part in [NetworkPart::V4(at), NetworkPart::V6(at)] {
+                self.offload.set_networks(part, gateway_of(part));
+            }
+        }
         self.note_change_of_entries();
+    }
+
+    /// Other routes are in effect: leaves all packets to data networks to the workers until
+    /// [`OffloadWriter::take_networks`].
+    pub(crate) fn leave_networks(&mut self) {
+        self.set_all_networks(|_| 0);
+        self.changes_networks = Some(OffloadBatch(self.closed.0 + 1));
+    }
+
+    /// Tells the offload the routes in effect once no packet sees former ones, which `passed` says. Returns true then.
+    pub(crate) fn take_networks(&mut self, passed: OffloadBatch, routes: &Routes) -> bool {
+        let has_passed = self.changes_networks.take_if(|batch| *batch <= passed).is_some();
+        if has_passed {
+            for egress in self.known_egress.clone() {
+                self.set_gateways(egress, routes);
+            }
+            self.set_all_networks(|part| routes.gateway_of(part));
+        }
+        has_passed
     }
 
     /// The batch of the changes since the last call that packets on their way may not see.

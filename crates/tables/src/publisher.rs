@@ -42,9 +42,10 @@ use crate::ue_areas::UeAreas;
 use crate::ues::{UeTable, UeWriter};
 use crate::usage::UsageTable;
 
+use build::DomainRoom;
 pub use build::{build, build_with_offload};
-pub use routes::PreparedRoutes;
 use routes::RoutesWriter;
+pub use routes::{PreparedRoutes, RoutesConfig};
 
 const DIRECTIONS: [Direction; 2] = [Direction::Uplink, Direction::Downlink];
 
@@ -103,6 +104,7 @@ pub struct Publisher {
     teids: TeidWriter,
     /// By `DomainId`.
     ues: Vec<UeWriter>,
+    domain_room: DomainRoom,
     ue_areas: UeAreas,
     next_hops: NextHopWriter,
     gtpu_peers: GtpuPeerWriter,
@@ -254,7 +256,7 @@ impl Publisher {
         self.next_hops.reclaim(passed, epoch);
         self.gtpu_peers.reclaim(passed, epoch);
         self.routes.reclaim();
-        let batch = self.offload.as_mut().map(OffloadWriter::advance);
+        let batch = self.advance_offload();
         let UnobservedDelta { id, session, written, offloaded, .. } =
             self.unobserved.pop_front_if(|delta| delta.since <= passed && delta.batch <= batch)?;
         if let Some(WrittenFastPaths { directions, tunnel_to_ue }) = written {
@@ -289,7 +291,7 @@ impl Publisher {
             self.rules.advance();
         }
         // A batch without a delta ends here.
-        offload.advance();
+        self.advance_offload();
     }
 
     /// Closes an epoch without a change, for [`Publisher::has_passed_probe`].
@@ -440,10 +442,10 @@ impl Publisher {
         key: SessionKey,
         count: fn(&mut UeAreas, &Routes, InterfaceSet, SessionKey),
     ) {
-        let tables = &self.tables;
-        let ues = key.domain().and_then(|domain| tables.ues.get(usize::from(domain.0)));
+        let routes = self.routes.current();
+        let ues = key.domain().and_then(|domain| routes.ues.get(usize::from(domain.0)));
         if let Some(ues) = ues.filter(|ues| !ues.local_switching().is_empty()) {
-            count(&mut self.ue_areas, self.routes.current(), ues.local_switching(), key);
+            count(&mut self.ue_areas, routes, ues.local_switching(), key);
             while let (Some(offload), Some(part)) =
                 (&mut self.offload, self.ue_areas.take_changed())
             {
@@ -469,7 +471,7 @@ impl Publisher {
     /// The UEs of the domain of a key.
     fn ues_of(&mut self, key: SessionKey) -> Option<(&mut UeWriter, &UeTable)> {
         let domain = usize::from(key.domain()?.0);
-        Some((self.ues.get_mut(domain)?, self.tables.ues.get(domain)?))
+        Some((self.ues.get_mut(domain)?, self.routes.current().ues.get(domain)?))
     }
 
     /// Gives every QER with a rate the buckets that it had, or free ones, if possible none that the
@@ -610,15 +612,15 @@ impl DataPlane for Publisher {
 
 impl NextHops for Publisher {
     fn interface_ids(&self) -> Vec<InterfaceId> {
-        self.tables.interfaces.iter().map(|interface| interface.id).collect()
+        self.interfaces().iter().map(|interface| interface.id).collect()
     }
 
     fn only_station(&self, interface: InterfaceId) -> Option<MacAddr> {
-        self.tables.interfaces.get(usize::from(interface.0))?.station
+        self.interfaces().get(usize::from(interface.0))?.station
     }
 
     fn is_own_address(&self, interface: InterfaceId, addr: IpAddr, mac: MacAddr) -> bool {
-        let own = self.tables.interfaces.get(usize::from(interface.0));
+        let own = self.interfaces().get(usize::from(interface.0));
         own.is_none_or(|own| own.owns(addr) || own.mac == mac)
     }
 
@@ -635,7 +637,7 @@ impl NextHops for Publisher {
     }
 
     fn ensure_next_hop(&mut self, interface: InterfaceId, addr: IpAddr) -> Option<NextHopIndex> {
-        let known = self.tables.interfaces.get(usize::from(interface.0))?;
+        let known = self.interfaces().get(usize::from(interface.0))?;
         if !known.is_neighbor(addr) {
             return None;
         }

@@ -32,15 +32,12 @@ use crate::usage::{UsageTable, UsageView};
 #[derive(Debug)]
 pub(crate) struct Tables {
     pub(crate) teids: Arc<TeidTable>,
-    /// By routing domain; never empty.
-    pub(crate) ues: Box<[UeTable]>,
     pub(crate) next_hops: Arc<NextHopTable>,
     pub(crate) gtpu_peers: Arc<GtpuPeers>,
     pub(crate) fast_rules: std::sync::Arc<FastRuleTable>,
     pub(crate) meters: MeterTable,
     pub(crate) aggregates: Aggregates,
     pub(crate) rate_changes: RateChangeRing,
-    pub(crate) interfaces: Box<[Interface]>,
     /// Sessions of a former process are still to come. Written by the control thread.
     pub(crate) is_restoring: std::sync::atomic::AtomicBool,
 }
@@ -57,6 +54,8 @@ pub struct TablesReader {
     pub(crate) routes: SlotReader<Routes>,
     pub(crate) counters: Arc<WorkerCounters>,
     pub(crate) usage: std::sync::Arc<UsageTable>,
+    /// Those of the start.
+    pub(crate) interfaces: std::sync::Arc<[Interface]>,
 }
 
 impl TablesReader {
@@ -109,10 +108,10 @@ impl TablesReader {
         self.tables.fast_rules.len()
     }
 
-    /// Our logical interfaces, by id.
+    /// Our logical interfaces of the start, by id. A view has those in effect, which begin with these.
     #[must_use]
     pub fn interfaces(&self) -> &[Interface] {
-        &self.tables.interfaces
+        &self.interfaces
     }
 }
 
@@ -147,7 +146,7 @@ impl<'a> TablesView<'a> {
     #[inline]
     #[must_use]
     pub fn ues(&self, domain: DomainId) -> &'a UeTable {
-        let domains = &self.tables.ues;
+        let domains = &self.routes.ues;
         let last = domains.len().saturating_sub(1);
         &domains[usize::from(domain.0).min(last)]
     }
@@ -280,7 +279,7 @@ impl<'a> TablesView<'a> {
             Some((target, len)) => (target.interface()?, Some(len)),
             None => (self.first_network(within)?.id, None),
         };
-        let domain = self.tables.interfaces.get(usize::from(interface.0))?.domain;
+        let domain = self.routes.interfaces.get(usize::from(interface.0))?.domain;
         let ues = self.ues(domain);
         if ues.local_switching().is_empty() {
             return None;
@@ -643,7 +642,7 @@ impl<'a> TablesView<'a> {
     #[inline]
     #[must_use]
     pub fn is_one_domain(&self) -> bool {
-        self.tables.ues.len() == 1
+        self.routes.ues.len() == 1
     }
 
     /// The routing domain of the first N6 interface in a set.
@@ -657,14 +656,14 @@ impl<'a> TablesView<'a> {
     fn first_network(&self, interfaces: InterfaceSet) -> Option<&'a Interface> {
         let is_it =
             |known: &&Interface| known.role == InterfaceRole::N6 && interfaces.contains(known.id);
-        self.tables.interfaces.iter().find(is_it)
+        self.routes.interfaces.iter().find(is_it)
     }
 
-    /// Our logical interfaces, by id.
+    /// Our logical interfaces, by id. Those of a later view begin with these.
     #[inline]
     #[must_use]
     pub const fn interfaces(&self) -> &'a [Interface] {
-        &self.tables.interfaces
+        &self.routes.interfaces
     }
 
     /// This worker's counters.

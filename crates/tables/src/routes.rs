@@ -21,6 +21,8 @@ use adit_types::{
 
 use crate::area_bits::{AREAS, AreaBits, area};
 use crate::config::{Interface, Route, TablesError, networks, reserved_v4};
+use crate::sync::Arc;
+use crate::ues::UeTable;
 
 /// Where packets to a prefix go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -444,9 +446,13 @@ fn reachable_from(interfaces: &[Interface], interface: &Interface) -> InterfaceS
     }
 }
 
-/// The routes of all interfaces.
+/// The interfaces, the routes through them, and the UEs of each routing domain.
 #[derive(Debug)]
 pub(crate) struct Routes {
+    /// By `InterfaceId`. Those of later routes begin with these.
+    pub(crate) interfaces: Box<[Interface]>,
+    /// By routing domain; never empty. Those of later routes begin with these.
+    pub(crate) ues: Box<[Arc<UeTable>]>,
     /// Differs from that of the routes before and after, for what workers keep of a lookup.
     version: u16,
     /// The next hops that routes name, each once.
@@ -457,17 +463,19 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    /// Builds the tables that follow those of `former`. `own_addrs` are our addresses besides those of `interfaces`;
-    /// `gateway` returns the index of a gateway on an interface.
+    /// Builds routes. `own_addrs` are our addresses besides those of `interfaces`; `gateway` returns the index of a gateway
+    /// on an interface.
     pub(crate) fn build(
-        former: Option<&Self>,
         interfaces: &[Interface],
+        ues: Box<[Arc<UeTable>]>,
         own_addrs: &[IpAddr],
         routes: &[Route],
         mut gateway: impl FnMut(InterfaceId, IpAddr) -> Option<NextHopIndex>,
     ) -> Result<Self, TablesError> {
         let mut built = Self {
-            version: former.map_or(0, |former| former.version.wrapping_add(1)),
+            interfaces: interfaces.into(),
+            ues,
+            version: 0,
             gateways: Vec::new(),
             gtpu: RoleRoutes::new(),
             n6: RoleRoutes::new(),
@@ -553,6 +561,11 @@ impl Routes {
     /// The number of these routes among all that there were.
     pub(crate) const fn version(&self) -> u16 {
         self.version
+    }
+
+    /// These routes take the place of `former`.
+    pub(crate) const fn follow(&mut self, former: &Self) {
+        self.version = former.version.wrapping_add(1);
     }
 
     /// The next hops that routes name, each once.

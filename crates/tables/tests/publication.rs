@@ -10,12 +10,12 @@ use adit_rules::{
     QerEntry, QerMeter, RateLimit, RuleDelta, SessionKey, SessionRules,
 };
 use adit_tables::{
-    Interface, Publisher, SessionTraffic, TablesConfig, TablesError, TablesReader, TablesView, Via,
-    build,
+    Interface, Publisher, RoutesConfig, SessionTraffic, TablesConfig, TablesError, TablesReader,
+    TablesView, Via, build,
 };
 use adit_types::{
     BitRate, Direction, DomainId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, Nanos, QerId,
-    SessionIndex, Teid, WorkerId,
+    SessionIndex, Teid, VlanId, WorkerId,
 };
 use static_assertions::{assert_impl_all, assert_not_impl_any};
 use support::{N3, N6, config, id, install, interface, ip, route, rules, teid, ue, uninstall};
@@ -541,5 +541,63 @@ fn packet_turns_round_at_the_interface_that_it_would_leave_through() {
     assert_eq!(
         readers[0].observe().local_switching_interface(InterfaceSet::ALL, ip("10.45.0.1")),
         None
+    );
+}
+
+/// The configuration of [`config`] with another data network on the port of N6.
+fn with_another_network() -> RoutesConfig {
+    let TablesConfig { mut interfaces, mut routes, local_switching_domains, .. } = config(1);
+    let network = interface(2, InterfaceRole::N6, "198.51.100.1", "2001:db8:7::1");
+    let vlan = VlanId::new(7).unwrap();
+    interfaces.push(Interface { port: interfaces[1].port, domain: DomainId(1), vlan, ..network });
+    routes.push(route(2, "0.0.0.0/0", "198.51.100.253"));
+    RoutesConfig { interfaces, local_switching_domains, routes }
+}
+
+#[test]
+fn interfaces_that_are_added_have_ues_and_routes_of_their_own() {
+    let (mut publisher, mut reader) = one_worker();
+    publisher.apply(id(1), install(1, &[ue(9)], rules(1, &[])));
+    let network = with_another_network();
+    publisher.add_interfaces(&network).unwrap();
+    assert_eq!(publisher.interface_ids().len(), 3);
+    let added = InterfaceSet::only(InterfaceId(2));
+    let host = ip("8.8.8.8");
+    assert_eq!(reader.observe().interfaces(), network.interfaces);
+    assert!(reader.observe().route(InterfaceRole::N6, added, host).is_none(), "not yet");
+    let routes = publisher.prepare_routes(network).unwrap();
+    assert_eq!(publisher.unresolved_gateway(&routes), Some(ip("192.0.2.254")));
+    publisher.publish_routes(routes);
+    let same = SessionKey::UeIpv4(DomainId(1), Ipv4Addr::new(10, 45, 0, 9));
+    publisher.apply(id(2), install(2, &[same], rules(2, &[])));
+    let view = reader.observe();
+    let via = view.route(InterfaceRole::N6, added, host).unwrap();
+    assert_eq!(via.interface, InterfaceId(2));
+    let found = |domain| view.ues(DomainId(domain)).session_v4(0x0a2d_0009);
+    assert_eq!((found(0), found(1)), (SessionIndex(1), SessionIndex(2)));
+    assert!(!view.is_one_domain());
+    publisher.apply(id(3), uninstall(2, &[same]));
+    assert_eq!(reader.observe().ues(DomainId(1)).session_v4(0x0a2d_0009), SessionIndex::NONE);
+}
+
+#[test]
+fn interfaces_change_in_no_other_way() {
+    let (mut publisher, mut reader) = one_worker();
+    let add = |publisher: &mut Publisher, edit: fn(&mut RoutesConfig)| {
+        let mut network = with_another_network();
+        edit(&mut network);
+        publisher.add_interfaces(&network)
+    };
+    let differ = Err(TablesError::InterfacesDiffer);
+    assert_eq!(add(&mut publisher, |of| of.interfaces[0].v4 = None), differ);
+    assert_eq!(add(&mut publisher, |of| of.interfaces.truncate(1)), differ);
+    assert_eq!(add(&mut publisher, |of| of.interfaces[2].port = adit_types::PortId(9)), differ);
+    assert_eq!(add(&mut publisher, |of| of.interfaces[2].domain = DomainId(2)), differ);
+    let far = add(&mut publisher, |of| of.routes[3].next_hop = ip("192.0.2.9"));
+    assert!(matches!(far, Err(TablesError::NextHopOffLink(_))), "{far:?}");
+    assert_eq!(reader.observe().interfaces().len(), 2);
+    assert_eq!(
+        add(&mut publisher, |of| of.interfaces.truncate(2)),
+        Err(TablesError::UnknownInterface(route(2, "0.0.0.0/0", "198.51.100.253")))
     );
 }

@@ -10,6 +10,7 @@ mod local_switching;
 mod offload;
 mod owners;
 mod restart;
+mod routes;
 mod taps;
 mod usage;
 

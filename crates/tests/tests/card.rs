@@ -222,6 +222,30 @@ fn packets_to_other_gateways_stay_with_the_worker() {
     assert_eq!(forwarded, 25, "downlink only");
 }
 
+/// No packet follows routes that are not in effect any more, and the card forwards again by those that are.
+#[test]
+fn packets_follow_changed_routes_at_once_and_the_card_takes_them_again() {
+    let layout = scenario::plain_layout(0);
+    let mut world = scenario::world_with_card(&layout, SETTINGS);
+    establish(&mut world, &scenario::plain_session(1, "10.0.3.1"));
+    for gateway in ["10.0.6.77", "10.0.6.78"] {
+        world.learn(1, gateway.parse().unwrap());
+    }
+    for round in 0..8 {
+        assert!(exchange_both(&mut world, V4, 100) > 25, "round {round}");
+        let mut routes = layout.routes.clone();
+        routes[0].gateway = ["10.0.6.77", "10.0.6.1"][round % 2].parse().unwrap();
+        if round % 4 > 1 {
+            let (prefix, gateway) =
+                (("8.8.0.0".parse().unwrap(), 16), "10.0.6.78".parse().unwrap());
+            routes.push(OracleRoute { prefix, gateway, ..routes[0] });
+        }
+        world.change_routes(routes);
+    }
+    let forwarded = exchange_both(&mut world, V4, 100);
+    assert!(forwarded <= 50, "{forwarded}: a route of its own leaves uplink packets to the worker");
+}
+
 #[test]
 fn session_without_packets_loses_its_flows_and_a_deleted_one_leaves_nothing() {
     let mut rng = StdRng::seed_from_u64(1);

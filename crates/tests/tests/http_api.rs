@@ -289,6 +289,17 @@ fn acts_do_what_they_say(smf: &mut TestSmf, seids: &[Seid]) {
     assert!(log.as_str().unwrap().contains("adit_n4=debug"), "{log}");
     let gone = request("DELETE", "/v1/associations/192.0.2.99", Some(ACTS), None);
     assert_eq!(gone.status, 404, "{gone:?}");
+    let forced = "/v1/associations/192.0.2.99?force=true";
+    assert_eq!(request("DELETE", forced, Some(READS), None).status, 403);
+    assert_eq!(request("DELETE", forced, Some(ACTS), None).status, 404);
+    let known = get("/v1/associations", READS).json()["associations"][0]["node_id"].clone();
+    let forced = format!("/v1/associations/{}?force=true", known.as_str().unwrap());
+    let ended = request("DELETE", &forced, Some(ACTS), None);
+    assert_eq!(ended.status, 200, "{ended:?}");
+    assert!(ended.text().contains("Cause 72"), "{ended:?}");
+    let refused = smf.establish(10).unwrap_err();
+    assert_eq!(refused, adit_pfcp::Cause::NoEstablishedAssociation);
+    assert_eq!(get("/v1/associations", READS).json()["associations"], json!([]));
 }
 
 #[test]

@@ -227,7 +227,10 @@ fn scrape(dir: &Path) {
     ] {
         assert!(text.lines().any(|line| line == sample), "{sample}: {text}");
     }
+    let pool = "adit_ue_pool_used_addresses{network_instance=\"\",prefix=\"10.45.0.0/16\"} ";
+    assert!(text.lines().any(|line| line.starts_with(pool)), "{text}");
     let known = names(text);
+    each_is_explained(&known);
     let dashboards = dashboards();
     for (place, expression) in &dashboards {
         let unknown: Vec<_> = named(expression).difference(&known).cloned().collect();
@@ -245,6 +248,20 @@ fn scrape(dir: &Path) {
     let rules = deployed("prometheus/rules.yml");
     accepted_by("promtool", &["check", "rules", rules.to_str().unwrap()], "");
     evaluate(dir, &rules, &dashboards);
+}
+
+/// `adit explain` knows the metrics of a running adit.
+fn each_is_explained(metrics: &BTreeSet<String>) {
+    let adit = binary("adit").unwrap();
+    let output = run(Command::new(adit).arg("explain"), PATIENCE);
+    let listed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let listed: BTreeSet<&str> = listed.lines().map(str::trim).collect();
+    let is_explained = |name: &str| {
+        let mut parts = ["_bucket", "_sum", "_count"].iter().filter_map(|of| name.strip_suffix(of));
+        listed.contains(name) || parts.any(|name| listed.contains(name))
+    };
+    let others: Vec<_> = metrics.iter().filter(|name| !is_explained(name)).collect();
+    assert!(others.is_empty() && metrics.len() > 100, "{others:?}");
 }
 
 /// A real Prometheus scrapes the daemon and evaluates what is deployed.

@@ -15,13 +15,15 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use adit_pfcp::Message;
-use adit_pfcp::ie::{ActivatePredefinedRules, FTeid, UeIpAddress, UeIpAddressPoolIdentity};
+use adit_pfcp::ie::{
+    ActivatePredefinedRules, FTeid, NetworkInstance, UeIpAddress, UeIpAddressPoolIdentity,
+};
 use adit_pfcp::message::SessionEstablishmentResponse;
 use adit_tests::daemon::{self, Daemon};
 use adit_tests::process::{ChildProcess, TestNamespace, binary, is_root, run};
 use adit_types::Teid;
 use associated_smf::TestSmf;
-use load::{FORMER_GATEWAY, LATER_GATEWAY, LoadSession, ReloadTraffic};
+use load::{FORMER_GATEWAY, LATER_GATEWAY, LoadSession, ReloadTraffic, SessionInNetwork};
 use serde_json::Value;
 use smf::{SessionScript, list};
 
@@ -71,6 +73,8 @@ fn configuration(dir: &Path, number: u32) -> String {
     let is_odd = number % 2 == 1;
     let gateway = if is_odd { LATER_GATEWAY } else { FORMER_GATEWAY }.0;
     let ports = ports.replace("next_hop = \"10.0.6.1\"", &format!("next_hop = \"{gateway}\""));
+    let ports = ports.replace("role = \"n6\"", "role = \"n6\"\nnetwork_instance = \"internet\"");
+    let ports = if number >= WITH_NETWORK { ports + NETWORK } else { ports };
     let node = daemon::node(100, &daemon::cores()[..1], dir);
     let node = node.replace("[sessions]", &format!("t1_ms = {}\n[sessions]", 3000 + number));
     let gtpu = format!(
@@ -107,6 +111,31 @@ action = "drop"
     node + &ports + if is_odd { &gtpu } else { "" } + &rules
 }
 
+/// What this reload and later ones add: another network instance with a pool, and an interface for tunnels.
+const WITH_NETWORK: u32 = 12;
+const NETWORK: &str = r#"
+[[interface]]
+name = "ims"
+role = "n6"
+port = "core"
+vlan = 7
+addresses = ["10.0.7.2/24"]
+network_instance = "ims"
+[[interface]]
+name = "n9"
+role = "n9"
+port = "access"
+vlan = 8
+addresses = ["10.0.8.2/24"]
+[[route]]
+interface = "ims"
+prefix = "0.0.0.0/0"
+next_hop = "10.0.7.1"
+[[ue_pool]]
+network_instance = "ims"
+prefix = "10.60.0.0/24"
+"#;
+
 /// What is added by the last reload.
 const ADDED: &str = "[[ue_pool]]\nidentity = \"later\"\nprefix = \"10.61.0.0/24\"\n\
                      [[predefined_rule]]\nname = \"web\"\n\
@@ -138,13 +167,18 @@ fn inside(dir: &Path) {
         {
             assert!(keys.contains(&key), "{key}: {answer}");
         }
+        let interfaces = keys.iter().filter(|key| **key == "interface").count();
+        assert_eq!(interfaces, if number == WITH_NETWORK { 2 } else { 0 }, "{answer}");
+        assert!(!answer["outcome"].to_string().contains("does not answer"), "{answer}");
     }
+    let in_network = session_in_the_added_network(&mut smf, sessions[0].ue);
     refused_files_change_nothing(dir);
     let arrived = load.stop();
     assert!(arrived.by_gateway.iter().all(|count| *count > 0), "{arrived:?}");
     assert_eq!((arrived.lost, arrived.late), ((0, 0), 0), "{arrived:?}");
     assert_eq!(arrived.last_gateway, Some(1), "the gateway of the last reload");
     later_session_uses_what_was_added(&mut smf);
+    in_network.exchange();
 }
 
 /// Neither a key that needs a restart nor a mistake changes anything, and both say what to do.
@@ -163,6 +197,12 @@ fn refused_files_change_nothing(dir: &Path) {
     assert!(!output.status.success());
     assert_eq!(answer["outcome"], "refused", "{answer}");
     assert_eq!(answer["refused"][0]["key"], "datapath.burst_pkts", "{answer}");
+    let removed = config.replace(NETWORK, "");
+    let text = said(&reload_with(dir, &removed, &[]));
+    assert!(
+        text.contains("interface \"ims\"") && text.contains("restart adit to remove"),
+        "{text}"
+    );
     for (mistake, words) in
         [("[n4", "not TOML"), ("[n5]", "n5"), ("[gtpu]\nt3_ms = 1", "gtpu.t3_ms")]
     {
@@ -180,6 +220,25 @@ fn refused_files_change_nothing(dir: &Path) {
     let config = configuration(dir, RELOADS) + ADDED;
     let output = reload_with(dir, &config, &[]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "nothing changed\n", "{}", said(&output));
+}
+
+/// The UE of another session, whose network instance has the same address.
+fn session_in_the_added_network(smf: &mut TestSmf, ue: Ipv4Addr) -> SessionInNetwork {
+    let script = SessionScript { gnb_teid: Teid(0x0abc_0001), ..SessionScript::new(99, 1) };
+    assert_eq!(script.ue, ue);
+    let answer = smf.answer(|sequence| {
+        smf::establish_with(sequence, &script, |body| {
+            let name = Some(NetworkInstance(b"ims"));
+            let mut pdrs: Vec<_> = body.create_pdrs.iter().collect();
+            pdrs[1].pdi.network_instance = name;
+            body.create_pdrs = Vec::leak(pdrs)[..].into();
+            let mut fars: Vec<_> = body.create_fars.iter().collect();
+            fars[0].forwarding_parameters.as_mut().unwrap().network_instance = name;
+            body.create_fars = Vec::leak(fars)[..].into();
+        })
+    });
+    let session = LoadSession { ue, teid: accepted(&answer).0 };
+    SessionInNetwork { session, gnb_teid: script.gnb_teid }
 }
 
 /// The pool, the predefined rule and the route.

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use adit_session::{MeasurementMethod, Urr, UrrSettings, UsageTriggers, Volumes};
+use adit_tests::oracle::OracleRoute;
 use adit_tests::world::{InjectedFrame, World};
 use adit_tests::{scenario, traffic};
 use adit_types::UrrId;
@@ -60,4 +61,39 @@ fn limits_are_exact_on_the_octet() {
         offloaded += world.offloaded();
     }
     assert!(offloaded > 1000, "{offloaded} packets");
+}
+
+/// No packet follows routes that are not in effect any more, and the program forwards again by those that are.
+#[test]
+fn packets_follow_changed_routes_at_once_and_the_program_takes_them_again() {
+    let mut rng = StdRng::seed_from_u64(1);
+    let layout = scenario::plain_layout(0);
+    let mut world = match scenario::world_with_xdp(&layout) {
+        Ok(world) => world,
+        Err(error) => return println!("skipped: {error}"),
+    };
+    world.establish(&scenario::plain_session(1, "10.0.3.1")).unwrap();
+    world.exchange(&[]).unwrap();
+    for gateway in ["10.0.6.77", "10.0.6.78"] {
+        world.learn(1, gateway.parse().unwrap());
+    }
+    for round in 0..20 {
+        let before = world.offloaded();
+        for nth in 0..60 {
+            if nth % 4 == 0 {
+                // Without packets the program goes on by itself.
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let (port, frame) = traffic::usual(&mut rng, &world.oracle);
+            world.exchange(&[InjectedFrame { worker: 0, port, frame }]).unwrap();
+        }
+        assert!(world.offloaded() > before + 10, "round {round}");
+        let mut routes = layout.routes.clone();
+        routes[0].gateway = ["10.0.6.77", "10.0.6.1"][round % 2].parse().unwrap();
+        if round % 4 > 1 {
+            let (prefix, gateway) = (("8.0.0.0".parse().unwrap(), 5), "10.0.6.78".parse().unwrap());
+            routes.push(OracleRoute { prefix, gateway, ..routes[0] });
+        }
+        world.change_routes(routes);
+    }
 }

@@ -153,8 +153,8 @@ pub const TAP_RING_LEN: usize = 16 * 1024;
 /// PDRs that one record names.
 pub const TAP_PDRS_MAX: usize = 32;
 
-/// Drops of packets that waited that a worker reports per step.
-pub const TAP_LATE_DROPS_PER_STEP: usize = 16;
+/// Packets whose wait ended that a worker reports per step.
+pub const TAP_LATE_PACKETS_PER_STEP: usize = 16;
 
 /// Answers of all peers that a store keeps for retransmissions of their requests after a restart; each further
 /// one takes the place of the oldest.

@@ -155,6 +155,7 @@ fn bad_request_line_is_answered_with_an_error() {
         AdminCommand::Act(AdminAct::TakeOver),
         AdminCommand::Act(AdminAct::EndSession("0x1".to_owned())),
         AdminCommand::Act(AdminAct::ReleaseAssociation("smf.example".to_owned())),
+        AdminCommand::Act(AdminAct::EndAssociation("smf.example".to_owned())),
         AdminCommand::Act(AdminAct::Drain(true)),
         AdminCommand::Act(AdminAct::Drain(false)),
         AdminCommand::Act(AdminAct::DrainWorker("1".to_owned())),

@@ -33,6 +33,10 @@ pub(crate) enum AssociationCommand {
     Release {
         /// Its Node ID or address, as `adit show associations` prints it.
         node_id: String,
+        /// End the association and all of its sessions at once, for an SMF that does not answer or comply. Their usage since
+        /// the last reports is lost, and the SMF learns of it by Cause 72 at its next request.
+        #[arg(long)]
+        force: bool,
         #[command(flatten)]
         socket: AdminSocket,
     },
@@ -80,8 +84,11 @@ impl TapCommand {
 
 impl AssociationCommand {
     pub(crate) fn into_act(self) -> (AdminSocket, AdminAct) {
-        let Self::Release { node_id, socket } = self;
-        (socket, AdminAct::ReleaseAssociation(node_id))
+        let Self::Release { node_id, force, socket } = self;
+        match force {
+            true => (socket, AdminAct::EndAssociation(node_id)),
+            false => (socket, AdminAct::ReleaseAssociation(node_id)),
+        }
     }
 }
 

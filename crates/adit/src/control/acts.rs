@@ -1,5 +1,7 @@
 //! Acts of the operator, which the control thread carries out.
 
+use std::net::IpAddr;
+
 use adit_n4::Association;
 use adit_types::{Nanos, Seid};
 
@@ -21,6 +23,7 @@ impl ControlThread {
             AdminAct::EndSession(seid) => self.end_session(&seid),
             AdminAct::EndTap(tap) => self.end_tap(&tap),
             AdminAct::ReleaseAssociation(node_id) => self.release_association(now, &node_id),
+            AdminAct::EndAssociation(node_id) => self.end_association(now, &node_id),
             AdminAct::Drain(on) => self.drain(on),
             AdminAct::SetLog(wanted) => match log_filter::set(&wanted) {
                 Ok(()) => AdminAnswer::done("the log has the new filter"),
@@ -70,16 +73,40 @@ impl ControlThread {
         if let Some(refused) = self.why_passive() {
             return refused;
         }
+        let Some(address) = self.association_named(node_id) else {
+            return no_association(node_id);
+        };
+        self.parts.node.request_release(now, address, RELEASE_PERIOD);
+        AdminAnswer::done(&format!(
+            "the SMF is asked to release its association within {} s; the log says if it does not, and --force ends the \
+             association without it",
+            RELEASE_PERIOD.to_duration().as_secs()
+        ))
+    }
+
+    fn end_association(&mut self, now: Nanos, node_id: &str) -> AdminAnswer {
+        if let Some(refused) = self.why_passive() {
+            return refused;
+        }
+        let found = self.association_named(node_id);
         let node = &mut self.parts.node;
+        let ended = found.and_then(|address| node.end_association_by_operator(now, address));
+        match ended {
+            Some(sessions) => AdminAnswer::done(&format!(
+                "the association is ended without the SMF, and so are its {sessions} sessions: their usage since the last \
+                 reports is lost, and the SMF learns of it by Cause 72 at its next request"
+            )),
+            None => no_association(node_id),
+        }
+    }
+
+    /// The address of the association with this Node ID or address.
+    fn association_named(&self, node_id: &str) -> Option<IpAddr> {
         let is_it = |known: &&Association| {
             let name = known.node_id.to_string();
             name.eq_ignore_ascii_case(node_id) || known.address.to_string() == node_id
         };
-        let found = node.associations().find(is_it).map(|known| known.address);
-        match found.is_some_and(|address| node.request_release(now, address, RELEASE_PERIOD)) {
-            true => AdminAnswer::done("the CP function is asked to release the association"),
-            false => AdminAnswer::Unknown(format!("no association has the Node ID \"{node_id}\"")),
-        }
+        self.parts.node.associations().find(is_it).map(|known| known.address)
     }
 
     fn drain(&mut self, on: bool) -> AdminAnswer {
@@ -89,4 +116,8 @@ impl ControlThread {
             false => "new sessions are accepted",
         })
     }
+}
+
+fn no_association(node_id: &str) -> AdminAnswer {
+    AdminAnswer::Unknown(format!("no association has the Node ID \"{node_id}\""))
 }

@@ -15,6 +15,12 @@ pub(super) fn log_event(event: &NodeEvent) {
         NodeEvent::AssociationDown { address, node_id, sessions, reason } => {
             info!(target: audit::TARGET, %node_id, %address, sessions, %reason, "association down");
         }
+        NodeEvent::NotReleased { address, node_id, failure } => {
+            warn!(
+                target: audit::TARGET, %node_id, %address, %failure,
+                "association not released; adit association release {node_id} --force ends it without the SMF"
+            );
+        }
         NodeEvent::PeerRestarted { address, node_id } => {
             warn!(target: audit::TARGET, %node_id, %address, "peer restarted");
         }

@@ -48,7 +48,8 @@ impl ControlThread {
         }
     }
 
-    /// Checks all that could fail. Nothing is changed but that new gateways are resolved.
+    /// Checks all that could fail. Nothing is changed but that new gateways are resolved, through interfaces that no rule
+    /// uses before all else changes.
     fn check_reload(&mut self) -> Result<CheckedReload, ReloadRefusal> {
         let parts = &mut self.parts;
         let config = read(&parts.files.config)?;
@@ -73,11 +74,18 @@ impl ControlThread {
             return Err(refuse("qos", why.to_owned()));
         }
         let is_route = |of: &ConfigChange| {
-            matches!(of.effect, ChangeEffect::Routes | ChangeEffect::GtpuRoutes)
+            use ChangeEffect::{GtpuRoutes, Interfaces, Routes};
+            matches!(of.effect, Routes | GtpuRoutes | Interfaces)
         };
-        let routes = changes.iter().any(is_route).then(|| wiring::routes(&config));
-        let routes = routes.map(|routes| parts.publisher.prepare_routes(&routes)).transpose();
-        let routes = routes.map_err(|error| refuse("route", error.to_string()))?;
+        let publisher = &mut parts.publisher;
+        let known = publisher.interfaces();
+        let routes = changes.iter().any(is_route).then(|| wiring::routes_config(&config, known));
+        // Interfaces are added first: gateways on them have to be resolved. No rule names them yet.
+        let routes = routes.map(|routes| {
+            publisher.add_interfaces(&routes)?;
+            publisher.prepare_routes(routes)
+        });
+        let routes = routes.transpose().map_err(|error| refuse("route", error.to_string()))?;
         Ok(CheckedReload { config, changes, routes, credentials })
     }
 
@@ -104,8 +112,14 @@ impl ControlThread {
             parts.publisher.publish_routes(routes);
         }
         parts.publisher.set_aggregates(&config.qos.aggregates());
-        let needs_rules =
-            |of: &ConfigChange| matches!(of.effect, ChangeEffect::Rules | ChangeEffect::GtpuRoutes);
+        let needs_rules = |of: &ConfigChange| {
+            use ChangeEffect::{GtpuRoutes, Interfaces, Rules};
+            matches!(of.effect, Rules | GtpuRoutes | Interfaces)
+        };
+        if config.interfaces.len() > parts.names.len() {
+            parts.names = config.interfaces.iter().map(|of| of.name.clone()).collect();
+            self.neighbors.announce(now, &parts.publisher);
+        }
         let node = wiring::changed_node(&config, parts.node.config());
         parts.node.reconfigure(now, node, changes.iter().any(needs_rules));
         parts.keeps_at_stop = config.store.keeps_at_stop;

@@ -4,7 +4,7 @@ use adit_api::ApiPrincipal;
 use axum::extract::{Path, Query, State};
 use axum::{Extension, Json};
 use serde::Deserialize;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use super::answer::{ApiAnswer, ProblemAnswers};
 use super::reads::NoParameters;
@@ -69,17 +69,32 @@ pub(super) async fn end_tap(
     carry_out(&api, principal, AdminAct::EndTap(tap)).await
 }
 
-/// Asks an SMF to release its association, which goes on until the SMF does.
+/// How an association is released.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ReleaseParameters {
+    /// True: end it and all of its sessions at once, for an SMF that does not answer or comply. Their usage since the last
+    /// reports is lost, and the SMF learns of it by Cause 72 at its next request.
+    #[serde(default)]
+    force: bool,
+}
+
+/// Asks an SMF to release its association, which goes on until the SMF does; or ends it without the SMF.
 #[utoipa::path(delete, path = "/v1/associations/{node_id}", tag = "acts",
-    params(("node_id" = String, Path, description = "Node ID or address of the SMF")),
+    params(("node_id" = String, Path, description = "Node ID or address of the SMF"), ReleaseParameters),
     responses((status = 200, body = ActOutcome), ProblemAnswers))]
 pub(super) async fn release_association(
     Path(node_id): Path<String>,
-    _: Query<NoParameters>,
+    Query(ReleaseParameters { force }): Query<ReleaseParameters>,
     Extension(principal): Extension<ApiPrincipal>,
     State(api): State<ApiState>,
 ) -> ApiAnswer {
-    carry_out(&api, principal, AdminAct::ReleaseAssociation(node_id)).await
+    let act = match force {
+        true => AdminAct::EndAssociation(node_id),
+        false => AdminAct::ReleaseAssociation(node_id),
+    };
+    carry_out(&api, principal, act).await
 }
 
 /// Refuses new sessions, or accepts them again.

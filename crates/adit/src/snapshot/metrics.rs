@@ -11,8 +11,10 @@ use adit_metrics::{
     PacketFigures, SignalingFigures, WorkerFigures, as_gauge, duration_family, packet_families,
     signaling_families, write_families,
 };
-use adit_n4::Association;
-use adit_tables::Snapshot;
+use adit_n4::{Association, DurationHistogram, N4Counters, ServiceCounts};
+use adit_neighbor::NeighborCounters;
+use adit_tables::{PublisherCounters, Snapshot};
+use adit_types::Nanos;
 use serde_json::{Map, Value};
 
 use super::power::PowerReading;
@@ -45,16 +47,14 @@ pub(super) fn page(
         }
         1 => {
             let figures = signaling(control);
-            let others = [of_control(control), of_neighbors(control), features::of_rates(control)];
-            let publication = control.publication.clone();
+            let others = ControlFigures::of(control);
+            let neighbors = control.neighbors.counters();
+            let rates = features::RateFigures::of(control);
             Box::new(move || {
                 let mut families = signaling_families(&figures);
-                families.extend(others.into_iter().flatten());
-                families.push(duration_family(
-                    "adit_publication_duration",
-                    "Time from a change of rules in the tables until all workers run it.",
-                    publication,
-                ));
+                families.extend(others.families());
+                families.extend(neighbor_families(neighbors));
+                families.extend(rates.families());
                 families
             })
         }
@@ -87,6 +87,34 @@ pub(crate) const fn text_format(format: MetricsFormat) -> MetricsTextFormat {
         MetricsFormat::Openmetrics => MetricsTextFormat::OpenMetrics,
         MetricsFormat::Prometheus => MetricsTextFormat::Prometheus,
     }
+}
+
+/// All families that the text can have, without figures: for their names and what they mean.
+pub(crate) fn all_families() -> Vec<MetricFamily> {
+    let packets = PacketFigures {
+        all: Snapshot::default(),
+        workers: Vec::new(),
+        interfaces: Vec::new(),
+        burst_pkts: 0,
+    };
+    let signaling = SignalingFigures {
+        counters: N4Counters::default(),
+        associations: Vec::new(),
+        sessions: 0,
+        sessions_max: 0,
+        services: ServiceCounts::default(),
+        waiting_answers: 0,
+    };
+    let parts = [
+        packet_families(&packets),
+        PowerReading::nothing().families(),
+        signaling_families(&signaling),
+        ControlFigures::default().families(),
+        neighbor_families(NeighborCounters::default()),
+        features::without_figures(),
+        system::without_figures(),
+    ];
+    parts.into_iter().flatten().collect()
 }
 
 fn packets(control: &ControlView<'_>) -> PacketFigures {
@@ -145,79 +173,113 @@ pub(super) fn counter(name: &'static str, help: &'static str, value: u64) -> Met
 }
 
 /// The control thread, its socket and the tables.
-fn of_control(control: &ControlView<'_>) -> Vec<MetricFamily> {
-    let parts = control.parts;
-    let tables = parts.publisher.counters();
-    let busy = MetricSample { labels: Vec::new(), value: control.busy.to_duration().as_secs_f64() };
-    vec![
-        MetricFamily::new(
-            "adit_control_busy",
-            "Time that the control thread spent in its turns, without sleeps; its rate is the share of a core.",
-            MetricValues::FloatCounter(vec![busy]),
-        )
-        .in_unit(MetricUnit::Seconds),
-        counter(
-            "adit_control_commands_lost",
-            "Commands to workers lost because the ring was full.",
-            control.commands_lost,
-        ),
-        counter(
-            "adit_n4_datagrams_unsent",
-            "PFCP datagrams that the socket refused; a retransmission repairs the loss.",
-            control.datagrams_unsent,
-        ),
-        counter(
-            "adit_n4_datagrams_dropped_by_kernel",
-            "PFCP datagrams that found the receive buffer full; raise n4.receive_buffer_kib.",
-            parts.socket.dropped(),
-        ),
-        gauge(
-            "adit_n4_receive_buffer",
-            "Receive buffer of the N4 socket.",
-            count(parts.socket.receive_buffer_bytes()),
-        )
-        .in_unit(MetricUnit::Bytes),
-        counter("adit_publication_changes", "Changes of rules applied.", tables.deltas_applied),
-        gauge(
-            "adit_publication_unobserved_changes",
-            "Changes of rules that some worker may not run yet.",
-            count(parts.publisher.unobserved()),
-        ),
-        counter(
-            "adit_publication_keys_refused",
-            "TEIDs and UE addresses that found no room: packets with them find no session.",
-            tables.keys_refused,
-        ),
-        counter(
-            "adit_publication_sessions_out_of_range",
-            "Changes for a session beyond sessions.sessions_max.",
-            tables.sessions_out_of_range,
-        ),
-        counter(
-            "adit_publication_peers_without_route",
-            "FARs whose GTP-U peer no route leads to; see the routes in the configuration.",
-            tables.peers_without_route,
-        ),
-        counter(
-            "adit_publication_next_hops_refused",
-            "Next hops that found no room.",
-            tables.next_hops_refused,
-        ),
-        counter(
-            "adit_publication_peers_refused",
-            "GTP-U peers that found no room.",
-            tables.peers_refused,
-        ),
-        gauge(
-            "adit_workers_standing_still",
-            "Threads of the packet path that take no step although they should.",
-            count(control.standstill.count()),
-        ),
-    ]
+#[derive(Debug, Default)]
+struct ControlFigures {
+    busy: Nanos,
+    commands_lost: u64,
+    datagrams_unsent: u64,
+    datagrams_dropped: u64,
+    receive_buffer_bytes: u64,
+    tables: PublisherCounters,
+    unobserved: u64,
+    standing_still: u64,
+    publication: DurationHistogram,
 }
 
-fn of_neighbors(control: &ControlView<'_>) -> Vec<MetricFamily> {
-    let counted = control.neighbors.counters();
+impl ControlFigures {
+    fn of(control: &ControlView<'_>) -> Self {
+        let parts = control.parts;
+        Self {
+            busy: control.busy,
+            commands_lost: control.commands_lost,
+            datagrams_unsent: control.datagrams_unsent,
+            datagrams_dropped: parts.socket.dropped(),
+            receive_buffer_bytes: count(parts.socket.receive_buffer_bytes()),
+            tables: parts.publisher.counters(),
+            unobserved: count(parts.publisher.unobserved()),
+            standing_still: count(control.standstill.count()),
+            publication: control.publication.clone(),
+        }
+    }
+
+    fn families(self) -> Vec<MetricFamily> {
+        let tables = self.tables;
+        let busy =
+            MetricSample { labels: Vec::new(), value: self.busy.to_duration().as_secs_f64() };
+        vec![
+            MetricFamily::new(
+                "adit_control_busy",
+                "Time that the control thread spent in its turns, without sleeps; its rate is the share of a core.",
+                MetricValues::FloatCounter(vec![busy]),
+            )
+            .in_unit(MetricUnit::Seconds),
+            counter(
+                "adit_control_commands_lost",
+                "Commands to workers lost because the ring was full.",
+                self.commands_lost,
+            ),
+            counter(
+                "adit_n4_datagrams_unsent",
+                "PFCP datagrams that the socket refused; a retransmission repairs the loss.",
+                self.datagrams_unsent,
+            ),
+            counter(
+                "adit_n4_datagrams_dropped_by_kernel",
+                "PFCP datagrams that found the receive buffer full; raise n4.receive_buffer_kib.",
+                self.datagrams_dropped,
+            ),
+            gauge(
+                "adit_n4_receive_buffer",
+                "Receive buffer of the N4 socket.",
+                self.receive_buffer_bytes,
+            )
+            .in_unit(MetricUnit::Bytes),
+            counter("adit_publication_changes", "Changes of rules applied.", tables.deltas_applied),
+            gauge(
+                "adit_publication_unobserved_changes",
+                "Changes of rules that some worker may not run yet.",
+                self.unobserved,
+            ),
+            counter(
+                "adit_publication_keys_refused",
+                "TEIDs and UE addresses that found no room: packets with them find no session.",
+                tables.keys_refused,
+            ),
+            counter(
+                "adit_publication_sessions_out_of_range",
+                "Changes for a session beyond sessions.sessions_max.",
+                tables.sessions_out_of_range,
+            ),
+            counter(
+                "adit_publication_peers_without_route",
+                "FARs whose GTP-U peer no route leads to; see the routes in the configuration.",
+                tables.peers_without_route,
+            ),
+            counter(
+                "adit_publication_next_hops_refused",
+                "Next hops that found no room.",
+                tables.next_hops_refused,
+            ),
+            counter(
+                "adit_publication_peers_refused",
+                "GTP-U peers that found no room.",
+                tables.peers_refused,
+            ),
+            gauge(
+                "adit_workers_standing_still",
+                "Threads of the packet path that take no step although they should.",
+                self.standing_still,
+            ),
+            duration_family(
+                "adit_publication_duration",
+                "Time from a change of rules in the tables until all workers run it.",
+                self.publication,
+            ),
+        ]
+    }
+}
+
+fn neighbor_families(counted: NeighborCounters) -> Vec<MetricFamily> {
     vec![
         counter(
             "adit_neighbor_solicits",

@@ -44,6 +44,11 @@ impl PowerReading {
         Self::read(&RootedFiles::new(Path::new("/")), threads)
     }
 
+    /// What a machine shows that shows nothing.
+    pub(super) const fn nothing() -> Self {
+        Self { threads: Vec::new(), energy: Vec::new() }
+    }
+
     fn read(files: &dyn HostFiles, threads: Vec<ThreadSettings>) -> Self {
         let power = |thread: ThreadSettings| (thread, cpu_power(files, thread.core));
         Self { threads: threads.into_iter().map(power).collect(), energy: energy_zones(files) }

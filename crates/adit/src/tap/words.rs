@@ -72,6 +72,9 @@ impl RecordWords<'_> {
                 });
                 self.append("sent", sent);
             }
+            TapItem::Waited(wait, time) => {
+                self.set("waited", json!({ "for": wait.text(), "ns": time.0 }));
+            }
             TapItem::End(outcome) => self.outcome(*outcome),
             TapItem::Skipped(..) | TapItem::Stopped(_) => {}
             item if self.options.stages => self.detail(item),

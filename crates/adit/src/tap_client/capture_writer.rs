@@ -50,7 +50,10 @@ impl<W: Write> CaptureWriter<W> {
     pub(crate) fn packet(&mut self, packet: &Value) -> io::Result<()> {
         self.last_unix_ns = packet["time_unix_ns"].as_u64().unwrap_or_default();
         let verdict = comment(packet);
-        self.frame(packet, FrameDirection::Inbound, &verdict)?;
+        // Of a packet that waited there may be the frame that leaves alone.
+        if packet.get("octets").is_some() || packet.get("sent").is_none() {
+            self.frame(packet, FrameDirection::Inbound, &verdict)?;
+        }
         for sent in packet["sent"].as_array().into_iter().flatten() {
             self.frame(sent, FrameDirection::Outbound, &verdict)?;
         }

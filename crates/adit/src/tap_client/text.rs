@@ -42,7 +42,15 @@ impl fmt::Display for PacketWords {
 /// The words for the document of a packet.
 pub(crate) fn words(packet: &Value) -> PacketWords {
     let mut lines = PacketLines(Vec::new());
-    lines.headers("received", &packet["headers"]);
+    match packet.get("waited") {
+        Some(waited) => {
+            lines.headers("held", &packet["headers"]);
+            let ms = waited["ns"].as_u64().unwrap_or_default() / 1000;
+            let time = format!("{}.{:03} ms for {}", ms / 1000, ms % 1000, text(&waited["for"]));
+            lines.add("waited", &time);
+        }
+        None => lines.headers("received", &packet["headers"]),
+    }
     if let Some(session) = packet.get("session") {
         lines
             .add("session", &format!("{}, by {}", text(&session["up_seid"]), text(&session["by"])));

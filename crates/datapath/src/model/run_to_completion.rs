@@ -11,7 +11,7 @@ use adit_types::PortId;
 
 use super::owner_change::{change_owners, drop_parked};
 use super::processing::{process, process_switched};
-use super::stages::tapped::report_late_drops;
+use super::stages::tapped::report_late_packets;
 use crate::command::run_commands;
 use crate::context::StepContext;
 use crate::handoff::WorkerSet;
@@ -129,7 +129,7 @@ pub(super) fn release_waiting<Io: PacketIo>(
         state.queues.flush(io, &mut state.tally);
     }
     if state.path_without_commands == BurstPath::Tapped {
-        report_late_drops(ctx, state);
+        report_late_packets(ctx, state);
     }
     may_have_sent || is_blocked || has_expired
 }

@@ -73,7 +73,7 @@ pub struct Worker<Io: PacketIo> {
 pub(crate) struct WorkerParts<'w, B> {
     pub config: &'w WorkerConfig,
     pub reader: &'w mut TablesReader,
-    pub interfaces: &'w Interfaces,
+    pub interfaces: &'w mut Interfaces,
     pub limits: &'w mut SlowLimits,
     pub rx: &'w mut Burst<B>,
     pub state: &'w mut WorkerState<B>,
@@ -114,7 +114,7 @@ impl<Io: PacketIo> Worker<Io> {
     #[must_use]
     pub fn with_taps(mut self, port: TapPort) -> Self {
         self.state.tap = Some(Box::new(Tap::new(port, self.config.id)));
-        self.state.tally.reserve_late_drops();
+        self.state.tally.reserve_late_packets();
         self
     }
 
@@ -143,7 +143,9 @@ impl<Io: PacketIo> Worker<Io> {
     pub fn step(&mut self, now: Nanos, io: &mut Io) -> StepReport {
         let Self { config, reader, interfaces, limits, rx, state } = self;
         let recovery_time_stamp = config.recovery_time_stamp;
-        let ctx = StepContext { view: reader.observe(), interfaces, now, recovery_time_stamp };
+        let view = reader.observe();
+        interfaces.follow(view.interfaces());
+        let ctx = StepContext { view, interfaces, now, recovery_time_stamp };
         let port_count = interfaces.port_count();
         let plan = PollPlan { ports: &config.ports, burst: config.burst, port_count };
         run_to_completion::step(&ctx, io, plan, limits, rx, state)
@@ -168,7 +170,9 @@ impl<Io: PacketIo> Worker<Io> {
     pub fn drain(&mut self, _io: &mut Io) {
         let Self { reader, interfaces, rx, state, .. } = self;
         let (now, recovery_time_stamp) = (Nanos(0), None);
-        let ctx = StepContext { view: reader.observe(), interfaces, now, recovery_time_stamp };
+        let view = reader.observe();
+        interfaces.follow(view.interfaces());
+        let ctx = StepContext { view, interfaces, now, recovery_time_stamp };
         run_to_completion::drain(&ctx, rx, state);
         reader.go_offline();
     }

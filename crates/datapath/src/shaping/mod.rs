@@ -11,7 +11,7 @@ mod rates;
 mod release;
 
 use adit_pktio::{PacketBuf, PacketIo};
-use adit_rules::{DropReason, Excess};
+use adit_rules::{DropReason, Excess, TapSet, TapWait};
 use adit_shaper::{QueueKey, QueuedPacket, Queues, QueuesConfig, ReviewOutcome};
 use adit_tables::Leases;
 use adit_types::limits::{SHAPED_PKTS_MAX, SHAPED_PKTS_PER_FLOW_MAX};
@@ -23,6 +23,7 @@ use self::rates::{charge, first_eligibility, meters, wait_counts};
 use crate::aggregates::{AGGREGATE_RATES, AggregateTerms, arriving};
 use crate::context::StepContext;
 use crate::interfaces::TxTarget;
+use crate::late_packets::{EndedWait, WaitEnd};
 use crate::origin::Origin;
 use crate::tally::StepTally;
 use crate::tx_queues::{TxFrame, TxQueues};
@@ -34,8 +35,30 @@ pub(crate) struct ReadyFrame<B> {
     /// Length of the frame, so that the buffer is not read again. Unit: octets.
     len: u16,
     target: TxTarget,
-    /// It does not leave, but arrives at `target` for another UE.
-    is_switched: bool,
+    mark: FrameMark,
+}
+
+/// What is special about a frame that waits: nothing of most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FrameMark(u8);
+
+impl FrameMark {
+    const NONE: Self = Self(0);
+    /// It does not leave, but arrives at its target for another UE.
+    const SWITCHED: Self = Self(1 << 7);
+
+    /// The same of a frame that taps selected.
+    const fn with(self, taps: TapSet) -> Self {
+        Self(self.0 | taps.bits())
+    }
+
+    const fn is_switched(self) -> bool {
+        self.0 & Self::SWITCHED.0 != 0
+    }
+
+    const fn taps(self) -> TapSet {
+        TapSet::from_bits(self.0)
+    }
 }
 
 impl<B: PacketBuf> ReadyFrame<B> {
@@ -45,12 +68,17 @@ impl<B: PacketBuf> ReadyFrame<B> {
     pub(crate) fn new(buf: B, target: TxTarget) -> Self {
         #[allow(clippy::cast_possible_truncation, reason = "no frame is longer")]
         let len = buf.data_len() as u16;
-        Self { buf, len, target, is_switched: false }
+        Self { buf, len, target, mark: FrameMark::NONE }
     }
 
     /// The frame in `buf`, which is switched to another UE at `target`.
     pub(crate) fn switched(buf: B, target: TxTarget) -> Self {
-        Self { is_switched: true, ..Self::new(buf, target) }
+        Self { mark: FrameMark::SWITCHED, ..Self::new(buf, target) }
+    }
+
+    /// The same frame, which taps selected.
+    pub(crate) fn selected_by(self, taps: TapSet) -> Self {
+        Self { mark: self.mark.with(taps), ..self }
     }
 }
 
@@ -225,7 +253,9 @@ fn discard<B: PacketBuf>(
         meter.wait_counts().remove(1, ctx.now.since(held.since));
         meter.count_dropped(held.bytes);
     }
-    tally.drop_waiting(DropReason::GateClosed, held.packet.buf.data());
+    let (taps, time) = (held.packet.mark.taps(), ctx.now.since(held.since));
+    let waited = EndedWait { taps, wait: TapWait::Rate, time };
+    tally.drop_waited(DropReason::GateClosed, waited, held.packet.buf.data());
 }
 
 /// Sends a waiting packet without checking its rates, and charges them.
@@ -256,10 +286,34 @@ fn send<Io: PacketIo>(
     packet: ReadyFrame<Io::Buf>,
 ) {
     tally.delay(delay);
-    let ReadyFrame { buf, len, target, is_switched } = packet;
-    if is_switched {
-        tx.switched.push(target.port, buf, tally);
-        return;
+    if packet.mark != FrameMark::NONE {
+        return send_marked(io, tx, tally, origin, delay, packet);
     }
+    let ReadyFrame { buf, len, target, mark: _ } = packet;
     tx.push(io, tally, target, TxFrame { buf, bytes: len.into(), origin });
+}
+
+/// Sends a packet that goes to another UE, or that taps selected.
+#[inline(never)]
+fn send_marked<Io: PacketIo>(
+    io: &mut Io,
+    tx: &mut TxQueues<Io::Buf>,
+    tally: &mut StepTally,
+    origin: Origin,
+    delay: Nanos,
+    packet: ReadyFrame<Io::Buf>,
+) {
+    let ReadyFrame { buf, len, target, mark } = packet;
+    let end = match mark.is_switched() {
+        true => WaitEnd::Switched,
+        false => WaitEnd::Leaves(target),
+    };
+    let taps = mark.taps();
+    if !taps.is_empty() {
+        tally.end_wait(end, EndedWait { taps, wait: TapWait::Rate, time: delay }, buf.data());
+    }
+    match mark.is_switched() {
+        true => tx.switched.push(target.port, buf, tally),
+        false => tx.push(io, tally, target, TxFrame { buf, bytes: len.into(), origin }),
+    }
 }

@@ -37,8 +37,8 @@ pub(super) fn send_or_queue<Io: PacketIo>(
         return;
     }
     let key = queue_key(session, matched);
-    let ready = ReadyFrame::new(buf, egress.target());
     let WorkerState { shaping, tally, .. } = state;
+    let ready = ReadyFrame::new(buf, egress.target()).selected_by(tally.taps_in_hand());
     shaping.enqueue(ctx, tally, key, ready, len);
 }
 
@@ -53,7 +53,7 @@ pub(super) fn switch_or_queue<B: PacketBuf>(
     let target = egress.target();
     let WorkerState { queues, shaping, tally, .. } = state;
     if matched.must_queue {
-        let ready = ReadyFrame::switched(buf, target);
+        let ready = ReadyFrame::switched(buf, target).selected_by(tally.taps_in_hand());
         shaping.enqueue(ctx, tally, queue_key(session, matched), ready, len);
     } else {
         queues.switched.push(target.port, buf, tally);

@@ -14,7 +14,7 @@ use adit_rules::{
 };
 use adit_tables::{Interface, Publisher, Route, Snapshot, TablesConfig, build};
 use adit_testkit::packet::PacketBuilder;
-use adit_types::limits::TAP_LATE_DROPS_PER_STEP;
+use adit_types::limits::TAP_LATE_PACKETS_PER_STEP;
 use adit_types::{
     FarId, GtpuPeerIndex, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, Nanos, NextHopIndex,
     PdrId, PortId, Precedence, QerId, Qfi, Seid, SessionIndex, Teid, VlanId, WorkerId,
@@ -454,7 +454,7 @@ impl PipelineFixture {
             let at = reason.index();
             let counted =
                 counts.drops[at] - core::mem::replace(&mut self.drops_before[at], counts.drops[at]);
-            let is_all = late < TAP_LATE_DROPS_PER_STEP;
+            let is_all = late < TAP_LATE_PACKETS_PER_STEP;
             let is_named = reported[at] > 0 || counted == 0 || !is_all;
             assert!(is_named, "{} counted {counted} times and reported never", reason.name());
             // A fragment may take the others of its datagram with it.

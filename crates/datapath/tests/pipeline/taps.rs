@@ -1,11 +1,12 @@
 //! Taps: what is reported of packets, and that nothing else changes.
 
 use adit_rules::{
-    ApplyAction, DropReason, DroppedFor, Gate, PdrMismatch, RateLimit, SourceInterface, TapFilter,
-    TapId, TapItem, TapKey, TapOrigin, TapOutcome, TapPacket, TapRequest, TapStage, WorkerCommand,
+    ApplyAction, DropReason, DroppedFor, Excess, Gate, PdrMismatch, QerMeter, RateLimit,
+    SourceInterface, TapFilter, TapId, TapItem, TapKey, TapOrigin, TapOutcome, TapPacket,
+    TapRequest, TapStage, TapWait, WorkerCommand,
 };
 use adit_testkit::packet::PacketBuilder;
-use adit_types::{Nanos, PdrId, Precedence, Qfi, Seid, Teid};
+use adit_types::{BitRate, Nanos, PdrId, Precedence, Qfi, Seid, Teid};
 use adit_wire::arp::ArpPacket;
 
 use crate::fixture::*;
@@ -267,6 +268,7 @@ fn packet_that_waits_is_reported_and_its_drop_too() {
     let dropped = records(&mut scene).remove(0);
     assert_eq!(packet_of(&dropped).origin, TapOrigin::Waited);
     assert_eq!(outcome_of(&dropped), TapOutcome::Dropped(DropReason::NeighborUnresolved));
+    assert_eq!(wait_of(&dropped), Some((TapWait::Neighbor, Nanos::from_secs(4))));
     assert!(!octets_behind(&dropped, 0).is_empty());
 }
 
@@ -277,6 +279,89 @@ fn buffered_packet_is_reported_as_such() {
     let mut scene = tapped(PipelineFixture::with(rules), ALL);
     let record = record(&mut scene, N6, &downlink().build());
     assert_eq!(outcome_of(&record), TapOutcome::Buffered);
+}
+
+/// What a packet waited for, and how long.
+fn wait_of(record: &[TapItem]) -> Option<(TapWait, Nanos)> {
+    record.iter().find_map(|item| match item {
+        TapItem::Waited(wait, time) => Some((*wait, *time)),
+        _ => None,
+    })
+}
+
+/// Checks the record of the packet that leaves now after it waited, and returns the frame.
+fn left_after(scene: &mut PipelineFixture, wait: TapWait, time: Nanos) -> Vec<u8> {
+    let all = records(scene);
+    let [record] = &all[..] else { panic!("{all:?}") };
+    assert_eq!(packet_of(record).origin, TapOrigin::Waited);
+    assert_eq!(wait_of(record), Some((wait, time)));
+    assert_eq!(outcome_of(record), TapOutcome::Transmitted);
+    let sent = record.iter().position(|item| matches!(item, TapItem::Sent { .. })).unwrap();
+    octets_behind(record, sent)
+}
+
+/// Of a session: the frame that leaves names none.
+const OF_SESSION: TapFilter = TapFilter { key: TapKey::Session(SESSION, Seid(1)), ..ALL };
+
+#[test]
+fn packet_that_waited_for_a_neighbor_is_reported_when_it_leaves() {
+    let mut scene = tapped(PipelineFixture::unresolved(rules()), OF_SESSION);
+    let waiting = record(&mut scene, N3, &uplink().build());
+    assert_eq!(outcome_of(&waiting), TapOutcome::WaitsForNeighbor);
+    scene.now += Nanos::from_millis(40);
+    scene.resolve(IF_N6, "10.6.0.254", GATEWAY_MAC);
+    let frame = left_after(&mut scene, TapWait::Neighbor, Nanos::from_millis(40));
+    assert_eq!(scene.sent(N6), [frame]);
+}
+
+#[test]
+fn packet_that_waited_for_its_rate_is_reported_when_it_leaves() {
+    let limit = RateLimit::new(BitRate::from_kbps(8), Nanos(0), Excess::Shaped);
+    let mut rules = rules();
+    rules.qers[0].meter = Some(QerMeter {
+        uplink: limit,
+        downlink: limit,
+        bucket: 0,
+        correlated_rate: None,
+        guaranteed: Default::default(),
+        guaranteed_bucket: None,
+    });
+    let mut scene = tapped(PipelineFixture::with(rules), OF_SESSION);
+    let first = record(&mut scene, N3, &uplink().build());
+    assert_eq!(outcome_of(&first), TapOutcome::Transmitted);
+    let waiting = record(&mut scene, N3, &uplink().build());
+    assert_eq!(outcome_of(&waiting), TapOutcome::Queued);
+    assert_eq!(scene.sent(N6).len(), 1);
+    let joined = scene.now;
+    // 36 octets at 1000 octets per second.
+    scene.now += Nanos::from_millis(10);
+    assert!(records(&mut scene).is_empty());
+    scene.now += Nanos::from_millis(40);
+    let time = scene.now.since(joined);
+    let frame = left_after(&mut scene, TapWait::Rate, time);
+    assert_eq!(scene.sent(N6), [frame]);
+    // Of a packet that nobody traced when it began to wait nothing is reported.
+    scene.commands.push(WorkerCommand::StopTap(TapId(0))).unwrap();
+    records(&mut scene);
+    scene.io.inject(N3, &uplink().build());
+    records(&mut scene);
+    let mut scene = tapped(scene, OF_SESSION);
+    scene.now += Nanos::from_millis(50);
+    assert!(records(&mut scene).is_empty());
+    assert_eq!(scene.sent(N6).len(), 1);
+}
+
+#[test]
+fn packet_that_its_far_buffered_is_reported_when_the_rules_let_it_go() {
+    let mut buffering = rules();
+    buffering.fars[1].action = ApplyAction::BUFF;
+    let mut scene = tapped(PipelineFixture::with(buffering), OF_SESSION);
+    let waiting = record(&mut scene, N6, &downlink().build());
+    assert_eq!(outcome_of(&waiting), TapOutcome::Buffered);
+    scene.now += Nanos::from_millis(700);
+    scene.install(rules());
+    let frame = left_after(&mut scene, TapWait::Rules, Nanos::from_millis(700));
+    assert_eq!(scene.sent(N3), [frame]);
 }
 
 #[test]

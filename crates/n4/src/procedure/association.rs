@@ -18,7 +18,7 @@ use adit_types::limits::PATH_CONTROLS_MAX;
 use crate::answers::Condition;
 use crate::association::{AssociationParameters, NodeIdentity};
 use crate::backlog::JobWaiter;
-use crate::event::{DownReason, NodeEvent, SetupFailure};
+use crate::event::{DownReason, NodeEvent, ReleaseFailure, SetupFailure};
 use crate::features::up_function_features;
 use crate::node::{Node, ReceivedMessage};
 use crate::path_qos::PathQosControl;
@@ -194,8 +194,10 @@ impl Node {
                 self.on_heartbeats_lost(now, owner);
                 self.decide_contested_setups(now, owner);
             }
-            RequestPurpose::AssociationUpdate { .. }
-            | RequestPurpose::SessionSetDeletion { .. } => {}
+            RequestPurpose::AssociationUpdate { owner } => {
+                self.on_not_released(owner, ReleaseFailure::NoResponse);
+            }
+            RequestPurpose::SessionSetDeletion { .. } => {}
             RequestPurpose::NodeReport { owner } => {
                 self.counters.scalars.node_reports_lost_no_response += 1;
                 self.finish_node_report(now, owner);

@@ -115,6 +115,7 @@ impl Node {
             restart_claim: RestartClaim::None,
             next_heartbeat: now + self.config.heartbeat_interval,
             heartbeat_in_flight: false,
+            release_due: None,
         };
         self.peers.entry(address).association = Some(association);
         self.path_qos.set(now, owner, facts.path_controls);

@@ -1,10 +1,13 @@
-//! What an operator may ask of the node: end a session, ask a CP function for the release of its association, and
-//! take no new sessions.
+//! What an operator may ask of the node: end a session, ask a CP function for the release of its association or end the
+//! association without it, and take no new sessions.
 
 use core::net::IpAddr;
 
+use adit_session::OwnerId;
 use adit_types::{Nanos, Seid};
 
+use crate::association::Association;
+use crate::event::{DownReason, NodeEvent, ReleaseFailure};
 use crate::node::Node;
 
 impl Node {
@@ -20,12 +23,52 @@ impl Node {
     }
 
     /// Asks the CP function at `address` to release its association within `period`. The association and its sessions
-    /// go on until it does. False if there is no such association. Spec: TS 29.244 §6.2.7.3.2.
+    /// go on until it does; [`NodeEvent::NotReleased`] says that it does not. False if there is no such association.
+    /// Spec: TS 29.244 §6.2.7.3.2.
     pub fn request_release(&mut self, now: Nanos, address: IpAddr, period: Nanos) -> bool {
-        let Some(association) = self.association(address) else { return false };
+        let Some(association) = self.peers.association_mut(address) else { return false };
+        association.release_due = Some(now + period);
         let (owner, to) = (association.owner, association.socket());
         self.send_release_request(now, owner, to, period);
         true
+    }
+
+    /// Ends the association of `address` and its sessions without its CP function, which gets no last usage. It learns of
+    /// it by Cause 72 at its next request. Returns the number of sessions, `None` without such an association.
+    ///
+    /// The standard lets only CP functions release associations: this is for one that does not.
+    pub fn end_association_by_operator(&mut self, now: Nanos, address: IpAddr) -> Option<usize> {
+        let owner = self.association(address)?.owner;
+        let sessions = self.sessions.store().owned_count(owner);
+        self.run_contained("the end of an association by the operator", |node| {
+            node.end_association(now, address, DownReason::EndedByOperator);
+        });
+        Some(sessions)
+    }
+
+    /// Reports the associations whose CP functions let the time for their release pass.
+    pub(crate) fn report_late_releases(&mut self, now: Nanos) {
+        let late = |known: &&Association| known.release_due.is_some_and(|due| due <= now);
+        let late: Vec<OwnerId> =
+            self.associations().filter(late).map(|known| known.owner).collect();
+        late.into_iter().for_each(|owner| self.on_not_released(owner, ReleaseFailure::Late));
+    }
+
+    /// When the first of these times is over.
+    pub(crate) fn next_late_release(&self) -> Option<Nanos> {
+        self.associations().filter_map(|known| known.release_due).min()
+    }
+
+    /// An association goes on although the operator wishes its release. Reported once per wish.
+    pub(crate) fn on_not_released(&mut self, owner: OwnerId, failure: ReleaseFailure) {
+        let Some(address) = self.peers.association_of(owner).map(|known| known.address) else {
+            return;
+        };
+        let Some(association) = self.peers.association_mut(address) else { return };
+        if association.release_due.take().is_some() {
+            let node_id = association.node_id.clone();
+            self.events.push_back(NodeEvent::NotReleased { address, node_id, failure });
+        }
     }
 
     /// Refuses new sessions with Cause 74 and reports full load and overload, or ends that. Known sessions go on.

@@ -12,8 +12,8 @@ impl Node {
     /// bounded number in each turn; without it they keep theirs. Requests are decided by the new configuration from here
     /// on; what peers have, they keep.
     ///
-    /// The interfaces, the conditions of slices and the network instance of each forwarding policy must be the same as
-    /// before: see [`adit_session::SessionStore::set_provisioning`].
+    /// The interfaces, which further ones may follow, the conditions of slices and the network instance of each forwarding
+    /// policy must be the same as before: see [`adit_session::SessionStore::set_provisioning`].
     pub fn reconfigure(&mut self, now: Nanos, config: NodeConfig, recompiles: bool) {
         let NodeConfig { heartbeat_interval, t1, n1, policy, paths, store, records, .. } = config;
         self.peers.admission.set_policy(policy.clone());

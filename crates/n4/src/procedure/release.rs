@@ -11,6 +11,7 @@ use adit_pfcp::message::{AssociationUpdateRequest, AssociationUpdateResponse};
 use adit_session::OwnerId;
 use adit_types::Nanos;
 
+use crate::event::ReleaseFailure;
 use crate::node::{Node, ReceivedMessage};
 use crate::transaction::RequestPurpose;
 
@@ -58,12 +59,14 @@ impl Node {
         let expects =
             |purpose: &RequestPurpose| matches!(purpose, RequestPurpose::AssociationUpdate { .. });
         let sequence = response.header.sequence;
-        if self.transactions.take(response.from, sequence, expects).is_none() {
+        let purpose = self.transactions.take(response.from, sequence, expects);
+        let Some(RequestPurpose::AssociationUpdate { owner }) = purpose else {
             self.counters.scalars.discarded_unmatched_response += 1;
             return;
-        }
+        };
         if !message.cause.is_accepted() {
             self.counters.scalars.association_updates_refused += 1;
+            self.on_not_released(owner, ReleaseFailure::Refused(message.cause.code()));
         }
     }
 }

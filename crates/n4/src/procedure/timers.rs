@@ -26,10 +26,11 @@ impl Node {
             return self.handle_timeout_of_restoration(now);
         }
         self.begin_turn(now);
-        let activities: [TimerActivity; 14] = [
+        let activities: [TimerActivity; 15] = [
             ("retransmissions", Self::handle_due_requests),
             ("usage reports", Self::report_due_usage),
             ("releases", Self::prepare_due_releases),
+            ("wishes for releases", Self::report_late_releases),
             ("last usage reports", Self::advance_drains),
             ("contested Node IDs", Self::decide_setups_without_holder),
             ("heartbeats", Self::send_due_heartbeats),

@@ -205,6 +205,7 @@ impl AssociationValue {
             restart_claim: RestartClaim::None,
             next_heartbeat: now,
             heartbeat_in_flight: false,
+            release_due: None,
         }
     }
 }

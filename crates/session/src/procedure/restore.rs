@@ -10,6 +10,7 @@ use crate::cp_function::CpFSeid;
 use crate::kept::{FormerSession, KeptAddress, KeptNames, KeptPacketRate, KeptSession, KeptUsage};
 use crate::keys;
 use crate::packed_record::RecordParts;
+use crate::preparation::SessionPreparer;
 use crate::record::{Records, UsageTriggers};
 use crate::refusal::Refusal;
 use crate::session::{OpenSession, Session};
@@ -83,6 +84,12 @@ impl SessionStore {
         let mut keys = addresses.iter().filter_map(KeptAddress::key);
         teids.iter().any(|&teid| self.teids.is_retired(teid))
             || keys.any(|key| self.ue_pools.is_retired(key))
+    }
+
+    /// Takes what `preparer` prepared as it is, if both have the same provisioning, and until it changes. Sessions that
+    /// are restored must have been prepared by this preparer or by none.
+    pub fn accept_prepared(&mut self, preparer: &SessionPreparer) {
+        self.accepts_prepared = preparer.provisioning() == &self.provisioning;
     }
 
     /// Restores a session that a former process kept, with the same SEID, TEIDs and UE addresses. Cheapest in ascending

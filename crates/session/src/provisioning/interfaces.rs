@@ -28,11 +28,13 @@ impl Provisioning {
     }
 
     /// The routing domains of a network instance: those of the N6 interfaces that serve it. Without a
-    /// name all of them.
+    /// name all of them but those that need one.
     pub(crate) fn domains_of(&self, network_instance: Option<&str>) -> DomainSet {
         let networks = self.interfaces.iter().filter(|known| known.role == InterfaceRole::N6);
-        let serving =
-            networks.filter(|known| network_instance.is_none_or(|name| known.serves(name)));
+        let serving = networks.filter(|known| match network_instance {
+            Some(name) => known.serves(name),
+            None => !known.only_by_name,
+        });
         serving.fold(DomainSet::NONE, |set, known| set.with(known.domain)).or(DomainSet::FIRST)
     }
 
@@ -110,9 +112,9 @@ impl Provisioning {
         let is_other = |known: &LocalInterface| {
             known.role == InterfaceRole::N6 && !domains.contains(known.domain)
         };
-        match self.interfaces.iter().any(is_other) {
-            true => self.set_of(|known| !is_other(known)),
-            false => InterfaceSet::ALL,
+        match self.interfaces.is_empty() {
+            false => self.set_of(|known| !is_other(known)),
+            true => InterfaceSet::ALL,
         }
     }
 

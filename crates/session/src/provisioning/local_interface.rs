@@ -48,6 +48,9 @@ pub struct LocalInterface {
     /// Packets from one UE to another are switched locally instead of leaving through this
     /// interface; of N6 interfaces only.
     pub local_switching: bool,
+    /// Only rules that name its network instance use its routing domain, because sessions were there before it; of N6
+    /// interfaces only. [`crate::SessionStore::set_provisioning`] decides it.
+    pub only_by_name: bool,
 }
 
 /// A set of routing domains.
@@ -95,7 +98,14 @@ impl LocalInterface {
     /// One of `role` that serves every network instance.
     #[must_use]
     pub const fn of_role(role: InterfaceRole, addresses: LocalAddresses) -> Self {
-        Self { role, network_instance: None, addresses, domain: DomainId(0), local_switching: true }
+        Self {
+            role,
+            network_instance: None,
+            addresses,
+            domain: DomainId(0),
+            local_switching: true,
+            only_by_name: false,
+        }
     }
 
     /// True when this interface serves `network_instance`. Letters compare without case, as in

@@ -30,7 +30,7 @@ use adit_rules::SessionRules;
 use adit_types::{Nanos, Teid};
 
 use crate::change::SessionChange;
-use crate::preparation::PreparedSession;
+use crate::kept::PreparedSession;
 use crate::record::{Pdr, Records};
 use crate::refusal::Refusal;
 use crate::session::OpenSession;
@@ -70,7 +70,7 @@ pub(crate) fn prepare_restoration(
         }
         None => (check_former_alone(store.catalog(), &mut records)?, None),
     };
-    let resolved = s2_resolve::resolve_former(store, now, session, (records, keys), teids)?;
+    let resolved = s2_resolve::resolve_former(store, now, session, records, keys, teids)?;
     Ok((resolved, rules))
 }
 

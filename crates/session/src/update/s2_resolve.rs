@@ -101,7 +101,8 @@ pub(super) fn resolve_former(
     store: &SessionStore,
     now: Nanos,
     session: &OpenSession,
-    (records, keys): (Records, SessionKeys),
+    records: Records,
+    keys: SessionKeys,
     mut teids: Vec<Teid>,
 ) -> Result<Resolved, Refusal> {
     let usage = UsageChange { at: now, ..UsageChange::default() };

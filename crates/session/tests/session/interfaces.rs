@@ -12,8 +12,8 @@ use adit_session::{
     Refusal, SessionChange, SessionStore, StoreConfig, UePool, UeSide,
 };
 use adit_types::{
-    DomainId, FarId, InterfaceRole, InterfaceSet, OWNER_GROUP_SHIFT, OWNER_GROUPS, Owners, PdrId,
-    Teid, WorkerId,
+    DomainId, FarId, InterfaceId, InterfaceRole, InterfaceSet, OWNER_GROUP_SHIFT, OWNER_GROUPS,
+    Owners, PdrId, Teid, WorkerId,
 };
 
 use crate::builders::*;
@@ -158,6 +158,44 @@ fn session_in(last: u8, name: Option<&str>) -> SessionChange {
     let forwarding = change.create_fars[0].forwarding.as_mut().unwrap();
     forwarding.network_instance = name.map(Box::from);
     change
+}
+
+/// A routing domain that a running node gets: who names it uses it, and nobody else's keys change.
+#[test]
+fn added_network_instance_is_for_rules_that_name_it() {
+    let mut store = two_domains();
+    let unnamed = store.establish(OWNER, CP, session_in(1, None)).unwrap();
+    let refusal = store.establish(OWNER, CP, session_in(2, Some("ims"))).unwrap_err();
+    assert!(matches!(refusal, Refusal::UnknownNetworkInstance { .. }), "{refusal:?}");
+    let mut provisioning = store.provisioning().clone();
+    let ims = LocalInterface {
+        network_instance: Some("ims".into()),
+        domain: DomainId(2),
+        ..LocalInterface::of_role(InterfaceRole::N6, LocalAddresses::default())
+    };
+    provisioning.interfaces.push(ims);
+    store.set_provisioning(provisioning.clone());
+    // The same again changes nothing.
+    store.set_provisioning(provisioning);
+    let again = store.recompile(unnamed.delta.session);
+    assert!(again.is_none_or(|delta| delta.keys.is_empty()));
+    let key = |domain, last| SessionKey::UeIpv4(DomainId(domain), ue(last));
+    let named = store.establish(OWNER, CP, session_in(1, Some("ims"))).unwrap();
+    let added = |keys: &[KeyChange], of| keys.contains(&KeyChange::Add(of));
+    let is_in = [0, 1, 2].map(|domain| added(&named.delta.keys, key(domain, 1)));
+    assert_eq!(is_in, [false, false, true]);
+    let fars = named.delta.rules.unwrap().fars;
+    assert!(
+        fars[0].interfaces.contains(InterfaceId(3)) && !fars[0].interfaces.contains(InterfaceId(1))
+    );
+    let later = store.establish(OWNER, CP, session_in(3, None)).unwrap();
+    let is_in = [0, 1, 2].map(|domain| added(&later.delta.keys, key(domain, 3)));
+    assert_eq!(is_in, [true, true, false]);
+    let fars = later.delta.rules.unwrap().fars;
+    assert!(!fars[0].interfaces.contains(InterfaceId(3)), "{:?}", fars[0].interfaces);
+    let gone = store.delete(unnamed.up_seid).unwrap();
+    let removed = |of| gone.keys.contains(&KeyChange::Remove(of));
+    assert_eq!([0, 1, 2].map(|domain| removed(key(domain, 1))), [true, true, false]);
 }
 
 #[test]

@@ -110,7 +110,7 @@ fn network_instance_of_a_far_is_replaced_and_withdrawn() {
         store.modify(up_seid, change).unwrap().delta.unwrap().rules.unwrap().fars[0].interfaces
     };
     assert_eq!(rename("internet"), InterfaceSet(0b011));
-    assert_eq!(rename(""), InterfaceSet::ALL);
+    assert_eq!(rename(""), InterfaceSet(0b111));
 }
 
 fn pool(network_instance: Option<&str>, prefix: &str) -> UePool {

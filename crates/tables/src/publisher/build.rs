@@ -49,6 +49,7 @@ pub fn build_with_offload(
     let TablesConfig { sessions_max, teid_slot_bits, workers, seed, .. } = config;
     let teids = TeidWriter::new(teid_slot_bits, sessions_max, seed, 1);
     let (ues, ue_tables) = ues(&config);
+    let room = DomainRoom { sessions_max, seed };
     let mut next_hops = NextHopWriter::new(config.next_hops_max, seed, [4, 5]);
     let gtpu_peers = GtpuPeerWriter::new(config.next_hops_max, seed, 8);
     let gateway = |interface, addr| {
@@ -57,14 +58,14 @@ pub fn build_with_offload(
         Some(index)
     };
     let (interfaces, own_addrs) = (&config.interfaces, config.own_addrs);
-    let routes = Routes::build(None, interfaces, &own_addrs, &config.routes, gateway)?;
+    let routes = Routes::build(interfaces, ue_tables.into(), &own_addrs, &config.routes, gateway)?;
+    let own_addresses = routes.interfaces.iter().flat_map(Interface::addrs).collect();
     let fast_rules = std::sync::Arc::new(FastRuleTable::new(
         sessions_max,
         offload.as_ref().map(|of| of.usage()),
     ));
     let tables = Arc::new(Tables {
         teids: Arc::clone(teids.table()),
-        ues: ue_tables.into(),
         next_hops: Arc::clone(next_hops.table()),
         gtpu_peers: Arc::clone(gtpu_peers.peers()),
         fast_rules: std::sync::Arc::clone(&fast_rules),
@@ -72,23 +73,24 @@ pub fn build_with_offload(
         rate_changes: RateChangeRing::new(),
         is_restoring: std::sync::atomic::AtomicBool::new(false),
         aggregates: Aggregates::new(&config.aggregates),
-        interfaces: config.interfaces.into_boxed_slice(),
     });
     let usage = std::sync::Arc::new(UsageTable::new(fast_rules));
     let (rules, handles) = slots(sessions_max, workers);
     let notes_changes = offload.is_some();
     let offload = offload.map(|of| OffloadWriter::new(of, sessions_max, &routes));
-    let (routes, routes_handles) = RoutesWriter::new(routes, own_addrs, workers);
-    let readers = readers(&tables, &usage, handles, routes_handles);
+    let (routes, routes_handles) = RoutesWriter::new(routes, config.routes, own_addrs, workers);
+    let interfaces = config.interfaces.into();
+    let readers = readers(&tables, &usage, &interfaces, (handles, routes_handles));
     let probe = rules.passed();
     let publisher = Publisher {
         rules,
         routes,
         shapes: Shapes::default(),
-        own_addresses: tables.interfaces.iter().flat_map(Interface::addrs).collect(),
+        own_addresses,
         tables,
         teids,
         ues,
+        domain_room: room,
         ue_areas: UeAreas::new(notes_changes),
         next_hops,
         gtpu_peers,
@@ -108,8 +110,8 @@ pub fn build_with_offload(
 fn readers(
     tables: &Arc<Tables>,
     usage: &std::sync::Arc<UsageTable>,
-    rules: Vec<SlotReader<PublishedRules>>,
-    routes: Vec<SlotReader<Routes>>,
+    interfaces: &std::sync::Arc<[Interface]>,
+    (rules, routes): (Vec<SlotReader<PublishedRules>>, Vec<SlotReader<Routes>>),
 ) -> Vec<TablesReader> {
     let readers = (0..).zip(rules.into_iter().zip(routes));
     let reader = |(worker, (rules, routes))| TablesReader {
@@ -119,12 +121,34 @@ fn readers(
         routes,
         counters: Arc::new(WorkerCounters::default()),
         usage: std::sync::Arc::clone(usage),
+        interfaces: std::sync::Arc::clone(interfaces),
     };
     readers.map(reader).collect()
 }
 
+/// What the UEs of a routing domain have room for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DomainRoom {
+    sessions_max: usize,
+    seed: u64,
+}
+
+impl DomainRoom {
+    /// The UEs of a domain that has none yet. Its pools have no index of their own.
+    pub(super) fn of(
+        self,
+        domain: DomainId,
+        local_switching: InterfaceSet,
+    ) -> (UeWriter, Arc<UeTable>) {
+        let pools = UePools::new([], &mut 0);
+        let (writer, table) =
+            UeWriter::new(self.sessions_max, self.seed, domain, local_switching, pools);
+        (writer, Arc::new(table))
+    }
+}
+
 /// The tables of the UEs of each routing domain, and their writers.
-fn ues(config: &TablesConfig) -> (Vec<UeWriter>, Vec<UeTable>) {
+fn ues(config: &TablesConfig) -> (Vec<UeWriter>, Vec<Arc<UeTable>>) {
     let last = config.interfaces.iter().map(|interface| interface.domain).max();
     let mut left = UE_POOL_INDEX_MAX;
     (0..=last.unwrap_or_default().0)
@@ -132,16 +156,26 @@ fn ues(config: &TablesConfig) -> (Vec<UeWriter>, Vec<UeTable>) {
             let domain = DomainId(number);
             let pools = config.ue_pools_v4.iter().filter(|pool| pool.0 == domain);
             let pools = UePools::new(pools.map(|pool| pool.1), &mut left);
-            let switched = local_switching_interfaces(config, domain);
-            UeWriter::new(config.sessions_max, config.seed, domain, switched, pools)
+            let switched = local_switching_interfaces(
+                &config.interfaces,
+                &config.local_switching_domains,
+                domain,
+            );
+            let (writer, table) =
+                UeWriter::new(config.sessions_max, config.seed, domain, switched, pools);
+            (writer, Arc::new(table))
         })
         .unzip()
 }
 
 /// The N6 interfaces of a domain, if its UEs reach each other without them.
-fn local_switching_interfaces(config: &TablesConfig, domain: DomainId) -> InterfaceSet {
-    match config.local_switching_domains.contains(&domain) {
-        true => networks(&config.interfaces, Some(domain)),
+pub(super) fn local_switching_interfaces(
+    interfaces: &[Interface],
+    switched: &[DomainId],
+    domain: DomainId,
+) -> InterfaceSet {
+    match switched.contains(&domain) {
+        true => networks(interfaces, Some(domain)),
         false => InterfaceSet::NONE,
     }
 }

@@ -1,38 +1,49 @@
-//! Routes that take the place of others while workers forward.
+//! Interfaces and routes that take the place of others while workers forward.
 //!
 //! Other routes are built and their gateways resolved beside those in effect; then one store puts them into effect.
 //! Workers see either all of the former routes or all of the new ones in a step.
+//!
+//! An offload reads its routes word by word. So it leaves all packets to data networks to the workers first, and gets the
+//! new routes when no packet can see the former ones any more.
 
 use core::net::IpAddr;
 
-use adit_rules::RateLimit;
-use adit_types::{InterfaceRole, InterfaceSet, NextHopIndex};
+use adit_rules::{OffloadBatch, RateLimit};
+use adit_types::limits::{INTERFACES_MAX, ROUTES_MAX};
+use adit_types::{DomainId, InterfaceRole, InterfaceSet, NextHopIndex};
 
 use super::Publisher;
-use crate::config::{Route, TablesError, check_routes};
+use super::build::local_switching_interfaces;
+use crate::config::{Interface, Route, TablesError, check_interfaces, check_routes};
 use crate::publish::{SlotReader, SlotWriter, slots};
 use crate::routes::{RouteTarget, Routes};
+use crate::sync::Arc;
+use crate::ues::{UeTable, UeWriter};
 
 /// The routes in effect.
 #[derive(Debug)]
 pub(super) struct RoutesWriter {
     /// One slot, never empty.
     slot: SlotWriter<Routes>,
+    list: Vec<Route>,
     /// Our addresses besides those of the interfaces.
     own_addrs: Vec<IpAddr>,
+    /// Former gateways that an offload may still lead to.
+    of_offload: Vec<NextHopIndex>,
 }
 
 impl RoutesWriter {
     /// Puts the first routes into effect.
     pub(super) fn new(
         routes: Routes,
+        list: Vec<Route>,
         own_addrs: Vec<IpAddr>,
         workers: usize,
     ) -> (Self, Vec<SlotReader<Routes>>) {
         let (mut slot, readers) = slots(1, workers);
         slot.swap(0, Some(Box::new(routes)));
         slot.advance();
-        (Self { slot, own_addrs }, readers)
+        (Self { slot, list, own_addrs, of_offload: Vec::new() }, readers)
     }
 
     pub(super) fn current(&self) -> &Routes {
@@ -42,9 +53,11 @@ impl RoutesWriter {
         routes
     }
 
-    fn replace(&mut self, routes: Box<Routes>) {
+    fn replace(&mut self, mut routes: Box<Routes>, list: Vec<Route>) {
+        routes.follow(self.current());
         self.slot.swap(0, Some(routes));
         self.slot.advance();
+        self.list = list;
     }
 
     /// Frees former routes that no worker reads any more.
@@ -53,21 +66,50 @@ impl RoutesWriter {
     }
 }
 
+/// What routes are built from.
+#[derive(Debug, Clone)]
+pub struct RoutesConfig {
+    /// Those in effect, and further ones after them. These are on ports that others are on; their routing domains are those
+    /// of others, or follow them.
+    pub interfaces: Vec<Interface>,
+    /// Domains with local switching. Those of the interfaces in effect stay as they are.
+    pub local_switching_domains: Vec<DomainId>,
+    /// Routes beyond the connected prefixes.
+    pub routes: Vec<Route>,
+}
+
 /// Routes that are not in effect yet, whose gateways are next hops already.
 #[derive(Debug)]
 #[must_use = "its gateways stay pinned until it is published or discarded"]
-pub struct PreparedRoutes(Box<Routes>);
+pub struct PreparedRoutes {
+    routes: Box<Routes>,
+    list: Vec<Route>,
+    /// The UEs of routing domains that are added.
+    ues: Vec<UeWriter>,
+}
 
 impl Publisher {
-    /// Builds routes that are to take the place of those in effect, and pins their gateways, so that they are resolved.
+    /// Our logical interfaces, by id.
+    #[must_use]
+    pub fn interfaces(&self) -> &[Interface] {
+        &self.routes.current().interfaces
+    }
+
+    /// Builds routes that are to take the place of those in effect, and pins their gateways, so that they are resolved. The
+    /// gateways on further interfaces are resolved once [`Publisher::add_interfaces`] has added these.
     ///
     /// # Errors
-    /// The first mistake in the routes, or that an offload knows those in effect; nothing has changed then.
-    pub fn prepare_routes(&mut self, routes: &[Route]) -> Result<PreparedRoutes, TablesError> {
-        if self.offload.is_some() {
-            return Err(TablesError::RoutesOfOffload);
+    /// The first mistake in interfaces and routes, or that an offload knows the interfaces in effect; nothing has changed
+    /// then.
+    pub fn prepare_routes(&mut self, config: RoutesConfig) -> Result<PreparedRoutes, TablesError> {
+        self.check_interfaces(&config.interfaces)?;
+        let (value, max) = (config.routes.len(), ROUTES_MAX);
+        if value > max {
+            return Err(TablesError::OutOfRange { name: "routes", value, min: 0, max });
         }
-        check_routes(&self.tables.interfaces, routes)?;
+        check_routes(&config.interfaces, &config.routes)?;
+        let (ues, tables) = self.further_domains(&config);
+        let RoutesConfig { interfaces, routes: list, .. } = config;
         let (next_hops, former) = (&mut self.next_hops, self.routes.current());
         let mut pinned = Vec::new();
         let gateway = |interface, addr| {
@@ -76,33 +118,123 @@ impl Publisher {
             pinned.push(index);
             Some(index)
         };
-        let own_addrs = &self.routes.own_addrs;
-        let built =
-            Routes::build(Some(former), &self.tables.interfaces, own_addrs, routes, gateway);
-        built.map(|routes| PreparedRoutes(Box::new(routes))).inspect_err(|_| {
-            unpin(&mut self.next_hops, &pinned, former.gateways());
+        let tables = former.ues.iter().cloned().chain(tables).collect();
+        let built = Routes::build(&interfaces, tables, &self.routes.own_addrs, &list, gateway);
+        let prepared = |routes| PreparedRoutes { routes: Box::new(routes), list, ues };
+        built.map(prepared).inspect_err(|_| {
+            unpin(&mut self.next_hops, &pinned, self.routes.current().gateways());
         })
+    }
+
+    /// Checks `config` whole, and adds its interfaces to those in effect, with the routes in effect. Without further ones
+    /// nothing changes.
+    ///
+    /// # Errors
+    /// As [`Publisher::prepare_routes`].
+    pub fn add_interfaces(&mut self, config: &RoutesConfig) -> Result<(), TablesError> {
+        let prepared = self.prepare_routes(config.clone())?;
+        self.discard_routes(prepared);
+        if config.interfaces.len() > self.interfaces().len() {
+            let routes = self.routes.list.clone();
+            let prepared = self.prepare_routes(RoutesConfig { routes, ..config.clone() })?;
+            self.publish_routes(prepared);
+        }
+        Ok(())
+    }
+
+    fn check_interfaces(&self, interfaces: &[Interface]) -> Result<(), TablesError> {
+        let known = self.interfaces();
+        let Some(further) = interfaces.strip_prefix(known) else {
+            return Err(TablesError::InterfacesDiffer);
+        };
+        if further.is_empty() {
+            return Ok(());
+        }
+        if self.offload.is_some() {
+            return Err(TablesError::InterfacesOfOffload);
+        }
+        let (value, max) = (interfaces.len(), INTERFACES_MAX);
+        if value > max {
+            return Err(TablesError::OutOfRange { name: "interfaces", value, min: 0, max });
+        }
+        check_interfaces(interfaces)?;
+        let mut domains = self.routes.current().ues.len();
+        for interface in further {
+            let is_next = usize::from(interface.domain.0) == domains;
+            domains += usize::from(is_next);
+            let has_port = known.iter().any(|of| of.port == interface.port);
+            if !has_port || usize::from(interface.domain.0) >= domains {
+                return Err(TablesError::InterfacesDiffer);
+            }
+        }
+        Ok(())
+    }
+
+    /// The UEs of the routing domains that are added.
+    fn further_domains(&self, config: &RoutesConfig) -> (Vec<UeWriter>, Vec<Arc<UeTable>>) {
+        let last = config.interfaces.iter().map(|interface| interface.domain).max();
+        let first = u8::try_from(self.routes.current().ues.len()).unwrap_or(u8::MAX);
+        let further = first..=last.unwrap_or_default().0;
+        further
+            .map(|number| {
+                let switched = local_switching_interfaces(
+                    &config.interfaces,
+                    &config.local_switching_domains,
+                    DomainId(number),
+                );
+                self.domain_room.of(DomainId(number), switched)
+            })
+            .unzip()
     }
 
     /// The first gateway of these routes whose link-layer address is unknown.
     #[must_use]
     pub fn unresolved_gateway(&self, routes: &PreparedRoutes) -> Option<IpAddr> {
         let hops =
-            routes.0.gateways().iter().filter_map(|index| self.tables.next_hops.peek(*index));
+            routes.routes.gateways().iter().filter_map(|index| self.tables.next_hops.peek(*index));
         hops.filter(|hop| hop.mac.is_none()).map(|hop| hop.addr).next()
     }
 
     /// Puts routes into effect. FARs keep the next hops of their GTP-U peers until their session is published again.
     pub fn publish_routes(&mut self, routes: PreparedRoutes) {
-        self.ue_areas.move_to(&routes.0);
+        let PreparedRoutes { routes, list, ues } = routes;
+        debug_assert_eq!(self.ues.len() + ues.len(), routes.ues.len(), "built before others");
+        self.ues.extend(ues);
+        self.own_addresses = routes.interfaces.iter().flat_map(Interface::addrs).collect();
+        self.ue_areas.move_to(&routes);
         let former = self.routes.current().gateways().to_vec();
-        self.routes.replace(routes.0);
+        self.routes.replace(routes, list);
+        self.routes.of_offload.extend(former);
+        match &mut self.offload {
+            Some(offload) => {
+                offload.leave_networks();
+                // A card removes its flows when the batch ends.
+                self.advance_offload();
+            }
+            None => self.unpin_former(),
+        }
+    }
+
+    /// Ends the batch of the offload if there are changes, gives it the routes in effect when packets cannot see former
+    /// ones any more, and returns the last batch that has passed.
+    pub(super) fn advance_offload(&mut self) -> Option<OffloadBatch> {
+        let offload = self.offload.as_mut()?;
+        let batch = offload.advance();
+        if offload.take_networks(batch, self.routes.current()) {
+            self.unpin_former();
+        }
+        Some(batch)
+    }
+
+    /// Ends the pinning of gateways that routes do not name any more.
+    fn unpin_former(&mut self) {
+        let former = core::mem::take(&mut self.routes.of_offload);
         unpin(&mut self.next_hops, &former, self.routes.current().gateways());
     }
 
     /// Gives up routes that are not in effect.
     pub fn discard_routes(&mut self, routes: PreparedRoutes) {
-        unpin(&mut self.next_hops, routes.0.gateways(), self.routes.current().gateways());
+        unpin(&mut self.next_hops, routes.routes.gateways(), self.routes.current().gateways());
     }
 
     /// The next hop of packets to a GTP-U peer.

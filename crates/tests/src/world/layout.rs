@@ -102,6 +102,7 @@ fn provisioning(layout: &WorldLayout) -> Provisioning {
         local_switching: interface.local_switching,
         network_instance: interface.network_instance.map(Box::from),
         addresses: LocalAddresses { v4: Some(interface.v4.0), v6: Some(interface.v6.0) },
+        only_by_name: false,
     };
     let interfaces = layout.interfaces.iter().map(interface).collect();
     let pool = |prefix: &str| UePool {
@@ -192,7 +193,7 @@ fn interface(
     }
 }
 
-fn route(route: &oracle::OracleRoute) -> Route {
+pub(super) fn route(route: &oracle::OracleRoute) -> Route {
     Route {
         interface: InterfaceId(u8::try_from(route.interface).unwrap()),
         prefix: match route.prefix {

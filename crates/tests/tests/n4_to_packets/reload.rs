@@ -8,7 +8,7 @@ use adit_session::{
     PredefinedAction, PredefinedDetection, PredefinedRule, Provisioning, StoreConfig,
     parse_flow_description,
 };
-use adit_tables::{Route, TablesError};
+use adit_tables::{Route, RoutesConfig, TablesError};
 use adit_tests::world::station_mac;
 use adit_types::{InterfaceId, PortId, Teid};
 
@@ -20,6 +20,14 @@ const BURST: usize = 40;
 fn through(gateway: Ipv4Addr) -> Route {
     let prefix = adit_types::IpPrefix::V4("0.0.0.0/0".parse().unwrap());
     Route { interface: InterfaceId(1), prefix, next_hop: gateway.into() }
+}
+
+fn routes(upf: &UpfInMemory, gateways: &[Ipv4Addr]) -> RoutesConfig {
+    RoutesConfig {
+        interfaces: upf.control.publisher.interfaces().to_vec(),
+        local_switching_domains: Vec::new(),
+        routes: gateways.iter().map(|gateway| through(*gateway)).collect(),
+    }
 }
 
 fn session(upf: &mut UpfInMemory) -> (smf::SessionScript, Teid) {
@@ -53,7 +61,8 @@ fn routes_change_between_bursts_and_no_packet_is_lost_or_follows_the_former_ones
         let former = if round % 2 == 0 { GATEWAY } else { OTHER_GATEWAY };
         let all_to = |addr: Ipv4Addr| vec![station_mac(IpAddr::V4(addr)); BURST];
         assert_eq!(gateways_of_burst(&mut upf, &script, teid), all_to(former));
-        let routes = upf.control.publisher.prepare_routes(&[through(gateway)]).unwrap();
+        let routes = routes(&upf, &[gateway]);
+        let routes = upf.control.publisher.prepare_routes(routes).unwrap();
         while upf.control.publisher.unresolved_gateway(&routes).is_some() {
             assert_eq!(gateways_of_burst(&mut upf, &script, teid), all_to(former));
         }
@@ -76,11 +85,15 @@ fn routes_with_a_mistake_or_given_up_change_nothing() {
     };
     let before = next_hops(&mut upf);
     let far = Ipv4Addr::new(192, 0, 2, 1);
-    let refused = upf.control.publisher.prepare_routes(&[through(OTHER_GATEWAY), through(far)]);
+    let prepare = |upf: &mut UpfInMemory, gateways: &[Ipv4Addr]| {
+        let routes = routes(upf, gateways);
+        upf.control.publisher.prepare_routes(routes)
+    };
+    let refused = prepare(&mut upf, &[OTHER_GATEWAY, far]);
     assert_eq!(refused.unwrap_err(), TablesError::NextHopOffLink(through(far)));
-    let twice = upf.control.publisher.prepare_routes(&[through(OTHER_GATEWAY), through(GATEWAY)]);
+    let twice = prepare(&mut upf, &[OTHER_GATEWAY, GATEWAY]);
     assert!(matches!(twice.unwrap_err(), TablesError::DuplicateRoute(_)));
-    let routes = upf.control.publisher.prepare_routes(&[through(OTHER_GATEWAY)]).unwrap();
+    let routes = prepare(&mut upf, &[OTHER_GATEWAY]).unwrap();
     upf.control.publisher.discard_routes(routes);
     assert_eq!(next_hops(&mut upf), before, "no gateway is left behind");
     let all = gateways_of_burst(&mut upf, &script, teid);

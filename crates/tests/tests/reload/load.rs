@@ -17,6 +17,9 @@ pub(crate) const FORMER_GATEWAY: Station =
     (Ipv4Addr::new(10, 0, 6, 1), MacAddr([2, 0xaa, 0, 0, 6, 1]));
 pub(crate) const LATER_GATEWAY: Station =
     (Ipv4Addr::new(10, 0, 6, 9), MacAddr([2, 0xaa, 0, 0, 6, 9]));
+/// The router of the network instance that a reload adds, and its VLAN.
+const ADDED_GATEWAY: Station = (Ipv4Addr::new(10, 0, 7, 1), MacAddr([2, 0xaa, 0, 0, 7, 1]));
+const ADDED_VLAN: u16 = 7;
 const GNB: Station = (smf::GNB, MacAddr([2, 0xaa, 0, 0, 3, 1]));
 
 /// One packet of each direction in this time.
@@ -113,8 +116,9 @@ fn answer_arp(link: &PacketLink, request: &[u8], stations: &[Station]) {
     reply.extend(mac.0);
     reply.extend(addr.octets());
     reply.extend(&request[22..32]);
-    let frame = PacketBuilder::ethernet(MacAddr(asker), *mac).ether_type(0x0806).payload(&reply);
-    link.send(&frame.build());
+    let frame = PacketBuilder::ethernet(MacAddr(asker), *mac);
+    let frame = if *addr == ADDED_GATEWAY.0 { frame.vlan(ADDED_VLAN) } else { frame };
+    link.send(&frame.ether_type(0x0806).payload(&reply).build());
 }
 
 /// Both ends of adit.
@@ -151,7 +155,7 @@ impl TrafficSenders {
     }
 }
 
-const GATEWAYS: &[Station] = &[FORMER_GATEWAY, LATER_GATEWAY];
+const GATEWAYS: &[Station] = &[FORMER_GATEWAY, LATER_GATEWAY, ADDED_GATEWAY];
 
 impl ReloadTraffic {
     /// Starts packets of all sessions in turn, once the first ones arrived.
@@ -213,6 +217,43 @@ impl ReloadTraffic {
             assert!(began.elapsed() < PATIENCE, "nothing arrives");
         }
         outcome(&uplink.stop())
+    }
+}
+
+/// A session of the network instance that a reload adds.
+pub(crate) struct SessionInNetwork {
+    pub session: LoadSession,
+    pub gnb_teid: Teid,
+}
+
+impl SessionInNetwork {
+    /// Exchanges packets of the UE: those to the data network leave to its own router, and those from it, in its VLAN, reach
+    /// the tunnel of this session.
+    pub(crate) fn exchange(&self) {
+        let network = LinkReceiver::start("net0", GATEWAYS);
+        let (senders, gnb) = (TrafficSenders::open(), PacketLink::open("gnb0"));
+        let began = Instant::now();
+        let mut tunnel = None;
+        while network.count.load(Ordering::Relaxed) == 0 || tunnel.is_none() {
+            assert!(began.elapsed() < PATIENCE, "nothing arrives");
+            senders.send_uplink(&self.session, 0);
+            let down = PacketBuilder::ethernet(senders.n6, ADDED_GATEWAY.1)
+                .vlan(ADDED_VLAN)
+                .ipv4("8.8.8.8", self.session.ue)
+                .udp(9000, 4000)
+                .payload(b"of the added network");
+            senders.network.send(&down.build());
+            std::thread::sleep(Duration::from_millis(20));
+            let arrived = core::iter::from_fn(|| gnb.try_receive());
+            tunnel = arrived
+                .filter(|frame| frame.ends_with(b"of the added network"))
+                .map(|frame| u32::from_be_bytes(frame[46..50].try_into().unwrap()))
+                .last()
+                .or(tunnel);
+        }
+        assert_eq!(tunnel, Some(self.gnb_teid.0));
+        let gateways: Vec<_> = network.stop().into_iter().map(|(_, mac)| mac).collect();
+        assert!(gateways.iter().all(|mac| *mac == ADDED_GATEWAY.1), "{gateways:?}");
     }
 }
 

@@ -2,11 +2,12 @@
 
 use adit_kernel::KernelDevice;
 use adit_session::{PredefinedDetection, PredefinedRule};
+use adit_types::{InterfaceRole, VlanId};
 
 use super::{ChangeEffect, ConfigComparison, PACKET_PATH, RunningParts};
 use crate::config::{
     ApplicationSettings, Config, ForwardingPolicySettings, InterfaceSettings, IpNet, PortSettings,
-    RouteSettings, UePoolSettings, switched_domains,
+    RouteSettings, UePoolSettings, domains, switched_domains,
 };
 
 /// Why interfaces do not change.
@@ -30,47 +31,100 @@ impl ConfigComparison {
         }
     }
 
-    pub(super) fn interfaces(&mut self, old: &[InterfaceSettings], new: &[InterfaceSettings]) {
-        if old.len() != new.len() {
-            return self.fixed("interface", &old.len(), &new.len(), INTERFACES);
+    /// Interfaces are added after those that there are.
+    pub(super) fn interfaces(&mut self, old: &Config, new: &Config, running: RunningParts) {
+        let is_in = |of: &InterfaceSettings, list: &[InterfaceSettings]| {
+            list.iter().any(|other| other.name == of.name)
+        };
+        let gone = old.interfaces.iter().filter(|of| !is_in(of, &new.interfaces));
+        let gone: Vec<_> = gone.map(|of| of.name.clone()).collect();
+        for name in &gone {
+            let why = "rules of sessions may name it; restart adit to remove it";
+            self.refuse(format!("interface \"{name}\""), why);
         }
-        for (old, new) in old.iter().zip(new) {
-            let InterfaceSettings {
-                name,
-                role,
-                port,
-                // By its port.
-                is_kernel: _,
-                vlan,
-                v4,
-                v6,
-                network_instance,
-                local_switching,
-            } = old;
-            let key = |of: &str| format!("interface \"{name}\".{of}");
-            self.fixed(&key("name"), name, &new.name, INTERFACES);
-            self.fixed(&key("role"), role, &new.role, INTERFACES);
-            self.fixed(&key("port"), port, &new.port, INTERFACES);
-            self.fixed(&key("vlan"), vlan, &new.vlan, INTERFACES);
-            self.fixed(&key("addresses"), &(v4, v6), &(&new.v4, &new.v6), INTERFACES);
-            let named = &new.network_instance;
-            self.fixed(&key("network_instance"), network_instance, named, INTERFACES);
-            let switched = &new.local_switching;
-            self.fixed(&key("local_switching"), local_switching, switched, INTERFACES);
+        let names = |list: &[InterfaceSettings]| -> Vec<String> {
+            list.iter().map(|of| of.name.clone()).collect()
+        };
+        if gone.is_empty() && !names(&new.interfaces).starts_with(&names(&old.interfaces)) {
+            let why = "of several that fit, the first one counts: write new interfaces after the others, or restart adit";
+            return self.refuse("interface", why);
+        }
+        for (old, new) in old.interfaces.iter().zip(&new.interfaces) {
+            self.interface(old, new);
+        }
+        if gone.is_empty() && new.interfaces.len() > old.interfaces.len() {
+            self.added_interfaces(old, new, running);
         }
     }
 
-    pub(super) fn routes(
-        &mut self,
-        config: &Config,
-        old: &[RouteSettings],
-        new: &[RouteSettings],
-        running: RunningParts,
-    ) {
-        if old != new && running.has_offload {
-            let why = "XDP programs and network cards forward by the routes of the start; restart adit to change them";
-            return self.refuse("route", why);
+    fn interface(&mut self, old: &InterfaceSettings, new: &InterfaceSettings) {
+        let InterfaceSettings {
+            name,
+            role,
+            port,
+            // By its port.
+            is_kernel: _,
+            vlan,
+            v4,
+            v6,
+            network_instance,
+            local_switching,
+        } = old;
+        if name != &new.name {
+            return;
         }
+        let key = |of: &str| format!("interface \"{name}\".{of}");
+        self.fixed(&key("role"), role, &new.role, INTERFACES);
+        self.fixed(&key("port"), port, &new.port, INTERFACES);
+        self.fixed(&key("vlan"), vlan, &new.vlan, INTERFACES);
+        self.fixed(&key("addresses"), &(v4, v6), &(&new.v4, &new.v6), INTERFACES);
+        let named = &new.network_instance;
+        self.fixed(&key("network_instance"), network_instance, named, INTERFACES);
+        let switched = &new.local_switching;
+        self.fixed(&key("local_switching"), local_switching, switched, INTERFACES);
+    }
+
+    fn added_interfaces(&mut self, old: &Config, new: &Config, running: RunningParts) {
+        let known = old.interfaces.len();
+        let all = domains(&new.interfaces);
+        let keeps_domains = all.starts_with(&domains(&old.interfaces));
+        let switched = switched_domains(old);
+        for (interface, domain) in new.interfaces.iter().zip(&all).skip(known) {
+            let key = format!("interface \"{}\"", interface.name);
+            let is_n6 = interface.role == InterfaceRole::N6;
+            let why = if interface.is_kernel {
+                Some("the kernel gets the addresses of its ports at the start")
+            } else if running.has_offload {
+                Some("XDP programs and network cards forward through the interfaces of the start")
+            } else if is_n6 && !keeps_domains {
+                Some(
+                    "without a network_instance it serves all of them, which would share their UEs and routes from then on",
+                )
+            } else if is_n6 && switched.contains(domain) && all[..known].contains(domain) {
+                Some("local switching in its network instance knows the interfaces of the start")
+            } else {
+                None
+            };
+            if let Some(why) = why {
+                self.refuse(key, format!("{why}; restart adit to add it"));
+                continue;
+            }
+            let port = new.ports.get(usize::from(interface.port.0));
+            let port = port.map_or("", |port| &port.name);
+            let mut parts = vec![format!("{} on port \"{port}\"", interface.role.name())];
+            if interface.vlan != VlanId::UNTAGGED {
+                parts.push(format!("VLAN {}", interface.vlan.value()));
+            }
+            parts.extend(interface.v4.map(|(addr, len)| format!("{addr}/{len}")));
+            parts.extend(interface.v6.map(|(addr, len)| format!("{addr}/{len}")));
+            let named = interface.network_instance.as_ref();
+            parts.extend(named.map(|name| format!("network instance \"{name}\"")));
+            let change = format!("\"{}\": added, {}", interface.name, parts.join(", "));
+            self.note("interface", ChangeEffect::Interfaces, change);
+        }
+    }
+
+    pub(super) fn routes(&mut self, config: &Config, old: &[RouteSettings], new: &[RouteSettings]) {
         let interface = |of: &RouteSettings| config.interfaces.get(of.interface);
         let is_gtpu = |of: &RouteSettings| interface(of).is_some_and(|of| of.role.is_gtpu());
         let differ = |of: &&RouteSettings| !(old.contains(of) && new.contains(of));
@@ -183,7 +237,16 @@ impl ConfigComparison {
 
     /// Tables of UEs are made with or without local switching.
     pub(super) fn switched_domains(&mut self, old: &Config, new: &Config) {
-        if old.interfaces == new.interfaces && switched_domains(old) != switched_domains(new) {
+        let known = domains(&old.interfaces);
+        if !domains(&new.interfaces).starts_with(&known) {
+            return;
+        }
+        let of_known = |config: &Config| {
+            let all = switched_domains(config).into_iter();
+            all.filter(|domain| known.contains(domain)).collect::<Vec<_>>()
+        };
+        let differs = of_known(old) != of_known(new);
+        if differs && new.interfaces.starts_with(&old.interfaces) {
             let why = "local switching between UEs is set up for a network instance at the start: a policy can only use it \
                        where n6 interfaces or another policy already have it; restart adit";
             self.refuse("forwarding_policy.local_switching", why);

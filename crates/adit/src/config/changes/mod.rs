@@ -27,6 +27,8 @@ pub(crate) enum ChangeEffect {
     Routes,
     /// Workers get routes, and FARs the next hops to their GTP-U peers.
     GtpuRoutes,
+    /// Workers get interfaces, and sessions the rules that may use them.
+    Interfaces,
 }
 
 /// A change that a running adit can make.
@@ -75,7 +77,8 @@ pub(crate) fn compare(
         dpdk,
         flow_offload,
         ports,
-        interfaces,
+        // With the ports that they are on.
+        interfaces: _,
         routes,
         ue_pools,
         applications,
@@ -99,8 +102,8 @@ pub(crate) fn compare(
     found.dpdk(dpdk, &new.dpdk);
     found.flow_offload(flow_offload, &new.flow_offload);
     found.ports(ports, &new.ports);
-    found.interfaces(interfaces, &new.interfaces);
-    found.routes(old, routes, &new.routes, running);
+    found.interfaces(old, new, running);
+    found.routes(new, routes, &new.routes);
     found.ue_pools(old, ue_pools, &new.ue_pools);
     found.applications(applications, &new.applications);
     found.forwarding_policies(forwarding_policies, &new.forwarding_policies);

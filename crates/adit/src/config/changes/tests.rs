@@ -97,17 +97,80 @@ fn what_rules_are_made_of_changes_with_the_rules_of_sessions() {
 }
 
 #[test]
-fn routes_change_with_their_gateways_and_not_in_front_of_an_offload() {
+fn routes_change_with_their_gateways() {
     let other = changed(&[("next_hop = \"10.0.6.1\"", "next_hop = \"10.0.6.3\"")], "");
     assert_eq!(changes(&other), [("route".to_owned(), ChangeEffect::Routes)]);
     let running = RunningParts { has_offload: true };
-    let refused = compare(&parsed(EXAMPLE), &other, running).unwrap_err();
-    assert_eq!(refused[0].key, "route");
+    let found = compare(&parsed(EXAMPLE), &other, running).unwrap();
+    assert_eq!(found[0].effect, ChangeEffect::Routes);
     let gtpu =
         "[[route]]\ninterface = \"n3\"\nprefix = \"192.0.2.0/24\"\nnext_hop = \"10.0.3.9\"\n";
     let found = between(&parsed(EXAMPLE), &changed(&[], gtpu)).unwrap();
     assert_eq!(found[0].effect, ChangeEffect::GtpuRoutes);
     assert_eq!(found[0].change, "192.0.2.0/24 through n3: added, next hop 10.0.3.9");
+}
+
+#[test]
+fn interfaces_are_added_after_the_others_on_their_ports() {
+    let network = |name: &str, rest: &str| {
+        format!(
+            "[[interface]]\nname = \"{name}\"\nrole = \"n6\"\nport = \"core\"\nvlan = 7\naddresses = [\"10.0.7.2/24\"]\n{rest}\n"
+        )
+    };
+    let old = parsed(EXAMPLE);
+    let with = |added: &str| changed(&[], added);
+    let ims = network("ims", "network_instance = \"ims\"");
+    let route = "[[route]]\ninterface = \"ims\"\nprefix = \"0.0.0.0/0\"\nnext_hop = \"10.0.7.1\"\n";
+    let found = between(&old, &with(&format!("{ims}{route}"))).unwrap();
+    assert_eq!((&*found[0].key, found[0].effect), ("interface", ChangeEffect::Interfaces));
+    let change =
+        "\"ims\": added, N6 on port \"core\", VLAN 7, 10.0.7.2/24, network instance \"ims\"";
+    assert_eq!(found[0].change, change);
+    assert_eq!(found[1].change, "0.0.0.0/0 through ims: added, next hop 10.0.7.1");
+    let running = RunningParts { has_offload: true };
+    let refused = |old: &Config, new: &Config, running| -> Vec<(String, String)> {
+        let refused = compare(old, new, running).unwrap_err();
+        refused.into_iter().map(|of| (of.key, of.why)).collect()
+    };
+    let cases = [
+        (&old, with(&ims), running, "interface \"ims\"", "XDP programs"),
+        (
+            &with(&ims),
+            with(&(ims.clone() + &network("all", "").replace("7", "8"))),
+            RunningParts::default(),
+            "interface \"all\"",
+            "serves all",
+        ),
+        (
+            &with(&ims),
+            with(""),
+            RunningParts::default(),
+            "interface \"ims\"",
+            "restart adit to remove",
+        ),
+        (
+            &with(
+                &(ims.clone()
+                    + &network("later", "network_instance = \"later\"").replace("7", "8")),
+            ),
+            with(&(network("later", "network_instance = \"later\"").replace("7", "8") + &ims)),
+            RunningParts::default(),
+            "interface",
+            "after the others",
+        ),
+        (
+            &old,
+            with(&network("more", "network_instance = \"internet\"")),
+            RunningParts::default(),
+            "interface \"more\"",
+            "local switching",
+        ),
+    ];
+    for (old, new, running, key, words) in cases {
+        let found = refused(old, &new, running);
+        assert!(found.len() == 1 && found[0].0 == key && found[0].1.contains(words), "{found:?}");
+        assert!(found[0].1.contains("restart adit"), "{found:?}");
+    }
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Metrics of what only some configurations have: shared rates, pools of UE addresses, a store, an offload.
 
+use std::time::Duration;
+
 use adit_metrics::{MetricFamily, MetricLabels, MetricSample, MetricUnit, MetricValues, as_gauge};
-use adit_tables::ALL_SESSIONS;
+use adit_tables::{ALL_SESSIONS, OffloadReport};
 use adit_types::{BitRate, Direction, SliceId};
 
 use super::{count, counter, gauge};
@@ -10,93 +12,144 @@ use crate::snapshot::ControlView;
 const DIRECTIONS: [(Direction, &str); 2] =
     [(Direction::Uplink, "uplink"), (Direction::Downlink, "downlink")];
 
-/// Rates that sessions share, and guaranteed rates.
-pub(super) fn of_rates(control: &ControlView<'_>) -> Vec<MetricFamily> {
-    let aggregates = control.parts.publisher.aggregates();
-    let policy = &control.parts.node.store().provisioning().qos;
-    let slices = (1..).map(SliceId).zip(&policy.slices);
-    let slices = slices.map(|(id, slice)| {
-        let name = slice.s_nssai.map(|s_nssai| s_nssai.to_string());
-        let network = slice.network_instance.as_deref().map(str::to_owned);
-        (id, slice.rates, name.unwrap_or_default(), network.unwrap_or_default())
-    });
-    let all = (ALL_SESSIONS, policy.total, "all".to_owned(), String::new());
-    let (mut limits, mut passed) = (Vec::new(), Vec::new());
-    for (id, rates, s_nssai, network) in core::iter::once(all).chain(slices) {
-        for (direction, name) in DIRECTIONS {
-            let Some(aggregate) = aggregates.get(id, direction) else { continue };
-            let labels: MetricLabels = vec![
-                ("s_nssai", s_nssai.clone()),
-                ("network_instance", network.clone()),
-                ("direction", name.to_owned()),
-            ];
-            let rate = match direction {
-                Direction::Uplink => rates.uplink,
-                Direction::Downlink => rates.downlink,
-            };
-            limits.push(MetricSample {
-                labels: labels.clone(),
+/// Families without figures, for their names.
+pub(super) fn without_figures() -> Vec<MetricFamily> {
+    let parts = [
+        RateFigures::default().families(),
+        pool_families(&[]),
+        vec![active_family(true)],
+        StoreFigures::default().families(),
+        offload_families(OffloadReport::default()),
+    ];
+    parts.into_iter().flatten().collect()
+}
+
+/// Rates that sessions share, and guaranteed rates. Unit: octets per second.
+#[derive(Debug, Default)]
+pub(super) struct RateFigures {
+    limits: Vec<MetricSample<f64>>,
+    passed: Vec<MetricSample<u64>>,
+    guaranteed: Vec<MetricSample<f64>>,
+    guaranteed_max: Vec<MetricSample<f64>>,
+}
+
+impl RateFigures {
+    pub(super) fn of(control: &ControlView<'_>) -> Self {
+        let aggregates = control.parts.publisher.aggregates();
+        let policy = &control.parts.node.store().provisioning().qos;
+        let slices = (1..).map(SliceId).zip(&policy.slices);
+        let slices = slices.map(|(id, slice)| {
+            let name = slice.s_nssai.map(|s_nssai| s_nssai.to_string());
+            let network = slice.network_instance.as_deref().map(str::to_owned);
+            (id, slice.rates, name.unwrap_or_default(), network.unwrap_or_default())
+        });
+        let all = (ALL_SESSIONS, policy.total, "all".to_owned(), String::new());
+        let (mut limits, mut passed) = (Vec::new(), Vec::new());
+        for (id, rates, s_nssai, network) in core::iter::once(all).chain(slices) {
+            for (direction, name) in DIRECTIONS {
+                let Some(aggregate) = aggregates.get(id, direction) else { continue };
+                let labels: MetricLabels = vec![
+                    ("s_nssai", s_nssai.clone()),
+                    ("network_instance", network.clone()),
+                    ("direction", name.to_owned()),
+                ];
+                let rate = match direction {
+                    Direction::Uplink => rates.uplink,
+                    Direction::Downlink => rates.downlink,
+                };
+                limits.push(MetricSample {
+                    labels: labels.clone(),
+                    value: as_gauge(rate.as_bps()) / 8.0,
+                });
+                passed.push(MetricSample { labels, value: aggregate.taken_bytes() });
+            }
+        }
+        let (sum, capacity) = control.parts.node.store().guaranteed();
+        let of_directions = |uplink: BitRate, downlink: BitRate| {
+            let rates = [("uplink", uplink), ("downlink", downlink)].into_iter();
+            // Without a limit there is no sample.
+            let rates = rates.filter(|(_, rate)| rate.as_bps() != u64::MAX);
+            let samples = rates.map(|(name, rate)| MetricSample {
+                labels: vec![("direction", name.to_owned())],
                 value: as_gauge(rate.as_bps()) / 8.0,
             });
-            passed.push(MetricSample { labels, value: aggregate.taken_bytes() });
+            samples.collect()
+        };
+        Self {
+            limits,
+            passed,
+            guaranteed: of_directions(sum.uplink, sum.downlink),
+            guaranteed_max: of_directions(capacity.uplink, capacity.downlink),
         }
     }
-    let (sum, capacity) = control.parts.node.store().guaranteed();
-    let of_directions = |uplink: BitRate, downlink: BitRate| {
-        let rates = [("uplink", uplink), ("downlink", downlink)].into_iter();
-        // Without a limit there is no sample.
-        let rates = rates.filter(|(_, rate)| rate.as_bps() != u64::MAX);
-        let samples = rates.map(|(name, rate)| MetricSample {
-            labels: vec![("direction", name.to_owned())],
-            value: as_gauge(rate.as_bps()) / 8.0,
-        });
-        MetricValues::Gauge(samples.collect())
-    };
-    vec![
-        MetricFamily::new(
-            "adit_qos_shared_rate_bytes_per_second",
-            "Rates that the sessions of a slice, or all sessions, share.",
-            MetricValues::Gauge(limits),
-        ),
-        MetricFamily::new(
-            "adit_qos_shared_passed",
-            "Octets that passed within a shared rate.",
-            MetricValues::Counter(passed),
-        )
-        .in_unit(MetricUnit::Bytes),
-        MetricFamily::new(
-            "adit_qos_guaranteed_bytes_per_second",
-            "Guaranteed bit rates of all sessions together.",
-            of_directions(sum.uplink, sum.downlink),
-        ),
-        MetricFamily::new(
-            "adit_qos_guaranteed_max_bytes_per_second",
-            "Guaranteed bit rates that are admitted at most; absent without a limit.",
-            of_directions(capacity.uplink, capacity.downlink),
-        ),
-    ]
+
+    pub(super) fn families(self) -> Vec<MetricFamily> {
+        vec![
+            MetricFamily::new(
+                "adit_qos_shared_rate_bytes_per_second",
+                "Rates that the sessions of a slice, or all sessions, share.",
+                MetricValues::Gauge(self.limits),
+            ),
+            MetricFamily::new(
+                "adit_qos_shared_passed",
+                "Octets that passed within a shared rate.",
+                MetricValues::Counter(self.passed),
+            )
+            .in_unit(MetricUnit::Bytes),
+            MetricFamily::new(
+                "adit_qos_guaranteed_bytes_per_second",
+                "Guaranteed bit rates of all sessions together.",
+                MetricValues::Gauge(self.guaranteed),
+            ),
+            MetricFamily::new(
+                "adit_qos_guaranteed_max_bytes_per_second",
+                "Guaranteed bit rates that are admitted at most; absent without a limit.",
+                MetricValues::Gauge(self.guaranteed_max),
+            ),
+        ]
+    }
 }
 
 /// Pools of UE addresses.
 pub(super) fn of_pools(control: &ControlView<'_>) -> Vec<MetricFamily> {
-    let usage: Vec<(u64, u64)> = control.parts.node.store().ue_pool_usage().collect();
-    let of = |value: fn(&(u64, u64)) -> u64| {
-        let samples = usage.iter().enumerate().map(|(pool, usage)| MetricSample {
-            labels: vec![("pool", pool.to_string())],
-            value: as_gauge(value(usage)),
-        });
+    let pools = &control.parts.config.ue_pools;
+    let usage = control.parts.node.store().ue_pool_usage();
+    let figures = pools.iter().zip(usage).map(|(pool, (used, size))| PoolFigures {
+        labels: vec![
+            ("network_instance", pool.network_instance.clone().unwrap_or_default()),
+            ("prefix", pool.prefix.to_string()),
+        ],
+        used,
+        size,
+    });
+    pool_families(&figures.collect::<Vec<_>>())
+}
+
+/// One pool.
+#[derive(Debug)]
+struct PoolFigures {
+    labels: MetricLabels,
+    used: u64,
+    size: u64,
+}
+
+fn pool_families(pools: &[PoolFigures]) -> Vec<MetricFamily> {
+    let of = |value: fn(&PoolFigures) -> u64| {
+        let samples = pools
+            .iter()
+            .map(|pool| MetricSample { labels: pool.labels.clone(), value: as_gauge(value(pool)) });
         MetricValues::Gauge(samples.collect())
     };
     vec![
         MetricFamily::new(
             "adit_ue_pool_used_addresses",
-            "UE addresses in use, or waiting for their reclaim, of a pool in the order of the configuration.",
-            of(|(used, _)| *used),
+            "UE addresses of a pool that are in use, or wait for their reclaim.",
+            of(|pool| pool.used),
         ),
         MetricFamily::new(
             "adit_ue_pool_addresses",
-            "UE addresses of a pool in the order of the configuration.",
-            of(|(_, all)| *all),
+            "UE addresses of a pool.",
+            of(|pool| pool.size),
         ),
     ]
 }
@@ -104,52 +157,86 @@ pub(super) fn of_pools(control: &ControlView<'_>) -> Vec<MetricFamily> {
 /// The store that keeps sessions.
 pub(super) fn of_store(control: &ControlView<'_>) -> Vec<MetricFamily> {
     let parts = control.parts;
-    let mut families = vec![gauge(
-        "adit_active",
-        "1 if this adit forwards, 0 on a standby.",
-        u64::from(parts.standby.is_none()),
-    )];
-    let Some(report) = parts.store.as_ref().map(|store| store.report()) else { return families };
-    let (groups, messages) = parts.node.waiting_for_store();
-    let seconds = |name, help, value: std::time::Duration| {
-        MetricFamily::new(name, help, MetricValues::gauge(value.as_secs_f64()))
-            .in_unit(MetricUnit::Seconds)
-    };
-    families.extend([
-        gauge(
-            "adit_store_failing",
-            "1 while the store cannot write: changes of sessions are refused.",
-            u64::from(report.failure.is_some()),
-        ),
-        counter("adit_store_failures", "How often the store could not write.", report.failures),
-        gauge("adit_store_groups_under_way", "Groups of changes that are not durable.", groups),
-        gauge(
-            "adit_store_messages_waiting",
-            "PFCP messages that wait until the store has what they tell.",
-            count(messages),
-        ),
-        counter(
-            "adit_store_records_too_large",
-            "Records that were too large to keep.",
-            report.too_large,
-        ),
-        seconds(
-            "adit_store_last_commit",
-            "How long the last group took to be durable.",
-            report.commit,
-        ),
-        seconds(
-            "adit_store_longest_commit",
-            "The longest time that a group took to be durable.",
-            report.commit_max,
-        ),
-    ]);
+    let mut families = vec![active_family(parts.standby.is_none())];
+    if let Some(report) = parts.store.as_ref().map(|store| store.report()) {
+        let (groups, messages) = parts.node.waiting_for_store();
+        let figures = StoreFigures {
+            is_failing: report.failure.is_some(),
+            failures: report.failures,
+            too_large: report.too_large,
+            commit: report.commit,
+            commit_max: report.commit_max,
+            groups,
+            messages: count(messages),
+        };
+        families.extend(figures.families());
+    }
     families
+}
+
+fn active_family(is_active: bool) -> MetricFamily {
+    gauge("adit_active", "1 if this adit forwards, 0 on a standby.", u64::from(is_active))
+}
+
+#[derive(Debug, Default)]
+struct StoreFigures {
+    is_failing: bool,
+    failures: u64,
+    too_large: u64,
+    commit: Duration,
+    commit_max: Duration,
+    groups: u64,
+    messages: u64,
+}
+
+impl StoreFigures {
+    fn families(self) -> Vec<MetricFamily> {
+        let seconds = |name, help, value: Duration| {
+            MetricFamily::new(name, help, MetricValues::gauge(value.as_secs_f64()))
+                .in_unit(MetricUnit::Seconds)
+        };
+        vec![
+            gauge(
+                "adit_store_failing",
+                "1 while the store cannot write: changes of sessions are refused.",
+                u64::from(self.is_failing),
+            ),
+            counter("adit_store_failures", "How often the store could not write.", self.failures),
+            gauge(
+                "adit_store_groups_under_way",
+                "Groups of changes that are not durable.",
+                self.groups,
+            ),
+            gauge(
+                "adit_store_messages_waiting",
+                "PFCP messages that wait until the store has what they tell.",
+                self.messages,
+            ),
+            counter(
+                "adit_store_records_too_large",
+                "Records that were too large to keep.",
+                self.too_large,
+            ),
+            seconds(
+                "adit_store_last_commit",
+                "How long the last group took to be durable.",
+                self.commit,
+            ),
+            seconds(
+                "adit_store_longest_commit",
+                "The longest time that a group took to be durable.",
+                self.commit_max,
+            ),
+        ]
+    }
 }
 
 /// What forwards packets in front of the workers.
 pub(super) fn of_offload(control: &ControlView<'_>) -> Vec<MetricFamily> {
-    let Some(report) = control.parts.publisher.offload() else { return Vec::new() };
+    control.parts.publisher.offload().map(offload_families).unwrap_or_default()
+}
+
+fn offload_families(report: OffloadReport) -> Vec<MetricFamily> {
     let refusals = report.refusals.into_iter().map(|(reason, value)| MetricSample {
         labels: vec![("reason", reason.into_owned())],
         value,

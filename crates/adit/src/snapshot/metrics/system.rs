@@ -2,14 +2,25 @@
 
 use std::fs;
 
+use adit_dpdk::Mempool;
 use adit_kernel::{KernelCounters, PortCounters};
-use adit_metrics::{MetricFamily, MetricSample, MetricUnit, MetricValues, as_gauge};
+use adit_metrics::{MetricFamily, MetricLabels, MetricSample, MetricUnit, MetricValues, as_gauge};
 
 use super::{count, gauge};
 use crate::control_parts::{ControlPort, ControlPortDevice};
 use crate::port_links::PortLink;
 use crate::snapshot::ControlView;
 use crate::snapshot::ports::links_of;
+
+/// Families without figures, for their names.
+pub(super) fn without_figures() -> Vec<MetricFamily> {
+    let process = ProcessReading { started: Some(0.0), ..ProcessReading::default() };
+    let mut families = port_families(&[]);
+    families.extend(buffer_families(0, 0));
+    families.push(build_family(Vec::new()));
+    families.extend(process.families());
+    families
+}
 
 /// What a port counts, whatever its driver.
 #[derive(Debug, Clone, Copy, Default)]
@@ -74,7 +85,11 @@ pub(super) fn of_ports(control: &ControlView<'_>) -> Vec<MetricFamily> {
             link,
         })
         .collect();
-    let mut families = port_counters(&rows);
+    port_families(&rows)
+}
+
+fn port_families(rows: &[MeasuredPort]) -> Vec<MetricFamily> {
+    let mut families = port_counters(rows);
     let up = rows.iter().filter_map(|row| {
         let labels = vec![("port", row.name.clone())];
         Some(MetricSample { labels, value: f64::from(u8::from(row.link.is_up?)) })
@@ -131,13 +146,18 @@ fn port_counters(rows: &[MeasuredPort]) -> Vec<MetricFamily> {
 
 /// The pool of packet buffers.
 pub(super) fn of_buffers(control: &ControlView<'_>) -> Vec<MetricFamily> {
-    let Some(pool) = &control.parts.pool else { return Vec::new() };
+    let pool = control.parts.pool.as_ref();
+    let families = |pool: &Mempool| buffer_families(pool.mbufs().into(), pool.available().into());
+    pool.map(families).unwrap_or_default()
+}
+
+fn buffer_families(all: u64, free: u64) -> Vec<MetricFamily> {
     vec![
-        gauge("adit_mempool_buffers", "Packet buffers: dpdk.mempool_mbufs.", pool.mbufs().into()),
+        gauge("adit_mempool_buffers", "Packet buffers: dpdk.mempool_mbufs.", all),
         gauge(
             "adit_mempool_free_buffers",
             "Packet buffers that nothing holds; inexact while packets pass.",
-            pool.available().into(),
+            free,
         ),
     ]
 }
@@ -148,17 +168,21 @@ pub(super) fn of_process() -> Vec<MetricFamily> {
         ("version", env!("CARGO_PKG_VERSION").to_owned()),
         ("dpdk", adit_dpdk::version()),
     ]];
-    let mut families = vec![MetricFamily::new(
-        "adit_build",
-        "The version of adit, and the version of DPDK that it runs on.",
-        MetricValues::Info(build),
-    )];
+    let mut families = vec![build_family(build)];
     families.extend(ProcessReading::read().map(ProcessReading::families).unwrap_or_default());
     families
 }
 
+fn build_family(build: Vec<MetricLabels>) -> MetricFamily {
+    MetricFamily::new(
+        "adit_build",
+        "The version of adit, and the version of DPDK that it runs on.",
+        MetricValues::Info(build),
+    )
+}
+
 /// What the kernel says of this process. Spec: proc_pid_stat(5), proc_pid_statm(5).
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 struct ProcessReading {
     resident_bytes: u64,
     virtual_bytes: u64,

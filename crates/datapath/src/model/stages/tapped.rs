@@ -9,6 +9,7 @@ use adit_types::PortId;
 
 use super::{forward_burst, join_arrived, run_stages, take_stages};
 use crate::context::StepContext;
+use crate::late_packets::{EndedWait, LatePacket, WaitEnd};
 use crate::packet_fate::{PacketFates, transmit_alone};
 use crate::selection::TapCandidate;
 use crate::tap::TapPoint;
@@ -32,7 +33,7 @@ pub(super) fn forward_tapped<Io: PacketIo>(
         forward_burst(ctx, io, port, rx, state);
     });
     state.path = path;
-    report_late_drops(ctx, state);
+    report_late_packets(ctx, state);
 }
 
 /// Takes packets through the stages; those alone that taps select there.
@@ -106,12 +107,14 @@ fn take_alone<Io: PacketIo>(
     };
     let before = PacketFates::of(state);
     let were_noted = state.tally.note_late_drops(false);
+    state.tally.set_taps_in_hand(packet.taps);
     run_stages(ctx, io, port, &mut rx, state, &mut *record);
     if state.fragments.any_arrived() {
         join_arrived(ctx, port, &mut rx, state);
     }
     transmit_alone(io, &mut record, state);
     state.tally.note_late_drops(were_noted);
+    state.tally.set_taps_in_hand(TapSet::NONE);
     let outcome = before.outcome(state);
     if let Some(tap) = &mut state.tap {
         match outcome {
@@ -141,11 +144,16 @@ fn take_joined<Io: PacketIo>(
     state.tally.set_recirculated(was_again);
 }
 
-/// Reports packets that waited and were dropped.
-pub(crate) fn report_late_drops<B: PacketBuf>(ctx: &StepContext<'_>, state: &mut WorkerState<B>) {
-    while let Some(late) = state.tally.take_late_drop() {
+/// Reports packets whose wait ended.
+pub(crate) fn report_late_packets<B: PacketBuf>(ctx: &StepContext<'_>, state: &mut WorkerState<B>) {
+    while let Some(late) = state.tally.take_late_packet() {
         let Some(tap) = &mut state.tap else { return };
-        let taps: TapSet = tap.of_late_drop(late.reason, ctx.now);
+        let LatePacket { end, waited, len, head } = late;
+        let mut taps =
+            waited.map_or(TapSet::NONE, |waited| tap.of_wait(waited.taps, ctx.now, waited.time));
+        if let WaitEnd::Dropped(reason) = end {
+            taps = taps.union(tap.of_late_drop(reason, ctx.now));
+        }
         if taps.is_empty() {
             continue;
         }
@@ -156,10 +164,24 @@ pub(crate) fn report_late_drops<B: PacketBuf>(ctx: &StepContext<'_>, state: &mut
             at: ctx.now,
             port: None,
             interface: None,
-            len: u32::try_from(late.len).unwrap_or(u32::MAX),
+            len: u32::try_from(len).unwrap_or(u32::MAX),
         };
-        if let Some(record) = tap.begin(packet, &late.head) {
-            tap.commit(record, TapOutcome::Dropped(late.reason));
+        let frame = match end {
+            WaitEnd::Leaves(_) => &[][..],
+            WaitEnd::Switched | WaitEnd::Dropped(_) => &head,
+        };
+        let Some(mut record) = tap.begin(packet, frame) else { return };
+        if let Some(EndedWait { wait, time, .. }) = waited {
+            record.note_wait(wait, time, true);
         }
+        let outcome = match end {
+            WaitEnd::Leaves(target) => {
+                record.note_left(target, len, &head);
+                TapOutcome::Transmitted
+            }
+            WaitEnd::Switched => TapOutcome::Switched,
+            WaitEnd::Dropped(reason) => TapOutcome::Dropped(reason),
+        };
+        tap.commit(record, outcome);
     }
 }
