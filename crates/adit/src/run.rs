@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use adit_dpdk::{Eal, EventDevice, Mempool};
 use adit_n4::Node;
 use adit_rules::DataPlane;
-use adit_session::SessionPreparer;
 use adit_types::{MacAddr, PortId, Role};
 use anyhow::{Context, bail};
 use rand::rngs::StdRng;
@@ -77,8 +76,7 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
         warn!("{notice}");
     }
     info!(arguments = eal.arguments().join(" "), version = eal.version(), "DPDK started");
-    let preparer = SessionPreparer::new(wiring::provisioning(&config));
-    let records = StartRecords::open(&config, &eal, preparer, cpus, accept_loss)?;
+    let records = StartRecords::open(&config, &eal, wiring::preparer(&config), cpus, accept_loss)?;
     let (socket, addresses) = open_n4(&config, &records.source)?;
     let former = records.node();
     // A process that continues a former one did not restart, for its peers.

@@ -9,7 +9,7 @@ use adit_rules::sdf::AddrMatch;
 use adit_rules::{DropReason, Steering};
 use adit_session::{
     Application, LocalAddresses, LocalInterface, OwnerNodes, ProvisionedForwardingPolicy,
-    Provisioning, StoreConfig, UePool,
+    Provisioning, SessionPreparer, StoreConfig, UePool,
 };
 use adit_tables::{Interface, IpPrefix, Route, RoutesConfig, TablesConfig};
 use adit_types::limits::NEXT_HOPS_MAX;
@@ -50,8 +50,13 @@ fn store(config: &Config, seed: u64) -> StoreConfig {
     StoreConfig { sessions_max, provisioning, seed, owner_nodes: OwnerNodes::default() }
 }
 
+/// Prepares former sessions for a node with this configuration.
+pub(crate) fn preparer(config: &Config) -> SessionPreparer {
+    SessionPreparer::new(provisioning(config))
+}
+
 /// Objects that rules refer to by name.
-pub(crate) fn provisioning(config: &Config) -> Provisioning {
+fn provisioning(config: &Config) -> Provisioning {
     let domains = config::domains(&config.interfaces);
     let interface = |(interface, domain): (&config::InterfaceSettings, DomainId)| LocalInterface {
         role: interface.role,

@@ -63,7 +63,6 @@ fn seeds() -> Vec<u64> {
         Err(_) => (0..12).collect(),
     }
 }
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     Setup,

@@ -204,15 +204,8 @@ impl ControlFigures {
 
     fn families(self) -> Vec<MetricFamily> {
         let tables = self.tables;
-        let busy =
-            MetricSample { labels: Vec::new(), value: self.busy.to_duration().as_secs_f64() };
         vec![
-            MetricFamily::new(
-                "adit_control_busy",
-                "Time that the control thread spent in its turns, without sleeps; its rate is the share of a core.",
-                MetricValues::FloatCounter(vec![busy]),
-            )
-            .in_unit(MetricUnit::Seconds),
+            busy_family(self.busy),
             counter(
                 "adit_control_commands_lost",
                 "Commands to workers lost because the ring was full.",
@@ -277,6 +270,16 @@ impl ControlFigures {
             ),
         ]
     }
+}
+
+fn busy_family(busy: Nanos) -> MetricFamily {
+    let busy = MetricSample { labels: Vec::new(), value: busy.to_duration().as_secs_f64() };
+    MetricFamily::new(
+        "adit_control_busy",
+        "Time that the control thread spent in its turns, without sleeps; its rate is the share of a core.",
+        MetricValues::FloatCounter(vec![busy]),
+    )
+    .in_unit(MetricUnit::Seconds)
 }
 
 fn neighbor_families(counted: NeighborCounters) -> Vec<MetricFamily> {

@@ -89,13 +89,10 @@ impl Node {
         });
         let wish = if inherits { Some(&[][..]) } else { facts.retain.as_deref() };
         let retained = wish.and_then(|listed| self.retain_sessions(now, address, listed));
-        let owner = match retained {
-            Some(retained) => retained,
-            None => {
-                self.end_association(now, address, reason);
-                self.peers.next_owner()
-            }
-        };
+        let owner = retained.unwrap_or_else(|| {
+            self.end_association(now, address, reason);
+            self.peers.next_owner()
+        });
         // The peer's former sessions are gone before it gets the answer.
         let waiter = JobWaiter { address, node_id: node_id.clone() };
         let last = if facts.requested_by_us { None } else { self.wait_for_jobs(waiter) };

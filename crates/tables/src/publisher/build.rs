@@ -6,9 +6,10 @@ use adit_rules::{Offload, PublishedRules, Shapes};
 use adit_types::limits::UE_POOL_INDEX_MAX;
 use adit_types::{DomainId, InterfaceSet, WorkerId};
 
+use super::routes::local_switching_interfaces;
 use super::{Publisher, PublisherCounters, RoutesWriter};
 use crate::aggregates::Aggregates;
-use crate::config::{Interface, TablesConfig, TablesError, check, networks};
+use crate::config::{Interface, TablesConfig, TablesError, check};
 use crate::correlated_rates::CorrelatedRateNumbers;
 use crate::counters::WorkerCounters;
 use crate::fast_rule::FastRuleTable;
@@ -80,7 +81,7 @@ pub fn build_with_offload(
     let offload = offload.map(|of| OffloadWriter::new(of, sessions_max, &routes));
     let (routes, routes_handles) = RoutesWriter::new(routes, config.routes, own_addrs, workers);
     let interfaces = config.interfaces.into();
-    let readers = readers(&tables, &usage, &interfaces, (handles, routes_handles));
+    let readers = readers(&tables, &usage, &interfaces, handles, routes_handles);
     let probe = rules.passed();
     let publisher = Publisher {
         rules,
@@ -111,7 +112,8 @@ fn readers(
     tables: &Arc<Tables>,
     usage: &std::sync::Arc<UsageTable>,
     interfaces: &std::sync::Arc<[Interface]>,
-    (rules, routes): (Vec<SlotReader<PublishedRules>>, Vec<SlotReader<Routes>>),
+    rules: Vec<SlotReader<PublishedRules>>,
+    routes: Vec<SlotReader<Routes>>,
 ) -> Vec<TablesReader> {
     let readers = (0..).zip(rules.into_iter().zip(routes));
     let reader = |(worker, (rules, routes))| TablesReader {
@@ -166,16 +168,4 @@ fn ues(config: &TablesConfig) -> (Vec<UeWriter>, Vec<Arc<UeTable>>) {
             (writer, Arc::new(table))
         })
         .unzip()
-}
-
-/// The N6 interfaces of a domain, if its UEs reach each other without them.
-pub(super) fn local_switching_interfaces(
-    interfaces: &[Interface],
-    switched: &[DomainId],
-    domain: DomainId,
-) -> InterfaceSet {
-    match switched.contains(&domain) {
-        true => networks(interfaces, Some(domain)),
-        false => InterfaceSet::NONE,
-    }
 }

@@ -13,8 +13,7 @@ use adit_types::limits::{INTERFACES_MAX, ROUTES_MAX};
 use adit_types::{DomainId, InterfaceRole, InterfaceSet, NextHopIndex};
 
 use super::Publisher;
-use super::build::local_switching_interfaces;
-use crate::config::{Interface, Route, TablesError, check_interfaces, check_routes};
+use crate::config::{Interface, Route, TablesError, check_interfaces, check_routes, networks};
 use crate::publish::{SlotReader, SlotWriter, slots};
 use crate::routes::{RouteTarget, Routes};
 use crate::sync::Arc;
@@ -273,5 +272,17 @@ fn unpin(
 ) {
     for index in gateways.iter().filter(|index| !kept.contains(index)) {
         next_hops.set_gateway(*index, false);
+    }
+}
+
+/// The N6 interfaces of a domain, if its UEs reach each other without them.
+pub(super) fn local_switching_interfaces(
+    interfaces: &[Interface],
+    switched: &[DomainId],
+    domain: DomainId,
+) -> InterfaceSet {
+    match switched.contains(&domain) {
+        true => networks(interfaces, Some(domain)),
+        false => InterfaceSet::NONE,
     }
 }
