@@ -53,7 +53,7 @@ pub(crate) enum RecordSource {
     /// Nowhere.
     None,
     /// In the store of this process, which is active. Its thread reads the records of the former process first.
-    Own { link: StoreLink<AnyStoreFigures>, former: Option<FormerProcess> },
+    Own { link: StoreLink<AnyStoreFigures>, former: Option<Box<FormerProcess>> },
     /// In a shared store, while another adit is active.
     Followed {
         store: Box<FollowedStore>,
@@ -127,8 +127,11 @@ impl StartRecords {
                 let read = move |kind, name, octets| {
                     FormerRecord::read_prepared(&reader, kind, name, octets)
                 };
-                StoreLink::start_reading(store, kinds.collect(), Box::new(read), cpus)
-                    .map(|(link, records)| (link, Some(FormerProcess { node, records, preparer })))
+                StoreLink::start_reading(store, kinds.collect(), Box::new(read), cpus).map(
+                    |(link, records)| {
+                        (link, Some(Box::new(FormerProcess { node, records, preparer })))
+                    },
+                )
             }
         };
         let (link, former) = started.context("cannot start the thread of the store")?;

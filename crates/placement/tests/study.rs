@@ -264,8 +264,8 @@ fn placements_reach_the_target_of_50_percent_with_about_the_sessions_of_the_stud
         let placement = row(name).placement;
         // Utilization rises with the load: the load at 50 % is between none and that of the baseline.
         let percents = (0..=1000).map(|step| f64::from(step) / 20.0);
-        let below = percents.filter(|percent| utilization(&host, &placement, *percent) <= 50.0);
-        let carried = sessions(below.last().unwrap());
+        let mut below = percents.filter(|percent| utilization(&host, &placement, *percent) <= 50.0);
+        let carried = sessions(below.next_back().unwrap());
         assert!(carried < last, "{name}: {carried}");
         assert!((carried / study - 1.0).abs() < 0.1, "{name}: {carried} for {study}");
         last = carried;

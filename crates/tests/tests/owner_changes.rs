@@ -161,7 +161,7 @@ impl Upf {
     /// A third of the sessions has a rate that its packets exceed.
     fn establish(&mut self, host: u8) {
         let mut change = scenario::plain_session(host, "10.0.3.1");
-        if host % 3 == 0 {
+        if host.is_multiple_of(3) {
             let rate = BitRate::from_kbps(4_000);
             change.create_qers[0].mbr = Some(Rates { uplink: rate, downlink: rate });
         }
