@@ -184,17 +184,20 @@ mod tests {
 
     #[test]
     fn owners_have_nodes_unless_nodes_are_ignored_or_sessions_have_none() {
-        let of = |lines: &str| ProcessNodes::of(&config(lines, 2), &two_node_server()).owners;
+        let of = |lines: &str, qpairs| {
+            ProcessNodes::of(&config(lines, qpairs), &two_node_server()).owners
+        };
         // Port `access` is on node 0, `core` on node 1: worker 0 owns the first half of the strides.
         let owners = Owners::new(2);
         let ports = [Some(0), Some(1)];
         let wanted = OwnerNodes::new(|group| Some(owners.of_group(group).0.into()), &ports);
         assert_ne!(wanted, OwnerNodes::default());
-        assert_eq!(of("workers = [1, 13]"), wanted);
+        assert_eq!(of("workers = [1, 13]", 2), wanted);
         for one in ["workers = [1, 2]", "workers = [1, 13]\nplacement = \"uma\""] {
-            assert_eq!(of(one), OwnerNodes::default(), "{one}");
+            assert_eq!(of(one, 2), OwnerNodes::default(), "{one}");
         }
-        let pipeline = of("model = \"pipeline\"\nreceivers = [2, 3]\nworkers = [1, 13]");
+        // The signaling worker has queues, too.
+        let pipeline = of("model = \"pipeline\"\nreceivers = [2, 3]\nworkers = [1, 13]", 3);
         assert_eq!(pipeline, wanted);
     }
 

@@ -410,6 +410,24 @@ fn owner_that_is_no_worker_is_not_accepted() {
     assert_eq!(*upf.owners.owners(), former);
 }
 
+/// How many packets threads may receive, so that few are on their way: a thread without a core parks and queues no more.
+#[derive(Debug)]
+struct LoadBudget {
+    received: AtomicU64,
+    allowed: AtomicU64,
+}
+
+impl LoadBudget {
+    /// Packets on their way at most.
+    const UNDER_WAY_MAX: u64 = 400;
+
+    fn take_one(&self) -> bool {
+        let fits =
+            |received| (received < self.allowed.load(Ordering::Relaxed)).then_some(received + 1);
+        self.received.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+    }
+}
+
 /// Receives packets of sessions without a rate, which never wait; then, once `done` was called, runs until what it returns is
 /// true. Returns what it received.
 fn run_thread<'s>(
@@ -417,6 +435,7 @@ fn run_thread<'s>(
     thread: &mut Box<dyn PathThread<MemIo> + Send>,
     io: &mut MemIo,
     sessions: &[EstablishedSession],
+    budget: &LoadBudget,
     done: impl FnOnce() -> &'s AtomicBool,
 ) -> HashMap<NumberedFlow, u32> {
     const BURSTS: u32 = 3000;
@@ -426,6 +445,10 @@ fn run_thread<'s>(
         for _ in 0..4 {
             let at = rng.random_range(0..sessions.len());
             if at % 3 != 2 {
+                while !budget.take_one() {
+                    thread.step(Nanos::from_secs(1), io);
+                    std::thread::yield_now();
+                }
                 let is_uplink = rng.random_ratio(1, 2);
                 let session = u8::try_from(at).unwrap();
                 let key = NumberedFlow { session, is_uplink, receiver };
@@ -455,10 +478,14 @@ fn running_threads_lose_nothing_while_owners_change() {
     (0..10 * WORKERS).for_each(|step| upf.step(step % WORKERS));
     let Upf { mut threads, mut ios, mut publisher, mut owners, sessions, events, .. } = upf;
     let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
-    let (sessions, done, stop) = (&sessions, &done, &stop);
+    let budget = LoadBudget {
+        received: AtomicU64::new(0),
+        allowed: AtomicU64::new(LoadBudget::UNDER_WAY_MAX),
+    };
+    let (sessions, budget, done, stop) = (&sessions, &budget, &done, &stop);
     let flows: Vec<HashMap<NumberedFlow, u32>> = std::thread::scope(|scope| {
         let run = |(receiver, (thread, io))| {
-            run_thread(receiver, thread, io, sessions, || {
+            run_thread(receiver, thread, io, sessions, budget, || {
                 done.fetch_add(1, Ordering::Relaxed);
                 stop
             })
@@ -477,6 +504,9 @@ fn running_threads_lose_nothing_while_owners_change() {
                 changes += u32::from(owners.begin(&next, room, &mut publisher));
             }
             owners.turn(&mut publisher, &mut false);
+            let sum = publisher.snapshot();
+            let sent = sum.transmitted_uplink_pkts + sum.transmitted_downlink_pkts;
+            budget.allowed.store(sent + LoadBudget::UNDER_WAY_MAX, Ordering::Relaxed);
             std::thread::yield_now();
         }
         let under_way = |publisher: &Publisher| {

@@ -133,7 +133,7 @@ prefix = "0.0.0.0/0"
 next_hop = "10.0.7.1"
 [[ue_pool]]
 network_instance = "ims"
-prefix = "10.60.0.0/24"
+prefix = "10.62.0.0/24"
 "#;
 
 /// What is added by the last reload.
