@@ -308,11 +308,6 @@ fn acts_change_the_node_or_say_why_not() {
     let unknown = AdminAct::ReleaseAssociation("smf.example".to_owned());
     assert!(told(&mut control, unknown).starts_with("unknown"));
     assert!(told(&mut control, AdminAct::TakeOver).contains("no standby"));
-    let drain = |of: &str| AdminAct::DrainWorker(of.to_owned());
-    assert!(told(&mut control, drain("0")).contains("is the only one with sessions"));
-    assert!(told(&mut control, drain("7")).starts_with("unknown: no worker has the number"));
-    let resume = AdminAct::ResumeWorker("0".to_owned());
-    assert_eq!(told(&mut control, resume), "worker 0 was not drained");
     let known = control.parts.node.associations().next().unwrap().node_id.to_string();
     let sessions = control.parts.node.store().len();
     let ended = told(&mut control, AdminAct::EndAssociation(known.clone()));
@@ -323,6 +318,16 @@ fn acts_change_the_node_or_say_why_not() {
     assert_eq!(control.parts.node.associations().count(), 0);
     assert!(told(&mut control, AdminAct::EndAssociation(known)).starts_with("unknown"));
     assert!(told(&mut control, AdminAct::SetLog("loud".to_owned())).starts_with("refused"));
+}
+
+#[test]
+fn only_worker_keeps_its_sessions() {
+    let mut control = control(BenchControlPlane::new(10, 1).unwrap());
+    let drain = |of: &str| AdminAct::DrainWorker(of.to_owned());
+    assert!(told(&mut control, drain("0")).contains("is the only one with sessions"));
+    assert!(told(&mut control, drain("7")).starts_with("unknown: no worker has the number"));
+    let resume = AdminAct::ResumeWorker("0".to_owned());
+    assert_eq!(told(&mut control, resume), "worker 0 was not drained");
 }
 
 #[test]

@@ -399,6 +399,13 @@ impl PipelineFixture {
 
     /// Publishes rules for the session, with its keys, and lets the worker see them.
     pub(crate) fn install(&mut self, rules: SessionRules) {
+        self.publish(rules);
+        self.step();
+        while self.publisher.poll_observed().is_some() {}
+    }
+
+    /// Publishes the session's rules, which the worker sees in its next step.
+    pub(crate) fn publish(&mut self, rules: SessionRules) {
         self.deltas += 1;
         let keys = vec![
             KeyChange::Add(SessionKey::Teid(Teid(TEID))),
@@ -410,8 +417,6 @@ impl PipelineFixture {
         ];
         let delta = RuleDelta { session: SESSION, keys, rules: Some(Box::new(rules)) };
         self.publisher.apply(DeltaId(self.deltas), delta);
-        self.step();
-        while self.publisher.poll_observed().is_some() {}
     }
 
     /// Publishes the hardware address of a neighbor.

@@ -359,7 +359,7 @@ fn packet_that_its_far_buffered_is_reported_when_the_rules_let_it_go() {
     let waiting = record(&mut scene, N6, &downlink().build());
     assert_eq!(outcome_of(&waiting), TapOutcome::Buffered);
     scene.now += Nanos::from_millis(700);
-    scene.install(rules());
+    scene.publish(rules());
     let frame = left_after(&mut scene, TapWait::Rules, Nanos::from_millis(700));
     assert_eq!(scene.sent(N3), [frame]);
 }
