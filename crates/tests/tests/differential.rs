@@ -334,9 +334,8 @@ fn in_one_lane(world: &World, mut arrivals: Vec<InjectedFrame>) -> Vec<InjectedF
             pdr.pdi.f_teid.is_some() && (pdr.pdi.source != SourceInterface::Access || is_back(pdr))
         };
         let is_uplink = lane == OracleLane::Tunneled && !session.pdrs.iter().any(from_tunnel);
-        let has_rates = session.qers.iter().any(|qer| qer.mbr.is_some());
-        let has_quotas = session.urrs.iter().any(|urr| urr.settings.volume_quota.is_some());
-        let is_free = !world.is_tapped && !has_quotas && (is_uplink || !has_rates);
+        let is_free =
+            !world.is_tapped && !session.has_quotas() && (is_uplink || !session.has_rates());
         is_free || *lanes.entry(at).or_insert(lane) == lane
     });
     arrivals

@@ -85,6 +85,18 @@ impl OracleUsage {
 }
 
 impl OracleSession {
+    /// True if what passes depends on how many packets or octets passed before: bit rates or packet rates.
+    #[must_use]
+    pub fn has_rates(&self) -> bool {
+        self.qers.iter().any(|qer| qer.mbr.is_some() || qer.packet_rate.is_some())
+    }
+
+    /// The same for volume quotas.
+    #[must_use]
+    pub fn has_quotas(&self) -> bool {
+        self.urrs.iter().any(|urr| urr.settings.volume_quota.is_some())
+    }
+
     /// Carries out an accepted request: removals, creations, updates.
     /// Spec: TS 29.244 §7.5.2, §7.5.4.
     pub fn apply(&mut self, change: &SessionChange, chosen: ChosenByUpf<'_>) {

@@ -53,10 +53,7 @@ impl World {
             return false;
         };
         let session = session.map(|at| &self.oracle.sessions[at].1);
-        let is_limited = session.is_some_and(|session| {
-            session.qers.iter().any(|qer| qer.mbr.is_some() || qer.packet_rate.is_some())
-                || session.urrs.iter().any(|urr| urr.settings.volume_quota.is_some())
-        });
+        let is_limited = session.is_some_and(|session| session.has_rates() || session.has_quotas());
         let waits = matches!(
             outcome,
             OracleOutcome::Buffer { .. }
