@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use adit_shaper::{QueueKey, QueuedPacket};
 use adit_tables::{Boundary, Publisher};
 use adit_types::limits::{BURST_MAX, WORKERS_MAX};
-use adit_types::{Nanos, OWNER_GROUP_SHIFT, OWNER_GROUPS, Owners, SessionIndex, WorkerId};
+use adit_types::{Nanos, OWNER_GROUPS, Owners, SessionIndex, WorkerId, owner_group};
 
 use crate::buffering::MovedPacket;
 use crate::first_fragments::{FIRST_FRAGMENTS_MAX, RememberedFragment};
@@ -53,7 +53,7 @@ impl GroupSet {
     #[inline(always)]
     // PERF (adit bench handoff): once per packet of several workers.
     pub(crate) const fn has(self, session: SessionIndex) -> bool {
-        self.0 >> (session.0 >> OWNER_GROUP_SHIFT & (OWNER_GROUPS - 1)) & 1 != 0
+        self.0 >> owner_group(session) & 1 != 0
     }
 
     pub(crate) const fn is_empty(self) -> bool {
@@ -246,8 +246,7 @@ impl<B> KnownOwners<B> {
     /// The thread that packets of `session` go to: this one if it owns the session or parks its packets.
     #[inline]
     pub(crate) fn target(&self, session: SessionIndex) -> WorkerId {
-        let group = session.0 >> OWNER_GROUP_SHIFT & (OWNER_GROUPS - 1);
-        self.targets.get(group as usize).copied().unwrap_or(self.id)
+        self.targets.get(owner_group(session) as usize).copied().unwrap_or(self.id)
     }
 
     /// True if owners have changed, or this worker has groups to release or to take.
@@ -329,7 +328,7 @@ impl<B> KnownOwners<B> {
         groups
     }
 
-    /// This worker writes nothing of the groups to release from here on.
+    /// Releases the groups: this worker no longer writes their data.
     pub(crate) fn end_release(&mut self) {
         self.map.released.fetch_or(self.leaving.0, Ordering::Release);
         self.read();

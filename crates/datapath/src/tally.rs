@@ -131,7 +131,7 @@ impl StepTally {
         self.late.as_mut()?.take_first()
     }
 
-    /// The taps that selected the packet in hand: they are told of the end of a wait that begins now.
+    /// The taps that selected the current packet. If it waits, they also record how the wait ends.
     pub(crate) fn taps_in_hand(&self) -> TapSet {
         self.late.as_ref().map_or(TapSet::NONE, |late| late.in_hand)
     }

@@ -154,7 +154,7 @@ impl Tap {
         taps
     }
 
-    /// The taps that are told of drops of packets that waited, whatever these belong to.
+    /// The taps that record this drop of a packet that waited, whatever session it belongs to.
     pub(crate) fn of_late_drop(&self, reason: DropReason, now: Nanos) -> TapSet {
         let mut taps = TapSet::NONE;
         for (id, place) in (0..).map(TapId).zip(&self.active) {

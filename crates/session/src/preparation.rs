@@ -11,15 +11,13 @@ use crate::update::{check_former_alone, compile_alone};
 #[derive(Debug, Clone)]
 pub struct SessionPreparer {
     provisioning: Provisioning,
-    /// None: applications of control planes are the store's.
-    pfds: Pfds,
 }
 
 impl SessionPreparer {
     /// Prepares by `provisioning`.
     #[must_use]
-    pub fn new(provisioning: Provisioning) -> Self {
-        Self { provisioning, pfds: Pfds::default() }
+    pub const fn new(provisioning: Provisioning) -> Self {
+        Self { provisioning }
     }
 
     pub(crate) const fn provisioning(&self) -> &Provisioning {
@@ -34,7 +32,9 @@ impl SessionPreparer {
         if depends_on_more(records) {
             return;
         }
-        let known = RuleCatalog { configured: &self.provisioning, pfds: &self.pfds };
+        // Applications of control planes are the store's.
+        let pfds = Pfds::default();
+        let known = RuleCatalog { configured: &self.provisioning, pfds: &pfds };
         let Ok(keys) = check_former_alone(known, records) else { return };
         let identity = SessionIdentity {
             up_seid: names.up_seid,

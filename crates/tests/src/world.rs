@@ -11,6 +11,7 @@ mod offload;
 mod owners;
 mod restart;
 mod routes;
+mod stations;
 mod taps;
 mod usage;
 
@@ -30,6 +31,7 @@ use adit_types::{
 
 pub use self::card::CardSettings;
 pub use self::layout::{APPLICATIONS, WorldLayout, control};
+pub use self::stations::{resolve_stations, station_mac};
 
 use self::expected::{ExpectedStep, ReceivedFrames};
 use self::layout::port_macs;
@@ -133,21 +135,6 @@ pub struct World {
 impl core::fmt::Debug for World {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("World").field("oracle", &self.oracle).finish_non_exhaustive()
-    }
-}
-
-/// The hardware address of a station, derived from its IP address.
-#[must_use]
-pub fn station_mac(addr: IpAddr) -> [u8; 6] {
-    match addr {
-        IpAddr::V4(addr) => {
-            let [a, b, c, d] = addr.octets();
-            [2, 4, a, b, c, d]
-        }
-        IpAddr::V6(addr) => {
-            let octets = addr.octets();
-            [2, 6, octets[4], octets[5], octets[14], octets[15]]
-        }
     }
 }
 

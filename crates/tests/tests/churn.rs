@@ -7,9 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use adit_datapath::{EventQueues, PathThread, Spread};
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
-use adit_rules::{
-    DeltaId, GtpuTunnel, HeaderCreation, NextHops, RuleDelta, WorkerCommand, WorkerEvent,
-};
+use adit_rules::{DeltaId, GtpuTunnel, HeaderCreation, RuleDelta, WorkerCommand, WorkerEvent};
 use adit_session::{
     CpFSeid, FTeidSpec, FarUpdate, ForwardingUpdate, OwnerId, SessionChange, SessionStore,
 };
@@ -17,8 +15,8 @@ use adit_tables::Publisher;
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::scenario;
 use adit_tests::threads::{FlowChoice, PathThreads, PathThreadsConfig};
-use adit_tests::world::{WorldLayout, control, station_mac};
-use adit_types::{FarId, InterfaceId, MacAddr, Nanos, PortId, Roles, Seid, SessionIndex, Teid};
+use adit_tests::world::{WorldLayout, control, resolve_stations};
+use adit_types::{FarId, MacAddr, Nanos, PortId, Roles, Seid, SessionIndex, Teid};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -165,11 +163,7 @@ fn fleet(
 ) -> (ControlSide, Vec<ThreadWithPorts>, Vec<EstablishedSession>) {
     let layout = WorldLayout { roles, sessions_max: 64, ..scenario::plain_layout(0) };
     let (store, mut publisher, readers) = control(&layout);
-    for (interface, station) in [(0, "10.0.3.1"), (1, "10.0.6.1")] {
-        let addr: IpAddr = station.parse().unwrap();
-        let index = publisher.ensure_next_hop(InterfaceId(interface), addr).unwrap();
-        publisher.set_mac(index, MacAddr(station_mac(addr)), false);
-    }
+    resolve_stations(&mut publisher);
     let owed = std::collections::VecDeque::new();
     let mut control = ControlSide { store, publisher, owed, changes: 0, next_teid: 0 };
     let steady = (1..=STEADY).map(|host| control.establish(host, host % 2 == 0).unwrap()).collect();

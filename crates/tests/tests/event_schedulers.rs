@@ -19,12 +19,12 @@ use adit_dpdk::{
 };
 use adit_pktio::ScheduleType::{Atomic, Ordered};
 use adit_pktio::{Burst, PacketBuf, PacketIo, PortInfo, ScheduleType};
-use adit_rules::{DeltaId, GtpuTunnel, HeaderCreation, NextHops, WorkerCommand, WorkerEvent};
+use adit_rules::{DeltaId, GtpuTunnel, HeaderCreation, WorkerCommand, WorkerEvent};
 use adit_session::{CpFSeid, FarUpdate, ForwardingUpdate, OwnerId, SessionChange, SessionStore};
 use adit_tables::{Publisher, TablesReader};
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::scenario;
-use adit_tests::world::{WorldLayout, control, station_mac};
+use adit_tests::world::{WorldLayout, control, resolve_stations};
 use adit_types::{
     FarId, InterfaceId, InterfaceSet, MacAddr, Nanos, PortId, Role, Roles, Seid, SessionIndex, Teid,
 };
@@ -222,11 +222,7 @@ impl ControlSide {
     fn new(roles: Roles) -> (Self, Vec<TablesReader>, Vec<NumberedTraffic>) {
         let layout = WorldLayout { roles, sessions_max: 64, ..scenario::plain_layout(0) };
         let (store, mut publisher, readers) = control(&layout);
-        for (interface, station) in [(0, "10.0.3.1"), (1, "10.0.6.1")] {
-            let addr: IpAddr = station.parse().unwrap();
-            let index = publisher.ensure_next_hop(InterfaceId(interface), addr).unwrap();
-            publisher.set_mac(index, MacAddr(station_mac(addr)), false);
-        }
+        resolve_stations(&mut publisher);
         let mut side = Self {
             store,
             publisher,

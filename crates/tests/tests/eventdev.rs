@@ -12,15 +12,14 @@ use adit_pktio::ScheduleType::{Atomic, Ordered, Parallel};
 use adit_pktio::mem::MemIo;
 use adit_pktio::{PacketBuf, ScheduleType};
 use adit_rules::{
-    ApplyAction, DeltaId, DropReason, GtpuTunnel, HeaderCreation, NextHops, WorkerCommand,
-    WorkerEvent,
+    ApplyAction, DeltaId, DropReason, GtpuTunnel, HeaderCreation, WorkerCommand, WorkerEvent,
 };
 use adit_session::{CpFSeid, FarUpdate, ForwardingUpdate, OwnerId, SessionChange, SessionStore};
 use adit_tables::Publisher;
 use adit_testkit::mem_events::{MemEventPort, MemScheduler, MemSchedulerConfig};
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::scenario;
-use adit_tests::world::{WorldLayout, control, station_mac};
+use adit_tests::world::{WorldLayout, control, resolve_stations};
 use adit_types::{
     FarId, InterfaceId, InterfaceSet, MacAddr, Nanos, PortId, Role, Roles, Seid, SessionIndex, Teid,
 };
@@ -120,11 +119,7 @@ impl EventPath {
         let queues = queues.with_tx(rx_tx);
         let layout = WorldLayout { roles, sessions_max: 64, ..scenario::plain_layout(0) };
         let (store, mut publisher, readers) = control(&layout);
-        for (interface, station) in [(0, "10.0.3.1"), (1, "10.0.6.1")] {
-            let addr: IpAddr = station.parse().unwrap();
-            let index = publisher.ensure_next_hop(InterfaceId(interface), addr).unwrap();
-            publisher.set_mac(index, MacAddr(station_mac(addr)), false);
-        }
+        resolve_stations(&mut publisher);
         let (scheduler, ports) = random_scheduler(seed, new_threshold, roles, &queues);
         let flows = SharedFlows::new(64, &queues, 64);
         let mut path = Self {

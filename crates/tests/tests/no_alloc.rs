@@ -19,7 +19,7 @@ use adit_tables::Publisher;
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::scenario;
 use adit_tests::threads::{FlowChoice, PathThreads, PathThreadsConfig};
-use adit_tests::world::{WorldLayout, control, station_mac};
+use adit_tests::world::{WorldLayout, control, resolve_stations, station_mac};
 use adit_types::limits::TAP_RING_LEN;
 use adit_types::{BitRate, InterfaceId, MacAddr, Nanos, Owners, PortId, Roles, Teid, WorkerId};
 use adit_wire::gtpu::GtpuMessageType;
@@ -348,11 +348,7 @@ impl TwoWorkers {
             let down = downlink().ipv4("8.8.8.8", ue.as_str()).udp(53, 4000);
             frames.push([up.build(), down.build()]);
         }
-        for (interface, station) in [(0, "10.0.3.1"), (1, "10.0.6.1")] {
-            let addr: IpAddr = station.parse().unwrap();
-            let index = publisher.ensure_next_hop(InterfaceId(interface), addr).unwrap();
-            publisher.set_mac(index, MacAddr(station_mac(addr)), false);
-        }
+        resolve_stations(&mut publisher);
         let config = PathThreadsConfig {
             roles,
             spread,

@@ -3,7 +3,7 @@
 //! `ADIT_SEED=n` runs one scenario again.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::Ipv4Addr;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -11,8 +11,7 @@ use adit_datapath::{EventQueues, GroupOwners, OwnerChanges, PathThread, Spread, 
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::{MemBuf, MemIo};
 use adit_rules::{
-    ApplyAction, DeltaId, Excess, GtpuTunnel, HeaderCreation, NextHops, RuleDelta, WorkerCommand,
-    WorkerEvent,
+    ApplyAction, DeltaId, Excess, GtpuTunnel, HeaderCreation, RuleDelta, WorkerCommand, WorkerEvent,
 };
 use adit_session::{
     CpFSeid, Enforcement, FarUpdate, ForwardingUpdate, OwnerId, QosPolicy, Rates, SessionChange,
@@ -22,10 +21,9 @@ use adit_tables::Publisher;
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::scenario;
 use adit_tests::threads::{FlowChoice, PathThreads, PathThreadsConfig};
-use adit_tests::world::{WorldLayout, control, station_mac};
+use adit_tests::world::{WorldLayout, control, resolve_stations};
 use adit_types::{
-    BitRate, FarId, InterfaceId, InterfaceSet, MacAddr, Nanos, PortId, Roles, Seid, SessionIndex,
-    Teid, WorkerId,
+    BitRate, FarId, InterfaceSet, MacAddr, Nanos, PortId, Roles, Seid, SessionIndex, Teid, WorkerId,
 };
 use adit_wire::gtpu::GtpuMessageType;
 use rand::rngs::StdRng;
@@ -119,11 +117,7 @@ impl Upf {
         let qos = QosPolicy { uplink: all, downlink: all, ..QosPolicy::default() };
         let layout = WorldLayout { roles, qos, ..scenario::plain_layout(0) };
         let (store, mut publisher, readers) = control(&layout);
-        for (interface, station) in [(0, "10.0.3.1"), (1, "10.0.6.1")] {
-            let addr: IpAddr = station.parse().unwrap();
-            let index = publisher.ensure_next_hop(InterfaceId(interface), addr).unwrap();
-            publisher.set_mac(index, MacAddr(station_mac(addr)), false);
-        }
+        resolve_stations(&mut publisher);
         let config = PathThreadsConfig {
             roles,
             spread,
@@ -421,6 +415,17 @@ impl LoadBudget {
     /// Packets on their way at most.
     const UNDER_WAY_MAX: u64 = 400;
 
+    const fn new() -> Self {
+        Self { received: AtomicU64::new(0), allowed: AtomicU64::new(Self::UNDER_WAY_MAX) }
+    }
+
+    /// Allows as many packets as were sent, and some more.
+    fn allow(&self, publisher: &Publisher) {
+        let sum = publisher.snapshot();
+        let sent = sum.transmitted_uplink_pkts + sum.transmitted_downlink_pkts;
+        self.allowed.store(sent + Self::UNDER_WAY_MAX, Ordering::Relaxed);
+    }
+
     fn take_one(&self) -> bool {
         let fits =
             |received| (received < self.allowed.load(Ordering::Relaxed)).then_some(received + 1);
@@ -478,10 +483,7 @@ fn running_threads_lose_nothing_while_owners_change() {
     (0..10 * WORKERS).for_each(|step| upf.step(step % WORKERS));
     let Upf { mut threads, mut ios, mut publisher, mut owners, sessions, events, .. } = upf;
     let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
-    let budget = LoadBudget {
-        received: AtomicU64::new(0),
-        allowed: AtomicU64::new(LoadBudget::UNDER_WAY_MAX),
-    };
+    let budget = LoadBudget::new();
     let (sessions, budget, done, stop) = (&sessions, &budget, &done, &stop);
     let flows: Vec<HashMap<NumberedFlow, u32>> = std::thread::scope(|scope| {
         let run = |(receiver, (thread, io))| {
@@ -504,9 +506,7 @@ fn running_threads_lose_nothing_while_owners_change() {
                 changes += u32::from(owners.begin(&next, room, &mut publisher));
             }
             owners.turn(&mut publisher, &mut false);
-            let sum = publisher.snapshot();
-            let sent = sum.transmitted_uplink_pkts + sum.transmitted_downlink_pkts;
-            budget.allowed.store(sent + LoadBudget::UNDER_WAY_MAX, Ordering::Relaxed);
+            budget.allow(&publisher);
             std::thread::yield_now();
         }
         let under_way = |publisher: &Publisher| {
@@ -537,13 +537,15 @@ fn running_threads_lose_nothing_while_owners_change() {
         let traffic = publisher.session_traffic(known.index);
         assert_eq!((traffic.ul_pkts, traffic.dl_pkts), (of(true), of(false)), "{known:?}");
     }
-    // What one worker sent for one thread is in order.
-    for io in &mut ios {
-        let mut last: HashMap<NumberedFlow, u32> = HashMap::new();
-        for buf in [N3, N6].into_iter().flat_map(|port| io.take_sent(port)) {
-            let (key, number) = mark_of(buf.data());
-            let former = last.insert(key, number);
-            assert!(former.is_none_or(|former| former < number), "{key:?}: order");
-        }
+    ios.iter_mut().for_each(assert_sent_in_order);
+}
+
+/// What one worker sent for one thread is in order.
+fn assert_sent_in_order(io: &mut MemIo) {
+    let mut last: HashMap<NumberedFlow, u32> = HashMap::new();
+    for buf in [N3, N6].into_iter().flat_map(|port| io.take_sent(port)) {
+        let (key, number) = mark_of(buf.data());
+        let former = last.insert(key, number);
+        assert!(former.is_none_or(|former| former < number), "{key:?}: order");
     }
 }

@@ -1,20 +1,20 @@
 //! The pipeline: receivers hand packets to workers, and what is no user's to the signaling worker.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::Ipv4Addr;
 use std::collections::BTreeMap;
 
 use adit_datapath::{EventQueues, Spread};
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
-use adit_rules::{DeltaId, DropReason, NextHops, PuntReason};
+use adit_rules::{DeltaId, DropReason, PuntReason};
 use adit_session::{CpFSeid, OwnerId, SessionStore};
 use adit_tables::{Publisher, Snapshot};
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::scenario;
 use adit_tests::threads::{FlowChoice, PathThreads, PathThreadsConfig};
-use adit_tests::world::{WorldLayout, control, station_mac};
-use adit_types::{InterfaceId, MacAddr, Nanos, Owners, PortId, Roles, SessionIndex, Teid};
+use adit_tests::world::{WorldLayout, control, resolve_stations};
+use adit_types::{MacAddr, Nanos, Owners, PortId, Roles, SessionIndex, Teid};
 
 const UPF: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0x10, 0]), MacAddr([2, 0, 0, 0, 0x10, 1])];
 const PEER: MacAddr = MacAddr([2, 0xaa, 0, 0, 0, 1]);
@@ -81,11 +81,7 @@ impl Pipeline {
             sessions.push(EstablishedSession { index: made.index, teid, ue });
             publisher.apply(DeltaId(host.into()), made.delta);
         }
-        for (interface, station) in [(0, "10.0.3.1"), (1, "10.0.6.1")] {
-            let addr: IpAddr = station.parse().unwrap();
-            let index = publisher.ensure_next_hop(InterfaceId(interface), addr).unwrap();
-            publisher.set_mac(index, MacAddr(station_mac(addr)), false);
-        }
+        resolve_stations(&mut publisher);
         let config = PathThreadsConfig {
             roles: ROLES,
             spread,

@@ -10,12 +10,12 @@ mod port;
 #[path = "rates/shared.rs"]
 mod shared;
 
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::Ipv4Addr;
 
 use adit_datapath::{Worker, WorkerConfig, connect};
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::{MemBuf, MemIo};
-use adit_rules::{DeltaId, DropReason, Excess, Gate, HeaderCreation, NextHops, WorkerEvent};
+use adit_rules::{DeltaId, DropReason, Excess, Gate, HeaderCreation, WorkerEvent};
 use adit_session::{
     CpFSeid, Enforcement, OwnerId, PdrUpdate, QerGates, QerUpdate, QosPolicy, Rates, SessionChange,
     SessionStore, UeMatch,
@@ -23,11 +23,11 @@ use adit_session::{
 use adit_tables::{Publisher, Snapshot};
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::scenario;
-use adit_tests::world::{WorldLayout, control, station_mac};
+use adit_tests::world::{WorldLayout, control, resolve_stations};
 use adit_types::limits::RATE_CHANGES_LEN;
 use adit_types::{
-    BitRate, Direction, InterfaceId, MacAddr, Nanos, Owners, PdrId, PortId, QerId, Qfi, Roles,
-    Seid, Teid, WorkerId,
+    BitRate, Direction, MacAddr, Nanos, Owners, PdrId, PortId, QerId, Qfi, Roles, Seid, Teid,
+    WorkerId,
 };
 
 use change::MidTrafficChange;
@@ -113,11 +113,7 @@ impl RateTest {
         let layout =
             WorldLayout { roles: Roles::run_to_completion(workers), sessions_max, qos, ..plain };
         let (store, mut publisher, readers) = control(&layout);
-        for (interface, station) in [(0, "10.0.3.1"), (1, "10.0.6.1")] {
-            let addr: IpAddr = station.parse().unwrap();
-            let index = publisher.ensure_next_hop(InterfaceId(interface), addr).unwrap();
-            publisher.set_mac(index, MacAddr(station_mac(addr)), false);
-        }
+        resolve_stations(&mut publisher);
         let (mut made, mut events) = (Vec::new(), Vec::new());
         for (reader, handoff) in
             readers.into_iter().zip(connect(Roles::run_to_completion(workers), 1024))

@@ -1,19 +1,19 @@
 //! Several workers: a session has one owner, whatever worker its packets arrive at.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::Ipv4Addr;
 use std::sync::Barrier;
 
 use adit_datapath::{Worker, WorkerConfig, connect};
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
-use adit_rules::{DeltaId, DropReason, GtpuTunnel, NextHops, WorkerCommand, WorkerEvent};
+use adit_rules::{DeltaId, DropReason, GtpuTunnel, WorkerCommand, WorkerEvent};
 use adit_session::{CpFSeid, FTeidSpec, OwnerId, SessionStore};
 use adit_tables::{Publisher, Snapshot};
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::scenario;
-use adit_tests::world::{WorldLayout, control, station_mac};
-use adit_types::{InterfaceId, MacAddr, Nanos, Owners, PortId, Roles, SessionIndex, Teid};
+use adit_tests::world::{WorldLayout, control, resolve_stations};
+use adit_types::{MacAddr, Nanos, Owners, PortId, Roles, SessionIndex, Teid};
 use adit_wire::gtpu::GtpuMessageType;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -109,11 +109,7 @@ impl WorkerGroup {
             });
             publisher.apply(DeltaId(host.into()), made.delta);
         }
-        for (interface, station) in [(0, "10.0.3.1"), (1, "10.0.6.1")] {
-            let addr: IpAddr = station.parse().unwrap();
-            let index = publisher.ensure_next_hop(InterfaceId(interface), addr).unwrap();
-            publisher.set_mac(index, MacAddr(station_mac(addr)), false);
-        }
+        resolve_stations(&mut publisher);
         let mut fleet = Self {
             _store: store,
             publisher,

@@ -6,13 +6,13 @@
 //! number of them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::Ipv4Addr;
 use std::collections::{BTreeMap, VecDeque};
 
 use adit_datapath::{Worker, WorkerConfig};
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
-use adit_rules::{DeltaId, Excess, HeaderCreation, NextHops, RuleDelta, WorkerEvent};
+use adit_rules::{DeltaId, Excess, HeaderCreation, RuleDelta, WorkerEvent};
 use adit_session::{
     CpFSeid, Enforcement, FTeidSpec, OwnerId, PdrUpdate, Qer, QerUpdate, QosPolicy, Rates, SdfSpec,
     SessionChange, SessionStore,
@@ -20,10 +20,8 @@ use adit_session::{
 use adit_tables::Publisher;
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::scenario;
-use adit_tests::world::{WorldLayout, control, station_mac};
-use adit_types::{
-    BitRate, InterfaceId, MacAddr, Nanos, PdrId, PortId, Precedence, QerId, Seid, Teid,
-};
+use adit_tests::world::{WorldLayout, control, resolve_stations};
+use adit_types::{BitRate, MacAddr, Nanos, PdrId, PortId, Precedence, QerId, Seid, Teid};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -238,11 +236,7 @@ impl ShapingTest {
         let qos = QosPolicy { uplink: all, downlink: all, shaping_burst, ..QosPolicy::default() };
         let layout = WorldLayout { qos, ..scenario::plain_layout(0) };
         let (store, mut publisher, mut readers) = control(&layout);
-        for (interface, station) in [(0, "10.0.3.1"), (1, "10.0.6.1")] {
-            let addr: IpAddr = station.parse().unwrap();
-            let index = publisher.ensure_next_hop(InterfaceId(interface), addr).unwrap();
-            publisher.set_mac(index, MacAddr(station_mac(addr)), false);
-        }
+        resolve_stations(&mut publisher);
         let (event_tx, events) = rtrb::RingBuffer::new(1024);
         let reader = readers.remove(0);
         let config = WorkerConfig {

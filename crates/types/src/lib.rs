@@ -21,7 +21,7 @@ pub use net::{
     DomainId, InterfaceId, InterfaceRole, IpPrefix, Ipv4Prefix, Ipv6Prefix, MacAddr, PrefixError,
     VlanId, is_forwardable, is_forwardable_v4, is_forwardable_v6,
 };
-pub use owner::{OWNER_GROUP_SHIFT, OWNER_GROUPS, OWNER_STRIDE, Owners};
+pub use owner::{OWNER_GROUP_SHIFT, OWNER_GROUPS, OWNER_STRIDE, Owners, owner_group};
 pub use quantity::{BitRate, ByteCount, Nanos};
 pub use role::{Role, Roles};
 

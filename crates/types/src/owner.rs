@@ -14,6 +14,13 @@ pub const OWNER_GROUP_SHIFT: u32 = 1;
 /// [`OWNER_GROUPS`] divided by the golden ratio.
 pub const OWNER_STRIDE: u32 = 39;
 
+/// The group of `session`, below [`OWNER_GROUPS`]: its sessions have one owner.
+#[inline]
+#[must_use]
+pub const fn owner_group(session: SessionIndex) -> u32 {
+    session.0 >> OWNER_GROUP_SHIFT & (OWNER_GROUPS - 1)
+}
+
 /// The owners of all sessions when workers begin: one worker alone processes the packets of a session
 /// and writes its counters.
 ///

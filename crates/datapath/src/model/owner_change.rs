@@ -3,7 +3,7 @@
 use adit_pktio::{Burst, PacketBuf, PacketIo};
 use adit_rules::DropReason;
 
-use super::processing::{process, process_switched};
+use super::processing::{process, process_handed, process_switched};
 use crate::context::StepContext;
 use crate::owner_map::RELEASE_MAX;
 use crate::slow::{self, SlowLimits};
@@ -54,10 +54,9 @@ fn take_over_all<Io: PacketIo>(
     for source in 0..state.handoff.sources() {
         let mut left = state.handoff.waiting_from(source);
         while left > 0 {
-            let Some(port) = state.handoff.take(source, rx) else { break };
-            left = left.saturating_sub(rx.len());
-            taken += rx.len();
-            process(ctx, io, port, rx, state);
+            let Some(count) = process_handed(ctx, io, source, rx, state) else { break };
+            left = left.saturating_sub(count);
+            taken += count;
         }
     }
     state.tally.set_taken_over(false);

@@ -20,6 +20,22 @@ pub(super) fn process<Io: PacketIo>(
     process_switched(ctx, io, rx, state);
 }
 
+/// Takes over a burst of packets that `source` handed to this worker, and processes it. Returns how many; `None` if none
+/// waits.
+#[inline]
+pub(super) fn process_handed<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    source: usize,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) -> Option<usize> {
+    let port = state.handoff.take(source, rx)?;
+    let count = rx.len();
+    process(ctx, io, port, rx, state);
+    Some(count)
+}
+
 /// Processes packets that are switched to other UEs, as packets that arrive from their data network.
 #[inline]
 pub(super) fn process_switched<Io: PacketIo>(

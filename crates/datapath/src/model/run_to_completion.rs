@@ -10,7 +10,7 @@ use adit_rules::DropReason;
 use adit_types::PortId;
 
 use super::owner_change::{change_owners, drop_parked};
-use super::processing::{process, process_switched};
+use super::processing::{process, process_handed, process_switched};
 use super::stages::tapped::report_late_packets;
 use crate::command::run_commands;
 use crate::context::StepContext;
@@ -149,9 +149,8 @@ fn take_over<Io: PacketIo>(
     state.tally.set_taken_over(true);
     for source in 0..state.handoff.sources() {
         for _ in 0..=2 * port_count {
-            let Some(port) = state.handoff.take(source, rx) else { break };
-            taken += rx.len();
-            process(ctx, io, port, rx, state);
+            let Some(count) = process_handed(ctx, io, source, rx, state) else { break };
+            taken += count;
         }
     }
     state.tally.set_taken_over(false);

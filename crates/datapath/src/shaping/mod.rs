@@ -38,7 +38,7 @@ pub(crate) struct ReadyFrame<B> {
     mark: FrameMark,
 }
 
-/// What is special about a frame that waits: nothing of most.
+/// Marks of a waiting frame; most frames have none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FrameMark(u8);
 

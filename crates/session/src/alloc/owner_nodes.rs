@@ -1,7 +1,7 @@
 //! Which NUMA nodes the owners of sessions are on, so that a new session gets an index whose owner is near
 //! the port of its packets.
 
-use adit_types::{InterfaceId, OWNER_GROUP_SHIFT, OWNER_GROUPS, SessionIndex};
+use adit_types::{InterfaceId, OWNER_GROUPS, SessionIndex, owner_group};
 
 /// The NUMA nodes of the owners of sessions and of the ports of interfaces. Only nodes with owners count; they
 /// have consecutive numbers here, [`OwnerNodes::default`] has one.
@@ -51,8 +51,7 @@ impl OwnerNodes {
 
     /// The node of the owner of a session.
     pub(crate) fn of(&self, session: SessionIndex) -> u8 {
-        let group = session.0 >> OWNER_GROUP_SHIFT & (OWNER_GROUPS - 1);
-        self.groups.get(group as usize).copied().unwrap_or_default()
+        self.groups.get(owner_group(session) as usize).copied().unwrap_or_default()
     }
 
     /// The node of the port of an interface, if it has owners.

@@ -1,6 +1,6 @@
 //! Session indices. They are dense, so that workers can keep the state of sessions in arrays.
 
-use adit_types::{OWNER_GROUP_SHIFT, OWNER_GROUPS, SessionIndex};
+use adit_types::{OWNER_GROUP_SHIFT, OWNER_GROUPS, SessionIndex, owner_group};
 
 use super::OwnerNodes;
 
@@ -97,8 +97,7 @@ impl SessionIndexAllocator {
     }
 
     fn count(&mut self, index: SessionIndex, change: i32) {
-        let group = index.0 >> OWNER_GROUP_SHIFT & (OWNER_GROUPS - 1);
-        if let Some(used) = self.used.get_mut(group as usize) {
+        if let Some(used) = self.used.get_mut(owner_group(index) as usize) {
             *used = used.wrapping_add_signed(change);
         }
     }

@@ -1,7 +1,7 @@
 //! Sessions that get other owners while packets wait.
 
 use adit_datapath::{GroupOwners, WaitingRoom, first_owners};
-use adit_types::{OWNER_GROUP_SHIFT, OWNER_GROUPS, SessionIndex, WorkerId};
+use adit_types::{SessionIndex, WorkerId, owner_group};
 use rand::Rng;
 use rand::rngs::StdRng;
 
@@ -70,6 +70,5 @@ impl World {
 }
 
 fn owner_of(owners: &GroupOwners, session: SessionIndex) -> usize {
-    let group = session.0 >> OWNER_GROUP_SHIFT & (OWNER_GROUPS - 1);
-    usize::from(owners[group as usize].0)
+    usize::from(owners[owner_group(session) as usize].0)
 }
