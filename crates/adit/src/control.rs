@@ -330,11 +330,12 @@ impl ControlThread {
         loop {
             match former.poll() {
                 Ok(Some(batch)) if batch.is_empty() => break,
-                Ok(Some(batch)) => {
-                    for record in batch {
+                Ok(Some(mut batch)) => {
+                    for record in &mut batch {
                         // An event says which ones cannot be restored.
                         let _ = node.restore_record(now, record);
                     }
+                    former.give_back(batch);
                 }
                 Ok(None) => return,
                 Err(error) => {

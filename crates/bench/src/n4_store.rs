@@ -133,11 +133,12 @@ fn restore(sessions_max: u32, folder: &Path) -> anyhow::Result<RestorationFigure
     while control.node.is_restoring() {
         let turn = Instant::now();
         while !is_read && turn.elapsed() < Duration::from_millis(2) {
-            let Some(batch) = former.poll()? else { break };
+            let Some(mut batch) = former.poll()? else { break };
             is_read = batch.is_empty();
-            for record in batch {
+            for record in &mut batch {
                 control.node.restore_record(now, record)?;
             }
+            former.give_back(batch);
         }
         let mut answers = 0;
         control.turn(now, &heartbeat[..len], |_| answers += 1);

@@ -128,6 +128,7 @@ struct StoreState<G> {
 #[derive(Debug)]
 pub struct FormerRecords<R> {
     batches: Receiver<BatchResult<R>>,
+    used: Sender<Vec<R>>,
 }
 
 impl<R> FormerRecords<R> {
@@ -141,6 +142,12 @@ impl<R> FormerRecords<R> {
             Err(TryRecvError::Empty) => Ok(None),
             Err(TryRecvError::Disconnected) => Ok(Some(Vec::new())),
         }
+    }
+
+    /// Gives a batch back that is of no further use: the thread that read it frees its memory for less.
+    pub fn give_back(&self, batch: Vec<R>) {
+        // Without the thread it is dropped here.
+        let _ = self.used.send(batch);
     }
 }
 
@@ -183,15 +190,16 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
         S: ThreadStore<Figures = G>,
         R: Send + 'static,
     {
-        let (sender, batches) = sync_channel(BATCHES_MAX);
+        let (to, batches) = sync_channel(BATCHES_MAX);
+        let (used, back) = channel();
         let link = Self::spawn(store, move |owner| {
             let own = sched_getaffinity(None);
             // Best effort: it takes longer on the caller's CPUs.
             let _ = sched_setaffinity(None, &cpus);
-            owner.read(&kinds, read, sender);
+            owner.read(&kinds, RecordReading::new(read, to, back));
             let _ = own.map(|own| sched_setaffinity(None, &own));
         })?;
-        Ok((link, FormerRecords { batches }))
+        Ok((link, FormerRecords { batches, used }))
     }
 
     fn spawn<S>(
@@ -319,14 +327,7 @@ struct StoreThread<S: ThreadStore> {
 impl<S: ThreadStore> StoreThread<S> {
     /// Hands over the records of a former process. Those of a window go while the store is read, as far as the node
     /// takes them; the others wait as octets.
-    fn read<R>(
-        &mut self,
-        kinds: &[RecordKind],
-        read: ReadRecord<R>,
-        to: SyncSender<BatchResult<R>>,
-    ) {
-        let mut reading =
-            RecordReading { waiting: VecDeque::new(), unsorted: 0, batch: None, read, to };
+    fn read<R>(&mut self, kinds: &[RecordKind], mut reading: RecordReading<R>) {
         for &kind in kinds {
             let Self { store, state, .. } = self;
             let visited = store.visit(&[kind], &mut |key, value| {
@@ -506,9 +507,19 @@ struct RecordReading<R> {
     batch: Option<Vec<R>>,
     read: ReadRecord<R>,
     to: SyncSender<BatchResult<R>>,
+    /// Batches that the node has used.
+    back: Receiver<Vec<R>>,
 }
 
 impl<R> RecordReading<R> {
+    const fn new(
+        read: ReadRecord<R>,
+        to: SyncSender<BatchResult<R>>,
+        back: Receiver<Vec<R>>,
+    ) -> Self {
+        Self { waiting: VecDeque::new(), unsorted: 0, batch: None, read, to, back }
+    }
+
     /// Sorts the records of a window.
     fn sort_window(&mut self) {
         let records = self.waiting.make_contiguous();
@@ -532,6 +543,7 @@ impl<R> RecordReading<R> {
     fn hand_over(&mut self) -> bool {
         let mut has_taken = false;
         while self.batch.is_some() || self.waiting.len() > self.unsorted {
+            self.back.try_iter().for_each(drop);
             let batch = self.batch.take().unwrap_or_else(|| {
                 let count = (self.waiting.len() - self.unsorted).min(RECORDS_PER_BATCH);
                 let Self { waiting, read, .. } = &mut *self;

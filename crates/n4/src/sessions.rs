@@ -343,7 +343,7 @@ impl Sessions {
     pub(crate) fn restore(
         &mut self,
         now: Nanos,
-        former: FormerSession,
+        former: &mut FormerSession,
     ) -> Result<SessionIndex, Refusal> {
         let Restored { index, delta, .. } = self.store.restore(now, former)?;
         // Nobody waits for it.

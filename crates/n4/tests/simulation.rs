@@ -326,8 +326,8 @@ fn restored(config: NodeConfig, now: Nanos, disk: &Disk, workers: &mut Workers) 
     node.accept_prepared(&preparer);
     for kind in RecordKind::ALL {
         for (name, value) in disk.of(kind) {
-            let former = FormerRecord::read_prepared(&preparer, kind, name, value);
-            let restored = node.restore_record(now, former);
+            let mut former = FormerRecord::read_prepared(&preparer, kind, name, value);
+            let restored = node.restore_record(now, &mut former);
             // Its association ended, and the record was on its way out.
             assert!(matches!(restored, Ok(()) | Err(RecordError::NoAssociation)), "{restored:?}");
         }

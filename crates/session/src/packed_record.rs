@@ -22,7 +22,7 @@ const RECORD_BYTES_USUAL: usize = 512;
 pub struct PackedRecord(Box<[u8]>);
 
 /// The parts of a record.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct RecordParts {
     pub records: Records,
     pub usage: SessionUsage,

@@ -223,10 +223,10 @@ impl Node {
         up_seid: Seid,
     ) -> Result<(), RecordError> {
         let Some(octets) = followed.take_waiting(up_seid) else { return Ok(()) };
-        let value = FormerSessionValue::from_octets(&octets)?;
+        let mut value = FormerSessionValue::from_octets(&octets)?;
         let restored = match self.sessions.store().awaits_reclaim(&value.former) {
             true => Err(None),
-            false => self.restore_session(now, restoration, up_seid, value).map_err(Some),
+            false => self.restore_session(now, restoration, up_seid, &mut value).map_err(Some),
         };
         match restored {
             Ok(()) => Ok(()),
@@ -246,8 +246,8 @@ impl Node {
         up_seid: Seid,
         octets: &[u8],
     ) -> Result<(), RecordError> {
-        let value = FormerSessionValue::from_octets(octets)?;
-        self.restore_session(now, restoration, up_seid, value)
+        let mut value = FormerSessionValue::from_octets(octets)?;
+        self.restore_session(now, restoration, up_seid, &mut value)
     }
 
     /// Workers do not know the session of this index any more: session records take effect that wait for it.

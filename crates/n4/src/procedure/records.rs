@@ -165,24 +165,29 @@ impl Node {
         self.restoration.is_some()
     }
 
-    /// Restores a record. The kinds come in the order of [`RecordKind::ALL`]; sessions cost least in the order of
-    /// their indices, the lowest 24 bits of their SEIDs.
+    /// Restores a record, which is of no further use. The kinds come in the order of [`RecordKind::ALL`]; sessions cost
+    /// least in the order of their indices, the lowest 24 bits of their SEIDs, and if the thread that read `record`
+    /// drops it, whose memory it is.
     ///
     /// # Errors
     /// Why it cannot be restored; an event says so, too.
-    pub fn restore_record(&mut self, now: Nanos, record: FormerRecord) -> Result<(), RecordError> {
+    pub fn restore_record(
+        &mut self,
+        now: Nanos,
+        record: &mut FormerRecord,
+    ) -> Result<(), RecordError> {
         let Some(mut restoration) = self.restoration.take() else { return Ok(()) };
         let FormerRecord { kind, name, value } = record;
         let restored = match value {
             FormerValue::Session(value, octets) => {
-                self.restore_owned_session(now, &mut restoration, &name, value, &octets)
+                self.restore_owned_session(now, &mut restoration, name, value, octets)
             }
             FormerValue::Octets(octets) => {
-                self.restore(now, &mut restoration, kind, &name, &octets)
+                self.restore(now, &mut restoration, *kind, name, octets)
             }
         };
         if let Err(error) = &restored {
-            self.tell_of_refused(&mut restoration, kind, &name, error);
+            self.tell_of_refused(&mut restoration, *kind, name, error);
         }
         self.restoration = Some(restoration);
         restored
@@ -276,18 +281,18 @@ impl Node {
         now: Nanos,
         restoration: &mut NodeRestoration,
         name: &RecordName,
-        value: Result<Box<FormerSessionValue>, RecordError>,
+        value: &mut Result<Box<FormerSessionValue>, RecordError>,
         octets: &[u8],
     ) -> Result<(), RecordError> {
         let &RecordName::Number(number) = name else { return Err(RecordError::Malformed) };
         let up_seid = Seid(number);
-        let restored = value.and_then(|value| {
+        let restored = value.as_mut().map_err(|error| error.clone()).and_then(|value| {
             let owner = value.former.owner();
             let is_owned = self.peers.association_of(owner).is_some();
             if !is_owned && !restoration.heirs.contains_key(&owner) {
                 return Err(RecordError::NoAssociation);
             }
-            let restored = self.restore_session(now, restoration, up_seid, *value);
+            let restored = self.restore_session(now, restoration, up_seid, value);
             if let Err(RecordError::Refused(_)) = &restored {
                 self.note_lost_session(restoration, up_seid, octets);
             }
@@ -309,9 +314,9 @@ impl Node {
         now: Nanos,
         restoration: &mut NodeRestoration,
         up_seid: Seid,
-        value: FormerSessionValue,
+        value: &mut FormerSessionValue,
     ) -> Result<(), RecordError> {
-        let FormerSessionValue { mut former, information, sets, former_cp } = value;
+        let FormerSessionValue { former, information, sets, former_cp } = value;
         if former.up_seid() != up_seid {
             return Err(RecordError::Malformed);
         }
@@ -321,14 +326,14 @@ impl Node {
         let index = self.sessions.restore(now, former).map_err(RecordError::Refused)?;
         restoration.usage.remove(&up_seid);
         let states = &mut self.sessions.states;
-        if let Some(information) = information {
+        if let Some(information) = information.take() {
             states.update_information(index, information.into());
         }
-        let sets: Vec<_> = sets.into_iter().map(Into::into).collect();
+        let sets: Vec<_> = sets.drain(..).map(Into::into).collect();
         if !sets.is_empty() {
             states.assign_sets(index, sets);
         }
-        if let Some(former) = former_cp {
+        if let Some(former) = former_cp.take() {
             states.keep_former_cp(up_seid, former.into());
         }
         Ok(())

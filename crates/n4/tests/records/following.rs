@@ -407,7 +407,8 @@ fn restored(records: &StoredRecords, config: NodeConfig, now: Nanos) -> Upf {
     upf.bench.node.begin_restoration(&NodeRecord::from_octets(node).unwrap());
     for (kind, name, octets) in records_of(&upf.bench) {
         // A session whose association is gone is refused.
-        let _refused = upf.bench.node.restore_record(now, FormerRecord::read(kind, name, octets));
+        let mut record = FormerRecord::read(kind, name, octets);
+        let _refused = upf.bench.node.restore_record(now, &mut record);
     }
     upf.publish(usize::MAX);
     upf.bench.node.end_restoration(now);

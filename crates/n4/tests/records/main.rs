@@ -85,7 +85,8 @@ fn count_of(bench: &Bench, kind: RecordKind) -> usize {
 fn killed_into(bench: &Bench, config: NodeConfig) -> Bench {
     let mut later = begin_restoration(bench, config);
     for (kind, name, octets) in records_of(bench) {
-        let _refused = later.node.restore_record(later.now, FormerRecord::read(kind, name, octets));
+        let mut record = FormerRecord::read(kind, name, octets);
+        let _refused = later.node.restore_record(later.now, &mut record);
     }
     later.publish_all();
     later.node.end_restoration(later.now);
@@ -108,8 +109,8 @@ fn killed_scene(scene: &Scene) -> Scene {
     let source = Arc::clone(&later.counters) as Arc<dyn UsageSource>;
     later.bench.node.set_usage_source(source);
     for (kind, name, octets) in records_of(&scene.bench) {
-        let record = FormerRecord::read(kind, name, octets);
-        later.bench.node.restore_record(later.bench.now, record).unwrap();
+        let mut record = FormerRecord::read(kind, name, octets);
+        later.bench.node.restore_record(later.bench.now, &mut record).unwrap();
     }
     let node = &mut later.bench.node;
     while let Some((id, delta)) = node.poll_delta() {

@@ -62,8 +62,8 @@ fn restore_with(bench: &Bench, number: usize, octets: &[u8]) -> Result<(), Recor
     let mut result = Ok(());
     for (at, (kind, name, known)) in records.iter().enumerate() {
         if at != number {
-            let record = FormerRecord::read(*kind, name.clone(), known.clone());
-            let _follows = later.node.restore_record(later.now, record);
+            let mut record = FormerRecord::read(*kind, name.clone(), known.clone());
+            let _follows = later.node.restore_record(later.now, &mut record);
             continue;
         }
         if *kind == RecordKind::Node {
@@ -73,8 +73,8 @@ fn restore_with(bench: &Bench, number: usize, octets: &[u8]) -> Result<(), Recor
             }
             continue;
         }
-        let record = FormerRecord::read(*kind, name.clone(), octets.to_vec());
-        result = later.node.restore_record(later.now, record);
+        let mut record = FormerRecord::read(*kind, name.clone(), octets.to_vec());
+        result = later.node.restore_record(later.now, &mut record);
     }
     later.publish_all();
     later.node.end_restoration(later.now);
@@ -170,12 +170,12 @@ fn records_under_a_name_of_another_kind_are_refused() {
             RecordName::Number(_) => RecordName::Octets(b"77".to_vec()),
             RecordName::Octets(_) => RecordName::Number(77),
         };
-        let record = FormerRecord::read(kind, other, octets.clone());
-        let result = later.node.restore_record(later.now, record);
+        let mut record = FormerRecord::read(kind, other, octets.clone());
+        let result = later.node.restore_record(later.now, &mut record);
         assert_eq!(result, Err(RecordError::Malformed), "{kind:?}");
         let no_address = RecordName::Octets(b"\xff".to_vec());
-        let record = FormerRecord::read(kind, no_address, octets);
-        let result = later.node.restore_record(later.now, record);
+        let mut record = FormerRecord::read(kind, no_address, octets);
+        let result = later.node.restore_record(later.now, &mut record);
         assert_eq!(result, Err(RecordError::Malformed), "{kind:?}");
     }
 }

@@ -236,7 +236,8 @@ fn heartbeats_are_answered_during_the_restoration_and_other_requests_afterwards(
     assert_eq!(body.recovery_time_stamp, RecoveryTimeStamp(UPF_STARTED), "no restart");
     assert_eq!(later.ask(smf(10), &move_to(4, up_seid, Teid(4))), []);
     for (kind, name, octets) in records_of(&bench) {
-        later.node.restore_record(later.now, FormerRecord::read(kind, name, octets)).unwrap();
+        let mut record = FormerRecord::read(kind, name, octets);
+        later.node.restore_record(later.now, &mut record).unwrap();
     }
     later.publish_all();
     assert_eq!(later.ask(smf(10), &delete(5, up_seid)), []);
@@ -357,7 +358,8 @@ fn peer_that_restarted_meanwhile_loses_its_sessions_after_the_restoration() {
             if is_known_at_once && kind == RecordKind::Usage {
                 continue;
             }
-            later.node.restore_record(later.now, FormerRecord::read(kind, name, octets)).unwrap();
+            let mut record = FormerRecord::read(kind, name, octets);
+            later.node.restore_record(later.now, &mut record).unwrap();
         }
         later.publish_all();
         if !is_known_at_once {

@@ -95,23 +95,30 @@ impl SessionStore {
     /// Restores a session that a former process kept, with the same SEID, TEIDs and UE addresses. Cheapest in ascending
     /// order of [`FormerSession::up_seid`]'s indices. The delta is owed no [`SessionStore::reclaim`].
     ///
+    /// `former` is of no further use. Dropping it costs least on the thread that made it, whose memory it is.
+    ///
     /// # Errors
     /// A [`Refusal`] when the configuration or another session forbids it now; nothing has changed then.
-    pub fn restore(&mut self, now: Nanos, former: FormerSession) -> Result<Restored, Refusal> {
+    pub fn restore(
+        &mut self,
+        now: Nanos,
+        former: &mut FormerSession,
+    ) -> Result<Restored, Refusal> {
         let FormerSession { names, usage: used, parts, rules, prepared } = former;
-        let prepared = prepared.filter(|_| self.accepts_prepared);
+        let prepared = prepared.take().filter(|_| self.accepts_prepared);
         let KeptNames { up_seid, owner, origin, cp, teids, addresses } = names;
+        let (up_seid, owner, origin) = (*up_seid, *owner, *origin);
         let index = seid_index(up_seid);
         if !self.indices.is_free(index) {
             return Err(Refusal::SessionTableFull);
         }
-        let RecordParts { records, usage, buffer_epoch } = parts;
-        let session = OpenSession {
+        let RecordParts { records, usage, buffer_epoch } = core::mem::take(parts);
+        let mut session = OpenSession {
             up_seid,
             index,
             owner,
             origin,
-            cp: CpFSeid::from(&cp),
+            cp: CpFSeid::from(&*cp),
             records: Records::default(),
             buffer_epoch,
             usage: SessionUsage::default(),
@@ -123,7 +130,7 @@ impl SessionStore {
             &session,
             records,
             prepared,
-            teids,
+            core::mem::take(teids),
             &mut former,
         )?;
         let compiled = update::compile_restoration(self, &session, &mut resolved, former, rules);
@@ -132,8 +139,10 @@ impl SessionStore {
         for key in addresses.iter().filter_map(KeptAddress::key) {
             self.ue_pools.restore(key, index);
         }
-        let Committed { delta, .. } = update::commit(self, session, resolved, compiled);
+        let Committed { delta, .. } = update::commit(self, &mut session, resolved, compiled);
         let Some(delta) = delta else { unreachable!("a new session always yields a delta") };
+        let OpenSession { records, usage, .. } = session;
+        *parts = RecordParts { records, usage, buffer_epoch };
         Ok(Restored { up_seid, index, delta })
     }
 

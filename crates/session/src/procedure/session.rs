@@ -72,7 +72,7 @@ impl SessionStore {
         let up_seid = seid.seid();
         let (records, usage) = (Records::default(), SessionUsage::default());
         let (origin, buffer_epoch) = (owner, 0);
-        let session =
+        let mut session =
             OpenSession { up_seid, index, owner, origin, cp, records, buffer_epoch, usage };
         let mut resolved = update::prepare(self, &session, change)?;
         let created = resolved.created.clone();
@@ -81,7 +81,7 @@ impl SessionStore {
         self.mark_commit(up_seid, index, &compiled);
         self.seids.commit(seid);
         self.indices.take(index);
-        let Committed { delta, .. } = update::commit(self, session, resolved, compiled);
+        let Committed { delta, .. } = update::commit(self, &mut session, resolved, compiled);
         let Some(delta) = delta else { unreachable!("an establishment always yields a delta") };
         let Created { pdrs: created, ues: created_ues, endpoints: created_endpoints } = created;
         Ok(Established { up_seid, index, delta, created, created_ues, created_endpoints })
@@ -120,7 +120,7 @@ impl SessionStore {
         compiled.refuse_too_large()?;
         self.begin_commit(&session, &compiled);
         session.cp = cp.unwrap_or(session.cp);
-        let Committed { delta, reports } = update::commit(self, session, resolved, compiled);
+        let Committed { delta, reports } = update::commit(self, &mut session, resolved, compiled);
         let Created { pdrs: created, ues: created_ues, endpoints: created_endpoints } = created;
         let chosen = created.iter().map(|made| made.pdr);
         let chosen = chosen.chain(created_ues.iter().map(|made| made.pdr));
@@ -146,11 +146,12 @@ impl SessionStore {
     ///
     /// Spec: TS 29.244 §6.3.4, §7.5.6.
     pub fn delete(&mut self, up_seid: Seid) -> Result<RuleDelta, Refusal> {
-        let session = self.session(up_seid).ok_or(Refusal::UnknownSession { up_seid })?.open();
+        let known = self.session(up_seid).ok_or(Refusal::UnknownSession { up_seid })?;
+        let mut session = known.open();
         let mut resolved = update::Resolved::default();
         let compiled = update::compile_change(self, &session, &mut resolved, ChangeKind::Delete);
         self.begin_commit(&session, &compiled);
-        let Committed { delta, .. } = update::commit(self, session, resolved, compiled);
+        let Committed { delta, .. } = update::commit(self, &mut session, resolved, compiled);
         let Some(delta) = delta else { unreachable!("a deletion always yields a delta") };
         Ok(delta)
     }

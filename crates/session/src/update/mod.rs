@@ -49,7 +49,7 @@ pub(crate) fn prepare_restoration(
     mut records: Records,
     mut prepared: Option<Box<PreparedSession>>,
     teids: Vec<Teid>,
-    former: &mut FormerUsage,
+    former: &mut FormerUsage<'_>,
 ) -> Result<(Resolved, Option<Box<SessionRules>>), Refusal> {
     if let Some(settled) = activation::advanced(&records, now) {
         records = settled;

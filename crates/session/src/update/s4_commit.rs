@@ -53,11 +53,11 @@ pub(crate) struct Compiled {
 
 /// The measurements of a session in a former run, and what it had used.
 #[derive(Debug)]
-pub(crate) struct FormerUsage {
+pub(crate) struct FormerUsage<'a> {
     pub usage: SessionUsage,
-    pub used: KeptUsage,
+    pub used: &'a KeptUsage,
     /// The octets of the records, if these stay as they were.
-    pub packed: Option<PackedRules>,
+    pub packed: Option<&'a PackedRules>,
 }
 
 /// What a commit leads to.
@@ -160,12 +160,12 @@ pub(crate) fn compile_restoration(
     store: &SessionStore,
     session: &OpenSession,
     resolved: &mut Resolved,
-    former: FormerUsage,
+    former: FormerUsage<'_>,
     rules: Option<Box<SessionRules>>,
 ) -> Compiled {
     let FormerUsage { usage, used, packed } = former;
     let own_slot = own_usage_slot(store.sessions_max(), session.index);
-    let usage = store.plan_former_usage(usage, &used, resolved, Some(own_slot));
+    let usage = store.plan_former_usage(usage, used, resolved, Some(own_slot));
     let SessionKeys { claims, keys } = core::mem::take(&mut resolved.keys);
     let records = &resolved.records;
     let packet_rates =
@@ -180,7 +180,7 @@ pub(crate) fn compile_restoration(
         }
         None => Box::new(compile(store.catalog(), identity, records, &usage.after)),
     };
-    let record = match &packed {
+    let record = match packed {
         Some(packed) => PackedRecord::repack(packed, &usage.after, session.buffer_epoch),
         None => PackedRecord::pack(records, &usage.after, session.buffer_epoch),
     };
@@ -204,10 +204,10 @@ fn epoch_after(session: &OpenSession, drop_buffered: bool) -> u32 {
     session.buffer_epoch.wrapping_add(u32::from(drop_buffered))
 }
 
-/// Commits `resolved` as the new rules of `session`, which is outside of the store meanwhile.
+/// Commits `resolved` as the new rules of `session`, which is outside of the store meanwhile and has them afterwards.
 pub(crate) fn commit(
     store: &mut SessionStore,
-    mut session: OpenSession,
+    session: &mut OpenSession,
     resolved: Resolved,
     compiled: Compiled,
 ) -> Committed {
@@ -229,7 +229,7 @@ pub(crate) fn commit(
     session.usage = usage.after;
     store.deadlines.set(index, usage.deadline);
     store.teids.commit(resolved.teids, index);
-    session.buffer_epoch = epoch_after(&session, resolved.drop_buffered);
+    session.buffer_epoch = epoch_after(session, resolved.drop_buffered);
     let SessionStore { tunnel_index, provisioning, .. } = store;
     tunnel_index.change(index, &before, &session.records, |parts| {
         provisioning.forwarding_interfaces(parts)

@@ -317,9 +317,9 @@ fn restart(store: &mut SessionStore, model: &mut StoreModel) {
     *store = next_store(store);
     model.owed.clear();
     model.table.clear();
-    for kept in kept {
+    for mut kept in kept {
         let up_seid = kept.up_seid();
-        let restored = store.restore(Nanos(0), kept).unwrap();
+        let restored = store.restore(Nanos(0), &mut kept).unwrap();
         assert_eq!(restored.up_seid, up_seid);
         model.publish(&restored.delta, Vec::new());
     }

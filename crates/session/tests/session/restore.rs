@@ -117,7 +117,7 @@ fn restored_sessions_have_their_identifiers_and_later_ones_have_others() {
     store.reclaim(gone.index);
     let mut later = next_store(&store);
     for kept in kept(&store, S(1)) {
-        let restored = later.restore(S(1), kept.clone()).unwrap();
+        let restored = later.restore(S(1), &mut kept.clone()).unwrap();
         let former = stay.iter().find(|known| known.up_seid == kept.up_seid()).unwrap();
         assert_eq!((restored.up_seid, restored.index), (former.up_seid, former.index));
         assert_eq!(restored.delta.keys, former.delta.keys);
@@ -156,9 +156,9 @@ fn session_that_the_configuration_or_another_session_forbids_is_refused_whole() 
     let kept = kept(&store, S(1));
     // The same session twice.
     let mut later = next_store(&store);
-    later.restore(S(1), kept[0].clone()).unwrap();
+    later.restore(S(1), &mut kept[0].clone()).unwrap();
     let before = later.clone();
-    assert_eq!(later.restore(S(1), kept[0].clone()), Err(Refusal::SessionTableFull));
+    assert_eq!(later.restore(S(1), &mut kept[0].clone()), Err(Refusal::SessionTableFull));
     assert_eq!(later, before);
     // A UE address that another session has meanwhile.
     let mut later = next_store(&store);
@@ -170,21 +170,21 @@ fn session_that_the_configuration_or_another_session_forbids_is_refused_whole() 
     later.reclaim(SessionIndex(1));
     let before = later.clone();
     assert_eq!(all[1].index, SessionIndex(1));
-    assert!(matches!(later.restore(S(1), kept[1].clone()), Err(Refusal::UeAddressTaken { .. })));
+    assert!(matches!(later.restore(S(1), &mut kept[1].clone()), Err(Refusal::UeAddressTaken { .. })));
     assert_eq!(later, before);
     later.delete(other.up_seid).unwrap();
     later.reclaim(other.index);
-    later.restore(S(1), kept[1].clone()).unwrap();
+    later.restore(S(1), &mut kept[1].clone()).unwrap();
     // Fewer sessions than before.
     let mut smaller = crate::builders::store(1);
-    smaller.restore(S(1), kept[0].clone()).unwrap();
-    assert_eq!(smaller.restore(S(1), kept[1].clone()), Err(Refusal::SessionTableFull));
+    smaller.restore(S(1), &mut kept[0].clone()).unwrap();
+    assert_eq!(smaller.restore(S(1), &mut kept[1].clone()), Err(Refusal::SessionTableFull));
     // An interface that is gone.
     let n6_only: Vec<LocalInterface> = interfaces().into_iter().skip(1).collect();
     let mut without =
         store_with(8, Provisioning { interfaces: n6_only, ..Provisioning::default() });
     let before = without.clone();
-    assert!(without.restore(S(1), kept[0].clone()).is_err());
+    assert!(without.restore(S(1), &mut kept[0].clone()).is_err());
     assert_eq!(without, before);
 }
 
@@ -216,7 +216,7 @@ fn session_that_was_prepared_is_restored_like_one_that_was_not() {
             later.accept_prepared(&preparer);
             later
         });
-        assert_eq!(one.restore(S(1), plain), other.restore(S(1), prepared), "session {at}");
+        assert_eq!(one.restore(S(1), &mut plain.clone()), other.restore(S(1), &mut prepared), "session {at}");
         assert_eq!(one, other, "session {at}");
     }
 }
@@ -232,13 +232,13 @@ fn restored_both_ways(
     preparer.prepare(&mut prepared);
     assert_ne!(prepared, plain);
     let mut deltas = Vec::new();
-    let stores = [plain, prepared].map(|former| {
+    let stores = [plain, prepared].map(|mut former| {
         let mut later = next_store(store);
         later.accept_prepared(preparer);
         if now != later.provisioning() {
             later.set_provisioning(now.clone());
         }
-        deltas.push(later.restore(S(1), former).unwrap().delta);
+        deltas.push(later.restore(S(1), &mut former).unwrap().delta);
         later
     });
     assert_eq!(deltas[0], deltas[1]);
@@ -272,7 +272,7 @@ fn teid_that_was_given_stays_given() {
     change.create_pdrs[0].pdi.f_teid = Some(given(3));
     establish(&mut store, change);
     let mut later = next_store(&store);
-    let index = later.restore(S(1), kept(&store, S(1)).remove(0)).unwrap().index;
+    let index = later.restore(S(1), &mut kept(&store, S(1)).remove(0)).unwrap().index;
     later.reclaim(index);
     let chosen: Vec<_> =
         (2..5).map(|last| establish(&mut later, session(last)).created[0].f_teid.teid).collect();
@@ -299,7 +299,7 @@ fn packet_rate_counts_on() {
         rate(&established.delta).pass(Direction::Uplink, S(10));
     }
     let mut later = next_store(&store);
-    let restored = later.restore(S(20), kept(&store, S(20)).remove(0)).unwrap();
+    let restored = later.restore(S(20), &mut kept(&store, S(20)).remove(0)).unwrap();
     let rate = rate(&restored.delta);
     for (at, left) in [(20, 2), (69, 2), (71, 5)] {
         assert_eq!(rate.left(Direction::Uplink, S(at)).unwrap().packets, left, "{at} s");

@@ -163,8 +163,8 @@ pub(super) fn run(data: &[u8]) {
             }
             continue;
         }
-        let record = FormerRecord::read_prepared(&preparer, kind, name, value);
-        if let Err(error) = run.node.restore_record(run.now, record) {
+        let mut record = FormerRecord::read_prepared(&preparer, kind, name, value);
+        if let Err(error) = run.node.restore_record(run.now, &mut record) {
             assert!(!error.to_string().is_empty());
         }
     }

@@ -30,8 +30,8 @@ impl World {
             (session.uplink, session.downlink) = ((0, 0), (0, 0));
         }
         for octets in kept {
-            let former = FormerSession::from_octets(&octets).unwrap();
-            let restored = next.store.restore(next.now, former).unwrap();
+            let mut former = FormerSession::from_octets(&octets).unwrap();
+            let restored = next.store.restore(next.now, &mut former).unwrap();
             next.publish(restored.delta);
         }
         next.settle();
