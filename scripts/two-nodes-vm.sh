@@ -1,15 +1,18 @@
 #!/bin/sh
-# Runs adit in a virtual machine with two NUMA nodes of two CPUs each, and its network devices on node 1: the threads of its
-# plan and its memory have to be there. scripts/vm.sh says what it needs.
-# Usage: scripts/two-nodes-vm.sh ADIT [ROOT-OF-THE-KERNEL-PACKAGE]
+# Runs adit in a virtual machine with two NUMA nodes of two CPUs each. With its network devices on node 1, the threads of its
+# plan and its memory have to be there; with one on each node, sessions have workers on the node that their packets arrive at.
+# scripts/vm.sh says what it needs. SMF establishes sessions (crates/tests/tests/two_nodes.rs).
+# Usage: scripts/two-nodes-vm.sh ADIT SMF [ROOT-OF-THE-KERNEL-PACKAGE]
 # Status: 0 if all is where it should be; 77 if something is missing here.
 set -eu
 . "${0%/*}/vm.sh"
 
-vm_begin "${2:-/}"
+vm_begin "${3:-/}"
 strip -o "$tree/adit" "$1"
+strip -o "$tree/smf" "$2"
 vm_modules virtio virtio_ring virtio_pci_legacy_dev virtio_pci_modern_dev virtio_pci failover net_failover virtio_net
 vm_libraries "$1"
+vm_libraries "$2"
 vm_drivers mempool_ring net_af_packet bus_vdev
 cat > "$tree/adit.toml" <<'CONFIG'
 [node]
@@ -47,6 +50,17 @@ interface = "n6"
 prefix = "0.0.0.0/0"
 next_hop = "10.0.6.1"
 CONFIG
+cat > "$tree/other-node.toml" <<'CONFIG'
+[[port]]
+name = "access-0"
+device = "net_af_packet2,iface=eth2"
+[[interface]]
+name = "n3-0"
+role = "n3"
+port = "access-0"
+addresses = ["10.0.30.2/24"]
+network_instance = "node-0"
+CONFIG
 vm_init <<'INIT'
 failures=0
 fail() { echo "FAILED: $1"; failures=$((failures + 1)); }
@@ -55,39 +69,63 @@ free_pages() { cat /sys/devices/system/node/node$1/hugepages/hugepages-2048kB/fr
 private_pages() { grep -v file= /proc/$2/numa_maps | tr ' ' '\n' | awk -F= -v of="N$1" '$1 == of {sum += $2} END {print sum + 0}'; }
 
 for node in 0 1; do echo 80 > /sys/devices/system/node/node$node/hugepages/hugepages-2048kB/nr_hugepages; done
-ip link set eth0 up; ip link set eth1 up
+for device in eth0 eth1 eth2; do ip link set $device up; done
 /adit host show
-[ "$(cat /sys/class/net/eth0/device/../numa_node)" = 1 ] || fail "eth0 is not on node 1"
+node_of() { cat /sys/class/net/$1/device/../numa_node; }
+[ "$(node_of eth0) $(node_of eth1) $(node_of eth2)" = "1 1 0" ] || fail "the devices are not on the nodes 1, 1 and 0"
 
-# Starts adit with the CPUs of a line of its configuration, and looks where its memory is.
-check() {
+# Starts adit with the CPUs of a line of its configuration.
+start() {
     sed "s/@cpus@/$1/" /adit.toml > /tmp/adit.toml
     /adit check /tmp/adit.toml
-    before=$(free_pages 1)
     /adit run --config /tmp/adit.toml > /tmp/log 2>&1 &
     process=$!
-    for second in $(seq 60); do [ -S /tmp/admin.sock ] && /adit show workers --socket /tmp/admin.sock > /tmp/workers 2>/dev/null && break; sleep 1; done
+    for second in $(seq 60); do [ -S /tmp/admin.sock ] && workers 2>/dev/null && break; sleep 1; done
     grep -E "planned for this machine|memory of the node|WARN|ERROR" /tmp/log
     cat /tmp/workers
+}
+workers() { /adit show workers --socket /tmp/admin.sock > /tmp/workers; }
+stop() {
+    kill $process
+    wait $process || fail "adit ended with an error"
+    rm -f /tmp/workers
+}
+
+# Looks where its threads and its memory are.
+check() {
+    before=$(free_pages 1)
+    start "$1"
     grep -q "$2" /tmp/workers || fail "no $2"
     used=$((before - $(free_pages 1)))
     [ $used -ge 32 ] || fail "$used hugepages of node 1 are used"
     here=$(private_pages 1 $process) there=$(private_pages 0 $process)
     echo "private pages on node 1: $here, on node 0: $there; hugepages of node 1: $used"
     [ $here -gt $((4 * there)) ] || fail "memory is on node 0"
-    kill $process
-    wait $process || fail "adit ended with an error"
-    rm -f /tmp/workers
+    stop
 }
+# Node and sessions of each worker.
+sessions_of_nodes() { workers && awk '$2 == "worker" {print $4 ":" $8}' /tmp/workers | sort | tr '\n' ' '; }
+establish() { ADIT_TEST_SESSIONS="$1" /smf > /tmp/smf 2>&1 || { cat /tmp/smf; fail "sessions are not established"; }; }
 
 check 'workers = "auto"' "worker  *3  *1 "
 # Control on the other node.
 check 'workers = [2]\nmain_core = 0' "worker  *2  *1 "
+# A port and a worker on each node.
+sed -i 's/^role = "n3"/&\nnetwork_instance = "node-1"/' /adit.toml
+cat /other-node.toml >> /adit.toml
+start 'workers = [1, 3]\nmain_core = 2'
+establish "1 6 node-1"
+[ "$(sessions_of_nodes)" = "0:0 1:6 " ] || fail "sessions of a port on node 1 are elsewhere: $(sessions_of_nodes)"
+establish "7 4 node-0"
+[ "$(sessions_of_nodes)" = "0:4 1:6 " ] || fail "sessions of a port on node 0 are elsewhere: $(sessions_of_nodes)"
+cat /tmp/workers
+stop
 /adit host plan --config /tmp/adit.toml --uma
 echo "status of the test: $failures"
 INIT
 node() { echo "-object memory-backend-ram,id=m$1,size=640M -numa node,nodeid=$1,memdev=m$1,cpus=$2"; }
-card() { echo "-netdev hubport,id=n$1,hubid=$1 -device pcie-root-port,id=p$1,bus=far,chassis=$1,slot=$1 -device virtio-net-pci,bus=p$1,netdev=n$1,romfile="; }
+card() { echo "-netdev hubport,id=n$1,hubid=$1 -device pcie-root-port,id=p$1,bus=$2,chassis=$1,slot=$1 -device virtio-net-pci,bus=p$1,netdev=n$1,romfile="; }
+hub() { echo "-device pxb-pcie,id=$1,bus=pcie.0,bus_nr=$2,numa_node=$3"; }
 # shellcheck disable=SC2046 # words on purpose
 vm_run -M q35 -m 1280 -smp 4 $(node 0 0-1) $(node 1 2-3) -nic none \
-    -device pxb-pcie,id=far,bus=pcie.0,bus_nr=64,numa_node=1 $(card 1) $(card 2)
+    $(hub far 64 1) $(card 1 far) $(card 2 far) $(hub near 128 0) $(card 3 near)

@@ -2,8 +2,8 @@
 //!
 //! The writer swaps pointers in slots and counts an epoch up; each reader announces the epoch it
 //! has seen when it holds no reference ([`SlotReader::observe`]). What was retired in epoch *e* is
-//! freed when every reader that is online has announced *e* or later. A reader pays one load and
-//! one store per observation, without a fence.
+//! freed when every reader that is online has announced *e* or later. A reader pays one load per
+//! observation, and one store when the epoch is another one, without a fence.
 //!
 //! Invariant: a pointer taken out of a slot is freed only after every reader that could have loaded
 //! it has announced a later quiescent state or gone offline.
@@ -87,7 +87,7 @@ pub fn slots<T: Send + Sync>(slots: usize, readers: usize) -> (SlotWriter<T>, Ve
         orphans: Mutex::new(Vec::new()),
     });
     let handles = (0..readers)
-        .map(|reader| SlotReader { shared: Arc::clone(&shared), reader, online: false })
+        .map(|reader| SlotReader { shared: Arc::clone(&shared), reader, announced: OFFLINE })
         .collect();
     (SlotWriter { shared, epoch: 0, retired: VecDeque::new() }, handles)
 }
@@ -196,7 +196,8 @@ impl<T> fmt::Debug for SlotWriter<T> {
 pub struct SlotReader<T> {
     shared: Arc<PublishedSlots<T>>,
     reader: usize,
-    online: bool,
+    /// What it announced last.
+    announced: u64,
 }
 
 impl<T: Send + Sync> SlotReader<T> {
@@ -205,21 +206,30 @@ impl<T: Send + Sync> SlotReader<T> {
     /// References obtained through the guard end before the next call: they borrow `self`.
     #[inline]
     pub fn observe(&mut self) -> SlotGuard<'_, T> {
-        let shared = &*self.shared;
-        let epoch = shared.epoch.load(Ordering::Acquire);
+        let epoch = self.shared.epoch.load(Ordering::Acquire);
+        // The writer would learn nothing from the same announcement again.
+        if epoch != self.announced {
+            self.announce(epoch);
+        }
+        SlotGuard { shared: &self.shared }
+    }
+
+    // PERF (cargo xtask perf instructions): most steps see no new epoch.
+    #[inline(never)]
+    fn announce(&mut self, epoch: u64) {
+        let was_offline = self.announced == OFFLINE;
+        self.announced = epoch;
         // Release: loads of the section that ends stay before the announcement.
-        shared.announced[self.reader].store(epoch, Ordering::Release);
-        if !self.online {
-            self.online = true;
+        self.shared.announced[self.reader].store(epoch, Ordering::Release);
+        if was_offline {
             // Pairs with the fence in `SlotWriter::passed`.
             fence(Ordering::SeqCst);
         }
-        SlotGuard { shared }
     }
 
     /// Announces that this reader holds no reference until it observes again.
     pub fn go_offline(&mut self) {
-        self.online = false;
+        self.announced = OFFLINE;
         self.shared.announced[self.reader].store(OFFLINE, Ordering::Release);
     }
 }
@@ -234,7 +244,7 @@ impl<T> fmt::Debug for SlotReader<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReadHandle")
             .field("reader", &self.reader)
-            .field("online", &self.online)
+            .field("announced", &self.announced)
             .finish_non_exhaustive()
     }
 }

@@ -73,7 +73,7 @@ impl TablesReader {
 
     /// Opens a view. This is the worker's quiescent state.
     ///
-    /// Cost:    two loads of shared lines and one store to a line of the worker, for the rules and for the routes.
+    /// Cost:    two loads of shared lines, for the rules and for the routes; after a change a store to a line of the worker.
     /// Threads: announces that nothing from earlier views is in use any more. The borrow checker
     ///          ensures it, because a view borrows the reader.
     #[inline]

@@ -59,7 +59,8 @@ pub(crate) fn step<Io: PacketIo>(
     state.path = state.path_without_commands;
     let is_busy = !state.is_quiet(ctx, waited) && release_waiting(ctx, io, rx, state);
     let mut received = 0;
-    let has_owner_news = !state.handoff.is_alone() && state.handoff.has_owner_news();
+    let is_alone = state.handoff.is_alone();
+    let has_owner_news = !is_alone && state.handoff.has_owner_news();
     if has_owner_news {
         received += change_owners(ctx, io, limits, rx, state);
     }
@@ -71,7 +72,7 @@ pub(crate) fn step<Io: PacketIo>(
             process(ctx, io, port, rx, state);
         }
     }
-    if !state.handoff.is_alone() {
+    if !is_alone {
         received += take_over(ctx, io, plan.port_count, rx, state);
     }
     if !state.slow.is_empty() {
