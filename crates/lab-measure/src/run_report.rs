@@ -58,7 +58,7 @@ pub(crate) struct ExperimentRunReport {
     pub started_unix_s: u64,
     /// True if the measurements ran in their short form.
     pub quick: bool,
-    /// True if every measurement succeeded.
+    /// True if every measurement succeeded that this machine can run.
     pub complete: bool,
     /// The experiments.
     pub experiments: Vec<ExperimentReport>,
@@ -91,6 +91,9 @@ pub(crate) struct MeasurementReport {
     pub command: Vec<String>,
     /// Why it failed, if it did.
     pub error: Option<String>,
+    /// Why this machine cannot run it, which then has no report.
+    #[serde(default)]
+    pub left_out: Option<String>,
     /// Its own report.
     pub report: Option<Value>,
 }
@@ -116,13 +119,33 @@ impl ExperimentRunReport {
         })
     }
 
+    /// What this machine cannot run, and why.
+    pub(crate) fn left_out(&self) -> impl Iterator<Item = String> {
+        let of_one = |experiment: &ExperimentReport| {
+            let left_out =
+                experiment.measurements.iter().filter_map(|of| Some((of, of.left_out.clone()?)));
+            let title = experiment.title.clone();
+            left_out
+                .map(move |(of, why)| format!("{title}, {}: {why}", of.name()))
+                .collect::<Vec<_>>()
+        };
+        self.experiments.iter().flat_map(of_one)
+    }
+
+    /// True if this machine can run none of the measurements.
+    #[must_use]
+    pub(crate) fn has_only_left_out(&self) -> bool {
+        let mut measurements = self.experiments.iter().flat_map(|of| &of.measurements).peekable();
+        measurements.peek().is_some() && measurements.all(|of| of.left_out.is_some())
+    }
+
     /// One sentence for each problem.
     #[must_use]
     pub(crate) fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         for experiment in &self.experiments {
             for measurement in &experiment.measurements {
-                let name = measurement.command.first().map_or("measurement", String::as_str);
+                let name = measurement.name();
                 if let Some(error) = &measurement.error {
                     problems.push(format!("{}, {name}: {error}", experiment.title));
                 }
@@ -170,6 +193,7 @@ impl ExperimentRunReport {
                 measurements: vec![MeasurementReport {
                     command: command.unwrap_or_default(),
                     error: None,
+                    left_out: None,
                     report: Some(value),
                 }],
                 planned: 1,
@@ -179,9 +203,14 @@ impl ExperimentRunReport {
 }
 
 impl MeasurementReport {
+    fn name(&self) -> &str {
+        self.command.first().map_or("measurement", String::as_str)
+    }
+
     fn is_whole(&self) -> bool {
         let complete = self.report.as_ref().and_then(|report| report.get("complete"));
-        self.error.is_none() && complete.and_then(Value::as_bool) == Some(true)
+        let is_complete = complete.and_then(Value::as_bool) == Some(true);
+        self.error.is_none() && (is_complete || self.left_out.is_some())
     }
 
     /// Comparison of the tester's and the target's counts.
@@ -220,6 +249,25 @@ mod tests {
         assert!(!report.is_whole());
         report.experiments[0].measurements[0].error = Some("no link".to_owned());
         assert_eq!(report.problems(), ["latency, latency: no link"]);
+        assert!(!report.has_only_left_out());
         assert!(ExperimentRunReport::of_json(Path::new("a.json"), "{}").is_err());
+    }
+
+    #[test]
+    fn measurement_that_the_machine_cannot_run_is_no_problem_unless_it_can_run_none() {
+        let text = r#"{"measurement": "latency", "complete": true, "command": ["x", "latency"]}"#;
+        let mut report = ExperimentRunReport::of_json(Path::new("a.json"), text).unwrap();
+        let measured = report.experiments[0].measurements[0].clone();
+        let left_out = MeasurementReport {
+            left_out: Some("no such core".to_owned()),
+            report: None,
+            ..measured.clone()
+        };
+        report.experiments[0].measurements = vec![measured, left_out.clone()];
+        report.experiments[0].planned = 2;
+        assert!(report.is_whole() && report.problems().is_empty() && !report.has_only_left_out());
+        assert_eq!(report.left_out().collect::<Vec<_>>(), ["latency, latency: no such core"]);
+        report.experiments[0].measurements = vec![left_out];
+        assert!(report.has_only_left_out());
     }
 }

@@ -13,7 +13,6 @@ mod testpmd;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -640,7 +639,7 @@ impl RunningTarget {
             (_, None) => return Ok(running),
         };
         let mut command = command;
-        command.process_group(0).stdin(Stdio::null());
+        command.stdin(Stdio::null());
         let log = running.log.clone();
         let start = || Process::start("target", command, &log, &log);
         let process = match &arguments.placed {
@@ -737,7 +736,7 @@ impl RunningTarget {
             TargetKind::Adit => {
                 let mut command = Command::new(self.adit.as_ref()?);
                 command.args(["show", "counters", "--json", "--socket"]);
-                command.arg(self.dir.path().join("admin.sock")).process_group(0);
+                command.arg(self.dir.path().join("admin.sock"));
                 let program =
                     Program::start(self.dir.path(), "show", command, SHOW_TIMEOUT).ok()?;
                 let output = program.wait(stop).ok().filter(|output| output.success)?;

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
@@ -38,6 +38,7 @@ impl Process {
             File::create(stderr).with_context(|| format!("create {}", stderr.display()))?
         };
         let child = command
+            .process_group(0)
             .stdout(Stdio::from(out))
             .stderr(Stdio::from(err))
             .spawn()
@@ -210,8 +211,6 @@ pub fn is_installed(program: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::process::CommandExt;
-
     use super::*;
 
     fn dir(name: &str) -> std::path::PathBuf {
@@ -224,7 +223,7 @@ mod tests {
     fn program_reports_output_and_error_line() {
         let dir = dir("output");
         let mut command = Command::new("sh");
-        command.args(["-c", "echo said; echo wrong >&2; exit 3"]).process_group(0);
+        command.args(["-c", "echo said; echo wrong >&2; exit 3"]);
         let program = Program::start(&dir, "sh", command, Duration::from_secs(5)).unwrap();
         let output = program.wait(&Stop::default()).unwrap();
         assert!(!output.success);
@@ -236,7 +235,7 @@ mod tests {
     fn process_ends_with_its_group_when_dropped() {
         let dir = dir("group");
         let mut command = Command::new("sh");
-        command.args(["-c", "sleep 1000 & echo $!; wait"]).process_group(0);
+        command.args(["-c", "sleep 1000 & echo $!; wait"]);
         let out = dir.join("out");
         let process = Process::start("sh", command, &out, &out).unwrap();
         let pid = loop {
@@ -302,7 +301,7 @@ mod tests {
     fn program_past_its_time_is_an_error_and_is_ended() {
         let dir = dir("timeout");
         let mut command = Command::new("sleep");
-        command.arg("1000").process_group(0);
+        command.arg("1000");
         let program = Program::start(&dir, "sleep", command, Duration::from_millis(50)).unwrap();
         let error = program.wait(&Stop::default()).unwrap_err();
         assert_eq!(error.to_string(), "sleep did not end in time");

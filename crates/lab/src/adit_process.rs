@@ -113,7 +113,6 @@ impl Admin {
     pub(crate) fn show(&self, topic: &str, stop: &Stop) -> Result<Value> {
         let mut command = Command::new(&self.binary);
         command.args(["show", topic, "--json", "--socket"]).arg(&self.socket);
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
         // The live view and the checks run commands at the same time: each thread has its own files.
         let thread = rustix::thread::gettid().as_raw_nonzero();
         let name = format!("show-{topic}-{thread}");

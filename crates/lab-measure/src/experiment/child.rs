@@ -11,11 +11,19 @@ use rustix::process::{Pid, Signal, kill_process};
 use adit_lab_process::process::owned;
 use adit_lab_process::stop::{POLL, Stop};
 
+/// The exit status of a measurement that the machine or its options rule out; see
+/// [`EnvironmentError`](adit_lab_process::stop::EnvironmentError).
+const RULED_OUT: i32 = 2;
+
 /// How a measurement ended.
-#[derive(Debug)]
-pub(super) struct ChildExit {
-    /// The error that a failed measurement printed.
-    pub error: Option<String>,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ChildExit {
+    /// It measured.
+    Measured,
+    /// The machine or its options rule it out, for this reason.
+    RuledOut(String),
+    /// It failed with this error.
+    Failed(String),
 }
 
 /// Runs `adit-lab` with these arguments and `--out out`. When `stop` is raised, interrupts the child and
@@ -46,11 +54,15 @@ pub(super) fn run(words: &[String], out: &Path, stop: &Stop) -> Result<ChildExit
     let status = wait(&mut child, stop)?;
     let output = listener.join().unwrap_or_default();
     let message = output.rsplit("adit-lab: ").next().filter(|_| output.contains("adit-lab: "));
-    let error = (!status.success()).then(|| match message {
+    let reason = || match message {
         Some(message) => message.trim().to_owned(),
         None => format!("it ended with {status}"),
-    });
-    Ok(ChildExit { error })
+    };
+    Ok(match status.code() {
+        Some(0) => ChildExit::Measured,
+        Some(RULED_OUT) => ChildExit::RuledOut(reason()),
+        _ => ChildExit::Failed(reason()),
+    })
 }
 
 fn wait(child: &mut Child, stop: &Stop) -> Result<std::process::ExitStatus> {

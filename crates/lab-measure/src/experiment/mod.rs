@@ -12,6 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 
+use self::child::ChildExit;
 use self::file::{Experiment, MeasurementSpec, OptionCheck};
 use crate::page;
 use crate::run_report::{ExperimentReport, ExperimentRunReport, MeasurementReport};
@@ -48,12 +49,12 @@ pub struct ReportArguments {
     html: PathBuf,
 }
 
-/// Runs the experiments. Returns true if every measurement succeeded and its counts agree with the
-/// target's.
+/// Runs the experiments. Returns true if every measurement that this machine can run succeeded and its counts agree
+/// with the target's.
 ///
 /// # Errors
-/// A file is not an experiment; the report cannot be written. [`Interrupted`], after the report was
-/// written.
+/// A file is not an experiment; the report cannot be written; after it was written, [`Interrupted`], or this machine can
+/// run no measurement.
 pub(crate) fn run(arguments: &RunArguments, check: OptionCheck, stop: &Stop) -> Result<bool> {
     let overrides = file::overrides(&arguments.set)?;
     let read = |path: &PathBuf| file::read(path, &overrides, check);
@@ -90,11 +91,20 @@ pub(crate) fn run(arguments: &RunArguments, check: OptionCheck, stop: &Stop) -> 
     report.complete = !stop.is_raised() && report.is_whole();
     write(&report, &arguments.out)?;
     println!("report: {}", arguments.out.join("report.html").display());
+    for left_out in report.left_out() {
+        println!("left out: {left_out}");
+    }
     let problems = report.problems();
     for problem in &problems {
         println!("problem: {problem}");
     }
-    if stop.is_raised() { Err(Interrupted.into()) } else { Ok(problems.is_empty()) }
+    if stop.is_raised() {
+        return Err(Interrupted.into());
+    }
+    match report.has_only_left_out() {
+        true => Err(environment("this machine can run none of these measurements")),
+        false => Ok(problems.is_empty()),
+    }
 }
 
 /// The report of an experiment before its first measurement.
@@ -125,8 +135,13 @@ fn one(
     // Its content is part of the common report.
     let _ = std::fs::remove_file(&out);
     let report = text.and_then(|text| serde_json::from_str(&text).ok());
-    let error = ended.error.or_else(|| report.is_none().then(|| "it wrote no report".to_owned()));
-    Ok(MeasurementReport { command, error, report })
+    let (error, left_out) = match ended {
+        ChildExit::Measured if report.is_none() => (Some("it wrote no report".to_owned()), None),
+        ChildExit::Measured => (None, None),
+        ChildExit::RuledOut(why) => (None, Some(why)),
+        ChildExit::Failed(error) => (Some(error), None),
+    };
+    Ok(MeasurementReport { command, error, left_out, report })
 }
 
 fn write(report: &ExperimentRunReport, folder: &Path) -> Result<()> {

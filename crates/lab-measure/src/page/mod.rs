@@ -80,6 +80,12 @@ fn section(out: &mut String, experiment: &ExperimentReport) {
         if let Some(error) = &measurement.error {
             put(out, format_args!("<p class=\"bad\">Failed: {}</p>\n", escape(error)));
         }
+        if let Some(why) = &measurement.left_out {
+            put(
+                out,
+                format_args!("<p>Left out: this machine cannot run it. {}</p>\n", escape(why)),
+            );
+        }
         body(out, measurement, &experiment.references);
     }
     let missing = experiment.planned.saturating_sub(experiment.measurements.len());

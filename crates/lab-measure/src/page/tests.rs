@@ -20,6 +20,7 @@ fn report(measurement: Value, references: Vec<Reference>) -> ExperimentRunReport
             measurements: vec![MeasurementReport {
                 command: vec!["throughput".to_owned()],
                 error: None,
+                left_out: None,
                 report: Some(measurement),
             }],
             planned: 1,
@@ -137,6 +138,7 @@ fn measurements_that_differ_in_options_stand_in_one_table_and_plot() {
         MeasurementReport {
             command: command.map(str::to_owned).to_vec(),
             error: None,
+            left_out: None,
             report: Some(value),
         }
     };
@@ -337,7 +339,12 @@ fn ports_have_bars_and_their_figures_stand_beside_a_study() {
 
 fn measured(option: &str, value: Value) -> MeasurementReport {
     let command = [value["measurement"].as_str().unwrap(), option].map(str::to_owned);
-    MeasurementReport { command: command.to_vec(), error: None, report: Some(value) }
+    MeasurementReport {
+        command: command.to_vec(),
+        error: None,
+        left_out: None,
+        report: Some(value),
+    }
 }
 
 fn load(busy_permille: u64) -> Value {

@@ -182,9 +182,7 @@ impl Node {
             FormerValue::Session(value, octets) => {
                 self.restore_owned_session(now, &mut restoration, name, value, octets)
             }
-            FormerValue::Octets(octets) => {
-                self.restore(now, &mut restoration, *kind, name, octets)
-            }
+            FormerValue::Octets(octets) => self.restore(now, &mut restoration, *kind, name, octets),
         };
         if let Err(error) = &restored {
             self.tell_of_refused(&mut restoration, *kind, name, error);

@@ -99,11 +99,7 @@ impl SessionStore {
     ///
     /// # Errors
     /// A [`Refusal`] when the configuration or another session forbids it now; nothing has changed then.
-    pub fn restore(
-        &mut self,
-        now: Nanos,
-        former: &mut FormerSession,
-    ) -> Result<Restored, Refusal> {
+    pub fn restore(&mut self, now: Nanos, former: &mut FormerSession) -> Result<Restored, Refusal> {
         let FormerSession { names, usage: used, parts, rules, prepared } = former;
         let prepared = prepared.take().filter(|_| self.accepts_prepared);
         let KeptNames { up_seid, owner, origin, cp, teids, addresses } = names;

@@ -170,7 +170,10 @@ fn session_that_the_configuration_or_another_session_forbids_is_refused_whole() 
     later.reclaim(SessionIndex(1));
     let before = later.clone();
     assert_eq!(all[1].index, SessionIndex(1));
-    assert!(matches!(later.restore(S(1), &mut kept[1].clone()), Err(Refusal::UeAddressTaken { .. })));
+    assert!(matches!(
+        later.restore(S(1), &mut kept[1].clone()),
+        Err(Refusal::UeAddressTaken { .. })
+    ));
     assert_eq!(later, before);
     later.delete(other.up_seid).unwrap();
     later.reclaim(other.index);
@@ -216,7 +219,11 @@ fn session_that_was_prepared_is_restored_like_one_that_was_not() {
             later.accept_prepared(&preparer);
             later
         });
-        assert_eq!(one.restore(S(1), &mut plain.clone()), other.restore(S(1), &mut prepared), "session {at}");
+        assert_eq!(
+            one.restore(S(1), &mut plain.clone()),
+            other.restore(S(1), &mut prepared),
+            "session {at}"
+        );
         assert_eq!(one, other, "session {at}");
     }
 }
