@@ -336,7 +336,7 @@ impl<S: ThreadStore> StoreThread<S> {
                 if reading.unsorted == RECORDS_PER_WINDOW {
                     reading.sort_window();
                 }
-                if reading.unsorted % RECORDS_PER_BATCH == 0 && reading.hand_over() {
+                if reading.unsorted.is_multiple_of(RECORDS_PER_BATCH) && reading.hand_over() {
                     state.wake();
                 }
             });

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::child;
+use super::child::{self, ChildExit};
 use super::file::{self, Experiment, OptionCheck};
 use crate::report::Figure;
 use crate::run_report::distinctions;
@@ -109,8 +109,8 @@ fn figures(
         // The next measurement may write no report: it must not find this one.
         let _ = std::fs::remove_file(&out);
         stop.check()?;
-        if let Some(error) = ended.error {
-            bail!("{}, {}: {error}", experiment.path.display(), measure.run);
+        if let ChildExit::RuledOut(why) | ChildExit::Failed(why) = ended {
+            bail!("{}, {}: {why}", experiment.path.display(), measure.run);
         }
         let report: Value = serde_json::from_str(&text)?;
         let part = |name: &str| report.get(name).cloned().unwrap_or_default();
