@@ -158,7 +158,7 @@ impl UsageFixture {
         self.counters = Arc::new(ManualCounters::default());
         self.store = next_store_of(&self.store, self.store.sessions_max() + 1);
         self.store.set_usage_source(Arc::clone(&self.counters) as Arc<dyn UsageSource>);
-        let restored = self.store.restore(now, kept[0].clone()).unwrap();
+        let restored = self.store.restore(now, &mut kept[0].clone()).unwrap();
         assert_eq!((restored.up_seid, restored.index), (self.up_seid, self.index));
         self.observe(&restored.delta);
         self.store.reclaim(self.index);
