@@ -311,7 +311,8 @@ pub fn marked_standby(store: &mut impl RecordStore) -> Result<Option<Incarnation
 }
 
 /// Writes a tail to the store of whoever has taken the records over, or nothing if the tail is lost. Then the store names no
-/// standby any more: until that is durable, the tail is needed again.
+/// standby any more: until that is durable, the tail is needed again, and the store names its standby. So what the groups say
+/// about standbys is not written.
 ///
 /// # Errors
 /// The store does not have all of it. The caller may write the same tail again.
@@ -320,8 +321,11 @@ pub fn write_tail(
     groups: &[ReplicatedGroup],
 ) -> Result<(), StoreError> {
     for group in groups {
-        let changes: Vec<_> = group.changes().flatten().collect();
-        append_or_commit(store, &changes)?;
+        let changes = group.changes().flatten().filter(|change| change.key != MARK);
+        let changes: Vec<_> = changes.collect();
+        if !changes.is_empty() {
+            append_or_commit(store, &changes)?;
+        }
     }
     append_or_commit(store, &[StoreChange::remove(MARK)])?;
     store.commit().map(|_| ())

@@ -147,6 +147,9 @@ pub(super) struct TracedPacket {
     interface: Option<String>,
     /// Unit: octets.
     len: u32,
+    /// What it waited for, if it left a queue or was dropped there: its session, rules and times were those of its arrival.
+    #[schema(required = false)]
+    waited: TracedWait,
     /// The link and outer headers, then those in a tunnel.
     #[schema(required = false)]
     headers: Vec<String>,
@@ -182,6 +185,14 @@ pub(super) struct TracedPacket {
     /// The same in words, if they are asked for.
     #[schema(required = false)]
     words: PacketWords,
+}
+
+#[derive(serde::Serialize, ToSchema)]
+pub(super) struct TracedWait {
+    /// For what.
+    r#for: String,
+    /// How long.
+    ns: u64,
 }
 
 #[derive(serde::Serialize, ToSchema)]

@@ -358,12 +358,9 @@ impl ReplicationWorld {
     /// Whoever has taken the lease crashes after it has written a part of the tail; the next one takes over.
     fn interrupt(&mut self, host: usize, mut lease: ServerClient, groups: &[ReplicatedGroup]) {
         self.counts.interrupted += 1;
-        let part = usize::try_from(self.random.below(8)).unwrap();
-        for group in groups.iter().take(part) {
-            let changes: Vec<_> = group.changes().flatten().collect();
-            lease.append(&changes).unwrap();
-            lease.commit().unwrap();
-        }
+        lease.crash_after(self.random.below(8));
+        // All of it was written if it was short.
+        let _ = write_tail(&mut lease, groups);
         let can_standby = self.standby.as_ref().is_some_and(|standby| standby.host != host);
         match can_standby && self.random.permille(500) {
             true => self.take_over_on(1 - host, true),

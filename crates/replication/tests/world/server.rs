@@ -54,6 +54,8 @@ pub(super) struct ServerClient {
     durable: RecordNumber,
     /// The network between it and the server is down.
     is_cut_off: Rc<Cell<bool>>,
+    /// So many groups reach the server before its process crashes.
+    groups_left: Option<u64>,
 }
 
 impl ServerClient {
@@ -75,7 +77,13 @@ impl ServerClient {
             waiting: VecDeque::new(),
             durable: RecordNumber(0),
             is_cut_off: Rc::default(),
+            groups_left: None,
         })
+    }
+
+    /// Its process crashes when it has appended so many further groups, each of which reaches the server.
+    pub(super) fn crash_after(&mut self, groups: u64) {
+        self.groups_left = Some(groups);
     }
 
     pub(super) fn cut_off(&self) -> Rc<Cell<bool>> {
@@ -119,7 +127,7 @@ impl RecordStore for ServerClient {
     }
 
     fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
-        if self.waiting.len() > 60 {
+        if self.waiting.len() > 60 || self.groups_left == Some(0) {
             return Err(AppendError::Backlog);
         }
         // Numbers may have gaps.
@@ -130,6 +138,10 @@ impl RecordStore for ServerClient {
             value: change.value.map(<[u8]>::to_vec),
         });
         self.waiting.push_back((self.appended, owned.collect()));
+        if let Some(left) = &mut self.groups_left {
+            *left -= 1;
+            self.write(usize::MAX).map_err(|_| AppendError::Backlog)?;
+        }
         Ok(self.appended)
     }
 
