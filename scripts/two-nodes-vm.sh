@@ -31,10 +31,10 @@ kind = "none"
 socket = "/tmp/admin.sock"
 [[port]]
 name = "access"
-device = "net_af_packet0,iface=eth0"
+device = "net_af_packet0,iface=far0"
 [[port]]
 name = "core"
-device = "net_af_packet1,iface=eth1"
+device = "net_af_packet1,iface=far1"
 [[interface]]
 name = "n3"
 role = "n3"
@@ -53,7 +53,7 @@ CONFIG
 cat > "$tree/other-node.toml" <<'CONFIG'
 [[port]]
 name = "access-0"
-device = "net_af_packet2,iface=eth2"
+device = "net_af_packet2,iface=near0"
 [[interface]]
 name = "n3-0"
 role = "n3"
@@ -69,10 +69,17 @@ free_pages() { cat /sys/devices/system/node/node$1/hugepages/hugepages-2048kB/fr
 private_pages() { grep -v file= /proc/$2/numa_maps | tr ' ' '\n' | awk -F= -v of="N$1" '$1 == of {sum += $2} END {print sum + 0}'; }
 
 for node in 0 1; do echo 80 > /sys/devices/system/node/node$node/hugepages/hugepages-2048kB/nr_hugepages; done
-for device in eth0 eth1 eth2; do ip link set $device up; done
+# Devices of node 1 are far0 and far1, the one of node 0 is near0.
+far=0
+for device in /sys/class/net/eth*; do
+    case $(cat $device/device/../numa_node) in
+        1) name=far$far far=$((far + 1)) ;;
+        *) name=near0 ;;
+    esac
+    ip link set ${device##*/} name $name && ip link set $name up
+done
+[ $far = 2 ] || fail "$far of two devices are on node 1"
 /adit host show
-node_of() { cat /sys/class/net/$1/device/../numa_node; }
-[ "$(node_of eth0) $(node_of eth1) $(node_of eth2)" = "1 1 0" ] || fail "the devices are not on the nodes 1, 1 and 0"
 
 # Starts adit with the CPUs of a line of its configuration.
 start() {
@@ -104,7 +111,10 @@ check() {
     stop
 }
 # Node and sessions of each worker.
-sessions_of_nodes() { workers && awk '$2 == "worker" {print $4 ":" $8}' /tmp/workers | sort | tr '\n' ' '; }
+sessions_of_nodes() {
+    /adit show workers --json --socket /tmp/admin.sock | tr -d ' \n' | tr '}' '\n' |
+        sed -n 's/.*"node":\([0-9]*\).*"sessions":\([0-9]*\).*/\1:\2/p' | sort | tr '\n' ' '
+}
 establish() { ADIT_TEST_SESSIONS="$1" /smf > /tmp/smf 2>&1 || { cat /tmp/smf; fail "sessions are not established"; }; }
 
 check 'workers = "auto"' "worker  *3  *1 "
@@ -112,13 +122,13 @@ check 'workers = "auto"' "worker  *3  *1 "
 check 'workers = [2]\nmain_core = 0' "worker  *2  *1 "
 # A port and a worker on each node.
 sed -i 's/^role = "n3"/&\nnetwork_instance = "node-1"/' /adit.toml
+sed -i 's/,iface=[a-z0-9]*/&,qpairs=2/' /adit.toml /other-node.toml
 cat /other-node.toml >> /adit.toml
 start 'workers = [1, 3]\nmain_core = 2'
 establish "1 6 node-1"
 [ "$(sessions_of_nodes)" = "0:0 1:6 " ] || fail "sessions of a port on node 1 are elsewhere: $(sessions_of_nodes)"
 establish "7 4 node-0"
 [ "$(sessions_of_nodes)" = "0:4 1:6 " ] || fail "sessions of a port on node 0 are elsewhere: $(sessions_of_nodes)"
-cat /tmp/workers
 stop
 /adit host plan --config /tmp/adit.toml --uma
 echo "status of the test: $failures"
