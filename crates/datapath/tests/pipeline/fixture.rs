@@ -1,6 +1,7 @@
 //! A UPF in memory: two N3 and three N6 interfaces, one session, resolved neighbors.
 
 use core::net::{IpAddr, Ipv4Addr};
+use std::sync::LazyLock;
 
 use adit_datapath::{TapPort, Worker, WorkerConfig};
 use adit_pktio::mem::{MemBuf, MemIo};
@@ -102,9 +103,14 @@ impl<H: MidStep> PacketIo for HookedPorts<H> {
     }
 }
 
-/// The same tests run twice: here a tap reports each packet that is dropped, and every step checks that it does.
-pub(crate) const TAPS_DROPS: bool =
-    matches!(env!("CARGO_CRATE_NAME").as_bytes(), b"pipeline_tapped");
+/// Set in the second run of all tests; see [`taps_drops`].
+pub(crate) const TAPS_DROPS: &str = "ADIT_TEST_TAPS_DROPS";
+
+/// All tests run twice: the second time a tap reports each packet that is dropped, and every step checks that it does.
+pub(crate) fn taps_drops() -> bool {
+    static TAPS: LazyLock<bool> = LazyLock::new(|| std::env::var_os(TAPS_DROPS).is_some());
+    *TAPS
+}
 
 /// The start of a tap without an end.
 pub(crate) fn tap(filter: TapFilter) -> WorkerCommand {
@@ -380,7 +386,7 @@ impl PipelineFixture {
         let (publisher, mut readers) = build(tables).unwrap();
         let (event_tx, events) = RingBuffer::new(256);
         let (mut commands, command_rx) = RingBuffer::new(64);
-        if TAPS_DROPS {
+        if taps_drops() {
             let filter = TapFilter { key: TapKey::Any, drop: Some(DroppedFor::Any), one_of: 1 };
             commands.push(tap(filter)).unwrap();
         }
@@ -430,7 +436,7 @@ impl PipelineFixture {
         self.worker.step(self.now, &mut self.io);
         let counts = self.counts();
         assert!(counts.identity_holds(), "{counts:?}");
-        if TAPS_DROPS {
+        if taps_drops() {
             self.assert_drops_are_reported(&counts);
         }
     }

@@ -1,5 +1,7 @@
 //! Taps: what is reported of packets, and that nothing else changes.
 
+use std::process::Command;
+
 use adit_rules::{
     ApplyAction, DropReason, DroppedFor, Excess, Gate, PdrMismatch, QerMeter, RateLimit,
     SourceInterface, TapFilter, TapId, TapItem, TapKey, TapOrigin, TapOutcome, TapPacket,
@@ -13,7 +15,19 @@ use crate::fixture::*;
 
 const ALL: TapFilter = TapFilter { key: TapKey::Any, drop: None, one_of: 1 };
 
-/// A UPF with a tap, besides the one that [`TAPS_DROPS`] starts.
+#[test]
+fn all_tests_pass_with_a_tap_of_all_drops() {
+    if taps_drops() {
+        return;
+    }
+    let output =
+        Command::new(std::env::current_exe().unwrap()).env(TAPS_DROPS, "").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("test result: ok"), "{said}");
+}
+
+/// A UPF with a tap, besides the one that [`taps_drops`] starts.
 fn tapped(mut scene: PipelineFixture, filter: TapFilter) -> PipelineFixture {
     scene.commands.push(tap(filter)).unwrap();
     scene.worker.step(scene.now, &mut scene.io);
@@ -21,7 +35,7 @@ fn tapped(mut scene: PipelineFixture, filter: TapFilter) -> PipelineFixture {
     scene
 }
 
-/// Runs a step without the checks of [`TAPS_DROPS`], and returns its records.
+/// Runs a step without the checks of [`taps_drops`], and returns its records.
 fn records(scene: &mut PipelineFixture) -> Vec<Vec<TapItem>> {
     scene.worker.step(scene.now, &mut scene.io);
     assert!(scene.counts().identity_holds());
