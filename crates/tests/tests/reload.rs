@@ -1,6 +1,7 @@
 //! A running `adit` that reads its configuration again and again while packets cross it: none is lost, what changed counts, and
 //! a file that is refused changes nothing.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+#![allow(dead_code, reason = "modules that other tests share")]
 
 mod associated_smf;
 #[path = "reload/load.rs"]

@@ -13,8 +13,6 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use adit_pfcp::Message;
-use adit_pfcp::ie::FTeid;
 use adit_tests::daemon::{self, Daemon};
 use adit_tests::process::{
     ChildProcess, TestNamespace, binary, is_root, run, skip_on_this_machine,
@@ -22,7 +20,6 @@ use adit_tests::process::{
 use associated_smf::TestSmf;
 use load::{LoadSession, ReloadTraffic};
 use serde_json::Value;
-use smf::SessionScript;
 
 /// Environment variable of the run inside the daemon's namespace: the folder of the daemon.
 const INSIDE: &str = "ADIT_TEST_INSIDE";
@@ -84,7 +81,8 @@ fn configuration(dir: &Path) -> String {
 
 fn inside(dir: &Path) {
     let mut smf = TestSmf::associated();
-    let sessions: Vec<_> = (1..=SESSIONS).map(|number| establish(&mut smf, number)).collect();
+    let sessions: Vec<_> =
+        (1..=SESSIONS).map(|number| LoadSession::establish(&mut smf, number).unwrap()).collect();
     let load = ReloadTraffic::start(sessions);
     let count = workers(dir).len();
     for round in 0..ROUNDS {
@@ -97,7 +95,7 @@ fn inside(dir: &Path) {
         let state = (&row["state"], &row["groups"], &row["sessions"]);
         assert_eq!(state, (&"drained".into(), &0.into(), &0.into()));
         // Sessions come meanwhile.
-        establish(&mut smf, SESSIONS + 1 + round);
+        LoadSession::establish(&mut smf, SESSIONS + 1 + round).unwrap();
         if round == 0 {
             let owned =
                 workers(dir).iter().map(|row| row["sessions"].as_u64().unwrap()).sum::<u64>();
@@ -117,17 +115,6 @@ fn inside(dir: &Path) {
     assert_eq!((arrived.lost, arrived.late), ((0, 0), 0), "{arrived:?}");
     let rows = workers(dir);
     assert!(rows.iter().all(|row| row["handed_off_pkts"].as_u64().unwrap() > 0), "{rows:?}");
-}
-
-fn establish(smf: &mut TestSmf, number: u16) -> LoadSession {
-    let script = SessionScript::new(number.into(), number);
-    let bytes = smf.answer(|sequence| smf::establish(sequence, &script));
-    let Message::SessionEstablishmentResponse(body) = smf::decode(&bytes) else { panic!() };
-    assert!(body.cause.is_accepted(), "{body:?}");
-    let created: Vec<_> = body.created_pdrs.iter().collect();
-    let f_teid = created.iter().find_map(|pdr| pdr.local_f_teids.iter().next());
-    let Some(FTeid::Given { teid, .. }) = f_teid else { panic!("{created:?}") };
-    LoadSession { ue: script.ue, teid }
 }
 
 /// Carries out `adit worker`. Returns what it says.

@@ -6,11 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use adit_pfcp::Message;
+use adit_pfcp::ie::{Cause, FTeid};
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::link::{PacketLink, mac};
 use adit_types::{MacAddr, Teid};
 
-use crate::smf;
+use crate::associated_smf::TestSmf;
+use crate::smf::{self, SessionScript};
 
 /// A router of the data network, and another one.
 pub(crate) const FORMER_GATEWAY: Station =
@@ -35,6 +38,22 @@ type Station = (Ipv4Addr, MacAddr);
 pub(crate) struct LoadSession {
     pub ue: Ipv4Addr,
     pub teid: Teid,
+}
+
+impl LoadSession {
+    /// Establishes the session of this number.
+    pub(crate) fn establish(smf: &mut TestSmf, number: u16) -> Result<Self, Cause> {
+        let script = SessionScript::new(number.into(), number);
+        let bytes = smf.answer(|sequence| smf::establish(sequence, &script));
+        let Message::SessionEstablishmentResponse(body) = smf::decode(&bytes) else { panic!() };
+        if !body.cause.is_accepted() {
+            return Err(body.cause);
+        }
+        let created: Vec<_> = body.created_pdrs.iter().collect();
+        let f_teid = created.iter().find_map(|pdr| pdr.local_f_teids.iter().next());
+        let Some(FTeid::Given { teid, .. }) = f_teid else { panic!("{created:?}") };
+        Ok(Self { ue: script.ue, teid })
+    }
 }
 
 /// What arrived.
