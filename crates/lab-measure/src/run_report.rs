@@ -119,40 +119,38 @@ impl ExperimentRunReport {
         })
     }
 
+    /// All measurements, with the titles of their experiments.
+    fn measurements(&self) -> impl Iterator<Item = (&str, &MeasurementReport)> {
+        self.experiments.iter().flat_map(|of| of.measurements.iter().map(|one| (&*of.title, one)))
+    }
+
     /// What this machine cannot run, and why.
     pub(crate) fn left_out(&self) -> impl Iterator<Item = String> {
-        let of_one = |experiment: &ExperimentReport| {
-            let left_out =
-                experiment.measurements.iter().filter_map(|of| Some((of, of.left_out.clone()?)));
-            let title = experiment.title.clone();
-            left_out
-                .map(move |(of, why)| format!("{title}, {}: {why}", of.name()))
-                .collect::<Vec<_>>()
-        };
-        self.experiments.iter().flat_map(of_one)
+        self.measurements().filter_map(|(title, measurement)| {
+            let why = measurement.left_out.as_ref()?;
+            Some(format!("{title}, {}: {why}", measurement.name()))
+        })
     }
 
     /// True if this machine can run none of the measurements.
     #[must_use]
     pub(crate) fn has_only_left_out(&self) -> bool {
-        let mut measurements = self.experiments.iter().flat_map(|of| &of.measurements).peekable();
-        measurements.peek().is_some() && measurements.all(|of| of.left_out.is_some())
+        let mut measurements = self.measurements().peekable();
+        measurements.peek().is_some() && measurements.all(|(_, of)| of.left_out.is_some())
     }
 
     /// One sentence for each problem.
     #[must_use]
     pub(crate) fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
-        for experiment in &self.experiments {
-            for measurement in &experiment.measurements {
-                let name = measurement.name();
-                if let Some(error) = &measurement.error {
-                    problems.push(format!("{}, {name}: {error}", experiment.title));
-                }
-                let agreement = measurement.agreement();
-                if let Some(warning) = agreement.as_ref().and_then(Agreement::warning) {
-                    problems.push(format!("{}, {name}: {warning}", experiment.title));
-                }
+        for (title, measurement) in self.measurements() {
+            let name = measurement.name();
+            if let Some(error) = &measurement.error {
+                problems.push(format!("{title}, {name}: {error}"));
+            }
+            let agreement = measurement.agreement();
+            if let Some(warning) = agreement.as_ref().and_then(Agreement::warning) {
+                problems.push(format!("{title}, {name}: {warning}"));
             }
         }
         problems

@@ -24,9 +24,14 @@ impl fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// The machine or the command line lacks something; the message says what to do. Exit status 2.
+/// The machine or the command line lacks something; the message says what to do.
 #[derive(Debug)]
 pub struct EnvironmentError(String);
+
+impl EnvironmentError {
+    /// The exit status of a program that it ends.
+    pub const EXIT_STATUS: u8 = 2;
+}
 
 impl fmt::Display for EnvironmentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

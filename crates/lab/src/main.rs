@@ -133,7 +133,7 @@ fn main() -> ExitCode {
 /// 2 if the machine or the command line causes the error, 130 after Ctrl-C (as in a shell), else 1.
 fn exit_code(error: &anyhow::Error) -> ExitCode {
     if error.is::<EnvironmentError>() {
-        ExitCode::from(2)
+        ExitCode::from(EnvironmentError::EXIT_STATUS)
     } else if error.is::<Interrupted>() {
         ExitCode::from(130)
     } else {

@@ -164,6 +164,12 @@ impl Daemon {
         self.namespace.command(program)
     }
 
+    /// See [`TestNamespace::this_test`].
+    #[must_use]
+    pub fn this_test(&self, test: &str) -> Command {
+        self.namespace.this_test(test)
+    }
+
     fn run_show(&self, topic: &str) -> Output {
         self.run(&["show", topic, "--json"])
     }
@@ -311,13 +317,12 @@ socket = "{socket}"
 /// Devices of ports in a [`linked_namespace`].
 pub const LINKED: [&str; 2] = ["net_af_packet0,iface=up0", "net_af_packet1,iface=core0"];
 
-/// A namespace with a veth pair for each of adit's ports. Behind them the kernel is a gNB, 10.0.3.1, and a host, 10.0.6.1, which
-/// has a route to UEs, 10.44.0.0/14.
+/// A namespace with a veth pair for each of adit's ports, whose other ends are `gnb0` and `net0`. Nobody has an address there.
 ///
 /// # Panics
 /// Without the right to create one.
 #[must_use]
-pub fn linked_namespace(purpose: &str) -> TestNamespace {
+pub fn veth_namespace(purpose: &str) -> TestNamespace {
     let namespace = TestNamespace::new(purpose);
     for (device, peer) in [("up0", "gnb0"), ("core0", "net0")] {
         namespace.ip(&["link", "add", device, "type", "veth", "peer", "name", peer]);
@@ -325,6 +330,17 @@ pub fn linked_namespace(purpose: &str) -> TestNamespace {
             namespace.ip(&["link", "set", end, "addrgenmode", "none", "up"]);
         }
     }
+    namespace
+}
+
+/// The same. Behind the pairs the kernel is a gNB, 10.0.3.1, and a host, 10.0.6.1, which
+/// has a route to UEs, 10.44.0.0/14.
+///
+/// # Panics
+/// Without the right to create one.
+#[must_use]
+pub fn linked_namespace(purpose: &str) -> TestNamespace {
+    let namespace = veth_namespace(purpose);
     namespace.ip(&["addr", "add", "10.0.3.1/24", "dev", "gnb0"]);
     namespace.ip(&["addr", "add", "10.0.6.1/24", "dev", "net0"]);
     namespace.ip(&["route", "add", "10.44.0.0/14", "via", "10.0.6.2"]);

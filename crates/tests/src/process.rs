@@ -199,6 +199,15 @@ impl TestNamespace {
         command.envs(self.environment.iter().copied());
         command
     }
+
+    /// A command that runs the test of this name in the namespace, and no other of this program. An environment variable has to
+    /// tell it that it is there.
+    #[must_use]
+    pub fn this_test(&self, test: &str) -> Command {
+        let mut command = self.command(&std::env::current_exe().unwrap());
+        command.args(["--exact", test, "--nocapture"]).stdin(Stdio::null());
+        command
+    }
 }
 
 impl Drop for TestNamespace {

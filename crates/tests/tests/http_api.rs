@@ -19,7 +19,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use adit_pfcp::Message;
@@ -84,8 +84,7 @@ fn run_inside(
             + &route
             + &section(dir)
     })?;
-    let mut command = daemon.command(&std::env::current_exe().unwrap());
-    command.args(["--exact", test, "--nocapture"]).stdin(Stdio::null());
+    let mut command = daemon.this_test(test);
     command.env(INSIDE, daemon.dir()).env(DAEMON, daemon.id().to_string());
     let output = ChildProcess::start(&mut command).finish(LIMIT);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

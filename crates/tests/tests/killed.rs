@@ -10,7 +10,6 @@ mod smf;
 
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use adit_tests::daemon::{self, Daemon};
@@ -183,9 +182,7 @@ fn run<S>(
         node.replace("kind = \"none\"", &section(dir)) + &ports
     })?;
     let end = daemon.dir().join("end");
-    let mut command = daemon.command(&std::env::current_exe().unwrap());
-    command.args(["--exact", test, "--nocapture"]).env(INSIDE, &end).stdin(Stdio::null());
-    let smf = ChildProcess::start(&mut command);
+    let smf = ChildProcess::start(daemon.this_test(test).env(INSIDE, &end));
     let daemon = disturb(&mut store, daemon);
     std::fs::write(&end, "").unwrap();
     let output = smf.finish(2 * PATIENCE);

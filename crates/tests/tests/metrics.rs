@@ -190,11 +190,10 @@ fn alerts_and_dashboards_name_metrics_that_exist_and_prometheus_scrapes_and_eval
         return scrape(Path::new(&dir));
     }
     let Some(daemon) = start("metrics") else { return };
-    let mut command = daemon.command(&std::env::current_exe().unwrap());
     let test =
         "alerts_and_dashboards_name_metrics_that_exist_and_prometheus_scrapes_and_evaluates_them";
-    command.args(["--exact", test, "--nocapture"]).env(INSIDE, daemon.dir()).stdin(Stdio::null());
-    let output = ChildProcess::start(&mut command).finish(LIMIT);
+    let mut command = daemon.this_test(test);
+    let output = ChildProcess::start(command.env(INSIDE, daemon.dir())).finish(LIMIT);
     let said =
         [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said).into_owned());
     assert!(output.status.success(), "{}", said.concat());

@@ -1,9 +1,9 @@
 //! A running `adit` that reads its configuration again and again while packets cross it: none is lost, what changed counts, and
 //! a file that is refused changes nothing.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
-#![allow(dead_code, reason = "modules that other tests share")]
 
 mod associated_smf;
+#[allow(dead_code, reason = "other tests use more of it")]
 #[path = "reload/load.rs"]
 mod load;
 #[path = "../../n4/tests/smf/mod.rs"]
@@ -12,7 +12,7 @@ mod smf;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use adit_pfcp::Message;
@@ -21,7 +21,7 @@ use adit_pfcp::ie::{
 };
 use adit_pfcp::message::SessionEstablishmentResponse;
 use adit_tests::daemon::{self, Daemon};
-use adit_tests::process::{ChildProcess, TestNamespace, binary, is_root, run};
+use adit_tests::process::{ChildProcess, binary, is_root, run};
 use adit_types::Teid;
 use associated_smf::TestSmf;
 use load::{FORMER_GATEWAY, LATER_GATEWAY, LoadSession, ReloadTraffic, SessionInNetwork};
@@ -46,17 +46,10 @@ fn reload_loses_no_packet_and_counts_from_then_on_and_a_refused_file_changes_not
     if !is_root() {
         return;
     }
-    let namespace = TestNamespace::new("reload");
-    for (device, peer) in [("up0", "gnb0"), ("core0", "net0")] {
-        namespace.ip(&["link", "add", device, "type", "veth", "peer", "name", peer]);
-        for end in [device, peer] {
-            namespace.ip(&["link", "set", end, "addrgenmode", "none", "up"]);
-        }
-    }
+    let namespace = daemon::veth_namespace("reload");
     let Some(daemon) = Daemon::start_in(namespace, |dir| configuration(dir, 0)) else { return };
-    let mut command = daemon.command(&std::env::current_exe().unwrap());
-    command.args(["--exact", TEST, "--nocapture"]).env(INSIDE, daemon.dir()).stdin(Stdio::null());
-    let output = ChildProcess::start(&mut command).finish(LIMIT);
+    let mut command = daemon.this_test(TEST);
+    let output = ChildProcess::start(command.env(INSIDE, daemon.dir())).finish(LIMIT);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
     let counters = daemon.show("counters");

@@ -10,12 +10,11 @@ mod load;
 mod smf;
 
 use std::path::Path;
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use adit_pfcp::ie::Cause;
 use adit_tests::daemon::{self, Daemon};
-use adit_tests::process::{ChildProcess, TestNamespace, is_root};
+use adit_tests::process::{ChildProcess, is_root};
 use adit_tests::redis::RedisProcess;
 use associated_smf::TestSmf;
 use load::{LoadSession, ReloadTraffic};
@@ -37,20 +36,12 @@ fn packets_pass_while_the_primary_of_the_store_is_killed() {
     if !is_root() {
         return;
     }
-    let namespace = TestNamespace::new("storeloss");
-    for (device, peer) in [("up0", "gnb0"), ("core0", "net0")] {
-        namespace.ip(&["link", "add", device, "type", "veth", "peer", "name", peer]);
-        for end in [device, peer] {
-            namespace.ip(&["link", "set", end, "addrgenmode", "none", "up"]);
-        }
-    }
+    let namespace = daemon::veth_namespace("storeloss");
     let start = |port| RedisProcess::start_in(&namespace, port);
     let (Some(mut primary), Some(replica)) = (start(6379), start(6380)) else { return };
     replica.replicate(&primary);
     let Some(daemon) = Daemon::start_in(namespace, configuration) else { return };
-    let mut command = daemon.command(&std::env::current_exe().unwrap());
-    command.args(["--exact", TEST, "--nocapture"]).env(INSIDE, daemon.dir()).stdin(Stdio::null());
-    let child = ChildProcess::start(&mut command);
+    let child = ChildProcess::start(daemon.this_test(TEST).env(INSIDE, daemon.dir()));
     wait_for(&daemon.dir().join(RUNNING));
     std::thread::sleep(Duration::from_millis(500));
     primary.kill();

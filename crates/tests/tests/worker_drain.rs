@@ -10,13 +10,11 @@ mod load;
 mod smf;
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use adit_tests::daemon::{self, Daemon};
-use adit_tests::process::{
-    ChildProcess, TestNamespace, binary, is_root, run, skip_on_this_machine,
-};
+use adit_tests::process::{ChildProcess, binary, is_root, run, skip_on_this_machine};
 use associated_smf::TestSmf;
 use load::{LoadSession, ReloadTraffic};
 use serde_json::Value;
@@ -42,17 +40,10 @@ fn workers_are_drained_and_resumed_in_turns_without_a_lost_packet() {
     if workers < 2 {
         return skip_on_this_machine("two cores are needed");
     }
-    let namespace = TestNamespace::new("drain");
-    for (device, peer) in [("up0", "gnb0"), ("core0", "net0")] {
-        namespace.ip(&["link", "add", device, "type", "veth", "peer", "name", peer]);
-        for end in [device, peer] {
-            namespace.ip(&["link", "set", end, "addrgenmode", "none", "up"]);
-        }
-    }
+    let namespace = daemon::veth_namespace("drain");
     let Some(daemon) = Daemon::start_in(namespace, configuration) else { return };
-    let mut command = daemon.command(&std::env::current_exe().unwrap());
-    command.args(["--exact", TEST, "--nocapture"]).env(INSIDE, daemon.dir()).stdin(Stdio::null());
-    let output = ChildProcess::start(&mut command).finish(LIMIT);
+    let mut command = daemon.this_test(TEST);
+    let output = ChildProcess::start(command.env(INSIDE, daemon.dir())).finish(LIMIT);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     println!("{said}");
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));

@@ -12,7 +12,7 @@ use adit_pfcp::Message;
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::daemon::{self, Daemon};
 use adit_tests::link::{PacketLink, mac};
-use adit_tests::process::{TestNamespace, run, skip_on_this_machine};
+use adit_tests::process::{run, skip_on_this_machine};
 use adit_types::{MacAddr, Seid, Teid};
 
 /// Environment variable of the run inside the daemon's namespace.
@@ -34,12 +34,8 @@ fn changes_lose_nothing_and_a_killed_process_leaves_no_program() {
     if !adit_tests::process::is_root() {
         return;
     }
-    let namespace = TestNamespace::new("xdp");
-    for (device, peer) in [("up0", "gnb0"), ("core0", "net0")] {
-        namespace.ip(&["link", "add", device, "type", "veth", "peer", "name", peer]);
-        for end in [device, peer] {
-            namespace.ip(&["link", "set", end, "addrgenmode", "none", "up"]);
-        }
+    let namespace = daemon::veth_namespace("xdp");
+    for peer in ["gnb0", "net0"] {
         // Else the kernel drops frames that a program sends to it.
         let mut gro = namespace.command("ethtool".as_ref());
         let output = run(gro.args(["-K", peer, "gro", "on"]), PATIENCE);
@@ -83,10 +79,8 @@ fn changes_lose_nothing_and_a_killed_process_leaves_no_program() {
 
 /// Runs [`exchange`] in the namespace of a daemon, whose program must forward most packets.
 fn exchange_with(daemon: Daemon) -> Daemon {
-    let mut command = daemon.command(&std::env::current_exe().unwrap());
     let name = "changes_lose_nothing_and_a_killed_process_leaves_no_program";
-    command.args(["--exact", name, "--nocapture"]).env(INSIDE, "").stdin(Stdio::null());
-    let output = run(&mut command, Duration::from_secs(60));
+    let output = run(daemon.this_test(name).env(INSIDE, ""), Duration::from_secs(60));
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{told}\n{}", daemon.show("offload"));
     let sent = 2 * u64::from(SESSIONS) * u64::from(ROUNDS);

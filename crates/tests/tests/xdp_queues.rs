@@ -44,9 +44,7 @@ fn each_queue_gives_its_packets_to_its_socket() {
     for end in ["up0", "gnb0"] {
         namespace.ip(&["link", "set", end, "addrgenmode", "none", "up"]);
     }
-    let mut command = namespace.command(&std::env::current_exe().unwrap());
-    command.args(["--exact", TEST, "--nocapture"]).env(INSIDE, "").stdin(Stdio::null());
-    let output = run(&mut command, Duration::from_secs(60));
+    let output = run(namespace.this_test(TEST).env(INSIDE, ""), Duration::from_secs(60));
     let told = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{told}");
     print!("{told}");

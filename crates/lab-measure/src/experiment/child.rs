@@ -9,11 +9,10 @@ use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};
 
 use adit_lab_process::process::owned;
-use adit_lab_process::stop::{POLL, Stop};
+use adit_lab_process::stop::{EnvironmentError, POLL, Stop};
 
-/// The exit status of a measurement that the machine or its options rule out; see
-/// [`EnvironmentError`](adit_lab_process::stop::EnvironmentError).
-const RULED_OUT: i32 = 2;
+/// The exit status of a measurement that the machine or its options rule out.
+const RULED_OUT: i32 = EnvironmentError::EXIT_STATUS as i32;
 
 /// How a measurement ended.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -146,8 +146,7 @@ impl SessionStore {
     ///
     /// Spec: TS 29.244 §6.3.4, §7.5.6.
     pub fn delete(&mut self, up_seid: Seid) -> Result<RuleDelta, Refusal> {
-        let known = self.session(up_seid).ok_or(Refusal::UnknownSession { up_seid })?;
-        let mut session = known.open();
+        let mut session = self.session(up_seid).ok_or(Refusal::UnknownSession { up_seid })?.open();
         let mut resolved = update::Resolved::default();
         let compiled = update::compile_change(self, &session, &mut resolved, ChangeKind::Delete);
         self.begin_commit(&session, &compiled);
