@@ -3,10 +3,10 @@
 
 mod world;
 
-use adit_replication::Acknowledge;
+use adit_replication::{Acknowledge, Incarnation};
 use proptest::prelude::*;
 
-use world::{ReplicationWorld, WorldCounts};
+use world::{ReplicationWorld, WorldCounts, marks_after_crashes};
 
 const STEPS: usize = 1500;
 
@@ -26,6 +26,12 @@ proptest! {
     fn acknowledged_groups_are_found_after_every_take_over(seed: u64, by_standby: bool) {
         run(seed, if by_standby { Acknowledge::Standby } else { Acknowledge::Store });
     }
+}
+
+#[test]
+fn store_names_the_standby_until_all_of_its_tail_is_written() {
+    let standby = Some(Incarnation(7));
+    assert_eq!(marks_after_crashes(), [standby, standby, standby, standby, None]);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use adit_replication::{
     ReplicationClient, ReplicationConfig, ReplicationServer, ReplicationTail, StorePosition,
     TailError, TailRequest, TailSource, marked_standby, write_tail,
 };
-use adit_store::{RecordKey, RecordKind, RecordNumber, RecordStore, StoreChange};
+use adit_store::{RecordKey, RecordKind, RecordNumber, RecordStore, StoreChange, encode_change};
 use adit_types::Nanos;
 
 pub(crate) use network::{LossyNetwork, MemoryTransport};
@@ -432,6 +432,39 @@ impl ReplicationWorld {
         );
         self.history.truncate(found.len());
     }
+}
+
+/// What a store says of its standby, 7, after a process crashed that had written so many groups of a tail, for each number; the
+/// last one wrote all. The tail has groups by which the standby went and came back.
+pub(crate) fn marks_after_crashes() -> Vec<Option<Incarnation>> {
+    let key = |number| RecordKey::number(RecordKind::Session, number);
+    let mark = RecordKey::number(RecordKind::Standby, 0);
+    let marked = &7_u64.to_be_bytes()[..];
+    let changes = [
+        StoreChange::put(key(1), &[1; 8]),
+        StoreChange::remove(mark),
+        StoreChange::put(key(2), &[2; 8]),
+        StoreChange::put(mark, marked),
+        StoreChange::put(key(3), &[3; 8]),
+    ];
+    let groups = (0..).zip(&changes).map(|(previous, change)| {
+        let mut changes = Vec::new();
+        encode_change(&mut changes, change);
+        let (previous, number) = (RecordNumber(previous), RecordNumber(previous + 1));
+        ReplicatedGroup { previous, number, changes }
+    });
+    let groups: Vec<_> = groups.collect();
+    let (server, random) = (Rc::default(), ReplicationRandom::new(1));
+    let mut lease = ServerClient::take_lease(&server, &random).unwrap();
+    lease.append(&[StoreChange::put(mark, marked)]).unwrap();
+    lease.commit().unwrap();
+    let marks = (0..=4).map(|written| {
+        let mut lease = ServerClient::take_lease(&server, &random).unwrap();
+        lease.crash_after(written);
+        assert_eq!(write_tail(&mut lease, &groups).is_ok(), written == 4);
+        marked_standby(&mut lease).unwrap()
+    });
+    marks.collect()
 }
 
 /// Counts groups that have become durable since, and returns how many.
