@@ -158,9 +158,15 @@ fn standby(config: &Config) -> String {
         true => String::new(),
         false => format!("; {n4} of n4.listen has to reach the active adit in another way"),
     };
+    let two = match standby.accepts_two_active {
+        true => {
+            "; two adits may be active, and both acknowledge, after a replica was promoted without the last changes"
+        }
+        false => "",
+    };
     format!(
         "active, or waits until the lease of another adit ends, at most {} ms after it died; has {has} while it is \
-         active{without}",
+         active{without}{two}",
         shared.lease.as_millis()
     )
 }

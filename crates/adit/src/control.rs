@@ -29,6 +29,7 @@ use crate::port_links::LinkStates;
 use crate::publication_latency::PublicationLatency;
 use crate::snapshot::{self, ControlView};
 use crate::standstill::{self, Standstill};
+use crate::store_warnings;
 use crate::tap::{TapContext, TapQuestion, TapRefusal};
 
 /// Datagrams handled in one turn before workers' events and timers get theirs.
@@ -95,6 +96,8 @@ pub(crate) struct ControlThread {
     end: Option<ControlEnd>,
     /// What the node knows about the store.
     is_store_failing: bool,
+    /// Warnings that were logged.
+    store_warnings: Vec<String>,
     /// A reload that waits for its gateways.
     reload: Option<reload::PendingReload>,
     /// By worker, whether it is to have no sessions.
@@ -126,6 +129,7 @@ impl ControlThread {
             restoring_since: None,
             end: None,
             is_store_failing: false,
+            store_warnings: Vec::new(),
             reload: None,
             drained: Vec::new(),
             owners: None,
@@ -302,11 +306,20 @@ impl ControlThread {
         }
         self.next_time_of_day = now + Nanos::from_secs(1);
         log::report_left_out();
+        self.log_store_warnings();
         let busiest = self.parts.loads.iter().map(ThreadLoad::saturation_percent).max();
         self.parts.node.set_worker_saturation(busiest.unwrap_or(0));
         if let Some(at_zero) = self.parts.clock.time_of_day_at_zero() {
             self.parts.node.set_time_of_day(at_zero);
         }
+    }
+
+    /// Logs each warning about the store when it appears.
+    fn log_store_warnings(&mut self) {
+        let warnings = store_warnings::of(&self.parts);
+        let new = warnings.iter().filter(|warning| !self.store_warnings.contains(warning));
+        new.for_each(|warning| warn!("{warning}"));
+        self.store_warnings = warnings;
     }
 
     fn receive(&mut self, now: Nanos) {

@@ -48,6 +48,7 @@ mod snapshot;
 mod standby_thread;
 mod standstill;
 mod steering;
+mod store_warnings;
 mod takeover;
 mod tap;
 mod tap_client;

@@ -10,6 +10,8 @@ use super::{IpNet, StoreKind, StoreSettings};
 pub(crate) struct StandbySettings {
     /// Addresses of this host while it is active.
     pub addresses: Vec<DeviceAddress>,
+    /// The store may let two adits be active at a time.
+    pub accepts_two_active: bool,
 }
 
 /// Reads the section, if the file has it.
@@ -59,8 +61,19 @@ pub(super) fn read(
         }
         entry.finish();
     }
+    let accepts_two_active = standby.boolean_optional("accept_two_active").unwrap_or(false);
+    if let StoreKind::Shared(shared) = &store.kind
+        && shared.servers.len() > 1
+        && shared.acknowledge_replicas == 0
+        && !accepts_two_active
+    {
+        let what = "takes 1 or more with [standby] and several servers: a replica that is promoted without the last changes \
+                    would make the other adit active beside this one, and both would acknowledge. \
+                    standby.accept_two_active = true accepts that";
+        root.problem("store.acknowledge_replicas", what);
+    }
     standby.finish();
-    Some(StandbySettings { addresses })
+    Some(StandbySettings { addresses, accepts_two_active })
 }
 
 /// True for what the kernel accepts as the name of a network device.
@@ -117,5 +130,22 @@ mod tests {
         assert!(parsed(ADDRESSES, &continues).unwrap_err().contains("on_store_loss"));
         let releases = [("on_stop = \"keep\"", "on_stop = \"release\"")];
         assert!(parsed(ADDRESSES, &releases).unwrap_err().contains("on_stop"));
+    }
+
+    #[test]
+    fn several_servers_without_acknowledging_replicas_are_refused_unless_two_active_adits_are_accepted()
+     {
+        let several = "servers = [\"192.0.2.10:6379\", \"192.0.2.11:6379\"]";
+        let several = ("servers = [\"192.0.2.10:6379\"]", several);
+        let refused = parsed(ADDRESSES, &[several]).unwrap_err();
+        assert!(refused.contains("store.acknowledge_replicas: takes 1 or more"), "{refused}");
+        assert!(refused.contains("accept_two_active"), "{refused}");
+        let one = ("name = \"upf-1\"", "name = \"upf-1\"\nacknowledge_replicas = 1");
+        assert!(!parsed(ADDRESSES, &[several, one]).unwrap().standby.unwrap().accepts_two_active);
+        let accepted = format!("{ADDRESSES}\naccept_two_active = true");
+        assert!(parsed(&accepted, &[several]).unwrap().standby.unwrap().accepts_two_active);
+        assert!(parsed("", &[several]).is_ok(), "nobody else is active without [standby]");
+        let word = format!("{ADDRESSES}\naccept_two_active = 1");
+        assert!(parsed(&word, &[]).unwrap_err().contains("standby.accept_two_active"));
     }
 }

@@ -49,6 +49,7 @@ pub(super) async fn readyz(_: Query<NoParameters>, State(api): State<ApiState>) 
         Err(_) => Map::from_iter([
             ("ready".to_owned(), false.into()),
             ("reasons".to_owned(), stuck),
+            ("warnings".to_owned(), json!([])),
             ("draining".to_owned(), false.into()),
         ]),
     };

@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 use super::ports::links_of;
 use super::{ControlView, whole};
 use crate::admin::AnswerPage;
+use crate::store_warnings;
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct HealthDocument {
@@ -14,6 +15,8 @@ pub(crate) struct HealthDocument {
     ready: bool,
     /// Why this adit does not serve sessions.
     reasons: Vec<UnreadyReason>,
+    /// What to change although this adit serves sessions.
+    warnings: Vec<String>,
     /// New sessions are refused by the operator's decision.
     draining: bool,
 }
@@ -29,7 +32,8 @@ pub(crate) struct UnreadyReason {
 pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
     let reasons = reasons(control);
     let draining = control.parts.node.is_draining();
-    let document = HealthDocument { ready: reasons.is_empty(), reasons, draining };
+    let warnings = store_warnings::of(control.parts);
+    let document = HealthDocument { ready: reasons.is_empty(), reasons, warnings, draining };
     whole(document, |document| document)
 }
 

@@ -14,6 +14,7 @@ use super::{ControlView, whole};
 use crate::admin::AnswerPage;
 use crate::any_store::AnyStoreFigures;
 use crate::standby_thread::StandbyReport;
+use crate::store_warnings;
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct StoreDocument {
@@ -25,6 +26,8 @@ pub(crate) struct StoreDocument {
     state: &'static str,
     /// Why it fails.
     failure: Option<String>,
+    /// What to change although it works.
+    warnings: Vec<String>,
     failures: u64,
     #[serde(flatten)]
     journal: Option<JournalDocument>,
@@ -212,6 +215,7 @@ pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
         role: if standing.is_some() { "standby" } else { "active" },
         state,
         failure,
+        warnings: store_warnings::of(control.parts),
         failures: report.as_ref().map_or(0, |report| report.failures),
         journal,
         shared,

@@ -1,0 +1,53 @@
+//! What an operator should change about the store although it works.
+
+use crate::any_store::AnyStoreFigures;
+use crate::config::StoreKind;
+use crate::control_parts::ControlParts;
+
+/// The warnings of now.
+pub(crate) fn of(parts: &ControlParts) -> Vec<String> {
+    let (Some(store), Some(_), StoreKind::Shared(shared)) =
+        (&parts.store, &parts.config.standby, &parts.config.store.kind)
+    else {
+        return Vec::new();
+    };
+    let replicas = replicas(&store.report().figures);
+    two_active(replicas, shared.acknowledge_replicas).into_iter().collect()
+}
+
+/// Replicas of the server in use.
+fn replicas(figures: &AnyStoreFigures) -> u32 {
+    match figures {
+        AnyStoreFigures::Journal(_) => 0,
+        AnyStoreFigures::Shared(shared) => shared.replicas,
+        AnyStoreFigures::Replicated(replicated) => replicas(&replicated.store),
+    }
+}
+
+/// Two adits can be active if the primary and its replicas have two disjoint sets of servers that suffice for an answer.
+fn two_active(replicas: u32, acknowledge_replicas: u32) -> Option<String> {
+    let servers = replicas.saturating_add(1);
+    let suffice = acknowledge_replicas.saturating_add(1);
+    (suffice.saturating_mul(2) <= servers).then(|| {
+        let least = servers / 2;
+        format!(
+            "{suffice} of {servers} servers acknowledge a change: when a network failure divides them, and a replica is \
+             promoted, both adits can be active; set store.acknowledge_replicas to {least} or more"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_that_fall_into_two_sufficient_parts_are_warned_about() {
+        let warned = |replicas, acknowledge| two_active(replicas, acknowledge).is_some();
+        assert!(!warned(0, 0), "one server cannot be divided");
+        assert!(warned(1, 0) && !warned(1, 1));
+        assert!(!warned(2, 1), "any two of three servers share one");
+        assert!(warned(3, 1) && !warned(3, 2));
+        assert!(two_active(3, 1).unwrap().contains("acknowledge_replicas to 2 or more"));
+    }
+}
