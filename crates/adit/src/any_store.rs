@@ -77,6 +77,10 @@ impl RecordStore for AnyStore {
         self.store().durable()
     }
 
+    fn is_full(&self) -> bool {
+        self.store().is_full()
+    }
+
     fn withdraw(&mut self) -> usize {
         self.store_mut().withdraw()
     }

@@ -15,6 +15,7 @@ use adit_host::idle::Doorbell;
 use adit_host::store_thread::StoreLink;
 use adit_neighbor::NeighborCache;
 use adit_rules::WorkerCommand;
+use adit_store::StoreState;
 use adit_types::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{debug, error, info, warn};
@@ -95,7 +96,7 @@ pub(crate) struct ControlThread {
     /// It ends by itself, and why.
     end: Option<ControlEnd>,
     /// What the node knows about the store.
-    is_store_failing: bool,
+    store_state: StoreState,
     /// Warnings that were logged.
     store_warnings: Vec<String>,
     /// A reload that waits for its gateways.
@@ -128,7 +129,7 @@ impl ControlThread {
             busy: Nanos(0),
             restoring_since: None,
             end: None,
-            is_store_failing: false,
+            store_state: StoreState::Working,
             store_warnings: Vec::new(),
             reload: None,
             drained: Vec::new(),
@@ -383,13 +384,17 @@ impl ControlThread {
             store.send(group);
             store.wait_for(number);
         }
-        let is_failing = store.is_failing();
-        if is_failing != self.is_store_failing {
-            self.is_store_failing = is_failing;
-            node.set_store_failing(is_failing);
-            match store.report().failure {
-                Some(failure) => error!(failure, "the store cannot write"),
-                None => info!("the store can write again"),
+        let state = store.state();
+        if state != self.store_state {
+            self.store_state = state;
+            node.set_store_state(state);
+            let failure = store.report().failure.unwrap_or_default();
+            match state {
+                StoreState::Failing => error!(failure, "the store cannot write"),
+                StoreState::Full => error!(
+                    "the store is full: sessions are not established or modified until there is room"
+                ),
+                StoreState::Working => info!("the store can write again"),
             }
         }
         node.handle_durable(store.durable());

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{
     Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, TrySendError, channel,
     sync_channel,
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use adit_store::{
     AppendError, Files, Journal, JournalFigures, RecordChange, RecordGroup, RecordKind, RecordName,
-    RecordNumber, RecordStore, StoreError, Upkeep,
+    RecordNumber, RecordStore, StoreError, StoreState, Upkeep,
 };
 use adit_types::limits::STORE_VALUE_BYTES_MAX;
 use rustix::event::{EventfdFlags, eventfd};
@@ -99,6 +99,8 @@ where
 pub struct StoreReport<G> {
     /// Figures of the store itself.
     pub figures: G,
+    /// What it can take.
+    pub state: StoreState,
     /// Why it cannot write now.
     pub failure: Option<String>,
     /// How often it could not write.
@@ -113,9 +115,10 @@ pub struct StoreReport<G> {
 
 /// What the thread tells.
 #[derive(Debug)]
-struct StoreState<G> {
+struct StoreSignals<G> {
     durable: AtomicU64,
-    is_failing: AtomicBool,
+    /// A [`StoreState`].
+    condition: AtomicU8,
     is_lost: AtomicBool,
     is_handover_requested: AtomicBool,
     /// The node's side is gone.
@@ -156,7 +159,7 @@ impl<R> FormerRecords<R> {
 pub struct StoreLink<G> {
     /// `None` once the thread was told to end.
     groups: Option<Sender<RecordGroup>>,
-    state: Arc<StoreState<G>>,
+    state: Arc<StoreSignals<G>>,
     /// The thread answers within microseconds.
     polls: bool,
     thread: Option<JoinHandle<()>>,
@@ -212,15 +215,16 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let report = StoreReport {
             figures: store.figures(),
+            state: StoreState::Working,
             failure: None,
             failures: 0,
             too_large: 0,
             commit: Duration::ZERO,
             commit_max: Duration::ZERO,
         };
-        let state = Arc::new(StoreState {
+        let state = Arc::new(StoreSignals {
             durable: AtomicU64::new(0),
-            is_failing: AtomicBool::new(false),
+            condition: AtomicU8::new(StoreState::Working as u8),
             is_lost: AtomicBool::new(false),
             is_handover_requested: AtomicBool::new(false),
             is_ending: AtomicBool::new(false),
@@ -262,10 +266,12 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
         }
     }
 
-    /// True while the store cannot write.
+    /// What the store can take.
     #[must_use]
-    pub fn is_failing(&self) -> bool {
-        self.state.is_failing.load(Ordering::Acquire)
+    pub fn state(&self) -> StoreState {
+        let condition = self.state.condition.load(Ordering::Acquire);
+        let states = [StoreState::Working, StoreState::Full];
+        states.into_iter().find(|state| *state as u8 == condition).unwrap_or(StoreState::Failing)
     }
 
     /// True once another process goes on with the records. Nothing becomes durable any more, the report says why, and this
@@ -317,7 +323,7 @@ impl<G> Drop for StoreLink<G> {
 
 struct StoreThread<S: ThreadStore> {
     store: S,
-    state: Arc<StoreState<S::Figures>>,
+    state: Arc<StoreSignals<S::Figures>>,
     /// Groups that the store has not taken.
     waiting: VecDeque<RecordGroup>,
     /// The last group that it has taken.
@@ -456,17 +462,22 @@ impl<S: ThreadStore> StoreThread<S> {
         report.commit_max = report.commit_max.max(took);
     }
 
-    /// Notes what the store says of itself. True if it began to fail, or to work again.
+    /// Notes what the store says of itself. True if it can take more or less than before.
     fn note(&self, failure: Option<StoreError>) -> bool {
-        let is_failing = failure.is_some();
+        let state = match failure {
+            Some(_) => StoreState::Failing,
+            None if self.store.is_full() => StoreState::Full,
+            None => StoreState::Working,
+        };
         let mut report = self.state.report.lock().unwrap_or_else(PoisonError::into_inner);
         report.figures = self.store.figures();
-        report.failures += u64::from(is_failing);
+        report.state = state;
+        report.failures += u64::from(failure.is_some());
         report.failure = failure.map(|error| error.to_string());
         let is_requested = self.store.is_handover_requested();
         let was_requested = self.state.is_handover_requested.swap(is_requested, Ordering::AcqRel);
-        let was_failing = self.state.is_failing.swap(is_failing, Ordering::AcqRel);
-        was_failing != is_failing || was_requested != is_requested
+        let former = self.state.condition.swap(state as u8, Ordering::AcqRel);
+        former != state as u8 || was_requested != is_requested
     }
 
     /// Another process goes on with the records. The node must not learn of a failure, which it may answer in spite of.
@@ -483,7 +494,7 @@ impl<S: ThreadStore> StoreThread<S> {
     }
 }
 
-impl<G> StoreState<G> {
+impl<G> StoreSignals<G> {
     fn wake(&self) {
         // A full counter is a pending wake-up.
         let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
@@ -571,7 +582,7 @@ impl<R> RecordReading<R> {
 /// leaves the group.
 fn append<S: ThreadStore>(
     store: &mut S,
-    state: &StoreState<S::Figures>,
+    state: &StoreSignals<S::Figures>,
     group: &mut RecordGroup,
 ) -> Result<(), AppendError> {
     let octets = |change: &RecordChange| change.value.as_ref().map_or(0, Vec::len) + 300;

@@ -15,7 +15,7 @@ use adit_replication::{
 };
 use adit_store::{
     AppendError, PolledRecordStore, RecordChange, RecordGroup, RecordKey, RecordKind, RecordName,
-    RecordNumber, RecordStore, StoreChange, StoreError, Upkeep,
+    RecordNumber, RecordStore, StoreChange, StoreError, StoreState, Upkeep,
 };
 use adit_transport::{KernelTcp, KernelWait};
 use adit_types::Nanos;
@@ -217,7 +217,7 @@ fn standby_suffices_while_the_store_is_away_and_the_store_while_the_standby_is()
         state.is_away.store(true, Ordering::Relaxed);
         (1..=20).for_each(send);
         until(|| link.durable() == RecordNumber(20));
-        assert!(!link.is_failing());
+        assert_eq!(link.state(), StoreState::Working);
         // One group says in the store which standby there is.
         let has = tail.groups_after(StorePosition { epoch: 1, number: RecordNumber(1) }).unwrap();
         assert_eq!(has.len(), 20);

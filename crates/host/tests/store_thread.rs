@@ -12,7 +12,7 @@ use adit_host::journal_folder::JournalFolder;
 use adit_host::store_thread::{StoreLink, ThreadStore};
 use adit_store::{
     AppendError, Files, Journal, JournalOptions, RecordChange, RecordGroup, RecordKey, RecordKind,
-    RecordName, RecordNumber, RecordStore, StoreChange, StoreError, Upkeep,
+    RecordName, RecordNumber, RecordStore, StoreChange, StoreError, StoreState, Upkeep,
 };
 use adit_types::limits::STORE_VALUE_BYTES_MAX;
 
@@ -144,12 +144,12 @@ fn groups_of_a_failing_disk_become_durable_when_it_works_again_and_not_before() 
     fails.store(true, Ordering::Relaxed);
     link.send(group(2, vec![put(2, 10)]));
     link.send(group(3, Vec::new()));
-    wait_for(|| link.is_failing());
+    wait_for(|| link.state() == StoreState::Failing);
     let report = link.report();
     assert!(report.failure.is_some_and(|text| text.contains("the disk fails")));
     assert_eq!((link.durable(), report.failures > 0), (RecordNumber(1), true));
     fails.store(false, Ordering::Relaxed);
-    wait_for(|| link.durable() == RecordNumber(3) && !link.is_failing());
+    wait_for(|| link.durable() == RecordNumber(3) && link.state() == StoreState::Working);
     assert_eq!(link.report().failure, None);
     drop(link);
     assert_eq!(read(&path), [1, 2]);
@@ -261,7 +261,7 @@ fn store_that_another_process_takes_over_is_lost_and_does_not_count_as_failing()
         }
         wait_for(|| link.is_lost() && link.has_ended());
         // A node that serves on while its store fails must not do so now.
-        assert!(!link.is_failing());
+        assert_eq!(link.state(), StoreState::Working);
         assert_eq!(link.durable(), RecordNumber(1));
         let failure = link.report().failure.unwrap_or_default();
         assert!(failure.contains("belongs to another"), "{failure}");

@@ -56,6 +56,8 @@ scalars! {
     discarded_over_rate,
     /// Requests refused: the store fails, so what they change could not be kept.
     refused_store_fails,
+    /// Requests refused: the store is full, and what they change needs more room.
+    refused_store_full,
     /// Datagrams discarded while sessions were restored: too many waited.
     discarded_restoring,
     /// Sessions restored from the store.

@@ -490,9 +490,8 @@ impl Node {
             self.peers.entry(request.peer());
         }
         let Some(peer) = self.peers.get_mut(request.peer()) else {
-            if self.sessions.records.refuses_changes() {
-                self.counters.scalars.refused_store_fails += 1;
-                return self.refuse_without_store(request);
+            if let Some(refusal) = self.store_refusal(request) {
+                return self.refuse_without_store(request, refusal);
             }
             return procedure(self, request);
         };
@@ -504,11 +503,10 @@ impl Node {
                 self.counters.scalars.refused_pending_full += 1;
                 self.refuse_request(request, Cause::NoResourcesAvailable, None);
             }
-            RequestStatus::New if self.sessions.records.refuses_changes() => {
-                self.counters.scalars.refused_store_fails += 1;
-                self.refuse_without_store(request);
-            }
-            RequestStatus::New => procedure(self, request),
+            RequestStatus::New => match self.store_refusal(request) {
+                Some(refusal) => self.refuse_without_store(request, refusal),
+                None => procedure(self, request),
+            },
             RequestStatus::InProgress => self.counters.scalars.retransmissions_in_progress += 1,
             RequestStatus::Answered(bytes) => {
                 let bytes = bytes.to_vec();

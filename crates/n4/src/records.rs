@@ -15,7 +15,7 @@ mod values;
 use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use adit_store::RecordNumber;
+use adit_store::{RecordNumber, StoreState};
 use adit_types::limits::ANSWER_RECORDS_MAX;
 use adit_types::{Nanos, Seid, SessionIndex};
 
@@ -91,7 +91,7 @@ pub(crate) struct RecordBook {
     handed_out: u64,
     durable: u64,
     held: VecDeque<(u64, Transmit)>,
-    is_failing: bool,
+    store_state: StoreState,
     /// The message that is being made waits for nothing.
     is_passing: bool,
     pub walk: UsageWalk,
@@ -270,7 +270,9 @@ impl RecordBook {
 
     const fn passes_failure(&self) -> bool {
         match self.config {
-            Some(config) => self.is_failing && config.serves_without_store,
+            Some(config) => {
+                matches!(self.store_state, StoreState::Failing) && config.serves_without_store
+            }
             None => true,
         }
     }
@@ -287,16 +289,18 @@ impl RecordBook {
         self.durable = self.durable.max(number.0.min(self.handed_out));
     }
 
-    /// The store fails, or works again.
-    pub(crate) const fn set_failing(&mut self, is_failing: bool) {
-        self.is_failing = is_failing;
+    /// What the store can take from now on.
+    pub(crate) const fn set_store_state(&mut self, state: StoreState) {
+        self.store_state = state;
     }
 
-    /// True if requests that change something are refused, because it could not be kept.
-    pub(crate) const fn refuses_changes(&self) -> bool {
-        match self.config {
-            Some(config) => self.is_failing && !config.serves_without_store,
-            None => false,
+    /// Why a request is refused because what it changes could not be kept. `grows`: it lets the records grow.
+    pub(crate) fn refusal(&self, grows: bool) -> Option<StoreState> {
+        self.config.filter(|config| !config.serves_without_store)?;
+        match self.store_state {
+            StoreState::Working => None,
+            StoreState::Full => grows.then_some(StoreState::Full),
+            StoreState::Failing => Some(StoreState::Failing),
         }
     }
 

@@ -252,6 +252,10 @@ impl<S: PolledRecordStore, T: Transport, C: FnMut() -> Nanos> RecordStore
         self.durable
     }
 
+    fn is_full(&self) -> bool {
+        self.store.is_full()
+    }
+
     /// Drops nothing: a group that the standby may have cannot be withdrawn.
     fn withdraw(&mut self) -> usize {
         0

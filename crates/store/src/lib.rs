@@ -26,5 +26,5 @@ pub use format::{BadChange, FORMAT_VERSION, decode_changes, encode_change};
 pub use journal::{Journal, JournalFigures, JournalOptions, OpenReport};
 pub use record::{
     PolledRecordStore, RecordChange, RecordGroup, RecordId, RecordKey, RecordKind, RecordName,
-    RecordNumber, RecordStore, StoreChange, Upkeep,
+    RecordNumber, RecordStore, StoreChange, StoreState, Upkeep,
 };

@@ -176,6 +176,19 @@ impl RecordChange {
     }
 }
 
+/// What a store can take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StoreState {
+    /// Everything.
+    #[default]
+    Working,
+    /// What is left is a reserve: for what is under way, and for groups that do not let the records grow, above all
+    /// removals. Whoever makes groups begins nothing that needs more records.
+    Full,
+    /// Nothing becomes durable.
+    Failing,
+}
+
 /// What a call of [`RecordStore::maintain`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Upkeep {
@@ -211,6 +224,12 @@ pub trait RecordStore {
 
     /// The last durable group.
     fn durable(&self) -> RecordNumber;
+
+    /// True if what is left is a reserve; see [`StoreState::Full`]. A store says so while everything that may be under
+    /// way still fits.
+    fn is_full(&self) -> bool {
+        false
+    }
 
     /// Drops the groups that are not durable, and returns how many those were. Should the process end before
     /// the next successful commit, a group that a failed commit tried to write may be found all the same. A shared

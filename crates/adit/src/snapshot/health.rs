@@ -1,5 +1,6 @@
 //! `adit show health`: whether this adit does its work, and why not.
 
+use adit_store::StoreState;
 use adit_types::WorkerId;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -23,7 +24,7 @@ pub(crate) struct HealthDocument {
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct UnreadyReason {
-    /// "standby", "restoring", "worker_stands_still", "port_down" or "store_failing".
+    /// "standby", "restoring", "worker_stands_still", "port_down", "store_full" or "store_failing".
     reason: &'static str,
     /// What it is about.
     detail: String,
@@ -58,10 +59,14 @@ fn reasons(control: &ControlView<'_>) -> Vec<UnreadyReason> {
         }
     }
     let refuses = !parts.config.store.serves_without_store;
-    let is_failing = parts.store.as_ref().is_some_and(|store| store.is_failing());
-    if is_failing && refuses {
-        let failure = parts.store.as_ref().and_then(|store| store.report().failure);
-        add("store_failing", failure.unwrap_or_default());
+    if let Some(store) = parts.store.as_ref().filter(|_| refuses) {
+        match store.state() {
+            StoreState::Working => {}
+            StoreState::Full => {
+                add("store_full", "the store has no room for further sessions".to_owned())
+            }
+            StoreState::Failing => add("store_failing", store.report().failure.unwrap_or_default()),
+        }
     }
     reasons
 }

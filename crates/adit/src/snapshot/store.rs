@@ -6,7 +6,7 @@ use adit_host::replicated::ReplicatedFigures;
 use adit_host::store_thread::StoreReport;
 use adit_host::tail_thread::TailReport;
 use adit_shared_store::SharedStoreFigures;
-use adit_store::JournalFigures;
+use adit_store::{JournalFigures, StoreState};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -167,6 +167,7 @@ impl StandbyDocument {
 fn followed(report: StandbyReport) -> StoreReport<AnyStoreFigures> {
     StoreReport {
         figures: AnyStoreFigures::Shared(report.figures),
+        state: StoreState::Working,
         failure: report.failure,
         failures: report.failures,
         too_large: 0,
@@ -185,6 +186,7 @@ pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
     let state = match (&report, &failure) {
         (None, _) => "none",
         (Some(_), Some(_)) => "failing",
+        (Some(report), None) if report.state == StoreState::Full => "full",
         (Some(_), None) if standing.is_some() => "following",
         (Some(_), None) if node.is_restoring() => "restoring",
         (Some(_), None) => "working",

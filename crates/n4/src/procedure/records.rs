@@ -7,7 +7,7 @@ use adit_pfcp::{Cause, MessageType};
 use adit_session::{
     FormerSession, KeptUsage, OwnerId, PfdApplication, PfdProvision, SessionPreparer, UsageReport,
 };
-use adit_store::{RecordGroup, RecordKind, RecordName, RecordNumber};
+use adit_store::{RecordGroup, RecordKind, RecordName, RecordNumber, StoreState};
 use adit_types::limits::{
     REFUSED_RECORDS_NAMED_MAX, RESTORATION_DATAGRAMS_MAX, USAGE_RECORDS_PER_TURN_MAX,
 };
@@ -53,11 +53,23 @@ impl Node {
         self.release_held();
     }
 
-    /// The store cannot make groups durable, or can again. Meanwhile requests are refused with Cause 77, or served
-    /// all the same ([`RecordConfig::serves_without_store`](crate::RecordConfig)).
-    pub fn set_store_failing(&mut self, is_failing: bool) {
-        self.sessions.records.set_failing(is_failing);
+    /// The store can take less from now on, or more again. While it fails, requests are refused with Cause 77; while it
+    /// is full, those that let the records grow with Cause 75, which tells a CP function that another UP function may have
+    /// room. Or all are served all the same ([`RecordConfig::serves_without_store`](crate::RecordConfig)).
+    pub fn set_store_state(&mut self, state: StoreState) {
+        self.sessions.records.set_store_state(state);
         self.release_held();
+    }
+
+    /// Why the store cannot keep what a request changes, if it cannot.
+    pub(crate) fn store_refusal(&self, request: &ReceivedMessage<'_>) -> Option<StoreState> {
+        let grows = matches!(
+            request.header.message_type,
+            MessageType::SESSION_ESTABLISHMENT_REQUEST
+                | MessageType::SESSION_MODIFICATION_REQUEST
+                | MessageType::PFD_MANAGEMENT_REQUEST
+        );
+        self.sessions.records.refusal(grows)
     }
 
     /// Groups that the store does not have yet, and messages that wait for them.
@@ -86,9 +98,24 @@ impl Node {
     }
 
     /// Refuses a request, which changes nothing, at once.
-    pub(crate) fn refuse_without_store(&mut self, request: &ReceivedMessage<'_>) {
+    pub(crate) fn refuse_without_store(
+        &mut self,
+        request: &ReceivedMessage<'_>,
+        state: StoreState,
+    ) {
+        let scalars = &mut self.counters.scalars;
+        let cause = match state {
+            StoreState::Full => {
+                scalars.refused_store_full += 1;
+                Cause::NoResourcesAvailable
+            }
+            StoreState::Failing | StoreState::Working => {
+                scalars.refused_store_fails += 1;
+                Cause::SystemFailure
+            }
+        };
         self.sessions.records.set_passing(true);
-        self.refuse_request(request, Cause::SystemFailure, None);
+        self.refuse_request(request, cause, None);
         self.sessions.records.set_passing(false);
     }
 

@@ -2,7 +2,7 @@
 
 use adit_n4::{NodeConfig, RecordConfig};
 use adit_pfcp::{Cause, MessageType};
-use adit_store::RecordNumber;
+use adit_store::{RecordNumber, StoreState};
 use adit_types::{Nanos, Teid};
 
 use super::*;
@@ -66,7 +66,7 @@ fn failing(serves_without_store: bool) -> (Bench, adit_store::RecordGroup) {
     bench.node.handle_datagram(bench.now, smf(10), &request);
     bench.publish_all();
     let group = bench.node.poll_records(bench.now).unwrap();
-    bench.node.set_store_failing(true);
+    bench.node.set_store_state(StoreState::Failing);
     (bench, group)
 }
 
@@ -80,12 +80,31 @@ fn requests_are_refused_at_once_while_the_store_fails_and_those_under_way_answer
     assert_eq!(cause(&answer), Cause::SystemFailure);
     assert_eq!(bench.node.counters().scalars.refused_store_fails, 2);
     assert_eq!(types(&bench.ask(smf(10), &heartbeat(4, SMF_STARTED))).len(), 1);
-    bench.node.set_store_failing(false);
+    bench.node.set_store_state(StoreState::Working);
     bench.write(group);
     assert_eq!(types(&bench.sent()), [MessageType::SESSION_ESTABLISHMENT_RESPONSE]);
     let request = establish(5, &SessionScript::new(2, 2));
     assert_eq!(cause(&bench.answer(smf(10), &request)), Cause::RequestAccepted, "it left nothing");
     assert_eq!(killed(&bench).node.store().len(), 2);
+}
+
+/// What lets the records grow is refused with a Cause of its own; what relieves the store goes on.
+#[test]
+fn full_store_refuses_what_needs_more_room_and_takes_deletions() {
+    let mut bench = associated();
+    let up_seid = bench.session(smf(10), 2, &SessionScript::new(1, 1));
+    bench.node.set_store_state(StoreState::Full);
+    let establishment = establish(3, &SessionScript::new(2, 2));
+    let modification = move_to(4, up_seid, Teid(90));
+    for request in [&establishment, &modification] {
+        assert_eq!(cause(&bench.answer(smf(10), request)), Cause::NoResourcesAvailable);
+    }
+    assert_eq!(bench.node.counters().scalars.refused_store_full, 2);
+    assert_eq!(cause(&bench.answer(smf(10), &delete(5, up_seid))), Cause::RequestAccepted);
+    bench.node.set_store_state(StoreState::Working);
+    let establishment = establish(6, &SessionScript::new(2, 2));
+    assert_eq!(cause(&bench.answer(smf(10), &establishment)), Cause::RequestAccepted);
+    assert_eq!(killed(&bench).node.store().len(), 1);
 }
 
 #[test]
@@ -96,7 +115,7 @@ fn requests_are_served_while_the_store_fails_if_so_configured() {
     bench.node.handle_datagram(bench.now, smf(10), &request);
     bench.publish_all();
     assert_eq!(cause(&bench.sent()[0].bytes), Cause::RequestAccepted);
-    bench.node.set_store_failing(false);
+    bench.node.set_store_state(StoreState::Working);
     bench.node.handle_datagram(bench.now, smf(10), &establish(4, &SessionScript::new(3, 3)));
     bench.publish_all();
     assert_eq!(bench.sent(), [], "the store works again, and has not caught up");
@@ -121,7 +140,7 @@ fn report_that_waits_for_the_store_is_not_given_up() {
     let bench = &mut scene.bench;
     bench.node.handle_event(bench.now, event);
     let group = bench.node.poll_records(bench.now).unwrap();
-    bench.node.set_store_failing(true);
+    bench.node.set_store_state(StoreState::Failing);
     let until = Nanos(bench.now.0 + T1.0 * u64::from(N1 + 2));
     while let Some(at) = bench.node.poll_timeout().filter(|at| *at <= until) {
         bench.now = bench.now.max(at);
@@ -135,7 +154,7 @@ fn report_that_waits_for_the_store_is_not_given_up() {
         }
     }
     assert_eq!(bench.node.counters().scalars.reports_lost_no_response, 0);
-    bench.node.set_store_failing(false);
+    bench.node.set_store_state(StoreState::Working);
     bench.write(group);
     bench.store_all();
     let sent = bench.sent();

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use adit_metrics::{MetricFamily, MetricLabels, MetricSample, MetricUnit, MetricValues, as_gauge};
+use adit_store::StoreState;
 use adit_tables::{ALL_SESSIONS, OffloadReport};
 use adit_types::{BitRate, Direction, SliceId};
 
@@ -162,6 +163,7 @@ pub(super) fn of_store(control: &ControlView<'_>) -> Vec<MetricFamily> {
         let (groups, messages) = parts.node.waiting_for_store();
         let figures = StoreFigures {
             is_failing: report.failure.is_some(),
+            is_full: report.state == StoreState::Full,
             failures: report.failures,
             too_large: report.too_large,
             commit: report.commit,
@@ -181,6 +183,7 @@ fn active_family(is_active: bool) -> MetricFamily {
 #[derive(Debug, Default)]
 struct StoreFigures {
     is_failing: bool,
+    is_full: bool,
     failures: u64,
     too_large: u64,
     commit: Duration,
@@ -200,6 +203,11 @@ impl StoreFigures {
                 "adit_store_failing",
                 "1 while the store cannot write: changes of sessions are refused.",
                 u64::from(self.is_failing),
+            ),
+            gauge(
+                "adit_store_full",
+                "1 while the store has only its reserve: sessions are not established or modified.",
+                u64::from(self.is_full),
             ),
             counter("adit_store_failures", "How often the store could not write.", self.failures),
             gauge(
