@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::log::LogSettings;
 use crate::session_filter::SessionFilterText;
+use crate::version::VERSION_LINE;
 pub(crate) use acts::{
     AssociationCommand, DrainSwitch, SessionCommand, TapCommand, WorkerDrainCommand,
 };
@@ -30,7 +31,7 @@ pub(crate) const ADMIN_SOCKET_DEFAULT: &str = "/run/adit/admin.sock";
 
 /// A 5G User Plane Function.
 #[derive(Debug, Parser)]
-#[command(name = "adit", version, about, max_term_width = 100)]
+#[command(name = "adit", version = VERSION_LINE, about, max_term_width = 100)]
 pub(crate) struct AditCli {
     #[command(subcommand)]
     pub command: AditCommand,

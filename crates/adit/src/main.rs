@@ -55,6 +55,7 @@ mod tap_client;
 mod this_machine;
 mod thread_io;
 mod top;
+mod version;
 mod watch;
 mod wiring;
 mod xdp;

@@ -56,7 +56,7 @@ pub use durations::{DURATION_BOUNDS, DurationHistogram};
 pub use event::{DownReason, NodeEvent, ReleaseFailure, SetupFailure};
 pub use node::Node;
 pub use path::{PathConfig, PathEntry, PathState};
-pub use records::{FormerRecord, NodeRecord, RecordError};
+pub use records::{FormerRecord, NodeRecord, RECORD_VERSION, RecordError};
 pub use session_state::{ServiceCounts, ServiceName, SessionInformation};
 pub use smf_set::SmfSet;
 pub use support::{Acts, ie_acts, message_acts};

@@ -29,7 +29,7 @@ pub(crate) use restoration::NodeRestoration;
 pub(crate) use values::{
     AnswerValue, AssociationValue, KeptAnswer, PfdValue, ReportsValue, decoded,
 };
-pub use values::{NodeRecord, RecordError};
+pub use values::{NodeRecord, RECORD_VERSION, RecordError};
 
 /// What happened to the record of a session.
 #[derive(Debug)]

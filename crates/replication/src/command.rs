@@ -6,7 +6,7 @@ use adit_store::RecordNumber;
 use crate::group::StorePosition;
 
 /// The version of the protocol.
-const VERSION: u64 = 1;
+pub const PROTOCOL_VERSION: u64 = 1;
 
 const HELLO: &[u8] = b"ADIT.HELLO";
 const GROUP: &[u8] = b"ADIT.GROUP";
@@ -111,7 +111,7 @@ impl<'a> ReplicationCommand<'a> {
     /// # Errors
     /// As for [`RespClient::command`].
     pub(crate) fn send<T>(&self, client: &mut RespClient<T>, tag: T) -> Result<(), CommandRefusal> {
-        let version = VERSION.to_string();
+        let version = PROTOCOL_VERSION.to_string();
         match *self {
             Self::Hello { name, epoch, after } => {
                 let (epoch, after) = (epoch.to_string(), after.0.to_string());
@@ -153,7 +153,7 @@ pub enum ReplicationRefusal {
     Number,
     /// The sender speaks another version.
     #[error(
-        "ERR this adit speaks version {VERSION} of the replication protocol, not {0}: run the same version of adit on both hosts"
+        "ERR this adit speaks version {PROTOCOL_VERSION} of the replication protocol, not {0}: run the same version of adit on both hosts"
     )]
     Version(u64),
     /// The sender's records have another name.
@@ -192,7 +192,7 @@ impl ReplicationRefusal {
 
 fn check_version(word: &[u8]) -> Result<(), ReplicationRefusal> {
     match number(word)? {
-        VERSION => Ok(()),
+        PROTOCOL_VERSION => Ok(()),
         other => Err(ReplicationRefusal::Version(other)),
     }
 }

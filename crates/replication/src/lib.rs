@@ -28,7 +28,7 @@ mod tail;
 mod tail_request;
 
 pub use client::{ReplicationClient, ReplicationConfig, StandbyProgress};
-pub use command::{ReplicationCommand, ReplicationRefusal};
+pub use command::{PROTOCOL_VERSION, ReplicationCommand, ReplicationRefusal};
 pub use error::{ReplicationError, TailError};
 pub use group::{Incarnation, ReplicatedGroup, StorePosition};
 pub use replicated::{

@@ -173,7 +173,9 @@ fn version_and_help_are_printed() {
     let Some(adit) = binary("adit") else { return };
     let output = run(Command::new(&adit).arg("--version"), LIMIT);
     assert!(output.status.success());
-    assert_eq!(text(&output.stdout).trim(), concat!("adit ", env!("CARGO_PKG_VERSION")));
+    let version = concat!("adit ", env!("CARGO_PKG_VERSION"), " (revision ");
+    let revision = text(&output.stdout).trim().strip_prefix(version).map(str::to_owned);
+    assert!(revision.is_some_and(|rest| rest.len() > 1 && rest.ends_with(')')));
     let output = run(Command::new(&adit).arg("--help"), LIMIT);
     for command in ["run", "check", "show", "bench"] {
         assert!(text(&output.stdout).contains(command), "{command}");

@@ -1,6 +1,6 @@
 //! The values of records: the version of this file's structures, then the structure (postcard).
 //!
-//! `docs/internals/store.md` describes them. A change of a structure raises [`VERSION`], and the former structures
+//! `docs/internals/store.md` describes them. A change of a structure raises [`RECORD_VERSION`], and the former structures
 //! stay readable.
 
 use core::fmt;
@@ -19,8 +19,8 @@ use crate::response_cache::RequestKey;
 use crate::session_state::{EndedSession, SessionInformation, SetKey, UnacknowledgedUsage};
 use crate::smf_set::SmfSet;
 
-/// Version of the structures.
-const VERSION: u8 = 1;
+/// The version of the values of records, their first octet.
+pub const RECORD_VERSION: u8 = 1;
 
 /// Why a record cannot be restored.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,7 +43,10 @@ impl fmt::Display for RecordError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Version(version) => {
-                write!(f, "the record has version {version}, this program reads version {VERSION}")
+                write!(
+                    f,
+                    "the record has version {version}, this program reads version {RECORD_VERSION}"
+                )
             }
             Self::Malformed => f.write_str("the record is malformed"),
             Self::Session(error) => error.fmt(f),
@@ -64,7 +67,7 @@ impl From<PackedRecordError> for RecordError {
 
 /// A value behind its version.
 pub(crate) fn encoded<T: Serialize>(value: &T) -> Vec<u8> {
-    let encoded = postcard::to_extend(value, vec![VERSION]);
+    let encoded = postcard::to_extend(value, vec![RECORD_VERSION]);
     // The structures have known lengths, and a vector has room.
     encoded.unwrap_or_default()
 }
@@ -76,7 +79,7 @@ pub(crate) fn encoded<T: Serialize>(value: &T) -> Vec<u8> {
 pub(crate) fn decoded<'a, T: Deserialize<'a>>(octets: &'a [u8]) -> Result<T, RecordError> {
     match octets.split_first() {
         None => Err(RecordError::Malformed),
-        Some((&VERSION, rest)) => match postcard::take_from_bytes(rest) {
+        Some((&RECORD_VERSION, rest)) => match postcard::take_from_bytes(rest) {
             Ok((value, [])) => Ok(value),
             _ => Err(RecordError::Malformed),
         },

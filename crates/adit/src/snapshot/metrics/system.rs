@@ -11,6 +11,7 @@ use crate::control_parts::{ControlPort, ControlPortDevice};
 use crate::port_links::PortLink;
 use crate::snapshot::ControlView;
 use crate::snapshot::ports::links_of;
+use crate::version::REVISION;
 
 /// Families without figures, for their names.
 pub(super) fn without_figures() -> Vec<MetricFamily> {
@@ -166,6 +167,7 @@ fn buffer_families(all: u64, free: u64) -> Vec<MetricFamily> {
 pub(super) fn of_process() -> Vec<MetricFamily> {
     let build = vec![vec![
         ("version", env!("CARGO_PKG_VERSION").to_owned()),
+        ("revision", REVISION.to_owned()),
         ("dpdk", adit_dpdk::version()),
     ]];
     let mut families = vec![build_family(build)];
@@ -176,7 +178,7 @@ pub(super) fn of_process() -> Vec<MetricFamily> {
 fn build_family(build: Vec<MetricLabels>) -> MetricFamily {
     MetricFamily::new(
         "adit_build",
-        "The version of adit, and the version of DPDK that it runs on.",
+        "The version and revision of adit, and the version of DPDK that it runs on.",
         MetricValues::Info(build),
     )
 }
