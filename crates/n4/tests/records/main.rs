@@ -15,6 +15,7 @@ mod usage_scene;
 mod answers;
 mod following;
 mod octets;
+mod pinned;
 mod restored;
 mod under_way;
 mod usage;

@@ -11,7 +11,7 @@ use super::*;
 use crate::usage_scene::{threshold, urr, with_urrs};
 
 /// A node with records of every kind.
-fn full() -> Bench {
+pub(super) fn full() -> Bench {
     let mut bench = begun(kept_config());
     let node_id = adit_pfcp::ie::NodeId::Ipv4(ip(10));
     let mut body = AssociationSetupRequest::new(node_id, RecoveryTimeStamp(SMF_STARTED));
