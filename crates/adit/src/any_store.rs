@@ -81,6 +81,10 @@ impl RecordStore for AnyStore {
         self.store().is_full()
     }
 
+    fn is_damaged(&self) -> bool {
+        self.store().is_damaged()
+    }
+
     fn withdraw(&mut self) -> usize {
         self.store_mut().withdraw()
     }

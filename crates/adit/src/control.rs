@@ -379,15 +379,18 @@ impl ControlThread {
         if store.is_lost() {
             return;
         }
-        if let Some(group) = node.poll_records(now) {
-            let number = group.number;
+        let mut last = None;
+        while let Some(group) = node.poll_records(now) {
+            last = Some(group.number);
             store.send(group);
-            store.wait_for(number);
+        }
+        if let Some(last) = last {
+            store.wait_for(last);
         }
         let state = store.state();
         if state != self.store_state {
             self.store_state = state;
-            node.set_store_state(state);
+            node.set_store_state(now, state);
             let failure = store.report().failure.unwrap_or_default();
             match state {
                 StoreState::Failing => error!(failure, "the store cannot write"),
@@ -397,7 +400,7 @@ impl ControlThread {
                 StoreState::Working => info!("the store can write again"),
             }
         }
-        node.handle_durable(store.durable());
+        node.handle_durable(now, store.durable());
     }
 
     /// Ends if the store is gone, without which this process must not go on, or if another adit wants to be active.

@@ -242,7 +242,7 @@ impl BenchControlPlane {
         if let Some(group) = self.node.poll_records(now) {
             store.send(group);
         }
-        self.node.handle_durable(store.durable());
+        self.node.handle_durable(now, store.durable());
     }
 
     /// What the store reports.

@@ -320,10 +320,11 @@ fn establish(
         control.begin(&buf[..len]);
         loop {
             if let Some(link) = link {
-                if let Some(group) = control.node.poll_records(control.now()) {
+                let now = control.now();
+                if let Some(group) = control.node.poll_records(now) {
                     link.send(group);
                 }
-                control.node.handle_durable(link.durable());
+                control.node.handle_durable(now, link.durable());
             }
             control.poll()?;
             if control.is_answered() {

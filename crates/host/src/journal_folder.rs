@@ -60,6 +60,11 @@ impl Files for JournalFolder {
         }
     }
 
+    fn available(&mut self) -> io::Result<u64> {
+        let space = rustix::fs::fstatvfs(&self.folder)?;
+        Ok(space.f_bavail.saturating_mul(space.f_frsize))
+    }
+
     fn list(&mut self) -> io::Result<Vec<String>> {
         let entries = fs::read_dir(&self.path)?;
         entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()

@@ -105,6 +105,8 @@ pub struct StoreReport<G> {
     pub failure: Option<String>,
     /// How often it could not write.
     pub failures: u64,
+    /// Why its upkeep fails, while commits go on.
+    pub upkeep_failure: Option<String>,
     /// Records that were not kept, because they are larger than the store takes.
     pub too_large: u64,
     /// Duration of the last commit.
@@ -218,6 +220,7 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
             state: StoreState::Working,
             failure: None,
             failures: 0,
+            upkeep_failure: None,
             too_large: 0,
             commit: Duration::ZERO,
             commit_max: Duration::ZERO,
@@ -388,18 +391,17 @@ impl<S: ThreadStore> StoreThread<S> {
                 return self.lose(failure);
             }
             pause = RETRY;
-            if failure.is_none() && !ended {
+            // A store that was just found away is not asked again at once. All others may make room by their upkeep.
+            if !ended && !matches!(failure, Some(StoreError::Unavailable(_))) {
                 match self.store.maintain() {
-                    Ok(Upkeep::Idle) => pause = IDLE,
-                    Ok(Upkeep::Worked) => pause = Duration::ZERO,
-                    Ok(Upkeep::Waiting) => pause = SYNCING,
+                    Ok(upkeep) => pause = self.pause_after(upkeep),
                     Err(error @ StoreError::Fenced { .. }) => return self.lose(Some(error)),
                     Err(error @ StoreError::Unavailable(_)) => failure = Some(error),
-                    // Commits go on.
-                    Err(_) => {}
+                    Err(error) => self.note_upkeep(Some(&error)),
                 }
             }
-            let is_failing = failure.is_some();
+            let made_room = pause == Duration::ZERO && matches!(failure, Some(StoreError::Full(_)));
+            let is_failing = failure.is_some() && !made_room;
             if self.note(failure) {
                 self.wake();
             }
@@ -409,6 +411,26 @@ impl<S: ThreadStore> StoreThread<S> {
             if is_failing {
                 std::thread::sleep(RETRY);
             }
+        }
+    }
+
+    /// How long the thread waits for groups after its upkeep.
+    fn pause_after(&self, upkeep: Upkeep) -> Duration {
+        self.note_upkeep(None);
+        match upkeep {
+            Upkeep::Idle => IDLE,
+            Upkeep::Worked => Duration::ZERO,
+            Upkeep::Waiting => SYNCING,
+        }
+    }
+
+    /// Notes why upkeep failed. Commits go on.
+    fn note_upkeep(&self, error: Option<&StoreError>) {
+        let mut report = self.state.report.lock().unwrap_or_else(PoisonError::into_inner);
+        match error {
+            Some(error) => report.upkeep_failure = Some(error.to_string()),
+            None if self.store.is_damaged() => {}
+            None => report.upkeep_failure = None,
         }
     }
 
@@ -578,14 +600,12 @@ impl<R> RecordReading<R> {
     }
 }
 
-/// Appends the changes of a group, as many groups as the store needs; one commit makes them durable. What it has taken
-/// leaves the group.
+/// Appends a group. A record that no store takes leaves it.
 fn append<S: ThreadStore>(
     store: &mut S,
     state: &StoreSignals<S::Figures>,
     group: &mut RecordGroup,
 ) -> Result<(), AppendError> {
-    let octets = |change: &RecordChange| change.value.as_ref().map_or(0, Vec::len) + 300;
     let is_too_large = |change: &RecordChange| {
         change.value.as_ref().is_some_and(|v| v.len() > STORE_VALUE_BYTES_MAX)
     };
@@ -596,19 +616,11 @@ fn append<S: ThreadStore>(
         let mut report = state.report.lock().unwrap_or_else(PoisonError::into_inner);
         report.too_large += u64::try_from(too_large).unwrap_or(u64::MAX);
     }
-    let most = store.group_octets_max();
-    while !group.changes.is_empty() {
-        let mut sum = 0;
-        let count = group.changes.iter().take_while(|change| {
-            sum += octets(change);
-            sum <= most
-        });
-        let count = count.count().max(1);
-        let part: Vec<_> = group.changes.iter().take(count).map(RecordChange::as_change).collect();
-        store.append(&part)?;
-        group.changes.drain(..count);
+    if group.changes.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let changes: Vec<_> = group.changes.iter().map(RecordChange::as_change).collect();
+    store.append(&changes).map(|_| ())
 }
 
 /// The record of the node, if there is one.

@@ -237,6 +237,6 @@ fn restored_records_equal_those_of_the_last_commit() {
             .map(|entry| entry.unwrap().metadata().unwrap().len())
             .sum();
         assert_eq!(figures.file_octets, on_disk);
-        assert!(on_disk <= 2 * figures.live_octets + 2 * (256 << 10) + (64 << 10), "{figures:?}");
+        assert!(on_disk <= 2 * figures.live_octets + 5 * (256 << 10) + (64 << 10), "{figures:?}");
     }
 }

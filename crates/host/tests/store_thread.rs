@@ -156,20 +156,26 @@ fn groups_of_a_failing_disk_become_durable_when_it_works_again_and_not_before() 
 }
 
 #[test]
-fn large_group_is_split_and_a_record_beyond_the_limit_is_counted_and_left_out() {
+fn large_group_is_one_group_and_a_record_beyond_the_limit_is_counted_and_left_out() {
     let dir = tempfile::tempdir().unwrap();
     let (path, fails) = (dir.path().join("journal"), Arc::new(AtomicBool::new(false)));
     let link = StoreLink::start(journal(&path, &fails)).unwrap();
     // The index is in the lowest 24 bits: the order of the records is not that of their SEIDs.
     let seid = |index: u64| (100 - index) << 24 | index;
-    let many: Vec<RecordChange> = (0..40).map(|index| put(seid(index), 60_000)).collect();
+    let many: Vec<RecordChange> = (0..16).map(|index| put(seid(index), 60_000)).collect();
     let too_large = put(seid(41), STORE_VALUE_BYTES_MAX + 1);
     let changes = many.into_iter().chain([too_large]).collect();
     link.send(RecordGroup { number: RecordNumber(1), changes });
     wait_for(|| link.durable() == RecordNumber(1));
-    assert_eq!(link.report().too_large, 1);
+    let report = link.report();
+    assert_eq!((report.too_large, report.figures.durable), (1, RecordNumber(1)));
+    // What no store could take as a whole is not taken in parts.
+    let changes = (0..40).map(|index| put(seid(index), 60_000)).collect();
+    link.send(RecordGroup { number: RecordNumber(2), changes });
+    wait_for(|| link.state() == StoreState::Failing);
+    assert_eq!((link.durable(), link.report().figures.durable), (RecordNumber(1), RecordNumber(1)));
     drop(link);
-    assert_eq!(read(&path), (0..40).map(seid).collect::<Vec<_>>());
+    assert_eq!(read(&path), (0..16).map(seid).collect::<Vec<_>>());
 }
 
 /// A store that another process takes over when it is told to.

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use adit_pfcp::{MessageType, NoRoom, PfcpWriter};
 use adit_rules::DeltaId;
-use adit_types::Nanos;
 use adit_types::limits::PFCP_MESSAGE_BYTES_MAX;
+use adit_types::{Nanos, Seid};
 
 use crate::backlog::JobId;
 use crate::response_cache::RequestKey;
@@ -37,6 +37,8 @@ pub(crate) struct EncodedResponse {
     pub bytes: Vec<u8>,
     /// When its request arrived.
     pub received: Nanos,
+    /// The session that the request is about, if it is about a single one.
+    pub session: Option<Seid>,
 }
 
 impl EncodedResponse {
@@ -156,7 +158,15 @@ mod tests {
         let key = RequestKey { port: 1, message_type: 50, sequence: 1, digest: 0 };
         let message_type = MessageType::SESSION_ESTABLISHMENT_RESPONSE;
         let to = SocketAddr::new(peer, 1);
-        EncodedResponse { peer, to, key, message_type, bytes: vec![0; 8], received: Nanos(0) }
+        EncodedResponse {
+            peer,
+            to,
+            key,
+            message_type,
+            bytes: vec![0; 8],
+            received: Nanos(0),
+            session: None,
+        }
     }
 
     #[test]

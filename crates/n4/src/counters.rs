@@ -56,6 +56,10 @@ scalars! {
     discarded_over_rate,
     /// Requests refused: the store fails, so what they change could not be kept.
     refused_store_fails,
+    /// Responses discarded: too many messages wait for the store.
+    discarded_store_waits,
+    /// Sessions removed again: the store took so long that the CP function gave their establishment up.
+    establishments_taken_back,
     /// Requests refused: the store is full, and what they change needs more room.
     refused_store_full,
     /// Datagrams discarded while sessions were restored: too many waited.

@@ -28,7 +28,7 @@ use crate::ntp::NtpClock;
 use crate::path::Paths;
 use crate::path_qos::PathQos;
 use crate::peers::Peers;
-use crate::records::{KeptAnswer, NodeRestoration};
+use crate::records::{HeldAnswer, KeptAnswer, NodeRestoration};
 use crate::response_cache::{RequestKey, RequestStatus};
 use crate::session_state::{ServiceCounts, SessionInformation};
 use crate::sessions::{FollowUp, PendingChange, Sessions};
@@ -498,21 +498,28 @@ impl Node {
         peer.cache.expire(request.now, lifetime);
         match peer.cache.find(request.now, lifetime, &request.key()) {
             RequestStatus::New
-                if peer.cache.is_full_of_pending() || self.answers.len() >= PENDING_MAX =>
+                if peer.cache.is_full_of_pending()
+                    || self.answers.len() >= PENDING_MAX
+                    || self.sessions.records.is_full_of_held() =>
             {
                 self.counters.scalars.refused_pending_full += 1;
-                self.refuse_request(request, Cause::NoResourcesAvailable, None);
+                self.refuse_at_once(request, Cause::NoResourcesAvailable);
             }
             RequestStatus::New => match self.store_refusal(request) {
                 Some(refusal) => self.refuse_without_store(request, refusal),
                 None => procedure(self, request),
             },
-            RequestStatus::InProgress => self.counters.scalars.retransmissions_in_progress += 1,
+            RequestStatus::InProgress => {
+                peer.cache.note_copy(request.now, &request.key());
+                self.counters.scalars.retransmissions_in_progress += 1;
+            }
             RequestStatus::Answered(bytes) => {
                 let bytes = bytes.to_vec();
                 self.counters.scalars.retransmissions_replayed += 1;
-                let message_type = bytes.get(1).copied().unwrap_or_default();
-                self.transmit(MessageType(message_type), request.from, bytes);
+                let message_type = MessageType(bytes.get(1).copied().unwrap_or_default());
+                // It left before, so the store has what it tells of.
+                self.counters.count_sent(message_type);
+                self.transmits.push_back(Transmit { to: request.from, bytes, answers: None });
             }
         }
     }
@@ -527,16 +534,32 @@ impl Node {
     ) {
         let Some(bytes) = self.encode(seid, request.header.sequence, body) else { return };
         let (peer, to, key) = (request.peer(), request.from, request.key());
-        let received = request.now;
-        let response = EncodedResponse { peer, to, key, message_type: M::TYPE, bytes, received };
+        let (message_type, received) = (M::TYPE, request.now);
         let open = conditions.into_iter().filter(|condition| self.is_open(*condition));
         let open: Vec<Condition> = open.collect();
+        let session = self.session_concerned(request, &open);
+        let response = EncodedResponse { peer, to, key, message_type, bytes, received, session };
         if open.is_empty() {
             return self.deliver(request.now, response, false);
         }
         self.answers.hold(response, open);
         if let Some(peer) = self.peers.get_mut(peer) {
-            peer.cache.begin(key);
+            peer.cache.begin(received, key);
+        }
+    }
+
+    /// The session that a request is about whose answer waits for these conditions, if it is a single one.
+    fn session_concerned(&self, request: &ReceivedMessage<'_>, open: &[Condition]) -> Option<Seid> {
+        let established = open.iter().find_map(|condition| match condition {
+            Condition::Observed(id) => self.sessions.pending(*id).map(|change| change.up_seid),
+            Condition::JobEnded(_) => None,
+        });
+        match request.header.message_type {
+            MessageType::SESSION_ESTABLISHMENT_REQUEST => established,
+            MessageType::SESSION_MODIFICATION_REQUEST | MessageType::SESSION_DELETION_REQUEST => {
+                request.header.seid
+            }
+            _ => None,
         }
     }
 
@@ -559,21 +582,52 @@ impl Node {
     /// Sends a response, which may have waited for its conditions, and keeps it for retransmissions if the peer is
     /// known.
     fn deliver(&mut self, now: Nanos, answer: EncodedResponse, has_waited: bool) {
-        let EncodedResponse { peer, to, key, message_type, bytes, received } = answer;
+        let EncodedResponse { peer, to, key, message_type, bytes, received, session } = answer;
         let owner = self.peers.association_for(peer).map(|association| association.owner);
-        if let Some(known) = self.peers.get_mut(peer) {
+        let mut answered = None;
+        if self.peers.get(peer).is_some() {
             let kept = KeptAnswer { at: now, owner, peer, key, octets: &bytes };
-            self.sessions.records.note_answer(has_waited, kept);
-            self.counters.scalars.response_cache_evicted +=
-                known.cache.answer(now, key, bytes.clone());
+            let number = self.sessions.records.note_answer(has_waited, session, kept);
+            answered = Some(HeldAnswer { peer, key, number });
         }
         let request = MessageType(key.message_type);
-        self.transmit_answer(
-            message_type,
-            to,
-            bytes,
-            AnsweredRequest { message_type: request, received },
-        );
+        self.counters.count_answer(request, &bytes);
+        self.counters.count_sent(message_type);
+        let answers = Some(AnsweredRequest { message_type: request, received });
+        let transmit = Transmit { to, bytes, answers };
+        self.note_changed_usage();
+        if answered.is_none() && self.discards_held() {
+            return;
+        }
+        match self.sessions.records.hold(transmit, answered) {
+            Some(transmit) => {
+                if let Some(answered) = answered {
+                    self.remember(now, answered, &transmit.bytes);
+                }
+                self.transmits.push_back(transmit);
+            }
+            None => {
+                if let Some(known) = self.peers.get_mut(peer) {
+                    known.cache.hold(received, key);
+                }
+            }
+        }
+    }
+
+    /// True if a response that nobody keeps is discarded, because too many messages wait for the store. Its request comes
+    /// again.
+    fn discards_held(&mut self) -> bool {
+        let is_full = self.sessions.records.is_full_of_held();
+        self.counters.scalars.discarded_store_waits += u64::from(is_full);
+        is_full
+    }
+
+    /// Keeps an answer that leaves now for retransmissions of its request.
+    pub(crate) fn remember(&mut self, now: Nanos, answered: HeldAnswer, bytes: &[u8]) {
+        if let Some(known) = self.peers.get_mut(answered.peer) {
+            self.counters.scalars.response_cache_evicted +=
+                known.cache.answer(now, answered.key, bytes.to_vec());
+        }
     }
 
     /// Sends a request and keeps it until it is answered or has failed.
@@ -665,7 +719,10 @@ impl Node {
             return self.transmits.push_back(transmit);
         }
         self.note_changed_usage();
-        self.transmits.extend(self.sessions.records.hold(transmit));
+        if transmit.answers.is_some() && self.discards_held() {
+            return;
+        }
+        self.transmits.extend(self.sessions.records.hold(transmit, None));
     }
 
     /// Sends a response without keeping it: for requests that can safely run twice.

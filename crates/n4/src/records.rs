@@ -15,11 +15,14 @@ mod values;
 use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use adit_store::{RecordNumber, StoreState};
-use adit_types::limits::ANSWER_RECORDS_MAX;
+use adit_store::{RecordChange, RecordNumber, StoreState};
+use adit_types::limits::{
+    ANSWER_RECORDS_MAX, PENDING_MAX, RECORD_OCTETS_UNDER_WAY_MAX, SESSION_ANSWERS_NOTED_MAX,
+};
 use adit_types::{Nanos, Seid, SessionIndex};
 
 use crate::config::RecordConfig;
+use crate::response_cache::RequestKey;
 use crate::transmit::Transmit;
 pub(crate) use encode::{RecordSources, session_value};
 pub(crate) use following::FollowedRecords;
@@ -41,29 +44,65 @@ enum SessionNews {
     Removed,
 }
 
+/// What changed of a session since its last record. It becomes durable as a whole: the record says what the answers say.
+#[derive(Debug, Default)]
+struct SessionUnit {
+    record: Option<SessionNews>,
+    usage: Option<Vec<u8>>,
+    reports: bool,
+    answers: NotedAnswers,
+}
+
+/// Answers by their places; of one that is not to be replayed, none.
+type NotedAnswers = VecDeque<(u64, Option<AnswerValue>)>;
+
 /// What changed since the last group.
 #[derive(Debug, Default)]
 struct News {
     node: bool,
     pfds: bool,
     associations: BTreeSet<IpAddr>,
-    sessions: BTreeMap<Seid, SessionNews>,
-    usage: BTreeMap<Seid, Vec<u8>>,
-    reports: BTreeSet<Seid>,
-    answers: Vec<(u64, AnswerValue)>,
+    sessions: BTreeMap<Seid, SessionUnit>,
+    /// Answers about no single session. They tell of all that is noted before them.
+    answers: NotedAnswers,
+    /// Changes that did not fit the group before: each item as a whole.
+    encoded: VecDeque<Vec<RecordChange>>,
 }
 
 impl News {
     fn is_empty(&self) -> bool {
-        let Self { node, pfds, associations, sessions, usage, reports, answers } = self;
+        let Self { node, pfds, associations, sessions, answers, encoded } = self;
         !node
             && !pfds
             && associations.is_empty()
             && sessions.is_empty()
-            && usage.is_empty()
-            && reports.is_empty()
             && answers.is_empty()
+            && encoded.is_empty()
     }
+}
+
+/// A message that waits for a group of records.
+#[derive(Debug)]
+struct HeldMessage {
+    group: u64,
+    transmit: Transmit,
+    answered: Option<HeldAnswer>,
+}
+
+/// The request that a message answers, if it is kept for retransmissions.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HeldAnswer {
+    pub peer: IpAddr,
+    pub key: RequestKey,
+    /// The number of its record, if it has one.
+    pub number: Option<u64>,
+}
+
+/// The octets of a group that is not durable.
+#[derive(Debug, Clone, Copy)]
+struct GroupUnderWay {
+    number: u64,
+    octets: usize,
 }
 
 /// The walk over all sessions that records their usage.
@@ -90,7 +129,11 @@ pub(crate) struct RecordBook {
     last_answer: u64,
     handed_out: u64,
     durable: u64,
-    held: VecDeque<(u64, Transmit)>,
+    under_way: VecDeque<GroupUnderWay>,
+    octets_under_way: usize,
+    /// Sessions that no group has had, if requests are served without the store: those that end leave nothing.
+    unrecorded: BTreeSet<Seid>,
+    held: VecDeque<HeldMessage>,
     store_state: StoreState,
     /// The message that is being made waits for nothing.
     is_passing: bool,
@@ -146,44 +189,70 @@ impl RecordBook {
         }
     }
 
+    /// A session begins.
+    pub(crate) fn note_new_session(&mut self, up_seid: Seid) {
+        if self.config.is_some_and(|config| config.serves_without_store) {
+            self.unrecorded.insert(up_seid);
+        }
+    }
+
+    fn unit(&mut self, up_seid: Seid) -> &mut SessionUnit {
+        self.news.sessions.entry(up_seid).or_default()
+    }
+
+    fn noted(&self, up_seid: Seid) -> Option<&SessionNews> {
+        self.news.sessions.get(&up_seid)?.record.as_ref()
+    }
+
     /// A session changes.
     pub(crate) fn note_session(&mut self, up_seid: Seid) {
         if self.are_kept() {
-            self.news.sessions.insert(up_seid, SessionNews::Changed);
+            self.unit(up_seid).record = Some(SessionNews::Changed);
         }
     }
 
     /// A session became what `octets` say, and is to change further.
     pub(crate) fn note_former_session(&mut self, up_seid: Seid, octets: Vec<u8>) {
-        let known = self.news.sessions.get(&up_seid);
+        let known = self.noted(up_seid);
         if self.are_kept() && !matches!(known, Some(SessionNews::Changed | SessionNews::Removed)) {
-            self.news.sessions.insert(up_seid, SessionNews::Former(octets));
+            self.unit(up_seid).record = Some(SessionNews::Former(octets));
         }
     }
 
     /// True if the next group is to say what this session is by then.
     pub(crate) fn is_session_noted(&self, up_seid: Seid) -> bool {
-        matches!(self.news.sessions.get(&up_seid), Some(SessionNews::Changed))
+        matches!(self.noted(up_seid), Some(SessionNews::Changed))
     }
 
     /// The next group is to say this of a session that is noted: the session is about to change further.
     pub(crate) fn settle_session(&mut self, up_seid: Seid, octets: Vec<u8>) {
-        if let Some(news @ SessionNews::Changed) = self.news.sessions.get_mut(&up_seid) {
+        let unit = self.news.sessions.get_mut(&up_seid);
+        if let Some(news @ SessionNews::Changed) = unit.and_then(|unit| unit.record.as_mut()) {
             *news = SessionNews::Former(octets);
         }
     }
 
     /// A session is gone.
     pub(crate) fn note_removed_session(&mut self, up_seid: Seid) {
-        if self.are_kept() {
-            self.news.sessions.insert(up_seid, SessionNews::Removed);
+        if !self.are_kept() {
+            return;
+        }
+        let is_recorded = !self.unrecorded.remove(&up_seid);
+        let unit = self.unit(up_seid);
+        unit.record = is_recorded.then_some(SessionNews::Removed);
+        unit.usage = None;
+        if !is_recorded {
+            unit.answers.clear();
+            if !unit.reports {
+                self.news.sessions.remove(&up_seid);
+            }
         }
     }
 
     /// The usage reports of a session that are not acknowledged change.
     pub(crate) fn note_reports(&mut self, up_seid: Seid) {
         if self.are_kept() {
-            self.news.reports.insert(up_seid);
+            self.unit(up_seid).reports = true;
         }
     }
 
@@ -195,18 +264,47 @@ impl RecordBook {
         let digest = encode::digest(&octets);
         let is_new = self.usage_digests.insert(up_seid, digest) != Some(digest);
         if is_new {
-            self.news.usage.insert(up_seid, octets);
+            self.unit(up_seid).usage = Some(octets);
         }
         is_new
     }
 
-    /// Keeps an answer, if it tells of a change: one that is noted, or `has_waited` for.
-    pub(crate) fn note_answer(&mut self, has_waited: bool, answer: KeptAnswer<'_>) {
+    /// True if a group has, or will have, what this session used.
+    pub(crate) fn has_usage(&self, up_seid: Seid) -> bool {
+        self.usage_digests.contains_key(&up_seid)
+    }
+
+    /// Keeps an answer, to a request about `session` if it is about a single one, if it tells of a change: one that is
+    /// noted, or `has_waited` for. Returns the number of its record.
+    pub(crate) fn note_answer(
+        &mut self,
+        has_waited: bool,
+        session: Option<Seid>,
+        answer: KeptAnswer<'_>,
+    ) -> Option<u64> {
         let tells = has_waited || !self.news.is_empty();
-        if self.are_kept() && tells && !self.is_passing {
-            self.last_answer = self.last_answer.wrapping_add(1);
-            let place = self.last_answer % ANSWER_RECORDS_MAX;
-            self.news.answers.push((place, AnswerValue::new(self.last_answer, answer)));
+        if !self.are_kept() || !tells || self.is_passing {
+            return None;
+        }
+        self.last_answer = self.last_answer.wrapping_add(1);
+        let number = self.last_answer;
+        let place = number % ANSWER_RECORDS_MAX;
+        let (noted, most) = match session {
+            Some(up_seid) => (&mut self.unit(up_seid).answers, SESSION_ANSWERS_NOTED_MAX),
+            None => (&mut self.news.answers, usize::try_from(ANSWER_RECORDS_MAX).unwrap_or(1)),
+        };
+        if noted.len() >= most {
+            noted.pop_front();
+        }
+        noted.push_back((place, Some(AnswerValue::new(number, answer))));
+        Some(number)
+    }
+
+    /// An answer with this number was not sent, and is not replayed.
+    pub(crate) fn forget_answer(&mut self, number: u64) {
+        // A later one may have its place.
+        if self.are_kept() && self.last_answer.wrapping_sub(number) < ANSWER_RECORDS_MAX {
+            self.news.answers.push_back((number % ANSWER_RECORDS_MAX, None));
         }
     }
 
@@ -244,13 +342,22 @@ impl RecordBook {
     }
 
     /// The message, if it may leave now; otherwise it leaves when the groups before it are durable.
-    pub(crate) fn hold(&mut self, transmit: Transmit) -> Option<Transmit> {
+    pub(crate) fn hold(
+        &mut self,
+        transmit: Transmit,
+        answered: Option<HeldAnswer>,
+    ) -> Option<Transmit> {
         let group = self.handed_out + u64::from(!self.news.is_empty());
         if !self.is_awaited(group) || self.is_passing {
             return Some(transmit);
         }
-        self.held.push_back((group, transmit));
+        self.held.push_back(HeldMessage { group, transmit, answered });
         None
+    }
+
+    /// True if so many messages wait for the store that nothing is taken that a further one would have to tell of.
+    pub(crate) fn is_full_of_held(&self) -> bool {
+        self.held.len() >= PENDING_MAX
     }
 
     /// True while messages wait for this group.
@@ -260,7 +367,7 @@ impl RecordBook {
 
     /// The group that a message waits for which was sent just now; zero if it waits for none.
     pub(crate) fn last_awaited(&self) -> u64 {
-        self.held.back().map_or(0, |(group, _)| *group)
+        self.held.back().map_or(0, |held| held.group)
     }
 
     /// From now on messages wait for nothing, or do again.
@@ -277,16 +384,30 @@ impl RecordBook {
         }
     }
 
-    /// The groups up to `number` are durable: the next message that waited for them.
-    pub(crate) fn release(&mut self) -> Option<Transmit> {
+    /// The next message that waited for groups which are durable now.
+    pub(crate) fn release(&mut self) -> Option<(Transmit, Option<HeldAnswer>)> {
         let (durable, passes) = (self.durable, self.passes_failure());
-        let is_free = |(group, _): &mut (u64, Transmit)| *group <= durable || passes;
-        self.held.pop_front_if(is_free).map(|(_, transmit)| transmit)
+        let held = self.held.pop_front_if(|held| held.group <= durable || passes)?;
+        Some((held.transmit, held.answered))
     }
 
     /// The groups up to `number` are durable.
     pub(crate) fn set_durable(&mut self, number: RecordNumber) {
         self.durable = self.durable.max(number.0.min(self.handed_out));
+        let durable = self.durable;
+        while let Some(group) = self.under_way.pop_front_if(|group| group.number <= durable) {
+            self.octets_under_way -= group.octets;
+        }
+    }
+
+    /// True while the store has enough to do. Until then only the latest of each record is kept.
+    pub(crate) const fn is_blocked(&self) -> bool {
+        self.octets_under_way >= RECORD_OCTETS_UNDER_WAY_MAX
+    }
+
+    /// What the store can take.
+    pub(crate) const fn store_state(&self) -> StoreState {
+        self.store_state
     }
 
     /// What the store can take from now on.
@@ -309,9 +430,10 @@ impl RecordBook {
         self.held.len()
     }
 
-    /// Groups that are not durable.
-    pub(crate) const fn groups_under_way(&self) -> u64 {
-        self.handed_out - self.durable
+    /// Groups that are not durable, with what waits to become one.
+    pub(crate) fn groups_under_way(&self) -> u64 {
+        let waits = self.is_blocked() && !self.news.is_empty();
+        self.handed_out - self.durable + u64::from(waits)
     }
 }
 
@@ -320,7 +442,6 @@ mod tests {
     use core::net::Ipv4Addr;
 
     use super::*;
-    use crate::response_cache::RequestKey;
 
     #[test]
     fn each_further_answer_takes_the_place_of_the_oldest() {
@@ -330,15 +451,15 @@ mod tests {
         let key = RequestKey { port: 8805, message_type: 50, sequence: 1, digest: 1 };
         let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let answer = KeptAnswer { at: Nanos(0), owner: None, peer, key, octets: &[] };
-        book.note_answer(false, answer);
+        book.note_answer(false, None, answer);
         assert!(book.news.answers.is_empty(), "it tells of nothing");
         for _ in 0..ANSWER_RECORDS_MAX + 2 {
-            book.note_answer(true, answer);
+            book.note_answer(true, None, answer);
         }
         let places: Vec<u64> = book.news.answers.iter().map(|(place, _)| *place).collect();
-        let (first, further) = places.split_at(places.len() - 2);
-        assert_eq!(further, &first[..2]);
-        let all: BTreeSet<u64> = first.iter().copied().collect();
-        assert_eq!((all.len(), all.last()), (first.len(), Some(&(ANSWER_RECORDS_MAX - 1))));
+        let all: BTreeSet<u64> = places.iter().copied().collect();
+        assert_eq!((all.len(), all.last()), (places.len(), Some(&(ANSWER_RECORDS_MAX - 1))));
+        assert_eq!(places.len() as u64, ANSWER_RECORDS_MAX, "the oldest two left no place");
+        assert_eq!(places[places.len() - 1], 2);
     }
 }

@@ -31,7 +31,7 @@ pub(crate) struct RequestKey {
 pub(crate) enum RequestStatus<'a> {
     /// Never seen, or long ago.
     New,
-    /// Accepted; its answer waits for publication.
+    /// Accepted; its answer waits for publication, or for the store.
     InProgress,
     /// Answered with these bytes.
     Answered(&'a [u8]),
@@ -39,8 +39,18 @@ pub(crate) enum RequestStatus<'a> {
 
 #[derive(Debug)]
 enum ResponseCacheEntry {
-    InProgress,
-    Answered { bytes: Vec<u8>, at: Nanos },
+    /// Its answer waits for publication. When the last copy of the request came.
+    InProgress {
+        copied: Nanos,
+    },
+    /// Its answer waits for the store.
+    Held {
+        copied: Nanos,
+    },
+    Answered {
+        bytes: Vec<u8>,
+        at: Nanos,
+    },
 }
 
 /// The requests of one peer.
@@ -57,7 +67,9 @@ impl ResponseCache {
     /// The status of `key`; answers older than `lifetime` count as unknown.
     pub(crate) fn find(&self, now: Nanos, lifetime: Nanos, key: &RequestKey) -> RequestStatus<'_> {
         match self.entries.get(key) {
-            Some(ResponseCacheEntry::InProgress) => RequestStatus::InProgress,
+            Some(ResponseCacheEntry::InProgress { .. } | ResponseCacheEntry::Held { .. }) => {
+                RequestStatus::InProgress
+            }
             Some(ResponseCacheEntry::Answered { bytes, at }) if now.since(*at) < lifetime => {
                 RequestStatus::Answered(bytes)
             }
@@ -70,26 +82,62 @@ impl ResponseCache {
         self.in_progress >= PENDING_PER_PEER_MAX
     }
 
-    /// Remembers that `key` runs. The caller checked [`Self::is_full_of_pending`] and that the
+    /// Remembers that `key`, which came at `now`, runs. The caller checked [`Self::is_full_of_pending`] and that the
     /// request is new.
-    pub(crate) fn begin(&mut self, key: RequestKey) {
-        debug_assert!(!matches!(self.entries.get(&key), Some(ResponseCacheEntry::InProgress)));
+    pub(crate) fn begin(&mut self, now: Nanos, key: RequestKey) {
+        debug_assert!(!matches!(
+            self.entries.get(&key),
+            Some(ResponseCacheEntry::InProgress { .. } | ResponseCacheEntry::Held { .. })
+        ));
         self.in_progress += 1;
-        self.entries.insert(key, ResponseCacheEntry::InProgress);
+        self.entries.insert(key, ResponseCacheEntry::InProgress { copied: now });
     }
 
-    /// Forgets `key` if its answer waits for publication.
-    pub(crate) fn abandon(&mut self, key: &RequestKey) {
-        if matches!(self.entries.get(key), Some(ResponseCacheEntry::InProgress)) {
-            self.entries.remove(key);
-            self.in_progress -= 1;
+    /// The answer to `key`, which came at `received`, waits for the store, for however long.
+    pub(crate) fn hold(&mut self, received: Nanos, key: RequestKey) {
+        let copied = match self.entries.get(&key) {
+            Some(ResponseCacheEntry::InProgress { copied }) => {
+                self.in_progress -= 1;
+                *copied
+            }
+            _ => received,
+        };
+        self.entries.insert(key, ResponseCacheEntry::Held { copied });
+    }
+
+    /// A copy of a request in progress came: its sender still waits.
+    pub(crate) fn note_copy(&mut self, now: Nanos, key: &RequestKey) {
+        if let Some(
+            ResponseCacheEntry::InProgress { copied } | ResponseCacheEntry::Held { copied },
+        ) = self.entries.get_mut(key)
+        {
+            *copied = now;
         }
+    }
+
+    /// When the last copy of a request came whose answer waits for the store.
+    pub(crate) fn last_copy(&self, key: &RequestKey) -> Option<Nanos> {
+        match self.entries.get(key) {
+            Some(ResponseCacheEntry::Held { copied }) => Some(*copied),
+            _ => None,
+        }
+    }
+
+    /// Forgets `key` if its answer waits.
+    pub(crate) fn abandon(&mut self, key: &RequestKey) {
+        match self.entries.get(key) {
+            Some(ResponseCacheEntry::InProgress { .. }) => self.in_progress -= 1,
+            Some(ResponseCacheEntry::Held { .. }) => {}
+            _ => return,
+        }
+        self.entries.remove(key);
     }
 
     /// Remembers the answer to `key`. Returns how many older answers gave way (0 or 1).
     pub(crate) fn answer(&mut self, now: Nanos, key: RequestKey, bytes: Vec<u8>) -> u64 {
         let before = self.entries.insert(key, ResponseCacheEntry::Answered { bytes, at: now });
-        self.in_progress -= usize::from(matches!(before, Some(ResponseCacheEntry::InProgress)));
+        self.in_progress -=
+            usize::from(matches!(before, Some(ResponseCacheEntry::InProgress { .. })));
         self.answered.push_back((now, key));
         if self.answered.len() <= RESPONSE_CACHE_PER_PEER_MAX {
             return 0;
@@ -155,7 +203,7 @@ mod tests {
     fn request_goes_from_new_over_in_progress_to_answered() {
         let mut cache = ResponseCache::default();
         assert_eq!(cache.find(Nanos(0), LIFETIME, &key(1)), RequestStatus::New);
-        cache.begin(key(1));
+        cache.begin(Nanos(0), key(1));
         assert_eq!(cache.find(Nanos(0), LIFETIME, &key(1)), RequestStatus::InProgress);
         assert_eq!(cache.answer(Nanos(0), key(1), vec![9]), 0);
         assert_eq!(cache.find(Nanos(0), LIFETIME, &key(1)), RequestStatus::Answered(&[9]));
@@ -176,7 +224,7 @@ mod tests {
     #[test]
     fn answer_expires_after_its_lifetime_and_pending_does_not() {
         let mut cache = ResponseCache::default();
-        cache.begin(key(1));
+        cache.begin(Nanos(0), key(1));
         cache.answer(Nanos(10), key(2), vec![]);
         cache.expire(Nanos(19), Nanos(10));
         assert_eq!(cache.len(), 2);
@@ -188,9 +236,30 @@ mod tests {
     }
 
     #[test]
+    fn answer_that_waits_for_the_store_does_not_expire_and_takes_no_place_of_a_request_in_progress()
+    {
+        let mut cache = ResponseCache::default();
+        cache.begin(Nanos(1), key(1));
+        cache.hold(Nanos(1), key(1));
+        cache.hold(Nanos(2), key(2));
+        assert_eq!(cache.in_progress, 0);
+        cache.expire(Nanos(1000), LIFETIME);
+        for number in 1..=2 {
+            assert_eq!(cache.find(Nanos(1000), LIFETIME, &key(number)), RequestStatus::InProgress);
+            assert_eq!(cache.last_copy(&key(number)), Some(Nanos(u64::from(number))));
+        }
+        cache.note_copy(Nanos(7), &key(2));
+        assert_eq!(cache.last_copy(&key(2)), Some(Nanos(7)));
+        cache.answer(Nanos(1000), key(1), vec![9]);
+        cache.abandon(&key(2));
+        assert_eq!(cache.find(Nanos(1001), LIFETIME, &key(1)), RequestStatus::Answered(&[9]));
+        assert_eq!((cache.in_progress, cache.len()), (0, 1));
+    }
+
+    #[test]
     fn full_cache_forgets_the_oldest_answer_and_never_a_pending_request() {
         let mut cache = ResponseCache::default();
-        cache.begin(key(0));
+        cache.begin(Nanos(0), key(0));
         let mut evicted = 0;
         let max = u32::try_from(RESPONSE_CACHE_PER_PEER_MAX).unwrap();
         for sequence in 1..=max + 3 {
@@ -208,7 +277,7 @@ mod tests {
         let mut cache = ResponseCache::default();
         for sequence in 0..u32::try_from(PENDING_PER_PEER_MAX).unwrap() {
             assert!(!cache.is_full_of_pending());
-            cache.begin(key(sequence));
+            cache.begin(Nanos(0), key(sequence));
         }
         assert!(cache.is_full_of_pending());
     }
@@ -230,7 +299,7 @@ mod tests {
             "still there, but too old"
         );
         // The same octets are a new request by now.
-        cache.begin(last);
+        cache.begin(now, last);
         cache.answer(now, last, vec![8]);
         while cache.expire(now, LIFETIME) > 0 {}
         assert_eq!(

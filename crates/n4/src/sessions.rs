@@ -313,6 +313,7 @@ impl Sessions {
         let EstablishmentContext { owner, cp, information, sets } = context;
         let Established { up_seid, index, delta, created, created_ues, created_endpoints } =
             self.store.establish(owner, cp, change)?;
+        self.records.note_new_session(up_seid);
         let change = self.commit_stored(up_seid, Some(delta)).unwrap_or_default();
         self.transitions.exempt(owner, index);
         self.states.update_information(index, information);
@@ -540,6 +541,10 @@ impl Sessions {
     }
 
     /// A change that some worker does not run yet.
+    pub(crate) fn pending(&self, id: DeltaId) -> Option<&PendingChange> {
+        self.pending.get(&id)
+    }
+
     pub(crate) fn pending_mut(&mut self, id: DeltaId) -> Option<&mut PendingChange> {
         self.pending.get_mut(&id)
     }

@@ -425,7 +425,7 @@ impl Simulation {
             self.drain(now);
         }
         while let Some(number) = self.disk.write(now) {
-            self.node.handle_durable(number);
+            self.node.handle_durable(now, number);
             self.drain(now);
         }
         for smf in &mut self.smfs {

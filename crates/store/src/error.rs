@@ -13,7 +13,7 @@ pub enum AppendError {
     Group,
     /// Groups that are not durable take up all the memory that they may.
     Backlog,
-    /// The file system has no room for another segment. Groups that only remove records are still accepted.
+    /// The file system has no room for another segment, and what is left is needed for compaction, which makes room.
     NoSpace,
 }
 

@@ -16,6 +16,14 @@ pub trait Files {
     /// [`io::ErrorKind::WouldBlock`]: another process has it. Others: the folder cannot be written.
     fn lock(&mut self) -> io::Result<()>;
 
+    /// Octets that the file system has left for files; [`u64::MAX`] if that is not known.
+    ///
+    /// # Errors
+    /// The file system does not say.
+    fn available(&mut self) -> io::Result<u64> {
+        Ok(u64::MAX)
+    }
+
     /// The names of all files.
     ///
     /// # Errors

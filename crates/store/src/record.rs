@@ -231,6 +231,11 @@ pub trait RecordStore {
         false
     }
 
+    /// True while the store has records that it cannot read. They stand in memory, too, as long as the process lives.
+    fn is_damaged(&self) -> bool {
+        false
+    }
+
     /// Drops the groups that are not durable, and returns how many those were. Should the process end before
     /// the next successful commit, a group that a failed commit tried to write may be found all the same. A shared
     /// store keeps those that a server may have.

@@ -4,9 +4,10 @@
 mod model;
 
 use adit_store::{
-    AppendError, Journal, RecordKey, RecordKind, RecordStore, StoreChange, StoreError,
+    AppendError, Journal, JournalOptions, RecordKey, RecordKind, RecordStore, StoreChange,
+    StoreError, Upkeep,
 };
-use adit_testkit::memory_folder::{FileFault, MemoryFolder};
+use adit_testkit::memory_folder::{FileFault, MemoryFiles, MemoryFolder};
 use model::{Run, SMALL, options, random_group, records_of, reopen};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -109,11 +110,11 @@ fn retries_while_the_device_fails_do_not_fill_the_folder() {
         }
         let _ = run.journal().commit();
     }
-    assert!(run.folder.octets() <= 5 * 8 * 512, "{} octets", run.folder.octets());
+    assert!(run.folder.octets() <= 6 * 8 * 512, "{} octets", run.folder.octets());
     run.folder.heal();
     run.commit();
     run.maintain_all();
-    assert!(run.folder.octets() <= 4 * 8 * 512, "{} octets", run.folder.octets());
+    assert!(run.folder.octets() <= 5 * 8 * 512, "{} octets", run.folder.octets());
 }
 
 #[test]
@@ -153,49 +154,119 @@ fn folder_that_cannot_be_written_is_refused_in_words() {
     assert_eq!(error.to_string(), text);
 }
 
-/// Without space puts are refused and removals are not; what was removed makes room again.
-#[test]
-fn full_file_system_refuses_puts_and_takes_removals() {
-    let segment_bytes = 32 << 10;
+fn session(number: u64) -> RecordKey<'static> {
+    RecordKey::number(RecordKind::Session, number)
+}
+
+/// A journal on a file system with room for `segments` segments of 32 KiB, filled with records of 600 octets until it says
+/// that it is full. Returns how many it has.
+fn filled(segments: usize) -> (MemoryFolder, Journal<MemoryFiles>, u64) {
     let folder = MemoryFolder::new();
-    folder.limit_space(Some(8 * segment_bytes));
-    let options = options(u32::try_from(segment_bytes).unwrap());
-    let (mut journal, _) = Journal::open(folder.files(), &options).unwrap();
-    let value = vec![3; 600];
-    let key = |number| RecordKey::number(RecordKind::Session, number);
+    folder.limit_space(Some(segments * SEGMENT));
+    let (mut journal, _) = Journal::open(folder.files(), &segment_options()).unwrap();
     let mut kept = 0;
-    let refused = loop {
-        match journal.append(&[StoreChange::put(key(kept), &value)]) {
-            Ok(_) => {
-                journal.commit().unwrap();
-                let _ = journal.maintain();
-                kept += 1;
-            }
-            Err(error) => break error,
-        }
+    while !journal.is_full() {
+        journal.append(&[StoreChange::put(session(kept), &[3; 600])]).unwrap();
+        journal.commit().unwrap();
+        while journal.maintain().unwrap() != Upkeep::Idle {}
+        kept += 1;
         assert!(kept < 1000, "space has no end");
-    };
-    assert_eq!(refused, AppendError::NoSpace);
-    assert!(kept > 200, "{kept} records in 7 segments");
-    assert!(journal.figures().is_out_of_space);
-    // Every third record goes, and that is durable.
-    let mut removed = 0;
-    for number in (0..kept).step_by(3) {
-        journal.append(&[StoreChange::remove(key(number))]).unwrap();
-        removed += 1;
-        if removed % 30 == 0 {
-            journal.commit().unwrap();
-        }
-        let _ = journal.maintain();
+    }
+    (folder, journal, kept)
+}
+
+/// Appends a group, for which upkeep may have to make room first.
+fn append_in_the_end(journal: &mut Journal<MemoryFiles>, group: &[StoreChange<'_>]) {
+    while journal.append(group) == Err(AppendError::NoSpace) {
+        assert_ne!(journal.maintain().unwrap(), Upkeep::Idle, "nothing makes room");
+    }
+}
+
+const SEGMENT: usize = 32 << 10;
+
+fn segment_options() -> JournalOptions {
+    options(u32::try_from(SEGMENT).unwrap())
+}
+
+/// A full journal says so while it has a reserve, which takes what is under way and all removals, with the puts that go with
+/// them; what was removed makes room again.
+#[test]
+fn full_file_system_leaves_a_reserve_for_what_is_under_way_and_for_removals() {
+    let (folder, mut journal, kept) = filled(8);
+    assert!(kept > 200, "{kept} records in 8 segments");
+    // What was under way: a quarter of a segment.
+    let late = 12;
+    for number in kept..kept + late {
+        journal.append(&[StoreChange::put(session(number), &[3; 600])]).unwrap();
     }
     journal.commit().unwrap();
-    for _ in 0..200 {
-        let _ = journal.maintain();
+    let kept = kept + late;
+    // Everything goes, one by one, each with the answer to its request.
+    for number in 0..kept {
+        let answer = RecordKey::number(RecordKind::Answer, number % 16);
+        let group = [StoreChange::remove(session(number)), StoreChange::put(answer, &[1; 90])];
+        append_in_the_end(&mut journal, &group);
+        journal.commit().unwrap();
+        journal.maintain().unwrap();
     }
-    assert_eq!(journal.figures().records, usize::try_from(kept - removed).unwrap());
-    journal.append(&[StoreChange::put(key(0), &value)]).unwrap();
+    assert_eq!(journal.figures().records, 16);
+    assert!(!journal.is_full(), "{:?}", journal.figures());
+    journal.append(&[StoreChange::put(session(0), &[3; 600])]).unwrap();
     journal.commit().unwrap();
     drop(journal);
-    let reopened = reopen(folder.image(), &options).unwrap();
-    assert_eq!(reopened.records.len(), usize::try_from(kept - removed + 1).unwrap());
+    let reopened = reopen(folder.image(), &segment_options()).unwrap();
+    assert_eq!(reopened.records.len(), 17);
+}
+
+/// What is refused has changed nothing; what compaction needs stays.
+#[test]
+fn reserve_ends_before_what_compaction_needs() {
+    let (folder, mut journal, kept) = filled(8);
+    let mut number = kept;
+    let refused = loop {
+        match journal.append(&[StoreChange::put(session(number), &[3; 600])]) {
+            Ok(_) => number += 1,
+            Err(error) => break error,
+        }
+        journal.commit().unwrap();
+        journal.maintain().unwrap();
+        assert!(number < 1000, "the reserve has no end");
+    };
+    assert_eq!(refused, AppendError::NoSpace);
+    assert!(number > kept + 10, "half a segment is kept for what is under way");
+    // Every second record changes: nothing grows, and compaction makes room for all of it.
+    for round in 0..3 {
+        for changed in (0..number).step_by(2) {
+            let value = [round; 590];
+            let group = [StoreChange::put(session(changed), &value)];
+            append_in_the_end(&mut journal, &group);
+            journal.commit().unwrap();
+            journal.maintain().unwrap();
+        }
+    }
+    folder.limit_space(None);
+    drop(journal);
+    let reopened = reopen(folder.image(), &segment_options()).unwrap();
+    assert_eq!(reopened.records.len(), usize::try_from(number).unwrap());
+}
+
+/// Upkeep alone finds that there is room again.
+#[test]
+fn room_on_the_file_system_is_found_without_a_change() {
+    let (folder, mut journal, kept) = filled(8);
+    let calls = folder.calls();
+    for _ in 0..100 {
+        assert_eq!(journal.maintain().unwrap(), Upkeep::Idle);
+    }
+    assert!(journal.is_full());
+    assert!(folder.calls() < calls + 100, "a full file system is not filled again and again");
+    folder.limit_space(Some(12 * SEGMENT));
+    for _ in 0..20 {
+        journal.maintain().unwrap();
+    }
+    assert!(!journal.is_full(), "{:?}", journal.figures());
+    for number in kept..kept + 60 {
+        journal.append(&[StoreChange::put(session(number), &[3; 600])]).unwrap();
+    }
+    journal.commit().unwrap();
 }

@@ -82,13 +82,13 @@ fn second_process_is_refused_until_the_first_one_ends() {
     Journal::open(folder.files(), &options(8192)).unwrap();
 }
 
-/// Files do not exceed twice the live data and two segments. Where data are removed, the files shrink a little
+/// Files do not exceed twice the live data and five segments. Where data are removed, the files shrink a little
 /// later: what was live within the last changes counts.
 fn assert_bound(run: &mut Run, live: &mut Vec<u64>) {
     let figures = run.journal().figures();
     live.push(figures.live_octets);
     let most = live.iter().rev().take(100).max().unwrap();
-    let bound = 2 * (most * 512 / 500) + 2 * u64::from(run.options.segment_bytes);
+    let bound = 2 * (most * 512 / 500) + 5 * u64::from(run.options.segment_bytes);
     assert!(figures.file_octets <= bound, "{figures:?}, at most {bound}");
     assert_eq!(figures.file_octets, run.folder.octets() as u64);
 }
@@ -120,7 +120,7 @@ fn files_stay_within_their_bound_while_records_change() {
 }
 
 #[test]
-fn removed_records_leave_no_more_than_two_segments() {
+fn removed_records_leave_no_more_than_three_segments() {
     let mut run = Run::new(16 << 10);
     let value = vec![7; 900];
     for number in 0..400 {
@@ -136,7 +136,7 @@ fn removed_records_leave_no_more_than_two_segments() {
     }
     run.journal().commit().unwrap();
     run.maintain_all();
-    assert!(run.folder.octets() <= 2 * (16 << 10), "{} octets", run.folder.octets());
+    assert!(run.folder.octets() <= 3 * (16 << 10), "{} octets", run.folder.octets());
     let reopened = reopen(run.folder.image(), &run.options).unwrap();
     assert_eq!(reopened.records, ModelRecords::new());
 }

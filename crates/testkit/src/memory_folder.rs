@@ -342,6 +342,12 @@ impl Files for MemoryFiles {
         Ok(())
     }
 
+    fn available(&mut self) -> io::Result<u64> {
+        let state = self.folder.0.borrow();
+        let used: usize = state.now.files().map(|(_, octets)| octets.len()).sum();
+        Ok(state.space.map_or(u64::MAX, |space| space.saturating_sub(used) as u64))
+    }
+
     fn list(&mut self) -> io::Result<Vec<String>> {
         self.call()?;
         Ok(self.folder.0.borrow().now.names.keys().cloned().collect())

@@ -416,5 +416,16 @@ pub const STORE_VALUE_BYTES_MAX: usize = 1 << 18;
 /// Octets of changes that the durable store takes as one group, and of what it writes at once.
 pub const STORE_GROUP_BYTES_MAX: usize = 1 << 20;
 
+/// Octets that a store counts for a change besides its value.
+pub const RECORD_OVERHEAD_BYTES: usize = 300;
+
+/// Octets of changes that are handed to the store and not durable; beyond that the node keeps the latest of each record
+/// to itself.
+pub const RECORD_OCTETS_UNDER_WAY_MAX: usize = 16 << 20;
+
+/// Answers about one session that wait to be recorded together; each further one replaces the oldest, whose request is not
+/// retransmitted any more.
+pub const SESSION_ANSWERS_NOTED_MAX: usize = 16;
+
 /// Octets of changes that wait to become durable; beyond that the store refuses further ones.
 pub const STORE_BACKLOG_BYTES_MAX: usize = 64 << 20;

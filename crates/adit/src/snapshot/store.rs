@@ -170,6 +170,7 @@ fn followed(report: StandbyReport) -> StoreReport<AnyStoreFigures> {
         state: StoreState::Working,
         failure: report.failure,
         failures: report.failures,
+        upkeep_failure: None,
         too_large: 0,
         commit: Duration::ZERO,
         commit_max: Duration::ZERO,

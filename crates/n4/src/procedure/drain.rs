@@ -64,7 +64,7 @@ impl Node {
             until: request.now + self.config.retransmission().span(),
         });
         if let Some(peer) = self.peers.get_mut(request.peer()) {
-            peer.cache.begin(request.key());
+            peer.cache.begin(request.now, request.key());
         }
         self.advance_drains(request.now);
         true

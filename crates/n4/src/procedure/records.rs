@@ -3,7 +3,8 @@
 use core::net::{IpAddr, SocketAddr};
 
 use adit_pfcp::ie::CpFunctionFeatures;
-use adit_pfcp::{Cause, MessageType};
+use adit_pfcp::message::SessionEstablishmentResponse;
+use adit_pfcp::{Cause, MessageBody, MessageType, PfcpDatagram};
 use adit_session::{
     FormerSession, KeptUsage, OwnerId, PfdApplication, PfdProvision, SessionPreparer, UsageReport,
 };
@@ -17,8 +18,9 @@ use crate::counters::as_count;
 use crate::event::NodeEvent;
 use crate::node::{Node, ReceivedMessage};
 use crate::records::{
-    AnswerValue, AssociationValue, FormerRecord, FormerSessionValue, FormerValue, NodeRecord,
-    NodeRestoration, PfdValue, RecordError, RecordSources, ReportsValue, UsageWalk, decoded,
+    AnswerValue, AssociationValue, FormerRecord, FormerSessionValue, FormerValue, HeldAnswer,
+    NodeRecord, NodeRestoration, PfdValue, RecordError, RecordSources, ReportsValue, UsageWalk,
+    decoded,
 };
 use crate::session_state::{EndedSession, ReportItem};
 use crate::transition::SessionDisposition;
@@ -48,17 +50,17 @@ impl Node {
     }
 
     /// The store has the groups up to `number`: the messages leave that waited for them.
-    pub fn handle_durable(&mut self, number: RecordNumber) {
+    pub fn handle_durable(&mut self, now: Nanos, number: RecordNumber) {
         self.sessions.records.set_durable(number);
-        self.release_held();
+        self.release_held(now);
     }
 
     /// The store can take less from now on, or more again. While it fails, requests are refused with Cause 77; while it
     /// is full, those that let the records grow with Cause 75, which tells a CP function that another UP function may have
     /// room. Or all are served all the same ([`RecordConfig::serves_without_store`](crate::RecordConfig)).
-    pub fn set_store_state(&mut self, state: StoreState) {
+    pub fn set_store_state(&mut self, now: Nanos, state: StoreState) {
         self.sessions.records.set_store_state(state);
-        self.release_held();
+        self.release_held(now);
     }
 
     /// Why the store cannot keep what a request changes, if it cannot.
@@ -85,10 +87,36 @@ impl Node {
         self.sessions.records.note_node();
     }
 
-    fn release_held(&mut self) {
-        while let Some(transmit) = self.sessions.records.release() {
+    fn release_held(&mut self, now: Nanos) {
+        while let Some((transmit, answered)) = self.sessions.records.release() {
+            if let Some(answered) = answered {
+                if self.takes_back(now, answered, &transmit.bytes) {
+                    continue;
+                }
+                self.remember(now, answered, &transmit.bytes);
+            }
             self.transmits.push_back(transmit);
         }
+    }
+
+    /// Takes an establishment back whose answer was held until no copy of its request came any more, T1 after the last one.
+    /// Its sender gave up and does not know the SEID, so nobody else could remove the session. Nothing is answered: should a
+    /// copy come all the same, the request is a new one. All other requests leave nothing that their sender cannot name.
+    fn takes_back(&mut self, now: Nanos, answered: HeldAnswer, bytes: &[u8]) -> bool {
+        let HeldAnswer { peer, key, number } = answered;
+        if MessageType(key.message_type) != MessageType::SESSION_ESTABLISHMENT_REQUEST {
+            return false;
+        }
+        let Some(known) = self.peers.get_mut(peer) else { return false };
+        let is_late = known.cache.last_copy(&key).is_some_and(|at| now.since(at) > self.config.t1);
+        let Some(up_seid) = established_session(bytes).filter(|_| is_late) else { return false };
+        known.cache.abandon(&key);
+        if let Some(number) = number {
+            self.sessions.records.forget_answer(number);
+        }
+        self.counters.scalars.establishments_taken_back += 1;
+        let _ = self.delete_session(up_seid);
+        true
     }
 
     pub(crate) fn note_changed_usage(&mut self) {
@@ -114,6 +142,11 @@ impl Node {
                 Cause::SystemFailure
             }
         };
+        self.refuse_at_once(request, cause);
+    }
+
+    /// Refuses a request, which changes nothing, without waiting for the store.
+    pub(crate) fn refuse_at_once(&mut self, request: &ReceivedMessage<'_>, cause: Cause) {
         self.sessions.records.set_passing(true);
         self.refuse_request(request, cause, None);
         self.sessions.records.set_passing(false);
@@ -123,6 +156,10 @@ impl Node {
     pub(crate) fn next_usage_record(&self) -> Option<Nanos> {
         let records = &self.sessions.records;
         let interval = records.config()?.usage_interval;
+        // What cannot be written now is read when it can.
+        if records.is_blocked() || records.store_state() == StoreState::Failing {
+            return None;
+        }
         match records.walk.next {
             SessionIndex(0) if self.sessions.store().is_empty() => None,
             SessionIndex(0) => Some(records.walk.since + interval),
@@ -141,12 +178,17 @@ impl Node {
     fn record_usage_part(&mut self, now: Nanos) {
         let UsageWalk { next: first, since } = self.sessions.records.walk;
         let since = if first == SessionIndex(0) { now } else { since };
+        let is_full = self.sessions.records.store_state() == StoreState::Full;
         let store = self.sessions.store();
         let (sessions, next) = store.sessions_from(first, USAGE_RECORDS_PER_TURN_MAX);
         let used = sessions.filter_map(|session| {
             let up_seid = session.up_seid();
             // Its record is about to have the usage, too.
             if self.sessions.is_changing(up_seid) {
+                return None;
+            }
+            // In a full store a record is replaced, and none is added.
+            if is_full && !self.sessions.records.has_usage(up_seid) {
                 return None;
             }
             let usage = store.kept_usage(now, up_seid)?;
@@ -492,6 +534,13 @@ impl Node {
         }
         true
     }
+}
+
+/// The session that an answer says is established.
+fn established_session(bytes: &[u8]) -> Option<Seid> {
+    let message = PfcpDatagram::new(bytes).next()?.ok()?;
+    let answer = SessionEstablishmentResponse::decode_body(message.body).ok()?;
+    answer.up_f_seid.filter(|_| answer.cause.is_accepted()).map(|id| id.seid)
 }
 
 /// The address that names the record of an association.

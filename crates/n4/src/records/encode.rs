@@ -1,15 +1,17 @@
 //! Makes the changes of a group of what was noted.
 
 use core::hash::{Hash, Hasher};
+use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::DefaultHasher;
 
 use adit_session::SessionStore;
 use adit_store::{RecordChange, RecordGroup, RecordKind, RecordName, RecordNumber};
+use adit_types::limits::{RECORD_OVERHEAD_BYTES, STORE_GROUP_BYTES_MAX};
 use adit_types::{Nanos, Seid};
 
 use super::values::{PfdValue, SessionValue, encoded};
-use super::{News, NodeRecord, RecordBook, SessionNews};
+use super::{GroupUnderWay, NodeRecord, NotedAnswers, RecordBook, SessionNews, SessionUnit};
 use crate::path_qos::PathQos;
 use crate::peers::Peers;
 use crate::records::{AssociationValue, ReportsValue};
@@ -51,47 +53,88 @@ pub(crate) fn session_value(
 }
 
 impl RecordBook {
-    /// The next group: all that changed since the last one. `None` if nothing did.
+    /// The next group: what changed since the last one, as far as one group holds it. `None` if nothing did, or while the
+    /// store has enough to do.
     pub(crate) fn next_group(
         &mut self,
         now: Nanos,
         node: NodeRecord,
         sources: RecordSources<'_>,
     ) -> Option<RecordGroup> {
-        if self.news.is_empty() {
+        if self.news.is_empty() || self.is_blocked() {
             return None;
         }
-        let news = core::mem::take(&mut self.news);
         self.handed_out += 1;
-        let mut changes = GroupChanges(Vec::new());
-        if news.node {
-            changes.put(RecordKind::Node, RecordName::Number(0), encoded(&node));
-        }
-        self.encode_associations(&news, sources, &mut changes);
-        if news.pfds {
-            self.encode_pfds(sources.store, &mut changes);
-        }
-        self.encode_sessions(now, news.sessions, sources, &mut changes);
-        for (up_seid, octets) in news.usage {
-            // The session's own record may have taken its place.
-            if self.usage_digests.contains_key(&up_seid) {
-                changes.put(RecordKind::Usage, RecordName::Number(up_seid.0), octets);
+        let mut group = GroupChanges::default();
+        self.encode_shared(node, sources);
+        loop {
+            if self.news.encoded.is_empty() {
+                let Some(unit) = self.next_unit(now, sources) else { break };
+                self.news.encoded.extend(unit.pieces());
+            }
+            if let Some(changes) = self.news.encoded.pop_front_if(|unit| group.takes(unit)) {
+                group.extend(changes);
+            } else if !self.news.encoded.is_empty() {
+                break;
             }
         }
-        self.encode_reports(news.reports, sources.states, &mut changes);
-        for (place, answer) in news.answers {
-            changes.put(RecordKind::Answer, RecordName::Number(place), encoded(&answer));
+        let number = self.handed_out;
+        if !self.news.is_empty() {
+            // What the last messages tell of may be in the next group.
+            let waiting = self.held.iter_mut().rev().take_while(|held| held.group == number);
+            waiting.for_each(|held| held.group += 1);
         }
-        Some(RecordGroup { number: RecordNumber(self.handed_out), changes: changes.0 })
+        self.octets_under_way += group.octets;
+        self.under_way.push_back(GroupUnderWay { number, octets: group.octets });
+        Some(RecordGroup { number: RecordNumber(number), changes: group.changes })
+    }
+
+    /// Encodes what is not about a single session.
+    fn encode_shared(&mut self, node: NodeRecord, sources: RecordSources<'_>) {
+        let mut unit = GroupChanges::default();
+        if core::mem::take(&mut self.news.node) {
+            unit.put(RecordKind::Node, RecordName::Number(0), encoded(&node));
+        }
+        let associations = core::mem::take(&mut self.news.associations);
+        self.encode_associations(&associations, sources, &mut unit);
+        if core::mem::take(&mut self.news.pfds) {
+            self.encode_pfds(sources.store, &mut unit);
+        }
+        self.news.encoded.extend(unit.pieces());
+    }
+
+    /// Encodes the next changes that become durable as a whole: those of a session, and the other answers at last.
+    fn next_unit(&mut self, now: Nanos, sources: RecordSources<'_>) -> Option<GroupChanges> {
+        let mut changes = GroupChanges::default();
+        let Some((up_seid, unit)) = self.news.sessions.pop_first() else {
+            let answers = core::mem::take(&mut self.news.answers);
+            let has_answers = !answers.is_empty();
+            encode_answers(answers, &mut changes);
+            return has_answers.then_some(changes);
+        };
+        let SessionUnit { record, usage, reports, answers } = unit;
+        let name = RecordName::Number(up_seid.0);
+        if let Some(news) = record {
+            self.encode_session(now, up_seid, news, sources, &mut changes);
+        }
+        // The session's own record may have taken its place.
+        if let Some(octets) = usage.filter(|_| self.usage_digests.contains_key(&up_seid)) {
+            changes.put(RecordKind::Usage, name.clone(), octets);
+        }
+        if reports {
+            self.encode_reports(up_seid, sources.states, &mut changes);
+        }
+        encode_answers(answers, &mut changes);
+        Some(changes)
     }
 
     fn encode_associations(
         &self,
-        news: &News,
+        associations: &BTreeSet<IpAddr>,
         sources: RecordSources<'_>,
         changes: &mut GroupChanges,
     ) {
-        for &address in &news.associations {
+        for &address in associations {
             let name = RecordName::Octets(address.to_string().into_bytes());
             let value = sources.peers.get(address).and_then(|peer| {
                 let association = peer.association.as_ref()?;
@@ -126,57 +169,74 @@ impl RecordBook {
         }
     }
 
-    fn encode_sessions(
+    fn encode_session(
         &mut self,
         now: Nanos,
-        sessions: BTreeMap<Seid, SessionNews>,
+        up_seid: Seid,
+        news: SessionNews,
         sources: RecordSources<'_>,
         changes: &mut GroupChanges,
     ) {
-        for (up_seid, news) in sessions {
-            let name = RecordName::Number(up_seid.0);
-            let value = match news {
-                SessionNews::Changed => {
-                    // A session that ended meanwhile: its removal follows.
-                    let value = session_value(now, sources.store, sources.states, up_seid);
-                    let Some(value) = value else { continue };
-                    Some(value)
-                }
-                SessionNews::Former(octets) => Some(octets),
-                SessionNews::Removed => None,
-            };
-            // The session's own record has the usage, too. Whoever follows these changes does not take the former usage
-            // for a later one.
-            if self.usage_digests.remove(&up_seid).is_some() {
-                changes.push(RecordKind::Usage, name.clone(), None);
+        let name = RecordName::Number(up_seid.0);
+        let value = match news {
+            SessionNews::Changed => {
+                // A session that ended meanwhile: its removal follows.
+                let value = session_value(now, sources.store, sources.states, up_seid);
+                let Some(value) = value else { return };
+                Some(value)
             }
-            changes.push(RecordKind::Session, name, value);
+            SessionNews::Former(octets) => Some(octets),
+            SessionNews::Removed => None,
+        };
+        self.unrecorded.remove(&up_seid);
+        // The session's own record has the usage, too. Whoever follows these changes does not take the former usage
+        // for a later one.
+        if self.usage_digests.remove(&up_seid).is_some() {
+            changes.push(RecordKind::Usage, name.clone(), None);
         }
+        changes.push(RecordKind::Session, name, value);
     }
 
     fn encode_reports(
         &mut self,
-        reports: BTreeSet<Seid>,
+        up_seid: Seid,
         states: &SessionStates,
         changes: &mut GroupChanges,
     ) {
-        for up_seid in reports {
-            let name = RecordName::Number(up_seid.0);
-            match states.unacknowledged_usage(up_seid) {
-                Some(usage) => {
-                    self.reporting.insert(up_seid);
-                    changes.put(RecordKind::Report, name, encoded(&ReportsValue::from(&usage)));
-                }
-                None if self.reporting.remove(&up_seid) => {
-                    changes.push(RecordKind::Report, name, None);
-                }
-                None => {}
+        let name = RecordName::Number(up_seid.0);
+        match states.unacknowledged_usage(up_seid) {
+            Some(usage) => {
+                self.reporting.insert(up_seid);
+                changes.put(RecordKind::Report, name, encoded(&ReportsValue::from(&usage)));
             }
+            None if self.reporting.remove(&up_seid) => {
+                changes.push(RecordKind::Report, name, None);
+            }
+            None => {}
         }
     }
 }
 
-struct GroupChanges(Vec<RecordChange>);
+fn encode_answers(answers: NotedAnswers, changes: &mut GroupChanges) {
+    for (place, answer) in answers {
+        let value = answer.map(|answer| encoded(&answer));
+        changes.push(RecordKind::Answer, RecordName::Number(place), value);
+    }
+}
+
+/// Octets of a group, as a store counts them. Stores take groups of [`STORE_GROUP_BYTES_MAX`] with what they add.
+const GROUP_OCTETS_MAX: usize = STORE_GROUP_BYTES_MAX - 4096;
+
+/// Changes, and their octets as a store counts them.
+#[derive(Debug, Default)]
+struct GroupChanges {
+    changes: Vec<RecordChange>,
+    octets: usize,
+}
+
+fn octets_of(change: &RecordChange) -> usize {
+    change.value.as_ref().map_or(0, Vec::len) + RECORD_OVERHEAD_BYTES
+}
 
 impl GroupChanges {
     fn put(&mut self, kind: RecordKind, name: RecordName, value: Vec<u8>) {
@@ -184,6 +244,28 @@ impl GroupChanges {
     }
 
     fn push(&mut self, kind: RecordKind, name: RecordName, value: Option<Vec<u8>>) {
-        self.0.push(RecordChange { kind, name, value });
+        let change = RecordChange { kind, name, value };
+        self.octets += octets_of(&change);
+        self.changes.push(change);
+    }
+
+    /// True if the changes fit, too.
+    fn takes(&self, changes: &[RecordChange]) -> bool {
+        let octets: usize = changes.iter().map(octets_of).sum();
+        self.changes.is_empty() || self.octets + octets <= GROUP_OCTETS_MAX
+    }
+
+    fn extend(&mut self, changes: Vec<RecordChange>) {
+        self.octets += changes.iter().map(octets_of).sum::<usize>();
+        self.changes.extend(changes);
+    }
+
+    /// The changes as a whole; one by one if no group could hold them together.
+    fn pieces(self) -> impl Iterator<Item = Vec<RecordChange>> {
+        let fits = self.octets <= GROUP_OCTETS_MAX;
+        let (whole, parts) =
+            if fits { (self.changes, Vec::new()) } else { (Vec::new(), self.changes) };
+        let whole = Some(whole).filter(|changes| !changes.is_empty());
+        whole.into_iter().chain(parts.into_iter().map(|change| vec![change]))
     }
 }

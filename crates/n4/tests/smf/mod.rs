@@ -282,7 +282,7 @@ impl Bench {
                 None => self.records.remove(&key),
             };
         }
-        self.node.handle_durable(number);
+        self.node.handle_durable(self.now, number);
     }
 
     /// The one response to a request.

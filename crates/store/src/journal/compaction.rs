@@ -2,7 +2,7 @@
 
 use crate::error::{Damage, DamageKind, StoreError};
 use crate::files::Files;
-use crate::format::{COMMIT_HEADER_BYTES, Groups, encode_change, offset_of};
+use crate::format::{COMMIT_HEADER_BYTES, Groups, SECTOR, encode_change, offset_of};
 use crate::journal::Journal;
 use crate::journal::commit::place_of;
 use crate::record::Upkeep;
@@ -31,7 +31,7 @@ impl<F: Files> Journal<F> {
         offset_of(self.sectors)
     }
 
-    /// The most octets that the files may have.
+    /// The most octets that the written segments, and one more, may have before commits wait for compaction.
     fn bound_octets(&self) -> u64 {
         2 * self.live_sector_octets() + 2 * self.segment_octets()
     }
@@ -45,30 +45,25 @@ impl<F: Files> Journal<F> {
         let live = self.live_sector_octets();
         let segment = self.segment_octets();
         let used = self.used_octets();
-        if self.chain.len() < 2 || oldest.number > self.last_changed {
+        let has_room = self.compaction_octets() <= self.ready_octets();
+        if self.chain.len() < 2 || oldest.number > self.last_changed || !has_room {
             return false;
         }
         if self.is_out_of_space {
-            let room = self.chain.back().map_or(0, |last| offset_of(last.sectors - last.at));
-            let copies = self.index.live_in(oldest.short_number()) * 9 / 8 + segment / 16;
-            return used > live + segment / 8 && copies <= room;
+            return used > live + segment / 8;
         }
         used > live + live / 2 + segment / 2
     }
 
     /// One part of the upkeep.
     pub(super) fn upkeep(&mut self) -> Result<Upkeep, StoreError> {
-        let part = (PACE * self.written_since).clamp(PART_OCTETS_MIN, PART_OCTETS_MAX);
-        self.written_since = 0;
-        let is_due = self.is_compaction_due();
-        let mut done = Upkeep::Idle;
-        if self.is_preparing() || (self.next.is_none() && self.wants_next(is_due)) {
-            let prepared = self.prepare_next(u32::try_from(part / 512).unwrap_or(u32::MAX), false);
-            done = match prepared {
-                Err(error) if error.is_no_space() && self.is_compaction_due() => Upkeep::Waiting,
-                prepared => prepared?,
-            };
+        let mut part = (PACE * self.written_since).clamp(PART_OCTETS_MIN, PART_OCTETS_MAX);
+        if self.is_out_of_space {
+            // Requests are refused until it is done.
+            part = PART_OCTETS_MAX;
         }
+        self.written_since = 0;
+        let mut done = self.upkeep_files(part)?;
         if done != Upkeep::Worked && self.is_compaction_due() {
             self.compact(part)?;
             done = Upkeep::Worked;
@@ -83,12 +78,21 @@ impl<F: Files> Journal<F> {
         }
     }
 
-    /// Whether the next segment is to be prepared now. If there is much room left, compaction may free one first.
-    fn wants_next(&self, is_due: bool) -> bool {
-        let Some(last) = self.chain.back() else { return true };
-        let is_urgent = last.is_suspect || last.at > last.sectors / 4 * 3;
-        let fits = self.file_octets() + self.segment_octets() <= self.bound_octets();
-        is_urgent || !self.free.is_empty() || (fits && !is_due)
+    /// Gets files ready. A full file system is no failure: [`Journal::is_full`] tells of it, and this is tried again.
+    fn upkeep_files(&mut self, part: usize) -> Result<Upkeep, StoreError> {
+        let is_due = self.is_compaction_due();
+        if !self.is_preparing() && !self.wants_file(is_due) {
+            self.is_out_of_space = false;
+            return Ok(Upkeep::Idle);
+        }
+        if self.is_out_of_space && !self.is_preparing() && !self.may_have_space() {
+            return Ok(Upkeep::Idle);
+        }
+        let sectors = part / SECTOR;
+        match self.prepare_next(u32::try_from(sectors).unwrap_or(u32::MAX), false) {
+            Err(error) if error.is_no_space() => Ok(Upkeep::Idle),
+            prepared => prepared,
+        }
     }
 
     /// Compacts while the journal exceeds its bound, but not for long. A failure is that of a later call.

@@ -225,12 +225,11 @@ impl<F: Files> Journal<F> {
         live + live * (SECTOR - PAYLOAD) as u64 / PAYLOAD as u64
     }
 
-    /// Without room for another segment, puts must fit the last one, so that removals and compaction can go on.
-    fn has_room(&self, octets: usize) -> bool {
+    /// True if a group of so many octets leaves compaction what it needs. Gets another file ready before that is in doubt.
+    fn has_room(&mut self, octets: usize) -> bool {
         let wanted = self.pending.octets.len() + octets + COMMIT_HEADER_BYTES;
-        let active = self.chain.back().filter(|active| !active.is_suspect);
-        let room = active.map_or(0, |active| active.room_octets());
-        !self.is_out_of_space || wanted + segments::capacity(self.sectors) / 2 <= room
+        self.keep_reserve(wanted);
+        !self.is_out_of_space || wanted + self.compaction_reserve() <= self.ready_octets()
     }
 }
 
@@ -258,7 +257,7 @@ impl<F: Files> RecordStore for Journal<F> {
         if self.pending.octets.len() + octets > STORE_BACKLOG_BYTES_MAX {
             return Err(AppendError::Backlog);
         }
-        if changes.iter().any(|change| change.value.is_some()) && !self.has_room(octets) {
+        if !self.has_room(octets) {
             return Err(AppendError::NoSpace);
         }
         let at = self.pending.octets.len();
@@ -278,6 +277,10 @@ impl<F: Files> RecordStore for Journal<F> {
 
     fn durable(&self) -> RecordNumber {
         RecordNumber(self.durable)
+    }
+
+    fn is_full(&self) -> bool {
+        self.is_out_of_space && self.ready_octets() < self.pending.octets.len() + self.reserve()
     }
 
     fn withdraw(&mut self) -> usize {

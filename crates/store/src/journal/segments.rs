@@ -119,6 +119,67 @@ impl<F: Files> Journal<F> {
         used + free + self.making.as_ref().map_or(0, |making| offset_of(making.zeroed))
     }
 
+    /// Octets of commits that fit into what is there: the last segment, and the files that are ready to follow it.
+    pub(super) fn ready_octets(&self) -> usize {
+        let last = self.chain.back().filter(|last| !last.is_suspect);
+        let free = self.free.iter().chain(&self.headed);
+        let free = free.filter(|file| file.sectors == self.sectors).count();
+        let files = free + usize::from(self.next.is_some());
+        last.map_or(0, JournalSegment::room_octets) + files * capacity(self.sectors)
+    }
+
+    /// Octets that copies of so many live ones may take, in commits of their own.
+    fn copies_octets(&self, live: u64) -> usize {
+        usize::try_from(live).unwrap_or(usize::MAX) / 8 * 9 + capacity(self.sectors) / 16
+    }
+
+    /// Octets that compacting the oldest segment, or what is left of it, may take.
+    pub(super) fn compaction_octets(&self) -> usize {
+        let oldest = self.chain.front();
+        self.copies_octets(oldest.map_or(0, |oldest| self.index.live_in(oldest.short_number())))
+    }
+
+    /// Octets that compaction needs of what is ready, to copy a segment full of live records now, or when it is done with
+    /// the oldest one.
+    pub(super) fn compaction_reserve(&self) -> usize {
+        let capacity = capacity(self.sectors);
+        let most = u64::try_from(capacity).unwrap_or(u64::MAX);
+        let full = self.copies_octets(self.index.live_octets().min(most));
+        match self.cursor {
+            Some(_) => full.min(self.compaction_octets() + full.saturating_sub(capacity)),
+            None => full,
+        }
+    }
+
+    /// Octets that are kept ready for what must not be refused when the file system is full.
+    pub(super) fn reserve(&self) -> usize {
+        self.compaction_reserve() + capacity(self.sectors) / 2
+    }
+
+    /// Makes files ready, and waits for them, if the reserve does not outlast `octets`. Where it cannot, the commits go on
+    /// as long as they can.
+    pub(super) fn keep_reserve(&mut self, octets: usize) {
+        while !self.is_out_of_space && self.ready_octets() < octets + self.reserve() {
+            if self.prepare_next(PART_WAITING, true).is_err() {
+                break;
+            }
+        }
+    }
+
+    /// True if a further file is to be made ready now. With `is_due`, compaction is about to free one.
+    pub(super) fn wants_file(&self, is_due: bool) -> bool {
+        let ahead = if is_due { 0 } else { capacity(self.sectors) / 2 };
+        let is_unnamed = self.next.is_none() && !self.free.is_empty();
+        is_unnamed || self.ready_octets() < self.reserve() + ahead
+    }
+
+    /// True if nothing says that the file system has no room for another file.
+    pub(super) fn may_have_space(&mut self) -> bool {
+        let creates = self.making.is_none() && self.next_free().is_none();
+        let sought = offset_of(self.sectors);
+        !creates || self.files.available().is_ok_and(|octets| octets >= sought)
+    }
+
     /// Whether the next segment, and its name, are durable.
     fn is_next_ready(&self) -> bool {
         self.next.is_some() && !self.has_new_names && self.syncing.is_none()
@@ -132,31 +193,26 @@ impl<F: Files> Journal<F> {
     /// Gets the next segment ready, and waits for it.
     pub(super) fn make_next(&mut self) -> Result<(), StoreError> {
         while !self.is_next_ready() {
-            self.prepare_next(PART_WAITING, true)?;
+            // A sync may be that of a later file, and the next one be ready behind it.
+            if !self.end_sync(true)? || !self.is_next_ready() {
+                self.prepare_next(PART_WAITING, true)?;
+            }
         }
         Ok(())
     }
 
-    /// Does a part of getting the next segment ready: writes at most `sectors` sectors of zeros or a header and begins
-    /// to sync it, or names a file.
+    /// Does a part of getting the next segment ready, or a file for the one behind it: writes at most `sectors` sectors of
+    /// zeros or a header and begins to sync it, or names a file.
     pub(super) fn prepare_next(&mut self, sectors: u32, waits: bool) -> Result<Upkeep, StoreError> {
-        if let Some(target) = self.syncing {
-            match self.files.poll_sync(waits) {
-                Ok(false) => return Ok(Upkeep::Waiting),
-                Ok(true) => self.syncing = None,
-                Err(error) => return Err(self.sync_failed(target, error)),
-            }
+        if !self.end_sync(waits)? {
+            return Ok(Upkeep::Waiting);
         }
         // A file whose header is overwritten must not have the name of a segment that is needed.
         if self.has_new_names {
             self.begin_sync(SyncTarget::Folder)?;
-        } else if self.next.is_some() {
-            return Ok(Upkeep::Idle);
         } else if let Some(headed) = self.headed.take() {
             self.name_next(headed)?;
-        } else if let Some(position) =
-            self.free.iter().position(|free| free.sectors == self.sectors)
-        {
+        } else if let Some(position) = self.next_free() {
             let free = self.free.swap_remove(position);
             self.write_header(free)?;
         } else {
@@ -168,6 +224,23 @@ impl<F: Files> Journal<F> {
             filled?;
         }
         Ok(Upkeep::Worked)
+    }
+
+    /// The file that becomes the next segment, unless there is one.
+    fn next_free(&self) -> Option<usize> {
+        let position = self.free.iter().position(|free| free.sectors == self.sectors);
+        position.filter(|_| self.next.is_none())
+    }
+
+    /// True if no sync is under way any more.
+    fn end_sync(&mut self, waits: bool) -> Result<bool, StoreError> {
+        let Some(target) = self.syncing else { return Ok(true) };
+        match self.files.poll_sync(waits) {
+            Ok(false) => return Ok(false),
+            Ok(true) => self.syncing = None,
+            Err(error) => return Err(self.sync_failed(target, error)),
+        }
+        Ok(true)
     }
 
     /// Begins a sync beside commits.
@@ -225,9 +298,15 @@ impl<F: Files> Journal<F> {
             }
         };
         if making.zeroed == self.sectors {
-            let (name, sectors) = (NEW_NAME.into(), self.sectors);
+            let mut name = NEW_NAME.to_owned();
+            if self.next.is_some() {
+                // It waits, and others may be made meanwhile.
+                name = spare_name(self.last_segment + 1);
+                self.files.rename(NEW_NAME, &name).map_err(StoreError::io("rename", NEW_NAME))?;
+                self.last_segment += 1;
+            }
             self.is_out_of_space = false;
-            self.free.push(FreeFile { name, file: making.file, sectors });
+            self.free.push(FreeFile { name, file: making.file, sectors: self.sectors });
             return Ok(());
         }
         let zeros = vec![[0_u8; SECTOR]; 256];
@@ -280,7 +359,6 @@ impl<F: Files> Journal<F> {
             is_suspect: false,
         });
         self.has_new_names = true;
-        self.is_out_of_space = false;
         self.begin_sync(SyncTarget::Folder)
     }
 
@@ -341,10 +419,12 @@ impl<F: Files> Journal<F> {
         }
     }
 
-    /// Removes a file that is not needed. False if there is none.
+    /// Removes a file that is not needed. False if there is none. `keep`: how many files may stay that are not needed yet.
     pub(super) fn remove_surplus(&mut self, keep: usize) -> Result<bool, StoreError> {
         let of_other_size = self.free.iter().position(|file| file.sectors != self.sectors);
-        let surplus = (self.free.len() > keep).then(|| self.free.len() - 1);
+        let capacity = capacity(self.sectors);
+        let most = self.reserve() + capacity / 2 + (keep + 1) * capacity;
+        let surplus = self.free.len().checked_sub(1).filter(|_| self.ready_octets() >= most);
         let Some(position) = of_other_size.or(surplus) else { return Ok(false) };
         let file = self.free.swap_remove(position);
         match self.files.remove(&file.name) {

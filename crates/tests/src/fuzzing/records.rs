@@ -77,7 +77,7 @@ impl RestoringNode {
                     change.value.map(|value| (change.kind, change.name, value))
                 });
                 self.records.extend(puts);
-                self.node.handle_durable(group.number);
+                self.node.handle_durable(self.now, group.number);
             }
             while self.node.poll_transmit().is_some() {}
             while self.node.poll_event().is_some() {}
