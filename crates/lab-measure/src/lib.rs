@@ -33,3 +33,5 @@ mod testbed;
 mod throughput;
 pub mod traffic;
 mod validity;
+
+pub use crate::page::{STYLE, escape, put};

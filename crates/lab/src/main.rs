@@ -36,6 +36,8 @@ enum LabCommand {
     Demo(DemoArguments),
     /// Check with real traffic that adit applies one kind of rule. Needs root.
     Scenario(ScenarioArguments),
+    /// Break processes, networks, servers and disks around adits, and check that nothing acknowledged is lost. Needs root.
+    Faults(adit_lab_faults::FaultsArguments),
     #[command(flatten)]
     Measure(MeasureCommand),
 }
@@ -118,6 +120,7 @@ fn main() -> ExitCode {
     let result = Stop::on_signals().and_then(|stop| match &command {
         LabCommand::Demo(arguments) => demo::run(arguments, &stop),
         LabCommand::Scenario(arguments) => scenario::run(arguments, &stop),
+        LabCommand::Faults(arguments) => adit_lab_faults::run(arguments, &stop),
         LabCommand::Measure(command) => command.run(ports::run, &stop),
     });
     match result {

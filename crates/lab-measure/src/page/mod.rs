@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use self::baseband::ComparedResponses;
 use self::course::ComparedRamp;
 use self::load::ComparedLoads;
-use self::svg::{escape, put};
+pub use self::svg::{escape, put};
 use self::throughput::ComparedReport;
 use crate::machine::Machine;
 use crate::report::ReportHeader;
@@ -29,7 +29,8 @@ use crate::run_report::{
     ExperimentReport, ExperimentRunReport, MeasurementReport, Reference, distinctions,
 };
 
-const STYLE: &str = include_str!("style.css");
+/// The style of all reports.
+pub const STYLE: &str = include_str!("style.css");
 
 /// Renders a report.
 #[must_use]

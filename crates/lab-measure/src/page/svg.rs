@@ -228,13 +228,13 @@ fn place_y(at: f64) -> f64 {
 }
 
 /// Appends formatted text. Writing to a string cannot fail.
-pub(super) fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
+pub fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
     let _ = out.write_fmt(text);
 }
 
 /// Escapes text for HTML content and attributes.
 #[must_use]
-pub(super) fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

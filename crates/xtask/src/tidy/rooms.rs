@@ -182,6 +182,19 @@ const ROOMS: &[Room] = &[
         may: &[Clock],
     },
     Room {
+        package: "adit-lab-faults",
+        imports: &[
+            "adit-types",
+            "adit-wire",
+            "adit-pfcp",
+            "adit-resp",
+            "adit-lab-process",
+            "adit-lab-smf",
+            "adit-lab-measure",
+        ],
+        may: &[Clock],
+    },
+    Room {
         package: "adit-lab",
         imports: &[
             "adit-baseline",
@@ -192,6 +205,7 @@ const ROOMS: &[Room] = &[
             "adit-lab-engine",
             "adit-lab-smf",
             "adit-lab-measure",
+            "adit-lab-faults",
         ],
         may: &[Clock],
     },
@@ -244,6 +258,7 @@ const FLOOR_FIVE: &[&str] = &[
     "adit-lab-engine",
     "adit-lab-smf",
     "adit-lab-measure",
+    "adit-lab-faults",
     "adit-lab",
     "adit-tests",
     "xtask",

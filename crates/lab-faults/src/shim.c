@@ -1,0 +1,63 @@
+/* Preloaded into processes under test: a wall clock that is off, and syncs that take long.
+ *
+ * ADIT_FAULTS names a file of two numbers: seconds to add to the wall clock, and milliseconds that each sync takes. Its pages are
+ * mapped, so a change is seen at once. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+static volatile const int64_t *settings;
+
+__attribute__((constructor)) static void map_settings(void) {
+	const char *path = getenv("ADIT_FAULTS");
+	int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	if (file < 0)
+		return;
+	void *page = mmap(NULL, 2 * sizeof *settings, PROT_READ, MAP_SHARED, file, 0);
+	close(file);
+	if (page != MAP_FAILED)
+		settings = page;
+}
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+	int result = (int)syscall(SYS_clock_gettime, clock, now);
+	if (result == 0 && settings && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE))
+		now->tv_sec += settings[0];
+	return result;
+}
+
+int gettimeofday(struct timeval *restrict now, void *restrict zone) {
+	int result = (int)syscall(SYS_gettimeofday, now, zone);
+	if (result == 0 && settings)
+		now->tv_sec += settings[0];
+	return result;
+}
+
+time_t time(time_t *out) {
+	struct timespec now = {0};
+	clock_gettime(CLOCK_REALTIME, &now);
+	if (out)
+		*out = now.tv_sec;
+	return now.tv_sec;
+}
+
+static void wait_for_disk(void) {
+	if (settings && settings[1] > 0)
+		usleep((useconds_t)(settings[1] * 1000));
+}
+
+int fsync(int file) {
+	wait_for_disk();
+	return (int)syscall(SYS_fsync, file);
+}
+
+int fdatasync(int file) {
+	wait_for_disk();
+	return (int)syscall(SYS_fdatasync, file);
+}

@@ -1,0 +1,82 @@
+//! A small disk for the journal, which can be full.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// Room for a few segments of the journal.
+const SIZE: &str = "size=160m";
+/// Sources of mounts; the process identifier follows.
+const SOURCE_PREFIX: &str = "adit-faults-";
+const BALLAST: &str = "ballast";
+
+/// A file system in memory. Drop unmounts it.
+#[derive(Debug)]
+pub(crate) struct SmallDisk {
+    folder: PathBuf,
+}
+
+impl SmallDisk {
+    /// Mounts it on a folder.
+    ///
+    /// # Errors
+    /// The system does not let this process mount.
+    pub(crate) fn mount(folder: &Path) -> Result<Self> {
+        unmount_stale();
+        let source = format!("{SOURCE_PREFIX}{}", std::process::id());
+        let mut command = Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", SIZE, &source]).arg(folder);
+        let output = command.output().context("run mount")?;
+        if !output.status.success() {
+            bail!("mount: {}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(Self { folder: folder.to_owned() })
+    }
+
+    /// Takes all room that is left.
+    ///
+    /// # Errors
+    /// The file that takes it cannot be made.
+    pub(crate) fn fill(&self) -> Result<()> {
+        let mut file = File::create(self.folder.join(BALLAST)).context("fill the disk")?;
+        for part in [vec![0; 1 << 20], vec![0; 4096]] {
+            while file.write_all(&part).is_ok() {}
+        }
+        Ok(())
+    }
+
+    /// Gives the room back.
+    ///
+    /// # Errors
+    /// The file that takes it cannot be removed.
+    pub(crate) fn free(&self) -> Result<()> {
+        fs::remove_file(self.folder.join(BALLAST)).context("free the disk")
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        unmount(&self.folder);
+    }
+}
+
+fn unmount(folder: &Path) {
+    // What remains is removed by the next run.
+    let _ = Command::new("umount").arg("-l").arg(folder).output();
+}
+
+/// Unmounts those of processes that are gone.
+fn unmount_stale() {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    for line in mounts.lines() {
+        let mut words = line.split(' ');
+        let (Some(source), Some(folder)) = (words.next(), words.next()) else { continue };
+        let Some(pid) = source.strip_prefix(SOURCE_PREFIX) else { continue };
+        if pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists() {
+            unmount(Path::new(folder));
+        }
+    }
+}
