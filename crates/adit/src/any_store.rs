@@ -1,6 +1,5 @@
 //! The store of this process, of whatever kind.
 
-use adit_host::background_store::BackgroundStore;
 use adit_host::journal_folder::JournalFolder;
 use adit_host::replicated::ReplicatedFigures;
 use adit_host::store_thread::ThreadStore;
@@ -21,7 +20,7 @@ pub(crate) type SharedStoreClient = SharedStore<Box<dyn Transport + Send>>;
 
 /// The shared store and the standby.
 pub(crate) type ReplicatedSharedStore =
-    ReplicatedStore<BackgroundStore<AnyStore>, LinkTransport, ReplicationClock>;
+    ReplicatedStore<SharedStoreClient, LinkTransport, ReplicationClock>;
 
 /// Reads the clock of replication.
 pub(crate) type ReplicationClock = Box<dyn FnMut() -> Nanos + Send>;
@@ -39,7 +38,7 @@ pub(crate) enum AnyStore {
 pub(crate) enum AnyStoreFigures {
     Journal(JournalFigures),
     Shared(SharedStoreFigures),
-    Replicated(Box<ReplicatedFigures<Self>>),
+    Replicated(Box<ReplicatedFigures<SharedStoreFigures>>),
 }
 
 impl AnyStore {
@@ -85,10 +84,6 @@ impl RecordStore for AnyStore {
         self.store().is_damaged()
     }
 
-    fn withdraw(&mut self) -> usize {
-        self.store_mut().withdraw()
-    }
-
     fn maintain(&mut self) -> Result<Upkeep, StoreError> {
         self.store_mut().maintain()
     }
@@ -110,7 +105,8 @@ impl ThreadStore for AnyStore {
             Self::Journal(journal) => AnyStoreFigures::Journal(journal.figures()),
             Self::Shared(shared) => AnyStoreFigures::Shared(shared.figures()),
             Self::Replicated(replicated) => {
-                AnyStoreFigures::Replicated(Box::new(replicated.figures()))
+                let shared = replicated.store().figures();
+                AnyStoreFigures::Replicated(Box::new(ReplicatedFigures::new(replicated, shared)))
             }
         }
     }
@@ -119,7 +115,7 @@ impl ThreadStore for AnyStore {
         match self {
             Self::Journal(_) => Ok(()),
             Self::Shared(shared) => shared.maintain().map(|_| ()),
-            Self::Replicated(replicated) => replicated.keep(),
+            Self::Replicated(replicated) => replicated.maintain().map(|_| ()),
         }
     }
 
@@ -127,14 +123,14 @@ impl ThreadStore for AnyStore {
         match self {
             Self::Journal(_) => false,
             Self::Shared(shared) => shared.is_handover_requested(),
-            Self::Replicated(replicated) => replicated.is_handover_requested(),
+            Self::Replicated(replicated) => replicated.store().is_handover_requested(),
         }
     }
 
     fn polls(&self) -> bool {
         match self {
             Self::Journal(_) | Self::Shared(_) => false,
-            Self::Replicated(replicated) => replicated.polls(),
+            Self::Replicated(replicated) => replicated.options().polls,
         }
     }
 
@@ -142,13 +138,20 @@ impl ThreadStore for AnyStore {
     fn close(&mut self) {
         match self {
             Self::Journal(_) => {}
-            Self::Shared(shared) => {
-                if let Err(error) = shared.release() {
-                    warn!(%error, "the lease of the records ends by itself");
-                }
+            Self::Shared(shared) => release(shared),
+            Self::Replicated(replicated) => {
+                // With everything in the shared store the next process needs no tail; otherwise it learns from the store that it
+                // does.
+                let _ = replicated.finish();
+                release(replicated.store_mut());
             }
-            Self::Replicated(replicated) => replicated.close(),
         }
+    }
+}
+
+fn release(shared: &mut SharedStoreClient) {
+    if let Err(error) = shared.release() {
+        warn!(%error, "the lease of the records ends by itself");
     }
 }
 

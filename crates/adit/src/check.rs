@@ -5,7 +5,6 @@ use std::path::Path;
 use adit_datapath::Spread;
 use adit_kernel::{DeviceAddress, KernelDevice};
 use adit_pktio::ScheduleType;
-use adit_replication::Acknowledge;
 use adit_types::PortId;
 use adit_types::Role;
 use serde_json::{Value, json};
@@ -109,11 +108,7 @@ fn store(config: &Config) -> String {
             };
             let servers = servers.join(", ");
             let standby = shared.replication.as_ref().map_or_else(String::new, |settings| {
-                let suffices = match settings.acknowledge {
-                    Acknowledge::Standby => "whose word suffices",
-                    Acknowledge::Store => "whose word does not suffice",
-                };
-                format!(", and on the standby at {}, {suffices}", settings.standby)
+                format!(", and on the standby at {}, whose word suffices", settings.standby)
             });
             format!("\"{}\" at {servers}{tls}, acknowledged {acknowledged}{standby}", shared.name)
         }

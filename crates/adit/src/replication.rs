@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use adit_dpdk::Eal;
-use adit_host::background_store::BackgroundStore;
 use adit_host::tail_thread::TailThread;
 use adit_replication::{
     Incarnation, ReplicatedGroup, ReplicatedStore, ReplicatedStoreOptions, ReplicationClient,
@@ -187,7 +186,7 @@ fn peer_tail(
 /// The store of an active adit: the shared one, with a standby if one is configured.
 ///
 /// # Errors
-/// The process is out of threads or file descriptors.
+/// The process is out of file descriptors.
 pub(crate) fn active_store(store: SharedStoreClient, pair: &PairStore) -> anyhow::Result<AnyStore> {
     let Some((settings, link)) = pair.replication() else {
         return Ok(AnyStore::Shared(Box::new(store)));
@@ -195,13 +194,7 @@ pub(crate) fn active_store(store: SharedStoreClient, pair: &PairStore) -> anyhow
     let config = pair.client_config(settings, store.figures().epoch);
     let transport = link.transport().context("cannot reach the standby")?;
     let client = ReplicationClient::new(transport, config, store.durable());
-    let store = BackgroundStore::start(AnyStore::Shared(Box::new(store)));
-    let store = store.context("cannot start a thread of the store")?;
-    let options = ReplicatedStoreOptions {
-        acknowledge: settings.acknowledge,
-        patience: PATIENCE,
-        polls: link.polls(),
-    };
+    let options = ReplicatedStoreOptions { patience: PATIENCE, polls: link.polls() };
     let replicated = ReplicatedStore::new(store, client, options, clock());
     Ok(AnyStore::Replicated(Box::new(replicated)))
 }

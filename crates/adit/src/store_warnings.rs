@@ -20,7 +20,7 @@ fn replicas(figures: &AnyStoreFigures) -> u32 {
     match figures {
         AnyStoreFigures::Journal(_) => 0,
         AnyStoreFigures::Shared(shared) => shared.replicas,
-        AnyStoreFigures::Replicated(replicated) => replicas(&replicated.store),
+        AnyStoreFigures::Replicated(replicated) => replicated.store.replicas,
     }
 }
 

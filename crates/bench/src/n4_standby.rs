@@ -9,13 +9,12 @@ use adit_dpdk::{
     Device, Eal, EalConfig, HugepageMode, Mempool, MempoolConfig, Port, PortConfig, RegisteringIo,
     WorkerIo, WorkerPort, pin_current_thread,
 };
-use adit_host::background_store::BackgroundStore;
 use adit_host::replicated::ReplicatedFigures;
 use adit_host::store_thread::{StoreLink, ThreadStore};
 use adit_host::tail_thread::TailThread;
 use adit_replication::{
-    Acknowledge, Incarnation, ReplicatedStore, ReplicatedStoreOptions, ReplicationClient,
-    ReplicationConfig, ReplicationServer, ReplicationTail,
+    Incarnation, ReplicatedStore, ReplicatedStoreOptions, ReplicationClient, ReplicationConfig,
+    ReplicationServer, ReplicationTail,
 };
 use adit_store::{
     AppendError, RecordKey, RecordKind, RecordNumber, RecordStore, StoreChange, StoreError, Upkeep,
@@ -78,10 +77,6 @@ impl RecordStore for InstantStore {
 
     fn durable(&self) -> RecordNumber {
         self.durable
-    }
-
-    fn withdraw(&mut self) -> usize {
-        0
     }
 
     fn maintain(&mut self) -> Result<Upkeep, StoreError> {
@@ -271,9 +266,7 @@ fn replicated(
     peer: SocketAddr,
     polls: bool,
     clock: ThreadClock,
-) -> anyhow::Result<
-    ReplicatedStore<BackgroundStore<InstantStore>, BoxedTransport, impl FnMut() -> Nanos + use<>>,
-> {
+) -> anyhow::Result<ReplicatedStore<InstantStore, BoxedTransport, impl FnMut() -> Nanos + use<>>> {
     let config = ReplicationConfig {
         peer,
         name: NAME.to_owned(),
@@ -284,13 +277,8 @@ fn replicated(
         ping_interval: Nanos::from_secs(1),
     };
     let client = ReplicationClient::new(transport, config, RecordNumber(0));
-    let store = BackgroundStore::start(InstantStore::default()).context("cannot start a thread")?;
-    let options = ReplicatedStoreOptions {
-        acknowledge: Acknowledge::Standby,
-        patience: Nanos::from_secs(1),
-        polls,
-    };
-    Ok(ReplicatedStore::new(store, client, options, move || clock.now()))
+    let options = ReplicatedStoreOptions { patience: Nanos::from_secs(1), polls };
+    Ok(ReplicatedStore::new(InstantStore::default(), client, options, move || clock.now()))
 }
 
 /// Waits until the standby's word suffices.

@@ -1,9 +1,8 @@
 //! Kernel services of the daemon other than ports: the N4 socket, the sleep of idle workers, the pages of its
 //! tables, the folder of its
-//! journal, and the threads of its stores and of the tail that a standby keeps.
+//! journal, and the threads of its store and of the tail that a standby keeps.
 #![deny(unsafe_code)]
 
-pub mod background_store;
 pub mod idle;
 pub mod journal_folder;
 pub mod large_pages;

@@ -5,7 +5,6 @@ use adit_store::{RecordStore, StoreError};
 use adit_transport::Transport;
 use adit_types::Nanos;
 
-use crate::background_store::BackgroundStore;
 use crate::store_thread::ThreadStore;
 
 /// What operators see of a replicated store.
@@ -25,7 +24,27 @@ pub struct ReplicatedFigures<G> {
     pub waiting: usize,
 }
 
-impl<S, T, C> ThreadStore for ReplicatedStore<BackgroundStore<S>, T, C>
+impl<G> ReplicatedFigures<G> {
+    /// Those of `replicated`, whose shared store has the figures `store`.
+    pub fn new<S, T, C>(replicated: &ReplicatedStore<S, T, C>, store: G) -> Self
+    where
+        S: RecordStore,
+        T: Transport,
+        C: FnMut() -> Nanos,
+    {
+        let client = replicated.client();
+        Self {
+            store,
+            standby: client.progress(),
+            standby_is_enough: replicated.standby_is_enough(),
+            standby_error: client.error().to_string(),
+            connections: client.connections(),
+            waiting: client.waiting(),
+        }
+    }
+}
+
+impl<S, T, C> ThreadStore for ReplicatedStore<S, T, C>
 where
     S: ThreadStore,
     T: Transport + Send + 'static,
@@ -34,15 +53,7 @@ where
     type Figures = ReplicatedFigures<S::Figures>;
 
     fn figures(&self) -> Self::Figures {
-        let client = self.client();
-        ReplicatedFigures {
-            store: self.store().figures(),
-            standby: client.progress(),
-            standby_is_enough: self.standby_is_enough(),
-            standby_error: client.error().to_string(),
-            connections: client.connections(),
-            waiting: client.waiting(),
-        }
+        ReplicatedFigures::new(self, self.store().figures())
     }
 
     fn keep(&mut self) -> Result<(), StoreError> {

@@ -215,10 +215,6 @@ impl RecordStore for SharedRecords {
         RecordNumber(self.durable)
     }
 
-    fn withdraw(&mut self) -> usize {
-        0
-    }
-
     fn maintain(&mut self) -> Result<Upkeep, StoreError> {
         self.check().map(|()| Upkeep::Idle)
     }

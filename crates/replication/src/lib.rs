@@ -3,7 +3,7 @@
 //! The active adit is a client of its standby ([`ReplicationClient`], RESP over any [`adit_transport::Transport`]). The
 //! standby ([`ReplicationServer`]) keeps the *tail*: the groups that may not be in the shared store yet, without a gap
 //! ([`ReplicationTail`]). [`ReplicatedStore`] joins the client and the shared store into one [`adit_store::RecordStore`], and
-//! decides whose word makes a group durable ([`Acknowledge`]).
+//! decides whose word makes a group durable.
 //!
 //! Each adit has an *epoch*, a number that the shared store gives to whoever takes the records over. The standby refuses
 //! groups of older epochs than the newest that it knows, so that an adit whose records were taken over cannot
@@ -32,7 +32,7 @@ pub use command::{PROTOCOL_VERSION, ReplicationCommand, ReplicationRefusal};
 pub use error::{ReplicationError, TailError};
 pub use group::{Incarnation, ReplicatedGroup, StorePosition};
 pub use replicated::{
-    Acknowledge, ReplicatedStore, ReplicatedStoreOptions, TailSource, marked_standby, write_tail,
+    ReplicatedStore, ReplicatedStoreOptions, TailSource, marked_standby, write_tail,
 };
 pub use server::{ReplicationServer, ReplicationServerCounters};
 pub use tail::{Executed, ReplicationTail};

@@ -4,8 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use adit_store::{
-    AppendError, PolledRecordStore, RecordKey, RecordKind, RecordNumber, RecordStore, StoreChange,
-    StoreError, Upkeep,
+    AppendError, RecordKey, RecordKind, RecordNumber, RecordStore, StoreChange, StoreError, Upkeep,
 };
 use adit_transport::Transport;
 use adit_types::Nanos;
@@ -17,23 +16,15 @@ use crate::group::{Incarnation, ReplicatedGroup};
 /// The record that names the standby.
 const MARK: RecordKey<'static> = RecordKey::number(RecordKind::Standby, 0);
 
+/// Pause between two looks at the store while the standby's word suffices.
+const STORE_INTERVAL: Nanos = Nanos::from_millis(1);
+
 /// Longest pause in a commit between two looks at the store and the standby.
 const PAUSE: Duration = Duration::from_millis(1);
-
-/// Whose word makes a group durable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Acknowledge {
-    /// That of the shared store.
-    Store,
-    /// That of the standby or of the shared store, whichever has it first.
-    Standby,
-}
 
 /// How a replicated store works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplicatedStoreOptions {
-    /// Whose word makes a group durable.
-    pub acknowledge: Acknowledge,
     /// How long a commit waits.
     pub patience: Nanos,
     /// The transport to the standby polls, so its user may, too.
@@ -42,8 +33,9 @@ pub struct ReplicatedStoreOptions {
 
 /// A shared store whose groups go to a standby as well.
 ///
-/// With [`Acknowledge::Standby`] the shared store says which incarnation of the standby may be ahead of it, before the first group
-/// is durable by the standby's word alone. While the standby is away, the store's word counts.
+/// A group is durable by the word of the standby or of the shared store, whichever has it first. The shared store says which
+/// incarnation of the standby may be ahead of it, before the first group is durable by the standby's word alone. While the
+/// standby is away, the store's word counts.
 pub struct ReplicatedStore<S, T, C> {
     store: S,
     client: ReplicationClient<T>,
@@ -57,16 +49,20 @@ pub struct ReplicatedStore<S, T, C> {
     /// What keeps the store from making groups durable.
     failure: Option<String>,
     fenced_by: Option<String>,
+    /// Only the store's word counts from now on.
+    is_finishing: bool,
+    /// The store is looked at again at this time, while the standby's word suffices.
+    store_due: Nanos,
 }
 
 impl<S: fmt::Debug, T, C> fmt::Debug for ReplicatedStore<S, T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all = (&self.store, &self.client, self.options.acknowledge, self.durable, self.marked);
+        let all = (&self.store, &self.client, self.durable, self.marked);
         f.debug_tuple("ReplicatedStore").field(&all).finish_non_exhaustive()
     }
 }
 
-impl<S: PolledRecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C> {
+impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C> {
     /// Joins a store, all of whose groups are durable and which names no standby, and a client for the groups behind them. A
     /// commit reads `clock`.
     #[must_use]
@@ -88,6 +84,8 @@ impl<S: PolledRecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S,
             marked_in: durable,
             failure: None,
             fenced_by: None,
+            is_finishing: false,
+            store_due: Nanos(0),
         }
     }
 
@@ -97,11 +95,15 @@ impl<S: PolledRecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S,
     /// [`StoreError::Fenced`]: nothing becomes durable any more.
     pub fn poll(&mut self, now: Nanos) -> Result<(), StoreError> {
         self.check_lease()?;
-        match self.store.poll(now) {
-            Ok(()) => self.failure = None,
-            Err(StoreError::Fenced { holder }) => return Err(self.fence(holder)),
-            Err(StoreError::Unavailable(why)) => self.failure = Some(why),
-            Err(error) => self.failure = Some(error.to_string()),
+        // The store does not delay what the standby answers within microseconds.
+        if !self.standby_is_enough() || now >= self.store_due {
+            self.store_due = now + STORE_INTERVAL;
+            match self.store.poll(now) {
+                Ok(()) => self.failure = None,
+                Err(StoreError::Fenced { holder }) => return Err(self.fence(holder)),
+                Err(StoreError::Unavailable(why)) => self.failure = Some(why),
+                Err(error) => self.failure = Some(error.to_string()),
+            }
         }
         let shared = self.store.durable();
         self.client.set_shared(shared);
@@ -149,7 +151,7 @@ impl<S: PolledRecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S,
     #[must_use]
     pub fn standby_is_enough(&self) -> bool {
         let standby = self.client.progress().map(|progress| progress.incarnation);
-        self.options.acknowledge == Acknowledge::Standby
+        !self.is_finishing
             && standby.is_some()
             && standby == self.marked
             && self.store.durable() >= self.marked_in
@@ -161,7 +163,7 @@ impl<S: PolledRecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S,
     /// # Errors
     /// The store does not have everything.
     pub fn finish(&mut self) -> Result<(), StoreError> {
-        self.options.acknowledge = Acknowledge::Store;
+        self.is_finishing = true;
         // This appends the change of the mark.
         let now = (self.clock)();
         self.poll(now)?;
@@ -189,10 +191,8 @@ impl<S: PolledRecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S,
 
     /// Changes what the shared store says about the standby. Without room it is tried again.
     fn mark(&mut self) {
-        let wanted = match self.options.acknowledge {
-            Acknowledge::Store => None,
-            Acknowledge::Standby => self.client.progress().map(|progress| progress.incarnation),
-        };
+        let standby = self.client.progress().filter(|_| !self.is_finishing);
+        let wanted = standby.map(|progress| progress.incarnation);
         if wanted == self.marked {
             return;
         }
@@ -224,9 +224,7 @@ impl<S: PolledRecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S,
     }
 }
 
-impl<S: PolledRecordStore, T: Transport, C: FnMut() -> Nanos> RecordStore
-    for ReplicatedStore<S, T, C>
-{
+impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> RecordStore for ReplicatedStore<S, T, C> {
     fn group_octets_max(&self) -> usize {
         self.store.group_octets_max().min(STORE_GROUP_BYTES_MAX)
     }
@@ -254,11 +252,6 @@ impl<S: PolledRecordStore, T: Transport, C: FnMut() -> Nanos> RecordStore
 
     fn is_full(&self) -> bool {
         self.store.is_full()
-    }
-
-    /// Drops nothing: a group that the standby may have cannot be withdrawn.
-    fn withdraw(&mut self) -> usize {
-        0
     }
 
     fn maintain(&mut self) -> Result<Upkeep, StoreError> {

@@ -1,6 +1,7 @@
 //! What operators see of a shared store.
 
 use std::net::SocketAddr;
+use std::time::Instant;
 
 use crate::position::GroupPosition;
 
@@ -15,6 +16,8 @@ pub struct SharedStoreFigures {
     pub holder: String,
     /// The epoch of this process; 0 unless it holds the lease.
     pub epoch: u64,
+    /// As of [`SharedStore::lease_valid_until`](crate::SharedStore::lease_valid_until).
+    pub lease_valid_until: Option<Instant>,
     /// The last group that the server has, as far as the client knows.
     pub last: GroupPosition,
     /// Connections that failed or were lost, each server counted.

@@ -1,17 +1,19 @@
 //! A standby's view: all records, and then all changes in their order.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use adit_resp::{RespElements, RespValue};
 use adit_store::{RecordKind, StoreChange, StoreError};
 use adit_transport::Transport;
 
+use crate::connection::LinkError;
 use crate::keys::{FORMAT_VERSION, read_name};
 use crate::lease::LeaseView;
-use crate::link::LinkError;
+use crate::pipeline::unreadable;
 use crate::position::GroupPosition;
+use crate::printable::printable;
 use crate::scripts::{number, octets};
-use crate::shared_store::{SharedStore, unreadable};
+use crate::shared_store::SharedStore;
 
 /// Groups that a server is to return at once.
 const GROUPS_PER_READ: &[u8] = b"64";
@@ -60,8 +62,8 @@ impl<T: Transport> SharedStore<T> {
         limit: Duration,
         visitor: &mut dyn FnMut(FollowedChange<'_>),
     ) -> Result<FollowProgress, StoreError> {
-        self.on_primary(&mut |store, deadline| {
-            let view = store.view(deadline)?;
+        self.on_primary(&mut |store| {
+            let view = store.view()?;
             store.figures.last = view.last;
             // A primary with less than the follower has lost groups.
             let known = store.followed.filter(|reached| *reached <= view.last);
@@ -84,15 +86,14 @@ impl<T: Transport> SharedStore<T> {
     ) -> Result<FollowProgress, LinkError> {
         self.followed = None;
         visitor(FollowedChange::Reset);
-        let patience = self.options.patience;
         for kind in RecordKind::ALL {
-            self.scan(kind, patience, &mut |key, value| {
+            self.scan(kind, &mut |key, value| {
                 visitor(FollowedChange::Change(StoreChange::put(key, value)));
             })?;
         }
         let reached = before.last;
         self.followed = Some(reached);
-        let StoreView { last, lease } = self.view(Instant::now() + patience)?;
+        let StoreView { last, lease } = self.view()?;
         Ok(FollowProgress { reached, last, is_caught_up: reached == last, lease })
     }
 
@@ -113,16 +114,15 @@ impl<T: Transport> SharedStore<T> {
                 command.extend([&b"BLOCK"[..], limit_ms.as_bytes()]);
             }
             command.extend([&b"STREAMS"[..], self.keys.groups(), position.as_bytes()]);
-            let deadline = Instant::now() + limit + self.options.patience;
             let mut read = GroupsRead { reached, is_gapless: true, is_sound: true };
             let before = reached;
-            self.link.exchange(&[command], deadline, &mut |_, value| {
+            self.link.exchange(&[command], limit, &mut |_, value| {
                 read.take(value, visitor);
             })?;
             reached = read.reached;
             self.followed = Some(reached);
             if !read.is_sound {
-                return Err(unreadable(&mut self.link));
+                return Err(unreadable());
             }
             let is_stuck = is_behind && reached == before;
             if !read.is_gapless || is_stuck {
@@ -135,7 +135,7 @@ impl<T: Transport> SharedStore<T> {
     }
 
     /// The last group and the lease.
-    fn view(&mut self, deadline: Instant) -> Result<StoreView, LinkError> {
+    fn view(&mut self) -> Result<StoreView, LinkError> {
         let (state, lease) = (self.keys.state(), self.keys.lease());
         let commands = [
             vec![&b"HMGET"[..], state, b"format", b"last"],
@@ -143,13 +143,13 @@ impl<T: Transport> SharedStore<T> {
             vec![&b"PTTL"[..], lease],
         ];
         let (mut format, mut last, mut holder, mut left_ms) = (0, None, None, 0);
-        self.link.exchange(&commands, deadline, &mut |at, value| match (at, value) {
+        self.link.exchange(&commands, Duration::ZERO, &mut |at, value| match (at, value) {
             (0, RespValue::Array(mut fields)) => {
                 format = fields.next().and_then(octets).and_then(number).unwrap_or(0);
                 last = fields.next().and_then(octets).and_then(GroupPosition::parse);
             }
             (1, value) => {
-                holder = octets(value).map(|name| String::from_utf8_lossy(name).into_owned());
+                holder = octets(value).map(printable);
             }
             (2, RespValue::Integer(left)) => left_ms = u64::try_from(left).unwrap_or(0),
             _ => {}

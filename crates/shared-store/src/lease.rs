@@ -5,10 +5,12 @@ use std::time::{Duration, Instant};
 use adit_store::StoreError;
 use adit_transport::Transport;
 
+use crate::connection::LinkError;
 use crate::keys::FORMAT_VERSION;
-use crate::link::LinkError;
+use crate::pipeline::unreadable;
+use crate::printable::printable;
 use crate::scripts::{Script, ScriptAnswer, octets};
-use crate::shared_store::{SharedStore, unreadable};
+use crate::shared_store::SharedStore;
 
 /// How long a wish to take over lasts. Unit: ms.
 const HANDOVER_MS: &[u8] = b"10000";
@@ -41,13 +43,14 @@ impl<T: Transport> SharedStore<T> {
     /// # Errors
     /// No server can be used, or a newer program wrote the records.
     pub fn acquire(&mut self) -> Result<LeaseAnswer, StoreError> {
-        let began = Instant::now();
-        let answer = self.on_primary(&mut |store, deadline| {
-            let answer = store.ask_for_lease(deadline)?;
+        let answer = self.on_primary(&mut |store| {
+            let began = Instant::now();
+            let answer = store.ask_for_lease()?;
             if let ScriptAnswer::Taken { epoch, last } = answer {
                 // Without it a replica that becomes the primary might give the same epoch to another process.
-                store.wait_for_replicas(deadline)?;
+                store.wait_for_replicas(began)?;
                 store.epoch = Some(epoch);
+                (store.queued_at, store.written_at) = (Some(began), Some(began));
                 store.tail.begin(epoch, last);
                 store.figures.last = last;
             }
@@ -55,7 +58,6 @@ impl<T: Transport> SharedStore<T> {
         });
         match answer? {
             ScriptAnswer::Taken { epoch, .. } => {
-                self.renewed = Some(began);
                 self.is_handover_requested = false;
                 self.figures.holder.clone_from(&self.holder);
                 Ok(LeaseAnswer::Taken { epoch })
@@ -69,20 +71,20 @@ impl<T: Transport> SharedStore<T> {
         }
     }
 
-    fn ask_for_lease(&mut self, deadline: Instant) -> Result<ScriptAnswer, LinkError> {
+    fn ask_for_lease(&mut self) -> Result<ScriptAnswer, LinkError> {
         let (instance, lease) = (self.options.instance_prefix(), self.options.lease_ms());
         let format = FORMAT_VERSION.to_string();
         let mut command = self.scripts.command(Script::Acquire, &self.keys);
         let words = [&format, &instance, &self.holder, &lease];
         command.extend(words.map(|word| word.as_bytes()));
         let mut answer = None;
-        self.link.exchange(&[command], deadline, &mut |_, value| {
+        self.link.exchange(&[command], Duration::ZERO, &mut |_, value| {
             answer = ScriptAnswer::read(value);
         })?;
         match answer {
             Some(ScriptAnswer::Newer { format }) => Err(LinkError::Final(self.newer(format))),
             Some(answer) => Ok(answer),
-            None => Err(unreadable(&mut self.link)),
+            None => Err(unreadable()),
         }
     }
 
@@ -100,16 +102,16 @@ impl<T: Transport> SharedStore<T> {
         if self.epoch.take().is_none() {
             return Ok(());
         }
-        self.on_primary(&mut |store, deadline| {
+        self.on_primary(&mut |store| {
             let mut command = store.scripts.command(Script::Release, &store.keys);
             command.push(store.holder.as_bytes());
             let mut answer = None;
-            store.link.exchange(&[command], deadline, &mut |_, value| {
+            store.link.exchange(&[command], Duration::ZERO, &mut |_, value| {
                 answer = ScriptAnswer::read(value);
             })?;
             match answer {
                 Some(ScriptAnswer::Released) => Ok(()),
-                _ => Err(unreadable(&mut store.link)),
+                _ => Err(unreadable()),
             }
         })
     }
@@ -120,10 +122,10 @@ impl<T: Transport> SharedStore<T> {
     /// # Errors
     /// No server can be used.
     pub fn request_handover(&mut self) -> Result<(), StoreError> {
-        self.on_primary(&mut |store, deadline| {
+        self.on_primary(&mut |store| {
             let holder = store.holder.as_bytes();
             let command = vec![&b"SET"[..], store.keys.handover(), holder, b"PX", HANDOVER_MS];
-            store.link.exchange(&[command], deadline, &mut |_, _| {})
+            store.link.exchange(&[command], Duration::ZERO, &mut |_, _| {})
         })
     }
 
@@ -138,13 +140,13 @@ impl<T: Transport> SharedStore<T> {
     /// # Errors
     /// No server can be used.
     pub fn lease(&mut self) -> Result<Option<LeaseView>, StoreError> {
-        self.on_primary(&mut |store, deadline| {
+        self.on_primary(&mut |store| {
             let lease = store.keys.lease();
             let commands = [vec![&b"GET"[..], lease], vec![&b"PTTL"[..], lease]];
             let (mut holder, mut left_ms) = (None, 0);
-            store.link.exchange(&commands, deadline, &mut |at, value| match (at, value) {
+            store.link.exchange(&commands, Duration::ZERO, &mut |at, value| match (at, value) {
                 (0, value) => {
-                    holder = octets(value).map(|name| String::from_utf8_lossy(name).into_owned());
+                    holder = octets(value).map(printable);
                 }
                 (_, adit_resp::RespValue::Integer(left)) => {
                     left_ms = u64::try_from(left).unwrap_or(0);

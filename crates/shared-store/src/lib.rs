@@ -9,17 +9,22 @@
 //! the client finds the primary again and sends what the server does not have. The keys, the scripts and the
 //! guarantees stand in `docs/internals/shared-store.md`.
 //!
-//! Calls block, for about [`SharedStoreOptions::patience`] at most; they belong on a thread of their own.
+//! [`RecordStore::poll`](adit_store::RecordStore::poll) never blocks. All other calls wait for a primary, for about
+//! [`SharedStoreOptions::patience`] at most, and for its replies; they belong on a thread of their own.
 #![forbid(unsafe_code)]
 
+mod connection;
 mod figures;
 mod follow;
+mod greeting;
 mod keys;
 mod lease;
 mod link;
 mod options;
+mod pipeline;
 mod position;
-mod primary;
+mod printable;
+mod scan;
 mod scripts;
 mod shared_store;
 mod tail;

@@ -1,234 +1,357 @@
-//! The connection to the primary: finding it, and commands with their replies.
+//! The servers: finding the primary among them, and the connection to it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use adit_resp::{RespClient, RespLimits, RespValue};
-use adit_store::StoreError;
-use adit_transport::{StreamId, StreamState, Transport, TransportError};
+use adit_resp::RespValue;
+use adit_transport::Transport;
 use adit_types::Nanos;
 
-/// Replies at most: a part of a scan with the largest records.
-const LIMITS: RespLimits = RespLimits { value_bytes_max: 256 << 20, elements_max: 1 << 22 };
-/// Commands without reply.
-const IN_FLIGHT_MAX: usize = 1024;
-/// Octets of commands that wait to be sent.
-const OUTPUT_BYTES_MAX: usize = 32 << 20;
-/// Longest sleep before the deadline is looked at again.
-const WAIT_MAX: Duration = Duration::from_millis(50);
+use crate::connection::{CommandWords, LinkError, SentCommand, ServerConnection};
+use crate::greeting::{Greeting, GreetingCommands, GreetingRank};
+use crate::pipeline::PipelineReply;
 
-/// Why a call of a server failed. The connection is closed.
-#[derive(Debug)]
-pub(crate) enum LinkError {
-    /// The connection is over, or the server cannot serve: another one may.
-    Lost(String),
-    /// The records are at this server of the Cluster.
-    Moved(SocketAddr),
-    /// The server refuses a command.
-    Refused(String),
-    /// No server can help.
-    Final(StoreError),
+/// Servers at most, with those that a Cluster names.
+const SERVERS_MAX: usize = 96;
+
+/// Pause before a server is tried again, and one that refuses.
+const RETRY: Duration = Duration::from_millis(50);
+const RETRY_REFUSED: Duration = Duration::from_millis(500);
+
+/// How long a call may last while octets keep arriving.
+const CALL_MAX: Duration = Duration::from_secs(10);
+
+/// Longest sleep before deadlines are looked at again.
+const WAIT_MAX: Duration = Duration::from_millis(20);
+
+/// How long servers may be silent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LinkTimes {
+    /// A connection that leaves a command without reply for so long is closed.
+    pub silence: Duration,
+    /// How long the first usable primary waits for others that may have more.
+    pub grace: Duration,
 }
 
-/// What commands are made of.
-pub(crate) type CommandWords<'a> = Vec<&'a [u8]>;
-
+/// A server that may be the primary.
 #[derive(Debug)]
-struct ServerConnection {
+struct Candidate {
     server: SocketAddr,
-    stream: StreamId,
-    resp: RespClient<()>,
+    stage: CandidateStage,
+    /// Why it could not be used last.
+    reason: Option<String>,
 }
 
-/// At most one connection, to one of several servers.
+#[derive(Debug)]
+enum CandidateStage {
+    /// It is tried at this time.
+    Idle { retry_at: Instant },
+    /// It introduces itself.
+    Greeting { connection: Box<ServerConnection>, began: Instant, greeting: Box<Greeting> },
+    /// It is a primary.
+    Usable { connection: Box<ServerConnection>, greeting: Box<Greeting> },
+}
+
+/// The connection to the primary, or the search for it.
+///
+/// All servers are greeted at once, so those that are silent cost the others nothing.
 pub(crate) struct ServerLink<T> {
     transport: T,
-    servers: Vec<SocketAddr>,
-    /// The place of the server that is tried first.
-    first: usize,
-    /// The server to try first.
-    preferred: Option<SocketAddr>,
+    times: LinkTimes,
+    commands: GreetingCommands,
+    candidates: Vec<Candidate>,
     connection: Option<ServerConnection>,
+    /// Replies to commands of the pipeline.
+    replies: Vec<(SentCommand, PipelineReply)>,
+    /// When the first usable primary of this search was found.
+    found_at: Option<Instant>,
     began: Instant,
     /// Connections that failed or were lost.
-    pub failures: u64,
+    pub(crate) failures: u64,
 }
 
 impl<T: Transport> ServerLink<T> {
-    pub(crate) fn new(transport: T, servers: Vec<SocketAddr>) -> Self {
+    pub(crate) fn new(
+        transport: T,
+        servers: &[SocketAddr],
+        commands: GreetingCommands,
+        times: LinkTimes,
+    ) -> Self {
         let began = Instant::now();
-        Self { transport, servers, first: 0, preferred: None, connection: None, began, failures: 0 }
+        let mut link = Self {
+            transport,
+            times,
+            commands,
+            candidates: Vec::new(),
+            connection: None,
+            replies: Vec::new(),
+            found_at: None,
+            began,
+            failures: 0,
+        };
+        servers.iter().for_each(|server| link.add(*server));
+        link
     }
 
+    /// The server in use.
     pub(crate) fn server(&self) -> Option<SocketAddr> {
         self.connection.as_ref().map(|connection| connection.server)
     }
 
-    /// The servers to try, in this order.
-    pub(crate) fn candidates(&mut self) -> impl Iterator<Item = SocketAddr> {
-        let servers = self.servers.iter().cycle().skip(self.first).take(self.servers.len());
-        self.preferred.take().into_iter().chain(servers.copied())
+    /// Commands without reply; `None` without a connection.
+    pub(crate) fn in_flight(&self) -> Option<usize> {
+        self.connection.as_ref().map(ServerConnection::in_flight)
     }
 
-    /// Next time the first `count` servers come last.
-    pub(crate) const fn rotate(&mut self, count: usize) {
-        if !self.servers.is_empty() {
-            self.first = (self.first + count) % self.servers.len();
+    /// Queues a command of the pipeline. False if there is no connection, or no room now.
+    pub(crate) fn command(&mut self, tag: SentCommand, words: &[&[u8]], now: Instant) -> bool {
+        self.connection.as_mut().is_some_and(|connection| connection.command(tag, words, now))
+    }
+
+    /// The replies to commands of the pipeline since the last call.
+    pub(crate) fn take_replies(&mut self) -> Vec<(SentCommand, PipelineReply)> {
+        std::mem::take(&mut self.replies)
+    }
+
+    /// Moves what the transport can move.
+    pub(crate) fn poll_transport(&mut self) {
+        // Sockets that are slept on tell only here that they are ready.
+        self.transport.wait(Duration::ZERO);
+        let nanos = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.transport.poll(Nanos(nanos));
+    }
+
+    /// Blocks until a server may have said something, for at most `limit`.
+    pub(crate) fn wait(&mut self, limit: Duration) {
+        self.transport.wait(limit.min(WAIT_MAX));
+    }
+
+    /// One step of the search, if there is no connection. Returns how the primary introduced itself once it is found: of
+    /// several that answer in time the one that `rank` prefers.
+    pub(crate) fn search(
+        &mut self,
+        now: Instant,
+        rank: impl Fn(&Greeting) -> GreetingRank,
+    ) -> Option<Greeting> {
+        if self.connection.is_some() {
+            return None;
         }
+        let mut place = 0;
+        // The list grows by redirections.
+        while place < self.candidates.len() {
+            self.greet(place, now);
+            place += 1;
+        }
+        let is_usable = |one: &Candidate| matches!(one.stage, CandidateStage::Usable { .. });
+        if !self.candidates.iter().any(is_usable) {
+            self.found_at = None;
+            return None;
+        }
+        let found_at = *self.found_at.get_or_insert(now);
+        let is_open = |one: &Candidate| matches!(one.stage, CandidateStage::Greeting { .. });
+        let waits = now.saturating_duration_since(found_at) < self.times.grace;
+        if waits && self.candidates.iter().any(is_open) {
+            return None;
+        }
+        self.choose(now, rank)
     }
 
-    /// The server to try first.
-    pub(crate) const fn prefer(&mut self, server: SocketAddr) {
-        self.preferred = Some(server);
-    }
-
-    /// Opens a connection to `server` instead of the one that there is.
-    pub(crate) fn open(&mut self, server: SocketAddr, deadline: Instant) -> Result<(), LinkError> {
-        self.close();
-        let lost = |error: TransportError| LinkError::Lost(error.to_string());
-        let opened = self.transport.connect(server).map_err(lost);
-        let stream = opened.inspect_err(|_| self.failures += 1)?;
-        let resp = RespClient::new(LIMITS, IN_FLIGHT_MAX, OUTPUT_BYTES_MAX);
-        self.connection = Some(ServerConnection { server, stream, resp });
-        loop {
-            self.transport.poll(Nanos(self.nanos()));
-            match self.transport.state(stream) {
-                StreamState::Open => return Ok(()),
-                StreamState::Closed(error) => return Err(self.fail(lost(error))),
-                StreamState::Connecting => {}
+    /// Takes the best of the usable primaries, and closes all other connections.
+    fn choose(
+        &mut self,
+        now: Instant,
+        rank: impl Fn(&Greeting) -> GreetingRank,
+    ) -> Option<Greeting> {
+        let ranks =
+            self.candidates.iter().enumerate().filter_map(|(place, one)| match &one.stage {
+                CandidateStage::Usable { greeting, .. } => Some((rank(greeting), place)),
+                _ => None,
+            });
+        // Of equal ones the first in the order of the configuration.
+        let best = ranks.max_by_key(|(rank, place)| (*rank, std::cmp::Reverse(*place)))?.1;
+        let mut chosen = None;
+        for (place, one) in self.candidates.iter_mut().enumerate() {
+            match std::mem::replace(&mut one.stage, CandidateStage::Idle { retry_at: now }) {
+                CandidateStage::Idle { .. } => {}
+                CandidateStage::Usable { connection, greeting } if place == best => {
+                    one.reason = None;
+                    chosen = Some((connection, greeting));
+                }
+                CandidateStage::Greeting { connection, .. }
+                | CandidateStage::Usable { connection, .. } => connection.end(&mut self.transport),
             }
-            if !self.wait(deadline) {
-                return Err(self.fail(lost(TransportError::TimedOut)));
+        }
+        self.found_at = None;
+        let (connection, greeting) = chosen?;
+        self.connection = Some(*connection);
+        Some(*greeting)
+    }
+
+    /// One step of the greeting of a server.
+    fn greet(&mut self, place: usize, now: Instant) {
+        let Self { transport, candidates, commands, times, .. } = self;
+        let Some(one) = candidates.get_mut(place) else { return };
+        let failed = match &mut one.stage {
+            CandidateStage::Idle { retry_at } if now < *retry_at => return,
+            CandidateStage::Idle { .. } => {
+                match ServerConnection::begin(transport, one.server, now) {
+                    Ok(mut connection) => {
+                        commands.send(&mut connection, now);
+                        let (connection, greeting) = (Box::new(connection), Box::default());
+                        one.stage = CandidateStage::Greeting { connection, began: now, greeting };
+                        return;
+                    }
+                    Err(error) => LinkError::from(error),
+                }
             }
+            CandidateStage::Usable { connection, .. } => {
+                match connection.advance(transport, now, &mut |_, _| {}) {
+                    Ok(_) => return,
+                    Err(error) => error,
+                }
+            }
+            CandidateStage::Greeting { connection, began, greeting } => {
+                let advanced = connection.advance(transport, now, &mut |tag, value| {
+                    if let SentCommand::Call(place) = tag {
+                        commands.take(greeting, place, value);
+                    }
+                });
+                let is_silent = now.saturating_duration_since(*began) >= times.silence;
+                match advanced {
+                    Err(error) => error,
+                    Ok(_) if connection.in_flight() == 0 => match greeting.is_primary() {
+                        true => return one.set_usable(now),
+                        false => LinkError::Lost("it is not a primary".to_owned()),
+                    },
+                    Ok(_) if is_silent => LinkError::Lost("the peer does not answer".to_owned()),
+                    Ok(_) => return,
+                }
+            }
+        };
+        self.failures += u64::from(!matches!(failed, LinkError::Moved(_)));
+        self.reject(place, failed, now);
+    }
+
+    /// Gives a server up for a while.
+    fn reject(&mut self, place: usize, why: LinkError, now: Instant) {
+        let Some(one) = self.candidates.get_mut(place) else { return };
+        let pause = if let LinkError::Refused(_) = why { RETRY_REFUSED } else { RETRY };
+        let idle = CandidateStage::Idle { retry_at: now + pause };
+        match std::mem::replace(&mut one.stage, idle) {
+            CandidateStage::Idle { .. } => {}
+            CandidateStage::Greeting { connection, .. }
+            | CandidateStage::Usable { connection, .. } => connection.end(&mut self.transport),
+        }
+        one.reason = Some(match &why {
+            LinkError::Lost(why) | LinkError::Refused(why) => why.clone(),
+            LinkError::Final(error) => error.to_string(),
+            LinkError::Moved(to) => format!("the records are at {to}"),
+        });
+        if let LinkError::Moved(to) = why {
+            self.add(to);
         }
     }
 
-    /// Ends the connection.
-    pub(crate) fn close(&mut self) {
-        if let Some(connection) = self.connection.take() {
-            self.transport.close(connection.stream);
-            self.transport.poll(Nanos(self.nanos()));
+    /// Remembers a server.
+    fn add(&mut self, server: SocketAddr) {
+        let is_known = self.candidates.iter().any(|one| one.server == server);
+        if !is_known && self.candidates.len() < SERVERS_MAX {
+            let stage = CandidateStage::Idle { retry_at: self.began };
+            self.candidates.push(Candidate { server, stage, reason: None });
         }
     }
 
-    /// Sends commands, and hands over each reply with the place of its command. An error closes the connection.
+    /// Why no server can be used, each of them named.
+    pub(crate) fn reasons(&self) -> String {
+        let all = self.candidates.iter().map(|one| {
+            let reason = one.reason.as_deref().unwrap_or("it has not answered yet");
+            format!("{}: {reason}", one.server)
+        });
+        all.collect::<Vec<_>>().join("; ")
+    }
+
+    /// Ends the connection, and looks for another one.
+    pub(crate) fn lose(&mut self, why: LinkError) {
+        let Some(connection) = self.connection.take() else { return };
+        let (server, now) = (connection.server, Instant::now());
+        connection.end(&mut self.transport);
+        self.add(server);
+        if let Some(place) = self.candidates.iter().position(|one| one.server == server) {
+            self.failures += u64::from(!matches!(why, LinkError::Moved(_)));
+            self.reject(place, why, now);
+        }
+    }
+
+    /// Sends and receives on the connection.
+    pub(crate) fn advance(&mut self, now: Instant) -> Result<(), LinkError> {
+        let Self { connection, transport, replies, .. } = self;
+        let Some(connection) = connection else { return Ok(()) };
+        connection.advance(transport, now, &mut |tag, value| {
+            replies.push((tag, PipelineReply::read(tag, value)));
+        })?;
+        match connection.reply_awaited(now) >= self.times.silence {
+            true => Err(LinkError::Lost("the peer does not answer".to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    /// Sends what the transport takes.
+    pub(crate) fn flush(&mut self) -> Result<(), LinkError> {
+        let Self { connection, transport, .. } = self;
+        connection.as_mut().map_or(Ok(()), |connection| connection.flush(transport))
+    }
+
+    /// Sends commands and waits for their replies, which `each` gets with the places of the commands. The server may be silent for
+    /// `limit` longer than usual.
     pub(crate) fn exchange(
         &mut self,
         commands: &[CommandWords<'_>],
-        deadline: Instant,
+        limit: Duration,
         each: &mut dyn FnMut(usize, RespValue<'_>),
     ) -> Result<(), LinkError> {
-        let exchanged = self.try_exchange(commands, deadline, each);
-        exchanged.map_err(|error| self.fail(error))
-    }
-
-    fn try_exchange(
-        &mut self,
-        commands: &[CommandWords<'_>],
-        deadline: Instant,
-        each: &mut dyn FnMut(usize, RespValue<'_>),
-    ) -> Result<(), LinkError> {
-        let lost = |error: TransportError| LinkError::Lost(error.to_string());
+        let began = Instant::now();
+        let silence = self.times.silence + limit;
         let (mut queued, mut answered) = (0, 0);
         while answered < commands.len() {
-            self.transport.poll(Nanos(self.nanos()));
-            let Some(ServerConnection { server, stream, resp }) = &mut self.connection else {
+            self.poll_transport();
+            let now = Instant::now();
+            let Self { connection, transport, replies, .. } = self;
+            let Some(connection) = connection else {
                 return Err(LinkError::Lost("there is no connection".to_owned()));
             };
             while let Some(command) = commands.get(queued)
-                && resp.command((), command).is_ok()
+                && connection.command(SentCommand::Call(queued), command, now)
             {
                 queued += 1;
             }
-            while !resp.output().is_empty() {
-                match self.transport.send(*stream, resp.output()).map_err(lost)? {
-                    0 => break,
-                    len => resp.output_sent(len),
+            let mut on_reply = |tag, value: RespValue<'_>| match tag {
+                SentCommand::Call(place) => {
+                    each(place, value);
+                    answered += 1;
                 }
+                tag => replies.push((tag, PipelineReply::read(tag, value))),
+            };
+            let has_arrived = connection.advance(transport, now, &mut on_reply)?;
+            let is_late = now.saturating_duration_since(began) >= CALL_MAX + limit;
+            if is_late || connection.octets_awaited(now) >= silence {
+                return Err(LinkError::Lost("the peer does not answer".to_owned()));
             }
-            let arrived = self.transport.receive(*stream, resp.input_room()).map_err(lost)?;
-            resp.input_arrived(arrived);
-            let protocol = |error: adit_resp::RespError| LinkError::Lost(error.to_string());
-            while let Some(reply) = resp.next_reply().map_err(protocol)? {
-                // Push messages answer nothing.
-                if reply.tag.is_none() {
-                    continue;
-                }
-                if let RespValue::Error(text) = reply.value {
-                    return Err(refusal(text, *server));
-                }
-                each(answered, reply.value);
-                answered += 1;
-            }
-            if arrived == 0 && answered < commands.len() && !self.wait(deadline) {
-                return Err(lost(TransportError::TimedOut));
+            if !has_arrived && answered < commands.len() {
+                self.wait(silence);
             }
         }
         Ok(())
     }
-
-    fn fail(&mut self, error: LinkError) -> LinkError {
-        self.failures += u64::from(!matches!(error, LinkError::Moved(_)));
-        self.close();
-        error
-    }
-
-    /// Waits for the transport; false if the time is up.
-    fn wait(&mut self, deadline: Instant) -> bool {
-        let left = deadline.saturating_duration_since(Instant::now());
-        self.transport.wait(left.min(WAIT_MAX));
-        !left.is_zero()
-    }
-
-    fn nanos(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
-    }
 }
 
-/// What the error of a server means.
-fn refusal(text: &[u8], server: SocketAddr) -> LinkError {
-    let text = String::from_utf8_lossy(text).into_owned();
-    let mut words = text.split(' ');
-    match words.next() {
-        Some("MOVED") => match words.nth(1).and_then(|address| moved_to(address, server)) {
-            Some(address) => LinkError::Moved(address),
-            None => LinkError::Lost(format!(
-                "it names another server of the Cluster by something else than an address ({text})"
-            )),
-        },
-        Some(
-            "READONLY" | "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "NOSCRIPT" | "ASK" | "TRYAGAIN"
-            | "UNBLOCKED",
-        ) => LinkError::Lost(text),
-        _ => LinkError::Refused(text),
-    }
-}
-
-/// The address in a redirection; without a host it is that of the server which sent it.
-fn moved_to(address: &str, server: SocketAddr) -> Option<SocketAddr> {
-    let (host, port) = address.rsplit_once(':')?;
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let ip: IpAddr = if host.is_empty() { server.ip() } else { host.parse().ok()? };
-    Some(SocketAddr::new(ip, port.parse().ok()?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn redirection_names_a_server() {
-        let server: SocketAddr = "192.0.2.1:6379".parse().unwrap();
-        let to = |text: &str| match refusal(text.as_bytes(), server) {
-            LinkError::Moved(address) => Some(address.to_string()),
-            _ => None,
+impl Candidate {
+    fn set_usable(&mut self, now: Instant) {
+        let idle = CandidateStage::Idle { retry_at: now };
+        self.stage = match std::mem::replace(&mut self.stage, idle) {
+            CandidateStage::Greeting { connection, greeting, .. } => {
+                CandidateStage::Usable { connection, greeting }
+            }
+            other => other,
         };
-        assert_eq!(to("MOVED 3999 192.0.2.2:6381").as_deref(), Some("192.0.2.2:6381"));
-        assert_eq!(to("MOVED 3999 :6381").as_deref(), Some("192.0.2.1:6381"));
-        assert_eq!(to("MOVED 3999 2001:db8::1:6381").as_deref(), Some("[2001:db8::1]:6381"));
-        assert_eq!(to("MOVED 3999 redis-2:6381"), None);
-        assert_eq!(to("MOVED"), None);
-        assert!(matches!(refusal(b"READONLY You can't", server), LinkError::Lost(_)));
-        assert!(matches!(refusal(b"OOM command not allowed", server), LinkError::Refused(_)));
     }
 }

@@ -22,7 +22,7 @@ pub struct SharedStoreOptions {
     pub acknowledge_replicas: u32,
     /// How long the lease lasts without being prolonged. It is prolonged three times as often.
     pub lease: Duration,
-    /// How long a call waits for servers.
+    /// How long a call waits for a primary.
     pub patience: Duration,
 }
 
@@ -35,6 +35,17 @@ impl SharedStoreOptions {
     /// What the names of all processes of this instance begin with.
     pub(crate) fn instance_prefix(&self) -> String {
         format!("{}/", self.instance)
+    }
+
+    /// How long a connected server may leave a command without reply: so that the lease is not over before another server is
+    /// found.
+    pub(crate) fn silence(&self) -> Duration {
+        (self.lease / 2).clamp(Duration::from_millis(150), Duration::from_secs(1))
+    }
+
+    /// How long the first primary that answers waits for others.
+    pub(crate) fn grace(&self) -> Duration {
+        (self.lease / 4).min(Duration::from_millis(250))
     }
 
     /// Milliseconds of the lease.

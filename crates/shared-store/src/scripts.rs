@@ -4,6 +4,7 @@ use adit_resp::RespValue;
 
 use crate::keys::StoreKeys;
 use crate::position::GroupPosition;
+use crate::printable::printable;
 
 /// A script, known to a server by its digest once it was loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +83,7 @@ impl ScriptAnswer {
     pub(crate) fn read(value: RespValue<'_>) -> Option<Self> {
         let RespValue::Array(words) = value else { return None };
         let words: Vec<&[u8]> = words.filter_map(octets).collect();
-        let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+        let text = printable;
         Some(match *words.as_slice() {
             [b"TAKEN", epoch, last] => {
                 Self::Taken { epoch: number(epoch)?, last: GroupPosition::parse(last)? }

@@ -1,6 +1,5 @@
-//! The client: finds the primary, writes groups, and reads records.
+//! The client: calls that wait for the primary, and the contract of a store.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -10,23 +9,25 @@ use adit_store::{
     StoreError, Upkeep,
 };
 use adit_transport::Transport;
+use adit_types::Nanos;
 use adit_types::limits::{STORE_BACKLOG_BYTES_MAX, STORE_GROUP_BYTES_MAX, STORE_VALUE_BYTES_MAX};
 
+use crate::connection::LinkError;
 use crate::figures::SharedStoreFigures;
-use crate::keys::{StoreKeys, read_field};
-use crate::link::{CommandWords, LinkError, ServerLink};
+use crate::greeting::GreetingCommands;
+use crate::keys::StoreKeys;
+use crate::link::{LinkTimes, ServerLink};
 use crate::options::SharedStoreOptions;
 use crate::position::GroupPosition;
-use crate::scripts::{Script, ScriptAnswer, ScriptDigests, number, octets};
-use crate::tail::{GroupTail, TailGroup};
+use crate::scripts::ScriptDigests;
+use crate::tail::GroupTail;
 
-/// Octets of groups that are sent without waiting for an answer, and groups.
-const BATCH_OCTETS_MAX: usize = 8 << 20;
-const BATCH_GROUPS_MAX: usize = 256;
 /// Changes of a group: a script cannot pass on more.
 const GROUP_CHANGES_MAX: usize = 3900;
-/// Records that a server is to return at once.
-const SCAN_COUNT: &[u8] = b"256";
+/// Connections that one call uses up.
+const ROUNDS_MAX: usize = 4;
+/// How long upkeep waits for a primary, so that a caller which pauses afterwards finds it soon.
+const UPKEEP_WAIT: Duration = Duration::from_millis(100);
 
 /// The records of a name in a shared store.
 ///
@@ -40,8 +41,17 @@ pub struct SharedStore<T: Transport> {
     /// The token, while this process holds the lease.
     pub(crate) epoch: Option<u64>,
     pub(crate) tail: GroupTail,
-    /// When the lease was prolonged last.
-    pub(crate) renewed: Option<Instant>,
+    /// The connection can be used: a holder knows which groups its server has.
+    pub(crate) is_ready: bool,
+    /// Since when there is no such connection.
+    pub(crate) lost_at: Option<Instant>,
+    /// Why a server refused the last write, or too few replicas have it; and how often that happened.
+    pub(crate) refusal: Option<String>,
+    pub(crate) refusals: u64,
+    /// When the lease was queued last, when the last one that the server has was, and when the last one that counts was.
+    pub(crate) queued_at: Option<Instant>,
+    pub(crate) written_at: Option<Instant>,
+    pub(crate) confirmed: Option<Instant>,
     /// Who took the lease from this process.
     fenced_by: Option<String>,
     pub(crate) is_handover_requested: bool,
@@ -49,7 +59,7 @@ pub struct SharedStore<T: Transport> {
     pub(crate) followed: Option<GroupPosition>,
     pub(crate) figures: SharedStoreFigures,
     /// The last group that was sent to any server.
-    sent: u64,
+    pub(crate) sent: u64,
 }
 
 impl<T: Transport> fmt::Debug for SharedStore<T> {
@@ -63,15 +73,24 @@ impl<T: Transport> SharedStore<T> {
     /// A client without a connection; the first call makes one.
     #[must_use]
     pub fn new(transport: T, options: SharedStoreOptions) -> Self {
+        let keys = StoreKeys::new(&options.name);
+        let commands = GreetingCommands::new(&keys, options.login.as_ref());
+        let times = LinkTimes { silence: options.silence(), grace: options.grace() };
         Self {
-            link: ServerLink::new(transport, options.servers.clone()),
-            keys: StoreKeys::new(&options.name),
+            link: ServerLink::new(transport, &options.servers, commands, times),
+            keys,
             scripts: ScriptDigests::default(),
             holder: options.holder(),
             options,
             epoch: None,
             tail: GroupTail::default(),
-            renewed: None,
+            is_ready: false,
+            lost_at: Some(Instant::now()),
+            refusal: None,
+            refusals: 0,
+            queued_at: None,
+            written_at: None,
+            confirmed: None,
             fenced_by: None,
             is_handover_requested: false,
             followed: None,
@@ -86,142 +105,84 @@ impl<T: Transport> SharedStore<T> {
         SharedStoreFigures {
             server: self.link.server(),
             epoch: self.epoch.unwrap_or(0),
+            lease_valid_until: self.lease_valid_until(),
             connection_failures: self.link.failures,
             pending_octets: self.tail.pending_octets(),
             ..self.figures.clone()
         }
     }
 
-    /// Prolongs the lease. Returns the last group that the server has.
-    pub(crate) fn renew(&mut self, deadline: Instant) -> Result<GroupPosition, LinkError> {
-        let renewed = Instant::now();
-        let mut replies = Vec::new();
-        let mut connected = None;
-        let none = GroupPosition::default();
-        let fixed = WriteWords::new(self, none, 0);
-        let script = self.scripts.command(Script::Write, &self.keys);
-        let commands = [fixed.command(&script, None), vec![&b"ROLE"[..]]];
-        self.link.exchange(&commands, deadline, &mut |at, value| match at {
-            0 => replies.push(ScriptAnswer::read(value)),
-            _ => connected = replicas(value),
-        })?;
-        let Some(connected) = connected else {
-            self.link.close();
-            return Err(LinkError::Lost("it is no longer a primary".to_owned()));
-        };
-        self.figures.replicas = connected;
-        let last = self.take_answers(&replies)?;
-        self.renewed = Some(renewed);
-        Ok(last)
+    /// The time until which no other process can hold the lease: its whole length after the last prolongation that counts was
+    /// sent. One counts when the primary has it, and as many replicas as configured. `None` without the lease.
+    #[must_use]
+    pub fn lease_valid_until(&self) -> Option<Instant> {
+        self.epoch?;
+        Some(self.confirmed? + self.options.lease)
     }
 
-    /// Writes all groups that are not durable, and waits for the replicas.
-    fn write(&mut self, deadline: Instant) -> Result<(), LinkError> {
-        let began = Instant::now();
-        let mut last = None;
-        while let Some(batch) = self.next_batch() {
-            let fixed: Vec<WriteWords> = batch
-                .iter()
-                .map(|&(before, number)| WriteWords::new(self, before, number))
-                .collect();
-            let script = self.scripts.command(Script::Write, &self.keys);
-            let groups = self.tail.unwritten();
-            let commands: Vec<_> = fixed
-                .iter()
-                .zip(groups)
-                .map(|(words, (_, group))| words.command(&script, Some(group)))
-                .collect();
-            let mut replies = Vec::with_capacity(batch.len());
-            let again = batch.iter().filter(|(_, number)| *number <= self.sent).count();
-            self.sent = self.sent.max(batch.last().map_or(0, |(_, number)| *number));
-            self.link.exchange(&commands, deadline, &mut |_, value| {
-                replies.push(ScriptAnswer::read(value));
-            })?;
-            let reached = self.take_answers(&replies)?;
-            if !self.tail.set_written(reached) {
-                self.link.close();
-                return Err(LinkError::Lost("its records were changed by others".to_owned()));
+    /// Does a piece of work on the primary, and again if the connection is lost meanwhile.
+    pub(crate) fn on_primary<R>(
+        &mut self,
+        work: &mut dyn FnMut(&mut Self) -> Result<R, LinkError>,
+    ) -> Result<R, StoreError> {
+        let deadline = Instant::now() + self.options.patience;
+        for _ in 0..ROUNDS_MAX {
+            self.await_primary(deadline)?;
+            let error = match work(self) {
+                Ok(done) => return Ok(done),
+                Err(error) => error,
+            };
+            let refusal = match &error {
+                LinkError::Refused(why) => Some(why.clone()),
+                _ => None,
+            };
+            self.note_loss(error)?;
+            if let Some(why) = refusal {
+                return Err(StoreError::Unavailable(why));
             }
-            self.figures.groups += count(batch.len());
-            self.figures.groups_resent += count(again);
-            last = Some(reached);
         }
-        if last.is_none() {
-            self.renew(deadline)?;
-        }
-        self.renewed = Some(began);
-        self.wait_for_replicas(deadline)?;
-        self.tail.set_durable();
-        Ok(())
+        Err(StoreError::Unavailable(self.link.reasons()))
     }
 
-    /// Positions before the next groups to send, and their numbers; `None` if the server has all.
-    fn next_batch(&self) -> Option<Vec<(GroupPosition, u64)>> {
-        let mut octets = 0;
-        let fits = |item: &(GroupPosition, &TailGroup)| {
-            octets += item.1.octets();
-            octets <= BATCH_OCTETS_MAX
-        };
-        let groups = self.tail.unwritten().take(BATCH_GROUPS_MAX).take_while(fits);
-        let batch: Vec<_> = groups.map(|(before, group)| (before, group.number())).collect();
-        (!batch.is_empty()).then_some(batch)
+    /// Waits for a connection that can be used.
+    fn await_primary(&mut self, deadline: Instant) -> Result<(), StoreError> {
+        loop {
+            self.drive()?;
+            if self.is_ready {
+                return Ok(());
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(StoreError::Unavailable(self.link.reasons()));
+            }
+            self.link.wait(left);
+        }
     }
 
-    /// The replicas must have all that this connection wrote.
-    pub(crate) fn wait_for_replicas(&mut self, deadline: Instant) -> Result<(), LinkError> {
+    /// Replicas must have all that this connection wrote, the lease at `at` last.
+    pub(crate) fn wait_for_replicas(&mut self, at: Instant) -> Result<(), LinkError> {
         let wanted = self.options.acknowledge_replicas;
-        if wanted == 0 {
+        let mut have = 0;
+        if wanted > 0 {
+            let (wanted, limit) = (wanted.to_string(), self.wait_limit());
+            let command = vec![&b"WAIT"[..], wanted.as_bytes(), limit.as_bytes()];
+            self.link.exchange(&[command], self.options.silence(), &mut |_, value| {
+                if let RespValue::Integer(replicas) = value {
+                    have = replicas;
+                }
+            })?;
+        }
+        if have >= i64::from(wanted) {
+            self.confirmed = Some(at);
             return Ok(());
         }
-        let left = deadline.saturating_duration_since(Instant::now());
-        // The answer has to arrive before the deadline.
-        let limit = (left / 2).as_millis().max(1).to_string();
-        let wanted_text = wanted.to_string();
-        let command = vec![&b"WAIT"[..], wanted_text.as_bytes(), limit.as_bytes()];
-        let mut have = 0;
-        self.link.exchange(&[command], deadline, &mut |_, value| {
-            if let RespValue::Integer(replicas) = value {
-                have = replicas;
-            }
-        })?;
-        if have < i64::from(wanted) {
-            let server = self.link.server().map_or_else(String::new, |server| server.to_string());
-            return Err(LinkError::Refused(format!(
-                "{have} of {wanted} replicas of {server} have the last changes"
-            )));
-        }
-        Ok(())
-    }
-
-    /// Reads the answers to writes, the last of which says what the server has.
-    fn take_answers(
-        &mut self,
-        answers: &[Option<ScriptAnswer>],
-    ) -> Result<GroupPosition, LinkError> {
-        let mut reached = None;
-        for answer in answers {
-            match answer {
-                Some(ScriptAnswer::Written { last, handover }) => {
-                    self.is_handover_requested = *handover;
-                    reached = Some(*last);
-                }
-                Some(ScriptAnswer::Fenced { holder }) => {
-                    return Err(LinkError::Final(self.fence(holder.clone())));
-                }
-                Some(ScriptAnswer::Gap { last }) => {
-                    self.link.close();
-                    return Err(LinkError::Lost(format!("it has changes up to {last} only")));
-                }
-                _ => return Err(unreadable(&mut self.link)),
-            }
-        }
-        let Some(last) = reached else { return Err(unreadable(&mut self.link)) };
-        self.figures.last = last;
-        Ok(last)
+        let server = self.link.server().map_or_else(String::new, |server| server.to_string());
+        let why = format!("{have} of {wanted} replicas of {server} have the last changes");
+        Err(LinkError::Refused(why))
     }
 
     /// Notes that the lease is lost, for good.
-    fn fence(&mut self, holder: String) -> StoreError {
+    pub(crate) fn fence(&mut self, holder: String) -> StoreError {
         self.epoch = None;
         self.figures.holder.clone_from(&holder);
         self.fenced_by = Some(holder.clone());
@@ -237,49 +198,12 @@ impl<T: Transport> SharedStore<T> {
         }
     }
 
-    /// Keeps the lease during a long read.
-    fn renew_if_due(&mut self, patience: Duration) -> Result<(), LinkError> {
-        if self.is_renewal_due() {
-            self.renew(Instant::now() + patience)?;
+    /// The state of the lease and of the connection.
+    fn check(&self) -> Result<(), StoreError> {
+        if let Some(holder) = &self.fenced_by {
+            return Err(StoreError::Fenced { holder: holder.clone() });
         }
-        Ok(())
-    }
-
-    fn is_renewal_due(&self) -> bool {
-        let is_due = self.renewed.is_none_or(|last| last.elapsed() >= self.options.lease / 3);
-        self.epoch.is_some() && is_due
-    }
-
-    /// Reads all records of a kind. Servers may return a record more than once.
-    pub(crate) fn scan(
-        &mut self,
-        kind: RecordKind,
-        deadline_of_part: Duration,
-        visitor: &mut dyn FnMut(RecordKey<'_>, &[u8]),
-    ) -> Result<(), LinkError> {
-        let mut seen: HashSet<Box<[u8]>> = HashSet::new();
-        let mut cursor = b"0".to_vec();
-        loop {
-            self.renew_if_due(deadline_of_part)?;
-            let mut next = None;
-            let command =
-                vec![&b"HSCAN"[..], self.keys.records(kind), &cursor, b"COUNT", SCAN_COUNT];
-            let deadline = Instant::now() + deadline_of_part;
-            self.link.exchange(&[command], deadline, &mut |_, value| {
-                next = read_scan(value, &mut |field, value| {
-                    // What is no field of ours was put there by somebody else.
-                    let Some(id) = read_field(field) else { return };
-                    if seen.insert(field.into()) {
-                        visitor(RecordKey { kind, id }, value);
-                    }
-                });
-            })?;
-            match next {
-                Some(next) if next == b"0" => return Ok(()),
-                Some(next) => cursor = next,
-                None => return Err(unreadable(&mut self.link)),
-            }
-        }
+        self.trouble().map_or(Ok(()), |why| Err(StoreError::Unavailable(why)))
     }
 }
 
@@ -312,8 +236,18 @@ impl<T: Transport> RecordStore for SharedStore<T> {
 
     fn commit(&mut self) -> Result<RecordNumber, StoreError> {
         self.check_lease()?;
-        if self.tail.is_waiting() {
-            self.on_primary(&mut |store, deadline| store.write(deadline))?;
+        let (deadline, refusals) = (Instant::now() + self.options.patience, self.refusals);
+        while self.tail.is_waiting() {
+            self.drive()?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            let is_refused = self.refusals != refusals;
+            if self.tail.is_waiting() && (is_refused || left.is_zero()) {
+                let why = self.trouble().unwrap_or_else(|| self.link.reasons());
+                return Err(StoreError::Unavailable(why));
+            }
+            if self.tail.is_waiting() {
+                self.link.wait(left);
+            }
         }
         Ok(self.durable())
     }
@@ -322,19 +256,23 @@ impl<T: Transport> RecordStore for SharedStore<T> {
         self.tail.durable()
     }
 
-    fn withdraw(&mut self) -> usize {
-        self.tail.withdraw(self.sent)
-    }
-
-    /// Prolongs the lease when a third of its time has passed.
+    /// Prolongs the lease in good time, and looks for a primary if there is none.
     fn maintain(&mut self) -> Result<Upkeep, StoreError> {
-        if let Some(holder) = &self.fenced_by {
-            return Err(StoreError::Fenced { holder: holder.clone() });
+        let deadline = Instant::now() + UPKEEP_WAIT;
+        loop {
+            self.poll(Nanos(0)).or_else(|error| match error {
+                StoreError::Unavailable(_) => Ok(()),
+                error => Err(error),
+            })?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            if self.is_ready || self.epoch.is_none() || left.is_zero() {
+                break;
+            }
+            self.link.wait(left);
         }
-        if self.is_renewal_due() {
-            self.on_primary(&mut |store, deadline| store.renew(deadline).map(|_| ()))?;
-        }
-        Ok(Upkeep::Idle)
+        self.check()?;
+        let is_waiting = self.link.in_flight() != Some(0);
+        Ok(if is_waiting { Upkeep::Waiting } else { Upkeep::Idle })
     }
 
     fn visit(
@@ -342,92 +280,28 @@ impl<T: Transport> RecordStore for SharedStore<T> {
         kinds: &[RecordKind],
         visitor: &mut dyn FnMut(RecordKey<'_>, &[u8]),
     ) -> Result<(), StoreError> {
-        self.on_primary(&mut |_, _| Ok(()))?;
-        let patience = self.options.patience;
+        self.on_primary(&mut |_| Ok(()))?;
         for &kind in kinds {
-            self.scan(kind, patience, visitor).map_err(final_error)?;
+            if let Err(error) = self.scan(kind, visitor) {
+                let why = match &error {
+                    LinkError::Lost(why) | LinkError::Refused(why) => why.clone(),
+                    LinkError::Moved(server) => format!("the records moved to {server} meanwhile"),
+                    LinkError::Final(error) => error.to_string(),
+                };
+                self.note_loss(error)?;
+                return Err(StoreError::Unavailable(why));
+            }
         }
         Ok(())
     }
-}
 
-/// What a failure means for a call that cannot begin again.
-pub(crate) fn final_error(error: LinkError) -> StoreError {
-    match error {
-        LinkError::Lost(why) | LinkError::Refused(why) => StoreError::Unavailable(why),
-        LinkError::Moved(server) => {
-            StoreError::Unavailable(format!("the records moved to {server} meanwhile"))
-        }
-        LinkError::Final(error) => error,
-    }
-}
-
-/// The server answered something else than what was asked for.
-pub(crate) fn unreadable<T: Transport>(link: &mut ServerLink<T>) -> LinkError {
-    link.close();
-    LinkError::Lost("its answer cannot be read".to_owned())
-}
-
-/// The words of a write besides its changes.
-struct WriteWords {
-    epoch: String,
-    holder: String,
-    lease_ms: String,
-    before: String,
-    number: String,
-    trim: String,
-}
-
-impl WriteWords {
-    fn new<T: Transport>(store: &SharedStore<T>, before: GroupPosition, number: u64) -> Self {
-        Self {
-            epoch: store.epoch.unwrap_or(0).to_string(),
-            holder: store.holder.clone(),
-            lease_ms: store.options.lease_ms(),
-            before: before.to_string(),
-            number: number.to_string(),
-            trim: store.tail.trim().to_string(),
-        }
+    /// Does what is possible without waiting.
+    fn poll(&mut self, _now: Nanos) -> Result<(), StoreError> {
+        self.drive()?;
+        self.check()
     }
 
-    fn command<'a>(
-        &'a self,
-        script: &[&'a [u8]],
-        group: Option<&'a TailGroup>,
-    ) -> CommandWords<'a> {
-        let Self { epoch, holder, lease_ms, before, number, trim } = self;
-        let mut words = script.to_vec();
-        words.extend([epoch, holder, lease_ms, before, number, trim].map(String::as_bytes));
-        words.extend(group.into_iter().flat_map(TailGroup::words));
-        words
+    fn wait(&mut self, limit: Duration) {
+        self.link.wait(limit);
     }
-}
-
-/// The replicas of a primary; `None` if the server is none. The reply to `ROLE`.
-pub(crate) fn replicas(value: RespValue<'_>) -> Option<u32> {
-    let RespValue::Array(mut parts) = value else { return None };
-    if octets(parts.next()?)? != b"master" {
-        return None;
-    }
-    match parts.nth(1)? {
-        RespValue::Array(replicas) => Some(replicas.count_left()),
-        _ => None,
-    }
-}
-
-/// Hands over the records of a part of a scan. Returns where the next part begins.
-fn read_scan(value: RespValue<'_>, each: &mut dyn FnMut(&[u8], &[u8])) -> Option<Vec<u8>> {
-    let RespValue::Array(mut parts) = value else { return None };
-    let cursor = octets(parts.next()?)?;
-    number(cursor)?;
-    let RespValue::Array(mut fields) = parts.next()? else { return None };
-    while let Some(field) = fields.next() {
-        let (field, value) = (octets(field)?, octets(fields.next()?)?);
-        each(field, value);
-    }
-    Some(cursor.to_vec())
-}
-
-fn count(len: usize) -> u64 {
-    u64::try_from(len).unwrap_or(u64::MAX)
 }

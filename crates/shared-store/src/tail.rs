@@ -132,16 +132,6 @@ impl GroupTail {
         }
     }
 
-    /// Drops groups that no server was sent since `sent`, and returns how many.
-    pub(crate) fn withdraw(&mut self, sent: u64) -> usize {
-        let before = self.groups.len();
-        while let Some(group) = self.groups.pop_back_if(|group| group.number > sent) {
-            self.octets -= group.octets();
-            self.pending_octets = self.pending_octets.saturating_sub(group.octets());
-        }
-        before - self.groups.len()
-    }
-
     /// True if groups are not durable.
     pub(crate) fn is_waiting(&self) -> bool {
         self.groups.back().is_some_and(|group| group.number > self.durable)

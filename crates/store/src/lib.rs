@@ -25,6 +25,6 @@ pub use files::Files;
 pub use format::{BadChange, FORMAT_VERSION, decode_changes, encode_change};
 pub use journal::{Journal, JournalFigures, JournalOptions, OpenReport};
 pub use record::{
-    PolledRecordStore, RecordChange, RecordGroup, RecordId, RecordKey, RecordKind, RecordName,
-    RecordNumber, RecordStore, StoreChange, StoreState, Upkeep,
+    RecordChange, RecordGroup, RecordId, RecordKey, RecordKind, RecordName, RecordNumber,
+    RecordStore, StoreChange, StoreState, Upkeep,
 };

@@ -219,7 +219,7 @@ pub trait RecordStore {
     ///
     /// # Errors
     /// The store cannot make them durable now. Those up to [`RecordStore::durable`] are; the others stay
-    /// appended, and the next commit tries again, until [`RecordStore::withdraw`] drops them.
+    /// appended, and the next commit tries again.
     fn commit(&mut self) -> Result<RecordNumber, StoreError>;
 
     /// The last durable group.
@@ -236,11 +236,6 @@ pub trait RecordStore {
         false
     }
 
-    /// Drops the groups that are not durable, and returns how many those were. Should the process end before
-    /// the next successful commit, a group that a failed commit tried to write may be found all the same. A shared
-    /// store keeps those that a server may have.
-    fn withdraw(&mut self) -> usize;
-
     /// Does a bounded part of the work that keeps commits short and the store small.
     ///
     /// # Errors
@@ -256,17 +251,20 @@ pub trait RecordStore {
         kinds: &[RecordKind],
         visitor: &mut dyn FnMut(RecordKey<'_>, &[u8]),
     ) -> Result<(), StoreError>;
-}
 
-/// A store that makes groups durable while its caller does something else.
-pub trait PolledRecordStore: RecordStore {
-    /// Notes what has become durable, without waiting.
+    /// Makes groups durable as far as that is possible without waiting for another host. A store that has no need to wait
+    /// commits.
     ///
     /// # Errors
     /// The store cannot be reached, or refuses. It tries again by itself. After [`StoreError::Fenced`] there is nothing to try:
     /// no group becomes durable any more.
-    fn poll(&mut self, now: Nanos) -> Result<(), StoreError>;
+    fn poll(&mut self, now: Nanos) -> Result<(), StoreError> {
+        let _ = now;
+        self.commit().map(|_| ())
+    }
 
-    /// Blocks until the store may have something new, for at most `limit`.
-    fn wait(&mut self, limit: Duration);
+    /// Blocks until [`RecordStore::poll`] may have something to do, for at most `limit`.
+    fn wait(&mut self, limit: Duration) {
+        let _ = limit;
+    }
 }

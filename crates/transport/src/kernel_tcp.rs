@@ -176,8 +176,9 @@ impl Transport for KernelTcp {
 
     fn wait(&mut self, limit: Duration) {
         let ready = self.streams.iter().flatten().any(|stream| stream.readable);
-        if self.wait == KernelWait::Sleep && !ready {
-            self.gather(limit);
+        if self.wait == KernelWait::Sleep {
+            // A stream that always has octets keeps no other one from its events.
+            self.gather(if ready { Duration::ZERO } else { limit });
         }
     }
 

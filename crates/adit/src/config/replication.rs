@@ -3,7 +3,6 @@
 use std::net::{IpAddr, SocketAddr};
 
 use adit_dpdk::Device;
-use adit_replication::Acknowledge;
 use adit_transport::KernelWait;
 
 use super::section::ConfigSection;
@@ -11,14 +10,13 @@ use super::section::ConfigSection;
 /// The table in `[store]`.
 pub(super) const TABLE: &str = "replication";
 
-/// Where the two adits of a pair reach each other, and whose word counts.
+/// Where the two adits of a pair reach each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ReplicationSettings {
     /// The address that this adit listens at while it is the standby.
     pub listen: SocketAddr,
     /// The address that the other one listens at.
     pub standby: SocketAddr,
-    pub acknowledge: Acknowledge,
     pub transport: ReplicationTransport,
 }
 
@@ -76,8 +74,13 @@ pub(super) fn read(store: &mut ConfigSection<'_, '_>) -> Option<ReplicationSetti
     if listen.is_some() && listen == standby {
         replication.problem("standby", "takes the address of the other adit");
     }
-    let words = [("standby", Acknowledge::Standby), ("store", Acknowledge::Store)];
-    let acknowledge = replication.choice("acknowledge", &words, Some(Acknowledge::Standby));
+    let words = [("standby", true), ("store", false)];
+    if replication.choice("acknowledge", &words, Some(true)) == Some(false) {
+        replication.problem(
+            "acknowledge",
+            "takes \"standby\" only: for the servers' word alone leave [store.replication] out, the standby follows them anyway",
+        );
+    }
     let transports = [
         ("blocking", TransportKind::Blocking),
         ("polled", TransportKind::Polled),
@@ -109,12 +112,7 @@ pub(super) fn read(store: &mut ConfigSection<'_, '_>) -> Option<ReplicationSetti
         replication.problem("standby", "takes an address of the family of listen");
     }
     replication.finish();
-    Some(ReplicationSettings {
-        listen: listen?,
-        standby: standby?,
-        acknowledge: acknowledge?,
-        transport: transport?,
-    })
+    Some(ReplicationSettings { listen: listen?, standby: standby?, transport: transport? })
 }
 
 fn read_user(
@@ -183,7 +181,6 @@ mod tests {
         let settings = shared.replication.unwrap();
         assert_eq!(settings.listen, "10.0.9.1:7000".parse().unwrap());
         assert_eq!(settings.standby, "10.0.9.2:7000".parse().unwrap());
-        assert_eq!(settings.acknowledge, Acknowledge::Standby);
         assert_eq!(settings.transport, ReplicationTransport::Kernel(KernelWait::Sleep));
         let device = "transport = \"user\"\ndevice = \"0000:3b:00.1\"";
         let user = parsed(&[("transport = \"blocking\"", device)], true).unwrap();
@@ -207,8 +204,10 @@ mod tests {
         assert!(no_port.starts_with("store.replication.standby: "), "{no_port}");
         let missing = told(&[("listen = \"10.0.9.1:7000\"", "")], true);
         assert!(missing.starts_with("store.replication.listen: "), "{missing}");
-        let word = told(&[("acknowledge = \"standby\"", "acknowledge = \"both\"")], true);
+        let word = told(&[("transport = ", "acknowledge = \"both\"\ntransport = ")], true);
         assert!(word.starts_with("store.replication.acknowledge: "), "{word}");
+        let store = told(&[("transport = ", "acknowledge = \"store\"\ntransport = ")], true);
+        assert!(store.contains("acknowledge: takes \"standby\" only"), "{store}");
         let transport = |lines| told(&[("transport = \"blocking\"", lines)], true);
         let no_device = transport("transport = \"user\"");
         assert!(no_device.starts_with("store.replication.device: "), "{no_device}");

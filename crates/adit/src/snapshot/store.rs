@@ -101,7 +101,7 @@ pub(crate) struct ReplicationDocument {
 }
 
 impl ReplicationDocument {
-    fn of_active(figures: &ReplicatedFigures<AnyStoreFigures>) -> Self {
+    fn of_active(figures: &ReplicatedFigures<SharedStoreFigures>) -> Self {
         let replicated = figures.standby.is_some();
         Self {
             replicated,
@@ -199,18 +199,16 @@ pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
         .as_ref()
         .and_then(|report| report.tail.as_ref())
         .map(ReplicationDocument::of_standby);
-    let mut figures = report.as_ref().map(|report| &report.figures);
-    if let Some(AnyStoreFigures::Replicated(replicated)) = figures {
-        replication = Some(ReplicationDocument::of_active(replicated));
-        figures = Some(&replicated.store);
-    }
-    let (store, journal, shared) = match figures {
-        None | Some(AnyStoreFigures::Replicated(_)) => ("none", None, None),
+    let shared = |figures| Some(SharedStoreDocument::new(figures));
+    let (store, journal, shared) = match report.as_ref().map(|report| &report.figures) {
+        None => ("none", None, None),
         Some(AnyStoreFigures::Journal(figures)) => {
             ("journal", Some(JournalDocument::new(figures)), None)
         }
-        Some(AnyStoreFigures::Shared(figures)) => {
-            ("redis", None, Some(SharedStoreDocument::new(figures)))
+        Some(AnyStoreFigures::Shared(figures)) => ("redis", None, shared(figures)),
+        Some(AnyStoreFigures::Replicated(figures)) => {
+            replication = Some(ReplicationDocument::of_active(figures));
+            ("redis", None, shared(&figures.store))
         }
     };
     let document = StoreDocument {

@@ -11,9 +11,9 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use adit_replication::{
-    Acknowledge, Incarnation, ReplicatedGroup, ReplicatedStore, ReplicatedStoreOptions,
-    ReplicationClient, ReplicationConfig, ReplicationServer, ReplicationTail, StorePosition,
-    TailError, TailRequest, TailSource, marked_standby, write_tail,
+    Incarnation, ReplicatedGroup, ReplicatedStore, ReplicatedStoreOptions, ReplicationClient,
+    ReplicationConfig, ReplicationServer, ReplicationTail, StorePosition, TailError, TailRequest,
+    TailSource, marked_standby, write_tail,
 };
 use adit_store::{RecordKey, RecordKind, RecordNumber, RecordStore, StoreChange, encode_change};
 use adit_types::Nanos;
@@ -65,7 +65,6 @@ pub(crate) struct ReplicationWorld {
     now: Rc<Cell<Nanos>>,
     network: LossyNetwork,
     server: Rc<RefCell<SharedServer>>,
-    acknowledge: Acknowledge,
     active: Option<Active>,
     /// Processes that were active before and may not know that they are not any more.
     former: Vec<Active>,
@@ -87,14 +86,13 @@ fn address(host: usize) -> SocketAddr {
 }
 
 impl ReplicationWorld {
-    pub(crate) fn new(seed: u64, acknowledge: Acknowledge) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         let random = ReplicationRandom::new(seed);
         let mut world = Self {
             network: LossyNetwork::new(random.clone()),
             random,
             now: Rc::default(),
             server: Rc::default(),
-            acknowledge,
             active: None,
             former: Vec::new(),
             preceding: None,
@@ -335,11 +333,7 @@ impl ReplicationWorld {
         let (epoch, is_cut_off) = (lease.epoch(), lease.cut_off());
         let clock = Rc::clone(&self.now);
         let clock: Clock = Box::new(move || clock.get());
-        let options = ReplicatedStoreOptions {
-            acknowledge: self.acknowledge,
-            patience: Nanos::from_secs(1),
-            polls: false,
-        };
+        let options = ReplicatedStoreOptions { patience: Nanos::from_secs(1), polls: false };
         let store = ReplicatedStore::new(lease, client, options, clock);
         let first = self.history.len();
         self.active = Some(Active {

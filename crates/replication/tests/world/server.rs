@@ -4,12 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::time::Duration;
 
 use adit_replication::StorePosition;
 use adit_store::{
-    AppendError, PolledRecordStore, RecordChange, RecordKey, RecordKind, RecordName, RecordNumber,
-    RecordStore, StoreChange, StoreError, Upkeep,
+    AppendError, RecordChange, RecordKey, RecordKind, RecordName, RecordNumber, RecordStore,
+    StoreChange, StoreError, Upkeep,
 };
 use adit_types::Nanos;
 
@@ -155,10 +154,6 @@ impl RecordStore for ServerClient {
         self.durable
     }
 
-    fn withdraw(&mut self) -> usize {
-        0
-    }
-
     fn maintain(&mut self) -> Result<Upkeep, StoreError> {
         Ok(Upkeep::Idle)
     }
@@ -178,9 +173,7 @@ impl RecordStore for ServerClient {
         }
         Ok(())
     }
-}
 
-impl PolledRecordStore for ServerClient {
     fn poll(&mut self, _now: Nanos) -> Result<(), StoreError> {
         let most = usize::try_from(self.random.below(4)).unwrap();
         self.write(if self.random.permille(500) { most } else { 0 })?;
@@ -189,6 +182,4 @@ impl PolledRecordStore for ServerClient {
         }
         Ok(())
     }
-
-    fn wait(&mut self, _limit: Duration) {}
 }

@@ -1,21 +1,20 @@
-//! A store on a thread of its own, and a replicated one over sockets of the kernel.
+//! A replicated store over sockets of the kernel, on the thread of the store.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use adit_host::background_store::BackgroundStore;
 use adit_host::store_thread::{StoreLink, ThreadStore};
 use adit_host::tail_thread::TailThread;
 use adit_replication::{
-    Acknowledge, Incarnation, ReplicatedStore, ReplicatedStoreOptions, ReplicationClient,
-    ReplicationConfig, ReplicationServer, ReplicationTail, StorePosition,
+    Incarnation, ReplicatedStore, ReplicatedStoreOptions, ReplicationClient, ReplicationConfig,
+    ReplicationServer, ReplicationTail, StorePosition,
 };
 use adit_store::{
-    AppendError, PolledRecordStore, RecordChange, RecordGroup, RecordKey, RecordKind, RecordName,
-    RecordNumber, RecordStore, StoreChange, StoreError, StoreState, Upkeep,
+    AppendError, RecordChange, RecordGroup, RecordKey, RecordKind, RecordName, RecordNumber,
+    RecordStore, StoreChange, StoreError, StoreState, Upkeep,
 };
 use adit_transport::{KernelTcp, KernelWait};
 use adit_types::Nanos;
@@ -27,8 +26,6 @@ const LIMIT: Duration = Duration::from_secs(20);
 struct MemoryStoreState {
     is_away: AtomicBool,
     is_fenced: AtomicBool,
-    /// Numbers that it leaves out.
-    skips: AtomicU64,
     groups: Mutex<Vec<usize>>,
 }
 
@@ -46,7 +43,7 @@ impl RecordStore for MemoryStore {
     }
 
     fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
-        self.appended += 1 + self.state.skips.load(Ordering::Relaxed);
+        self.appended += 1;
         self.waiting.push(changes.len());
         Ok(RecordNumber(self.appended))
     }
@@ -65,10 +62,6 @@ impl RecordStore for MemoryStore {
 
     fn durable(&self) -> RecordNumber {
         RecordNumber(self.durable)
-    }
-
-    fn withdraw(&mut self) -> usize {
-        0
     }
 
     fn maintain(&mut self) -> Result<Upkeep, StoreError> {
@@ -104,56 +97,6 @@ fn put(store: &mut impl RecordStore, value: &[u8]) -> Result<RecordNumber, Appen
     store.append(&[StoreChange::put(RecordKey::number(RecordKind::Session, 1), value)])
 }
 
-#[test]
-fn groups_are_written_behind_and_a_commit_waits_for_them() {
-    let state = Arc::new(MemoryStoreState::default());
-    let mut store =
-        BackgroundStore::start(MemoryStore { state: Arc::clone(&state), ..Default::default() })
-            .unwrap();
-    assert_eq!(put(&mut store, b"a"), Ok(RecordNumber(1)));
-    assert_eq!(put(&mut store, b"b"), Ok(RecordNumber(2)));
-    until(|| store.durable() == RecordNumber(2));
-    put(&mut store, b"c").unwrap();
-    assert_eq!(store.commit().unwrap(), RecordNumber(3));
-    assert_eq!(state.groups.lock().unwrap().len(), 3);
-    assert_eq!(put(&mut store, &[0; 9_701]), Err(AppendError::Group));
-    assert_eq!(store.append(&[]), Err(AppendError::Group));
-    assert_eq!(store.figures(), 3);
-}
-
-#[test]
-fn groups_of_a_store_that_is_away_wait_and_those_of_a_lost_one_never_become_durable() {
-    let state = Arc::new(MemoryStoreState::default());
-    let mut store =
-        BackgroundStore::start(MemoryStore { state: Arc::clone(&state), ..Default::default() })
-            .unwrap();
-    state.is_away.store(true, Ordering::Relaxed);
-    put(&mut store, b"a").unwrap();
-    let error = store.commit().unwrap_err().to_string();
-    assert!(error.contains("it is away"), "{error}");
-    put(&mut store, b"b").unwrap();
-    state.is_away.store(false, Ordering::Relaxed);
-    until(|| store.durable() == RecordNumber(2));
-    until(|| store.poll(Nanos(0)).is_ok());
-    state.is_fenced.store(true, Ordering::Relaxed);
-    put(&mut store, b"c").unwrap();
-    until(|| matches!(store.poll(Nanos(0)), Err(StoreError::Fenced { .. })));
-    assert_eq!(store.durable(), RecordNumber(2));
-}
-
-#[test]
-fn store_that_numbers_groups_in_another_way_is_not_believed() {
-    let state = Arc::new(MemoryStoreState::default());
-    let mut store =
-        BackgroundStore::start(MemoryStore { state: Arc::clone(&state), ..Default::default() })
-            .unwrap();
-    state.skips.store(1, Ordering::Relaxed);
-    put(&mut store, b"a").unwrap();
-    let error = store.commit().unwrap_err().to_string();
-    assert!(error.contains("gave group 1 the number 2"), "{error}");
-    assert_eq!(store.durable(), RecordNumber(0));
-}
-
 type Clock = fn() -> Nanos;
 
 fn now() -> Nanos {
@@ -173,9 +116,8 @@ fn replicated(
     wait: KernelWait,
     peer: SocketAddr,
     state: &Arc<MemoryStoreState>,
-) -> ReplicatedStore<BackgroundStore<MemoryStore>, KernelTcp, Clock> {
+) -> ReplicatedStore<MemoryStore, KernelTcp, Clock> {
     let store = MemoryStore { state: Arc::clone(state), ..Default::default() };
-    let store = BackgroundStore::start(store).unwrap();
     let config = ReplicationConfig {
         peer,
         name: "upf".to_owned(),
@@ -187,11 +129,8 @@ fn replicated(
     };
     let transport = KernelTcp::new(wait).unwrap();
     let client = ReplicationClient::new(transport, config, RecordNumber(0));
-    let options = ReplicatedStoreOptions {
-        acknowledge: Acknowledge::Standby,
-        patience: Nanos::from_secs(5),
-        polls: wait == KernelWait::Poll,
-    };
+    let options =
+        ReplicatedStoreOptions { patience: Nanos::from_secs(5), polls: wait == KernelWait::Poll };
     ReplicatedStore::new(store, client, options, now as Clock)
 }
 

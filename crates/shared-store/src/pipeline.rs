@@ -1,0 +1,312 @@
+//! Writing without waiting: groups, the lease and replicas' acknowledgments in one pipeline.
+
+use std::time::{Duration, Instant};
+
+use adit_resp::RespValue;
+use adit_store::StoreError;
+use adit_transport::Transport;
+
+use crate::connection::{CommandWords, LinkError, SentCommand};
+use crate::greeting::{Greeting, replicas};
+use crate::position::GroupPosition;
+use crate::scripts::{Script, ScriptAnswer};
+use crate::shared_store::SharedStore;
+use crate::tail::TailGroup;
+
+/// Octets of groups that are sent without waiting for an answer, and groups.
+const BATCH_OCTETS_MAX: usize = 8 << 20;
+const BATCH_GROUPS_MAX: usize = 256;
+
+/// The caller looks at the lease about as often.
+const TICK: Duration = Duration::from_millis(100);
+
+/// A reply to a command of the pipeline.
+#[derive(Debug)]
+pub(crate) enum PipelineReply {
+    /// What a script says; `None` if it cannot be read.
+    Script(Option<ScriptAnswer>),
+    /// Replicas of the server; `None` if it is no primary.
+    Role(Option<u32>),
+    /// Replicas that have what was written.
+    Waited(i64),
+}
+
+impl PipelineReply {
+    pub(crate) fn read(tag: SentCommand, value: RespValue<'_>) -> Self {
+        match (tag, value) {
+            (SentCommand::Role, value) => Self::Role(replicas(value)),
+            (SentCommand::Wait { .. }, RespValue::Integer(replicas)) => Self::Waited(replicas),
+            (_, value) => Self::Script(ScriptAnswer::read(value)),
+        }
+    }
+}
+
+impl<T: Transport> SharedStore<T> {
+    /// Does what is possible without waiting: looks for the primary, prolongs the lease, sends groups and notes what has become
+    /// durable.
+    ///
+    /// # Errors
+    /// The lease is lost, or a newer program wrote the records.
+    pub(crate) fn drive(&mut self) -> Result<(), StoreError> {
+        let now = Instant::now();
+        self.link.poll_transport();
+        let (epoch, wanted) = (self.epoch.unwrap_or(u64::MAX), self.options.acknowledge_replicas);
+        let found = self.link.search(now, |greeting| {
+            let replicas = greeting.replicas.unwrap_or(0);
+            // A holder may prefer a primary with replicas, since it has what the other one has. It goes first of all to one that
+            // knows of a successor.
+            let is_enough = epoch != u64::MAX && replicas >= wanted;
+            (greeting.epoch > epoch, is_enough, greeting.last, greeting.epoch, replicas)
+        });
+        if let Some(greeting) = found {
+            self.begin(greeting);
+        }
+        match self.advance(now) {
+            Ok(()) => Ok(()),
+            Err(error) => self.note_loss(error),
+        }
+    }
+
+    /// Begins to use a connection.
+    fn begin(&mut self, greeting: Greeting) {
+        self.figures.replicas = greeting.replicas.unwrap_or(0);
+        self.scripts = greeting.scripts;
+        // The holder learns first which groups the server has.
+        self.is_ready = self.epoch.is_none();
+        if self.is_ready {
+            self.lost_at = None;
+        }
+    }
+
+    /// Forgets the connection.
+    ///
+    /// # Errors
+    /// No other server can help.
+    pub(crate) fn note_loss(&mut self, error: LinkError) -> Result<(), StoreError> {
+        self.is_ready = false;
+        self.lost_at.get_or_insert_with(Instant::now);
+        self.link.take_replies().clear();
+        if let LinkError::Final(error) = error {
+            self.link.lose(LinkError::Lost(error.to_string()));
+            return Err(error);
+        }
+        if let LinkError::Refused(why) = &error {
+            self.refuse(why.clone());
+        }
+        self.link.lose(error);
+        Ok(())
+    }
+
+    fn refuse(&mut self, why: String) {
+        self.refusals += 1;
+        self.refusal = Some(why);
+    }
+
+    /// Why groups do not become durable, if that lasts.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        let is_away = self.lost_at.is_some_and(|at| at.elapsed() >= self.options.patience);
+        match &self.refusal {
+            Some(why) => Some(why.clone()),
+            None => is_away.then(|| self.link.reasons()),
+        }
+    }
+
+    /// Sends and receives on the connection.
+    fn advance(&mut self, now: Instant) -> Result<(), LinkError> {
+        let advanced = self.link.advance(now);
+        // What the server said before it went counts.
+        for (tag, reply) in self.link.take_replies() {
+            self.take_reply(tag, reply)?;
+        }
+        advanced?;
+        self.send(now);
+        self.link.flush()
+    }
+
+    fn take_reply(&mut self, tag: SentCommand, reply: PipelineReply) -> Result<(), LinkError> {
+        match (tag, reply) {
+            (_, PipelineReply::Role(None)) => {
+                Err(LinkError::Lost("it is no longer a primary".to_owned()))
+            }
+            (_, PipelineReply::Role(Some(replicas))) => {
+                self.figures.replicas = replicas;
+                Ok(())
+            }
+            (SentCommand::Wait { at }, PipelineReply::Waited(replicas)) => {
+                self.take_replicas(replicas, at);
+                Ok(())
+            }
+            (SentCommand::Write { at }, PipelineReply::Script(Some(answer))) => {
+                self.take_answer(answer, at)
+            }
+            _ => Err(unreadable()),
+        }
+    }
+
+    /// So many replicas have what was queued up to `at`.
+    pub(crate) fn take_replicas(&mut self, replicas: i64, at: Instant) {
+        let wanted = self.options.acknowledge_replicas;
+        if replicas < i64::from(wanted) {
+            let server = self.link.server().map_or_else(String::new, |server| server.to_string());
+            return self.refuse(format!(
+                "{replicas} of {wanted} replicas of {server} have the last changes"
+            ));
+        }
+        self.confirm(at);
+    }
+
+    /// What was queued up to `at` is durable.
+    fn confirm(&mut self, at: Instant) {
+        self.confirmed = Some(at);
+        self.refusal = None;
+        self.tail.set_durable();
+    }
+
+    /// Takes the answer to a write that was queued at `at`.
+    fn take_answer(&mut self, answer: ScriptAnswer, at: Instant) -> Result<(), LinkError> {
+        let (last, handover) = match answer {
+            ScriptAnswer::Written { last, handover } => (last, handover),
+            ScriptAnswer::Fenced { holder } => {
+                return Err(LinkError::Final(self.fence(holder)));
+            }
+            ScriptAnswer::Gap { last } => {
+                return Err(LinkError::Lost(format!("it has changes up to {last} only")));
+            }
+            _ => return Err(unreadable()),
+        };
+        self.is_handover_requested = handover;
+        self.figures.last = last;
+        if !self.tail.set_written(last) {
+            let durable = self.tail.position(self.tail.durable().0);
+            return Err(LinkError::Lost(match self.is_ready {
+                true => "its records were changed by others".to_owned(),
+                false => format!(
+                    "it lost records: it has changes up to {last}, and {durable} was durable; let another server become the \
+                     primary, or restart adit to go on with what this one has"
+                ),
+            }));
+        }
+        (self.is_ready, self.lost_at) = (true, None);
+        self.written_at = Some(at);
+        if self.options.acknowledge_replicas == 0 {
+            self.confirm(at);
+        }
+        Ok(())
+    }
+
+    /// Queues what the server has to get, once it has answered everything before.
+    fn send(&mut self, now: Instant) {
+        if self.epoch.is_none() || self.link.in_flight() != Some(0) {
+            return;
+        }
+        if !self.is_ready || self.is_renewal_due(now) {
+            self.queue_renewal(now);
+        }
+        if self.is_ready {
+            self.queue_groups(now);
+        }
+        // Also alone, if too few replicas had what was written.
+        if self.link.in_flight() != Some(0) || self.written_at > self.confirmed {
+            self.queue_wait(now);
+        }
+    }
+
+    fn is_renewal_due(&self, now: Instant) -> bool {
+        let third = self.options.lease / 3;
+        let interval = third.saturating_sub(TICK.min(third / 2));
+        self.queued_at.is_none_or(|at| now.saturating_duration_since(at) >= interval)
+    }
+
+    fn queue_renewal(&mut self, now: Instant) {
+        let words = WriteWords::new(self, GroupPosition::default(), 0);
+        let script = self.scripts.command(Script::Write, &self.keys);
+        self.link.command(SentCommand::Write { at: now }, &words.command(&script, None), now);
+        self.link.command(SentCommand::Role, &[b"ROLE"], now);
+        self.queued_at = Some(now);
+    }
+
+    /// Queues the next groups that the server does not have.
+    fn queue_groups(&mut self, now: Instant) {
+        let mut octets = 0;
+        let fits = |item: &(GroupPosition, &TailGroup)| {
+            octets += item.1.octets();
+            octets <= BATCH_OCTETS_MAX
+        };
+        let batch = self.tail.unwritten().take(BATCH_GROUPS_MAX).take_while(fits);
+        let script = self.scripts.command(Script::Write, &self.keys);
+        let (mut count, mut again, mut sent) = (0, 0, self.sent);
+        for (before, group) in batch {
+            let words = WriteWords::new(self, before, group.number());
+            let command = words.command(&script, Some(group));
+            if !self.link.command(SentCommand::Write { at: now }, &command, now) {
+                break;
+            }
+            count += 1;
+            again += u64::from(group.number() <= sent);
+            sent = sent.max(group.number());
+        }
+        if count > 0 {
+            self.queued_at = Some(now);
+        }
+        self.sent = sent;
+        self.figures.groups += count;
+        self.figures.groups_resent += again;
+    }
+
+    /// Queues the question how many replicas have everything before it.
+    fn queue_wait(&mut self, now: Instant) {
+        let wanted = self.options.acknowledge_replicas;
+        if wanted == 0 {
+            return;
+        }
+        let at = if self.link.in_flight() == Some(0) { self.written_at } else { Some(now) };
+        let (wanted, limit) = (wanted.to_string(), self.wait_limit());
+        let words = [&b"WAIT"[..], wanted.as_bytes(), limit.as_bytes()];
+        self.link.command(SentCommand::Wait { at: at.unwrap_or(now) }, &words, now);
+    }
+
+    /// How long a server waits for its replicas: less than it may be silent.
+    pub(crate) fn wait_limit(&self) -> String {
+        (self.options.silence() / 2).as_millis().max(1).to_string()
+    }
+}
+
+/// The server answered something else than what was asked for.
+pub(crate) fn unreadable() -> LinkError {
+    LinkError::Lost("its answer cannot be read".to_owned())
+}
+
+/// The words of a write besides its changes.
+struct WriteWords {
+    epoch: String,
+    holder: String,
+    lease_ms: String,
+    before: String,
+    number: String,
+    trim: String,
+}
+
+impl WriteWords {
+    fn new<T: Transport>(store: &SharedStore<T>, before: GroupPosition, number: u64) -> Self {
+        Self {
+            epoch: store.epoch.unwrap_or(0).to_string(),
+            holder: store.holder.clone(),
+            lease_ms: store.options.lease_ms(),
+            before: before.to_string(),
+            number: number.to_string(),
+            trim: store.tail.trim().to_string(),
+        }
+    }
+
+    fn command<'a>(
+        &'a self,
+        script: &[&'a [u8]],
+        group: Option<&'a TailGroup>,
+    ) -> CommandWords<'a> {
+        let Self { epoch, holder, lease_ms, before, number, trim } = self;
+        let mut words = script.to_vec();
+        words.extend([epoch, holder, lease_ms, before, number, trim].map(String::as_bytes));
+        words.extend(group.into_iter().flat_map(TailGroup::words));
+        words
+    }
+}

@@ -1,0 +1,25 @@
+//! Text of servers, for operators.
+
+/// Octets of a server's text that are shown.
+const OCTETS_MAX: usize = 300;
+
+/// What a server says, without control characters and of bounded length: it goes to logs and terminals.
+pub(crate) fn printable(octets: &[u8]) -> String {
+    let shown = octets.get(..OCTETS_MAX).unwrap_or(octets);
+    let text = shown.escape_ascii().to_string();
+    // Quotes need no escape here.
+    let text = text.replace("\\'", "'").replace("\\\"", "\"");
+    if shown.len() < octets.len() { text + " …" } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_bounded_and_has_no_control_characters() {
+        assert_eq!(printable(b"it's \"a\" word"), "it's \"a\" word");
+        let long = printable(&[b'\n'; 5000]);
+        assert!(long.len() < 1000 && !long.contains('\n'), "{long}");
+    }
+}
