@@ -5,9 +5,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use adit_shared_store::{LeaseAnswer, SharedStore, SharedStoreOptions, StoreLogin};
+use adit_shared_store::{LeaseAnswer, LeaseView, SharedStore, SharedStoreOptions, StoreLogin};
 use adit_transport::{KernelTcp, TlsClient, TlsIdentity, TlsSettings, Transport};
 use anyhow::{Context, bail};
 use rand::rngs::StdRng;
@@ -66,9 +66,8 @@ pub(crate) fn take(
     settings: &SharedStoreSettings,
 ) -> anyhow::Result<()> {
     let shown = format!("the shared store of \"{}\"", settings.name);
-    let mut former: Option<Expiry> = None;
+    let mut former: Option<LeaseView> = None;
     loop {
-        let asked = Instant::now();
         let lease = match store.acquire().map_err(|error| refused(error, &shown))? {
             LeaseAnswer::Taken { epoch } => {
                 info!(epoch, name = settings.name, "the lease of the records is taken");
@@ -76,9 +75,8 @@ pub(crate) fn take(
             }
             LeaseAnswer::Held(lease) => lease,
         };
-        let ends = asked + lease.left;
         let is_alive = former.as_ref().is_some_and(|former| {
-            former.holder != lease.holder || ends > former.ends + settings.lease / 6
+            former.holder != lease.holder || former.renewals < lease.renewals
         });
         if is_alive {
             bail!(
@@ -90,15 +88,9 @@ pub(crate) fn take(
         if former.is_none() {
             info!(holder = lease.holder, "waiting for the end of the lease of the records");
         }
-        former.get_or_insert(Expiry { holder: lease.holder, ends });
+        former.get_or_insert(lease);
         sleep(RETRY);
     }
-}
-
-/// When a lease ends unless it is prolonged.
-struct Expiry {
-    holder: String,
-    ends: Instant,
 }
 
 /// What this adit is called: the same for each of its processes until the host restarts, and unique. Clones of a host

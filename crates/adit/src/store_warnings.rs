@@ -6,22 +6,21 @@ use crate::control_parts::ControlParts;
 
 /// The warnings of now.
 pub(crate) fn of(parts: &ControlParts) -> Vec<String> {
-    let (Some(store), Some(_), StoreKind::Shared(shared)) =
-        (&parts.store, &parts.config.standby, &parts.config.store.kind)
+    let (Some(store), StoreKind::Shared(settings)) = (&parts.store, &parts.config.store.kind)
     else {
         return Vec::new();
     };
-    let replicas = replicas(&store.report().figures);
-    two_active(replicas, shared.acknowledge_replicas).into_iter().collect()
-}
-
-/// Replicas of the server in use.
-fn replicas(figures: &AnyStoreFigures) -> u32 {
-    match figures {
-        AnyStoreFigures::Journal(_) => 0,
-        AnyStoreFigures::Shared(shared) => shared.replicas,
-        AnyStoreFigures::Replicated(replicated) => replicated.store.replicas,
-    }
+    let report = store.report();
+    let shared = match &report.figures {
+        AnyStoreFigures::Journal(_) => return Vec::new(),
+        AnyStoreFigures::Shared(shared) => shared,
+        AnyStoreFigures::Replicated(replicated) => &replicated.store,
+    };
+    let server = shared.server.map_or_else(String::new, |server| server.to_string());
+    let of_server = shared.warnings.iter().map(|warning| format!("{server}: {warning}"));
+    let standby = parts.config.standby.is_some();
+    let two = two_active(shared.replicas, settings.acknowledge_replicas).filter(|_| standby);
+    two.into_iter().chain(of_server).collect()
 }
 
 /// Two adits can be active if the primary and its replicas have two disjoint sets of servers that suffice for an answer.

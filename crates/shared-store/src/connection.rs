@@ -50,13 +50,15 @@ pub(crate) type CommandWords<'a> = Vec<&'a [u8]>;
 
 /// What a reply is recognized by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SentCommand {
+pub(crate) enum PipelineTag {
     /// One of the commands of a call, by its place.
     Call(usize),
     /// A group, or with number 0 only the lease, queued at this time.
     Write { at: Instant },
     /// What the server is.
     Role,
+    /// The server's own figures, which it may refuse.
+    Info,
     /// Replicas must have what was queued up to this time.
     Wait { at: Instant },
 }
@@ -66,7 +68,7 @@ pub(crate) enum SentCommand {
 pub(crate) struct ServerConnection {
     pub(crate) server: SocketAddr,
     stream: StreamId,
-    resp: RespClient<SentCommand>,
+    resp: RespClient<PipelineTag>,
     /// When the last reply came, or the first command was queued after it.
     replied: Instant,
     /// When octets came last, or the first command was queued after them.
@@ -92,7 +94,7 @@ impl ServerConnection {
     }
 
     /// Appends a command to the output. False if there is no room now.
-    pub(crate) fn command(&mut self, tag: SentCommand, words: &[&[u8]], now: Instant) -> bool {
+    pub(crate) fn command(&mut self, tag: PipelineTag, words: &[&[u8]], now: Instant) -> bool {
         if self.resp.in_flight() == 0 {
             (self.replied, self.heard) = (now, now);
         }
@@ -121,7 +123,7 @@ impl ServerConnection {
         &mut self,
         transport: &mut impl Transport,
         now: Instant,
-        each: &mut dyn FnMut(SentCommand, RespValue<'_>),
+        each: &mut dyn FnMut(PipelineTag, RespValue<'_>),
     ) -> Result<bool, LinkError> {
         match transport.state(self.stream) {
             StreamState::Connecting => return Ok(false),
@@ -150,7 +152,9 @@ impl ServerConnection {
                     continue;
                 };
                 (self.replied, self.pushes) = (now, 0);
-                if let RespValue::Error(text) = reply.value {
+                if let RespValue::Error(text) = reply.value
+                    && tag != PipelineTag::Info
+                {
                     return Err(refusal(text, self.server));
                 }
                 each(tag, reply.value);

@@ -26,6 +26,8 @@ pub struct SharedStoreFigures {
     pub groups: u64,
     /// Groups that were sent again after a loss of the connection.
     pub groups_resent: u64,
+    /// What an operator should change about the server in use.
+    pub warnings: Vec<String>,
     /// Octets of groups that are not durable.
     pub pending_octets: usize,
 }

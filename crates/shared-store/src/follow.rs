@@ -7,8 +7,10 @@ use adit_store::{RecordKind, StoreChange, StoreError};
 use adit_transport::Transport;
 
 use crate::connection::LinkError;
+use crate::greeting::replicas;
 use crate::keys::{FORMAT_VERSION, read_name};
 use crate::lease::LeaseView;
+use crate::lease_clock::LeaseSight;
 use crate::pipeline::unreadable;
 use crate::position::GroupPosition;
 use crate::printable::printable;
@@ -38,7 +40,7 @@ pub struct FollowProgress {
     /// The follower has everything that the server had when the call began, or when it ended after a reset. Before
     /// that it may have values older than those that it had already.
     pub is_caught_up: bool,
-    /// Who held the lease when the call began; `None` if nobody did.
+    /// Who held the lease when the call began; `None` if nobody did, or its holder had not prolonged it for its whole length.
     pub lease: Option<LeaseView>,
 }
 
@@ -138,32 +140,81 @@ impl<T: Transport> SharedStore<T> {
     fn view(&mut self) -> Result<StoreView, LinkError> {
         let (state, lease) = (self.keys.state(), self.keys.lease());
         let commands = [
-            vec![&b"HMGET"[..], state, b"format", b"last"],
+            vec![
+                &b"HMGET"[..],
+                state,
+                b"format",
+                b"last",
+                b"epoch",
+                b"beat",
+                b"held",
+                b"holder",
+                b"lease_ms",
+            ],
             vec![&b"GET"[..], lease],
             vec![&b"PTTL"[..], lease],
+            vec![&b"ROLE"[..]],
         ];
-        let (mut format, mut last, mut holder, mut left_ms) = (0, None, None, 0);
+        let mut seen = SeenState::default();
+        let mut role = None;
         self.link.exchange(&commands, Duration::ZERO, &mut |at, value| match (at, value) {
-            (0, RespValue::Array(mut fields)) => {
-                format = fields.next().and_then(octets).and_then(number).unwrap_or(0);
-                last = fields.next().and_then(octets).and_then(GroupPosition::parse);
-            }
-            (1, value) => {
-                holder = octets(value).map(printable);
-            }
-            (2, RespValue::Integer(left)) => left_ms = u64::try_from(left).unwrap_or(0),
+            (0, RespValue::Array(fields)) => seen.fields(fields),
+            (1, value) => seen.leased = octets(value).map(printable),
+            (2, RespValue::Integer(left)) => seen.former_left_ms = u64::try_from(left).unwrap_or(0),
+            (3, value) => role = replicas(value),
             _ => {}
         })?;
-        if format > u64::from(FORMAT_VERSION) {
-            let version = u32::try_from(format).unwrap_or(u32::MAX);
+        let Some(replicas) = role else {
+            return Err(LinkError::Lost("it is no longer a primary".to_owned()));
+        };
+        self.figures.replicas = replicas;
+        if seen.format > u64::from(FORMAT_VERSION) {
+            let version = u32::try_from(seen.format).unwrap_or(u32::MAX);
             return Err(LinkError::Final(self.newer(version)));
         }
-        let left = Duration::from_millis(left_ms);
-        if let Some(holder) = &holder {
-            self.figures.holder.clone_from(holder);
-        }
-        let lease = holder.map(|holder| LeaseView { holder, left });
-        Ok(StoreView { last: last.unwrap_or_default(), lease })
+        let last = seen.last;
+        // Without a holder there is nothing to measure.
+        let lease = seen.sight().map(|sight| self.measure(sight));
+        Ok(StoreView { last, lease: lease.filter(|lease| !lease.left.is_zero()) })
+    }
+}
+
+/// The state of the records as a server shows it.
+#[derive(Default)]
+struct SeenState {
+    format: u64,
+    last: GroupPosition,
+    epoch: u64,
+    beat: u64,
+    is_held: bool,
+    holder: Option<String>,
+    lease_ms: Option<u64>,
+    /// The key of the lease, and its time to live.
+    leased: Option<String>,
+    former_left_ms: u64,
+}
+
+impl SeenState {
+    fn fields(&mut self, mut fields: RespElements<'_>) {
+        let mut next = || fields.next().and_then(octets);
+        self.format = next().and_then(number).unwrap_or(0);
+        self.last = next().and_then(GroupPosition::parse).unwrap_or_default();
+        self.epoch = next().and_then(number).unwrap_or(0);
+        self.beat = next().and_then(number).unwrap_or(0);
+        self.is_held = next() == Some(b"1");
+        self.holder = next().map(printable);
+        self.lease_ms = next().and_then(number);
+    }
+
+    /// The lease; `None` if nobody holds it.
+    fn sight(self) -> Option<LeaseSight> {
+        let Self { epoch, beat, lease_ms, .. } = self;
+        // An adit of release 0.1.0 holds it by the key alone.
+        let former = self.leased.filter(|holder| !holder.ends_with(";beat"));
+        let former_left_ms = former.is_some().then_some(self.former_left_ms);
+        let lease_ms = if former.is_some() { None } else { lease_ms };
+        let holder = former.or(self.holder.filter(|_| self.is_held))?;
+        Some(LeaseSight { holder, lease_ms, epoch, beat, former_left_ms })
     }
 }
 

@@ -4,11 +4,12 @@ use std::time::Instant;
 
 use adit_resp::RespValue;
 
-use crate::connection::{SentCommand, ServerConnection};
+use crate::connection::{PipelineTag, ServerConnection};
 use crate::keys::StoreKeys;
 use crate::options::StoreLogin;
 use crate::position::GroupPosition;
 use crate::scripts::{Script, ScriptDigests, number, octets};
+use crate::server_info::ServerInfo;
 
 /// How much a primary is worth: the greatest is used.
 pub(crate) type GreetingRank = (bool, bool, GroupPosition, u64, u32);
@@ -22,6 +23,7 @@ pub(crate) struct Greeting {
     /// Its replicas; `None` if it is no primary.
     pub(crate) replicas: Option<u32>,
     pub(crate) scripts: ScriptDigests,
+    pub(crate) info: ServerInfo,
 }
 
 impl Greeting {
@@ -30,7 +32,8 @@ impl Greeting {
     }
 }
 
-/// The commands of a greeting: the login, the state of the records, which a Cluster redirects, the role, and the scripts.
+/// The commands of a greeting: the login, the state of the records, which a Cluster redirects, the role, the scripts, and
+/// the server's own figures.
 #[derive(Debug)]
 pub(crate) struct GreetingCommands {
     commands: Vec<Vec<Vec<u8>>>,
@@ -61,8 +64,9 @@ impl GreetingCommands {
         for (place, command) in self.commands.iter().enumerate() {
             let words: Vec<&[u8]> = command.iter().map(Vec::as_slice).collect();
             // A new connection has room.
-            connection.command(SentCommand::Call(place), &words, now);
+            connection.command(PipelineTag::Call(place), &words, now);
         }
+        connection.command(PipelineTag::Info, &[b"INFO"], now);
     }
 
     /// Takes the reply to the command at `place`.

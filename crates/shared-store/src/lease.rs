@@ -7,9 +7,9 @@ use adit_transport::Transport;
 
 use crate::connection::LinkError;
 use crate::keys::FORMAT_VERSION;
+use crate::lease_clock::LeaseSight;
 use crate::pipeline::unreadable;
-use crate::printable::printable;
-use crate::scripts::{Script, ScriptAnswer, octets};
+use crate::scripts::{Script, ScriptAnswer};
 use crate::shared_store::SharedStore;
 
 /// How long a wish to take over lasts. Unit: ms.
@@ -32,50 +32,70 @@ pub enum LeaseAnswer {
 pub struct LeaseView {
     /// Who holds it.
     pub holder: String,
-    /// How long it lasts unless it is prolonged.
+    /// How long it lasts unless it is prolonged, as this process has measured it: its whole length at the first look, and at the
+    /// first one on another connection.
     pub left: Duration,
+    /// How often this process has seen it prolonged, or begun anew to measure it on the same connection.
+    pub renewals: u64,
 }
 
 impl<T: Transport> SharedStore<T> {
-    /// Takes the lease if nobody holds it, or a former process of the same instance. From then on writes of former
+    /// Takes the lease if nobody holds it, a former process of the same instance does, or its holder has not prolonged it for its
+    /// whole length while this process looked. From then on writes of former
     /// holders are refused by the server, and this process may append.
     ///
     /// # Errors
-    /// No server can be used, or a newer program wrote the records.
+    /// No server can be used, the server evicts records, or a newer program wrote the records.
     pub fn acquire(&mut self) -> Result<LeaseAnswer, StoreError> {
-        let answer = self.on_primary(&mut |store| {
+        self.on_primary(&mut |store| {
+            if let Some(why) = store.info.eviction() {
+                let server = store.link.server().map_or_else(String::new, |at| at.to_string());
+                return Err(LinkError::Refused(format!("{server}: {why}")));
+            }
             let began = Instant::now();
-            let answer = store.ask_for_lease()?;
-            if let ScriptAnswer::Taken { epoch, last } = answer {
-                // Without it a replica that becomes the primary might give the same epoch to another process.
-                store.wait_for_replicas(began)?;
-                store.epoch = Some(epoch);
-                (store.queued_at, store.written_at) = (Some(began), Some(began));
-                store.tail.begin(epoch, last);
-                store.figures.last = last;
+            match store.ask_for_lease()? {
+                ScriptAnswer::Taken { epoch, last, before } => {
+                    // Without it a replica that becomes the primary might give the same epoch to another process.
+                    store.wait_for_replicas(began)?;
+                    if store.epoch != Some(epoch) && before.0 < epoch {
+                        store.before = before;
+                    }
+                    store.epoch = Some(epoch);
+                    (store.queued_at, store.written_at) = (Some(began), Some(began));
+                    store.tail.begin(epoch, last);
+                    store.figures.last = last;
+                    store.is_handover_requested = false;
+                    store.figures.holder.clone_from(&store.holder);
+                    Ok(LeaseAnswer::Taken { epoch })
+                }
+                ScriptAnswer::Held(sight) => Ok(LeaseAnswer::Held(store.measure(sight))),
+                _ => Err(unreadable()),
             }
-            Ok(answer)
-        });
-        match answer? {
-            ScriptAnswer::Taken { epoch, .. } => {
-                self.is_handover_requested = false;
-                self.figures.holder.clone_from(&self.holder);
-                Ok(LeaseAnswer::Taken { epoch })
-            }
-            ScriptAnswer::Held { holder, left_ms } => {
-                self.figures.holder.clone_from(&holder);
-                let left = Duration::from_millis(left_ms);
-                Ok(LeaseAnswer::Held(LeaseView { holder, left }))
-            }
-            _ => Err(StoreError::Unavailable("its answer cannot be read".to_owned())),
+        })
+    }
+
+    /// What a look at the lease of another holder says.
+    pub(crate) fn measure(&mut self, sight: LeaseSight) -> LeaseView {
+        self.figures.holder.clone_from(&sight.holder);
+        if self.figures.replicas < self.options.acknowledge_replicas {
+            // The holder may be at another primary.
+            self.lease_clock.reset();
         }
+        let holder = sight.holder.clone();
+        let left = self.lease_clock.note(sight, Instant::now(), self.options.lease);
+        LeaseView { holder, left, renewals: self.lease_clock.renewals() }
     }
 
     fn ask_for_lease(&mut self) -> Result<ScriptAnswer, LinkError> {
         let (instance, lease) = (self.options.instance_prefix(), self.options.lease_ms());
         let format = FORMAT_VERSION.to_string();
         let mut command = self.scripts.command(Script::Acquire, &self.keys);
-        let words = [&format, &instance, &self.holder, &lease];
+        let ended = self.lease_clock.ended(Instant::now(), self.options.lease);
+        let (epoch, beat) = match ended {
+            Some((epoch, beat)) => (epoch.to_string(), beat.to_string()),
+            None => (String::new(), String::new()),
+        };
+        let words = [&format, &instance, &self.holder, &lease, &epoch, &beat];
         command.extend(words.map(|word| word.as_bytes()));
         let mut answer = None;
         self.link.exchange(&[command], Duration::ZERO, &mut |_, value| {
@@ -133,28 +153,5 @@ impl<T: Transport> SharedStore<T> {
     #[must_use]
     pub const fn is_handover_requested(&self) -> bool {
         self.is_handover_requested
-    }
-
-    /// Who holds the lease, and for how long at least; `None` if nobody does.
-    ///
-    /// # Errors
-    /// No server can be used.
-    pub fn lease(&mut self) -> Result<Option<LeaseView>, StoreError> {
-        self.on_primary(&mut |store| {
-            let lease = store.keys.lease();
-            let commands = [vec![&b"GET"[..], lease], vec![&b"PTTL"[..], lease]];
-            let (mut holder, mut left_ms) = (None, 0);
-            store.link.exchange(&commands, Duration::ZERO, &mut |at, value| match (at, value) {
-                (0, value) => {
-                    holder = octets(value).map(printable);
-                }
-                (_, adit_resp::RespValue::Integer(left)) => {
-                    left_ms = u64::try_from(left).unwrap_or(0);
-                }
-                _ => {}
-            })?;
-            let left = Duration::from_millis(left_ms);
-            Ok(holder.map(|holder| LeaseView { holder, left }))
-        })
     }
 }

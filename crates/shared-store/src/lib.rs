@@ -19,13 +19,16 @@ mod follow;
 mod greeting;
 mod keys;
 mod lease;
+mod lease_clock;
 mod link;
 mod options;
 mod pipeline;
 mod position;
 mod printable;
+mod reply;
 mod scan;
 mod scripts;
+mod server_info;
 mod shared_store;
 mod tail;
 

@@ -7,9 +7,9 @@ use adit_resp::RespValue;
 use adit_transport::Transport;
 use adit_types::Nanos;
 
-use crate::connection::{CommandWords, LinkError, SentCommand, ServerConnection};
+use crate::connection::{CommandWords, LinkError, PipelineTag, ServerConnection};
 use crate::greeting::{Greeting, GreetingCommands, GreetingRank};
-use crate::pipeline::PipelineReply;
+use crate::reply::PipelineReply;
 
 /// Servers at most, with those that a Cluster names.
 const SERVERS_MAX: usize = 96;
@@ -35,7 +35,7 @@ pub(crate) struct LinkTimes {
 
 /// A server that may be the primary.
 #[derive(Debug)]
-struct Candidate {
+struct ServerCandidate {
     server: SocketAddr,
     stage: CandidateStage,
     /// Why it could not be used last.
@@ -59,10 +59,10 @@ pub(crate) struct ServerLink<T> {
     transport: T,
     times: LinkTimes,
     commands: GreetingCommands,
-    candidates: Vec<Candidate>,
+    candidates: Vec<ServerCandidate>,
     connection: Option<ServerConnection>,
     /// Replies to commands of the pipeline.
-    replies: Vec<(SentCommand, PipelineReply)>,
+    replies: Vec<(PipelineTag, PipelineReply)>,
     /// When the first usable primary of this search was found.
     found_at: Option<Instant>,
     began: Instant,
@@ -104,12 +104,12 @@ impl<T: Transport> ServerLink<T> {
     }
 
     /// Queues a command of the pipeline. False if there is no connection, or no room now.
-    pub(crate) fn command(&mut self, tag: SentCommand, words: &[&[u8]], now: Instant) -> bool {
+    pub(crate) fn command(&mut self, tag: PipelineTag, words: &[&[u8]], now: Instant) -> bool {
         self.connection.as_mut().is_some_and(|connection| connection.command(tag, words, now))
     }
 
     /// The replies to commands of the pipeline since the last call.
-    pub(crate) fn take_replies(&mut self) -> Vec<(SentCommand, PipelineReply)> {
+    pub(crate) fn take_replies(&mut self) -> Vec<(PipelineTag, PipelineReply)> {
         std::mem::take(&mut self.replies)
     }
 
@@ -142,13 +142,13 @@ impl<T: Transport> ServerLink<T> {
             self.greet(place, now);
             place += 1;
         }
-        let is_usable = |one: &Candidate| matches!(one.stage, CandidateStage::Usable { .. });
+        let is_usable = |one: &ServerCandidate| matches!(one.stage, CandidateStage::Usable { .. });
         if !self.candidates.iter().any(is_usable) {
             self.found_at = None;
             return None;
         }
         let found_at = *self.found_at.get_or_insert(now);
-        let is_open = |one: &Candidate| matches!(one.stage, CandidateStage::Greeting { .. });
+        let is_open = |one: &ServerCandidate| matches!(one.stage, CandidateStage::Greeting { .. });
         let waits = now.saturating_duration_since(found_at) < self.times.grace;
         if waits && self.candidates.iter().any(is_open) {
             return None;
@@ -211,10 +211,9 @@ impl<T: Transport> ServerLink<T> {
                 }
             }
             CandidateStage::Greeting { connection, began, greeting } => {
-                let advanced = connection.advance(transport, now, &mut |tag, value| {
-                    if let SentCommand::Call(place) = tag {
-                        commands.take(greeting, place, value);
-                    }
+                let advanced = connection.advance(transport, now, &mut |tag, value| match tag {
+                    PipelineTag::Call(place) => commands.take(greeting, place, value),
+                    _ => greeting.info.take(value),
                 });
                 let is_silent = now.saturating_duration_since(*began) >= times.silence;
                 match advanced {
@@ -257,7 +256,7 @@ impl<T: Transport> ServerLink<T> {
         let is_known = self.candidates.iter().any(|one| one.server == server);
         if !is_known && self.candidates.len() < SERVERS_MAX {
             let stage = CandidateStage::Idle { retry_at: self.began };
-            self.candidates.push(Candidate { server, stage, reason: None });
+            self.candidates.push(ServerCandidate { server, stage, reason: None });
         }
     }
 
@@ -320,12 +319,12 @@ impl<T: Transport> ServerLink<T> {
                 return Err(LinkError::Lost("there is no connection".to_owned()));
             };
             while let Some(command) = commands.get(queued)
-                && connection.command(SentCommand::Call(queued), command, now)
+                && connection.command(PipelineTag::Call(queued), command, now)
             {
                 queued += 1;
             }
             let mut on_reply = |tag, value: RespValue<'_>| match tag {
-                SentCommand::Call(place) => {
+                PipelineTag::Call(place) => {
                     each(place, value);
                     answered += 1;
                 }
@@ -344,7 +343,7 @@ impl<T: Transport> ServerLink<T> {
     }
 }
 
-impl Candidate {
+impl ServerCandidate {
     fn set_usable(&mut self, now: Instant) {
         let idle = CandidateStage::Idle { retry_at: now };
         self.stage = match std::mem::replace(&mut self.stage, idle) {

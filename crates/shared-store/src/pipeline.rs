@@ -6,9 +6,10 @@ use adit_resp::RespValue;
 use adit_store::StoreError;
 use adit_transport::Transport;
 
-use crate::connection::{CommandWords, LinkError, SentCommand};
-use crate::greeting::{Greeting, replicas};
+use crate::connection::{CommandWords, LinkError, PipelineTag};
+use crate::greeting::Greeting;
 use crate::position::GroupPosition;
+use crate::reply::PipelineReply;
 use crate::scripts::{Script, ScriptAnswer};
 use crate::shared_store::SharedStore;
 use crate::tail::TailGroup;
@@ -17,29 +18,14 @@ use crate::tail::TailGroup;
 const BATCH_OCTETS_MAX: usize = 8 << 20;
 const BATCH_GROUPS_MAX: usize = 256;
 
+/// Longest pause between two renewals: they also tell when a full server has room again.
+const RENEWAL_MAX: Duration = Duration::from_millis(500);
+
+/// Pause between two looks at all that a server says of itself.
+const INFO_INTERVAL: Duration = Duration::from_secs(60);
+
 /// The caller looks at the lease about as often.
 const TICK: Duration = Duration::from_millis(100);
-
-/// A reply to a command of the pipeline.
-#[derive(Debug)]
-pub(crate) enum PipelineReply {
-    /// What a script says; `None` if it cannot be read.
-    Script(Option<ScriptAnswer>),
-    /// Replicas of the server; `None` if it is no primary.
-    Role(Option<u32>),
-    /// Replicas that have what was written.
-    Waited(i64),
-}
-
-impl PipelineReply {
-    pub(crate) fn read(tag: SentCommand, value: RespValue<'_>) -> Self {
-        match (tag, value) {
-            (SentCommand::Role, value) => Self::Role(replicas(value)),
-            (SentCommand::Wait { .. }, RespValue::Integer(replicas)) => Self::Waited(replicas),
-            (_, value) => Self::Script(ScriptAnswer::read(value)),
-        }
-    }
-}
 
 impl<T: Transport> SharedStore<T> {
     /// Does what is possible without waiting: looks for the primary, prolongs the lease, sends groups and notes what has become
@@ -70,7 +56,10 @@ impl<T: Transport> SharedStore<T> {
     /// Begins to use a connection.
     fn begin(&mut self, greeting: Greeting) {
         self.figures.replicas = greeting.replicas.unwrap_or(0);
+        self.lease_clock.reset();
         self.scripts = greeting.scripts;
+        self.info = greeting.info;
+        self.informed_at = Some(Instant::now());
         // The holder learns first which groups the server has.
         self.is_ready = self.epoch.is_none();
         if self.is_ready {
@@ -123,7 +112,7 @@ impl<T: Transport> SharedStore<T> {
         self.link.flush()
     }
 
-    fn take_reply(&mut self, tag: SentCommand, reply: PipelineReply) -> Result<(), LinkError> {
+    fn take_reply(&mut self, tag: PipelineTag, reply: PipelineReply) -> Result<(), LinkError> {
         match (tag, reply) {
             (_, PipelineReply::Role(None)) => {
                 Err(LinkError::Lost("it is no longer a primary".to_owned()))
@@ -132,11 +121,15 @@ impl<T: Transport> SharedStore<T> {
                 self.figures.replicas = replicas;
                 Ok(())
             }
-            (SentCommand::Wait { at }, PipelineReply::Waited(replicas)) => {
+            (_, PipelineReply::Info(text)) => {
+                self.info.take(RespValue::Bulk(&text));
+                Ok(())
+            }
+            (PipelineTag::Wait { at }, PipelineReply::Waited(replicas)) => {
                 self.take_replicas(replicas, at);
                 Ok(())
             }
-            (SentCommand::Write { at }, PipelineReply::Script(Some(answer))) => {
+            (PipelineTag::Write { at }, PipelineReply::Script(Some(answer))) => {
                 self.take_answer(answer, at)
             }
             _ => Err(unreadable()),
@@ -213,15 +206,21 @@ impl<T: Transport> SharedStore<T> {
 
     fn is_renewal_due(&self, now: Instant) -> bool {
         let third = self.options.lease / 3;
-        let interval = third.saturating_sub(TICK.min(third / 2));
+        let interval = third.saturating_sub(TICK.min(third / 2)).min(RENEWAL_MAX);
         self.queued_at.is_none_or(|at| now.saturating_duration_since(at) >= interval)
     }
 
     fn queue_renewal(&mut self, now: Instant) {
         let words = WriteWords::new(self, GroupPosition::default(), 0);
         let script = self.scripts.command(Script::Write, &self.keys);
-        self.link.command(SentCommand::Write { at: now }, &words.command(&script, None), now);
-        self.link.command(SentCommand::Role, &[b"ROLE"], now);
+        self.link.command(PipelineTag::Write { at: now }, &words.command(&script, None), now);
+        self.link.command(PipelineTag::Role, &[b"ROLE"], now);
+        let is_due = self.informed_at.is_none_or(|at| now.duration_since(at) >= INFO_INTERVAL);
+        let sections: &[&[u8]] = if is_due { &[b"INFO"] } else { &[b"INFO", b"memory"] };
+        self.link.command(PipelineTag::Info, sections, now);
+        if is_due {
+            self.informed_at = Some(now);
+        }
         self.queued_at = Some(now);
     }
 
@@ -238,7 +237,7 @@ impl<T: Transport> SharedStore<T> {
         for (before, group) in batch {
             let words = WriteWords::new(self, before, group.number());
             let command = words.command(&script, Some(group));
-            if !self.link.command(SentCommand::Write { at: now }, &command, now) {
+            if !self.link.command(PipelineTag::Write { at: now }, &command, now) {
                 break;
             }
             count += 1;
@@ -262,7 +261,7 @@ impl<T: Transport> SharedStore<T> {
         let at = if self.link.in_flight() == Some(0) { self.written_at } else { Some(now) };
         let (wanted, limit) = (wanted.to_string(), self.wait_limit());
         let words = [&b"WAIT"[..], wanted.as_bytes(), limit.as_bytes()];
-        self.link.command(SentCommand::Wait { at: at.unwrap_or(now) }, &words, now);
+        self.link.command(PipelineTag::Wait { at: at.unwrap_or(now) }, &words, now);
     }
 
     /// How long a server waits for its replicas: less than it may be silent.
@@ -284,6 +283,8 @@ struct WriteWords {
     before: String,
     number: String,
     trim: String,
+    epoch_before: String,
+    holder_before: String,
 }
 
 impl WriteWords {
@@ -295,6 +296,8 @@ impl WriteWords {
             before: before.to_string(),
             number: number.to_string(),
             trim: store.tail.trim().to_string(),
+            epoch_before: store.before.0.to_string(),
+            holder_before: store.before.1.clone(),
         }
     }
 
@@ -303,9 +306,10 @@ impl WriteWords {
         script: &[&'a [u8]],
         group: Option<&'a TailGroup>,
     ) -> CommandWords<'a> {
-        let Self { epoch, holder, lease_ms, before, number, trim } = self;
+        let Self { epoch, holder, lease_ms, before, number, trim, .. } = self;
         let mut words = script.to_vec();
         words.extend([epoch, holder, lease_ms, before, number, trim].map(String::as_bytes));
+        words.extend([&self.epoch_before, &self.holder_before].map(String::as_bytes));
         words.extend(group.into_iter().flat_map(TailGroup::words));
         words
     }

@@ -3,6 +3,7 @@
 use adit_resp::RespValue;
 
 use crate::keys::StoreKeys;
+use crate::lease_clock::LeaseSight;
 use crate::position::GroupPosition;
 use crate::printable::printable;
 
@@ -53,12 +54,11 @@ pub(crate) enum ScriptAnswer {
     Taken {
         epoch: u64,
         last: GroupPosition,
+        /// The epoch before, and its holder.
+        before: (u64, String),
     },
     /// Another holder has it.
-    Held {
-        holder: String,
-        left_ms: u64,
-    },
+    Held(LeaseSight),
     /// The records have a newer format.
     Newer {
         format: u32,
@@ -85,12 +85,21 @@ impl ScriptAnswer {
         let words: Vec<&[u8]> = words.filter_map(octets).collect();
         let text = printable;
         Some(match *words.as_slice() {
-            [b"TAKEN", epoch, last] => {
-                Self::Taken { epoch: number(epoch)?, last: GroupPosition::parse(last)? }
-            }
-            [b"HELD", holder, left] => {
-                Self::Held { holder: text(holder), left_ms: number(left).unwrap_or(0) }
-            }
+            [b"TAKEN", epoch, last, epoch_before, holder_before] => Self::Taken {
+                epoch: number(epoch)?,
+                last: GroupPosition::parse(last)?,
+                before: (
+                    number(epoch_before)?,
+                    core::str::from_utf8(holder_before).ok()?.to_owned(),
+                ),
+            },
+            [b"HELD", holder, lease_ms, epoch, beat, former_left] => Self::Held(LeaseSight {
+                holder: text(holder),
+                lease_ms: number(lease_ms),
+                epoch: number(epoch)?,
+                beat: number(beat)?,
+                former_left_ms: number(former_left),
+            }),
             [b"NEWER", format] => {
                 Self::Newer { format: u32::try_from(number(format)?).unwrap_or(u32::MAX) }
             }

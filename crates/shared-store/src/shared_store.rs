@@ -16,10 +16,12 @@ use crate::connection::LinkError;
 use crate::figures::SharedStoreFigures;
 use crate::greeting::GreetingCommands;
 use crate::keys::StoreKeys;
+use crate::lease_clock::LeaseClock;
 use crate::link::{LinkTimes, ServerLink};
 use crate::options::SharedStoreOptions;
 use crate::position::GroupPosition;
 use crate::scripts::ScriptDigests;
+use crate::server_info::ServerInfo;
 use crate::tail::GroupTail;
 
 /// Changes of a group: a script cannot pass on more.
@@ -54,6 +56,12 @@ pub struct SharedStore<T: Transport> {
     pub(crate) confirmed: Option<Instant>,
     /// Who took the lease from this process.
     fenced_by: Option<String>,
+    /// The epoch before this holder's, and its holder.
+    pub(crate) before: (u64, String),
+    pub(crate) lease_clock: LeaseClock,
+    /// What the server said of itself, and when it said all of it.
+    pub(crate) info: ServerInfo,
+    pub(crate) informed_at: Option<Instant>,
     pub(crate) is_handover_requested: bool,
     /// The last group that [`SharedStore::follow`] has yielded.
     pub(crate) followed: Option<GroupPosition>,
@@ -92,6 +100,10 @@ impl<T: Transport> SharedStore<T> {
             written_at: None,
             confirmed: None,
             fenced_by: None,
+            before: (0, String::new()),
+            lease_clock: LeaseClock::default(),
+            info: ServerInfo::default(),
+            informed_at: None,
             is_handover_requested: false,
             followed: None,
             figures: SharedStoreFigures::default(),
@@ -108,6 +120,7 @@ impl<T: Transport> SharedStore<T> {
             lease_valid_until: self.lease_valid_until(),
             connection_failures: self.link.failures,
             pending_octets: self.tail.pending_octets(),
+            warnings: self.info.warnings(self.options.acknowledge_replicas),
             ..self.figures.clone()
         }
     }
@@ -173,7 +186,7 @@ impl<T: Transport> SharedStore<T> {
             })?;
         }
         if have >= i64::from(wanted) {
-            self.confirmed = Some(at);
+            (self.confirmed, self.refusal) = (Some(at), None);
             return Ok(());
         }
         let server = self.link.server().map_or_else(String::new, |server| server.to_string());
@@ -254,6 +267,11 @@ impl<T: Transport> RecordStore for SharedStore<T> {
 
     fn durable(&self) -> RecordNumber {
         self.tail.durable()
+    }
+
+    /// True if the server is near its `maxmemory`.
+    fn is_full(&self) -> bool {
+        self.info.is_full()
     }
 
     /// Prolongs the lease in good time, and looks for a primary if there is none.

@@ -145,3 +145,26 @@ impl GroupTail {
         self.pending_octets
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use adit_store::{RecordKey, RecordKind};
+
+    use super::*;
+
+    #[test]
+    fn groups_that_are_not_durable_belong_to_the_next_epoch() {
+        let mut tail = GroupTail::default();
+        let change = [StoreChange::put(RecordKey::number(RecordKind::Session, 1), b"x")];
+        let position = |epoch, number| GroupPosition { epoch, number };
+        tail.begin(1, GroupPosition::default());
+        tail.append(&change);
+        tail.append(&change);
+        assert!(tail.set_written(position(1, 1)));
+        tail.set_durable();
+        tail.begin(3, position(2, 9));
+        let waiting: Vec<_> = tail.unwritten().map(|(at, group)| (at, group.number())).collect();
+        assert_eq!(waiting, [(position(2, 9), 2)]);
+        assert!(tail.is_waiting());
+    }
+}

@@ -192,7 +192,7 @@ fn former_holder_is_refused_and_knows_it() {
     let mut other = client(options(&[&server], "b"));
     let LeaseAnswer::Held(lease) = other.acquire().unwrap() else { panic!("two holders") };
     assert!(lease.holder.starts_with("a/") && lease.left <= Duration::from_secs(2), "{lease:?}");
-    assert_eq!(server.answer("DEL adit:{upf-1}:lease").trim(), "1");
+    assert_eq!(server.answer("HDEL adit:{upf-1}:state held").trim(), "1");
     assert_eq!(other.acquire().unwrap(), LeaseAnswer::Taken { epoch: 2 });
     let acknowledged = book.records.clone();
     book.append(&mut store);

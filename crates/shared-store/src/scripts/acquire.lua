@@ -1,20 +1,35 @@
--- Takes the lease unless another holder has it.
+-- Takes the lease: if nobody holds it, a former process of the same instance does, or its holder has not prolonged it since
+-- the caller saw it, which the caller has measured to be longer than the lease.
 -- KEYS: state, lease, handover, groups, then the hashes of records by the octet of their kind.
--- ARGV: newest format, instance, holder, milliseconds of the lease. A holder's name begins with its instance's.
-local state = redis.call('HMGET', KEYS[1], 'format', 'epoch', 'holder', 'last')
+-- ARGV: newest format, instance, holder, milliseconds of the lease, epoch and beat that the caller saw, or two empty strings. A
+-- holder's name begins with its instance's.
+-- A command that needs no memory comes first: after it the server takes the others also without memory.
+redis.call('HDEL', KEYS[1], '-')
+local fields = {'format', 'epoch', 'holder', 'last', 'beat', 'held', 'lease_ms'}
+local state = redis.call('HMGET', KEYS[1], unpack(fields))
 if state[1] and tonumber(state[1]) > tonumber(ARGV[1]) then
   return {'NEWER', state[1]}
 end
+local epoch, beat = state[2] or '0', state[5] or '0'
+-- Adits of release 0.1.0 hold the lease by this key alone.
 local leased = redis.call('GET', KEYS[2])
-if leased and string.sub(leased, 1, #ARGV[2]) ~= ARGV[2] then
-  return {'HELD', leased, tostring(redis.call('PTTL', KEYS[2]))}
+if leased and string.sub(leased, -5) == ';beat' then
+  leased = false
 end
-local epoch = tonumber(state[2] or '0')
+local holder = leased or (state[6] == '1' and state[3])
+local is_own = holder and string.sub(holder, 1, #ARGV[2]) == ARGV[2]
+local is_over = epoch == ARGV[5] and beat == ARGV[6]
+if holder and not is_own and not is_over then
+  local left = leased and tostring(redis.call('PTTL', KEYS[2])) or ''
+  return {'HELD', holder, not leased and state[7] or '', epoch, beat, left}
+end
+local number = tonumber(epoch)
 if state[3] ~= ARGV[3] then
-  epoch = epoch + 1
+  number = number + 1
 end
-local text = string.format('%d', epoch)
-redis.call('HSET', KEYS[1], 'format', ARGV[1], 'epoch', text, 'holder', ARGV[3])
-redis.call('SET', KEYS[2], ARGV[3], 'PX', ARGV[4])
+local text = string.format('%d', number)
+redis.call('HSET', KEYS[1], 'format', '1', 'epoch', text, 'holder', ARGV[3], 'held', '1', 'lease_ms', ARGV[4])
+redis.call('HINCRBY', KEYS[1], 'beat', 1)
+redis.call('SET', KEYS[2], ARGV[3] .. ';beat', 'PX', ARGV[4])
 redis.call('DEL', KEYS[3])
-return {'TAKEN', text, state[4] or '0-0'}
+return {'TAKEN', text, state[4] or '0-0', epoch, state[3] or ''}
