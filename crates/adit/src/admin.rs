@@ -17,7 +17,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use adit_types::limits::ADMIN_CLIENTS_MAX;
 use anyhow::{Context, bail};
@@ -38,6 +38,10 @@ const REQUEST_BYTES_MAX: u64 = 4096;
 
 /// Timeout for the request of a client, and for the control thread.
 const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a process that was killed may still listen.
+const DYING_PROCESS_MAX: Duration = Duration::from_secs(3);
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Niceness of threads that serve clients, which share a core with the control thread.
 pub(crate) const NICENESS: i32 = 10;
@@ -254,7 +258,7 @@ impl AdminServer {
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).with_context(hint)?;
         }
-        remove_dead_socket(path)?;
+        remove_dead_socket(path, Instant::now() + DYING_PROCESS_MAX)?;
         let listener = UnixListener::bind(path).with_context(hint)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
             .with_context(hint)?;
@@ -305,7 +309,7 @@ impl Drop for AdminServer {
 ///
 /// # Errors
 /// There is anything else at `path`, which stays unchanged.
-fn remove_dead_socket(path: &Path) -> anyhow::Result<()> {
+fn remove_dead_socket(path: &Path, end: Instant) -> anyhow::Result<()> {
     let known = match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         known => known.with_context(|| format!("cannot read admin.socket {}", path.display()))?,
@@ -330,6 +334,11 @@ fn remove_dead_socket(path: &Path) -> anyhow::Result<()> {
                 format!("cannot remove the dead socket {}; remove it", path.display())
             }),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        // A process that was killed listens until the kernel has taken its memory.
+        Ok(_) if Instant::now() < end => {
+            std::thread::sleep(RETRY_INTERVAL);
+            remove_dead_socket(path, end)
+        }
         Ok(_) => bail!(
             "another adit, or another process, listens at {}; stop it or set admin.socket to \
              another path",

@@ -37,6 +37,8 @@ pub(crate) struct StartRecords {
     pub source: RecordSource,
     /// `None` if nothing is kept.
     pub config: Option<RecordConfig>,
+    /// The operator accepts that records are lost.
+    pub accepts_loss: bool,
 }
 
 /// What a former process left.
@@ -78,11 +80,14 @@ impl StartRecords {
     ) -> anyhow::Result<Self> {
         let settings = &config.store;
         match &settings.kind {
-            StoreKind::None => Ok(Self { source: RecordSource::None, config: None }),
+            StoreKind::None => {
+                Ok(Self { source: RecordSource::None, config: None, accepts_loss: false })
+            }
             StoreKind::Journal(path) => {
                 let journal = open_journal(path, accept_loss)?;
                 let store = AnyStore::Journal(Box::new(journal));
-                Self::own(config, store, preparer, cpus, &path.display().to_string())
+                let own = Self::own(config, store, preparer, cpus, &path.display().to_string())?;
+                Ok(Self { accepts_loss: accept_loss, ..own })
             }
             StoreKind::Shared(shared) => {
                 let pair = PairStore::open(shared, eal)?;
@@ -95,7 +100,8 @@ impl StartRecords {
                     let store = FollowedStore { client: store, tail, pair, accept_loss };
                     let store = Box::new(store);
                     let source = RecordSource::Followed { store, active };
-                    return Ok(Self { source, config: Some(record_config(settings)) });
+                    let config = Some(record_config(settings));
+                    return Ok(Self { source, config, accepts_loss: false });
                 }
                 if config.standby.is_none() {
                     lease::take(&mut store, shared)?;
@@ -105,7 +111,9 @@ impl StartRecords {
                     let _ = store.release();
                     return Err(refused(error, &shown));
                 }
-                Self::own(config, active_store(store, &pair)?, preparer, cpus, &shown)
+                let store = active_store(store, &pair)?;
+                let own = Self::own(config, store, preparer, cpus, &shown)?;
+                Ok(Self { accepts_loss: accept_loss, ..own })
             }
         }
     }
@@ -136,7 +144,7 @@ impl StartRecords {
         };
         let (link, former) = started.context("cannot start the thread of the store")?;
         let source = RecordSource::Own { link, former };
-        Ok(Self { source, config: Some(record_config(&config.store)) })
+        Ok(Self { source, config: Some(record_config(&config.store)), accepts_loss: false })
     }
 
     /// The node whose sessions this process has, or will have.

@@ -300,6 +300,9 @@ fn start_node(config: &Config, start: &StartParts, random: &mut StdRng) -> Node 
         RecordSource::Own { former: Some(former), .. } => {
             node.begin_restoration(&former.node);
             node.accept_prepared(&former.preparer);
+            if records.accepts_loss {
+                node.note_lost_records();
+            }
         }
         RecordSource::Followed { active, .. } => node.begin_following(active),
     }

@@ -241,6 +241,7 @@ pub(crate) fn node(
         address: config.n4.listen.ip(),
         connect: config.n4.connect.clone(),
         heartbeat_interval: config.n4.heartbeat_interval,
+        sessions_outlive_peer: config.n4.sessions_outlive_peer,
         t1: config.n4.t1,
         n1: config.n4.n1_retries.into(),
         recovery_time_stamp,

@@ -104,7 +104,7 @@ pub(crate) fn tsc_hz() -> f64 {
 fn signaling(sessions: usize) -> SignalingFigures {
     SignalingFigures {
         counters: N4Counters::default(),
-        associations: vec![AssociationFigures { node_id: "smf".to_owned(), sessions }],
+        associations: vec![AssociationFigures { node_id: "smf".to_owned(), sessions, is_up: true }],
         sessions,
         sessions_max: sessions,
         services: ServiceCounts::default(),

@@ -123,6 +123,7 @@ pub(crate) fn control_side(
         address: IpAddr::V4(N3_ADDR),
         connect: Vec::new(),
         heartbeat_interval: Nanos::from_secs(3600),
+        sessions_outlive_peer: Nanos::from_secs(3600),
         t1: Nanos::from_secs(3),
         n1: 3,
         recovery_time_stamp: 1,

@@ -19,8 +19,8 @@ use crate::tally::StepTally;
 const WAIT_MAX: Nanos = Nanos::from_secs(60);
 
 /// The same notice is not repeated within this time, so that a busy session does not fill the ring of
-/// events. After it the notice is repeated, in case the event was lost.
-const NOTICE_INTERVAL: Nanos = Nanos::from_secs(10);
+/// events. After it the notice is repeated: the event may have been lost, or the control plane did not take the report.
+const NOTICE_INTERVAL: Nanos = Nanos::from_secs(1);
 
 /// Notices remembered. A forgotten one is sent again, and the control thread recognizes it.
 const NOTICES: usize = 1024;

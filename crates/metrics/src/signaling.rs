@@ -35,6 +35,8 @@ pub struct AssociationFigures {
     pub node_id: String,
     /// Its sessions.
     pub sessions: usize,
+    /// Its peer answers heartbeats.
+    pub is_up: bool,
 }
 
 /// The families of N4.
@@ -128,7 +130,9 @@ fn sessions(figures: &SignalingFigures) -> Vec<MetricFamily> {
         MetricFamily::new(
             "adit_n4_associations",
             "PFCP associations that are up.",
-            MetricValues::gauge(gauge(figures.associations.len())),
+            MetricValues::gauge(gauge(
+                figures.associations.iter().filter(|association| association.is_up).count(),
+            )),
         ),
         MetricFamily::new(
             "adit_n4_association_sessions",
@@ -184,7 +188,11 @@ mod tests {
     fn sessions_without_a_name_are_those_of_others() {
         let figures = SignalingFigures {
             counters: N4Counters::default(),
-            associations: vec![AssociationFigures { node_id: "smf".to_owned(), sessions: 7 }],
+            associations: vec![AssociationFigures {
+                node_id: "smf".to_owned(),
+                sessions: 7,
+                is_up: true,
+            }],
             sessions: 7,
             sessions_max: 100,
             services: ServiceCounts::default(),

@@ -71,6 +71,11 @@ pub struct Association {
     pub cp_function_features: u64,
     /// The SMF set that the peer belongs to.
     pub smf_set: SmfSet,
+    /// Our Recovery Time Stamp towards it: it moves when sessions end that the peer may still believe in. Unit: seconds
+    /// since 1900-01-01 (NTP).
+    pub own_time_stamp: u32,
+    /// Until when its sessions stay although it does not answer heartbeats; `None` while it does.
+    pub silent_until: Option<Nanos>,
     /// The association moved to an address whose Recovery Time Stamp was not seen yet.
     pub(crate) is_time_stamp_unknown: bool,
     /// What its Heartbeat Requests say about a restart.
@@ -100,6 +105,12 @@ impl Association {
     #[must_use]
     pub const fn socket(&self) -> SocketAddr {
         SocketAddr::new(self.address, self.port)
+    }
+
+    /// True while the peer does not answer heartbeats and its sessions outlive it.
+    #[must_use]
+    pub const fn is_silent(&self) -> bool {
+        self.silent_until.is_some()
     }
 
     /// True if the CP function announced this feature.

@@ -30,6 +30,8 @@ pub struct NodeConfig {
     pub connect: Vec<SocketAddr>,
     /// Time between two Heartbeat Requests to one peer.
     pub heartbeat_interval: Nanos,
+    /// How long sessions stay when their peer does not answer heartbeats any more; zero if they end at once.
+    pub sessions_outlive_peer: Nanos,
     /// Time without a response before a request is sent again. Spec: TS 29.244 §6.4 (T1).
     pub t1: Nanos,
     /// How often a request is sent again before it has failed. Spec: TS 29.244 §6.4 (N1).

@@ -76,9 +76,9 @@ scalars! {
     refused_draining,
     /// States of user plane paths not reported: too many waited.
     node_reports_lost_queue_full,
-    /// Node reports without a response after N1 retransmissions.
+    /// Node reports without a response after N1 retransmissions. They are sent again.
     node_reports_lost_no_response,
-    /// Node reports that the peer refused.
+    /// Node reports that the peer refused. They are sent again.
     node_reports_refused,
     /// Association updates of ours that the peer refused.
     association_updates_refused,
@@ -86,7 +86,7 @@ scalars! {
     pool_usage_reports,
     /// Sessions whose control moved within their SMF set.
     sessions_moved,
-    /// Sessions kept over a new setup of their association, as the peer wished.
+    /// Sessions kept over a new setup of their association: the peer had not restarted, or wished it.
     sessions_retained,
     /// Peers that named an SMF set, or alternative addresses, that `smf_sets` does not give them.
     smf_set_claims_refused,
@@ -120,6 +120,10 @@ scalars! {
     associations_up,
     /// Associations that ended, for whatever reason.
     associations_down,
+    /// Peers that did not answer heartbeats any more and whose sessions stayed.
+    peers_silent,
+    /// Times that our Recovery Time Stamp moved towards a peer whose sessions ended without its knowledge.
+    recovery_time_stamps_moved,
     /// Peers seen with a new Recovery Time Stamp.
     peers_restarted,
     /// PFD Management Requests carried out.
@@ -134,11 +138,14 @@ scalars! {
     sessions_removed_with_association,
     /// Sessions removed because the CP function answered a report with Cause 65.
     sessions_removed_unknown_to_peer,
+    /// Sessions that gave way to new ones of the same CP function, or SMF set, with their TEID or UE address.
+    sessions_replaced,
     /// Sessions that the operator ended.
     sessions_ended_by_operator,
     /// Report items lost: too many wait, of one session or in total.
     reports_lost_queue_full,
-    /// Report items lost: no response to their request after N1 retransmissions.
+    /// Report items without a response to their request after N1 retransmissions. Usage is sent again; all else is
+    /// reported with its next event.
     reports_lost_no_response,
     /// Usage reports lost because their association ended before they were acknowledged, or with a
     /// session that ended by our decision.
@@ -151,7 +158,11 @@ scalars! {
     reports_of_gone_sessions,
     /// Downlink data that was reported already, or is not to be reported any more.
     notifications_spared,
-    /// Session Report Requests that the CP function did not accept.
+    /// Usage reports of sessions that are gone, given up: the CP function refused them, or did not answer, again and
+    /// again.
+    usage_reports_given_up,
+    /// Session Report Requests that the CP function did not accept. Usage is sent again; all else is reported with its
+    /// next event.
     reports_refused,
     /// Parts of Session Report Responses that could not be carried out: an unknown BAR, or a
     /// buffering duration, which we do not offer; a CP F-SEID of zero, or a tunnel towards the CP

@@ -15,6 +15,8 @@ pub enum DownReason {
     Released,
     /// Our heartbeats stayed without a response.
     HeartbeatsLost,
+    /// They did for as long as sessions may outlive their peer.
+    SilentTooLong,
     /// The peer's Recovery Time Stamp changed.
     PeerRestarted,
     /// The peer set it up again.
@@ -28,6 +30,7 @@ impl fmt::Display for DownReason {
         f.write_str(match self {
             Self::Released => "released by the peer",
             Self::HeartbeatsLost => "no response to heartbeats",
+            Self::SilentTooLong => "no response to heartbeats for n4.sessions_outlive_peer_s",
             Self::PeerRestarted => "the peer restarted",
             Self::SetUpAgain => "set up again by the peer",
             Self::EndedByOperator => "ended by the operator",
@@ -109,6 +112,26 @@ pub enum NodeEvent {
         /// Why.
         reason: DownReason,
     },
+    /// A peer does not answer heartbeats any more. Its sessions stay.
+    PeerSilent {
+        /// The peer's address.
+        address: IpAddr,
+        /// The peer's identity.
+        node_id: NodeIdentity,
+        /// How many sessions stay.
+        sessions: usize,
+        /// For how long.
+        outlive: Nanos,
+    },
+    /// A silent peer answers again, and has not restarted.
+    PeerAnswers {
+        /// The peer's address.
+        address: IpAddr,
+        /// The peer's identity.
+        node_id: NodeIdentity,
+        /// How many sessions it has.
+        sessions: usize,
+    },
     /// A CP function has not released its association as the operator wished. The association goes on.
     NotReleased {
         /// The peer's address.
@@ -173,6 +196,15 @@ pub enum NodeEvent {
         message_type: &'static str,
         /// Every error found; the first is the one that was answered.
         findings: Vec<String>,
+    },
+    /// A CP function refused a report, which is not delivered. Reported at most once per second.
+    ReportRefused {
+        /// Who refused.
+        from: IpAddr,
+        /// Type of the response.
+        message_type: &'static str,
+        /// The code point of its Cause.
+        cause: u8,
     },
     /// Sessions are controlled by another member of their SMF set from now on.
     SessionsHandedOver {

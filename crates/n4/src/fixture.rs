@@ -12,7 +12,7 @@ use adit_session::{
 };
 use adit_types::{FarId, InterfaceRole, PdrId, Precedence, Seid, Teid};
 
-use crate::session_state::{SessionInformation, SetKey};
+use crate::session_state::{RemainingReports, SessionInformation, SetKey};
 use crate::sessions::{EstablishmentContext, NewSession, Sessions};
 
 /// The tunnel that [`forwarding`] sends into.
@@ -82,5 +82,5 @@ pub(crate) fn establish(sessions: &mut Sessions, owner: OwnerId, last: u8) -> Ne
     let cp = CpFSeid { seid: Seid(9), v4: Some(Ipv4Addr::LOCALHOST), v6: None };
     let sets = vec![SetKey::Group(vec![7])];
     let context = EstablishmentContext { owner, cp, information, sets };
-    sessions.establish(context, forwarding(last)).unwrap()
+    sessions.establish(context, forwarding(last), |_, _| RemainingReports::Discard).unwrap()
 }

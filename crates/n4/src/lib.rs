@@ -34,6 +34,7 @@ mod peers;
 mod procedure;
 mod records;
 mod refusal;
+mod report_pause;
 mod response_cache;
 mod session_state;
 mod sessions;

@@ -104,6 +104,8 @@ pub struct Node {
     pub(crate) load: Load,
     /// When the errors of a refused request may be logged again.
     pub(crate) next_finding: Nanos,
+    /// When a refused report may be logged again.
+    pub(crate) next_refused_report: Nanos,
     pub(crate) pool_usage: PoolUsage,
     pub(crate) drains: Drains,
     pub(crate) faults: Faults,
@@ -113,6 +115,8 @@ pub struct Node {
     pub(crate) ntp_clock: NtpClock,
     /// The time of day at zero of the clock when the first process of this node began.
     pub(crate) clock_zero: u64,
+    /// Our latest Recovery Time Stamp that a peer was given. Unit: seconds since 1900-01-01 (NTP).
+    pub(crate) latest_time_stamp: u32,
     /// While records are restored.
     pub(crate) restoration: Option<NodeRestoration>,
 }
@@ -136,6 +140,7 @@ impl Node {
             shutdown: Shutdown::default(),
             load: Load::default(),
             next_finding: Nanos(0),
+            next_refused_report: Nanos(0),
             pool_usage: PoolUsage::default(),
             drains: Drains::new(),
             faults: Faults::default(),
@@ -144,6 +149,7 @@ impl Node {
             scratch: vec![0; OWN_MESSAGE_BYTES_MAX],
             ntp_clock: NtpClock::from_seconds(config.recovery_time_stamp),
             clock_zero: 0,
+            latest_time_stamp: config.recovery_time_stamp,
             restoration: None,
             config,
         }
@@ -330,6 +336,7 @@ impl Node {
             self.peers.setups.poll_timeout().filter(|_| !self.shutdown.is_stopping),
             self.peers.next_heartbeat(),
             self.sessions.states.next_delayed_notice(),
+            self.sessions.states.next_report_pause(),
             self.sessions.states.has_more_reports().then_some(Nanos(0)),
             self.next_path_deadline(),
             self.path_qos.next_deadline(),
@@ -339,6 +346,8 @@ impl Node {
             self.next_drain_deadline(),
             self.shutdown.prepare_releases_at,
             self.next_late_release(),
+            self.next_node_report(),
+            self.next_silent_end(),
             self.peers.next_idle(lifetime),
             (self.has_job_to_do() || self.has_drain_to_do()).then_some(Nanos(0)),
             self.next_usage_record(),

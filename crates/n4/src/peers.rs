@@ -116,6 +116,16 @@ impl Peers {
         self.iter_mut().find(|peer| peer.association.as_ref().is_some_and(is_of))
     }
 
+    /// True if the peer of the association does not answer.
+    pub(crate) fn is_silent(&self, owner: OwnerId) -> bool {
+        self.association_of(owner).is_some_and(Association::is_silent)
+    }
+
+    /// The first association whose sessions have outlived its peer for as long as they may, and until when that is.
+    pub(crate) fn next_silent_end(&self) -> Option<(Nanos, IpAddr)> {
+        self.associations().filter_map(|known| Some((known.silent_until?, known.address))).min()
+    }
+
     /// Names and addresses of all associations.
     pub(crate) fn destinations(&self) -> Vec<(OwnerId, SocketAddr)> {
         self.associations().map(|a| (a.owner, a.socket())).collect()
@@ -159,10 +169,11 @@ impl Peers {
         one == other || set(one).is_some_and(|id| set(other) == Some(id))
     }
 
-    /// Another association of the same SMF set.
+    /// Another association of the same SMF set, whose peer answers.
     pub(crate) fn successor_of(&self, owner: OwnerId) -> Option<&Association> {
         self.associations()
-            .find(|other| other.owner != owner && self.shares_control(owner, other.owner))
+            .filter(|other| other.owner != owner && !other.is_silent())
+            .find(|other| self.shares_control(owner, other.owner))
     }
 
     /// True if the CP function of an association announced this feature.
@@ -297,6 +308,8 @@ mod tests {
             since: Nanos(0),
             cp_function_features: u64::from(CpFunctionFeatures::EPFAR.bits()),
             smf_set: SmfSet { id, alternatives: vec![address(alternative)] },
+            own_time_stamp: 1,
+            silent_until: None,
             is_time_stamp_unknown: false,
             restart_claim: RestartClaim::None,
             release_due: None,

@@ -15,6 +15,7 @@ mod values;
 use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use adit_session::OwnerId;
 use adit_store::{RecordChange, RecordNumber, StoreState};
 use adit_types::limits::{
     ANSWER_RECORDS_MAX, PENDING_MAX, RECORD_OCTETS_UNDER_WAY_MAX, SESSION_ANSWERS_NOTED_MAX,
@@ -30,7 +31,7 @@ pub use former::FormerRecord;
 pub(crate) use former::{FormerSessionValue, FormerValue};
 pub(crate) use restoration::NodeRestoration;
 pub(crate) use values::{
-    AnswerValue, AssociationValue, KeptAnswer, PfdValue, ReportsValue, decoded,
+    AnswerValue, AssociationValue, KeptAnswer, PeerStateValue, PfdValue, ReportsValue, decoded,
 };
 pub use values::{NodeRecord, RECORD_VERSION, RecordError};
 
@@ -48,6 +49,8 @@ enum SessionNews {
 #[derive(Debug, Default)]
 struct SessionUnit {
     record: Option<SessionNews>,
+    /// Sessions that gave way to it: their records go with the one that comes.
+    replaced: Vec<Seid>,
     usage: Option<Vec<u8>>,
     reports: bool,
     answers: NotedAnswers,
@@ -62,6 +65,7 @@ struct News {
     node: bool,
     pfds: bool,
     associations: BTreeSet<IpAddr>,
+    peer_states: BTreeSet<OwnerId>,
     sessions: BTreeMap<Seid, SessionUnit>,
     /// Answers about no single session. They tell of all that is noted before them.
     answers: NotedAnswers,
@@ -71,10 +75,11 @@ struct News {
 
 impl News {
     fn is_empty(&self) -> bool {
-        let Self { node, pfds, associations, sessions, answers, encoded } = self;
+        let Self { node, pfds, associations, peer_states, sessions, answers, encoded } = self;
         !node
             && !pfds
             && associations.is_empty()
+            && peer_states.is_empty()
             && sessions.is_empty()
             && answers.is_empty()
             && encoded.is_empty()
@@ -124,6 +129,8 @@ pub(crate) struct RecordBook {
     usage_digests: BTreeMap<Seid, u64>,
     /// Sessions with a record of reports.
     reporting: BTreeSet<Seid>,
+    /// Associations with a [`PeerStateValue`].
+    peer_states: BTreeSet<OwnerId>,
     /// Digests of the recorded PFDs, by application.
     pfd_digests: BTreeMap<Vec<u8>, u64>,
     last_answer: u64,
@@ -189,6 +196,23 @@ impl RecordBook {
         }
     }
 
+    /// Our time stamp towards the peer of an association, or whether it is silent, changes; or the association ends.
+    pub(crate) fn note_peer_state(&mut self, owner: OwnerId) {
+        if self.are_kept() {
+            self.news.peer_states.insert(owner);
+        }
+    }
+
+    /// A restored or followed association has a record of its state.
+    pub(crate) fn resume_peer_state(&mut self, owner: OwnerId) {
+        self.peer_states.insert(owner);
+    }
+
+    /// The record of such a state has been removed.
+    pub(crate) fn forget_peer_state(&mut self, owner: OwnerId) {
+        self.peer_states.remove(&owner);
+    }
+
     /// A session begins.
     pub(crate) fn note_new_session(&mut self, up_seid: Seid) {
         if self.config.is_some_and(|config| config.serves_without_store) {
@@ -229,6 +253,16 @@ impl RecordBook {
         let unit = self.news.sessions.get_mut(&up_seid);
         if let Some(news @ SessionNews::Changed) = unit.and_then(|unit| unit.record.as_mut()) {
             *news = SessionNews::Former(octets);
+        }
+    }
+
+    /// A session has taken the place of `gone`.
+    pub(crate) fn note_replaced_session(&mut self, up_seid: Seid, gone: Seid) {
+        if self.are_kept() {
+            self.unit(up_seid).replaced.push(gone);
+            if let Some(former) = self.news.sessions.get_mut(&gone) {
+                former.record = None;
+            }
         }
     }
 

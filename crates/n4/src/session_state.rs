@@ -7,6 +7,8 @@
 
 mod buffering;
 mod information;
+mod notified;
+mod report_queue;
 mod reports;
 mod services;
 mod sets;
@@ -18,11 +20,13 @@ use adit_types::{Nanos, Seid, SessionIndex};
 
 use buffering::BufferingEnd;
 pub use information::SessionInformation;
-pub(crate) use reports::{
-    DiscardedReports, DownlinkDataNotice, EndedSession, NotifiedData, RemainingReports, ReportItem,
-    UnacknowledgedUsage,
+use notified::{DelayedNotices, Notified};
+pub(crate) use notified::{DownlinkDataNotice, NotifiedData};
+use report_queue::ReportQueue;
+pub(crate) use report_queue::{
+    DiscardedReports, EndedSession, RemainingReports, ReportItem, UnacknowledgedUsage,
 };
-use reports::{ReportQueue, ReportSchedule};
+use reports::ReportSchedule;
 pub use services::{ServiceCounts, ServiceName};
 pub(crate) use sets::{MemberCursor, SetKey, set_keys};
 use sets::{SetIndex, SetMembership};
@@ -53,7 +57,7 @@ struct SessionActivity {
     /// The CP F-SEID of the former SMF, until the SMF that inherits the session takes over.
     former_cp: Option<CpFSeid>,
     /// Downlink data reported since its FAR was activated.
-    notified: Vec<NotifiedData>,
+    notified: Vec<Notified>,
     queue: Option<ReportQueue>,
 }
 
@@ -149,6 +153,7 @@ pub(crate) struct SessionStates {
     sets: SetIndex,
     buffering_ends: BTreeSet<(Nanos, Seid)>,
     reports: ReportSchedule,
+    delayed: DelayedNotices,
     services: ServiceCounts,
 }
 
@@ -162,6 +167,7 @@ impl SessionStates {
             sets: SetIndex::new(own_set),
             buffering_ends: BTreeSet::new(),
             reports: ReportSchedule::default(),
+            delayed: DelayedNotices::default(),
             services: ServiceCounts::default(),
         }
     }
@@ -227,8 +233,9 @@ mod tests {
         states.assign_sets(session, vec![SetKey::Group(vec![1])]);
         states.set_buffering_end(seid, adit_types::BarId(1), Nanos(5));
         states.keep_former_cp(seid, CpFSeid::default());
-        let told =
+        let data =
             NotifiedData { far: adit_types::FarId(1), pdr: adit_types::PdrId(1), delivery: None };
+        let told = DownlinkDataNotice { data, service: Default::default() };
         assert!(states.note_notified(seid, told) && !states.note_notified(seid, told));
         assert!(states.push_report(seid, OwnerId(1), ReportItem::Inactivity));
         states.end(seid, RemainingReports::Discard);

@@ -11,8 +11,8 @@ use adit_rules::{DeltaId, RuleDelta, UsageSource, WorkerCommand};
 use adit_session::{
     ChangedApplications, CpFSeid, CreatedPdr, CreatedTrafficEndpoint, CreatedUe, EndMarker,
     Established, FormerSession, KeptUsage, Modified, OwnerId, PfdProvision, PfdRefusal,
-    Provisioning, QerPacketRate, Refusal, Restored, SessionChange, SessionPreparer, SessionStore,
-    StoreConfig, TrafficStart, UsageOutcome, UsageReport,
+    Provisioning, QerPacketRate, Refusal, ReplacedSession, Restored, SessionChange,
+    SessionPreparer, SessionStore, StoreConfig, TrafficStart, UsageOutcome, UsageReport,
 };
 use adit_types::{Nanos, Seid, SessionIndex, UsageSlot};
 
@@ -73,6 +73,8 @@ pub(crate) struct NewSession {
     pub created: Vec<CreatedPdr>,
     pub created_ues: Vec<CreatedUe>,
     pub created_endpoints: Vec<CreatedTrafficEndpoint>,
+    /// The sessions that gave way to it.
+    pub replaced: Vec<DeletedSession>,
 }
 
 /// What a CP function says about a session that it establishes, besides its rules.
@@ -128,6 +130,8 @@ pub(crate) struct PendingChange {
     pub usage: Vec<UsageReport>,
     pub follow_up: FollowUp,
     record: PendingRecord,
+    /// Sessions that gave way: their records go when this one comes.
+    replaced: Vec<Seid>,
 }
 
 /// The sessions of all CP functions.
@@ -192,7 +196,9 @@ impl Sessions {
             self.last_change += 1;
             let (id, session) = (DeltaId(self.last_change), delta.session);
             let (usage, follow_up, record) = (Vec::new(), FollowUp::Nothing, pending_record);
-            self.pending.insert(id, PendingChange { up_seid, session, usage, follow_up, record });
+            let replaced = Vec::new();
+            let pending = PendingChange { up_seid, session, usage, follow_up, record, replaced };
+            self.pending.insert(id, pending);
             if self.records.are_kept() {
                 self.pending_by_session.entry(up_seid).or_default().push(id);
             }
@@ -278,6 +284,9 @@ impl Sessions {
                 self.pending_by_session.remove(&up_seid);
             }
         }
+        for gone in core::mem::take(&mut change.replaced) {
+            self.records.note_replaced_session(up_seid, gone);
+        }
         match core::mem::take(&mut change.record) {
             PendingRecord::Unchanged => {}
             PendingRecord::Stored => self.records.note_session(up_seid),
@@ -304,21 +313,48 @@ impl Sessions {
     /// Establishes a session.
     ///
     /// # Errors
-    /// The store's refusal; nothing has changed then.
+    /// The store's refusal; nothing has changed then. `remaining` decides about the reports of a session that gives way.
     pub(crate) fn establish(
         &mut self,
         context: EstablishmentContext,
         change: SessionChange,
+        remaining: impl Fn(&SessionStates, &ReplacedSession) -> RemainingReports,
     ) -> Result<NewSession, Refusal> {
         let EstablishmentContext { owner, cp, information, sets } = context;
-        let Established { up_seid, index, delta, created, created_ues, created_endpoints } =
-            self.store.establish(owner, cp, change)?;
+        let Established {
+            up_seid,
+            index,
+            delta,
+            created,
+            created_ues,
+            created_endpoints,
+            replaced,
+        } = self.store.establish(owner, cp, change)?;
         self.records.note_new_session(up_seid);
         let change = self.commit_stored(up_seid, Some(delta)).unwrap_or_default();
+        let replaced = self.replace(change, replaced, remaining);
         self.transitions.exempt(owner, index);
         self.states.update_information(index, information);
         self.states.assign_sets(index, sets);
-        Ok(NewSession { up_seid, index, change, created, created_ues, created_endpoints })
+        Ok(NewSession { up_seid, index, change, created, created_ues, created_endpoints, replaced })
+    }
+
+    /// Publishes the ends of sessions that gave way, behind the change that replaced them, so that packets always find one
+    /// of both. Their records go with that change.
+    fn replace(
+        &mut self,
+        change: DeltaId,
+        replaced: Vec<ReplacedSession>,
+        remaining: impl Fn(&SessionStates, &ReplacedSession) -> RemainingReports,
+    ) -> Vec<DeletedSession> {
+        if let Some(pending) = self.pending.get_mut(&change) {
+            pending.replaced = replaced.iter().map(|gone| gone.up_seid).collect();
+        }
+        let end = |gone: ReplacedSession| {
+            let remaining = remaining(&self.states, &gone);
+            self.commit_removed(gone.up_seid, gone.delta, remaining)
+        };
+        replaced.into_iter().map(end).collect()
     }
 
     /// Modifies a session.

@@ -59,30 +59,208 @@ fn setup_is_accepted_with_node_id_time_stamp_and_true_features() {
 }
 
 #[test]
-fn setup_again_removes_the_sessions_before_it_is_answered() {
-    for started in [SMF_STARTED, SMF_STARTED + 1] {
-        let mut bench = Bench::associated();
-        bench.session(smf(10), 2, &SessionScript::new(1, 1));
-        bench.session(smf(10), 3, &SessionScript::new(2, 2));
-        bench.events();
-        bench.node.handle_datagram(bench.now, smf(10), &setup(4, TEN, started));
-        assert_eq!(bench.node.store().len(), 0);
-        let (first, delta) = bench.node.poll_delta().unwrap();
-        assert!(delta.rules.is_none());
-        let (second, _) = bench.node.poll_delta().unwrap();
-        bench.node.handle_published(bench.now, first);
-        assert!(bench.sent().is_empty());
-        bench.node.handle_published(bench.now, second);
-        assert_eq!(cause(&bench.sent()[0].bytes), Cause::RequestAccepted);
-        let reason =
-            if started == SMF_STARTED { DownReason::SetUpAgain } else { DownReason::PeerRestarted };
-        assert!(bench.events().iter().any(|event| matches!(
-            event,
-            NodeEvent::AssociationDown { sessions: 2, reason: r, .. } if *r == reason
-        )));
-        assert_eq!(bench.node.store().reserved(), Default::default());
-        assert_eq!(bench.node.associations().count(), 1);
+fn setup_again_by_a_restarted_peer_removes_the_sessions_before_it_is_answered() {
+    let mut bench = Bench::associated();
+    bench.session(smf(10), 2, &SessionScript::new(1, 1));
+    bench.session(smf(10), 3, &SessionScript::new(2, 2));
+    bench.events();
+    bench.node.handle_datagram(bench.now, smf(10), &setup(4, TEN, SMF_STARTED + 1));
+    assert_eq!(bench.node.store().len(), 0);
+    let (first, delta) = bench.node.poll_delta().unwrap();
+    assert!(delta.rules.is_none());
+    let (second, _) = bench.node.poll_delta().unwrap();
+    bench.node.handle_published(bench.now, first);
+    assert!(bench.sent().is_empty());
+    bench.node.handle_published(bench.now, second);
+    let answer = &bench.sent()[0].bytes;
+    assert_eq!(cause(answer), Cause::RequestAccepted);
+    assert_eq!(own_time_stamp(answer), UPF_STARTED, "the peer knows that they are gone");
+    let down = DownReason::PeerRestarted;
+    assert!(bench.events().iter().any(|event| matches!(
+        event,
+        NodeEvent::AssociationDown { sessions: 2, reason, .. } if *reason == down
+    )));
+    assert_eq!(bench.node.store().reserved(), Default::default());
+    assert_eq!(bench.node.associations().count(), 1);
+}
+
+/// Our Recovery Time Stamp in an answer.
+fn own_time_stamp(bytes: &[u8]) -> u32 {
+    match decode(bytes) {
+        Message::AssociationSetupResponse(body) => body.recovery_time_stamp.0,
+        Message::HeartbeatResponse(body) => body.recovery_time_stamp.0,
+        Message::HeartbeatRequest(body) => body.recovery_time_stamp.0,
+        other => panic!("{other:?}"),
     }
+}
+
+/// It sets up again after it lost N4, with or without having noticed that before.
+#[test]
+fn setup_again_by_a_peer_that_has_not_restarted_keeps_its_sessions() {
+    let mut bench = Bench::associated();
+    let up_seid = bench.session(smf(10), 2, &SessionScript::new(1, 1));
+    bench.session(smf(10), 3, &SessionScript::new(2, 2));
+    bench.events();
+    let answer = bench.answer(smf(10), &setup(9, TEN, SMF_STARTED));
+    assert_eq!((cause(&answer), own_time_stamp(&answer)), (Cause::RequestAccepted, UPF_STARTED));
+    assert_eq!((bench.node.store().len(), bench.node.associations().count()), (2, 1));
+    assert!(matches!(
+        bench.events()[..],
+        [NodeEvent::SessionsRetained { sessions: 2, .. }, NodeEvent::AssociationUp { .. }]
+    ));
+    // It changes and deletes them one by one.
+    let moved = bench.answer(smf(10), &move_to(4, up_seid, Teid(9)));
+    assert_eq!(cause(&moved), Cause::RequestAccepted);
+    assert_eq!(cause(&bench.answer(smf(10), &delete(5, up_seid))), Cause::RequestAccepted);
+    assert_eq!(bench.node.store().len(), 1);
+}
+
+/// How long a peer with sessions is heard of no more, until its heartbeats have failed.
+const LOST_AFTER: Nanos = Nanos(HEARTBEAT_INTERVAL.0 + T1.0 * (N1 as u64 + 1));
+
+/// A node whose sessions outlive their peer by 100 s, and a session of `smf(10)`, which is silent.
+fn with_silent_peer(edit: impl FnOnce(&mut NodeConfig)) -> (Bench, Seid) {
+    let mut config = NodeConfig { sessions_outlive_peer: Nanos::from_secs(100), ..config() };
+    edit(&mut config);
+    let mut bench = Bench::with(config);
+    bench.associate(10);
+    let up_seid = bench.session(smf(10), 2, &SessionScript::new(1, 1));
+    bench.events();
+    bench.run_until(LOST_AFTER);
+    let events = bench.events();
+    assert!(matches!(events[..], [NodeEvent::PeerSilent { sessions: 1, .. }, ..]), "{events:?}");
+    assert_eq!(bench.node.store().len(), 1);
+    let association = bench.node.associations().next().unwrap();
+    assert!(association.is_silent());
+    assert_eq!(bench.node.counters().scalars.peers_silent, 1);
+    (bench, up_seid)
+}
+
+#[test]
+fn sessions_outlive_a_silent_peer_and_are_its_again_when_it_answers() {
+    let (mut bench, up_seid) = with_silent_peer(|_| {});
+    let sent = bench.run_until(LOST_AFTER + HEARTBEAT_INTERVAL);
+    respond_to_heartbeat(&mut bench, &sent, SMF_STARTED);
+    assert!(matches!(bench.events()[..], [NodeEvent::PeerAnswers { sessions: 1, .. }]));
+    assert!(!bench.node.association(IpAddr::V4(TEN)).unwrap().is_silent());
+    let moved = bench.answer(smf(10), &move_to(4, up_seid, Teid(9)));
+    assert_eq!(cause(&moved), Cause::RequestAccepted);
+    assert_eq!(own_time_stamp(&bench.answer(smf(10), &heartbeat(5, SMF_STARTED))), UPF_STARTED);
+}
+
+#[test]
+fn silent_peer_that_restarted_loses_its_sessions() {
+    let (mut bench, _) = with_silent_peer(|_| {});
+    let sent = bench.run_until(LOST_AFTER + HEARTBEAT_INTERVAL);
+    respond_to_heartbeat(&mut bench, &sent, SMF_STARTED + 7);
+    assert!(bench.node.store().is_empty() && bench.node.associations().count() == 0);
+}
+
+#[test]
+fn setup_by_a_silent_peer_keeps_its_sessions_and_one_by_a_restarted_one_does_not() {
+    for (started, kept) in [(SMF_STARTED, 1), (SMF_STARTED + 1, 0)] {
+        let (mut bench, _) = with_silent_peer(|_| {});
+        let answer = bench.answer(smf(10), &setup(9, TEN, started));
+        assert_eq!(
+            (cause(&answer), own_time_stamp(&answer)),
+            (Cause::RequestAccepted, UPF_STARTED)
+        );
+        assert_eq!(bench.node.store().len(), kept);
+        assert!(!bench.node.association(IpAddr::V4(TEN)).unwrap().is_silent());
+        // The time of its silence is over.
+        let sent = bench.run_until(bench.now + HEARTBEAT_INTERVAL);
+        respond_to_heartbeat(&mut bench, &sent, started);
+        assert_eq!(bench.node.store().len(), kept);
+    }
+}
+
+/// The control plane learns that its sessions are gone, and no other one does.
+#[test]
+fn sessions_of_a_peer_that_stays_silent_go_and_its_next_setup_shows_it_by_a_newer_time_stamp() {
+    let (mut bench, _) = with_silent_peer(|_| {});
+    bench.associate(11);
+    let mut others = Vec::new();
+    while bench.node.store().len() == 1 {
+        let at = bench.node.poll_timeout().unwrap();
+        for sent in bench.run_until(at).iter().filter(|sent| sent.to == smf(11)) {
+            others.push(own_time_stamp(&sent.bytes));
+            respond_to_heartbeat(&mut bench, std::slice::from_ref(sent), SMF_STARTED);
+        }
+    }
+    assert_eq!(bench.now, LOST_AFTER + Nanos::from_secs(100));
+    assert!(matches!(
+        bench.events()[..],
+        [.., NodeEvent::AssociationDown { sessions: 1, reason: DownReason::SilentTooLong, .. }]
+    ));
+    assert_eq!(bench.node.store().reserved(), Default::default());
+    let seen = own_time_stamp(&bench.answer(smf(10), &heartbeat(20, SMF_STARTED)));
+    let answer = bench.answer(smf(10), &setup(21, TEN, SMF_STARTED));
+    let moved = own_time_stamp(&answer);
+    assert_eq!((cause(&answer), moved), (Cause::RequestAccepted, seen));
+    let seconds = u32::try_from(bench.now.to_duration().as_secs()).unwrap();
+    assert_eq!(moved, UPF_STARTED + seconds, "the time of their end");
+    assert!(!others.is_empty() && others.iter().all(|seen| *seen == UPF_STARTED));
+    assert_eq!(own_time_stamp(&bench.answer(smf(11), &heartbeat(2, SMF_STARTED))), UPF_STARTED);
+}
+
+#[test]
+fn time_stamp_moves_with_each_end_that_the_peer_was_not_told_of() {
+    let mut bench = Bench::associated();
+    let mut seen = vec![UPF_STARTED];
+    for sequence in [2, 12] {
+        bench.session(smf(10), sequence, &SessionScript::new(1, 1));
+        assert_eq!(bench.node.end_association_by_operator(bench.now, TEN.into()), Some(1));
+        bench.settle();
+        let answer = bench.answer(smf(10), &setup(sequence + 1, TEN, SMF_STARTED));
+        seen.push(own_time_stamp(&answer));
+    }
+    assert_eq!(seen, [0, 1, 2].map(|moves| UPF_STARTED + moves), "all within a second");
+    let up_seid = bench.session(smf(10), 22, &SessionScript::new(1, 1));
+    assert_eq!(cause(&bench.answer(smf(10), &delete(23, up_seid))), Cause::RequestAccepted);
+    assert_eq!(cause(&bench.answer(smf(10), &release(24, TEN))), Cause::RequestAccepted);
+    let answer = bench.answer(smf(10), &setup(25, TEN, SMF_STARTED));
+    assert_eq!(own_time_stamp(&answer), UPF_STARTED + 2, "nothing ended without its knowledge");
+}
+
+/// The Node ID moves with the peer: to another pod, say.
+#[test]
+fn silent_peer_that_sets_up_from_another_address_gets_its_sessions_there() {
+    let twenty = Ipv4Addr::new(192, 0, 2, 20);
+    for (started, kept) in [(SMF_STARTED, 1), (SMF_STARTED + 1, 0)] {
+        let (mut bench, up_seid) = with_silent_peer(|_| {});
+        bench.node.handle_datagram(bench.now, smf(20), &setup(1, TEN, started));
+        let sent = bench.run_until(bench.now + T1);
+        let answer = sent.iter().find(|sent| sent.to == smf(20)).unwrap();
+        assert_eq!(cause(&answer.bytes), Cause::RequestAccepted);
+        assert_eq!((bench.node.store().len(), bench.node.associations().count()), (kept, 1));
+        assert!(!bench.node.association(IpAddr::V4(twenty)).unwrap().is_silent());
+        if kept > 0 {
+            let moved = bench.answer(smf(20), &move_to(4, up_seid, Teid(9)));
+            assert_eq!(cause(&moved), Cause::RequestAccepted);
+        }
+    }
+}
+
+/// A heartbeat does not show whether a peer that Adit associates with still has the association.
+#[test]
+fn silent_configured_peer_is_set_up_again_and_keeps_its_sessions() {
+    let (mut bench, _) = with_silent_peer(|config| config.connect = vec![smf(10)]);
+    let sent = bench.run_until(bench.now + HEARTBEAT_INTERVAL);
+    let of_type = |of: MessageType| {
+        sent.iter().filter(|sent| raw(&sent.bytes).header.message_type == of).last().unwrap()
+    };
+    let request = of_type(MessageType::ASSOCIATION_SETUP_REQUEST);
+    let beat = of_type(MessageType::HEARTBEAT_REQUEST);
+    respond_to_heartbeat(&mut bench, std::slice::from_ref(beat), SMF_STARTED);
+    assert!(bench.node.association(IpAddr::V4(TEN)).unwrap().is_silent());
+    let body = AssociationSetupResponse::new(
+        ie::NodeId::Ipv4(TEN),
+        Cause::RequestAccepted,
+        RecoveryTimeStamp(SMF_STARTED),
+    );
+    bench.ask(smf(10), &encode(None, raw(&request.bytes).header.sequence, &body));
+    assert!(!bench.node.association(IpAddr::V4(TEN)).unwrap().is_silent());
+    assert_eq!(bench.node.store().len(), 1);
 }
 
 fn named(sequence: u32, name: &'static str) -> Vec<u8> {

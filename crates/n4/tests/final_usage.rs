@@ -397,3 +397,23 @@ fn usage_on_its_way_to_a_failed_smf_goes_to_the_one_that_inherits_the_session() 
     assert_eq!(usage, report(&first[0]).usage_reports.iter().collect::<Vec<_>>());
     assert_eq!(body.old_cp_f_seid, Some(FSeid::new(Seid(0xc1), IpAddr::V4(ip(10)))));
 }
+
+/// Its usage is not that of the new one.
+#[test]
+fn session_that_gives_way_to_a_new_one_reports_its_last_usage() {
+    let mut scene = scene(CpFunctionFeatures::EPFAR, 1);
+    scene.count(0, 300, 40);
+    let sent = scene.bench.ask(smf(10), &establish(9, &SessionScript::new(0xc2, 1)));
+    let answer = sent.iter().position(|sent| sent.bytes[1] == 51).unwrap();
+    let Message::SessionEstablishmentResponse(body) = decode(&sent[answer].bytes) else { panic!() };
+    assert!(body.cause.is_accepted());
+    let [last] = &sent[answer + 1..] else { panic!("{:?}", types(&sent)) };
+    assert_eq!(raw(&last.bytes).header.seid, Some(Seid(0xc1)), "the former session's");
+    let body = report(last);
+    assert_eq!(body.pfcp_sr_req_flags, Some(PfcpSrReqFlags::PSDBU));
+    let reports: Vec<UsageReport<'_>> = body.usage_reports.iter().collect();
+    assert_eq!(reports[0].usage_report_trigger, UsageReportTrigger::TEBUR);
+    assert_eq!(volume(&reports[0]), (300, 40, 1, 1));
+    assert!(scene.acknowledge(last).is_empty());
+    assert_eq!(scene.bench.node.store().len(), 1);
+}

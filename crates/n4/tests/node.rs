@@ -84,17 +84,51 @@ fn paths_that_change_meanwhile_are_reported_together_afterwards() {
     assert_eq!(bench.node.counters().scalars.discarded_unmatched_response, 1);
 }
 
+/// The Node Report Requests among what is sent.
+fn node_reports(sent: &[adit_n4::Transmit]) -> Vec<Vec<u8>> {
+    let reports = sent.iter().filter(|t| t.bytes[1] == MessageType::NODE_REPORT_REQUEST.0);
+    reports.map(|t| t.bytes.clone()).collect()
+}
+
 #[test]
-fn node_report_without_response_is_given_up_and_the_next_one_follows() {
+fn node_report_without_response_is_sent_again_after_a_pause_with_what_happened_meanwhile() {
     let mut bench = Bench::associated();
     bench.node.report_path_failure(bench.now, gnb(2));
     bench.node.report_path_failure(bench.now, gnb(3));
-    let sent = bench.run_until(T1 + T1 + T1 + T1);
-    let reports = sent.iter().filter(|t| t.bytes[1] == MessageType::NODE_REPORT_REQUEST.0);
-    let reports: Vec<_> = reports.map(|t| reported(&t.bytes).0).collect();
-    assert_eq!(reports.last().unwrap(), &[gnb(3)]);
-    assert_eq!(reports.len(), 1 + 3 + 1);
+    let sent = node_reports(&bench.run_until(Nanos(T1.0 * 4)));
+    assert_eq!(sent.len(), 1 + 3, "then a pause");
+    assert!(sent.iter().all(|copy| reported(copy) == (vec![gnb(2)], vec![])));
     assert_eq!(bench.node.counters().scalars.node_reports_lost_no_response, 1);
+    let again = node_reports(&bench.run_until(bench.now + Nanos::from_secs(1)));
+    assert_eq!(
+        again.iter().map(|t| reported(t)).collect::<Vec<_>>(),
+        [(vec![gnb(2), gnb(3)], vec![])]
+    );
+    accept_report(&mut bench, 10, &again[0]);
+    assert!(node_reports(&bench.run_until(bench.now + Nanos::from_secs(70))).is_empty());
+}
+
+#[test]
+fn refused_node_report_is_sent_again_and_again_with_longer_pauses() {
+    for cause in [Cause::RequestRejected, Cause::EntityInCongestion, Cause::SystemFailure] {
+        let mut bench = Bench::associated();
+        bench.node.report_path_failure(bench.now, gnb(2));
+        let mut sent = node_reports(&bench.sent());
+        for (refusals, seconds) in (1..).zip([1, 2, 4]) {
+            let body = NodeReportResponse::new(node_id(10), cause);
+            let sequence = raw(&sent[0]).header.sequence;
+            let next = bench.ask(smf(10), &encode(None, sequence, &body));
+            assert!(next.is_empty(), "it is not flooded");
+            let due = bench.now + Nanos::from_secs(seconds);
+            assert!(node_reports(&bench.run_until(due - Nanos(1))).is_empty());
+            sent = node_reports(&bench.run_until(due));
+            assert_eq!(reported(&sent[0]), (vec![gnb(2)], vec![]));
+            assert_eq!(bench.node.counters().scalars.node_reports_refused, refusals);
+        }
+        let code = cause.code();
+        let is_it = |event: &NodeEvent| matches!(event, NodeEvent::ReportRefused { cause, .. } if *cause == code);
+        assert!(bench.events().iter().any(is_it));
+    }
 }
 
 #[test]

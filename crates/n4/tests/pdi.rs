@@ -94,6 +94,29 @@ fn ue_address_of_our_choice_is_returned_in_created_pdr() {
     assert!(ues[1].destination && created[0].local_f_teids.first().is_some());
 }
 
+/// The control plane restores a session with the address that was chosen here.
+#[test]
+fn address_of_our_choice_goes_to_the_session_that_replaces_the_former_one() {
+    let mut bench = associated_with(one_pool());
+    bench.answer(smf(10), &choosing(2, 0xc1));
+    let ue = std::net::Ipv4Addr::new(10, 60, 0, 1);
+    let script = SessionScript { ue, ..SessionScript::new(0xc2, 1) };
+    let bytes = bench.answer(smf(10), &establish(3, &script));
+    assert_eq!(established(&bytes).cause, Cause::RequestAccepted);
+    assert_eq!(bench.node.counters().scalars.sessions_replaced, 1);
+    let up_seid = established(&bytes).up_f_seid.unwrap().seid;
+    // Another session gets another address.
+    let other = bench.answer(smf(10), &choosing(4, 0xc3));
+    let created = established(&other).created_pdrs.iter().next().unwrap();
+    let chosen = created.ue_ip_addresses.iter().next().unwrap().v4;
+    assert_eq!(chosen, Some(std::net::Ipv4Addr::new(10, 60, 0, 2)));
+    let other = established(&other).up_f_seid.unwrap().seid;
+    for (sequence, up_seid) in [(5, up_seid), (6, other)] {
+        bench.answer(smf(10), &delete(sequence, up_seid));
+    }
+    assert_eq!(bench.node.store().reserved(), Default::default());
+}
+
 /// TS 29.244 §8.2.1: Cause 79 when no address is left.
 #[test]
 fn ue_addresses_exhausted_are_cause_79() {

@@ -10,7 +10,7 @@ mod smf;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use adit_n4::Transmit;
+use adit_n4::{NodeConfig, Transmit};
 use adit_pfcp::grouped::{CreateBar, CreatePdr, Pdi, UpdateBar, UpdateFar};
 use adit_pfcp::ie::{
     ApplyAction, DataStatus, DlBufferingDuration, DownlinkDataNotificationDelay, FSeid, Nullable,
@@ -32,7 +32,12 @@ fn data_on(session: Seid, pdr: u16) -> WorkerEvent {
 
 /// FAR 2 buffers and tells of everything; PDRs 2 to 40 use it.
 fn bench_with(delay: u8) -> (Bench, Seid) {
-    let mut bench = Bench::associated();
+    bench_of(config(), delay)
+}
+
+fn bench_of(config: NodeConfig, delay: u8) -> (Bench, Seid) {
+    let mut bench = Bench::with(config);
+    bench.associate(10);
     let request = establish_with(2, &SessionScript::new(0xc1, 1), |body| {
         let more = (3..=40).map(|id| {
             let pdi = Pdi::new(SourceInterface::Core);
@@ -167,7 +172,7 @@ fn report_without_response_is_retransmitted_and_then_lost_and_the_next_leaves() 
     let first = bench.tell(data_on(up_seid, 2));
     bench.tell(data_on(up_seid, 3));
     let until = Nanos(T1.0 * u64::from(N1 + 1));
-    let sent = bench.run_until(until);
+    let sent = bench.run_until(until + Nanos::from_secs(1));
     let reports: Vec<_> = sent
         .iter()
         .filter(|t| raw(&t.bytes).header.message_type == MessageType::SESSION_REPORT_REQUEST)
@@ -221,7 +226,161 @@ fn other_refusal_is_counted_and_the_session_stays() {
     bench.respond(smf(10), &first[0], Cause::RequestRejected);
     assert_eq!(bench.node.counters().scalars.reports_refused, 1);
     assert_eq!(bench.node.store().len(), 1);
-    assert_eq!(bench.tell(data_on(up_seid, 3)).len(), 1);
+    assert_eq!(bench.tell(data_on(up_seid, 3)), [], "a pause");
+    let sent = reports(&bench.run_until(bench.now + Nanos::from_secs(1)));
+    assert_eq!(sent.iter().map(pdrs).collect::<Vec<_>>(), [[3]]);
+}
+
+/// The Session Report Requests among what is sent.
+fn reports(sent: &[Transmit]) -> Vec<Transmit> {
+    let of = MessageType::SESSION_REPORT_REQUEST;
+    sent.iter().filter(|t| raw(&t.bytes).header.message_type == of).cloned().collect()
+}
+
+/// What a CP function does with a report.
+#[derive(Debug, Clone, Copy)]
+enum Reaction {
+    Silence,
+    Refusal(Cause),
+    /// An acceptance without Cause.
+    NoCause,
+}
+
+const REACTIONS: [Reaction; 6] = [
+    Reaction::Silence,
+    Reaction::Refusal(Cause::RequestRejected),
+    Reaction::Refusal(Cause::MandatoryIeMissing),
+    Reaction::Refusal(Cause::EntityInCongestion),
+    Reaction::Refusal(Cause::SystemFailure),
+    Reaction::NoCause,
+];
+
+impl Reaction {
+    const fn delivers(self) -> bool {
+        matches!(self, Self::NoCause)
+    }
+}
+
+impl Bench {
+    /// The CP function reacts to a report. Returns what is sent next, besides copies of the report.
+    fn react(&mut self, request: &Transmit, reaction: Reaction) -> Vec<Transmit> {
+        match reaction {
+            Reaction::Silence => {
+                let sent = self.run_until(self.now + Nanos(T1.0 * u64::from(N1 + 1)));
+                sent.into_iter().filter(|sent| sent.bytes != request.bytes).collect()
+            }
+            Reaction::Refusal(cause) => self.respond(smf(10), request, cause),
+            Reaction::NoCause => {
+                let sequence = raw(&request.bytes).header.sequence;
+                let with = encode(
+                    Some(Seid(1)),
+                    sequence,
+                    &SessionReportResponse::new(Cause::RequestAccepted),
+                );
+                // Without the last IE, of five octets.
+                let mut bytes = with[..with.len() - 5].to_vec();
+                let length = u16::from_be_bytes([bytes[2], bytes[3]]) - 5;
+                bytes[2..4].copy_from_slice(&length.to_be_bytes());
+                self.ask(smf(10), &bytes)
+            }
+        }
+    }
+}
+
+/// §5.2.3.1: the CP function is to know of the packets that wait.
+#[test]
+fn downlink_data_report_that_is_not_delivered_is_repeated_with_the_next_packet() {
+    for reaction in REACTIONS {
+        let (mut bench, up_seid) = bench();
+        let first = bench.tell(data_on(up_seid, 2));
+        assert_eq!(reports(&bench.react(&first[0], reaction)), [], "{reaction:?}");
+        let next = bench.tell(data_on(up_seid, 2));
+        let waits = reports(&bench.run_until(bench.now + Nanos::from_secs(1)));
+        let repeated: Vec<_> = next.iter().chain(&waits).map(pdrs).collect();
+        let expected: &[_] = if reaction.delivers() { &[] } else { &[[2]] };
+        assert_eq!(repeated, expected, "{reaction:?}");
+    }
+}
+
+#[test]
+fn downlink_data_report_is_repeated_when_an_update_asks_for_it_while_packets_wait() {
+    for reaction in REACTIONS {
+        let (mut bench, up_seid) = bench();
+        let first = bench.tell(data_on(up_seid, 2));
+        bench.react(&first[0], reaction);
+        bench.run_until(bench.now + Nanos::from_secs(1));
+        // The same action as before: nothing changes for packets.
+        let answer = bench.answer(smf(10), &act(3, up_seid, ALL));
+        let answered = raw(&answer).header.message_type;
+        assert_eq!(answered, MessageType::SESSION_MODIFICATION_RESPONSE);
+        let repeated = reports(&bench.run_until(bench.now));
+        assert_eq!(repeated.iter().map(pdrs).collect::<Vec<_>>(), [[2]], "{reaction:?}");
+        assert_eq!(bench.tell(data_on(up_seid, 2)), [], "once");
+    }
+}
+
+#[test]
+fn update_that_asks_for_reports_leads_to_none_when_no_packet_waits_or_is_asked_for() {
+    let (forward, quiet) = (ApplyAction::FORW, ApplyAction::BUFF);
+    for (before, after) in [(forward, ALL), (quiet, quiet), (quiet, forward)] {
+        let (mut bench, up_seid) = bench();
+        let first = bench.tell(data_on(up_seid, 2));
+        bench.respond(smf(10), &first[0], Cause::RequestAccepted);
+        bench.answer(smf(10), &act(3, up_seid, before));
+        bench.run_until(bench.now);
+        bench.sent();
+        bench.answer(smf(10), &act(4, up_seid, after));
+        assert_eq!(reports(&bench.run_until(bench.now)), [], "{before:?} {after:?}");
+    }
+    // Nothing waits after DROBU either.
+    let (mut bench, up_seid) = bench();
+    let first = bench.tell(data_on(up_seid, 2));
+    bench.respond(smf(10), &first[0], Cause::RequestAccepted);
+    let drop_buffered = modify_with(3, up_seid, |body| {
+        body.pfcp_sm_req_flags = Some(PfcpSmReqFlags::DROBU);
+    });
+    bench.answer(smf(10), &drop_buffered);
+    bench.answer(smf(10), &act(4, up_seid, ALL));
+    assert_eq!(reports(&bench.run_until(bench.now)), []);
+    assert_eq!(bench.tell(data_on(up_seid, 2)).len(), 1, "the next packet");
+}
+
+#[test]
+fn error_indication_report_that_is_not_delivered_is_repeated_with_the_next_one() {
+    for reaction in REACTIONS {
+        let (mut bench, _) = bench();
+        bench.answer(smf(10), &establish(7, &SessionScript::new(7, 7)));
+        let event = WorkerEvent::ErrorIndication {
+            peer: GNB.into(),
+            teid: SessionScript::new(7, 7).gnb_teid,
+        };
+        let first = bench.tell(event.clone());
+        assert_eq!(reports(&bench.react(&first[0], reaction)), [], "{reaction:?}");
+        let next = bench.tell(event);
+        let waits = reports(&bench.run_until(bench.now + Nanos::from_secs(1)));
+        assert_eq!(next.len() + waits.len(), 1, "{reaction:?}");
+    }
+}
+
+/// A CP function that is not there is not flooded.
+#[test]
+fn reports_that_are_not_delivered_have_pauses_that_double_up_to_a_minute() {
+    let heartbeat_interval = Nanos::from_secs(100_000);
+    let (mut bench, up_seid) = bench_of(NodeConfig { heartbeat_interval, ..config() }, 0);
+    let mut sent = bench.tell(data_on(up_seid, 2));
+    for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
+        bench.respond(smf(10), &sent[0], Cause::EntityInCongestion);
+        bench.tell(data_on(up_seid, 2));
+        let due = bench.now + Nanos::from_secs(seconds);
+        let early = reports(&bench.run_until(due - Nanos(1)));
+        assert_eq!(early, [], "{seconds}");
+        sent = reports(&bench.run_until(due));
+        assert_eq!(sent.len(), 1, "{seconds}");
+    }
+    bench.respond(smf(10), &sent[0], Cause::RequestAccepted);
+    bench.answer(smf(10), &act(3, up_seid, ApplyAction::FORW));
+    bench.answer(smf(10), &act(4, up_seid, ALL));
+    assert_eq!(bench.tell(data_on(up_seid, 2)).len(), 1, "no pause after an acceptance");
 }
 
 #[test]

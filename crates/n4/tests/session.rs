@@ -17,11 +17,12 @@ use adit_pfcp::grouped::{
 use adit_pfcp::ie::{
     ActivatePredefinedRules, ApplyAction, FSeid, FTeid, FailedRuleId, FramedRouting, GateState,
     GateStatus, Gbr, Mbr, MeasurementMethod, OffendingIe, OuterHeaderCreation, PdnType,
-    PfcpSmReqFlags, QerCorrelationId, ReportingTriggers, SdfFilter, SourceInterface,
+    PfcpSeReqFlags, PfcpSmReqFlags, QerCorrelationId, ReportingTriggers, SdfFilter, SmfSetId,
+    SourceInterface,
 };
 use adit_pfcp::message::SessionEstablishmentResponse;
 use adit_pfcp::{Cause, IeType, Message};
-use adit_rules::{Gate, GtpuTunnel, HeaderCreation as CompiledHeader};
+use adit_rules::{Gate, GtpuTunnel, HeaderCreation as CompiledHeader, KeyChange, SessionKey};
 use adit_session::Rates;
 use adit_types::limits::PENDING_PER_PEER_MAX;
 use adit_types::{
@@ -477,4 +478,134 @@ fn groups_nested_without_end_are_survived() {
     request[2..4].copy_from_slice(&len.to_be_bytes());
     let bytes = bench.answer(smf(10), &request);
     assert!(!refusal(&bytes).0.is_accepted());
+}
+
+/// The CP function has lost a session, or restores it: it sets it up anew for the same UE address.
+#[test]
+fn session_set_up_anew_for_a_ue_replaces_the_former_one_and_packets_always_find_one_of_both() {
+    let mut bench = Bench::associated();
+    let former = bench.session(smf(10), 2, &SessionScript::new(1, 1));
+    let other = bench.session(smf(10), 3, &SessionScript::new(3, 3));
+    let index = bench.node.store().session(former).unwrap().index();
+    bench.node.handle_datagram(bench.now, smf(10), &establish(4, &SessionScript::new(2, 1)));
+    let (first, new) = bench.node.poll_delta().unwrap();
+    let (second, end) = bench.node.poll_delta().unwrap();
+    assert!(new.rules.is_some() && new.session != index);
+    assert!(end.rules.is_none() && end.session == index);
+    let ue = |change: &&KeyChange| matches!(change, KeyChange::Add(SessionKey::UeIpv4(..)));
+    assert_eq!(new.keys.iter().filter(ue).count(), 1);
+    assert!(bench.sent().is_empty(), "no answer before publication");
+    bench.node.handle_published(bench.now, first);
+    let answer = bench.sent().remove(0).bytes;
+    assert_eq!(refusal(&answer).0, Cause::RequestAccepted);
+    bench.node.handle_published(bench.now, second);
+    let now = established(&answer).up_f_seid.unwrap().seid;
+    let gone = bench.answer(smf(10), &move_to(5, former, Teid(9)));
+    assert_eq!(refusal(&gone).0, Cause::SessionContextNotFound);
+    assert_eq!(bench.node.counters().scalars.sessions_replaced, 1);
+    assert_eq!(bench.node.store().len(), 2);
+    for (sequence, up_seid) in [(6, now), (7, other)] {
+        let deleted = bench.answer(smf(10), &delete(sequence, up_seid));
+        assert_eq!(refusal(&deleted).0, Cause::RequestAccepted);
+    }
+    assert_eq!(bench.node.store().reserved(), Default::default());
+}
+
+/// The F-TEID of the uplink PDR that an answer has.
+fn chosen_teid(answer: &[u8]) -> Teid {
+    let created = established(answer).created_pdrs.iter().next().unwrap();
+    let Some(FTeid::Given { teid, .. }) = created.local_f_teids.first() else { panic!() };
+    teid
+}
+
+/// An establishment with this F-TEID, of a session that is restored or not.
+fn with_teid(sequence: u32, script: &SessionScript, teid: Teid, is_restored: bool) -> Vec<u8> {
+    establish_with(sequence, script, |body| {
+        let mut pdrs: Vec<_> = body.create_pdrs.iter().collect();
+        let addr = adit_pfcp::ie::FTeidAddress::V4(N3);
+        pdrs[0].pdi.local_f_teid = Some(FTeid::Given { teid, addr });
+        body.create_pdrs = Vec::leak(pdrs)[..].into();
+        body.pfcp_se_req_flags = is_restored.then_some(PfcpSeReqFlags::RESTI);
+    })
+}
+
+/// The TEID was chosen here; it goes from session to session without being free in between.
+#[test]
+fn session_set_up_anew_with_the_teid_of_a_former_one_replaces_it_and_has_the_teid_alone() {
+    for (is_restored, ue) in [(false, 1), (true, 1), (true, 2)] {
+        let mut bench = Bench::associated();
+        let answer = bench.answer(smf(10), &establish(2, &SessionScript::new(1, 1)));
+        let teid = chosen_teid(&answer);
+        for sequence in [3, 4] {
+            let script = SessionScript::new(sequence.into(), ue);
+            let answer = bench.answer(smf(10), &with_teid(sequence, &script, teid, is_restored));
+            assert_eq!(refusal(&answer).0, Cause::RequestAccepted);
+            assert_eq!(bench.node.store().len(), 1);
+        }
+        // Other sessions get other TEIDs.
+        let others: Vec<Teid> = (10..20)
+            .map(|n| {
+                let script = SessionScript::new(u64::from(n), n);
+                chosen_teid(&bench.answer(smf(10), &establish(n.into(), &script)))
+            })
+            .collect();
+        assert!(!others.contains(&teid));
+        let all: Vec<Seid> = bench.node.store().sessions().map(|known| known.up_seid()).collect();
+        for (sequence, up_seid) in (100..).zip(all) {
+            bench.answer(smf(10), &delete(sequence, up_seid));
+        }
+        assert_eq!(bench.node.store().reserved(), Default::default());
+    }
+}
+
+/// One session with the UE address of one former session and the TEID of another one.
+#[test]
+fn session_set_up_anew_replaces_all_that_it_excludes_or_none() {
+    let mut bench = Bench::associated();
+    bench.associate(11);
+    let one = bench.answer(smf(10), &establish(2, &SessionScript::new(1, 1)));
+    bench.session(smf(10), 3, &SessionScript::new(2, 2));
+    bench.session(smf(11), 4, &SessionScript::new(3, 3));
+    let teid = chosen_teid(&one);
+    // The UE address of another control plane's session.
+    let taken = (
+        Cause::RuleCreationModificationFailure,
+        Some(IeType::UE_IP_ADDRESS),
+        Some(FailedRuleId::Pdr(PdrId(1))),
+    );
+    let request = with_teid(5, &SessionScript::new(5, 3), teid, false);
+    assert_eq!(refusal(&bench.answer(smf(10), &request)), taken);
+    // A FAR that there is not.
+    let request = establish_with(6, &SessionScript::new(6, 1), |body| {
+        let mut pdrs: Vec<_> = body.create_pdrs.iter().collect();
+        pdrs[1].far_id = Some(FarId(77));
+        body.create_pdrs = Vec::leak(pdrs)[..].into();
+    });
+    assert_eq!(refusal(&bench.answer(smf(10), &request)).1, Some(IeType::FAR_ID));
+    assert_eq!(bench.node.store().len(), 3);
+    assert_eq!(bench.node.counters().scalars.sessions_replaced, 0);
+    let request = with_teid(7, &SessionScript::new(7, 2), teid, false);
+    assert_eq!(refusal(&bench.answer(smf(10), &request)).0, Cause::RequestAccepted);
+    assert_eq!((bench.node.store().len(), bench.node.counters().scalars.sessions_replaced), (2, 2));
+}
+
+#[test]
+fn session_of_another_control_plane_is_replaced_within_its_smf_set_only() {
+    let set_up = |bench: &mut Bench, host: u8, set: &'static [u8]| {
+        let node_id = adit_pfcp::ie::NodeId::Ipv4(Ipv4Addr::new(192, 0, 2, host));
+        let time_stamp = adit_pfcp::ie::RecoveryTimeStamp(SMF_STARTED);
+        let mut body = adit_pfcp::message::AssociationSetupRequest::new(node_id, time_stamp);
+        body.smf_set_id = Some(SmfSetId(set));
+        bench.answer(smf(host), &encode(None, 1, &body));
+    };
+    let mut bench = Bench::new();
+    set_up(&mut bench, 10, b"\0\x04set1\x03smf");
+    set_up(&mut bench, 11, b"\0\x04set1\x03smf");
+    set_up(&mut bench, 12, b"\0\x04set2\x03smf");
+    bench.session(smf(10), 2, &SessionScript::new(1, 1));
+    let other = bench.answer(smf(12), &establish(3, &SessionScript::new(2, 1)));
+    assert_eq!(refusal(&other).1, Some(IeType::UE_IP_ADDRESS));
+    let member = bench.answer(smf(11), &establish(4, &SessionScript::new(3, 1)));
+    assert_eq!(refusal(&member).0, Cause::RequestAccepted);
+    assert_eq!((bench.node.store().len(), bench.node.counters().scalars.sessions_replaced), (1, 1));
 }

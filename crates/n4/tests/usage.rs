@@ -10,7 +10,7 @@
 mod smf;
 mod usage_scene;
 
-use adit_n4::Transmit;
+use adit_n4::{NodeConfig, Transmit};
 use adit_pfcp::grouped::{AdditionalMonitoringTime, CreateUrr, QueryUrr, RemoveUrr, UpdateUrr};
 use adit_pfcp::ie::{
     EventQuota, EventThreshold, FailedRuleId, InactivityDetectionTime, MeasurementInformation,
@@ -20,7 +20,7 @@ use adit_pfcp::ie::{
 };
 use adit_pfcp::{Cause, IeType, Message};
 use adit_rules::WorkerEvent;
-use adit_types::{Nanos, PdrId, UrrId};
+use adit_types::{Nanos, PdrId, Seid, UrrId};
 
 use smf::*;
 use usage_scene::*;
@@ -334,4 +334,92 @@ fn urr_that_we_cannot_act_on_is_refused_with_its_ie_and_rule() {
     let (cause, ie, failed) = refusal(urr(1, ReportingTriggers::PERIO));
     let expected = (Cause::ConditionalIeMissing, Some(IeType::MEASUREMENT_PERIOD), rule);
     assert_eq!((cause, ie, failed), expected);
+}
+
+/// The usage of a URR in a request: UR-SEQN, trigger and octets uplink and downlink.
+fn usage_of(request: &Transmit) -> Vec<(u32, UsageReportTrigger, u64, u64)> {
+    let (_, reports) = report_request(request);
+    let of = |report: &adit_pfcp::grouped::UsageReport<'_>| {
+        let (ul, dl, _, _) = volume(report);
+        (report.ur_seqn.0, report.usage_report_trigger, ul, dl)
+    };
+    reports.iter().map(of).collect()
+}
+
+fn session_reports(sent: &[Transmit]) -> Vec<Transmit> {
+    sent.iter().filter(|t| raw(&t.bytes).header.message_type.0 == 56).cloned().collect()
+}
+
+fn refuse(scene: &mut Scene, request: &adit_n4::Transmit, cause: Cause) {
+    let body = adit_pfcp::message::SessionReportResponse::new(cause);
+    let sequence = raw(&request.bytes).header.sequence;
+    assert!(scene.ask(&encode(Some(Seid(1)), sequence, &body)).is_empty(), "a pause");
+}
+
+/// A report that was not accepted is sent again as it was; what is used meanwhile is in the next one.
+#[test]
+fn usage_that_is_not_delivered_is_sent_again_with_its_number() {
+    let causes = [
+        Cause::RequestRejected,
+        Cause::MandatoryIeMissing,
+        Cause::EntityInCongestion,
+        Cause::SystemFailure,
+    ];
+    for cause in causes.map(Some).into_iter().chain([None]) {
+        let mut urr = urr(1, ReportingTriggers::VOLTH);
+        urr.volume_threshold = threshold(1000);
+        let mut scene = Scene::new([urr]);
+        scene.count(0, 1000, 0);
+        let first = scene.limit(0);
+        let expected = usage_of(&first[0]);
+        assert_eq!(expected[0].0, 0);
+        match cause {
+            Some(cause) => refuse(&mut scene, &first[0], cause),
+            None => {
+                let span = Nanos(T1.0 * u64::from(N1 + 1));
+                let copies = session_reports(&scene.run_until(span));
+                assert_eq!(copies.len(), 3, "of the first request only");
+            }
+        }
+        // Two further ones while nothing can be sent: their usage goes together.
+        for _ in 0..2 {
+            scene.count(0, 1000, 500);
+            assert_eq!(scene.limit(0), []);
+        }
+        let due = scene.bench.now + Nanos::from_secs(1);
+        let again = session_reports(&scene.run_until(due));
+        assert_eq!(again.len(), 1, "{cause:?}");
+        let reported = usage_of(&again[0]);
+        assert_eq!(reported[0], expected[0], "{cause:?}");
+        assert_eq!(reported[1..], [(2, UsageReportTrigger::VOLTH, 2000, 1000)], "{cause:?}");
+        assert_eq!(session_reports(&scene.acknowledge(&again[0])), []);
+        let later = scene.bench.now + Nanos::from_secs(70);
+        assert_eq!(session_reports(&scene.run_until(later)), []);
+    }
+}
+
+/// It ended, and nobody could be told for long.
+#[test]
+fn last_usage_that_the_cp_function_refuses_again_and_again_is_given_up_and_counted() {
+    let mut urr = urr(1, ReportingTriggers::VOLTH);
+    urr.volume_threshold = threshold(1000);
+    let heartbeat_interval = Nanos::from_secs(100_000);
+    let mut bench = Bench::with(NodeConfig { heartbeat_interval, ..config() });
+    bench.associate(10);
+    let mut scene = Scene::on(bench, |body| with_urrs(body, list([urr])));
+    scene.count(0, 1000, 0);
+    let mut sent = scene.limit(0);
+    let deletion = delete(9, scene.up_seid);
+    scene.ask(&deletion);
+    for seconds in [1, 2, 4, 8, 16, 32, 60, 60, 60] {
+        refuse(&mut scene, &sent[0], Cause::EntityInCongestion);
+        let due = scene.bench.now + Nanos::from_secs(seconds);
+        sent = session_reports(&scene.run_until(due));
+        assert_eq!((sent.len(), usage_of(&sent[0])[0].0), (1, 0));
+    }
+    refuse(&mut scene, &sent[0], Cause::EntityInCongestion);
+    let later = scene.bench.now + Nanos::from_secs(130);
+    assert_eq!(session_reports(&scene.run_until(later)), []);
+    let scalars = scene.bench.node.counters().scalars;
+    assert_eq!((scalars.usage_reports_given_up, scalars.reports_refused), (1, 10));
 }

@@ -11,7 +11,7 @@ use adit_rules::{
 };
 use adit_types::{BarId, FarId, IpPrefix, Nanos, PdrId, Precedence, QerId, Qfi, Teid, UrrId};
 
-use crate::cp_function::CpFSeid;
+use crate::cp_function::{CpFSeid, OwnerId};
 use crate::record::{
     Bar, Far, InterfaceType, PacketLimits, PdrTimes, Qer, QerGates, Rates, SdfSpec, SliceIdentity,
     TrafficEndpointId, UeMatch, UeSide, Urr, UrrUpdate,
@@ -44,6 +44,9 @@ pub struct SessionChange {
     pub update_bars: Vec<BarUpdate>,
     /// BARs to remove.
     pub remove_bars: Vec<BarId>,
+    /// Of a new session: a session of one of these owners gives way to it if it has a TEID or UE address that the new one
+    /// is to have.
+    pub replaces: Vec<OwnerId>,
     /// TEIDs that are given were chosen here in a former run. Spec: TS 29.244 §8.2.136 (RESTI).
     pub is_restoration: bool,
     /// Buffered packets are to be discarded. Spec: TS 29.244 §8.2.31 (DROBU).

@@ -45,7 +45,7 @@ pub use index::{PeerSides, QerPacketRate};
 pub use kept::{FormerSession, KeptSession, KeptUsage};
 pub use packed_record::{PackedRecord, PackedRecordError};
 pub use preparation::SessionPreparer;
-pub use procedure::{Established, Modified, Restored};
+pub use procedure::{Established, Modified, ReplacedSession, Restored};
 pub use provisioning::{
     Application, ChangedApplications, Enforcement, LocalAddresses, LocalInterface, PfdApplication,
     PfdProvision, PfdRefusal, PredefinedAction, PredefinedDetection, PredefinedRule,

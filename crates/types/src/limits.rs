@@ -183,6 +183,10 @@ pub const REPORT_ITEMS_MAX: usize = 262_144;
 /// Ethernet frame's payload several times over, and a message of the largest size far more.
 pub const REPORT_ITEMS_PER_REQUEST_MAX: usize = 32;
 
+/// Session Report Requests with the last usage of a session that is gone, before it is given up: some five minutes with
+/// their pauses.
+pub const REPORT_ATTEMPTS_OF_ENDED_MAX: u32 = 10;
+
 /// Usage reports in one response; further ones follow in Session Report Requests. With about 130
 /// octets each they stay below 9000 octets.
 pub const USAGE_REPORTS_PER_RESPONSE_MAX: usize = 64;

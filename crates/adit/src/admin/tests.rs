@@ -106,6 +106,20 @@ fn path_that_is_no_dead_socket_is_refused_and_left_as_it_is() {
     drop(datagrams);
 }
 
+/// As a process does that was killed, for as long as the kernel takes its memory.
+#[test]
+fn socket_of_a_process_that_is_dying_is_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("admin.sock");
+    let dying = UnixListener::bind(&path).unwrap();
+    let end = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        drop(dying);
+    });
+    drop(AdminServer::bind(&path).unwrap());
+    end.join().unwrap();
+}
+
 #[test]
 fn file_that_took_the_place_of_the_socket_stays() {
     let dir = tempfile::tempdir().unwrap();

@@ -99,6 +99,8 @@ pub(crate) struct N4Settings {
     pub listen: SocketAddr,
     pub connect: Vec<SocketAddr>,
     pub heartbeat_interval: Nanos,
+    /// How long sessions stay when their peer does not answer heartbeats. Zero: they end at once.
+    pub sessions_outlive_peer: Nanos,
     pub t1: Nanos,
     pub n1_retries: u8,
     /// Peers that may use N4. Empty: all.

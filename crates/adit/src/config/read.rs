@@ -159,6 +159,7 @@ fn read_n4(mut n4: ConfigSection<'_, '_>) -> N4Settings {
         n4.problem("connect", "names a peer with another address family than n4.listen");
     }
     let heartbeat_ms = n4.integer("heartbeat_interval_ms", 100..=3_600_000u64, Some(10_000));
+    let outlive_s = n4.integer("sessions_outlive_peer_s", 0..=604_800u64, Some(3600));
     let t1_ms = n4.integer("t1_ms", 10..=60_000u64, Some(3000));
     let n1_retries = n4.integer("n1_retries", 0..=20u8, Some(3));
     let allow = n4.parsed_list("allow", false, "a prefix such as \"10.0.4.0/24\"");
@@ -179,6 +180,7 @@ fn read_n4(mut n4: ConfigSection<'_, '_>) -> N4Settings {
         listen,
         connect,
         heartbeat_interval: Nanos::from_millis(heartbeat_ms),
+        sessions_outlive_peer: Nanos::from_secs(outlive_s),
         t1: Nanos::from_millis(t1_ms),
         n1_retries,
         allow,

@@ -87,6 +87,17 @@ fn node_id_that_is_neither_address_nor_name_is_refused() {
 }
 
 #[test]
+fn sessions_outlive_a_silent_peer_for_an_hour_a_week_at_most_or_not_at_all() {
+    let line = "sessions_outlive_peer_s = 3600\n";
+    for (text, seconds) in [("", 3600), (line, 3600), ("sessions_outlive_peer_s = 0\n", 0)] {
+        let n4 = Config::parse(&EXAMPLE.replacen(line, text, 1)).unwrap().n4;
+        assert_eq!(n4.sessions_outlive_peer, Nanos::from_secs(seconds));
+    }
+    let problems = changed(line, "sessions_outlive_peer_s = 604801\n");
+    assert_eq!(paths(&problems), ["n4.sessions_outlive_peer_s"]);
+}
+
+#[test]
 fn limits_of_peers_are_read_and_have_defaults() {
     let n4 = Config::parse(EXAMPLE).unwrap().n4;
     assert_eq!(n4.allow[0].to_string(), "10.0.4.0/24");

@@ -1,6 +1,6 @@
 //! Lines of the log for what happens in the PFCP node.
 
-use adit_n4::NodeEvent;
+use adit_n4::{DownReason, NodeEvent};
 use tracing::{error, info, warn};
 
 use crate::audit;
@@ -9,20 +9,19 @@ use crate::log::N4;
 /// Logs an event. Those of associations are audit lines.
 pub(super) fn log_event(event: &NodeEvent) {
     match event {
-        NodeEvent::AssociationUp { address, node_id, requested_by_us } => {
-            info!(target: audit::TARGET, %node_id, %address, requested_by_us, "association up");
-        }
-        NodeEvent::AssociationDown { address, node_id, sessions, reason } => {
-            info!(target: audit::TARGET, %node_id, %address, sessions, %reason, "association down");
-        }
+        NodeEvent::AssociationUp { .. }
+        | NodeEvent::AssociationDown { .. }
+        | NodeEvent::PeerSilent { .. }
+        | NodeEvent::PeerAnswers { .. }
+        | NodeEvent::PeerRestarted { .. } => log_association(event),
         NodeEvent::NotReleased { address, node_id, failure } => {
             warn!(
                 target: audit::TARGET, %node_id, %address, %failure,
                 "association not released; adit association release {node_id} --force ends it without the SMF"
             );
         }
-        NodeEvent::PeerRestarted { address, node_id } => {
-            warn!(target: audit::TARGET, %node_id, %address, "peer restarted");
+        NodeEvent::ReportRefused { from, message_type, cause } => {
+            warn!(target: N4, %from, message_type, cause, "the peer refused a report");
         }
         NodeEvent::PathDown { peer } => warn!(target: N4, %peer, "GTP-U path failed"),
         NodeEvent::PathUp { peer } => info!(target: N4, %peer, "GTP-U path recovered"),
@@ -59,5 +58,39 @@ pub(super) fn log_event(event: &NodeEvent) {
         NodeEvent::NodeIdConflict { from, held_by, node_id } => {
             warn!(target: N4, %node_id, %from, %held_by, "association setup refused: Node ID is in use");
         }
+    }
+}
+
+/// Logs what became of an association.
+fn log_association(event: &NodeEvent) {
+    match event {
+        NodeEvent::AssociationUp { address, node_id, requested_by_us } => {
+            info!(target: audit::TARGET, %node_id, %address, requested_by_us, "association up");
+        }
+        NodeEvent::AssociationDown { address, node_id, sessions, reason }
+            if *sessions > 0 && *reason != DownReason::Released =>
+        {
+            warn!(
+                target: audit::TARGET, %node_id, %address, sessions, %reason,
+                "association down; the users of its sessions are without service"
+            );
+        }
+        NodeEvent::AssociationDown { address, node_id, sessions, reason } => {
+            info!(target: audit::TARGET, %node_id, %address, sessions, %reason, "association down");
+        }
+        NodeEvent::PeerSilent { address, node_id, sessions, outlive } => {
+            let for_s = outlive.to_duration().as_secs();
+            warn!(
+                target: audit::TARGET, %node_id, %address, sessions, for_s,
+                "the peer does not answer heartbeats; its sessions go on forwarding"
+            );
+        }
+        NodeEvent::PeerAnswers { address, node_id, sessions } => {
+            info!(target: audit::TARGET, %node_id, %address, sessions, "the peer answers again");
+        }
+        NodeEvent::PeerRestarted { address, node_id } => {
+            warn!(target: audit::TARGET, %node_id, %address, "peer restarted");
+        }
+        _ => {}
     }
 }

@@ -146,6 +146,7 @@ fn signaling(control: &ControlView<'_>) -> SignalingFigures {
     let association = |association: &Association| AssociationFigures {
         node_id: association.node_id.to_string(),
         sessions: node.store().owned_count(association.owner),
+        is_up: !association.is_silent(),
     };
     SignalingFigures {
         counters: node.counters().clone(),

@@ -32,7 +32,7 @@ pub(super) fn associations(control: &ControlView<'_>) -> AnswerPage {
     let row = |association: &Association| AssociationRow {
         node_id: association.node_id.to_string(),
         peer: std::net::SocketAddr::new(association.address, association.port).to_string(),
-        state: "up",
+        state: if association.is_silent() { "silent" } else { "up" },
         sessions: node.store().owned_count(association.owner),
         recovery_time_stamp: association.recovery_time_stamp,
         nf_instance: node.nf_instance_id(association.address).map(uuid),

@@ -5,7 +5,7 @@
 use core::net::{IpAddr, SocketAddr};
 
 use adit_pfcp::grouped::{GtpuPathQosControlInformation, SessionRetentionInformation};
-use adit_pfcp::ie::{NfInstanceId, Nullable, PfcpAsRspFlags, PfcpAuReqFlags, RecoveryTimeStamp};
+use adit_pfcp::ie::{NfInstanceId, Nullable, PfcpAsRspFlags, PfcpAuReqFlags};
 use adit_pfcp::message::{
     AssociationReleaseRequest, AssociationReleaseResponse, AssociationSetupRequest,
     AssociationSetupResponse, AssociationUpdateRequest, AssociationUpdateResponse,
@@ -29,9 +29,8 @@ use crate::transaction::RequestPurpose;
 use crate::ue_pools::PoolAnnouncement;
 
 impl Node {
-    /// Sets up an association that a CP function requests. One that exists with this address ends
-    /// first, with its sessions, whether the peer restarted or not: we keep no sessions over it.
-    /// Spec: TS 29.244 §6.2.6.2.2.
+    /// Sets up an association that a CP function requests. One that exists with this address ends first; its sessions
+    /// stay if the peer has not restarted, or wishes to retain them. Spec: TS 29.244 §6.2.6.2.2.
     pub(crate) fn handle_association_setup(&mut self, request: &ReceivedMessage<'_>) {
         if !self.hold_contested_setup(request) {
             self.decide_association_setup(request);
@@ -90,7 +89,7 @@ impl Node {
         up: AcceptedAssociation,
     ) {
         let node_id = self.config.node_id.clone();
-        let time_stamp = RecoveryTimeStamp(self.config.recovery_time_stamp);
+        let time_stamp = self.time_stamp_towards(request.peer());
         let cause = Cause::RequestAccepted;
         let mut body = AssociationSetupResponse::new(node_id.to_ie(), cause, time_stamp);
         body.up_function_features = Some(up_function_features(&self.config));
@@ -109,7 +108,7 @@ impl Node {
         after: Option<Condition>,
     ) {
         let node_id = self.config.node_id.clone();
-        let time_stamp = RecoveryTimeStamp(self.config.recovery_time_stamp);
+        let time_stamp = self.time_stamp_towards(request.peer());
         let mut body = AssociationSetupResponse::new(node_id.to_ie(), cause, time_stamp);
         body.up_function_features = Some(up_function_features(&self.config));
         self.respond(request, None, &body, after);
@@ -118,7 +117,7 @@ impl Node {
     /// Requests an association with a configured peer.
     pub(crate) fn request_association(&mut self, now: Nanos, position: usize, to: SocketAddr) {
         let node_id = self.config.node_id.clone();
-        let time_stamp = RecoveryTimeStamp(self.config.recovery_time_stamp);
+        let time_stamp = self.time_stamp_towards(to.ip());
         let mut body = AssociationSetupRequest::new(node_id.to_ie(), time_stamp);
         body.up_function_features = Some(up_function_features(&self.config));
         let pools = self.config.store.provisioning.ue_pools.clone();
@@ -200,7 +199,7 @@ impl Node {
             RequestPurpose::SessionSetDeletion { .. } => {}
             RequestPurpose::NodeReport { owner } => {
                 self.counters.scalars.node_reports_lost_no_response += 1;
-                self.finish_node_report(now, owner);
+                self.on_node_report_not_delivered(now, owner);
             }
             RequestPurpose::SessionReport { up_seid, items, .. } => {
                 self.on_report_lost(now, up_seid, items)

@@ -61,13 +61,9 @@ impl Node {
         now: Nanos,
         facts: AssociationParameters,
     ) -> Result<AcceptedAssociation, AssociationRefusal> {
-        let AssociationParameters {
-            address,
-            node_id,
-            recovery_time_stamp,
-            cp_function_features,
-            ..
-        } = facts;
+        let AssociationParameters { address, recovery_time_stamp, cp_function_features, .. } =
+            facts;
+        let node_id = facts.node_id.clone();
         if self.shutdown.is_stopping {
             return Err(AssociationRefusal::Stopping);
         }
@@ -76,23 +72,14 @@ impl Node {
             self.counters.scalars.refused_associations_full += 1;
             return Err(AssociationRefusal::TooMany);
         }
-        let reason = match self.association(address) {
-            Some(known) if known.recovery_time_stamp != recovery_time_stamp => {
-                DownReason::PeerRestarted
-            }
-            _ => DownReason::SetUpAgain,
-        };
-        // Another SMF of the set at an address that the association moved to inherits it.
-        let inherits = self.association(address).is_some_and(|known| {
-            let set = &known.smf_set.id;
-            known.node_id != node_id && set.is_some() && *set == facts.smf_set.id
-        });
-        let wish = if inherits { Some(&[][..]) } else { facts.retain.as_deref() };
-        let retained = wish.and_then(|listed| self.retain_sessions(now, address, listed));
+        self.take_from_silent_address(now, &facts);
+        let retained = self.retain_sessions(now, &facts);
         let owner = retained.unwrap_or_else(|| {
-            self.end_association(now, address, reason);
+            self.end_association(now, address, self.reason_of_end(&facts));
             self.peers.next_owner()
         });
+        // Sessions that ended without the peer's knowledge have moved it.
+        let own_time_stamp = self.time_stamp_towards(address).0;
         // The peer's former sessions are gone before it gets the answer.
         let waiter = JobWaiter { address, node_id: node_id.clone() };
         let last = if facts.requested_by_us { None } else { self.wait_for_jobs(waiter) };
@@ -108,6 +95,8 @@ impl Node {
             since: now,
             cp_function_features,
             smf_set: facts.smf_set,
+            own_time_stamp,
+            silent_until: None,
             is_time_stamp_unknown: false,
             restart_claim: RestartClaim::None,
             next_heartbeat: now + self.config.heartbeat_interval,
@@ -117,45 +106,90 @@ impl Node {
         self.peers.entry(address).association = Some(association);
         self.path_qos.set(now, owner, facts.path_controls);
         self.sessions.records.note_association(address);
+        self.sessions.records.note_peer_state(owner);
         self.sessions.records.note_node();
         self.counters.scalars.associations_up += 1;
         let requested_by_us = facts.requested_by_us;
         self.events.push_back(NodeEvent::AssociationUp { address, node_id, requested_by_us });
         self.peers.refresh_aliases();
+        self.relieve_silent_peers(now, owner);
+        self.send_what_waited(now, owner);
         Ok(AcceptedAssociation { last, retained: retained.is_some() && facts.retain.is_some() })
     }
 
-    /// Ends the association of `address` and keeps its sessions: those that are controlled from one of
-    /// `listed`, or all if it is empty. Returns their owner.
-    fn retain_sessions(
-        &mut self,
-        now: Nanos,
-        address: IpAddr,
-        listed: &[IpAddr],
-    ) -> Option<OwnerId> {
+    /// What a setup says of the association that its address has.
+    fn reason_of_end(&self, facts: &AssociationParameters) -> DownReason {
+        match self.association(facts.address) {
+            Some(known) if known.recovery_time_stamp != facts.recovery_time_stamp => {
+                DownReason::PeerRestarted
+            }
+            _ => DownReason::SetUpAgain,
+        }
+    }
+
+    /// Keeps the sessions of the association that the address of a setup has. Returns their owner; `None` if they end.
+    ///
+    /// The peer may wish to retain all, or those that are controlled from the addresses that it lists. A peer with the
+    /// Recovery Time Stamp that it had knows its sessions: all of them stay, and it deletes those that it does not want.
+    /// Spec: TS 29.244 §6.2.6.2.2.
+    fn retain_sessions(&mut self, now: Nanos, facts: &AssociationParameters) -> Option<OwnerId> {
+        let address = facts.address;
         let known = self.association(address)?;
         let (owner, node_id) = (known.owner, known.node_id.clone());
+        let has_restarted = known.recovery_time_stamp != facts.recovery_time_stamp
+            || known.is_time_stamp_unknown
+            || known.node_id != facts.node_id;
+        // Another SMF of the set at an address that the association moved to inherits it.
+        let set = &known.smf_set.id;
+        let inherits = node_id != facts.node_id && set.is_some() && *set == facts.smf_set.id;
+        let listed = match &facts.retain {
+            _ if inherits => &[],
+            Some(listed) => &listed[..],
+            None if has_restarted => return None,
+            None => &[],
+        };
         if !listed.is_empty() {
             let waiter = JobWaiter { address, node_id };
-            self.begin_transition(
-                owner,
-                SessionDisposition::Retain { at: listed.into() },
-                Some(waiter),
-            );
+            let at = listed.into();
+            self.begin_transition(owner, SessionDisposition::Retain { at }, Some(waiter));
             // The sessions of a small association are gone before the rest is counted.
             self.advance_jobs(now);
         }
-        self.detach_association(address)?;
+        if has_restarted {
+            self.detach_association(address)?;
+        } else {
+            self.transactions.cancel(|purpose| purpose.is_of(owner));
+            self.peers.entry(address).paths.on_not_delivered(now);
+        }
         let sessions = self.sessions.store().owned_count(owner);
         self.counters.scalars.sessions_retained += as_count(sessions);
         self.events.push_back(NodeEvent::SessionsRetained { address, sessions });
         Some(owner)
     }
 
+    /// A setup names the Node ID of a silent peer: that one is at another address now. A peer that has not restarted gets
+    /// its association there; the association of another one ends.
+    fn take_from_silent_address(&mut self, now: Nanos, facts: &AssociationParameters) {
+        let AssociationParameters { address, ref node_id, recovery_time_stamp, .. } = *facts;
+        let Some(former) = self.peers.other_holder(address, node_id) else { return };
+        let (from, owner) = (former.address, former.owner);
+        if former.recovery_time_stamp != recovery_time_stamp {
+            return self.end_association(now, from, DownReason::PeerRestarted);
+        }
+        if self.association(address).is_some() {
+            return self.end_association(now, from, DownReason::SetUpAgain);
+        }
+        let Some(association) = self.detach_association(from) else { return };
+        let association = Association { address, ..association };
+        self.peers.entry(address).association = Some(association);
+        self.begin_transition(owner, SessionDisposition::Move { to: owner, address }, None);
+    }
+
     /// Takes the association from its address, with everything that waits for the peer.
     fn detach_association(&mut self, address: IpAddr) -> Option<Association> {
         let association = self.peers.detach(address)?;
         self.sessions.records.note_association(address);
+        self.sessions.records.note_peer_state(association.owner);
         self.path_qos.forget(association.owner);
         self.answers.drop_all(|response| response.peer == address);
         self.transactions.cancel(|purpose| purpose.is_of(association.owner));
@@ -171,13 +205,19 @@ impl Node {
         let Some(owner) = self.association(address).map(|association| association.owner) else {
             return;
         };
-        let failed = matches!(reason, DownReason::HeartbeatsLost | DownReason::PeerRestarted);
+        let failed = matches!(
+            reason,
+            DownReason::HeartbeatsLost | DownReason::SilentTooLong | DownReason::PeerRestarted
+        );
         let is_handed_over = failed && self.hand_over_sessions(owner);
         let sessions = if is_handed_over { 0 } else { self.sessions.store().owned_count(owner) };
         let Some(association) = self.detach_association(address) else { return };
         let waiter = JobWaiter { address, node_id: association.node_id.clone() };
         if !is_handed_over {
             self.abandon_sessions(owner);
+        }
+        if sessions > 0 && !matches!(reason, DownReason::Released | DownReason::PeerRestarted) {
+            self.move_time_stamp(now);
         }
         if sessions > 0 || self.sessions.states.ended_len(owner) > 0 {
             let task = JobTask::EndAssociation { owner, next: SessionIndex(0) };
@@ -224,8 +264,8 @@ impl Node {
         address: IpAddr,
         node_id: &NodeIdentity,
     ) -> Result<(), AssociationRefusal> {
-        let holder = self.peers.other_holder(address, node_id).map(|other| other.address);
-        let Some(held_by) = holder else { return Ok(()) };
+        let holder = self.peers.other_holder(address, node_id).filter(|other| !other.is_silent());
+        let Some(held_by) = holder.map(|other| other.address) else { return Ok(()) };
         let node_id = node_id.clone();
         self.counters.scalars.refused_node_id_of_other_address += 1;
         self.events.push_back(NodeEvent::NodeIdConflict { from: address, held_by, node_id });

@@ -51,7 +51,7 @@ impl Node {
             if self.sessions.modify(up_seid, change).is_err() {
                 continue;
             }
-            self.rearm_notifications(up_seid, &fars);
+            drop(self.rearm_notifications(up_seid, &fars));
             self.counters.scalars.buffering_durations_ended += 1;
         }
     }

@@ -4,9 +4,11 @@ use core::any::Any;
 use core::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use adit_pfcp::ie::CpFunctionFeatures;
 use adit_pfcp::{Cause, MessageType};
 use adit_rules::DeltaId;
 use adit_types::limits::TURNS_WITH_FAULT_MAX;
+use adit_types::{Nanos, Seid};
 
 use crate::answers::Condition;
 use crate::containment::{CONTAINED, FaultPoint, text};
@@ -47,7 +49,7 @@ impl Node {
             self.events.push_back(NodeEvent::InternalFault { activity, text });
         }
         let wrote = self.sessions.store().commits() != commits;
-        if wrote { self.remove_session_at_fault() } else { None }
+        if wrote { self.remove_session_at_fault(false) } else { None }
     }
 
     /// A turn begins. Ends the thread when the last turns all had a fault.
@@ -66,7 +68,7 @@ impl Node {
     ) {
         self.counters.scalars.faults += 1;
         let wrote = self.sessions.store().commits() != commits;
-        let after = if wrote { self.remove_session_at_fault() } else { None };
+        let after = if wrote { self.remove_session_at_fault(true) } else { None };
         let after = after.map(Condition::Observed);
         self.forget_answer(request);
         self.report_fault(request.peer(), request.header.message_type, text(panic));
@@ -75,16 +77,29 @@ impl Node {
         }
     }
 
-    /// Removes the session whose change was interrupted. Returns the change.
-    fn remove_session_at_fault(&mut self) -> Option<DeltaId> {
+    /// Removes the session whose change was interrupted. Returns the change. `is_answered`: its CP function learns of it by a
+    /// refusal.
+    fn remove_session_at_fault(&mut self, is_answered: bool) -> Option<DeltaId> {
         let up_seid = self.sessions.store().last_commit()?;
         // The change took the measurements with it.
         let id = match self.sessions.recover(RemainingReports::KeepUsageInFlight(None)) {
             Some(deleted) => Some(self.forget_discarded(deleted)),
-            None => self.end_locally(up_seid),
+            None if is_answered => self.end_locally(up_seid),
+            None => self.end_untold(up_seid),
         };
         self.counters.scalars.sessions_removed_after_fault += u64::from(id.is_some());
         id
+    }
+
+    /// Ends a session. A CP function that takes no last reports learns it from our Recovery Time Stamp.
+    fn end_untold(&mut self, up_seid: Seid) -> Option<DeltaId> {
+        let owner = self.sessions.store().session(up_seid)?.owner();
+        let is_told = self.peers.cp_function_has(owner, CpFunctionFeatures::EPFAR);
+        let ended = self.end_locally(up_seid);
+        if !is_told {
+            self.move_time_stamp_of(Nanos(0), owner);
+        }
+        ended
     }
 
     fn report_fault(&mut self, from: IpAddr, message_type: MessageType, text: &str) {

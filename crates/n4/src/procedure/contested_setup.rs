@@ -8,7 +8,6 @@
 use core::net::IpAddr;
 
 use adit_pfcp::MessageBody;
-use adit_pfcp::ie::RecoveryTimeStamp;
 use adit_pfcp::message::{AssociationSetupRequest, HeartbeatRequest};
 use adit_session::OwnerId;
 use adit_types::Nanos;
@@ -57,7 +56,7 @@ impl Node {
         if !self.transactions.any(|purpose| *purpose == probe) {
             let Retransmission { t1, n1 } = self.config.retransmission();
             let quick = Retransmission { t1: Nanos(t1.0 / (u64::from(n1) + 1)), n1 };
-            let body = HeartbeatRequest::new(RecoveryTimeStamp(self.config.recovery_time_stamp));
+            let body = HeartbeatRequest::new(self.time_stamp_towards(to.ip()));
             self.send_request_within(now, to, &body, probe, quick);
         }
         Some(owner)

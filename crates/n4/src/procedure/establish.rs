@@ -3,7 +3,7 @@
 use adit_pfcp::ie::{self, FSeid, PfcpSeReqFlags};
 use adit_pfcp::message::{SessionEstablishmentRequest, SessionEstablishmentResponse};
 use adit_pfcp::{Cause, Ie, IeIter, IeType, MessageBody};
-use adit_session::{CpFSeid, SessionChange};
+use adit_session::{CpFSeid, OwnerId, ReplacedSession, SessionChange};
 use adit_types::{Nanos, Seid};
 
 use crate::answers::Condition;
@@ -12,11 +12,12 @@ use crate::csid;
 use crate::node::{Node, ReceivedMessage};
 use crate::procedure::decode::RequestTime;
 use crate::procedure::endpoint_decode::ChosenIdentifiers;
+use crate::procedure::report_destination::ReportingSession;
 use crate::procedure::{demand, endpoint_decode, rule_decode, urr_decode};
 use crate::refusal::Rejected;
 use crate::session_state::SessionInformation;
 use crate::session_state::set_keys;
-use crate::sessions::{EstablishmentContext, NewSession};
+use crate::sessions::{DeletedSession, EstablishmentContext, FollowUp, NewSession};
 use crate::ue_pools::session_s_nssai;
 
 impl Node {
@@ -66,7 +67,46 @@ impl Node {
         change.is_restoration = flags.contains(PfcpSeReqFlags::RESTI);
         let information = SessionInformation::of_establishment(&message)?;
         let context = EstablishmentContext { owner, cp, information, sets };
-        Ok(self.sessions.establish(context, change)?)
+        change.replaces = self.owners_that_give_way(owner);
+        let Self { sessions, peers, config, .. } = self;
+        let established = sessions.establish(context, change, |states, gone| {
+            let ReplacedSession { up_seid, owner, cp, .. } = *gone;
+            let reporting = ReportingSession { up_seid, owner, cp };
+            reporting.last_reports(config, peers, states)
+        })?;
+        for deleted in &established.replaced {
+            self.end_replaced(*deleted);
+        }
+        Ok(established)
+    }
+
+    /// Whose sessions a new session of `owner` replaces: those of the same CP function or SMF set, which has lost or
+    /// restores them.
+    pub(crate) fn owners_that_give_way(&self, owner: OwnerId) -> Vec<OwnerId> {
+        let set = self.peers.association_of(owner).and_then(|known| known.smf_set.id.as_ref());
+        let mut owners: Vec<OwnerId> = match set {
+            None => vec![owner],
+            Some(set) => {
+                let members = self.associations();
+                let members = members.filter(|known| known.smf_set.id.as_ref() == Some(set));
+                members.map(|known| known.owner).collect()
+            }
+        };
+        owners.extend(self.sessions.transitions.predecessors_of(&owners));
+        owners
+    }
+
+    /// A session gave way to a new one; its last usage is reported if the CP function takes such reports.
+    fn end_replaced(&mut self, deleted: DeletedSession) {
+        let change = self.forget_discarded(deleted);
+        self.counters.scalars.sessions_replaced += 1;
+        let Some(pending) = self.sessions.pending_mut(change) else { return };
+        let up_seid = pending.up_seid;
+        if self.sessions.states.ended(up_seid).is_some_and(|ended| ended.by_us)
+            && let Some(pending) = self.sessions.pending_mut(change)
+        {
+            pending.follow_up = FollowUp::ReportLastUsage;
+        }
     }
 
     pub(crate) fn change_of_establishment(
@@ -107,7 +147,7 @@ impl Node {
         established: NewSession,
     ) {
         self.counters.scalars.sessions_established += 1;
-        let NewSession { index, up_seid, change, created, created_ues, created_endpoints } =
+        let NewSession { index, up_seid, change, created, created_ues, created_endpoints, .. } =
             established;
         self.fail_if_injected(FaultPoint::Answer);
         let chosen = ChosenIdentifiers::new(&created, &created_ues, &created_endpoints);

@@ -4,28 +4,16 @@
 //! Session Report Requests, of which the last one of a session that we ended says so. Reports without
 //! usage are not sent. Spec: TS 29.244 §5.2.2.3.1, §5.18.
 
-use core::net::SocketAddr;
-
 use adit_pfcp::ie::CpFunctionFeatures;
 use adit_rules::DeltaId;
-use adit_session::{CpFSeid, OwnerId, UsageReport, UsageTriggers};
+use adit_session::{UsageReport, UsageTriggers};
 use adit_types::{Nanos, Seid};
 
 use crate::counters::as_count;
 use crate::node::Node;
+use crate::procedure::report_destination::ReportDestination;
 use crate::session_state::{EndedSession, RemainingReports, ReportItem};
 use crate::sessions::FollowUp;
-
-/// The receiver of a report.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ReportDestination {
-    pub to: SocketAddr,
-    /// The receiver's SEID; zero if the request carries the former one's F-SEID instead.
-    pub cp_seid: Seid,
-    pub owner: OwnerId,
-    /// The CP F-SEID that another SMF of the set gave.
-    pub former: Option<CpFSeid>,
-}
 
 impl Node {
     /// A session that is about to end, if its CP function accepts its last usage.

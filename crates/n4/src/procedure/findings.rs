@@ -58,7 +58,7 @@ impl Node {
 
     /// Checks a session request without carrying it out.
     fn judge(&self, request: &ReceivedMessage<'_>, body: &[u8]) -> Result<(), Rejected> {
-        let (up_seid, change) = match request.header.message_type {
+        let (up_seid, mut change) = match request.header.message_type {
             MessageType::SESSION_ESTABLISHMENT_REQUEST => {
                 let message = SessionEstablishmentRequest::decode_body(body)?;
                 demand::check(body)?;
@@ -74,6 +74,9 @@ impl Node {
         };
         let association = self.peers.association_for(request.peer());
         let owner = association.map(|association| association.owner).unwrap_or_default();
+        if up_seid.is_none() {
+            change.replaces = self.owners_that_give_way(owner);
+        }
         Ok(self.sessions.store().judge(owner, up_seid, change)?)
     }
 }

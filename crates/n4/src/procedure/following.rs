@@ -12,7 +12,7 @@ use adit_store::{RecordKind, RecordName};
 use adit_types::limits::SESSIONS_PER_TURN_MAX;
 use adit_types::{Nanos, Seid, SessionIndex};
 
-use super::records::address_of;
+use super::records::{address_of, owner_of};
 use crate::backlog::JobTask;
 use crate::counters::as_count;
 use crate::node::Node;
@@ -93,6 +93,9 @@ impl Node {
         let all = all.chain(answers.map(|at| (RecordKind::Answer, RecordName::Number(*at))));
         let addresses = followed.associations.keys();
         let all = all.chain(addresses.map(|at| (RecordKind::Association, octets(&at.to_string()))));
+        let states = followed.peer_states.keys();
+        let all =
+            all.chain(states.map(|of| (RecordKind::Association, RecordName::Number(of.0.into()))));
         let applications = store.provided_applications();
         let all = all.chain(applications.map(|known| (RecordKind::Pfds, octets(known.id))));
         followed.missing = Some(all.collect());
@@ -130,6 +133,19 @@ impl Node {
                     Some(octets) => followed.associations.insert(address, decoded(octets)?),
                     None => followed.associations.remove(&address),
                 };
+            }
+            (RecordKind::Association, &RecordName::Number(number), value) => {
+                let owner = owner_of(number)?;
+                match value {
+                    Some(octets) => {
+                        followed.peer_states.insert(owner, decoded(octets)?);
+                        self.sessions.records.resume_peer_state(owner);
+                    }
+                    None => {
+                        followed.peer_states.remove(&owner);
+                        self.sessions.records.forget_peer_state(owner);
+                    }
+                }
             }
             (RecordKind::Pfds, RecordName::Octets(id), value) => {
                 self.follow_pfds(id, value)?;
@@ -340,11 +356,14 @@ impl Node {
             let octets = followed.take_waiting(up_seid).unwrap_or_default();
             let restored = self.restore_or_refuse(now, restoration, up_seid, &octets);
             let Err(error) = restored else { continue };
+            let known = FormerSessionValue::from_octets(&octets).ok();
+            restoration.note_loss(known.map(|known| known.former.owner()));
             refused_now.push((up_seid, octets));
             let name = RecordName::Number(up_seid.0);
             self.tell_of_refused(restoration, RecordKind::Session, &name, &error);
             self.sessions.records.note_removed_session(up_seid);
         }
+        restoration.peer_states = followed.peer_states;
         for (address, value) in followed.associations {
             self.restore_association(now, restoration, address, value);
         }

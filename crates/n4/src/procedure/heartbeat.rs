@@ -3,9 +3,7 @@
 //! Spec: TS 29.244 §6.2.2, §7.4.2.
 
 use adit_pfcp::MessageBody;
-use adit_pfcp::ie::RecoveryTimeStamp;
 use adit_pfcp::message::{HeartbeatRequest, HeartbeatResponse};
-use adit_session::OwnerId;
 use adit_types::Nanos;
 
 use crate::association::RestartClaim;
@@ -30,6 +28,10 @@ impl Node {
         let mut is_stale = false;
         if let Some(association) = self.peers.association_mut(request.peer()) {
             let known = association.recovery_time_stamp;
+            if association.is_silent() {
+                // It is there again; what its response to ours says counts.
+                association.next_heartbeat = request.now;
+            }
             if !association.is_time_stamp_unknown && is_newer(seen, known) {
                 let claim = association.restart_claim;
                 if claim != RestartClaim::Refuted {
@@ -41,7 +43,7 @@ impl Node {
             }
         }
         self.counters.scalars.stale_recovery_time_stamps += u64::from(is_stale);
-        let body = HeartbeatResponse::new(RecoveryTimeStamp(self.config.recovery_time_stamp));
+        let body = HeartbeatResponse::new(self.time_stamp_towards(request.peer()));
         self.respond_unremembered(request, &body);
     }
 
@@ -75,6 +77,7 @@ impl Node {
         } else if association.restart_claim == RestartClaim::Open {
             association.restart_claim = RestartClaim::Refuted;
         }
+        self.on_silent_peer_answered(response.now, response.peer());
         if let RequestPurpose::Probe { owner } = asked {
             self.decide_contested_setups(response.now, owner);
         }
@@ -82,19 +85,8 @@ impl Node {
 
     pub(crate) fn send_due_heartbeats(&mut self, now: Nanos) {
         for (owner, to) in self.peers.take_due_heartbeats(now) {
-            let body = HeartbeatRequest::new(RecoveryTimeStamp(self.config.recovery_time_stamp));
+            let body = HeartbeatRequest::new(self.time_stamp_towards(to.ip()));
             self.send_request(now, to, &body, RequestPurpose::Heartbeat { owner });
-        }
-    }
-
-    /// No response to a heartbeat after N1 retransmissions: the association is lost.
-    pub(crate) fn on_heartbeats_lost(&mut self, now: Nanos, owner: OwnerId) {
-        let lost = self.peers.association_of(owner);
-        if let Some(address) = lost.map(|association| association.address) {
-            if self.move_to_alternative(now, address) {
-                return;
-            }
-            self.end_association(now, address, DownReason::HeartbeatsLost);
         }
     }
 }

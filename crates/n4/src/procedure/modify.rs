@@ -3,7 +3,7 @@
 use adit_pfcp::ie::{OffendingIe, PfcpSmReqFlags};
 use adit_pfcp::message::{SessionModificationRequest, SessionModificationResponse};
 use adit_pfcp::{Cause, IeType, MessageBody};
-use adit_rules::DeltaId;
+use adit_rules::{ApplyAction, DeltaId};
 use adit_session::{CpFSeid, Modified, SessionChange, TrafficEndpointId, UsageReport};
 use adit_types::limits::USAGE_REPORTS_PER_RESPONSE_MAX;
 use adit_types::{FarId, Nanos, Seid};
@@ -56,9 +56,16 @@ impl Node {
         let mut change = self.change_of_modification(request.now, &message)?;
         change.drop_buffered = flags.contains(PfcpSmReqFlags::DROBU);
         let activated = activated_fars(&change);
+        let drops_buffered = change.drop_buffered;
+        let buffering = self.buffering_fars(up_seid);
         let modified = self.sessions.modify(up_seid, change)?;
         self.update_information(up_seid, SessionInformation::of_modification(&message));
-        self.rearm_notifications(up_seid, &activated);
+        if drops_buffered {
+            drop(self.sessions.states.take_notified(up_seid, None));
+        }
+        let mut reported = self.rearm_notifications(up_seid, &activated);
+        reported.retain(|notice| buffering.contains(&notice.data.far));
+        self.repeat_notifications(request.now, up_seid, reported);
         if !activated.is_empty() {
             self.sessions.states.cancel_buffering_end(up_seid);
         }
@@ -72,6 +79,16 @@ impl Node {
             self.sessions.states.assign_sets(index, sets);
         }
         Ok(modified)
+    }
+
+    /// The FARs whose packets wait, if some were reported.
+    fn buffering_fars(&self, up_seid: Seid) -> Vec<FarId> {
+        if !self.sessions.states.has_notified(up_seid) {
+            return Vec::new();
+        }
+        let session = self.sessions.store().session(up_seid);
+        let fars = session.into_iter().flat_map(|session| session.fars());
+        fars.filter(|far| far.action.contains(ApplyAction::BUFF)).map(|far| far.id).collect()
     }
 
     /// Another SMF of the set controls the session from now on. Spec: TS 29.244 §5.22.3.

@@ -70,14 +70,14 @@ impl Node {
         self.send_node_reports(now);
     }
 
-    fn send_node_reports(&mut self, now: Nanos) {
+    pub(crate) fn send_node_reports(&mut self, now: Nanos) {
         let due: Vec<_> = self
             .peers
             .iter_mut()
             .filter_map(|peer| {
-                let association = peer.association.as_ref()?;
+                let association = peer.association.as_ref().filter(|known| !known.is_silent())?;
                 let to = association.socket();
-                Some((association.owner, to, peer.paths.start()?))
+                Some((association.owner, to, peer.paths.start(now)?))
             })
             .collect();
         for (owner, to, batch) in due {
@@ -147,18 +147,35 @@ impl Node {
             self.counters.scalars.discarded_unmatched_response += 1;
             return;
         };
-        if !message.cause.is_accepted() {
-            self.counters.scalars.node_reports_refused += 1;
+        match message.cause {
+            cause if cause.is_accepted() => {
+                if let Some(peer) = self.peers.peer_of_mut(owner) {
+                    peer.paths.on_delivered();
+                }
+                self.send_node_reports(response.now);
+            }
+            cause => {
+                self.counters.scalars.node_reports_refused += 1;
+                self.note_refused_report(response, cause);
+                self.on_node_report_not_delivered(response.now, owner);
+            }
         }
-        self.finish_node_report(response.now, owner);
     }
 
-    /// The node report in flight ended, whatever its outcome.
-    pub(crate) fn finish_node_report(&mut self, now: Nanos, owner: OwnerId) {
-        if let Some(peer) = self.peers.peer_of_mut(owner) {
-            peer.paths.in_flight = false;
-        }
-        self.send_node_reports(now);
+    /// The CP function refused a node report, or did not answer it. It is sent again after a pause.
+    pub(crate) fn on_node_report_not_delivered(&mut self, now: Nanos, owner: OwnerId) {
+        let peer = self.peers.peer_of_mut(owner);
+        let lost = peer.map_or(0, |peer| peer.paths.on_not_delivered(now));
+        self.counters.scalars.node_reports_lost_queue_full += as_count(lost);
+    }
+
+    /// When node reports may leave that wait for the end of a pause.
+    pub(crate) fn next_node_report(&self) -> Option<Nanos> {
+        let answering = |peer: &&crate::peers::PfcpPeer| {
+            peer.association.as_ref().is_some_and(|known| !known.is_silent())
+        };
+        let peers = self.peers.iter().filter(answering);
+        peers.filter_map(|peer| peer.paths.next_start()).min()
     }
 }
 

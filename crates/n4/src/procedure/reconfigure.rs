@@ -15,7 +15,17 @@ impl Node {
     /// The interfaces, which further ones may follow, the conditions of slices and the network instance of each forwarding
     /// policy must be the same as before: see [`adit_session::SessionStore::set_provisioning`].
     pub fn reconfigure(&mut self, now: Nanos, config: NodeConfig, recompiles: bool) {
-        let NodeConfig { heartbeat_interval, t1, n1, policy, paths, store, records, .. } = config;
+        let NodeConfig {
+            heartbeat_interval,
+            sessions_outlive_peer,
+            t1,
+            n1,
+            policy,
+            paths,
+            store,
+            records,
+            ..
+        } = config;
         self.peers.admission.set_policy(policy.clone());
         self.peers.setups.set_first_pause(t1);
         self.paths.set_config(now, paths);
@@ -25,6 +35,7 @@ impl Node {
         let known = &mut self.config;
         known.store.provisioning = self.sessions.store().provisioning().clone();
         (known.heartbeat_interval, known.t1, known.n1) = (heartbeat_interval, t1, n1);
+        known.sessions_outlive_peer = sessions_outlive_peer;
         (known.policy, known.paths) = (policy, paths);
         known.records = known.records.and(records);
         if recompiles && !self.sessions.store().is_empty() {

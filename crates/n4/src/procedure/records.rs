@@ -19,8 +19,8 @@ use crate::event::NodeEvent;
 use crate::node::{Node, ReceivedMessage};
 use crate::records::{
     AnswerValue, AssociationValue, FormerRecord, FormerSessionValue, FormerValue, HeldAnswer,
-    NodeRecord, NodeRestoration, PfdValue, RecordError, RecordSources, ReportsValue, UsageWalk,
-    decoded,
+    NodeRecord, NodeRestoration, PeerStateValue, PfdValue, RecordError, RecordSources,
+    ReportsValue, UsageWalk, decoded,
 };
 use crate::session_state::{EndedSession, ReportItem};
 use crate::transition::SessionDisposition;
@@ -290,6 +290,10 @@ impl Node {
                 self.restore_association(now, restoration, address_of(name)?, decoded(octets)?);
                 Ok(())
             }
+            (RecordKind::Association, &RecordName::Number(number)) => {
+                self.restore_peer_state(now, restoration, owner_of(number)?, decoded(octets)?);
+                Ok(())
+            }
             (RecordKind::Pfds, RecordName::Octets(id)) => self.restore_pfds(id, decoded(octets)?),
             (RecordKind::Usage, &RecordName::Number(number)) => {
                 restoration.usage.insert(Seid(number), KeptUsage::from_octets(octets)?);
@@ -318,7 +322,8 @@ impl Node {
     ) {
         let (nf_instance_id, controls) = (value.nf_instance_id, value.controls());
         let predecessors = core::mem::take(&mut value.predecessors);
-        let association = value.into_association(now, address);
+        let time_stamp = self.config.recovery_time_stamp;
+        let association = value.into_association(now, address, time_stamp);
         let owner = association.owner;
         let heirs = predecessors.into_iter().map(|former| (OwnerId(former), (owner, address)));
         restoration.heirs.extend(heirs);
@@ -329,6 +334,32 @@ impl Node {
         peer.nf_instance_id = nf_instance_id;
         self.peers.refresh_aliases();
         self.path_qos.set(now, owner, controls);
+        if let Some(state) = restoration.peer_states.remove(&owner) {
+            self.restore_peer_state(now, restoration, owner, state);
+        }
+    }
+
+    /// Restores what a record of its own says of an association, at once or when that is restored.
+    fn restore_peer_state(
+        &mut self,
+        now: Nanos,
+        restoration: &mut NodeRestoration,
+        owner: OwnerId,
+        state: PeerStateValue,
+    ) {
+        self.sessions.records.resume_peer_state(owner);
+        let address = self.peers.association_of(owner).map(|known| known.address);
+        let association = address.and_then(|address| self.peers.association_mut(address));
+        let Some(association) = association else {
+            restoration.peer_states.insert(owner, state);
+            return;
+        };
+        state.apply(association);
+        let (address, own_time_stamp) = (association.address, association.own_time_stamp);
+        if association.is_silent() {
+            self.peers.setups.disconnected(now, address);
+        }
+        self.note_time_stamp(own_time_stamp);
     }
 
     fn restore_pfds(&mut self, id: &[u8], value: PfdValue) -> Result<(), RecordError> {
@@ -370,9 +401,36 @@ impl Node {
                 self.counters.scalars.sessions_restored += 1;
                 restoration.restored += 1;
             }
-            Err(_) => self.sessions.records.note_removed_session(up_seid),
+            Err(_) => {
+                self.sessions.records.note_removed_session(up_seid);
+                let owner = value.as_ref().ok().map(|value| value.former.owner());
+                restoration.note_loss(owner);
+            }
         }
         restored
+    }
+
+    /// The store has lost records, and with them perhaps sessions: every peer learns it from our Recovery Time Stamp. Call
+    /// it before [`Node::end_restoration`].
+    pub fn note_lost_records(&mut self) {
+        if let Some(restoration) = &mut self.restoration {
+            restoration.is_loss_unknown = true;
+        }
+    }
+
+    /// Tells peers by our Recovery Time Stamp that sessions of theirs are not restored.
+    fn tell_of_lost_sessions(&mut self, now: Nanos, restoration: &NodeRestoration) {
+        // Whoever sets up an association anew sees a time stamp of this process.
+        self.note_time_stamp(self.ntp_clock.seconds(now));
+        let owners = self.associations().map(|known| known.owner);
+        let untold = |owner: &OwnerId| {
+            // Last usage is reported with the end of its session.
+            let is_told = self.peers.cp_function_has(*owner, CpFunctionFeatures::EPFAR);
+            restoration.is_loss_unknown || restoration.lost_of.contains(owner) && !is_told
+        };
+        for owner in owners.filter(untold).collect::<Vec<_>>() {
+            self.move_time_stamp_of(now, owner);
+        }
     }
 
     /// Restores a session, with usage that is known to be later than its record. If it is refused, nothing has changed.
@@ -493,6 +551,11 @@ impl Node {
         if let Some(followed) = restoration.followed.take() {
             self.end_following(now, &mut restoration, *followed);
         }
+        for owner in restoration.peer_states.keys() {
+            // Their associations are gone.
+            self.sessions.records.note_peer_state(*owner);
+        }
+        self.tell_of_lost_sessions(now, &restoration);
         let NodeRestoration {
             heirs, answers, postponed, lost, mut usage, restored, refused, ..
         } = restoration;
@@ -547,4 +610,9 @@ fn established_session(bytes: &[u8]) -> Option<Seid> {
 pub(super) fn address_of(name: &[u8]) -> Result<IpAddr, RecordError> {
     let address = core::str::from_utf8(name).ok().and_then(|text| text.parse().ok());
     address.ok_or(RecordError::Malformed)
+}
+
+/// The association that a record is named by.
+pub(super) fn owner_of(number: u64) -> Result<OwnerId, RecordError> {
+    u32::try_from(number).map(OwnerId).map_err(|_| RecordError::Malformed)
 }

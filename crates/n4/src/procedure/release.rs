@@ -11,6 +11,7 @@ use adit_pfcp::message::{AssociationUpdateRequest, AssociationUpdateResponse};
 use adit_session::OwnerId;
 use adit_types::Nanos;
 
+use crate::association::Association;
 use crate::event::ReleaseFailure;
 use crate::node::{Node, ReceivedMessage};
 use crate::transaction::RequestPurpose;
@@ -44,10 +45,10 @@ impl Node {
         self.send_request(now, to, &body, RequestPurpose::AssociationUpdate { owner });
     }
 
-    /// True without associations and without answers that wait: this node may stop.
+    /// True without associations, but those of silent peers, and without answers that wait: this node may stop.
     #[must_use]
     pub fn is_released(&self) -> bool {
-        self.associations().next().is_none() && self.answers.len() == 0
+        self.associations().all(Association::is_silent) && self.answers.len() == 0
     }
 
     /// Takes the response to an Association Update Request of ours.

@@ -2,14 +2,14 @@
 //!
 //! Each session has at most one Session Report Request in flight; what happens meanwhile waits in a
 //! bounded queue and leaves together in the next one. An item equal to one that waits is merged into
-//! it. A new kind of report is a new [`ReportItem`], and its place in [`SessionReportGroups`].
+//! it. A report that the CP function refuses or does not answer is not delivered: after a pause, which grows with each
+//! failure, usage is sent again as it was, and events that happen again are reported again. A new kind of report is a new [`ReportItem`], and its place in [`SessionReportGroups`].
 //! Spec: TS 29.244 §5.2.3, §6.3.5, §7.5.8, §7.5.9.
 
 mod response;
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::IpAddr;
 
-use adit_pfcp::PFCP_PORT;
 use adit_pfcp::grouped::{DownlinkDataReport, ErrorIndicationReport};
 use adit_pfcp::ie::{
     DataStatus, DownlinkDataServiceInformation, EventTimeStamp, FSeid, FTeid, FTeidAddress,
@@ -18,7 +18,9 @@ use adit_pfcp::ie::{
 use adit_pfcp::message::SessionReportRequest;
 use adit_rules::{ApplyAction, DataDelivery, GtpuTunnel, WorkerEvent};
 use adit_session::{Far, OwnerId, Records, Session, TrafficStart};
-use adit_types::limits::{ERROR_INDICATION_USERS_MAX, TIMERS_PER_TURN_MAX};
+use adit_types::limits::{
+    ERROR_INDICATION_USERS_MAX, REPORT_ATTEMPTS_OF_ENDED_MAX, TIMERS_PER_TURN_MAX,
+};
 use adit_types::{FarId, Nanos, PdrId, Seid, SessionIndex};
 
 use crate::backlog::JobTask;
@@ -26,8 +28,8 @@ use crate::containment::FaultPoint;
 use crate::counters::as_count;
 use crate::node::Node;
 use crate::ntp::NtpClock;
-use crate::procedure::final_usage::ReportDestination;
 use crate::procedure::paths::EchoResponse;
+use crate::procedure::report_destination::{ReportDestination, ReportingSession};
 use crate::procedure::usage::{event_time_stamps, usage_report};
 use crate::session_state::{DownlinkDataNotice, EndedSession, NotifiedData, ReportItem};
 use crate::transaction::RequestPurpose;
@@ -192,11 +194,11 @@ impl Node {
         };
         let delay = notification_delay(session, &far);
         let data = NotifiedData { far: far.id, pdr, delivery };
-        if !self.sessions.states.note_notified(up_seid, data) {
+        let notice = DownlinkDataNotice { data, service };
+        if !self.sessions.states.note_notified(up_seid, notice) {
             self.counters.scalars.notifications_spared += 1;
             return;
         }
-        let notice = DownlinkDataNotice { data, service };
         match delay {
             Nanos(0) => self.notify(now, up_seid, notice),
             delay => self.sessions.states.delay_notice(now + delay, up_seid, notice),
@@ -231,9 +233,36 @@ impl Node {
         }
     }
 
-    /// The next packet of these FARs is reported, whatever was reported before.
-    pub(crate) fn rearm_notifications(&mut self, up_seid: Seid, fars: &[FarId]) {
-        self.sessions.states.forget_notified(up_seid, Some(fars));
+    /// The next packet of these FARs is reported, whatever was reported before. Returns what was.
+    pub(crate) fn rearm_notifications(
+        &mut self,
+        up_seid: Seid,
+        fars: &[FarId],
+    ) -> Vec<DownlinkDataNotice> {
+        self.sessions.states.take_notified(up_seid, Some(fars))
+    }
+
+    /// Reports data again that was reported before, and still waits: an update asks for it anew.
+    pub(crate) fn repeat_notifications(
+        &mut self,
+        now: Nanos,
+        up_seid: Seid,
+        notices: Vec<DownlinkDataNotice>,
+    ) {
+        for notice in notices {
+            let NotifiedData { far, pdr, delivery } = notice.data;
+            let Some(session) = self.sessions.store().session(up_seid) else { return };
+            let asking = notifying_far(session, pdr, delivery)
+                .filter(|asking| asking.id == far && asking.action.contains(ApplyAction::BUFF));
+            let Some(asking) = asking else { continue };
+            let at = now + notification_delay(session, &asking);
+            if delivery != Some(DataDelivery::Discarded)
+                && self.sessions.states.note_notified(up_seid, notice)
+            {
+                // Behind the answer to the update, if that does not wait.
+                self.sessions.states.delay_notice(at, up_seid, notice);
+            }
+        }
     }
 
     /// Reports the tunnel to every session that sends into it.
@@ -308,6 +337,10 @@ impl Node {
                 continue;
             };
             let ReportDestination { to, cp_seid, owner, former } = destination;
+            if self.peers.is_silent(owner) {
+                self.sessions.states.hold_report(up_seid, owner);
+                continue;
+            }
             let ntp_clock = self.ntp_clock;
             let events: Vec<_> =
                 items.iter().map(|item| item_time_stamps(item, ntp_clock)).collect();
@@ -333,20 +366,8 @@ impl Node {
             return Some(ReportDestination { to, cp_seid, owner, former: None });
         }
         let session: &Session = self.sessions.store().session(up_seid)?;
-        let owner = session.owner();
-        let association = self.peers.association_of(owner)?;
-        let cp = session.cp_f_seid();
-        let (v4, v6) = (cp.v4.map(IpAddr::V4), cp.v6.map(IpAddr::V6));
-        let address = if self.config.address.is_ipv4() { v4 } else { v6 };
-        let address = address.unwrap_or(association.address);
-        let redirect = self.sessions.states.report_redirect(up_seid);
-        let former = self.sessions.states.former_cp(up_seid);
-        let former = former.or(redirect.map(|_| cp));
-        let address = redirect.unwrap_or(address);
-        let known = self.association(address).map(|association| association.port);
-        let to = SocketAddr::new(address, known.unwrap_or(PFCP_PORT));
-        let cp_seid = if former.is_some() { Seid(0) } else { cp.seid };
-        Some(ReportDestination { to, cp_seid, owner, former })
+        let session = ReportingSession { up_seid, owner: session.owner(), cp: session.cp_f_seid() };
+        session.destination(&self.config, &self.peers, &self.sessions.states)
     }
 
     /// A report stayed without a response.
@@ -357,10 +378,24 @@ impl Node {
             return self.send_reports(now);
         }
         self.counters.scalars.reports_lost_no_response += as_count(items);
-        // The next packet is reported again.
-        self.sessions.states.forget_notified(up_seid, None);
-        self.sessions.states.finish_report(up_seid);
+        self.on_report_not_delivered(now, up_seid, REPORT_ATTEMPTS_OF_ENDED_MAX);
         self.send_reports(now);
         self.advance_drains(now);
+    }
+
+    /// A report was refused or not answered. `attempts` of a session that is gone are made.
+    pub(crate) fn on_report_not_delivered(&mut self, now: Nanos, up_seid: Seid, attempts: u32) {
+        let ended = self.sessions.states.ended(up_seid);
+        // A release does not wait for pauses.
+        let is_draining = ended.is_some_and(|ended| self.drains.contains_key(&ended.owner));
+        let attempts = if is_draining { 1 } else { attempts };
+        let given_up = self.sessions.states.fail_report(now, up_seid, attempts);
+        self.counters.scalars.usage_reports_given_up += as_count(given_up);
+    }
+
+    /// The work of a turn for session reports: pauses end, and what may be sent is.
+    pub(crate) fn send_due_reports(&mut self, now: Nanos) {
+        self.sessions.states.end_report_pauses(now);
+        self.send_reports(now);
     }
 }

@@ -26,7 +26,7 @@ impl Node {
             return self.handle_timeout_of_restoration(now);
         }
         self.begin_turn(now);
-        let activities: [TimerActivity; 15] = [
+        let activities: [TimerActivity; 17] = [
             ("retransmissions", Self::handle_due_requests),
             ("usage reports", Self::report_due_usage),
             ("releases", Self::prepare_due_releases),
@@ -34,7 +34,9 @@ impl Node {
             ("last usage reports", Self::advance_drains),
             ("contested Node IDs", Self::decide_setups_without_holder),
             ("heartbeats", Self::send_due_heartbeats),
-            ("session reports", Self::send_reports),
+            ("silent peers", Self::end_silent_associations),
+            ("session reports", Self::send_due_reports),
+            ("node reports", Self::send_node_reports),
             ("notifications of downlink data", Self::send_due_notifications),
             ("GTP-U paths", Self::watch_paths),
             ("delays of GTP-U paths", Self::measure_paths),

@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::DefaultHasher;
 
-use adit_session::SessionStore;
+use adit_session::{OwnerId, SessionStore};
 use adit_store::{RecordChange, RecordGroup, RecordKind, RecordName, RecordNumber};
 use adit_types::limits::{RECORD_OVERHEAD_BYTES, STORE_GROUP_BYTES_MAX};
 use adit_types::{Nanos, Seid};
@@ -14,7 +14,7 @@ use super::values::{PfdValue, SessionValue, encoded};
 use super::{GroupUnderWay, NodeRecord, NotedAnswers, RecordBook, SessionNews, SessionUnit};
 use crate::path_qos::PathQos;
 use crate::peers::Peers;
-use crate::records::{AssociationValue, ReportsValue};
+use crate::records::{AssociationValue, PeerStateValue, ReportsValue};
 use crate::session_state::SessionStates;
 use crate::transition::Transitions;
 
@@ -97,6 +97,8 @@ impl RecordBook {
         }
         let associations = core::mem::take(&mut self.news.associations);
         self.encode_associations(&associations, sources, &mut unit);
+        let states = core::mem::take(&mut self.news.peer_states);
+        self.encode_peer_states(&states, node.recovery_time_stamp, sources.peers, &mut unit);
         if core::mem::take(&mut self.news.pfds) {
             self.encode_pfds(sources.store, &mut unit);
         }
@@ -112,7 +114,10 @@ impl RecordBook {
             encode_answers(answers, &mut changes);
             return has_answers.then_some(changes);
         };
-        let SessionUnit { record, usage, reports, answers } = unit;
+        let SessionUnit { record, replaced, usage, reports, answers } = unit;
+        for gone in replaced {
+            self.encode_session(now, gone, SessionNews::Removed, sources, &mut changes);
+        }
         let name = RecordName::Number(up_seid.0);
         if let Some(news) = record {
             self.encode_session(now, up_seid, news, sources, &mut changes);
@@ -145,6 +150,27 @@ impl RecordBook {
                 Some(encoded(&AssociationValue::new(association, id, &predecessors, controls)))
             });
             changes.push(RecordKind::Association, name, value);
+        }
+    }
+
+    fn encode_peer_states(
+        &mut self,
+        owners: &BTreeSet<OwnerId>,
+        time_stamp: u32,
+        peers: &Peers,
+        changes: &mut GroupChanges,
+    ) {
+        for &owner in owners {
+            let association = peers.association_of(owner);
+            let value = association.and_then(|known| PeerStateValue::of(known, time_stamp));
+            let was_recorded = match value {
+                Some(_) => !self.peer_states.insert(owner),
+                None => self.peer_states.remove(&owner),
+            };
+            if was_recorded || value.is_some() {
+                let name = RecordName::Number(owner.0.into());
+                changes.push(RecordKind::Association, name, value.map(|value| encoded(&value)));
+            }
         }
     }
 

@@ -4,11 +4,11 @@ use core::net::IpAddr;
 use core::ops::Bound;
 use std::collections::{BTreeMap, BTreeSet};
 
-use adit_session::seid_index;
+use adit_session::{OwnerId, seid_index};
 use adit_store::{RecordKind, RecordName};
 use adit_types::{Seid, SessionIndex};
 
-use super::values::{AnswerValue, AssociationValue, ReportsValue};
+use super::values::{AnswerValue, AssociationValue, PeerStateValue, ReportsValue};
 
 /// A session record that waits, in the order of indices.
 pub(crate) type WaitingKey = (SessionIndex, Seid);
@@ -18,6 +18,8 @@ pub(crate) type WaitingKey = (SessionIndex, Seid);
 pub(crate) struct FollowedRecords {
     /// Associations, reports and answers concern peers: they take effect at the take-over.
     pub associations: BTreeMap<IpAddr, AssociationValue>,
+    /// By the numbers of associations.
+    pub peer_states: BTreeMap<OwnerId, PeerStateValue>,
     pub reports: BTreeMap<Seid, ReportsValue>,
     /// By their place among the records.
     pub answers: BTreeMap<u64, AnswerValue>,

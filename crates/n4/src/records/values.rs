@@ -193,8 +193,13 @@ impl AssociationValue {
         core::mem::take(&mut self.controls).into_iter().map(PathQosControl::from).collect()
     }
 
-    /// The association at `address`; a Heartbeat Request to it is due at once.
-    pub(crate) fn into_association(self, now: Nanos, address: IpAddr) -> Association {
+    /// The association at `address` of a node with `time_stamp`; a Heartbeat Request to it is due at once.
+    pub(crate) fn into_association(
+        self,
+        now: Nanos,
+        address: IpAddr,
+        time_stamp: u32,
+    ) -> Association {
         Association {
             node_id: self.node_id.into(),
             address,
@@ -204,6 +209,8 @@ impl AssociationValue {
             since: Nanos(self.since),
             cp_function_features: self.cp_function_features,
             smf_set: SmfSet { id: self.smf_set, alternatives: self.alternatives },
+            own_time_stamp: time_stamp,
+            silent_until: None,
             is_time_stamp_unknown: self.is_time_stamp_unknown,
             restart_claim: RestartClaim::None,
             next_heartbeat: now,
@@ -242,6 +249,29 @@ impl From<PathControlValue> for PathQosControl {
             thresholds: PacketDelays { average, least, greatest },
             wait: Nanos(value.wait),
         }
+    }
+}
+
+/// What release 0.1.0 does not know of an association: a record of its own, named by the association's number. Without it,
+/// the time stamp is the node's, and the peer answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PeerStateValue {
+    own_time_stamp: u32,
+    silent_until: Option<u64>,
+}
+
+impl PeerStateValue {
+    /// `None` if a node with `time_stamp` needs no record.
+    pub(crate) fn of(association: &Association, time_stamp: u32) -> Option<Self> {
+        let Association { own_time_stamp, silent_until, .. } = *association;
+        let is_usual = own_time_stamp == time_stamp && silent_until.is_none();
+        let silent_until = silent_until.map(|until| until.0);
+        (!is_usual).then_some(Self { own_time_stamp, silent_until })
+    }
+
+    pub(crate) fn apply(self, association: &mut Association) {
+        association.own_time_stamp = self.own_time_stamp;
+        association.silent_until = self.silent_until.map(Nanos);
     }
 }
 

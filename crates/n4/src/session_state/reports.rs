@@ -4,163 +4,23 @@
 //! so that its end frees the room of its reports at once, whatever their number; the reports
 //! themselves go with their sessions.
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use adit_pfcp::ie::{DataStatus, DownlinkDataServiceInformation, PfcpSrReqFlags};
-use adit_rules::{DataDelivery, GtpuTunnel};
+use adit_pfcp::ie::PfcpSrReqFlags;
 use adit_session::{OwnerId, UsageReport};
 use adit_types::limits::{
-    REPORT_ITEMS_MAX, REPORT_ITEMS_PER_REQUEST_MAX, REPORT_ITEMS_PER_SESSION_MAX,
-    REPORT_REDIRECTS_MAX, REPORTS_IN_FLIGHT_MAX, REPORTS_PER_TURN_MAX,
+    REPORT_ITEMS_MAX, REPORT_ITEMS_PER_SESSION_MAX, REPORT_REDIRECTS_MAX, REPORTS_IN_FLIGHT_MAX,
+    REPORTS_PER_TURN_MAX, TIMERS_PER_TURN_MAX,
 };
-use adit_types::{FarId, Nanos, PdrId, Seid};
+use adit_types::{Nanos, Seid};
 
+use super::report_queue::{
+    DiscardedReports, EndedSession, RemainingReports, ReportCounts, ReportItem, ReportQueue,
+    UnacknowledgedUsage,
+};
 use super::{EndedState, SessionStates};
-
-/// One thing to report about a session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum ReportItem {
-    /// Downlink data arrived for a PDR. Spec: TS 29.244 §7.5.8.2.
-    DownlinkData {
-        /// The PDR that the data matched.
-        pdr: PdrId,
-        /// What the first packet carried: paging policy and QoS flow.
-        service: DownlinkDataServiceInformation,
-        /// Whether the data was buffered or dropped; `None` for a plain notification.
-        status: Option<DataStatus>,
-    },
-    /// A GTP-U peer does not know the tunnel that a FAR sends into. Spec: TS 29.244 §7.5.8.4.
-    ErrorIndication {
-        /// The tunnel.
-        tunnel: GtpuTunnel,
-    },
-    /// Usage of a URR. Spec: TS 29.244 §7.5.8.3.
-    Usage(UsageReport),
-    /// No packet came for the time of the user plane inactivity timer. Spec: TS 29.244 §5.2.3.
-    Inactivity,
-}
-
-impl ReportItem {
-    const fn is_usage(&self) -> bool {
-        matches!(self, Self::Usage(_))
-    }
-}
-
-/// A session that is gone except for its last reports.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct EndedSession {
-    pub to: SocketAddr,
-    pub cp_seid: Seid,
-    pub owner: OwnerId,
-    /// This node ended it; else the CP function did.
-    pub by_us: bool,
-    /// The last usage was read: no item follows those that wait.
-    pub is_read: bool,
-}
-
-/// What becomes of the reports of a session that ends.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum RemainingReports {
-    /// Waiting usage, and the last usage to come, are reported to this destination.
-    Deliver(EndedSession),
-    /// A request with usage is retransmitted until its response, by a later process to this destination; all else is
-    /// forgotten.
-    KeepUsageInFlight(Option<EndedSession>),
-    /// Nobody receives them.
-    Discard,
-}
-
-/// The usage reports of a session that wait or are in flight.
-#[derive(Debug)]
-pub(crate) struct UnacknowledgedUsage {
-    pub owner: OwnerId,
-    /// The session, if it is gone.
-    pub ended: Option<EndedSession>,
-    pub reports: Vec<UsageReport>,
-}
-
-/// The reports of one session.
-#[derive(Debug)]
-pub(super) struct ReportQueue {
-    owner: OwnerId,
-    waiting: VecDeque<ReportItem>,
-    /// What the request in flight carries; empty without one.
-    sending: Vec<ReportItem>,
-    /// Sequence number of the request in flight.
-    sequence: Option<u32>,
-    /// Another SMF of the set that is to have the reports, as the last response said.
-    redirect: Option<IpAddr>,
-    /// How often the request in flight was redirected.
-    redirects: u8,
-}
-
-impl ReportQueue {
-    const fn new(owner: OwnerId) -> Self {
-        Self {
-            owner,
-            waiting: VecDeque::new(),
-            sending: Vec::new(),
-            sequence: None,
-            redirect: None,
-            redirects: 0,
-        }
-    }
-
-    fn is_in_flight(&self) -> bool {
-        !self.sending.is_empty()
-    }
-
-    fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.sending.is_empty()
-    }
-
-    /// The request in flight carries usage, which must not be lost when the session ends.
-    fn carries_usage(&self) -> bool {
-        self.sending.iter().any(ReportItem::is_usage)
-    }
-
-    fn counts(&self) -> ReportCounts {
-        ReportCounts { in_flight: usize::from(self.is_in_flight()), waiting: self.waiting.len() }
-    }
-
-    /// Keeps of the reports what `remaining` says.
-    fn end(&mut self, remaining: RemainingReports) -> DiscardedReports {
-        match remaining {
-            RemainingReports::Deliver(_) => {
-                self.waiting.retain(ReportItem::is_usage);
-                DiscardedReports::default()
-            }
-            RemainingReports::KeepUsageInFlight(_) => {
-                self.waiting.clear();
-                if self.carries_usage() {
-                    return DiscardedReports::default();
-                }
-                self.sending.clear();
-                DiscardedReports { sequence: self.sequence, usage: 0 }
-            }
-            RemainingReports::Discard => {
-                let items = self.sending.drain(..).chain(self.waiting.drain(..));
-                let usage = items.filter(ReportItem::is_usage).count();
-                DiscardedReports { sequence: self.sequence, usage }
-            }
-        }
-    }
-}
-
-/// Requests in flight, and items that wait.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct ReportCounts {
-    in_flight: usize,
-    waiting: usize,
-}
-
-impl ReportCounts {
-    const fn replace(&mut self, before: Self, after: Self) {
-        self.in_flight = (self.in_flight + after.in_flight).saturating_sub(before.in_flight);
-        self.waiting = (self.waiting + after.waiting).saturating_sub(before.waiting);
-    }
-}
+use crate::report_pause::ReportPause;
 
 /// Order and number of the reports of all sessions. At most [`REPORTS_IN_FLIGHT_MAX`] requests are
 /// in flight, and at most [`REPORT_ITEMS_MAX`] items wait.
@@ -171,15 +31,16 @@ pub(super) struct ReportSchedule {
     /// Of associations that have not ended.
     counts: BTreeMap<OwnerId, ReportCounts>,
     total: ReportCounts,
+    /// Sessions whose reports wait until their silent peer is there again.
+    held: BTreeMap<OwnerId, Vec<Seid>>,
+    /// Sessions whose next request leaves after a pause, by its end.
+    paused: BTreeSet<(Nanos, Seid)>,
     /// Sessions that got their turn in this turn of the control thread.
     started: usize,
     /// Sessions whose usage reports, unacknowledged ones, changed.
     changed_usage: BTreeSet<Seid>,
     /// A store keeps them, so that these changes matter.
     pub is_recorded: bool,
-    /// Notifications that their BAR delays, by time and in the order of their arrival.
-    delayed: BTreeMap<(Nanos, u64), (Seid, DownlinkDataNotice)>,
-    delayed_total: u64,
 }
 
 impl ReportSchedule {
@@ -221,30 +82,6 @@ impl ReportSchedule {
     }
 }
 
-/// Downlink data that was reported: the same again is not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct NotifiedData {
-    pub far: FarId,
-    pub pdr: PdrId,
-    pub delivery: Option<DataDelivery>,
-}
-
-/// Downlink data as a worker saw it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct DownlinkDataNotice {
-    pub data: NotifiedData,
-    pub service: DownlinkDataServiceInformation,
-}
-
-/// Reports that went with their queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct DiscardedReports {
-    /// Sequence number of the request that was in flight.
-    pub sequence: Option<u32>,
-    /// Usage reports that are lost.
-    pub usage: usize,
-}
-
 impl SessionStates {
     /// Allows another turn's share of report requests.
     pub(crate) const fn begin_turn(&mut self) {
@@ -281,10 +118,14 @@ impl SessionStates {
 
     /// Queues an item. An item equal to one that waits is merged into it. False without room.
     pub(crate) fn push_report(&mut self, up_seid: Seid, owner: OwnerId, item: ReportItem) -> bool {
-        let queue = self.queue(up_seid);
-        if queue.is_some_and(|queue| queue.waiting.contains(&item)) {
+        if self.queue(up_seid).is_some_and(|queue| queue.waiting.contains(&item)) {
             return true;
         }
+        if item.is_usage() && self.edit_queue(up_seid, |queue| queue.merge(&item)) == Some(true) {
+            self.reports.note_usage(up_seid);
+            return true;
+        }
+        let queue = self.queue(up_seid);
         let waiting = queue.map_or(0, |queue| queue.waiting.len());
         if waiting >= REPORT_ITEMS_PER_SESSION_MAX || self.reports.total.waiting >= REPORT_ITEMS_MAX
         {
@@ -320,7 +161,8 @@ impl SessionStates {
             let items = self.edit_queue(up_seid, |queue| match queue.is_in_flight() {
                 true => Vec::new(),
                 false => {
-                    queue.sending = take_batch(&mut queue.waiting);
+                    queue.is_held = false;
+                    queue.sending = queue.take_batch();
                     queue.sending.clone()
                 }
             });
@@ -341,16 +183,15 @@ impl SessionStates {
         self.edit_queue(up_seid, |queue| queue.sequence = Some(sequence));
     }
 
-    /// Ends the request in flight of a session, whatever its outcome.
+    /// Ends the request in flight of a session: the CP function accepted it, or nothing in it is to be sent again.
     pub(crate) fn finish_report(&mut self, up_seid: Seid) {
         if self.has_unacknowledged_usage(up_seid) {
             self.reports.note_usage(up_seid);
         }
         let waits = self.edit_queue(up_seid, |queue| {
             queue.sending.clear();
-            queue.sequence = None;
-            queue.redirect = None;
-            queue.redirects = 0;
+            queue.end_request();
+            queue.pause = ReportPause::default();
             !queue.waiting.is_empty()
         });
         match waits {
@@ -360,20 +201,91 @@ impl SessionStates {
         }
     }
 
+    /// The request in flight of a session was refused or not answered. What happens once waits again, to be sent as it was
+    /// after a pause; all else is reported with its next event. Returns the usage that is given up: that of a session which
+    /// is gone, after so many requests.
+    pub(crate) fn fail_report(&mut self, now: Nanos, up_seid: Seid, attempts: u32) -> usize {
+        self.reopen_notified(up_seid);
+        let is_ended = self.ended.contains_key(&up_seid);
+        let failed = self.edit_queue(up_seid, |queue| {
+            let until = queue.pause.lengthen(now);
+            queue.end_request();
+            let sending = core::mem::take(&mut queue.sending);
+            if is_ended && queue.pause.failures() >= attempts {
+                queue.pause = ReportPause::default();
+                return (None, sending.iter().filter(|item| item.is_usage()).count());
+            }
+            queue.put_back(sending.into_iter().filter(ReportItem::happens_once));
+            (Some(until), 0)
+        });
+        let Some((until, given_up)) = failed else { return 0 };
+        match until {
+            Some(until) => drop(self.reports.paused.insert((until, up_seid))),
+            None => self.take_turn(up_seid),
+        }
+        if given_up > 0 {
+            self.reports.note_usage(up_seid);
+        }
+        given_up
+    }
+
+    /// The next request of a session may leave, if there is something to say.
+    fn take_turn(&mut self, up_seid: Seid) {
+        let waits = self.edit_queue(up_seid, |queue| {
+            let waits = !queue.waiting.is_empty();
+            if !waits && !queue.is_in_flight() {
+                queue.pause = ReportPause::default();
+            }
+            waits
+        });
+        match waits {
+            Some(true) => self.reports.ready.push_back(up_seid),
+            _ => self.forget_if_reported(up_seid),
+        }
+    }
+
+    /// Ends the pauses that are over, a bounded number of them.
+    pub(crate) fn end_report_pauses(&mut self, now: Nanos) {
+        for _ in 0..TIMERS_PER_TURN_MAX {
+            let Some(&(until, up_seid)) = self.reports.paused.first() else { return };
+            if until > now {
+                return;
+            }
+            self.reports.paused.pop_first();
+            self.take_turn(up_seid);
+        }
+    }
+
+    /// When the first pause is over.
+    pub(crate) fn next_report_pause(&self) -> Option<Nanos> {
+        self.reports.paused.first().map(|(until, _)| *until)
+    }
+
     /// Puts the items in flight back to the front, to be sent anew. Returns the sequence number
     /// that they had.
     fn requeue(&mut self, up_seid: Seid) -> Option<u32> {
         let requeued = self.edit_queue(up_seid, |queue| {
             queue.is_in_flight().then(|| {
-                for item in queue.sending.drain(..).rev() {
-                    queue.waiting.push_front(item);
-                }
+                let sending = core::mem::take(&mut queue.sending);
+                queue.put_back(sending.into_iter());
                 queue.sequence.take()
             })
         });
         let sequence = requeued.flatten()?;
         self.reports.ready.push_back(up_seid);
         sequence
+    }
+
+    /// Keeps the items in flight, which were not sent, until the peer of `owner` is there again.
+    pub(crate) fn hold_report(&mut self, up_seid: Seid, owner: OwnerId) {
+        self.requeue(up_seid);
+        self.edit_queue(up_seid, |queue| queue.is_held = true);
+        self.reports.held.entry(owner).or_default().push(up_seid);
+    }
+
+    /// The peer of `owner` is there again: its sessions get their turn.
+    pub(crate) fn release_reports(&mut self, owner: OwnerId) {
+        self.reports.ready.extend(self.reports.held.remove(&owner).into_iter().flatten());
     }
 
     /// Sends the items in flight to another SMF of the set instead; false after too many
@@ -411,6 +323,8 @@ impl SessionStates {
         let (from, counts) = moved?;
         self.reports.recount(from, counts, ReportCounts::default());
         self.reports.recount(to, ReportCounts::default(), counts);
+        // It may have waited for a silent peer, or for a pause.
+        self.reports.ready.push_back(up_seid);
         sequence
     }
 
@@ -503,7 +417,7 @@ impl SessionStates {
 
     /// Forgets all reports of a session, live or ended.
     pub(crate) fn discard_reports(&mut self, up_seid: Seid) -> DiscardedReports {
-        self.forget_notified(up_seid, None);
+        drop(self.take_notified(up_seid, None));
         if self.queue(up_seid).is_some() {
             self.reports.note_usage(up_seid);
         }
@@ -535,49 +449,10 @@ impl SessionStates {
         self.queue(up_seid).is_some_and(ReportQueue::carries_usage)
     }
 
-    /// Remembers a notification; false if it was sent before, or without room.
-    pub(crate) fn note_notified(&mut self, up_seid: Seid, data: NotifiedData) -> bool {
-        let notified = self.live.activity(up_seid).map_or(&[][..], |a| &a.notified);
-        let is_new = !notified.contains(&data) && notified.len() < REPORT_ITEMS_PER_SESSION_MAX;
-        if is_new {
-            self.live.edit_activity(up_seid, |activity| activity.notified.push(data));
-        }
-        is_new
-    }
-
-    /// Forgets the notifications of a session, or those of some of its FARs: the next packet is
-    /// reported again.
-    pub(crate) fn forget_notified(&mut self, up_seid: Seid, fars: Option<&[FarId]>) {
-        if self.live.activity(up_seid).is_none() {
-            return;
-        }
-        self.live.edit_activity(up_seid, |activity| match fars {
-            Some(fars) => activity.notified.retain(|data| !fars.contains(&data.far)),
-            None => activity.notified.clear(),
-        });
-    }
-
-    /// Delays a notification until `at`; beyond the bound it is due at once.
-    pub(crate) fn delay_notice(&mut self, at: Nanos, up_seid: Seid, notice: DownlinkDataNotice) {
-        let at = if self.reports.delayed.len() < REPORT_ITEMS_MAX { at } else { Nanos(0) };
-        self.reports.delayed_total += 1;
-        self.reports.delayed.insert((at, self.reports.delayed_total), (up_seid, notice));
-    }
-
-    /// Takes out a notification that is due by `now`.
-    pub(crate) fn take_delayed_notice(&mut self, now: Nanos) -> Option<(Seid, DownlinkDataNotice)> {
-        let entry = self.reports.delayed.first_entry().filter(|entry| entry.key().0 <= now)?;
-        Some(entry.remove())
-    }
-
-    /// When the next delayed notification is due.
-    pub(crate) fn next_delayed_notice(&self) -> Option<Nanos> {
-        self.reports.delayed.first_key_value().map(|(&(at, _), _)| at)
-    }
-
     /// The association ended: its reports take no room any more, whatever their number. They are
     /// discarded with its sessions, one after another.
     pub(crate) fn abandon_reports(&mut self, owner: OwnerId) {
+        self.reports.held.remove(&owner);
         let counts = self.reports.counts.remove(&owner).unwrap_or_default();
         self.reports.total.replace(counts, ReportCounts::default());
     }
@@ -605,29 +480,13 @@ impl SessionStates {
     }
 }
 
-/// The items at the front that fit one request: one Downlink Data Report has one data status.
-fn take_batch(waiting: &mut VecDeque<ReportItem>) -> Vec<ReportItem> {
-    let mut batch: Vec<ReportItem> = Vec::new();
-    while batch.len() < REPORT_ITEMS_PER_REQUEST_MAX
-        && waiting.front().is_some_and(|item| batch.iter().all(|other| fits_with(item, other)))
-    {
-        batch.extend(waiting.pop_front());
-    }
-    batch
-}
-
-fn fits_with(item: &ReportItem, other: &ReportItem) -> bool {
-    match (item, other) {
-        (
-            ReportItem::DownlinkData { status, .. },
-            ReportItem::DownlinkData { status: known, .. },
-        ) => status == known,
-        _ => true,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use core::net::SocketAddr;
+
+    use adit_pfcp::ie::DownlinkDataServiceInformation;
+    use adit_types::PdrId;
+
     use super::super::SetKey;
     use super::*;
 
@@ -638,20 +497,6 @@ mod tests {
     fn item(pdr: u16) -> ReportItem {
         let service = DownlinkDataServiceInformation::default();
         ReportItem::DownlinkData { pdr: PdrId(pdr), service, status: None }
-    }
-
-    #[test]
-    fn notification_beyond_the_bound_of_those_held_back_is_told_at_once() {
-        let data = NotifiedData { far: FarId(1), pdr: PdrId(1), delivery: None };
-        let service = DownlinkDataServiceInformation::default();
-        let notice = DownlinkDataNotice { data, service };
-        let mut states = states();
-        for _ in 0..REPORT_ITEMS_MAX {
-            states.delay_notice(Nanos(9), Seid(1), notice);
-        }
-        assert_eq!(states.next_delayed_notice(), Some(Nanos(9)));
-        states.delay_notice(Nanos(9), Seid(2), notice);
-        assert_eq!(states.next_delayed_notice(), Some(Nanos(0)));
     }
 
     #[test]

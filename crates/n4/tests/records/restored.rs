@@ -345,6 +345,117 @@ fn session_that_the_configuration_forbids_now_is_refused_told_of_and_removed() {
     assert_eq!(later.node.store().reserved(), Default::default());
 }
 
+/// Our Recovery Time Stamp in an answer.
+fn own_time_stamp(bytes: &[u8]) -> u32 {
+    match decode(bytes) {
+        Message::AssociationSetupResponse(body) => body.recovery_time_stamp.0,
+        Message::HeartbeatResponse(body) => body.recovery_time_stamp.0,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The first one has the feature EPFAR: it is told of the session itself.
+#[test]
+fn peer_whose_sessions_are_not_all_restored_sees_a_newer_time_stamp_and_no_other_one() {
+    let mut bench = begun(kept_config());
+    set_up(&mut bench, 10, |body| body.cp_function_features = Some(CpFunctionFeatures::EPFAR));
+    set_up(&mut bench, 11, |_| {});
+    bench.associate(12);
+    for host in [10, 11] {
+        bench.session(smf(host), 2, &SessionScript::new(1, host.into()));
+    }
+    bench.now = Nanos::from_secs(30);
+    let other = std::net::Ipv4Addr::new(198, 51, 100, 77);
+    let interfaces = vec![
+        LocalInterface::of_role(InterfaceRole::N3, LocalAddresses { v4: Some(other), v6: None }),
+        LocalInterface::of_role(InterfaceRole::N6, LocalAddresses::default()),
+    ];
+    let provisioning = Provisioning { interfaces, ..Provisioning::default() };
+    let store = StoreConfig { provisioning, ..config().store };
+    let mut later = killed_into(&bench, NodeConfig { store, ..kept_config() });
+    later.store_all();
+    later.sent();
+    let seen = |later: &mut Bench, host| {
+        own_time_stamp(&later.answer(smf(host), &heartbeat(9, SMF_STARTED)))
+    };
+    let before = [10, 11, 12].map(|host| seen(&mut later, host));
+    assert_eq!((before[0], before[2]), (UPF_STARTED, UPF_STARTED));
+    assert!(before[1] > UPF_STARTED + 29 && before[1] < UPF_STARTED + 33, "{before:?}");
+    // And stays so.
+    later.store_all();
+    let mut again = killed(&later);
+    assert_eq!([10, 11, 12].map(|host| seen(&mut again, host)), before);
+}
+
+#[test]
+fn records_that_a_store_lost_move_the_time_stamp_towards_every_peer() {
+    let mut bench = associated();
+    bench.associate(11);
+    let mut later = begin_restoration(&bench, kept_config());
+    for (kind, name, octets) in records_of(&bench) {
+        let mut record = FormerRecord::read(kind, name, octets);
+        later.node.restore_record(later.now, &mut record).unwrap();
+    }
+    later.node.note_lost_records();
+    later.node.end_restoration(later.now);
+    later.store_all();
+    for host in [10, 11] {
+        let seen = own_time_stamp(&later.answer(smf(host), &heartbeat(9, SMF_STARTED)));
+        assert!(seen > UPF_STARTED, "{host}");
+    }
+}
+
+#[test]
+fn peer_that_is_silent_is_so_after_a_restart_and_for_no_longer() {
+    let sessions_outlive_peer = Nanos::from_secs(100);
+    let mut bench = begun(NodeConfig { sessions_outlive_peer, ..kept_config() });
+    bench.associate(10);
+    let up_seid = bench.session(smf(10), 2, &SessionScript::new(1, 1));
+    let lost_at = HEARTBEAT_INTERVAL + Nanos(T1.0 * u64::from(N1 + 1));
+    bench.run_until(lost_at);
+    assert!(bench.node.associations().all(|known| known.is_silent()));
+    let mut later = killed(&bench);
+    assert!(later.node.associations().all(|known| known.is_silent()));
+    later.run_until(lost_at + sessions_outlive_peer - Nanos(1));
+    assert_eq!(later.node.store().len(), 1);
+    // A record of its own says so, and goes with the silence.
+    let states = |bench: &Bench| {
+        let of = |(kind, name): &&(RecordKind, RecordName)| {
+            *kind == RecordKind::Association && matches!(name, RecordName::Number(_))
+        };
+        bench.records.keys().filter(of).count()
+    };
+    assert_eq!(states(&later), 1);
+    let mut other = killed(&later);
+    let answer = other.answer(smf(10), &setup(5, ip(10), SMF_STARTED));
+    assert_eq!(own_time_stamp(&answer), UPF_STARTED);
+    other.store_all();
+    assert_eq!((states(&other), other.node.store().len()), (0, 1));
+    let moved = other.answer(smf(10), &move_to(6, up_seid, Teid(9)));
+    assert_eq!(cause(&moved), Cause::RequestAccepted);
+    later.run_until(lost_at + sessions_outlive_peer);
+    assert!(later.node.store().is_empty());
+    later.store_all();
+    assert_eq!((states(&later), count_of(&later, RecordKind::Association)), (0, 0));
+}
+
+/// Whatever moment the process ends at, the store has one of both.
+#[test]
+fn session_that_replaces_another_one_takes_its_place_in_one_group() {
+    let mut bench = associated();
+    bench.session(smf(10), 2, &SessionScript::new(1, 1));
+    bench.node.handle_datagram(bench.now, smf(10), &establish(3, &SessionScript::new(2, 1)));
+    let mut counts = Vec::new();
+    while let Some((id, _)) = bench.node.poll_delta() {
+        bench.node.handle_published(bench.now, id);
+        bench.store_all();
+        counts.push(count_of(&bench, RecordKind::Session));
+        let later = killed(&bench);
+        assert_eq!(later.node.store().len(), 1);
+    }
+    assert_eq!(counts, [1, 1]);
+}
+
 #[test]
 fn peer_that_restarted_meanwhile_loses_its_sessions_after_the_restoration() {
     for is_known_at_once in [true, false] {

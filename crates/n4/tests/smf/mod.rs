@@ -42,6 +42,7 @@ pub(crate) fn config() -> NodeConfig {
         address: IpAddr::V4(UPF),
         connect: Vec::new(),
         heartbeat_interval: HEARTBEAT_INTERVAL,
+        sessions_outlive_peer: Nanos(0),
         t1: T1,
         n1: N1,
         recovery_time_stamp: UPF_STARTED,

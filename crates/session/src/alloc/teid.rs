@@ -187,6 +187,16 @@ impl TeidAllocator {
         self.write(slot, TeidSlot { teid, user: session });
     }
 
+    /// Gives a TEID that was chosen here to another session. False for other TEIDs.
+    pub(crate) fn hand_over(&mut self, teid: Teid, session: SessionIndex) -> bool {
+        let is_chosen =
+            matches!(self.holder(teid), Holder::Session(_)) && !self.given.contains_key(&teid);
+        if is_chosen {
+            self.set_user(teid, session);
+        }
+        is_chosen
+    }
+
     /// Takes `teid` from its session. True if it was chosen here: then it waits for its reclaim.
     pub(crate) fn retire(&mut self, teid: Teid) -> bool {
         if self.given.remove(&teid).is_some() {

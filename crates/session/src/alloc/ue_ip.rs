@@ -249,6 +249,16 @@ impl UeIpAllocator {
         }
     }
 
+    /// Gives an address that was chosen here to another session.
+    pub(crate) fn hand_over(&mut self, key: SessionKey, session: SessionIndex) {
+        for pool in &mut self.pools {
+            let hold = pool.position(key).and_then(|position| pool.held.get_mut(&position));
+            if let Some(hold @ AddressHold::Used(_)) = hold {
+                *hold = AddressHold::Used(session);
+            }
+        }
+    }
+
     /// Takes `key` from `session`, which keeps the keys `kept`. True if it was chosen here and the session has it in
     /// no other domain of its pool: then it waits for its reclaim.
     pub(crate) fn retire(

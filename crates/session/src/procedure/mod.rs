@@ -11,4 +11,4 @@ mod usage;
 mod utilization;
 
 pub use restore::Restored;
-pub use session::{Established, Modified};
+pub use session::{Established, Modified, ReplacedSession};

@@ -1,6 +1,6 @@
 //! Establishes, modifies and deletes sessions.
 
-use adit_rules::RuleDelta;
+use adit_rules::{RuleDelta, SessionKey};
 use adit_types::{PdrId, Seid, SessionIndex};
 
 use crate::arrival::arrival_interfaces;
@@ -10,7 +10,7 @@ use crate::end_marker::{self, EndMarker};
 use crate::index::QerPacketRate;
 use crate::record::Records;
 use crate::refusal::Refusal;
-use crate::session::OpenSession;
+use crate::session::{OpenSession, Session};
 use crate::store::{Created, CreatedPdr, CreatedTrafficEndpoint, CreatedUe, SessionStore};
 use crate::update::{self, ChangeKind, Committed, Compiled};
 use crate::usage::{SessionUsage, UsageReport};
@@ -30,6 +30,21 @@ pub struct Established {
     pub created_ues: Vec<CreatedUe>,
     /// Traffic endpoints for which something was chosen here.
     pub created_endpoints: Vec<CreatedTrafficEndpoint>,
+    /// Sessions that it replaces. Publish their ends after `delta`, so that packets always find one of both.
+    pub replaced: Vec<ReplacedSession>,
+}
+
+/// A session that gave way to a new one; see [`SessionChange::replaces`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplacedSession {
+    /// Our identifier of the session.
+    pub up_seid: Seid,
+    /// Its owner.
+    pub owner: OwnerId,
+    /// The control plane's endpoint.
+    pub cp: CpFSeid,
+    /// What to publish.
+    pub delta: RuleDelta,
 }
 
 /// What an accepted modification yields.
@@ -76,15 +91,38 @@ impl SessionStore {
             OpenSession { up_seid, index, owner, origin, cp, records, buffer_epoch, usage };
         let mut resolved = update::prepare(self, &session, change)?;
         let created = resolved.created.clone();
-        let compiled = update::compile_change(self, &session, &mut resolved, ChangeKind::Establish);
+        let mut compiled =
+            update::compile_change(self, &session, &mut resolved, ChangeKind::Establish);
         compiled.refuse_too_large()?;
+        let gone = core::mem::take(&mut resolved.replaced);
+        let replaced = self.replace_sessions(&gone, &mut compiled);
         self.mark_commit(up_seid, index, &compiled);
         self.seids.commit(seid);
         self.indices.take(index);
         let Committed { delta, .. } = update::commit(self, &mut session, resolved, compiled);
         let Some(delta) = delta else { unreachable!("an establishment always yields a delta") };
         let Created { pdrs: created, ues: created_ues, endpoints: created_endpoints } = created;
-        Ok(Established { up_seid, index, delta, created, created_ues, created_endpoints })
+        Ok(Established { up_seid, index, delta, created, created_ues, created_endpoints, replaced })
+    }
+
+    /// Ends sessions that give way to the new one of `compiled`, which takes their claims.
+    fn replace_sessions(
+        &mut self,
+        gone: &[SessionIndex],
+        compiled: &mut Compiled,
+    ) -> Vec<ReplacedSession> {
+        if gone.is_empty() {
+            return Vec::new();
+        }
+        let claims = compiled.take_claims();
+        let known = gone.iter().filter_map(|index| self.session_at(*index).map(Session::open));
+        let known: Vec<OpenSession> = known.collect();
+        let end = |mut session: OpenSession| {
+            let (up_seid, owner, cp) = (session.up_seid, session.owner, session.cp);
+            let delta = self.end_session(&mut session, &claims);
+            ReplacedSession { up_seid, owner, cp, delta }
+        };
+        known.into_iter().map(end).collect()
     }
 
     /// The index that a new session with the rules of `change` gets: one whose owner is on the node of the port that its
@@ -147,12 +185,18 @@ impl SessionStore {
     /// Spec: TS 29.244 §6.3.4, §7.5.6.
     pub fn delete(&mut self, up_seid: Seid) -> Result<RuleDelta, Refusal> {
         let mut session = self.session(up_seid).ok_or(Refusal::UnknownSession { up_seid })?.open();
+        Ok(self.end_session(&mut session, &[]))
+    }
+
+    /// Ends a session, some of whose claims may go to another one.
+    fn end_session(&mut self, session: &mut OpenSession, handed_over: &[SessionKey]) -> RuleDelta {
         let mut resolved = update::Resolved::default();
-        let compiled = update::compile_change(self, &session, &mut resolved, ChangeKind::Delete);
-        self.begin_commit(&session, &compiled);
-        let Committed { delta, .. } = update::commit(self, &mut session, resolved, compiled);
+        let mut compiled = update::compile_change(self, session, &mut resolved, ChangeKind::Delete);
+        compiled.hand_over(handed_over);
+        self.begin_commit(session, &compiled);
+        let Committed { delta, .. } = update::commit(self, session, resolved, compiled);
         let Some(delta) = delta else { unreachable!("a deletion always yields a delta") };
-        Ok(delta)
+        delta
     }
 
     /// Begins the commit of `compiled` and removes its session from the store.

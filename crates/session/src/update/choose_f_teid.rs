@@ -12,7 +12,7 @@ use adit_types::{SessionIndex, Teid};
 
 use super::draft::{ChoiceTarget, TeidRequest};
 use super::found::has_teid;
-use crate::alloc::TeidPlan;
+use crate::alloc::{Holder, TeidPlan};
 use crate::provisioning::{GtpuSide, LocalAddresses};
 use crate::record::{ChosenFTeid, LocalFTeid, Pdi, Pdr, Records};
 use crate::refusal::Refusal;
@@ -123,11 +123,20 @@ fn held(records: &Records, group: &FTeidGroup, target: ChoiceTarget) -> Option<L
 }
 
 /// The TEIDs of a session that the control plane restores: those of its PDRs that were chosen here in a former run, if
-/// their positions are free.
-pub(super) fn restored(store: &SessionStore, records: &Records) -> Vec<Teid> {
+/// their positions are free, or for a session that gives way to it.
+pub(super) fn restored(
+    store: &SessionStore,
+    records: &Records,
+    replaced: &[SessionIndex],
+) -> Vec<Teid> {
     let pdis = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each());
     let given = pdis.filter_map(|pdi| pdi.f_teid).map(|f_teid| f_teid.teid);
-    let mut restored: Vec<Teid> = given.filter(|&teid| store.teids.is_restorable(teid)).collect();
+    let is_handed_over = |teid| match store.teids.holder(teid) {
+        Holder::Session(holder) => replaced.contains(&holder) && !store.teids.is_given(teid),
+        Holder::Nobody | Holder::Retired => false,
+    };
+    let is_restored = |teid: &Teid| store.teids.is_restorable(*teid) || is_handed_over(*teid);
+    let mut restored: Vec<Teid> = given.filter(is_restored).collect();
     restored.sort_unstable();
     restored.dedup();
     restored

@@ -3,6 +3,7 @@
 use adit_types::{BarId, FarId, PdrId, QerId, UrrId};
 
 use crate::change::{ChooseUe, FTeidSpec};
+use crate::cp_function::OwnerId;
 use crate::record::{Bar, Far, LocalFTeid, Pdr, Qer, Records, TrafficEndpointId, Urr};
 use crate::refusal::{Refusal, RuleId};
 use crate::usage::UsageChange;
@@ -18,6 +19,8 @@ pub(super) struct Draft {
     /// The control plane says that a former run had the session; see
     /// [`SessionChange::is_restoration`](crate::SessionChange::is_restoration).
     pub is_restoration: bool,
+    /// See [`SessionChange::replaces`](crate::SessionChange::replaces).
+    pub replaces: Vec<OwnerId>,
     /// The same for UE addresses.
     pub ue_requests: Vec<UeAddressRequest>,
     /// What becomes of measurements.

@@ -20,8 +20,8 @@ use crate::usage::activation;
 
 /// Applies removals, then creations, then updates.
 pub(super) fn provide(records: Records, change: SessionChange) -> Result<Draft, Refusal> {
-    let SessionChange { drop_buffered, is_restoration, .. } = change;
-    let mut draft = Draft { records, drop_buffered, is_restoration, ..Draft::default() };
+    let SessionChange { drop_buffered, is_restoration, replaces, .. } = change;
+    let mut draft = Draft { records, drop_buffered, is_restoration, replaces, ..Draft::default() };
     remove_all(&mut draft.records.pdrs, &change.remove_pdrs)?;
     endpoints::remove(&mut draft.records, &change.remove_traffic_endpoints)?;
     remove_all(&mut draft.records.fars, &change.remove_fars)?;

@@ -11,6 +11,7 @@ use super::draft::{ChoiceTarget, Draft, TeidRequest, UeAddressRequest};
 use super::found::has_teid;
 use super::{check, choose_f_teid, choose_ue, endpoints, exemption, pool, predefined, provisioned};
 use crate::alloc::{Holder, TeidPlan, UePlan};
+use crate::cp_function::OwnerId;
 use crate::direction::{self, Directions};
 use crate::index::correlated_rates;
 use crate::keys::{self, Scope, SessionKeys};
@@ -42,6 +43,8 @@ pub(crate) struct Resolved {
     pub usage: UsageChange,
     /// QERs that the change creates.
     pub created_qers: Vec<QerId>,
+    /// Sessions that give way to it.
+    pub replaced: Vec<SessionIndex>,
 }
 
 /// Resolves the draft of `session`.
@@ -56,14 +59,16 @@ pub(super) fn resolve(
         ue_requests: wanted_ues,
         drop_buffered,
         is_restoration,
+        replaces,
         usage,
         created_qers,
     } = draft;
     let (index, before) = (session.index, &session.records);
     check_alone(store.catalog(), Some(before), &mut records, &wanted)?;
-    check_beside_others(store, session, &records, &usage)?;
+    check_capacities(store, session, &records, &usage)?;
+    let mut replaced = check_or_replace(store, index, &records, &replaces)?;
     let restored_teids = match is_restoration {
-        true => choose_f_teid::restored(store, &records),
+        true => choose_f_teid::restored(store, &records, &replaced),
         false => Vec::new(),
     };
     let keys = SessionKeys::of(&store.provisioning, &records);
@@ -77,7 +82,7 @@ pub(super) fn resolve(
         choose(store, session, &mut records, &wanted, &wanted_ues)?;
     check_tunnel_sides(&records)?;
     if !wanted.is_empty() {
-        check_all_claims(store, index, &records)?;
+        replaced = check_or_replace(store, index, &records, &replaces)?;
     }
     let keys = if chooses { SessionKeys::of(&store.provisioning, &records) } else { keys };
     check_number_of_keys(store, &keys)?;
@@ -92,6 +97,7 @@ pub(super) fn resolve(
         restored_teids,
         usage,
         created_qers,
+        replaced,
     })
 }
 
@@ -106,7 +112,8 @@ pub(super) fn resolve_former(
     mut teids: Vec<Teid>,
 ) -> Result<Resolved, Refusal> {
     let usage = UsageChange { at: now, ..UsageChange::default() };
-    check_beside_others(store, session, &records, &usage)?;
+    check_capacities(store, session, &records, &usage)?;
+    check_all_claims(store, session.index, &records, &[])?;
     teids.retain(|&teid| store.teids.is_restorable(teid));
     check_given_teids(store, &keys.claims, &teids)?;
     check_number_of_keys(store, &keys)?;
@@ -142,8 +149,8 @@ fn check_alone(
     check_pdrs(known, before, records, wanted)
 }
 
-/// Checks the rules against other sessions and capacities.
-fn check_beside_others(
+/// Checks the rules against capacities that all sessions share.
+fn check_capacities(
     store: &SessionStore,
     session: &OpenSession,
     records: &Records,
@@ -152,8 +159,38 @@ fn check_beside_others(
     store.correlated_rates.check(&correlated_rates(session.origin, &records.qers))?;
     let slice = store.provisioning.qos.slice_of(records);
     store.guaranteed.check(session.index, slice, &records.qers)?;
-    check_usage_slots(store, &session.records, records, usage)?;
-    check_all_claims(store, session.index, records)
+    check_usage_slots(store, &session.records, records, usage)
+}
+
+/// Checks the claims against those of other sessions. Returns the sessions of the owners `replaces` that give way, because
+/// they have a TEID or UE address of this one. A framed route alone replaces nothing.
+fn check_or_replace(
+    store: &SessionStore,
+    index: SessionIndex,
+    records: &Records,
+    replaces: &[OwnerId],
+) -> Result<Vec<SessionIndex>, Refusal> {
+    let Err(refusal) = check_all_claims(store, index, records, &[]) else { return Ok(Vec::new()) };
+    let claims = keys::claims(&store.provisioning, records);
+    let holders = claims.into_iter().filter_map(|key| match key {
+        SessionKey::Teid(teid) => match store.teids.holder(teid) {
+            Holder::Session(holder) => Some(holder),
+            Holder::Nobody | Holder::Retired => None,
+        },
+        SessionKey::UeIpv4(..) | SessionKey::UeIpv6(..) => store.ues.holder(key),
+        SessionKey::Framed(..) => None,
+    });
+    let gives_way = |holder: &SessionIndex| {
+        let holder = store.session_at(*holder).filter(|_| *holder != index);
+        holder.is_some_and(|holder| replaces.contains(&holder.owner()))
+    };
+    let mut replaced: Vec<SessionIndex> = holders.filter(gives_way).collect();
+    replaced.sort_unstable();
+    replaced.dedup();
+    match replaced.is_empty() {
+        true => Err(refusal),
+        false => check_all_claims(store, index, records, &replaced).map(|()| replaced),
+    }
 }
 
 /// The identifiers that a change gets.
@@ -338,83 +375,82 @@ fn check_references(known: RuleCatalog<'_>, records: &Records, pdr: &Pdr) -> Res
     }
 }
 
-/// TEIDs, UE addresses and framed routes must not be another session's.
-fn check_claims(
-    store: &SessionStore,
+/// The claims of all sessions, from the side of one.
+#[derive(Clone, Copy)]
+struct OtherClaims<'a> {
+    store: &'a SessionStore,
     index: SessionIndex,
-    pdr: &Pdr,
-    pdi: &Pdi,
-    domains: DomainSet,
-) -> Result<(), Refusal> {
-    if let Some(teid) = pdi.f_teid.map(|f_teid| f_teid.teid)
-        && is_others(store, index, SessionKey::Teid(teid))
-    {
-        return Err(Refusal::FTeidTaken { pdr: pdr.id, teid });
+    /// Sessions that give way to it.
+    replaced: &'a [SessionIndex],
+}
+
+impl OtherClaims<'_> {
+    /// TEIDs, UE addresses and framed routes must not be another session's.
+    fn check(self, pdr: &Pdr, pdi: &Pdi, domains: DomainSet) -> Result<(), Refusal> {
+        if let Some(teid) = pdi.f_teid.map(|f_teid| f_teid.teid)
+            && self.has(SessionKey::Teid(teid))
+        {
+            return Err(Refusal::FTeidTaken { pdr: pdr.id, teid });
+        }
+        for &prefix in &pdi.framed_routes {
+            if self.has_in(keys::of_prefix(prefix), domains) {
+                return Err(Refusal::FramedRouteTaken { pdr: pdr.id, prefix });
+            }
+        }
+        let further = pdi.further_ues.iter().map(|&prefix| keys::of_prefix(prefix));
+        for key in keys::ue(pdi.ue_addresses()).chain(further) {
+            if let Some(addr) = keys::addr(key).filter(|_| self.has_in(key, domains)) {
+                return Err(Refusal::UeAddressTaken { pdr: pdr.id, addr });
+            }
+        }
+        Ok(())
     }
-    for &prefix in &pdi.framed_routes {
-        if is_others_in(store, index, keys::of_prefix(prefix), domains) {
-            return Err(Refusal::FramedRouteTaken { pdr: pdr.id, prefix });
+
+    /// The same for a traffic endpoint, be it named by a PDR or not.
+    fn check_endpoint(self, endpoint: &TrafficEndpoint, domains: DomainSet) -> Result<(), Refusal> {
+        let id = endpoint.id;
+        let own = &self.store.provisioning;
+        let name = endpoint.network_instance.as_deref();
+        let is_usable = endpoint.f_teid.is_none_or(|given| check::is_local(own, &given, name));
+        if !is_usable || keys::of_endpoint(endpoint, domains).any(|key| self.has(key)) {
+            return Err(Refusal::TrafficEndpointUnusable { id });
+        }
+        Ok(())
+    }
+
+    /// True if another session has the key, or one that workers may still know.
+    fn has(self, key: SessionKey) -> bool {
+        let is_other = |holder| holder != self.index && !self.replaced.contains(&holder);
+        match key {
+            SessionKey::Teid(teid) => match self.store.teids.holder(teid) {
+                Holder::Nobody => false,
+                Holder::Session(holder) => is_other(holder),
+                Holder::Retired => true,
+            },
+            _ => self.store.ues.holder(key).is_some_and(is_other),
         }
     }
-    let further = pdi.further_ues.iter().map(|&prefix| keys::of_prefix(prefix));
-    for key in keys::ue(pdi.ue_addresses()).chain(further) {
-        if let Some(addr) = keys::addr(key).filter(|_| is_others_in(store, index, key, domains)) {
-            return Err(Refusal::UeAddressTaken { pdr: pdr.id, addr });
-        }
+
+    /// The same for a key of a UE in each of `domains`.
+    fn has_in(self, key: SessionKey, domains: DomainSet) -> bool {
+        keys::within(key, domains).any(|key| self.has(key))
     }
-    Ok(())
 }
 
 /// Checks what PDRs and traffic endpoints claim. A PDR whose tunnel was chosen is one with a tunnel from then on, so the
-/// session may claim what its rules name in other routing domains than before.
+/// session may claim what its rules name in other routing domains than before. Sessions `replaced` give way.
 fn check_all_claims(
     store: &SessionStore,
     index: SessionIndex,
     records: &Records,
+    replaced: &[SessionIndex],
 ) -> Result<(), Refusal> {
+    let others = OtherClaims { store, index, replaced };
     let scope = Scope::new(&store.provisioning, records);
     let mut all = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each().map(move |pdi| (pdr, pdi)));
-    all.try_for_each(|(pdr, pdi)| check_claims(store, index, pdr, pdi, scope.of_claims(pdi)))?;
+    all.try_for_each(|(pdr, pdi)| others.check(pdr, pdi, scope.of_claims(pdi)))?;
     let mut endpoints = records.traffic_endpoints.iter();
-    endpoints.try_for_each(|known| check_endpoint(store, index, known, scope.of_endpoints()))
-}
-
-/// True if another session has the key, or one that workers may still know.
-fn is_others(store: &SessionStore, index: SessionIndex, key: SessionKey) -> bool {
-    match key {
-        SessionKey::Teid(teid) => {
-            let holder = store.teids.holder(teid);
-            holder != Holder::Nobody && holder != Holder::Session(index)
-        }
-        _ => store.ues.holder(key).is_some_and(|held| held != index),
-    }
-}
-
-/// The same for a key of a UE in each of `domains`.
-fn is_others_in(
-    store: &SessionStore,
-    index: SessionIndex,
-    key: SessionKey,
-    domains: DomainSet,
-) -> bool {
-    keys::within(key, domains).any(|key| is_others(store, index, key))
-}
-
-/// The same for a traffic endpoint, be it named by a PDR or not.
-fn check_endpoint(
-    store: &SessionStore,
-    index: SessionIndex,
-    endpoint: &TrafficEndpoint,
-    domains: DomainSet,
-) -> Result<(), Refusal> {
-    let id = endpoint.id;
-    let name = endpoint.network_instance.as_deref();
-    let is_usable =
-        endpoint.f_teid.is_none_or(|given| check::is_local(&store.provisioning, &given, name));
-    if !is_usable || keys::of_endpoint(endpoint, domains).any(|key| is_others(store, index, key)) {
-        return Err(Refusal::TrafficEndpointUnusable { id });
-    }
-    Ok(())
+    endpoints.try_for_each(|known| others.check_endpoint(known, scope.of_endpoints()))
 }
 
 /// The chosen F-TEIDs and UE addresses, by PDR and by traffic endpoint, for the response.

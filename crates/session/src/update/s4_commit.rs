@@ -39,6 +39,8 @@ pub(crate) struct Compiled {
     kind: ChangeKind,
     claims_before: Vec<SessionKey>,
     claims_after: Vec<SessionKey>,
+    /// Claims that go from one session to another without a reclaim, because that one replaces it.
+    handed_over: Vec<SessionKey>,
     key_changes: Vec<KeyChange>,
     rules: Option<Box<SessionRules>>,
     rates_before: Vec<CorrelatedRateId>,
@@ -78,6 +80,17 @@ impl Compiled {
             true => Err(Refusal::RecordTooLarge),
             false => Ok(()),
         }
+    }
+
+    /// Sessions that have some of these claims end first: this one takes them. Returns its claims.
+    pub(crate) fn take_claims(&mut self) -> Vec<SessionKey> {
+        self.handed_over.clone_from(&self.claims_after);
+        self.handed_over.clone()
+    }
+
+    /// The session ends, and another one has these claims then.
+    pub(crate) fn hand_over(&mut self, claims: &[SessionKey]) {
+        self.handed_over = claims.to_vec();
     }
 
     /// What becomes of measurements.
@@ -144,6 +157,7 @@ pub(crate) fn compile_change(
         kind: fate,
         claims_before,
         claims_after,
+        handed_over: Vec::new(),
         key_changes,
         rules,
         rates_before,
@@ -188,6 +202,7 @@ pub(crate) fn compile_restoration(
         kind: ChangeKind::Restore,
         claims_before: Vec::new(),
         claims_after: claims,
+        handed_over: Vec::new(),
         key_changes: keys.into_iter().map(KeyChange::Add).collect(),
         rules: Some(rules),
         rates_before: Vec::new(),
@@ -216,6 +231,7 @@ pub(crate) fn commit(
         kind: fate,
         claims_before,
         claims_after,
+        handed_over,
         key_changes,
         rules,
         rates_before,
@@ -238,8 +254,13 @@ pub(crate) fn commit(
     store.packet_rates.set(index, packet_rates);
     store.guaranteed.set(index, slice, &session.records.qers);
     store.ue_pools.commit(&resolved.ues, index);
-    let restored = &*resolved.restored_teids;
-    let retired = move_claims(store, index, &claims_before, &claims_after, restored);
+    let claims = ClaimChange {
+        before: &claims_before,
+        after: &claims_after,
+        handed_over: &handed_over,
+        restored: &resolved.restored_teids,
+    };
+    let retired = move_claims(store, index, claims);
     if store.fault_in_commit {
         store.fault_in_commit = false;
         #[allow(clippy::panic, reason = "injected by a test")]
@@ -271,21 +292,31 @@ fn changes(before: &[SessionKey], after: &[SessionKey]) -> Vec<KeyChange> {
     removed.chain(keys::difference(after, before).map(KeyChange::Add)).collect()
 }
 
+/// The claims of a session before and after a change.
+#[derive(Clone, Copy)]
+struct ClaimChange<'a> {
+    before: &'a [SessionKey],
+    after: &'a [SessionKey],
+    handed_over: &'a [SessionKey],
+    /// TEIDs that were chosen here in a former run.
+    restored: &'a [Teid],
+}
+
 /// Releases and takes claims; returns the released keys that wait for their reclaim.
 fn move_claims(
     store: &mut SessionStore,
     index: SessionIndex,
-    before: &[SessionKey],
-    after: &[SessionKey],
-    restored: &[Teid],
+    ClaimChange { before, after, handed_over, restored }: ClaimChange<'_>,
 ) -> Vec<SessionKey> {
     let mut retired = Vec::new();
     for key in keys::difference(before, after) {
+        let is_handed_over = handed_over.contains(&key);
         let waits = match key {
+            SessionKey::Teid(teid) if is_handed_over && !store.teids.is_given(teid) => false,
             SessionKey::Teid(teid) => store.teids.retire(teid),
             SessionKey::UeIpv4(..) | SessionKey::UeIpv6(..) | SessionKey::Framed(..) => {
                 store.ues.remove(key);
-                store.ue_pools.retire(key, index, after)
+                !is_handed_over && store.ue_pools.retire(key, index, after)
             }
         };
         if waits {
@@ -293,11 +324,16 @@ fn move_claims(
         }
     }
     for key in keys::difference(after, before) {
+        let is_handed_over = handed_over.contains(&key);
         match key {
+            SessionKey::Teid(teid) if is_handed_over && store.teids.hand_over(teid, index) => {}
             SessionKey::Teid(teid) if restored.contains(&teid) => store.teids.restore(teid, index),
             SessionKey::Teid(teid) => store.teids.ensure_given(teid, index),
             SessionKey::UeIpv4(..) | SessionKey::UeIpv6(..) | SessionKey::Framed(..) => {
                 store.ues.insert(key, index);
+                if is_handed_over {
+                    store.ue_pools.hand_over(key, index);
+                }
             }
         }
     }

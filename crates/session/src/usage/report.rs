@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use adit_types::limits::EVENTS_PER_REPORT_MAX;
 use adit_types::{Nanos, UrrId};
 
 use crate::pack::{packed, packed_enum};
@@ -43,6 +44,38 @@ pub struct UsageReport {
 }
 
 impl UsageReport {
+    /// Adds a later report of the same URR, whose number it takes: as if the measurement had gone on. False, and nothing
+    /// has changed, if one of them says something else, too.
+    pub fn absorb(&mut self, later: &Self) -> bool {
+        let is_plain = |report: &Self| {
+            !report.triggers.intersects(UsageTriggers::NOTICES)
+                && report.part.is_none()
+                && report.query_reference.is_none()
+                && report.application.is_none()
+        };
+        let is_same_kind = self.urr == later.urr && self.before_qos == later.before_qos;
+        let has_room = self.events.len() + later.events.len() <= EVENTS_PER_REPORT_MAX;
+        if !is_same_kind || !is_plain(self) || !is_plain(later) || !has_room {
+            return false;
+        }
+        self.sequence = later.sequence;
+        self.triggers |= later.triggers;
+        self.end = later.end;
+        self.volume = match (self.volume, later.volume) {
+            (Some(one), Some(other)) => Some(one.plus(other)),
+            (one, other) => one.or(other),
+        };
+        self.packets |= later.packets;
+        self.duration_s = match (self.duration_s, later.duration_s) {
+            (Some(one), Some(other)) => Some(one.saturating_add(other)),
+            (one, other) => one.or(other),
+        };
+        self.first = self.first.or(later.first);
+        self.last = later.last.or(self.last);
+        self.events.extend(&later.events);
+        true
+    }
+
     /// False when nothing was used.
     #[must_use]
     pub fn has_usage(&self) -> bool {
@@ -75,6 +108,17 @@ pub enum UsagePart {
     Between,
     /// After the last one.
     After,
+}
+
+impl UsageVolume {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            ul_bytes: self.ul_bytes.saturating_add(other.ul_bytes),
+            dl_bytes: self.dl_bytes.saturating_add(other.dl_bytes),
+            ul_pkts: self.ul_pkts.saturating_add(other.ul_pkts),
+            dl_pkts: self.dl_pkts.saturating_add(other.dl_pkts),
+        }
+    }
 }
 
 packed!(UsageReport {

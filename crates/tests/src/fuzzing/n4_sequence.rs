@@ -50,6 +50,7 @@ pub(super) fn config() -> NodeConfig {
         address: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
         connect: vec![PEERS[1]],
         heartbeat_interval: Nanos::from_secs(10),
+        sessions_outlive_peer: Nanos::from_secs(30),
         t1: Nanos::from_secs(3),
         n1: 3,
         recovery_time_stamp: 3_900_000_000,

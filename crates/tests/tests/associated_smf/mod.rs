@@ -21,8 +21,13 @@ impl TestSmf {
         socket.connect((N4, 8805)).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let mut smf = Self { socket, sequence: 0 };
-        smf.answer(|sequence| smf::setup(sequence, SMF, smf::SMF_STARTED));
+        smf.set_up();
         smf
+    }
+
+    /// Sets up the association. Returns the answer.
+    pub(crate) fn set_up(&mut self) -> Vec<u8> {
+        self.answer(|sequence| smf::setup(sequence, SMF, smf::SMF_STARTED))
     }
 
     /// The answer to a request; messages that are none come in between.

@@ -37,6 +37,7 @@ fn config() -> NodeConfig {
     NodeConfig {
         paths: PathConfig { echo_interval, t3, n3: 3 },
         heartbeat_interval: Nanos::from_millis(500),
+        sessions_outlive_peer: Nanos(0),
         t1: Nanos::from_millis(200),
         policy,
         ..smf::config()

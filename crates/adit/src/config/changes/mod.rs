@@ -179,6 +179,7 @@ impl ConfigComparison {
             listen,
             connect,
             heartbeat_interval,
+            sessions_outlive_peer,
             t1,
             n1_retries,
             allow,
@@ -194,6 +195,9 @@ impl ConfigComparison {
         self.fixed("n4.connect", connect, &new.connect, setups);
         let interval = &new.heartbeat_interval;
         self.plain("n4.heartbeat_interval_ms", heartbeat_interval, interval, millis);
+        let outlive = &new.sessions_outlive_peer;
+        let seconds = |time: &Nanos| time.to_duration().as_secs().to_string();
+        self.plain("n4.sessions_outlive_peer_s", sessions_outlive_peer, outlive, seconds);
         self.plain("n4.t1_ms", t1, &new.t1, millis);
         self.plain("n4.n1_retries", n1_retries, &new.n1_retries, u8::to_string);
         self.plain("n4.allow", allow, &new.allow, |allow| match allow.is_empty() {

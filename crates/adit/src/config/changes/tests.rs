@@ -46,6 +46,11 @@ fn plain_keys_change_by_themselves() {
             "heartbeat_interval_ms = 5000",
             "n4.heartbeat_interval_ms",
         ),
+        (
+            "sessions_outlive_peer_s = 3600",
+            "sessions_outlive_peer_s = 0",
+            "n4.sessions_outlive_peer_s",
+        ),
         ("t1_ms = 3000", "t1_ms = 100", "n4.t1_ms"),
         ("n1_retries = 3", "n1_retries = 1", "n4.n1_retries"),
         ("allow = [\"10.0.4.0/24\"]", "allow = []", "n4.allow"),

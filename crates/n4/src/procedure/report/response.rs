@@ -4,8 +4,10 @@ use adit_pfcp::ie::PfcpSrRspFlags;
 use adit_pfcp::message::SessionReportResponse;
 use adit_pfcp::{Cause, MessageBody};
 use adit_session::SessionChange;
+use adit_types::limits::REPORT_ATTEMPTS_OF_ENDED_MAX;
 use adit_types::{Nanos, Seid};
 
+use crate::event::NodeEvent;
 use crate::node::{Node, ReceivedMessage};
 use crate::procedure::{rule_decode, withdraw_decode};
 use crate::transaction::RequestPurpose;
@@ -38,14 +40,33 @@ impl Node {
                 self.apply_control(response, up_seid, &message);
                 self.apply_accepting_response(response.now, up_seid, &message);
             }
-            _ => {
+            cause => {
                 self.counters.scalars.reports_refused += 1;
+                self.note_refused_report(response, cause);
                 self.apply_refusing_response(response.now, up_seid, &message);
+                let attempts = match cause {
+                    Cause::SessionContextNotFound => 1,
+                    _ => REPORT_ATTEMPTS_OF_ENDED_MAX,
+                };
+                self.on_report_not_delivered(response.now, up_seid, attempts);
+                self.send_reports(response.now);
+                return self.advance_drains(response.now);
             }
         }
         self.sessions.states.finish_report(up_seid);
         self.send_reports(response.now);
         self.advance_drains(response.now);
+    }
+
+    /// Logs that a report was refused, unless another one was less than a second before.
+    pub(crate) fn note_refused_report(&mut self, response: &ReceivedMessage<'_>, cause: Cause) {
+        if self.next_refused_report > response.now {
+            return;
+        }
+        self.next_refused_report = response.now + Nanos::from_secs(1);
+        let message_type = response.header.message_type.name();
+        let (from, cause) = (response.peer(), cause.code());
+        self.events.push_back(NodeEvent::ReportRefused { from, message_type, cause });
     }
 
     /// Discards buffered packets if a response that refuses says so: the UE cannot be paged.
@@ -65,6 +86,9 @@ impl Node {
 
     /// Applies the change that a response carries; false if the session store refuses it.
     fn apply_response(&mut self, up_seid: Seid, change: SessionChange) -> bool {
+        if change.drop_buffered {
+            drop(self.sessions.states.take_notified(up_seid, None));
+        }
         let modified = self.sessions.modify(up_seid, change);
         self.counters.scalars.report_responses_not_applied += u64::from(modified.is_err());
         modified.is_ok()

@@ -1,0 +1,50 @@
+//! Pauses between reports that a CP function does not answer or refuses.
+
+use adit_types::Nanos;
+
+const FIRST: Nanos = Nanos::from_secs(1);
+const LONGEST: Nanos = Nanos::from_secs(60);
+
+/// The pause before the next report: a second after the first failure, twice as long after each further one, up to a
+/// minute. No failure, no pause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct ReportPause {
+    length: Nanos,
+    until: Nanos,
+    failures: u32,
+}
+
+impl ReportPause {
+    /// A report failed. Returns when the next one may leave.
+    pub(crate) fn lengthen(&mut self, now: Nanos) -> Nanos {
+        self.length = (self.length + self.length).clamp(FIRST, LONGEST);
+        self.until = now + self.length;
+        self.failures = self.failures.saturating_add(1);
+        self.until
+    }
+
+    /// When the next report may leave.
+    pub(crate) const fn until(self) -> Nanos {
+        self.until
+    }
+
+    /// How many reports failed in succession.
+    pub(crate) const fn failures(self) -> u32 {
+        self.failures
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pause_doubles_from_a_second_up_to_a_minute() {
+        let mut pause = ReportPause::default();
+        assert_eq!((pause.until(), pause.failures()), (Nanos(0), 0));
+        let seconds: Vec<u64> =
+            (0..8).map(|_| pause.lengthen(Nanos(0)).0 / Nanos::from_secs(1).0).collect();
+        assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 60, 60]);
+        assert_eq!(pause.failures(), 8);
+    }
+}
