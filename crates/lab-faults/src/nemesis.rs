@@ -295,19 +295,34 @@ impl FaultScene<'_> {
 
     /// The server that has the records as their primary, or the first one while none has.
     fn primary(&self) -> usize {
-        self.primary_that_serves().unwrap_or(0)
+        self.primary_that_runs().unwrap_or(0)
     }
 
     /// The server that has the records as their primary.
-    pub(crate) fn primary_that_serves(&self) -> Option<usize> {
+    fn primary_that_runs(&self) -> Option<usize> {
         let is_primary = |server: &Server| {
             server.is_running()
-                && server
-                    .ask(&["ROLE"])
-                    .is_ok_and(|words| words.first().is_some_and(|role| role == "master"))
+                && server.ask(&["ROLE"]).is_ok_and(|words| is_role(&words, "master"))
                 && server.ask(&["GET", PROBED_KEY]).is_ok()
         };
         self.servers.iter().position(is_primary)
+    }
+
+    /// True if a primary has what the setting needs to accept a change: a replica, if one must have each change.
+    pub(crate) fn can_accept(&self) -> bool {
+        let Some(primary) = self.primary_that_runs() else { return self.servers.is_empty() };
+        if self.setting == StoreSetting::Server {
+            return true;
+        }
+        let primary = self.servers.get(primary).map(|server| server.address().ip().to_string());
+        let follows = |server: &Server| {
+            server.ask(&["ROLE"]).is_ok_and(|words| {
+                is_role(&words, "slave")
+                    && words.get(1) == primary.as_ref()
+                    && words.get(3).is_some_and(|state| state == "connected")
+            })
+        };
+        self.servers.iter().any(|server| server.is_running() && follows(server))
     }
 
     /// Steps the clock of the active adit, or of the primary server.
@@ -325,6 +340,11 @@ impl FaultScene<'_> {
 }
 
 const SILENT: PortRules = PortRules { from_host: PathRule::SILENT, to_host: PathRule::SILENT };
+
+/// True if the reply to `ROLE` begins with this word.
+fn is_role(words: &[String], role: &str) -> bool {
+    words.first().is_some_and(|word| word == role)
+}
 
 /// The rules of a fault of the network, and what they do.
 fn rules(kind: FaultKind, pick: u32) -> (PortRules, String) {

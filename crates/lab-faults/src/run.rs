@@ -215,14 +215,10 @@ impl Running {
         if held.starts_upf && !held.calls_standby {
             self.wait_for(WHOLE_MAX_MS, stop, Self::is_whole)?;
         }
-        if !self.servers.is_empty() {
-            // Without a primary nobody can accept a change.
-            let end_ms = self.timeline.now_ms() + WHOLE_MAX_MS;
-            while self.timeline.now_ms() < end_ms
-                && self.scene(options).primary_that_serves().is_none()
-            {
-                self.turn(stop)?;
-            }
+        // Without a primary, and the replica that must have each change, nobody can accept one.
+        let limit_ms = self.timeline.now_ms() + WHOLE_MAX_MS;
+        while self.timeline.now_ms() < limit_ms && !self.scene(options).can_accept() {
+            self.turn(stop)?;
         }
         let due_from_ms = match held.calls_standby {
             // What was under way at the start may still be answered.

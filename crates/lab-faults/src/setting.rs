@@ -50,12 +50,13 @@ impl StoreSetting {
     /// Options of each server.
     pub(crate) fn server_options(self) -> Vec<&'static str> {
         let mut options = vec!["--save", "", "--appendonly", "yes", "--appendfsync", "always"];
+        // A replica that comes back has the records at once.
+        options.extend(["--repl-diskless-sync-delay", "0"]);
         if self == Self::Cluster {
             options.extend(["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"]);
             options.extend(["--cluster-replica-validity-factor", "0"]);
         } else if self == Self::Replicated {
             options.extend(["--repl-timeout", "3", "--repl-ping-replica-period", "1"]);
-            options.extend(["--repl-diskless-sync-delay", "0"]);
         }
         options
     }
