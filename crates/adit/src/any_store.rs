@@ -1,5 +1,7 @@
 //! The store of this process, of whatever kind.
 
+use std::time::Instant;
+
 use adit_host::journal_folder::JournalFolder;
 use adit_host::replicated::ReplicatedFigures;
 use adit_host::store_thread::ThreadStore;
@@ -42,6 +44,15 @@ pub(crate) enum AnyStoreFigures {
 }
 
 impl AnyStore {
+    /// As of [`SharedStore::lease_valid_until`]; `None` for a journal.
+    pub(crate) fn lease_valid_until(&self) -> Option<Instant> {
+        match self {
+            Self::Journal(_) => None,
+            Self::Shared(shared) => shared.lease_valid_until(),
+            Self::Replicated(replicated) => replicated.store().lease_valid_until(),
+        }
+    }
+
     fn store(&self) -> &dyn RecordStore {
         match self {
             Self::Journal(journal) => &**journal,

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::config::{
     self, ApiSettings, Config, ModelSettings, PollMode, StoreKind, StoreSettings, ThreadSettings,
-    XdpMode,
+    WhenIsolated, XdpMode,
 };
 use crate::host_command::{PlacementNotice, placement_notice};
 use crate::process_nodes::ProcessNodes;
@@ -159,9 +159,18 @@ fn standby(config: &Config) -> String {
         }
         false => "",
     };
+    let isolated = match standby.when_isolated {
+        WhenIsolated::Stop => {
+            "; pauses when neither the store nor the standby can say that it still is active"
+        }
+        WhenIsolated::Forward => {
+            "; serves on when neither the store nor the standby can say that it still is active: both adits may answer for \
+             the same addresses, and count the same volume twice"
+        }
+    };
     format!(
         "active, or waits until the lease of another adit ends, at most {} ms after it died; has {has} while it is \
-         active{without}{two}",
+         active{without}{isolated}{two}",
         shared.lease.as_millis()
     )
 }

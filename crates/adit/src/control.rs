@@ -4,6 +4,7 @@
 
 mod acts;
 mod node_events;
+mod pause;
 mod reload;
 pub(crate) mod standby;
 mod workers;
@@ -14,12 +15,13 @@ use std::sync::mpsc::Receiver;
 use adit_host::idle::Doorbell;
 use adit_host::store_thread::StoreLink;
 use adit_neighbor::NeighborCache;
-use adit_rules::WorkerCommand;
+use adit_rules::{WorkerCommand, WorkerEvent};
 use adit_store::StoreState;
 use adit_types::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{debug, error, info, warn};
 
+use crate::address_conflicts::AddressConflicts;
 use crate::admin::{AdminAnswer, AdminCommand, AdminQuery};
 use crate::clock::NTP_UNIX_OFFSET_S;
 use crate::control_parts::ControlParts;
@@ -32,6 +34,8 @@ use crate::snapshot::{self, ControlView};
 use crate::standstill::{self, Standstill};
 use crate::store_warnings;
 use crate::tap::{TapContext, TapQuestion, TapRefusal};
+
+use self::pause::UsedAddress;
 
 /// Datagrams handled in one turn before workers' events and timers get theirs.
 const DATAGRAMS_PER_TURN: usize = 64;
@@ -99,6 +103,10 @@ pub(crate) struct ControlThread {
     store_state: StoreState,
     /// Warnings that were logged.
     store_warnings: Vec<String>,
+    /// Stations that use own addresses.
+    conflicts: AddressConflicts,
+    /// Another adit may be active: since when this one does not serve.
+    paused: Option<pause::Pause>,
     /// A reload that waits for its gateways.
     reload: Option<reload::PendingReload>,
     /// By worker, whether it is to have no sessions.
@@ -131,6 +139,8 @@ impl ControlThread {
             end: None,
             store_state: StoreState::Working,
             store_warnings: Vec::new(),
+            conflicts: AddressConflicts::default(),
+            paused: None,
             reload: None,
             drained: Vec::new(),
             owners: None,
@@ -152,12 +162,13 @@ impl ControlThread {
             (_, true) => self.keep(questions),
             (_, false) => self.release(questions),
         }
-        if is_active && !matches!(self.end, Some(ControlEnd::Failed(_))) {
+        if is_active && self.paused.is_none() && !matches!(self.end, Some(ControlEnd::Failed(_))) {
             self.transmit();
         }
         self.log_events();
         self.parts.frequencies = None;
-        // An adit that takes over waits for neither.
+        // An adit that takes over waits for neither, and is alone.
+        self.parts.lease.end();
         self.parts.addresses = None;
         self.parts.store = None;
     }
@@ -207,7 +218,9 @@ impl ControlThread {
             links: &self.links,
             publication: self.publication.durations(),
             busy: self.busy,
+            paused: self.paused.as_ref().map(pause::Pause::why),
             drained: &self.drained,
+            conflicts: &self.conflicts,
         }
     }
 
@@ -279,6 +292,9 @@ impl ControlThread {
     }
 
     fn turn_of_active(&mut self, now: Nanos) {
+        if self.is_paused(now) {
+            return self.turn_while_paused(now);
+        }
         self.watch_workers(now);
         if self.links.check(now, &self.parts.ports) {
             self.neighbors.announce(now, &self.parts.publisher);
@@ -434,13 +450,18 @@ impl ControlThread {
     }
 
     fn handle_events(&mut self, now: Nanos) {
+        let mut used = Vec::new();
         for ring in &mut self.parts.events {
             for _ in 0..EVENTS_PER_TURN {
                 let Ok(event) = ring.pop() else { break };
+                if let WorkerEvent::OwnAddressUsed { interface, addr, mac } = event {
+                    used.push(UsedAddress { interface, addr, mac });
+                }
                 self.neighbors.handle_event(now, event, &mut self.parts.publisher);
                 self.parts.node.handle_event(now, event);
             }
         }
+        used.iter().for_each(|used| self.handle_conflict(now, used));
     }
 
     /// Publishes changes, and returns to the node those that all workers run.
@@ -509,7 +530,8 @@ impl ControlThread {
     /// Waits for a datagram until the next timer. While a change is not observed, yields at first
     /// and then sleeps for short spans.
     fn sleep(&mut self, now: Nanos) {
-        if self.parts.node.has_transmit() {
+        let is_paused = self.paused.is_some();
+        if self.parts.node.has_transmit() && !is_paused {
             return;
         }
         if self.parts.node.is_restoring() && self.parts.standby.is_none() {
@@ -529,7 +551,8 @@ impl ControlThread {
             self.unobserved_since = None;
         }
         let timers = [self.parts.node.poll_timeout(), self.neighbors.poll_timeout()];
-        let next = timers.into_iter().flatten().min().unwrap_or(Nanos::NEVER);
+        let timers = timers.into_iter().flatten().filter(|_| !is_paused);
+        let next = timers.min().unwrap_or(Nanos::NEVER);
         let span = next.since(now).min(longest);
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::try_from(span.0).unwrap_or(0) };
         let ControlParts { socket, store, standby, .. } = &self.parts;

@@ -10,7 +10,7 @@ use adit_dpdk::{EventDevice, Mbuf, Mempool, Port};
 use adit_host::idle::Doorbell;
 use adit_host::n4_socket::N4Socket;
 use adit_host::store_thread::{FormerRecords, StoreLink};
-use adit_kernel::{DeviceAddress, KernelCounters};
+use adit_kernel::KernelCounters;
 use adit_n4::{FormerRecord, Node};
 use adit_rules::{WorkerCommand, WorkerEvent};
 use adit_tables::Publisher;
@@ -19,13 +19,14 @@ use anyhow::Context;
 use crate::active_addresses::ActiveAddresses;
 use crate::any_store::{AnyStoreFigures, SharedStoreClient};
 use crate::clock::ProcessClock;
-use crate::config::{self, Config, StandbySettings};
+use crate::config::{self, Config};
 use crate::core_frequencies::CoreFrequencies;
 use crate::lifecycle::Lifecycle;
 use crate::liveness::Liveness;
 use crate::load::ThreadLoad;
 use crate::process_nodes::ProcessNodes;
 use crate::replication::PairStore;
+use crate::serving_lease::ServingLease;
 use crate::standby_thread::{FollowedStore, StandbyLink};
 use crate::steering::PortSteering;
 use crate::tap::TapHub;
@@ -86,6 +87,8 @@ pub(crate) struct ControlParts {
     pub burst_pkts: usize,
     /// The packet buffers.
     pub pool: Option<Mempool>,
+    /// Until when this adit may serve.
+    pub lease: ServingLease,
     /// What other threads know of this one.
     pub liveness: Liveness,
 }
@@ -96,25 +99,20 @@ pub(crate) struct StandbyParts {
     pub link: StandbyLink,
     /// The store, and the other adit.
     pub pair: PairStore,
-    /// Addresses that this host gets then.
-    pub addresses: Vec<DeviceAddress>,
     /// Its gate lets the packet path begin.
     pub lifecycle: Lifecycle,
-    /// The store with the lease, and since when, while what was followed takes effect.
-    pub taken: Option<(Box<SharedStoreClient>, Instant)>,
+    /// Since when this process has the lease, while what was followed takes effect.
+    pub taken: Option<Instant>,
+    /// The store with the lease, once this was so.
+    pub store: Option<Box<SharedStoreClient>>,
 }
 
 impl StandbyParts {
     /// Begins to follow what is in `store`.
-    pub(crate) fn start(
-        store: FollowedStore,
-        standby: &StandbySettings,
-        lifecycle: &Lifecycle,
-    ) -> anyhow::Result<Self> {
+    pub(crate) fn start(store: FollowedStore, lifecycle: &Lifecycle) -> anyhow::Result<Self> {
         let pair = store.pair.clone();
         let link = StandbyLink::start(store).context("cannot start the thread of the standby")?;
-        let (addresses, lifecycle) = (standby.addresses.clone(), lifecycle.clone());
-        Ok(Self { link, pair, addresses, lifecycle, taken: None })
+        Ok(Self { link, pair, lifecycle: lifecycle.clone(), taken: None, store: None })
     }
 }
 

@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use crate::liveness::Liveness;
+use crate::serving_lease::ServingLease;
 
 /// When the threads of adit begin and end.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Lifecycle {
     /// Opens when the packet path begins.
     pub gate: StartGate,
@@ -14,8 +15,23 @@ pub(crate) struct Lifecycle {
     pub stop_control: Arc<AtomicBool>,
     /// The threads of the packet path end.
     pub stop: Arc<AtomicBool>,
+    /// Until when this adit may serve, once it is active.
+    pub lease: ServingLease,
     /// What the control thread sees.
     pub liveness: Liveness,
+}
+
+/// That of an adit which serves without limit.
+impl Default for Lifecycle {
+    fn default() -> Self {
+        Self {
+            gate: StartGate::default(),
+            stop_control: Arc::default(),
+            stop: Arc::default(),
+            lease: ServingLease::unlimited(),
+            liveness: Liveness::default(),
+        }
+    }
 }
 
 impl Lifecycle {

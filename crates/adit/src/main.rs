@@ -3,6 +3,7 @@
 
 mod act_command;
 mod active_addresses;
+mod address_conflicts;
 mod admin;
 mod admin_act;
 mod any_store;
@@ -41,6 +42,8 @@ mod replication;
 mod replication_link;
 mod run;
 mod service_manager;
+mod serving_lease;
+mod serving_store;
 mod session_filter;
 mod show;
 mod signaled_reload;

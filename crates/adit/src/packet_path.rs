@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use adit_datapath::{
     EventWorker, Handoff, OwnerChanges, PathThread, Receiver, ReceiverConfig, RxTx, RxTxConfig,
@@ -25,6 +26,9 @@ use crate::lifecycle::Lifecycle;
 use crate::load::{LoadMeter, StepLoad, ThreadLoad};
 use crate::process_nodes::ProcessNodes;
 use crate::thread_io::ThreadIo;
+
+/// Sleep of a thread between two looks at what arrives while this adit may not serve.
+const PAUSED_SLEEP: Duration = Duration::from_millis(1);
 
 /// A thread of the packet path, running or done.
 pub(crate) type WorkerThread = JoinHandle<anyhow::Result<()>>;
@@ -276,6 +280,14 @@ impl ThreadRunner {
         };
         while !lifecycle.stop.load(Ordering::Relaxed) {
             let began = clock.now();
+            if !lifecycle.lease.allows(began) {
+                // Another adit may be active.
+                thread.rest();
+                lifecycle.lease.count_discarded(io.discard_waiting());
+                std::thread::sleep(PAUSED_SLEEP);
+                meter.count_sleep(clock.now().since(began));
+                continue;
+            }
             let report = thread.step(began, &mut io);
             let step = StepLoad { began, is_idle: report.idle, is_full: report.received >= burst };
             meter.count_step(step, || thread.take_fullest_ring());

@@ -24,6 +24,8 @@ use crate::clock::{ProcessClock, time_of_day};
 use crate::config::{Config, StoreKind, StoreSettings};
 use crate::lease;
 use crate::replication::{PairStore, active_store, keep_tail, recover_tail};
+use crate::serving_lease::ServingLease;
+use crate::serving_store::ServingStore;
 use crate::standby_thread::FollowedStore;
 
 /// How long an adit that has just taken the lease may take to write its first record.
@@ -39,6 +41,16 @@ pub(crate) struct StartRecords {
     pub config: Option<RecordConfig>,
     /// The operator accepts that records are lost.
     pub accepts_loss: bool,
+}
+
+/// How the records are opened.
+pub(crate) struct OpeningRecords {
+    /// Records of a former process are read on them, and its sessions prepared there.
+    pub cpus: CpuSet,
+    /// Acknowledged changes may be lost.
+    pub accept_loss: bool,
+    /// What the store says of the lease goes there.
+    pub lease: ServingLease,
 }
 
 /// What a former process left.
@@ -66,8 +78,7 @@ pub(crate) enum RecordSource {
 
 impl StartRecords {
     /// Opens the store that is configured, and decides whether this process is active at once or a standby first. The
-    /// lease of a shared store is prolonged from here on. Records of a former process are read on `cpus`,
-    /// and its sessions prepared there.
+    /// lease of a shared store is prolonged from here on.
     ///
     /// # Errors
     /// The message says what to do.
@@ -75,9 +86,9 @@ impl StartRecords {
         config: &Config,
         eal: &Eal,
         preparer: SessionPreparer,
-        cpus: CpuSet,
-        accept_loss: bool,
+        opening: OpeningRecords,
     ) -> anyhow::Result<Self> {
+        let OpeningRecords { cpus, accept_loss, lease } = opening;
         let settings = &config.store;
         match &settings.kind {
             StoreKind::None => {
@@ -85,12 +96,12 @@ impl StartRecords {
             }
             StoreKind::Journal(path) => {
                 let journal = open_journal(path, accept_loss)?;
-                let store = AnyStore::Journal(Box::new(journal));
+                let store = ServingStore::new(AnyStore::Journal(Box::new(journal)), lease);
                 let own = Self::own(config, store, preparer, cpus, &path.display().to_string())?;
                 Ok(Self { accepts_loss: accept_loss, ..own })
             }
             StoreKind::Shared(shared) => {
-                let pair = PairStore::open(shared, eal)?;
+                let pair = PairStore::open(shared, eal, lease)?;
                 let mut store = lease::client(shared, &config.admin_socket)?;
                 let shown = format!("the shared store of \"{}\"", shared.name);
                 if config.standby.is_some()
@@ -121,7 +132,7 @@ impl StartRecords {
     /// Continues what is in the store of this process.
     fn own(
         config: &Config,
-        mut store: AnyStore,
+        mut store: ServingStore,
         preparer: SessionPreparer,
         cpus: CpuSet,
         shown: &str,

@@ -22,6 +22,8 @@ use tracing::{info, warn};
 use crate::any_store::{AnyStore, ReplicationClock, SharedStoreClient};
 use crate::config::{ReplicationSettings, SharedStoreSettings};
 use crate::replication_link::{LinkTransport, ReplicationLink};
+use crate::serving_lease::ServingLease;
+use crate::serving_store::ServingStore;
 
 /// How long the other adit may leave a command without reply.
 const SILENCE_MAX: Nanos = Nanos::from_secs(1);
@@ -29,8 +31,8 @@ const SILENCE_MAX: Nanos = Nanos::from_secs(1);
 /// Pause between attempts to reach it.
 const RETRY: Nanos = Nanos::from_millis(100);
 
-/// Pause between signs of life.
-const PING_INTERVAL: Nanos = Nanos::from_millis(500);
+/// Longest pause between signs of life, which also ask the standby when it takes over at the earliest.
+const PING_INTERVAL_MAX: Nanos = Nanos::from_millis(500);
 
 /// How long a commit waits for either store.
 const PATIENCE: Nanos = Nanos::from_secs(1);
@@ -55,6 +57,8 @@ pub(crate) struct PairStore {
     pub settings: SharedStoreSettings,
     /// `None` without `[store.replication]`.
     pub link: Option<Arc<ReplicationLink>>,
+    /// What both say of the lease goes there.
+    pub lease: ServingLease,
 }
 
 impl PairStore {
@@ -62,10 +66,14 @@ impl PairStore {
     ///
     /// # Errors
     /// Its port cannot be opened.
-    pub(crate) fn open(settings: &SharedStoreSettings, eal: &Eal) -> anyhow::Result<Self> {
+    pub(crate) fn open(
+        settings: &SharedStoreSettings,
+        eal: &Eal,
+        lease: ServingLease,
+    ) -> anyhow::Result<Self> {
         let link = settings.replication.as_ref();
         let link = link.map(|replication| ReplicationLink::open(replication, eal)).transpose()?;
-        Ok(Self { settings: settings.clone(), link: link.map(Arc::new) })
+        Ok(Self { settings: settings.clone(), link: link.map(Arc::new), lease })
     }
 
     /// What is configured of replication, and its link.
@@ -74,6 +82,7 @@ impl PairStore {
     }
 
     fn client_config(&self, settings: &ReplicationSettings, epoch: u64) -> ReplicationConfig {
+        let lease = Nanos(u64::try_from(self.settings.lease.as_nanos()).unwrap_or(u64::MAX));
         ReplicationConfig {
             peer: settings.standby,
             name: self.settings.name.clone(),
@@ -82,7 +91,7 @@ impl PairStore {
             octets_max: STORE_BACKLOG_BYTES_MAX / 2,
             silence_max: SILENCE_MAX,
             retry_after: RETRY,
-            ping_interval: PING_INTERVAL,
+            ping_interval: PING_INTERVAL_MAX.min(Nanos(lease.0 / 4)),
         }
     }
 }
@@ -187,14 +196,18 @@ fn peer_tail(
 ///
 /// # Errors
 /// The process is out of file descriptors.
-pub(crate) fn active_store(store: SharedStoreClient, pair: &PairStore) -> anyhow::Result<AnyStore> {
+pub(crate) fn active_store(
+    store: SharedStoreClient,
+    pair: &PairStore,
+) -> anyhow::Result<ServingStore> {
+    let lease = pair.lease.clone();
     let Some((settings, link)) = pair.replication() else {
-        return Ok(AnyStore::Shared(Box::new(store)));
+        return Ok(ServingStore::new(AnyStore::Shared(Box::new(store)), lease));
     };
     let config = pair.client_config(settings, store.figures().epoch);
     let transport = link.transport().context("cannot reach the standby")?;
     let client = ReplicationClient::new(transport, config, store.durable());
     let options = ReplicatedStoreOptions { patience: PATIENCE, polls: link.polls() };
     let replicated = ReplicatedStore::new(store, client, options, clock());
-    Ok(AnyStore::Replicated(Box::new(replicated)))
+    Ok(ServingStore::new(AnyStore::Replicated(Box::new(replicated)), lease))
 }

@@ -35,14 +35,15 @@ use crate::log::{self, LogSettings};
 use crate::open_ports::OpenPort;
 use crate::packet_path::{AssembledPath, PacketPath, ThreadParts, WorkerThread, spawn};
 use crate::process_nodes::ProcessNodes;
-use crate::record_store::{RecordSource, StartRecords};
+use crate::record_store::{OpeningRecords, RecordSource, StartRecords};
 use crate::recovery_time::RecoveryTime;
 use crate::service_manager::ServiceManager;
+use crate::serving_lease::ServingLease;
 use crate::signaled_reload::SignaledReload;
 use crate::tap::TapHub;
 use crate::{
-    event_scheduler, flow_offload, http_api, open_ports, record_store, show, snapshot, steering,
-    wiring, xdp,
+    active_addresses, event_scheduler, flow_offload, http_api, open_ports, record_store, show,
+    snapshot, steering, wiring, xdp,
 };
 use adit_host::large_pages::TablePages;
 use adit_host::n4_socket::N4Socket;
@@ -76,7 +77,9 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
         warn!("{notice}");
     }
     info!(arguments = eal.arguments().join(" "), version = eal.version(), "DPDK started");
-    let records = StartRecords::open(&config, &eal, wiring::preparer(&config), cpus, accept_loss)?;
+    let lifecycle = Lifecycle { lease: ServingLease::new(&config), ..Lifecycle::default() };
+    let opening = OpeningRecords { cpus, accept_loss, lease: lifecycle.lease.clone() };
+    let records = StartRecords::open(&config, &eal, wiring::preparer(&config), opening)?;
     let (socket, addresses) = open_n4(&config, &records.source)?;
     let former = records.node();
     // A process that continues a former one did not restart, for its peers.
@@ -93,7 +96,7 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
     let EventThreads { device, ports: scheduled, scheduler } =
         event_scheduler::open(&eal, &config.datapath, config.sessions_max)?;
     let clock = record_store::clock(eal.tsc_hz(), former.as_ref());
-    let lifecycle = Lifecycle::default();
+    lifecycle.lease.set_clock(clock);
     let start = StartParts { clock, socket, addresses, records, recovery_time_stamp, pool, nodes };
     let files =
         ConfigFiles { config: path.to_owned(), api: api.as_ref().map(adit_api::ApiServer::access) };
@@ -246,8 +249,7 @@ fn open_n4(
     if let RecordSource::Followed { .. } = source {
         return Ok((N4Socket::unbound(config.n4.listen, config.n4.receive_buffer_bytes)?, None));
     }
-    let addresses =
-        config.standby.as_ref().map(|standby| ActiveAddresses::take(&standby.addresses));
+    let addresses = active_addresses::wanted(config).map(ActiveAddresses::take);
     let addresses = addresses.transpose()?;
     Ok((bind_n4(config)?, addresses))
 }
@@ -341,8 +343,7 @@ fn assemble(
             (Some(link), former.map(|former| former.records), None)
         }
         RecordSource::Followed { store, .. } => {
-            let standby = config.standby.as_ref().context("no [standby] is configured")?;
-            (None, None, Some(StandbyParts::start(*store, standby, lifecycle)?))
+            (None, None, Some(StandbyParts::start(*store, lifecycle)?))
         }
     };
     let parts = ControlParts {
@@ -373,6 +374,7 @@ fn assemble(
         ports,
         burst_pkts: config.datapath.burst_pkts,
         pool: Some(pool),
+        lease: lifecycle.lease.clone(),
         liveness: lifecycle.liveness.clone(),
     };
     Ok((ControlThread::new(parts), workers))

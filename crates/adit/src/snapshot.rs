@@ -26,6 +26,7 @@ use adit_types::Nanos;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::address_conflicts::AddressConflicts;
 use crate::admin::{AdminAnswer, AdminQuestion, AnswerPage, PageCursor, PagePosition};
 use crate::cli::Topic;
 use crate::control_parts::ControlParts;
@@ -60,6 +61,9 @@ pub(crate) struct ControlView<'a> {
     pub busy: Nanos,
     /// By worker, whether it is to have no sessions.
     pub drained: &'a [bool],
+    pub conflicts: &'a AddressConflicts,
+    /// Why this adit serves nobody although no other one is known to be active.
+    pub paused: Option<&'a str>,
 }
 
 /// The next page of the answer to a question. Cost: independent of the number of sessions.

@@ -24,6 +24,9 @@ use crate::replication::{OwnTail, PairStore, recover_tail};
 /// lease is free.
 const FOLLOW_WAIT: Duration = Duration::from_millis(20);
 
+/// Pause of a thread that keeps the lease.
+const HOLD: Duration = Duration::from_millis(2);
+
 /// Pause between attempts to reach a store.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -50,8 +53,11 @@ pub(crate) enum StandbyNews {
     Records(Vec<FollowedRecord>),
     /// All records were told.
     AllEnd,
-    /// This process holds the lease, and everything that former holders wrote was told. The thread has ended.
-    Taken(Box<SharedStoreClient>),
+    /// This process holds the lease, and everything that former holders wrote was told. The thread keeps the lease until
+    /// [`StandbyLink::request_store`].
+    Taken,
+    /// The store, with the lease. The thread has ended.
+    Store(Box<SharedStoreClient>),
     /// The records cannot be followed, for good. The thread has ended.
     Lost(StoreError),
 }
@@ -88,6 +94,8 @@ struct StandbyState {
     is_stopping: AtomicBool,
     /// The active adit is to be asked for the lease.
     wants_handover: AtomicBool,
+    /// The store is to be handed over.
+    wants_store: AtomicBool,
     report: Mutex<StandbyReport>,
 }
 
@@ -110,6 +118,7 @@ impl StandbyLink {
             event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             is_stopping: AtomicBool::new(false),
             wants_handover: AtomicBool::new(false),
+            wants_store: AtomicBool::new(false),
             report: Mutex::default(),
         });
         let (sender, news) = sync_channel(BATCHES_MAX);
@@ -131,6 +140,11 @@ impl StandbyLink {
     /// Asks the active adit for the lease.
     pub(crate) fn request_handover(&self) {
         self.state.wants_handover.store(true, Ordering::Relaxed);
+    }
+
+    /// Asks for [`StandbyNews::Store`], after [`StandbyNews::Taken`].
+    pub(crate) fn request_store(&self) {
+        self.state.wants_store.store(true, Ordering::Relaxed);
     }
 
     /// What operators see.
@@ -190,12 +204,33 @@ struct StandbyFollower {
 
 impl StandbyFollower {
     fn run(self, mut store: SharedStoreClient) {
-        let last = match self.take_over(&mut store) {
-            Ok(Ok(())) => StandbyNews::Taken(Box::new(store)),
+        let taken = self.take_over(&mut store).and_then(|taken| match taken {
+            Ok(()) => self.hold(&mut store),
+            Err(error) => Ok(Err(error)),
+        });
+        let last = match taken {
+            Ok(Ok(())) => StandbyNews::Store(Box::new(store)),
             Ok(Err(error)) => StandbyNews::Lost(error),
             Err(Stopped) => return,
         };
         let _ = self.tell(last);
+    }
+
+    /// Keeps the lease until the store is asked for: what was followed may take longer than the lease to take effect.
+    fn hold(&self, store: &mut SharedStoreClient) -> Result<Result<(), StoreError>, Stopped> {
+        self.tell(StandbyNews::Taken)?;
+        while !self.state.wants_store.load(Ordering::Relaxed) {
+            if self.state.is_stopping.load(Ordering::Relaxed) {
+                return Err(Stopped);
+            }
+            match store.maintain() {
+                Ok(_) => {}
+                Err(StoreError::Unavailable(why)) => self.note_failure(store, why),
+                Err(error) => return Ok(Err(error)),
+            }
+            std::thread::sleep(HOLD);
+        }
+        Ok(Ok(()))
     }
 
     /// Follows until this process has the lease and everything that was written before.
@@ -208,7 +243,12 @@ impl StandbyFollower {
             match self.step(store, &mut stage)? {
                 Ok(true) => return Ok(Ok(())),
                 Ok(false) => {}
-                Err(StoreError::Unavailable(why)) => self.note_failure(store, why),
+                Err(StoreError::Unavailable(why)) => {
+                    if stage == LeaseStage::NotHeld {
+                        self.may_take_over(Some(self.pair.settings.lease));
+                    }
+                    self.note_failure(store, why);
+                }
                 Err(error) => return Ok(Err(error)),
             }
         }
@@ -236,6 +276,10 @@ impl StandbyFollower {
             Err(error) => return Ok(Err(error)),
         };
         self.note_progress(store, &progress);
+        let left = progress.lease.as_ref().map(|lease| lease.left);
+        if *stage == LeaseStage::NotHeld && !self.may_take_over(left) {
+            return Ok(Ok(false));
+        }
         if *stage != LeaseStage::NotHeld || !progress.is_caught_up || progress.lease.is_some() {
             return Ok(Ok(*stage == LeaseStage::Complete && progress.is_caught_up));
         }
@@ -247,6 +291,20 @@ impl StandbyFollower {
             false
         });
         Ok(taken)
+    }
+
+    /// True if the active adit does not count on this one any more, which says how long it may: as long as its lease lasts,
+    /// or while the store cannot say so. `left` of the lease.
+    fn may_take_over(&self, left: Option<Duration>) -> bool {
+        let Some(tail) = &self.tail else { return true };
+        match left {
+            None => tail.withdraw_promise(),
+            Some(left) => {
+                let left = left.min(self.pair.settings.lease);
+                tail.set_promise(u64::try_from(left.as_millis()).unwrap_or(0));
+                true
+            }
+        }
     }
 
     /// Prolongs the lease, and writes to the store what only the tail has: it is followed like all else.

@@ -1,7 +1,7 @@
 //! The thread that keeps the tail for the active adit, while this one is its standby.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -45,6 +45,8 @@ struct TailState<T> {
     is_ending: AtomicBool,
     /// The owner waits for the server.
     is_wanted: AtomicBool,
+    /// The time of the last turn.
+    turned_at: AtomicU64,
 }
 
 /// The owner's side of the thread.
@@ -68,6 +70,7 @@ impl<T: Transport + Send + 'static> TailThread<T> {
             server: Mutex::new(server),
             is_ending: AtomicBool::new(false),
             is_wanted: AtomicBool::new(false),
+            turned_at: AtomicU64::new(0),
         });
         let shared = Arc::clone(&state);
         let thread = std::thread::Builder::new()
@@ -108,6 +111,22 @@ impl<T: Transport + Send + 'static> TailThread<T> {
         })
     }
 
+    /// The active adit may count on it that this one does not take over for `ms` milliseconds after it asks.
+    pub fn set_promise(&self, ms: u64) {
+        self.with(|server| server.tail_mut().set_promise(ms));
+    }
+
+    /// Promises nothing more. True once all promises are over.
+    #[must_use]
+    pub fn withdraw_promise(&self) -> bool {
+        let promised_until = self.with(|server| {
+            server.tail_mut().set_promise(0);
+            server.promised_until()
+        });
+        // Later than the time of a turn is safe.
+        Nanos(self.state.turned_at.load(Ordering::Relaxed)) >= promised_until
+    }
+
     /// Ends the thread.
     pub fn end(&mut self) {
         self.state.is_ending.store(true, Ordering::Relaxed);
@@ -139,15 +158,25 @@ impl<T: Transport> TailState<T> {
             let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
             if polls {
                 let mut has_input = false;
-                (0..TURNS_PER_LOOK).for_each(|_| has_input |= server.poll(now()));
+                for _ in 0..TURNS_PER_LOOK {
+                    has_input |= self.turn(&mut server, &mut now);
+                }
                 drop(server);
                 if !has_input {
                     std::thread::yield_now();
                 }
             } else {
                 server.wait(PAUSE);
-                server.poll(now());
+                self.turn(&mut server, &mut now);
             }
         }
+    }
+
+    fn turn(&self, server: &mut ReplicationServer<T>, now: &mut impl FnMut() -> Nanos) -> bool {
+        let at = now();
+        self.turned_at.store(at.0, Ordering::Relaxed);
+        let has_input = server.poll(at);
+        server.note_promises(now);
+        has_input
     }
 }

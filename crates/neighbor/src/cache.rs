@@ -111,6 +111,7 @@ impl NeighborCache {
                 let claim = NeighborClaim { mac, solicited, conflict };
                 self.handle_seen(now, interface, addr, claim, next_hops);
             }
+            WorkerEvent::OwnAddressUsed { .. } => self.counters.own_addresses_used += 1,
             WorkerEvent::EchoResponse { .. }
             | WorkerEvent::EchoRequest { .. }
             | WorkerEvent::EchoSent { .. }

@@ -49,6 +49,8 @@ pub struct NeighborCounters {
     pub wanted_refused: u64,
     /// Link-layer addresses that no station can have, or claims of our own address.
     pub seen_refused: u64,
+    /// Uses of our own addresses by other stations.
+    pub own_addresses_used: u64,
     /// Link-layer addresses that changed.
     pub mac_changes: u64,
     /// Claims of another link-layer address that the known station refuted by an answer.

@@ -55,6 +55,9 @@ struct StandbyConnection {
     told: RecordNumber,
     /// A command about the shared store has no reply.
     is_telling: bool,
+    /// When the last sign of life was sent, and whether it has no reply.
+    pinged_at: Nanos,
+    is_pinging: bool,
 }
 
 /// Sends groups to the standby, and those that it may lack again after a reconnection.
@@ -71,6 +74,8 @@ pub struct ReplicationClient<T> {
     error: ReplicationError,
     fenced: Option<u64>,
     connections: u64,
+    /// The standby does not take over before that.
+    promised_until: Nanos,
 }
 
 impl<T> fmt::Debug for ReplicationClient<T> {
@@ -93,6 +98,7 @@ impl<T: Transport> ReplicationClient<T> {
             error: ReplicationError::Untried,
             fenced: None,
             connections: 0,
+            promised_until: Nanos(0),
         }
     }
 
@@ -133,6 +139,12 @@ impl<T: Transport> ReplicationClient<T> {
     #[must_use]
     pub fn progress(&self) -> Option<StandbyProgress> {
         self.standby.as_ref()?.progress
+    }
+
+    /// The standby does not take over before that, as it said itself.
+    #[must_use]
+    pub const fn promised_until(&self) -> Nanos {
+        self.promised_until
     }
 
     /// The epoch of the adit that took the records over. This one acknowledges nothing any more.
@@ -192,6 +204,8 @@ impl<T: Transport> ReplicationClient<T> {
             sent: after,
             told: after,
             is_telling: false,
+            pinged_at: now,
+            is_pinging: false,
         });
         Ok(())
     }
@@ -199,7 +213,10 @@ impl<T: Transport> ReplicationClient<T> {
     fn receive(&mut self, now: Nanos) -> Result<(), ReplicationError> {
         let Some(standby) = &mut self.standby else { return Ok(()) };
         let newest = self.groups.last();
-        let StandbyConnection { connection, progress, sent, is_telling, .. } = standby;
+        let StandbyConnection {
+            connection, progress, sent, is_telling, pinged_at, is_pinging, ..
+        } = standby;
+        let mut promised_until = self.promised_until;
         let mut greeted = 0;
         let mut on_reply = |tag, value: RespValue<'_>| {
             match (tag, value, &mut *progress) {
@@ -221,13 +238,23 @@ impl<T: Transport> ReplicationClient<T> {
                     progress.last = number;
                 }
                 (SentCommand::Shared, RespValue::Integer(_), _) => *is_telling = false,
-                (SentCommand::Ping, RespValue::Simple(_), _) => {}
+                (SentCommand::Ping, RespValue::Integer(ms), _) => {
+                    *is_pinging = false;
+                    let ms = u64::try_from(ms).unwrap_or(0);
+                    if ms > 0 {
+                        // Counted from the question on: the standby counts from its answer.
+                        promised_until = promised_until.max(*pinged_at + Nanos::from_millis(ms));
+                    }
+                }
                 _ => return Err(ReplicationError::Reply),
             }
             Ok(())
         };
         let silence_max = self.config.silence_max;
-        receive_replies(connection, &mut self.transport, now, silence_max, &mut on_reply)?;
+        let received =
+            receive_replies(connection, &mut self.transport, now, silence_max, &mut on_reply);
+        self.promised_until = promised_until;
+        received?;
         self.connections += greeted;
         Ok(())
     }
@@ -239,7 +266,16 @@ impl<T: Transport> ReplicationClient<T> {
             return;
         }
         let epoch = self.config.epoch;
-        let StandbyConnection { connection, sent, told, is_telling, .. } = standby;
+        let StandbyConnection { connection, sent, told, is_telling, pinged_at, is_pinging, .. } =
+            standby;
+        // Before the groups, behind which it may find no room.
+        let is_due = now.since(*pinged_at) >= self.config.ping_interval;
+        if is_due
+            && !*is_pinging
+            && connection.send(now, &ReplicationCommand::Ping, SentCommand::Ping)
+        {
+            (*pinged_at, *is_pinging) = (now, true);
+        }
         loop {
             let next = self.groups.after(*sent).next();
             // Groups between those that were sent and the next one are in the shared store.
@@ -260,10 +296,6 @@ impl<T: Transport> ReplicationClient<T> {
                 return;
             }
             *sent = number;
-        }
-        let interval = self.config.ping_interval;
-        if connection.idle_since().is_some_and(|since| now.since(since) >= interval) {
-            connection.send(now, &ReplicationCommand::Ping, SentCommand::Ping);
         }
     }
 

@@ -6,7 +6,7 @@ use adit_store::RecordNumber;
 use crate::group::StorePosition;
 
 /// The version of the protocol.
-pub const PROTOCOL_VERSION: u64 = 1;
+pub const PROTOCOL_VERSION: u64 = 2;
 
 const HELLO: &[u8] = b"ADIT.HELLO";
 const GROUP: &[u8] = b"ADIT.GROUP";
@@ -57,7 +57,7 @@ pub enum ReplicationCommand<'a> {
         /// The last group that the sender has.
         store: StorePosition,
     },
-    /// `PING`: a sign of life. The reply is `PONG`.
+    /// `PING`: a sign of life. The reply is how long from now on the standby does not take over: milliseconds.
     Ping,
 }
 

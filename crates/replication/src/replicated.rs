@@ -157,6 +157,12 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C>
             && self.store.durable() >= self.marked_in
     }
 
+    /// How long the standby does not take over, as it said itself.
+    pub fn promised_for(&mut self) -> Nanos {
+        let now = (self.clock)();
+        self.client.promised_until().since(now)
+    }
+
     /// Gives the shared store all groups, and has it forget the standby, so that the next process needs no tail. Waits for at
     /// most the patience.
     ///

@@ -56,6 +56,8 @@ pub struct ReplicationServer<T> {
     tail: ReplicationTail,
     connections: Vec<ActiveConnection>,
     counters: ReplicationServerCounters,
+    /// Until when the active adit may count on it that this one does not take over.
+    promised_until: Nanos,
 }
 
 impl<T> fmt::Debug for ReplicationServer<T> {
@@ -78,7 +80,7 @@ impl<T: Transport> ReplicationServer<T> {
         let mut transport = transport;
         transport.listen(local)?;
         let counters = ReplicationServerCounters::default();
-        Ok(Self { transport, tail, connections: Vec::new(), counters })
+        Ok(Self { transport, tail, connections: Vec::new(), counters, promised_until: Nanos(0) })
     }
 
     /// The tail.
@@ -106,7 +108,7 @@ impl<T: Transport> ReplicationServer<T> {
 
     /// Accepts, receives and replies, as far as that is possible without waiting. Returns true if something arrived.
     pub fn poll(&mut self, now: Nanos) -> bool {
-        let Self { transport, tail, connections, counters } = self;
+        let Self { transport, tail, connections, counters, .. } = self;
         transport.poll(now);
         while let Some(stream) = transport.accept() {
             if connections.len() >= CONNECTIONS_MAX {
@@ -145,6 +147,19 @@ impl<T: Transport> ReplicationServer<T> {
             transport.poll(now);
         }
         has_input
+    }
+
+    /// Notes until when the promises of the last poll last. `now` is read after it: the active adit counts from an earlier time.
+    pub fn note_promises(&mut self, now: impl FnOnce() -> Nanos) {
+        if let Some(ms) = self.tail.take_promised() {
+            self.promised_until = self.promised_until.max(now() + Nanos::from_millis(ms));
+        }
+    }
+
+    /// Until when the active adit may count on it that this one does not take over.
+    #[must_use]
+    pub const fn promised_until(&self) -> Nanos {
+        self.promised_until
     }
 
     /// Blocks until something may have arrived, for at most `limit`.

@@ -36,6 +36,16 @@ pub struct ReplicationTail {
     groups_epoch: u64,
     groups: GroupQueue,
     octets_max: usize,
+    promise: TakeoverPromise,
+}
+
+/// What a standby says about when it takes over.
+#[derive(Debug, Clone, Copy, Default)]
+struct TakeoverPromise {
+    /// How long it does not, from each `PING` on. Unit: ms.
+    ms: u64,
+    /// It was said since [`ReplicationTail::take_promised`].
+    is_given: bool,
 }
 
 impl ReplicationTail {
@@ -49,7 +59,20 @@ impl ReplicationTail {
             groups_epoch: 0,
             groups: GroupQueue::new(RecordNumber(0)),
             octets_max,
+            promise: TakeoverPromise::default(),
         }
+    }
+
+    /// From now on the active adit may count on it that this standby does not take over for `ms` milliseconds after it says so.
+    pub fn set_promise(&mut self, ms: u64) {
+        self.promise.ms = ms;
+    }
+
+    /// How long the active adit counts on this standby at most, if that was said since the last call. Unit: ms.
+    pub(crate) fn take_promised(&mut self) -> Option<u64> {
+        let TakeoverPromise { ms, is_given } = self.promise;
+        self.promise.is_given = false;
+        (is_given && ms > 0).then_some(ms)
     }
 
     /// This life of the standby.
@@ -140,7 +163,8 @@ impl ReplicationTail {
                 Ok(Executed::Done)
             }
             ReplicationCommand::Ping => {
-                replies.reply(&RespValue::Simple(b"PONG"));
+                self.promise.is_given = true;
+                reply_number(replies, RecordNumber(self.promise.ms));
                 Ok(Executed::Done)
             }
         });

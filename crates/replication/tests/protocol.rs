@@ -57,7 +57,7 @@ fn text(value: &RespValue<'_>) -> String {
 }
 
 fn hello(tail: &mut ReplicationTail, epoch: &str, after: &str) -> String {
-    reply(tail, &[b"ADIT.HELLO", b"1", b"upf-1", epoch.as_bytes(), after.as_bytes()])
+    reply(tail, &[b"ADIT.HELLO", b"2", b"upf-1", epoch.as_bytes(), after.as_bytes()])
 }
 
 fn group(tail: &mut ReplicationTail, numbers: [&str; 3], value: &[u8]) -> String {
@@ -129,18 +129,18 @@ fn commands_that_do_not_fit_are_refused_and_change_nothing() {
         (&[b"ADIT.SHARED", b"3", b"18446744073709551616"], "-ERR an argument is not a number"),
         (&[b"ADIT.SHARED", b"2", b"1"], "-FENCED 3 the records were taken over"),
         (&[b"ADIT.SHARED", b"4", b"1"], "-ERR ADIT.HELLO of this epoch comes first"),
-        (&[b"ADIT.HELLO", b"1", b"upf-1", b"2", b"0"], "-FENCED 3 the records were taken over"),
+        (&[b"ADIT.HELLO", b"2", b"upf-1", b"2", b"0"], "-FENCED 3 the records were taken over"),
         (
-            &[b"ADIT.TAIL", b"1", b"upf-1", b"2", b"0", b"0"],
+            &[b"ADIT.TAIL", b"2", b"upf-1", b"2", b"0", b"0"],
             "-FENCED 3 the records were taken over",
         ),
         (
-            &[b"ADIT.HELLO", b"1", b"upf-2", b"4", b"0"],
+            &[b"ADIT.HELLO", b"2", b"upf-2", b"4", b"0"],
             "-ERR the records have another name here: give store.name the same value on both hosts",
         ),
         (
-            &[b"ADIT.HELLO", b"2", b"upf-1", b"4", b"0"],
-            "-ERR this adit speaks version 1 of the replication protocol, not 2: run the same version of adit on both \
+            &[b"ADIT.HELLO", b"3", b"upf-1", b"4", b"0"],
+            "-ERR this adit speaks version 2 of the replication protocol, not 3: run the same version of adit on both \
              hosts",
         ),
         (
@@ -159,7 +159,9 @@ fn commands_that_do_not_fit_are_refused_and_change_nothing() {
         assert_eq!(reply(&mut tail, words), *answer);
         assert_eq!((tail.base(), tail.last(), tail.len(), tail.epoch()), before, "{answer}");
     }
-    assert_eq!(reply(&mut tail, &[b"ping"]), "PONG");
+    assert_eq!(reply(&mut tail, &[b"ping"]), "0", "it promises nothing");
+    tail.set_promise(1500);
+    assert_eq!(reply(&mut tail, &[b"PING"]), "1500");
 }
 
 #[test]
@@ -167,7 +169,7 @@ fn whoever_reads_the_tail_ends_older_epochs() {
     let mut tail = tail();
     hello(&mut tail, "3", "0");
     group(&mut tail, ["3", "0", "1"], b"a");
-    let read = reply(&mut tail, &[b"ADIT.TAIL", b"1", b"upf-1", b"4", b"3", b"0"]);
+    let read = reply(&mut tail, &[b"ADIT.TAIL", b"2", b"upf-1", b"4", b"3", b"0"]);
     assert!(read.starts_with("[77 3 0 1 0 1 "), "{read}");
     assert!(group(&mut tail, ["3", "1", "2"], b"b").starts_with("-FENCED 4 "));
     assert!(hello(&mut tail, "3", "0").starts_with("-FENCED 4 "));
@@ -212,6 +214,7 @@ impl Pair {
             self.now += Nanos::from_micros(100);
             self.client.poll(self.now);
             self.server.poll(self.now);
+            self.server.note_promises(|| self.now);
         }
     }
 
@@ -275,6 +278,28 @@ fn silent_standby_is_given_up_and_an_idle_one_is_not() {
     pair.network.set_down(false);
     pair.run(700);
     assert_eq!(pair.has(), Some(0));
+}
+
+#[test]
+fn active_adit_never_counts_on_the_standby_for_longer_than_the_standby_does() {
+    let mut pair = Pair::new(1 << 20);
+    pair.run(1000);
+    assert_eq!(pair.client.promised_until(), Nanos(0), "nothing was said");
+    pair.server.tail_mut().set_promise(100);
+    for turn in 0..2000 {
+        if turn == 1000 {
+            pair.server.tail_mut().set_promise(0);
+        }
+        // Groups do not keep it from asking.
+        pair.push(3);
+        pair.run(1);
+        assert!(pair.client.promised_until() <= pair.server.promised_until());
+        let lasts_ms = pair.client.promised_until().since(pair.now).0 / 1_000_000;
+        assert!(!(300..1000).contains(&turn) || lasts_ms > 50, "{lasts_ms} ms in turn {turn}");
+    }
+    let (client, server) = (pair.client.promised_until(), pair.server.promised_until());
+    pair.run(1000);
+    assert_eq!((pair.client.promised_until(), pair.server.promised_until()), (client, server));
 }
 
 #[test]
@@ -387,7 +412,7 @@ fn executed_commands_are_told_apart() {
     let mut tail = tail();
     let mut executed = Vec::new();
     let commands: [&[&[u8]]; 3] =
-        [&[b"ADIT.HELLO", b"1", b"upf-1", b"1", b"0"], &[b"PING"], &[b"ADIT.HELLO"]];
+        [&[b"ADIT.HELLO", b"2", b"upf-1", b"1", b"0"], &[b"PING"], &[b"ADIT.HELLO"]];
     for words in commands {
         let mut command = Vec::new();
         write_command(&mut command, words);

@@ -33,6 +33,15 @@ pub enum WorkerEvent {
         /// What happens to a known address that differs.
         conflict: AddressConflict,
     },
+    /// Another station uses an address of ours. Spec: RFC 5227 §2.4.
+    OwnAddressUsed {
+        /// The interface that has the address.
+        interface: InterfaceId,
+        /// The address.
+        addr: IpAddr,
+        /// The link-layer address of the other station.
+        mac: MacAddr,
+    },
     /// A GTP-U peer does not know a TEID that we send to. Spec: TS 29.281 §7.3.1.
     ErrorIndication {
         /// The peer.

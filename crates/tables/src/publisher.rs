@@ -109,6 +109,8 @@ pub struct Publisher {
     next_hops: NextHopWriter,
     gtpu_peers: GtpuPeerWriter,
     offload: Option<OffloadWriter>,
+    /// The offload forwards nothing.
+    is_offload_paused: bool,
     correlated_rates: CorrelatedRateNumbers,
     /// Next hops reserved for gateways and GTP-U peers: hosts that packets are sent to get none of
     /// them.
@@ -410,10 +412,23 @@ impl Publisher {
         self.offload.as_ref().map(OffloadWriter::report)
     }
 
+    /// Leaves all packets to the workers, or no more. The offload, if there is one, keeps its entries: it knows no next hop
+    /// meanwhile.
+    pub fn pause_offload(&mut self, is_paused: bool) {
+        self.is_offload_paused = is_paused;
+        if self.offload.is_none() {
+            return;
+        }
+        let indices = 0..u32::try_from(self.tables.next_hops.capacity()).unwrap_or(u32::MAX);
+        indices.map(NextHopIndex).for_each(|index| self.offload_next_hop(index));
+        self.rules.advance();
+    }
+
     /// Tells the offload, if there is one, how packets to the next hop leave.
     fn offload_next_hop(&mut self, index: NextHopIndex) {
         if let Some(offload) = &mut self.offload {
-            offload.set_next_hop(index, self.tables.next_hops.resolved(index));
+            let resolved = self.tables.next_hops.resolved(index);
+            offload.set_next_hop(index, resolved.filter(|_| !self.is_offload_paused));
         }
     }
 

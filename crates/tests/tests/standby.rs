@@ -15,6 +15,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 mod changes;
+#[path = "standby/prober.rs"]
+mod prober;
 #[path = "../../n4/tests/smf/mod.rs"]
 mod smf;
 #[path = "standby/traffic.rs"]
@@ -29,6 +31,7 @@ use adit_pfcp::Message;
 use adit_tests::daemon::{self, Daemon};
 use adit_tests::process::{ChildProcess, TestNamespace, is_root, run, skip, skip_on_this_machine};
 use changes::{ChangingSmf, Comparison, PATIENCE, compare};
+use prober::{ProbeRound, ProbedAddress, longest_with_two, probe};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::Value;
@@ -112,6 +115,19 @@ fn beside(dir: &Path) {
     println!("acknowledged {}", serde_json::json!(acknowledged));
 }
 
+/// As [`INSIDE`], for the station that asks who has addresses.
+const PROBER: &str = "ADIT_TEST_PROBER";
+
+/// The addresses of the active adit.
+fn probed() -> [ProbedAddress; 3] {
+    let of = |device, station, target| ProbedAddress { device, station, target };
+    [
+        of("br3", Ipv4Addr::new(198, 51, 100, 2), smf::N3),
+        of("br4", SMF, N4),
+        of("br6", DATA_NETWORK, Ipv4Addr::new(10, 0, 6, 2)),
+    ]
+}
+
 /// What [`inside`] printed.
 struct Told {
     book: Value,
@@ -181,6 +197,17 @@ impl Pair {
 
     /// Starts one of the adits, with further lines of `[store]`.
     fn adit(&self, purpose: &str, number: u8, store_lines: &str) -> Option<Daemon> {
+        self.adit_with(purpose, number, store_lines, "")
+    }
+
+    /// The same, with further lines of `[standby]`.
+    fn adit_with(
+        &self,
+        purpose: &str,
+        number: u8,
+        store_lines: &str,
+        standby_lines: &str,
+    ) -> Option<Daemon> {
         let namespace = TestNamespace::new(&format!("{purpose}-{number}"));
         for (network, _) in NETWORKS {
             let (own, peer) = (format!("n{network}"), format!("n{network}-{number}"));
@@ -198,7 +225,26 @@ impl Pair {
             let address = format!("{network}.{}/24", number + 1);
             namespace.ip(&["address", "add", &address, "dev", device]);
         }
-        Daemon::start_in(namespace, |dir| configuration(dir, store_lines))
+        Daemon::start_in(namespace, |dir| configuration(dir, store_lines, standby_lines))
+    }
+
+    /// Starts a station that asks for N3's, N4's and N6's address.
+    fn start_prober(&self, test: &str) -> ChildProcess {
+        let dir = self.dir.path().join("prober");
+        std::fs::create_dir_all(&dir).unwrap();
+        let prober = ChildProcess::start(self.world.this_test(test).env(PROBER, &dir));
+        wait_until("the prober asks", || dir.join("ready").exists());
+        prober
+    }
+
+    /// Ends it, and returns what it counted.
+    fn end_prober(&self, prober: ChildProcess) -> Vec<ProbeRound> {
+        std::fs::write(self.dir.path().join("prober/end"), "").unwrap();
+        let output = prober.finish(LIMIT);
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{told}\n{}", String::from_utf8_lossy(&output.stderr));
+        let rounds = told.lines().find_map(|line| line.strip_prefix("rounds ")).unwrap();
+        prober::read(rounds)
     }
 
     /// Starts the SMF with users and their packets, and waits until these flow.
@@ -240,13 +286,22 @@ fn without_offloads(namespace: &TestNamespace, device: &str) {
     );
 }
 
-fn configuration(dir: &Path, store_lines: &str) -> String {
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < 4 * PATIENCE, "never: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn configuration(dir: &Path, store_lines: &str, standby_lines: &str) -> String {
     let cores = daemon::cores();
     let devices = ["net_af_packet0,iface=n3", "net_af_packet1,iface=n6"];
     let ports = daemon::interfaces(devices, &smf::N3.to_string());
     let store = format!(
         "kind = \"redis\"\nservers = [\"{STORE}:6379\"]\nname = \"pair\"\nlease_ms = {LEASE_MS}\n\
-         {store_lines}[standby]\naddresses = [{{ device = \"n4\", address = \"{N4}/24\" }}]"
+         {store_lines}[standby]\naddresses = [{{ device = \"n4\", address = \"{N4}/24\" }}]\n\
+         {standby_lines}"
     );
     let node = daemon::node(4096 + usize::try_from(sessions()).unwrap(), &cores[..1], dir)
         .replace("kind = \"none\"", &store);
@@ -394,7 +449,7 @@ fn active_one_without_the_store_acknowledges_nothing_after_its_lease_and_ends_wh
     let took = wait_for_active(&two);
     println!("active {} ms after the partition", took.as_millis());
     seconds(2.0);
-    assert_eq!(one.show("store")["state"], "failing", "{}", one.show("store"));
+    assert_eq!(one.show("store")["state"], "paused", "{}", one.show("store"));
     std::fs::write(beside.join("end"), "").unwrap();
     let output = other_smf.finish(2 * PATIENCE);
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -538,4 +593,88 @@ fn with_what_only_the_standby_has(purpose: &str, test: &str, transport: &str) {
     wait_for_active(&standby);
     let told = pair.end_inside(smf);
     assert_nothing_lost(&told, &standby);
+}
+
+#[test]
+fn addresses_never_have_two_answers_for_longer_than_a_second() {
+    const TEST: &str = "addresses_never_have_two_answers_for_longer_than_a_second";
+    if let Some(dir) = std::env::var_os(INSIDE) {
+        return inside(dir.as_ref());
+    }
+    if let Some(dir) = std::env::var_os(PROBER) {
+        return probe(dir.as_ref(), &probed());
+    }
+    let Some((pair, one, two, smf)) = started("answers", TEST) else { return };
+    let prober = pair.start_prober(TEST);
+    seconds(1.0);
+    set_store_link(one.namespace(), "down");
+    let took = wait_for_active(&two);
+    seconds(4.0);
+    let shown = one.show("store");
+    assert_eq!(shown["state"], "paused", "{shown}");
+    let health = one.show("health");
+    assert!(health["reasons"].to_string().contains("\"paused\""), "{health}");
+    let rounds = pair.end_prober(prober);
+    let two_ms = longest_with_two(&rounds).as_millis();
+    println!("active {} ms after the partition; two answers for {two_ms} ms", took.as_millis());
+    assert!(two_ms < 1000, "{rounds:?}");
+    let last = rounds.last().unwrap();
+    assert_eq!(last.answers, [1, 1, 1], "{rounds:?}");
+    set_store_link(one.namespace(), "up");
+    let (output, _one) = one.wait_for_end();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && told.contains("lease"), "{told}");
+    let told = pair.end_inside(smf);
+    assert_nothing_lost(&told, &two);
+}
+
+/// One adit that is cut off from the store for 3 s, and what a station saw of its addresses meanwhile.
+fn cut_off(purpose: &str, test: &str, standby_lines: &str, shown: &str) -> Option<Vec<ProbeRound>> {
+    let pair = Pair::start(purpose)?;
+    let one = pair.adit_with(purpose, 1, "", standby_lines)?;
+    wait_for_active(&one);
+    let smf = pair.start_inside(test);
+    let prober = pair.start_prober(test);
+    set_store_link(one.namespace(), "down");
+    wait_until("the store is away", || one.show("store")["state"] == shown);
+    seconds(3.0);
+    assert_eq!(one.show("store")["state"], shown, "{}", one.show("store"));
+    set_store_link(one.namespace(), "up");
+    wait_until("the store is back", || one.show("store")["state"] == "working");
+    seconds(1.0);
+    let rounds = pair.end_prober(prober);
+    let told = pair.end_inside(smf);
+    println!("while it was cut off: {}", told.gaps);
+    assert_nothing_lost(&told, &one);
+    Some(rounds)
+}
+
+#[test]
+fn adit_that_is_cut_off_pauses_and_goes_on_with_all_sessions() {
+    const TEST: &str = "adit_that_is_cut_off_pauses_and_goes_on_with_all_sessions";
+    if let Some(dir) = std::env::var_os(INSIDE) {
+        return inside(dir.as_ref());
+    }
+    if let Some(dir) = std::env::var_os(PROBER) {
+        return probe(dir.as_ref(), &probed());
+    }
+    let Some(rounds) = cut_off("pause", TEST, "", "paused") else { return };
+    let silent = rounds.iter().filter(|round| round.answers == [0, 0, 0]).count();
+    assert!(silent >= 10, "{rounds:?}");
+    assert_eq!(rounds.last().unwrap().answers, [1, 1, 1], "{rounds:?}");
+}
+
+#[test]
+fn adit_that_is_cut_off_forwards_on_if_it_is_told_to() {
+    const TEST: &str = "adit_that_is_cut_off_forwards_on_if_it_is_told_to";
+    if let Some(dir) = std::env::var_os(INSIDE) {
+        return inside(dir.as_ref());
+    }
+    if let Some(dir) = std::env::var_os(PROBER) {
+        return probe(dir.as_ref(), &probed());
+    }
+    let lines = "when_isolated = \"forward\"\n";
+    let Some(rounds) = cut_off("forward", TEST, lines, "failing") else { return };
+    let silent = rounds.iter().filter(|round| round.answers == [0, 0, 0]).count();
+    assert_eq!(silent, 0, "{rounds:?}");
 }

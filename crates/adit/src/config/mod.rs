@@ -44,7 +44,7 @@ pub(crate) use file_error::{ConfigFileError, mistakes};
 pub(crate) use placement::PlacementSettings;
 pub(crate) use replication::{ReplicationSettings, ReplicationTransport, UserLinkSettings};
 pub(crate) use section::ConfigProblem;
-pub(crate) use standby::StandbySettings;
+pub(crate) use standby::{StandbySettings, WhenIsolated};
 pub(crate) use store::{SharedStoreSettings, StoreKind, StoreSettings, StoreTlsFiles};
 
 /// A checked configuration.

@@ -12,6 +12,16 @@ pub(crate) struct StandbySettings {
     pub addresses: Vec<DeviceAddress>,
     /// The store may let two adits be active at a time.
     pub accepts_two_active: bool,
+    pub when_isolated: WhenIsolated,
+}
+
+/// What the active adit does when neither the store nor the standby can say that it still is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WhenIsolated {
+    /// It pauses before another one may be active.
+    Stop,
+    /// It goes on, perhaps beside another one.
+    Forward,
 }
 
 /// Reads the section, if the file has it.
@@ -72,8 +82,11 @@ pub(super) fn read(
                     standby.accept_two_active = true accepts that";
         root.problem("store.acknowledge_replicas", what);
     }
+    let words = [("stop", WhenIsolated::Stop), ("forward", WhenIsolated::Forward)];
+    let when_isolated = standby.choice("when_isolated", &words, Some(WhenIsolated::Stop));
+    let when_isolated = when_isolated.unwrap_or(WhenIsolated::Stop);
     standby.finish();
-    Some(StandbySettings { addresses, accepts_two_active })
+    Some(StandbySettings { addresses, accepts_two_active, when_isolated })
 }
 
 /// True for what the kernel accepts as the name of a network device.
@@ -84,6 +97,7 @@ fn is_device_name(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::config::Config;
 
     const EXAMPLE: &str = include_str!("../../../../adit.example.toml");
@@ -130,6 +144,19 @@ mod tests {
         assert!(parsed(ADDRESSES, &continues).unwrap_err().contains("on_store_loss"));
         let releases = [("on_stop = \"keep\"", "on_stop = \"release\"")];
         assert!(parsed(ADDRESSES, &releases).unwrap_err().contains("on_stop"));
+    }
+
+    #[test]
+    fn isolated_adit_stops_unless_it_is_to_forward() {
+        let isolated = |lines: &str| {
+            let config = parsed(&format!("{ADDRESSES}\n{lines}"), &[]);
+            config.map(|config| config.standby.unwrap().when_isolated)
+        };
+        assert_eq!(isolated(""), Ok(WhenIsolated::Stop));
+        assert_eq!(isolated("when_isolated = \"stop\""), Ok(WhenIsolated::Stop));
+        assert_eq!(isolated("when_isolated = \"forward\""), Ok(WhenIsolated::Forward));
+        let other = isolated("when_isolated = \"wait\"").unwrap_err();
+        assert!(other.contains("standby.when_isolated"), "{other}");
     }
 
     #[test]

@@ -6,11 +6,11 @@ use adit_host::store_thread::StoreLink;
 use adit_n4::{Node, NodeRecord};
 use adit_store::RecordKind;
 use adit_types::Nanos;
-use anyhow::Context;
+use anyhow::{Context, bail};
 use tracing::info;
 
 use super::{ControlEnd, ControlThread, OBSERVED_PER_TURN};
-use crate::active_addresses::ActiveAddresses;
+use crate::active_addresses::{self, ActiveAddresses};
 use crate::admin::AdminAnswer;
 use crate::control_parts::StandbyParts;
 use crate::replication::active_store;
@@ -37,7 +37,13 @@ impl ControlThread {
         self.log_events();
         let is_settled =
             self.parts.node.pending_len() == 0 && self.parts.publisher.unobserved() == 0;
-        let standby = self.parts.standby.take_if(|standby| is_settled && standby.taken.is_some());
+        if is_settled
+            && let Some(standby) = &self.parts.standby
+            && standby.taken.is_some()
+        {
+            standby.link.request_store();
+        }
+        let standby = self.parts.standby.take_if(|standby| is_settled && standby.store.is_some());
         if let Some(standby) = standby
             && let Err(error) = self.take_over(now, standby)
         {
@@ -47,11 +53,11 @@ impl ControlThread {
 
     /// Handles what the thread of the store tells.
     fn follow(&mut self, now: Nanos) {
-        let Some(StandbyParts { link, taken, .. }) = &mut self.parts.standby else { return };
+        let Some(StandbyParts { link, taken, store, .. }) = &mut self.parts.standby else { return };
         let node = &mut self.parts.node;
         for _ in 0..NEWS_PER_TURN {
             match link.poll() {
-                None if taken.is_none() && link.has_failed() => {
+                None if store.is_none() && link.has_failed() => {
                     let why = "the thread of the store ended by itself".to_owned();
                     self.end = Some(ControlEnd::Failed(why));
                     return;
@@ -71,9 +77,8 @@ impl ControlThread {
                         let _ = node.follow_record(now, kind, &name, value.as_deref());
                     }
                 }
-                Some(StandbyNews::Taken(store)) => {
-                    *taken = Some((store, Instant::now()));
-                }
+                Some(StandbyNews::Taken) => *taken = Some(Instant::now()),
+                Some(StandbyNews::Store(client)) => *store = Some(client),
                 Some(StandbyNews::Lost(error)) => {
                     self.end = Some(ControlEnd::Failed(error.to_string()));
                     return;
@@ -84,12 +89,16 @@ impl ControlThread {
 
     /// Becomes the active adit: the host gets the addresses, N4 is bound, and the packet path begins.
     fn take_over(&mut self, now: Nanos, standby: StandbyParts) -> anyhow::Result<()> {
-        let StandbyParts { link, pair, addresses, lifecycle, taken } = standby;
+        let StandbyParts { link, pair, lifecycle, taken, store } = standby;
         // Its port of replication is free from here on.
         drop(link);
-        let (store, since) = taken.context("the lease is not taken")?;
-        let addresses = ActiveAddresses::take(&addresses)?;
+        let (store, since) = store.zip(taken).context("the lease is not taken")?;
+        if store.lease_valid_until().is_none_or(|until| until <= Instant::now()) {
+            bail!("the lease of the records ended before everything was ready");
+        }
         let parts = &mut self.parts;
+        let wanted = active_addresses::wanted(&parts.config);
+        let addresses = ActiveAddresses::take(wanted.context("no [standby] is configured")?)?;
         parts.socket.listen().context("cannot bind n4.listen")?;
         let store = StoreLink::start(active_store(*store, &pair)?);
         parts.store = Some(store.context("cannot start the thread of the store")?);

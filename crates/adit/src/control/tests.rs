@@ -61,6 +61,7 @@ fn control(plant: BenchControlPlane) -> ControlThread {
         ports: Vec::new(),
         burst_pkts: 32,
         pool: None,
+        lease: crate::serving_lease::ServingLease::unlimited(),
         liveness: Liveness::default(),
     })
 }

@@ -139,6 +139,7 @@ pub(crate) struct ControlRow {
     neighbor_mac_changes: u64,
     #[serde(rename = "neighbour_claims_refuted")]
     neighbor_claims_refuted: u64,
+    own_addresses_used: u64,
     commands_lost: u64,
     n4_datagrams_unsent: u64,
     n4_datagrams_dropped_by_kernel: u64,
@@ -164,6 +165,7 @@ impl ControlRow {
             neighbor_seen_refused: neighbors.seen_refused,
             neighbor_mac_changes: neighbors.mac_changes,
             neighbor_claims_refuted: neighbors.claims_refuted,
+            own_addresses_used: neighbors.own_addresses_used,
             commands_lost: control.commands_lost + neighbors.commands_lost,
             n4_datagrams_unsent: control.datagrams_unsent,
             n4_datagrams_dropped_by_kernel: socket.dropped(),

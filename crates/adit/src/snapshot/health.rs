@@ -24,7 +24,7 @@ pub(crate) struct HealthDocument {
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct UnreadyReason {
-    /// "standby", "restoring", "worker_stands_still", "port_down", "store_full" or "store_failing".
+    /// "standby", "restoring", "worker_stands_still", "port_down", "store_full", "store_failing" or "paused".
     reason: &'static str,
     /// What it is about.
     detail: String,
@@ -33,7 +33,8 @@ pub(crate) struct UnreadyReason {
 pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
     let reasons = reasons(control);
     let draining = control.parts.node.is_draining();
-    let warnings = store_warnings::of(control.parts);
+    let mut warnings = store_warnings::of(control.parts);
+    warnings.extend(control.conflicts.warnings(control.parts.clock.now()));
     let document = HealthDocument { ready: reasons.is_empty(), reasons, warnings, draining };
     whole(document, |document| document)
 }
@@ -57,6 +58,9 @@ fn reasons(control: &ControlView<'_>) -> Vec<UnreadyReason> {
         if link.is_up == Some(false) {
             add("port_down", format!("the link of port {} is down", port.config.name));
         }
+    }
+    if let Some(why) = control.paused {
+        add("paused", why.to_owned());
     }
     let refuses = !parts.config.store.serves_without_store;
     if let Some(store) = parts.store.as_ref().filter(|_| refuses) {

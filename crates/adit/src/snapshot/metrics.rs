@@ -297,6 +297,11 @@ fn neighbor_families(counted: NeighborCounters) -> Vec<MetricFamily> {
             counted.wanted_refused,
         ),
         counter(
+            "adit_own_addresses_used",
+            "Packets by which other stations used addresses of this adit.",
+            counted.own_addresses_used,
+        ),
+        counter(
             "adit_neighbor_seen_refused",
             "Claims of neighbors that were not believed.",
             counted.seen_refused,

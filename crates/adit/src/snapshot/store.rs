@@ -22,8 +22,10 @@ pub(crate) struct StoreDocument {
     store: &'static str,
     /// "active", or "standby" while another adit is.
     role: &'static str,
-    /// "working", "failing", "restoring", "following" or "none".
+    /// "working", "failing", "paused", "restoring", "following" or "none".
     state: &'static str,
+    /// Why this adit answers for no address and forwards nothing.
+    paused: Option<String>,
     /// Why it fails.
     failure: Option<String>,
     /// What to change although it works.
@@ -186,6 +188,7 @@ pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
     let failure = report.as_ref().and_then(|report| report.failure.clone());
     let state = match (&report, &failure) {
         (None, _) => "none",
+        _ if control.paused.is_some() => "paused",
         (Some(_), Some(_)) => "failing",
         (Some(report), None) if report.state == StoreState::Full => "full",
         (Some(_), None) if standing.is_some() => "following",
@@ -215,6 +218,7 @@ pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
         store,
         role: if standing.is_some() { "standby" } else { "active" },
         state,
+        paused: control.paused.map(str::to_owned),
         failure,
         warnings: store_warnings::of(control.parts),
         failures: report.as_ref().map_or(0, |report| report.failures),

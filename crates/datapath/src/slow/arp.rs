@@ -11,7 +11,7 @@ use crate::context::StepContext;
 use crate::interfaces::VlanLink;
 use crate::originate::arp::send;
 use crate::slow::limiter::SlowLimits;
-use crate::slow::neighbor_report::{self, NeighborSighting};
+use crate::slow::neighbor_report::{self, ClaimedAddress, NeighborSighting};
 use crate::worker_state::WorkerState;
 
 /// Handles a received ARP packet.
@@ -38,6 +38,9 @@ pub(crate) fn handle<Io: PacketIo>(
     {
         return Err(DropReason::ArpMalformed);
     }
+    let sender =
+        ClaimedAddress { addr: IpAddr::V4(packet.sender_addr()), mac: packet.sender_mac() };
+    neighbor_report::report_conflict(ctx, limits, state, link, &sender);
     let asked = link.owner(IpAddr::V4(packet.target_addr()));
     learn(ctx, limits, state, link, &packet, asked.is_some());
     if let (true, Some(interface)) = (is_request, asked) {

@@ -99,6 +99,8 @@ pub(crate) struct SlowLimits {
     pub echo_responses: TokenBucket,
     /// Claims of neighbors' addresses by other stations.
     pub neighbors: PeerBuckets,
+    /// Claims of our addresses by other stations.
+    pub conflicts: TokenBucket,
     /// Segments answered for servers that UEs are redirected from.
     pub redirects: TokenBucket,
 }
@@ -114,6 +116,7 @@ impl SlowLimits {
             recoveries: PeerBuckets::new(RefillRate::STRANGERS),
             echo_responses: TokenBucket::new(),
             neighbors: PeerBuckets::new(RefillRate::STRANGERS),
+            conflicts: TokenBucket::new(),
             redirects: TokenBucket::new(),
         }
     }

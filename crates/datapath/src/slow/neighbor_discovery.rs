@@ -14,7 +14,7 @@ use crate::context::StepContext;
 use crate::interfaces::VlanLink;
 use crate::originate::neighbor_discovery::{AdvertisementTarget, advertise};
 use crate::slow::limiter::SlowLimits;
-use crate::slow::neighbor_report::{self, NeighborSighting};
+use crate::slow::neighbor_report::{self, ClaimedAddress, NeighborSighting};
 use crate::slow::outcome::frame_source;
 use crate::worker_state::WorkerState;
 
@@ -100,6 +100,8 @@ pub(super) fn handle_advertisement<B: PacketBuf>(
     // The answer to a unicast probe may leave the option out (RFC 4861 §4.4).
     let mac = advertisement.target_mac.or(is_solicited.then_some(sender));
     if let Some(mac) = mac.filter(|mac| is_station(*mac)) {
+        let station = ClaimedAddress { addr: IpAddr::V6(advertisement.target), mac };
+        neighbor_report::report_conflict(ctx, limits, state, link, &station);
         let default = link.owner(IpAddr::V6(pseudo.dst)).map(|interface| interface.id);
         if let Some(interface) = default.or(link.first()) {
             let NeighborAdvertisement { target, override_entry, .. } = advertisement;

@@ -7,7 +7,8 @@ use adit_rules::{AddressConflict, WorkerEvent};
 use adit_types::{InterfaceId, MacAddr};
 
 use crate::context::StepContext;
-use crate::slow::limiter::SlowLimits;
+use crate::interfaces::VlanLink;
+use crate::slow::limiter::{RefillRate, SlowLimits};
 use crate::worker_state::WorkerState;
 
 /// A link-layer address that a station announces; see [`WorkerEvent::NeighborLearned`].
@@ -18,6 +19,13 @@ pub(super) struct NeighborSighting {
     pub mac: MacAddr,
     pub solicited: bool,
     pub conflict: AddressConflict,
+}
+
+/// An address that a station says it has.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ClaimedAddress {
+    pub addr: IpAddr,
+    pub mac: MacAddr,
 }
 
 /// Reports a neighbor's address that is requested or doubted, and another address that a station
@@ -42,4 +50,22 @@ pub(super) fn report<B: PacketBuf>(
     if is_news {
         state.events.push_unsolicited(&mut state.tally, event);
     }
+}
+
+/// Reports that a station with the link-layer address `mac` uses `addr`, if that is ours, at a limited rate. Spec: RFC 5227
+/// §2.4; a Neighbor Advertisement means the same.
+pub(super) fn report_conflict<B: PacketBuf>(
+    ctx: &StepContext<'_>,
+    limits: &mut SlowLimits,
+    state: &mut WorkerState<B>,
+    link: &VlanLink,
+    station: &ClaimedAddress,
+) {
+    let ClaimedAddress { addr, mac } = *station;
+    let Some(own) = link.owner(addr).filter(|own| own.mac != mac) else { return };
+    if !limits.conflicts.take(ctx.now, RefillRate::STRANGERS) {
+        return state.tally.drop_event();
+    }
+    let event = WorkerEvent::OwnAddressUsed { interface: own.id, addr, mac };
+    state.events.push_unsolicited(&mut state.tally, event);
 }

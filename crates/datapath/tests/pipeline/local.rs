@@ -72,6 +72,25 @@ fn arp_request_for_our_address_is_answered_and_teaches() {
 }
 
 #[test]
+fn station_that_uses_our_address_is_reported_at_a_limited_rate() {
+    let mut scene = PipelineFixture::new();
+    let used = WorkerEvent::OwnAddressUsed { interface: IF_N3, addr: ip(N3_ADDR), mac: GNB_MAC };
+    let announcement = ArpPacket::request(GNB_MAC, v4(N3_ADDR), v4(N3_ADDR));
+    let frame = arp_frame(MacAddr::BROADCAST, &announcement);
+    scene.pass(N3, &frame, N3);
+    assert_eq!(scene.take_events(), [used]);
+    let asks = ArpPacket::request(GNB_MAC, v4(N3_ADDR), v4("192.168.10.77"));
+    scene.pass(N3, &arp_frame(MacAddr::BROADCAST, &asks), N3);
+    assert_eq!(scene.take_events(), [used], "any packet with our address as its sender's");
+    let own = ArpPacket::request(N3_MAC, v4(N3_ADDR), v4(N3_ADDR));
+    scene.pass(N3, &arp_frame(MacAddr::BROADCAST, &own), N3);
+    assert!(scene.take_events().is_empty(), "that is this adit");
+    (0..1000).for_each(|_| drop(scene.pass(N3, &frame, N3)));
+    let reported = scene.take_events().len();
+    assert!((1..50).contains(&reported), "{reported}");
+}
+
+#[test]
 fn arp_request_for_others_is_only_counted() {
     let mut scene = PipelineFixture::new();
     let request = ArpPacket::request(GNB_MAC, v4(GNB), v4("192.168.10.77"));

@@ -166,7 +166,9 @@ impl Node {
                 let outcome = self.sessions.on_traffic_started(now, session, started);
                 outcome.into_iter().for_each(|outcome| self.apply_usage_outcome(now, outcome));
             }
-            WorkerEvent::NeighborUnresolved { .. } | WorkerEvent::NeighborLearned { .. } => {}
+            WorkerEvent::NeighborUnresolved { .. }
+            | WorkerEvent::NeighborLearned { .. }
+            | WorkerEvent::OwnAddressUsed { .. } => {}
             WorkerEvent::EndMarker { session } => {
                 let outcome = self.sessions.on_end_marker(now, session);
                 outcome.into_iter().for_each(|outcome| self.apply_usage_outcome(now, outcome));

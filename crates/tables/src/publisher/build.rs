@@ -96,6 +96,7 @@ pub fn build_with_offload(
         next_hops,
         gtpu_peers,
         offload,
+        is_offload_paused: false,
         correlated_rates: CorrelatedRateNumbers::default(),
         demand_reserve: config.next_hops_max / 4,
         unobserved: VecDeque::new(),

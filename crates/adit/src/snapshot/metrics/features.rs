@@ -158,7 +158,19 @@ fn pool_families(pools: &[PoolFigures]) -> Vec<MetricFamily> {
 /// The store that keeps sessions.
 pub(super) fn of_store(control: &ControlView<'_>) -> Vec<MetricFamily> {
     let parts = control.parts;
-    let mut families = vec![active_family(parts.standby.is_none())];
+    let mut families = vec![
+        active_family(parts.standby.is_none()),
+        gauge(
+            "adit_paused",
+            "1 while this adit answers for no address and forwards nothing, because another one may be active.",
+            u64::from(control.paused.is_some()),
+        ),
+        counter(
+            "adit_paused_packets_discarded",
+            "Packets that were discarded while it was paused.",
+            parts.lease.discarded_pkts(),
+        ),
+    ];
     if let Some(report) = parts.store.as_ref().map(|store| store.report()) {
         let (groups, messages) = parts.node.waiting_for_store();
         let figures = StoreFigures {

@@ -1,0 +1,136 @@
+//! The pause of an adit whose lease may be over: it answers for none of its addresses, forwards nothing, and keeps all sessions,
+//! until the store or the standby says that it is still the active one.
+
+use std::net::IpAddr;
+
+use adit_host::store_thread::StoreLink;
+use adit_rules::WorkerCommand;
+use adit_store::StoreState;
+use adit_types::{InterfaceId, MacAddr, Nanos};
+use tracing::{info, warn};
+
+use super::{ControlEnd, ControlThread, DATAGRAMS_PER_TURN};
+use crate::active_addresses::{self, ActiveAddresses};
+use crate::standstill::Standstill;
+
+/// An own address that another station uses.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct UsedAddress {
+    pub interface: InterfaceId,
+    pub addr: IpAddr,
+    pub mac: MacAddr,
+}
+
+/// A pause that goes on.
+#[derive(Debug)]
+pub(super) struct Pause {
+    since: Nanos,
+    why: String,
+    /// Datagrams of N4 that were discarded.
+    datagrams: u64,
+    /// Packets that had been discarded before.
+    packets_before: u64,
+}
+
+impl Pause {
+    /// The reason, for operators.
+    pub(super) fn why(&self) -> &str {
+        &self.why
+    }
+}
+
+impl ControlThread {
+    /// True while this adit may not serve. Begins and ends the pause.
+    pub(super) fn is_paused(&mut self, now: Nanos) -> bool {
+        match (self.parts.lease.allows(now), self.paused.take()) {
+            (true, None) => false,
+            (true, Some(pause)) => {
+                self.resume(now, &pause);
+                false
+            }
+            (false, Some(pause)) => {
+                self.paused = Some(pause);
+                true
+            }
+            (false, None) => {
+                self.pause(now);
+                true
+            }
+        }
+    }
+
+    /// A turn of the pause. What was answered before still becomes durable, and answers wait.
+    pub(super) fn turn_while_paused(&mut self, now: Nanos) {
+        self.discard_datagrams();
+        self.exchange_records(now);
+        self.parts.publisher.turn(now);
+        self.log_events();
+    }
+
+    /// Another station uses an own address. If nobody can say now who is the active adit, that may be the other one; else the
+    /// address is defended. Spec: RFC 5227 §2.4 (b).
+    pub(super) fn handle_conflict(&mut self, now: Nanos, used: &UsedAddress) {
+        let &UsedAddress { interface, addr, mac } = used;
+        let response = self.conflicts.note(now, interface, addr, mac);
+        let state = self.parts.store.as_ref().map(StoreLink::state);
+        let is_failing = state == Some(StoreState::Failing);
+        if is_failing && self.parts.config.standby.is_some() {
+            warn!(%addr, %mac, "another station uses an address while the store is away: it may be the other adit");
+            return self.parts.lease.distrust();
+        }
+        if response.is_logged {
+            warn!(%addr, %mac, "another station uses an address of this adit, which it defends");
+        }
+        if response.is_defended {
+            self.send_command(WorkerCommand::Announce { interface });
+        }
+    }
+
+    fn pause(&mut self, now: Nanos) {
+        let failure = self.parts.store.as_ref().and_then(|store| store.report().failure);
+        let failure = failure.unwrap_or_else(|| "it has not answered in time".to_owned());
+        let why = format!("another adit may be active, and the store cannot say so: {failure}");
+        warn!(
+            why,
+            "paused: answers for no address and forwards nothing until the store says that this adit is active"
+        );
+        // Drop gives them back.
+        self.parts.addresses = None;
+        self.parts.publisher.pause_offload(true);
+        let packets_before = self.parts.lease.discarded_pkts();
+        self.paused = Some(Pause { since: now, why, datagrams: 0, packets_before });
+    }
+
+    fn resume(&mut self, now: Nanos, pause: &Pause) {
+        let addresses = active_addresses::wanted(&self.parts.config).map(ActiveAddresses::take);
+        match addresses.transpose() {
+            Ok(addresses) => self.parts.addresses = addresses,
+            Err(error) => {
+                let why = format!("cannot have the addresses of [standby] again: {error:#}");
+                self.end = Some(ControlEnd::Failed(why));
+                return;
+            }
+        }
+        self.parts.publisher.pause_offload(false);
+        self.neighbors.announce(now, &self.parts.publisher);
+        self.standstill = Standstill::new(&self.parts.threads, now);
+        let packets = self.parts.lease.discarded_pkts() - pause.packets_before;
+        let took_ms = now.since(pause.since).0 / 1_000_000;
+        info!(
+            took_ms,
+            packets,
+            datagrams = pause.datagrams,
+            "active again: this adit still has the lease"
+        );
+    }
+
+    /// Requests of a pause are not answered later: whoever sent them may have the answer of another adit.
+    fn discard_datagrams(&mut self) {
+        let mut received = 0;
+        // What the socket refuses is discarded as well.
+        let _ = self.parts.socket.receive(DATAGRAMS_PER_TURN, |_, _| received += 1);
+        if let Some(pause) = &mut self.paused {
+            pause.datagrams += received;
+        }
+    }
+}
