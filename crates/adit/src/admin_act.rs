@@ -7,6 +7,8 @@ pub(crate) enum AdminAct {
     TakeOver,
     /// The session with this UP SEID ends.
     EndSession(String),
+    /// The records of the session with this UP SEID that is set aside are removed, or of "all".
+    DiscardSession(String),
     /// The trace or capture with this number ends.
     EndTap(String),
     /// The CP function with this Node ID is asked to release its association.
@@ -31,6 +33,7 @@ impl AdminAct {
         match self {
             Self::TakeOver => "takeover",
             Self::EndSession(_) => "end_session",
+            Self::DiscardSession(_) => "discard_session",
             Self::EndTap(_) => "end_tap",
             Self::ReleaseAssociation(_) => "release_association",
             Self::EndAssociation(_) => "end_association",
@@ -46,7 +49,8 @@ impl AdminAct {
     pub(crate) fn object(&self) -> Option<&str> {
         match self {
             Self::TakeOver | Self::Reload => None,
-            Self::EndSession(of) | Self::EndTap(of) | Self::SetLog(of) => Some(of),
+            Self::EndSession(of) | Self::DiscardSession(of) => Some(of),
+            Self::EndTap(of) | Self::SetLog(of) => Some(of),
             Self::ReleaseAssociation(of) | Self::EndAssociation(of) => Some(of),
             Self::DrainWorker(of) | Self::ResumeWorker(of) => Some(of),
             Self::Drain(true) => Some("on"),
@@ -63,6 +67,7 @@ impl AdminAct {
             ("takeover", None) => Ok(Self::TakeOver),
             ("reload", None) => Ok(Self::Reload),
             ("end_session", Some(of)) => Ok(Self::EndSession(of)),
+            ("discard_session", Some(of)) => Ok(Self::DiscardSession(of)),
             ("end_tap", Some(of)) => Ok(Self::EndTap(of)),
             ("release_association", Some(of)) => Ok(Self::ReleaseAssociation(of)),
             ("end_association", Some(of)) => Ok(Self::EndAssociation(of)),
@@ -75,6 +80,7 @@ impl AdminAct {
             ("takeover" | "reload", Some(_)) => Err(format!("\"{word}\" is of nothing")),
             (
                 "end_session"
+                | "discard_session"
                 | "end_tap"
                 | "release_association"
                 | "end_association"

@@ -16,7 +16,7 @@ use crate::log::LogSettings;
 use crate::session_filter::SessionFilterText;
 use crate::version::VERSION_LINE;
 pub(crate) use acts::{
-    AssociationCommand, DrainSwitch, SessionCommand, TapCommand, WorkerDrainCommand,
+    AssociationCommand, DrainSwitch, SessionCommand, StoreCommand, TapCommand, WorkerDrainCommand,
 };
 pub(crate) use host::{
     HostCommand, MachineSource, NoiseArguments, PlanArguments, PlannedModel, PlannedSiblings,
@@ -87,6 +87,11 @@ pub(crate) enum AditCommand {
     Session {
         #[command(subcommand)]
         session: SessionCommand,
+    },
+    /// Remove records that adit keeps although it cannot use them.
+    Store {
+        #[command(subcommand)]
+        store: StoreCommand,
     },
     /// Release an association.
     Association {

@@ -20,6 +20,7 @@ mod event_scheduler;
 mod exit_barrier;
 mod explain;
 mod flow_offload;
+mod foreign_text;
 mod host_command;
 mod http_api;
 mod lease;
@@ -116,6 +117,10 @@ fn dispatch(cli: AditCli) -> anyhow::Result<()> {
         AditCommand::Takeover { socket } => takeover::take_over(&socket),
         AditCommand::Session { session } => {
             let (socket, act) = session.into_act();
+            act_command::act(&socket.path, act)
+        }
+        AditCommand::Store { store } => {
+            let (socket, act) = store.into_act();
             act_command::act(&socket.path, act)
         }
         AditCommand::Association { association } => {

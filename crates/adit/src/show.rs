@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use crate::admin::client::{self, DocumentSink};
 use crate::admin::{AdminCommand, AdminQuestion};
 use crate::cli::Topic;
+use crate::foreign_text::{printable, printable_json};
 
 /// Number of rows that determine the widths of columns; later rows can only widen them.
 const ROWS_TOGETHER: usize = 512;
@@ -174,6 +175,7 @@ fn lists_of_whole(topic: Topic) -> &'static [Columns] {
         ],
         Topic::Offload => &[("refusals", &["reason", "rules"])],
         Topic::Health => &[("reasons", &["reason", "detail"])],
+        Topic::Store => &[("set_aside_sessions", &["seid", "reason"])],
         _ => &[],
     }
 }
@@ -360,6 +362,7 @@ impl<W: Write> JsonPrinter<'_, W> {
     /// Writes a value after the indentation of its first line.
     fn value(&mut self, value: &Value, indent: &str) -> anyhow::Result<()> {
         let text = serde_json::to_string_pretty(value)?;
+        let text = printable_json(&text);
         // Strings contain no raw line feeds: JSON escapes them.
         Ok(self.out.write_all(text.replace('\n', &format!("\n{indent}")).as_bytes())?)
     }
@@ -501,7 +504,7 @@ fn new_table() -> Table {
 
 fn cell(value: &Value) -> String {
     match value {
-        Value::String(text) => text.clone(),
+        Value::String(text) => printable(text).into_owned(),
         Value::Null => "–".to_owned(),
         Value::Array(items) if items.iter().all(|item| item.is_object()) => items.len().to_string(),
         Value::Array(items) => items.iter().map(cell).collect::<Vec<_>>().join(" "),
@@ -513,6 +516,20 @@ fn cell(value: &Value) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn text_that_a_peer_chose_does_not_reach_the_terminal_raw() {
+        let hostile = "a\u{1b}[2J\u{9b}31m\u{202e}";
+        let document = json!({ "applications": [{ "id": hostile, "flow_descriptions": 1 }] });
+        let text = render(Topic::Applications, &document);
+        assert!(text.contains("a\\u{1b}[2J") && !text.contains('\u{9b}'), "{text:?}");
+        let mut out = Vec::new();
+        let mut printer = JsonPrinter { out: &mut out, depth: Depth::Outside };
+        printer.member("id".to_owned(), json!(hostile)).unwrap();
+        printer.finish().unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains("\\u009b31m\\u202e"), "{text:?}");
+    }
 
     #[test]
     fn list_shows_rows_and_counts_them() {
@@ -651,6 +668,14 @@ mod tests {
         let [model, worker, scheduler] =
             ["eventdev", "rx-tx", "dev_rx"].map(|word| text.find(word).unwrap());
         assert!(model < worker && worker < scheduler, "{text}");
+    }
+
+    #[test]
+    fn store_lists_sessions_that_are_set_aside() {
+        let rows = json!([{ "seid": "0x0000000100000001", "reason": "the record has version 9" }]);
+        let document = json!({ "store": "redis", "set_aside": 1, "set_aside_sessions": rows });
+        let text = render(Topic::Store, &document);
+        assert!(text.contains("0x0000000100000001") && text.contains("version 9"), "{text}");
     }
 
     #[test]

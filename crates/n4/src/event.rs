@@ -4,7 +4,7 @@ use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 
 use adit_store::{RecordKind, RecordName};
-use adit_types::Nanos;
+use adit_types::{Nanos, Seid};
 
 use crate::association::NodeIdentity;
 
@@ -236,6 +236,15 @@ pub enum NodeEvent {
         name: RecordName,
         /// Why.
         reason: String,
+    },
+    /// Sessions of a former process are not restored. They are set aside, or gone with their association.
+    SessionsNotRestored {
+        /// Why; one event for each reason.
+        reason: String,
+        /// How many.
+        sessions: usize,
+        /// The first `limits::SET_ASIDE_NAMED_MAX`.
+        first: Vec<Seid>,
     },
     /// The records of a former process are restored.
     Restored {

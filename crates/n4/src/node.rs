@@ -28,7 +28,7 @@ use crate::ntp::NtpClock;
 use crate::path::Paths;
 use crate::path_qos::PathQos;
 use crate::peers::Peers;
-use crate::records::{HeldAnswer, KeptAnswer, NodeRestoration};
+use crate::records::{HeldAnswer, KeptAnswer, NodeRestoration, SetAsideSessions};
 use crate::response_cache::{RequestKey, RequestStatus};
 use crate::session_state::{ServiceCounts, SessionInformation};
 use crate::sessions::{FollowUp, PendingChange, Sessions};
@@ -119,6 +119,8 @@ pub struct Node {
     pub(crate) latest_time_stamp: u32,
     /// While records are restored.
     pub(crate) restoration: Option<NodeRestoration>,
+    /// Sessions of former processes that stay in the store.
+    pub(crate) set_aside: SetAsideSessions,
 }
 
 impl Node {
@@ -151,6 +153,7 @@ impl Node {
             clock_zero: 0,
             latest_time_stamp: config.recovery_time_stamp,
             restoration: None,
+            set_aside: SetAsideSessions::default(),
             config,
         }
     }

@@ -10,6 +10,7 @@ mod encode;
 mod following;
 mod former;
 mod restoration;
+mod set_aside;
 mod values;
 
 use core::net::IpAddr;
@@ -29,7 +30,8 @@ pub(crate) use encode::{RecordSources, session_value};
 pub(crate) use following::FollowedRecords;
 pub use former::FormerRecord;
 pub(crate) use former::{FormerSessionValue, FormerValue};
-pub(crate) use restoration::NodeRestoration;
+pub(crate) use restoration::{NodeRestoration, SetAsideReport};
+pub(crate) use set_aside::{SetAsideSession, SetAsideSessions};
 pub(crate) use values::{
     AnswerValue, AssociationValue, KeptAnswer, PeerStateValue, PfdValue, ReportsValue, decoded,
 };
@@ -52,6 +54,8 @@ struct SessionUnit {
     /// Sessions that gave way to it: their records go with the one that comes.
     replaced: Vec<Seid>,
     usage: Option<Vec<u8>>,
+    /// It is set aside from now on, or no longer.
+    set_aside: Option<bool>,
     reports: bool,
     answers: NotedAnswers,
 }
@@ -131,6 +135,8 @@ pub(crate) struct RecordBook {
     reporting: BTreeSet<Seid>,
     /// Associations with a [`PeerStateValue`].
     peer_states: BTreeSet<OwnerId>,
+    /// Sessions with a mark that they are set aside.
+    marked: BTreeSet<Seid>,
     /// Digests of the recorded PFDs, by application.
     pfd_digests: BTreeMap<Vec<u8>, u64>,
     last_answer: u64,
@@ -281,6 +287,33 @@ impl RecordBook {
                 self.news.sessions.remove(&up_seid);
             }
         }
+    }
+
+    /// A session is set aside, or is no longer.
+    pub(crate) fn note_set_aside(&mut self, up_seid: Seid, is_set_aside: bool) {
+        if !self.are_kept() {
+            return;
+        }
+        let is_marked = match is_set_aside {
+            true => !self.marked.insert(up_seid),
+            false => !self.marked.remove(&up_seid),
+        };
+        if !is_marked {
+            self.unit(up_seid).set_aside = Some(is_set_aside);
+        }
+    }
+
+    /// A former process had set this session aside, or has not.
+    pub(crate) fn resume_set_aside(&mut self, up_seid: Seid, is_set_aside: bool) {
+        match is_set_aside {
+            true => self.marked.insert(up_seid),
+            false => self.marked.remove(&up_seid),
+        };
+    }
+
+    /// True if a record says that the session is set aside.
+    pub(crate) fn is_marked(&self, up_seid: Seid) -> bool {
+        self.marked.contains(&up_seid)
     }
 
     /// The usage reports of a session that are not acknowledged change.

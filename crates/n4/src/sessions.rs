@@ -389,6 +389,16 @@ impl Sessions {
         Ok(index)
     }
 
+    /// No other session gets the index of this one, if it is free.
+    pub(crate) fn reserve_index(&mut self, up_seid: Seid) -> bool {
+        self.store.reserve_index(up_seid)
+    }
+
+    /// The reserved index of this session is free again.
+    pub(crate) fn release_index(&mut self, up_seid: Seid) {
+        self.store.release_index(up_seid);
+    }
+
     /// A followed session has used this.
     pub(crate) fn resume_usage(&mut self, now: Nanos, up_seid: Seid, used: &KeptUsage) {
         let delta = self.store.resume_usage(now, up_seid, used);

@@ -1,6 +1,6 @@
 //! One PFCP session.
 
-use core::net::{Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_rules::PacketRateMeter;
 use adit_types::{Nanos, QerId, Seid, SessionIndex};
@@ -161,6 +161,12 @@ impl Session {
     pub(crate) fn set_cp_f_seid(&mut self, cp: CpFSeid) {
         self.cp_seid = cp.seid;
         self.cp_addresses = CpAddresses::of(cp);
+    }
+
+    /// The addresses of its UE that its rules name: IPv4 addresses, and IPv6 prefixes by their first address.
+    #[must_use]
+    pub fn ue_addresses(&self) -> Vec<IpAddr> {
+        self.records().ue_addresses()
     }
 
     /// PDRs in the order of creation.

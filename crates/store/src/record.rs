@@ -162,17 +162,23 @@ impl RecordName {
             RecordId::Octets(octets) => Self::Octets(octets.to_vec()),
         }
     }
+
+    /// The same, borrowed.
+    #[must_use]
+    pub fn as_id(&self) -> RecordId<'_> {
+        match self {
+            Self::Number(number) => RecordId::Number(*number),
+            Self::Octets(octets) => RecordId::Octets(octets),
+        }
+    }
 }
 
 impl RecordChange {
     /// The same, borrowed.
     #[must_use]
     pub fn as_change(&self) -> StoreChange<'_> {
-        let id = match &self.name {
-            RecordName::Number(number) => RecordId::Number(*number),
-            RecordName::Octets(octets) => RecordId::Octets(octets),
-        };
-        StoreChange { key: RecordKey { kind: self.kind, id }, value: self.value.as_deref() }
+        let key = RecordKey { kind: self.kind, id: self.name.as_id() };
+        StoreChange { key, value: self.value.as_deref() }
     }
 }
 

@@ -135,6 +135,12 @@ pub const RESPONSE_CACHE_PER_PEER_MAX: usize = 65_536;
 /// Records that a restoration names because they cannot be restored; further ones are counted.
 pub const REFUSED_RECORDS_NAMED_MAX: usize = 100;
 
+/// Reasons by which a restoration groups the sessions that it does not restore.
+pub const SET_ASIDE_REASONS_MAX: usize = 16;
+
+/// Sessions that it names for each reason.
+pub const SET_ASIDE_NAMED_MAX: usize = 8;
+
 /// Datagrams that wait until sessions are restored.
 pub const RESTORATION_DATAGRAMS_MAX: usize = 4096;
 

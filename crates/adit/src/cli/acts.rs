@@ -17,6 +17,19 @@ pub(crate) enum SessionCommand {
 }
 
 #[derive(Debug, Subcommand)]
+pub(crate) enum StoreCommand {
+    /// Remove the records of sessions that are set aside. Their SMFs get the last usage if it can be read and they take such
+    /// reports.
+    Discard {
+        /// The UP SEID of one, as `adit show store` prints it, or `all`.
+        #[arg(value_name = "SEID|all")]
+        seid: String,
+        #[command(flatten)]
+        socket: AdminSocket,
+    },
+}
+
+#[derive(Debug, Subcommand)]
 pub(crate) enum TapCommand {
     /// End a trace or a capture.
     End {
@@ -72,6 +85,13 @@ impl SessionCommand {
     pub(crate) fn into_act(self) -> (AdminSocket, AdminAct) {
         let Self::End { seid, socket } = self;
         (socket, AdminAct::EndSession(seid))
+    }
+}
+
+impl StoreCommand {
+    pub(crate) fn into_act(self) -> (AdminSocket, AdminAct) {
+        let Self::Discard { seid, socket } = self;
+        (socket, AdminAct::DiscardSession(seid))
     }
 }
 

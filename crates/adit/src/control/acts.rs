@@ -21,6 +21,7 @@ impl ControlThread {
             AdminAct::ResumeWorker(of) => return self.begin_owner_change(now, &of, false, answer),
             AdminAct::TakeOver => self.request_takeover(),
             AdminAct::EndSession(seid) => self.end_session(&seid),
+            AdminAct::DiscardSession(of) => self.discard(now, &of),
             AdminAct::EndTap(tap) => self.end_tap(&tap),
             AdminAct::ReleaseAssociation(node_id) => self.release_association(now, &node_id),
             AdminAct::EndAssociation(node_id) => self.end_association(now, &node_id),
@@ -49,14 +50,33 @@ impl ControlThread {
         if let Some(refused) = self.why_passive() {
             return refused;
         }
-        let filter = SessionFilterText { seid: Some(text.to_owned()), ..Default::default() };
-        let seid = match SessionFilter::parse(&filter) {
-            Ok(filter) => filter.seid.unwrap_or(Seid(0)),
+        let seid = match seid_of(text) {
+            Ok(seid) => seid,
             Err(what) => return AdminAnswer::Refused(what),
         };
         match self.parts.node.end_session(seid) {
             true => AdminAnswer::done("the session is ended"),
             false => AdminAnswer::Unknown(format!("no session has the UP SEID {seid}")),
+        }
+    }
+
+    /// Removes the records of sessions that are set aside.
+    fn discard(&mut self, now: Nanos, text: &str) -> AdminAnswer {
+        if let Some(refused) = self.why_passive() {
+            return refused;
+        }
+        let node = &mut self.parts.node;
+        if text == "all" {
+            let all: Vec<Seid> = node.set_aside_sessions(None).map(|(seid, _)| seid).collect();
+            let discarded = all.iter().filter(|seid| node.discard_set_aside(now, **seid)).count();
+            return AdminAnswer::done(&format!("the records of {discarded} sessions are removed"));
+        }
+        match seid_of(text).map(|seid| (seid, node.discard_set_aside(now, seid))) {
+            Ok((_, true)) => AdminAnswer::done("the records of the session are removed"),
+            Ok((seid, false)) => AdminAnswer::Unknown(format!(
+                "no session with the UP SEID {seid} is set aside; `adit show store` lists those that are"
+            )),
+            Err(what) => AdminAnswer::Refused(what),
         }
     }
 
@@ -116,6 +136,13 @@ impl ControlThread {
             false => "new sessions are accepted",
         })
     }
+}
+
+/// # Errors
+/// The text is no SEID.
+fn seid_of(text: &str) -> Result<Seid, String> {
+    let filter = SessionFilterText { seid: Some(text.to_owned()), ..Default::default() };
+    SessionFilter::parse(&filter).map(|filter| filter.seid.unwrap_or(Seid(0)))
 }
 
 fn no_association(node_id: &str) -> AdminAnswer {

@@ -1,6 +1,7 @@
 //! Lines of the log for what happens in the PFCP node.
 
 use adit_n4::{DownReason, NodeEvent};
+use adit_store::RecordKey;
 use tracing::{error, info, warn};
 
 use crate::audit;
@@ -50,7 +51,16 @@ pub(super) fn log_event(event: &NodeEvent) {
             error!(target: N4, activity, text, "a fault in adit was contained");
         }
         NodeEvent::RecordNotRestored { kind, name, reason } => {
-            warn!(target: N4, ?kind, ?name, reason, "a record cannot be restored");
+            let record = RecordKey { kind: *kind, id: name.as_id() };
+            warn!(target: N4, %record, reason, "a record cannot be restored");
+        }
+        NodeEvent::SessionsNotRestored { reason, sessions, first } => {
+            let first: Vec<String> = first.iter().map(ToString::to_string).collect();
+            let first = first.join(" ");
+            warn!(
+                target: N4, sessions, reason, first,
+                "sessions are not restored; `adit show store` lists those whose records are kept"
+            );
         }
         NodeEvent::Restored { associations, sessions, refused } => {
             info!(target: N4, associations, sessions, refused, "restored");

@@ -162,7 +162,7 @@ const MEANINGS: &[CauseMeaning] = &[
     CauseMeaning {
         cause: Cause::SessionRestorationFailure,
         meaning: "A session could not be restored because what it needs is not available.",
-        advice: "the log line \"a record cannot be restored\".",
+        advice: "the log line \"sessions are not restored\".",
     },
 ];
 

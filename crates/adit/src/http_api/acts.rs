@@ -56,6 +56,19 @@ pub(super) async fn end_session(
     carry_out(&api, principal, AdminAct::EndSession(seid)).await
 }
 
+/// Removes the records of a session that is set aside. Its SMF gets the last usage if it can be read and it takes such reports.
+#[utoipa::path(delete, path = "/v1/store/set_aside/{seid}", tag = "acts",
+    params(("seid" = String, Path, description = "UP SEID, as in /v1/store, or \"all\"")),
+    responses((status = 200, body = ActOutcome), ProblemAnswers))]
+pub(super) async fn discard_session(
+    Path(seid): Path<String>,
+    _: Query<NoParameters>,
+    Extension(principal): Extension<ApiPrincipal>,
+    State(api): State<ApiState>,
+) -> ApiAnswer {
+    carry_out(&api, principal, AdminAct::DiscardSession(seid)).await
+}
+
 /// Ends a trace or a capture.
 #[utoipa::path(delete, path = "/v1/taps/{tap}", tag = "acts",
     params(("tap" = String, Path, description = "Its number in /v1/taps")),

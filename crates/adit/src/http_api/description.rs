@@ -65,6 +65,7 @@ pub(super) fn router() -> OpenApiRouter<ApiState> {
         .routes(routes!(reads::routes))
         .routes(routes!(reads::applications))
         .routes(routes!(reads::store))
+        .routes(routes!(acts::discard_session))
         .routes(routes!(live::live))
         .routes(routes!(taps::taps))
         .routes(routes!(acts::end_tap))

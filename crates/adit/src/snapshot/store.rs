@@ -47,7 +47,22 @@ pub(crate) struct StoreDocument {
     sessions_restored: u64,
     sessions_not_restored: u64,
     records_too_large: u64,
+    /// Sessions whose records stay in the store although this adit cannot have them, and the first 100 of these.
+    set_aside: usize,
+    set_aside_sessions: Vec<SetAsideRow>,
 }
+
+/// A session that is set aside.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SetAsideRow {
+    /// Its UP SEID in hexadecimal.
+    seid: String,
+    /// Why it is not restored.
+    reason: String,
+}
+
+/// Sessions that are set aside and listed.
+const SET_ASIDE_LISTED_MAX: usize = 100;
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct JournalDocument {
@@ -233,6 +248,12 @@ pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
         sessions_restored: scalars.sessions_restored,
         sessions_not_restored: scalars.sessions_not_restored,
         records_too_large: report.as_ref().map_or(0, |report| report.too_large),
+        set_aside: node.set_aside_len(),
+        set_aside_sessions: node
+            .set_aside_sessions(None)
+            .take(SET_ASIDE_LISTED_MAX)
+            .map(|(seid, why)| SetAsideRow { seid: seid.to_string(), reason: why.to_string() })
+            .collect(),
     };
     whole(document, |document| document)
 }

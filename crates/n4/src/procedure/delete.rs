@@ -20,6 +20,11 @@ impl Node {
         let (up_seid, cp_seid) = match self.session_of(request) {
             Ok(seids) => seids,
             Err(RefusalWithSeid { seid, rejected }) => {
+                if let Some(association) = self.peers.association_for(request.peer())
+                    && let Some(up_seid) = request.header.seid
+                {
+                    self.delete_set_aside(request.now, association.owner, up_seid);
+                }
                 return self.refuse_deletion(request, seid, rejected, None);
             }
         };

@@ -150,6 +150,7 @@ impl Node {
         let NewSession { index, up_seid, change, created, created_ues, created_endpoints, .. } =
             established;
         self.fail_if_injected(FaultPoint::Answer);
+        self.supersede_set_aside(request.now, index);
         let chosen = ChosenIdentifiers::new(&created, &created_ues, &created_endpoints);
         let (created, endpoints) = (chosen.created_pdrs(), chosen.created_endpoints());
         let node_id = self.config.node_id.clone();

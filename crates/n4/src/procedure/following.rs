@@ -12,13 +12,13 @@ use adit_store::{RecordKind, RecordName};
 use adit_types::limits::SESSIONS_PER_TURN_MAX;
 use adit_types::{Nanos, Seid, SessionIndex};
 
-use super::records::{address_of, owner_of};
+use super::records::{address_of, marked_session, owner_of};
 use crate::backlog::JobTask;
 use crate::counters::as_count;
 use crate::node::Node;
 use crate::records::{
     FollowedRecords, FormerSessionValue, NodeRecord, NodeRestoration, PfdValue, RecordError,
-    decoded,
+    decoded, session_value,
 };
 use crate::session_state::RemainingReports;
 
@@ -84,7 +84,11 @@ impl Node {
         let number = |seid: Seid| RecordName::Number(seid.0);
         let octets = |text: &str| RecordName::Octets(text.as_bytes().to_vec());
         let sessions = store.sessions().map(|session| session.up_seid()).chain(followed.waiting());
+        let set_aside = self.set_aside.after(None).map(|(up_seid, _)| up_seid);
+        let sessions = sessions.chain(set_aside).chain(followed.set_aside.keys().copied());
         let all = sessions.map(|seid| (RecordKind::Session, number(seid)));
+        let mark = |seid: &Seid| RecordName::Octets(seid.0.to_be_bytes().to_vec());
+        let all = all.chain(followed.marks.iter().map(|seid| (RecordKind::Usage, mark(seid))));
         let all =
             all.chain(restoration.usage.keys().map(|seid| (RecordKind::Usage, number(*seid))));
         let all =
@@ -154,6 +158,9 @@ impl Node {
             (RecordKind::Usage, &RecordName::Number(number), value) => {
                 self.follow_usage(restoration, followed, Seid(number), value)?;
             }
+            (RecordKind::Usage, RecordName::Octets(name), value) => {
+                self.follow_mark(now, followed, marked_session(name)?, value.is_some());
+            }
             (RecordKind::Session, &RecordName::Number(number), value) => {
                 self.follow_session(now, restoration, followed, Seid(number), value)?;
             }
@@ -220,8 +227,19 @@ impl Node {
         value: Option<&[u8]>,
     ) -> Result<(), RecordError> {
         followed.take_waiting(up_seid);
+        followed.set_aside.remove(&up_seid);
+        self.take_set_aside(up_seid);
         let is_known = self.sessions.delete(up_seid, RemainingReports::Discard).is_some();
         let Some(octets) = value else { return Ok(()) };
+        if followed.marks.contains(&up_seid) {
+            match FormerSessionValue::from_octets(octets) {
+                Ok(_) => {
+                    followed.set_aside.insert(up_seid, octets.to_vec());
+                }
+                Err(error) => self.set_aside(restoration, up_seid, &error, octets),
+            }
+            return Ok(());
+        }
         followed.wait(up_seid, octets.to_vec());
         if is_known {
             // It begins again when workers do not know it any more.
@@ -230,7 +248,34 @@ impl Node {
         self.try_waiting(now, restoration, followed, up_seid)
     }
 
-    /// Restores a session whose record waits. It waits on if another session excludes it.
+    /// The active node has set a session aside, or no longer. So it waits for the take-over, or takes effect.
+    fn follow_mark(
+        &mut self,
+        now: Nanos,
+        followed: &mut FollowedRecords,
+        up_seid: Seid,
+        is_set_aside: bool,
+    ) {
+        self.sessions.records.resume_set_aside(up_seid, is_set_aside);
+        if !is_set_aside {
+            followed.marks.remove(&up_seid);
+            if let Some(octets) = followed.set_aside.remove(&up_seid) {
+                followed.wait(up_seid, octets);
+                followed.note_freed();
+            }
+            return;
+        }
+        followed.marks.insert(up_seid);
+        let sessions = &self.sessions;
+        let running = || session_value(now, sessions.store(), &sessions.states, up_seid);
+        if let Some(octets) = followed.take_waiting(up_seid).or_else(running) {
+            self.sessions.delete(up_seid, RemainingReports::Discard);
+            followed.set_aside.insert(up_seid, octets);
+        }
+    }
+
+    /// Restores a session whose record waits. It waits on if another session excludes it, and is set aside if its record
+    /// cannot be read.
     fn try_waiting(
         &mut self,
         now: Nanos,
@@ -239,7 +284,13 @@ impl Node {
         up_seid: Seid,
     ) -> Result<(), RecordError> {
         let Some(octets) = followed.take_waiting(up_seid) else { return Ok(()) };
-        let mut value = FormerSessionValue::from_octets(&octets)?;
+        let mut value = match FormerSessionValue::from_octets(&octets) {
+            Ok(value) => value,
+            Err(error) => {
+                self.set_aside(restoration, up_seid, &error, &octets);
+                return Ok(());
+            }
+        };
         let restored = match self.sessions.store().awaits_reclaim(&value.former) {
             true => Err(None),
             false => self.restore_session(now, restoration, up_seid, &mut value).map_err(Some),
@@ -351,26 +402,27 @@ impl Node {
         self.sessions.records.resume();
         self.sessions.records.note_node();
         let refused: Vec<Seid> = followed.waiting().collect();
-        let mut refused_now = Vec::new();
         for up_seid in refused {
             let octets = followed.take_waiting(up_seid).unwrap_or_default();
-            let restored = self.restore_or_refuse(now, restoration, up_seid, &octets);
-            let Err(error) = restored else { continue };
-            let known = FormerSessionValue::from_octets(&octets).ok();
-            restoration.note_loss(known.map(|known| known.former.owner()));
-            refused_now.push((up_seid, octets));
-            let name = RecordName::Number(up_seid.0);
-            self.tell_of_refused(restoration, RecordKind::Session, &name, &error);
-            self.sessions.records.note_removed_session(up_seid);
+            if let Err(error) = self.restore_or_refuse(now, restoration, up_seid, &octets) {
+                self.set_aside(restoration, up_seid, &error, &octets);
+            }
         }
+        let set_aside = self.set_aside.after(None).map(|(up_seid, _)| up_seid);
+        restoration.marks.extend(set_aside.chain(followed.marks));
+        for up_seid in followed.set_aside.keys() {
+            restoration.marks.remove(up_seid);
+        }
+        restoration.set_aside_before.extend(followed.set_aside);
         restoration.peer_states = followed.peer_states;
         for (address, value) in followed.associations {
             self.restore_association(now, restoration, address, value);
         }
-        for (up_seid, octets) in refused_now {
-            self.note_lost_session(restoration, up_seid, &octets);
-        }
         for (up_seid, value) in followed.reports {
+            if self.sessions.records.is_marked(up_seid) {
+                restoration.reports_before.push((up_seid, value));
+                continue;
+            }
             if let Err(error) = self.restore_reports(up_seid, &value) {
                 let name = RecordName::Number(up_seid.0);
                 self.tell_of_refused(restoration, RecordKind::Report, &name, &error);
@@ -386,6 +438,10 @@ impl Node {
 
     /// Begins to end the sessions whose association is gone and has no heir.
     fn end_unowned_sessions(&mut self, restoration: &NodeRestoration) {
+        if restoration.has_unread_association {
+            // They may be of it.
+            return;
+        }
         let owners = self.sessions.store().owners();
         let unowned = owners.filter(|owner| {
             let is_owned = self.peers.association_of(*owner).is_some();

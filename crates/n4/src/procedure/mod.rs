@@ -40,6 +40,7 @@ mod report;
 mod report_destination;
 mod rule_decode;
 mod session_set;
+mod set_aside;
 mod silent_peer;
 mod smf_set;
 mod time_stamps;

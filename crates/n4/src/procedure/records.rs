@@ -253,7 +253,10 @@ impl Node {
             }
             FormerValue::Octets(octets) => self.restore(now, &mut restoration, *kind, name, octets),
         };
-        if let Err(error) = &restored {
+        let is_session = matches!((*kind, &*name), (RecordKind::Session, RecordName::Number(_)));
+        if let Err(error) = &restored
+            && !is_session
+        {
             self.tell_of_refused(&mut restoration, *kind, name, error);
         }
         self.restoration = Some(restoration);
@@ -270,6 +273,8 @@ impl Node {
     ) {
         restoration.refused += 1;
         self.counters.scalars.sessions_not_restored += u64::from(kind == RecordKind::Session);
+        restoration.has_unread_association |=
+            matches!((kind, name), (RecordKind::Association, RecordName::Octets(_)));
         if restoration.refused <= REFUSED_RECORDS_NAMED_MAX {
             let (name, reason) = (name.clone(), error.to_string());
             self.events.push_back(NodeEvent::RecordNotRestored { kind, name, reason });
@@ -300,8 +305,19 @@ impl Node {
                 self.sessions.records.resume_usage(Seid(number), octets);
                 Ok(())
             }
+            (RecordKind::Usage, RecordName::Octets(name)) => {
+                let up_seid = marked_session(name)?;
+                restoration.marks.insert(up_seid);
+                self.sessions.records.resume_set_aside(up_seid, true);
+                Ok(())
+            }
             (RecordKind::Report, &RecordName::Number(number)) => {
-                self.restore_reports(Seid(number), &decoded::<ReportsValue>(octets)?)
+                let (up_seid, value) = (Seid(number), decoded::<ReportsValue>(octets)?);
+                if self.sessions.records.is_marked(up_seid) {
+                    restoration.reports_before.push((up_seid, value));
+                    return Ok(());
+                }
+                self.restore_reports(up_seid, &value)
             }
             (RecordKind::Answer, RecordName::Number(_)) => {
                 let answer: AnswerValue = decoded(octets)?;
@@ -384,28 +400,20 @@ impl Node {
     ) -> Result<(), RecordError> {
         let &RecordName::Number(number) = name else { return Err(RecordError::Malformed) };
         let up_seid = Seid(number);
+        if restoration.marks.remove(&up_seid) {
+            restoration.set_aside_before.push((up_seid, octets.to_vec()));
+            return Ok(());
+        }
         let restored = value.as_mut().map_err(|error| error.clone()).and_then(|value| {
-            let owner = value.former.owner();
-            let is_owned = self.peers.association_of(owner).is_some();
-            if !is_owned && !restoration.heirs.contains_key(&owner) {
-                return Err(RecordError::NoAssociation);
-            }
-            let restored = self.restore_session(now, restoration, up_seid, value);
-            if let Err(RecordError::Refused(_)) = &restored {
-                self.note_lost_session(restoration, up_seid, octets);
-            }
-            restored
+            self.check_owner(restoration, value.former.owner())?;
+            self.restore_session(now, restoration, up_seid, value)
         });
         match &restored {
             Ok(()) => {
                 self.counters.scalars.sessions_restored += 1;
                 restoration.restored += 1;
             }
-            Err(_) => {
-                self.sessions.records.note_removed_session(up_seid);
-                let owner = value.as_ref().ok().map(|value| value.former.owner());
-                restoration.note_loss(owner);
-            }
+            Err(error) => self.keep_or_remove(restoration, up_seid, error, octets),
         }
         restored
     }
@@ -423,12 +431,9 @@ impl Node {
         // Whoever sets up an association anew sees a time stamp of this process.
         self.note_time_stamp(self.ntp_clock.seconds(now));
         let owners = self.associations().map(|known| known.owner);
-        let untold = |owner: &OwnerId| {
-            // Last usage is reported with the end of its session.
-            let is_told = self.peers.cp_function_has(*owner, CpFunctionFeatures::EPFAR);
-            restoration.is_loss_unknown || restoration.lost_of.contains(owner) && !is_told
-        };
-        for owner in owners.filter(untold).collect::<Vec<_>>() {
+        let has_lost =
+            |owner: &OwnerId| restoration.is_loss_unknown || restoration.lost_of.contains(owner);
+        for owner in owners.filter(has_lost).collect::<Vec<_>>() {
             self.move_time_stamp_of(now, owner);
         }
     }
@@ -464,28 +469,25 @@ impl Node {
         Ok(())
     }
 
-    /// A session is refused now. Its last usage is to be reported, with reports that were not acknowledged, to a CP function
-    /// that takes such reports. Spec: TS 29.244 §5.18 (EPFAR).
-    pub(super) fn note_lost_session(
+    /// A session of a former process is gone. Returns it if its last usage is to be reported, with reports that were not
+    /// acknowledged: to a CP function that takes such reports. Spec: TS 29.244 §5.18 (EPFAR).
+    pub(super) fn end_former_session(
         &mut self,
-        restoration: &mut NodeRestoration,
         up_seid: Seid,
         octets: &[u8],
-    ) {
-        let Ok(FormerSessionValue { former, .. }) = FormerSessionValue::from_octets(octets) else {
-            return;
-        };
+    ) -> Option<FormerSession> {
+        let former = FormerSessionValue::from_octets(octets).ok()?.former;
         let owner = former.owner();
         let takes = self.peers.cp_function_has(owner, CpFunctionFeatures::EPFAR);
-        let Some(association) = self.peers.association_of(owner).filter(|_| takes) else { return };
+        let association = self.peers.association_of(owner).filter(|_| takes)?;
         let to = SocketAddr::new(association.address, association.port);
         let cp_seid = former.cp().seid;
         let ended = EndedSession { to, cp_seid, owner, by_us: true, is_read: true };
         self.sessions.states.add_ended(up_seid, ended);
-        restoration.lost.push((up_seid, former));
+        Some(former)
     }
 
-    fn report_lost_session(&mut self, now: Nanos, up_seid: Seid, former: FormerSession) {
+    pub(super) fn report_lost_session(&mut self, now: Nanos, up_seid: Seid, former: FormerSession) {
         let owner = former.owner();
         let usage = former.last_usage(now).into_iter().filter(UsageReport::has_usage);
         for report in usage.map(ReportItem::Usage) {
@@ -502,6 +504,9 @@ impl Node {
         value: &ReportsValue,
     ) -> Result<(), RecordError> {
         self.sessions.records.resume_reports(up_seid);
+        if self.set_aside.get(up_seid).is_some() {
+            return Ok(());
+        }
         let owner = OwnerId(value.owner);
         let is_known = self.sessions.store().session(up_seid).is_some()
             || self.sessions.states.ended(up_seid).is_some();
@@ -555,20 +560,14 @@ impl Node {
             // Their associations are gone.
             self.sessions.records.note_peer_state(*owner);
         }
+        self.restore_set_aside(now, &mut restoration);
+        self.tell_of_set_aside(&mut restoration);
         self.tell_of_lost_sessions(now, &restoration);
-        let NodeRestoration {
-            heirs, answers, postponed, lost, mut usage, restored, refused, ..
-        } = restoration;
+        let NodeRestoration { heirs, answers, postponed, restored, refused, .. } = restoration;
         for (former, (to, address)) in heirs {
             if self.sessions.store().owned_count(former) > 0 {
                 self.begin_transition(former, SessionDisposition::Move { to, address }, None);
             }
-        }
-        for (up_seid, mut former) in lost {
-            if let Some(later) = usage.remove(&up_seid) {
-                former.set_usage(later);
-            }
-            self.report_lost_session(now, up_seid, former);
         }
         self.restore_answers(now, answers);
         let associations = self.peers.associations().count();
@@ -604,6 +603,12 @@ fn established_session(bytes: &[u8]) -> Option<Seid> {
     let message = PfcpDatagram::new(bytes).next()?.ok()?;
     let answer = SessionEstablishmentResponse::decode_body(message.body).ok()?;
     answer.up_f_seid.filter(|_| answer.cause.is_accepted()).map(|id| id.seid)
+}
+
+/// The session whose mark has this name.
+pub(super) fn marked_session(name: &[u8]) -> Result<Seid, RecordError> {
+    let octets = name.try_into().map_err(|_| RecordError::Malformed)?;
+    Ok(Seid(u64::from_be_bytes(octets)))
 }
 
 /// The address that names the record of an association.

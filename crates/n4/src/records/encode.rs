@@ -10,7 +10,7 @@ use adit_store::{RecordChange, RecordGroup, RecordKind, RecordName, RecordNumber
 use adit_types::limits::{RECORD_OVERHEAD_BYTES, STORE_GROUP_BYTES_MAX};
 use adit_types::{Nanos, Seid};
 
-use super::values::{PfdValue, SessionValue, encoded};
+use super::values::{PfdValue, RECORD_VERSION, SessionValue, encoded};
 use super::{GroupUnderWay, NodeRecord, NotedAnswers, RecordBook, SessionNews, SessionUnit};
 use crate::path_qos::PathQos;
 use crate::peers::Peers;
@@ -114,7 +114,7 @@ impl RecordBook {
             encode_answers(answers, &mut changes);
             return has_answers.then_some(changes);
         };
-        let SessionUnit { record, replaced, usage, reports, answers } = unit;
+        let SessionUnit { record, replaced, usage, set_aside, reports, answers } = unit;
         for gone in replaced {
             self.encode_session(now, gone, SessionNews::Removed, sources, &mut changes);
         }
@@ -125,6 +125,10 @@ impl RecordBook {
         // The session's own record may have taken its place.
         if let Some(octets) = usage.filter(|_| self.usage_digests.contains_key(&up_seid)) {
             changes.put(RecordKind::Usage, name.clone(), octets);
+        }
+        if let Some(is_set_aside) = set_aside {
+            let name = RecordName::Octets(up_seid.0.to_be_bytes().to_vec());
+            changes.push(RecordKind::Usage, name, is_set_aside.then(|| vec![RECORD_VERSION]));
         }
         if reports {
             self.encode_reports(up_seid, sources.states, &mut changes);

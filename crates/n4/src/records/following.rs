@@ -28,6 +28,10 @@ pub(crate) struct FollowedRecords {
     /// Session records that cannot take effect yet: workers may still know a former session of that index, or another
     /// session has a key.
     waiting: BTreeMap<WaitingKey, Vec<u8>>,
+    /// Sessions that the active node has set aside.
+    pub marks: BTreeSet<Seid>,
+    /// Their records. They take effect behind all others, at the take-over.
+    pub set_aside: BTreeMap<Seid, Vec<u8>>,
     /// The record after which the pass over those that wait goes on; `None` before the first one.
     last_tried: Option<WaitingKey>,
     /// A pass is under way.

@@ -3,11 +3,11 @@
 use core::net::{IpAddr, SocketAddr};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use adit_session::{FormerSession, KeptUsage, OwnerId};
+use adit_session::{KeptUsage, OwnerId};
 use adit_types::Seid;
 
 use super::FollowedRecords;
-use super::values::{AnswerValue, PeerStateValue};
+use super::values::{AnswerValue, PeerStateValue, ReportsValue};
 
 /// What is known while records are restored.
 #[derive(Debug, Default)]
@@ -24,8 +24,16 @@ pub(crate) struct NodeRestoration {
     pub is_loss_unknown: bool,
     /// For retransmissions of their requests.
     pub answers: Vec<AnswerValue>,
-    /// Sessions that were refused, whose last usage is to be reported.
-    pub lost: Vec<(Seid, FormerSession)>,
+    /// Sessions that a former process had set aside, of which no record has been found yet.
+    pub marks: BTreeSet<Seid>,
+    /// Records of such sessions. They are restored behind all others.
+    pub set_aside_before: Vec<(Seid, Vec<u8>)>,
+    /// Reports of such sessions.
+    pub reports_before: Vec<(Seid, ReportsValue)>,
+    /// The record of an association could not be read: sessions without an association may be of it.
+    pub has_unread_association: bool,
+    /// Sessions that were not restored, by reason.
+    pub reports: SetAsideReport,
     /// Datagrams that need sessions.
     pub postponed: VecDeque<(SocketAddr, Vec<u8>)>,
     /// While this node is a standby.
@@ -41,5 +49,17 @@ impl NodeRestoration {
             None => self.is_loss_unknown = true,
             Some(owner) => drop(self.lost_of.insert(owner)),
         }
+    }
+}
+
+/// Sessions that were not restored, by reason: how many, and the first ones.
+#[derive(Debug, Default)]
+pub(crate) struct SetAsideReport {
+    pub reasons: BTreeMap<String, (usize, Vec<Seid>)>,
+}
+
+impl SetAsideReport {
+    pub(crate) fn into_reasons(self) -> impl Iterator<Item = (String, (usize, Vec<Seid>))> {
+        self.reasons.into_iter()
     }
 }

@@ -17,6 +17,7 @@ mod following;
 mod octets;
 mod pinned;
 mod restored;
+mod set_aside;
 mod under_way;
 mod usage;
 mod waiting;

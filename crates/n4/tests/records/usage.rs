@@ -295,7 +295,7 @@ fn last_usage_of_a_session_that_this_node_ended_survives_until_it_is_acknowledge
 
 /// Spec: TS 29.244 §5.18 (EPFAR).
 #[test]
-fn last_usage_of_a_session_that_the_configuration_forbids_now_is_reported() {
+fn last_usage_of_a_session_that_is_set_aside_is_reported_when_it_is_discarded() {
     for takes_reports in [true, false] {
         let mut bench = begun(kept_config());
         let node_id = ie::NodeId::Ipv4(ip(10));
@@ -310,6 +310,10 @@ fn last_usage_of_a_session_that_the_configuration_forbids_now_is_reported() {
         config.store.provisioning.interfaces.remove(0);
         let mut later = killed_into(&scene.bench, config);
         assert!(later.node.store().is_empty());
+        later.store_all();
+        assert_eq!(reports(later.sent()), [], "it may come back");
+        assert!(later.node.discard_set_aside(later.now, scene.up_seid));
+        later.node.handle_timeout(later.now);
         later.store_all();
         let sent = reports(later.sent());
         assert_eq!(count_of(&later, RecordKind::Session), 0);

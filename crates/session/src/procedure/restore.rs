@@ -1,5 +1,6 @@
 //! Keeps sessions for a later process, and restores them.
 
+use core::net::IpAddr;
 use std::sync::Arc;
 
 use adit_rules::{NoUsage, RuleDelta, UsageSource};
@@ -142,6 +143,16 @@ impl SessionStore {
         Ok(Restored { up_seid, index, delta })
     }
 
+    /// Keeps the index of a session that is not restored from other sessions. False if it is not free.
+    pub fn reserve_index(&mut self, up_seid: Seid) -> bool {
+        self.indices.take(seid_index(up_seid))
+    }
+
+    /// Gives a reserved index to others.
+    pub fn release_index(&mut self, up_seid: Seid) {
+        self.indices.release(seid_index(up_seid));
+    }
+
     /// Replaces what a restored session has used by a later account of it, before workers count for the session. Returns
     /// the change of its limits, if it has some; the delta is owed one [`SessionStore::reclaim`].
     pub fn resume_usage(
@@ -181,6 +192,12 @@ impl FormerSession {
         resume(&mut usage, &used, &NoUsage);
         let mut due = vec![UsageTriggers::TERMINATION_BY_UP; records.urrs.len()];
         usage.report(&records.urrs, &mut due, &NoUsage, now)
+    }
+
+    /// The addresses of its UE that its rules name: IPv4 addresses, and IPv6 prefixes by their first address.
+    #[must_use]
+    pub fn ue_addresses(&self) -> Vec<IpAddr> {
+        self.parts.records.ue_addresses()
     }
 
     /// Where its CP function is and how it calls the session.

@@ -34,6 +34,9 @@ pub use urr::{
     TimeMechanism, Urr, UrrSettings, UrrUpdate, UsageTriggers, Volumes,
 };
 
+use core::net::IpAddr;
+use std::collections::BTreeSet;
+
 use adit_types::Nanos;
 
 /// All rules of one session, each kind in the order of creation.
@@ -58,4 +61,18 @@ pub struct Records {
     pub chosen: Vec<ChosenFTeid>,
     /// The network slice, if the control plane named one.
     pub s_nssai: Option<SliceIdentity>,
+}
+
+impl Records {
+    /// The addresses of the UE: IPv4 addresses, and IPv6 prefixes by their first address.
+    pub(crate) fn ue_addresses(&self) -> Vec<IpAddr> {
+        let of_pdrs = self.pdrs.iter().map(|pdr| pdr.pdi.ue);
+        let all = of_pdrs.chain(self.traffic_endpoints.iter().map(|endpoint| endpoint.ue));
+        let of_each = all.flatten().flat_map(|UeMatch { addresses, .. }| {
+            let v6 = addresses.v6.map(|prefix| IpAddr::V6(prefix.addr()));
+            addresses.v4.map(IpAddr::V4).into_iter().chain(v6)
+        });
+        let addresses: BTreeSet<IpAddr> = of_each.collect();
+        addresses.into_iter().collect()
+    }
 }

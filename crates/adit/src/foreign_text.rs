@@ -1,0 +1,68 @@
+//! Text that a peer, a server or a record chose, on its way to a terminal.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// True for characters that a terminal obeys instead of showing them: controls, and what changes the direction of text.
+const fn is_obeyed(char: char) -> bool {
+    matches!(char,
+        '\0'..='\x1f' | '\x7f'..='\u{9f}' | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+/// The text in one line that a terminal shows as it is: other characters as `\u{1b}`.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_obeyed) {
+        return Cow::Borrowed(text);
+    }
+    let escaped = text.chars().fold(String::new(), |mut escaped, char| {
+        match is_obeyed(char) {
+            true => escaped.extend(char.escape_unicode()),
+            false => escaped.push(char),
+        }
+        escaped
+    });
+    Cow::Owned(escaped)
+}
+
+/// The same JSON without such characters in its strings. JSON itself escapes those below U+0020; all have four digits.
+pub(crate) fn printable_json(json: &str) -> Cow<'_, str> {
+    let is_raw = |char: char| char >= ' ' && is_obeyed(char);
+    if !json.contains(is_raw) {
+        return Cow::Borrowed(json);
+    }
+    let mut escaped = String::with_capacity(json.len());
+    for char in json.chars() {
+        match is_raw(char) {
+            // A string takes whatever is written.
+            true => drop(write!(escaped, "\\u{:04x}", u32::from(char))),
+            false => escaped.push(char),
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOSTILE: &str = "a\u{1b}[2J\n\u{9b}31m\u{202e}b\u{7f}";
+
+    #[test]
+    fn what_a_terminal_obeys_is_shown_as_its_code_point() {
+        let shown = printable(HOSTILE);
+        assert_eq!(shown, "a\\u{1b}[2J\\u{a}\\u{9b}31m\\u{202e}b\\u{7f}");
+        for text in ["internet", "smf-1.5gc", "größe 網", ""] {
+            assert!(matches!(printable(text), Cow::Borrowed(same) if same == text));
+        }
+    }
+
+    #[test]
+    fn json_means_the_same_and_has_nothing_that_a_terminal_obeys() {
+        let json = serde_json::to_string_pretty(&serde_json::json!({ "id": HOSTILE })).unwrap();
+        let shown = printable_json(&json);
+        assert!(!shown.contains(|char| char != '\n' && is_obeyed(char)), "{shown:?}");
+        let value: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        assert_eq!(value["id"], HOSTILE);
+    }
+}
