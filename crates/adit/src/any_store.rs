@@ -15,6 +15,7 @@ use adit_transport::Transport;
 use adit_types::Nanos;
 use tracing::warn;
 
+use crate::foreign_text::printable;
 use crate::replication_link::LinkTransport;
 
 /// A shared store over any transport.
@@ -183,5 +184,7 @@ pub(crate) fn refused(error: StoreError, shown: &str) -> anyhow::Error {
         StoreError::Fenced { .. } => "stop the other adit, or give this one another store.name",
         _ => "give this adit another store.folder or store.name",
     };
-    anyhow::anyhow!("{error} ({shown}); {hint}")
+    // Servers and holders of leases choose parts of it.
+    let error = error.to_string();
+    anyhow::anyhow!("{} ({shown}); {hint}", printable(&error))
 }

@@ -25,6 +25,7 @@ use crate::address_conflicts::AddressConflicts;
 use crate::admin::{AdminAnswer, AdminCommand, AdminQuery};
 use crate::clock::NTP_UNIX_OFFSET_S;
 use crate::control_parts::ControlParts;
+use crate::foreign_text::printable;
 use crate::liveness::LivenessReading;
 use crate::load::ThreadLoad;
 use crate::log;
@@ -424,7 +425,7 @@ impl ControlThread {
         let Some(store) = &self.parts.store else { return };
         if store.is_lost() {
             let why = store.report().failure.unwrap_or_default();
-            let why = format!("adit cannot go on without its store: {why}");
+            let why = format!("adit cannot go on without its store: {}", printable(&why));
             self.end = Some(ControlEnd::Failed(why));
         } else if store.has_ended() {
             let why = "the thread of the store ended by itself, which is a fault in adit";

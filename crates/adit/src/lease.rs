@@ -7,6 +7,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
+use adit_api::{FileSecrecy, read_text_file};
 use adit_shared_store::{LeaseAnswer, LeaseView, SharedStore, SharedStoreOptions, StoreLogin};
 use adit_transport::{KernelTcp, TlsClient, TlsIdentity, TlsSettings, Transport};
 use anyhow::{Context, bail};
@@ -16,6 +17,7 @@ use tracing::info;
 
 use crate::any_store::{SharedStoreClient, refused};
 use crate::config::{SharedStoreSettings, StoreTlsFiles};
+use crate::foreign_text::printable;
 
 /// How long a call waits for servers, unless the lease ends before.
 const PATIENCE_MAX: Duration = Duration::from_secs(1);
@@ -82,7 +84,7 @@ pub(crate) fn take(
             bail!(
                 "the records of \"{}\" belong to the adit {}, which is running; stop it, or give this one another store.name",
                 settings.name,
-                lease.holder
+                printable(&lease.holder)
             );
         }
         if former.is_none() {
@@ -132,5 +134,10 @@ fn tls(files: &StoreTlsFiles) -> anyhow::Result<TlsSettings> {
 }
 
 fn text_of(key: &str, path: &Path) -> anyhow::Result<String> {
-    fs::read_to_string(path).with_context(|| format!("cannot read store.{key} {}", path.display()))
+    let secrecy = match key {
+        "password_file" | "tls_key" => FileSecrecy::Secret,
+        _ => FileSecrecy::Public,
+    };
+    let text = read_text_file(path, secrecy);
+    text.with_context(|| format!("cannot use store.{key} {}", path.display()))
 }

@@ -22,6 +22,7 @@ use tracing::{info, warn};
 use crate::any_store::{AnyStore, AnyStoreFigures, SharedStoreClient, refused};
 use crate::clock::{ProcessClock, time_of_day};
 use crate::config::{Config, StoreKind, StoreSettings};
+use crate::foreign_text::printable;
 use crate::lease;
 use crate::replication::{PairStore, active_store, keep_tail, recover_tail};
 use crate::serving_lease::ServingLease;
@@ -184,7 +185,8 @@ fn active_node(store: &mut SharedStoreClient, shown: &str) -> anyhow::Result<Opt
                 }
                 // It has just begun.
                 if began.elapsed() > FIRST_RECORD_MAX {
-                    bail!("the adit {} is active and writes no records; see its log", lease.holder);
+                    let holder = printable(&lease.holder);
+                    bail!("the adit {holder} is active and writes no records; see its log");
                 }
                 sleep(FIRST_RECORD_INTERVAL);
             }

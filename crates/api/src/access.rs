@@ -1,14 +1,13 @@
 //! Who may do what: bearer tokens with roles (RFC 6750), from a file.
 
 use std::fmt;
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use adit_types::limits::{API_TOKEN_BYTES_MAX, API_TOKEN_BYTES_MIN, API_TOKENS_MAX};
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 
 use crate::config::ApiStartError;
+use crate::files::{FileSecrecy, read_text_file};
 
 /// What a client may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,13 +62,8 @@ impl TokenList {
     pub(crate) fn load(path: Option<&Path>) -> Result<Self, ApiStartError> {
         let Some(path) = path else { return Ok(Self(None)) };
         let refused = |what: String| ApiStartError::Tokens { path: path.to_owned(), what };
-        let text = fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
-        let known = fs::metadata(path).map_err(|error| refused(error.to_string()))?;
-        if known.permissions().mode() & 0o007 != 0 {
-            return Err(refused(
-                "every user of this host may read or write it: chmod o= it".into(),
-            ));
-        }
+        let text = read_text_file(path, FileSecrecy::Secret);
+        let text = text.map_err(|error| refused(error.to_string()))?;
         parse(&text).map(|tokens| Self(Some(tokens))).map_err(refused)
     }
 
@@ -142,6 +136,9 @@ fn is_token(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     const READS: &str = "0123456789abcdef0123456789abcdef";

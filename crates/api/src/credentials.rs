@@ -1,6 +1,5 @@
 //! The files of an interface, read at the start and again whenever the operator wants it: tokens, certificate and key.
 
-use std::fs;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -9,6 +8,7 @@ use rustls::ServerConfig;
 
 use crate::access::TokenList;
 use crate::config::{ApiServerConfig, ApiStartError};
+use crate::files::{FileSecrecy, read_file};
 use crate::tls::server_config;
 
 /// What the files say.
@@ -38,7 +38,8 @@ impl ApiCredentials {
 fn digest_of<'a>(files: impl Iterator<Item = &'a Path>) -> Digest {
     let mut digest = Context::new(&SHA256);
     for file in files {
-        let octets = fs::read(file).unwrap_or_default();
+        // Their own permissions are checked when they are used.
+        let octets = read_file(file, FileSecrecy::Public).unwrap_or_default();
         digest.update(&octets.len().to_be_bytes());
         digest.update(&octets);
     }
@@ -72,6 +73,7 @@ impl ApiAccess {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;

@@ -8,6 +8,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::config::{ApiStartError, ApiTlsPaths};
+use crate::files::{FileSecrecy, read_file};
 
 /// The configuration of a server with this certificate.
 ///
@@ -19,10 +20,15 @@ pub(crate) fn server_config(files: &ApiTlsPaths) -> Result<Arc<ServerConfig>, Ap
         path: path.to_owned(),
         what,
     };
-    let certificates = CertificateDer::pem_file_iter(&files.certificate)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+    let pem = |key, path: &Path, secrecy| {
+        read_file(path, secrecy).map_err(|error| refused(key, path, error.to_string()))
+    };
+    let certificates = pem("tls_certificate", &files.certificate, FileSecrecy::Public)?;
+    let certificates = CertificateDer::pem_slice_iter(&certificates)
+        .collect::<Result<Vec<_>, _>>()
         .map_err(|error| refused("tls_certificate", &files.certificate, error.to_string()))?;
-    let key = PrivateKeyDer::from_pem_file(&files.key)
+    let key = pem("tls_key", &files.key, FileSecrecy::Secret)?;
+    let key = PrivateKeyDer::from_pem_slice(&key)
         .map_err(|error| refused("tls_key", &files.key, error.to_string()))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
