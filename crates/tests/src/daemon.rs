@@ -248,6 +248,12 @@ impl EndedDaemon {
         &self.namespace
     }
 
+    /// It is to run this program from now on.
+    #[must_use]
+    pub fn with_program(self, adit: &Path) -> Self {
+        Self { adit: adit.to_owned(), ..self }
+    }
+
     /// Starts it again, and waits until it answers.
     ///
     /// # Panics

@@ -21,6 +21,7 @@ pub mod link;
 pub mod oracle;
 pub mod process;
 pub mod redis;
+pub mod release;
 pub mod scenario;
 pub mod threads;
 pub mod traffic;

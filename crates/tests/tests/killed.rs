@@ -13,8 +13,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use adit_tests::daemon::{self, Daemon};
-use adit_tests::process::{ChildProcess, TestNamespace, is_root};
+use adit_tests::process::{ChildProcess, TestNamespace, binary, is_root};
 use adit_tests::redis::{RedisCluster, RedisProcess};
+use adit_tests::release::former_release;
 use changes::{ChangingSmf, Comparison, PATIENCE, compare};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -97,6 +98,52 @@ fn adit_goes_on_when_a_cluster_replaces_the_primary_of_its_records() {
         assert_eq!(shown["server"], replica.address().to_string(), "{shown}");
         daemon.restart()
     });
+}
+
+#[test]
+fn update_and_roll_back_keep_all_sessions() {
+    let test = "update_and_roll_back_keep_all_sessions";
+    let section = |dir: &Path| format!("folder = \"{}\"", dir.join("journal").display());
+    // Within the namespace of the daemon, too.
+    let Some(former) = former_release() else { return };
+    run(test, |_| Some(()), section, |(), daemon| change_releases(daemon, &former));
+}
+
+#[test]
+fn update_and_roll_back_keep_all_sessions_in_a_shared_store() {
+    let test = "update_and_roll_back_keep_all_sessions_in_a_shared_store";
+    let start = |namespace: &TestNamespace| RedisProcess::start_in(namespace, 6379);
+    let section =
+        |_: &Path| "kind = \"redis\"\nservers = [\"127.0.0.1:6379\"]\nname = \"upf-1\"".to_owned();
+    let Some(former) = former_release() else { return };
+    run(test, start, section, |_, daemon| change_releases(daemon, &former));
+}
+
+/// From this program to that of the former release and back, killed or ended in order, while its SMF changes sessions.
+fn change_releases(mut daemon: Daemon, former: &Path) -> Daemon {
+    let Some(present) = binary("adit") else { return daemon };
+    for (adit, is_killed) in
+        [(former, true), (&present, true), (former, false), (&present, false), (former, true)]
+            .into_iter()
+            .chain([(present.as_path(), false)])
+    {
+        std::thread::sleep(Duration::from_millis(1500));
+        let shown = daemon.show("store");
+        assert_eq!(shown["sessions_not_restored"], 0, "{shown}");
+        let ended = match is_killed {
+            true => daemon.kill(),
+            false => {
+                daemon.terminate();
+                let (output, ended) = daemon.wait_for_end();
+                assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+                ended
+            }
+        };
+        daemon = ended.with_program(adit).start();
+    }
+    let shown = daemon.show("store");
+    assert_eq!(shown["sessions_not_restored"], 0, "{shown}");
+    daemon
 }
 
 /// Kills adit at random moments.
