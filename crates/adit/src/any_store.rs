@@ -96,6 +96,14 @@ impl RecordStore for AnyStore {
         self.store().is_damaged()
     }
 
+    fn losses(&self) -> u64 {
+        self.store().losses()
+    }
+
+    fn set_complete(&mut self) {
+        self.store_mut().set_complete();
+    }
+
     fn maintain(&mut self) -> Result<Upkeep, StoreError> {
         self.store_mut().maintain()
     }
@@ -178,6 +186,7 @@ pub(crate) fn refused(error: StoreError, shown: &str) -> anyhow::Error {
             "make store.folder a folder that adit may write, or set store.kind = \"none\""
         }
         StoreError::Unavailable(_) => "start the servers, or correct [store]",
+        StoreError::Incomplete => "start once with --accept-loss to go on with what is there",
         StoreError::TailLost(_) => {
             "start the other adit, or start once with --accept-loss to go on without what is lost"
         }

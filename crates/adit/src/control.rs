@@ -102,6 +102,8 @@ pub(crate) struct ControlThread {
     end: Option<ControlEnd>,
     /// What the node knows about the store.
     store_state: StoreState,
+    /// Losses of the store's records after which they were handed out again.
+    store_losses: u64,
     /// Warnings that were logged.
     store_warnings: Vec<String>,
     /// Stations that use own addresses.
@@ -139,6 +141,7 @@ impl ControlThread {
             restoring_since: None,
             end: None,
             store_state: StoreState::Working,
+            store_losses: 0,
             store_warnings: Vec::new(),
             conflicts: AddressConflicts::default(),
             paused: None,
@@ -403,6 +406,16 @@ impl ControlThread {
         }
         if let Some(last) = last {
             store.wait_for(last);
+        }
+        let losses = store.losses();
+        if losses != self.store_losses {
+            self.store_losses = losses;
+            error!("the store has lost records: all of them are written again");
+            node.rewrite_records();
+        }
+        if let Some(through) = node.take_rewritten() {
+            info!("all records are handed to the store again");
+            store.set_rewritten(losses, through);
         }
         let state = store.state();
         if state != self.store_state {

@@ -115,6 +115,15 @@ pub struct StoreReport<G> {
     pub commit_max: Duration,
 }
 
+/// All records are handed over again.
+#[derive(Debug, Clone, Copy)]
+struct RewrittenRecords {
+    /// The loss that it answers.
+    losses: u64,
+    /// The last group of it.
+    through: RecordNumber,
+}
+
 /// What the thread tells.
 #[derive(Debug)]
 struct StoreSignals<G> {
@@ -122,6 +131,9 @@ struct StoreSignals<G> {
     /// A [`StoreState`].
     condition: AtomicU8,
     is_lost: AtomicBool,
+    /// How often the store lost its records; and what was answered to that.
+    losses: AtomicU64,
+    rewritten: Mutex<Option<RewrittenRecords>>,
     is_handover_requested: AtomicBool,
     /// The node's side is gone.
     is_ending: AtomicBool,
@@ -229,6 +241,8 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
             durable: AtomicU64::new(0),
             condition: AtomicU8::new(StoreState::Working as u8),
             is_lost: AtomicBool::new(false),
+            losses: AtomicU64::new(0),
+            rewritten: Mutex::new(None),
             is_handover_requested: AtomicBool::new(false),
             is_ending: AtomicBool::new(false),
             event,
@@ -288,6 +302,18 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
     #[must_use]
     pub fn is_handover_requested(&self) -> bool {
         self.state.is_handover_requested.load(Ordering::Acquire)
+    }
+
+    /// How often the store has lost its records. Each time all of them are to be handed over again.
+    #[must_use]
+    pub fn losses(&self) -> u64 {
+        self.state.losses.load(Ordering::Acquire)
+    }
+
+    /// All records are handed over again after this loss, with the groups up to `through`.
+    pub fn set_rewritten(&self, losses: u64, through: RecordNumber) {
+        let mut rewritten = self.state.rewritten.lock().unwrap_or_else(PoisonError::into_inner);
+        *rewritten = Some(RewrittenRecords { losses, through });
     }
 
     /// What operators see.
@@ -400,6 +426,7 @@ impl<S: ThreadStore> StoreThread<S> {
                     Err(error) => self.note_upkeep(Some(&error)),
                 }
             }
+            self.note_losses();
             let made_room = pause == Duration::ZERO && matches!(failure, Some(StoreError::Full(_)));
             let is_failing = failure.is_some() && !made_room;
             if self.note(failure) {
@@ -476,6 +503,22 @@ impl<S: ThreadStore> StoreThread<S> {
             self.wake();
         }
         refused.map_or(Ok(()), Err)
+    }
+
+    /// Tells of records that the store lost, and tells the store when it has all of them again.
+    fn note_losses(&mut self) {
+        let losses = self.store.losses();
+        if self.state.losses.swap(losses, Ordering::AcqRel) != losses {
+            self.wake();
+        }
+        let durable = RecordNumber(self.state.durable.load(Ordering::Relaxed));
+        let mut rewritten = self.state.rewritten.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_complete = |answer: &mut RewrittenRecords| answer.through <= durable;
+        if let Some(answer) = rewritten.take_if(is_complete)
+            && answer.losses == losses
+        {
+            self.store.set_complete();
+        }
     }
 
     fn note_commit(&self, took: Duration) {

@@ -354,6 +354,7 @@ impl Node {
             self.peers.next_idle(lifetime),
             (self.has_job_to_do() || self.has_drain_to_do()).then_some(Nanos(0)),
             self.next_usage_record(),
+            self.next_rewrite(),
         ]
         .into_iter()
         .flatten()

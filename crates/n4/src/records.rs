@@ -14,6 +14,7 @@ mod set_aside;
 mod values;
 
 use core::net::IpAddr;
+use core::ops::Bound;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use adit_session::OwnerId;
@@ -122,6 +123,19 @@ pub(crate) struct UsageWalk {
     pub since: Nanos,
 }
 
+/// How far the records are handed out again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RecordRewrite {
+    /// Sessions from this one on, then reports.
+    Sessions(SessionIndex),
+    /// Reports of sessions behind this one.
+    Reports(Seid),
+    /// The next group ends it.
+    Ending,
+    /// The group that ended it.
+    Ended(RecordNumber),
+}
+
 /// The records, and the messages that wait for them. Without a store nothing is noted, and nothing waits.
 #[derive(Debug, Default)]
 pub(crate) struct RecordBook {
@@ -151,6 +165,8 @@ pub(crate) struct RecordBook {
     /// The message that is being made waits for nothing.
     is_passing: bool,
     pub walk: UsageWalk,
+    /// Where handing all records out again is, if the store lost them.
+    pub rewrite: Option<RecordRewrite>,
 }
 
 impl RecordBook {
@@ -193,6 +209,18 @@ impl RecordBook {
     /// The PFDs change.
     pub(crate) const fn note_pfds(&mut self) {
         self.news.pfds |= self.are_kept();
+    }
+
+    /// All PFDs are noted, as if none were recorded.
+    pub(crate) fn note_all_pfds(&mut self) {
+        self.pfd_digests.clear();
+        self.note_pfds();
+    }
+
+    /// The first sessions with a record of reports behind this one, at most `count`.
+    pub(crate) fn reporting_after(&self, after: Seid, count: usize) -> Vec<Seid> {
+        let behind = (Bound::Excluded(after), Bound::Unbounded);
+        self.reporting.range(behind).take(count).copied().collect()
     }
 
     /// The association at `address` changes, begins or ends.

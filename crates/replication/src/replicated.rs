@@ -51,6 +51,8 @@ pub struct ReplicatedStore<S, T, C> {
     fenced_by: Option<String>,
     /// Only the store's word counts from now on.
     is_finishing: bool,
+    /// How often the store has begun anew.
+    losses: u64,
     /// The store is looked at again at this time, while the standby's word suffices.
     store_due: Nanos,
 }
@@ -85,6 +87,7 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C>
             failure: None,
             fenced_by: None,
             is_finishing: false,
+            losses: 0,
             store_due: Nanos(0),
         }
     }
@@ -104,6 +107,10 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C>
                 Err(StoreError::Unavailable(why)) => self.failure = Some(why),
                 Err(error) => self.failure = Some(error.to_string()),
             }
+        }
+        if self.store.losses() != self.losses {
+            // The store says nothing about the standby any more.
+            (self.losses, self.marked) = (self.store.losses(), None);
         }
         let shared = self.store.durable();
         self.client.set_shared(shared);
@@ -258,6 +265,14 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> RecordStore for Replicat
 
     fn is_full(&self) -> bool {
         self.store.is_full()
+    }
+
+    fn losses(&self) -> u64 {
+        self.store.losses()
+    }
+
+    fn set_complete(&mut self) {
+        self.store.set_complete();
     }
 
     fn maintain(&mut self) -> Result<Upkeep, StoreError> {

@@ -48,6 +48,8 @@ pub struct FollowProgress {
 struct StoreView {
     last: GroupPosition,
     lease: Option<LeaseView>,
+    /// The records are not complete.
+    is_filling: bool,
 }
 
 impl<T: Transport> SharedStore<T> {
@@ -67,6 +69,9 @@ impl<T: Transport> SharedStore<T> {
         self.on_primary(&mut |store| {
             let view = store.view()?;
             store.figures.last = view.last;
+            if view.is_filling && store.epoch.is_none() {
+                return store.wait_for_refill(view, limit);
+            }
             // A primary with less than the follower has lost groups.
             let known = store.followed.filter(|reached| *reached <= view.last);
             if let Some(reached) = known
@@ -78,6 +83,21 @@ impl<T: Transport> SharedStore<T> {
             }
             store.read_all(view, visitor)
         })
+    }
+
+    /// Keeps what was yielded: it is more than the server has.
+    fn wait_for_refill(
+        &self,
+        view: StoreView,
+        limit: Duration,
+    ) -> Result<FollowProgress, LinkError> {
+        if view.lease.is_none() {
+            let why = "the adit that wrote all records again, after the server had lost them, ended before it was done: start it again";
+            return Err(LinkError::Refused(why.to_owned()));
+        }
+        std::thread::sleep(limit);
+        let reached = self.followed.unwrap_or_default();
+        Ok(FollowProgress { reached, last: view.last, is_caught_up: false, lease: view.lease })
     }
 
     /// Yields all records.
@@ -95,7 +115,7 @@ impl<T: Transport> SharedStore<T> {
         }
         let reached = before.last;
         self.followed = Some(reached);
-        let StoreView { last, lease } = self.view()?;
+        let StoreView { last, lease, .. } = self.view()?;
         Ok(FollowProgress { reached, last, is_caught_up: reached == last, lease })
     }
 
@@ -150,6 +170,7 @@ impl<T: Transport> SharedStore<T> {
                 b"held",
                 b"holder",
                 b"lease_ms",
+                b"filling",
             ],
             vec![&b"GET"[..], lease],
             vec![&b"PTTL"[..], lease],
@@ -172,10 +193,11 @@ impl<T: Transport> SharedStore<T> {
             let version = u32::try_from(seen.format).unwrap_or(u32::MAX);
             return Err(LinkError::Final(self.newer(version)));
         }
-        let last = seen.last;
+        let (last, is_filling) = (seen.last, seen.is_filling);
         // Without a holder there is nothing to measure.
         let lease = seen.sight().map(|sight| self.measure(sight));
-        Ok(StoreView { last, lease: lease.filter(|lease| !lease.left.is_zero()) })
+        let lease = lease.filter(|lease| !lease.left.is_zero());
+        Ok(StoreView { last, lease, is_filling })
     }
 }
 
@@ -189,6 +211,8 @@ struct SeenState {
     is_held: bool,
     holder: Option<String>,
     lease_ms: Option<u64>,
+    /// Its holder writes all records again.
+    is_filling: bool,
     /// The key of the lease, and its time to live.
     leased: Option<String>,
     former_left_ms: u64,
@@ -204,6 +228,7 @@ impl SeenState {
         self.is_held = next() == Some(b"1");
         self.holder = next().map(printable);
         self.lease_ms = next().and_then(number);
+        self.is_filling = next().is_some();
     }
 
     /// The lease; `None` if nobody holds it.

@@ -9,7 +9,7 @@ use crate::connection::LinkError;
 use crate::keys::FORMAT_VERSION;
 use crate::lease_clock::LeaseSight;
 use crate::pipeline::unreadable;
-use crate::scripts::{Script, ScriptAnswer};
+use crate::scripts::{Script, ScriptAnswer, octets};
 use crate::shared_store::SharedStore;
 
 /// How long a wish to take over lasts. Unit: ms.
@@ -57,6 +57,11 @@ impl<T: Transport> SharedStore<T> {
                 ScriptAnswer::Taken { epoch, last, before } => {
                     // Without it a replica that becomes the primary might give the same epoch to another process.
                     store.wait_for_replicas(began)?;
+                    let is_incomplete = store.read_mark()?;
+                    if is_incomplete && store.refill.marked_until.is_none() {
+                        store.refill.marked_until = Some(u64::MAX);
+                        store.figures.is_incomplete = true;
+                    }
                     if store.epoch != Some(epoch) && before.0 < epoch {
                         store.before = before;
                     }
@@ -72,6 +77,16 @@ impl<T: Transport> SharedStore<T> {
                 _ => Err(unreadable()),
             }
         })
+    }
+
+    /// True if an adit writes all records again, or did not end it.
+    fn read_mark(&mut self) -> Result<bool, LinkError> {
+        let mut is_marked = false;
+        let command = vec![&b"HGET"[..], self.keys.state(), b"filling"];
+        self.link.exchange(&[command], Duration::ZERO, &mut |_, value| {
+            is_marked = octets(value).is_some();
+        })?;
+        Ok(is_marked)
     }
 
     /// What a look at the lease of another holder says.

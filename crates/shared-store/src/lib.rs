@@ -25,6 +25,8 @@ mod options;
 mod pipeline;
 mod position;
 mod printable;
+mod refill;
+mod refill_progress;
 mod reply;
 mod scan;
 mod scripts;

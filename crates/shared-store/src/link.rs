@@ -174,7 +174,6 @@ impl<T: Transport> ServerLink<T> {
             match std::mem::replace(&mut one.stage, CandidateStage::Idle { retry_at: now }) {
                 CandidateStage::Idle { .. } => {}
                 CandidateStage::Usable { connection, greeting } if place == best => {
-                    one.reason = None;
                     chosen = Some((connection, greeting));
                 }
                 CandidateStage::Greeting { connection, .. }

@@ -75,6 +75,7 @@ impl<T: Transport> SharedStore<T> {
         self.is_ready = false;
         self.lost_at.get_or_insert_with(Instant::now);
         self.link.take_replies().clear();
+        self.forget_refill();
         if let LinkError::Final(error) = error {
             self.link.lose(LinkError::Lost(error.to_string()));
             return Err(error);
@@ -169,16 +170,13 @@ impl<T: Transport> SharedStore<T> {
         };
         self.is_handover_requested = handover;
         self.figures.last = last;
-        if !self.tail.set_written(last) {
-            let durable = self.tail.position(self.tail.durable().0);
-            return Err(LinkError::Lost(match self.is_ready {
-                true => "its records were changed by others".to_owned(),
-                false => format!(
-                    "it lost records: it has changes up to {last}, and {durable} was durable; let another server become the \
-                     primary, or restart adit to go on with what this one has"
-                ),
-            }));
+        if !self.take_refill(last) && !self.tail.set_written(last) {
+            return match self.is_ready {
+                true => Err(LinkError::Lost("its records were changed by others".to_owned())),
+                false => self.note_lost_records(last),
+            };
         }
+        self.note_known_records();
         (self.is_ready, self.lost_at) = (true, None);
         self.written_at = Some(at);
         if self.options.acknowledge_replicas == 0 {
@@ -190,6 +188,9 @@ impl<T: Transport> SharedStore<T> {
     /// Queues what the server has to get, once it has answered everything before.
     fn send(&mut self, now: Instant) {
         if self.epoch.is_none() || self.link.in_flight() != Some(0) {
+            return;
+        }
+        if self.queue_refill(now) {
             return;
         }
         if !self.is_ready || self.is_renewal_due(now) {

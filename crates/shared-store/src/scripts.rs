@@ -13,23 +13,25 @@ pub(crate) enum Script {
     Acquire,
     Write,
     Release,
+    Refill,
 }
 
 impl Script {
-    pub(crate) const ALL: [Self; 3] = [Self::Acquire, Self::Write, Self::Release];
+    pub(crate) const ALL: [Self; 4] = [Self::Acquire, Self::Write, Self::Release, Self::Refill];
 
     pub(crate) const fn text(self) -> &'static [u8] {
         match self {
             Self::Acquire => include_bytes!("scripts/acquire.lua"),
             Self::Write => include_bytes!("scripts/write.lua"),
             Self::Release => include_bytes!("scripts/release.lua"),
+            Self::Refill => include_bytes!("scripts/refill.lua"),
         }
     }
 }
 
 /// What a server calls the scripts.
 #[derive(Debug, Default)]
-pub(crate) struct ScriptDigests([Vec<u8>; 3]);
+pub(crate) struct ScriptDigests([Vec<u8>; 4]);
 
 impl ScriptDigests {
     pub(crate) fn set(&mut self, index: usize, digest: &[u8]) {

@@ -20,6 +20,7 @@ use crate::lease_clock::LeaseClock;
 use crate::link::{LinkTimes, ServerLink};
 use crate::options::SharedStoreOptions;
 use crate::position::GroupPosition;
+use crate::refill_progress::RefillProgress;
 use crate::scripts::ScriptDigests;
 use crate::server_info::ServerInfo;
 use crate::tail::GroupTail;
@@ -62,6 +63,7 @@ pub struct SharedStore<T: Transport> {
     /// What the server said of itself, and when it said all of it.
     pub(crate) info: ServerInfo,
     pub(crate) informed_at: Option<Instant>,
+    pub(crate) refill: RefillProgress,
     pub(crate) is_handover_requested: bool,
     /// The last group that [`SharedStore::follow`] has yielded.
     pub(crate) followed: Option<GroupPosition>,
@@ -104,6 +106,7 @@ impl<T: Transport> SharedStore<T> {
             lease_clock: LeaseClock::default(),
             info: ServerInfo::default(),
             informed_at: None,
+            refill: RefillProgress::default(),
             is_handover_requested: false,
             followed: None,
             figures: SharedStoreFigures::default(),
@@ -120,9 +123,17 @@ impl<T: Transport> SharedStore<T> {
             lease_valid_until: self.lease_valid_until(),
             connection_failures: self.link.failures,
             pending_octets: self.tail.pending_octets(),
-            warnings: self.info.warnings(self.options.acknowledge_replicas),
+            warnings: self.warnings(),
             ..self.figures.clone()
         }
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let refill = self.refill.marked_until.map(|_| {
+            "it lost records, which are written again; until that is done they are in the memory of this adit alone".to_owned()
+        });
+        let of_server = self.info.warnings(self.options.acknowledge_replicas);
+        refill.into_iter().chain(of_server).collect()
     }
 
     /// The time until which no other process can hold the lease: its whole length after the last prolongation that counts was
@@ -272,6 +283,17 @@ impl<T: Transport> RecordStore for SharedStore<T> {
     /// True if the server is near its `maxmemory`.
     fn is_full(&self) -> bool {
         self.info.is_full()
+    }
+
+    fn losses(&self) -> u64 {
+        self.refill.losses
+    }
+
+    fn set_complete(&mut self) {
+        if self.refill.marked_until.is_some() {
+            self.refill.marked_until = Some(self.tail.appended());
+            self.figures.is_incomplete = false;
+        }
     }
 
     /// Prolongs the lease in good time, and looks for a primary if there is none.

@@ -119,6 +119,20 @@ impl GroupTail {
         is_known
     }
 
+    /// The store begins anew behind the last durable group.
+    pub(crate) fn restart(&mut self) {
+        while let Some(group) = self.groups.pop_front_if(|group| group.number <= self.durable) {
+            self.octets -= group.octets();
+        }
+        (self.base, self.is_trimmed) = (self.position(self.durable), false);
+        self.written = self.durable;
+    }
+
+    /// The last group that was appended.
+    pub(crate) const fn appended(&self) -> u64 {
+        self.appended
+    }
+
     /// What the server has is durable.
     pub(crate) fn set_durable(&mut self) {
         self.durable = self.durable.max(self.written);

@@ -129,6 +129,8 @@ pub enum StoreError {
         /// Who holds it, or held it last.
         holder: String,
     },
+    /// The store lost records, and the adit that wrote them again ended before it was done.
+    Incomplete,
     /// The store lacks changes that a standby had acknowledged, and the standby's are not to be had. The text says why.
     TailLost(String),
     /// The folder refused something.
@@ -180,6 +182,9 @@ impl fmt::Display for StoreError {
             Self::Fenced { holder } => write!(
                 f,
                 "the lease of the records belongs to {holder}: this process lost it and must not go on"
+            ),
+            Self::Incomplete => f.write_str(
+                "the shared store lacks records: its servers lost them, and the adit that wrote them again ended before it was done",
             ),
             Self::TailLost(why) => write!(
                 f,

@@ -242,6 +242,15 @@ pub trait RecordStore {
         false
     }
 
+    /// How often the store has lost records and began anew. Whoever has them appends all of them after each time, and then calls
+    /// [`RecordStore::set_complete`].
+    fn losses(&self) -> u64 {
+        0
+    }
+
+    /// All that the store lost is appended again.
+    fn set_complete(&mut self) {}
+
     /// Does a bounded part of the work that keeps commits short and the store small.
     ///
     /// # Errors

@@ -146,6 +146,31 @@ fn change_releases(mut daemon: Daemon, former: &Path) -> Daemon {
     daemon
 }
 
+#[test]
+fn adit_writes_its_sessions_again_to_a_store_that_came_back_empty() {
+    let test = "adit_writes_its_sessions_again_to_a_store_that_came_back_empty";
+    let start = |namespace: &TestNamespace| RedisProcess::start_in(namespace, 6379);
+    let section = |_: &Path| {
+        "kind = \"redis\"\nservers = [\"127.0.0.1:6379\"]\nname = \"upf-1\"\nlease_ms = 600"
+            .to_owned()
+    };
+    run(test, start, section, |redis, daemon| {
+        std::thread::sleep(Duration::from_secs(1));
+        // It has none of the changes before that in the order of its own ones.
+        let daemon = daemon.restart();
+        std::thread::sleep(Duration::from_secs(1));
+        let is_written = |answer: &str| answer.trim() != "0";
+        redis.wait("HLEN adit:{upf-1}:session", is_written);
+        assert_eq!(redis.answer("FLUSHALL").trim(), "OK");
+        redis.wait("HEXISTS adit:{upf-1}:state filling", |answer| answer.trim() == "1");
+        redis.wait("HEXISTS adit:{upf-1}:state filling", |answer| answer.trim() == "0");
+        redis.wait("HLEN adit:{upf-1}:session", is_written);
+        let shown = daemon.show("store");
+        assert_eq!(shown["state"], "working", "{shown}");
+        daemon.restart()
+    });
+}
+
 /// Kills adit at random moments.
 fn kill_often(mut daemon: Daemon) -> Daemon {
     let kills: u32 = std::env::var("ADIT_KILLS").map_or(5, |kills| kills.parse().unwrap());

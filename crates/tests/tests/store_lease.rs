@@ -228,6 +228,7 @@ fn only_the_holder_ends_its_lease() {
     let mut store = holder(&server, "a");
     assert_eq!(server.answer("HSET adit:{upf-1}:state holder b/1").trim(), "0");
     store.release().unwrap();
+    assert_eq!(script(&server, "release", "a/1"), ["RELEASED"]);
     assert_eq!(server.answer("HGET adit:{upf-1}:state held").trim(), "1");
     let mut other = client(&server, "c");
     assert_eq!(held(&mut other).holder, "b/1");

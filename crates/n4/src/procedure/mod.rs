@@ -38,6 +38,7 @@ mod reject;
 mod release;
 mod report;
 mod report_destination;
+mod rewrite;
 mod rule_decode;
 mod session_set;
 mod set_aside;

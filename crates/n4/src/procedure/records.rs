@@ -30,6 +30,7 @@ impl Node {
     /// turn of the control thread, and [`Node::handle_durable`] when the store has the group.
     pub fn poll_records(&mut self, now: Nanos) -> Option<RecordGroup> {
         self.note_changed_usage();
+        self.rewrite_part();
         let node = NodeRecord {
             recovery_time_stamp: self.config.recovery_time_stamp,
             clock_zero: self.clock_zero,

@@ -11,7 +11,9 @@ use adit_types::limits::{RECORD_OVERHEAD_BYTES, STORE_GROUP_BYTES_MAX};
 use adit_types::{Nanos, Seid};
 
 use super::values::{PfdValue, RECORD_VERSION, SessionValue, encoded};
-use super::{GroupUnderWay, NodeRecord, NotedAnswers, RecordBook, SessionNews, SessionUnit};
+use super::{
+    GroupUnderWay, NodeRecord, NotedAnswers, RecordBook, RecordRewrite, SessionNews, SessionUnit,
+};
 use crate::path_qos::PathQos;
 use crate::peers::Peers;
 use crate::records::{AssociationValue, PeerStateValue, ReportsValue};
@@ -61,6 +63,9 @@ impl RecordBook {
         node: NodeRecord,
         sources: RecordSources<'_>,
     ) -> Option<RecordGroup> {
+        if self.rewrite == Some(RecordRewrite::Ending) && self.news.is_empty() {
+            self.rewrite = Some(RecordRewrite::Ended(RecordNumber(self.handed_out)));
+        }
         if self.news.is_empty() || self.is_blocked() {
             return None;
         }

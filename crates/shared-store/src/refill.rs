@@ -1,0 +1,82 @@
+//! Records that a server lost, while their holder has all of them in memory.
+//!
+//! The holder waits for the length of a lease whether another server has more. Then the server begins anew behind the last durable
+//! group, with a mark; whoever has the records appends all of them again; and the mark goes with the last one.
+
+use std::time::Instant;
+
+use adit_transport::Transport;
+
+use crate::connection::{LinkError, PipelineTag};
+use crate::position::GroupPosition;
+use crate::refill_progress::RefillProgress;
+use crate::scripts::Script;
+use crate::shared_store::SharedStore;
+
+impl<T: Transport> SharedStore<T> {
+    /// The server has groups up to `last`, without some that were durable.
+    pub(crate) fn note_lost_records(&mut self, last: GroupPosition) -> Result<(), LinkError> {
+        let epoch = self.epoch.unwrap_or(0);
+        let durable = self.tail.position(self.tail.durable().0);
+        let lost =
+            format!("it lost records: it has changes up to {last}, and {durable} was durable");
+        if last.epoch != epoch && last.epoch > self.before.0 {
+            // They cannot be joined with what this process has.
+            return Err(LinkError::Lost(format!(
+                "{lost}; another adit has written to it: let another server become the primary"
+            )));
+        }
+        let now = Instant::now();
+        let seen_at = *self.refill.seen_at.get_or_insert(now);
+        if now.saturating_duration_since(seen_at) < self.options.lease {
+            return Err(LinkError::Lost(format!(
+                "{lost}; all records are written again if no other server has them"
+            )));
+        }
+        self.refill.begins = true;
+        Ok(())
+    }
+
+    /// The server has no more and no less than it should.
+    pub(crate) fn note_known_records(&mut self) {
+        self.refill.seen_at = None;
+    }
+
+    /// Queues what begins or ends it. True if it is to begin: nothing else is of use before.
+    pub(crate) fn queue_refill(&mut self, now: Instant) -> bool {
+        let durable = self.tail.durable().0;
+        let is_complete = self.refill.marked_until.is_some_and(|until| durable >= until);
+        let position = match (self.refill.begins, is_complete) {
+            (true, _) => self.tail.position(durable).to_string(),
+            (false, true) if self.is_ready && !self.refill.ends => String::new(),
+            _ => return false,
+        };
+        self.refill.ends = !self.refill.begins;
+        let epoch = self.epoch.unwrap_or(0).to_string();
+        let mut command = self.scripts.command(Script::Refill, &self.keys);
+        command.extend([&epoch, &self.holder, &position].map(|word| word.as_bytes()));
+        self.link.command(PipelineTag::Write { at: now }, &command, now);
+        self.queued_at = Some(now);
+        self.refill.begins
+    }
+
+    /// The server has answered. True if it has begun anew.
+    pub(crate) fn take_refill(&mut self, last: GroupPosition) -> bool {
+        if self.refill.ends {
+            (self.refill.ends, self.refill.marked_until) = (false, None);
+        }
+        if !self.refill.begins || last != self.tail.position(self.tail.durable().0) {
+            return false;
+        }
+        self.tail.restart();
+        let losses = self.refill.losses + 1;
+        self.refill =
+            RefillProgress { losses, marked_until: Some(u64::MAX), ..RefillProgress::default() };
+        true
+    }
+
+    /// The connection is lost: what was sent may not have arrived.
+    pub(crate) fn forget_refill(&mut self) {
+        (self.refill.begins, self.refill.ends) = (false, false);
+    }
+}

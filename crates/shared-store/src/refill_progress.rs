@@ -1,0 +1,18 @@
+//! How far a holder is with records that a server lost.
+
+use std::time::Instant;
+
+/// How far a holder is with writing all records again.
+#[derive(Debug, Default)]
+pub(crate) struct RefillProgress {
+    /// When it saw first that records are lost.
+    pub(crate) seen_at: Option<Instant>,
+    /// The server is to begin anew.
+    pub(crate) begins: bool,
+    /// How often servers began anew.
+    pub(crate) losses: u64,
+    /// The mark is there until this group is durable; `u64::MAX` before that one is known.
+    pub(crate) marked_until: Option<u64>,
+    /// The end of it was sent.
+    pub(crate) ends: bool,
+}
