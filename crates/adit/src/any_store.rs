@@ -139,6 +139,13 @@ impl ThreadStore for AnyStore {
         }
     }
 
+    fn check_place(&mut self) -> Result<(), StoreError> {
+        match self {
+            Self::Journal(journal) => journal.check_place(),
+            Self::Shared(_) | Self::Replicated(_) => Ok(()),
+        }
+    }
+
     fn is_handover_requested(&self) -> bool {
         match self {
             Self::Journal(_) => false,

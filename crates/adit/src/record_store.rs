@@ -1,6 +1,5 @@
 //! The store of records: opened before anything else, it says whether this process continues a former one.
 
-use std::fs;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -216,12 +215,11 @@ pub(crate) const fn record_config(settings: &StoreSettings) -> RecordConfig {
 
 fn open_journal(path: &Path, accept_loss: bool) -> anyhow::Result<Journal<JournalFolder>> {
     let shown = path.display();
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent)
-            .with_context(|| format!("cannot make the folder of store.folder {shown}"))?;
-    }
     let folder = JournalFolder::new(path.to_owned())
         .with_context(|| format!("cannot use store.folder {shown}"))?;
+    for path in folder.narrowed() {
+        warn!(path = %path.display(), "other users could read the records of sessions here; they cannot any more");
+    }
     let options =
         JournalOptions { accept_loss, ..JournalOptions::new(StdRng::from_os_rng().random()) };
     let opened = Journal::open(folder, &options);

@@ -6,13 +6,14 @@ use crate::control_parts::ControlParts;
 
 /// The warnings of now.
 pub(crate) fn of(parts: &ControlParts) -> Vec<String> {
-    let (Some(store), StoreKind::Shared(settings)) = (&parts.store, &parts.config.store.kind)
-    else {
-        return Vec::new();
-    };
+    let Some(store) = &parts.store else { return Vec::new() };
     let report = store.report();
+    let upkeep = report.upkeep_failure.iter();
+    let mut warnings: Vec<String> =
+        upkeep.map(|failure| format!("upkeep of the store fails: {failure}")).collect();
+    let StoreKind::Shared(settings) = &parts.config.store.kind else { return warnings };
     let shared = match &report.figures {
-        AnyStoreFigures::Journal(_) => return Vec::new(),
+        AnyStoreFigures::Journal(_) => return warnings,
         AnyStoreFigures::Shared(shared) => shared,
         AnyStoreFigures::Replicated(replicated) => &replicated.store,
     };
@@ -20,7 +21,8 @@ pub(crate) fn of(parts: &ControlParts) -> Vec<String> {
     let of_server = shared.warnings.iter().map(|warning| format!("{server}: {warning}"));
     let standby = parts.config.standby.is_some();
     let two = two_active(shared.replicas, settings.acknowledge_replicas).filter(|_| standby);
-    two.into_iter().chain(of_server).collect()
+    warnings.extend(two.into_iter().chain(of_server));
+    warnings
 }
 
 /// Two adits can be active if the primary and its replicas have two disjoint sets of servers that suffice for an answer.

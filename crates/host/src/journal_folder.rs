@@ -1,15 +1,18 @@
 //! The folder of the journal on a file system.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
 use adit_store::Files;
 
 /// The file that a process has a lock on while it uses the folder.
 const LOCK_NAME: &str = "lock";
+
+const FOLDER_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
 
 /// A folder with the files of a journal. It is locked until it is dropped or the process ends, however it ends.
 #[derive(Debug)]
@@ -20,27 +23,58 @@ pub struct JournalFolder {
     lock: Option<File>,
     /// Syncs beside the caller.
     syncing: Option<JoinHandle<io::Result<()>>>,
+    narrowed: Vec<PathBuf>,
 }
 
 impl JournalFolder {
-    /// The folder at `path`, which is made unless it exists. Its parent must exist.
+    /// The folder at `path`, which is made unless it exists, with its parents. Nobody but its owner may use it or its files:
+    /// they say who uses which address.
     ///
     /// # Errors
-    /// There is no such folder, and it cannot be made.
+    /// There is no such folder, and it cannot be made, or its permissions cannot be changed.
     pub fn new(path: PathBuf) -> io::Result<Self> {
-        match fs::create_dir(&path) {
-            Ok(()) => {
-                if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty())
-                {
-                    File::open(parent)?.sync_all()?;
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
+        make(&path)?;
         let folder = File::open(&path)?;
-        Ok(Self { path, folder, lock: None, syncing: None })
+        let mut narrowed = Vec::new();
+        narrow(&path, &folder, FOLDER_MODE, &mut narrowed)?;
+        for entry in fs::read_dir(&path)? {
+            let entry = entry?;
+            if entry.file_type()?.is_file() {
+                narrow(&entry.path(), &File::open(entry.path())?, FILE_MODE, &mut narrowed)?;
+            }
+        }
+        Ok(Self { path, folder, lock: None, syncing: None, narrowed })
     }
+
+    /// What others could read, and cannot any more.
+    #[must_use]
+    pub fn narrowed(&self) -> &[PathBuf] {
+        &self.narrowed
+    }
+}
+
+/// Makes a folder, and those above it that are missing. Each name is durable.
+fn make(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    match DirBuilder::new().mode(FOLDER_MODE).create(path) {
+        Ok(()) => File::open(parent.unwrap_or(Path::new(".")))?.sync_all(),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            make(parent.ok_or(error)?)?;
+            make(path)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Takes permissions away that the mode does not have.
+fn narrow(path: &Path, file: &File, mode: u32, narrowed: &mut Vec<PathBuf>) -> io::Result<()> {
+    let former = file.metadata()?.permissions().mode() & 0o777;
+    if former & !mode != 0 {
+        file.set_permissions(Permissions::from_mode(former & mode))?;
+        narrowed.push(path.to_owned());
+    }
+    Ok(())
 }
 
 impl Files for JournalFolder {
@@ -48,8 +82,8 @@ impl Files for JournalFolder {
 
     fn lock(&mut self) -> io::Result<()> {
         let mut options = OpenOptions::new();
-        let file =
-            options.write(true).create(true).truncate(false).open(self.path.join(LOCK_NAME))?;
+        options.write(true).create(true).truncate(false).mode(FILE_MODE);
+        let file = options.open(self.path.join(LOCK_NAME))?;
         match file.try_lock() {
             Ok(()) => {
                 self.lock = Some(file);
@@ -65,6 +99,16 @@ impl Files for JournalFolder {
         Ok(space.f_bavail.saturating_mul(space.f_frsize))
     }
 
+    fn is_in_place(&mut self, file: &File) -> io::Result<bool> {
+        let named = match fs::metadata(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            named => named?,
+        };
+        let held = self.folder.metadata()?;
+        let is_same = (named.dev(), named.ino()) == (held.dev(), held.ino());
+        Ok(is_same && file.metadata()?.nlink() > 0)
+    }
+
     fn list(&mut self) -> io::Result<Vec<String>> {
         let entries = fs::read_dir(&self.path)?;
         entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
@@ -72,7 +116,8 @@ impl Files for JournalFolder {
 
     fn create(&mut self, name: &str) -> io::Result<File> {
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(true).open(self.path.join(name))
+        options.read(true).write(true).create(true).truncate(true).mode(FILE_MODE);
+        options.open(self.path.join(name))
     }
 
     fn open(&mut self, name: &str) -> io::Result<File> {

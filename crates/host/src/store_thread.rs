@@ -25,6 +25,9 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 /// Pause between attempts to write to a store that fails.
 const RETRY: Duration = Duration::from_millis(100);
 
+/// How long the store counts as being in its place without another look.
+const PLACE_INTERVAL: Duration = Duration::from_millis(400);
+
 /// How long the thread waits for groups when the store needs no upkeep.
 const IDLE: Duration = Duration::from_millis(100);
 
@@ -68,6 +71,14 @@ pub trait ThreadStore: RecordStore + Send + 'static {
         Ok(())
     }
 
+    /// Looks whether what is written is where a later process finds it.
+    ///
+    /// # Errors
+    /// It is not; nothing counts as durable meanwhile.
+    fn check_place(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// True if another process wants to go on with the records.
     fn is_handover_requested(&self) -> bool {
         false
@@ -91,6 +102,10 @@ where
 
     fn figures(&self) -> JournalFigures {
         Self::figures(self)
+    }
+
+    fn check_place(&mut self) -> Result<(), StoreError> {
+        Self::check_place(self)
     }
 }
 
@@ -251,8 +266,10 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
         let polls = store.polls();
         let (groups, received) = channel();
         let waiting = VecDeque::new();
+        let appended = RecordNumber(0);
+        let place_seen = Instant::now();
         let mut owner =
-            StoreThread { store, state: Arc::clone(&state), waiting, appended: RecordNumber(0) };
+            StoreThread { store, state: Arc::clone(&state), waiting, appended, place_seen };
         let thread =
             std::thread::Builder::new().name("adit-store".to_owned()).spawn(move || {
                 begin(&mut owner);
@@ -357,6 +374,8 @@ struct StoreThread<S: ThreadStore> {
     waiting: VecDeque<RecordGroup>,
     /// The last group that it has taken.
     appended: RecordNumber,
+    /// When the store was found in its place.
+    place_seen: Instant,
 }
 
 impl<S: ThreadStore> StoreThread<S> {
@@ -412,13 +431,14 @@ impl<S: ThreadStore> StoreThread<S> {
                 Err(RecvTimeoutError::Disconnected) => true,
             };
             self.waiting.extend(groups.try_iter());
-            let mut failure = self.write().err();
+            let mut failure = self.find_place().and_then(|()| self.write()).err();
             if let Some(StoreError::Fenced { .. }) = &failure {
                 return self.lose(failure);
             }
             pause = RETRY;
             // A store that was just found away is not asked again at once. All others may make room by their upkeep.
-            if !ended && !matches!(failure, Some(StoreError::Unavailable(_))) {
+            let is_away = matches!(failure, Some(StoreError::Unavailable(_) | StoreError::Removed));
+            if !ended && !is_away {
                 match self.store.maintain() {
                     Ok(upkeep) => pause = self.pause_after(upkeep),
                     Err(error @ StoreError::Fenced { .. }) => return self.lose(Some(error)),
@@ -439,6 +459,16 @@ impl<S: ThreadStore> StoreThread<S> {
                 std::thread::sleep(RETRY);
             }
         }
+    }
+
+    /// Looks now and then whether the store is in its place; all the time once it is not.
+    fn find_place(&mut self) -> Result<(), StoreError> {
+        if self.place_seen.elapsed() < PLACE_INTERVAL {
+            return Ok(());
+        }
+        self.store.check_place()?;
+        self.place_seen = Instant::now();
+        Ok(())
     }
 
     /// How long the thread waits for groups after its upkeep.

@@ -195,8 +195,9 @@ fn second_process_is_refused_until_the_first_one_is_killed() {
 #[test]
 fn folder_that_cannot_be_written_is_refused_in_words() {
     let folder = tempfile::tempdir().unwrap();
-    let parent = folder.path().join("absent");
-    assert!(JournalFolder::new(parent.join("journal")).is_err());
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    assert!(JournalFolder::new(file.join("journal")).is_err());
     let path = folder.path().join("journal");
     drop(open(&path).unwrap());
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o555)).unwrap();
@@ -237,6 +238,56 @@ fn restored_records_equal_those_of_the_last_commit() {
             .map(|entry| entry.unwrap().metadata().unwrap().len())
             .sum();
         assert_eq!(figures.file_octets, on_disk);
-        assert!(on_disk <= 2 * figures.live_octets + 5 * (256 << 10) + (64 << 10), "{figures:?}");
+        assert!(on_disk <= 2 * figures.live_octets + 6 * (256 << 10) + (64 << 10), "{figures:?}");
     }
+}
+
+/// Records say who uses which address: nobody but the owner reads them, whoever made the folder before.
+#[test]
+fn folder_and_files_are_of_their_owner_alone_and_what_was_open_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a/b/journal");
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let check = || {
+        assert_eq!(mode(&path), 0o700);
+        for entry in std::fs::read_dir(&path).unwrap() {
+            assert_eq!(mode(&entry.unwrap().path()), 0o600);
+        }
+    };
+    drop(open(&path).unwrap());
+    check();
+    let others = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let entries: Vec<_> =
+        std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(entries.len() >= 2, "{entries:?}");
+    entries.iter().for_each(|path| others(path, 0o644));
+    others(&path, 0o755);
+    let folder = JournalFolder::new(path.clone()).unwrap();
+    assert_eq!(folder.narrowed().len(), entries.len() + 1);
+    check();
+    assert_eq!(JournalFolder::new(path.clone()).unwrap().narrowed().len(), 0);
+}
+
+#[test]
+fn folder_that_is_removed_or_replaced_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, away) = (dir.path().join("journal"), dir.path().join("away"));
+    let (mut journal, _) = open(&path).unwrap();
+    journal.check_place().unwrap();
+    let is_removed = |journal: &mut Journal<JournalFolder>| {
+        matches!(journal.check_place(), Err(StoreError::Removed))
+    };
+    std::fs::rename(&path, &away).unwrap();
+    assert!(is_removed(&mut journal));
+    std::fs::create_dir(&path).unwrap();
+    assert!(is_removed(&mut journal), "another folder of this name");
+    std::fs::remove_dir(&path).unwrap();
+    std::fs::rename(&away, &path).unwrap();
+    journal.check_place().unwrap();
+    for entry in std::fs::read_dir(&path).unwrap() {
+        std::fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    assert!(is_removed(&mut journal), "its files are gone");
 }

@@ -133,6 +133,8 @@ pub enum StoreError {
     Incomplete,
     /// The store lacks changes that a standby had acknowledged, and the standby's are not to be had. The text says why.
     TailLost(String),
+    /// The folder, or the file that takes commits, was removed or replaced.
+    Removed,
     /// The folder refused something.
     Io {
         /// What, as a verb.
@@ -189,6 +191,10 @@ impl fmt::Display for StoreError {
             Self::TailLost(why) => write!(
                 f,
                 "the shared store may lack acknowledged changes that only a standby had: {why}"
+            ),
+            Self::Removed => f.write_str(
+                "the folder of the journal was removed or replaced while adit uses it: put it back as it was. Until then nothing \
+                 is kept, and a process that starts has none of the sessions",
             ),
             Self::Io { action, file, error } if file.is_empty() => {
                 write!(f, "cannot {action} the folder of the journal: {error}")

@@ -24,6 +24,14 @@ pub trait Files {
         Ok(u64::MAX)
     }
 
+    /// True if the folder has its name, and the file one in it; false once somebody removed or replaced them.
+    ///
+    /// # Errors
+    /// That cannot be found out.
+    fn is_in_place(&mut self, _file: &Self::File) -> io::Result<bool> {
+        Ok(true)
+    }
+
     /// The names of all files.
     ///
     /// # Errors

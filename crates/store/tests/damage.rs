@@ -5,9 +5,9 @@ mod model;
 
 use adit_store::{
     DamageKind, FORMAT_VERSION, Journal, JournalOptions, RecordKey, RecordKind, RecordStore,
-    StoreChange, StoreError,
+    StoreChange, StoreError, Upkeep,
 };
-use adit_testkit::memory_folder::{FolderImage, MemoryFolder};
+use adit_testkit::memory_folder::{FolderImage, MemoryFiles, MemoryFolder};
 use model::{ModelRecords, Run, SMALL, options, random_group, records_of, reopen};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -122,6 +122,137 @@ fn missing_segment_is_named() {
     assert!(refused >= 2, "{refused}");
 }
 
+/// A segment that is full of commits names the next one: its loss, of the end of the journal, is noticed.
+#[test]
+fn last_segment_with_commits_is_missed() {
+    let folder = MemoryFolder::new();
+    let (mut journal, _) = Journal::open(folder.files(), &options(8192)).unwrap();
+    let has = |folder: &MemoryFolder, number: u64| {
+        names(&folder.image()).contains(&format!("{number:016x}.segment"))
+    };
+    let mut number = 0;
+    while !(has(&folder, 2) && number >= 14) {
+        let key = RecordKey::number(RecordKind::Session, number);
+        journal.append(&[StoreChange::put(key, b"value")]).unwrap();
+        journal.commit().unwrap();
+        number += 1;
+    }
+    drop(journal);
+    assert_eq!(reopen(folder.image(), &options(8192)).unwrap().durable, number);
+    let mut image = folder.image();
+    image.remove("0000000000000002.segment");
+    let error = reopen(image, &options(8192)).unwrap_err();
+    assert!(error.to_string().contains("0000000000000002.segment is missing"), "{error}");
+}
+
+/// The only segment with commits is gone; its successor was ready already.
+#[test]
+fn loss_of_all_segments_with_commits_is_missed() {
+    let folder = MemoryFolder::new();
+    let (mut journal, report) = Journal::open(folder.files(), &options(8192)).unwrap();
+    assert!(report.is_new);
+    while journal.maintain().unwrap() != Upkeep::Idle {}
+    drop(journal);
+    assert!(reopen(folder.image(), &options(8192)).is_ok(), "nothing was kept yet");
+    let (mut journal, _) = Journal::open(folder.files(), &options(8192)).unwrap();
+    for number in 0..9 {
+        let key = RecordKey::number(RecordKind::Session, number);
+        journal.append(&[StoreChange::put(key, b"value")]).unwrap();
+        journal.commit().unwrap();
+        while journal.maintain().unwrap() != Upkeep::Idle {}
+    }
+    drop(journal);
+    let segments = names(&folder.image());
+    let segments: Vec<&String> = segments.iter().filter(|n| n.ends_with(".segment")).collect();
+    assert!(segments.len() > 1, "{segments:?}");
+    for count in [1, segments.len()] {
+        let mut image = folder.image();
+        segments.iter().take(count).for_each(|name| image.remove(name));
+        let error = reopen(image.clone(), &options(8192)).unwrap_err();
+        assert!(matches!(error, StoreError::Damaged(_)), "{error}");
+        let accepting = JournalOptions { accept_loss: true, ..options(8192) };
+        assert_eq!(reopen(image, &accepting).unwrap().report.losses.len(), 1);
+    }
+    // A journal of a program that made no mark is read, and gets one.
+    let mut image = folder.image();
+    image.remove("begun");
+    let marked = MemoryFolder::from_image(image);
+    drop(Journal::open(marked.files(), &options(8192)).unwrap());
+    assert!(names(&marked.crash(|| false)).contains(&"begun".to_owned()));
+}
+
+/// Each copy of the header is enough; both are needed to lose it.
+#[test]
+fn either_copy_of_a_header_opens_the_journal_and_the_other_is_reported() {
+    let (folder, options) = plain_journal();
+    let name = names(&folder.image())[0].clone();
+    for copies in [[true, false], [false, true], [true, true]] {
+        let mut image = folder.image();
+        for (copy, _) in copies.iter().enumerate().filter(|(_, is_damaged)| **is_damaged) {
+            image.octets_mut(&name).unwrap()[copy * 512 + 20] ^= 1;
+        }
+        match reopen(image, &options) {
+            Ok(reopened) => {
+                assert_eq!((reopened.durable, reopened.report.damaged_headers.len()), (8, 1));
+                assert_ne!(copies, [true, true]);
+            }
+            Err(error) => {
+                assert_eq!(copies, [true, true], "{error}");
+                assert!(error.to_string().contains("damaged header"), "{error}");
+            }
+        }
+    }
+}
+
+/// A header whose checksum is right and whose size is not that of a segment.
+#[test]
+fn header_of_no_size_is_damage() {
+    for sectors in [0_u32, 1, 2, 3, 7, u32::MAX] {
+        let (folder, options) = plain_journal();
+        let mut image = folder.image();
+        let name = names(&image)[0].clone();
+        for copy in image.octets_mut(&name).unwrap()[..1024].chunks_mut(512) {
+            copy[12..16].copy_from_slice(&sectors.to_le_bytes());
+            let crc = crc32c::crc32c(&copy[..508]);
+            copy[508..].copy_from_slice(&crc.to_le_bytes());
+        }
+        let error = reopen(image, &options).unwrap_err();
+        assert!(error.to_string().contains("damaged header"), "{sectors}: {error}");
+    }
+}
+
+/// Compaction meets a record that has changed: it says so once, the record stays, and commits go on.
+#[test]
+fn damage_that_compaction_meets_is_told_once_and_ends_when_the_records_are_written_anew() {
+    let mut run = Run::new(16 << 10);
+    let put = |journal: &mut Journal<MemoryFiles>, number: u64| {
+        let key = RecordKey::number(RecordKind::Session, number % 40);
+        journal.append(&[StoreChange::put(key, &[7; 300])]).unwrap();
+        journal.commit().unwrap();
+    };
+    for number in 0..20 {
+        put(run.journal(), number);
+    }
+    let name = "0000000000000001.segment";
+    let file = run.folder.image().octets_mut(name).unwrap().clone();
+    run.folder.damage(name, 5 * 512 + 60);
+    assert_ne!(run.folder.image().octets_mut(name).unwrap(), &file);
+    let mut told = 0;
+    for number in 20..200 {
+        // Not all of the first ones change, so the first segment has live records.
+        put(run.journal(), 20 + number % 20);
+        told += usize::from(matches!(run.journal().maintain(), Err(StoreError::Damaged(_))));
+    }
+    assert_eq!((told, run.journal().is_damaged()), (1, true));
+    for number in 0..20 {
+        put(run.journal(), number);
+    }
+    run.maintain_all();
+    assert!(!run.journal().is_damaged());
+    let reopened = reopen(run.folder.image(), &run.options).unwrap();
+    assert_eq!(reopened.records.len(), 40);
+}
+
 /// Values of two keys in turn, so that each commit has one group of one sector.
 fn plain_journal() -> (MemoryFolder, JournalOptions) {
     let folder = MemoryFolder::new();
@@ -176,7 +307,8 @@ fn accepted_losses_of_any_kind_leave_a_journal_that_works() {
         let mut random = StdRng::seed_from_u64(seed);
         let mut image = run.folder.image();
         for _ in 0..random.random_range(1..4) {
-            let names = names(&image);
+            let mut names = names(&image);
+            names.retain(|name| name.ends_with(".segment"));
             let name = &names[random.random_range(0..names.len())];
             match random.random_range(0..4) {
                 0 => image.remove(name),

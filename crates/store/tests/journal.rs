@@ -119,6 +119,26 @@ fn files_stay_within_their_bound_while_records_change() {
     }
 }
 
+/// Nobody calls the upkeep: commits compact by themselves.
+#[test]
+fn commits_alone_keep_the_bound() {
+    let mut run = Run::new(16 << 10);
+    let value = [7; 300];
+    // Some stay as they are.
+    for number in 100..110 {
+        let key = RecordKey::number(RecordKind::Session, number);
+        run.journal().append(&[StoreChange::put(key, &value)]).unwrap();
+    }
+    for number in 0..3000 {
+        let key = RecordKey::number(RecordKind::Session, number % 20);
+        run.journal().append(&[StoreChange::put(key, &value)]).unwrap();
+        run.journal().commit().unwrap();
+    }
+    let figures = run.journal().figures();
+    assert!(figures.copied_octets > 0);
+    assert!(figures.file_octets <= 2 * figures.live_octets + 5 * (16 << 10), "{figures:?}");
+}
+
 #[test]
 fn removed_records_leave_no_more_than_three_segments() {
     let mut run = Run::new(16 << 10);

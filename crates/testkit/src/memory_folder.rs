@@ -262,6 +262,16 @@ impl MemoryFolder {
         self.0.borrow_mut().sync_polls = polls;
     }
 
+    /// Changes an octet of a file, as a failing device does.
+    pub fn damage(&self, name: &str, at: usize) {
+        let state = &mut *self.0.borrow_mut();
+        for image in [&mut state.now, &mut state.durable] {
+            if let Some(octet) = image.octets_mut(name).and_then(|octets| octets.get_mut(at)) {
+                *octet ^= 1;
+            }
+        }
+    }
+
     /// Octets of all files that have a name.
     #[must_use]
     pub fn octets(&self) -> usize {

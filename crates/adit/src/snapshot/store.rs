@@ -22,7 +22,7 @@ pub(crate) struct StoreDocument {
     store: &'static str,
     /// "active", or "standby" while another adit is.
     role: &'static str,
-    /// "working", "failing", "paused", "restoring", "following" or "none".
+    /// "working", "full", "failing", "paused", "restoring", "following" or "none".
     state: &'static str,
     /// Why this adit answers for no address and forwards nothing.
     paused: Option<String>,
@@ -31,6 +31,8 @@ pub(crate) struct StoreDocument {
     /// What to change although it works.
     warnings: Vec<String>,
     failures: u64,
+    /// Why upkeep fails, while changes are kept.
+    upkeep_failure: Option<String>,
     #[serde(flatten)]
     journal: Option<JournalDocument>,
     #[serde(flatten)]
@@ -237,6 +239,7 @@ pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
         failure,
         warnings: store_warnings::of(control.parts),
         failures: report.as_ref().map_or(0, |report| report.failures),
+        upkeep_failure: report.as_ref().and_then(|report| report.upkeep_failure.clone()),
         journal,
         shared,
         standby: standing,

@@ -10,6 +10,7 @@ use crate::format::{
 };
 use crate::index::{LiveIndex, Place};
 use crate::journal::Journal;
+use crate::journal::open::BEGUN_NAME;
 
 /// What one commit takes of what waits.
 #[derive(Debug, Clone, Copy, Default)]
@@ -110,7 +111,15 @@ impl<F: Files> Journal<F> {
         let octets = self.raw.as_flattened();
         let written = self.files.write_at(&active.file, offset_of(active.at), octets);
         let synced = written.and_then(|()| self.files.sync_data(&active.file));
-        synced.map_err(|error| {
+        let begun = synced.and_then(|()| {
+            if !self.has_begun {
+                self.files.create(BEGUN_NAME)?;
+                self.files.sync_folder()?;
+                self.has_begun = true;
+            }
+            Ok(())
+        });
+        begun.map_err(|error| {
             active.is_suspect = true;
             StoreError::io("write", &active.name())(error)
         })

@@ -42,6 +42,10 @@ impl<F: Files> Journal<F> {
         if oldest.number <= self.rewrite_until {
             return true;
         }
+        if self.damaged == Some(oldest.number) {
+            // What cannot be read stays until it is written anew.
+            return self.chain.len() > 1 && self.index.live_in(oldest.short_number()) == 0;
+        }
         let live = self.live_sector_octets();
         let segment = self.segment_octets();
         let used = self.used_octets();
@@ -130,6 +134,7 @@ impl<F: Files> Journal<F> {
             return Ok(());
         }
         self.cursor = None;
+        self.damaged = None;
         // A commit names the oldest segment, so the oldest one has commits.
         while self.chain.len() > 1 {
             self.leaving.extend(self.chain.pop_front());
@@ -169,6 +174,7 @@ impl<F: Files> Journal<F> {
                         continue;
                     }
                     let kind = DamageKind::Sectors { first: gap.at, end: oldest.at };
+                    self.damaged = Some(oldest.number);
                     self.copies.clear();
                     let file = oldest.name();
                     let lost = Damage { file, kind, after: 0, before: Some(self.durable + 1) };

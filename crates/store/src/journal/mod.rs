@@ -155,6 +155,10 @@ pub struct Journal<F: Files> {
     /// Segments up to this one are compacted whatever they hold.
     rewrite_until: u64,
     is_out_of_space: bool,
+    /// The file that says that there is a commit is durable.
+    has_begun: bool,
+    /// A segment, the oldest one, with records that cannot be read.
+    damaged: Option<u64>,
     /// Octets of sectors that commits wrote since the last upkeep, without copies.
     written_since: usize,
     commits: u64,
@@ -191,6 +195,8 @@ impl<F: Files> Journal<F> {
             last_changed: 0,
             rewrite_until: 0,
             is_out_of_space: false,
+            has_begun: false,
+            damaged: None,
             written_since: 0,
             commits: 0,
             copied_octets: 0,
@@ -225,6 +231,19 @@ impl<F: Files> Journal<F> {
     /// The folder.
     pub const fn files(&self) -> &F {
         &self.files
+    }
+
+    /// Looks whether the files are where they were.
+    ///
+    /// # Errors
+    /// [`StoreError::Removed`].
+    pub fn check_place(&mut self) -> Result<(), StoreError> {
+        let Some(active) = self.chain.back() else { return Ok(()) };
+        let is_in_place = self.files.is_in_place(&active.file);
+        match is_in_place.map_err(StoreError::io("read", ""))? {
+            true => Ok(()),
+            false => Err(StoreError::Removed),
+        }
     }
 
     /// Octets of sectors that the live records would take, densely packed.
@@ -289,6 +308,10 @@ impl<F: Files> RecordStore for Journal<F> {
 
     fn is_full(&self) -> bool {
         self.is_out_of_space && self.ready_octets() < self.pending.octets.len() + self.reserve()
+    }
+
+    fn is_damaged(&self) -> bool {
+        self.damaged.is_some()
     }
 
     fn maintain(&mut self) -> Result<Upkeep, StoreError> {

@@ -10,12 +10,15 @@ use crate::format::{
     SegmentHeaderError, offset_of,
 };
 use crate::journal::commit::apply;
-use crate::journal::segments::{FreeFile, JournalSegment, NEW_NAME, segment_name};
+use crate::journal::segments::{FreeFile, JournalSegment, NEW_NAME, is_segment_size, segment_name};
 use crate::journal::{Journal, JournalOptions, OpenReport};
 use crate::scan::{FoundCommit, ScanStep};
 
 /// The file that the process holds a lock on.
 const LOCK_NAME: &str = "lock";
+
+/// An empty file that is there once the journal has a commit: from then on some segment has one.
+pub(super) const BEGUN_NAME: &str = "begun";
 
 /// The files of a folder, by their names.
 #[derive(Debug, Default)]
@@ -24,6 +27,8 @@ struct FolderNames {
     spares: BTreeMap<u64, String>,
     /// A file was being filled with zeros.
     has_new: bool,
+    /// The journal had a commit.
+    has_begun: bool,
     foreign: Vec<String>,
 }
 
@@ -33,6 +38,10 @@ impl FolderNames {
         for name in names {
             if name == LOCK_NAME || name == NEW_NAME {
                 sorted.has_new |= name == NEW_NAME;
+                continue;
+            }
+            if name == BEGUN_NAME {
+                sorted.has_begun = true;
                 continue;
             }
             let stem = name.strip_suffix(".segment").unwrap_or("");
@@ -114,10 +123,14 @@ impl<F: Files> Journal<F> {
         let names = FolderNames::sort(names);
         let mut journal = Self::empty(files, options)?;
         let mut report = OpenReport { foreign: names.foreign.clone(), ..OpenReport::default() };
-        report.is_new = names.segments.is_empty();
+        report.is_new = names.segments.is_empty() && !names.has_begun;
         journal.last_segment =
             names.segments.keys().chain(names.spares.keys()).copied().max().unwrap_or(0);
-        let replay = journal.replay_all(&names, &mut report)?;
+        let mut replay = journal.replay_all(&names, &mut report)?;
+        if names.has_begun && replay.last.is_none() && replay.damage.is_empty() {
+            let first = names.segments.keys().next().copied().unwrap_or(2);
+            replay.add(segment_name(first.saturating_sub(1)), DamageKind::Missing);
+        }
         let is_damaged = !replay.damage.is_empty();
         if is_damaged && !options.accept_loss {
             return Err(StoreError::Damaged(replay.damage));
@@ -127,6 +140,11 @@ impl<F: Files> Journal<F> {
         journal.durable = replay.last_group();
         journal.appended = journal.durable;
         report.is_torn = replay.is_torn;
+        if replay.last.is_some() && !names.has_begun {
+            // A crash came before it, or the program that wrote the journal knows no such file.
+            journal.files.create(BEGUN_NAME).map_err(StoreError::io("create", BEGUN_NAME))?;
+        }
+        journal.has_begun = replay.last.is_some() || names.has_begun;
         journal.sync_last(&replay)?;
         journal.collect_free(&names)?;
         report.losses = replay.damage;
@@ -223,6 +241,7 @@ impl<F: Files> Journal<F> {
         let read = self.files.read_at(&file, 0, copies.as_flattened_mut());
         read.map_err(StoreError::io("read", name))?;
         let header = match SegmentHeader::decode(&copies) {
+            Ok(header) if !is_segment_size(header.sectors) => return Ok(Err(DamageKind::Header)),
             Ok(header) => header,
             Err(SegmentHeaderError::Damaged) => return Ok(Err(DamageKind::Header)),
             Err(SegmentHeaderError::Newer(version)) => {

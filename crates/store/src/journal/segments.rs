@@ -97,8 +97,11 @@ pub(super) fn capacity(sectors: u32) -> usize {
 pub(super) fn sectors_of(bytes: u32) -> Option<u32> {
     let sector = u32::try_from(SECTOR).ok()?;
     let sectors = bytes / sector;
-    (bytes.is_multiple_of(sector) && (SECTORS_MIN..=SECTORS_MAX).contains(&sectors))
-        .then_some(sectors)
+    (bytes.is_multiple_of(sector) && is_segment_size(sectors)).then_some(sectors)
+}
+
+pub(super) const fn is_segment_size(sectors: u32) -> bool {
+    SECTORS_MIN <= sectors && sectors <= SECTORS_MAX
 }
 
 pub(super) fn segment_name(number: u64) -> String {
