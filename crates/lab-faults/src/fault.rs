@@ -129,6 +129,7 @@ impl FaultKind {
             Self::KillActive | Self::KillStandby | Self::TerminateActive => [200, 4000],
             Self::SmfRestart | Self::SmfSetup => [100, 200],
             Self::N4Cut => [500, 9000],
+            Self::DiskFull => [5000, 9000],
             Self::Update | Self::StalePromotion => [3000, 5000],
             _ => [500, 6000],
         }

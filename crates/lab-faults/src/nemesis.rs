@@ -107,6 +107,8 @@ impl FaultScene<'_> {
             }
             FaultKind::ClockStep => self.step_clock(&held, fault.pick)?,
             FaultKind::DiskFull => {
+                // A segment of the journal has its room, so it must be used up.
+                self.smf.set_hasty(true);
                 self.upf(upf)?.disk()?.fill()?;
                 String::new()
             }
@@ -264,7 +266,10 @@ impl FaultScene<'_> {
             | FaultKind::SmfSetup
             | FaultKind::SilentServer
             | FaultKind::EmptyServer => {}
-            FaultKind::DiskFull => self.upf(held.upf)?.disk()?.free()?,
+            FaultKind::DiskFull => {
+                self.smf.set_hasty(false);
+                self.upf(held.upf)?.disk()?.free()?;
+            }
             FaultKind::SlowSync => self.shim(held.server)?.slow_syncs(0)?,
         }
         Ok(())

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::book::{BookedState, Finding, FindingKind, SmfBook};
 use crate::checker::{PacketLosses, TwoAnswerSpan, UsageTotals};
 use crate::fault::FaultRecord;
-use crate::monitor::RoleSample;
+use crate::monitor::{MemorySample, RoleSample};
 use crate::setting::StoreSetting;
 use crate::timeline::RunEvent;
 use crate::users::PacketLog;
@@ -129,6 +129,7 @@ pub(crate) struct RunReport {
     /// Unit: ms.
     pub stalled_ms: u64,
     pub longest_stall_ms: u64,
+    pub memory: Vec<MemorySample>,
     pub roles: Vec<RoleSample>,
     pub events: Vec<RunEvent>,
     pub activity: Activity,

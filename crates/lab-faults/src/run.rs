@@ -327,20 +327,19 @@ fn finish(
         std::mem::replace(&mut running.stalls, StallDetector::start(&running.timeline)).finish();
     let book = std::mem::take(&mut *lock(running.smf.book()));
     let roles = running.monitor.roles();
-    let arp = &running.observations.arp;
     findings.extend(book.findings.iter().cloned());
     findings.extend(checker::acceptance(&mut faults, &book, &stalls, end_ms));
     findings.extend(checker::answers(&running.observations.pfcp, &roles));
-    let spans = checker::two_addresses(arp);
+    let spans = checker::two_addresses(&running.observations.arp);
     findings.extend(checker::long_spans(&spans, &stalls));
     let losses = checker::packets(&book, &log, &faults, &stalls);
     findings.extend(checker::unexplained(&losses));
-    let crashes =
-        u64::try_from(faults.iter().filter(|fault| fault.kind.ends_process()).count()).unwrap_or(0);
+    let crashes = ends_of_processes(&faults);
     let interval_ms = u64::try_from(INTERVAL.as_millis()).unwrap_or(5);
     let (usage, of_usage) = checker::usage(end_ms, &book, &log, crashes, interval_ms);
     findings.extend(of_usage);
-    let (memory_growth_kib, of_memory) = checker::memory(&running.monitor.memory());
+    let memory = running.monitor.memory();
+    let (memory_growth_kib, of_memory) = checker::memory(&memory);
     findings.extend(of_memory);
     for upf in &running.upfs {
         findings.extend(upf.unexpected_ends.iter().map(|(at_ms, text)| Finding {
@@ -368,11 +367,18 @@ fn finish(
         losses,
         usage,
         memory_growth_kib,
+        memory,
         sessions: crate::report::RunSessions::of(&book, shown.as_ref()),
         unpromised,
         findings,
         faults,
     })
+}
+
+/// How often usage since the last record was lost with a process.
+fn ends_of_processes(faults: &[FaultRecord]) -> u64 {
+    let ends = faults.iter().filter(|fault| fault.kind.ends_process());
+    u64::try_from(ends.count()).unwrap_or(u64::MAX)
 }
 
 /// Copies logs and configurations of a run.

@@ -36,7 +36,7 @@ const T1_MS: u64 = 500;
 const PATIENCE_MS: u64 = 6000;
 /// Interval of new requests, and the most under way. Unit: ms.
 const REQUEST_INTERVAL_MS: u64 = 20;
-const WINDOW: usize = 16;
+const WINDOW: usize = 32;
 const HEARTBEAT_INTERVAL_MS: u64 = 1000;
 const RECEIVE_WAIT: Duration = Duration::from_millis(4);
 /// Octets of a UE address that the SMF chooses; the number of the session follows.
@@ -64,6 +64,8 @@ struct SmfRequest {
 struct SmfOrders {
     /// No further requests about sessions.
     is_quiet: AtomicBool,
+    /// As many requests as there is room for.
+    is_hasty: AtomicBool,
     /// Restarts to come: it forgets its sessions, and says so.
     restarts: AtomicU32,
     /// Association setups to come without a restart.
@@ -141,6 +143,11 @@ impl BookingSmf {
         self.orders.is_quiet.store(is_quiet, Ordering::Relaxed);
     }
 
+    /// Ends or begins requests without a pause between them.
+    pub(crate) fn set_hasty(&self, is_hasty: bool) {
+        self.orders.is_hasty.store(is_hasty, Ordering::Relaxed);
+    }
+
     /// Makes it delete the held sessions.
     pub(crate) fn release_held(&self) {
         self.orders.releases_held.store(true, Ordering::Relaxed);
@@ -195,8 +202,11 @@ impl RunningSmf {
                 self.beat(now_ms);
             }
             if self.is_associated && now_ms >= self.next_request_ms {
-                self.next_request_ms = now_ms + REQUEST_INTERVAL_MS;
-                self.change(now_ms);
+                let is_hasty = self.orders.is_hasty.load(Ordering::Relaxed);
+                self.next_request_ms = now_ms + if is_hasty { 0 } else { REQUEST_INTERVAL_MS };
+                for _ in 0..if is_hasty { WINDOW } else { 1 } {
+                    self.change(now_ms);
+                }
             }
             lock(&self.book).open_requests =
                 self.open.values().filter(|open| open.kind != RequestKind::Heartbeat).count();

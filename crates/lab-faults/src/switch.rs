@@ -108,7 +108,7 @@ pub(crate) struct PortName {
 
 /// An address for which the prober asks.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ProbedAddress {
+pub(crate) struct ProberTarget {
     pub network: u8,
     pub address: Ipv4Addr,
     /// The prober's own address in this network.
@@ -132,7 +132,7 @@ impl Switch {
     pub(crate) fn start(
         namespace: &NetNamespace,
         ports: &[PortName],
-        probed: Vec<ProbedAddress>,
+        probed: Vec<ProberTarget>,
         timeline: &Timeline,
     ) -> Result<Self> {
         let open = || ports.iter().map(open_port).collect::<Result<Vec<_>>>();
@@ -214,7 +214,7 @@ struct SwitchLoop {
     stations: HashMap<(u8, MacAddr), usize>,
     delayed: BinaryHeap<DelayedFrame>,
     order: u64,
-    probed: Vec<ProbedAddress>,
+    probed: Vec<ProberTarget>,
     next_probe: Instant,
     rng: SmallRng,
     rules: Arc<Mutex<BTreeMap<String, PortRules>>>,

@@ -16,7 +16,7 @@ use crate::addresses::{
     DATA_NETWORK, GNB, N3, N4, N6, SMF, STORE_NETWORK, UPF_DEVICE, UPFS, WORLD, port,
     server_address,
 };
-use crate::switch::{PortName, ProbedAddress, Switch};
+use crate::switch::{PortName, ProberTarget, Switch};
 use crate::timeline::Timeline;
 
 /// Beginnings of the names of namespaces; the process identifier follows.
@@ -90,7 +90,7 @@ impl Hosts {
             links.add(&namespace, &name, STORE_NETWORK, mac, Some(server_address(at)))?;
             server_namespaces.push(namespace);
         }
-        let probed = [(3, N3), (4, N4), (6, N6)].map(|(network, address)| ProbedAddress {
+        let probed = [(3, N3), (4, N4), (6, N6)].map(|(network, address)| ProberTarget {
             network,
             address,
             prober: Ipv4Addr::new(10, 0, network, 250),
