@@ -62,6 +62,14 @@ impl RecordStore for ServingStore {
         self.store.is_damaged()
     }
 
+    fn losses(&self) -> u64 {
+        self.store.losses()
+    }
+
+    fn set_complete(&mut self) {
+        self.store.set_complete();
+    }
+
     fn maintain(&mut self) -> Result<Upkeep, StoreError> {
         let maintained = self.store.maintain();
         self.note_lease();
@@ -88,6 +96,10 @@ impl ThreadStore for ServingStore {
         let kept = self.store.keep();
         self.note_lease();
         kept
+    }
+
+    fn check_place(&mut self) -> Result<(), StoreError> {
+        self.store.check_place()
     }
 
     fn is_handover_requested(&self) -> bool {
