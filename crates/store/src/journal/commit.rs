@@ -10,7 +10,7 @@ use crate::format::{
 };
 use crate::index::{LiveIndex, Place};
 use crate::journal::Journal;
-use crate::journal::open::BEGUN_NAME;
+use crate::journal::segments::BEGUN_NAME;
 
 /// What one commit takes of what waits.
 #[derive(Debug, Clone, Copy, Default)]

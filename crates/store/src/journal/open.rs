@@ -10,15 +10,14 @@ use crate::format::{
     SegmentHeaderError, offset_of,
 };
 use crate::journal::commit::apply;
-use crate::journal::segments::{FreeFile, JournalSegment, NEW_NAME, is_segment_size, segment_name};
+use crate::journal::segments::{
+    BEGUN_NAME, FreeFile, JournalSegment, NEW_NAME, is_segment_size, segment_name,
+};
 use crate::journal::{Journal, JournalOptions, OpenReport};
 use crate::scan::{FoundCommit, ScanStep};
 
 /// The file that the process holds a lock on.
 const LOCK_NAME: &str = "lock";
-
-/// An empty file that is there once the journal has a commit: from then on some segment has one.
-pub(super) const BEGUN_NAME: &str = "begun";
 
 /// The files of a folder, by their names.
 #[derive(Debug, Default)]

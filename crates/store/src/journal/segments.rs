@@ -14,6 +14,9 @@ use crate::scan::SegmentScan;
 /// The file that is being filled with zeros.
 pub(super) const NEW_NAME: &str = "new.segment";
 
+/// An empty file that is there once the journal has a commit: from then on some segment has one.
+pub(super) const BEGUN_NAME: &str = "begun";
+
 /// Sectors of a segment at least and at most.
 const SECTORS_MIN: u32 = 8;
 const SECTORS_MAX: u32 = 1 << 22;
