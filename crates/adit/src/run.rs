@@ -77,6 +77,7 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
         warn!("{notice}");
     }
     info!(arguments = eal.arguments().join(" "), version = eal.version(), "DPDK started");
+    log_table_pages();
     let lifecycle = Lifecycle { lease: ServingLease::new(&config), ..Lifecycle::default() };
     let opening = OpeningRecords { cpus, accept_loss, lease: lifecycle.lease.clone() };
     let records = StartRecords::open(&config, &eal, wiring::preparer(&config), opening)?;
@@ -87,10 +88,6 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
     let own = recovery_time.map(RecoveryTime::time_stamp);
     let recovery_time_stamp =
         own.or(former.map(|node| node.recovery_time_stamp)).unwrap_or_default();
-    match TablePages::of_host() {
-        pages @ TablePages::Large => info!("{pages}"),
-        pages => warn!("{pages}"),
-    }
     let pool = open_ports::mempool(&eal, &config)?;
     let (ports, workers_io) = open_ports::open(&eal, &config, &pool)?;
     let EventThreads { device, ports: scheduled, scheduler } =
@@ -126,6 +123,13 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
     drop(server);
     drop(eal);
     outcome
+}
+
+fn log_table_pages() {
+    match TablePages::of_host() {
+        pages @ TablePages::Large => info!("{pages}"),
+        pages => warn!("{pages}"),
+    }
 }
 
 /// The threads of a running adit.

@@ -354,7 +354,7 @@ fn error_indication_report_that_is_not_delivered_is_repeated_with_the_next_one()
             peer: GNB.into(),
             teid: SessionScript::new(7, 7).gnb_teid,
         };
-        let first = bench.tell(event.clone());
+        let first = bench.tell(event);
         assert_eq!(reports(&bench.react(&first[0], reaction)), [], "{reaction:?}");
         let next = bench.tell(event);
         let waits = reports(&bench.run_until(bench.now + Nanos::from_secs(1)));

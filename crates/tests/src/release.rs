@@ -6,16 +6,16 @@ use std::process::{Command, Stdio};
 /// What the repository knows of its releases.
 const RELEASES: &str = include_str!("../../../releases.toml");
 
-struct Release {
+struct FormerRelease {
     version: String,
     revision: String,
 }
 
-fn last_release() -> Release {
+fn last_release() -> FormerRelease {
     let releases: toml::Table = RELEASES.parse().unwrap();
     let last = releases["release"].as_array().unwrap().last().unwrap();
     let text = |key: &str| last[key].as_str().unwrap().to_owned();
-    Release { version: text("version"), revision: text("revision") }
+    FormerRelease { version: text("version"), revision: text("revision") }
 }
 
 /// `adit` of the last release: `target/releases/VERSION/adit`. With `ADIT_RELEASES` in the environment it is built there from the
@@ -57,7 +57,7 @@ fn has_revision(root: &Path, revision: &str) -> bool {
 }
 
 /// Builds the release outside of the repository's own build.
-fn build(root: &Path, folder: &Path, release: &Release) {
+fn build(root: &Path, folder: &Path, release: &FormerRelease) {
     let source = folder.join("source");
     std::fs::create_dir_all(&source).unwrap();
     let mut git = Command::new("git");
