@@ -247,7 +247,7 @@ fn silent_configured_peer_is_set_up_again_and_keeps_its_sessions() {
     let (mut bench, _) = with_silent_peer(|config| config.connect = vec![smf(10)]);
     let sent = bench.run_until(bench.now + HEARTBEAT_INTERVAL);
     let of_type = |of: MessageType| {
-        sent.iter().filter(|sent| raw(&sent.bytes).header.message_type == of).last().unwrap()
+        sent.iter().rfind(|sent| raw(&sent.bytes).header.message_type == of).unwrap()
     };
     let request = of_type(MessageType::ASSOCIATION_SETUP_REQUEST);
     let beat = of_type(MessageType::HEARTBEAT_REQUEST);
