@@ -13,7 +13,7 @@ func oaiCases(w *World) ([]testCase, error) {
 	}
 	return []testCase{
 		{"association set up by the UPF", o.begin},
-		{"association set up by the SMF, which ends the sessions of the one before", o.again},
+		{"association set up again by an SMF that has not restarted, which keeps its sessions", o.again},
 		{"heartbeats whose Recovery Time Stamp moves are no restart", o.heartbeats},
 		{"IPv4 session: uplink alone, then downlink rules, traffic both ways", o.basic},
 		{"downlink rules that drop from the first", o.dropping},
@@ -53,7 +53,7 @@ func (o *oai) again() error {
 	if err != nil {
 		return err
 	}
-	if err := answer.cause(causeNotFound); err != nil {
+	if err := answer.cause(causeAccepted); err != nil {
 		return err
 	}
 	return o.openFence()

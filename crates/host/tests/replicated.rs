@@ -196,5 +196,8 @@ fn store_has_everything_after_the_end_and_names_no_standby() {
     assert!(store.durable() > last);
     // Named, a change, and named no more.
     assert_eq!(state.groups.lock().unwrap().len(), 3);
-    until(|| tail.report().last == RecordNumber(3));
+    until(|| {
+        store.maintain().unwrap();
+        tail.report().last == RecordNumber(3)
+    });
 }

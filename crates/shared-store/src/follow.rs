@@ -1,6 +1,6 @@
 //! A standby's view: all records, and then all changes in their order.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use adit_resp::{RespElements, RespValue};
 use adit_store::{RecordKind, StoreChange, StoreError};
@@ -74,6 +74,10 @@ impl<T: Transport> SharedStore<T> {
             }
             // A primary with less than the follower has lost groups.
             let known = store.followed.filter(|reached| *reached <= view.last);
+            if known.is_none() && store.awaits_lost_groups() {
+                return Ok(store.keep_followed(view, limit));
+            }
+            store.lacking_since = None;
             if let Some(reached) = known
                 && let Some(reached) = store.read_groups(reached, view.last, limit, visitor)?
             {
@@ -95,9 +99,24 @@ impl<T: Transport> SharedStore<T> {
             let why = "the adit that wrote all records again, after the server had lost them, ended before it was done: start it again";
             return Err(LinkError::Refused(why.to_owned()));
         }
+        Ok(self.keep_followed(view, limit))
+    }
+
+    /// True while the holder of the lease may still give the server what it lost: it has all of it, and reaches the server
+    /// within two lengths of the lease if it lives.
+    fn awaits_lost_groups(&mut self) -> bool {
+        let has_followed = self.followed.is_some_and(|reached| reached != GroupPosition::default());
+        if self.epoch.is_some() || !has_followed {
+            return false;
+        }
+        let since = *self.lacking_since.get_or_insert_with(Instant::now);
+        since.elapsed() < self.options.lease * 2
+    }
+
+    fn keep_followed(&self, view: StoreView, limit: Duration) -> FollowProgress {
         std::thread::sleep(limit);
         let reached = self.followed.unwrap_or_default();
-        Ok(FollowProgress { reached, last: view.last, is_caught_up: false, lease: view.lease })
+        FollowProgress { reached, last: view.last, is_caught_up: false, lease: view.lease }
     }
 
     /// Yields all records.

@@ -67,6 +67,8 @@ pub struct SharedStore<T: Transport> {
     pub(crate) is_handover_requested: bool,
     /// The last group that [`SharedStore::follow`] has yielded.
     pub(crate) followed: Option<GroupPosition>,
+    /// When the server was first seen to have less than that.
+    pub(crate) lacking_since: Option<Instant>,
     pub(crate) figures: SharedStoreFigures,
     /// The last group that was sent to any server.
     pub(crate) sent: u64,
@@ -109,6 +111,7 @@ impl<T: Transport> SharedStore<T> {
             refill: RefillProgress::default(),
             is_handover_requested: false,
             followed: None,
+            lacking_since: None,
             figures: SharedStoreFigures::default(),
             sent: 0,
         }

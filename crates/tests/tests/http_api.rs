@@ -189,9 +189,12 @@ fn call_all(seids: &[Seid]) {
         }
     }
     let not_ok: Vec<_> = statuses.iter().filter(|(_, status)| **status != 200).collect();
-    // This adit is no standby, and has no tap with this number.
-    let expected =
-        [("delete /v1/taps/{tap}".to_owned(), 404), ("post /v1/takeover".to_owned(), 409)];
+    // This adit is no standby, and has neither a tap with this number nor a session that is set aside.
+    let expected = [
+        ("delete /v1/store/set_aside/{seid}".to_owned(), 404),
+        ("delete /v1/taps/{tap}".to_owned(), 404),
+        ("post /v1/takeover".to_owned(), 409),
+    ];
     assert_eq!(not_ok, expected.each_ref().map(|(name, status)| (name, status)), "{statuses:?}");
     assert!(statuses.len() >= 25, "{statuses:?}");
 }

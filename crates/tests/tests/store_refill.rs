@@ -121,6 +121,27 @@ fn records_that_a_server_lost_are_written_again_and_a_standby_keeps_them_meanwhi
 }
 
 #[test]
+fn standby_keeps_what_a_server_lost_and_is_not_caught_up_while_the_holder_may_restore_it() {
+    let Some(server) = RedisProcess::start(&[]) else { return };
+    let mut store = taken(&server, "a", 1);
+    put(&mut store, 1..=5);
+    store.commit().unwrap();
+    let (mut standby, mut followed) = (client(&server, "b", 1), Followed::default());
+    until(|| followed.follow(&mut standby));
+    assert_eq!(server.answer("FLUSHALL").trim(), "OK");
+    // The lease is free on this server, but the standby has more than it.
+    let lost = Instant::now();
+    for _ in 0..3 {
+        assert!(!followed.follow(&mut standby));
+        assert_eq!((followed.sessions.len(), followed.resets), (5, 1));
+    }
+    assert!(lost.elapsed() < Duration::from_millis(1200), "too slow to judge");
+    // Nobody restores it: what the server has counts.
+    until(|| followed.follow(&mut standby));
+    assert_eq!((followed.sessions.len(), followed.resets), (0, 2));
+}
+
+#[test]
 fn state_of_the_store_does_not_flap_while_its_records_are_lost() {
     let Some(server) = RedisProcess::start(&[]) else { return };
     let mut store = restarted(&server);

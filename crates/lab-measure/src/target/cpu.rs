@@ -115,14 +115,7 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn time_of_a_thread_counts_to_the_packet_path_by_its_name() {
-        let busy = || {
-            let start = std::time::Instant::now();
-            while start.elapsed() < Duration::from_millis(20) {
-                std::hint::spin_loop();
-            }
-        };
+    fn time_of_a_worker_and_this_thread(busy: fn()) -> ThreadTimes {
         let before = thread_times(std::process::id());
         let (done, wait) = std::sync::mpsc::channel::<()>();
         let (ready, is_ready) = std::sync::mpsc::channel();
@@ -139,8 +132,23 @@ mod tests {
         let spent = before.until(&thread_times(std::process::id()));
         drop(done);
         worker.join().unwrap();
-        // A busy machine gives less time than passes.
-        assert!(spent.path_ns > 0 && spent.all_ns > spent.path_ns, "{spent:?}");
+        spent
+    }
+
+    #[test]
+    fn time_of_a_thread_counts_to_the_packet_path_by_its_name() {
+        let busy = || {
+            let start = std::time::Instant::now();
+            while start.elapsed() < Duration::from_millis(20) {
+                std::hint::spin_loop();
+            }
+        };
+        // Threads of other tests that end meanwhile take their time with them.
+        let is_seen = (0..50).any(|_| {
+            let spent = time_of_a_worker_and_this_thread(busy);
+            spent.path_ns > 0 && spent.all_ns > spent.path_ns
+        });
+        assert!(is_seen);
         assert_eq!(thread_times(u32::MAX), ThreadTimes::default());
     }
 

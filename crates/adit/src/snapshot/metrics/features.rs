@@ -18,7 +18,7 @@ pub(super) fn without_figures() -> Vec<MetricFamily> {
     let parts = [
         RateFigures::default().families(),
         pool_families(&[]),
-        vec![active_family(true)],
+        lease_families(true, false, 0).into(),
         StoreFigures::default().families(),
         offload_families(OffloadReport::default()),
     ];
@@ -158,19 +158,9 @@ fn pool_families(pools: &[PoolFigures]) -> Vec<MetricFamily> {
 /// The store that keeps sessions.
 pub(super) fn of_store(control: &ControlView<'_>) -> Vec<MetricFamily> {
     let parts = control.parts;
-    let mut families = vec![
-        active_family(parts.standby.is_none()),
-        gauge(
-            "adit_paused",
-            "1 while this adit answers for no address and forwards nothing, because another one may be active.",
-            u64::from(control.paused.is_some()),
-        ),
-        counter(
-            "adit_paused_packets_discarded",
-            "Packets that were discarded while it was paused.",
-            parts.lease.discarded_pkts(),
-        ),
-    ];
+    let (is_active, is_paused) = (parts.standby.is_none(), control.paused.is_some());
+    let mut families =
+        Vec::from(lease_families(is_active, is_paused, parts.lease.discarded_pkts()));
     if let Some(report) = parts.store.as_ref().map(|store| store.report()) {
         let (groups, messages) = parts.node.waiting_for_store();
         let figures = StoreFigures {
@@ -188,8 +178,21 @@ pub(super) fn of_store(control: &ControlView<'_>) -> Vec<MetricFamily> {
     families
 }
 
-fn active_family(is_active: bool) -> MetricFamily {
-    gauge("adit_active", "1 if this adit forwards, 0 on a standby.", u64::from(is_active))
+/// Who answers for the addresses.
+fn lease_families(is_active: bool, is_paused: bool, discarded_pkts: u64) -> [MetricFamily; 3] {
+    [
+        gauge("adit_active", "1 if this adit forwards, 0 on a standby.", u64::from(is_active)),
+        gauge(
+            "adit_paused",
+            "1 while this adit answers for no address and forwards nothing, because another one may be active.",
+            u64::from(is_paused),
+        ),
+        counter(
+            "adit_paused_packets_discarded",
+            "Packets that were discarded while it was paused.",
+            discarded_pkts,
+        ),
+    ]
 }
 
 #[derive(Debug, Default)]
