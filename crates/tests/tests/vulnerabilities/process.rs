@@ -115,10 +115,10 @@ fn attack() {
     throw(&[]);
     throw(&vec![0x21; 60_000]);
     attacker.assert_alive();
-    // The process still establishes sessions.
+    // The process still establishes sessions. An SMF that has restarted has none of those before.
     while attacker.receive().is_some() {}
     attacker.socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    attacker.request(&setup(0x00c0_0001, node, SMF_STARTED)).unwrap();
+    attacker.request(&setup(0x00c0_0001, node, SMF_STARTED + 1)).unwrap();
     let mut script = SessionScript::new(5, 500);
     script.gnb_teid = adit_types::Teid(0x500);
     let answer = attacker.request(&establish(0x00c0_0002, &script)).unwrap();
