@@ -113,7 +113,16 @@ impl RecordStore for AnyStore {
         kinds: &[RecordKind],
         visitor: &mut dyn FnMut(RecordKey<'_>, &[u8]),
     ) -> Result<(), StoreError> {
-        self.store_mut().visit(kinds, visitor)
+        let visited = self.store_mut().visit(kinds, visitor);
+        let losses = match self {
+            Self::Journal(_) => Vec::new(),
+            Self::Shared(shared) => shared.take_accepted_losses(),
+            Self::Replicated(replicated) => replicated.store_mut().take_accepted_losses(),
+        };
+        for loss in losses {
+            warn!(loss, "records of the shared store are lost");
+        }
+        visited
     }
 }
 
@@ -193,7 +202,9 @@ pub(crate) fn refused(error: StoreError, shown: &str) -> anyhow::Error {
             "make store.folder a folder that adit may write, or set store.kind = \"none\""
         }
         StoreError::Unavailable(_) => "start the servers, or correct [store]",
-        StoreError::Incomplete => "start once with --accept-loss to go on with what is there",
+        StoreError::Incomplete | StoreError::DamagedRecords(_) => {
+            "start once with --accept-loss to go on with what is there"
+        }
         StoreError::TailLost(_) => {
             "start the other adit, or start once with --accept-loss to go on without what is lost"
         }

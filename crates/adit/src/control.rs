@@ -16,7 +16,7 @@ use adit_host::idle::Doorbell;
 use adit_host::store_thread::StoreLink;
 use adit_neighbor::NeighborCache;
 use adit_rules::{WorkerCommand, WorkerEvent};
-use adit_store::StoreState;
+use adit_store::{RecordNumber, StoreState};
 use adit_types::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{debug, error, info, warn};
@@ -104,6 +104,8 @@ pub(crate) struct ControlThread {
     store_state: StoreState,
     /// Losses of the store's records after which they were handed out again.
     store_losses: u64,
+    /// The store was told that the node has all of its records.
+    has_all_records: bool,
     /// Warnings that were logged.
     store_warnings: Vec<String>,
     /// Stations that use own addresses.
@@ -142,6 +144,7 @@ impl ControlThread {
             end: None,
             store_state: StoreState::Working,
             store_losses: 0,
+            has_all_records: false,
             store_warnings: Vec::new(),
             conflicts: AddressConflicts::default(),
             paused: None,
@@ -408,6 +411,10 @@ impl ControlThread {
             store.wait_for(last);
         }
         let losses = store.losses();
+        if !self.has_all_records && !node.is_restoring() {
+            self.has_all_records = true;
+            store.set_rewritten(losses, RecordNumber(0));
+        }
         if losses != self.store_losses {
             self.store_losses = losses;
             error!("the store has lost records: all of them are written again");

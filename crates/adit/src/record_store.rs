@@ -103,6 +103,9 @@ impl StartRecords {
             StoreKind::Shared(shared) => {
                 let pair = PairStore::open(shared, eal, lease)?;
                 let mut store = lease::client(shared, &config.admin_socket)?;
+                if accept_loss {
+                    store.accept_loss();
+                }
                 let shown = format!("the shared store of \"{}\"", shared.name);
                 if config.standby.is_some()
                     && let Some(active) = active_node(&mut store, &shown)?
@@ -117,7 +120,10 @@ impl StartRecords {
                 if config.standby.is_none() {
                     lease::take(&mut store, shared)?;
                 }
-                if let Err(error) = recover_tail(&mut store, &pair, None, accept_loss) {
+                let checked = store.check_records();
+                let recovered =
+                    checked.and_then(|()| recover_tail(&mut store, &pair, None, accept_loss));
+                if let Err(error) = recovered {
                     // The other adit may take over meanwhile.
                     let _ = store.release();
                     return Err(refused(error, &shown));

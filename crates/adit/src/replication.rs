@@ -124,13 +124,6 @@ pub(crate) fn recover_tail(
     own: Option<&OwnTail>,
     accept_loss: bool,
 ) -> Result<(), StoreError> {
-    if store.figures().is_incomplete {
-        if !accept_loss {
-            return Err(StoreError::Incomplete);
-        }
-        warn!("the store lacks records that it lost: what is there counts from now on");
-        store.set_complete();
-    }
     let epoch = store.figures().epoch;
     if let Some(own) = own {
         // From here on it takes no group of the former active adit.

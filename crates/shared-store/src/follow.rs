@@ -6,6 +6,7 @@ use adit_resp::{RespElements, RespValue};
 use adit_store::{RecordKind, StoreChange, StoreError};
 use adit_transport::Transport;
 
+use crate::checksum::{RecordDamage, checksum};
 use crate::connection::LinkError;
 use crate::greeting::replicas;
 use crate::keys::{FORMAT_VERSION, read_name};
@@ -19,6 +20,9 @@ use crate::shared_store::SharedStore;
 
 /// Groups that a server is to return at once.
 const GROUPS_PER_READ: &[u8] = b"64";
+
+/// What the checksums of a group are called among its changes.
+const CHECKSUMS: &[u8] = b"5=checksums";
 
 /// What a follower learns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,15 +131,26 @@ impl<T: Transport> SharedStore<T> {
     ) -> Result<FollowProgress, LinkError> {
         self.followed = None;
         visitor(FollowedChange::Reset);
+        let mut damage = RecordDamage::default();
         for kind in RecordKind::ALL {
-            self.scan(kind, &mut |key, value| {
+            self.scan(kind, &mut damage, &mut |key, value| {
                 visitor(FollowedChange::Change(StoreChange::put(key, value)));
             })?;
+        }
+        if let Err(error) = self.judge(&damage) {
+            self.tell_of_damage()?;
+            return Err(LinkError::Refused(error.to_string()));
         }
         let reached = before.last;
         self.followed = Some(reached);
         let StoreView { last, lease, .. } = self.view()?;
         Ok(FollowProgress { reached, last, is_caught_up: reached == last, lease })
+    }
+
+    /// Has the holder of the lease write all records again.
+    fn tell_of_damage(&mut self) -> Result<(), LinkError> {
+        let command = vec![&b"HSET"[..], self.keys.state(), b"damaged", b"1"];
+        self.link.exchange(&[command], Duration::ZERO, &mut |_, _| {})
     }
 
     /// Yields the groups behind `reached`. Returns the last one; `None` if groups are missing.
@@ -300,8 +315,20 @@ impl GroupsRead {
             self.is_gapless = false;
             return Some(());
         }
+        let mut checksums = None;
         while fields.count_left() > 0 {
             let (name, value) = pair(&mut fields)?;
+            if name == CHECKSUMS {
+                checksums = Some(value.get(1..)?.chunks_exact(4));
+                continue;
+            }
+            if let Some(known) = &mut checksums
+                && known.next() != Some(&checksum(name, &[value]))
+            {
+                // The hashes have the record.
+                self.is_gapless = false;
+                return Some(());
+            }
             let key = read_name(name)?;
             let value = match value.split_first() {
                 None => None,

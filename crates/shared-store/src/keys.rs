@@ -5,8 +5,9 @@ use adit_store::{RecordId, RecordKey, RecordKind};
 /// The version of what the keys hold.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// The hash with `format`, `epoch`, `holder` and `last`, the lease, the wish to take over, the stream of groups, and one
-/// hash per kind of records, by the octet of the kind. All share a hash tag, so a Cluster has them in one place.
+/// The hash with `format`, `epoch`, `holder` and `last`, the lease, the wish to take over, the stream of groups, one
+/// hash per kind of records, by the octet of the kind, and the hash of their checksums. All share a hash tag, so a Cluster has them
+/// in one place.
 #[derive(Debug)]
 pub(crate) struct StoreKeys {
     /// In the order of the scripts.
@@ -18,13 +19,15 @@ pub(crate) struct StoreKeys {
 /// Keys in front of the hashes of records.
 const FIXED: [&str; 4] = ["state", "lease", "handover", "groups"];
 /// Names of the hashes, by the octet of the kind from 1 on.
-const KINDS: [&str; 8] =
+pub(crate) const KINDS: [&str; 8] =
     ["node", "association", "pfds", "session", "usage", "report", "answer", "standby"];
+/// The hash of the checksums of records, by their names.
+const CHECKSUMS: &str = "checksums";
 
 impl StoreKeys {
     pub(crate) fn new(name: &str) -> Self {
         let key = |part: &&str| format!("adit:{{{name}}}:{part}").into_bytes();
-        let all: Vec<_> = FIXED.iter().chain(&KINDS).map(key).collect();
+        let all: Vec<_> = FIXED.iter().chain(&KINDS).chain([&CHECKSUMS]).map(key).collect();
         Self { count: all.len().to_string(), all }
     }
 
@@ -52,11 +55,6 @@ impl StoreKeys {
 
     pub(crate) fn groups(&self) -> &[u8] {
         self.at(3)
-    }
-
-    /// The hash of the records of a kind.
-    pub(crate) fn records(&self, kind: RecordKind) -> &[u8] {
-        self.at(FIXED.len() - 1 + usize::from(kind as u8))
     }
 
     fn at(&self, index: usize) -> &[u8] {
@@ -121,10 +119,10 @@ mod tests {
         let keys = StoreKeys::new("upf-1");
         assert!(keys.all().all(|key| key.starts_with(b"adit:{upf-1}:")));
         assert_eq!(keys.count(), keys.all().count().to_string().as_bytes());
-        assert!(
-            RecordKind::ALL.iter().all(|kind| keys.all().any(|key| key == keys.records(*kind)))
-        );
-        assert_eq!(keys.records(RecordKind::Node), b"adit:{upf-1}:node");
-        assert_eq!(keys.records(RecordKind::Answer), b"adit:{upf-1}:answer");
+        // Scripts count from one, and behind the fixed keys by the octet of the kind.
+        let of_kind = |kind: RecordKind| keys.at(FIXED.len() + usize::from(kind as u8) - 1);
+        assert_eq!(of_kind(RecordKind::Node), b"adit:{upf-1}:node");
+        assert_eq!(of_kind(RecordKind::Answer), b"adit:{upf-1}:answer");
+        assert_eq!(keys.all().last(), Some(&b"adit:{upf-1}:checksums"[..]));
     }
 }

@@ -54,7 +54,7 @@ impl<T: Transport> SharedStore<T> {
             }
             let began = Instant::now();
             match store.ask_for_lease()? {
-                ScriptAnswer::Taken { epoch, last, before } => {
+                ScriptAnswer::Taken { epoch, last, before, are_checked } => {
                     // Without it a replica that becomes the primary might give the same epoch to another process.
                     store.wait_for_replicas(began)?;
                     let is_incomplete = store.read_mark()?;
@@ -71,6 +71,9 @@ impl<T: Transport> SharedStore<T> {
                     store.figures.last = last;
                     store.is_handover_requested = false;
                     store.figures.holder.clone_from(&store.holder);
+                    if !are_checked {
+                        store.add_checksums()?;
+                    }
                     Ok(LeaseAnswer::Taken { epoch })
                 }
                 ScriptAnswer::Held(sight) => Ok(LeaseAnswer::Held(store.measure(sight))),

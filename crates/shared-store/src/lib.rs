@@ -13,6 +13,7 @@
 //! [`SharedStoreOptions::patience`] at most, and for its replies; they belong on a thread of their own.
 #![forbid(unsafe_code)]
 
+mod checksum;
 mod connection;
 mod figures;
 mod follow;

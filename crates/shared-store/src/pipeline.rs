@@ -158,8 +158,8 @@ impl<T: Transport> SharedStore<T> {
 
     /// Takes the answer to a write that was queued at `at`.
     fn take_answer(&mut self, answer: ScriptAnswer, at: Instant) -> Result<(), LinkError> {
-        let (last, handover) = match answer {
-            ScriptAnswer::Written { last, handover } => (last, handover),
+        let (last, handover, is_damaged) = match answer {
+            ScriptAnswer::Written { last, handover, is_damaged } => (last, handover, is_damaged),
             ScriptAnswer::Fenced { holder } => {
                 return Err(LinkError::Final(self.fence(holder)));
             }
@@ -176,7 +176,7 @@ impl<T: Transport> SharedStore<T> {
                 false => self.note_lost_records(last),
             };
         }
-        self.note_known_records();
+        self.note_known_records(is_damaged);
         (self.is_ready, self.lost_at) = (true, None);
         self.written_at = Some(at);
         if self.options.acknowledge_replicas == 0 {

@@ -26,6 +26,9 @@ impl<T: Transport> SharedStore<T> {
                 "{lost}; another adit has written to it: let another server become the primary"
             )));
         }
+        if !self.refill.is_possible {
+            return Err(LinkError::Lost(lost));
+        }
         let now = Instant::now();
         let seen_at = *self.refill.seen_at.get_or_insert(now);
         if now.saturating_duration_since(seen_at) < self.options.lease {
@@ -37,9 +40,13 @@ impl<T: Transport> SharedStore<T> {
         Ok(())
     }
 
-    /// The server has no more and no less than it should.
-    pub(crate) fn note_known_records(&mut self) {
+    /// The server has no more and no less groups than it should. Some of the records may be `damaged` nevertheless.
+    pub(crate) fn note_known_records(&mut self, is_damaged: bool) {
         self.refill.seen_at = None;
+        self.refill.is_wanted |= is_damaged;
+        if self.refill.is_wanted && self.refill.is_possible {
+            self.refill.begins = true;
+        }
     }
 
     /// Queues what begins or ends it. True if it is to begin: nothing else is of use before.
@@ -70,8 +77,10 @@ impl<T: Transport> SharedStore<T> {
         }
         self.tail.restart();
         let losses = self.refill.losses + 1;
-        self.refill =
-            RefillProgress { losses, marked_until: Some(u64::MAX), ..RefillProgress::default() };
+        let marked_until = Some(u64::MAX);
+        let begun =
+            RefillProgress { losses, marked_until, is_possible: true, ..Default::default() };
+        self.refill = begun;
         true
     }
 

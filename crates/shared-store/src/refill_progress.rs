@@ -7,6 +7,10 @@ use std::time::Instant;
 pub(crate) struct RefillProgress {
     /// When it saw first that records are lost.
     pub(crate) seen_at: Option<Instant>,
+    /// Whoever appends records has all of them.
+    pub(crate) is_possible: bool,
+    /// The server lacks records, or has damaged ones.
+    pub(crate) is_wanted: bool,
     /// The server is to begin anew.
     pub(crate) begins: bool,
     /// How often servers began anew.

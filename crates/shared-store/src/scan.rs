@@ -1,4 +1,4 @@
-//! Reading all records of a kind.
+//! Reading all records of a kind, and comparing them with their checksums.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -7,10 +7,11 @@ use adit_resp::RespValue;
 use adit_store::{RecordKey, RecordKind};
 use adit_transport::Transport;
 
+use crate::checksum::{RecordDamage, checksum};
 use crate::connection::LinkError;
 use crate::keys::read_field;
 use crate::pipeline::unreadable;
-use crate::scripts::{number, octets};
+use crate::scripts::{Script, ScriptAnswer, number, octets};
 use crate::shared_store::SharedStore;
 
 /// Records that a server is to return at once.
@@ -18,50 +19,173 @@ const SCAN_COUNT: &[u8] = b"256";
 /// Parts of a scan at most: enough for 16 million records in a table that is nearly empty.
 const PARTS_MAX: usize = 1 << 20;
 
-impl<T: Transport> SharedStore<T> {
-    /// Reads all records of a kind. Servers may return a record more than once; the visitor gets it once.
-    pub(crate) fn scan(
-        &mut self,
-        kind: RecordKind,
-        visitor: &mut dyn FnMut(RecordKey<'_>, &[u8]),
-    ) -> Result<(), LinkError> {
-        let (mut seen, mut cursors) = (HashSet::<Box<[u8]>>::new(), HashSet::new());
-        let mut cursor = 0;
-        loop {
-            // The lease goes on during a long read.
-            self.drive().map_err(LinkError::Final)?;
-            let (mut next, text) = (None, cursor.to_string());
-            let key = self.keys.records(kind);
-            let command = vec![&b"HSCAN"[..], key, text.as_bytes(), b"COUNT", SCAN_COUNT];
-            self.link.exchange(&[command], Duration::ZERO, &mut |_, value| {
-                next = read_scan(value, &mut |field, value| {
-                    // What is no field of ours was put there by somebody else.
-                    let Some(id) = read_field(field) else { return };
-                    if seen.insert(field.into()) {
-                        visitor(RecordKey { kind, id }, value);
-                    }
-                });
-            })?;
-            cursor = match next {
-                Some(0) => return Ok(()),
-                Some(next) => next,
-                None => return Err(unreadable()),
-            };
-            if !cursors.insert(cursor) || cursors.len() > PARTS_MAX {
-                return Err(LinkError::Lost("it never stops returning records".to_owned()));
-            }
+/// A record as a server returns it.
+struct ScannedRecord<'a> {
+    field: &'a [u8],
+    value: &'a [u8],
+    /// Of the record, if it has one; `None` while not all records have one, since those of release 0.1.0 have none.
+    checksum: Option<Option<&'a [u8]>>,
+}
+
+impl ScannedRecord<'_> {
+    fn name(&self, kind: RecordKind) -> Vec<u8> {
+        let mut name = Vec::with_capacity(1 + self.field.len());
+        name.push(b'0' + kind as u8);
+        name.extend_from_slice(self.field);
+        name
+    }
+
+    /// The checksum that it should have.
+    fn computed(&self, name: &[u8]) -> [u8; 4] {
+        checksum(name, &[b"=", self.value])
+    }
+}
+
+/// Where a scan goes on.
+#[derive(Debug, Default)]
+struct ScanCursor {
+    at: u64,
+    seen: HashSet<u64>,
+}
+
+impl ScanCursor {
+    /// Goes on at `next`. False at the end.
+    fn advance(&mut self, next: Option<u64>) -> Result<bool, LinkError> {
+        self.at = next.ok_or_else(unreadable)?;
+        if self.at == 0 {
+            return Ok(false);
+        }
+        match self.seen.insert(self.at) && self.seen.len() <= PARTS_MAX {
+            true => Ok(true),
+            false => Err(LinkError::Lost("it never stops returning records".to_owned())),
         }
     }
 }
 
-/// Hands over the records of a part of a scan. Returns where the next part begins.
-fn read_scan(value: RespValue<'_>, each: &mut dyn FnMut(&[u8], &[u8])) -> Option<u64> {
+impl<T: Transport> SharedStore<T> {
+    /// Reads all records of a kind. Servers may return a record more than once; the visitor gets it once, and none that is
+    /// damaged.
+    pub(crate) fn scan(
+        &mut self,
+        kind: RecordKind,
+        damage: &mut RecordDamage,
+        visitor: &mut dyn FnMut(RecordKey<'_>, &[u8]),
+    ) -> Result<(), LinkError> {
+        let (mut seen, mut cursor) = (HashSet::<Box<[u8]>>::new(), ScanCursor::default());
+        loop {
+            let next = self.scan_part(kind, cursor.at, &mut |record| {
+                // What is no field of ours was put there by somebody else.
+                let Some(id) = read_field(record.field) else { return };
+                if !seen.insert(record.field.into()) {
+                    return;
+                }
+                let name = record.name(kind);
+                match record.checksum {
+                    Some(found) if found != Some(&record.computed(&name)) => {
+                        damage.note_damaged(&name);
+                    }
+                    _ => visitor(RecordKey { kind, id }, record.value),
+                }
+            })?;
+            if !cursor.advance(next)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Gives all records a checksum, after an adit of release 0.1.0 has written some without one.
+    pub(crate) fn add_checksums(&mut self) -> Result<(), LinkError> {
+        for kind in RecordKind::ALL {
+            let mut cursor = ScanCursor::default();
+            loop {
+                let mut added = Vec::new();
+                let next = self.scan_part(kind, cursor.at, &mut |record| {
+                    if read_field(record.field).is_some() {
+                        let name = record.name(kind);
+                        let checksum = record.computed(&name);
+                        added.push((name, checksum));
+                    }
+                })?;
+                if !added.is_empty() {
+                    self.send_checksums(&added)?;
+                }
+                if !cursor.advance(next)? {
+                    break;
+                }
+            }
+        }
+        self.send_checksums(&[])
+    }
+
+    fn send_checksums(&mut self, added: &[(Vec<u8>, [u8; 4])]) -> Result<(), LinkError> {
+        let epoch = self.epoch.unwrap_or(0).to_string();
+        let mut command = self.scripts.command(Script::AddChecksums, &self.keys);
+        command.extend([epoch.as_bytes(), self.holder.as_bytes()]);
+        command.extend(added.iter().flat_map(|(name, checksum)| [name.as_slice(), checksum]));
+        let mut answer = None;
+        self.link.exchange(&[command], Duration::ZERO, &mut |_, value| {
+            answer = ScriptAnswer::read(value);
+        })?;
+        match answer {
+            Some(ScriptAnswer::Written { .. }) => Ok(()),
+            Some(ScriptAnswer::Fenced { holder }) => Err(LinkError::Final(self.fence(holder))),
+            _ => Err(unreadable()),
+        }
+    }
+
+    /// Looks for records that are missing.
+    pub(crate) fn missing_records(&mut self) -> Result<RecordDamage, LinkError> {
+        let (mut missing, mut cursor) = (RecordDamage::default(), ScanCursor::default());
+        loop {
+            let text = cursor.at.to_string();
+            let mut command = self.scripts.command(Script::Missing, &self.keys);
+            command.extend([text.as_bytes(), SCAN_COUNT]);
+            let mut next = None;
+            self.link.exchange(&[command], Duration::ZERO, &mut |_, value| {
+                let RespValue::Array(words) = value else { return };
+                let mut words = words.filter_map(octets);
+                let count = words.next().and_then(number);
+                next = words.next().and_then(number);
+                words.for_each(|name| missing.note_missing(name));
+                missing.set_missing(count.unwrap_or(0));
+            })?;
+            if !cursor.advance(next)? {
+                return Ok(missing);
+            }
+        }
+    }
+
+    /// Hands over a part of the records of a kind, and returns where the next part begins.
+    fn scan_part(
+        &mut self,
+        kind: RecordKind,
+        at: u64,
+        each: &mut dyn FnMut(ScannedRecord<'_>),
+    ) -> Result<Option<u64>, LinkError> {
+        // The lease goes on during a long read.
+        self.drive().map_err(LinkError::Final)?;
+        let (digit, at) = ([b'0' + kind as u8], at.to_string());
+        let mut command = self.scripts.command(Script::Scan, &self.keys);
+        command.extend([&digit, at.as_bytes(), SCAN_COUNT]);
+        let mut next = None;
+        self.link.exchange(&[command], Duration::ZERO, &mut |_, value| {
+            next = read_part(value, each);
+        })?;
+        Ok(next)
+    }
+}
+
+/// Hands over the records of a part. Returns where the next part begins.
+fn read_part(value: RespValue<'_>, each: &mut dyn FnMut(ScannedRecord<'_>)) -> Option<u64> {
     let RespValue::Array(mut parts) = value else { return None };
     let cursor = number(octets(parts.next()?)?)?;
     let RespValue::Array(mut fields) = parts.next()? else { return None };
+    let RespValue::Array(mut checksums) = parts.next()? else { return None };
+    let are_known = checksums.count_left() > 0;
     while let Some(field) = fields.next() {
         let (field, value) = (octets(field)?, octets(fields.next()?)?);
-        each(field, value);
+        let checksum = if are_known { Some(octets(checksums.next()?)) } else { None };
+        each(ScannedRecord { field, value, checksum });
     }
     Some(cursor)
 }

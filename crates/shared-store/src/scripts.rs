@@ -14,10 +14,21 @@ pub(crate) enum Script {
     Write,
     Release,
     Refill,
+    Scan,
+    Missing,
+    AddChecksums,
 }
 
 impl Script {
-    pub(crate) const ALL: [Self; 4] = [Self::Acquire, Self::Write, Self::Release, Self::Refill];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Acquire,
+        Self::Write,
+        Self::Release,
+        Self::Refill,
+        Self::Scan,
+        Self::Missing,
+        Self::AddChecksums,
+    ];
 
     pub(crate) const fn text(self) -> &'static [u8] {
         match self {
@@ -25,13 +36,16 @@ impl Script {
             Self::Write => include_bytes!("scripts/write.lua"),
             Self::Release => include_bytes!("scripts/release.lua"),
             Self::Refill => include_bytes!("scripts/refill.lua"),
+            Self::Scan => include_bytes!("scripts/scan.lua"),
+            Self::Missing => include_bytes!("scripts/missing.lua"),
+            Self::AddChecksums => include_bytes!("scripts/add_checksums.lua"),
         }
     }
 }
 
 /// What a server calls the scripts.
 #[derive(Debug, Default)]
-pub(crate) struct ScriptDigests([Vec<u8>; 4]);
+pub(crate) struct ScriptDigests([Vec<u8>; Script::ALL.len()]);
 
 impl ScriptDigests {
     pub(crate) fn set(&mut self, index: usize, digest: &[u8]) {
@@ -58,6 +72,8 @@ pub(crate) enum ScriptAnswer {
         last: GroupPosition,
         /// The epoch before, and its holder.
         before: (u64, String),
+        /// All records there have checksums.
+        are_checked: bool,
     },
     /// Another holder has it.
     Held(LeaseSight),
@@ -69,6 +85,8 @@ pub(crate) enum ScriptAnswer {
     Written {
         last: GroupPosition,
         handover: bool,
+        /// Records are missing or damaged.
+        is_damaged: bool,
     },
     /// The group does not follow the last one that the server has.
     Gap {
@@ -87,13 +105,14 @@ impl ScriptAnswer {
         let words: Vec<&[u8]> = words.filter_map(octets).collect();
         let text = printable;
         Some(match *words.as_slice() {
-            [b"TAKEN", epoch, last, epoch_before, holder_before] => Self::Taken {
+            [b"TAKEN", epoch, last, epoch_before, holder_before, checked] => Self::Taken {
                 epoch: number(epoch)?,
                 last: GroupPosition::parse(last)?,
                 before: (
                     number(epoch_before)?,
                     core::str::from_utf8(holder_before).ok()?.to_owned(),
                 ),
+                are_checked: checked == b"1",
             },
             [b"HELD", holder, lease_ms, epoch, beat, former_left] => Self::Held(LeaseSight {
                 holder: text(holder),
@@ -105,10 +124,12 @@ impl ScriptAnswer {
             [b"NEWER", format] => {
                 Self::Newer { format: u32::try_from(number(format)?).unwrap_or(u32::MAX) }
             }
-            [b"WRITTEN", last, handover] => {
-                Self::Written { last: GroupPosition::parse(last)?, handover: handover == b"1" }
-            }
-            [b"GAP", last, _] => Self::Gap { last: GroupPosition::parse(last)? },
+            [b"WRITTEN", last, handover, damaged] => Self::Written {
+                last: GroupPosition::parse(last)?,
+                handover: handover == b"1",
+                is_damaged: damaged == b"1",
+            },
+            [b"GAP", last] => Self::Gap { last: GroupPosition::parse(last)? },
             [b"FENCED", holder] => Self::Fenced { holder: text(holder) },
             [b"RELEASED"] => Self::Released,
             _ => return None,

@@ -12,6 +12,7 @@ use adit_transport::Transport;
 use adit_types::Nanos;
 use adit_types::limits::{STORE_BACKLOG_BYTES_MAX, STORE_GROUP_BYTES_MAX, STORE_VALUE_BYTES_MAX};
 
+use crate::checksum::RecordDamage;
 use crate::connection::LinkError;
 use crate::figures::SharedStoreFigures;
 use crate::greeting::GreetingCommands;
@@ -64,6 +65,8 @@ pub struct SharedStore<T: Transport> {
     pub(crate) info: ServerInfo,
     pub(crate) informed_at: Option<Instant>,
     pub(crate) refill: RefillProgress,
+    pub(crate) accepts_loss: bool,
+    losses_accepted: Vec<String>,
     pub(crate) is_handover_requested: bool,
     /// The last group that [`SharedStore::follow`] has yielded.
     pub(crate) followed: Option<GroupPosition>,
@@ -109,6 +112,8 @@ impl<T: Transport> SharedStore<T> {
             info: ServerInfo::default(),
             informed_at: None,
             refill: RefillProgress::default(),
+            accepts_loss: false,
+            losses_accepted: Vec::new(),
             is_handover_requested: false,
             followed: None,
             lacking_since: None,
@@ -128,6 +133,53 @@ impl<T: Transport> SharedStore<T> {
             pending_octets: self.tail.pending_octets(),
             warnings: self.warnings(),
             ..self.figures.clone()
+        }
+    }
+
+    /// Goes on without records that the store has lost or that are damaged, from the next look at them on.
+    pub fn accept_loss(&mut self) {
+        self.accepts_loss = true;
+    }
+
+    /// Looks for records that are missing, and for a mark of a process that did not end to write them again. The lease must be held.
+    ///
+    /// # Errors
+    /// Records are lost, and that is not accepted; or the store cannot be read.
+    pub fn check_records(&mut self) -> Result<(), StoreError> {
+        if self.figures.is_incomplete {
+            if !self.accepts_loss {
+                return Err(StoreError::Incomplete);
+            }
+            self.losses_accepted.push("the records were not all written again".to_owned());
+            self.end_mark();
+        }
+        let missing = self.on_primary(&mut Self::missing_records)?;
+        self.judge(&missing)
+    }
+
+    /// What was lost and accepted since the last call, in sentences.
+    pub fn take_accepted_losses(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.losses_accepted)
+    }
+
+    /// Refuses damage, or accepts it: then all records are written again as soon as that is possible.
+    pub(crate) fn judge(&mut self, damage: &RecordDamage) -> Result<(), StoreError> {
+        if damage.is_empty() {
+            return Ok(());
+        }
+        if !self.accepts_loss {
+            return Err(damage.error());
+        }
+        self.losses_accepted.extend(damage.sentences());
+        self.refill.is_wanted = true;
+        Ok(())
+    }
+
+    /// The mark of records that are written again goes with the last group.
+    fn end_mark(&mut self) {
+        if self.refill.marked_until.is_some() {
+            self.refill.marked_until = Some(self.tail.appended());
+            self.figures.is_incomplete = false;
         }
     }
 
@@ -293,10 +345,8 @@ impl<T: Transport> RecordStore for SharedStore<T> {
     }
 
     fn set_complete(&mut self) {
-        if self.refill.marked_until.is_some() {
-            self.refill.marked_until = Some(self.tail.appended());
-            self.figures.is_incomplete = false;
-        }
+        self.refill.is_possible = true;
+        self.end_mark();
     }
 
     /// Prolongs the lease in good time, and looks for a primary if there is none.
@@ -324,8 +374,9 @@ impl<T: Transport> RecordStore for SharedStore<T> {
         visitor: &mut dyn FnMut(RecordKey<'_>, &[u8]),
     ) -> Result<(), StoreError> {
         self.on_primary(&mut |_| Ok(()))?;
+        let mut damage = RecordDamage::default();
         for &kind in kinds {
-            if let Err(error) = self.scan(kind, visitor) {
+            if let Err(error) = self.scan(kind, &mut damage, visitor) {
                 let why = match &error {
                     LinkError::Lost(why) | LinkError::Refused(why) => why.clone(),
                     LinkError::Moved(server) => format!("the records moved to {server} meanwhile"),
@@ -335,7 +386,7 @@ impl<T: Transport> RecordStore for SharedStore<T> {
                 return Err(StoreError::Unavailable(why));
             }
         }
-        Ok(())
+        self.judge(&damage)
     }
 
     /// Does what is possible without waiting.

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use adit_store::{RecordNumber, StoreChange};
 
+use crate::checksum::checksum;
 use crate::keys::write_name;
 use crate::position::GroupPosition;
 
@@ -19,12 +20,16 @@ pub(crate) struct TailGroup {
     octets: Vec<u8>,
     /// Where each of them ends.
     ends: Vec<usize>,
+    /// Of each change.
+    checksums: Vec<u8>,
 }
 
 impl TailGroup {
     fn new(number: u64, changes: &[StoreChange<'_>]) -> Self {
-        let mut group = Self { number, octets: Vec::new(), ends: Vec::new() };
+        let mut group =
+            Self { number, octets: Vec::new(), ends: Vec::new(), checksums: Vec::new() };
         for change in changes {
+            let start = group.octets.len();
             write_name(&mut group.octets, change.key);
             group.ends.push(group.octets.len());
             if let Some(value) = change.value {
@@ -32,14 +37,18 @@ impl TailGroup {
                 group.octets.extend_from_slice(value);
             }
             group.ends.push(group.octets.len());
+            let written = group.octets.get(start..).unwrap_or_default();
+            group.checksums.extend(checksum(written, &[]));
         }
         group
     }
 
-    /// Names and values in turn; a value begins with `=`, a removal has none.
+    /// The checksums, then names and values in turn; a value begins with `=`, a removal has none.
     pub(crate) fn words(&self) -> impl Iterator<Item = &[u8]> {
         let starts = [0].into_iter().chain(self.ends.iter().copied());
-        starts.zip(&self.ends).map(|(from, to)| self.octets.get(from..*to).unwrap_or_default())
+        let parts = starts.zip(&self.ends);
+        let words = parts.map(|(from, to)| self.octets.get(from..*to).unwrap_or_default());
+        [self.checksums.as_slice()].into_iter().chain(words)
     }
 
     pub(crate) const fn number(&self) -> u64 {

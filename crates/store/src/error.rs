@@ -131,6 +131,8 @@ pub enum StoreError {
     },
     /// The store lost records, and the adit that wrote them again ended before it was done.
     Incomplete,
+    /// Records of a shared store are missing, or are not what was written. A sentence each.
+    DamagedRecords(Vec<String>),
     /// The store lacks changes that a standby had acknowledged, and the standby's are not to be had. The text says why.
     TailLost(String),
     /// The folder, or the file that takes commits, was removed or replaced.
@@ -188,6 +190,9 @@ impl fmt::Display for StoreError {
             Self::Incomplete => f.write_str(
                 "the shared store lacks records: its servers lost them, and the adit that wrote them again ended before it was done",
             ),
+            Self::DamagedRecords(found) => {
+                write!(f, "the shared store is damaged: {}", found.join("; "))
+            }
             Self::TailLost(why) => write!(
                 f,
                 "the shared store may lack acknowledged changes that only a standby had: {why}"

@@ -52,7 +52,9 @@ fn restarted(server: &RedisProcess) -> SharedStore<KernelTcp> {
     put(&mut store, 1..=5);
     store.commit().unwrap();
     drop(store);
-    taken(server, "a", 2)
+    let mut store = taken(server, "a", 2);
+    store.set_complete();
+    store
 }
 
 /// The sessions that a standby knows.

@@ -1,11 +1,11 @@
 -- Takes the lease: if nobody holds it, a former process of the same instance does, or its holder has not prolonged it since
 -- the caller saw it, which the caller has measured to be longer than the lease.
--- KEYS: state, lease, handover, groups, then the hashes of records by the octet of their kind.
+-- KEYS: state, lease, handover, groups, then the hashes of records by the octet of their kind, and that of their checksums.
 -- ARGV: newest format, instance, holder, milliseconds of the lease, epoch and beat that the caller saw, or two empty strings. A
 -- holder's name begins with its instance's.
 -- A command that needs no memory comes first: after it the server takes the others also without memory.
 redis.call('HDEL', KEYS[1], '-')
-local fields = {'format', 'epoch', 'holder', 'last', 'beat', 'held', 'lease_ms'}
+local fields = {'format', 'epoch', 'holder', 'last', 'beat', 'held', 'lease_ms', 'checked'}
 local state = redis.call('HMGET', KEYS[1], unpack(fields))
 if state[1] and tonumber(state[1]) > tonumber(ARGV[1]) then
   return {'NEWER', state[1]}
@@ -32,4 +32,11 @@ redis.call('HSET', KEYS[1], 'format', '1', 'epoch', text, 'holder', ARGV[3], 'he
 redis.call('HINCRBY', KEYS[1], 'beat', 1)
 redis.call('SET', KEYS[2], ARGV[3] .. ';beat', 'PX', ARGV[4])
 redis.call('DEL', KEYS[3])
-return {'TAKEN', text, state[4] or '0-0', epoch, state[3] or ''}
+-- Adits of release 0.1.0 write no checksums.
+local last = state[4] or '0-0'
+local checked = '1'
+if (state[8] or '0-0') ~= last then
+  redis.call('UNLINK', KEYS[13])
+  checked = '0'
+end
+return {'TAKEN', text, last, epoch, state[3] or '', checked}

@@ -9,8 +9,9 @@ end
 redis.call('HINCRBY', KEYS[1], 'beat', 1)
 if ARGV[3] == '' then
   redis.call('HDEL', KEYS[1], 'filling')
-  return {'WRITTEN', state[3] or '0-0', '0'}
+  return {'WRITTEN', state[3] or '0-0', '0', '0'}
 end
 redis.call('UNLINK', unpack(KEYS, 4))
-redis.call('HSET', KEYS[1], 'filling', '1', 'last', ARGV[3])
-return {'WRITTEN', ARGV[3], '0'}
+redis.call('HDEL', KEYS[1], 'damaged')
+redis.call('HSET', KEYS[1], 'filling', '1', 'last', ARGV[3], 'checked', ARGV[3], 'records', '0')
+return {'WRITTEN', ARGV[3], '0', '0'}

@@ -1,12 +1,13 @@
 -- Prolongs the holder's lease and applies a group, if the server does not have it.
 -- KEYS: as of the script that takes the lease.
 -- ARGV: epoch, holder, milliseconds of the lease, the position before the group, the number of the group or 0 for
--- none, the position up to which groups are trimmed, epoch and holder before this holder; then the names and values of its changes in turn. A name is the
--- octet of the kind and the field; a value begins with '=', a removal has none.
+-- none, the position up to which groups are trimmed, epoch and holder before this holder; then, of a group, the checksums of its
+-- changes, four octets each, and their names and values in turn. A name is the octet of the kind and the field; a value begins
+-- with '=', a removal has none.
 -- A command that needs no memory comes first: after it the server takes the others also without memory.
 redis.call('HDEL', KEYS[1], '-')
 local epoch, holder = tonumber(ARGV[1]), ARGV[2]
-local state = redis.call('HMGET', KEYS[1], 'epoch', 'holder', 'last', 'held')
+local state = redis.call('HMGET', KEYS[1], 'epoch', 'holder', 'last', 'held', 'checked', 'records', 'damaged')
 local known = tonumber(state[1] or '0')
 if known > epoch or (known == epoch and state[2] ~= holder) then
   return {'FENCED', state[2] or ''}
@@ -28,26 +29,52 @@ redis.call('SET', KEYS[2], holder .. ';beat', 'PX', ARGV[3])
 local asked = tostring(redis.call('EXISTS', KEYS[3]))
 local last = state[3] or '0-0'
 local number = tonumber(ARGV[5])
+-- Whoever wrote the last group wrote checksums.
+local is_checked = (state[5] or '0-0') == last
+if number == 0 then
+  local damaged = '0'
+  if is_checked then
+    local known, count = tonumber(state[6] or '0'), 0
+    for i = 5, 12 do
+      count = count + redis.call('HLEN', KEYS[i])
+    end
+    if state[7] or count ~= known or redis.call('HLEN', KEYS[13]) ~= known then
+      damaged = '1'
+    end
+  end
+  return {'WRITTEN', last, asked, damaged}
+end
 local last_epoch, last_number = string.match(last, '^(%d+)-(%d+)$')
-if number == 0 or (tonumber(last_epoch) == epoch and tonumber(last_number) >= number) then
-  return {'WRITTEN', last, asked}
+if tonumber(last_epoch) == epoch and tonumber(last_number) >= number then
+  return {'WRITTEN', last, asked, '0'}
 end
 if last ~= ARGV[4] then
-  return {'GAP', last, asked}
+  return {'GAP', last}
 end
-for i = 9, #ARGV, 2 do
-  local key = KEYS[4 + tonumber(string.sub(ARGV[i], 1, 1))]
+local grown = 0
+for i = 10, #ARGV, 2 do
+  local name = ARGV[i]
+  local key, field = KEYS[4 + tonumber(string.sub(name, 1, 1))], string.sub(name, 2)
   if ARGV[i + 1] == '' then
-    redis.call('HDEL', key, string.sub(ARGV[i], 2))
+    grown = grown - redis.call('HDEL', key, field)
+    redis.call('HDEL', KEYS[13], name)
   else
-    redis.call('HSET', key, string.sub(ARGV[i], 2), string.sub(ARGV[i + 1], 2))
+    local at = 2 * (i - 10)
+    grown = grown + redis.call('HSET', key, field, string.sub(ARGV[i + 1], 2))
+    redis.call('HSET', KEYS[13], name, string.sub(ARGV[9], at + 1, at + 4))
   end
 end
 local position = ARGV[1] .. '-' .. ARGV[5]
+-- Adits of release 0.1.0 pass over a change of the record that has the checksums: no node has it.
+local name, value = '5=checksums', '=' .. ARGV[9]
 if ARGV[6] == '0-0' then
-  redis.call('XADD', KEYS[4], position, 'after', last, unpack(ARGV, 9))
+  redis.call('XADD', KEYS[4], position, 'after', last, name, value, unpack(ARGV, 10))
 else
-  redis.call('XADD', KEYS[4], 'MINID', '~', ARGV[6], position, 'after', last, unpack(ARGV, 9))
+  redis.call('XADD', KEYS[4], 'MINID', '~', ARGV[6], position, 'after', last, name, value, unpack(ARGV, 10))
 end
 redis.call('HSET', KEYS[1], 'last', position)
-return {'WRITTEN', position, asked}
+if is_checked then
+  redis.call('HSET', KEYS[1], 'checked', position)
+  redis.call('HINCRBY', KEYS[1], 'records', grown)
+end
+return {'WRITTEN', position, asked, '0'}
