@@ -131,9 +131,15 @@ pub(crate) fn recover_tail(
     }
     let marked = marked_standby(store)?;
     let own_incarnation = own.map(|own| own.report().incarnation);
-    let last = store.figures().last;
+    let last = store.kept().unwrap_or(store.figures().last);
     let position = StorePosition { epoch: last.epoch, number: RecordNumber(last.number) };
-    let found = match (TailSource::of(marked, own_incarnation), own, pair.replication()) {
+    // A server that lost records may have lost the mark.
+    let is_kept = store.kept().is_some();
+    let source = match is_kept && own.is_some() {
+        true => TailSource::Own,
+        false => TailSource::of(marked, own_incarnation),
+    };
+    let found = match (source, own, pair.replication()) {
         (TailSource::Unneeded, ..) => return Ok(()),
         (TailSource::Own, Some(own), _) => {
             own.groups_after(position).map_err(|error| error.to_string())
@@ -149,7 +155,7 @@ pub(crate) fn recover_tail(
     };
     let groups = match found {
         Ok(groups) => groups,
-        Err(why) if accept_loss => {
+        Err(why) if accept_loss || is_kept => {
             warn!(why, "acknowledged changes may be lost");
             Vec::new()
         }

@@ -315,6 +315,10 @@ impl StandbyFollower {
     ) -> Result<(), StoreError> {
         store.maintain()?;
         if *stage == LeaseStage::Taken {
+            if let Some(reached) = store.kept() {
+                let last = store.figures().last;
+                warn!(%reached, %last, "the store has less than this standby, which writes all records again");
+            }
             recover_tail(store, &self.pair, self.tail.as_ref(), self.accept_loss)?;
             *stage = LeaseStage::Complete;
         }

@@ -24,6 +24,9 @@ const GROUPS_PER_READ: &[u8] = b"64";
 /// What the checksums of a group are called among its changes.
 const CHECKSUMS: &[u8] = b"5=checksums";
 
+/// Nobody has all records.
+const UNFINISHED: &str = "the adit that wrote all records again, after the server had lost them, ended before it was done: start it again";
+
 /// What a follower learns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FollowedChange<'a> {
@@ -56,6 +59,19 @@ struct StoreView {
     is_filling: bool,
 }
 
+/// What becomes of the records that were yielded when the server does not have what follows them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KeptRecords {
+    /// What the server has counts.
+    None,
+    /// They are not all, and the server does not have all either.
+    Unusable,
+    /// The holder of the lease may still write what is missing.
+    Waiting,
+    /// Nobody has more.
+    Best,
+}
+
 impl<T: Transport> SharedStore<T> {
     /// Yields what is new. The first call yields a reset and all records, and so does one whose changes the server does
     /// not have any more. Otherwise it yields the changes of the groups that were written, in order, and waits for the next
@@ -73,54 +89,62 @@ impl<T: Transport> SharedStore<T> {
         self.on_primary(&mut |store| {
             let view = store.view()?;
             store.figures.last = view.last;
-            if view.is_filling && store.epoch.is_none() {
-                return store.wait_for_refill(view, limit);
-            }
             // A primary with less than the follower has lost groups.
             let known = store.followed.filter(|reached| *reached <= view.last);
-            if known.is_none() && store.awaits_lost_groups() {
-                return Ok(store.keep_followed(view, limit));
-            }
-            store.lacking_since = None;
             if let Some(reached) = known
                 && let Some(reached) = store.read_groups(reached, view.last, limit, visitor)?
             {
+                store.lacking_since = None;
                 let is_caught_up = reached >= view.last;
+                store.is_followed_whole |= is_caught_up;
                 let last = view.last.max(reached);
                 return Ok(FollowProgress { reached, last, is_caught_up, lease: view.lease });
             }
-            store.read_all(view, visitor)
+            match store.weigh(&view, known.is_none()) {
+                KeptRecords::None => store.read_all(view, visitor),
+                KeptRecords::Unusable => Err(LinkError::Refused(UNFINISHED.to_owned())),
+                KeptRecords::Waiting => Ok(store.keep_followed(view, false, limit)),
+                KeptRecords::Best => Ok(store.keep_followed(view, true, limit)),
+            }
         })
     }
 
-    /// Keeps what was yielded: it is more than the server has.
-    fn wait_for_refill(
+    /// Whether what was yielded counts more than what the server has, which has less if `lacks`.
+    fn weigh(&mut self, view: &StoreView, lacks: bool) -> KeptRecords {
+        let (is_held, is_whole) = (view.lease.is_some(), self.is_followed_whole);
+        if self.epoch.is_some() {
+            return KeptRecords::None;
+        }
+        if view.is_filling {
+            // Its holder has all records, and writes them again.
+            return match (is_held, is_whole) {
+                (true, _) => KeptRecords::Waiting,
+                (false, true) => KeptRecords::Best,
+                (false, false) => KeptRecords::Unusable,
+            };
+        }
+        if !lacks || !is_whole || self.followed == Some(GroupPosition::default()) {
+            return KeptRecords::None;
+        }
+        // The holder has what the server lost, and reaches it within two lengths of the lease if it lives.
+        let since = *self.lacking_since.get_or_insert_with(Instant::now);
+        match (since.elapsed() < self.options.lease * 2, is_held) {
+            (true, _) => KeptRecords::Waiting,
+            (false, false) => KeptRecords::Best,
+            (false, true) => KeptRecords::None,
+        }
+    }
+
+    /// Keeps what was yielded.
+    fn keep_followed(
         &self,
         view: StoreView,
+        is_caught_up: bool,
         limit: Duration,
-    ) -> Result<FollowProgress, LinkError> {
-        if view.lease.is_none() {
-            let why = "the adit that wrote all records again, after the server had lost them, ended before it was done: start it again";
-            return Err(LinkError::Refused(why.to_owned()));
-        }
-        Ok(self.keep_followed(view, limit))
-    }
-
-    /// True while the holder of the lease may still give the server what it lost: it has all of it, and reaches the server
-    /// within two lengths of the lease if it lives.
-    fn awaits_lost_groups(&mut self) -> bool {
-        let has_followed = self.followed.is_some_and(|reached| reached != GroupPosition::default());
-        if self.epoch.is_some() || !has_followed {
-            return false;
-        }
-        let since = *self.lacking_since.get_or_insert_with(Instant::now);
-        since.elapsed() < self.options.lease * 2
-    }
-
-    fn keep_followed(&self, view: StoreView, limit: Duration) -> FollowProgress {
+    ) -> FollowProgress {
         std::thread::sleep(limit);
         let reached = self.followed.unwrap_or_default();
-        FollowProgress { reached, last: view.last, is_caught_up: false, lease: view.lease }
+        FollowProgress { reached, last: view.last, is_caught_up, lease: view.lease }
     }
 
     /// Yields all records.
@@ -129,7 +153,7 @@ impl<T: Transport> SharedStore<T> {
         before: StoreView,
         visitor: &mut dyn FnMut(FollowedChange<'_>),
     ) -> Result<FollowProgress, LinkError> {
-        self.followed = None;
+        (self.followed, self.is_followed_whole) = (None, false);
         visitor(FollowedChange::Reset);
         let mut damage = RecordDamage::default();
         for kind in RecordKind::ALL {
@@ -144,7 +168,9 @@ impl<T: Transport> SharedStore<T> {
         let reached = before.last;
         self.followed = Some(reached);
         let StoreView { last, lease, .. } = self.view()?;
-        Ok(FollowProgress { reached, last, is_caught_up: reached == last, lease })
+        self.is_followed_whole = reached == last;
+        let is_caught_up = self.is_followed_whole;
+        Ok(FollowProgress { reached, last, is_caught_up, lease })
     }
 
     /// Has the holder of the lease write all records again.

@@ -9,6 +9,7 @@ use crate::connection::LinkError;
 use crate::keys::FORMAT_VERSION;
 use crate::lease_clock::LeaseSight;
 use crate::pipeline::unreadable;
+use crate::position::GroupPosition;
 use crate::scripts::{Script, ScriptAnswer, octets};
 use crate::shared_store::SharedStore;
 
@@ -71,6 +72,7 @@ impl<T: Transport> SharedStore<T> {
                     store.figures.last = last;
                     store.is_handover_requested = false;
                     store.figures.holder.clone_from(&store.holder);
+                    store.keep_what_was_followed(last, is_incomplete);
                     if !are_checked {
                         store.add_checksums()?;
                     }
@@ -80,6 +82,15 @@ impl<T: Transport> SharedStore<T> {
                 _ => Err(unreadable()),
             }
         })
+    }
+
+    /// Prefers what was followed to a server that has groups up to `last` only, or not all records.
+    fn keep_what_was_followed(&mut self, last: GroupPosition, is_incomplete: bool) {
+        let lacks = self.followed.is_some_and(|reached| reached > last) || is_incomplete;
+        if lacks && self.is_followed_whole {
+            self.kept = self.followed.replace(last);
+            self.refill.is_wanted = true;
+        }
     }
 
     /// True if an adit writes all records again, or did not end it.

@@ -70,6 +70,10 @@ pub struct SharedStore<T: Transport> {
     pub(crate) is_handover_requested: bool,
     /// The last group that [`SharedStore::follow`] has yielded.
     pub(crate) followed: Option<GroupPosition>,
+    /// It has yielded all records up to there.
+    pub(crate) is_followed_whole: bool,
+    /// The last group of what was yielded, when this process took the lease of a server that lacks some of it.
+    pub(crate) kept: Option<GroupPosition>,
     /// When the server was first seen to have less than that.
     pub(crate) lacking_since: Option<Instant>,
     pub(crate) figures: SharedStoreFigures,
@@ -116,6 +120,8 @@ impl<T: Transport> SharedStore<T> {
             losses_accepted: Vec::new(),
             is_handover_requested: false,
             followed: None,
+            is_followed_whole: false,
+            kept: None,
             lacking_since: None,
             figures: SharedStoreFigures::default(),
             sent: 0,
@@ -155,6 +161,13 @@ impl<T: Transport> SharedStore<T> {
         }
         let missing = self.on_primary(&mut Self::missing_records)?;
         self.judge(&missing)
+    }
+
+    /// The last group that was followed, if the server lacked some of it when this process took the lease: what was followed counts, and
+    /// is written again.
+    #[must_use]
+    pub const fn kept(&self) -> Option<GroupPosition> {
+        self.kept
     }
 
     /// What was lost and accepted since the last call, in sentences.

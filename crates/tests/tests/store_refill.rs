@@ -138,9 +138,53 @@ fn standby_keeps_what_a_server_lost_and_is_not_caught_up_while_the_holder_may_re
         assert_eq!((followed.sessions.len(), followed.resets), (5, 1));
     }
     assert!(lost.elapsed() < Duration::from_millis(1200), "too slow to judge");
-    // Nobody restores it: what the server has counts.
+    // Nobody restores it: the standby has most, takes the lease and writes it again.
     until(|| followed.follow(&mut standby));
-    assert_eq!((followed.sessions.len(), followed.resets), (0, 2));
+    assert!(matches!(standby.acquire().unwrap(), LeaseAnswer::Taken { .. }));
+    // What a standby alone had is written and followed like all else.
+    put(&mut standby, [6]);
+    standby.commit().unwrap();
+    until(|| followed.follow(&mut standby));
+    assert_eq!((followed.sessions.len(), followed.resets), (6, 1));
+    assert_eq!(standby.losses(), 0, "not before it has all of them where they are written from");
+    standby.set_complete();
+    refill(&server, &mut standby, 6);
+}
+
+/// Writes sessions 1 to `last` again once the store begins anew, and nothing else is there afterwards.
+fn refill(server: &RedisProcess, store: &mut SharedStore<KernelTcp>, last: u64) {
+    until(|| store.maintain().is_ok() && store.losses() == 1);
+    put(store, 1..=last);
+    store.commit().unwrap();
+    store.set_complete();
+    until(|| {
+        store.maintain().unwrap();
+        server.answer("HEXISTS adit:{upf-1}:state filling").trim() == "0"
+    });
+    assert_eq!(server.answer("HLEN adit:{upf-1}:session").trim(), last.to_string());
+}
+
+#[test]
+fn standby_follows_while_records_are_written_again_and_goes_on_with_it_if_their_holder_ends() {
+    let Some(server) = RedisProcess::start(&[]) else { return };
+    let mut store = restarted(&server);
+    put(&mut store, [6]);
+    store.commit().unwrap();
+    let (mut standby, mut followed) = (client(&server, "b", 1), Followed::default());
+    until(|| followed.follow(&mut standby));
+    assert_eq!(server.answer("FLUSHALL").trim(), "OK");
+    until(|| store.maintain().is_ok() && store.losses() == 1);
+    put(&mut store, [1, 7]);
+    store.commit().unwrap();
+    until(|| followed.follow(&mut standby));
+    assert_eq!((followed.sessions.len(), followed.resets), (7, 1));
+    // It dies: the server has two sessions, the standby all.
+    drop(store);
+    until(|| matches!(standby.acquire().unwrap(), LeaseAnswer::Taken { .. }));
+    until(|| followed.follow(&mut standby));
+    assert_eq!((followed.sessions.len(), followed.resets), (7, 1));
+    standby.set_complete();
+    refill(&server, &mut standby, 7);
 }
 
 #[test]
