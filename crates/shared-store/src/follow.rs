@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use adit_resp::{RespElements, RespValue};
-use adit_store::{RecordKind, StoreChange, StoreError};
+use adit_store::{RecordChange, RecordKind, RecordName, StoreChange, StoreError};
 use adit_transport::Transport;
 
 use crate::checksum::{RecordDamage, checksum};
@@ -20,6 +20,9 @@ use crate::shared_store::SharedStore;
 
 /// Groups that a server is to return at once.
 const GROUPS_PER_READ: &[u8] = b"64";
+
+/// Octets of groups that are gathered; with more of them all records are read again.
+const GATHERED_OCTETS_MAX: usize = 512 << 20;
 
 /// What the checksums of a group are called among its changes.
 const CHECKSUMS: &[u8] = b"5=checksums";
@@ -155,22 +158,46 @@ impl<T: Transport> SharedStore<T> {
     ) -> Result<FollowProgress, LinkError> {
         (self.followed, self.is_followed_whole) = (None, false);
         visitor(FollowedChange::Reset);
+        self.gathered = Some(GatheredGroups { reached: before.last, ..GatheredGroups::default() });
         let mut damage = RecordDamage::default();
         for kind in RecordKind::ALL {
             self.scan(kind, &mut damage, &mut |key, value| {
                 visitor(FollowedChange::Change(StoreChange::put(key, value)));
             })?;
         }
+        let gathered = self.gathered.take().unwrap_or_default();
         if let Err(error) = self.judge(&damage) {
             self.tell_of_damage()?;
             return Err(LinkError::Refused(error.to_string()));
         }
-        let reached = before.last;
+        for change in &gathered.changes {
+            visitor(FollowedChange::Change(change.as_change()));
+        }
+        let reached = gathered.reached;
         self.followed = Some(reached);
         let StoreView { last, lease, .. } = self.view()?;
         self.is_followed_whole = reached == last;
         let is_caught_up = self.is_followed_whole;
         Ok(FollowProgress { reached, last, is_caught_up, lease })
+    }
+
+    /// Takes groups that are written during a scan, before the server trims them.
+    pub(crate) fn gather(&mut self) -> Result<(), LinkError> {
+        let Some(mut gathered) = self.gathered.take() else { return Ok(()) };
+        loop {
+            let before = gathered.reached;
+            let read = self.read_groups(before, before, Duration::ZERO, &mut |change| {
+                gathered.note(change);
+            });
+            // Nothing of it was yielded.
+            gathered.reached = self.followed.take().unwrap_or(before);
+            read?;
+            if gathered.reached == before || gathered.octets > GATHERED_OCTETS_MAX {
+                break;
+            }
+        }
+        self.gathered = Some(gathered);
+        Ok(())
     }
 
     /// Has the holder of the lease write all records again.
@@ -258,6 +285,23 @@ impl<T: Transport> SharedStore<T> {
         let lease = seen.sight().map(|sight| self.measure(sight));
         let lease = lease.filter(|lease| !lease.left.is_zero());
         Ok(StoreView { last, lease, is_filling })
+    }
+}
+
+/// Groups that were written while all records are read.
+#[derive(Debug, Default)]
+pub(crate) struct GatheredGroups {
+    reached: GroupPosition,
+    changes: Vec<RecordChange>,
+    octets: usize,
+}
+
+impl GatheredGroups {
+    fn note(&mut self, change: FollowedChange<'_>) {
+        let FollowedChange::Change(StoreChange { key, value }) = change else { return };
+        self.octets += value.map_or(0, <[u8]>::len) + size_of::<RecordChange>();
+        let (kind, name) = (key.kind, RecordName::of(key.id));
+        self.changes.push(RecordChange { kind, name, value: value.map(<[u8]>::to_vec) });
     }
 }
 

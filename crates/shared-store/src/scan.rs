@@ -87,6 +87,7 @@ impl<T: Transport> SharedStore<T> {
                     _ => visitor(RecordKey { kind, id }, record.value),
                 }
             })?;
+            self.gather()?;
             if !cursor.advance(next)? {
                 return Ok(());
             }

@@ -15,6 +15,7 @@ use adit_types::limits::{STORE_BACKLOG_BYTES_MAX, STORE_GROUP_BYTES_MAX, STORE_V
 use crate::checksum::RecordDamage;
 use crate::connection::LinkError;
 use crate::figures::SharedStoreFigures;
+use crate::follow::GatheredGroups;
 use crate::greeting::GreetingCommands;
 use crate::keys::StoreKeys;
 use crate::lease_clock::LeaseClock;
@@ -74,6 +75,8 @@ pub struct SharedStore<T: Transport> {
     pub(crate) is_followed_whole: bool,
     /// The last group of what was yielded, when this process took the lease of a server that lacks some of it.
     pub(crate) kept: Option<GroupPosition>,
+    /// While all records are read.
+    pub(crate) gathered: Option<GatheredGroups>,
     /// When the server was first seen to have less than that.
     pub(crate) lacking_since: Option<Instant>,
     pub(crate) figures: SharedStoreFigures,
@@ -122,6 +125,7 @@ impl<T: Transport> SharedStore<T> {
             followed: None,
             is_followed_whole: false,
             kept: None,
+            gathered: None,
             lacking_since: None,
             figures: SharedStoreFigures::default(),
             sent: 0,

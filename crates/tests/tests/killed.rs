@@ -162,7 +162,8 @@ fn adit_writes_its_sessions_again_to_a_store_that_came_back_empty() {
         let is_written = |answer: &str| answer.trim() != "0";
         redis.wait("HLEN adit:{upf-1}:session", is_written);
         assert_eq!(redis.answer("FLUSHALL").trim(), "OK");
-        redis.wait("HEXISTS adit:{upf-1}:state filling", |answer| answer.trim() == "1");
+        // It begins with this field, and lasts for milliseconds.
+        redis.wait("HEXISTS adit:{upf-1}:state checked", |answer| answer.trim() == "1");
         redis.wait("HEXISTS adit:{upf-1}:state filling", |answer| answer.trim() == "0");
         redis.wait("HLEN adit:{upf-1}:session", is_written);
         let shown = daemon.show("store");
@@ -245,7 +246,7 @@ fn run<S>(
     if !is_root() {
         return None;
     }
-    let namespace = TestNamespace::new(&format!("killed-{}", test.len()));
+    let namespace = TestNamespace::new(test);
     let mut store = start(&namespace)?;
     let cores = daemon::cores();
     let daemon = Daemon::start_in(namespace, |dir| {

@@ -531,3 +531,29 @@ fn groups_on_the_server_are_bounded_and_a_late_follower_begins_again() {
     follower.catch_up(&mut standby);
     assert_eq!((follower.resets, follower.records.len()), (2, 183));
 }
+
+#[test]
+fn follower_that_reads_all_records_is_not_overtaken_by_changes() {
+    let Some(server) = RedisProcess::start(&[]) else { return };
+    let mut store = holder(options(&[&server], "a"));
+    for first in (0..8000).step_by(1000) {
+        let changes = (first..first + 1000).map(|number| StoreChange::put(session(number), b"x"));
+        store.append(&changes.collect::<Vec<_>>()).unwrap();
+    }
+    let _ = commit(&mut store, Duration::from_secs(10));
+    let (mut follower, mut standby) = (Follower::default(), client(options(&[&server], "b")));
+    // While it reads, the server gets more than it keeps of the order of changes: 80 times 750 kB.
+    let (value, mut seen) = (vec![7; 250_000], 0);
+    let progress = standby.follow(Duration::ZERO, &mut |change| {
+        seen += 1;
+        if seen % 100 == 0 && seen <= 8000 {
+            let change = |number| StoreChange::put(session(number), &value);
+            store.append(&[change(1), change(2), change(3 + seen % 7)]).unwrap();
+            let _ = commit(&mut store, Duration::from_secs(10));
+        }
+        follower.take(change);
+    });
+    assert!(progress.unwrap().is_caught_up);
+    assert_eq!((follower.resets, follower.records.len()), (1, 8000));
+    assert_eq!(follower.records, records(&mut store));
+}
