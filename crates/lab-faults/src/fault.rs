@@ -53,7 +53,11 @@ pub enum FaultKind {
     ClockStep,
     /// The disk of the journal is full.
     DiskFull,
-    /// Syncs of the primary server take long.
+    /// The disk of the journal returns errors.
+    DiskFails,
+    /// All files of the journal are removed.
+    FilesRemoved,
+    /// Syncs of the journal or of the primary server take long.
     SlowSync,
     /// The active adit is replaced by the former release, and that one by this one.
     Update,
@@ -80,6 +84,7 @@ impl FaultKind {
             | Self::SmfRestart
             | Self::SmfSetup
             | Self::ClockStep
+            | Self::SlowSync
             | Self::Update => true,
             Self::KillStandby
             | Self::StopStandby
@@ -88,16 +93,15 @@ impl FaultKind {
             | Self::SilentServer
             | Self::EmptyServer
             | Self::FullServer
-            | Self::EvictingServer
-            | Self::SlowSync => setting != Journal,
+            | Self::EvictingServer => setting != Journal,
             Self::StalePromotion => setting == Replicated,
-            Self::DiskFull => setting == Journal,
+            Self::DiskFull | Self::DiskFails | Self::FilesRemoved => setting == Journal,
         }
     }
 
     /// True if it needs a library that is preloaded.
     pub(crate) fn needs_shim(self) -> bool {
-        matches!(self, Self::ClockStep | Self::SlowSync)
+        matches!(self, Self::ClockStep | Self::SlowSync | Self::DiskFails)
     }
 
     /// True if it ends the process of the active adit, or makes another adit take over from it.
@@ -113,6 +117,8 @@ impl FaultKind {
                 | Self::KillServer
                 | Self::FullServer
                 | Self::DiskFull
+                | Self::DiskFails
+                | Self::FilesRemoved
                 | Self::SlowSync
         )
     }

@@ -112,13 +112,26 @@ impl FaultScene<'_> {
                 self.upf(upf)?.disk()?.fill()?;
                 String::new()
             }
+            FaultKind::DiskFails => {
+                self.upf_shim(upf)?.fail_disk(true)?;
+                String::new()
+            }
+            FaultKind::FilesRemoved => {
+                self.upf(upf)?.disk()?.remove_files()?;
+                String::new()
+            }
+            FaultKind::SlowSync => {
+                let span_ms = 20 + i64::from(fault.pick % 480);
+                let (shim, who) = self.syncing(&held)?;
+                shim.slow_syncs(span_ms)?;
+                format!(" of {who}: {span_ms} ms")
+            }
             FaultKind::KillServer
             | FaultKind::StopServer
             | FaultKind::SilentServer
             | FaultKind::EmptyServer
             | FaultKind::FullServer
             | FaultKind::EvictingServer
-            | FaultKind::SlowSync
             | FaultKind::StalePromotion => self.begin_at_server(&mut held, fault.pick)?,
         };
         held.text += &words;
@@ -171,11 +184,6 @@ impl FaultScene<'_> {
                 server.kill()?;
                 server.forget()?;
                 self.start_server(held.server)?;
-            }
-            FaultKind::SlowSync => {
-                let span_ms = 20 + i64::from(pick % 480);
-                self.shim(held.server)?.slow_syncs(span_ms)?;
-                return Ok(format!(" of {name}: {span_ms} ms"));
             }
             FaultKind::StalePromotion => {
                 let replicas: Vec<usize> =
@@ -265,12 +273,14 @@ impl FaultScene<'_> {
             | FaultKind::SmfRestart
             | FaultKind::SmfSetup
             | FaultKind::SilentServer
-            | FaultKind::EmptyServer => {}
+            | FaultKind::EmptyServer
+            | FaultKind::FilesRemoved => {}
+            FaultKind::DiskFails => self.upf_shim(held.upf)?.fail_disk(false)?,
             FaultKind::DiskFull => {
                 self.smf.set_hasty(false);
                 self.upf(held.upf)?.disk()?.free()?;
             }
-            FaultKind::SlowSync => self.shim(held.server)?.slow_syncs(0)?,
+            FaultKind::SlowSync => self.syncing(held)?.0.slow_syncs(0)?,
         }
         Ok(())
     }
@@ -283,8 +293,18 @@ impl FaultScene<'_> {
         self.servers.get_mut(at).context("no such server")
     }
 
-    fn shim(&self, server: usize) -> Result<&Shim> {
-        self.server_shims.get(server).and_then(Option::as_ref).context("no shim")
+    fn upf_shim(&self, upf: usize) -> Result<&Shim> {
+        self.upfs.get(upf).and_then(TestedUpf::shim).context("no shim")
+    }
+
+    /// Whoever syncs what is acknowledged: the primary server, or the adit with the journal.
+    fn syncing(&self, held: &HeldFault) -> Result<(&Shim, String)> {
+        if self.setting == StoreSetting::Journal {
+            let name = UPFS.get(held.upf).copied().unwrap_or_default();
+            return Ok((self.upf_shim(held.upf)?, name.to_owned()));
+        }
+        let shim = self.server_shims.get(held.server).and_then(Option::as_ref);
+        Ok((shim.context("no shim")?, format!("s{}", held.server + 1)))
     }
 
     fn start_server(&mut self, at: usize) -> Result<()> {

@@ -1,8 +1,9 @@
-/* Preloaded into processes under test: a wall clock that is off, and syncs that take long.
+/* Preloaded into processes under test: a wall clock that is off, syncs that take long, and a disk that fails.
  *
- * ADIT_FAULTS names a file of two numbers: seconds to add to the wall clock, and milliseconds that each sync takes. Its pages are
- * mapped, so a change is seen at once. */
+ * ADIT_FAULTS names a file of three numbers: seconds to add to the wall clock, milliseconds that each sync takes, and whether
+ * positioned writes and syncs fail with EIO. Its pages are mapped, so a change is seen at once. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@ __attribute__((constructor)) static void map_settings(void) {
 	int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 	if (file < 0)
 		return;
-	void *page = mmap(NULL, 2 * sizeof *settings, PROT_READ, MAP_SHARED, file, 0);
+	void *page = mmap(NULL, 3 * sizeof *settings, PROT_READ, MAP_SHARED, file, 0);
 	close(file);
 	if (page != MAP_FAILED)
 		settings = page;
@@ -47,6 +48,13 @@ time_t time(time_t *out) {
 	return now.tv_sec;
 }
 
+static int disk_fails(void) {
+	if (!settings || !settings[2])
+		return 0;
+	errno = EIO;
+	return 1;
+}
+
 static void wait_for_disk(void) {
 	if (settings && settings[1] > 0)
 		usleep((useconds_t)(settings[1] * 1000));
@@ -54,10 +62,14 @@ static void wait_for_disk(void) {
 
 int fsync(int file) {
 	wait_for_disk();
-	return (int)syscall(SYS_fsync, file);
+	return disk_fails() ? -1 : (int)syscall(SYS_fsync, file);
 }
 
 int fdatasync(int file) {
 	wait_for_disk();
-	return (int)syscall(SYS_fdatasync, file);
+	return disk_fails() ? -1 : (int)syscall(SYS_fdatasync, file);
+}
+
+ssize_t pwrite64(int file, const void *octets, size_t len, off64_t at) {
+	return disk_fails() ? -1 : syscall(SYS_pwrite64, file, octets, len, at);
 }

@@ -1,4 +1,4 @@
-//! A wall clock that is off, and syncs that take long, for single processes: a library that is preloaded into them.
+//! A wall clock that is off, syncs that take long and a disk that fails, for single processes: a library that is preloaded into them.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -48,7 +48,7 @@ impl Shim {
     /// Their file cannot be written.
     pub(crate) fn new(library: &Path, name: &str) -> Result<Self> {
         let settings = library.with_file_name(format!("{name}.shim"));
-        fs::write(&settings, [0; 16]).context("write the settings of the shim")?;
+        fs::write(&settings, [0; 24]).context("write the settings of the shim")?;
         Ok(Self { library: library.to_owned(), settings })
     }
 
@@ -71,6 +71,14 @@ impl Shim {
     /// The file cannot be written.
     pub(crate) fn slow_syncs(&self, span_ms: i64) -> Result<()> {
         self.set(8, span_ms)
+    }
+
+    /// Makes positioned writes and syncs fail with EIO.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn fail_disk(&self, fails: bool) -> Result<()> {
+        self.set(16, i64::from(fails))
     }
 
     fn set(&self, offset: u64, value: i64) -> Result<()> {

@@ -36,6 +36,18 @@ impl SmallDisk {
         Ok(Self { folder: folder.to_owned() })
     }
 
+    /// Removes all files.
+    ///
+    /// # Errors
+    /// One cannot be removed.
+    pub(crate) fn remove_files(&self) -> Result<()> {
+        for entry in fs::read_dir(&self.folder).context("read the folder of the journal")? {
+            let path = entry.context("read the folder of the journal")?.path();
+            fs::remove_file(&path).with_context(|| format!("remove {}", path.display()))?;
+        }
+        Ok(())
+    }
+
     /// Takes all room that is left.
     ///
     /// # Errors
