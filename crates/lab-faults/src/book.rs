@@ -185,12 +185,10 @@ impl SmfBook {
 
     /// Notes an established session, and whether another one has its identifiers.
     pub(crate) fn note_established(&mut self, at_ms: u64, session: &BookedSession) {
+        // One that is being deleted may be gone, and its identifiers free.
         let is_other = |other: &&BookedSession| {
             other.wish.cp_seid != session.wish.cp_seid
-                && matches!(
-                    other.state,
-                    BookedState::Live | BookedState::Modifying | BookedState::Deleting
-                )
+                && matches!(other.state, BookedState::Live | BookedState::Modifying)
         };
         let mut twice = Vec::new();
         for other in self.sessions.values().filter(is_other) {
