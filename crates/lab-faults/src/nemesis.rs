@@ -106,26 +106,10 @@ impl FaultScene<'_> {
                 String::new()
             }
             FaultKind::ClockStep => self.step_clock(&held, fault.pick)?,
-            FaultKind::DiskFull => {
-                // A segment of the journal has its room, so it must be used up.
-                self.smf.set_hasty(true);
-                self.upf(upf)?.disk()?.fill()?;
-                String::new()
-            }
-            FaultKind::DiskFails => {
-                self.upf_shim(upf)?.fail_disk(true)?;
-                String::new()
-            }
-            FaultKind::FilesRemoved => {
-                self.upf(upf)?.disk()?.remove_files()?;
-                String::new()
-            }
-            FaultKind::SlowSync => {
-                let span_ms = 20 + i64::from(fault.pick % 480);
-                let (shim, who) = self.syncing(&held)?;
-                shim.slow_syncs(span_ms)?;
-                format!(" of {who}: {span_ms} ms")
-            }
+            FaultKind::DiskFull
+            | FaultKind::DiskFails
+            | FaultKind::FilesRemoved
+            | FaultKind::SlowSync => self.begin_at_disk(&held, fault.pick)?,
             FaultKind::KillServer
             | FaultKind::StopServer
             | FaultKind::SilentServer
@@ -158,6 +142,26 @@ impl FaultScene<'_> {
             }
         }
         Ok(format!(" {}", upf.name))
+    }
+
+    /// A fault of a disk. Returns what was done.
+    fn begin_at_disk(&mut self, held: &HeldFault, pick: u32) -> Result<String> {
+        match held.kind {
+            FaultKind::DiskFails => self.upf_shim(held.upf)?.fail_disk(true)?,
+            FaultKind::FilesRemoved => self.upf(held.upf)?.disk()?.remove_files()?,
+            FaultKind::SlowSync => {
+                let span_ms = 20 + i64::from(pick % 480);
+                let (shim, who) = self.syncing(held)?;
+                shim.slow_syncs(span_ms)?;
+                return Ok(format!(" of {who}: {span_ms} ms"));
+            }
+            _ => {
+                // A segment of the journal has its room, so it must be used up.
+                self.smf.set_hasty(true);
+                self.upf(held.upf)?.disk()?.fill()?;
+            }
+        }
+        Ok(String::new())
     }
 
     /// A fault of a network of the active adit. Returns what was done.

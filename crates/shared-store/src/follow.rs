@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use adit_resp::{RespElements, RespValue};
-use adit_store::{RecordChange, RecordKind, RecordName, StoreChange, StoreError};
+use adit_store::{RecordKind, StoreChange, StoreError};
 use adit_transport::Transport;
 
 use crate::checksum::{RecordDamage, checksum};
 use crate::connection::LinkError;
+use crate::gathered_groups::GatheredGroups;
 use crate::greeting::replicas;
 use crate::keys::{FORMAT_VERSION, read_name};
 use crate::lease::LeaseView;
@@ -20,9 +21,6 @@ use crate::shared_store::SharedStore;
 
 /// Groups that a server is to return at once.
 const GROUPS_PER_READ: &[u8] = b"64";
-
-/// Octets of groups that are gathered; with more of them all records are read again.
-const GATHERED_OCTETS_MAX: usize = 512 << 20;
 
 /// What the checksums of a group are called among its changes.
 const CHECKSUMS: &[u8] = b"5=checksums";
@@ -158,7 +156,7 @@ impl<T: Transport> SharedStore<T> {
     ) -> Result<FollowProgress, LinkError> {
         (self.followed, self.is_followed_whole) = (None, false);
         visitor(FollowedChange::Reset);
-        self.gathered = Some(GatheredGroups { reached: before.last, ..GatheredGroups::default() });
+        self.gathered = Some(GatheredGroups::after(before.last));
         let mut damage = RecordDamage::default();
         for kind in RecordKind::ALL {
             self.scan(kind, &mut damage, &mut |key, value| {
@@ -187,12 +185,14 @@ impl<T: Transport> SharedStore<T> {
         loop {
             let before = gathered.reached;
             let read = self.read_groups(before, before, Duration::ZERO, &mut |change| {
-                gathered.note(change);
+                if let FollowedChange::Change(change) = change {
+                    gathered.note(change);
+                }
             });
             // Nothing of it was yielded.
             gathered.reached = self.followed.take().unwrap_or(before);
             read?;
-            if gathered.reached == before || gathered.octets > GATHERED_OCTETS_MAX {
+            if gathered.reached == before || gathered.is_full() {
                 break;
             }
         }
@@ -285,23 +285,6 @@ impl<T: Transport> SharedStore<T> {
         let lease = seen.sight().map(|sight| self.measure(sight));
         let lease = lease.filter(|lease| !lease.left.is_zero());
         Ok(StoreView { last, lease, is_filling })
-    }
-}
-
-/// Groups that were written while all records are read.
-#[derive(Debug, Default)]
-pub(crate) struct GatheredGroups {
-    reached: GroupPosition,
-    changes: Vec<RecordChange>,
-    octets: usize,
-}
-
-impl GatheredGroups {
-    fn note(&mut self, change: FollowedChange<'_>) {
-        let FollowedChange::Change(StoreChange { key, value }) = change else { return };
-        self.octets += value.map_or(0, <[u8]>::len) + size_of::<RecordChange>();
-        let (kind, name) = (key.kind, RecordName::of(key.id));
-        self.changes.push(RecordChange { kind, name, value: value.map(<[u8]>::to_vec) });
     }
 }
 

@@ -17,6 +17,7 @@ mod checksum;
 mod connection;
 mod figures;
 mod follow;
+mod gathered_groups;
 mod greeting;
 mod keys;
 mod lease;

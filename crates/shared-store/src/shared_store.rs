@@ -15,7 +15,7 @@ use adit_types::limits::{STORE_BACKLOG_BYTES_MAX, STORE_GROUP_BYTES_MAX, STORE_V
 use crate::checksum::RecordDamage;
 use crate::connection::LinkError;
 use crate::figures::SharedStoreFigures;
-use crate::follow::GatheredGroups;
+use crate::gathered_groups::GatheredGroups;
 use crate::greeting::GreetingCommands;
 use crate::keys::StoreKeys;
 use crate::lease_clock::LeaseClock;
