@@ -32,7 +32,7 @@ pub(super) struct ReportSchedule {
     counts: BTreeMap<OwnerId, ReportCounts>,
     total: ReportCounts,
     /// Sessions whose reports wait until their silent peer is there again.
-    held: BTreeMap<OwnerId, Vec<Seid>>,
+    held: BTreeMap<OwnerId, BTreeSet<Seid>>,
     /// Sessions whose next request leaves after a pause, by its end.
     paused: BTreeSet<(Nanos, Seid)>,
     /// Sessions that got their turn in this turn of the control thread.
@@ -271,16 +271,14 @@ impl SessionStates {
                 queue.sequence.take()
             })
         });
-        let sequence = requeued.flatten()?;
-        self.reports.ready.push_back(up_seid);
-        sequence
+        requeued.flatten().flatten()
     }
 
     /// Keeps the items in flight, which were not sent, until the peer of `owner` is there again.
     pub(crate) fn hold_report(&mut self, up_seid: Seid, owner: OwnerId) {
         self.requeue(up_seid);
         self.edit_queue(up_seid, |queue| queue.is_held = true);
-        self.reports.held.entry(owner).or_default().push(up_seid);
+        self.reports.held.entry(owner).or_default().insert(up_seid);
     }
 
     /// The peer of `owner` is there again: its sessions get their turn.
@@ -302,6 +300,7 @@ impl SessionStates {
         let is_redirected = is_redirected.unwrap_or(false);
         if is_redirected {
             self.requeue(up_seid);
+            self.reports.ready.push_back(up_seid);
         }
         is_redirected
     }
@@ -510,6 +509,23 @@ mod tests {
         assert!(!states.push_report(Seid(1), OwnerId(1), item(max)));
         assert!(states.push_report(Seid(2), OwnerId(1), item(max)), "another session has room");
         assert_eq!(states.waiting_reports_len(), REPORT_ITEMS_PER_SESSION_MAX + 1);
+    }
+
+    #[test]
+    fn reports_to_a_silent_peer_wait_without_another_turn_until_it_is_there_again() {
+        let mut states = states();
+        assert!(states.push_report(Seid(1), OwnerId(1), item(1)));
+        for _ in 0..3 {
+            let (up_seid, items) = states.start_report().unwrap();
+            assert_eq!((up_seid, items.len()), (Seid(1), 1));
+            states.hold_report(up_seid, OwnerId(1));
+            states.begin_turn();
+            assert!(states.start_report().is_none() && !states.has_more_reports());
+            assert!(states.push_report(Seid(1), OwnerId(1), item(1)), "waits already");
+            assert!(states.start_report().is_none());
+            states.release_reports(OwnerId(1));
+        }
+        assert_eq!(states.waiting_reports_len(), 1);
     }
 
     #[test]
