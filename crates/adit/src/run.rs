@@ -1,8 +1,9 @@
 //! `adit run`: starts all threads, waits for a signal, and stops all threads in reverse order.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use rustix::thread::sched_getaffinity;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag::register_conditional_shutdown;
 use signal_hook::iterator::Signals;
 use tracing::{error, info, warn};
 
@@ -64,7 +66,9 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
     }
     check_cores(&config)?;
     log_placement(&config);
-    // From here on these signals do not kill the process: `wait` polls for them.
+    // From here on these signals do not kill the process by themselves: they end it at once until all threads run, and then `wait`
+    // polls for them.
+    let is_starting = end_while_starting().context("cannot wait for signals")?;
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot wait for signals")?;
     let server = AdminServer::bind(&config.admin_socket)?;
     let api = config.api.as_ref().map(http_api::bind).transpose()?;
@@ -119,6 +123,7 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
     };
     info!(model = config.datapath.model.name(), threads = workers.len(), n4 = %config.n4.listen, "running");
     let threads = Threads { control, workers, admin, api, queries };
+    is_starting.store(false, Ordering::Relaxed);
     let outcome = supervise(&mut signals, threads, &lifecycle);
     drop(server);
     drop(eal);
@@ -141,6 +146,15 @@ pub(crate) struct Threads {
     pub api: Option<JoinHandle<()>>,
     /// The way to the control thread.
     pub queries: mpsc::Sender<admin::AdminQuery>,
+}
+
+/// Ends the process at SIGTERM and SIGINT as long as the flag is set: a store may take long to answer, or wait for the end of a lease.
+fn end_while_starting() -> io::Result<Arc<AtomicBool>> {
+    let is_starting = Arc::new(AtomicBool::new(true));
+    for signal in [SIGTERM, SIGINT] {
+        register_conditional_shutdown(signal, 128 + signal, Arc::clone(&is_starting))?;
+    }
+    Ok(is_starting)
 }
 
 /// Waits for a signal, or for a thread that ends by itself, and stops the control thread and the

@@ -228,6 +228,29 @@ fn adit_does_not_start_with_records_of_another_and_ends_when_another_takes_its_o
     assert!(!output.status.success());
 }
 
+#[test]
+fn adit_that_waits_for_a_lease_ends_at_once_when_it_is_told_to() {
+    let Some(adit) = binary("adit").filter(|_| is_root()) else { return };
+    let namespace = TestNamespace::new("told-while-starting");
+    let Some(redis) = RedisProcess::start_in(&namespace, 6379) else { return };
+    // Nobody prolongs this one, so it is over after an hour.
+    let state = "format 1 epoch 1 holder other/1 held 1 beat 7 lease_ms 3600000";
+    assert_eq!(redis.answer(&format!("HSET adit:{{upf-1}}:state {state}")).trim(), "6");
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("adit.toml");
+    std::fs::write(&config, shared(dir.path())).unwrap();
+    for signal in [libc::SIGTERM, libc::SIGINT] {
+        let mut command = namespace.command(&adit);
+        let mut process = ChildProcess::start(command.args(["run", "--config"]).arg(&config));
+        process.wait_for("waiting for the end of the lease");
+        process.signal(signal);
+        let told = Instant::now();
+        let output = process.finish(PATIENCE);
+        assert_eq!(output.status.code(), Some(128 + signal), "{output:?}");
+        assert!(told.elapsed() < Duration::from_secs(1), "{:?}", told.elapsed());
+    }
+}
+
 /// Runs the `test` with a store that `start` starts, if there is one, and that `section` describes; `disturb` kills
 /// something. Returns the book of the SMF.
 fn run<S>(
