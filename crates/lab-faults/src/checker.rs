@@ -382,12 +382,13 @@ pub(crate) fn usage(
 
 /// Finds processes whose memory grew. Returns the largest growth as well. Unit: KiB.
 pub(crate) fn memory(samples: &[MemorySample]) -> (u64, Vec<Finding>) {
-    let mut by_process = BTreeMap::<(usize, u32), Vec<MemorySample>>::new();
+    let mut by_process = BTreeMap::<(usize, u32, bool), Vec<MemorySample>>::new();
     for sample in samples {
-        by_process.entry((sample.upf, sample.pid)).or_default().push(*sample);
+        let process = (sample.upf, sample.pid, sample.is_standby);
+        by_process.entry(process).or_default().push(*sample);
     }
     let (mut largest, mut findings) = (0, Vec::new());
-    for ((upf, _), samples) in by_process {
+    for ((upf, ..), samples) in by_process {
         let Some(start) = samples.first() else { continue };
         let mut warm = samples.iter().filter(|one| one.at_ms >= start.at_ms + WARM_UP_MS);
         let Some(first) = warm.next() else { continue };

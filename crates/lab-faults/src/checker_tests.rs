@@ -168,7 +168,7 @@ fn usage_is_neither_more_than_was_sent_nor_less_than_crashes_may_lose() {
 
 #[test]
 fn memory_may_grow_by_a_tenth_and_some_mebioctets() {
-    let sample = |at_ms, kib| MemorySample { at_ms, upf: 0, pid: 9, kib };
+    let sample = |at_ms, kib| MemorySample { at_ms, upf: 0, pid: 9, is_standby: false, kib };
     let grown = |kib| memory(&[sample(0, 90_000), sample(6000, 100_000), sample(7000, kib)]);
     assert_eq!(grown(110_000).0, 10_000);
     assert!(grown(110_000).1.is_empty());

@@ -46,6 +46,8 @@ pub(crate) struct MemorySample {
     pub at_ms: u64,
     pub upf: usize,
     pub pid: u32,
+    /// It says that it is the standby, which has touched none of the memory for packets.
+    pub is_standby: bool,
     /// Unit: KiB.
     pub kib: u64,
 }
@@ -158,7 +160,8 @@ fn watch(at: usize, state: &Mutex<MonitorState>, stop: &Stop, timeline: &Timelin
             && let Some(kib) = target.memory_kib()
         {
             let (at_ms, pid) = (timeline.now_ms(), target.pid());
-            now.memory.push(MemorySample { at_ms, upf: at, pid, kib });
+            let is_standby = status.role == "standby";
+            now.memory.push(MemorySample { at_ms, upf: at, pid, is_standby, kib });
         }
         drop(now);
         turn += 1;
