@@ -23,7 +23,7 @@ use crate::shared_store::SharedStore;
 const GROUPS_PER_READ: &[u8] = b"64";
 
 /// What the checksums of a group are called among its changes.
-const CHECKSUMS: &[u8] = b"5=checksums";
+const CHECKSUMS: &[u8] = b"8=checksums";
 
 /// Nobody has all records.
 const UNFINISHED: &str = "the adit that wrote all records again, after the server had lost them, ended before it was done: start it again";

@@ -235,7 +235,7 @@ fn follower_reads_all_records_again_after_a_damaged_group() {
     store.commit().unwrap();
     // The same group with another value, as a damaged server would return it.
     let groups = server.answer("XRANGE adit:{upf-1}:groups - +");
-    let [last, rest] = ["1-42", "XADD adit:{upf-1}:groups 1-42 after 1-41 5=checksums =abcd"];
+    let [last, rest] = ["1-42", "XADD adit:{upf-1}:groups 1-42 after 1-41 8=checksums =abcd"];
     assert!(groups.contains(last), "{groups}");
     let _ = server.answer("DEL adit:{upf-1}:groups");
     let _ = server.answer(&format!("{rest} 4#0000000000000007 =never"));

@@ -65,8 +65,8 @@ for i = 10, #ARGV, 2 do
   end
 end
 local position = ARGV[1] .. '-' .. ARGV[5]
--- Adits of release 0.1.0 pass over a change of the record that has the checksums: no node has it.
-local name, value = '5=checksums', '=' .. ARGV[9]
+-- Adits of release 0.1.0 pass over a change of the record of a standby; none has this name.
+local name, value = '8=checksums', '=' .. ARGV[9]
 if ARGV[6] == '0-0' then
   redis.call('XADD', KEYS[4], position, 'after', last, name, value, unpack(ARGV, 10))
 else
