@@ -66,10 +66,7 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
     }
     check_cores(&config)?;
     log_placement(&config);
-    // From here on these signals do not kill the process by themselves: they end it at once until all threads run, and then `wait`
-    // polls for them.
-    let is_starting = end_while_starting().context("cannot wait for signals")?;
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot wait for signals")?;
+    let (mut signals, is_starting) = take_signals().context("cannot wait for signals")?;
     let server = AdminServer::bind(&config.admin_socket)?;
     let api = config.api.as_ref().map(http_api::bind).transpose()?;
     let nodes = ProcessNodes::of_this_machine(&config);
@@ -148,13 +145,14 @@ pub(crate) struct Threads {
     pub queries: mpsc::Sender<admin::AdminQuery>,
 }
 
-/// Ends the process at SIGTERM and SIGINT as long as the flag is set: a store may take long to answer, or wait for the end of a lease.
-fn end_while_starting() -> io::Result<Arc<AtomicBool>> {
+/// From here on signals do not kill the process by themselves: SIGTERM and SIGINT end it at once as long as the flag is set, since a store
+/// may take long to answer, or wait for the end of a lease; afterwards [`wait`] polls for them.
+fn take_signals() -> io::Result<(Signals, Arc<AtomicBool>)> {
     let is_starting = Arc::new(AtomicBool::new(true));
     for signal in [SIGTERM, SIGINT] {
         register_conditional_shutdown(signal, 128 + signal, Arc::clone(&is_starting))?;
     }
-    Ok(is_starting)
+    Ok((Signals::new([SIGTERM, SIGINT, SIGHUP])?, is_starting))
 }
 
 /// Waits for a signal, or for a thread that ends by itself, and stops the control thread and the
