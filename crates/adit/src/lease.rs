@@ -7,17 +7,18 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-use adit_api::{FileSecrecy, read_text_file};
+use adit_api::FileSecrecy;
 use adit_shared_store::{LeaseAnswer, LeaseView, SharedStore, SharedStoreOptions, StoreLogin};
-use adit_transport::{KernelTcp, TlsClient, TlsIdentity, TlsSettings, Transport};
+use adit_transport::{KernelTcp, TlsTransport, Transport};
 use anyhow::{Context, bail};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tracing::info;
 
 use crate::any_store::{SharedStoreClient, refused};
-use crate::config::{SharedStoreSettings, StoreTlsFiles};
+use crate::config::SharedStoreSettings;
 use crate::foreign_text::printable;
+use crate::store_files::{text_of, tls_settings};
 
 /// How long a call waits for servers, unless the lease ends before.
 const PATIENCE_MAX: Duration = Duration::from_secs(1);
@@ -36,10 +37,10 @@ pub(crate) fn client(
     let kernel = KernelTcp::new(settings.wait).context("cannot reach the servers of the store")?;
     let transport: Box<dyn Transport + Send> = match &settings.tls {
         None => Box::new(kernel),
-        Some(files) => Box::new(TlsClient::new(kernel, tls(files)?)),
+        Some(files) => Box::new(TlsTransport::new(kernel, tls_settings("store", files)?)),
     };
     let login = settings.password_file.as_deref().map(|path| {
-        let text = text_of("password_file", path)?;
+        let text = text_of("store.password_file", path, FileSecrecy::Secret)?;
         let password = text.lines().next().unwrap_or_default().to_owned();
         if password.is_empty() {
             bail!("store.password_file {}: its first line is empty", path.display());
@@ -107,37 +108,4 @@ fn instance(admin_socket: &Path) -> String {
     let is_plain = |letter: &char| letter.is_ascii_alphanumeric() || "-._".contains(*letter);
     let host: String = line("/proc/sys/kernel/hostname").chars().filter(is_plain).collect();
     format!("{host}-{:08x}", hasher.finish() & 0xffff_ffff)
-}
-
-fn tls(files: &StoreTlsFiles) -> anyhow::Result<TlsSettings> {
-    let authorities = text_of("tls_ca", &files.authorities)?;
-    let identity = files.identity.as_ref().map(|identity| {
-        let certificate = text_of("tls_certificate", &identity.certificate)?;
-        anyhow::Ok((certificate, text_of("tls_key", &identity.key)?))
-    });
-    let identity = identity.transpose()?;
-    let identity = identity.as_ref().map(|(certificate, key)| TlsIdentity {
-        certificate: certificate.as_bytes(),
-        key: key.as_bytes(),
-    });
-    let settings = TlsSettings::new(authorities.as_bytes(), identity, files.name.as_deref());
-    settings.map_err(|error| {
-        use adit_transport::TlsSettingsError as Fault;
-        let key = match error {
-            Fault::Authorities => "tls_ca",
-            Fault::Certificate | Fault::Pair(_) => "tls_certificate",
-            Fault::Key => "tls_key",
-            Fault::Name => "tls_name",
-        };
-        anyhow::anyhow!("store.{key} cannot be used: {error}")
-    })
-}
-
-fn text_of(key: &str, path: &Path) -> anyhow::Result<String> {
-    let secrecy = match key {
-        "password_file" | "tls_key" => FileSecrecy::Secret,
-        _ => FileSecrecy::Public,
-    };
-    let text = read_text_file(path, secrecy);
-    text.with_context(|| format!("cannot use store.{key} {}", path.display()))
 }

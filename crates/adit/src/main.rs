@@ -52,6 +52,7 @@ mod snapshot;
 mod standby_thread;
 mod standstill;
 mod steering;
+mod store_files;
 mod store_warnings;
 mod takeover;
 mod tap;

@@ -14,7 +14,7 @@ use adit_store::{
 };
 use adit_tests::process::skip;
 use adit_tests::redis::{RedisCluster, RedisProcess};
-use adit_transport::{KernelTcp, KernelWait, TlsClient, TlsIdentity, TlsSettings};
+use adit_transport::{KernelTcp, KernelWait, TlsTransport, TlsIdentity, TlsSettings};
 
 const NAME: &str = "upf-1";
 
@@ -474,7 +474,7 @@ fn server_with_tls_and_a_password_takes_those_who_have_both() {
         let kernel = KernelTcp::new(KernelWait::Sleep).unwrap();
         let login = StoreLogin { username: String::new(), password: password.to_owned() };
         let wanted = SharedStoreOptions { login: Some(login), ..options(&[&server], "a") };
-        SharedStore::new(TlsClient::new(kernel, settings), wanted)
+        SharedStore::new(TlsTransport::new(kernel, settings), wanted)
     };
     let mut store = open("ca.pem", Some(identity), None, "secret");
     assert_eq!(store.acquire().unwrap(), LeaseAnswer::Taken { epoch: 1 });
@@ -488,7 +488,7 @@ fn server_with_tls_and_a_password_takes_those_who_have_both() {
     assert_eq!(found.len(), 40);
     assert!(found.values().all(|found| *found == value));
     let refusal =
-        |mut store: SharedStore<TlsClient<KernelTcp>>| store.acquire().unwrap_err().to_string();
+        |mut store: SharedStore<TlsTransport<KernelTcp>>| store.acquire().unwrap_err().to_string();
     let refusals = [
         (open("ca.pem", Some(identity), None, "wrong"), "WRONGPASS"),
         (open("ca.pem", None, None, "secret"), "the peer wants a certificate"),

@@ -96,6 +96,7 @@ impl From<&rustls::Error> for TlsFault {
                 | AlertDescription::UnknownCA
                 | AlertDescription::CertificateExpired
                 | AlertDescription::CertificateUnknown
+                | AlertDescription::UnsupportedCertificate
                 | AlertDescription::HandshakeFailure,
             ) => Self::OwnCertificate,
             _ => Self::Protocol,

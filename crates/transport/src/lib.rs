@@ -2,7 +2,7 @@
 //!
 //! [`Transport`] moves octets of streams and never blocks outside [`Transport::wait`]. [`KernelTcp`] uses
 //! sockets, and either sleeps in `wait` until one is ready or polls them. [`UserTcp`] runs TCP, IP and neighbor
-//! resolution of smoltcp on a port of its own, on a thread that polls. [`TlsClient`] protects the streams of either. What the octets mean is not known here,
+//! resolution of smoltcp on a port of its own, on a thread that polls. [`TlsTransport`] protects the streams of either. What the octets mean is not known here,
 //! and no clock is read: `now` is an argument.
 #![deny(unsafe_code)]
 
@@ -10,6 +10,7 @@ mod busy_poll;
 mod error;
 mod kernel_tcp;
 mod tls;
+mod tls_settings;
 mod user_tcp;
 
 use std::net::SocketAddr;
@@ -19,7 +20,8 @@ use adit_types::Nanos;
 
 pub use error::{TlsFault, TransportError};
 pub use kernel_tcp::{KernelTcp, KernelWait};
-pub use tls::{TlsClient, TlsIdentity, TlsSettings, TlsSettingsError};
+pub use tls::TlsTransport;
+pub use tls_settings::{TlsIdentity, TlsSettings, TlsSettingsError};
 pub use user_tcp::{UserTcp, UserTcpConfig, UserTcpCounters};
 
 /// One stream of a transport, from [`Transport::connect`] or [`Transport::accept`] to [`Transport::close`].

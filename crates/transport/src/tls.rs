@@ -1,137 +1,106 @@
-//! TLS over the streams of another transport, as a client.
+//! TLS over the streams of another transport.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io::{self, Read, Write};
+use std::mem;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use adit_types::Nanos;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, Connection, ServerConnection};
 
+use crate::tls_settings::TlsSettings;
 use crate::{StreamId, StreamState, TlsFault, Transport, TransportError};
 
 /// Octets that wait to be encrypted and sent.
 const WAITING_BYTES_MAX: usize = 1 << 20;
 
-/// Whom a client trusts, and who it is.
-#[derive(Debug, Clone)]
-pub struct TlsSettings {
-    config: Arc<ClientConfig>,
-    /// What certificates must be for; `None` for the address of the peer.
-    name: Option<ServerName<'static>>,
-}
+/// Accepted streams at most whose handshake is not complete: a further one ends the oldest. Each has at most 64 KiB.
+const HANDSHAKES_MAX: usize = 16;
 
-/// A certificate of the client with its key, in PEM.
-#[derive(Clone, Copy)]
-pub struct TlsIdentity<'a> {
-    /// The certificate, and those between it and an authority.
-    pub certificate: &'a [u8],
-    /// Its private key: PKCS #8, PKCS #1 or SEC 1.
-    pub key: &'a [u8],
-}
+/// How long the handshake of an accepted stream may take.
+const HANDSHAKE_MAX: Nanos = Nanos::from_secs(3);
 
-/// Without the key.
-impl fmt::Debug for TlsIdentity<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TlsIdentity")
-            .field("octets", &self.certificate.len())
-            .finish_non_exhaustive()
-    }
-}
-
-/// Why settings cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum TlsSettingsError {
-    /// The authorities are no certificates in PEM.
-    #[error("it has no certificate of an authority in PEM")]
-    Authorities,
-    /// The client's certificate is none.
-    #[error("it has no certificate in PEM")]
-    Certificate,
-    /// The client's key is none.
-    #[error("it has no private key in PEM")]
-    Key,
-    /// Certificate and key do not belong together, or are of no known kind.
-    #[error("the certificate and the key cannot be used together: {0}")]
-    Pair(String),
-    /// The name is no DNS name or address.
-    #[error("it is neither a DNS name nor an address")]
-    Name,
-}
-
-impl TlsSettings {
-    /// Trusts `authorities`, certificates in PEM. Certificates of peers must be for `name`, or for their address without
-    /// one.
-    ///
-    /// # Errors
-    /// See [`TlsSettingsError`].
-    pub fn new(
-        authorities: &[u8],
-        identity: Option<TlsIdentity<'_>>,
-        name: Option<&str>,
-    ) -> Result<Self, TlsSettingsError> {
-        let mut roots = RootCertStore::empty();
-        let trusted = certificates(authorities).ok_or(TlsSettingsError::Authorities)?;
-        for certificate in trusted {
-            roots.add(certificate).map_err(|_| TlsSettingsError::Authorities)?;
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let pair = |error: rustls::Error| TlsSettingsError::Pair(error.to_string());
-        let builder = ClientConfig::builder_with_provider(provider);
-        let builder = builder.with_safe_default_protocol_versions().map_err(pair)?;
-        let builder = builder.with_root_certificates(roots);
-        let config = match identity {
-            None => builder.with_no_client_auth(),
-            Some(identity) => {
-                let chain = certificates(identity.certificate);
-                let chain = chain.ok_or(TlsSettingsError::Certificate)?;
-                let key = PrivateKeyDer::from_pem_slice(identity.key);
-                let key = key.map_err(|_| TlsSettingsError::Key)?;
-                builder.with_client_auth_cert(chain, key).map_err(pair)?
-            }
-        };
-        let name = name.map(|name| ServerName::try_from(name.to_owned())).transpose();
-        let name = name.map_err(|_| TlsSettingsError::Name)?;
-        Ok(Self { config: Arc::new(config), name })
-    }
-}
-
-/// All certificates; `None` if there are none, or one is damaged.
-fn certificates(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
-    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    all.ok().filter(|all| !all.is_empty())
-}
-
-/// The streams of `T`, protected by TLS 1.2 or 1.3. It opens streams and accepts none.
-pub struct TlsClient<T: Transport> {
+/// The streams of `T`, protected by TLS.
+///
+/// [`Transport::accept`] returns only streams of peers that have shown a certificate as [`TlsSettings`] demands. Until then a peer
+/// has at most [`HANDSHAKE_MAX`], and a place among [`HANDSHAKES_MAX`].
+pub struct TlsTransport<T: Transport> {
     inner: T,
     settings: TlsSettings,
     streams: BTreeMap<StreamId, TlsStream>,
+    /// Accepted streams whose handshake is not complete, oldest first, with its deadline.
+    handshakes: VecDeque<(StreamId, Nanos)>,
+    /// Accepted streams that the caller has not seen.
+    accepted: VecDeque<StreamId>,
 }
 
 struct TlsStream {
-    connection: ClientConnection,
+    connection: Connection,
     /// Why nothing more can be sent or arrive.
     fault: Option<TransportError>,
     /// Decrypted octets wait for the caller.
     is_readable: bool,
 }
 
-impl<T: Transport> fmt::Debug for TlsClient<T> {
+impl<T: Transport> fmt::Debug for TlsTransport<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TlsClient").field("streams", &self.streams.len()).finish_non_exhaustive()
+        f.debug_struct("TlsTransport").field("streams", &self.streams.len()).finish_non_exhaustive()
     }
 }
 
-impl<T: Transport> TlsClient<T> {
+impl<T: Transport> TlsTransport<T> {
     /// Without streams.
     #[must_use]
     pub const fn new(inner: T, settings: TlsSettings) -> Self {
-        Self { inner, settings, streams: BTreeMap::new() }
+        Self {
+            inner,
+            settings,
+            streams: BTreeMap::new(),
+            handshakes: VecDeque::new(),
+            accepted: VecDeque::new(),
+        }
+    }
+
+    fn add(&mut self, id: StreamId, mut connection: Connection) {
+        connection.set_buffer_limit(Some(WAITING_BYTES_MAX));
+        self.streams.insert(id, TlsStream { connection, fault: None, is_readable: false });
+    }
+
+    /// Begins the handshakes of peers that have connected.
+    fn begin_handshakes(&mut self, now: Nanos) {
+        let Some(config) = self.settings.server.clone() else { return };
+        for _ in 0..HANDSHAKES_MAX {
+            let Some(id) = self.inner.accept() else { return };
+            let Ok(connection) = ServerConnection::new(Arc::clone(&config)) else {
+                self.inner.close(id);
+                continue;
+            };
+            if self.handshakes.len() >= HANDSHAKES_MAX
+                && let Some((oldest, _)) = self.handshakes.pop_front()
+            {
+                self.close(oldest);
+            }
+            self.add(id, connection.into());
+            self.handshakes.push_back((id, now + HANDSHAKE_MAX));
+        }
+    }
+
+    /// Ends handshakes that are complete, failed, or take too long.
+    fn end_handshakes(&mut self, now: Nanos) {
+        for (id, deadline) in mem::take(&mut self.handshakes) {
+            let Some(stream) = self.streams.get(&id) else { continue };
+            if !stream.connection.is_handshaking() {
+                self.accepted.push_back(id);
+            } else if stream.fault.is_some() || now > deadline {
+                self.close(id);
+            } else {
+                self.handshakes.push_back((id, deadline));
+            }
+        }
     }
 }
 
@@ -216,16 +185,19 @@ impl<T: Transport> Write for StreamOctets<'_, T> {
     }
 }
 
-impl<T: Transport> Transport for TlsClient<T> {
+impl<T: Transport> Transport for TlsTransport<T> {
     fn poll(&mut self, now: Nanos) {
         self.inner.poll(now);
+        self.begin_handshakes(now);
         for (id, stream) in &mut self.streams {
             stream.exchange(&mut self.inner, *id);
         }
+        self.end_handshakes(now);
     }
 
     fn wait(&mut self, limit: Duration) {
-        if !self.streams.values().any(|stream| stream.is_readable) {
+        let is_ready = self.streams.values().any(|stream| stream.is_readable);
+        if !is_ready && self.accepted.is_empty() {
             self.inner.wait(limit);
         }
     }
@@ -233,21 +205,22 @@ impl<T: Transport> Transport for TlsClient<T> {
     fn connect(&mut self, peer: SocketAddr) -> Result<StreamId, TransportError> {
         let name = self.settings.name.clone();
         let name = name.unwrap_or_else(|| ServerName::IpAddress(peer.ip().into()));
-        let created = ClientConnection::new(Arc::clone(&self.settings.config), name);
-        let mut connection =
-            created.map_err(|error| TransportError::Tls(TlsFault::from(&error)))?;
-        connection.set_buffer_limit(Some(WAITING_BYTES_MAX));
+        let created = ClientConnection::new(Arc::clone(&self.settings.client), name);
+        let connection = created.map_err(|error| TransportError::Tls(TlsFault::from(&error)))?;
         let id = self.inner.connect(peer)?;
-        self.streams.insert(id, TlsStream { connection, fault: None, is_readable: false });
+        self.add(id, connection.into());
         Ok(id)
     }
 
-    fn listen(&mut self, _local: SocketAddr) -> Result<(), TransportError> {
-        Err(TransportError::ClientOnly)
+    fn listen(&mut self, local: SocketAddr) -> Result<(), TransportError> {
+        match self.settings.server {
+            Some(_) => self.inner.listen(local),
+            None => Err(TransportError::ClientOnly),
+        }
     }
 
     fn accept(&mut self) -> Option<StreamId> {
-        None
+        self.accepted.pop_front()
     }
 
     fn state(&mut self, id: StreamId) -> StreamState {

@@ -242,6 +242,63 @@ fn idle_stream_notices_that_its_peer_is_gone() {
     assert_eq!(pair.ends[0].state(near), StreamState::Closed(TransportError::Reset));
 }
 
+/// Begins as many handshakes as the second stack takes at a time, none of which ends.
+fn begin_handshakes(pair: &mut Pair, peer: SocketAddr) {
+    for _ in 0..8 {
+        let near = pair.ends[0].connect(peer).unwrap();
+        pair.until(|_| true);
+        pair.wire.borrow_mut()[0].clear();
+        // Nothing tells the peer that it is over.
+        pair.ends[0].close(near);
+        pair.ends[0].poll(Nanos(pair.now));
+        pair.wire.borrow_mut()[1].clear();
+    }
+}
+
+#[test]
+fn handshakes_that_never_end_keep_no_peer_out() {
+    let peer = SocketAddr::new(ADDRESSES[0][1].parse().unwrap(), PORT);
+    for wait_s in [0, 4, 60] {
+        let mut pair = Pair::new(ADDRESSES[0], [0; 3]);
+        // So that both know each other's link-layer address.
+        let _ = pair.connect(ADDRESSES[0][1]);
+        begin_handshakes(&mut pair, peer);
+        let end = pair.now + wait_s * 1_000_000_000;
+        while pair.now < end {
+            pair.now += 1_000_000;
+            pair.ends[1].poll(Nanos(pair.now));
+            pair.wire.borrow_mut()[0].clear();
+        }
+        let (began, mut stream) = (pair.now, None);
+        pair.until(|ends| {
+            let of = *stream.get_or_insert_with(|| ends[0].connect(peer).unwrap());
+            if let StreamState::Closed(_) = ends[0].state(of) {
+                ends[0].close(of);
+                stream = None;
+            }
+            ends[0].state(of) == StreamState::Open && ends[1].accept().is_some()
+        });
+        assert!(pair.now - began < 500_000_000, "{} ns", pair.now - began);
+    }
+}
+
+#[test]
+fn peers_that_do_not_end_their_side_keep_nobody_out() {
+    let mut pair = Pair::new(ADDRESSES[0], [0; 3]);
+    let mut kept = Vec::new();
+    // The other stack has 20 sockets, 8 of which wait for peers.
+    for _ in 0..30 {
+        let (near, far) = pair.connect(ADDRESSES[0][1]);
+        pair.ends[1].close(far);
+        kept.push(near);
+        if kept.len() > 18 {
+            pair.ends[0].close(kept.remove(0));
+        }
+    }
+    let (near, far) = pair.connect(ADDRESSES[0][1]);
+    pair.transfer(near, far, 1000);
+}
+
 #[test]
 fn streams_beyond_the_maximum_are_refused() {
     let mut pair = Pair::new(ADDRESSES[0], [0; 3]);

@@ -20,6 +20,8 @@ use crate::{StreamId, StreamState, Transport, TransportError};
 
 /// Sockets that wait for peers at the same time.
 const LISTENING: usize = 8;
+/// How long handshakes may take all places of peers. A handshake takes a round trip.
+const HANDSHAKES_WAIT: smoltcp::time::Duration = smoltcp::time::Duration::from_millis(100);
 /// Bursts that one poll receives at most.
 const BURSTS_MAX: usize = 8;
 /// First of the local ports of streams to peers (RFC 6335 §6).
@@ -68,6 +70,8 @@ pub struct UserTcp<Io: PacketIo> {
     /// Those that were closed here and still have to end the connection.
     closing: Vec<SocketHandle>,
     listening: Vec<SocketHandle>,
+    /// Since when all of them are in handshakes.
+    crowded_since: Option<Instant>,
     local: Option<SocketAddr>,
     config: UserTcpConfig,
     next_port: u16,
@@ -120,6 +124,7 @@ impl<Io: PacketIo> UserTcp<Io> {
             streams: Vec::new(),
             closing: Vec::new(),
             listening: Vec::new(),
+            crowded_since: None,
             local: None,
             config,
             next_port: FIRST_PORT + spread,
@@ -141,7 +146,11 @@ impl<Io: PacketIo> UserTcp<Io> {
     fn add_socket(&mut self) -> Result<SocketHandle, TransportError> {
         let max = self.config.streams_max;
         if self.sockets.iter().count() >= max {
-            return Err(TransportError::Full(max));
+            // A peer that does not end its side keeps no place.
+            if self.closing.is_empty() {
+                return Err(TransportError::Full(max));
+            }
+            self.sockets.remove(self.closing.remove(0));
         }
         let buffer = || SocketBuffer::new(vec![0; self.config.stream_bytes]);
         let mut socket = Socket::new(buffer(), buffer());
@@ -166,9 +175,17 @@ impl<Io: PacketIo> UserTcp<Io> {
         Ok(self.sockets.get_mut(handle.ok_or(TransportError::NoStream)?))
     }
 
-    /// Adds sockets that wait for peers, as many as there may be.
+    /// Adds sockets that wait for peers, as many as there may be. One whose peer began a handshake and went away is replaced.
     fn fill_listening(&mut self) -> Result<(), TransportError> {
         let Some(local) = self.local else { return Ok(()) };
+        let sockets = &mut self.sockets;
+        self.listening.retain(|handle| {
+            let is_over = sockets.get::<Socket<'_>>(*handle).state() == State::Closed;
+            if is_over {
+                sockets.remove(*handle);
+            }
+            !is_over
+        });
         while self.listening.len() < LISTENING {
             let handle = self.add_socket()?;
             let listened = self.sockets.get_mut::<Socket<'_>>(handle).listen(local);
@@ -179,6 +196,19 @@ impl<Io: PacketIo> UserTcp<Io> {
             self.listening.push(handle);
         }
         Ok(())
+    }
+
+    /// Peers that never end their handshake keep others out no longer than [`HANDSHAKES_WAIT`].
+    fn give_place(&mut self, now: Instant) {
+        let state = |handle: &SocketHandle| self.sockets.get::<Socket<'_>>(*handle).state();
+        let is_crowded = self.listening.iter().all(|handle| state(handle) == State::SynReceived);
+        if !is_crowded || self.listening.is_empty() {
+            self.crowded_since = None;
+        } else if now > *self.crowded_since.get_or_insert(now) + HANDSHAKES_WAIT {
+            self.crowded_since = None;
+            self.sockets.remove(self.listening.remove(0));
+            let _ = self.fill_listening();
+        }
     }
 
     /// Frees sockets whose connections have ended.
@@ -207,6 +237,7 @@ impl<Io: PacketIo> Transport for UserTcp<Io> {
             self.interface.poll(now, &mut self.device, &mut self.sockets);
             self.device.flush();
             self.touched = false;
+            self.give_place(now);
             if !self.closing.is_empty() {
                 self.bury();
             }
@@ -252,12 +283,12 @@ impl<Io: PacketIo> Transport for UserTcp<Io> {
     }
 
     fn accept(&mut self) -> Option<StreamId> {
+        // Without room for another one, those that are left accept, or a later call adds more.
+        let _ = self.fill_listening();
         let sockets = &self.sockets;
         let is_open = |handle: &SocketHandle| sockets.get::<Socket<'_>>(*handle).may_send();
         let found = self.listening.iter().position(is_open)?;
-        let handle = self.listening.swap_remove(found);
-        // Without room for another one, those that are left accept, or a later call adds more.
-        let _ = self.fill_listening();
+        let handle = self.listening.remove(found);
         Some(self.add_stream(handle))
     }
 

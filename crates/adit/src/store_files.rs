@@ -1,0 +1,47 @@
+//! Files that `[store]` and `[store.replication]` name: certificates, keys, the password.
+
+use std::path::Path;
+
+use adit_api::{FileSecrecy, read_text_file};
+use adit_transport::{TlsIdentity, TlsSettings, TlsSettingsError};
+use anyhow::Context;
+
+use crate::config::StoreTlsFiles;
+
+/// Reads the files of TLS that `table` names.
+///
+/// # Errors
+/// A file cannot be read, or is of no use; the message names its key.
+pub(crate) fn tls_settings(table: &str, files: &StoreTlsFiles) -> anyhow::Result<TlsSettings> {
+    let of = |key: &str| format!("{table}.{key}");
+    let authorities = text_of(&of("tls_ca"), &files.authorities, FileSecrecy::Public)?;
+    let identity = files.identity.as_ref().map(|identity| {
+        let public = FileSecrecy::Public;
+        let certificate = text_of(&of("tls_certificate"), &identity.certificate, public)?;
+        anyhow::Ok((certificate, text_of(&of("tls_key"), &identity.key, FileSecrecy::Secret)?))
+    });
+    let identity = identity.transpose()?;
+    let identity = identity.as_ref().map(|(certificate, key)| TlsIdentity {
+        certificate: certificate.as_bytes(),
+        key: key.as_bytes(),
+    });
+    let settings = TlsSettings::new(authorities.as_bytes(), identity, files.name.as_deref());
+    settings.map_err(|error| {
+        let key = match error {
+            TlsSettingsError::Authorities => "tls_ca",
+            TlsSettingsError::Certificate | TlsSettingsError::Pair(_) => "tls_certificate",
+            TlsSettingsError::Key => "tls_key",
+            TlsSettingsError::Name => "tls_name",
+        };
+        anyhow::anyhow!("{} cannot be used: {error}", of(key))
+    })
+}
+
+/// Reads the file that `key` names.
+///
+/// # Errors
+/// It cannot be read, or others can.
+pub(crate) fn text_of(key: &str, path: &Path, secrecy: FileSecrecy) -> anyhow::Result<String> {
+    let text = read_text_file(path, secrecy);
+    text.with_context(|| format!("cannot use {key} {}", path.display()))
+}
