@@ -108,9 +108,9 @@ impl StartRecords {
                 }
                 let shown = format!("the shared store of \"{}\"", shared.name);
                 if config.standby.is_some()
-                    && let Some(active) = active_node(&mut store, &shown)?
+                    && let Some((active, epoch)) = active_node(&mut store, &shown)?
                 {
-                    let tail = keep_tail(&pair)?;
+                    let tail = keep_tail(&pair, epoch)?;
                     let store = FollowedStore { client: store, tail, pair, accept_loss };
                     let store = Box::new(store);
                     let source = RecordSource::Followed { store, active };
@@ -174,8 +174,11 @@ impl StartRecords {
     }
 }
 
-/// The node of the adit that holds the lease; `None` if nobody did, and this process has it now.
-fn active_node(store: &mut SharedStoreClient, shown: &str) -> anyhow::Result<Option<NodeRecord>> {
+/// The node and the epoch of the adit that holds the lease; `None` if nobody did, and this process has it now.
+fn active_node(
+    store: &mut SharedStoreClient,
+    shown: &str,
+) -> anyhow::Result<Option<(NodeRecord, u64)>> {
     let began = Instant::now();
     loop {
         match store.acquire().map_err(|error| refused(error, shown))? {
@@ -186,7 +189,7 @@ fn active_node(store: &mut SharedStoreClient, shown: &str) -> anyhow::Result<Opt
             LeaseAnswer::Held(lease) => {
                 if let Some(node) = node_of(store, shown)? {
                     info!(active = lease.holder, "standby: another adit is active");
-                    return Ok(Some(node));
+                    return Ok(Some((node, lease.epoch)));
                 }
                 // It has just begun.
                 if began.elapsed() > FIRST_RECORD_MAX {

@@ -65,7 +65,7 @@ impl PairStore {
     /// Opens the link that is configured.
     ///
     /// # Errors
-    /// Its port cannot be opened.
+    /// Its port cannot be opened, or a file of TLS cannot be used.
     pub(crate) fn open(
         settings: &SharedStoreSettings,
         eal: &Eal,
@@ -96,14 +96,15 @@ impl PairStore {
     }
 }
 
-/// Begins to keep the tail of the active adit; `None` without replication.
+/// Begins to keep the tail of the active adit, which has `epoch`; `None` without replication.
 ///
 /// # Errors
 /// The address cannot be listened at.
-pub(crate) fn keep_tail(pair: &PairStore) -> anyhow::Result<Option<OwnTail>> {
+pub(crate) fn keep_tail(pair: &PairStore, epoch: u64) -> anyhow::Result<Option<OwnTail>> {
     let Some((settings, link)) = pair.replication() else { return Ok(None) };
     let incarnation = Incarnation(StdRng::from_os_rng().random());
-    let tail = ReplicationTail::new(&pair.settings.name, incarnation, STORE_BACKLOG_BYTES_MAX);
+    let mut tail = ReplicationTail::new(&pair.settings.name, incarnation, STORE_BACKLOG_BYTES_MAX);
+    tail.note_epoch(epoch);
     let listen = settings.listen;
     let server = link
         .transport()
@@ -127,7 +128,7 @@ pub(crate) fn recover_tail(
     let epoch = store.figures().epoch;
     if let Some(own) = own {
         // From here on it takes no group of the former active adit.
-        own.fence(epoch);
+        own.note_epoch(epoch);
     }
     let marked = marked_standby(store)?;
     let own_incarnation = own.map(|own| own.report().incarnation);

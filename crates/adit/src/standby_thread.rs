@@ -275,6 +275,10 @@ impl StandbyFollower {
             Ok(progress) => progress,
             Err(error) => return Ok(Err(error)),
         };
+        if let (Some(tail), Some(lease)) = (&self.tail, &progress.lease) {
+            // The tail takes no sender's word for its epoch.
+            tail.note_epoch(lease.epoch);
+        }
         self.note_progress(store, &progress);
         let left = progress.lease.as_ref().map(|lease| lease.left);
         if *stage == LeaseStage::NotHeld && !self.may_take_over(left) {

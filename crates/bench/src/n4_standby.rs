@@ -137,7 +137,8 @@ pub(crate) fn run(
     let (near, far) = near.zip(far).context("there are two ends")?;
     let polls = transport != StandbyTransport::Blocking;
     pin_current_thread(standby_core)?;
-    let tail = ReplicationTail::new(NAME, Incarnation(1), STORE_BACKLOG_BYTES_MAX);
+    let mut tail = ReplicationTail::new(NAME, Incarnation(1), STORE_BACKLOG_BYTES_MAX);
+    tail.note_epoch(1);
     let server = ReplicationServer::new(far, ends.address, tail)?;
     let standby = TailThread::start(server, polls, move || clock.now())?;
     pin_current_thread(active_core)?;

@@ -25,7 +25,7 @@ const TURNS_PER_LOOK: u32 = 64;
 pub struct TailReport {
     /// The life of this standby, by which the active adit knows its tail.
     pub incarnation: Incarnation,
-    /// The newest epoch that was seen.
+    /// The newest epoch that the shared store has shown.
     pub epoch: u64,
     /// An active adit is connected.
     pub has_active: bool,
@@ -96,12 +96,12 @@ impl<T: Transport + Send + 'static> TailThread<T> {
         })
     }
 
-    /// Refuses groups of epochs before `epoch` from now on.
-    pub fn fence(&self, epoch: u64) {
-        self.with(|server| server.tail_mut().fence(epoch));
+    /// Notes an epoch that the shared store shows: as [`adit_replication::ReplicationTail::note_epoch`].
+    pub fn note_epoch(&self, epoch: u64) {
+        self.with(|server| server.tail_mut().note_epoch(epoch));
     }
 
-    /// The groups that the shared store lacks. The caller fences the epochs before its own first.
+    /// The groups that the shared store lacks. The caller notes its own epoch first.
     ///
     /// # Errors
     /// As for [`adit_replication::ReplicationTail::groups_after`].

@@ -106,7 +106,8 @@ fn now() -> Nanos {
 }
 
 fn standby(wait: KernelWait, address: SocketAddr, incarnation: u64) -> TailThread<KernelTcp> {
-    let tail = ReplicationTail::new("upf", Incarnation(incarnation), 1 << 20);
+    let mut tail = ReplicationTail::new("upf", Incarnation(incarnation), 1 << 20);
+    tail.note_epoch(1);
     let transport = KernelTcp::new(wait).unwrap();
     let server = ReplicationServer::new(transport, address, tail).unwrap();
     TailThread::start(server, wait == KernelWait::Poll, now).unwrap()
@@ -172,10 +173,13 @@ fn standby_suffices_while_the_store_is_away_and_the_store_while_the_standby_is()
         until(|| link.report().figures.standby_is_enough);
         send(22);
         until(|| link.durable() == RecordNumber(22));
-        // Its refusal is the only word about the next one.
+        // It refuses the next one, and only the store can say why.
         state.is_away.store(true, Ordering::Relaxed);
-        tail.fence(2);
+        tail.note_epoch(2);
         send(23);
+        until(|| link.report().figures.standby_error.contains("FENCED 2"));
+        assert!(!link.is_lost());
+        state.is_fenced.store(true, Ordering::Relaxed);
         until(|| link.is_lost());
         assert_eq!(link.durable(), RecordNumber(22));
     }

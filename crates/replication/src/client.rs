@@ -49,6 +49,8 @@ struct StandbyConnection {
     connection: Connection,
     /// `None` before the reply to `ADIT.HELLO`.
     progress: Option<StandbyProgress>,
+    /// The standby has groups that were not made here; it drops them after another `ADIT.HELLO` with this number.
+    greeting: Option<u64>,
     /// The last group that the standby needs no command for.
     sent: RecordNumber,
     /// What the standby was told about the shared store.
@@ -72,7 +74,6 @@ pub struct ReplicationClient<T> {
     retry_at: Nanos,
     /// Why there was no connection last.
     error: ReplicationError,
-    fenced: Option<u64>,
     connections: u64,
     /// The standby does not take over before that.
     promised_until: Nanos,
@@ -80,7 +81,7 @@ pub struct ReplicationClient<T> {
 
 impl<T> fmt::Debug for ReplicationClient<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all = (&self.config, &self.standby, &self.error, self.fenced);
+        let all = (&self.config, &self.standby, &self.error);
         f.debug_tuple("ReplicationClient").field(&all).finish_non_exhaustive()
     }
 }
@@ -96,7 +97,6 @@ impl<T: Transport> ReplicationClient<T> {
             standby: None,
             retry_at: Nanos(0),
             error: ReplicationError::Untried,
-            fenced: None,
             connections: 0,
             promised_until: Nanos(0),
         }
@@ -123,9 +123,7 @@ impl<T: Transport> ReplicationClient<T> {
         // Sockets that are slept on tell only here that they are ready.
         self.transport.wait(Duration::ZERO);
         self.transport.poll(now);
-        if self.fenced.is_none()
-            && let Err(error) = self.drive(now)
-        {
+        if let Err(error) = self.drive(now) {
             self.disconnect(now, error);
         }
     }
@@ -145,12 +143,6 @@ impl<T: Transport> ReplicationClient<T> {
     #[must_use]
     pub const fn promised_until(&self) -> Nanos {
         self.promised_until
-    }
-
-    /// The epoch of the adit that took the records over. This one acknowledges nothing any more.
-    #[must_use]
-    pub const fn fenced(&self) -> Option<u64> {
-        self.fenced
     }
 
     /// Why there is no connection, or why the last one ended.
@@ -192,15 +184,12 @@ impl<T: Transport> ReplicationClient<T> {
     }
 
     fn connect(&mut self, now: Nanos) -> Result<(), ReplicationError> {
-        let mut connection = Connection::begin(&mut self.transport, self.config.peer, now)?;
+        let connection = Connection::begin(&mut self.transport, self.config.peer, now)?;
         let after = self.groups.base();
-        let (name, epoch) = (self.config.name.as_bytes(), self.config.epoch);
-        let hello = ReplicationCommand::Hello { name, epoch, after };
-        // The first command of a connection finds room.
-        connection.send(now, &hello, SentCommand::Hello);
         self.standby = Some(StandbyConnection {
             connection,
             progress: None,
+            greeting: Some(0),
             sent: after,
             told: after,
             is_telling: false,
@@ -214,7 +203,14 @@ impl<T: Transport> ReplicationClient<T> {
         let Some(standby) = &mut self.standby else { return Ok(()) };
         let newest = self.groups.last();
         let StandbyConnection {
-            connection, progress, sent, is_telling, pinged_at, is_pinging, ..
+            connection,
+            progress,
+            greeting,
+            sent,
+            is_telling,
+            pinged_at,
+            is_pinging,
+            ..
         } = standby;
         let mut promised_until = self.promised_until;
         let mut greeted = 0;
@@ -224,9 +220,13 @@ impl<T: Transport> ReplicationClient<T> {
                     let mut words = array(value)?;
                     let incarnation = Incarnation(next_number(&mut words)?.0);
                     let last = next_number(&mut words)?;
-                    // It cannot have what was never sent.
-                    if last > newest || last < *sent {
+                    let number = next_number(&mut words)?.0;
+                    if last < *sent {
                         return Err(ReplicationError::Reply);
+                    }
+                    if last > newest {
+                        *greeting = Some(number);
+                        return Ok(());
                     }
                     *progress = Some(StandbyProgress { incarnation, last });
                     *sent = last;
@@ -262,10 +262,17 @@ impl<T: Transport> ReplicationClient<T> {
     /// Appends commands to the output, as many as it takes.
     fn send(&mut self, now: Nanos) {
         let Some(standby) = &mut self.standby else { return };
+        let epoch = self.config.epoch;
         if standby.progress.is_none() {
+            if let Some(greeting) = standby.greeting.take() {
+                let name = self.config.name.as_bytes();
+                let (after, newest) = (standby.sent, self.groups.last());
+                let hello = ReplicationCommand::Hello { name, epoch, after, newest, greeting };
+                // There is no other command, so it finds room.
+                standby.connection.send(now, &hello, SentCommand::Hello);
+            }
             return;
         }
-        let epoch = self.config.epoch;
         let StandbyConnection { connection, sent, told, is_telling, pinged_at, is_pinging, .. } =
             standby;
         // Before the groups, behind which it may find no room.
@@ -302,9 +309,6 @@ impl<T: Transport> ReplicationClient<T> {
     fn disconnect(&mut self, now: Nanos, error: ReplicationError) {
         if let Some(standby) = self.standby.take() {
             self.transport.close(standby.connection.stream);
-        }
-        if let ReplicationError::Fenced(epoch) = error {
-            self.fenced = Some(epoch);
         }
         self.error = error;
         self.retry_at = now + self.config.retry_after;

@@ -6,7 +6,7 @@ use adit_store::RecordNumber;
 use crate::group::StorePosition;
 
 /// The version of the protocol.
-pub const PROTOCOL_VERSION: u64 = 2;
+pub const PROTOCOL_VERSION: u64 = 3;
 
 const HELLO: &[u8] = b"ADIT.HELLO";
 const GROUP: &[u8] = b"ADIT.GROUP";
@@ -17,8 +17,9 @@ const PING: &[u8] = b"PING";
 /// What an adit sends to the one that keeps its tail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplicationCommand<'a> {
-    /// `ADIT.HELLO version name epoch after`: the active adit begins. Groups up to `after` are in the shared store. The reply is
-    /// an array: incarnation, last group that the standby has.
+    /// `ADIT.HELLO version name epoch after newest greeting`: the active adit begins. Groups up to `after` are in the shared store.
+    /// The reply is an array: incarnation, last group that the standby has, number of this greeting. If the sender has not made the
+    /// last group, it greets again with that number, and the standby drops the groups behind `newest`.
     Hello {
         /// The name of the records in the shared store.
         name: &'a [u8],
@@ -26,6 +27,10 @@ pub enum ReplicationCommand<'a> {
         epoch: u64,
         /// The group before the first one that the sender can send.
         after: RecordNumber,
+        /// The last group that the sender has made.
+        newest: RecordNumber,
+        /// The greeting that this one follows up, or zero.
+        greeting: u64,
     },
     /// `ADIT.GROUP epoch previous number changes`: the group behind `previous`. The reply is its number.
     Group {
@@ -47,7 +52,7 @@ pub enum ReplicationCommand<'a> {
         number: RecordNumber,
     },
     /// `ADIT.TAIL version name epoch store-epoch store-number`: an adit that took the records over reads what the shared store
-    /// lacks, and ends older epochs. The reply is an array: incarnation, epoch of the tail, group before its first one, its last
+    /// lacks. The reply is an array: incarnation, epoch of the tail, group before its first one, its last
     /// group; then previous number, number and changes of some groups that the sender lacks, at least one if there are any.
     Tail {
         /// The name of the records in the shared store.
@@ -73,9 +78,19 @@ impl<'a> ReplicationCommand<'a> {
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
         let count = command.word_count();
         match arguments {
-            (Some(version), Some(name), Some(epoch), Some(after)) if is(HELLO) && count == 5 => {
+            // The version comes first: others have other arguments.
+            (Some(version), Some(name), Some(epoch), Some(after)) if is(HELLO) => {
                 check_version(version)?;
-                Ok(Self::Hello { name, epoch: epoch_number(epoch)?, after: record_number(after)? })
+                let (Some(newest), Some(greeting), 7) = (words.next(), words.next(), count) else {
+                    return Err(ReplicationRefusal::Arguments);
+                };
+                Ok(Self::Hello {
+                    name,
+                    epoch: epoch_number(epoch)?,
+                    after: record_number(after)?,
+                    newest: record_number(newest)?,
+                    greeting: number(greeting)?,
+                })
             }
             (Some(epoch), Some(previous), Some(group), Some(changes))
                 if is(GROUP) && count == 5 =>
@@ -113,9 +128,10 @@ impl<'a> ReplicationCommand<'a> {
     pub(crate) fn send<T>(&self, client: &mut RespClient<T>, tag: T) -> Result<(), CommandRefusal> {
         let version = PROTOCOL_VERSION.to_string();
         match *self {
-            Self::Hello { name, epoch, after } => {
-                let (epoch, after) = (epoch.to_string(), after.0.to_string());
-                let words = [HELLO, version.as_bytes(), name, epoch.as_bytes(), after.as_bytes()];
+            Self::Hello { name, epoch, after, newest, greeting } => {
+                let numbers = [epoch, after.0, newest.0, greeting].map(|n| n.to_string());
+                let [epoch, after, newest, greeting] = numbers.each_ref().map(|n| n.as_bytes());
+                let words = [HELLO, version.as_bytes(), name, epoch, after, newest, greeting];
                 client.command(tag, &words)
             }
             Self::Group { epoch, previous, number, changes } => {
@@ -159,9 +175,12 @@ pub enum ReplicationRefusal {
     /// The sender's records have another name.
     #[error("ERR the records have another name here: give store.name the same value on both hosts")]
     Name,
-    /// The sender's epoch is older than this one.
+    /// The sender's epoch is older than this one, which the shared store has shown.
     #[error("FENCED {0} the records were taken over")]
     Fenced(u64),
+    /// The sender's epoch is later than this one, the newest that the shared store has shown.
+    #[error("LATER {0} is the newest epoch that the store has shown to this adit")]
+    Later(u64),
     /// The sender's epoch is zero, which no store gives.
     #[error("ERR epochs begin with 1")]
     Epoch,
@@ -180,14 +199,6 @@ pub enum ReplicationRefusal {
     /// The tail has as many octets as it may.
     #[error("FULL the tail has all the memory that it may")]
     Full,
-}
-
-impl ReplicationRefusal {
-    /// The epoch of a refusal by a peer that knows a newer one.
-    pub(crate) fn fencing_epoch(error: &[u8]) -> Option<u64> {
-        let rest = error.strip_prefix(b"FENCED ")?;
-        number(rest.split(|octet| *octet == b' ').next()?).ok()
-    }
 }
 
 fn check_version(word: &[u8]) -> Result<(), ReplicationRefusal> {

@@ -8,7 +8,7 @@ use adit_transport::{StreamId, StreamState, Transport};
 use adit_types::Nanos;
 use adit_types::limits::STORE_GROUP_BYTES_MAX;
 
-use crate::command::{ReplicationCommand, ReplicationRefusal, record_number};
+use crate::command::{ReplicationCommand, record_number};
 use crate::error::ReplicationError;
 
 /// Commands without reply at most.
@@ -126,10 +126,7 @@ impl Connection {
         let Some(reply) = self.resp.next_reply()? else { return Ok(None) };
         let tag = reply.tag.ok_or(ReplicationError::Reply)?;
         if let RespValue::Error(text) = reply.value {
-            return Err(match ReplicationRefusal::fencing_epoch(text) {
-                Some(epoch) => ReplicationError::Fenced(epoch),
-                None => ReplicationError::Refused(String::from_utf8_lossy(text).into_owned()),
-            });
+            return Err(ReplicationError::Refused(String::from_utf8_lossy(text).into_owned()));
         }
         Ok(Some((tag, reply.value)))
     }

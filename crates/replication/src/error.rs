@@ -27,9 +27,6 @@ pub enum ReplicationError {
     /// The peer's reply answers another command.
     #[error("the peer's reply does not belong to the command")]
     Reply,
-    /// The peer knows a newer epoch: the records were taken over.
-    #[error("the records were taken over in epoch {0}")]
-    Fenced(u64),
 }
 
 /// Why a tail is of no use to whoever takes the records over.

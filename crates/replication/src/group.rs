@@ -104,6 +104,16 @@ impl GroupQueue {
         }
     }
 
+    /// Drops the groups behind `number`. If the base is behind it, nothing is left, and `base` becomes the base.
+    pub(crate) fn drop_behind(&mut self, number: RecordNumber, base: RecordNumber) {
+        if self.base > number {
+            *self = Self::new(base);
+        }
+        while let Some(group) = self.groups.pop_back_if(|group| group.number > number) {
+            self.octets -= octets(group.changes.len());
+        }
+    }
+
     /// The groups behind `number`.
     pub(crate) fn after(&self, number: RecordNumber) -> impl Iterator<Item = &ReplicatedGroup> {
         let first = self.groups.partition_point(|group| group.number <= number);

@@ -5,9 +5,9 @@
 //! ([`ReplicationTail`]). [`ReplicatedStore`] joins the client and the shared store into one [`adit_store::RecordStore`], and
 //! decides whose word makes a group durable.
 //!
-//! Each adit has an *epoch*, a number that the shared store gives to whoever takes the records over. The standby refuses
-//! groups of older epochs than the newest that it knows, so that an adit whose records were taken over cannot
-//! acknowledge anything.
+//! Each adit has an *epoch*, a number that the shared store gives to whoever takes the records over. The standby accepts
+//! commands of the newest epoch that the shared store has shown it, and of no other: an adit whose records were taken over
+//! cannot acknowledge anything by it, and no sender's word ends an epoch. Only the shared store's word ends an adit.
 //!
 //! An adit that acknowledges by its standby alone says so in the shared store first: the record of kind
 //! [`adit_store::RecordKind::Standby`] has the standby's [`Incarnation`]. Whoever takes the records over reads it

@@ -115,9 +115,6 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C>
         let shared = self.store.durable();
         self.client.set_shared(shared);
         self.client.poll(now);
-        if let Some(epoch) = self.client.fenced() {
-            return Err(self.fence(format!("the adit of epoch {epoch}")));
-        }
         self.mark();
         let standby = self.standby_is_enough().then(|| self.client.progress()).flatten();
         let reached = standby.map_or(shared, |standby| standby.last.max(shared));

@@ -12,7 +12,8 @@ use crate::command::ReplicationRefusal;
 use crate::connection::LIMITS;
 use crate::tail::{Executed, ReplicationTail};
 
-/// Connections at most. The active adit has one, and one that takes the records over another.
+/// Connections at most. The active adit has one, and one that takes the records over another. A further one ends the oldest
+/// without an active adit.
 const CONNECTIONS_MAX: usize = 8;
 
 /// Octets of replies after which no further command of a connection is read.
@@ -111,10 +112,11 @@ impl<T: Transport> ReplicationServer<T> {
         let Self { transport, tail, connections, counters, .. } = self;
         transport.poll(now);
         while let Some(stream) = transport.accept() {
-            if connections.len() >= CONNECTIONS_MAX {
+            if connections.len() >= CONNECTIONS_MAX
+                && let Some(oldest) = connections.iter().position(|of| !of.is_active)
+            {
                 counters.violations += 1;
-                transport.close(stream);
-                continue;
+                transport.close(connections.remove(oldest).stream);
             }
             connections.push(ActiveConnection {
                 stream,

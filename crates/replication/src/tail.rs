@@ -30,12 +30,14 @@ pub enum Executed {
 pub struct ReplicationTail {
     name: Vec<u8>,
     incarnation: Incarnation,
-    /// The newest epoch that was seen.
+    /// The newest epoch that the shared store has shown.
     epoch: u64,
     /// The epoch of the groups. Older than `epoch` once another adit has taken the records over.
     groups_epoch: u64,
     groups: GroupQueue,
     octets_max: usize,
+    /// How often an active adit began.
+    greetings: u64,
     promise: TakeoverPromise,
 }
 
@@ -59,6 +61,7 @@ impl ReplicationTail {
             groups_epoch: 0,
             groups: GroupQueue::new(RecordNumber(0)),
             octets_max,
+            greetings: 0,
             promise: TakeoverPromise::default(),
         }
     }
@@ -81,7 +84,7 @@ impl ReplicationTail {
         self.incarnation
     }
 
-    /// The newest epoch that was seen.
+    /// The newest epoch that the shared store has shown.
     #[must_use]
     pub const fn epoch(&self) -> u64 {
         self.epoch
@@ -111,13 +114,14 @@ impl ReplicationTail {
         self.groups.len() == 0
     }
 
-    /// Refuses epochs before `epoch` from now on. The tail stays.
-    pub fn fence(&mut self, epoch: u64) {
+    /// Notes an epoch that the shared store shows: commands of earlier ones are refused from now on, as are those of later ones
+    /// until the store shows them. The groups stay.
+    pub fn note_epoch(&mut self, epoch: u64) {
         self.epoch = self.epoch.max(epoch);
     }
 
-    /// The groups that the shared store may lack, for the adit that has taken the records over from this tail's. It fences the
-    /// epochs before its own first, and comes here only if the store names this incarnation.
+    /// The groups that the shared store may lack, for the adit that has taken the records over from this tail's. The caller has
+    /// noted its own epoch, and the store names this incarnation.
     ///
     /// A store with groups of a later epoch has a part of the tail: whoever wrote it did not finish. All of it follows then,
     /// because the last change of each record counts.
@@ -139,9 +143,14 @@ impl ReplicationTail {
     /// Carries a command out and replies.
     pub fn execute(&mut self, command: RespCommand<'_>, replies: &mut RespReplies) -> Executed {
         let executed = ReplicationCommand::parse(command).and_then(|command| match command {
-            ReplicationCommand::Hello { name, epoch, after } => {
-                let last = self.greet(name, epoch, after)?;
-                let words = [self.incarnation.0.to_string(), last.0.to_string()];
+            ReplicationCommand::Hello { name, epoch, after, newest, greeting } => {
+                self.check_name_and_epoch(name, epoch)?;
+                if greeting == self.greetings && epoch == self.groups_epoch {
+                    self.groups.drop_behind(newest, after);
+                }
+                self.greet(epoch, after);
+                let words = [self.incarnation.0, self.last().0, self.greetings];
+                let words = words.map(|number| number.to_string());
                 reply_array(replies, &words.each_ref().map(|word| word.as_bytes()));
                 Ok(Executed::Greeted)
             }
@@ -158,7 +167,6 @@ impl ReplicationTail {
             }
             ReplicationCommand::Tail { name, epoch, store } => {
                 self.check_name_and_epoch(name, epoch)?;
-                self.fence(epoch);
                 self.reply_tail(store, replies);
                 Ok(Executed::Done)
             }
@@ -174,14 +182,9 @@ impl ReplicationTail {
         })
     }
 
-    /// The active adit of `epoch` begins or comes back. Returns the last group that it need not send.
-    fn greet(
-        &mut self,
-        name: &[u8],
-        epoch: u64,
-        after: RecordNumber,
-    ) -> Result<RecordNumber, ReplicationRefusal> {
-        self.check_name_and_epoch(name, epoch)?;
+    /// The active adit of `epoch` begins or comes back.
+    fn greet(&mut self, epoch: u64, after: RecordNumber) {
+        self.greetings += 1;
         if self.groups_epoch == epoch {
             // What is missing before `after` is in the shared store.
             self.groups.drop_through(after);
@@ -190,8 +193,6 @@ impl ReplicationTail {
             self.groups = GroupQueue::new(after);
             self.groups_epoch = epoch;
         }
-        self.epoch = epoch;
-        Ok(self.last())
     }
 
     fn append(
@@ -222,19 +223,25 @@ impl ReplicationTail {
         if name != self.name {
             return Err(ReplicationRefusal::Name);
         }
-        if epoch < self.epoch {
-            return Err(ReplicationRefusal::Fenced(self.epoch));
-        }
-        Ok(())
+        self.check_epoch(epoch)
     }
 
     /// Accepts only the adit whose groups the tail has.
     fn check_sender(&self, epoch: u64) -> Result<(), ReplicationRefusal> {
+        self.check_epoch(epoch)?;
+        if epoch != self.groups_epoch {
+            return Err(ReplicationRefusal::NoHello);
+        }
+        Ok(())
+    }
+
+    /// Accepts only the newest holder of the lease that the shared store has shown. No sender's word counts.
+    const fn check_epoch(&self, epoch: u64) -> Result<(), ReplicationRefusal> {
         if epoch < self.epoch {
             return Err(ReplicationRefusal::Fenced(self.epoch));
         }
-        if epoch != self.epoch || epoch != self.groups_epoch {
-            return Err(ReplicationRefusal::NoHello);
+        if epoch > self.epoch {
+            return Err(ReplicationRefusal::Later(self.epoch));
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use adit_replication::{
 };
 use adit_resp::{RespLimits, RespServer, RespValue, write_command};
 use adit_store::{RecordKey, RecordKind, RecordNumber, StoreChange, encode_change};
-use adit_transport::{Transport, TransportError};
+use adit_transport::{StreamId, Transport, TransportError};
 use adit_types::Nanos;
 
 use world::{LossyNetwork, MemoryTransport, ReplicationRandom};
@@ -27,7 +27,9 @@ fn changes(value: &[u8]) -> Vec<u8> {
 }
 
 fn tail() -> ReplicationTail {
-    ReplicationTail::new("upf-1", Incarnation(77), 4000)
+    let mut tail = ReplicationTail::new("upf-1", Incarnation(77), 4000);
+    tail.note_epoch(3);
+    tail
 }
 
 /// Carries a command out and returns its reply as text.
@@ -57,7 +59,13 @@ fn text(value: &RespValue<'_>) -> String {
 }
 
 fn hello(tail: &mut ReplicationTail, epoch: &str, after: &str) -> String {
-    reply(tail, &[b"ADIT.HELLO", b"2", b"upf-1", epoch.as_bytes(), after.as_bytes()])
+    greet(tail, [epoch, after, "0", "0"])
+}
+
+/// `ADIT.HELLO` with epoch, the group before, the newest group, and the greeting that it follows up.
+fn greet(tail: &mut ReplicationTail, numbers: [&str; 4]) -> String {
+    let [epoch, after, newest, greeting] = numbers.map(str::as_bytes);
+    reply(tail, &[b"ADIT.HELLO", b"3", b"upf-1", epoch, after, newest, greeting])
 }
 
 fn group(tail: &mut ReplicationTail, numbers: [&str; 3], value: &[u8]) -> String {
@@ -68,11 +76,11 @@ fn group(tail: &mut ReplicationTail, numbers: [&str; 3], value: &[u8]) -> String
 #[test]
 fn groups_are_taken_in_order_and_dropped_once_they_are_shared() {
     let mut tail = tail();
-    assert_eq!(hello(&mut tail, "3", "0"), "[77 0]");
+    assert_eq!(hello(&mut tail, "3", "0"), "[77 0 1]");
     assert_eq!(group(&mut tail, ["3", "0", "1"], b"a"), "1");
     assert_eq!(group(&mut tail, ["3", "1", "4"], b"b"), "4");
     assert_eq!(group(&mut tail, ["3", "4", "5"], b"c"), "5");
-    assert_eq!(hello(&mut tail, "3", "1"), "[77 5]");
+    assert_eq!(hello(&mut tail, "3", "1"), "[77 5 2]");
     assert_eq!((tail.base(), tail.len()), (RecordNumber(1), 2));
     assert_eq!(reply(&mut tail, &[b"ADIT.SHARED", b"3", b"4"]), "5");
     let found: Vec<_> = tail
@@ -114,33 +122,37 @@ fn commands_that_do_not_fit_are_refused_and_change_nothing() {
     let mut tail = tail();
     assert_eq!(group(&mut tail, ["0", "0", "1"], b"a"), "-ERR epochs begin with 1");
     assert_eq!(hello(&mut tail, "0", "0"), "-ERR epochs begin with 1");
-    assert!(group(&mut tail, ["1", "0", "1"], b"a").starts_with("-ERR ADIT.HELLO"));
+    assert!(group(&mut tail, ["3", "0", "1"], b"a").starts_with("-ERR ADIT.HELLO"));
     hello(&mut tail, "3", "0");
     group(&mut tail, ["3", "0", "1"], b"a");
     let before = (tail.base(), tail.last(), tail.len(), tail.epoch());
     let large = [7; 3990];
+    let later = "-LATER 3 is the newest epoch that the store has shown to this adit";
+    let fenced = "-FENCED 3 the records were taken over";
     let refused: &[(&[&[u8]], &str)] = &[
         (&[b"GET", b"x"], "-ERR unknown command"),
         (&[b"ADIT.HELLO"], "-ERR wrong number of arguments"),
+        (&[b"ADIT.HELLO", b"3", b"upf-1", b"3", b"0"], "-ERR wrong number of arguments"),
         (&[b"ADIT.SHARED", b"3", b"1", b"1"], "-ERR wrong number of arguments"),
         (&[b"PING", b"x"], "-ERR wrong number of arguments"),
         (&[b"ADIT.SHARED", b"3", b"+1"], "-ERR an argument is not a number"),
         (&[b"ADIT.SHARED", b"3", b""], "-ERR an argument is not a number"),
         (&[b"ADIT.SHARED", b"3", b"18446744073709551616"], "-ERR an argument is not a number"),
-        (&[b"ADIT.SHARED", b"2", b"1"], "-FENCED 3 the records were taken over"),
-        (&[b"ADIT.SHARED", b"4", b"1"], "-ERR ADIT.HELLO of this epoch comes first"),
-        (&[b"ADIT.HELLO", b"2", b"upf-1", b"2", b"0"], "-FENCED 3 the records were taken over"),
+        (&[b"ADIT.SHARED", b"2", b"1"], fenced),
+        (&[b"ADIT.SHARED", b"4", b"1"], later),
+        (&[b"ADIT.HELLO", b"3", b"upf-1", b"4", b"0", b"0", b"1"], later),
+        (&[b"ADIT.HELLO", b"3", b"upf-1", b"18446744073709551615", b"0", b"0", b"1"], later),
+        (&[b"ADIT.TAIL", b"3", b"upf-1", b"18446744073709551615", b"0", b"0"], later),
+        (&[b"ADIT.GROUP", b"4", b"1", b"2", &changes(b"z")], later),
+        (&[b"ADIT.HELLO", b"3", b"upf-1", b"2", b"0", b"0", b"0"], fenced),
+        (&[b"ADIT.TAIL", b"3", b"upf-1", b"2", b"0", b"0"], fenced),
         (
-            &[b"ADIT.TAIL", b"2", b"upf-1", b"2", b"0", b"0"],
-            "-FENCED 3 the records were taken over",
-        ),
-        (
-            &[b"ADIT.HELLO", b"2", b"upf-2", b"4", b"0"],
+            &[b"ADIT.HELLO", b"3", b"upf-2", b"3", b"0", b"0", b"0"],
             "-ERR the records have another name here: give store.name the same value on both hosts",
         ),
         (
-            &[b"ADIT.HELLO", b"3", b"upf-1", b"4", b"0"],
-            "-ERR this adit speaks version 2 of the replication protocol, not 3: run the same version of adit on both \
+            &[b"ADIT.HELLO", b"2", b"upf-1", b"3", b"0"],
+            "-ERR this adit speaks version 3 of the replication protocol, not 2: run the same version of adit on both \
              hosts",
         ),
         (
@@ -165,17 +177,43 @@ fn commands_that_do_not_fit_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn whoever_reads_the_tail_ends_older_epochs() {
+fn epochs_count_once_the_store_has_shown_them() {
     let mut tail = tail();
     hello(&mut tail, "3", "0");
     group(&mut tail, ["3", "0", "1"], b"a");
-    let read = reply(&mut tail, &[b"ADIT.TAIL", b"2", b"upf-1", b"4", b"3", b"0"]);
-    assert!(read.starts_with("[77 3 0 1 0 1 "), "{read}");
-    assert!(group(&mut tail, ["3", "1", "2"], b"b").starts_with("-FENCED 4 "));
+    let of_tail = [&b"ADIT.TAIL"[..], b"3", b"upf-1", b"4", b"3", b"0"];
+    assert!(reply(&mut tail, &of_tail).starts_with("-LATER 3 "));
+    assert!(hello(&mut tail, "4", "0").starts_with("-LATER 3 "));
+    assert_eq!(group(&mut tail, ["3", "1", "2"], b"b"), "2", "nobody's word ended the epoch");
+    tail.note_epoch(4);
+    assert!(group(&mut tail, ["3", "2", "3"], b"c").starts_with("-FENCED 4 "));
     assert!(hello(&mut tail, "3", "0").starts_with("-FENCED 4 "));
-    assert!(group(&mut tail, ["4", "1", "2"], b"b").starts_with("-ERR ADIT.HELLO"));
-    assert_eq!(hello(&mut tail, "4", "0"), "[77 0]");
+    let read = reply(&mut tail, &of_tail);
+    assert!(read.starts_with("[77 3 0 2 0 1 "), "{read}");
+    assert!(group(&mut tail, ["4", "2", "3"], b"c").starts_with("-ERR ADIT.HELLO"));
+    assert_eq!(hello(&mut tail, "4", "0"), "[77 0 2]");
     assert!(tail.is_empty());
+    tail.note_epoch(3);
+    assert!(hello(&mut tail, "3", "0").starts_with("-FENCED 4 "), "epochs ascend");
+}
+
+#[test]
+fn groups_that_the_active_adit_has_not_made_are_dropped_by_its_newest_greeting_alone() {
+    let mut tail = tail();
+    assert_eq!(hello(&mut tail, "3", "0"), "[77 0 1]");
+    (1..=9).for_each(|number: u32| {
+        let [previous, number] = [number - 1, number].map(|number| number.to_string());
+        assert_eq!(group(&mut tail, ["3", &previous, &number], b"a"), number);
+    });
+    // A greeting that was on its way for long, of a connection that its sender gave up.
+    assert_eq!(greet(&mut tail, ["3", "0", "5", "0"]), "[77 9 2]");
+    assert_eq!(greet(&mut tail, ["3", "0", "5", "1"]), "[77 9 3]");
+    assert_eq!(greet(&mut tail, ["3", "0", "5", "3"]), "[77 5 4]");
+    assert_eq!((tail.base(), tail.len()), (RecordNumber(0), 5));
+    // Somebody said that the store has more than the active adit has made.
+    assert_eq!(reply(&mut tail, &[b"ADIT.SHARED", b"3", b"100008"]), "100008");
+    assert_eq!(greet(&mut tail, ["3", "2", "7", "4"]), "[77 2 5]");
+    assert_eq!(group(&mut tail, ["3", "2", "3"], b"b"), "3");
 }
 
 /// A client and a server over a network in memory.
@@ -202,7 +240,8 @@ fn config(epoch: u64) -> ReplicationConfig {
 impl Pair {
     fn new(tail_octets_max: usize) -> Self {
         let network = LossyNetwork::new(ReplicationRandom::new(1));
-        let tail = ReplicationTail::new("upf-1", Incarnation(9), tail_octets_max);
+        let mut tail = ReplicationTail::new("upf-1", Incarnation(9), tail_octets_max);
+        tail.note_epoch(1);
         let server =
             ReplicationServer::new(network.transport(1), SocketAddr::from(ADDRESS), tail).unwrap();
         let client = ReplicationClient::new(network.transport(0), config(1), RecordNumber(0));
@@ -324,14 +363,23 @@ fn newer_active_adit_replaces_the_older_one_for_good() {
     pair.run(50);
     assert!(pair.server.has_active());
     let mut newer = ReplicationClient::new(pair.network.transport(0), config(2), RecordNumber(0));
-    for _ in 0..100 {
-        pair.run(1);
-        newer.poll(pair.now);
-    }
+    let run = |pair: &mut Pair, newer: &mut ReplicationClient<_>| {
+        for _ in 0..100 {
+            pair.run(1);
+            newer.poll(pair.now);
+        }
+    };
+    run(&mut pair, &mut newer);
+    assert_eq!(newer.progress(), None);
+    assert!(newer.error().to_string().contains("LATER 1"), "{}", newer.error());
+    assert_eq!((pair.has(), pair.client.connections()), (Some(5), 1), "it replaces nobody");
+    pair.server.tail_mut().note_epoch(2);
+    run(&mut pair, &mut newer);
     assert_eq!(newer.progress().map(|progress| progress.last), Some(RecordNumber(0)));
     pair.push(1);
     pair.run(200);
-    assert_eq!((pair.client.fenced(), pair.has()), (Some(2), None));
+    assert_eq!(pair.has(), None);
+    assert!(pair.client.error().to_string().contains("FENCED 2"), "{}", pair.client.error());
     assert!(pair.server.counters().fenced > 0);
 }
 
@@ -350,21 +398,112 @@ fn strangers_cannot_take_up_connections_or_memory() {
     let count = streams.iter().filter(|stream| ended(&mut stranger, **stream)).count();
     assert_eq!(count, 20 - 7, "the active adit has one of eight");
     // A violation is answered, and ends the connection.
-    assert!(stranger.send(streams[0], b"*1\r\n:5\r\n").unwrap() > 0);
+    assert!(stranger.send(streams[19], b"*1\r\n:5\r\n").unwrap() > 0);
     let mut answer = Vec::new();
     for _ in 0..100 {
         pair.run(1);
-        let len = stranger.receive(streams[0], &mut room).unwrap_or(0);
+        let len = stranger.receive(streams[19], &mut room).unwrap_or(0);
         answer.extend_from_slice(&room[..len]);
     }
     assert_eq!(answer, b"-ERR a request is not an array of bulk strings\r\n");
-    assert!(ended(&mut stranger, streams[0]));
+    assert!(ended(&mut stranger, streams[19]));
     pair.run(100_000);
     let idle = streams.iter().filter(|stream| !ended(&mut stranger, **stream)).count();
     assert_eq!((idle, pair.client.connections()), (0, 1));
     pair.push(3);
     pair.run(20);
     assert_eq!(pair.has(), Some(3));
+}
+
+/// A stranger at the port of the standby, without TLS.
+struct Stranger {
+    transport: MemoryTransport,
+    stream: StreamId,
+}
+
+impl Stranger {
+    fn connect(pair: &Pair) -> Self {
+        let mut transport = pair.network.transport(0);
+        let stream = transport.connect(SocketAddr::from(ADDRESS)).unwrap();
+        Self { transport, stream }
+    }
+
+    /// Sends octets and returns what comes back.
+    fn send(&mut self, pair: &mut Pair, octets: &[u8]) -> String {
+        let (mut sent, mut answer, mut room) = (0, Vec::new(), [0; 4000]);
+        for _ in 0..200 {
+            sent += self.transport.send(self.stream, &octets[sent..]).unwrap_or(0);
+            pair.run(1);
+            let len = self.transport.receive(self.stream, &mut room).unwrap_or(0);
+            answer.extend_from_slice(&room[..len]);
+        }
+        answer.escape_ascii().to_string()
+    }
+
+    fn command(&mut self, pair: &mut Pair, words: &[&[u8]]) -> String {
+        let mut command = Vec::new();
+        write_command(&mut command, words);
+        self.send(pair, &command)
+    }
+}
+
+#[test]
+fn pair_goes_on_whatever_strangers_say() {
+    let mut pair = Pair::new(1 << 20);
+    pair.push(15);
+    pair.run(100);
+    assert_eq!(pair.has(), Some(15));
+    let most = u64::MAX.to_string().into_bytes();
+    let removal = changes(b"");
+    let commands: [&[&[u8]]; 4] = [
+        &[b"ADIT.HELLO", b"3", b"upf-1", &most, b"0", b"0", b"0"],
+        &[b"ADIT.TAIL", b"3", b"upf-1", &most, b"0", b"0"],
+        &[b"ADIT.GROUP", &most, b"15", b"16", &removal],
+        &[b"ADIT.SHARED", &most, &most],
+    ];
+    for words in commands {
+        let answer = Stranger::connect(&pair).command(&mut pair, words);
+        assert!(answer.starts_with("-LATER 1 "), "{answer}");
+    }
+    for garbage in [&[0xff; 10_000][..], b"*4294967295\r\n", b"GET / HTTP/1.1\r\n\r\n"] {
+        Stranger::connect(&pair).send(&mut pair, garbage);
+    }
+    pair.push(1);
+    pair.run(50);
+    assert_eq!((pair.has(), pair.client.connections()), (Some(16), 1));
+    // Idle ones do not keep it out when its link has failed.
+    pair.network.cut();
+    let _idle: Vec<_> = (0..8).map(|_| Stranger::connect(&pair)).collect();
+    pair.push(1);
+    pair.run(200);
+    assert_eq!((pair.has(), pair.client.connections()), (Some(17), 2));
+}
+
+#[test]
+fn number_that_the_active_adit_has_not_made_heals() {
+    for (command, number) in [("ADIT.GROUP", "100008"), ("ADIT.SHARED", "100008")] {
+        let mut pair = Pair::new(1 << 20);
+        pair.push(15);
+        pair.run(100);
+        let mut stranger = Stranger::connect(&pair);
+        let changes = changes(b"x");
+        let answer = match command {
+            "ADIT.GROUP" => {
+                let words = [command.as_bytes(), b"1", b"15", number.as_bytes(), &changes];
+                stranger.command(&mut pair, &words)
+            }
+            _ => stranger.command(&mut pair, &[command.as_bytes(), b"1", number.as_bytes()]),
+        };
+        assert_eq!(answer, ":100008\\r\\n");
+        pair.push(5);
+        pair.run(400);
+        assert_eq!((pair.has(), pair.client.connections()), (Some(20), 2), "{command}");
+        assert_eq!(pair.server.tail().last(), RecordNumber(20));
+        pair.push(5);
+        pair.run(50);
+        assert_eq!((pair.has(), pair.client.connections()), (Some(25), 2), "{command}");
+        assert_eq!(pair.server.tail().len(), 25, "{command}");
+    }
 }
 
 #[test]
@@ -384,6 +523,10 @@ fn large_tail_is_read_in_parts_in_spite_of_lost_connections() {
     while !request.poll(pair.now).unwrap() {
         pair.run(1);
         turns += 1;
+        if turns == 100 {
+            assert!(request.error().to_string().contains("LATER 1"), "{}", request.error());
+            pair.server.tail_mut().note_epoch(2);
+        }
         assert!(turns < 100_000, "{}", request.error());
         if turns == 300 {
             pair.network.cut();
@@ -403,7 +546,7 @@ fn large_tail_is_read_in_parts_in_spite_of_lost_connections() {
     assert_eq!(error, TailError::Ended(Incarnation(8)));
     pair.client.push(RecordNumber(301), changes(b"a"));
     pair.run(200);
-    assert_eq!(pair.client.fenced(), Some(2));
+    assert!(pair.client.error().to_string().contains("FENCED 2"), "{}", pair.client.error());
 }
 
 #[test]
@@ -412,7 +555,7 @@ fn executed_commands_are_told_apart() {
     let mut tail = tail();
     let mut executed = Vec::new();
     let commands: [&[&[u8]]; 3] =
-        [&[b"ADIT.HELLO", b"2", b"upf-1", b"1", b"0"], &[b"PING"], &[b"ADIT.HELLO"]];
+        [&[b"ADIT.HELLO", b"3", b"upf-1", b"3", b"0", b"0", b"0"], &[b"PING"], &[b"ADIT.HELLO"]];
     for words in commands {
         let mut command = Vec::new();
         write_command(&mut command, words);

@@ -33,6 +33,8 @@ pub enum LeaseAnswer {
 pub struct LeaseView {
     /// Who holds it.
     pub holder: String,
+    /// The fencing token of its holder.
+    pub epoch: u64,
     /// How long it lasts unless it is prolonged, as this process has measured it: its whole length at the first look, and at the
     /// first one on another connection.
     pub left: Duration,
@@ -110,9 +112,9 @@ impl<T: Transport> SharedStore<T> {
             // The holder may be at another primary.
             self.lease_clock.reset();
         }
-        let holder = sight.holder.clone();
+        let (holder, epoch) = (sight.holder.clone(), sight.epoch);
         let left = self.lease_clock.note(sight, Instant::now(), self.options.lease);
-        LeaseView { holder, left, renewals: self.lease_clock.renewals() }
+        LeaseView { holder, epoch, left, renewals: self.lease_clock.renewals() }
     }
 
     fn ask_for_lease(&mut self) -> Result<ScriptAnswer, LinkError> {

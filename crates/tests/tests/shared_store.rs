@@ -14,7 +14,7 @@ use adit_store::{
 };
 use adit_tests::process::skip;
 use adit_tests::redis::{RedisCluster, RedisProcess};
-use adit_transport::{KernelTcp, KernelWait, TlsTransport, TlsIdentity, TlsSettings};
+use adit_transport::{KernelTcp, KernelWait, TlsIdentity, TlsSettings, TlsTransport};
 
 const NAME: &str = "upf-1";
 

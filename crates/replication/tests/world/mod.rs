@@ -150,7 +150,9 @@ impl ReplicationWorld {
     fn start_standby(&mut self, host: usize) {
         self.incarnations += 1;
         self.alive.insert(self.incarnations);
-        let tail = ReplicationTail::new(NAME, Incarnation(self.incarnations), TAIL_OCTETS_MAX);
+        let mut tail = ReplicationTail::new(NAME, Incarnation(self.incarnations), TAIL_OCTETS_MAX);
+        // It looked at the lease before it began.
+        tail.note_epoch(self.server.borrow().epoch);
         let server =
             ReplicationServer::new(self.network.transport(host), address(host), tail).unwrap();
         self.standby = Some(Standby { host, server });
@@ -184,6 +186,10 @@ impl ReplicationWorld {
 
     fn poll_standby(&mut self) {
         if let Some(standby) = &mut self.standby {
+            let server = self.server.borrow();
+            if !server.is_down && self.random.permille(100) {
+                standby.server.tail_mut().note_epoch(server.epoch);
+            }
             standby.server.poll(self.now.get());
         }
     }
@@ -261,7 +267,7 @@ impl ReplicationWorld {
         let own = if is_standby { self.standby.take() } else { None };
         let mut own = own;
         if let Some(own) = &mut own {
-            own.server.tail_mut().fence(lease.epoch());
+            own.server.tail_mut().note_epoch(lease.epoch());
         }
         for _ in 0..self.random.below(4) {
             self.poll_former();

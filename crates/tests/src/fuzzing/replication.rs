@@ -1,16 +1,17 @@
 //! Octets from the active adit, to the side that keeps the tail.
 
-use adit_replication::{Executed, Incarnation, ReplicationTail, StorePosition};
+use adit_replication::{Executed, Incarnation, ReplicationRefusal, ReplicationTail, StorePosition};
 use adit_resp::{RespLimits, RespServer};
 use adit_store::RecordNumber;
 
 /// Small, so that inputs reach it.
 const OCTETS_MAX: usize = 3000;
 
-/// Whatever arrives, the tail is without a gap, within its bounds, and of the newest epoch that greeted; a refused command
-/// changes nothing, and each command has one reply.
+/// Whatever arrives, the tail is without a gap, within its bounds, and of an epoch that the store has shown; a refused command
+/// changes nothing, and each command has one reply. The store shows the next epoch whenever a command has a later one.
 pub(super) fn run(data: &[u8]) {
     let mut tail = ReplicationTail::new("upf", Incarnation(5), OCTETS_MAX);
+    tail.note_epoch(3);
     let mut server = RespServer::new(RespLimits::default());
     for part in data.chunks(1000) {
         server.requests.input_room()[..part.len()].copy_from_slice(part);
@@ -24,7 +25,10 @@ pub(super) fn run(data: &[u8]) {
             if let Executed::Refused(_) = executed {
                 assert_eq!((tail.base(), tail.last(), tail.len(), tail.epoch()), before);
             }
-            assert!(tail.epoch() >= before.3, "epochs ascend");
+            assert_eq!(tail.epoch(), before.3, "no command changes it");
+            if let Executed::Refused(ReplicationRefusal::Later(epoch)) = executed {
+                tail.note_epoch(epoch + 1);
+            }
             check(&tail);
         }
     }
