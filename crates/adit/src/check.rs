@@ -108,7 +108,8 @@ fn store(config: &Config) -> String {
             };
             let servers = servers.join(", ");
             let standby = shared.replication.as_ref().map_or_else(String::new, |settings| {
-                format!(", and on the standby at {}, whose word suffices", settings.standby)
+                let tls = if settings.tls.is_some() { " over TLS" } else { " without TLS" };
+                format!(", and on the standby at {}{tls}, whose word suffices", settings.standby)
             });
             format!("\"{}\" at {servers}{tls}, acknowledged {acknowledged}{standby}", shared.name)
         }

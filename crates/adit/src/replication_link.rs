@@ -7,14 +7,17 @@ use adit_dpdk::{
     Eal, Mbuf, Mempool, MempoolConfig, Port, PortConfig, RegisteringIo, WorkerIo, WorkerPort,
 };
 use adit_pktio::{Burst, PacketIo, PortInfo};
-use adit_transport::{KernelTcp, KernelWait, Transport, UserTcp, UserTcpConfig};
+use adit_transport::{
+    KernelTcp, KernelWait, TlsSettings, TlsTransport, Transport, UserTcp, UserTcpConfig,
+};
 use adit_types::{Nanos, PortId};
 use anyhow::{Context, bail};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::config::{ReplicationSettings, ReplicationTransport, UserLinkSettings};
+use crate::store_files::tls_settings;
 
 /// Largest packet on the port.
 const MTU_BYTES: u16 = 1500;
@@ -25,22 +28,30 @@ const DESCRIPTORS: u16 = 1024;
 /// Octets that a stream buffers in each direction.
 const STREAM_BYTES: usize = 256 << 10;
 
-/// Streams at most: the other adit has one, and others wait to be accepted.
-const STREAMS_MAX: usize = 16;
+/// Streams at most: the other adit has one; others wait to be accepted, are in handshakes of TLS, or end.
+const STREAMS_MAX: usize = 40;
 
 /// Streams to the other adit.
 pub(crate) type LinkTransport = Box<dyn Transport + Send>;
 
+/// The link between the two adits.
+#[derive(Debug)]
+pub(crate) struct ReplicationLink {
+    medium: LinkMedium,
+    /// `None`: the operator accepts strangers.
+    tls: Option<TlsSettings>,
+}
+
 /// What streams between the two adits run on.
 #[derive(Debug)]
-pub(crate) enum ReplicationLink {
+enum LinkMedium {
     Kernel(KernelWait),
     User(Box<UserLink>),
 }
 
 /// A port that one stack at a time uses. It runs as long as its queues exist.
 #[derive(Debug)]
-pub(crate) struct UserLink {
+struct UserLink {
     queues: PortQueues,
     config: UserTcpConfig,
     eal: Eal,
@@ -53,23 +64,31 @@ impl ReplicationLink {
     /// Opens what is configured.
     ///
     /// # Errors
-    /// The port cannot be opened.
+    /// A file of TLS cannot be used, or the port cannot be opened.
     pub(crate) fn open(settings: &ReplicationSettings, eal: &Eal) -> anyhow::Result<Self> {
-        match &settings.transport {
-            ReplicationTransport::Kernel(wait) => Ok(Self::Kernel(*wait)),
+        let tls = settings.tls.as_ref();
+        let tls = tls.map(|files| tls_settings("store.replication", files)).transpose()?;
+        if tls.is_none() {
+            warn!(
+                "store.replication.accept_strangers: whoever reaches the link reads and changes records"
+            );
+        }
+        let medium = match &settings.transport {
+            ReplicationTransport::Kernel(wait) => LinkMedium::Kernel(*wait),
             ReplicationTransport::User(user) => {
                 let link = UserLink::open(user, settings.listen.ip(), eal);
                 let link = link.with_context(|| {
                     format!("cannot open store.replication.device {}", user.device)
                 })?;
-                Ok(Self::User(Box::new(link)))
+                LinkMedium::User(Box::new(link))
             }
-        }
+        };
+        Ok(Self { medium, tls })
     }
 
     /// True if threads poll their streams instead of sleeping.
     pub(crate) const fn polls(&self) -> bool {
-        !matches!(self, Self::Kernel(KernelWait::Sleep))
+        !matches!(self.medium, LinkMedium::Kernel(KernelWait::Sleep))
     }
 
     /// Streams of their own.
@@ -77,10 +96,14 @@ impl ReplicationLink {
     /// # Errors
     /// The process is out of file descriptors, or other streams use the port.
     pub(crate) fn transport(&self) -> anyhow::Result<LinkTransport> {
-        match self {
-            Self::Kernel(wait) => Ok(Box::new(KernelTcp::new(*wait)?)),
-            Self::User(link) => link.stack(),
-        }
+        let streams: LinkTransport = match &self.medium {
+            LinkMedium::Kernel(wait) => Box::new(KernelTcp::new(*wait)?),
+            LinkMedium::User(link) => link.stack()?,
+        };
+        Ok(match &self.tls {
+            Some(tls) => Box::new(TlsTransport::new(streams, tls.clone())),
+            None => streams,
+        })
     }
 }
 

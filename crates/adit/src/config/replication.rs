@@ -6,6 +6,7 @@ use adit_dpdk::Device;
 use adit_transport::KernelWait;
 
 use super::section::ConfigSection;
+use super::store::{StoreTlsFiles, read_tls};
 
 /// The table in `[store]`.
 pub(super) const TABLE: &str = "replication";
@@ -18,6 +19,8 @@ pub(crate) struct ReplicationSettings {
     /// The address that the other one listens at.
     pub standby: SocketAddr,
     pub transport: ReplicationTransport,
+    /// With the identity of this adit, and the name of the other one. `None`: the operator accepts strangers.
+    pub tls: Option<StoreTlsFiles>,
 }
 
 /// What streams between the two adits run on.
@@ -111,8 +114,34 @@ pub(super) fn read(store: &mut ConfigSection<'_, '_>) -> Option<ReplicationSetti
     {
         replication.problem("standby", "takes an address of the family of listen");
     }
+    let tls = read_pair_tls(&mut replication, standby);
     replication.finish();
-    Some(ReplicationSettings { listen: listen?, standby: standby?, transport: transport? })
+    Some(ReplicationSettings { listen: listen?, standby: standby?, transport: transport?, tls })
+}
+
+/// The keys of TLS, without which the operator has to accept strangers.
+fn read_pair_tls(
+    replication: &mut ConfigSection<'_, '_>,
+    standby: Option<SocketAddr>,
+) -> Option<StoreTlsFiles> {
+    let tls = read_tls(replication);
+    match (replication.boolean_optional("accept_strangers").unwrap_or(false), &tls) {
+        (false, None) => replication.problem(
+            "tls_ca",
+            "is missing: without TLS whoever reaches the link reads and changes the records of all sessions, and makes the \
+             standby useless. Give tls_ca, tls_certificate and tls_key; accept_strangers = true accepts that",
+        ),
+        (true, Some(_)) => replication.problem("accept_strangers", "is for a link without tls_ca"),
+        (false, Some(StoreTlsFiles { identity: None, .. }))
+            if !replication.has("tls_certificate") && !replication.has("tls_key") =>
+        {
+            let what = "is missing: each adit shows the other one its certificate";
+            replication.problem("tls_certificate", what);
+        }
+        _ => {}
+    }
+    let address = standby.map(|standby| standby.ip().to_string());
+    tls.map(|tls| StoreTlsFiles { name: tls.name.or(address), ..tls })
 }
 
 fn read_user(
@@ -144,11 +173,20 @@ mod tests {
     const EXAMPLE: &str = include_str!("../../../../adit.example.toml");
     const SHARED: &str = "kind = \"redis\"\nservers = [\"192.0.2.10:6379\"]\nname = \"upf-1\"";
 
+    /// The lines of TLS in the example.
+    const TLS_LINES: [&str; 3] = [
+        "tls_ca = \"/etc/adit/pair-ca.pem\"\n",
+        "tls_certificate = \"/etc/adit/pair.pem\"\n",
+        "tls_key = \"/etc/adit/pair.key\"\n",
+    ];
+
     /// The commented lines of the example without their comment signs.
     fn example_of_replication() -> String {
         let start = EXAMPLE.find("# [store.replication]").unwrap();
         let lines = EXAMPLE[start..].lines().take_while(|line| !line.is_empty());
-        let of_user = |line: &str| USER_KEYS.iter().any(|key| line[2..].starts_with(key));
+        let of_user = |line: &str| {
+            USER_KEYS.iter().chain(&["tls_name", "accept_"]).any(|key| line[2..].starts_with(key))
+        };
         let is_code =
             |line: &&str| line.starts_with("# [") || line.contains(" = ") && !of_user(line);
         lines.filter(is_code).map(|line| format!("{}\n", &line[2..])).collect()
@@ -182,6 +220,16 @@ mod tests {
         assert_eq!(settings.listen, "10.0.9.1:7000".parse().unwrap());
         assert_eq!(settings.standby, "10.0.9.2:7000".parse().unwrap());
         assert_eq!(settings.transport, ReplicationTransport::Kernel(KernelWait::Sleep));
+        let tls = settings.tls.unwrap();
+        assert_eq!((tls.identity.is_some(), tls.name.as_deref()), (true, Some("10.0.9.2")));
+        let named = parsed(&[("tls_key = ", "tls_name = \"pair\"\ntls_key = ")], true).unwrap();
+        let StoreKind::Shared(shared) = named.store.kind else { panic!("another kind") };
+        assert_eq!(shared.replication.unwrap().tls.unwrap().name.as_deref(), Some("pair"));
+        let without = [TLS_LINES.map(|line| (line, ""))].concat();
+        let accepted = [&[("transport = ", "accept_strangers = true\ntransport = ")], &without[..]];
+        let accepted = parsed(&accepted.concat(), true).unwrap();
+        let StoreKind::Shared(shared) = accepted.store.kind else { panic!("another kind") };
+        assert_eq!(shared.replication.unwrap().tls, None);
         let device = "transport = \"user\"\ndevice = \"0000:3b:00.1\"";
         let user = parsed(&[("transport = \"blocking\"", device)], true).unwrap();
         let StoreKind::Shared(shared) = user.store.kind else { panic!("another kind") };
@@ -218,6 +266,25 @@ mod tests {
         assert!(family.starts_with("store.replication.gateway: "), "{family}");
         let taken = transport("transport = \"user\"\ndevice = \"net_af_packet0,iface=rep\"");
         assert!(taken.starts_with("store.replication.device: "), "{taken}");
+        let [ca, certificate, key] = TLS_LINES.map(|line| (line, ""));
+        let open = told(&[ca, certificate, key], true);
+        assert!(
+            open.starts_with("store.replication.tls_ca: is missing: without TLS whoever"),
+            "{open}"
+        );
+        let refused = ("transport = ", "accept_strangers = false\ntransport = ");
+        assert_eq!(told(&[refused, ca, certificate, key], true), open);
+        let anonymous = told(&[certificate, key], true);
+        assert!(
+            anonymous.starts_with("store.replication.tls_certificate: is missing"),
+            "{anonymous}"
+        );
+        let no_key = told(&[key], true);
+        assert_eq!(no_key, "store.replication.tls_certificate: needs a tls_key");
+        let no_certificate = told(&[certificate], true);
+        assert_eq!(no_certificate, "store.replication.tls_key: needs a tls_certificate");
+        let both = told(&[("transport = ", "accept_strangers = true\ntransport = ")], true);
+        assert_eq!(both, "store.replication.accept_strangers: is for a link without tls_ca");
         let journal = EXAMPLE.replacen("[admin]", &(example_of_replication() + "[admin]"), 1);
         let problems = Config::parse(&journal).unwrap_err();
         assert_eq!(problems[0].path, "store.replication");

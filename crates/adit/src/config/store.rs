@@ -81,11 +81,11 @@ pub(crate) struct SharedStoreSettings {
 /// Files of TLS, in PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StoreTlsFiles {
-    /// Certificates of the authorities that sign those of servers.
+    /// Certificates of the authorities that sign those of peers.
     pub authorities: PathBuf,
     /// Own certificate and its key.
     pub identity: Option<StoreIdentityFiles>,
-    /// What the certificates of servers are for, if not for their addresses.
+    /// What the certificates of peers are for, if not for their addresses.
     pub name: Option<String>,
 }
 
@@ -193,7 +193,8 @@ fn read_shared(store: &mut ConfigSection<'_, '_>) -> SharedStoreSettings {
     }
 }
 
-fn read_tls(store: &mut ConfigSection<'_, '_>) -> Option<StoreTlsFiles> {
+/// Reads the keys of TLS, which `[store]` and `[store.replication]` have alike.
+pub(super) fn read_tls(store: &mut ConfigSection<'_, '_>) -> Option<StoreTlsFiles> {
     let authorities = path(store, "tls_ca");
     let (certificate, key) = (path(store, "tls_certificate"), path(store, "tls_key"));
     let name: Option<String> = store.parsed_optional("tls_name", "a name such as \"redis-1\"");
