@@ -54,6 +54,8 @@ struct TailState<T> {
 pub struct TailThread<T> {
     state: Arc<TailState<T>>,
     thread: Option<JoinHandle<()>>,
+    /// The newest epoch that the owner has noted.
+    noted_epoch: AtomicU64,
 }
 
 impl<T: Transport + Send + 'static> TailThread<T> {
@@ -76,7 +78,7 @@ impl<T: Transport + Send + 'static> TailThread<T> {
         let thread = std::thread::Builder::new()
             .name("adit-tail".to_owned())
             .spawn(move || shared.run(polls, now))?;
-        Ok(Self { state, thread: Some(thread) })
+        Ok(Self { state, thread: Some(thread), noted_epoch: AtomicU64::new(0) })
     }
 
     /// What operators see.
@@ -98,7 +100,9 @@ impl<T: Transport + Send + 'static> TailThread<T> {
 
     /// Notes an epoch that the shared store shows: as [`adit_replication::ReplicationTail::note_epoch`].
     pub fn note_epoch(&self, epoch: u64) {
-        self.with(|server| server.tail_mut().note_epoch(epoch));
+        if self.noted_epoch.fetch_max(epoch, Ordering::Relaxed) < epoch {
+            self.with(|server| server.tail_mut().note_epoch(epoch));
+        }
     }
 
     /// The groups that the shared store lacks. The caller notes its own epoch first.

@@ -516,13 +516,58 @@ fn partitions_at_random_moments_lose_nothing() {
 const BLOCKING: &str = "transport = \"blocking\"\n";
 const USER_SPACE: &str = "transport = \"user\"\ndevice = \"net_af_packet8,iface=n8\"\n";
 
-/// `[store.replication]` of each adit.
-fn replication(transport: &str) -> [String; 2] {
+/// `[store.replication]` of each adit, with certificates from `dir`.
+fn replication(transport: &str, dir: &Path) -> [String; 2] {
+    let dir = dir.display();
     [(2, 3), (3, 2)].map(|(own, other)| {
         format!(
             "[store.replication]\nlisten = \"10.0.8.{own}:7000\"\nstandby = \"10.0.8.{other}:7000\"\n\
+             tls_ca = \"{dir}/ca.pem\"\ntls_certificate = \"{dir}/{own}.pem\"\ntls_key = \"{dir}/{own}.key\"\n\
              {transport}"
         )
+    })
+}
+
+/// Makes the certificates of both adits, as docs/store.md does, and one for another address. False, with the reason printed, if
+/// they cannot be made.
+fn make_certificates(dir: &Path) -> bool {
+    if Command::new("openssl").arg("version").output().is_err() {
+        skip("openssl is not installed");
+        return false;
+    }
+    let key = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=adit";
+    let authority = format!("{key} -keyout ca.key -out ca.pem");
+    let of = |own: u8| {
+        format!(
+            "{key} -keyout {own}.key -out {own}.pem -CA ca.pem -CAkey ca.key -addext basicConstraints=CA:FALSE -addext \
+             subjectAltName=IP:10.0.8.{own}"
+        )
+    };
+    for line in [authority, of(2), of(3), of(9)] {
+        let mut openssl = Command::new("openssl");
+        let output = run(openssl.current_dir(dir).args(line.split_whitespace()), LIMIT);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    true
+}
+
+/// What the port of the second adit answers to a command that ended the active adit while there was no TLS: over TCP, over TLS
+/// without a certificate, with that of another host, and with that of the first adit.
+fn answers_to_strangers(world: &TestNamespace, dir: &Path) -> [String; 4] {
+    let words = ["ADIT.TAIL", "3", "pair", "18446744073709551615", "0", "0"];
+    let words = words.map(|word| format!("${}\r\n{word}\r\n", word.len()));
+    std::fs::write(dir.join("command"), format!("*{}\r\n{}", words.len(), words.concat())).unwrap();
+    let tls = |certificate: &str| {
+        format!(
+            "(cat command; sleep 1) | timeout 2 openssl s_client -quiet -connect 10.0.8.3:7000 -CAfile ca.pem {certificate}"
+        )
+    };
+    let plain = "exec 3<>/dev/tcp/10.0.8.3/7000; cat command >&3; timeout 1 cat <&3";
+    let of = |own: u8| tls(&format!("-cert {own}.pem -key {own}.key"));
+    [plain.to_owned(), tls(""), of(9), of(2)].map(|line| {
+        let mut bash = world.command("bash".as_ref());
+        let output = run(bash.current_dir(dir).args(["-c", &line]), LIMIT);
+        String::from_utf8_lossy(&output.stdout).into_owned()
     })
 }
 
@@ -552,11 +597,22 @@ fn with_what_only_the_standby_has(purpose: &str, test: &str, transport: &str) {
     if let Some(dir) = std::env::var_os(INSIDE) {
         return inside(dir.as_ref());
     }
-    let lines = replication(transport);
+    let files = tempfile::tempdir().unwrap();
+    if !make_certificates(files.path()) {
+        return;
+    }
+    let lines = replication(transport, files.path());
     let lines = lines.each_ref().map(String::as_str);
     let Some((pair, one, two, smf)) = started_with(purpose, test, lines) else { return };
     wait_for_replication(&one);
+    let [plain, nobody, other, peer] = answers_to_strangers(&pair.world, files.path());
+    // An alert at most.
+    assert!(plain.len() <= 10 && nobody.is_empty() && other.is_empty(), "{plain} {nobody} {other}");
+    // Even the peer's word ends nothing.
+    assert!(peer.starts_with("-LATER 1 "), "{peer}");
     seconds(0.5);
+    let shown = one.show("store");
+    assert_eq!(shown["standby_acknowledges"], true, "{shown}");
     // Without the store the standby acknowledges, until the lease is over.
     set_store_link(one.namespace(), "down");
     seconds(0.5);

@@ -158,7 +158,6 @@ impl<T> StreamOctets<'_, T> {
         match moved {
             Ok(0) => Err(io::ErrorKind::WouldBlock.into()),
             Ok(len) => Ok(len),
-            Err(TransportError::Ended) => Ok(0),
             Err(error) => {
                 self.fault = Some(error);
                 Err(io::ErrorKind::ConnectionReset.into())
@@ -169,12 +168,15 @@ impl<T> StreamOctets<'_, T> {
 
 impl<T: Transport> Read for StreamOctets<'_, T> {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
-        let received = self.inner.receive(self.id, room);
-        self.result(received)
+        match self.inner.receive(self.id, room) {
+            Err(TransportError::Ended) => Ok(0),
+            received => self.result(received),
+        }
     }
 }
 
 impl<T: Transport> Write for StreamOctets<'_, T> {
+    /// Never zero: the caller would try again at once, for ever.
     fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
         let sent = self.inner.send(self.id, octets);
         self.result(sent)

@@ -158,6 +158,23 @@ fn peers_with_certificates_of_each_other_exchange_octets_both_ways() {
 }
 
 #[test]
+fn stream_that_its_peer_has_ended_is_closed_at_once() {
+    let Some(certificates) = Certificates::make() else { return };
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let (mut server, address) = certificates.listening("peer");
+        let mut client = certificates.transport(Some("peer"));
+        let (_, far) = connected(&mut client, &mut server, address);
+        drop(client);
+        until(&mut [&mut server], |all| all[0].receive(far, &mut [0; 10]).is_err());
+        assert_eq!(server.send(far, b"x"), Err(TransportError::Ended));
+        server.close(far);
+        done.send(()).unwrap();
+    });
+    is_done.recv_timeout(LIMIT).unwrap();
+}
+
+#[test]
 fn certificates_of_strangers_are_refused_on_both_sides() {
     let Some(certificates) = Certificates::make() else { return };
     let own = TransportError::Tls(TlsFault::OwnCertificate);
