@@ -20,6 +20,7 @@ mod replication;
 mod section;
 mod standby;
 mod store;
+mod store_tls;
 #[cfg(test)]
 mod tests;
 
@@ -45,7 +46,8 @@ pub(crate) use placement::PlacementSettings;
 pub(crate) use replication::{ReplicationSettings, ReplicationTransport, UserLinkSettings};
 pub(crate) use section::ConfigProblem;
 pub(crate) use standby::{StandbySettings, WhenIsolated};
-pub(crate) use store::{SharedStoreSettings, StoreKind, StoreSettings, StoreTlsFiles};
+pub(crate) use store::{SharedStoreSettings, StoreKind, StoreSettings};
+pub(crate) use store_tls::StoreTlsFiles;
 
 /// A checked configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]

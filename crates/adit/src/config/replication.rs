@@ -6,7 +6,7 @@ use adit_dpdk::Device;
 use adit_transport::KernelWait;
 
 use super::section::ConfigSection;
-use super::store::{StoreTlsFiles, read_tls};
+use super::store_tls::{StoreTlsFiles, read_tls};
 
 /// The table in `[store]`.
 pub(super) const TABLE: &str = "replication";
