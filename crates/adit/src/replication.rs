@@ -128,7 +128,7 @@ pub(crate) fn recover_tail(
     let epoch = store.figures().epoch;
     if let Some(own) = own {
         // From here on it takes no group of the former active adit.
-        own.note_epoch(epoch);
+        own.fence(epoch);
     }
     let marked = marked_standby(store)?;
     let own_incarnation = own.map(|own| own.report().incarnation);

@@ -105,7 +105,12 @@ impl<T: Transport + Send + 'static> TailThread<T> {
         }
     }
 
-    /// The groups that the shared store lacks. The caller notes its own epoch first.
+    /// Takes no group any more: as [`adit_replication::ReplicationTail::fence`].
+    pub fn fence(&self, epoch: u64) {
+        self.with(|server| server.tail_mut().fence(epoch));
+    }
+
+    /// The groups that the shared store lacks. The caller fences the tail first.
     ///
     /// # Errors
     /// As for [`adit_replication::ReplicationTail::groups_after`].

@@ -120,8 +120,14 @@ impl ReplicationTail {
         self.epoch = self.epoch.max(epoch);
     }
 
-    /// The groups that the shared store may lack, for the adit that has taken the records over from this tail's. The caller has
-    /// noted its own epoch, and the store names this incarnation.
+    /// Takes no group any more of the adit whose groups these are: this process has taken the records over in `epoch`, which is not a
+    /// later one if the store has lost what it had.
+    pub fn fence(&mut self, epoch: u64) {
+        self.note_epoch(epoch.max(self.groups_epoch.saturating_add(1)));
+    }
+
+    /// The groups that the shared store may lack, for the adit that has taken the records over from this tail's. The tail is
+    /// fenced, and the store names this incarnation.
     ///
     /// A store with groups of a later epoch has a part of the tail: whoever wrote it did not finish. All of it follows then,
     /// because the last change of each record counts.

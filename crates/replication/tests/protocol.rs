@@ -198,6 +198,17 @@ fn epochs_count_once_the_store_has_shown_them() {
 }
 
 #[test]
+fn tail_of_a_process_that_took_over_takes_no_group_even_if_the_store_forgot_the_epoch() {
+    let mut tail = tail();
+    hello(&mut tail, "3", "0");
+    assert_eq!(group(&mut tail, ["3", "0", "1"], b"a"), "1");
+    tail.fence(1);
+    assert!(group(&mut tail, ["3", "1", "2"], b"b").starts_with("-FENCED 4 "));
+    assert!(hello(&mut tail, "3", "0").starts_with("-FENCED 4 "));
+    assert_eq!(tail.len(), 1);
+}
+
+#[test]
 fn groups_that_the_active_adit_has_not_made_are_dropped_by_its_newest_greeting_alone() {
     let mut tail = tail();
     assert_eq!(hello(&mut tail, "3", "0"), "[77 0 1]");

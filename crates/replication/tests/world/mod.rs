@@ -267,7 +267,7 @@ impl ReplicationWorld {
         let own = if is_standby { self.standby.take() } else { None };
         let mut own = own;
         if let Some(own) = &mut own {
-            own.server.tail_mut().note_epoch(lease.epoch());
+            own.server.tail_mut().fence(lease.epoch());
         }
         for _ in 0..self.random.below(4) {
             self.poll_former();
