@@ -49,7 +49,8 @@ struct StandbyConnection {
     connection: Connection,
     /// `None` before the reply to `ADIT.HELLO`.
     progress: Option<StandbyProgress>,
-    /// The standby has groups that were not made here; it drops them after another `ADIT.HELLO` with this number.
+    /// The next `ADIT.HELLO` has this number: zero at first, and that of the reply if the standby has groups that were not made
+    /// here.
     greeting: Option<u64>,
     /// The last group that the standby needs no command for.
     sent: RecordNumber,
