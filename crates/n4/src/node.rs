@@ -639,7 +639,7 @@ impl Node {
     pub(crate) fn remember(&mut self, now: Nanos, answered: HeldAnswer, bytes: &[u8]) {
         if let Some(known) = self.peers.get_mut(answered.peer) {
             self.counters.scalars.response_cache_evicted +=
-                known.cache.answer(now, answered.key, bytes.to_vec());
+                known.cache.answer(now, answered.key, answered.number, bytes.to_vec());
         }
     }
 

@@ -4,6 +4,7 @@
 //! peer record leaves nothing behind. Spec: TS 29.244 §6.2.6.
 
 use core::net::{IpAddr, SocketAddr};
+use core::ops::Bound;
 use std::collections::BTreeMap;
 
 use adit_pfcp::ie::CpFunctionFeatures;
@@ -83,6 +84,15 @@ impl Peers {
     /// All peers, by address.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &PfcpPeer> {
         self.by_address.values()
+    }
+
+    /// The peer at this address, and those behind it.
+    pub(crate) fn iter_from(
+        &self,
+        address: Option<IpAddr>,
+    ) -> impl Iterator<Item = (IpAddr, &PfcpPeer)> {
+        let from = address.map_or(Bound::Unbounded, Bound::Included);
+        self.by_address.range((from, Bound::Unbounded)).map(|(address, peer)| (*address, peer))
     }
 
     /// All peers, to be changed.

@@ -17,8 +17,8 @@ use core::net::IpAddr;
 use core::ops::Bound;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use adit_session::OwnerId;
-use adit_store::{RecordChange, RecordNumber, StoreState};
+use adit_session::{KeptUsage, OwnerId};
+use adit_store::{RecordChange, RecordKind, RecordName, RecordNumber, StoreState};
 use adit_types::limits::{
     ANSWER_RECORDS_MAX, PENDING_MAX, RECORD_OCTETS_UNDER_WAY_MAX, SESSION_ANSWERS_NOTED_MAX,
 };
@@ -35,6 +35,7 @@ pub(crate) use restoration::{NodeRestoration, SetAsideReport};
 pub(crate) use set_aside::{SetAsideSession, SetAsideSessions};
 pub(crate) use values::{
     AnswerValue, AssociationValue, KeptAnswer, PeerStateValue, PfdValue, ReportsValue, decoded,
+    encoded,
 };
 pub use values::{NodeRecord, RECORD_VERSION, RecordError};
 
@@ -115,6 +116,11 @@ struct GroupUnderWay {
     octets: usize,
 }
 
+/// The name of the mark that a session is set aside.
+fn set_aside_mark(up_seid: Seid) -> RecordName {
+    RecordName::Octets(up_seid.0.to_be_bytes().to_vec())
+}
+
 /// The walk over all sessions that records their usage.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct UsageWalk {
@@ -126,10 +132,14 @@ pub(crate) struct UsageWalk {
 /// How far the records are handed out again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RecordRewrite {
-    /// Sessions from this one on, then reports.
+    /// Sessions from this one on, then those that are set aside.
     Sessions(SessionIndex),
-    /// Reports of sessions behind this one.
+    /// Sessions that are set aside, behind this one, then reports.
+    SetAside(Option<Seid>),
+    /// Reports of sessions behind this one, then answers.
     Reports(Seid),
+    /// Answers that were given to this peer behind this time, and those to peers behind it.
+    Answers(Option<(IpAddr, Nanos)>),
     /// The next group ends it.
     Ending,
     /// The group that ended it.
@@ -393,6 +403,35 @@ impl RecordBook {
         }
         noted.push_back((place, Some(AnswerValue::new(number, answer))));
         Some(number)
+    }
+
+    /// An answer whose record is lost is to have one again, unless a later answer has its place.
+    pub(crate) fn note_lost_answer(&mut self, number: u64, answer: KeptAnswer<'_>) {
+        if self.last_answer.wrapping_sub(number) < ANSWER_RECORDS_MAX {
+            let name = RecordName::Number(number % ANSWER_RECORDS_MAX);
+            let value = Some(encoded(&AnswerValue::new(number, answer)));
+            self.news.encoded.push_back(vec![RecordChange {
+                kind: RecordKind::Answer,
+                name,
+                value,
+            }]);
+        }
+    }
+
+    /// All records of a session that is set aside are lost, and are to be there again.
+    pub(crate) fn note_lost_set_aside(&mut self, up_seid: Seid, session: &SetAsideSession) {
+        let number = RecordName::Number(up_seid.0);
+        let usage = session.usage.as_ref().map(KeptUsage::octets);
+        // Whoever follows these changes learns first that the session is set aside.
+        let values = [
+            (RecordKind::Usage, set_aside_mark(up_seid), Some(vec![RECORD_VERSION])),
+            (RecordKind::Usage, number.clone(), usage),
+            (RecordKind::Session, number.clone(), Some(session.octets.clone())),
+            (RecordKind::Report, number, session.reports.clone()),
+        ];
+        let known = values.into_iter().filter(|(_, _, value)| value.is_some());
+        let changes = known.map(|(kind, name, value)| RecordChange { kind, name, value });
+        self.news.encoded.push_back(changes.collect());
     }
 
     /// An answer with this number was not sent, and is not replayed.

@@ -40,17 +40,24 @@ pub(crate) enum RequestStatus<'a> {
 #[derive(Debug)]
 enum ResponseCacheEntry {
     /// Its answer waits for publication. When the last copy of the request came.
-    InProgress {
-        copied: Nanos,
-    },
+    InProgress { copied: Nanos },
     /// Its answer waits for the store.
-    Held {
-        copied: Nanos,
-    },
+    Held { copied: Nanos },
     Answered {
         bytes: Vec<u8>,
         at: Nanos,
+        /// The number of its record, if it has one.
+        number: Option<u64>,
     },
+}
+
+/// An answer that has a record.
+#[derive(Debug)]
+pub(crate) struct RecordedAnswer<'a> {
+    pub number: u64,
+    pub at: Nanos,
+    pub key: RequestKey,
+    pub bytes: &'a [u8],
 }
 
 /// The requests of one peer.
@@ -70,7 +77,7 @@ impl ResponseCache {
             Some(ResponseCacheEntry::InProgress { .. } | ResponseCacheEntry::Held { .. }) => {
                 RequestStatus::InProgress
             }
-            Some(ResponseCacheEntry::Answered { bytes, at }) if now.since(*at) < lifetime => {
+            Some(ResponseCacheEntry::Answered { bytes, at, .. }) if now.since(*at) < lifetime => {
                 RequestStatus::Answered(bytes)
             }
             _ => RequestStatus::New,
@@ -133,9 +140,16 @@ impl ResponseCache {
         self.entries.remove(key);
     }
 
-    /// Remembers the answer to `key`. Returns how many older answers gave way (0 or 1).
-    pub(crate) fn answer(&mut self, now: Nanos, key: RequestKey, bytes: Vec<u8>) -> u64 {
-        let before = self.entries.insert(key, ResponseCacheEntry::Answered { bytes, at: now });
+    /// Remembers the answer to `key`, and the number of its record. Returns how many older answers gave way (0 or 1).
+    pub(crate) fn answer(
+        &mut self,
+        now: Nanos,
+        key: RequestKey,
+        number: Option<u64>,
+        bytes: Vec<u8>,
+    ) -> u64 {
+        let answer = ResponseCacheEntry::Answered { bytes, at: now, number };
+        let before = self.entries.insert(key, answer);
         self.in_progress -=
             usize::from(matches!(before, Some(ResponseCacheEntry::InProgress { .. })));
         self.answered.push_back((now, key));
@@ -173,6 +187,33 @@ impl ResponseCache {
         }
     }
 
+    /// When the first answers behind `after` were given, at least `count` of them if there are so many: until when. `None` if
+    /// there is none.
+    pub(crate) fn next_part(&self, after: Option<Nanos>, count: usize) -> Option<Nanos> {
+        let behind =
+            self.answered.partition_point(|(at, _)| after.is_some_and(|after| *at <= after));
+        let last = self.answered.len().checked_sub(1).filter(|last| *last >= behind)?;
+        self.answered.get((behind + count - 1).min(last)).map(|(at, _)| *at)
+    }
+
+    /// The answers with records that were given behind `after`, and not later than `until`.
+    pub(crate) fn recorded(
+        &self,
+        after: Option<Nanos>,
+        until: Nanos,
+    ) -> impl Iterator<Item = RecordedAnswer<'_>> {
+        let behind =
+            self.answered.partition_point(|(at, _)| after.is_some_and(|after| *at <= after));
+        let part = self.answered.range(behind..).take_while(move |(at, _)| *at <= until);
+        part.filter_map(|&(answered, key)| match self.entries.get(&key)? {
+            // A request may have been answered again later.
+            &ResponseCacheEntry::Answered { ref bytes, at, number } if at == answered => {
+                Some(RecordedAnswer { number: number?, at, key, bytes })
+            }
+            _ => None,
+        })
+    }
+
     /// When the last answer was given, if one is remembered.
     pub(crate) fn newest(&self) -> Option<Nanos> {
         self.answered.back().map(|(at, _)| *at)
@@ -205,7 +246,7 @@ mod tests {
         assert_eq!(cache.find(Nanos(0), LIFETIME, &key(1)), RequestStatus::New);
         cache.begin(Nanos(0), key(1));
         assert_eq!(cache.find(Nanos(0), LIFETIME, &key(1)), RequestStatus::InProgress);
-        assert_eq!(cache.answer(Nanos(0), key(1), vec![9]), 0);
+        assert_eq!(cache.answer(Nanos(0), key(1), None, vec![9]), 0);
         assert_eq!(cache.find(Nanos(0), LIFETIME, &key(1)), RequestStatus::Answered(&[9]));
         assert_eq!(
             cache.find(Nanos(0), LIFETIME, &RequestKey { port: 1, ..key(1) }),
@@ -225,7 +266,7 @@ mod tests {
     fn answer_expires_after_its_lifetime_and_pending_does_not() {
         let mut cache = ResponseCache::default();
         cache.begin(Nanos(0), key(1));
-        cache.answer(Nanos(10), key(2), vec![]);
+        cache.answer(Nanos(10), key(2), None, vec![]);
         cache.expire(Nanos(19), Nanos(10));
         assert_eq!(cache.len(), 2);
         cache.expire(Nanos(20), Nanos(10));
@@ -250,7 +291,7 @@ mod tests {
         }
         cache.note_copy(Nanos(7), &key(2));
         assert_eq!(cache.last_copy(&key(2)), Some(Nanos(7)));
-        cache.answer(Nanos(1000), key(1), vec![9]);
+        cache.answer(Nanos(1000), key(1), None, vec![9]);
         cache.abandon(&key(2));
         assert_eq!(cache.find(Nanos(1001), LIFETIME, &key(1)), RequestStatus::Answered(&[9]));
         assert_eq!((cache.in_progress, cache.len()), (0, 1));
@@ -263,7 +304,7 @@ mod tests {
         let mut evicted = 0;
         let max = u32::try_from(RESPONSE_CACHE_PER_PEER_MAX).unwrap();
         for sequence in 1..=max + 3 {
-            evicted += cache.answer(Nanos(0), key(sequence), vec![]);
+            evicted += cache.answer(Nanos(0), key(sequence), None, vec![]);
         }
         assert_eq!(evicted, 3);
         assert_eq!(cache.len(), RESPONSE_CACHE_PER_PEER_MAX + 1);
@@ -287,7 +328,7 @@ mod tests {
         let mut cache = ResponseCache::default();
         let count = u32::try_from(3 * ANSWERS_FORGOTTEN_PER_STEP).unwrap();
         for sequence in 0..count {
-            cache.answer(Nanos(0), key(sequence), vec![7]);
+            cache.answer(Nanos(0), key(sequence), None, vec![7]);
         }
         assert_eq!(cache.find(Nanos(9), LIFETIME, &key(1)), RequestStatus::Answered(&[7]));
         let now = Nanos(1_000_000);
@@ -300,7 +341,7 @@ mod tests {
         );
         // The same octets are a new request by now.
         cache.begin(now, last);
-        cache.answer(now, last, vec![8]);
+        cache.answer(now, last, None, vec![8]);
         while cache.expire(now, LIFETIME) > 0 {}
         assert_eq!(
             (cache.len(), cache.find(now, LIFETIME, &last)),

@@ -20,7 +20,7 @@ use crate::node::{Node, ReceivedMessage};
 use crate::records::{
     AnswerValue, AssociationValue, FormerRecord, FormerSessionValue, FormerValue, HeldAnswer,
     NodeRecord, NodeRestoration, PeerStateValue, PfdValue, RecordError, RecordSources,
-    ReportsValue, UsageWalk, decoded,
+    ReportsValue, UsageWalk, decoded, encoded,
 };
 use crate::session_state::{EndedSession, ReportItem};
 use crate::transition::SessionDisposition;
@@ -505,7 +505,8 @@ impl Node {
         value: &ReportsValue,
     ) -> Result<(), RecordError> {
         self.sessions.records.resume_reports(up_seid);
-        if self.set_aside.get(up_seid).is_some() {
+        if let Some(session) = self.set_aside.get_mut(up_seid) {
+            session.reports = Some(encoded(value));
             return Ok(());
         }
         let owner = OwnerId(value.owner);
@@ -547,7 +548,8 @@ impl Node {
         }
         let key = answer.key();
         if self.peers.make_room_for(answer.peer) {
-            self.peers.entry(answer.peer).cache.answer(now, key, answer.octets);
+            let cache = &mut self.peers.entry(answer.peer).cache;
+            cache.answer(now, key, Some(answer.number), answer.octets);
         }
     }
 

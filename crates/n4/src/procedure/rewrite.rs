@@ -1,27 +1,31 @@
 //! Hands all records out again, after the store has lost them.
 
+use core::net::IpAddr;
+
 use adit_store::RecordNumber;
 use adit_types::limits::USAGE_RECORDS_PER_TURN_MAX;
 use adit_types::{Nanos, Seid, SessionIndex};
 
 use crate::node::Node;
-use crate::records::RecordRewrite;
+use crate::records::{KeptAnswer, RecordRewrite};
+use crate::response_cache::RecordedAnswer;
 
 /// Groups that are handed out before the store has them.
 const GROUPS_AHEAD_MAX: u64 = 4;
 
 impl Node {
-    /// The store has lost all records: they are handed out again, a bounded number in each turn, while requests are answered.
-    /// Answers that are kept for retransmissions are not.
+    /// The store has lost records: all are handed out again, a bounded number in each turn, while requests are answered.
     pub fn rewrite_records(&mut self) {
         if !self.sessions.records.are_kept() {
             return;
         }
-        let addresses: Vec<_> = self.peers.associations().map(|one| one.address).collect();
         let records = &mut self.sessions.records;
         records.note_node();
         records.note_all_pfds();
-        addresses.into_iter().for_each(|address| records.note_association(address));
+        for association in self.peers.associations() {
+            records.note_association(association.address);
+            records.note_peer_state(association.owner);
+        }
         records.rewrite = Some(RecordRewrite::Sessions(SessionIndex(0)));
     }
 
@@ -46,7 +50,9 @@ impl Node {
         }
         let next = match self.sessions.records.rewrite {
             Some(RecordRewrite::Sessions(first)) => self.rewrite_sessions(first),
+            Some(RecordRewrite::SetAside(after)) => self.rewrite_set_aside(after),
             Some(RecordRewrite::Reports(after)) => self.rewrite_reports(after),
+            Some(RecordRewrite::Answers(after)) => self.rewrite_answers(after),
             other => return self.sessions.records.rewrite = other,
         };
         self.sessions.records.rewrite = Some(next);
@@ -55,17 +61,50 @@ impl Node {
     fn rewrite_sessions(&mut self, first: SessionIndex) -> RecordRewrite {
         let store = self.sessions.store();
         let (sessions, next) = store.sessions_from(first, USAGE_RECORDS_PER_TURN_MAX);
-        // What changes is noted when workers run it.
-        let settled = sessions.map(|session| session.up_seid());
-        let settled: Vec<_> =
-            settled.filter(|up_seid| !self.sessions.is_changing(*up_seid)).collect();
-        settled.into_iter().for_each(|up_seid| self.sessions.records.note_session(up_seid));
-        next.map_or(RecordRewrite::Reports(Seid(0)), RecordRewrite::Sessions)
+        let sessions: Vec<_> = sessions.map(|known| (known.index(), known.up_seid())).collect();
+        for (index, up_seid) in sessions {
+            if self.sessions.is_changing(up_seid) {
+                // Its record is that of the change once workers run it, which it must not miss.
+                return RecordRewrite::Sessions(index);
+            }
+            self.sessions.records.note_session(up_seid);
+        }
+        next.map_or(RecordRewrite::SetAside(None), RecordRewrite::Sessions)
+    }
+
+    fn rewrite_set_aside(&mut self, after: Option<Seid>) -> RecordRewrite {
+        let behind = self.set_aside.after(after).take(USAGE_RECORDS_PER_TURN_MAX);
+        let mut last = None;
+        for (up_seid, _) in behind {
+            last = Some(up_seid);
+            if let Some(session) = self.set_aside.get(up_seid) {
+                self.sessions.records.note_lost_set_aside(up_seid, session);
+            }
+        }
+        last.map_or(RecordRewrite::Reports(Seid(0)), |last| RecordRewrite::SetAside(Some(last)))
     }
 
     fn rewrite_reports(&mut self, after: Seid) -> RecordRewrite {
         let reporting = self.sessions.records.reporting_after(after, USAGE_RECORDS_PER_TURN_MAX);
-        reporting.iter().for_each(|up_seid| self.sessions.records.note_reports(*up_seid));
-        reporting.last().map_or(RecordRewrite::Ending, |last| RecordRewrite::Reports(*last))
+        // Those of sessions that are set aside went with them.
+        let own = reporting.iter().filter(|up_seid| self.set_aside.get(**up_seid).is_none());
+        own.for_each(|up_seid| self.sessions.records.note_reports(*up_seid));
+        reporting.last().map_or(RecordRewrite::Answers(None), |last| RecordRewrite::Reports(*last))
+    }
+
+    fn rewrite_answers(&mut self, after: Option<(IpAddr, Nanos)>) -> RecordRewrite {
+        let peers = self.peers.iter_from(after.map(|(address, _)| address));
+        let part = peers.into_iter().find_map(|(address, known)| {
+            let after = after.filter(|(last, _)| *last == address).map(|(_, at)| at);
+            let until = known.cache.next_part(after, USAGE_RECORDS_PER_TURN_MAX)?;
+            Some((address, known.cache.recorded(after, until), until))
+        });
+        let Some((peer, answers, until)) = part else { return RecordRewrite::Ending };
+        let owner = self.peers.association_for(peer).map(|association| association.owner);
+        for RecordedAnswer { number, at, key, bytes } in answers {
+            let kept = KeptAnswer { at, owner, peer, key, octets: bytes };
+            self.sessions.records.note_lost_answer(number, kept);
+        }
+        RecordRewrite::Answers(Some((peer, until)))
     }
 }

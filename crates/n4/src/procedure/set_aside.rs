@@ -75,6 +75,7 @@ impl Node {
             error: error.clone(),
             octets: octets.to_vec(),
             usage: restoration.usage.get(&up_seid).cloned(),
+            reports: None,
             owner: known.as_ref().map(|former| former.owner()),
             addresses: known.map(|former| former.ue_addresses()).unwrap_or_default(),
             is_reserved: self.sessions.reserve_index(up_seid),

@@ -13,6 +13,7 @@ use adit_types::{Nanos, Seid};
 use super::values::{PfdValue, RECORD_VERSION, SessionValue, encoded};
 use super::{
     GroupUnderWay, NodeRecord, NotedAnswers, RecordBook, RecordRewrite, SessionNews, SessionUnit,
+    set_aside_mark,
 };
 use crate::path_qos::PathQos;
 use crate::peers::Peers;
@@ -132,8 +133,8 @@ impl RecordBook {
             changes.put(RecordKind::Usage, name.clone(), octets);
         }
         if let Some(is_set_aside) = set_aside {
-            let name = RecordName::Octets(up_seid.0.to_be_bytes().to_vec());
-            changes.push(RecordKind::Usage, name, is_set_aside.then(|| vec![RECORD_VERSION]));
+            let mark = is_set_aside.then(|| vec![RECORD_VERSION]);
+            changes.push(RecordKind::Usage, set_aside_mark(up_seid), mark);
         }
         if reports {
             self.encode_reports(up_seid, sources.states, &mut changes);

@@ -17,6 +17,8 @@ pub(crate) struct SetAsideSession {
     pub octets: Vec<u8>,
     /// Usage that is later than the record's.
     pub usage: Option<KeptUsage>,
+    /// Of the record of its usage reports that were not acknowledged.
+    pub reports: Option<Vec<u8>>,
     /// Its association, if the record can be read.
     pub owner: Option<OwnerId>,
     /// Those of its UE, if the record can be read.
@@ -44,6 +46,10 @@ impl SetAsideSessions {
 
     pub(crate) fn get(&self, up_seid: Seid) -> Option<&SetAsideSession> {
         self.sessions.get(&up_seid)
+    }
+
+    pub(crate) fn get_mut(&mut self, up_seid: Seid) -> Option<&mut SetAsideSession> {
+        self.sessions.get_mut(&up_seid)
     }
 
     pub(crate) fn insert(&mut self, up_seid: Seid, session: SetAsideSession) {

@@ -14,6 +14,7 @@ mod usage_scene;
 
 mod answers;
 mod following;
+mod lost;
 mod octets;
 mod pinned;
 mod restored;

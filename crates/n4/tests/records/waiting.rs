@@ -1,7 +1,5 @@
 //! Messages that wait for the workers and for the store.
 
-use std::collections::BTreeMap;
-
 use adit_n4::{NodeConfig, RecordConfig};
 use adit_pfcp::{Cause, MessageType};
 use adit_session::StoreConfig;
@@ -347,36 +345,4 @@ fn groups_are_bounded_and_have_a_session_and_its_answer_together() {
         );
     }
     assert_eq!(answered, usize::from(count));
-}
-
-/// A store that lost everything gets everything again, in bounded parts, while requests are answered.
-#[test]
-fn all_records_are_handed_out_again_after_the_store_lost_them() {
-    let mut bench = associated();
-    for number in 1..=40 {
-        bench.session(smf(10), 2 + u32::from(number), &SessionScript::new(1, number));
-    }
-    let mut records = BTreeMap::new();
-    bench.node.rewrite_records();
-    let mut through = None;
-    for _ in 0..100 {
-        while let Some(group) = bench.node.poll_records(bench.now) {
-            for change in &group.changes {
-                let key = (change.kind, change.name.clone());
-                match &change.value {
-                    Some(value) => drop(records.insert(key, value.clone())),
-                    None => drop(records.remove(&key)),
-                }
-            }
-            bench.write(group);
-        }
-        through = through.or(bench.node.take_rewritten());
-    }
-    assert!(through.is_some_and(|number| number.0 <= bench.node.waiting_for_store().0 + 100));
-    let count = |kind| records.keys().filter(|(found, _)| *found == kind).count();
-    assert_eq!(count(RecordKind::Node), 1);
-    assert_eq!(count(RecordKind::Association), 1);
-    assert_eq!(count(RecordKind::Session), 40);
-    assert_eq!(bench.node.take_rewritten(), None, "once");
-    bench.session(smf(10), 90, &SessionScript::new(1, 50));
 }
