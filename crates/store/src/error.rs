@@ -198,8 +198,9 @@ impl fmt::Display for StoreError {
                 "the shared store may lack acknowledged changes that only a standby had: {why}"
             ),
             Self::Removed => f.write_str(
-                "the folder of the journal was removed or replaced while adit uses it: put it back as it was. Until then nothing \
-                 is kept, and a process that starts has none of the sessions",
+                "the folder of the journal was removed or replaced while adit uses it. In 2 seconds adit makes it again and writes \
+                 everything into it, unless other files have its place: remove them, or put the folder back. Until then nothing \
+                 is kept",
             ),
             Self::Io { action, file, error } if file.is_empty() => {
                 write!(f, "cannot {action} the folder of the journal: {error}")

@@ -32,6 +32,16 @@ pub trait Files {
         Ok(true)
     }
 
+    /// Makes the folder again, and takes it for this process as [`Files::lock`] does: one that is there with files stays as it
+    /// is, unless it is the one that this process has.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::DirectoryNotEmpty`]: another folder with files has its name. [`io::ErrorKind::WouldBlock`]: another
+    /// process has taken it. Others: it cannot be made.
+    fn renew(&mut self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// The names of all files.
     ///
     /// # Errors

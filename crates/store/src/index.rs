@@ -101,6 +101,16 @@ impl LiveIndex {
         }
     }
 
+    /// Forgets the live records of a segment.
+    pub(crate) fn forget_segment(&mut self, segment: u32) {
+        let Some(octets) = self.by_segment.remove(&segment) else { return };
+        self.live_octets -= octets;
+        self.octets.retain(|_, place| place.segment != segment);
+        for shard in &mut self.numbers {
+            shard.retain(|_, place| place.segment != segment);
+        }
+    }
+
     /// Octets of the live records of a segment.
     pub(crate) fn live_in(&self, segment: u32) -> u64 {
         self.by_segment.get(&segment).copied().unwrap_or(0)

@@ -242,7 +242,7 @@ pub trait RecordStore {
         false
     }
 
-    /// How often the store has lost records and began anew. Whoever has them appends all of them after each time, and then calls
+    /// How often the store has lost records, all or some. Whoever has them appends all of them after each time, and then calls
     /// [`RecordStore::set_complete`].
     fn losses(&self) -> u64 {
         0

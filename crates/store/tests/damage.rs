@@ -8,7 +8,7 @@ use adit_store::{
     StoreChange, StoreError, Upkeep,
 };
 use adit_testkit::memory_folder::{FolderImage, MemoryFiles, MemoryFolder};
-use model::{ModelRecords, Run, SMALL, options, random_group, records_of, reopen};
+use model::{ChangeShape, ModelRecords, Run, SMALL, options, random_group, records_of, reopen};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -251,6 +251,105 @@ fn damage_that_compaction_meets_is_told_once_and_ends_when_the_records_are_writt
     assert!(!run.journal().is_damaged());
     let reopened = reopen(run.folder.image(), &run.options).unwrap();
     assert_eq!(reopened.records.len(), 40);
+}
+
+/// Whoever has the records in memory appends all of them again. After that the segment goes, with what nobody appended.
+#[test]
+fn damage_that_compaction_meets_is_a_loss_until_all_records_are_appended_again() {
+    let mut run = Run::new(16 << 10);
+    let put = |journal: &mut Journal<MemoryFiles>, number: u64| {
+        let key = RecordKey::number(RecordKind::Session, number);
+        journal.append(&[StoreChange::put(key, &[7; 300])]).unwrap();
+        journal.commit().unwrap();
+    };
+    for number in 0..20 {
+        put(run.journal(), number);
+    }
+    run.folder.damage("0000000000000001.segment", 5 * 512 + 60);
+    let change = |run: &mut Run, number: u64| {
+        put(run.journal(), 20 + number % 20);
+        run.journal().maintain().err()
+    };
+    // Without room for all of them nobody is to append them.
+    run.folder.limit_space(Some(run.folder.octets() + (40 << 10)));
+    let found = (0..80).find_map(|number| change(&mut run, number)).unwrap();
+    assert!(matches!(found, StoreError::Damaged(_)), "{found}");
+    let _ = run.journal().maintain();
+    assert_eq!(run.journal().losses(), 0);
+    run.folder.limit_space(None);
+    let _ = run.journal().maintain();
+    assert_eq!(run.journal().losses(), 1);
+    // The process does not know all: record 0 is in a commit that can be read, 3 in the one that cannot.
+    for number in (1..40).filter(|number| *number != 3) {
+        put(run.journal(), number);
+    }
+    run.journal().set_complete();
+    run.maintain_all();
+    assert_eq!((run.journal().is_damaged(), run.journal().losses()), (false, 1));
+    let found = records_of(run.journal()).unwrap();
+    let reopened = reopen(run.folder.image(), &run.options).unwrap();
+    assert_eq!(reopened.records, found);
+    let numbers: Vec<_> = (0..40).filter(|number| *number != 3).collect();
+    let has =
+        |number: &u64| found.contains_key(&(RecordKind::Session, model::ModelId::Number(*number)));
+    assert_eq!((0..40).filter(has).collect::<Vec<_>>(), numbers);
+    assert!((0..200).all(|number| change(&mut run, number).is_none()), "all of it is sound");
+}
+
+/// The process has the removed files open: all records stand in the new ones when it goes on.
+#[test]
+fn journal_whose_files_are_removed_goes_on_in_new_ones() {
+    let mut random = StdRng::seed_from_u64(5);
+    let shape = ChangeShape { keys: 60, value_octets: 400, group_max: 3 };
+    for round in 0..20 {
+        let mut run = Run::new(16 << 10);
+        run.delay_syncs(round % 3);
+        for _ in 0..random.random_range(1..150) {
+            let group = random_group(&mut random, shape);
+            run.append(&group);
+            run.commit();
+            let _ = run.journal().maintain();
+        }
+        for again in 0..2 {
+            run.folder.remove_all();
+            assert!(matches!(run.journal().check_place(), Err(StoreError::Removed)));
+            let group = random_group(&mut random, shape);
+            run.append(&group);
+            run.journal().begin_again().unwrap();
+            run.journal().check_place().unwrap();
+            let appended = run.appended;
+            run.restart(run.folder.crash(|| false));
+            assert_eq!(run.appended, appended, "{round} {again}");
+            run.maintain_all();
+            run.restart_process();
+        }
+    }
+}
+
+/// A removed file that cannot be read any more is damage: its records are to be appended again.
+#[test]
+fn records_of_removed_files_that_cannot_be_read_are_a_loss() {
+    let mut run = Run::new(16 << 10);
+    let put = |journal: &mut Journal<MemoryFiles>, number: u64| {
+        let key = RecordKey::number(RecordKind::Session, number);
+        journal.append(&[StoreChange::put(key, &[7; 300])]).unwrap();
+        journal.commit().unwrap();
+    };
+    (0..60).for_each(|number| put(run.journal(), number));
+    run.folder.damage("0000000000000001.segment", 5 * 512 + 60);
+    run.folder.remove_all();
+    run.journal().begin_again().unwrap();
+    // A process that starts now does not take it for whole.
+    assert!(matches!(reopen(run.folder.image(), &run.options), Err(StoreError::Damaged(_))));
+    let found = (0..20).find_map(|_| run.journal().maintain().err()).unwrap();
+    assert!(matches!(found, StoreError::Damaged(_)), "{found}");
+    let _ = run.journal().maintain();
+    assert_eq!(run.journal().losses(), 1);
+    (0..60).for_each(|number| put(run.journal(), number));
+    run.journal().set_complete();
+    run.maintain_all();
+    assert!(!run.journal().is_damaged());
+    assert_eq!(reopen(run.folder.image(), &run.options).unwrap().records.len(), 60);
 }
 
 /// Values of two keys in turn, so that each commit has one group of one sector.

@@ -272,6 +272,14 @@ impl MemoryFolder {
         }
     }
 
+    /// Removes all files; whoever has one open reads and writes on.
+    pub fn remove_all(&self) {
+        let state = &mut *self.0.borrow_mut();
+        state.now.names.clear();
+        state.durable.names.clear();
+        state.unsynced_names.clear();
+    }
+
     /// Octets of all files that have a name.
     #[must_use]
     pub fn octets(&self) -> usize {
@@ -356,6 +364,14 @@ impl Files for MemoryFiles {
         let state = self.folder.0.borrow();
         let used: usize = state.now.files().map(|(_, octets)| octets.len()).sum();
         Ok(state.space.map_or(u64::MAX, |space| space.saturating_sub(used) as u64))
+    }
+
+    fn is_in_place(&mut self, file: &usize) -> io::Result<bool> {
+        Ok(self.folder.0.borrow().now.names.values().any(|named| named == file))
+    }
+
+    fn renew(&mut self) -> io::Result<()> {
+        self.call()
     }
 
     fn list(&mut self) -> io::Result<Vec<String>> {

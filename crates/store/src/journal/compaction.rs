@@ -39,12 +39,15 @@ impl<F: Files> Journal<F> {
     /// Whether the oldest segment is to be compacted.
     fn is_compaction_due(&self) -> bool {
         let Some(oldest) = self.chain.front() else { return false };
-        if oldest.number <= self.rewrite_until {
+        if oldest.number <= self.salvage_until {
             return true;
         }
         if self.damaged == Some(oldest.number) {
             // What cannot be read stays until it is written anew.
             return self.chain.len() > 1 && self.index.live_in(oldest.short_number()) == 0;
+        }
+        if self.is_rewriting() {
+            return true;
         }
         let live = self.live_sector_octets();
         let segment = self.segment_octets();
@@ -67,6 +70,7 @@ impl<F: Files> Journal<F> {
             part = PART_OCTETS_MAX;
         }
         self.written_since = 0;
+        self.count_damage();
         let mut done = self.upkeep_files(part)?;
         if done != Upkeep::Worked && self.is_compaction_due() {
             self.compact(part)?;
@@ -99,6 +103,18 @@ impl<F: Files> Journal<F> {
         }
     }
 
+    /// Damage is a loss once there is room for all records again.
+    fn count_damage(&mut self) {
+        let Some(damaged) = self.damaged.filter(|damaged| *damaged > self.lost_until) else {
+            return;
+        };
+        let wanted = self.live_sector_octets() + 2 * self.segment_octets();
+        if self.files.available().is_ok_and(|available| available >= wanted) {
+            self.lost_until = damaged;
+            self.losses += 1;
+        }
+    }
+
     /// Compacts while the journal exceeds its bound, but not for long. A failure is that of a later call.
     pub(super) fn keep_bound(&mut self) {
         for _ in 0..PARTS_PER_COMMIT {
@@ -111,23 +127,46 @@ impl<F: Files> Journal<F> {
 
     /// Compacts everything that a damaged journal has left.
     pub(super) fn rewrite_all(&mut self) -> Result<(), StoreError> {
-        self.rewrite_until = self.chain.back().map_or(0, |last| last.number);
-        if let Some(last) = self.chain.back_mut() {
-            last.is_suspect = true;
-        }
-        self.roll()?;
-        while self.chain.front().is_some_and(|oldest| oldest.number <= self.rewrite_until) {
+        self.salvage_until = self.chain.back().map_or(0, |last| last.number);
+        self.begin_rewriting()?;
+        while self.is_rewriting() {
             self.compact(PART_OCTETS_MAX)?;
         }
         self.must_announce = true;
         self.commit_all()
     }
 
+    /// Compacts everything that was removed.
+    pub(super) fn copy_removed(&mut self) -> Result<(), StoreError> {
+        self.copies.clear();
+        self.cursor = None;
+        self.begin_rewriting()?;
+        while self.is_rewriting() && self.compact(PART_OCTETS_MAX).is_ok() {}
+        // Upkeep meets it again, and tells of it.
+        self.damaged = None;
+        self.must_announce = true;
+        self.commit_all()
+    }
+
+    /// Everything so far is to be compacted into further segments.
+    fn begin_rewriting(&mut self) -> Result<(), StoreError> {
+        self.rewrite_until = self.chain.back().map_or(0, |last| last.number);
+        if let Some(last) = self.chain.back_mut() {
+            last.is_suspect = true;
+        }
+        self.roll()
+    }
+
+    fn is_rewriting(&self) -> bool {
+        self.chain.front().is_some_and(|oldest| oldest.number <= self.rewrite_until)
+    }
+
     /// Reads a part of the oldest segment and commits copies of its live records. Behind its last record the
     /// segment leaves the chain.
     fn compact(&mut self, part: usize) -> Result<(), StoreError> {
         let Some(oldest) = self.chain.front() else { return Ok(()) };
-        let is_empty = self.index.live_in(oldest.short_number()) == 0;
+        let (number, segment) = (oldest.number, oldest.short_number());
+        let is_empty = self.index.live_in(segment) == 0;
         let is_done = is_empty || self.collect_copies(part)?;
         self.commit_all()?;
         if !is_done {
@@ -135,6 +174,9 @@ impl<F: Files> Journal<F> {
         }
         self.cursor = None;
         self.damaged = None;
+        if number <= self.salvage_until {
+            self.index.forget_segment(segment);
+        }
         // A commit names the oldest segment, so the oldest one has commits.
         while self.chain.len() > 1 {
             self.leaving.extend(self.chain.pop_front());
@@ -155,9 +197,8 @@ impl<F: Files> Journal<F> {
             if cursor.at() >= oldest.at {
                 return Ok(true);
             }
-            let found = cursor.next(&mut self.files, &oldest.file);
-            match found.map_err(StoreError::io("read", &oldest.name()))? {
-                ScanStep::Commit(FoundCommit { at, end, .. }) => {
+            let gap = match cursor.next(&mut self.files, &oldest.file) {
+                Ok(ScanStep::Commit(FoundCommit { at, end, .. })) => {
                     read += usize::try_from(offset_of(end - at)).unwrap_or(part);
                     let groups = Groups::new(cursor.content(), COMMIT_HEADER_BYTES);
                     for placed in groups.flat_map(|group| group.changes()) {
@@ -167,20 +208,24 @@ impl<F: Files> Journal<F> {
                             self.copies.lens.push_back(placed.len);
                         }
                     }
+                    continue;
                 }
-                ScanStep::Gap(gap) => {
-                    if let Some(next) = gap.next.filter(|_| oldest.number <= self.rewrite_until) {
-                        cursor.skip_to(next);
-                        continue;
-                    }
-                    let kind = DamageKind::Sectors { first: gap.at, end: oldest.at };
-                    self.damaged = Some(oldest.number);
-                    self.copies.clear();
-                    let file = oldest.name();
-                    let lost = Damage { file, kind, after: 0, before: Some(self.durable + 1) };
-                    self.cursor = None;
-                    return Err(StoreError::Damaged(vec![lost]));
-                }
+                Ok(ScanStep::Gap(gap)) => gap.next,
+                Err(_) if oldest.number <= self.salvage_until.max(self.removed_until) => None,
+                Err(error) => return Err(StoreError::io("read", &oldest.name())(error)),
+            };
+            if oldest.number > self.salvage_until {
+                let kind = DamageKind::Sectors { first: cursor.at(), end: oldest.at };
+                let before = Some(self.durable + 1);
+                let lost = Damage { file: oldest.name(), kind, after: 0, before };
+                self.damaged = Some(oldest.number);
+                self.copies.clear();
+                self.cursor = None;
+                return Err(StoreError::Damaged(vec![lost]));
+            }
+            match gap {
+                Some(next) => cursor.skip_to(next),
+                None => return Ok(true),
             }
         }
         Ok(false)

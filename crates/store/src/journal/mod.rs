@@ -7,6 +7,7 @@ mod segments;
 mod visit;
 
 use std::collections::VecDeque;
+use std::io;
 
 use adit_types::limits::{STORE_BACKLOG_BYTES_MAX, STORE_GROUP_BYTES_MAX, STORE_VALUE_BYTES_MAX};
 
@@ -154,11 +155,18 @@ pub struct Journal<F: Files> {
     last_changed: u64,
     /// Segments up to this one are compacted whatever they hold.
     rewrite_until: u64,
+    /// What cannot be read of segments up to this one is given up.
+    salvage_until: u64,
+    /// Segments up to this one were removed: this process has them open, and the folder does not have them.
+    removed_until: u64,
     is_out_of_space: bool,
     /// The file that says that there is a commit is durable.
     has_begun: bool,
     /// A segment, the oldest one, with records that cannot be read.
     damaged: Option<u64>,
+    /// Damage of segments up to this one is among the losses.
+    lost_until: u64,
+    losses: u64,
     /// Octets of sectors that commits wrote since the last upkeep, without copies.
     written_since: usize,
     commits: u64,
@@ -194,9 +202,13 @@ impl<F: Files> Journal<F> {
             cursor: None,
             last_changed: 0,
             rewrite_until: 0,
+            salvage_until: 0,
+            removed_until: 0,
             is_out_of_space: false,
             has_begun: false,
             damaged: None,
+            lost_until: 0,
+            losses: 0,
             written_since: 0,
             commits: 0,
             copied_octets: 0,
@@ -244,6 +256,23 @@ impl<F: Files> Journal<F> {
             true => Ok(()),
             false => Err(StoreError::Removed),
         }
+    }
+
+    /// Goes on in the place of a folder, or of the segment that takes commits, that was removed: this process has the removed
+    /// files open, and copies all live records from them. What it cannot copy now is left to upkeep; until that is done, the
+    /// journal is damaged for a process that opens it.
+    ///
+    /// # Errors
+    /// [`StoreError::Removed`]: other files have the place. Or there can be no folder, or no segment; call it again.
+    pub fn begin_again(&mut self) -> Result<(), StoreError> {
+        self.files.renew().map_err(|error| match error.kind() {
+            io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::WouldBlock => StoreError::Removed,
+            _ => StoreError::io("make", "")(error),
+        })?;
+        self.forget_files();
+        self.has_begun = false;
+        self.removed_until = self.last_segment;
+        self.copy_removed()
     }
 
     /// Octets of sectors that the live records would take, densely packed.
@@ -312,6 +341,14 @@ impl<F: Files> RecordStore for Journal<F> {
 
     fn is_damaged(&self) -> bool {
         self.damaged.is_some()
+    }
+
+    fn losses(&self) -> u64 {
+        self.losses
+    }
+
+    fn set_complete(&mut self) {
+        self.salvage_until = self.lost_until;
     }
 
     fn maintain(&mut self) -> Result<Upkeep, StoreError> {

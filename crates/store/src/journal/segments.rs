@@ -421,8 +421,24 @@ impl<F: Files> Journal<F> {
     pub(super) fn free_leaving(&mut self) {
         for segment in self.leaving.drain(..) {
             let name = segment.name();
+            if segment.number <= self.removed_until {
+                // Only a part of the folder may have been removed.
+                let _ = self.files.remove(&name);
+                continue;
+            }
             self.free.push(FreeFile { name, file: segment.file, sectors: segment.readable });
         }
+    }
+
+    /// Forgets the files that are ready for further segments, and removes those that the folder still has.
+    pub(super) fn forget_files(&mut self) {
+        let next = self.next.take().map(|next| next.name());
+        let free = self.free.drain(..).chain(self.headed.take()).map(|file| file.name);
+        let making = self.making.take().map(|_| NEW_NAME.to_owned());
+        for name in free.chain(next).chain(making) {
+            let _ = self.files.remove(&name);
+        }
+        (self.syncing, self.has_new_names) = (None, false);
     }
 
     /// Removes a file that is not needed. False if there is none. `keep`: how many files may stay that are not needed yet.
