@@ -155,6 +155,13 @@ impl ThreadStore for AnyStore {
         }
     }
 
+    fn begin_again(&mut self) -> Result<(), StoreError> {
+        match self {
+            Self::Journal(journal) => journal.begin_again(),
+            Self::Shared(_) | Self::Replicated(_) => Ok(()),
+        }
+    }
+
     fn is_handover_requested(&self) -> bool {
         match self {
             Self::Journal(_) => false,

@@ -102,6 +102,10 @@ impl ThreadStore for ServingStore {
         self.store.check_place()
     }
 
+    fn begin_again(&mut self) -> Result<(), StoreError> {
+        self.store.begin_again()
+    }
+
     fn is_handover_requested(&self) -> bool {
         self.store.is_handover_requested()
     }

@@ -1,12 +1,13 @@
 //! The folder of the journal on a file system.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
 use adit_store::Files;
+use rustix::fs::{AtFlags, Mode, OFlags};
 
 /// The file that a process has a lock on while it uses the folder.
 const LOCK_NAME: &str = "lock";
@@ -18,7 +19,7 @@ const FILE_MODE: u32 = 0o600;
 #[derive(Debug)]
 pub struct JournalFolder {
     path: PathBuf,
-    /// Syncs the folder.
+    /// The folder, whatever its name leads to.
     folder: File,
     lock: Option<File>,
     /// Syncs beside the caller.
@@ -44,6 +45,13 @@ impl JournalFolder {
             }
         }
         Ok(Self { path, folder, lock: None, syncing: None, narrowed })
+    }
+
+    /// Opens a file of this folder, also if another one has its name by now.
+    fn open_with(&self, name: &str, flags: OFlags) -> io::Result<File> {
+        let flags = flags | OFlags::RDWR | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(FILE_MODE);
+        Ok(File::from(rustix::fs::openat(&self.folder, name, flags, mode)?))
     }
 
     /// What others could read, and cannot any more.
@@ -77,21 +85,29 @@ fn narrow(path: &Path, file: &File, mode: u32, narrowed: &mut Vec<PathBuf>) -> i
     Ok(())
 }
 
+/// Locks the folder at `path`.
+fn lock(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(FILE_MODE);
+    let file = options.open(path.join(LOCK_NAME))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// True if both are the same file.
+fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
 impl Files for JournalFolder {
     type File = File;
 
     fn lock(&mut self) -> io::Result<()> {
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(false).mode(FILE_MODE);
-        let file = options.open(self.path.join(LOCK_NAME))?;
-        match file.try_lock() {
-            Ok(()) => {
-                self.lock = Some(file);
-                Ok(())
-            }
-            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
-            Err(TryLockError::Error(error)) => Err(error),
-        }
+        self.lock = Some(lock(&self.path)?);
+        Ok(())
     }
 
     fn available(&mut self) -> io::Result<u64> {
@@ -104,9 +120,27 @@ impl Files for JournalFolder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             named => named?,
         };
-        let held = self.folder.metadata()?;
-        let is_same = (named.dev(), named.ino()) == (held.dev(), held.ino());
-        Ok(is_same && file.metadata()?.nlink() > 0)
+        Ok(is_same(&named, &self.folder.metadata()?) && file.metadata()?.nlink() > 0)
+    }
+
+    fn renew(&mut self) -> io::Result<()> {
+        make(&self.path)?;
+        let folder = File::open(&self.path)?;
+        let is_own = is_same(&folder.metadata()?, &self.folder.metadata()?);
+        let has_lock = self
+            .lock
+            .as_ref()
+            .is_some_and(|lock| lock.metadata().is_ok_and(|metadata| metadata.nlink() > 0));
+        if is_own && has_lock {
+            return Ok(());
+        }
+        let mut others = fs::read_dir(&self.path)?.flatten().map(|entry| entry.file_name());
+        if !is_own && others.any(|name| name != LOCK_NAME) {
+            return Err(io::ErrorKind::DirectoryNotEmpty.into());
+        }
+        narrow(&self.path, &folder, FOLDER_MODE, &mut self.narrowed)?;
+        (self.lock, self.folder, self.syncing) = (Some(lock(&self.path)?), folder, None);
+        Ok(())
     }
 
     fn list(&mut self) -> io::Result<Vec<String>> {
@@ -115,13 +149,11 @@ impl Files for JournalFolder {
     }
 
     fn create(&mut self, name: &str) -> io::Result<File> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(true).mode(FILE_MODE);
-        options.open(self.path.join(name))
+        self.open_with(name, OFlags::CREATE | OFlags::TRUNC)
     }
 
     fn open(&mut self, name: &str) -> io::Result<File> {
-        OpenOptions::new().read(true).write(true).open(self.path.join(name))
+        self.open_with(name, OFlags::empty())
     }
 
     fn len(&mut self, file: &File) -> io::Result<u64> {
@@ -164,10 +196,10 @@ impl Files for JournalFolder {
     }
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
-        fs::rename(self.path.join(from), self.path.join(to))
+        Ok(rustix::fs::renameat(&self.folder, from, &self.folder, to)?)
     }
 
     fn remove(&mut self, name: &str) -> io::Result<()> {
-        fs::remove_file(self.path.join(name))
+        Ok(rustix::fs::unlinkat(&self.folder, name, AtFlags::empty())?)
     }
 }

@@ -28,6 +28,9 @@ const RETRY: Duration = Duration::from_millis(100);
 /// How long the store counts as being in its place without another look.
 const PLACE_INTERVAL: Duration = Duration::from_millis(400);
 
+/// How long the store may be away from its place before it begins again there: somebody may put it back.
+const AWAY_MAX: Duration = Duration::from_secs(2);
+
 /// How long the thread waits for groups when the store needs no upkeep.
 const IDLE: Duration = Duration::from_millis(100);
 
@@ -79,6 +82,14 @@ pub trait ThreadStore: RecordStore + Send + 'static {
         Ok(())
     }
 
+    /// Goes on in the place of what was removed; see [`ThreadStore::check_place`].
+    ///
+    /// # Errors
+    /// It cannot, now or until somebody makes room for it there.
+    fn begin_again(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// True if another process wants to go on with the records.
     fn is_handover_requested(&self) -> bool {
         false
@@ -106,6 +117,10 @@ where
 
     fn check_place(&mut self) -> Result<(), StoreError> {
         Self::check_place(self)
+    }
+
+    fn begin_again(&mut self) -> Result<(), StoreError> {
+        Self::begin_again(self)
     }
 }
 
@@ -431,14 +446,16 @@ impl<S: ThreadStore> StoreThread<S> {
                 Err(RecvTimeoutError::Disconnected) => true,
             };
             self.waiting.extend(groups.try_iter());
-            let mut failure = self.find_place().and_then(|()| self.write()).err();
+            let place = self.find_place();
+            let is_in_place = place.is_ok();
+            let mut failure = place.and_then(|()| self.write()).err();
             if let Some(StoreError::Fenced { .. }) = &failure {
                 return self.lose(failure);
             }
             pause = RETRY;
             // A store that was just found away is not asked again at once. All others may make room by their upkeep.
-            let is_away = matches!(failure, Some(StoreError::Unavailable(_) | StoreError::Removed));
-            if !ended && !is_away {
+            let is_away = matches!(failure, Some(StoreError::Unavailable(_)));
+            if !ended && is_in_place && !is_away {
                 match self.store.maintain() {
                     Ok(upkeep) => pause = self.pause_after(upkeep),
                     Err(error @ StoreError::Fenced { .. }) => return self.lose(Some(error)),
@@ -461,12 +478,17 @@ impl<S: ThreadStore> StoreThread<S> {
         }
     }
 
-    /// Looks now and then whether the store is in its place; all the time once it is not.
+    /// Looks now and then whether the store is in its place; all the time once it is not, until it begins again there.
     fn find_place(&mut self) -> Result<(), StoreError> {
         if self.place_seen.elapsed() < PLACE_INTERVAL {
             return Ok(());
         }
-        self.store.check_place()?;
+        match self.store.check_place() {
+            Err(StoreError::Removed) if self.place_seen.elapsed() >= AWAY_MAX => {
+                self.store.begin_again()?;
+            }
+            found => found?,
+        }
         self.place_seen = Instant::now();
         Ok(())
     }

@@ -376,6 +376,92 @@ fn removed_folder_fails_within_a_second_and_heals_when_it_is_back() {
     assert_eq!(read(&path), [1, 2]);
 }
 
+/// A folder that stays away is made again, with all records. Another one with files is left alone.
+#[test]
+fn folder_that_stays_away_is_made_again_with_all_records() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, away) = (dir.path().join("journal"), dir.path().join("away"));
+    let folder = JournalFolder::new(path.clone()).unwrap();
+    let options = JournalOptions { segment_bytes: 1 << 20, ..JournalOptions::new(7) };
+    let link = StoreLink::start(Journal::open(folder, &options).unwrap().0).unwrap();
+    let group =
+        |number| RecordGroup { number: RecordNumber(number), changes: vec![put(number, 10_000)] };
+    let send = |numbers: std::ops::RangeInclusive<u64>| {
+        let last = *numbers.end();
+        numbers.for_each(|number| link.send(group(number)));
+        wait_for(|| link.durable() == RecordNumber(last) && link.state() == StoreState::Working);
+    };
+    send(1..=300);
+    // The whole folder, all files of it, and only the one that takes commits.
+    std::fs::remove_dir_all(&path).unwrap();
+    wait_for(|| link.state() == StoreState::Failing);
+    send(301..=310);
+    for entry in std::fs::read_dir(&path).unwrap() {
+        std::fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    wait_for(|| link.state() == StoreState::Failing);
+    send(311..=600);
+    let mut names: Vec<_> = std::fs::read_dir(&path).unwrap().map(|e| e.unwrap().path()).collect();
+    names.sort();
+    let is_segment = |path: &&std::path::PathBuf| {
+        path.extension().is_some() && !path.to_string_lossy().contains("spare")
+    };
+    for name in names.iter().filter(is_segment).rev().take(2) {
+        std::fs::remove_file(name).unwrap();
+    }
+    wait_for(|| link.state() == StoreState::Failing);
+    send(601..=610);
+    assert!(Journal::open(JournalFolder::new(path.clone()).unwrap(), &options).is_err(), "locked");
+    // Files of somebody else: nothing is written there until they are gone.
+    std::fs::rename(&path, &away).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    std::fs::write(path.join("other"), b"other").unwrap();
+    wait_for(|| link.state() == StoreState::Failing);
+    link.send(group(611));
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(link.durable(), RecordNumber(610));
+    assert_eq!(std::fs::read_dir(&path).unwrap().count(), 1);
+    std::fs::remove_file(path.join("other")).unwrap();
+    send(612..=620);
+    assert_eq!(link.report().upkeep_failure, None);
+    drop(link);
+    assert_eq!(read(&path), (1..=620).collect::<Vec<_>>());
+}
+
+/// Damage that upkeep meets is a loss, which ends when all records are handed over again.
+#[test]
+fn damaged_segment_goes_when_all_records_are_handed_over_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    let fails = Arc::new(AtomicBool::new(false));
+    let link = StoreLink::start(journal(&path, &fails)).unwrap();
+    let mut number = 0;
+    let mut send = |seids: std::ops::RangeInclusive<u64>| {
+        for seid in seids {
+            number += 1;
+            link.send(RecordGroup {
+                number: RecordNumber(number),
+                changes: vec![put(seid, 10_000)],
+            });
+        }
+        wait_for(|| link.durable() == RecordNumber(number));
+        RecordNumber(number)
+    };
+    send(1..=20);
+    let segment = File::options().write(true).open(path.join("0000000000000001.segment")).unwrap();
+    std::os::unix::fs::FileExt::write_at(&segment, b"damage", 2000).unwrap();
+    while link.losses() == 0 {
+        send(11..=20);
+    }
+    assert!(link.report().upkeep_failure.is_some_and(|why| why.contains("damaged")));
+    assert_eq!(link.state(), StoreState::Working);
+    let through = send(1..=20);
+    link.set_rewritten(1, through);
+    wait_for(|| link.report().upkeep_failure.is_none());
+    drop(link);
+    assert_eq!(read(&path), (1..=20).collect::<Vec<_>>());
+}
+
 /// A group that waits for room makes nobody wait for ever: the upkeep goes on, and finds the room.
 #[test]
 fn full_file_system_heals_without_a_further_group() {
