@@ -175,7 +175,9 @@ impl<T: Transport> SharedStore<T> {
     pub fn request_handover(&mut self) -> Result<(), StoreError> {
         self.on_primary(&mut |store| {
             let holder = store.holder.as_bytes();
-            let command = vec![&b"SET"[..], store.keys.handover(), holder, b"PX", HANDOVER_MS];
+            let script = include_bytes!("scripts/handover.lua");
+            let command =
+                vec![&b"EVAL"[..], script, b"1", store.keys.handover(), holder, HANDOVER_MS];
             store.link.exchange(&[command], Duration::ZERO, &mut |_, _| {})
         })
     }

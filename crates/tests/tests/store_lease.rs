@@ -314,11 +314,13 @@ fn full_server_takes_what_relieves_it_and_says_that_it_is_full() {
     store.append(&[StoreChange::remove(key), StoreChange::put(usage, b"y")]).unwrap();
     store.commit().unwrap();
     assert_eq!(server.answer("HLEN adit:{upf-1}:session").trim(), "0");
-    // The lease is prolonged, given back and taken.
+    // The lease is asked for, prolonged, given back and taken.
+    client(&server, "c").request_handover().unwrap();
     let valid = store.lease_valid_until();
     while store.lease_valid_until() <= valid {
         store.maintain().unwrap();
     }
+    assert!(store.is_handover_requested());
     store.release().unwrap();
     let mut next = holder(&server, "b");
     assert_eq!(server.answer("DEL filler").trim(), "1");
