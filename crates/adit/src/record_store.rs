@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 
 use adit_dpdk::Eal;
 use adit_host::journal_folder::JournalFolder;
-use adit_host::store_thread::{FormerRecords, StoreLink, read_node};
-use adit_n4::{FormerRecord, NodeRecord, RecordConfig};
+use adit_host::store_thread::{FormerRecords, StoreLink, read_record};
+use adit_n4::{
+    CLOCK_MARK, CLOCK_MARK_INTERVAL, FormerRecord, NodeRecord, RecordConfig, clock_mark,
+};
 use adit_session::SessionPreparer;
 use adit_shared_store::LeaseAnswer;
 use adit_store::{Journal, JournalOptions, RecordKind, RecordStore};
@@ -202,16 +204,29 @@ fn active_node(
     }
 }
 
-/// Reads the record of the node.
+/// Reads the record of the node. Its clock goes on behind all records, whatever the time of day is.
 fn node_of(store: &mut impl RecordStore, shown: &str) -> anyhow::Result<Option<NodeRecord>> {
-    let node = read_node(store).map_err(|error| refused(error, shown))?;
+    let mut read = |key| read_record(store, key).map_err(|error| refused(error, shown));
+    let (node, mark) = (read(NodeRecord::KEY)?, read(CLOCK_MARK)?);
     let node = node.map(|octets| NodeRecord::from_octets(&octets)).transpose();
-    node.with_context(|| {
+    let node = node.with_context(|| {
         format!(
             "cannot continue with the records in {shown}; start the adit that wrote them, or give this one another \
              store.folder or store.name"
         )
-    })
+    })?;
+    let last = mark.and_then(|octets| clock_mark(&octets).ok());
+    Ok(node.map(|node| continued(node, last, time_of_day().unwrap_or_default())))
+}
+
+/// The node whose clock goes on at the time of day `now`, or behind the records, of which the last ones are about of `last`.
+fn continued(mut node: NodeRecord, last: Option<Nanos>, now: u64) -> NodeRecord {
+    let Some(last) = last.filter(|last| now < node.clock_zero.saturating_add(last.0)) else {
+        return node;
+    };
+    warn!("the time of day is before the last record: times of sessions go on behind that");
+    node.clock_zero = now.saturating_sub((last + CLOCK_MARK_INTERVAL).0);
+    node
 }
 
 /// How records are kept.
@@ -254,5 +269,30 @@ pub(crate) fn clock(tsc_hz: u64, former: Option<&NodeRecord>) -> ProcessClock {
     match passed {
         Some(passed) => ProcessClock::resumed(tsc_hz, Nanos(passed)),
         None => ProcessClock::new(tsc_hz),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clock_goes_on_with_the_time_of_day_unless_that_is_before_the_last_record() {
+        let mut octets = vec![adit_n4::RECORD_VERSION];
+        // Recovery Time Stamp 1, clock from 100 on, no association.
+        octets.extend([1, 100, 0]);
+        let mut node = NodeRecord::from_octets(&octets).unwrap();
+        let zero = |last, now| continued(node, last, now).clock_zero;
+        let day = Nanos::from_secs(86_400);
+        assert_eq!(zero(None, 7), 100, "records of a release without the mark");
+        assert_eq!(zero(Some(Nanos(50)), 150), 100);
+        assert_eq!(zero(Some(day), 100 + day.0 + 1), 100);
+        // The time of day was set back by an hour, and to a time before the first record.
+        let (now, hour) = (10 * day.0, Nanos::from_secs(3600).0);
+        for clock_zero in [now - day.0 + hour, now + hour] {
+            node.clock_zero = clock_zero;
+            let clock = now - continued(node, Some(day), now).clock_zero;
+            assert_eq!(clock, (day + CLOCK_MARK_INTERVAL).0);
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use adit_host::journal_folder::JournalFolder;
-use adit_host::store_thread::{StoreLink, read_node};
+use adit_host::store_thread::{StoreLink, read_record};
 use adit_n4::{FormerRecord, NodeRecord};
 use adit_session::SessionPreparer;
 use adit_store::{Journal, JournalOptions, RecordKind};
@@ -114,7 +114,7 @@ struct RestorationFigures {
 fn restore(sessions_max: u32, folder: &Path) -> anyhow::Result<RestorationFigures> {
     let (began, computed) = (Instant::now(), thread_time());
     let mut journal = open(folder)?;
-    let node = read_node(&mut journal)?.context("the journal has a node")?;
+    let node = read_record(&mut journal, NodeRecord::KEY)?.context("the journal has a node")?;
     let node = NodeRecord::from_octets(&node)?;
     let kinds = RecordKind::ALL.into_iter().filter(|kind| *kind != RecordKind::Node).collect();
     let cpus = rustix::thread::sched_getaffinity(None)?;

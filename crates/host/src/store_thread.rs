@@ -15,8 +15,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use adit_store::{
-    AppendError, Files, Journal, JournalFigures, RecordChange, RecordGroup, RecordKind, RecordName,
-    RecordNumber, RecordStore, StoreError, StoreState, Upkeep,
+    AppendError, Files, Journal, JournalFigures, RecordChange, RecordGroup, RecordKey, RecordKind,
+    RecordName, RecordNumber, RecordStore, StoreError, StoreState, Upkeep,
 };
 use adit_types::limits::STORE_VALUE_BYTES_MAX;
 use rustix::event::{EventfdFlags, eventfd};
@@ -718,12 +718,19 @@ fn append<S: ThreadStore>(
     store.append(&changes).map(|_| ())
 }
 
-/// The record of the node, if there is one.
+/// The record of this name, if there is one.
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn read_node(store: &mut impl RecordStore) -> Result<Option<Vec<u8>>, StoreError> {
+pub fn read_record(
+    store: &mut impl RecordStore,
+    key: RecordKey<'_>,
+) -> Result<Option<Vec<u8>>, StoreError> {
     let mut found = None;
-    store.visit(&[RecordKind::Node], &mut |_, value| found = Some(value.to_vec()))?;
+    store.visit(&[key.kind], &mut |other, value| {
+        if other == key {
+            found = Some(value.to_vec());
+        }
+    })?;
     Ok(found)
 }

@@ -57,7 +57,10 @@ pub use durations::{DURATION_BOUNDS, DurationHistogram};
 pub use event::{DownReason, NodeEvent, ReleaseFailure, SetupFailure};
 pub use node::Node;
 pub use path::{PathConfig, PathEntry, PathState};
-pub use records::{FormerRecord, NodeRecord, RECORD_VERSION, RecordError};
+pub use records::{
+    CLOCK_MARK, CLOCK_MARK_INTERVAL, FormerRecord, NodeRecord, RECORD_VERSION, RecordError,
+    clock_mark,
+};
 pub use session_state::{ServiceCounts, ServiceName, SessionInformation};
 pub use smf_set::SmfSet;
 pub use support::{Acts, ie_acts, message_acts};

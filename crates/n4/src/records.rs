@@ -37,7 +37,9 @@ pub(crate) use values::{
     AnswerValue, AssociationValue, KeptAnswer, PeerStateValue, PfdValue, ReportsValue, decoded,
     encoded,
 };
-pub use values::{NodeRecord, RECORD_VERSION, RecordError};
+pub use values::{
+    CLOCK_MARK, CLOCK_MARK_INTERVAL, NodeRecord, RECORD_VERSION, RecordError, clock_mark,
+};
 
 /// What happened to the record of a session.
 #[derive(Debug)]
@@ -163,6 +165,8 @@ pub(crate) struct RecordBook {
     marked: BTreeSet<Seid>,
     /// Digests of the recorded PFDs, by application.
     pfd_digests: BTreeMap<Vec<u8>, u64>,
+    /// The time in the [`CLOCK_MARK`], if this process has written one.
+    clock_mark: Option<Nanos>,
     last_answer: u64,
     handed_out: u64,
     durable: u64,
@@ -225,6 +229,11 @@ impl RecordBook {
     pub(crate) fn note_all_pfds(&mut self) {
         self.pfd_digests.clear();
         self.note_pfds();
+    }
+
+    /// The next group has a [`CLOCK_MARK`].
+    pub(crate) const fn note_clock(&mut self) {
+        self.clock_mark = None;
     }
 
     /// The first sessions with a record of reports behind this one, at most `count`.

@@ -12,13 +12,13 @@ use adit_store::{RecordKind, RecordName};
 use adit_types::limits::SESSIONS_PER_TURN_MAX;
 use adit_types::{Nanos, Seid, SessionIndex};
 
-use super::records::{address_of, marked_session, owner_of};
+use super::records::{address_of, is_clock_mark, marked_session, owner_of};
 use crate::backlog::JobTask;
 use crate::counters::as_count;
 use crate::node::Node;
 use crate::records::{
     FollowedRecords, FormerSessionValue, NodeRecord, NodeRestoration, PfdValue, RecordError,
-    decoded, session_value,
+    clock_mark, decoded, session_value,
 };
 use crate::session_state::RemainingReports;
 
@@ -131,6 +131,7 @@ impl Node {
                 self.peers.skip_owners(OwnerId(node.last_owner));
             }
             (RecordKind::Node, _, None) => {}
+            (_, _, value) if is_clock_mark(kind, name) => drop(value.map(clock_mark).transpose()?),
             (RecordKind::Association, RecordName::Octets(name), value) => {
                 let address = address_of(name)?;
                 match value {

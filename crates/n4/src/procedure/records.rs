@@ -18,9 +18,9 @@ use crate::counters::as_count;
 use crate::event::NodeEvent;
 use crate::node::{Node, ReceivedMessage};
 use crate::records::{
-    AnswerValue, AssociationValue, FormerRecord, FormerSessionValue, FormerValue, HeldAnswer,
-    NodeRecord, NodeRestoration, PeerStateValue, PfdValue, RecordError, RecordSources,
-    ReportsValue, UsageWalk, decoded, encoded,
+    AnswerValue, AssociationValue, CLOCK_MARK, FormerRecord, FormerSessionValue, FormerValue,
+    HeldAnswer, NodeRecord, NodeRestoration, PeerStateValue, PfdValue, RecordError, RecordSources,
+    ReportsValue, UsageWalk, clock_mark, decoded, encoded,
 };
 use crate::session_state::{EndedSession, ReportItem};
 use crate::transition::SessionDisposition;
@@ -292,6 +292,8 @@ impl Node {
     ) -> Result<(), RecordError> {
         match (kind, name) {
             (RecordKind::Node | RecordKind::Standby, _) => Ok(()),
+            // It has been read before the clock of this process began.
+            (kind, name) if is_clock_mark(kind, name) => clock_mark(octets).map(|_| ()),
             (RecordKind::Association, RecordName::Octets(name)) => {
                 self.restore_association(now, restoration, address_of(name)?, decoded(octets)?);
                 Ok(())
@@ -606,6 +608,11 @@ fn established_session(bytes: &[u8]) -> Option<Seid> {
     let message = PfcpDatagram::new(bytes).next()?.ok()?;
     let answer = SessionEstablishmentResponse::decode_body(message.body).ok()?;
     answer.up_f_seid.filter(|_| answer.cause.is_accepted()).map(|id| id.seid)
+}
+
+/// True for the name of a [`CLOCK_MARK`].
+pub(super) fn is_clock_mark(kind: RecordKind, name: &RecordName) -> bool {
+    (kind, name.as_id()) == (CLOCK_MARK.kind, CLOCK_MARK.id)
 }
 
 /// The session whose mark has this name.

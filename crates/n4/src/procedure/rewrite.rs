@@ -21,6 +21,7 @@ impl Node {
         }
         let records = &mut self.sessions.records;
         records.note_node();
+        records.note_clock();
         records.note_all_pfds();
         for association in self.peers.associations() {
             records.note_association(association.address);

@@ -12,8 +12,8 @@ use adit_types::{Nanos, Seid};
 
 use super::values::{PfdValue, RECORD_VERSION, SessionValue, encoded};
 use super::{
-    GroupUnderWay, NodeRecord, NotedAnswers, RecordBook, RecordRewrite, SessionNews, SessionUnit,
-    set_aside_mark,
+    CLOCK_MARK, CLOCK_MARK_INTERVAL, GroupUnderWay, NodeRecord, NotedAnswers, RecordBook,
+    RecordRewrite, SessionNews, SessionUnit, set_aside_mark,
 };
 use crate::path_qos::PathQos;
 use crate::peers::Peers;
@@ -72,7 +72,7 @@ impl RecordBook {
         }
         self.handed_out += 1;
         let mut group = GroupChanges::default();
-        self.encode_shared(node, sources);
+        self.encode_shared(now, node, sources);
         loop {
             if self.news.encoded.is_empty() {
                 let Some(unit) = self.next_unit(now, sources) else { break };
@@ -96,8 +96,12 @@ impl RecordBook {
     }
 
     /// Encodes what is not about a single session.
-    fn encode_shared(&mut self, node: NodeRecord, sources: RecordSources<'_>) {
+    fn encode_shared(&mut self, now: Nanos, node: NodeRecord, sources: RecordSources<'_>) {
         let mut unit = GroupChanges::default();
+        if self.clock_mark.is_none_or(|last| now.since(last) >= CLOCK_MARK_INTERVAL) {
+            self.clock_mark = Some(now);
+            unit.put(CLOCK_MARK.kind, RecordName::of(CLOCK_MARK.id), encoded(&now.0));
+        }
         if core::mem::take(&mut self.news.node) {
             unit.put(RecordKind::Node, RecordName::Number(0), encoded(&node));
         }

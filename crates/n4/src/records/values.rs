@@ -10,6 +10,7 @@ use adit_pfcp::ie::{
     FqCsidNode, GtpuPathInterfaceType, QosReportTrigger, RatType, SNssai, TransportLevelMarking,
 };
 use adit_session::{CpFSeid, OwnerId, PackedRecordError, Refusal, UsageReport};
+use adit_store::{RecordKey, RecordKind};
 use adit_types::{Nanos, Seid};
 use serde::{Deserialize, Serialize};
 
@@ -87,6 +88,21 @@ pub(crate) fn decoded<'a, T: Deserialize<'a>>(octets: &'a [u8]) -> Result<T, Rec
     }
 }
 
+/// The record that says when the records changed last, by the node's clock: no record is later by [`CLOCK_MARK_INTERVAL`] or more.
+/// Release 0.1.0 does not know it: it has the name of an association that there cannot be.
+pub const CLOCK_MARK: RecordKey<'static> = RecordKey::number(RecordKind::Association, 1 << 32);
+
+/// How often the mark follows the clock, while records change.
+pub const CLOCK_MARK_INTERVAL: Nanos = Nanos::from_secs(10);
+
+/// The time that the octets of a [`CLOCK_MARK`] are.
+///
+/// # Errors
+/// Another version, or octets that are no time.
+pub fn clock_mark(octets: &[u8]) -> Result<Nanos, RecordError> {
+    decoded(octets).map(Nanos)
+}
+
 /// The node's own record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRecord {
@@ -100,6 +116,9 @@ pub struct NodeRecord {
 }
 
 impl NodeRecord {
+    /// Its name.
+    pub const KEY: RecordKey<'static> = RecordKey::number(RecordKind::Node, 0);
+
     /// The node that the octets of a record are.
     ///
     /// # Errors

@@ -93,7 +93,10 @@ fn octets_of_version_1_with_packed_sessions_of_version_3_stay_as_they_are() {
         (1, 3),
         "pin the octets of the new version"
     );
-    let present = lines(&every_field());
+    let mut bench = every_field();
+    // Release 0.1.0 does not know it.
+    assert!(bench.records.extract_if(.., |key, _| is_clock_mark(key)).next().is_some());
+    let present = lines(&bench);
     if std::env::var("PINNED").is_ok() {
         present.iter().for_each(|line| println!("{line}"));
     }

@@ -386,8 +386,9 @@ fn peer_that_is_silent_is_so_after_a_restart_and_for_no_longer() {
     assert_eq!(later.node.store().len(), 1);
     // A record of its own says so, and goes with the silence.
     let states = |bench: &Bench| {
-        let of = |(kind, name): &&(RecordKind, RecordName)| {
-            *kind == RecordKind::Association && matches!(name, RecordName::Number(_))
+        let of = |key: &&(RecordKind, RecordName)| {
+            let is_number = matches!(key.1, RecordName::Number(_));
+            key.0 == RecordKind::Association && is_number && !is_clock_mark(key)
         };
         bench.records.keys().filter(of).count()
     };
@@ -461,4 +462,30 @@ fn peer_that_restarted_meanwhile_loses_its_sessions_after_the_restoration() {
         assert_eq!(count_of(&later, RecordKind::Association), 1);
         assert_eq!(later.node.counters().scalars.peers_restarted, 1);
     }
+}
+
+/// A later process whose time of day is before it goes on behind it.
+#[test]
+fn records_say_when_they_changed_last() {
+    let mark = |bench: &Bench| {
+        let found = bench.records.iter().find(|(key, _)| is_clock_mark(key));
+        adit_n4::clock_mark(found.unwrap().1).unwrap()
+    };
+    let mut bench = associated();
+    assert_eq!(mark(&bench), Nanos(0));
+    let interval = adit_n4::CLOCK_MARK_INTERVAL;
+    for number in 1..=50 {
+        bench.now += Nanos::from_secs(u64::from(number) % 7);
+        bench.session(smf(10), 10 + u32::from(number), &SessionScript::new(1, number));
+        let late = bench.now.since(mark(&bench));
+        assert!(mark(&bench) <= bench.now && late < interval, "{late:?}");
+    }
+    let before = mark(&bench);
+    bench.now += interval;
+    bench.store_all();
+    assert_eq!(mark(&bench), before, "nothing changed");
+    let mut later = killed(&bench);
+    later.store_all();
+    assert_eq!(mark(&later), later.now);
+    assert_eq!(later.node.store().len(), 50);
 }
