@@ -9,6 +9,7 @@ mod changes;
 mod smf;
 
 use std::net::Ipv4Addr;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -30,8 +31,7 @@ const SESSIONS: u32 = 2000;
 #[test]
 fn killed_adit_goes_on_with_all_that_it_answered_and_nothing_else() {
     let test = "killed_adit_goes_on_with_all_that_it_answered_and_nothing_else";
-    let section = |dir: &Path| format!("folder = \"{}\"", dir.join("journal").display());
-    let book = run(test, |_| Some(()), section, |(), daemon| kill_often(daemon));
+    let book = run(test, |_| Some(()), journal, |(), daemon| kill_often(daemon));
     assert!(book.is_none_or(|book| book["refused"] == 0));
 }
 
@@ -103,10 +103,9 @@ fn adit_goes_on_when_a_cluster_replaces_the_primary_of_its_records() {
 #[test]
 fn update_and_roll_back_keep_all_sessions() {
     let test = "update_and_roll_back_keep_all_sessions";
-    let section = |dir: &Path| format!("folder = \"{}\"", dir.join("journal").display());
     // Within the namespace of the daemon, too.
     let Some(former) = former_release() else { return };
-    run(test, |_| Some(()), section, |(), daemon| change_releases(daemon, &former));
+    run(test, |_| Some(()), journal, |(), daemon| change_releases(daemon, &former));
 }
 
 #[test]
@@ -170,6 +169,68 @@ fn adit_writes_its_sessions_again_to_a_store_that_came_back_empty() {
         assert_eq!(shown["state"], "working", "{shown}");
         daemon.restart()
     });
+}
+
+#[test]
+fn adit_makes_the_removed_folder_of_its_journal_again() {
+    let test = "adit_makes_the_removed_folder_of_its_journal_again";
+    run(
+        test,
+        |_| Some(()),
+        journal,
+        |(), daemon| {
+            std::thread::sleep(Duration::from_secs(1));
+            let daemon = daemon.restart();
+            std::fs::remove_dir_all(daemon.dir().join("journal")).unwrap();
+            wait_for(|| daemon.show("store")["state"] == "failing");
+            wait_for(|| daemon.show("store")["state"] == "working");
+            std::thread::sleep(Duration::from_millis(500));
+            daemon.restart()
+        },
+    );
+}
+
+/// The association has its record in the first file, and stays as it is.
+#[test]
+fn adit_writes_records_again_of_which_its_journal_is_damaged() {
+    let test = "adit_writes_records_again_of_which_its_journal_is_damaged";
+    run(
+        test,
+        |_| Some(()),
+        journal,
+        |(), daemon| {
+            let first = daemon.dir().join("journal/0000000000000001.segment");
+            let name = SMF.to_string().into_bytes();
+            let mut at = None;
+            wait_for(|| {
+                let octets = std::fs::read(&first).unwrap();
+                at = octets.windows(name.len()).position(|octets| octets == name);
+                at.is_some()
+            });
+            let file = std::fs::File::options().write(true).open(&first).unwrap();
+            file.write_at(b"x", u64::try_from(at.unwrap()).unwrap()).unwrap();
+            // Upkeep comes to it when the file is full.
+            wait_for(|| !first.exists());
+            let shown = daemon.show("store");
+            assert_eq!(
+                (&shown["state"], &shown["upkeep_failure"]),
+                (&"working".into(), &Value::Null)
+            );
+            daemon.restart()
+        },
+    );
+}
+
+fn journal(dir: &Path) -> String {
+    format!("folder = \"{}\"", dir.join("journal").display())
+}
+
+fn wait_for(mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + 2 * PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < end, "it never holds");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Kills adit at random moments.
