@@ -410,16 +410,16 @@ impl ControlThread {
         if let Some(last) = last {
             store.wait_for(last);
         }
-        let losses = store.losses();
-        if !self.has_all_records && !node.is_restoring() {
-            self.has_all_records = true;
-            store.set_rewritten(losses, RecordNumber(0));
-        }
+        // Before that a store that has lost records must not give up what it has.
+        let losses = if node.is_restoring() { self.store_losses } else { store.losses() };
         if losses != self.store_losses {
             self.store_losses = losses;
             error!("the store has lost records: all of them are written again");
             node.rewrite_records();
+        } else if !self.has_all_records && !node.is_restoring() {
+            store.set_rewritten(losses, RecordNumber(0));
         }
+        self.has_all_records = !node.is_restoring();
         if let Some(through) = node.take_rewritten() {
             info!("all records are handed to the store again");
             store.set_rewritten(losses, through);

@@ -18,6 +18,7 @@ mod setting;
 mod shim;
 mod small_disk;
 mod smf;
+mod starvation;
 mod switch;
 mod timeline;
 mod upf;

@@ -10,7 +10,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::addresses::UPFS;
-use crate::timeline::{EventKind, Timeline, lock};
+use crate::starvation::CpuWaits;
+use crate::timeline::{EventKind, STALL_MS, Stall, Timeline, lock};
 use crate::upf::AdminTarget;
 
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -58,6 +59,7 @@ struct MonitorState {
     status: [UpfStatus; UPFS.len()],
     memory: Vec<MemorySample>,
     roles: Vec<RoleSample>,
+    starved: Vec<Stall>,
 }
 
 /// The running monitor. Drop ends it.
@@ -105,6 +107,11 @@ impl Monitor {
         lock(&self.state).status.iter().position(|status| status.role == "active")
     }
 
+    /// When others had the CPUs of an adit.
+    pub(crate) fn starved(&self) -> Vec<Stall> {
+        lock(&self.state).starved.clone()
+    }
+
     /// What was said so far, in the order of time.
     pub(crate) fn roles(&self) -> Vec<RoleSample> {
         lock(&self.state).roles.clone()
@@ -128,7 +135,7 @@ impl Drop for Monitor {
 }
 
 fn watch(at: usize, state: &Mutex<MonitorState>, stop: &Stop, timeline: &Timeline) {
-    let mut turn = 0_u64;
+    let (mut turn, mut waits) = (0_u64, CpuWaits::default());
     while !stop.is_raised() {
         let target = lock(state).targets.get(at).cloned().flatten();
         let document = target.as_ref().and_then(|target| target.show("store", PATIENCE).ok());
@@ -138,7 +145,11 @@ fn watch(at: usize, state: &Mutex<MonitorState>, stop: &Stop, timeline: &Timelin
         };
         let epoch = document.as_ref().and_then(|document| document.get("epoch")?.as_u64());
         let status = UpfStatus { role: text("role"), state: text("state"), epoch };
+        let length_ms = target.as_ref().map_or(0, |target| waits.look(target.pid()));
         let mut now = lock(state);
+        if length_ms >= STALL_MS {
+            now.starved.push(Stall { end_ms: timeline.now_ms(), length_ms });
+        }
         let before = now.status.get(at).cloned();
         if before.is_some_and(|before| before != status) {
             let who = UPFS.get(at).copied().unwrap_or_default();

@@ -333,6 +333,7 @@ fn finish(
     let end_ms = running.timeline.now_ms();
     let stalls =
         std::mem::replace(&mut running.stalls, StallDetector::start(&running.timeline)).finish();
+    let stalls = [stalls, running.monitor.starved()].concat();
     let book = std::mem::take(&mut *lock(running.smf.book()));
     let roles = running.monitor.roles();
     findings.extend(book.findings.iter().cloned());

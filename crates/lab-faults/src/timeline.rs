@@ -72,7 +72,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Interval of the samples of [`StallDetector`].
 const SAMPLE: Duration = Duration::from_millis(10);
 /// Shorter delays of a sample are usual. Unit: ms.
-const STALL_MS: u64 = 30;
+pub(crate) const STALL_MS: u64 = 30;
 
 /// A span in which the machine did not run a thread that was due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

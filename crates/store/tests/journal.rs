@@ -57,7 +57,7 @@ fn changes_that_no_store_can_hold_are_refused_and_change_nothing() {
         journal.append(&[most; 3]).unwrap();
     }
     assert_eq!(journal.append(&[most; 3]), Err(AppendError::Backlog));
-    assert_eq!(journal.withdraw(), 85);
+    assert_eq!(journal.commit().unwrap(), RecordNumber(85));
     assert_eq!(journal.append(&[most; 3]), Ok(RecordNumber(86)));
     assert_eq!(journal.commit().unwrap(), RecordNumber(86));
     assert_eq!(journal.figures().records, 1);
@@ -219,7 +219,6 @@ enum Step {
     Append,
     Commit,
     Maintain,
-    Withdraw,
     Restart,
     Crash(u64),
 }
@@ -229,7 +228,6 @@ fn step() -> impl Strategy<Value = Step> {
         8 => Just(Step::Append),
         6 => Just(Step::Commit),
         4 => Just(Step::Maintain),
-        1 => Just(Step::Withdraw),
         1 => Just(Step::Restart),
         1 => any::<u64>().prop_map(Step::Crash),
     ]
@@ -258,7 +256,6 @@ proptest! {
                 Step::Maintain => {
                     run.journal().maintain().unwrap();
                 }
-                Step::Withdraw => run.withdraw(),
                 Step::Restart => run.restart_process(),
                 Step::Crash(seed) => {
                     let mut keeps = StdRng::seed_from_u64(seed);

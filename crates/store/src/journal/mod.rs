@@ -217,14 +217,6 @@ impl<F: Files> Journal<F> {
         })
     }
 
-    /// Drops the groups that are not durable, and returns how many those were. Should the process end before the next successful
-    /// commit, a group that a failed commit tried to write may be found all the same.
-    pub fn withdraw(&mut self) -> usize {
-        let count = self.pending.lens.len();
-        self.pending.clear();
-        count
-    }
-
     /// Figures for operators.
     #[must_use]
     pub fn figures(&self) -> JournalFigures {

@@ -308,8 +308,8 @@ impl<F: Files> Journal<F> {
         Ok(firsts)
     }
 
-    /// Reads a segment, of which commits beyond `until` do not count: they were written again elsewhere, or
-    /// withdrawn.
+    /// Reads a segment, of which commits beyond `until` do not count: they were written again
+    /// elsewhere.
     fn replay(
         &mut self,
         segment: &mut JournalSegment<F::File>,

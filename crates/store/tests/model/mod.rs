@@ -154,12 +154,6 @@ impl Run {
         true
     }
 
-    /// The states of groups that were withdrawn stay: a crash before the next commit may bring them back.
-    pub fn withdraw(&mut self) {
-        self.journal().withdraw();
-        self.appended = self.journal().durable().0;
-    }
-
     pub fn commit(&mut self) {
         let durable = self.journal().commit().unwrap();
         assert_eq!(durable.0, self.appended);
