@@ -205,11 +205,14 @@ impl AdminTarget {
         serde_json::from_slice(&answer).with_context(|| format!("adit show {topic}: not JSON"))
     }
 
-    /// Memory that is resident. Unit: KiB.
+    /// Memory that is resident, without the huge pages that the kernel makes of the session tables sooner or later. Unit: KiB.
     pub(crate) fn memory_kib(&self) -> Option<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-        line.trim().strip_suffix("kB")?.trim().parse().ok()
+        let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.pid)).ok()?;
+        let kib = |name: &str| {
+            let line = rollup.lines().find_map(|line| line.strip_prefix(name))?;
+            line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
+        };
+        Some(kib("Rss:")?.saturating_sub(kib("AnonHugePages:")?))
     }
 
     /// The process identifier.

@@ -27,8 +27,7 @@ pub(super) fn run(data: &[u8]) {
                 run.append(&random_group(&mut random, SMALL));
             }
             1 => drop(run.journal().commit()),
-            2 => drop(run.journal().maintain()),
-            3 => run.withdraw(),
+            2 | 3 => drop(run.journal().maintain()),
             4 => {
                 let fault = match input.below(4) {
                     0 => FileFault::Io,
