@@ -148,7 +148,8 @@ pub(super) fn run(data: &[u8]) {
     let templates = templates();
     let mut run = RestoringNode::new();
     run.now = Nanos::from_secs(u64::from(input.u8()));
-    let (_, _, node) = &templates[0];
+    let node = templates.iter().find(|(kind, ..)| *kind == RecordKind::Node);
+    let (_, _, node) = node.expect("a record of the node");
     run.node.begin_restoration(&NodeRecord::from_octets(node).expect("a record of the node"));
     let preparer = SessionPreparer::new(run.node.config().store.provisioning.clone());
     run.node.accept_prepared(&preparer);
