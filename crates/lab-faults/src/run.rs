@@ -331,8 +331,7 @@ fn finish(
     let log = running.users.take().context("users run")?.finish();
     running.release_held(stop)?;
     let end_ms = running.timeline.now_ms();
-    let stalls =
-        std::mem::replace(&mut running.stalls, StallDetector::start(&running.timeline)).finish();
+    let stalls = running.stalls.finish();
     let stalls = [stalls, running.monitor.starved()].concat();
     let book = std::mem::take(&mut *lock(running.smf.book()));
     let roles = running.monitor.roles();

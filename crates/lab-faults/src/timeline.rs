@@ -111,7 +111,7 @@ impl StallDetector {
     }
 
     /// Ends the samples and returns the stalls.
-    pub(crate) fn finish(mut self) -> Vec<Stall> {
+    pub(crate) fn finish(&mut self) -> Vec<Stall> {
         self.end();
         lock(&self.stalls).clone()
     }
