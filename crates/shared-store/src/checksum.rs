@@ -8,10 +8,9 @@ use crate::printable::printable;
 /// Damaged records that are named; all are counted.
 const NAMED_MAX: usize = 16;
 
-/// CRC-32C of a name and of the value in a group, which begins with `=`, or nothing for a removal.
-pub(crate) fn checksum(name: &[u8], value: &[&[u8]]) -> [u8; 4] {
-    let of_name = crc32c::crc32c(name);
-    value.iter().fold(of_name, |sum, part| crc32c::crc32c_append(sum, part)).to_be_bytes()
+/// CRC-32C of the parts of a name and of its value in a group, which begins with `=`; a removal has none.
+pub(crate) fn checksum(parts: &[&[u8]]) -> [u8; 4] {
+    parts.iter().fold(0, |sum, part| crc32c::crc32c_append(sum, part)).to_be_bytes()
 }
 
 /// Records that a server has lost, or gives back differently.

@@ -6,7 +6,7 @@ use adit_resp::{RespElements, RespValue};
 use adit_store::{RecordKind, StoreChange, StoreError};
 use adit_transport::Transport;
 
-use crate::checksum::{RecordDamage, checksum};
+use crate::checksum::checksum;
 use crate::connection::LinkError;
 use crate::gathered_groups::GatheredGroups;
 use crate::greeting::replicas;
@@ -16,6 +16,7 @@ use crate::lease_clock::LeaseSight;
 use crate::pipeline::unreadable;
 use crate::position::GroupPosition;
 use crate::printable::printable;
+use crate::scan_findings::ScanFindings;
 use crate::scripts::{number, octets};
 use crate::shared_store::SharedStore;
 
@@ -92,8 +93,8 @@ impl<T: Transport> SharedStore<T> {
             store.figures.last = view.last;
             // A primary with less than the follower has lost groups.
             let known = store.followed.filter(|reached| *reached <= view.last);
-            if let Some(reached) = known
-                && let Some(reached) = store.read_groups(reached, view.last, limit, visitor)?
+            if let Some(mut reached) = known
+                && store.read_followed(&mut reached, view.last, limit, visitor)?
             {
                 store.lacking_since = None;
                 let is_caught_up = reached >= view.last;
@@ -156,18 +157,18 @@ impl<T: Transport> SharedStore<T> {
     ) -> Result<FollowProgress, LinkError> {
         (self.followed, self.is_followed_whole) = (None, false);
         visitor(FollowedChange::Reset);
-        self.gathered = Some(GatheredGroups::after(before.last));
-        let mut damage = RecordDamage::default();
+        let gathered = Some(GatheredGroups::after(before.last));
+        let mut findings = ScanFindings { gathered, ..ScanFindings::default() };
         for kind in RecordKind::ALL {
-            self.scan(kind, &mut damage, &mut |key, value| {
+            self.scan(kind, &mut findings, &mut |key, value| {
                 visitor(FollowedChange::Change(StoreChange::put(key, value)));
             })?;
         }
-        let gathered = self.gathered.take().unwrap_or_default();
-        if let Err(error) = self.judge(&damage) {
+        if let Err(error) = self.judge(&findings.damage) {
             self.tell_of_damage()?;
             return Err(LinkError::Refused(error.to_string()));
         }
+        let gathered = findings.gathered.unwrap_or_default();
         for change in &gathered.changes {
             visitor(FollowedChange::Change(change.as_change()));
         }
@@ -180,24 +181,19 @@ impl<T: Transport> SharedStore<T> {
     }
 
     /// Takes groups that are written during a scan, before the server trims them.
-    pub(crate) fn gather(&mut self) -> Result<(), LinkError> {
-        let Some(mut gathered) = self.gathered.take() else { return Ok(()) };
+    pub(crate) fn gather(&mut self, gathered: &mut GatheredGroups) -> Result<(), LinkError> {
         loop {
-            let before = gathered.reached;
-            let read = self.read_groups(before, before, Duration::ZERO, &mut |change| {
+            let (before, mut reached) = (gathered.reached, gathered.reached);
+            self.read_groups(&mut reached, before, Duration::ZERO, &mut |change| {
                 if let FollowedChange::Change(change) = change {
                     gathered.note(change);
                 }
-            });
-            // Nothing of it was yielded.
-            gathered.reached = self.followed.take().unwrap_or(before);
-            read?;
-            if gathered.reached == before || gathered.is_full() {
-                break;
+            })?;
+            gathered.reached = reached;
+            if reached == before || gathered.is_full() {
+                return Ok(());
             }
         }
-        self.gathered = Some(gathered);
-        Ok(())
     }
 
     /// Has the holder of the lease write all records again.
@@ -206,39 +202,50 @@ impl<T: Transport> SharedStore<T> {
         self.link.exchange(&[command], Duration::ZERO, &mut |_, _| {})
     }
 
-    /// Yields the groups behind `reached`. Returns the last one; `None` if groups are missing.
-    fn read_groups(
+    /// Yields the groups behind `reached`, and notes which ones those were. False if groups are missing.
+    fn read_followed(
         &mut self,
-        mut reached: GroupPosition,
+        reached: &mut GroupPosition,
         last: GroupPosition,
         limit: Duration,
         visitor: &mut dyn FnMut(FollowedChange<'_>),
-    ) -> Result<Option<GroupPosition>, LinkError> {
+    ) -> Result<bool, LinkError> {
+        let read = self.read_groups(reached, last, limit, visitor);
+        self.followed = Some(*reached);
+        read
+    }
+
+    /// Hands over the groups behind `reached`, which becomes the last one. False if groups are missing.
+    fn read_groups(
+        &mut self,
+        reached: &mut GroupPosition,
+        last: GroupPosition,
+        limit: Duration,
+        visitor: &mut dyn FnMut(FollowedChange<'_>),
+    ) -> Result<bool, LinkError> {
         loop {
             let (position, limit_ms) = (reached.to_string(), limit.as_millis().to_string());
-            let is_behind = reached < last;
+            let (is_behind, before) = (*reached < last, *reached);
             let mut command = vec![&b"XREAD"[..], b"COUNT", GROUPS_PER_READ];
             // Zero would wait forever.
             if !is_behind && limit.as_millis() > 0 {
                 command.extend([&b"BLOCK"[..], limit_ms.as_bytes()]);
             }
             command.extend([&b"STREAMS"[..], self.keys.groups(), position.as_bytes()]);
-            let mut read = GroupsRead { reached, is_gapless: true, is_sound: true };
-            let before = reached;
+            let mut read = GroupsRead { reached: before, is_gapless: true, is_sound: true };
             self.link.exchange(&[command], limit, &mut |_, value| {
                 read.take(value, visitor);
             })?;
-            reached = read.reached;
-            self.followed = Some(reached);
+            *reached = read.reached;
             if !read.is_sound {
                 return Err(unreadable());
             }
-            let is_stuck = is_behind && reached == before;
+            let is_stuck = is_behind && *reached == before;
             if !read.is_gapless || is_stuck {
-                return Ok(None);
+                return Ok(false);
             }
-            if reached >= last {
-                return Ok(Some(reached));
+            if *reached >= last {
+                return Ok(true);
             }
         }
     }
@@ -376,7 +383,7 @@ impl GroupsRead {
                 continue;
             }
             if let Some(known) = &mut checksums
-                && known.next() != Some(&checksum(name, &[value]))
+                && known.next() != Some(&checksum(&[name, value]))
             {
                 // The hashes have the record.
                 self.is_gapless = false;

@@ -128,11 +128,7 @@ impl<T: Transport> SharedStore<T> {
         };
         let words = [&format, &instance, &self.holder, &lease, &epoch, &beat];
         command.extend(words.map(|word| word.as_bytes()));
-        let mut answer = None;
-        self.link.exchange(&[command], Duration::ZERO, &mut |_, value| {
-            answer = ScriptAnswer::read(value);
-        })?;
-        match answer {
+        match self.link.run_script(command)? {
             Some(ScriptAnswer::Newer { format }) => Err(LinkError::Final(self.newer(format))),
             Some(answer) => Ok(answer),
             None => Err(unreadable()),
@@ -156,11 +152,7 @@ impl<T: Transport> SharedStore<T> {
         self.on_primary(&mut |store| {
             let mut command = store.scripts.command(Script::Release, &store.keys);
             command.push(store.holder.as_bytes());
-            let mut answer = None;
-            store.link.exchange(&[command], Duration::ZERO, &mut |_, value| {
-                answer = ScriptAnswer::read(value);
-            })?;
-            match answer {
+            match store.link.run_script(command)? {
                 Some(ScriptAnswer::Released) => Ok(()),
                 _ => Err(unreadable()),
             }

@@ -31,6 +31,7 @@ mod refill;
 mod refill_progress;
 mod reply;
 mod scan;
+mod scan_findings;
 mod scripts;
 mod server_info;
 mod shared_store;

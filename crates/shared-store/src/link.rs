@@ -10,6 +10,7 @@ use adit_types::Nanos;
 use crate::connection::{CommandWords, LinkError, PipelineTag, ServerConnection};
 use crate::greeting::{Greeting, GreetingCommands, GreetingRank};
 use crate::reply::PipelineReply;
+use crate::scripts::ScriptAnswer;
 
 /// Servers at most, with those that a Cluster names.
 const SERVERS_MAX: usize = 96;
@@ -297,6 +298,18 @@ impl<T: Transport> ServerLink<T> {
     pub(crate) fn flush(&mut self) -> Result<(), LinkError> {
         let Self { connection, transport, .. } = self;
         connection.as_mut().map_or(Ok(()), |connection| connection.flush(transport))
+    }
+
+    /// Runs a script and waits for its answer; `None` if it cannot be read.
+    pub(crate) fn run_script(
+        &mut self,
+        command: CommandWords<'_>,
+    ) -> Result<Option<ScriptAnswer>, LinkError> {
+        let mut answer = None;
+        self.exchange(&[command], Duration::ZERO, &mut |_, value| {
+            answer = ScriptAnswer::read(value);
+        })?;
+        Ok(answer)
     }
 
     /// Sends commands and waits for their replies, which `each` gets with the places of the commands. The server may be silent for

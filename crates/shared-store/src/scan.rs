@@ -11,6 +11,7 @@ use crate::checksum::{RecordDamage, checksum};
 use crate::connection::LinkError;
 use crate::keys::read_field;
 use crate::pipeline::unreadable;
+use crate::scan_findings::ScanFindings;
 use crate::scripts::{Script, ScriptAnswer, number, octets};
 use crate::shared_store::SharedStore;
 
@@ -21,6 +22,8 @@ const PARTS_MAX: usize = 1 << 20;
 
 /// A record as a server returns it.
 struct ScannedRecord<'a> {
+    /// The octet of its kind and its field make its name.
+    kind: [u8; 1],
     field: &'a [u8],
     value: &'a [u8],
     /// Of the record, if it has one; `None` while not all records have one, since those of release 0.1.0 have none.
@@ -28,16 +31,13 @@ struct ScannedRecord<'a> {
 }
 
 impl ScannedRecord<'_> {
-    fn name(&self, kind: RecordKind) -> Vec<u8> {
-        let mut name = Vec::with_capacity(1 + self.field.len());
-        name.push(b'0' + kind as u8);
-        name.extend_from_slice(self.field);
-        name
+    fn name(&self) -> Vec<u8> {
+        [&self.kind, self.field].concat()
     }
 
     /// The checksum that it should have.
-    fn computed(&self, name: &[u8]) -> [u8; 4] {
-        checksum(name, &[b"=", self.value])
+    fn computed(&self) -> [u8; 4] {
+        checksum(&[&self.kind, self.field, b"=", self.value])
     }
 }
 
@@ -68,7 +68,7 @@ impl<T: Transport> SharedStore<T> {
     pub(crate) fn scan(
         &mut self,
         kind: RecordKind,
-        damage: &mut RecordDamage,
+        findings: &mut ScanFindings,
         visitor: &mut dyn FnMut(RecordKey<'_>, &[u8]),
     ) -> Result<(), LinkError> {
         let (mut seen, mut cursor) = (HashSet::<Box<[u8]>>::new(), ScanCursor::default());
@@ -79,15 +79,16 @@ impl<T: Transport> SharedStore<T> {
                 if !seen.insert(record.field.into()) {
                     return;
                 }
-                let name = record.name(kind);
                 match record.checksum {
-                    Some(found) if found != Some(&record.computed(&name)) => {
-                        damage.note_damaged(&name);
+                    Some(found) if found != Some(&record.computed()) => {
+                        findings.damage.note_damaged(&record.name());
                     }
                     _ => visitor(RecordKey { kind, id }, record.value),
                 }
             })?;
-            self.gather()?;
+            if let Some(gathered) = &mut findings.gathered {
+                self.gather(gathered)?;
+            }
             if !cursor.advance(next)? {
                 return Ok(());
             }
@@ -102,9 +103,7 @@ impl<T: Transport> SharedStore<T> {
                 let mut added = Vec::new();
                 let next = self.scan_part(kind, cursor.at, &mut |record| {
                     if read_field(record.field).is_some() {
-                        let name = record.name(kind);
-                        let checksum = record.computed(&name);
-                        added.push((name, checksum));
+                        added.push((record.name(), record.computed()));
                     }
                 })?;
                 if !added.is_empty() {
@@ -123,11 +122,7 @@ impl<T: Transport> SharedStore<T> {
         let mut command = self.scripts.command(Script::AddChecksums, &self.keys);
         command.extend([epoch.as_bytes(), self.holder.as_bytes()]);
         command.extend(added.iter().flat_map(|(name, checksum)| [name.as_slice(), checksum]));
-        let mut answer = None;
-        self.link.exchange(&[command], Duration::ZERO, &mut |_, value| {
-            answer = ScriptAnswer::read(value);
-        })?;
-        match answer {
+        match self.link.run_script(command)? {
             Some(ScriptAnswer::Written { .. }) => Ok(()),
             Some(ScriptAnswer::Fenced { holder }) => Err(LinkError::Final(self.fence(holder))),
             _ => Err(unreadable()),
@@ -170,14 +165,18 @@ impl<T: Transport> SharedStore<T> {
         command.extend([&digit, at.as_bytes(), SCAN_COUNT]);
         let mut next = None;
         self.link.exchange(&[command], Duration::ZERO, &mut |_, value| {
-            next = read_part(value, each);
+            next = read_part(digit, value, each);
         })?;
         Ok(next)
     }
 }
 
 /// Hands over the records of a part. Returns where the next part begins.
-fn read_part(value: RespValue<'_>, each: &mut dyn FnMut(ScannedRecord<'_>)) -> Option<u64> {
+fn read_part(
+    kind: [u8; 1],
+    value: RespValue<'_>,
+    each: &mut dyn FnMut(ScannedRecord<'_>),
+) -> Option<u64> {
     let RespValue::Array(mut parts) = value else { return None };
     let cursor = number(octets(parts.next()?)?)?;
     let RespValue::Array(mut fields) = parts.next()? else { return None };
@@ -186,7 +185,7 @@ fn read_part(value: RespValue<'_>, each: &mut dyn FnMut(ScannedRecord<'_>)) -> O
     while let Some(field) = fields.next() {
         let (field, value) = (octets(field)?, octets(fields.next()?)?);
         let checksum = if are_known { Some(octets(checksums.next()?)) } else { None };
-        each(ScannedRecord { field, value, checksum });
+        each(ScannedRecord { kind, field, value, checksum });
     }
     Some(cursor)
 }

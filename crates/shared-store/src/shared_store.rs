@@ -15,7 +15,6 @@ use adit_types::limits::{STORE_BACKLOG_BYTES_MAX, STORE_GROUP_BYTES_MAX, STORE_V
 use crate::checksum::RecordDamage;
 use crate::connection::LinkError;
 use crate::figures::SharedStoreFigures;
-use crate::gathered_groups::GatheredGroups;
 use crate::greeting::GreetingCommands;
 use crate::keys::StoreKeys;
 use crate::lease_clock::LeaseClock;
@@ -23,6 +22,7 @@ use crate::link::{LinkTimes, ServerLink};
 use crate::options::SharedStoreOptions;
 use crate::position::GroupPosition;
 use crate::refill_progress::RefillProgress;
+use crate::scan_findings::ScanFindings;
 use crate::scripts::ScriptDigests;
 use crate::server_info::ServerInfo;
 use crate::tail::GroupTail;
@@ -66,7 +66,7 @@ pub struct SharedStore<T: Transport> {
     pub(crate) info: ServerInfo,
     pub(crate) informed_at: Option<Instant>,
     pub(crate) refill: RefillProgress,
-    pub(crate) accepts_loss: bool,
+    accepts_loss: bool,
     losses_accepted: Vec<String>,
     pub(crate) is_handover_requested: bool,
     /// The last group that [`SharedStore::follow`] has yielded.
@@ -75,8 +75,6 @@ pub struct SharedStore<T: Transport> {
     pub(crate) is_followed_whole: bool,
     /// The last group of what was yielded, when this process took the lease of a server that lacks some of it.
     pub(crate) kept: Option<GroupPosition>,
-    /// While all records are read.
-    pub(crate) gathered: Option<GatheredGroups>,
     /// When the server was first seen to have less than that.
     pub(crate) lacking_since: Option<Instant>,
     pub(crate) figures: SharedStoreFigures,
@@ -125,7 +123,6 @@ impl<T: Transport> SharedStore<T> {
             followed: None,
             is_followed_whole: false,
             kept: None,
-            gathered: None,
             lacking_since: None,
             figures: SharedStoreFigures::default(),
             sent: 0,
@@ -391,9 +388,9 @@ impl<T: Transport> RecordStore for SharedStore<T> {
         visitor: &mut dyn FnMut(RecordKey<'_>, &[u8]),
     ) -> Result<(), StoreError> {
         self.on_primary(&mut |_| Ok(()))?;
-        let mut damage = RecordDamage::default();
+        let mut findings = ScanFindings::default();
         for &kind in kinds {
-            if let Err(error) = self.scan(kind, &mut damage, visitor) {
+            if let Err(error) = self.scan(kind, &mut findings, visitor) {
                 let why = match &error {
                     LinkError::Lost(why) | LinkError::Refused(why) => why.clone(),
                     LinkError::Moved(server) => format!("the records moved to {server} meanwhile"),
@@ -403,7 +400,7 @@ impl<T: Transport> RecordStore for SharedStore<T> {
                 return Err(StoreError::Unavailable(why));
             }
         }
-        self.judge(&damage)
+        self.judge(&findings.damage)
     }
 
     /// Does what is possible without waiting.

@@ -38,7 +38,7 @@ impl TailGroup {
             }
             group.ends.push(group.octets.len());
             let written = group.octets.get(start..).unwrap_or_default();
-            group.checksums.extend(checksum(written, &[]));
+            group.checksums.extend(checksum(&[written]));
         }
         group
     }
