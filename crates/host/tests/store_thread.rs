@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use adit_host::journal_folder::JournalFolder;
 use adit_host::store_thread::{StoreLink, ThreadStore};
 use adit_store::{
-    AppendError, Files, Journal, JournalOptions, RecordChange, RecordGroup, RecordKey, RecordKind,
-    RecordName, RecordNumber, RecordStore, StoreChange, StoreError, StoreState, Upkeep,
+    AppendError, Files, Journal, JournalFigures, JournalOptions, RecordChange, RecordGroup,
+    RecordKey, RecordKind, RecordName, RecordNumber, RecordStore, StoreChange, StoreError,
+    StoreState, Upkeep,
 };
 use adit_types::limits::STORE_VALUE_BYTES_MAX;
 
@@ -352,14 +353,23 @@ fn store_that_another_process_takes_over_is_lost_and_does_not_count_as_failing()
     }
 }
 
+fn open(path: &Path) -> Result<Journal<JournalFolder>, StoreError> {
+    let folder = JournalFolder::new(path.to_owned()).unwrap();
+    let options = JournalOptions { segment_bytes: 1 << 20, ..JournalOptions::new(7) };
+    Journal::open(folder, &options).map(|(journal, _)| journal)
+}
+
+/// The thread of a journal in a folder.
+fn journal_at(path: &Path) -> StoreLink<JournalFigures> {
+    StoreLink::start(open(path).unwrap()).unwrap()
+}
+
 /// Nothing is acknowledged that only a removed file has; what waited is kept once the folder is back.
 #[test]
 fn removed_folder_fails_within_a_second_and_heals_when_it_is_back() {
     let dir = tempfile::tempdir().unwrap();
     let (path, away) = (dir.path().join("journal"), dir.path().join("away"));
-    let folder = JournalFolder::new(path.clone()).unwrap();
-    let options = JournalOptions { segment_bytes: 1 << 20, ..JournalOptions::new(7) };
-    let link = StoreLink::start(Journal::open(folder, &options).unwrap().0).unwrap();
+    let link = journal_at(&path);
     let group =
         |number| RecordGroup { number: RecordNumber(number), changes: vec![put(number, 10)] };
     link.send(group(1));
@@ -381,9 +391,7 @@ fn removed_folder_fails_within_a_second_and_heals_when_it_is_back() {
 fn folder_that_stays_away_is_made_again_with_all_records() {
     let dir = tempfile::tempdir().unwrap();
     let (path, away) = (dir.path().join("journal"), dir.path().join("away"));
-    let folder = JournalFolder::new(path.clone()).unwrap();
-    let options = JournalOptions { segment_bytes: 1 << 20, ..JournalOptions::new(7) };
-    let link = StoreLink::start(Journal::open(folder, &options).unwrap().0).unwrap();
+    let link = journal_at(&path);
     let group =
         |number| RecordGroup { number: RecordNumber(number), changes: vec![put(number, 10_000)] };
     let send = |numbers: std::ops::RangeInclusive<u64>| {
@@ -411,7 +419,7 @@ fn folder_that_stays_away_is_made_again_with_all_records() {
     }
     wait_for(|| link.state() == StoreState::Failing);
     send(601..=610);
-    assert!(Journal::open(JournalFolder::new(path.clone()).unwrap(), &options).is_err(), "locked");
+    assert!(open(&path).is_err(), "locked");
     // Files of somebody else: nothing is written there until they are gone.
     std::fs::rename(&path, &away).unwrap();
     std::fs::create_dir(&path).unwrap();

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use adit_shared_store::{SharedStore, SharedStoreOptions};
+use adit_transport::{KernelTcp, KernelWait};
 use tempfile::TempDir;
 
 use crate::process::{TestNamespace, run, skip};
@@ -12,6 +14,35 @@ use crate::process::{TestNamespace, run, skip};
 const PROGRAM: &str = "redis-server";
 const START_LIMIT: Duration = Duration::from_secs(20);
 const COMMAND_LIMIT: Duration = Duration::from_secs(20);
+
+/// Options of a client of `servers` for the records `upf-1`, which acknowledge alone.
+#[must_use]
+pub fn store_options(
+    servers: &[SocketAddr],
+    instance: &str,
+    process: u64,
+    lease: Duration,
+) -> SharedStoreOptions {
+    SharedStoreOptions {
+        servers: servers.to_vec(),
+        name: "upf-1".to_owned(),
+        instance: instance.to_owned(),
+        process,
+        login: None,
+        acknowledge_replicas: 0,
+        lease,
+        patience: Duration::from_secs(1).min(lease / 2),
+    }
+}
+
+/// A client over sockets that are slept on.
+///
+/// # Panics
+/// Without descriptors.
+#[must_use]
+pub fn store_client(options: SharedStoreOptions) -> SharedStore<KernelTcp> {
+    SharedStore::new(KernelTcp::new(KernelWait::Sleep).unwrap(), options)
+}
 
 /// A `redis-server` with its files in a folder of its own. Dropping it kills the process.
 #[derive(Debug)]

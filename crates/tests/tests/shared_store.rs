@@ -13,32 +13,18 @@ use adit_store::{
     RecordKey, RecordKind, RecordName, RecordNumber, RecordStore, StoreChange, StoreError,
 };
 use adit_tests::process::skip;
-use adit_tests::redis::{RedisCluster, RedisProcess};
+use adit_tests::redis::{RedisCluster, RedisProcess, store_client, store_options};
 use adit_transport::{KernelTcp, KernelWait, TlsIdentity, TlsSettings, TlsTransport};
-
-const NAME: &str = "upf-1";
 
 type FoundRecords = BTreeMap<(RecordKind, RecordName), Vec<u8>>;
 
 fn options(servers: &[&RedisProcess], instance: &str) -> SharedStoreOptions {
-    SharedStoreOptions {
-        servers: servers.iter().map(|server| server.address()).collect(),
-        name: NAME.to_owned(),
-        instance: instance.to_owned(),
-        process: u64::from(std::process::id()),
-        login: None,
-        acknowledge_replicas: 0,
-        lease: Duration::from_secs(2),
-        patience: Duration::from_secs(1),
-    }
-}
-
-fn client(options: SharedStoreOptions) -> SharedStore<KernelTcp> {
-    SharedStore::new(KernelTcp::new(KernelWait::Sleep).unwrap(), options)
+    let servers: Vec<_> = servers.iter().map(|server| server.address()).collect();
+    store_options(&servers, instance, u64::from(std::process::id()), Duration::from_secs(2))
 }
 
 fn holder(options: SharedStoreOptions) -> SharedStore<KernelTcp> {
-    let mut store = client(options);
+    let mut store = store_client(options);
     let answer = store.acquire().unwrap();
     assert!(matches!(answer, LeaseAnswer::Taken { .. }), "{answer:?}");
     store
@@ -113,7 +99,7 @@ fn groups_are_there_for_the_next_process() {
     assert_eq!(store.commit().unwrap(), RecordNumber(500));
     assert_eq!(records(&mut store), book.records);
     store.release().unwrap();
-    let mut next = client(options(&[&server], "b"));
+    let mut next = store_client(options(&[&server], "b"));
     assert_eq!(records(&mut next), book.records);
     assert!(matches!(next.acquire().unwrap(), LeaseAnswer::Taken { epoch: 2 }));
 }
@@ -159,7 +145,7 @@ fn follower_learns_all_records_and_then_each_change() {
     let Some(server) = RedisProcess::start(&[]) else { return };
     let mut store = holder(options(&[&server], "a"));
     let (mut book, mut follower) = (Book::default(), Follower::default());
-    let mut standby = client(options(&[&server], "b"));
+    let mut standby = store_client(options(&[&server], "b"));
     assert_eq!(follower.catch_up(&mut standby), GroupPosition::default());
     for round in 1..=20 {
         for _ in 0..round {
@@ -172,7 +158,7 @@ fn follower_learns_all_records_and_then_each_change() {
     }
     assert_eq!(follower.resets, 1);
     let late = &mut Follower::default();
-    late.catch_up(&mut client(options(&[&server], "c")));
+    late.catch_up(&mut store_client(options(&[&server], "c")));
     assert_eq!((late.resets, &late.records), (1, &book.records));
     // What a follower needs is gone from the stream.
     book.append(&mut store);
@@ -189,7 +175,7 @@ fn former_holder_is_refused_and_knows_it() {
     let mut book = Book::default();
     book.append(&mut store);
     store.commit().unwrap();
-    let mut other = client(options(&[&server], "b"));
+    let mut other = store_client(options(&[&server], "b"));
     let LeaseAnswer::Held(lease) = other.acquire().unwrap() else { panic!("two holders") };
     assert!(lease.holder.starts_with("a/") && lease.left <= Duration::from_secs(2), "{lease:?}");
     assert_eq!(server.answer("HDEL adit:{upf-1}:state held").trim(), "1");
@@ -218,7 +204,7 @@ fn lease_lasts_while_it_is_prolonged_and_goes_to_another_holder_after_it() {
         ..options(&[&server], instance)
     };
     let mut store = holder(short("a"));
-    let mut other = client(short("b"));
+    let mut other = store_client(short("b"));
     let end = Instant::now() + Duration::from_millis(1500);
     while Instant::now() < end {
         store.maintain().unwrap();
@@ -234,10 +220,10 @@ fn lease_lasts_while_it_is_prolonged_and_goes_to_another_holder_after_it() {
     store.release().unwrap();
     assert_eq!(other.acquire().unwrap(), LeaseAnswer::Taken { epoch: 2 });
     // A process of the same instance takes it at once: its former one has ended.
-    let mut next = client(SharedStoreOptions { process: 7, ..short("b") });
+    let mut next = store_client(SharedStoreOptions { process: 7, ..short("b") });
     assert_eq!(next.acquire().unwrap(), LeaseAnswer::Taken { epoch: 3 });
     drop(next);
-    let mut third = client(short("c"));
+    let mut third = store_client(short("c"));
     let LeaseAnswer::Held(lease) = third.acquire().unwrap() else { panic!("two holders") };
     std::thread::sleep(lease.left + Duration::from_millis(50));
     assert_eq!(third.acquire().unwrap(), LeaseAnswer::Taken { epoch: 4 });
@@ -252,7 +238,7 @@ fn lease_lasts_while_it_is_prolonged_and_goes_to_another_holder_after_it() {
 fn records_of_a_newer_program_are_refused_in_one_sentence() {
     let Some(server) = RedisProcess::start(&[]) else { return };
     assert_eq!(server.answer("HSET adit:{upf-1}:state format 2 last 1-7").trim(), "2");
-    let mut store = client(options(&[&server], "a"));
+    let mut store = store_client(options(&[&server], "a"));
     let sentence = "the shared store of \"upf-1\" has format version 2, this program reads versions up to 1: start the newer \
                     program or use another place";
     assert_eq!(store.acquire().unwrap_err().to_string(), sentence);
@@ -344,7 +330,7 @@ fn acknowledged_by_a_replica_survives_the_loss_of_the_primary() {
     assert_eq!(store.durable(), known);
     first.restart();
     // It is a primary again, with less than the other one has.
-    let mut next = client(options(&[&first, &second], "b"));
+    let mut next = store_client(options(&[&first, &second], "b"));
     assert_eq!(records(&mut next), book.records);
     assert_eq!(next.figures().server, Some(second.address()));
     first.replicate(&second);
@@ -502,7 +488,7 @@ fn server_with_tls_and_a_password_takes_those_who_have_both() {
         let told = refusal(store);
         assert!(told.contains(wanted), "{told} instead of {wanted}");
     }
-    let mut plain = client(options(&[&server], "a"));
+    let mut plain = store_client(options(&[&server], "a"));
     assert!(plain.acquire().is_err());
 }
 
@@ -510,7 +496,7 @@ fn server_with_tls_and_a_password_takes_those_who_have_both() {
 fn groups_on_the_server_are_bounded_and_a_late_follower_begins_again() {
     let Some(mut server) = RedisProcess::start(&[]) else { return };
     let mut store = holder(options(&[&server], "a"));
-    let (mut follower, mut standby) = (Follower::default(), client(options(&[&server], "b")));
+    let (mut follower, mut standby) = (Follower::default(), store_client(options(&[&server], "b")));
     let value = vec![7; 250_000];
     let write = |store: &mut SharedStore<KernelTcp>, group: u64| {
         let change = |number| StoreChange::put(session(number), &value);
@@ -541,7 +527,7 @@ fn follower_that_reads_all_records_is_not_overtaken_by_changes() {
         store.append(&changes.collect::<Vec<_>>()).unwrap();
     }
     let _ = commit(&mut store, Duration::from_secs(10));
-    let (mut follower, mut standby) = (Follower::default(), client(options(&[&server], "b")));
+    let (mut follower, mut standby) = (Follower::default(), store_client(options(&[&server], "b")));
     // While it reads, the server gets more than it keeps of the order of changes: 80 times 750 kB.
     let (value, mut seen) = (vec![7; 250_000], 0);
     let progress = standby.follow(Duration::ZERO, &mut |change| {

@@ -4,10 +4,10 @@
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use adit_shared_store::{LeaseAnswer, SharedStore, SharedStoreOptions};
+use adit_shared_store::{LeaseAnswer, SharedStore};
 use adit_store::{RecordKey, RecordKind, RecordStore, StoreChange};
-use adit_tests::redis::RedisProcess;
-use adit_transport::{KernelTcp, KernelWait};
+use adit_tests::redis::{RedisProcess, store_client, store_options};
+use adit_transport::KernelTcp;
 
 /// Far more than any lease here: a search that a silent server stops never ends.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -40,17 +40,7 @@ fn start() -> Option<RedisProcess> {
 }
 
 fn client(servers: &[SocketAddr], lease: Duration, instance: &str) -> SharedStore<KernelTcp> {
-    let options = SharedStoreOptions {
-        servers: servers.to_vec(),
-        name: "upf-1".to_owned(),
-        instance: instance.to_owned(),
-        process: 1,
-        login: None,
-        acknowledge_replicas: 0,
-        lease,
-        patience: Duration::from_secs(1).min(lease / 2),
-    };
-    SharedStore::new(KernelTcp::new(KernelWait::Sleep).unwrap(), options)
+    store_client(store_options(servers, instance, 1, lease))
 }
 
 fn put(store: &mut SharedStore<KernelTcp>, number: u64) {

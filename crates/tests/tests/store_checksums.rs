@@ -4,25 +4,15 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use adit_shared_store::{FollowedChange, LeaseAnswer, SharedStore, SharedStoreOptions};
+use adit_shared_store::{FollowedChange, LeaseAnswer, SharedStore};
 use adit_store::{RecordId, RecordKey, RecordKind, RecordStore, StoreChange, StoreError};
-use adit_tests::redis::RedisProcess;
-use adit_transport::{KernelTcp, KernelWait};
+use adit_tests::redis::{RedisProcess, store_client, store_options};
+use adit_transport::KernelTcp;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn client(server: &RedisProcess, instance: &str, process: u64) -> SharedStore<KernelTcp> {
-    let options = SharedStoreOptions {
-        servers: vec![server.address()],
-        name: "upf-1".to_owned(),
-        instance: instance.to_owned(),
-        process,
-        login: None,
-        acknowledge_replicas: 0,
-        lease: Duration::from_millis(600),
-        patience: Duration::from_millis(300),
-    };
-    SharedStore::new(KernelTcp::new(KernelWait::Sleep).unwrap(), options)
+    store_client(store_options(&[server.address()], instance, process, Duration::from_millis(600)))
 }
 
 fn taken(server: &RedisProcess, process: u64) -> SharedStore<KernelTcp> {
@@ -46,6 +36,17 @@ fn put_all(store: &mut SharedStore<KernelTcp>) {
         let key = RecordKey::number(RecordKind::Session, number);
         store.append(&[StoreChange::put(key, b"value")]).unwrap();
     }
+}
+
+/// Writes all records to a store that begins anew, up to the end of its mark.
+fn write_again(server: &RedisProcess, store: &mut SharedStore<KernelTcp>) {
+    put_all(store);
+    store.commit().unwrap();
+    store.set_complete();
+    until(|| {
+        store.maintain().unwrap();
+        server.answer("HEXISTS adit:{upf-1}:state filling").trim() == "0"
+    });
 }
 
 /// The values of all records, by kind and number.
@@ -100,13 +101,7 @@ fn flipped_bit_is_refused_by_name_and_goes_with_accepted_loss() {
     // The holder has all that is left: it is written anew.
     store.set_complete();
     until(|| store.maintain().is_ok() && store.losses() == 1);
-    put_all(&mut store);
-    store.commit().unwrap();
-    store.set_complete();
-    until(|| {
-        store.maintain().unwrap();
-        server.answer("HEXISTS adit:{upf-1}:state filling").trim() == "0"
-    });
+    write_again(&server, &mut store);
     let mut next = taken(&server, 3);
     next.check_records().unwrap();
     assert_eq!(visit(&mut next).unwrap().len(), 41);
@@ -149,13 +144,7 @@ fn holder_notices_that_records_are_gone_and_writes_them_again() {
         let began = Instant::now();
         until(|| store.maintain().is_ok() && store.losses() == 1);
         assert!(began.elapsed() < Duration::from_secs(2), "{command}: two renewals and a margin");
-        put_all(&mut store);
-        store.commit().unwrap();
-        store.set_complete();
-        until(|| {
-            store.maintain().unwrap();
-            server.answer("HEXISTS adit:{upf-1}:state filling").trim() == "0"
-        });
+        write_again(&server, &mut store);
         assert_eq!(store.losses(), 1, "{command}");
         let mut next = taken(&server, 3);
         next.check_records().unwrap();

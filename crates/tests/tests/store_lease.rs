@@ -5,31 +5,19 @@ use std::time::{Duration, Instant};
 
 use adit_shared_store::{FollowedChange, LeaseAnswer, LeaseView, SharedStore, SharedStoreOptions};
 use adit_store::{RecordKey, RecordKind, RecordStore, StoreChange, StoreError};
-use adit_tests::redis::RedisProcess;
-use adit_transport::{KernelTcp, KernelWait};
+use adit_tests::redis::{RedisProcess, store_client, store_options};
+use adit_transport::KernelTcp;
 
 const LIMIT: Duration = Duration::from_secs(20);
 const LEASE: Duration = Duration::from_millis(600);
 
 fn options(server: &RedisProcess, instance: &str) -> SharedStoreOptions {
-    SharedStoreOptions {
-        servers: vec![server.address()],
-        name: "upf-1".to_owned(),
-        instance: instance.to_owned(),
-        process: 1,
-        login: None,
-        acknowledge_replicas: 0,
-        lease: LEASE,
-        patience: Duration::from_secs(1),
-    }
-}
-
-fn open(options: SharedStoreOptions) -> SharedStore<KernelTcp> {
-    SharedStore::new(KernelTcp::new(KernelWait::Sleep).unwrap(), options)
+    let options = store_options(&[server.address()], instance, 1, LEASE);
+    SharedStoreOptions { patience: Duration::from_secs(1), ..options }
 }
 
 fn client(server: &RedisProcess, instance: &str) -> SharedStore<KernelTcp> {
-    open(options(server, instance))
+    store_client(options(server, instance))
 }
 
 fn holder(server: &RedisProcess, instance: &str) -> SharedStore<KernelTcp> {
@@ -153,7 +141,8 @@ fn lease_of_the_former_release_is_honored_and_ends_after_its_length() {
 fn lease_is_not_measured_at_a_primary_without_its_replicas() {
     let Some(server) = RedisProcess::start(&[]) else { return };
     drop(holder(&server, "a"));
-    let mut other = open(SharedStoreOptions { acknowledge_replicas: 1, ..options(&server, "b") });
+    let mut other =
+        store_client(SharedStoreOptions { acknowledge_replicas: 1, ..options(&server, "b") });
     let end = Instant::now() + 3 * LEASE;
     while Instant::now() < end {
         assert_eq!(held(&mut other).left, LEASE);
@@ -165,7 +154,7 @@ fn lease_is_not_measured_at_a_primary_without_its_replicas() {
 fn lease_counts_only_when_as_many_replicas_as_configured_have_it() {
     let Some(server) = RedisProcess::start(&[]) else { return };
     let wanted = SharedStoreOptions { acknowledge_replicas: 1, ..options(&server, "a") };
-    let mut store = open(wanted);
+    let mut store = store_client(wanted);
     let error = store.acquire().unwrap_err().to_string();
     assert!(error.contains("0 of 1 replicas"), "{error}");
     assert_eq!(store.lease_valid_until(), None);
@@ -175,7 +164,7 @@ fn lease_counts_only_when_as_many_replicas_as_configured_have_it() {
 fn lease_is_prolonged_long_before_it_ends() {
     let Some(server) = RedisProcess::start(&[]) else { return };
     let long = SharedStoreOptions { lease: Duration::from_secs(60), ..options(&server, "a") };
-    let mut store = open(long);
+    let mut store = store_client(long);
     store.acquire().unwrap();
     let first = store.lease_valid_until().unwrap();
     while store.lease_valid_until().unwrap() <= first {

@@ -4,25 +4,15 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use adit_shared_store::{FollowedChange, LeaseAnswer, SharedStore, SharedStoreOptions};
+use adit_shared_store::{FollowedChange, LeaseAnswer, SharedStore};
 use adit_store::{RecordId, RecordKey, RecordKind, RecordStore, StoreChange};
-use adit_tests::redis::RedisProcess;
-use adit_transport::{KernelTcp, KernelWait};
+use adit_tests::redis::{RedisProcess, store_client, store_options};
+use adit_transport::KernelTcp;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn client(server: &RedisProcess, instance: &str, process: u64) -> SharedStore<KernelTcp> {
-    let options = SharedStoreOptions {
-        servers: vec![server.address()],
-        name: "upf-1".to_owned(),
-        instance: instance.to_owned(),
-        process,
-        login: None,
-        acknowledge_replicas: 0,
-        lease: Duration::from_millis(600),
-        patience: Duration::from_millis(300),
-    };
-    SharedStore::new(KernelTcp::new(KernelWait::Sleep).unwrap(), options)
+    store_client(store_options(&[server.address()], instance, process, Duration::from_millis(600)))
 }
 
 fn taken(server: &RedisProcess, instance: &str, process: u64) -> SharedStore<KernelTcp> {
