@@ -189,7 +189,7 @@ impl<T: Transport> SharedStore<T> {
         Ok(())
     }
 
-    /// The mark of records that are written again goes with the last group.
+    /// Removes the mark once all groups so far are durable.
     fn end_mark(&mut self) {
         if self.refill.marked_until.is_some() {
             self.refill.marked_until = Some(self.tail.appended());

@@ -303,7 +303,7 @@ fn full_server_takes_what_relieves_it_and_says_that_it_is_full() {
     store.append(&[StoreChange::remove(key), StoreChange::put(usage, b"y")]).unwrap();
     store.commit().unwrap();
     assert_eq!(server.answer("HLEN adit:{upf-1}:session").trim(), "0");
-    // The lease is asked for, prolonged, given back and taken.
+    // A request for the lease, a renewal, a release, and the lease anew.
     client(&server, "c").request_handover().unwrap();
     let valid = store.lease_valid_until();
     while store.lease_valid_until() <= valid {

@@ -248,7 +248,7 @@ fn begin_handshakes(pair: &mut Pair, peer: SocketAddr) {
         let near = pair.ends[0].connect(peer).unwrap();
         pair.until(|_| true);
         pair.wire.borrow_mut()[0].clear();
-        // Nothing tells the peer that it is over.
+        // The peer gets no RST.
         pair.ends[0].close(near);
         pair.ends[0].poll(Nanos(pair.now));
         pair.wire.borrow_mut()[1].clear();

@@ -1,13 +1,9 @@
 //! Answers that are kept for the retransmissions of their requests.
 
 use adit_pfcp::Cause;
-use adit_pfcp::grouped::{ApplicationIdsPfds, PfdContext};
-use adit_pfcp::ie::{
-    self, ApplicationId, CpFunctionFeatures, FqCsid, FqCsidNode, PfdContents, RecoveryTimeStamp,
-};
+use adit_pfcp::ie::{self, CpFunctionFeatures, FqCsid, FqCsidNode, RecoveryTimeStamp};
 use adit_pfcp::message::{
-    AssociationSetupRequest, AssociationUpdateRequest, PfdManagementRequest,
-    SessionSetDeletionRequest,
+    AssociationSetupRequest, AssociationUpdateRequest, SessionSetDeletionRequest,
 };
 use adit_store::{RecordKind, RecordName};
 use adit_types::{Nanos, Teid};
@@ -43,15 +39,7 @@ fn retransmission_after_a_restart_gets_the_same_octets_whatever_was_asked() {
     let mut body = AssociationSetupRequest::new(node_id, RecoveryTimeStamp(SMF_STARTED));
     body.cp_function_features = Some(CpFunctionFeatures::EPFAR);
     ask_twice(&mut bench, &encode(None, 1, &body));
-    let web = PfdContents {
-        flow_description: Some(b"permit out 6 from 203.0.113.0/24 443 to assigned"),
-        ..PfdContents::default()
-    };
-    let mut application = ApplicationIdsPfds::new(ApplicationId(b"web"));
-    application.pfd_contexts = list([PfdContext::new(list([web]).into())]).into();
-    let mut body = PfdManagementRequest::new();
-    body.application_ids_pfds = list([application]).into();
-    ask_twice(&mut bench, &encode(None, 2, &body));
+    ask_twice(&mut bench, &pfds_of_web(2));
     let csids = list([csid]);
     for number in 1..=4 {
         let script = SessionScript::new(number.into(), number);

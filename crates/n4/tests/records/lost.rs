@@ -1,8 +1,6 @@
 //! A store that lost its records gets all of them again from the memory of the process.
 
-use adit_pfcp::grouped::{ApplicationIdsPfds, PfdContext};
-use adit_pfcp::ie::{ApplicationId, PfdContents, ReportingTriggers};
-use adit_pfcp::message::PfdManagementRequest;
+use adit_pfcp::ie::ReportingTriggers;
 use adit_store::{RecordKind, RecordNumber};
 use adit_types::Teid;
 
@@ -35,15 +33,7 @@ fn bench_with_everything() -> Bench {
     let mut scene = Scene::on(associated(), |body| with_urrs(body, list([volume])));
     let aside = scene.up_seid;
     scene.bench.session(smf(10), 3, &SessionScript::new(2, 2));
-    let web = PfdContents {
-        flow_description: Some(b"permit out 6 from 203.0.113.0/24 443 to assigned"),
-        ..PfdContents::default()
-    };
-    let mut application = ApplicationIdsPfds::new(ApplicationId(b"web"));
-    application.pfd_contexts = list([PfdContext::new(list([web]).into())]).into();
-    let mut body = PfdManagementRequest::new();
-    body.application_ids_pfds = list([application]).into();
-    scene.ask(&encode(None, 4, &body));
+    scene.ask(&pfds_of_web(4));
     // A report that is not acknowledged, and usage that is later than the record of the session.
     scene.count(0, 1000, 0);
     assert_eq!(scene.limit(0).len(), 1);

@@ -135,6 +135,23 @@ fn kept(bench: &Bench, up_seid: Seid) -> Option<KeptSession> {
     bench.node.store().kept(bench.now, up_seid)
 }
 
+/// A request that gives an application its PFD.
+fn pfds_of_web(sequence: u32) -> Vec<u8> {
+    use adit_pfcp::grouped::{ApplicationIdsPfds, PfdContext};
+    use adit_pfcp::ie::{ApplicationId, PfdContents};
+    use adit_pfcp::message::PfdManagementRequest;
+
+    let web = PfdContents {
+        flow_description: Some(b"permit out 6 from 203.0.113.0/24 443 to assigned"),
+        ..PfdContents::default()
+    };
+    let mut application = ApplicationIdsPfds::new(ApplicationId(b"web"));
+    application.pfd_contexts = list([PfdContext::new(list([web]).into())]).into();
+    let mut body = PfdManagementRequest::new();
+    body.application_ids_pfds = list([application]).into();
+    encode(None, sequence, &body)
+}
+
 fn cause(bytes: &[u8]) -> Cause {
     match decode(bytes) {
         Message::AssociationSetupResponse(body) => body.cause,

@@ -142,7 +142,7 @@ impl<F: Files> Journal<F> {
         self.cursor = None;
         self.begin_rewriting()?;
         while self.is_rewriting() && self.compact(PART_OCTETS_MAX).is_ok() {}
-        // Upkeep meets it again, and tells of it.
+        // Upkeep finds it again, and reports it.
         self.damaged = None;
         self.must_announce = true;
         self.commit_all()
