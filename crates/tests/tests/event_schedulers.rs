@@ -117,12 +117,14 @@ impl PacketIo for NumberingIo<'_> {
         let before = burst.len();
         let direction = usize::from(port == N6);
         let Progress { wanted, arrived, packets, .. } = self.progress;
-        while self.directions.contains(&direction)
-            && burst.len() - before < limit.min(16)
-            && arrived.load(Ordering::Relaxed) < *wanted
-            && arrived.load(Ordering::Relaxed) < packets.load(Ordering::Relaxed) + IN_FLIGHT_MAX
-        {
+        while self.directions.contains(&direction) && burst.len() - before < limit.min(16) {
             let Some(mut buf) = self.pool.alloc() else { break };
+            // Counted with the check: another RX/TX thread takes from the same number.
+            let bound = (*wanted).min(packets.load(Ordering::Relaxed) + IN_FLIGHT_MAX);
+            let next = |count| (count < bound).then_some(count + 1);
+            if arrived.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_err() {
+                break;
+            }
             let at = self.random.random_range(0..self.sessions.len());
             let known = &mut self.sessions[at];
             known.arrived[direction] += 1;
@@ -130,7 +132,6 @@ impl PacketIo for NumberingIo<'_> {
             let data = buf.append(template.len()).unwrap();
             data.copy_from_slice(template);
             *data.last_chunk_mut().unwrap() = known.arrived[direction].to_be_bytes();
-            arrived.fetch_add(1, Ordering::Relaxed);
             burst.push(buf);
         }
         burst.len() - before
