@@ -56,8 +56,8 @@ pub(crate) struct SegmentScan {
 }
 
 impl SegmentScan {
-    /// Begins at sector `at` of a segment with `sectors` sectors, of which `readable` are in the file. The last
-    /// sector of a segment has no commit.
+    /// Begins with the first commit of a segment with `sectors` sectors, of which `readable` are in the file. The last sector
+    /// of a segment has no commit.
     pub(crate) fn new(codec: SectorCodec, sectors: u32, readable: u32) -> Self {
         Self {
             codec,
@@ -74,22 +74,17 @@ impl SegmentScan {
         &self.content
     }
 
-    /// Goes on at a later sector.
-    pub(crate) const fn skip_to(&mut self, at: u32) {
-        self.at = at;
-    }
-
     /// The sector where the next commit would begin.
     pub(crate) const fn at(&self) -> u32 {
         self.at
     }
 
-    /// The next commit. After a gap it returns the same gap again.
+    /// The next commit, or the gap before it. It returns a gap without a commit behind it again and again.
     pub(crate) fn next<F: Files>(&mut self, files: &mut F, file: &F::File) -> io::Result<ScanStep> {
         let at = self.at;
         self.content.clear();
         if !self.take(files, file, at, at)? {
-            return self.gap(files, file, at).map(ScanStep::Gap);
+            return self.gap(files, file);
         }
         let header = CommitHeader::decode(&self.content);
         let octets = header.and_then(|header| usize::try_from(header.octets).ok()).unwrap_or(0);
@@ -102,7 +97,7 @@ impl SegmentScan {
         };
         for sector in at + 1..end {
             if !self.take(files, file, sector, at)? {
-                return self.gap(files, file, at).map(ScanStep::Gap);
+                return self.gap(files, file);
             }
         }
         self.content.truncate(octets);
@@ -119,28 +114,25 @@ impl SegmentScan {
         index: u32,
         start: u32,
     ) -> io::Result<bool> {
-        if index >= self.end {
-            return Ok(false);
+        let (state, sector) = self.sector(files, file, index)?;
+        let is_taken = state == SectorState::Whole(start);
+        if is_taken {
+            let (payload, _) = sector.split_at(PAYLOAD);
+            self.content.extend_from_slice(payload);
         }
-        let position = self.position(files, file, index)?;
-        let sector = self.window.get(position);
-        let whole = sector
-            .filter(|sector| self.codec.check(sector, index) == SectorState::Whole(start))
-            .and_then(|sector| sector.get(..PAYLOAD));
-        self.content.extend_from_slice(whole.unwrap_or(&[]));
-        Ok(whole.is_some())
+        Ok(is_taken)
     }
 
-    fn gap<F: Files>(&mut self, files: &mut F, file: &F::File, at: u32) -> io::Result<Gap> {
+    /// Passes the gap.
+    fn gap<F: Files>(&mut self, files: &mut F, file: &F::File) -> io::Result<ScanStep> {
+        let at = self.at;
         let mut gap = Gap { at, next: None, is_torn: false, is_damaged: false };
-        let codec = self.codec;
         for index in at..self.end {
-            let position = self.position(files, file, index)?;
-            let sector = self.window.get(position);
-            match sector.map_or(SectorState::Unwritten, |sector| codec.check(sector, index)) {
+            match self.sector(files, file, index)?.0 {
                 SectorState::Whole(start) if start > at => {
                     gap.next = Some(start);
-                    return Ok(gap);
+                    self.at = start;
+                    break;
                 }
                 SectorState::Whole(start) => {
                     gap.is_torn = true;
@@ -150,28 +142,28 @@ impl SegmentScan {
                 SectorState::Unwritten => {}
             }
         }
-        Ok(gap)
+        Ok(ScanStep::Gap(gap))
     }
 
-    /// Where a sector is in the window, which is read anew if it is not there.
-    fn position<F: Files>(
+    /// A sector and its state. One behind the end has nothing.
+    fn sector<F: Files>(
         &mut self,
         files: &mut F,
         file: &F::File,
         index: u32,
-    ) -> io::Result<usize> {
-        let position = index.checked_sub(self.window_at).and_then(|at| usize::try_from(at).ok());
-        if let Some(position) = position.filter(|position| *position < self.window.len()) {
-            return Ok(position);
+    ) -> io::Result<(SectorState, [u8; SECTOR])> {
+        if index >= self.end {
+            return Ok((SectorState::Unwritten, [0; SECTOR]));
         }
-        let count = WINDOW.min(self.end.saturating_sub(index));
-        self.window.resize(usize::try_from(count).unwrap_or(0), [0; SECTOR]);
-        let read = files.read_at(file, offset_of(index), self.window.as_flattened_mut());
-        if let Err(error) = read {
-            self.window.clear();
-            return Err(error);
+        let position = |from| usize::try_from(index.wrapping_sub(from)).unwrap_or(usize::MAX);
+        if position(self.window_at) >= self.window.len() {
+            let count = WINDOW.min(self.end - index);
+            self.window.resize(usize::try_from(count).unwrap_or(0), [0; SECTOR]);
+            let read = files.read_at(file, offset_of(index), self.window.as_flattened_mut());
+            read.inspect_err(|_| self.window.clear())?;
+            self.window_at = index;
         }
-        self.window_at = index;
-        Ok(0)
+        let sector = self.window.get(position(self.window_at)).copied().unwrap_or([0; SECTOR]);
+        Ok((self.codec.check(&sector, index), sector))
     }
 }

@@ -10,7 +10,7 @@ pub(crate) use change::{Groups, change_len};
 pub(crate) use commit::{
     COMMIT_HEADER_BYTES, CommitHeader, GROUP_HEADER_BYTES, GroupTag, push_group,
 };
-pub(crate) use header::{SealNote, SegmentHeader, SegmentHeaderError};
+pub(crate) use header::SegmentHeader;
 pub(crate) use sector::{SectorCodec, SectorState};
 
 /// The version that this program writes. It reads this one and all before it.

@@ -1,6 +1,6 @@
 //! Upkeep: compaction of the oldest segment, the next segment, files that are not needed.
 
-use crate::error::{Damage, DamageKind, StoreError};
+use crate::error::StoreError;
 use crate::files::Files;
 use crate::format::{COMMIT_HEADER_BYTES, Groups, SECTOR, encode_change, offset_of};
 use crate::journal::Journal;
@@ -80,10 +80,7 @@ impl<F: Files> Journal<F> {
             return Ok(done);
         }
         let keep = usize::from(self.file_octets() <= self.bound_octets());
-        match self.remove_surplus(keep)? {
-            true => Ok(Upkeep::Worked),
-            false => Ok(Upkeep::Idle),
-        }
+        Ok(if self.remove_surplus(keep)? { Upkeep::Worked } else { Upkeep::Idle })
     }
 
     /// Gets files ready. A full file system is no failure: [`Journal::is_full`] tells of it, and this is tried again.
@@ -197,7 +194,7 @@ impl<F: Files> Journal<F> {
             if cursor.at() >= oldest.at {
                 return Ok(true);
             }
-            let gap = match cursor.next(&mut self.files, &oldest.file) {
+            let (first, next) = match oldest.read_on(&mut self.files, cursor) {
                 Ok(ScanStep::Commit(FoundCommit { at, end, .. })) => {
                     read += usize::try_from(offset_of(end - at)).unwrap_or(part);
                     let groups = Groups::new(cursor.content(), COMMIT_HEADER_BYTES);
@@ -210,22 +207,20 @@ impl<F: Files> Journal<F> {
                     }
                     continue;
                 }
-                Ok(ScanStep::Gap(gap)) => gap.next,
-                Err(_) if oldest.number <= self.salvage_until.max(self.removed_until) => None,
-                Err(error) => return Err(StoreError::io("read", &oldest.name())(error)),
+                Ok(ScanStep::Gap(gap)) => (gap.at, gap.next),
+                Err(_) if oldest.number <= self.salvage_until.max(self.removed_until) => {
+                    (cursor.at(), None)
+                }
+                Err(error) => return Err(error),
             };
             if oldest.number > self.salvage_until {
-                let kind = DamageKind::Sectors { first: cursor.at(), end: oldest.at };
-                let before = Some(self.durable + 1);
-                let lost = Damage { file: oldest.name(), kind, after: 0, before };
                 self.damaged = Some(oldest.number);
                 self.copies.clear();
                 self.cursor = None;
-                return Err(StoreError::Damaged(vec![lost]));
+                return Err(oldest.damaged_from(first, self.durable));
             }
-            match gap {
-                Some(next) => cursor.skip_to(next),
-                None => return Ok(true),
+            if next.is_none() {
+                return Ok(true);
             }
         }
         Ok(false)

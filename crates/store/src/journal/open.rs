@@ -1,17 +1,16 @@
 //! Opening: finds the segments, reads all commits that count, and proves that none is missing.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::io;
 
 use crate::error::{Damage, DamageKind, StoreError};
 use crate::files::Files;
 use crate::format::{
-    FORMAT_VERSION, HEADER_SECTORS, SECTOR, SealNote, SectorCodec, SectorState, SegmentHeader,
-    SegmentHeaderError, offset_of,
+    FORMAT_VERSION, HEADER_SECTORS, SECTOR, SectorState, SegmentHeader, offset_of, u64_at,
 };
 use crate::journal::commit::apply;
 use crate::journal::segments::{
-    BEGUN_NAME, FreeFile, JournalSegment, NEW_NAME, is_segment_size, segment_name,
+    BEGUN_NAME, FreeFile, JournalSegment, NEW_NAME, is_segment_size, segment_name, spare_name,
 };
 use crate::journal::{Journal, JournalOptions, OpenReport};
 use crate::scan::{FoundCommit, ScanStep};
@@ -19,11 +18,11 @@ use crate::scan::{FoundCommit, ScanStep};
 /// The file that the process holds a lock on.
 const LOCK_NAME: &str = "lock";
 
-/// The files of a folder, by their names.
+/// The files of a folder, those of segments by their numbers.
 #[derive(Debug, Default)]
 struct FolderNames {
-    segments: BTreeMap<u64, String>,
-    spares: BTreeMap<u64, String>,
+    segments: BTreeSet<u64>,
+    spares: BTreeSet<u64>,
     /// A file was being filled with zeros.
     has_new: bool,
     /// The journal had a commit.
@@ -35,42 +34,24 @@ impl FolderNames {
     fn sort(names: Vec<String>) -> Self {
         let mut sorted = Self::default();
         for name in names {
-            if name == LOCK_NAME || name == NEW_NAME {
-                sorted.has_new |= name == NEW_NAME;
-                continue;
-            }
-            if name == BEGUN_NAME {
-                sorted.has_begun = true;
-                continue;
-            }
             let stem = name.strip_suffix(".segment").unwrap_or("");
-            let number = |digits: &str| {
-                let is_hex = digits.bytes().all(|octet| matches!(octet, b'0'..=b'9' | b'a'..=b'f'));
-                (digits.len() == 16 && is_hex)
-                    .then(|| u64::from_str_radix(digits, 16).ok())
-                    .flatten()
-            };
-            if let Some(number) = number(stem) {
-                sorted.segments.insert(number, name);
-            } else if let Some(number) = stem.strip_prefix("spare-").and_then(number) {
-                sorted.spares.insert(number, name);
-            } else {
-                sorted.foreign.push(name);
+            let number = u64::from_str_radix(stem.strip_prefix("spare-").unwrap_or(stem), 16);
+            match (name.as_str(), number.ok()) {
+                (LOCK_NAME, _) => {}
+                (NEW_NAME, _) => sorted.has_new = true,
+                (BEGUN_NAME, _) => sorted.has_begun = true,
+                (_, Some(number)) if name == segment_name(number) => {
+                    sorted.segments.insert(number);
+                }
+                (_, Some(number)) if name == spare_name(number) => {
+                    sorted.spares.insert(number);
+                }
+                _ => sorted.foreign.push(name),
             }
         }
         sorted.foreign.sort();
         sorted
     }
-}
-
-/// The first commit of a segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FirstCommit {
-    /// There is no commit.
-    None,
-    /// It follows this one; none between the two counts.
-    After(u64),
-    Damaged,
 }
 
 /// What reading the segments has come to.
@@ -79,8 +60,6 @@ struct Replay {
     last: Option<FoundCommit>,
     last_segment: u64,
     damage: Vec<Damage>,
-    /// The last of the damage has no end yet.
-    is_open: bool,
     is_torn: bool,
 }
 
@@ -95,14 +74,12 @@ impl Replay {
 
     fn add(&mut self, file: String, kind: DamageKind) {
         self.damage.push(Damage { file, kind, after: self.last_group(), before: None });
-        self.is_open = true;
     }
 
     fn pass(&mut self, commit: FoundCommit) {
-        if let Some(damage) = self.damage.last_mut().filter(|_| self.is_open) {
-            damage.before = Some(commit.header.first);
+        if let Some(damage) = self.damage.last_mut() {
+            damage.before.get_or_insert(commit.header.first);
         }
-        self.is_open = false;
         self.last = Some(commit);
     }
 }
@@ -118,16 +95,15 @@ impl<F: Files> Journal<F> {
             io::ErrorKind::WouldBlock => StoreError::InUse,
             _ => StoreError::io("lock", "")(error),
         })?;
-        let names = files.list().map_err(StoreError::io("read", ""))?;
-        let names = FolderNames::sort(names);
+        let names = FolderNames::sort(files.list().map_err(StoreError::io("read", ""))?);
         let mut journal = Self::empty(files, options)?;
         let mut report = OpenReport { foreign: names.foreign.clone(), ..OpenReport::default() };
         report.is_new = names.segments.is_empty() && !names.has_begun;
-        journal.last_segment =
-            names.segments.keys().chain(names.spares.keys()).copied().max().unwrap_or(0);
+        let last_segment = names.segments.last().max(names.spares.last());
+        journal.last_segment = last_segment.copied().unwrap_or(0);
         let mut replay = journal.replay_all(&names, &mut report)?;
         if names.has_begun && replay.last.is_none() && replay.damage.is_empty() {
-            let first = names.segments.keys().next().copied().unwrap_or(2);
+            let first = names.segments.first().copied().unwrap_or(2);
             replay.add(segment_name(first.saturating_sub(1)), DamageKind::Missing);
         }
         let is_damaged = !replay.damage.is_empty();
@@ -163,22 +139,15 @@ impl<F: Files> Journal<F> {
     ) -> Result<Replay, StoreError> {
         let mut replay = Replay::default();
         let mut found = self.find_chain(names, &mut replay, report)?;
-        let firsts = self.first_commits(&found)?;
-        for (position, segment) in found.iter_mut().enumerate() {
-            let mut later = firsts.iter().skip(position + 1);
-            let until = match later.find(|first| **first != FirstCommit::None) {
-                Some(FirstCommit::After(previous)) => Some(*previous),
-                _ => None,
-            };
+        let last_commits = self.last_commits(&found)?;
+        for (segment, until) in found.iter_mut().zip(last_commits) {
             self.replay(segment, until, &mut replay)?;
         }
         self.check_successors(&found, &mut replay)?;
         self.last_changed = self.last_segment;
         // The first ones may never have had a commit.
         let empty = found.iter().take_while(|segment| !segment.has_commits).count();
-        for segment in found.drain(..empty.min(found.len().saturating_sub(1))) {
-            self.leaving.push(segment);
-        }
+        self.leaving.extend(found.drain(..empty.min(found.len().saturating_sub(1))));
         self.chain.extend(found);
         Ok(replay)
     }
@@ -192,23 +161,20 @@ impl<F: Files> Journal<F> {
     ) -> Result<Vec<JournalSegment<F::File>>, StoreError> {
         let mut found = Vec::new();
         let mut oldest = None;
-        let mut is_first = true;
-        for (number, name) in names.segments.iter().rev() {
-            if oldest.is_some_and(|oldest| *number < oldest) {
+        for &number in names.segments.iter().rev() {
+            if oldest.is_some_and(|oldest| number < oldest) {
                 break;
             }
-            let segment = self.open_segment(*number, name, is_first, report)?;
-            let segment = match segment {
+            let segment = match self.open_segment(number, found.is_empty(), report)? {
                 Ok(segment) => segment,
                 Err(kind) => {
-                    replay.add(name.clone(), kind);
+                    replay.add(segment_name(number), kind);
                     continue;
                 }
             };
-            is_first = false;
             if segment.readable < segment.sectors {
                 let octets = offset_of(segment.readable);
-                replay.add(name.clone(), DamageKind::Truncated { octets });
+                replay.add(segment.name(), DamageKind::Truncated { octets });
             }
             if oldest.is_none() {
                 oldest = self.oldest_of(&segment)?;
@@ -216,7 +182,7 @@ impl<F: Files> Journal<F> {
             found.push(segment);
         }
         found.reverse();
-        if let Some(oldest) = oldest.filter(|oldest| !names.segments.contains_key(oldest)) {
+        if let Some(oldest) = oldest.filter(|oldest| !names.segments.contains(oldest)) {
             replay.add(segment_name(oldest), DamageKind::Missing);
         }
         Ok(found)
@@ -226,52 +192,46 @@ impl<F: Files> Journal<F> {
     fn open_segment(
         &mut self,
         number: u64,
-        name: &str,
         is_first: bool,
         report: &mut OpenReport,
     ) -> Result<Result<JournalSegment<F::File>, DamageKind>, StoreError> {
-        let file = self.files.open(name).map_err(StoreError::io("open", name))?;
-        let octets = self.files.len(&file).map_err(StoreError::io("open", name))?;
+        let name = segment_name(number);
+        let (file, octets) = self.open_file(&name)?;
         let readable = u32::try_from(octets / SECTOR as u64).unwrap_or(u32::MAX);
         if readable < HEADER_SECTORS {
             return Ok(Err(DamageKind::Header));
         }
         let mut copies = [[0; SECTOR]; 2];
         let read = self.files.read_at(&file, 0, copies.as_flattened_mut());
-        read.map_err(StoreError::io("read", name))?;
+        read.map_err(StoreError::io("read", &name))?;
         let header = match SegmentHeader::decode(&copies) {
-            Ok(header) if !is_segment_size(header.sectors) => return Ok(Err(DamageKind::Header)),
-            Ok(header) => header,
-            Err(SegmentHeaderError::Damaged) => return Ok(Err(DamageKind::Header)),
-            Err(SegmentHeaderError::Newer(version)) => {
-                let newest = FORMAT_VERSION;
-                return Err(StoreError::Newer { file: name.into(), version, newest });
+            Some(Ok(header)) if is_segment_size(header.sectors) => header,
+            Some(Err(version)) => {
+                return Err(StoreError::Newer { file: name, version, newest: FORMAT_VERSION });
             }
+            _ => return Ok(Err(DamageKind::Header)),
         };
         if copies[0] != copies[1] {
-            report.damaged_headers.push(name.into());
+            report.damaged_headers.push(name.clone());
         }
         if is_first {
             self.identity = header.identity;
         }
         if header.number < number || header.identity != self.identity {
-            return Err(StoreError::Foreign { file: name.into() });
+            return Err(StoreError::Foreign { file: name });
         }
         if header.number > number {
             // A file that was free got the header of a later segment.
             return Ok(Err(DamageKind::Missing));
         }
-        let segment = JournalSegment {
-            number,
-            file,
-            sectors: header.sectors,
-            readable,
-            codec: SectorCodec::new(self.identity, number),
-            at: HEADER_SECTORS,
-            has_commits: false,
-            is_suspect: false,
-        };
-        Ok(Ok(segment))
+        Ok(Ok(JournalSegment::new(self.identity, number, file, header.sectors, readable)))
+    }
+
+    /// Opens a file and reads its length.
+    fn open_file(&mut self, name: &str) -> Result<(F::File, u64), StoreError> {
+        let opened = self.files.open(name).and_then(|file| Ok((self.files.len(&file)?, file)));
+        let (octets, file) = opened.map_err(StoreError::io("open", name))?;
+        Ok((file, octets))
     }
 
     /// The oldest segment that is needed, if this segment has a commit, which says so.
@@ -279,33 +239,30 @@ impl<F: Files> Journal<F> {
         let mut scan = segment.scan();
         let mut oldest = None;
         loop {
-            let next = scan.next(&mut self.files, &segment.file);
-            match next.map_err(StoreError::io("read", &segment.name()))? {
+            match segment.read_on(&mut self.files, &mut scan)? {
                 ScanStep::Commit(commit) => oldest = Some(commit.header.oldest),
-                ScanStep::Gap(gap) => match gap.next {
-                    Some(next) => scan.skip_to(next),
-                    None => return Ok(oldest),
-                },
+                ScanStep::Gap(gap) if gap.next.is_none() => return Ok(oldest),
+                ScanStep::Gap(_) => {}
             }
         }
     }
 
-    /// The first commit of each segment.
-    fn first_commits(
+    /// The last commit that counts of each segment, if a later segment says so.
+    fn last_commits(
         &mut self,
         found: &[JournalSegment<F::File>],
-    ) -> Result<Vec<FirstCommit>, StoreError> {
-        let mut firsts = Vec::new();
-        for segment in found {
-            let mut scan = segment.scan();
-            let first = scan.next(&mut self.files, &segment.file);
-            firsts.push(match first.map_err(StoreError::io("read", &segment.name()))? {
-                ScanStep::Commit(commit) => FirstCommit::After(commit.header.previous),
-                ScanStep::Gap(gap) if gap.next.is_some() || gap.is_damaged => FirstCommit::Damaged,
-                ScanStep::Gap(_) => FirstCommit::None,
-            });
+    ) -> Result<Vec<Option<u64>>, StoreError> {
+        let (mut last, mut all) = (None, Vec::new());
+        for segment in found.iter().rev() {
+            all.push(last);
+            last = match segment.read_on(&mut self.files, &mut segment.scan())? {
+                ScanStep::Commit(commit) => Some(commit.header.previous),
+                ScanStep::Gap(gap) if gap.next.is_some() || gap.is_damaged => None,
+                ScanStep::Gap(_) => last,
+            };
         }
-        Ok(firsts)
+        all.reverse();
+        Ok(all)
     }
 
     /// Reads a segment, of which commits beyond `until` do not count: they were written again
@@ -321,8 +278,7 @@ impl<F: Files> Journal<F> {
         let mut scan = segment.scan();
         replay.is_torn = false;
         loop {
-            let next = scan.next(&mut self.files, &segment.file);
-            match next.map_err(StoreError::io("read", &name))? {
+            match segment.read_on(&mut self.files, &mut scan)? {
                 ScanStep::Commit(commit)
                     if until.is_some_and(|until| commit.header.commit > until) =>
                 {
@@ -346,8 +302,9 @@ impl<F: Files> Journal<F> {
                     }
                     let end = gap.next.unwrap_or(segment.sectors - 1);
                     replay.add(name.clone(), DamageKind::Sectors { first: gap.at, end });
-                    let Some(next) = gap.next else { break };
-                    scan.skip_to(next);
+                    if gap.next.is_none() {
+                        break;
+                    }
                 }
             }
         }
@@ -376,7 +333,7 @@ impl<F: Files> Journal<F> {
             read.map_err(StoreError::io("read", &segment.name()))?;
             match segment.codec.check(&sector, index) {
                 SectorState::Whole(start) if start == index => {
-                    let next = SealNote::decode(&sector).next;
+                    let next = u64_at(&sector, 0).unwrap_or(0);
                     let name = segment_name(next);
                     let is_there = found.iter().any(|other| other.number == next);
                     if !is_there && replay.damage.iter().all(|damage| damage.file != name) {
@@ -404,11 +361,10 @@ impl<F: Files> Journal<F> {
             self.raw.resize(sectors, [0; SECTOR]);
             let octets = self.raw.as_flattened_mut();
             let at = offset_of(commit.at);
-            self.files.read_at(&segment.file, at, octets).map_err(StoreError::io("read", &name))?;
-            self.files
-                .write_at(&segment.file, at, octets)
-                .map_err(StoreError::io("write", &name))?;
-            self.files.sync_data(&segment.file).map_err(StoreError::io("sync", &name))?;
+            let failed = |action| StoreError::io(action, &name);
+            self.files.read_at(&segment.file, at, octets).map_err(failed("read"))?;
+            self.files.write_at(&segment.file, at, octets).map_err(failed("write"))?;
+            self.files.sync_data(&segment.file).map_err(failed("sync"))?;
         }
         self.files.sync_folder().map_err(StoreError::io("sync", ""))
     }
@@ -419,17 +375,15 @@ impl<F: Files> Journal<F> {
             self.files.remove(NEW_NAME).map_err(StoreError::io("remove", NEW_NAME))?;
         }
         let oldest = self.chain.front().map_or(u64::MAX, |oldest| oldest.number);
-        let is_leaving =
-            |number: &u64| self.leaving.iter().any(|segment| segment.number == *number);
-        let former = names.segments.iter().filter(|(number, _)| **number < oldest);
-        let former = former.filter(|(number, _)| !is_leaving(number)).map(|(_, name)| name);
-        for name in former.chain(names.spares.values()) {
-            let file = self.files.open(name).map_err(StoreError::io("open", name))?;
-            let octets = self.files.len(&file).map_err(StoreError::io("open", name))?;
+        let is_leaving = |number| self.leaving.iter().any(|segment| segment.number == number);
+        let former = names.segments.range(..oldest).filter(|number| !is_leaving(**number));
+        let former: Vec<_> = former.map(|number| segment_name(*number)).collect();
+        for name in former.into_iter().chain(names.spares.iter().map(|spare| spare_name(*spare))) {
+            let (file, octets) = self.open_file(&name)?;
             if octets == offset_of(self.sectors) {
-                self.free.push(FreeFile { name: name.clone(), file, sectors: self.sectors });
+                self.free.push(FreeFile { name, file, sectors: self.sectors });
             } else {
-                self.files.remove(name).map_err(StoreError::io("remove", name))?;
+                self.files.remove(&name).map_err(StoreError::io("remove", &name))?;
             }
         }
         Ok(())

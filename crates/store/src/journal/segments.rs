@@ -2,14 +2,14 @@
 
 use std::io;
 
-use crate::error::StoreError;
+use crate::error::{Damage, DamageKind, StoreError};
 use crate::files::Files;
 use crate::format::{
-    HEADER_SECTORS, PAYLOAD, SECTOR, SealNote, SectorCodec, SegmentHeader, offset_of,
+    HEADER_SECTORS, PAYLOAD, SECTOR, SectorCodec, SegmentHeader, offset_of, put_at,
 };
 use crate::journal::Journal;
 use crate::record::Upkeep;
-use crate::scan::SegmentScan;
+use crate::scan::{ScanStep, SegmentScan};
 
 /// The file that is being filled with zeros.
 pub(super) const NEW_NAME: &str = "new.segment";
@@ -69,6 +69,12 @@ pub(super) struct NewFile<File> {
 }
 
 impl<File> JournalSegment<File> {
+    /// A segment whose commits are not known yet.
+    pub(super) fn new(identity: u64, number: u64, file: File, sectors: u32, readable: u32) -> Self {
+        let (codec, at) = (SectorCodec::new(identity, number), HEADER_SECTORS);
+        Self { number, file, sectors, readable, codec, at, has_commits: false, is_suspect: false }
+    }
+
     pub(super) fn name(&self) -> String {
         segment_name(self.number)
     }
@@ -76,6 +82,22 @@ impl<File> JournalSegment<File> {
     /// Reads its commits from the first one on.
     pub(super) fn scan(&self) -> SegmentScan {
         SegmentScan::new(self.codec, self.sectors, self.readable)
+    }
+
+    /// The next step of such a scan.
+    pub(super) fn read_on<F: Files<File = File>>(
+        &self,
+        files: &mut F,
+        scan: &mut SegmentScan,
+    ) -> Result<ScanStep, StoreError> {
+        scan.next(files, &self.file).map_err(|error| StoreError::io("read", &self.name())(error))
+    }
+
+    /// The error for durable records of groups up to `durable` that cannot be read, from sector `first` on.
+    pub(super) fn damaged_from(&self, first: u32, durable: u64) -> StoreError {
+        let kind = DamageKind::Sectors { first, end: self.at };
+        let (file, before) = (self.name(), Some(durable + 1));
+        StoreError::Damaged(vec![Damage { file, kind, after: 0, before }])
     }
 
     /// Octets of commits that still fit.
@@ -165,11 +187,10 @@ impl<F: Files> Journal<F> {
     /// Makes files ready, and waits for them, if the reserve does not outlast `octets`. Where it cannot, the commits go on
     /// as long as they can.
     pub(super) fn keep_reserve(&mut self, octets: usize) {
-        while !self.is_out_of_space && self.ready_octets() < octets + self.reserve() {
-            if self.prepare_next(PART_WAITING, true).is_err() {
-                break;
-            }
-        }
+        while !self.is_out_of_space
+            && self.ready_octets() < octets + self.reserve()
+            && self.prepare_next(PART_WAITING, true).is_ok()
+        {}
     }
 
     /// True if a further file is to be made ready now. With `is_due`, compaction is about to free one.
@@ -223,8 +244,8 @@ impl<F: Files> Journal<F> {
             self.write_header(free)?;
         } else {
             let filled = self.fill_new(sectors);
-            self.is_out_of_space |= filled.as_ref().is_err_and(StoreError::is_no_space);
-            if filled.is_err() {
+            if let Err(error) = &filled {
+                self.is_out_of_space |= error.is_no_space();
                 self.drop_new();
             }
             filled?;
@@ -274,18 +295,28 @@ impl<F: Files> Journal<F> {
                 self.has_new_names = true;
                 StoreError::io("sync", "")(error)
             }
-            SyncTarget::Headed => {
-                let headed = self.headed.take();
-                let name = headed.as_ref().map_or(String::new(), |headed| headed.name.clone());
-                self.free.extend(headed);
-                StoreError::io("sync", &name)(error)
-            }
+            SyncTarget::Headed => match self.headed.take() {
+                Some(headed) => self.give_back(headed, "sync", error),
+                None => StoreError::io("sync", "")(error),
+            },
             SyncTarget::New => {
                 self.drop_new();
                 StoreError::io("sync", NEW_NAME)(error)
             }
         };
         self.is_out_of_space |= failed.is_no_space();
+        failed
+    }
+
+    /// A file that `action` has failed for is as free as before.
+    fn give_back(
+        &mut self,
+        free: FreeFile<F::File>,
+        action: &'static str,
+        error: io::Error,
+    ) -> StoreError {
+        let failed = StoreError::io(action, &free.name)(error);
+        self.free.push(free);
         failed
     }
 
@@ -296,14 +327,11 @@ impl<F: Files> Journal<F> {
 
     /// Writes zeros to the new file, which becomes free once it is complete and synced.
     fn fill_new(&mut self, sectors: u32) -> Result<(), StoreError> {
-        let mut making = match self.making.take() {
-            Some(making) => making,
-            None => {
-                let file = self.files.create(NEW_NAME);
-                NewFile { file: file.map_err(StoreError::io("create", NEW_NAME))?, zeroed: 0 }
-            }
-        };
-        if making.zeroed == self.sectors {
+        if self.making.is_none() {
+            let file = self.files.create(NEW_NAME).map_err(StoreError::io("create", NEW_NAME))?;
+            self.making = Some(NewFile { file, zeroed: 0 });
+        }
+        if let Some(made) = self.making.take_if(|making| making.zeroed == self.sectors) {
             let mut name = NEW_NAME.to_owned();
             if self.next.is_some() {
                 // It waits, and others may be made meanwhile.
@@ -312,19 +340,15 @@ impl<F: Files> Journal<F> {
                 self.last_segment += 1;
             }
             self.is_out_of_space = false;
-            self.free.push(FreeFile { name, file: making.file, sectors: self.sectors });
-            return Ok(());
+            self.free.push(FreeFile { name, file: made.file, sectors: self.sectors });
         }
-        let zeros = vec![[0_u8; SECTOR]; 256];
+        let Some(making) = &mut self.making else { return Ok(()) };
         let end = self.sectors.min(making.zeroed.saturating_add(sectors));
-        while making.zeroed < end {
-            let count = usize::try_from(end - making.zeroed).unwrap_or(0).min(zeros.len());
-            let part = zeros.get(..count).unwrap_or(&[]).as_flattened();
-            let written = self.files.write_at(&making.file, offset_of(making.zeroed), part);
-            written.map_err(StoreError::io("write", NEW_NAME))?;
-            making.zeroed += u32::try_from(count).unwrap_or(0);
-        }
-        self.making = Some(making);
+        let zeros = vec![[0_u8; SECTOR]; usize::try_from(end - making.zeroed).unwrap_or(0)];
+        let written =
+            self.files.write_at(&making.file, offset_of(making.zeroed), zeros.as_flattened());
+        written.map_err(StoreError::io("write", NEW_NAME))?;
+        making.zeroed = end;
         self.begin_sync(SyncTarget::New)
     }
 
@@ -332,38 +356,22 @@ impl<F: Files> Journal<F> {
     fn write_header(&mut self, free: FreeFile<F::File>) -> Result<(), StoreError> {
         let (identity, number) = (self.identity, self.last_segment + 1);
         let header = SegmentHeader { identity, number, sectors: free.sectors }.encode();
-        match self.files.write_at(&free.file, 0, header.as_flattened()) {
-            Ok(()) => {
-                self.headed = Some(free);
-                self.begin_sync(SyncTarget::Headed)
-            }
-            Err(error) => {
-                let failed = StoreError::io("write", &free.name)(error);
-                self.free.push(free);
-                Err(failed)
-            }
+        if let Err(error) = self.files.write_at(&free.file, 0, header.as_flattened()) {
+            return Err(self.give_back(free, "write", error));
         }
+        self.headed = Some(free);
+        self.begin_sync(SyncTarget::Headed)
     }
 
     /// Gives a file with a durable header its name.
     fn name_next(&mut self, headed: FreeFile<F::File>) -> Result<(), StoreError> {
         let number = self.last_segment + 1;
         if let Err(error) = self.files.rename(&headed.name, &segment_name(number)) {
-            let failed = StoreError::io("rename", &headed.name)(error);
-            self.free.push(headed);
-            return Err(failed);
+            return Err(self.give_back(headed, "rename", error));
         }
         self.last_segment = number;
-        self.next = Some(JournalSegment {
-            number,
-            file: headed.file,
-            sectors: headed.sectors,
-            readable: headed.sectors,
-            codec: SectorCodec::new(self.identity, number),
-            at: HEADER_SECTORS,
-            has_commits: false,
-            is_suspect: false,
-        });
+        let FreeFile { file, sectors, .. } = headed;
+        self.next = Some(JournalSegment::new(self.identity, number, file, sectors, sectors));
         self.has_new_names = true;
         self.begin_sync(SyncTarget::Folder)
     }
@@ -399,7 +407,8 @@ impl<F: Files> Journal<F> {
         let last = self.chain.iter().rev().find(|segment| segment.has_commits);
         let Some(last) = last else { return Ok(()) };
         let index = last.sectors - 1;
-        let mut sector = SealNote { next }.encode();
+        let mut sector = [0; SECTOR];
+        put_at(&mut sector, 0, &next.to_le_bytes());
         last.codec.seal(&mut sector, index, index);
         self.files.write_at(&last.file, offset_of(index), &sector)?;
         self.files.sync_data(&last.file)
@@ -451,11 +460,7 @@ impl<F: Files> Journal<F> {
         let file = self.free.swap_remove(position);
         match self.files.remove(&file.name) {
             Ok(()) => Ok(true),
-            Err(error) => {
-                let failed = StoreError::io("remove", &file.name)(error);
-                self.free.push(file);
-                Err(failed)
-            }
+            Err(error) => Err(self.give_back(file, "remove", error)),
         }
     }
 }
