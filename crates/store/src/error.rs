@@ -21,55 +21,29 @@ pub enum AppendError {
     NoSpace,
 }
 
-/// What is wrong with a file of the journal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum DamageKind {
-    /// The file has fewer octets than it must.
-    #[error("is cut off after {octets} octets")]
-    Truncated {
-        /// Octets that it has.
-        octets: u64,
-    },
-    /// Both copies of the header are damaged.
-    #[error("has a damaged header")]
-    Header,
-    /// The segment is missing.
-    #[error("is missing")]
-    Missing,
-    /// Sectors of 512 octets are damaged.
-    #[error("is damaged from sector {first} to {}", .end.saturating_sub(1))]
-    Sectors {
-        /// The first one that cannot be read.
-        first: u32,
-        /// The first one behind it that can, or the number of sectors of the segment.
-        end: u32,
-    },
-    /// Acknowledged commits that should be at the end of the segment are not there.
-    #[error("ends with commit {last} instead of {expected}")]
-    Commits {
-        /// The last one that is there, or 0.
-        last: u64,
-        /// The last one that should be.
-        expected: u64,
-    },
-}
-
 /// Damage of the journal: acknowledged records were lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
     /// The file.
     pub file: String,
-    /// What is wrong with it.
-    pub kind: DamageKind,
+    /// What is wrong with it, such as "is missing".
+    pub what: String,
     /// Groups with greater numbers than this one may be lost …
     pub after: u64,
     /// … up to those before this one; none if nothing behind the damage has a number.
     pub before: Option<u64>,
 }
 
+impl Damage {
+    /// What is wrong with a file whose sectors from `first` on, and before `end`, cannot be read.
+    pub(crate) fn of_sectors(first: u32, end: u32) -> String {
+        format!("is damaged from sector {first} to {}", end.saturating_sub(1))
+    }
+}
+
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.file, self.kind)?;
+        write!(f, "{} {}", self.file, self.what)?;
         match self.before {
             Some(before) if before <= self.after + 1 => {
                 write!(f, "; copies of records from before change {before} may be lost")

@@ -2,14 +2,16 @@
 
 use std::io;
 
-use crate::files::Files;
 use crate::format::{
     COMMIT_HEADER_BYTES, CommitHeader, HEADER_SECTORS, PAYLOAD, SECTOR, SectorCodec, SectorState,
-    offset_of, sectors_for,
+    offset_of,
 };
 
 /// Sectors that are read at once.
 const WINDOW: u32 = 256;
+
+/// Fills octets from an offset of the file on.
+pub(crate) type ReadAt<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> io::Result<()>;
 
 /// What the next octets of a segment are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,10 +51,12 @@ pub(crate) struct SegmentScan {
     codec: SectorCodec,
     /// The sector behind the last one that may hold commits.
     end: u32,
-    at: u32,
+    /// The sector where the next commit would begin.
+    pub at: u32,
     window: Vec<[u8; SECTOR]>,
     window_at: u32,
-    content: Vec<u8>,
+    /// The octets of the commit that was found last.
+    pub content: Vec<u8>,
 }
 
 impl SegmentScan {
@@ -69,66 +73,45 @@ impl SegmentScan {
         }
     }
 
-    /// The octets of the commit that was found last.
-    pub(crate) fn content(&self) -> &[u8] {
-        &self.content
-    }
-
-    /// The sector where the next commit would begin.
-    pub(crate) const fn at(&self) -> u32 {
-        self.at
-    }
-
     /// The next commit, or the gap before it. It returns a gap without a commit behind it again and again.
-    pub(crate) fn next<F: Files>(&mut self, files: &mut F, file: &F::File) -> io::Result<ScanStep> {
-        let at = self.at;
+    pub(crate) fn next(&mut self, read: ReadAt<'_>) -> io::Result<ScanStep> {
+        let (at, mut index, mut found) = (self.at, self.at, None);
         self.content.clear();
-        if !self.take(files, file, at, at)? {
-            return self.gap(files, file);
-        }
-        let header = CommitHeader::decode(&self.content);
-        let octets = header.and_then(|header| usize::try_from(header.octets).ok()).unwrap_or(0);
-        let sectors = u32::try_from(sectors_for(octets)).unwrap_or(u32::MAX);
-        let end = at.saturating_add(sectors);
-        let Some(header) = header.filter(|_| octets >= COMMIT_HEADER_BYTES && end <= self.end)
-        else {
-            // Its sector is whole, so this program did not write it.
-            return Ok(ScanStep::Gap(Gap { at, next: None, is_torn: true, is_damaged: true }));
-        };
-        for sector in at + 1..end {
-            if !self.take(files, file, sector, at)? {
-                return self.gap(files, file);
+        loop {
+            let (state, sector) = self.sector(read, index)?;
+            if state != SectorState::Whole(at) {
+                return self.gap(read);
             }
-        }
-        self.content.truncate(octets);
-        self.at = end;
-        Ok(ScanStep::Commit(FoundCommit { header, at, end }))
-    }
-
-    /// Appends the payload of a sector to the content, if the sector is whole and belongs to the commit that begins
-    /// in sector `start`.
-    fn take<F: Files>(
-        &mut self,
-        files: &mut F,
-        file: &F::File,
-        index: u32,
-        start: u32,
-    ) -> io::Result<bool> {
-        let (state, sector) = self.sector(files, file, index)?;
-        let is_taken = state == SectorState::Whole(start);
-        if is_taken {
             let (payload, _) = sector.split_at(PAYLOAD);
             self.content.extend_from_slice(payload);
+            let Some(commit) = found.or_else(|| self.begun_commit()) else {
+                // Its sector is whole, so this program did not write it.
+                return Ok(ScanStep::Gap(Gap { at, next: None, is_torn: true, is_damaged: true }));
+            };
+            (index, found) = (index + 1, Some(commit));
+            if index == commit.end {
+                self.content.truncate(usize::try_from(commit.header.octets).unwrap_or(0));
+                self.at = commit.end;
+                return Ok(ScanStep::Commit(commit));
+            }
         }
-        Ok(is_taken)
+    }
+
+    /// The commit that begins with the content, unless there can be none of its length.
+    fn begun_commit(&self) -> Option<FoundCommit> {
+        let header = CommitHeader::decode(&self.content)?;
+        let octets = usize::try_from(header.octets).ok()?;
+        let end = self.at.saturating_add(u32::try_from(octets.div_ceil(PAYLOAD)).ok()?);
+        let is_possible = octets >= COMMIT_HEADER_BYTES && end <= self.end;
+        is_possible.then_some(FoundCommit { header, at: self.at, end })
     }
 
     /// Passes the gap.
-    fn gap<F: Files>(&mut self, files: &mut F, file: &F::File) -> io::Result<ScanStep> {
+    fn gap(&mut self, read: ReadAt<'_>) -> io::Result<ScanStep> {
         let at = self.at;
         let mut gap = Gap { at, next: None, is_torn: false, is_damaged: false };
         for index in at..self.end {
-            match self.sector(files, file, index)?.0 {
+            match self.sector(read, index)?.0 {
                 SectorState::Whole(start) if start > at => {
                     gap.next = Some(start);
                     self.at = start;
@@ -146,12 +129,7 @@ impl SegmentScan {
     }
 
     /// A sector and its state. One behind the end has nothing.
-    fn sector<F: Files>(
-        &mut self,
-        files: &mut F,
-        file: &F::File,
-        index: u32,
-    ) -> io::Result<(SectorState, [u8; SECTOR])> {
+    fn sector(&mut self, read: ReadAt<'_>, index: u32) -> io::Result<(SectorState, [u8; SECTOR])> {
         if index >= self.end {
             return Ok((SectorState::Unwritten, [0; SECTOR]));
         }
@@ -159,8 +137,8 @@ impl SegmentScan {
         if position(self.window_at) >= self.window.len() {
             let count = WINDOW.min(self.end - index);
             self.window.resize(usize::try_from(count).unwrap_or(0), [0; SECTOR]);
-            let read = files.read_at(file, offset_of(index), self.window.as_flattened_mut());
-            read.inspect_err(|_| self.window.clear())?;
+            let filled = read(offset_of(index), self.window.as_flattened_mut());
+            filled.inspect_err(|_| self.window.clear())?;
             self.window_at = index;
         }
         let sector = self.window.get(position(self.window_at)).copied().unwrap_or([0; SECTOR]);

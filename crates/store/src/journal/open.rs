@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use crate::error::{Damage, DamageKind, StoreError};
+use crate::error::{Damage, StoreError};
 use crate::files::Files;
 use crate::format::{
     FORMAT_VERSION, HEADER_SECTORS, SECTOR, SectorState, SegmentHeader, offset_of, u64_at,
@@ -59,8 +59,7 @@ impl FolderNames {
 struct Replay {
     last: Option<FoundCommit>,
     last_segment: u64,
-    damage: Vec<Damage>,
-    is_torn: bool,
+    report: OpenReport,
 }
 
 impl Replay {
@@ -72,12 +71,13 @@ impl Replay {
         self.last.map_or(0, |last| last.header.last())
     }
 
-    fn add(&mut self, file: String, kind: DamageKind) {
-        self.damage.push(Damage { file, kind, after: self.last_group(), before: None });
+    fn add(&mut self, file: String, what: impl Into<String>) {
+        let (what, after) = (what.into(), self.last_group());
+        self.report.losses.push(Damage { file, what, after, before: None });
     }
 
     fn pass(&mut self, commit: FoundCommit) {
-        if let Some(damage) = self.damage.last_mut() {
+        if let Some(damage) = self.report.losses.last_mut() {
             damage.before.get_or_insert(commit.header.first);
         }
         self.last = Some(commit);
@@ -97,24 +97,24 @@ impl<F: Files> Journal<F> {
         })?;
         let names = FolderNames::sort(files.list().map_err(StoreError::io("read", ""))?);
         let mut journal = Self::empty(files, options)?;
-        let mut report = OpenReport { foreign: names.foreign.clone(), ..OpenReport::default() };
-        report.is_new = names.segments.is_empty() && !names.has_begun;
+        let mut replay = Replay::default();
+        replay.report.foreign = names.foreign.clone();
+        replay.report.is_new = names.segments.is_empty() && !names.has_begun;
         let last_segment = names.segments.last().max(names.spares.last());
         journal.last_segment = last_segment.copied().unwrap_or(0);
-        let mut replay = journal.replay_all(&names, &mut report)?;
-        if names.has_begun && replay.last.is_none() && replay.damage.is_empty() {
+        journal.replay_all(&names, &mut replay)?;
+        if names.has_begun && replay.last.is_none() && replay.report.losses.is_empty() {
             let first = names.segments.first().copied().unwrap_or(2);
-            replay.add(segment_name(first.saturating_sub(1)), DamageKind::Missing);
+            replay.add(segment_name(first.saturating_sub(1)), "is missing");
         }
-        let is_damaged = !replay.damage.is_empty();
+        let is_damaged = !replay.report.losses.is_empty();
         if is_damaged && !options.accept_loss {
-            return Err(StoreError::Damaged(replay.damage));
+            return Err(StoreError::Damaged(replay.report.losses));
         }
         journal.durable_commit = replay.last_commit();
         journal.tried_commit = replay.last_commit();
         journal.durable = replay.last_group();
         journal.appended = journal.durable;
-        report.is_torn = replay.is_torn;
         if replay.last.is_some() && !names.has_begun {
             // A crash came before it, or the program that wrote the journal knows no such file.
             journal.files.create(BEGUN_NAME).map_err(StoreError::io("create", BEGUN_NAME))?;
@@ -122,34 +122,28 @@ impl<F: Files> Journal<F> {
         journal.has_begun = replay.last.is_some() || names.has_begun;
         journal.sync_last(&replay)?;
         journal.collect_free(&names)?;
-        report.losses = replay.damage;
         if is_damaged {
             journal.rewrite_all()?;
         } else if journal.chain.is_empty() {
             journal.roll()?;
         }
-        Ok((journal, report))
+        Ok((journal, replay.report))
     }
 
     /// Fills the chain and the index.
-    fn replay_all(
-        &mut self,
-        names: &FolderNames,
-        report: &mut OpenReport,
-    ) -> Result<Replay, StoreError> {
-        let mut replay = Replay::default();
-        let mut found = self.find_chain(names, &mut replay, report)?;
+    fn replay_all(&mut self, names: &FolderNames, replay: &mut Replay) -> Result<(), StoreError> {
+        let mut found = self.find_chain(names, replay)?;
         let last_commits = self.last_commits(&found)?;
         for (segment, until) in found.iter_mut().zip(last_commits) {
-            self.replay(segment, until, &mut replay)?;
+            self.replay(segment, until, replay)?;
         }
-        self.check_successors(&found, &mut replay)?;
+        self.check_successors(&found, replay)?;
         self.last_changed = self.last_segment;
         // The first ones may never have had a commit.
         let empty = found.iter().take_while(|segment| !segment.has_commits).count();
         self.leaving.extend(found.drain(..empty.min(found.len().saturating_sub(1))));
         self.chain.extend(found);
-        Ok(replay)
+        Ok(())
     }
 
     /// Opens the segments that are needed: those from the one on that the last commit names as the oldest.
@@ -157,7 +151,6 @@ impl<F: Files> Journal<F> {
         &mut self,
         names: &FolderNames,
         replay: &mut Replay,
-        report: &mut OpenReport,
     ) -> Result<Vec<JournalSegment<F::File>>, StoreError> {
         let mut found = Vec::new();
         let mut oldest = None;
@@ -165,16 +158,16 @@ impl<F: Files> Journal<F> {
             if oldest.is_some_and(|oldest| number < oldest) {
                 break;
             }
-            let segment = match self.open_segment(number, found.is_empty(), report)? {
+            let segment = match self.open_segment(number, found.is_empty(), &mut replay.report)? {
                 Ok(segment) => segment,
-                Err(kind) => {
-                    replay.add(segment_name(number), kind);
+                Err(what) => {
+                    replay.add(segment_name(number), what);
                     continue;
                 }
             };
             if segment.readable < segment.sectors {
                 let octets = offset_of(segment.readable);
-                replay.add(segment.name(), DamageKind::Truncated { octets });
+                replay.add(segment.name(), format!("is cut off after {octets} octets"));
             }
             if oldest.is_none() {
                 oldest = self.oldest_of(&segment)?;
@@ -183,7 +176,7 @@ impl<F: Files> Journal<F> {
         }
         found.reverse();
         if let Some(oldest) = oldest.filter(|oldest| !names.segments.contains(oldest)) {
-            replay.add(segment_name(oldest), DamageKind::Missing);
+            replay.add(segment_name(oldest), "is missing");
         }
         Ok(found)
     }
@@ -194,12 +187,12 @@ impl<F: Files> Journal<F> {
         number: u64,
         is_first: bool,
         report: &mut OpenReport,
-    ) -> Result<Result<JournalSegment<F::File>, DamageKind>, StoreError> {
+    ) -> Result<Result<JournalSegment<F::File>, &'static str>, StoreError> {
         let name = segment_name(number);
         let (file, octets) = self.open_file(&name)?;
         let readable = u32::try_from(octets / SECTOR as u64).unwrap_or(u32::MAX);
         if readable < HEADER_SECTORS {
-            return Ok(Err(DamageKind::Header));
+            return Ok(Err("has a damaged header"));
         }
         let mut copies = [[0; SECTOR]; 2];
         let read = self.files.read_at(&file, 0, copies.as_flattened_mut());
@@ -209,7 +202,7 @@ impl<F: Files> Journal<F> {
             Some(Err(version)) => {
                 return Err(StoreError::Newer { file: name, version, newest: FORMAT_VERSION });
             }
-            _ => return Ok(Err(DamageKind::Header)),
+            _ => return Ok(Err("has a damaged header")),
         };
         if copies[0] != copies[1] {
             report.damaged_headers.push(name.clone());
@@ -222,7 +215,7 @@ impl<F: Files> Journal<F> {
         }
         if header.number > number {
             // A file that was free got the header of a later segment.
-            return Ok(Err(DamageKind::Missing));
+            return Ok(Err("is missing"));
         }
         Ok(Ok(JournalSegment::new(self.identity, number, file, header.sectors, readable)))
     }
@@ -274,19 +267,19 @@ impl<F: Files> Journal<F> {
         replay: &mut Replay,
     ) -> Result<(), StoreError> {
         let name = segment.name();
-        let damage_before = replay.damage.len();
+        let losses_before = replay.report.losses.len();
         let mut scan = segment.scan();
-        replay.is_torn = false;
+        replay.report.is_torn = false;
         loop {
             match segment.read_on(&mut self.files, &mut scan)? {
                 ScanStep::Commit(commit)
                     if until.is_some_and(|until| commit.header.commit > until) =>
                 {
-                    replay.is_torn = true;
+                    replay.report.is_torn = true;
                     break;
                 }
                 ScanStep::Commit(commit) => {
-                    apply(&mut self.index, scan.content(), segment.short_number(), commit.at);
+                    apply(&mut self.index, &scan.content, segment.short_number(), commit.at);
                     replay.pass(commit);
                     replay.last_segment = segment.number;
                     segment.at = commit.end;
@@ -296,23 +289,23 @@ impl<F: Files> Journal<F> {
                     break;
                 }
                 ScanStep::Gap(gap) => {
-                    replay.is_torn |= gap.is_torn;
+                    replay.report.is_torn |= gap.is_torn;
                     if gap.next.is_none() && !gap.is_damaged {
                         break;
                     }
                     let end = gap.next.unwrap_or(segment.sectors - 1);
-                    replay.add(name.clone(), DamageKind::Sectors { first: gap.at, end });
+                    replay.add(name.clone(), Damage::of_sectors(gap.at, end));
                     if gap.next.is_none() {
                         break;
                     }
                 }
             }
         }
-        segment.is_suspect = replay.is_torn;
+        segment.is_suspect = replay.report.is_torn;
         let last = replay.last_commit();
-        let is_named = replay.damage.len() > damage_before;
+        let is_named = replay.report.losses.len() > losses_before;
         if let Some(expected) = until.filter(|until| last < *until && !is_named) {
-            replay.add(name, DamageKind::Commits { last, expected });
+            replay.add(name, format!("ends with commit {last} instead of {expected}"));
         }
         Ok(())
     }
@@ -336,13 +329,13 @@ impl<F: Files> Journal<F> {
                     let next = u64_at(&sector, 0).unwrap_or(0);
                     let name = segment_name(next);
                     let is_there = found.iter().any(|other| other.number == next);
-                    if !is_there && replay.damage.iter().all(|damage| damage.file != name) {
-                        replay.add(name, DamageKind::Missing);
+                    if !is_there && replay.report.losses.iter().all(|damage| damage.file != name) {
+                        replay.add(name, "is missing");
                     }
                 }
                 SectorState::Damaged if position + 1 == found.len() => {
-                    let kind = DamageKind::Sectors { first: index, end: segment.sectors };
-                    replay.add(segment.name(), kind);
+                    let what = Damage::of_sectors(index, segment.sectors);
+                    replay.add(segment.name(), what);
                 }
                 SectorState::Whole(_) | SectorState::Damaged | SectorState::Unwritten => {}
             }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::error::{Damage, DamageKind, StoreError};
+use crate::error::{Damage, StoreError};
 use crate::files::Files;
 use crate::format::{
     HEADER_SECTORS, PAYLOAD, SECTOR, SectorCodec, SegmentHeader, offset_of, put_at,
@@ -90,14 +90,14 @@ impl<File> JournalSegment<File> {
         files: &mut F,
         scan: &mut SegmentScan,
     ) -> Result<ScanStep, StoreError> {
-        scan.next(files, &self.file).map_err(|error| StoreError::io("read", &self.name())(error))
+        let step = scan.next(&mut |offset, into| files.read_at(&self.file, offset, into));
+        step.map_err(|error| StoreError::io("read", &self.name())(error))
     }
 
     /// The error for durable records of groups up to `durable` that cannot be read, from sector `first` on.
     pub(super) fn damaged_from(&self, first: u32, durable: u64) -> StoreError {
-        let kind = DamageKind::Sectors { first, end: self.at };
-        let (file, before) = (self.name(), Some(durable + 1));
-        StoreError::Damaged(vec![Damage { file, kind, after: 0, before }])
+        let (file, what) = (self.name(), Damage::of_sectors(first, self.at));
+        StoreError::Damaged(vec![Damage { file, what, after: 0, before: Some(durable + 1) }])
     }
 
     /// Octets of commits that still fit.
@@ -207,11 +207,6 @@ impl<F: Files> Journal<F> {
         !creates || self.files.available().is_ok_and(|octets| octets >= sought)
     }
 
-    /// Whether the next segment, and its name, are durable.
-    fn is_next_ready(&self) -> bool {
-        self.next.is_some() && !self.has_new_names && self.syncing.is_none()
-    }
-
     /// Whether getting the next segment ready has begun.
     pub(super) fn is_preparing(&self) -> bool {
         self.has_new_names || self.syncing.is_some() || self.headed.is_some()
@@ -219,13 +214,14 @@ impl<F: Files> Journal<F> {
 
     /// Gets the next segment ready, and waits for it.
     pub(super) fn make_next(&mut self) -> Result<(), StoreError> {
-        while !self.is_next_ready() {
+        loop {
             // A sync may be that of a later file, and the next one be ready behind it.
-            if !self.end_sync(true)? || !self.is_next_ready() {
-                self.prepare_next(PART_WAITING, true)?;
+            self.end_sync(true)?;
+            if self.next.is_some() && !self.has_new_names && self.syncing.is_none() {
+                return Ok(());
             }
+            self.prepare_next(PART_WAITING, true)?;
         }
-        Ok(())
     }
 
     /// Does a part of getting the next segment ready, or a file for the one behind it: writes at most `sectors` sectors of
@@ -262,12 +258,12 @@ impl<F: Files> Journal<F> {
     /// True if no sync is under way any more.
     fn end_sync(&mut self, waits: bool) -> Result<bool, StoreError> {
         let Some(target) = self.syncing else { return Ok(true) };
-        match self.files.poll_sync(waits) {
-            Ok(false) => return Ok(false),
-            Ok(true) => self.syncing = None,
-            Err(error) => return Err(self.sync_failed(target, error)),
+        let polled = self.files.poll_sync(waits);
+        let is_done = polled.map_err(|error| self.sync_failed(target, error))?;
+        if is_done {
+            self.syncing = None;
         }
-        Ok(true)
+        Ok(is_done)
     }
 
     /// Begins a sync beside commits.
@@ -277,14 +273,11 @@ impl<F: Files> Journal<F> {
             SyncTarget::Headed => self.headed.as_ref().map(|headed| &headed.file),
             SyncTarget::New => self.making.as_ref().map(|making| &making.file),
         };
-        match self.files.begin_sync(file) {
-            Ok(()) => {
-                self.has_new_names &= target != SyncTarget::Folder;
-                self.syncing = Some(target);
-                Ok(())
-            }
-            Err(error) => Err(self.sync_failed(target, error)),
-        }
+        let begun = self.files.begin_sync(file);
+        begun.map_err(|error| self.sync_failed(target, error))?;
+        self.has_new_names &= target != SyncTarget::Folder;
+        self.syncing = Some(target);
+        Ok(())
     }
 
     /// What was written is not trusted, and is written again.
@@ -380,11 +373,9 @@ impl<F: Files> Journal<F> {
     pub(super) fn roll(&mut self) -> Result<(), StoreError> {
         self.make_next()?;
         let sealed = self.seal();
-        let Some(former) = self.chain.back_mut() else {
-            self.chain.extend(self.next.take());
-            return Ok(());
-        };
-        if former.has_commits {
+        if let Some(former) = self.chain.back_mut()
+            && former.has_commits
+        {
             // If its file failed before, the commits that are in it are durable all the same.
             if let Err(error) = sealed
                 && !former.is_suspect
@@ -392,10 +383,8 @@ impl<F: Files> Journal<F> {
                 former.is_suspect = true;
                 return Err(StoreError::io("write", &former.name())(error));
             }
-        } else if sealed.is_ok()
-            && let Some(former) = self.chain.pop_back()
-        {
-            self.retire(former);
+        } else if sealed.is_ok() {
+            self.retire_last();
         }
         self.chain.extend(self.next.take());
         Ok(())
@@ -403,26 +392,25 @@ impl<F: Files> Journal<F> {
 
     /// Notes at the end of the last segment with commits that the next segment follows.
     fn seal(&mut self) -> io::Result<()> {
-        let Some(next) = self.next.as_ref().map(|next| next.number) else { return Ok(()) };
         let last = self.chain.iter().rev().find(|segment| segment.has_commits);
-        let Some(last) = last else { return Ok(()) };
+        let Some((next, last)) = self.next.as_ref().zip(last) else { return Ok(()) };
         let index = last.sectors - 1;
         let mut sector = [0; SECTOR];
-        put_at(&mut sector, 0, &next.to_le_bytes());
+        put_at(&mut sector, 0, &next.number.to_le_bytes());
         last.codec.seal(&mut sector, index, index);
         self.files.write_at(&last.file, offset_of(index), &sector)?;
         self.files.sync_data(&last.file)
     }
 
-    /// Takes a segment without commits out of the chain.
-    fn retire(&mut self, segment: JournalSegment<F::File>) {
-        let name = spare_name(segment.number);
-        if self.files.rename(&segment.name(), &name).is_ok() {
+    /// Takes the last segment, which has no commits, out of the chain. If that fails it stays, without commits.
+    fn retire_last(&mut self) {
+        let Some(last) = self.chain.back() else { return };
+        let name = spare_name(last.number);
+        if self.files.rename(&last.name(), &name).is_ok()
+            && let Some(last) = self.chain.pop_back()
+        {
             self.has_new_names = true;
-            self.free.push(FreeFile { name, file: segment.file, sectors: segment.readable });
-        } else {
-            // It stays, without commits.
-            self.chain.push_back(segment);
+            self.free.push(FreeFile { name, file: last.file, sectors: last.readable });
         }
     }
 

@@ -22,12 +22,12 @@ impl<F: Files> Journal<F> {
                 continue;
             }
             let mut scan = segment.scan();
-            while scan.at() < segment.at {
+            while scan.at < segment.at {
                 let commit = match segment.read_on(&mut self.files, &mut scan)? {
                     ScanStep::Commit(commit) => commit,
                     ScanStep::Gap(gap) => return Err(segment.damaged_from(gap.at, self.durable)),
                 };
-                let groups = Groups::new(scan.content(), COMMIT_HEADER_BYTES);
+                let groups = Groups::new(&scan.content, COMMIT_HEADER_BYTES);
                 for placed in groups.flat_map(|group| group.changes()) {
                     let key = placed.change.key;
                     let place = place_of(number, commit.at, placed.at, placed.len);
