@@ -337,9 +337,9 @@ impl<F: Files> Journal<F> {
         }
         let Some(making) = &mut self.making else { return Ok(()) };
         let end = self.sectors.min(making.zeroed.saturating_add(sectors));
-        let zeros = vec![[0_u8; SECTOR]; usize::try_from(end - making.zeroed).unwrap_or(0)];
-        let written =
-            self.files.write_at(&making.file, offset_of(making.zeroed), zeros.as_flattened());
+        let (at, len) = (offset_of(making.zeroed), offset_of(end - making.zeroed));
+        let zeros = vec![0; usize::try_from(len).unwrap_or(0)];
+        let written = self.files.write_at(&making.file, at, &zeros);
         written.map_err(StoreError::io("write", NEW_NAME))?;
         making.zeroed = end;
         self.begin_sync(SyncTarget::New)
