@@ -21,25 +21,16 @@ pub(crate) struct RecordDamage {
 }
 
 impl RecordDamage {
-    /// The record of this name is not what was written.
-    pub(crate) fn note_damaged(&mut self, name: &[u8]) {
-        self.note(name, "is damaged");
-    }
-
-    /// There is no record of this name any more.
-    pub(crate) fn note_missing(&mut self, name: &[u8]) {
-        self.note(name, "is missing");
-    }
-
     /// So many records are missing, named ones among them.
     pub(crate) fn set_missing(&mut self, count: u64) {
         self.count = self.count.max(count);
     }
 
-    fn note(&mut self, name: &[u8], what: &str) {
+    /// The record of this name `is_what`: missing, or not what was written.
+    pub(crate) fn note(&mut self, name: &[u8], is_what: &str) {
         self.count += 1;
         if self.named.len() < NAMED_MAX {
-            self.named.push(format!("{} {what}", shown(name)));
+            self.named.push(format!("{} {is_what}", shown(name)));
         }
     }
 

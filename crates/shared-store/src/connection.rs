@@ -39,12 +39,6 @@ impl From<TransportError> for LinkError {
     }
 }
 
-impl From<RespError> for LinkError {
-    fn from(error: RespError) -> Self {
-        Self::Lost(error.to_string())
-    }
-}
-
 /// What commands are made of.
 pub(crate) type CommandWords<'a> = Vec<&'a [u8]>;
 
@@ -108,14 +102,17 @@ impl ServerConnection {
 
     /// For how long a reply has been awaited.
     pub(crate) fn reply_awaited(&self, now: Instant) -> Duration {
-        let is_waiting = self.resp.in_flight() > 0;
-        if is_waiting { now.saturating_duration_since(self.replied) } else { Duration::ZERO }
+        self.awaited(self.replied, now)
     }
 
     /// For how long octets have been awaited.
     pub(crate) fn octets_awaited(&self, now: Instant) -> Duration {
+        self.awaited(self.heard, now)
+    }
+
+    fn awaited(&self, since: Instant, now: Instant) -> Duration {
         let is_waiting = self.resp.in_flight() > 0;
-        if is_waiting { now.saturating_duration_since(self.heard) } else { Duration::ZERO }
+        if is_waiting { now.saturating_duration_since(since) } else { Duration::ZERO }
     }
 
     /// Sends and receives what is possible without waiting, and hands over each reply. True if octets arrived.
@@ -140,7 +137,8 @@ impl ServerConnection {
             has_arrived = true;
             self.heard = now;
             self.resp.input_arrived(arrived);
-            while let Some(reply) = self.resp.next_reply()? {
+            let unreadable = |error: RespError| LinkError::Lost(error.to_string());
+            while let Some(reply) = self.resp.next_reply().map_err(unreadable)? {
                 let Some(tag) = reply.tag else {
                     // Push messages answer nothing.
                     self.pushes += 1;

@@ -8,16 +8,14 @@ use adit_transport::Transport;
 
 use crate::checksum::checksum;
 use crate::connection::LinkError;
-use crate::gathered_groups::GatheredGroups;
-use crate::greeting::replicas;
 use crate::keys::{FORMAT_VERSION, read_name};
 use crate::lease::LeaseView;
 use crate::lease_clock::LeaseSight;
 use crate::pipeline::unreadable;
 use crate::position::GroupPosition;
 use crate::printable::printable;
-use crate::scan_findings::ScanFindings;
-use crate::scripts::{number, octets};
+use crate::scan_findings::{GatheredGroups, ScanFindings};
+use crate::scripts::{number, octets, replicas};
 use crate::shared_store::SharedStore;
 
 /// Groups that a server is to return at once.

@@ -8,7 +8,7 @@ use crate::connection::{PipelineTag, ServerConnection};
 use crate::keys::StoreKeys;
 use crate::options::StoreLogin;
 use crate::position::GroupPosition;
-use crate::scripts::{Script, ScriptDigests, number, octets};
+use crate::scripts::{SCRIPT_TEXTS, ScriptDigests, number, octets, replicas};
 use crate::server_info::ServerInfo;
 
 /// How much a primary is worth: the greatest is used.
@@ -27,74 +27,55 @@ pub(crate) struct Greeting {
 }
 
 impl Greeting {
-    pub(crate) const fn is_primary(&self) -> bool {
-        self.replicas.is_some()
+    /// Takes the reply to the command at `place`.
+    pub(crate) fn take(&mut self, place: usize, value: RespValue<'_>) {
+        match place {
+            0 => {
+                let RespValue::Array(mut fields) = value else { return };
+                let last = fields.next().and_then(octets).and_then(GroupPosition::parse);
+                let epoch = fields.next().and_then(octets).and_then(number);
+                (self.last, self.epoch) = (last.unwrap_or_default(), epoch.unwrap_or(0));
+            }
+            1 => self.replicas = replicas(value),
+            LOGIN => {}
+            script => self.scripts.set(script - 2, octets(value).unwrap_or_default()),
+        }
     }
 }
 
-/// The commands of a greeting: the login, the state of the records, which a Cluster redirects, the role, the scripts, and
-/// the server's own figures.
+/// The place of the login among the commands of a greeting. The state of the records, which a Cluster redirects, has place 0, the
+/// role 1, and the scripts follow.
+const LOGIN: usize = usize::MAX;
+
+/// What the commands of a greeting need.
 #[derive(Debug)]
 pub(crate) struct GreetingCommands {
-    commands: Vec<Vec<Vec<u8>>>,
-    /// The place of the first one behind the login.
-    first: usize,
+    login: Option<StoreLogin>,
+    /// The key of the state of the records.
+    state: Vec<u8>,
 }
 
 impl GreetingCommands {
     pub(crate) fn new(keys: &StoreKeys, login: Option<&StoreLogin>) -> Self {
-        let owned = |words: &[&[u8]]| words.iter().map(|word| word.to_vec()).collect::<Vec<_>>();
-        let mut commands = Vec::new();
-        if let Some(StoreLogin { username, password }) = login {
-            let (user, password) = (username.as_bytes(), password.as_bytes());
-            commands.push(match username.is_empty() {
-                true => owned(&[b"AUTH", password]),
-                false => owned(&[b"AUTH", user, password]),
-            });
-        }
-        let first = commands.len();
-        commands.push(owned(&[b"HMGET", keys.state(), b"last", b"epoch"]));
-        commands.push(owned(&[b"ROLE"]));
-        commands.extend(Script::ALL.map(|script| owned(&[b"SCRIPT", b"LOAD", script.text()])));
-        Self { commands, first }
+        Self { login: login.cloned(), state: keys.state().to_vec() }
     }
 
     /// Queues them.
     pub(crate) fn send(&self, connection: &mut ServerConnection, now: Instant) {
-        for (place, command) in self.commands.iter().enumerate() {
-            let words: Vec<&[u8]> = command.iter().map(Vec::as_slice).collect();
-            // A new connection has room.
-            connection.command(PipelineTag::Call(place), &words, now);
+        // A new connection has room.
+        let mut queue = |tag, words: &[&[u8]]| connection.command(tag, words, now);
+        if let Some(StoreLogin { username, password }) = &self.login {
+            let (user, password) = (username.as_bytes(), password.as_bytes());
+            match user {
+                b"" => queue(PipelineTag::Call(LOGIN), &[b"AUTH", password]),
+                user => queue(PipelineTag::Call(LOGIN), &[b"AUTH", user, password]),
+            };
         }
-        connection.command(PipelineTag::Info, &[b"INFO"], now);
-    }
-
-    /// Takes the reply to the command at `place`.
-    pub(crate) fn take(&self, greeting: &mut Greeting, place: usize, value: RespValue<'_>) {
-        match place.checked_sub(self.first) {
-            Some(0) => {
-                let RespValue::Array(mut fields) = value else { return };
-                let last = fields.next().and_then(octets).and_then(GroupPosition::parse);
-                let epoch = fields.next().and_then(octets).and_then(number);
-                (greeting.last, greeting.epoch) = (last.unwrap_or_default(), epoch.unwrap_or(0));
-            }
-            Some(1) => greeting.replicas = replicas(value),
-            Some(script) => {
-                greeting.scripts.set(script.saturating_sub(2), octets(value).unwrap_or_default());
-            }
-            None => {}
+        queue(PipelineTag::Call(0), &[b"HMGET", &self.state, b"last", b"epoch"]);
+        queue(PipelineTag::Call(1), &[b"ROLE"]);
+        for (place, text) in (2..).zip(SCRIPT_TEXTS) {
+            queue(PipelineTag::Call(place), &[b"SCRIPT", b"LOAD", text]);
         }
-    }
-}
-
-/// The replicas of a primary; `None` if the server is none. The reply to `ROLE`.
-pub(crate) fn replicas(value: RespValue<'_>) -> Option<u32> {
-    let RespValue::Array(mut parts) = value else { return None };
-    if octets(parts.next()?)? != b"master" {
-        return None;
-    }
-    match parts.nth(1)? {
-        RespValue::Array(replicas) => Some(replicas.count_left()),
-        _ => None,
+        queue(PipelineTag::Info, &[b"INFO"]);
     }
 }

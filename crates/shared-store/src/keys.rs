@@ -12,8 +12,6 @@ pub const FORMAT_VERSION: u32 = 1;
 pub(crate) struct StoreKeys {
     /// In the order of the scripts.
     all: Vec<Vec<u8>>,
-    /// How many those are, as scripts get it.
-    count: String,
 }
 
 /// Keys in front of the hashes of records.
@@ -23,22 +21,18 @@ pub(crate) const KINDS: [&str; 8] =
     ["node", "association", "pfds", "session", "usage", "report", "answer", "standby"];
 /// The hash of the checksums of records, by their names.
 const CHECKSUMS: &str = "checksums";
+/// How many keys there are, as scripts get it.
+pub(crate) const KEY_COUNT: &[u8] = b"13";
 
 impl StoreKeys {
     pub(crate) fn new(name: &str) -> Self {
         let key = |part: &&str| format!("adit:{{{name}}}:{part}").into_bytes();
-        let all: Vec<_> = FIXED.iter().chain(&KINDS).chain([&CHECKSUMS]).map(key).collect();
-        Self { count: all.len().to_string(), all }
+        Self { all: FIXED.iter().chain(&KINDS).chain([&CHECKSUMS]).map(key).collect() }
     }
 
     /// All of them, for a script.
-    pub(crate) fn all(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &[u8]> {
         self.all.iter().map(Vec::as_slice)
-    }
-
-    /// How many those are.
-    pub(crate) fn count(&self) -> &[u8] {
-        self.count.as_bytes()
     }
 
     pub(crate) fn state(&self) -> &[u8] {
@@ -118,7 +112,7 @@ mod tests {
     fn keys_of_a_name_share_its_hash_tag() {
         let keys = StoreKeys::new("upf-1");
         assert!(keys.all().all(|key| key.starts_with(b"adit:{upf-1}:")));
-        assert_eq!(keys.count(), keys.all().count().to_string().as_bytes());
+        assert_eq!(KEY_COUNT, keys.all().count().to_string().as_bytes());
         // Scripts count from one, and behind the fixed keys by the octet of the kind.
         let of_kind = |kind: RecordKind| keys.at(FIXED.len() + usize::from(kind as u8) - 1);
         assert_eq!(of_kind(RecordKind::Node), b"adit:{upf-1}:node");

@@ -121,7 +121,7 @@ impl<T: Transport> SharedStore<T> {
         let (instance, lease) = (self.options.instance_prefix(), self.options.lease_ms());
         let format = FORMAT_VERSION.to_string();
         let mut command = self.scripts.command(Script::Acquire, &self.keys);
-        let ended = self.lease_clock.ended(Instant::now(), self.options.lease);
+        let ended = self.lease_clock.ended(Instant::now());
         let (epoch, beat) = match ended {
             Some((epoch, beat)) => (epoch.to_string(), beat.to_string()),
             None => (String::new(), String::new()),

@@ -21,6 +21,7 @@ pub(crate) struct LeaseSight {
 /// No clock of a server or of another host counts: a lease is over when its holder did not prolong it for its whole length.
 #[derive(Debug, Default)]
 pub(crate) struct LeaseClock {
+    /// What was seen last, and when that lease is over unless it changes.
     seen: Option<(LeaseSight, Instant)>,
     /// How often the holder was seen to prolong it.
     renewals: u64,
@@ -40,26 +41,23 @@ impl LeaseClock {
         own_lease: Duration,
     ) -> Duration {
         let length = sight.lease_ms.map_or(own_lease, Duration::from_millis);
-        let since = match &mut self.seen {
-            Some((seen, since)) if is_unchanged(seen, &sight) => {
+        let over_at = match &mut self.seen {
+            Some((seen, over_at)) if is_unchanged(seen, &sight) => {
                 seen.former_left_ms = sight.former_left_ms;
-                *since
+                *over_at
             }
             seen => {
                 self.renewals += u64::from(seen.is_some());
-                *seen = Some((sight, now));
-                now
+                seen.insert((sight, now + length)).1
             }
         };
-        length.saturating_sub(now.saturating_duration_since(since))
+        over_at.saturating_duration_since(now)
     }
 
     /// Epoch and beat of a lease that has not been prolonged for its whole length.
-    pub(crate) fn ended(&self, now: Instant, own_lease: Duration) -> Option<(u64, u64)> {
-        let (sight, since) = self.seen.as_ref()?;
-        let length = sight.lease_ms.map_or(own_lease, Duration::from_millis);
-        let is_over = now.saturating_duration_since(*since) >= length;
-        is_over.then_some((sight.epoch, sight.beat))
+    pub(crate) fn ended(&self, now: Instant) -> Option<(u64, u64)> {
+        let (sight, over_at) = self.seen.as_ref()?;
+        (now >= *over_at).then_some((sight.epoch, sight.beat))
     }
 
     pub(crate) const fn renewals(&self) -> u64 {
@@ -99,14 +97,14 @@ mod tests {
         let at = |ms| zero + Duration::from_millis(ms);
         assert_eq!(clock.note(sight(1), at(0), LEASE), Duration::from_millis(1000));
         assert_eq!(clock.note(sight(1), at(400), LEASE), Duration::from_millis(600));
-        assert_eq!(clock.ended(at(999), LEASE), None);
+        assert_eq!(clock.ended(at(999)), None);
         // Each sign of life begins it anew.
         assert_eq!(clock.note(sight(2), at(999), LEASE), Duration::from_millis(1000));
-        assert_eq!((clock.ended(at(1500), LEASE), clock.renewals()), (None, 1));
-        assert_eq!(clock.ended(at(1999), LEASE), Some((3, 2)));
+        assert_eq!((clock.ended(at(1500)), clock.renewals()), (None, 1));
+        assert_eq!(clock.ended(at(1999)), Some((3, 2)));
         // Another connection knows nothing.
         clock.reset();
-        assert_eq!(clock.ended(at(5000), LEASE), None);
+        assert_eq!(clock.ended(at(5000)), None);
         assert_eq!(clock.note(sight(2), at(5000), LEASE), Duration::from_millis(1000));
     }
 
@@ -119,6 +117,6 @@ mod tests {
         let later = zero + Duration::from_millis(500);
         assert_eq!(clock.note(look(119_500), later, LEASE), Duration::from_millis(1500));
         assert_eq!(clock.note(look(119_900), later, LEASE), LEASE);
-        assert_eq!(clock.ended(later + LEASE, LEASE), Some((3, 0)));
+        assert_eq!(clock.ended(later + LEASE), Some((3, 0)));
     }
 }

@@ -9,8 +9,7 @@ use adit_types::Nanos;
 
 use crate::connection::{CommandWords, LinkError, PipelineTag, ServerConnection};
 use crate::greeting::{Greeting, GreetingCommands, GreetingRank};
-use crate::reply::PipelineReply;
-use crate::scripts::ScriptAnswer;
+use crate::scripts::{PipelineReply, ScriptAnswer};
 
 /// Servers at most, with those that a Cluster names.
 const SERVERS_MAX: usize = 96;
@@ -212,13 +211,13 @@ impl<T: Transport> ServerLink<T> {
             }
             CandidateStage::Greeting { connection, began, greeting } => {
                 let advanced = connection.advance(transport, now, &mut |tag, value| match tag {
-                    PipelineTag::Call(place) => commands.take(greeting, place, value),
+                    PipelineTag::Call(place) => greeting.take(place, value),
                     _ => greeting.info.take(value),
                 });
                 let is_silent = now.saturating_duration_since(*began) >= times.silence;
                 match advanced {
                     Err(error) => error,
-                    Ok(_) if connection.in_flight() == 0 => match greeting.is_primary() {
+                    Ok(_) if connection.in_flight() == 0 => match greeting.replicas.is_some() {
                         true => return one.set_usable(now),
                         false => LinkError::Lost("it is not a primary".to_owned()),
                     },

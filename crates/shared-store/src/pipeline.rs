@@ -9,8 +9,7 @@ use adit_transport::Transport;
 use crate::connection::{CommandWords, LinkError, PipelineTag};
 use crate::greeting::Greeting;
 use crate::position::GroupPosition;
-use crate::reply::PipelineReply;
-use crate::scripts::{Script, ScriptAnswer};
+use crate::scripts::{PipelineReply, Script, ScriptAnswer};
 use crate::shared_store::SharedStore;
 use crate::tail::TailGroup;
 

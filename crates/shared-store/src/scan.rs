@@ -22,23 +22,14 @@ const PARTS_MAX: usize = 1 << 20;
 
 /// A record as a server returns it.
 struct ScannedRecord<'a> {
-    /// The octet of its kind and its field make its name.
-    kind: [u8; 1],
-    field: &'a [u8],
+    key: RecordKey<'a>,
+    /// The octet of its kind, and its field.
+    name: Vec<u8>,
     value: &'a [u8],
-    /// Of the record, if it has one; `None` while not all records have one, since those of release 0.1.0 have none.
-    checksum: Option<Option<&'a [u8]>>,
-}
-
-impl ScannedRecord<'_> {
-    fn name(&self) -> Vec<u8> {
-        [&self.kind, self.field].concat()
-    }
-
     /// The checksum that it should have.
-    fn computed(&self) -> [u8; 4] {
-        checksum(&[&self.kind, self.field, b"=", self.value])
-    }
+    checksum: [u8; 4],
+    /// It has another one, or none although all records have one. Not all have one while release 0.1.0 has written some.
+    is_damaged: bool,
 }
 
 /// Where a scan goes on.
@@ -71,20 +62,17 @@ impl<T: Transport> SharedStore<T> {
         findings: &mut ScanFindings,
         visitor: &mut dyn FnMut(RecordKey<'_>, &[u8]),
     ) -> Result<(), LinkError> {
-        let (mut seen, mut cursor) = (HashSet::<Box<[u8]>>::new(), ScanCursor::default());
+        let (mut seen, mut cursor) = (HashSet::new(), ScanCursor::default());
         loop {
             let next = self.scan_part(kind, cursor.at, &mut |record| {
-                // What is no field of ours was put there by somebody else.
-                let Some(id) = read_field(record.field) else { return };
-                if !seen.insert(record.field.into()) {
+                if seen.contains(&record.name) {
                     return;
                 }
-                match record.checksum {
-                    Some(found) if found != Some(&record.computed()) => {
-                        findings.damage.note_damaged(&record.name());
-                    }
-                    _ => visitor(RecordKey { kind, id }, record.value),
+                match record.is_damaged {
+                    true => findings.damage.note(&record.name, "is damaged"),
+                    false => visitor(record.key, record.value),
                 }
+                seen.insert(record.name);
             })?;
             if let Some(gathered) = &mut findings.gathered {
                 self.gather(gathered)?;
@@ -102,9 +90,7 @@ impl<T: Transport> SharedStore<T> {
             loop {
                 let mut added = Vec::new();
                 let next = self.scan_part(kind, cursor.at, &mut |record| {
-                    if read_field(record.field).is_some() {
-                        added.push((record.name(), record.computed()));
-                    }
+                    added.push((record.name, record.checksum));
                 })?;
                 if !added.is_empty() {
                     self.send_checksums(&added)?;
@@ -142,7 +128,7 @@ impl<T: Transport> SharedStore<T> {
                 let mut words = words.filter_map(octets);
                 let count = words.next().and_then(number);
                 next = words.next().and_then(number);
-                words.for_each(|name| missing.note_missing(name));
+                words.for_each(|name| missing.note(name, "is missing"));
                 missing.set_missing(count.unwrap_or(0));
             })?;
             if !cursor.advance(next)? {
@@ -165,7 +151,7 @@ impl<T: Transport> SharedStore<T> {
         command.extend([&digit, at.as_bytes(), SCAN_COUNT]);
         let mut next = None;
         self.link.exchange(&[command], Duration::ZERO, &mut |_, value| {
-            next = read_part(digit, value, each);
+            next = read_part(kind, value, each);
         })?;
         Ok(next)
     }
@@ -173,7 +159,7 @@ impl<T: Transport> SharedStore<T> {
 
 /// Hands over the records of a part. Returns where the next part begins.
 fn read_part(
-    kind: [u8; 1],
+    kind: RecordKind,
     value: RespValue<'_>,
     each: &mut dyn FnMut(ScannedRecord<'_>),
 ) -> Option<u64> {
@@ -184,8 +170,14 @@ fn read_part(
     let are_known = checksums.count_left() > 0;
     while let Some(field) = fields.next() {
         let (field, value) = (octets(field)?, octets(fields.next()?)?);
-        let checksum = if are_known { Some(octets(checksums.next()?)) } else { None };
-        each(ScannedRecord { kind, field, value, checksum });
+        let found = if are_known { Some(octets(checksums.next()?)) } else { None };
+        // What is no field of ours was put there by somebody else.
+        let Some(id) = read_field(field) else { continue };
+        let name = [&[b'0' + kind as u8], field].concat();
+        let checksum = checksum(&[&name, b"=", value]);
+        let is_damaged = found.is_some_and(|found| found != Some(&checksum));
+        let key = RecordKey { kind, id };
+        each(ScannedRecord { key, name, value, checksum, is_damaged });
     }
     Some(cursor)
 }

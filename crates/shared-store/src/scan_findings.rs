@@ -1,7 +1,12 @@
 //! What scans find besides the records.
 
+use adit_store::{RecordChange, RecordName, StoreChange};
+
 use crate::checksum::RecordDamage;
-use crate::gathered_groups::GatheredGroups;
+use crate::position::GroupPosition;
+
+/// Octets of groups that are gathered; with more all records are read again.
+const OCTETS_MAX: usize = 512 << 20;
 
 /// What scans find besides the records.
 #[derive(Debug, Default)]
@@ -9,4 +14,30 @@ pub(crate) struct ScanFindings {
     pub(crate) damage: RecordDamage,
     /// Groups that are written meanwhile, for a follower.
     pub(crate) gathered: Option<GatheredGroups>,
+}
+
+/// What was taken from the order of changes meanwhile.
+#[derive(Debug, Default)]
+pub(crate) struct GatheredGroups {
+    pub(crate) reached: GroupPosition,
+    pub(crate) changes: Vec<RecordChange>,
+    octets: usize,
+}
+
+impl GatheredGroups {
+    /// None, behind this one.
+    pub(crate) fn after(reached: GroupPosition) -> Self {
+        Self { reached, ..Self::default() }
+    }
+
+    pub(crate) fn note(&mut self, change: StoreChange<'_>) {
+        let StoreChange { key, value } = change;
+        self.octets += value.map_or(0, <[u8]>::len) + size_of::<RecordChange>();
+        let (kind, name) = (key.kind, RecordName::of(key.id));
+        self.changes.push(RecordChange { kind, name, value: value.map(<[u8]>::to_vec) });
+    }
+
+    pub(crate) const fn is_full(&self) -> bool {
+        self.octets > OCTETS_MAX
+    }
 }

@@ -1,8 +1,9 @@
-//! The scripts that servers run, and how their answers are read.
+//! The scripts that servers run, and how replies are read.
 
 use adit_resp::RespValue;
 
-use crate::keys::StoreKeys;
+use crate::connection::PipelineTag;
+use crate::keys::{KEY_COUNT, StoreKeys};
 use crate::lease_clock::LeaseSight;
 use crate::position::GroupPosition;
 use crate::printable::printable;
@@ -19,33 +20,20 @@ pub(crate) enum Script {
     AddChecksums,
 }
 
-impl Script {
-    pub(crate) const ALL: [Self; 7] = [
-        Self::Acquire,
-        Self::Write,
-        Self::Release,
-        Self::Refill,
-        Self::Scan,
-        Self::Missing,
-        Self::AddChecksums,
-    ];
-
-    pub(crate) const fn text(self) -> &'static [u8] {
-        match self {
-            Self::Acquire => include_bytes!("scripts/acquire.lua"),
-            Self::Write => include_bytes!("scripts/write.lua"),
-            Self::Release => include_bytes!("scripts/release.lua"),
-            Self::Refill => include_bytes!("scripts/refill.lua"),
-            Self::Scan => include_bytes!("scripts/scan.lua"),
-            Self::Missing => include_bytes!("scripts/missing.lua"),
-            Self::AddChecksums => include_bytes!("scripts/add_checksums.lua"),
-        }
-    }
-}
+/// Their texts, in the order of [`Script`].
+pub(crate) const SCRIPT_TEXTS: [&[u8]; 7] = [
+    include_bytes!("scripts/acquire.lua"),
+    include_bytes!("scripts/write.lua"),
+    include_bytes!("scripts/release.lua"),
+    include_bytes!("scripts/refill.lua"),
+    include_bytes!("scripts/scan.lua"),
+    include_bytes!("scripts/missing.lua"),
+    include_bytes!("scripts/add_checksums.lua"),
+];
 
 /// What a server calls the scripts.
 #[derive(Debug, Default)]
-pub(crate) struct ScriptDigests([Vec<u8>; Script::ALL.len()]);
+pub(crate) struct ScriptDigests([Vec<u8>; SCRIPT_TEXTS.len()]);
 
 impl ScriptDigests {
     pub(crate) fn set(&mut self, index: usize, digest: &[u8]) {
@@ -57,7 +45,7 @@ impl ScriptDigests {
     /// The start of a command that runs a script on the keys of a name.
     pub(crate) fn command<'a>(&'a self, script: Script, keys: &'a StoreKeys) -> Vec<&'a [u8]> {
         let digest = self.0.get(script as usize).map_or(&[][..], Vec::as_slice);
-        let mut words: Vec<&[u8]> = vec![b"EVALSHA", digest, keys.count()];
+        let mut words: Vec<&[u8]> = vec![b"EVALSHA", digest, KEY_COUNT];
         words.extend(keys.all());
         words
     }
@@ -103,19 +91,15 @@ impl ScriptAnswer {
     pub(crate) fn read(value: RespValue<'_>) -> Option<Self> {
         let RespValue::Array(words) = value else { return None };
         let words: Vec<&[u8]> = words.filter_map(octets).collect();
-        let text = printable;
         Some(match *words.as_slice() {
             [b"TAKEN", epoch, last, epoch_before, holder_before, checked] => Self::Taken {
                 epoch: number(epoch)?,
                 last: GroupPosition::parse(last)?,
-                before: (
-                    number(epoch_before)?,
-                    core::str::from_utf8(holder_before).ok()?.to_owned(),
-                ),
+                before: (number(epoch_before)?, String::from_utf8(holder_before.to_vec()).ok()?),
                 are_checked: checked == b"1",
             },
             [b"HELD", holder, lease_ms, epoch, beat, former_left] => Self::Held(LeaseSight {
-                holder: text(holder),
+                holder: printable(holder),
                 lease_ms: number(lease_ms),
                 epoch: number(epoch)?,
                 beat: number(beat)?,
@@ -130,10 +114,46 @@ impl ScriptAnswer {
                 is_damaged: damaged == b"1",
             },
             [b"GAP", last] => Self::Gap { last: GroupPosition::parse(last)? },
-            [b"FENCED", holder] => Self::Fenced { holder: text(holder) },
+            [b"FENCED", holder] => Self::Fenced { holder: printable(holder) },
             [b"RELEASED"] => Self::Released,
             _ => return None,
         })
+    }
+}
+
+/// A reply to a command of the pipeline.
+#[derive(Debug)]
+pub(crate) enum PipelineReply {
+    /// What a script says; `None` if it cannot be read.
+    Script(Option<ScriptAnswer>),
+    /// Replicas of the server; `None` if it is no primary.
+    Role(Option<u32>),
+    /// Replicas that have what was written.
+    Waited(i64),
+    /// The server's own figures, as text.
+    Info(Vec<u8>),
+}
+
+impl PipelineReply {
+    pub(crate) fn read(tag: PipelineTag, value: RespValue<'_>) -> Self {
+        match (tag, value) {
+            (PipelineTag::Role, value) => Self::Role(replicas(value)),
+            (PipelineTag::Info, value) => Self::Info(octets(value).unwrap_or_default().to_vec()),
+            (PipelineTag::Wait { .. }, RespValue::Integer(replicas)) => Self::Waited(replicas),
+            (_, value) => Self::Script(ScriptAnswer::read(value)),
+        }
+    }
+}
+
+/// The replicas of a primary; `None` if the server is none. The reply to `ROLE`.
+pub(crate) fn replicas(value: RespValue<'_>) -> Option<u32> {
+    let RespValue::Array(mut parts) = value else { return None };
+    if octets(parts.next()?)? != b"master" {
+        return None;
+    }
+    match parts.nth(1)? {
+        RespValue::Array(replicas) => Some(replicas.count_left()),
+        _ => None,
     }
 }
 

@@ -60,20 +60,17 @@ impl ServerInfo {
 
     /// What an operator should change.
     pub(crate) fn warnings(&self, wanted_replicas: u32) -> Vec<String> {
-        let mut all: Vec<String> = self.eviction().into_iter().collect();
-        if self.has_append_only_file == Some(false) && self.replicas == Some(0) {
-            all.push(
-                "it has no append-only file and no replica: what it has is lost when it ends (set appendonly yes)".to_owned(),
-            );
-        }
-        if let Some(replicas) = self.replicas
-            && replicas < u64::from(wanted_replicas)
-        {
-            all.push(format!(
+        let is_volatile = self.has_append_only_file == Some(false) && self.replicas == Some(0);
+        let volatile = is_volatile.then(|| {
+            "it has no append-only file and no replica: what it has is lost when it ends (set appendonly yes)".to_owned()
+        });
+        let replicas = self.replicas.filter(|replicas| *replicas < u64::from(wanted_replicas));
+        let lacking = replicas.map(|replicas| {
+            format!(
                 "it has {replicas} replicas and acknowledge_replicas is {wanted_replicas}: no change is accepted before it has as many"
-            ));
-        }
-        all
+            )
+        });
+        self.eviction().into_iter().chain(volatile).chain(lacking).collect()
     }
 }
 

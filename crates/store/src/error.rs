@@ -4,58 +4,21 @@ use core::fmt;
 use std::io;
 
 /// Why a group is not appended. It has changed nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
     /// An identifier of no octets or more than 255, or a value of more octets than
     /// [`STORE_VALUE_BYTES_MAX`](adit_types::limits::STORE_VALUE_BYTES_MAX).
+    #[error("the record is too large for the store")]
     Record,
     /// No changes, or more octets than a group may have.
+    #[error("the group is empty or too large for the store")]
     Group,
     /// Groups that are not durable take up all the memory that they may.
+    #[error("too much waits to become durable")]
     Backlog,
     /// The file system has no room for another segment, and what is left is needed for compaction, which makes room.
+    #[error("the file system of the journal is full")]
     NoSpace,
-}
-
-impl fmt::Display for AppendError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Record => "the record is too large for the store",
-            Self::Group => "the group is empty or too large for the store",
-            Self::Backlog => "too much waits to become durable",
-            Self::NoSpace => "the file system of the journal is full",
-        })
-    }
-}
-
-impl core::error::Error for AppendError {}
-
-/// What is wrong with a file of the journal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DamageKind {
-    /// The file has fewer octets than it must.
-    Truncated {
-        /// Octets that it has.
-        octets: u64,
-    },
-    /// Both copies of the header are damaged.
-    Header,
-    /// The segment is missing.
-    Missing,
-    /// Sectors of 512 octets are damaged.
-    Sectors {
-        /// The first one that cannot be read.
-        first: u32,
-        /// The first one behind it that can, or the number of sectors of the segment.
-        end: u32,
-    },
-    /// Acknowledged commits that should be at the end of the segment are not there.
-    Commits {
-        /// The last one that is there, or 0.
-        last: u64,
-        /// The last one that should be.
-        expected: u64,
-    },
 }
 
 /// Damage of the journal: acknowledged records were lost.
@@ -63,30 +26,24 @@ pub enum DamageKind {
 pub struct Damage {
     /// The file.
     pub file: String,
-    /// What is wrong with it.
-    pub kind: DamageKind,
+    /// What is wrong with it, such as "is missing".
+    pub what: String,
     /// Groups with greater numbers than this one may be lost …
     pub after: u64,
     /// … up to those before this one; none if nothing behind the damage has a number.
     pub before: Option<u64>,
 }
 
+impl Damage {
+    /// What is wrong with a file whose sectors from `first` on, and before `end`, cannot be read.
+    pub(crate) fn of_sectors(first: u32, end: u32) -> String {
+        format!("is damaged from sector {first} to {}", end.saturating_sub(1))
+    }
+}
+
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let file = &self.file;
-        match self.kind {
-            DamageKind::Truncated { octets } => {
-                write!(f, "{file} is cut off after {octets} octets")?
-            }
-            DamageKind::Header => write!(f, "{file} has a damaged header")?,
-            DamageKind::Missing => write!(f, "{file} is missing")?,
-            DamageKind::Sectors { first, end } => {
-                write!(f, "{file} is damaged from sector {first} to {}", end.saturating_sub(1))?;
-            }
-            DamageKind::Commits { last, expected } => {
-                write!(f, "{file} ends with commit {last} instead of {expected}")?;
-            }
-        }
+        write!(f, "{} {}", self.file, self.what)?;
         match self.before {
             Some(before) if before <= self.after + 1 => {
                 write!(f, "; copies of records from before change {before} may be lost")
@@ -98,11 +55,16 @@ impl fmt::Display for Damage {
 }
 
 /// Why the store failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// Another process has the folder.
+    #[error("another process uses the folder of the journal")]
     InUse,
     /// The records were written by a newer program.
+    #[error(
+        "{file} has format version {version}, this program reads versions up to {newest}: start the newer program or use another \
+         place"
+    )]
     Newer {
         /// The file of the journal, or the records of a shared store.
         file: String,
@@ -112,32 +74,50 @@ pub enum StoreError {
         newest: u32,
     },
     /// A file has the name of a segment but does not belong to this journal.
+    #[error("{file} does not belong to this journal: remove it")]
     Foreign {
         /// The file.
         file: String,
     },
     /// Acknowledged records were lost.
+    #[error("the journal is damaged: {}", joined(.0))]
     Damaged(Vec<Damage>),
     /// Segments of this size hold no group.
+    #[error("segments of the journal are too small or too large")]
     SegmentSize,
     /// A group cannot be appended.
+    #[error("{0}")]
     Full(AppendError),
     /// A shared store cannot be used now. The text says why, for each server that was tried.
+    #[error("the shared store cannot be used: {0}")]
     Unavailable(String),
     /// This process does not hold the lease of the records. Nothing that it changes becomes durable any more.
+    #[error(
+        "the lease of the records belongs to {holder}: this process lost it and must not go on"
+    )]
     Fenced {
         /// Who holds it, or held it last.
         holder: String,
     },
     /// The store lost records, and the adit that wrote them again ended before it was done.
+    #[error(
+        "the shared store lacks records: its servers lost them, and the adit that wrote them again ended before it was done"
+    )]
     Incomplete,
     /// Records of a shared store are missing, or are not what was written. A sentence each.
+    #[error("the shared store is damaged: {}", .0.join("; "))]
     DamagedRecords(Vec<String>),
     /// The store lacks changes that a standby had acknowledged, and the standby's are not to be had. The text says why.
+    #[error("the shared store may lack acknowledged changes that only a standby had: {0}")]
     TailLost(String),
     /// The folder, or the file that takes commits, was removed or replaced.
+    #[error(
+        "the folder of the journal was removed or replaced while adit uses it. In 2 seconds adit makes it again and writes \
+         everything into it, unless other files have its place: remove them, or put the folder back. Until then nothing is kept"
+    )]
     Removed,
     /// The folder refused something.
+    #[error("cannot {action} {}: {error}", if file.is_empty() { "the folder of the journal" } else { file.as_str() })]
     Io {
         /// What, as a verb.
         action: &'static str,
@@ -154,60 +134,12 @@ impl StoreError {
     }
 
     /// True if the file system has no room.
-    #[must_use]
-    pub fn is_no_space(&self) -> bool {
+    pub(crate) fn is_no_space(&self) -> bool {
         let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
         matches!(self, Self::Io { error, .. } if full.contains(&error.kind()))
     }
 }
 
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::InUse => f.write_str("another process uses the folder of the journal"),
-            Self::Newer { file, version, newest } => write!(
-                f,
-                "{file} has format version {version}, this program reads versions up to {newest}: start the newer \
-                 program or use another place"
-            ),
-            Self::Foreign { file } => {
-                write!(f, "{file} does not belong to this journal: remove it")
-            }
-            Self::Damaged(found) => {
-                f.write_str("the journal is damaged: ")?;
-                for (index, damage) in found.iter().enumerate() {
-                    write!(f, "{}{damage}", if index == 0 { "" } else { "; " })?;
-                }
-                Ok(())
-            }
-            Self::SegmentSize => f.write_str("segments of the journal are too small or too large"),
-            Self::Full(error) => error.fmt(f),
-            Self::Unavailable(why) => write!(f, "the shared store cannot be used: {why}"),
-            Self::Fenced { holder } => write!(
-                f,
-                "the lease of the records belongs to {holder}: this process lost it and must not go on"
-            ),
-            Self::Incomplete => f.write_str(
-                "the shared store lacks records: its servers lost them, and the adit that wrote them again ended before it was done",
-            ),
-            Self::DamagedRecords(found) => {
-                write!(f, "the shared store is damaged: {}", found.join("; "))
-            }
-            Self::TailLost(why) => write!(
-                f,
-                "the shared store may lack acknowledged changes that only a standby had: {why}"
-            ),
-            Self::Removed => f.write_str(
-                "the folder of the journal was removed or replaced while adit uses it. In 2 seconds adit makes it again and writes \
-                 everything into it, unless other files have its place: remove them, or put the folder back. Until then nothing \
-                 is kept",
-            ),
-            Self::Io { action, file, error } if file.is_empty() => {
-                write!(f, "cannot {action} the folder of the journal: {error}")
-            }
-            Self::Io { action, file, error } => write!(f, "cannot {action} {file}: {error}"),
-        }
-    }
+fn joined(found: &[Damage]) -> String {
+    found.iter().map(Damage::to_string).collect::<Vec<_>>().join("; ")
 }
-
-impl core::error::Error for StoreError {}

@@ -1,7 +1,6 @@
 //! The live records: where the latest value of each key stands.
 
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
 use crate::record::{RecordId, RecordKey, RecordKind};
 
@@ -20,16 +19,14 @@ pub(crate) struct Place {
     pub len: u32,
 }
 
-type NumberKey = (RecordKind, u64);
-type OctetsKey = (RecordKind, Box<[u8]>);
-
 /// All live records.
 #[derive(Debug)]
 pub(crate) struct LiveIndex {
-    numbers: Vec<HashMap<NumberKey, Place>>,
-    octets: HashMap<OctetsKey, Place>,
+    numbers: Vec<HashMap<(RecordKind, u64), Place>>,
+    octets: HashMap<(RecordKind, Box<[u8]>), Place>,
     live_octets: u64,
-    by_segment: BTreeMap<u32, u64>,
+    /// Octets of the live records of each segment that has some.
+    by_segment: HashMap<u32, u64>,
 }
 
 impl LiveIndex {
@@ -38,7 +35,7 @@ impl LiveIndex {
             numbers: (0..SHARDS).map(|_| HashMap::new()).collect(),
             octets: HashMap::new(),
             live_octets: 0,
-            by_segment: BTreeMap::new(),
+            by_segment: HashMap::new(),
         }
     }
 
@@ -64,13 +61,10 @@ impl LiveIndex {
     pub(crate) fn put(&mut self, key: RecordKey<'_>, place: Place) {
         let former = match key.id {
             RecordId::Number(number) => {
-                let shard = shard_of(number);
-                let Some(shard) = self.numbers.get_mut(shard) else { return };
-                replace(shard.entry((key.kind, number)), place)
+                let shard = self.numbers.get_mut(shard_of(number));
+                shard.and_then(|shard| shard.insert((key.kind, number), place))
             }
-            RecordId::Octets(octets) => {
-                replace(self.octets.entry((key.kind, Box::from(octets))), place)
-            }
+            RecordId::Octets(octets) => self.octets.insert((key.kind, Box::from(octets)), place),
         };
         self.live_octets += u64::from(place.len);
         *self.by_segment.entry(place.segment).or_default() += u64::from(place.len);
@@ -80,8 +74,8 @@ impl LiveIndex {
     pub(crate) fn remove(&mut self, key: RecordKey<'_>) {
         let former = match key.id {
             RecordId::Number(number) => {
-                let shard = shard_of(number);
-                self.numbers.get_mut(shard).and_then(|shard| shard.remove(&(key.kind, number)))
+                let shard = self.numbers.get_mut(shard_of(number));
+                shard.and_then(|shard| shard.remove(&(key.kind, number)))
             }
             RecordId::Octets(octets) => self.octets.remove(&(key.kind, Box::from(octets))),
         };
@@ -91,13 +85,10 @@ impl LiveIndex {
     fn forget(&mut self, former: Option<Place>) {
         let Some(Place { segment, len, .. }) = former else { return };
         self.live_octets -= u64::from(len);
-        if let std::collections::btree_map::Entry::Occupied(mut live) =
-            self.by_segment.entry(segment)
-        {
-            *live.get_mut() -= u64::from(len);
-            if *live.get() == 0 {
-                live.remove();
-            }
+        let Some(live) = self.by_segment.get_mut(&segment) else { return };
+        *live -= u64::from(len);
+        if *live == 0 {
+            self.by_segment.remove(&segment);
         }
     }
 
@@ -116,25 +107,16 @@ impl LiveIndex {
         self.by_segment.get(&segment).copied().unwrap_or(0)
     }
 
-    /// The places of all live records of a kind.
-    pub(crate) fn places(&self, kind: RecordKind) -> impl Iterator<Item = Place> {
-        let numbers = self.numbers.iter().flatten().map(|(key, place)| (key.0, *place));
-        let octets = self.octets.iter().map(|(key, place)| (key.0, *place));
-        numbers.chain(octets).filter(move |(other, _)| *other == kind).map(|(_, place)| place)
+    /// The segments with live records of these kinds.
+    pub(crate) fn segments_with(&self, kinds: &[RecordKind]) -> BTreeSet<u32> {
+        let numbers = self.numbers.iter().flatten().map(|(key, place)| (key.0, place.segment));
+        let octets = self.octets.iter().map(|(key, place)| (key.0, place.segment));
+        let all = numbers.chain(octets).filter(|(kind, _)| kinds.contains(kind));
+        all.map(|(_, segment)| segment).collect()
     }
 }
 
 /// Mixes all bits of the number into the choice: SEIDs differ in their low bits, or in high ones.
 fn shard_of(number: u64) -> usize {
     usize::from(number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()[0])
-}
-
-fn replace<K>(entry: Entry<'_, K, Place>, place: Place) -> Option<Place> {
-    match entry {
-        Entry::Occupied(mut entry) => Some(entry.insert(place)),
-        Entry::Vacant(entry) => {
-            entry.insert(place);
-            None
-        }
-    }
 }

@@ -20,7 +20,7 @@ mod journal;
 mod record;
 mod scan;
 
-pub use error::{AppendError, Damage, DamageKind, StoreError};
+pub use error::{AppendError, Damage, StoreError};
 pub use files::Files;
 pub use format::{BadChange, FORMAT_VERSION, decode_changes, encode_change};
 pub use journal::{Journal, JournalFigures, JournalOptions, OpenReport};

@@ -2,14 +2,16 @@
 
 use std::io;
 
-use crate::files::Files;
 use crate::format::{
     COMMIT_HEADER_BYTES, CommitHeader, HEADER_SECTORS, PAYLOAD, SECTOR, SectorCodec, SectorState,
-    offset_of, sectors_for,
+    offset_of,
 };
 
 /// Sectors that are read at once.
 const WINDOW: u32 = 256;
+
+/// Fills octets from an offset of the file on.
+pub(crate) type ReadAt<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> io::Result<()>;
 
 /// What the next octets of a segment are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,15 +51,17 @@ pub(crate) struct SegmentScan {
     codec: SectorCodec,
     /// The sector behind the last one that may hold commits.
     end: u32,
-    at: u32,
+    /// The sector where the next commit would begin.
+    pub at: u32,
     window: Vec<[u8; SECTOR]>,
     window_at: u32,
-    content: Vec<u8>,
+    /// The octets of the commit that was found last.
+    pub content: Vec<u8>,
 }
 
 impl SegmentScan {
-    /// Begins at sector `at` of a segment with `sectors` sectors, of which `readable` are in the file. The last
-    /// sector of a segment has no commit.
+    /// Begins with the first commit of a segment with `sectors` sectors, of which `readable` are in the file. The last sector
+    /// of a segment has no commit.
     pub(crate) fn new(codec: SectorCodec, sectors: u32, readable: u32) -> Self {
         Self {
             codec,
@@ -69,78 +73,49 @@ impl SegmentScan {
         }
     }
 
-    /// The octets of the commit that was found last.
-    pub(crate) fn content(&self) -> &[u8] {
-        &self.content
-    }
-
-    /// Goes on at a later sector.
-    pub(crate) const fn skip_to(&mut self, at: u32) {
-        self.at = at;
-    }
-
-    /// The sector where the next commit would begin.
-    pub(crate) const fn at(&self) -> u32 {
-        self.at
-    }
-
-    /// The next commit. After a gap it returns the same gap again.
-    pub(crate) fn next<F: Files>(&mut self, files: &mut F, file: &F::File) -> io::Result<ScanStep> {
-        let at = self.at;
+    /// The next commit, or the gap before it. It returns a gap without a commit behind it again and again.
+    pub(crate) fn next(&mut self, read: ReadAt<'_>) -> io::Result<ScanStep> {
+        let (at, mut index, mut found) = (self.at, self.at, None);
         self.content.clear();
-        if !self.take(files, file, at, at)? {
-            return self.gap(files, file, at).map(ScanStep::Gap);
-        }
-        let header = CommitHeader::decode(&self.content);
-        let octets = header.and_then(|header| usize::try_from(header.octets).ok()).unwrap_or(0);
-        let sectors = u32::try_from(sectors_for(octets)).unwrap_or(u32::MAX);
-        let end = at.saturating_add(sectors);
-        let Some(header) = header.filter(|_| octets >= COMMIT_HEADER_BYTES && end <= self.end)
-        else {
-            // Its sector is whole, so this program did not write it.
-            return Ok(ScanStep::Gap(Gap { at, next: None, is_torn: true, is_damaged: true }));
-        };
-        for sector in at + 1..end {
-            if !self.take(files, file, sector, at)? {
-                return self.gap(files, file, at).map(ScanStep::Gap);
+        loop {
+            let (state, sector) = self.sector(read, index)?;
+            if state != SectorState::Whole(at) {
+                return self.gap(read);
+            }
+            let (payload, _) = sector.split_at(PAYLOAD);
+            self.content.extend_from_slice(payload);
+            let Some(commit) = found.or_else(|| self.begun_commit()) else {
+                // Its sector is whole, so this program did not write it.
+                return Ok(ScanStep::Gap(Gap { at, next: None, is_torn: true, is_damaged: true }));
+            };
+            (index, found) = (index + 1, Some(commit));
+            if index == commit.end {
+                self.content.truncate(usize::try_from(commit.header.octets).unwrap_or(0));
+                self.at = commit.end;
+                return Ok(ScanStep::Commit(commit));
             }
         }
-        self.content.truncate(octets);
-        self.at = end;
-        Ok(ScanStep::Commit(FoundCommit { header, at, end }))
     }
 
-    /// Appends the payload of a sector to the content, if the sector is whole and belongs to the commit that begins
-    /// in sector `start`.
-    fn take<F: Files>(
-        &mut self,
-        files: &mut F,
-        file: &F::File,
-        index: u32,
-        start: u32,
-    ) -> io::Result<bool> {
-        if index >= self.end {
-            return Ok(false);
-        }
-        let position = self.position(files, file, index)?;
-        let sector = self.window.get(position);
-        let whole = sector
-            .filter(|sector| self.codec.check(sector, index) == SectorState::Whole(start))
-            .and_then(|sector| sector.get(..PAYLOAD));
-        self.content.extend_from_slice(whole.unwrap_or(&[]));
-        Ok(whole.is_some())
+    /// The commit that begins with the content, unless there can be none of its length.
+    fn begun_commit(&self) -> Option<FoundCommit> {
+        let header = CommitHeader::decode(&self.content)?;
+        let octets = usize::try_from(header.octets).ok()?;
+        let end = self.at.saturating_add(u32::try_from(octets.div_ceil(PAYLOAD)).ok()?);
+        let is_possible = octets >= COMMIT_HEADER_BYTES && end <= self.end;
+        is_possible.then_some(FoundCommit { header, at: self.at, end })
     }
 
-    fn gap<F: Files>(&mut self, files: &mut F, file: &F::File, at: u32) -> io::Result<Gap> {
+    /// Passes the gap.
+    fn gap(&mut self, read: ReadAt<'_>) -> io::Result<ScanStep> {
+        let at = self.at;
         let mut gap = Gap { at, next: None, is_torn: false, is_damaged: false };
-        let codec = self.codec;
         for index in at..self.end {
-            let position = self.position(files, file, index)?;
-            let sector = self.window.get(position);
-            match sector.map_or(SectorState::Unwritten, |sector| codec.check(sector, index)) {
+            match self.sector(read, index)?.0 {
                 SectorState::Whole(start) if start > at => {
                     gap.next = Some(start);
-                    return Ok(gap);
+                    self.at = start;
+                    break;
                 }
                 SectorState::Whole(start) => {
                     gap.is_torn = true;
@@ -150,28 +125,23 @@ impl SegmentScan {
                 SectorState::Unwritten => {}
             }
         }
-        Ok(gap)
+        Ok(ScanStep::Gap(gap))
     }
 
-    /// Where a sector is in the window, which is read anew if it is not there.
-    fn position<F: Files>(
-        &mut self,
-        files: &mut F,
-        file: &F::File,
-        index: u32,
-    ) -> io::Result<usize> {
-        let position = index.checked_sub(self.window_at).and_then(|at| usize::try_from(at).ok());
-        if let Some(position) = position.filter(|position| *position < self.window.len()) {
-            return Ok(position);
+    /// A sector and its state. One behind the end has nothing.
+    fn sector(&mut self, read: ReadAt<'_>, index: u32) -> io::Result<(SectorState, [u8; SECTOR])> {
+        if index >= self.end {
+            return Ok((SectorState::Unwritten, [0; SECTOR]));
         }
-        let count = WINDOW.min(self.end.saturating_sub(index));
-        self.window.resize(usize::try_from(count).unwrap_or(0), [0; SECTOR]);
-        let read = files.read_at(file, offset_of(index), self.window.as_flattened_mut());
-        if let Err(error) = read {
-            self.window.clear();
-            return Err(error);
+        let position = |from| usize::try_from(index.wrapping_sub(from)).unwrap_or(usize::MAX);
+        if position(self.window_at) >= self.window.len() {
+            let count = WINDOW.min(self.end - index);
+            self.window.resize(usize::try_from(count).unwrap_or(0), [0; SECTOR]);
+            let filled = read(offset_of(index), self.window.as_flattened_mut());
+            filled.inspect_err(|_| self.window.clear())?;
+            self.window_at = index;
         }
-        self.window_at = index;
-        Ok(0)
+        let sector = self.window.get(position(self.window_at)).copied().unwrap_or([0; SECTOR]);
+        Ok((self.codec.check(&sector, index), sector))
     }
 }

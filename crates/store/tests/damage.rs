@@ -4,8 +4,8 @@
 mod model;
 
 use adit_store::{
-    DamageKind, FORMAT_VERSION, Journal, JournalOptions, RecordKey, RecordKind, RecordStore,
-    StoreChange, StoreError, Upkeep,
+    FORMAT_VERSION, Journal, JournalOptions, RecordKey, RecordKind, RecordStore, StoreChange,
+    StoreError, Upkeep,
 };
 use adit_testkit::memory_folder::{FolderImage, MemoryFiles, MemoryFolder};
 use model::{ChangeShape, ModelRecords, Run, SMALL, options, random_group, records_of, reopen};
@@ -374,7 +374,7 @@ fn damaged_commit_is_dropped_and_listed_if_the_loss_is_accepted() {
     image.octets_mut(&name).unwrap()[4 * 512 + 60] ^= 1;
     let Err(StoreError::Damaged(found)) = reopen(image.clone(), &options) else { panic!("opened") };
     let [damage] = &found[..] else { panic!("{found:?}") };
-    assert_eq!(damage.kind, DamageKind::Sectors { first: 4, end: 5 });
+    assert_eq!(damage.what, "is damaged from sector 4 to 4");
     assert_eq!((damage.after, damage.before), (2, Some(4)));
     assert_eq!(
         StoreError::Damaged(found).to_string(),

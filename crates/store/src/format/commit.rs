@@ -1,7 +1,6 @@
 //! Commits: what one write and one sync make durable.
 
-use super::u32_at;
-use super::u64_at;
+use super::{put_at, u32_at, u64_at};
 
 /// Octets of [`CommitHeader`].
 pub(crate) const COMMIT_HEADER_BYTES: usize = 40;
@@ -70,7 +69,5 @@ pub(crate) fn push_group(out: &mut Vec<u8>, tag: GroupTag, push: impl FnOnce(&mu
     out.push(tag as u8);
     push(out);
     let len = u32::try_from(out.len() - at - GROUP_HEADER_BYTES).unwrap_or(u32::MAX);
-    if let Some(field) = out.get_mut(at..at + 4) {
-        field.copy_from_slice(&len.to_le_bytes());
-    }
+    put_at(out, at, &len.to_le_bytes());
 }

@@ -1,4 +1,4 @@
-//! The header of a segment, and the note at its end that it has a successor.
+//! The header of a segment.
 
 use super::{FORMAT_VERSION, SECTOR, put_at, u32_at, u64_at};
 
@@ -19,15 +19,6 @@ pub(crate) struct SegmentHeader {
     pub sectors: u32,
 }
 
-/// Why octets are not a header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SegmentHeaderError {
-    /// No copy is whole.
-    Damaged,
-    /// A newer version.
-    Newer(u32),
-}
-
 impl SegmentHeader {
     /// Both copies.
     pub(crate) fn encode(&self) -> [[u8; SECTOR]; 2] {
@@ -42,24 +33,18 @@ impl SegmentHeader {
         [sector; 2]
     }
 
-    /// Reads the header from the first copy that is whole.
-    pub(crate) fn decode(copies: &[[u8; SECTOR]; 2]) -> Result<Self, SegmentHeaderError> {
-        let whole = copies
+    /// Reads the header from the first copy that is whole. The error is a version that this program does not read.
+    pub(crate) fn decode(copies: &[[u8; SECTOR]; 2]) -> Option<Result<Self, u32>> {
+        let copy = copies
             .iter()
-            .find(|copy| copy.starts_with(MAGIC) && u32_at(&copy[..], CRC_AT) == Some(crc(copy)));
-        let copy = whole.ok_or(SegmentHeaderError::Damaged)?;
-        match u32_at(copy, VERSION_AT) {
-            Some(1) => Self::decode_v1(copy).ok_or(SegmentHeaderError::Damaged),
-            Some(version) => Err(SegmentHeaderError::Newer(version)),
-            None => Err(SegmentHeaderError::Damaged),
-        }
-    }
-
-    fn decode_v1(copy: &[u8; SECTOR]) -> Option<Self> {
-        Some(Self {
-            sectors: u32_at(copy, 12)?,
-            identity: u64_at(copy, 16)?,
-            number: u64_at(copy, 24)?,
+            .find(|copy| copy.starts_with(MAGIC) && u32_at(&copy[..], CRC_AT) == Some(crc(copy)))?;
+        Some(match u32_at(copy, VERSION_AT)? {
+            1 => Ok(Self {
+                sectors: u32_at(copy, 12)?,
+                identity: u64_at(copy, 16)?,
+                number: u64_at(copy, 24)?,
+            }),
+            version => Err(version),
         })
     }
 }
@@ -67,23 +52,4 @@ impl SegmentHeader {
 fn crc(sector: &[u8; SECTOR]) -> u32 {
     let (covered, _) = sector.split_at(CRC_AT);
     crc32c::crc32c(covered)
-}
-
-/// The payload of the last sector of a segment once the segment has a successor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SealNote {
-    /// The number of the segment that follows.
-    pub next: u64,
-}
-
-impl SealNote {
-    pub(crate) fn encode(self) -> [u8; SECTOR] {
-        let mut sector = [0; SECTOR];
-        put_at(&mut sector, 0, &self.next.to_le_bytes());
-        sector
-    }
-
-    pub(crate) fn decode(sector: &[u8; SECTOR]) -> Self {
-        Self { next: u64_at(sector, 0).unwrap_or(0) }
-    }
 }

@@ -10,7 +10,7 @@ pub(crate) use change::{Groups, change_len};
 pub(crate) use commit::{
     COMMIT_HEADER_BYTES, CommitHeader, GROUP_HEADER_BYTES, GroupTag, push_group,
 };
-pub(crate) use header::{SealNote, SegmentHeader, SegmentHeaderError};
+pub(crate) use header::SegmentHeader;
 pub(crate) use sector::{SectorCodec, SectorState};
 
 /// The version that this program writes. It reads this one and all before it.
@@ -30,11 +30,6 @@ pub(crate) const fn offset_of(sector: u32) -> u64 {
     sector as u64 * SECTOR as u64
 }
 
-/// Sectors that `octets` of a commit take.
-pub(crate) const fn sectors_for(octets: usize) -> usize {
-    octets.div_ceil(PAYLOAD)
-}
-
 /// The integer at `at`, or none if the octets end before.
 pub(crate) fn u32_at(octets: &[u8], at: usize) -> Option<u32> {
     octets.get(at..)?.first_chunk().map(|chunk| u32::from_le_bytes(*chunk))
@@ -45,9 +40,9 @@ pub(crate) fn u64_at(octets: &[u8], at: usize) -> Option<u64> {
     octets.get(at..)?.first_chunk().map(|chunk| u64::from_le_bytes(*chunk))
 }
 
-/// Puts octets at `at` of a sector.
-pub(crate) fn put_at(sector: &mut [u8; SECTOR], at: usize, octets: &[u8]) {
-    if let Some(field) = sector.get_mut(at..at + octets.len()) {
+/// Puts octets at `at` of others.
+pub(crate) fn put_at(into: &mut [u8], at: usize, octets: &[u8]) {
+    if let Some(field) = into.get_mut(at..at + octets.len()) {
         field.copy_from_slice(octets);
     }
 }

@@ -1,12 +1,5 @@
 //! Sectors: every 512 octets of a segment prove that they are whole, and to which life of the file they belong.
 //!
-//! | octets | what |
-//! |---|---|
-//! | 0–499 | payload |
-//! | 500–503 | the sector in which the commit begins |
-//! | 504–507 | CRC-32C of the octets before, begun with journal, segment and sector |
-//! | 508–511 | stamp of journal and segment |
-//!
 //! A write that a crash cuts off leaves sectors of the file's former life, or one whose first octets are new: its
 //! stamp, which comes last, is old. A damaged sector has the right stamp and a wrong CRC.
 

@@ -1,6 +1,6 @@
 //! Upkeep: compaction of the oldest segment, the next segment, files that are not needed.
 
-use crate::error::{Damage, DamageKind, StoreError};
+use crate::error::StoreError;
 use crate::files::Files;
 use crate::format::{COMMIT_HEADER_BYTES, Groups, SECTOR, encode_change, offset_of};
 use crate::journal::Journal;
@@ -27,13 +27,9 @@ impl<F: Files> Journal<F> {
         all - last.map_or(0, |last| offset_of(last.sectors - last.at))
     }
 
-    fn segment_octets(&self) -> u64 {
-        offset_of(self.sectors)
-    }
-
     /// The most octets that the written segments, and one more, may have before commits wait for compaction.
     fn bound_octets(&self) -> u64 {
-        2 * self.live_sector_octets() + 2 * self.segment_octets()
+        2 * self.live_sector_octets() + 2 * offset_of(self.sectors)
     }
 
     /// Whether the oldest segment is to be compacted.
@@ -49,26 +45,20 @@ impl<F: Files> Journal<F> {
         if self.is_rewriting() {
             return true;
         }
-        let live = self.live_sector_octets();
-        let segment = self.segment_octets();
-        let used = self.used_octets();
+        let (live, segment) = (self.live_sector_octets(), offset_of(self.sectors));
+        let slack = if self.is_out_of_space { segment / 8 } else { live / 2 + segment / 2 };
         let has_room = self.compaction_octets() <= self.ready_octets();
-        if self.chain.len() < 2 || oldest.number > self.last_changed || !has_room {
-            return false;
-        }
-        if self.is_out_of_space {
-            return used > live + segment / 8;
-        }
-        used > live + live / 2 + segment / 2
+        let gets_denser = self.chain.len() > 1 && oldest.number <= self.last_changed;
+        gets_denser && has_room && self.used_octets() > live + slack
     }
 
     /// One part of the upkeep.
     pub(super) fn upkeep(&mut self) -> Result<Upkeep, StoreError> {
-        let mut part = (PACE * self.written_since).clamp(PART_OCTETS_MIN, PART_OCTETS_MAX);
-        if self.is_out_of_space {
+        let part = match self.is_out_of_space {
             // Requests are refused until it is done.
-            part = PART_OCTETS_MAX;
-        }
+            true => PART_OCTETS_MAX,
+            false => (PACE * self.written_since).clamp(PART_OCTETS_MIN, PART_OCTETS_MAX),
+        };
         self.written_since = 0;
         self.count_damage();
         let mut done = self.upkeep_files(part)?;
@@ -80,10 +70,7 @@ impl<F: Files> Journal<F> {
             return Ok(done);
         }
         let keep = usize::from(self.file_octets() <= self.bound_octets());
-        match self.remove_surplus(keep)? {
-            true => Ok(Upkeep::Worked),
-            false => Ok(Upkeep::Idle),
-        }
+        Ok(if self.remove_surplus(keep)? { Upkeep::Worked } else { Upkeep::Idle })
     }
 
     /// Gets files ready. A full file system is no failure: [`Journal::is_full`] tells of it, and this is tried again.
@@ -105,11 +92,11 @@ impl<F: Files> Journal<F> {
 
     /// Damage is a loss once there is room for all records again.
     fn count_damage(&mut self) {
-        let Some(damaged) = self.damaged.filter(|damaged| *damaged > self.lost_until) else {
-            return;
-        };
-        let wanted = self.live_sector_octets() + 2 * self.segment_octets();
-        if self.files.available().is_ok_and(|available| available >= wanted) {
+        let wanted = self.live_sector_octets() + 2 * offset_of(self.sectors);
+        if let Some(damaged) = self.damaged
+            && damaged > self.lost_until
+            && self.files.available().is_ok_and(|available| available >= wanted)
+        {
             self.lost_until = damaged;
             self.losses += 1;
         }
@@ -118,7 +105,7 @@ impl<F: Files> Journal<F> {
     /// Compacts while the journal exceeds its bound, but not for long. A failure is that of a later call.
     pub(super) fn keep_bound(&mut self) {
         for _ in 0..PARTS_PER_COMMIT {
-            let is_over = self.used_octets() > self.bound_octets() - self.segment_octets();
+            let is_over = self.used_octets() > self.bound_octets() - offset_of(self.sectors);
             if !is_over || !self.is_compaction_due() || self.compact(PART_OCTETS_MAX).is_err() {
                 break;
             }
@@ -194,13 +181,13 @@ impl<F: Files> Journal<F> {
         let cursor = self.cursor.get_or_insert_with(|| oldest.scan());
         let mut read = 0;
         while read < part {
-            if cursor.at() >= oldest.at {
+            if cursor.at >= oldest.at {
                 return Ok(true);
             }
-            let gap = match cursor.next(&mut self.files, &oldest.file) {
+            let (first, next) = match oldest.read_on(&mut self.files, cursor) {
                 Ok(ScanStep::Commit(FoundCommit { at, end, .. })) => {
                     read += usize::try_from(offset_of(end - at)).unwrap_or(part);
-                    let groups = Groups::new(cursor.content(), COMMIT_HEADER_BYTES);
+                    let groups = Groups::new(&cursor.content, COMMIT_HEADER_BYTES);
                     for placed in groups.flat_map(|group| group.changes()) {
                         let place = place_of(oldest.short_number(), at, placed.at, placed.len);
                         if self.index.get(placed.change.key) == Some(place) {
@@ -210,22 +197,20 @@ impl<F: Files> Journal<F> {
                     }
                     continue;
                 }
-                Ok(ScanStep::Gap(gap)) => gap.next,
-                Err(_) if oldest.number <= self.salvage_until.max(self.removed_until) => None,
-                Err(error) => return Err(StoreError::io("read", &oldest.name())(error)),
+                Ok(ScanStep::Gap(gap)) => (gap.at, gap.next),
+                Err(_) if oldest.number <= self.salvage_until.max(self.removed_until) => {
+                    (cursor.at, None)
+                }
+                Err(error) => return Err(error),
             };
             if oldest.number > self.salvage_until {
-                let kind = DamageKind::Sectors { first: cursor.at(), end: oldest.at };
-                let before = Some(self.durable + 1);
-                let lost = Damage { file: oldest.name(), kind, after: 0, before };
                 self.damaged = Some(oldest.number);
                 self.copies.clear();
                 self.cursor = None;
-                return Err(StoreError::Damaged(vec![lost]));
+                return Err(oldest.damaged_from(first, self.durable));
             }
-            match gap {
-                Some(next) => cursor.skip_to(next),
-                None => return Ok(true),
+            if next.is_none() {
+                return Ok(true);
             }
         }
         Ok(false)

@@ -1,17 +1,16 @@
 //! Opening: finds the segments, reads all commits that count, and proves that none is missing.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::io;
 
-use crate::error::{Damage, DamageKind, StoreError};
+use crate::error::{Damage, StoreError};
 use crate::files::Files;
 use crate::format::{
-    FORMAT_VERSION, HEADER_SECTORS, SECTOR, SealNote, SectorCodec, SectorState, SegmentHeader,
-    SegmentHeaderError, offset_of,
+    FORMAT_VERSION, HEADER_SECTORS, SECTOR, SectorState, SegmentHeader, offset_of, u64_at,
 };
 use crate::journal::commit::apply;
 use crate::journal::segments::{
-    BEGUN_NAME, FreeFile, JournalSegment, NEW_NAME, is_segment_size, segment_name,
+    BEGUN_NAME, FreeFile, JournalSegment, NEW_NAME, is_segment_size, segment_name, spare_name,
 };
 use crate::journal::{Journal, JournalOptions, OpenReport};
 use crate::scan::{FoundCommit, ScanStep};
@@ -19,11 +18,11 @@ use crate::scan::{FoundCommit, ScanStep};
 /// The file that the process holds a lock on.
 const LOCK_NAME: &str = "lock";
 
-/// The files of a folder, by their names.
+/// The files of a folder, those of segments by their numbers.
 #[derive(Debug, Default)]
 struct FolderNames {
-    segments: BTreeMap<u64, String>,
-    spares: BTreeMap<u64, String>,
+    segments: BTreeSet<u64>,
+    spares: BTreeSet<u64>,
     /// A file was being filled with zeros.
     has_new: bool,
     /// The journal had a commit.
@@ -35,27 +34,19 @@ impl FolderNames {
     fn sort(names: Vec<String>) -> Self {
         let mut sorted = Self::default();
         for name in names {
-            if name == LOCK_NAME || name == NEW_NAME {
-                sorted.has_new |= name == NEW_NAME;
-                continue;
-            }
-            if name == BEGUN_NAME {
-                sorted.has_begun = true;
-                continue;
-            }
             let stem = name.strip_suffix(".segment").unwrap_or("");
-            let number = |digits: &str| {
-                let is_hex = digits.bytes().all(|octet| matches!(octet, b'0'..=b'9' | b'a'..=b'f'));
-                (digits.len() == 16 && is_hex)
-                    .then(|| u64::from_str_radix(digits, 16).ok())
-                    .flatten()
-            };
-            if let Some(number) = number(stem) {
-                sorted.segments.insert(number, name);
-            } else if let Some(number) = stem.strip_prefix("spare-").and_then(number) {
-                sorted.spares.insert(number, name);
-            } else {
-                sorted.foreign.push(name);
+            let number = u64::from_str_radix(stem.strip_prefix("spare-").unwrap_or(stem), 16);
+            match (name.as_str(), number.ok()) {
+                (LOCK_NAME, _) => {}
+                (NEW_NAME, _) => sorted.has_new = true,
+                (BEGUN_NAME, _) => sorted.has_begun = true,
+                (_, Some(number)) if name == segment_name(number) => {
+                    sorted.segments.insert(number);
+                }
+                (_, Some(number)) if name == spare_name(number) => {
+                    sorted.spares.insert(number);
+                }
+                _ => sorted.foreign.push(name),
             }
         }
         sorted.foreign.sort();
@@ -63,25 +54,12 @@ impl FolderNames {
     }
 }
 
-/// The first commit of a segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FirstCommit {
-    /// There is no commit.
-    None,
-    /// It follows this one; none between the two counts.
-    After(u64),
-    Damaged,
-}
-
 /// What reading the segments has come to.
 #[derive(Debug, Default)]
 struct Replay {
     last: Option<FoundCommit>,
     last_segment: u64,
-    damage: Vec<Damage>,
-    /// The last of the damage has no end yet.
-    is_open: bool,
-    is_torn: bool,
+    report: OpenReport,
 }
 
 impl Replay {
@@ -93,16 +71,15 @@ impl Replay {
         self.last.map_or(0, |last| last.header.last())
     }
 
-    fn add(&mut self, file: String, kind: DamageKind) {
-        self.damage.push(Damage { file, kind, after: self.last_group(), before: None });
-        self.is_open = true;
+    fn add(&mut self, file: String, what: impl Into<String>) {
+        let (what, after) = (what.into(), self.last_group());
+        self.report.losses.push(Damage { file, what, after, before: None });
     }
 
     fn pass(&mut self, commit: FoundCommit) {
-        if let Some(damage) = self.damage.last_mut().filter(|_| self.is_open) {
-            damage.before = Some(commit.header.first);
+        if let Some(damage) = self.report.losses.last_mut() {
+            damage.before.get_or_insert(commit.header.first);
         }
-        self.is_open = false;
         self.last = Some(commit);
     }
 }
@@ -118,27 +95,26 @@ impl<F: Files> Journal<F> {
             io::ErrorKind::WouldBlock => StoreError::InUse,
             _ => StoreError::io("lock", "")(error),
         })?;
-        let names = files.list().map_err(StoreError::io("read", ""))?;
-        let names = FolderNames::sort(names);
+        let names = FolderNames::sort(files.list().map_err(StoreError::io("read", ""))?);
         let mut journal = Self::empty(files, options)?;
-        let mut report = OpenReport { foreign: names.foreign.clone(), ..OpenReport::default() };
-        report.is_new = names.segments.is_empty() && !names.has_begun;
-        journal.last_segment =
-            names.segments.keys().chain(names.spares.keys()).copied().max().unwrap_or(0);
-        let mut replay = journal.replay_all(&names, &mut report)?;
-        if names.has_begun && replay.last.is_none() && replay.damage.is_empty() {
-            let first = names.segments.keys().next().copied().unwrap_or(2);
-            replay.add(segment_name(first.saturating_sub(1)), DamageKind::Missing);
+        let mut replay = Replay::default();
+        replay.report.foreign = names.foreign.clone();
+        replay.report.is_new = names.segments.is_empty() && !names.has_begun;
+        let last_segment = names.segments.last().max(names.spares.last());
+        journal.last_segment = last_segment.copied().unwrap_or(0);
+        journal.replay_all(&names, &mut replay)?;
+        if names.has_begun && replay.last.is_none() && replay.report.losses.is_empty() {
+            let first = names.segments.first().copied().unwrap_or(2);
+            replay.add(segment_name(first.saturating_sub(1)), "is missing");
         }
-        let is_damaged = !replay.damage.is_empty();
+        let is_damaged = !replay.report.losses.is_empty();
         if is_damaged && !options.accept_loss {
-            return Err(StoreError::Damaged(replay.damage));
+            return Err(StoreError::Damaged(replay.report.losses));
         }
         journal.durable_commit = replay.last_commit();
         journal.tried_commit = replay.last_commit();
         journal.durable = replay.last_group();
         journal.appended = journal.durable;
-        report.is_torn = replay.is_torn;
         if replay.last.is_some() && !names.has_begun {
             // A crash came before it, or the program that wrote the journal knows no such file.
             journal.files.create(BEGUN_NAME).map_err(StoreError::io("create", BEGUN_NAME))?;
@@ -146,41 +122,28 @@ impl<F: Files> Journal<F> {
         journal.has_begun = replay.last.is_some() || names.has_begun;
         journal.sync_last(&replay)?;
         journal.collect_free(&names)?;
-        report.losses = replay.damage;
         if is_damaged {
             journal.rewrite_all()?;
         } else if journal.chain.is_empty() {
             journal.roll()?;
         }
-        Ok((journal, report))
+        Ok((journal, replay.report))
     }
 
     /// Fills the chain and the index.
-    fn replay_all(
-        &mut self,
-        names: &FolderNames,
-        report: &mut OpenReport,
-    ) -> Result<Replay, StoreError> {
-        let mut replay = Replay::default();
-        let mut found = self.find_chain(names, &mut replay, report)?;
-        let firsts = self.first_commits(&found)?;
-        for (position, segment) in found.iter_mut().enumerate() {
-            let mut later = firsts.iter().skip(position + 1);
-            let until = match later.find(|first| **first != FirstCommit::None) {
-                Some(FirstCommit::After(previous)) => Some(*previous),
-                _ => None,
-            };
-            self.replay(segment, until, &mut replay)?;
+    fn replay_all(&mut self, names: &FolderNames, replay: &mut Replay) -> Result<(), StoreError> {
+        let mut found = self.find_chain(names, replay)?;
+        let last_commits = self.last_commits(&found)?;
+        for (segment, until) in found.iter_mut().zip(last_commits) {
+            self.replay(segment, until, replay)?;
         }
-        self.check_successors(&found, &mut replay)?;
+        self.check_successors(&found, replay)?;
         self.last_changed = self.last_segment;
         // The first ones may never have had a commit.
         let empty = found.iter().take_while(|segment| !segment.has_commits).count();
-        for segment in found.drain(..empty.min(found.len().saturating_sub(1))) {
-            self.leaving.push(segment);
-        }
+        self.leaving.extend(found.drain(..empty.min(found.len().saturating_sub(1))));
         self.chain.extend(found);
-        Ok(replay)
+        Ok(())
     }
 
     /// Opens the segments that are needed: those from the one on that the last commit names as the oldest.
@@ -188,27 +151,23 @@ impl<F: Files> Journal<F> {
         &mut self,
         names: &FolderNames,
         replay: &mut Replay,
-        report: &mut OpenReport,
     ) -> Result<Vec<JournalSegment<F::File>>, StoreError> {
         let mut found = Vec::new();
         let mut oldest = None;
-        let mut is_first = true;
-        for (number, name) in names.segments.iter().rev() {
-            if oldest.is_some_and(|oldest| *number < oldest) {
+        for &number in names.segments.iter().rev() {
+            if oldest.is_some_and(|oldest| number < oldest) {
                 break;
             }
-            let segment = self.open_segment(*number, name, is_first, report)?;
-            let segment = match segment {
+            let segment = match self.open_segment(number, found.is_empty(), &mut replay.report)? {
                 Ok(segment) => segment,
-                Err(kind) => {
-                    replay.add(name.clone(), kind);
+                Err(what) => {
+                    replay.add(segment_name(number), what);
                     continue;
                 }
             };
-            is_first = false;
             if segment.readable < segment.sectors {
                 let octets = offset_of(segment.readable);
-                replay.add(name.clone(), DamageKind::Truncated { octets });
+                replay.add(segment.name(), format!("is cut off after {octets} octets"));
             }
             if oldest.is_none() {
                 oldest = self.oldest_of(&segment)?;
@@ -216,8 +175,8 @@ impl<F: Files> Journal<F> {
             found.push(segment);
         }
         found.reverse();
-        if let Some(oldest) = oldest.filter(|oldest| !names.segments.contains_key(oldest)) {
-            replay.add(segment_name(oldest), DamageKind::Missing);
+        if let Some(oldest) = oldest.filter(|oldest| !names.segments.contains(oldest)) {
+            replay.add(segment_name(oldest), "is missing");
         }
         Ok(found)
     }
@@ -226,52 +185,46 @@ impl<F: Files> Journal<F> {
     fn open_segment(
         &mut self,
         number: u64,
-        name: &str,
         is_first: bool,
         report: &mut OpenReport,
-    ) -> Result<Result<JournalSegment<F::File>, DamageKind>, StoreError> {
-        let file = self.files.open(name).map_err(StoreError::io("open", name))?;
-        let octets = self.files.len(&file).map_err(StoreError::io("open", name))?;
+    ) -> Result<Result<JournalSegment<F::File>, &'static str>, StoreError> {
+        let name = segment_name(number);
+        let (file, octets) = self.open_file(&name)?;
         let readable = u32::try_from(octets / SECTOR as u64).unwrap_or(u32::MAX);
         if readable < HEADER_SECTORS {
-            return Ok(Err(DamageKind::Header));
+            return Ok(Err("has a damaged header"));
         }
         let mut copies = [[0; SECTOR]; 2];
         let read = self.files.read_at(&file, 0, copies.as_flattened_mut());
-        read.map_err(StoreError::io("read", name))?;
+        read.map_err(StoreError::io("read", &name))?;
         let header = match SegmentHeader::decode(&copies) {
-            Ok(header) if !is_segment_size(header.sectors) => return Ok(Err(DamageKind::Header)),
-            Ok(header) => header,
-            Err(SegmentHeaderError::Damaged) => return Ok(Err(DamageKind::Header)),
-            Err(SegmentHeaderError::Newer(version)) => {
-                let newest = FORMAT_VERSION;
-                return Err(StoreError::Newer { file: name.into(), version, newest });
+            Some(Ok(header)) if is_segment_size(header.sectors) => header,
+            Some(Err(version)) => {
+                return Err(StoreError::Newer { file: name, version, newest: FORMAT_VERSION });
             }
+            _ => return Ok(Err("has a damaged header")),
         };
         if copies[0] != copies[1] {
-            report.damaged_headers.push(name.into());
+            report.damaged_headers.push(name.clone());
         }
         if is_first {
             self.identity = header.identity;
         }
         if header.number < number || header.identity != self.identity {
-            return Err(StoreError::Foreign { file: name.into() });
+            return Err(StoreError::Foreign { file: name });
         }
         if header.number > number {
             // A file that was free got the header of a later segment.
-            return Ok(Err(DamageKind::Missing));
+            return Ok(Err("is missing"));
         }
-        let segment = JournalSegment {
-            number,
-            file,
-            sectors: header.sectors,
-            readable,
-            codec: SectorCodec::new(self.identity, number),
-            at: HEADER_SECTORS,
-            has_commits: false,
-            is_suspect: false,
-        };
-        Ok(Ok(segment))
+        Ok(Ok(JournalSegment::new(self.identity, number, file, header.sectors, readable)))
+    }
+
+    /// Opens a file and reads its length.
+    fn open_file(&mut self, name: &str) -> Result<(F::File, u64), StoreError> {
+        let opened = self.files.open(name).and_then(|file| Ok((self.files.len(&file)?, file)));
+        let (octets, file) = opened.map_err(StoreError::io("open", name))?;
+        Ok((file, octets))
     }
 
     /// The oldest segment that is needed, if this segment has a commit, which says so.
@@ -279,33 +232,30 @@ impl<F: Files> Journal<F> {
         let mut scan = segment.scan();
         let mut oldest = None;
         loop {
-            let next = scan.next(&mut self.files, &segment.file);
-            match next.map_err(StoreError::io("read", &segment.name()))? {
+            match segment.read_on(&mut self.files, &mut scan)? {
                 ScanStep::Commit(commit) => oldest = Some(commit.header.oldest),
-                ScanStep::Gap(gap) => match gap.next {
-                    Some(next) => scan.skip_to(next),
-                    None => return Ok(oldest),
-                },
+                ScanStep::Gap(gap) if gap.next.is_none() => return Ok(oldest),
+                ScanStep::Gap(_) => {}
             }
         }
     }
 
-    /// The first commit of each segment.
-    fn first_commits(
+    /// The last commit that counts of each segment, if a later segment says so.
+    fn last_commits(
         &mut self,
         found: &[JournalSegment<F::File>],
-    ) -> Result<Vec<FirstCommit>, StoreError> {
-        let mut firsts = Vec::new();
-        for segment in found {
-            let mut scan = segment.scan();
-            let first = scan.next(&mut self.files, &segment.file);
-            firsts.push(match first.map_err(StoreError::io("read", &segment.name()))? {
-                ScanStep::Commit(commit) => FirstCommit::After(commit.header.previous),
-                ScanStep::Gap(gap) if gap.next.is_some() || gap.is_damaged => FirstCommit::Damaged,
-                ScanStep::Gap(_) => FirstCommit::None,
-            });
+    ) -> Result<Vec<Option<u64>>, StoreError> {
+        let (mut last, mut all) = (None, Vec::new());
+        for segment in found.iter().rev() {
+            all.push(last);
+            last = match segment.read_on(&mut self.files, &mut segment.scan())? {
+                ScanStep::Commit(commit) => Some(commit.header.previous),
+                ScanStep::Gap(gap) if gap.next.is_some() || gap.is_damaged => None,
+                ScanStep::Gap(_) => last,
+            };
         }
-        Ok(firsts)
+        all.reverse();
+        Ok(all)
     }
 
     /// Reads a segment, of which commits beyond `until` do not count: they were written again
@@ -317,20 +267,19 @@ impl<F: Files> Journal<F> {
         replay: &mut Replay,
     ) -> Result<(), StoreError> {
         let name = segment.name();
-        let damage_before = replay.damage.len();
+        let losses_before = replay.report.losses.len();
         let mut scan = segment.scan();
-        replay.is_torn = false;
+        replay.report.is_torn = false;
         loop {
-            let next = scan.next(&mut self.files, &segment.file);
-            match next.map_err(StoreError::io("read", &name))? {
+            match segment.read_on(&mut self.files, &mut scan)? {
                 ScanStep::Commit(commit)
                     if until.is_some_and(|until| commit.header.commit > until) =>
                 {
-                    replay.is_torn = true;
+                    replay.report.is_torn = true;
                     break;
                 }
                 ScanStep::Commit(commit) => {
-                    apply(&mut self.index, scan.content(), segment.short_number(), commit.at);
+                    apply(&mut self.index, &scan.content, segment.short_number(), commit.at);
                     replay.pass(commit);
                     replay.last_segment = segment.number;
                     segment.at = commit.end;
@@ -340,22 +289,23 @@ impl<F: Files> Journal<F> {
                     break;
                 }
                 ScanStep::Gap(gap) => {
-                    replay.is_torn |= gap.is_torn;
+                    replay.report.is_torn |= gap.is_torn;
                     if gap.next.is_none() && !gap.is_damaged {
                         break;
                     }
                     let end = gap.next.unwrap_or(segment.sectors - 1);
-                    replay.add(name.clone(), DamageKind::Sectors { first: gap.at, end });
-                    let Some(next) = gap.next else { break };
-                    scan.skip_to(next);
+                    replay.add(name.clone(), Damage::of_sectors(gap.at, end));
+                    if gap.next.is_none() {
+                        break;
+                    }
                 }
             }
         }
-        segment.is_suspect = replay.is_torn;
+        segment.is_suspect = replay.report.is_torn;
         let last = replay.last_commit();
-        let is_named = replay.damage.len() > damage_before;
+        let is_named = replay.report.losses.len() > losses_before;
         if let Some(expected) = until.filter(|until| last < *until && !is_named) {
-            replay.add(name, DamageKind::Commits { last, expected });
+            replay.add(name, format!("ends with commit {last} instead of {expected}"));
         }
         Ok(())
     }
@@ -376,16 +326,16 @@ impl<F: Files> Journal<F> {
             read.map_err(StoreError::io("read", &segment.name()))?;
             match segment.codec.check(&sector, index) {
                 SectorState::Whole(start) if start == index => {
-                    let next = SealNote::decode(&sector).next;
+                    let next = u64_at(&sector, 0).unwrap_or(0);
                     let name = segment_name(next);
                     let is_there = found.iter().any(|other| other.number == next);
-                    if !is_there && replay.damage.iter().all(|damage| damage.file != name) {
-                        replay.add(name, DamageKind::Missing);
+                    if !is_there && replay.report.losses.iter().all(|damage| damage.file != name) {
+                        replay.add(name, "is missing");
                     }
                 }
                 SectorState::Damaged if position + 1 == found.len() => {
-                    let kind = DamageKind::Sectors { first: index, end: segment.sectors };
-                    replay.add(segment.name(), kind);
+                    let what = Damage::of_sectors(index, segment.sectors);
+                    replay.add(segment.name(), what);
                 }
                 SectorState::Whole(_) | SectorState::Damaged | SectorState::Unwritten => {}
             }
@@ -404,11 +354,10 @@ impl<F: Files> Journal<F> {
             self.raw.resize(sectors, [0; SECTOR]);
             let octets = self.raw.as_flattened_mut();
             let at = offset_of(commit.at);
-            self.files.read_at(&segment.file, at, octets).map_err(StoreError::io("read", &name))?;
-            self.files
-                .write_at(&segment.file, at, octets)
-                .map_err(StoreError::io("write", &name))?;
-            self.files.sync_data(&segment.file).map_err(StoreError::io("sync", &name))?;
+            let failed = |action| StoreError::io(action, &name);
+            self.files.read_at(&segment.file, at, octets).map_err(failed("read"))?;
+            self.files.write_at(&segment.file, at, octets).map_err(failed("write"))?;
+            self.files.sync_data(&segment.file).map_err(failed("sync"))?;
         }
         self.files.sync_folder().map_err(StoreError::io("sync", ""))
     }
@@ -419,17 +368,15 @@ impl<F: Files> Journal<F> {
             self.files.remove(NEW_NAME).map_err(StoreError::io("remove", NEW_NAME))?;
         }
         let oldest = self.chain.front().map_or(u64::MAX, |oldest| oldest.number);
-        let is_leaving =
-            |number: &u64| self.leaving.iter().any(|segment| segment.number == *number);
-        let former = names.segments.iter().filter(|(number, _)| **number < oldest);
-        let former = former.filter(|(number, _)| !is_leaving(number)).map(|(_, name)| name);
-        for name in former.chain(names.spares.values()) {
-            let file = self.files.open(name).map_err(StoreError::io("open", name))?;
-            let octets = self.files.len(&file).map_err(StoreError::io("open", name))?;
+        let is_leaving = |number| self.leaving.iter().any(|segment| segment.number == number);
+        let former = names.segments.range(..oldest).filter(|number| !is_leaving(**number));
+        let former: Vec<_> = former.map(|number| segment_name(*number)).collect();
+        for name in former.into_iter().chain(names.spares.iter().map(|spare| spare_name(*spare))) {
+            let (file, octets) = self.open_file(&name)?;
             if octets == offset_of(self.sectors) {
-                self.free.push(FreeFile { name: name.clone(), file, sectors: self.sectors });
+                self.free.push(FreeFile { name, file, sectors: self.sectors });
             } else {
-                self.files.remove(name).map_err(StoreError::io("remove", name))?;
+                self.files.remove(&name).map_err(StoreError::io("remove", &name))?;
             }
         }
         Ok(())

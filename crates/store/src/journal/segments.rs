@@ -2,14 +2,14 @@
 
 use std::io;
 
-use crate::error::StoreError;
+use crate::error::{Damage, StoreError};
 use crate::files::Files;
 use crate::format::{
-    HEADER_SECTORS, PAYLOAD, SECTOR, SealNote, SectorCodec, SegmentHeader, offset_of,
+    HEADER_SECTORS, PAYLOAD, SECTOR, SectorCodec, SegmentHeader, offset_of, put_at,
 };
 use crate::journal::Journal;
 use crate::record::Upkeep;
-use crate::scan::SegmentScan;
+use crate::scan::{ScanStep, SegmentScan};
 
 /// The file that is being filled with zeros.
 pub(super) const NEW_NAME: &str = "new.segment";
@@ -69,6 +69,12 @@ pub(super) struct NewFile<File> {
 }
 
 impl<File> JournalSegment<File> {
+    /// A segment whose commits are not known yet.
+    pub(super) fn new(identity: u64, number: u64, file: File, sectors: u32, readable: u32) -> Self {
+        let (codec, at) = (SectorCodec::new(identity, number), HEADER_SECTORS);
+        Self { number, file, sectors, readable, codec, at, has_commits: false, is_suspect: false }
+    }
+
     pub(super) fn name(&self) -> String {
         segment_name(self.number)
     }
@@ -76,6 +82,22 @@ impl<File> JournalSegment<File> {
     /// Reads its commits from the first one on.
     pub(super) fn scan(&self) -> SegmentScan {
         SegmentScan::new(self.codec, self.sectors, self.readable)
+    }
+
+    /// The next step of such a scan.
+    pub(super) fn read_on<F: Files<File = File>>(
+        &self,
+        files: &mut F,
+        scan: &mut SegmentScan,
+    ) -> Result<ScanStep, StoreError> {
+        let step = scan.next(&mut |offset, into| files.read_at(&self.file, offset, into));
+        step.map_err(|error| StoreError::io("read", &self.name())(error))
+    }
+
+    /// The error for durable records of groups up to `durable` that cannot be read, from sector `first` on.
+    pub(super) fn damaged_from(&self, first: u32, durable: u64) -> StoreError {
+        let (file, what) = (self.name(), Damage::of_sectors(first, self.at));
+        StoreError::Damaged(vec![Damage { file, what, after: 0, before: Some(durable + 1) }])
     }
 
     /// Octets of commits that still fit.
@@ -165,11 +187,10 @@ impl<F: Files> Journal<F> {
     /// Makes files ready, and waits for them, if the reserve does not outlast `octets`. Where it cannot, the commits go on
     /// as long as they can.
     pub(super) fn keep_reserve(&mut self, octets: usize) {
-        while !self.is_out_of_space && self.ready_octets() < octets + self.reserve() {
-            if self.prepare_next(PART_WAITING, true).is_err() {
-                break;
-            }
-        }
+        while !self.is_out_of_space
+            && self.ready_octets() < octets + self.reserve()
+            && self.prepare_next(PART_WAITING, true).is_ok()
+        {}
     }
 
     /// True if a further file is to be made ready now. With `is_due`, compaction is about to free one.
@@ -186,11 +207,6 @@ impl<F: Files> Journal<F> {
         !creates || self.files.available().is_ok_and(|octets| octets >= sought)
     }
 
-    /// Whether the next segment, and its name, are durable.
-    fn is_next_ready(&self) -> bool {
-        self.next.is_some() && !self.has_new_names && self.syncing.is_none()
-    }
-
     /// Whether getting the next segment ready has begun.
     pub(super) fn is_preparing(&self) -> bool {
         self.has_new_names || self.syncing.is_some() || self.headed.is_some()
@@ -198,13 +214,14 @@ impl<F: Files> Journal<F> {
 
     /// Gets the next segment ready, and waits for it.
     pub(super) fn make_next(&mut self) -> Result<(), StoreError> {
-        while !self.is_next_ready() {
+        loop {
             // A sync may be that of a later file, and the next one be ready behind it.
-            if !self.end_sync(true)? || !self.is_next_ready() {
-                self.prepare_next(PART_WAITING, true)?;
+            self.end_sync(true)?;
+            if self.next.is_some() && !self.has_new_names && self.syncing.is_none() {
+                return Ok(());
             }
+            self.prepare_next(PART_WAITING, true)?;
         }
-        Ok(())
     }
 
     /// Does a part of getting the next segment ready, or a file for the one behind it: writes at most `sectors` sectors of
@@ -223,8 +240,8 @@ impl<F: Files> Journal<F> {
             self.write_header(free)?;
         } else {
             let filled = self.fill_new(sectors);
-            self.is_out_of_space |= filled.as_ref().is_err_and(StoreError::is_no_space);
-            if filled.is_err() {
+            if let Err(error) = &filled {
+                self.is_out_of_space |= error.is_no_space();
                 self.drop_new();
             }
             filled?;
@@ -241,12 +258,12 @@ impl<F: Files> Journal<F> {
     /// True if no sync is under way any more.
     fn end_sync(&mut self, waits: bool) -> Result<bool, StoreError> {
         let Some(target) = self.syncing else { return Ok(true) };
-        match self.files.poll_sync(waits) {
-            Ok(false) => return Ok(false),
-            Ok(true) => self.syncing = None,
-            Err(error) => return Err(self.sync_failed(target, error)),
+        let polled = self.files.poll_sync(waits);
+        let is_done = polled.map_err(|error| self.sync_failed(target, error))?;
+        if is_done {
+            self.syncing = None;
         }
-        Ok(true)
+        Ok(is_done)
     }
 
     /// Begins a sync beside commits.
@@ -256,14 +273,11 @@ impl<F: Files> Journal<F> {
             SyncTarget::Headed => self.headed.as_ref().map(|headed| &headed.file),
             SyncTarget::New => self.making.as_ref().map(|making| &making.file),
         };
-        match self.files.begin_sync(file) {
-            Ok(()) => {
-                self.has_new_names &= target != SyncTarget::Folder;
-                self.syncing = Some(target);
-                Ok(())
-            }
-            Err(error) => Err(self.sync_failed(target, error)),
-        }
+        let begun = self.files.begin_sync(file);
+        begun.map_err(|error| self.sync_failed(target, error))?;
+        self.has_new_names &= target != SyncTarget::Folder;
+        self.syncing = Some(target);
+        Ok(())
     }
 
     /// What was written is not trusted, and is written again.
@@ -274,18 +288,28 @@ impl<F: Files> Journal<F> {
                 self.has_new_names = true;
                 StoreError::io("sync", "")(error)
             }
-            SyncTarget::Headed => {
-                let headed = self.headed.take();
-                let name = headed.as_ref().map_or(String::new(), |headed| headed.name.clone());
-                self.free.extend(headed);
-                StoreError::io("sync", &name)(error)
-            }
+            SyncTarget::Headed => match self.headed.take() {
+                Some(headed) => self.give_back(headed, "sync", error),
+                None => StoreError::io("sync", "")(error),
+            },
             SyncTarget::New => {
                 self.drop_new();
                 StoreError::io("sync", NEW_NAME)(error)
             }
         };
         self.is_out_of_space |= failed.is_no_space();
+        failed
+    }
+
+    /// A file that `action` has failed for is as free as before.
+    fn give_back(
+        &mut self,
+        free: FreeFile<F::File>,
+        action: &'static str,
+        error: io::Error,
+    ) -> StoreError {
+        let failed = StoreError::io(action, &free.name)(error);
+        self.free.push(free);
         failed
     }
 
@@ -296,14 +320,11 @@ impl<F: Files> Journal<F> {
 
     /// Writes zeros to the new file, which becomes free once it is complete and synced.
     fn fill_new(&mut self, sectors: u32) -> Result<(), StoreError> {
-        let mut making = match self.making.take() {
-            Some(making) => making,
-            None => {
-                let file = self.files.create(NEW_NAME);
-                NewFile { file: file.map_err(StoreError::io("create", NEW_NAME))?, zeroed: 0 }
-            }
-        };
-        if making.zeroed == self.sectors {
+        if self.making.is_none() {
+            let file = self.files.create(NEW_NAME).map_err(StoreError::io("create", NEW_NAME))?;
+            self.making = Some(NewFile { file, zeroed: 0 });
+        }
+        if let Some(made) = self.making.take_if(|making| making.zeroed == self.sectors) {
             let mut name = NEW_NAME.to_owned();
             if self.next.is_some() {
                 // It waits, and others may be made meanwhile.
@@ -312,19 +333,15 @@ impl<F: Files> Journal<F> {
                 self.last_segment += 1;
             }
             self.is_out_of_space = false;
-            self.free.push(FreeFile { name, file: making.file, sectors: self.sectors });
-            return Ok(());
+            self.free.push(FreeFile { name, file: made.file, sectors: self.sectors });
         }
-        let zeros = vec![[0_u8; SECTOR]; 256];
+        let Some(making) = &mut self.making else { return Ok(()) };
         let end = self.sectors.min(making.zeroed.saturating_add(sectors));
-        while making.zeroed < end {
-            let count = usize::try_from(end - making.zeroed).unwrap_or(0).min(zeros.len());
-            let part = zeros.get(..count).unwrap_or(&[]).as_flattened();
-            let written = self.files.write_at(&making.file, offset_of(making.zeroed), part);
-            written.map_err(StoreError::io("write", NEW_NAME))?;
-            making.zeroed += u32::try_from(count).unwrap_or(0);
-        }
-        self.making = Some(making);
+        let (at, len) = (offset_of(making.zeroed), offset_of(end - making.zeroed));
+        let zeros = vec![0; usize::try_from(len).unwrap_or(0)];
+        let written = self.files.write_at(&making.file, at, &zeros);
+        written.map_err(StoreError::io("write", NEW_NAME))?;
+        making.zeroed = end;
         self.begin_sync(SyncTarget::New)
     }
 
@@ -332,38 +349,22 @@ impl<F: Files> Journal<F> {
     fn write_header(&mut self, free: FreeFile<F::File>) -> Result<(), StoreError> {
         let (identity, number) = (self.identity, self.last_segment + 1);
         let header = SegmentHeader { identity, number, sectors: free.sectors }.encode();
-        match self.files.write_at(&free.file, 0, header.as_flattened()) {
-            Ok(()) => {
-                self.headed = Some(free);
-                self.begin_sync(SyncTarget::Headed)
-            }
-            Err(error) => {
-                let failed = StoreError::io("write", &free.name)(error);
-                self.free.push(free);
-                Err(failed)
-            }
+        if let Err(error) = self.files.write_at(&free.file, 0, header.as_flattened()) {
+            return Err(self.give_back(free, "write", error));
         }
+        self.headed = Some(free);
+        self.begin_sync(SyncTarget::Headed)
     }
 
     /// Gives a file with a durable header its name.
     fn name_next(&mut self, headed: FreeFile<F::File>) -> Result<(), StoreError> {
         let number = self.last_segment + 1;
         if let Err(error) = self.files.rename(&headed.name, &segment_name(number)) {
-            let failed = StoreError::io("rename", &headed.name)(error);
-            self.free.push(headed);
-            return Err(failed);
+            return Err(self.give_back(headed, "rename", error));
         }
         self.last_segment = number;
-        self.next = Some(JournalSegment {
-            number,
-            file: headed.file,
-            sectors: headed.sectors,
-            readable: headed.sectors,
-            codec: SectorCodec::new(self.identity, number),
-            at: HEADER_SECTORS,
-            has_commits: false,
-            is_suspect: false,
-        });
+        let FreeFile { file, sectors, .. } = headed;
+        self.next = Some(JournalSegment::new(self.identity, number, file, sectors, sectors));
         self.has_new_names = true;
         self.begin_sync(SyncTarget::Folder)
     }
@@ -372,11 +373,9 @@ impl<F: Files> Journal<F> {
     pub(super) fn roll(&mut self) -> Result<(), StoreError> {
         self.make_next()?;
         let sealed = self.seal();
-        let Some(former) = self.chain.back_mut() else {
-            self.chain.extend(self.next.take());
-            return Ok(());
-        };
-        if former.has_commits {
+        if let Some(former) = self.chain.back_mut()
+            && former.has_commits
+        {
             // If its file failed before, the commits that are in it are durable all the same.
             if let Err(error) = sealed
                 && !former.is_suspect
@@ -384,10 +383,8 @@ impl<F: Files> Journal<F> {
                 former.is_suspect = true;
                 return Err(StoreError::io("write", &former.name())(error));
             }
-        } else if sealed.is_ok()
-            && let Some(former) = self.chain.pop_back()
-        {
-            self.retire(former);
+        } else if sealed.is_ok() {
+            self.retire_last();
         }
         self.chain.extend(self.next.take());
         Ok(())
@@ -395,25 +392,25 @@ impl<F: Files> Journal<F> {
 
     /// Notes at the end of the last segment with commits that the next segment follows.
     fn seal(&mut self) -> io::Result<()> {
-        let Some(next) = self.next.as_ref().map(|next| next.number) else { return Ok(()) };
         let last = self.chain.iter().rev().find(|segment| segment.has_commits);
-        let Some(last) = last else { return Ok(()) };
+        let Some((next, last)) = self.next.as_ref().zip(last) else { return Ok(()) };
         let index = last.sectors - 1;
-        let mut sector = SealNote { next }.encode();
+        let mut sector = [0; SECTOR];
+        put_at(&mut sector, 0, &next.number.to_le_bytes());
         last.codec.seal(&mut sector, index, index);
         self.files.write_at(&last.file, offset_of(index), &sector)?;
         self.files.sync_data(&last.file)
     }
 
-    /// Takes a segment without commits out of the chain.
-    fn retire(&mut self, segment: JournalSegment<F::File>) {
-        let name = spare_name(segment.number);
-        if self.files.rename(&segment.name(), &name).is_ok() {
+    /// Takes the last segment, which has no commits, out of the chain. If that fails it stays, without commits.
+    fn retire_last(&mut self) {
+        let Some(last) = self.chain.back() else { return };
+        let name = spare_name(last.number);
+        if self.files.rename(&last.name(), &name).is_ok()
+            && let Some(last) = self.chain.pop_back()
+        {
             self.has_new_names = true;
-            self.free.push(FreeFile { name, file: segment.file, sectors: segment.readable });
-        } else {
-            // It stays, without commits.
-            self.chain.push_back(segment);
+            self.free.push(FreeFile { name, file: last.file, sectors: last.readable });
         }
     }
 
@@ -451,11 +448,7 @@ impl<F: Files> Journal<F> {
         let file = self.free.swap_remove(position);
         match self.files.remove(&file.name) {
             Ok(()) => Ok(true),
-            Err(error) => {
-                let failed = StoreError::io("remove", &file.name)(error);
-                self.free.push(file);
-                Err(failed)
-            }
+            Err(error) => Err(self.give_back(file, "remove", error)),
         }
     }
 }
