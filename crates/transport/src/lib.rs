@@ -22,7 +22,7 @@ pub use error::{TlsFault, TransportError};
 pub use kernel_tcp::{KernelTcp, KernelWait};
 pub use tls::TlsTransport;
 pub use tls_settings::{TlsIdentity, TlsSettings, TlsSettingsError};
-pub use user_tcp::{UserTcp, UserTcpConfig, UserTcpCounters};
+pub use user_tcp::{UserTcp, UserTcpConfig};
 
 /// One stream of a transport, from [`Transport::connect`] or [`Transport::accept`] to [`Transport::close`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,12 +33,6 @@ impl StreamId {
     #[must_use]
     pub const fn new(index: usize) -> Self {
         Self(index)
-    }
-
-    /// The number.
-    #[must_use]
-    pub const fn index(self) -> usize {
-        self.0
     }
 }
 

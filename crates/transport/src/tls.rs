@@ -1,7 +1,6 @@
 //! TLS over the streams of another transport.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
 use std::io::{self, Read, Write};
 use std::mem;
 use std::net::SocketAddr;
@@ -28,6 +27,7 @@ const HANDSHAKE_MAX: Nanos = Nanos::from_secs(3);
 ///
 /// [`Transport::accept`] returns only streams of peers that have shown a certificate as [`TlsSettings`] demands. Until then a peer
 /// has at most [`HANDSHAKE_MAX`], and a place among [`HANDSHAKES_MAX`].
+#[derive(Debug)]
 pub struct TlsTransport<T: Transport> {
     inner: T,
     settings: TlsSettings,
@@ -38,18 +38,13 @@ pub struct TlsTransport<T: Transport> {
     accepted: VecDeque<StreamId>,
 }
 
+#[derive(Debug)]
 struct TlsStream {
     connection: Connection,
     /// Why nothing more can be sent or arrive.
     fault: Option<TransportError>,
     /// Decrypted octets wait for the caller.
     is_readable: bool,
-}
-
-impl<T: Transport> fmt::Debug for TlsTransport<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TlsTransport").field("streams", &self.streams.len()).finish_non_exhaustive()
-    }
 }
 
 impl<T: Transport> TlsTransport<T> {
@@ -109,12 +104,11 @@ impl TlsStream {
     fn exchange<T: Transport>(&mut self, inner: &mut T, id: StreamId) {
         self.send(inner, id);
         while self.fault.is_none() && self.connection.wants_read() {
-            let mut octets = StreamOctets { inner, id, fault: None };
-            match self.connection.read_tls(&mut octets) {
+            match self.connection.read_tls(&mut StreamOctets { inner, id }) {
                 Ok(0) => self.fault = Some(TransportError::Ended),
                 Ok(_) => self.process(),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(_) => self.fault = octets.fault.or(Some(TransportError::Reset)),
+                Err(error) => self.fault = Some(error.downcast().unwrap_or(TransportError::Reset)),
             }
         }
         self.send(inner, id);
@@ -132,17 +126,11 @@ impl TlsStream {
         }
     }
 
-    /// Sends what is encrypted, an alert about a fault included.
+    /// Sends what is encrypted, an alert about a fault included. An error of the stream is left to a read: what the peer said before
+    /// it ended the stream explains more.
     fn send<T: Transport>(&mut self, inner: &mut T, id: StreamId) {
-        while self.connection.wants_write() {
-            let mut octets = StreamOctets { inner, id, fault: None };
-            match self.connection.write_tls(&mut octets) {
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // What the peer said before it ended the stream explains more.
-                Err(_) => return,
-            }
-        }
+        let mut octets = StreamOctets { inner, id };
+        while self.connection.wants_write() && self.connection.write_tls(&mut octets).is_ok() {}
     }
 }
 
@@ -150,36 +138,25 @@ impl TlsStream {
 struct StreamOctets<'a, T> {
     inner: &'a mut T,
     id: StreamId,
-    fault: Option<TransportError>,
 }
 
-impl<T> StreamOctets<'_, T> {
-    fn result(&mut self, moved: Result<usize, TransportError>) -> io::Result<usize> {
-        match moved {
-            Ok(0) => Err(io::ErrorKind::WouldBlock.into()),
-            Ok(len) => Ok(len),
-            Err(error) => {
-                self.fault = Some(error);
-                Err(io::ErrorKind::ConnectionReset.into())
-            }
-        }
+/// Octets moved. None is an error, since the library would try again at once, for ever.
+fn io_result(moved: Result<usize, TransportError>) -> io::Result<usize> {
+    match moved {
+        Ok(0) => Err(io::ErrorKind::WouldBlock.into()),
+        moved => moved.map_err(io::Error::other),
     }
 }
 
 impl<T: Transport> Read for StreamOctets<'_, T> {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
-        match self.inner.receive(self.id, room) {
-            Err(TransportError::Ended) => Ok(0),
-            received => self.result(received),
-        }
+        io_result(self.inner.receive(self.id, room))
     }
 }
 
 impl<T: Transport> Write for StreamOctets<'_, T> {
-    /// Never zero: the caller would try again at once, for ever.
     fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
-        let sent = self.inner.send(self.id, octets);
-        self.result(sent)
+        io_result(self.inner.send(self.id, octets))
     }
 
     fn flush(&mut self) -> io::Result<()> {

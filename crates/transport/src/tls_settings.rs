@@ -1,6 +1,5 @@
 //! Certificates: whose are trusted, and which one is shown.
 
-use std::fmt;
 use std::sync::Arc;
 
 use rustls::client::danger::HandshakeSignatureValid;
@@ -27,20 +26,12 @@ pub struct TlsSettings {
 
 /// A certificate with its key, in PEM.
 #[derive(Clone, Copy)]
+#[allow(missing_debug_implementations, reason = "nobody prints a key")]
 pub struct TlsIdentity<'a> {
     /// The certificate, and those between it and an authority.
     pub certificate: &'a [u8],
     /// Its private key: PKCS #8, PKCS #1 or SEC 1.
     pub key: &'a [u8],
-}
-
-/// Without the key.
-impl fmt::Debug for TlsIdentity<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TlsIdentity")
-            .field("octets", &self.certificate.len())
-            .finish_non_exhaustive()
-    }
 }
 
 /// Why settings cannot be used.

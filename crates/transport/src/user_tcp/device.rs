@@ -20,22 +20,19 @@ pub(super) struct StackDevice<Io: PacketIo> {
     /// The buffer of the next frame.
     spare: Option<Io::Buf>,
     frame_bytes_max: usize,
-    pub rx_frames: u64,
-    pub tx_frames: u64,
 }
 
 impl<Io: PacketIo> StackDevice<Io> {
     pub(super) fn new(io: Io, port: PortId) -> Self {
         let frame_bytes_max = usize::from(io.port_info(port).mtu_bytes) + ETHERNET_BYTES;
         let (rx, tx) = (Burst::new(), Burst::new());
-        Self { io, port, rx, tx, spare: None, frame_bytes_max, rx_frames: 0, tx_frames: 0 }
+        Self { io, port, rx, tx, spare: None, frame_bytes_max }
     }
 
     /// Receives a burst unless frames still wait; returns whether any wait.
     pub(super) fn receive_burst(&mut self) -> bool {
         if self.rx.is_empty() {
-            let count = self.io.rx_burst(self.port, BURST_MAX, &mut self.rx);
-            self.rx_frames += u64::try_from(count).unwrap_or(0);
+            self.io.rx_burst(self.port, BURST_MAX, &mut self.rx);
             self.rx.reverse();
         }
         !self.rx.is_empty()
@@ -44,14 +41,13 @@ impl<Io: PacketIo> StackDevice<Io> {
     /// Sends what the stack has written.
     pub(super) fn flush(&mut self) {
         if !self.tx.is_empty() {
-            let count = self.io.tx_burst(self.port, &mut self.tx);
-            self.tx_frames += u64::try_from(count).unwrap_or(0);
+            self.io.tx_burst(self.port, &mut self.tx);
         }
     }
 
-    /// Frames that wait for the port.
-    pub(super) fn unsent(&self) -> usize {
-        self.tx.len()
+    /// True if frames wait for the port.
+    pub(super) fn has_unsent(&self) -> bool {
+        !self.tx.is_empty()
     }
 
     /// Gets a buffer for the next frame; false if there is none, or if too many frames wait.
