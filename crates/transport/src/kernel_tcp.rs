@@ -114,14 +114,11 @@ impl KernelTcp {
 
     /// Notes which sockets are ready.
     fn gather(&mut self, limit: Duration) {
-        let timeout = Timespec {
-            tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: limit.subsec_nanos().into(),
-        };
+        let timeout = Timespec::try_from(limit).ok();
         // Not a part of `self`: events are no values that may go to another thread.
         let mut room = [const { MaybeUninit::uninit() }; EVENTS_MAX];
         // Interrupted by a signal: the caller calls again.
-        let Ok((events, _)) = epoll::wait(&self.epoll, &mut room, Some(&timeout)) else { return };
+        let Ok((events, _)) = epoll::wait(&self.epoll, &mut room, timeout.as_ref()) else { return };
         for event in events {
             let data = event.data.u64();
             self.has_peers |= data == LISTENER;

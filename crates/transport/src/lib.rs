@@ -24,7 +24,7 @@ pub use tls::TlsTransport;
 pub use tls_settings::{TlsIdentity, TlsSettings, TlsSettingsError};
 pub use user_tcp::{UserTcp, UserTcpConfig};
 
-/// One stream of a transport, from [`Transport::connect`] or [`Transport::accept`] to [`Transport::close`].
+/// One stream of a transport, from [`Transport::connect`] or [`Transport::accept`] to [`Transport::close`]. Later ones are greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(usize);
 

@@ -1,8 +1,7 @@
 //! TLS over the streams of another transport.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::mem;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,15 +31,13 @@ pub struct TlsTransport<T: Transport> {
     inner: T,
     settings: TlsSettings,
     streams: BTreeMap<StreamId, TlsStream>,
-    /// Accepted streams whose handshake is not complete, oldest first, with its deadline.
-    handshakes: VecDeque<(StreamId, Nanos)>,
-    /// Accepted streams that the caller has not seen.
-    accepted: VecDeque<StreamId>,
 }
 
 #[derive(Debug)]
 struct TlsStream {
     connection: Connection,
+    /// Of an accepted stream, until the caller accepts it, too: when its handshake must be complete.
+    handshake_until: Option<Nanos>,
     /// Why nothing more can be sent or arrive.
     fault: Option<TransportError>,
     /// Decrypted octets wait for the caller.
@@ -51,18 +48,13 @@ impl<T: Transport> TlsTransport<T> {
     /// Without streams.
     #[must_use]
     pub const fn new(inner: T, settings: TlsSettings) -> Self {
-        Self {
-            inner,
-            settings,
-            streams: BTreeMap::new(),
-            handshakes: VecDeque::new(),
-            accepted: VecDeque::new(),
-        }
+        Self { inner, settings, streams: BTreeMap::new() }
     }
 
-    fn add(&mut self, id: StreamId, mut connection: Connection) {
-        connection.set_buffer_limit(Some(WAITING_BYTES_MAX));
-        self.streams.insert(id, TlsStream { connection, fault: None, is_readable: false });
+    fn add(&mut self, id: StreamId, connection: Connection, handshake_until: Option<Nanos>) {
+        let mut stream = TlsStream { connection, handshake_until, fault: None, is_readable: false };
+        stream.connection.set_buffer_limit(Some(WAITING_BYTES_MAX));
+        self.streams.insert(id, stream);
     }
 
     /// Begins the handshakes of peers that have connected.
@@ -74,32 +66,38 @@ impl<T: Transport> TlsTransport<T> {
                 self.inner.close(id);
                 continue;
             };
-            if self.handshakes.len() >= HANDSHAKES_MAX
-                && let Some((oldest, _)) = self.handshakes.pop_front()
-            {
+            let oldest = self.strangers().rev().nth(HANDSHAKES_MAX - 1).map(|(id, _)| *id);
+            if let Some(oldest) = oldest {
                 self.close(oldest);
             }
-            self.add(id, connection.into());
-            self.handshakes.push_back((id, now + HANDSHAKE_MAX));
+            self.add(id, connection.into(), Some(now + HANDSHAKE_MAX));
         }
     }
 
-    /// Ends handshakes that are complete, failed, or take too long.
+    /// Ends handshakes that have failed or take too long.
     fn end_handshakes(&mut self, now: Nanos) {
-        for (id, deadline) in mem::take(&mut self.handshakes) {
-            let Some(stream) = self.streams.get(&id) else { continue };
-            if !stream.connection.is_handshaking() {
-                self.accepted.push_back(id);
-            } else if stream.fault.is_some() || now > deadline {
-                self.close(id);
-            } else {
-                self.handshakes.push_back((id, deadline));
-            }
+        let is_over =
+            |stream: &TlsStream| stream.fault.is_some() || stream.handshake_until < Some(now);
+        let over = self.strangers().filter(|(_, stream)| is_over(stream));
+        for id in over.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.close(id);
         }
+    }
+
+    /// Streams of peers that have not shown their certificates, oldest first.
+    fn strangers(&self) -> impl DoubleEndedIterator<Item = (&StreamId, &TlsStream)> {
+        self.streams.iter().filter(|(_, stream)| {
+            stream.handshake_until.is_some() && stream.connection.is_handshaking()
+        })
     }
 }
 
 impl TlsStream {
+    /// True if the caller may accept it.
+    fn is_acceptable(&self) -> bool {
+        self.handshake_until.is_some() && !self.connection.is_handshaking()
+    }
+
     /// Moves what can move in both directions.
     fn exchange<T: Transport>(&mut self, inner: &mut T, id: StreamId) {
         self.send(inner, id);
@@ -175,8 +173,8 @@ impl<T: Transport> Transport for TlsTransport<T> {
     }
 
     fn wait(&mut self, limit: Duration) {
-        let is_ready = self.streams.values().any(|stream| stream.is_readable);
-        if !is_ready && self.accepted.is_empty() {
+        let is_ready = |stream: &TlsStream| stream.is_readable || stream.is_acceptable();
+        if !self.streams.values().any(is_ready) {
             self.inner.wait(limit);
         }
     }
@@ -187,7 +185,7 @@ impl<T: Transport> Transport for TlsTransport<T> {
         let created = ClientConnection::new(Arc::clone(&self.settings.client), name);
         let connection = created.map_err(|error| TransportError::Tls(TlsFault::from(&error)))?;
         let id = self.inner.connect(peer)?;
-        self.add(id, connection.into());
+        self.add(id, connection.into(), None);
         Ok(id)
     }
 
@@ -199,7 +197,9 @@ impl<T: Transport> Transport for TlsTransport<T> {
     }
 
     fn accept(&mut self) -> Option<StreamId> {
-        self.accepted.pop_front()
+        let (id, stream) = self.streams.iter_mut().find(|(_, stream)| stream.is_acceptable())?;
+        stream.handshake_until = None;
+        Some(*id)
     }
 
     fn state(&mut self, id: StreamId) -> StreamState {
