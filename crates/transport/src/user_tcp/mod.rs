@@ -10,11 +10,9 @@ use std::time::Duration;
 use adit_pktio::PacketIo;
 use adit_types::{MacAddr, Nanos, PortId};
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
-use smoltcp::socket::tcp::{
-    CongestionControl, ConnectError, RecvError, Socket, SocketBuffer, State,
-};
+use smoltcp::socket::tcp::{CongestionControl, RecvError, Socket, SocketBuffer, State};
 use smoltcp::time::Instant;
-use smoltcp::wire::{EthernetAddress, HardwareAddress, IpAddress, IpCidr, IpEndpoint};
+use smoltcp::wire::{EthernetAddress, HardwareAddress, IpAddress, IpCidr};
 
 use self::device::StackDevice;
 use crate::{StreamId, StreamState, Transport, TransportError};
@@ -125,7 +123,8 @@ impl<Io: PacketIo> UserTcp<Io> {
         })
     }
 
-    fn add_socket(&mut self) -> Result<SocketHandle, TransportError> {
+    /// A socket that the stack has room for.
+    fn new_socket(&mut self) -> Result<Socket<'static>, TransportError> {
         let max = self.config.streams_max;
         if self.sockets.iter().count() >= max {
             // A peer that does not end its side keeps no place.
@@ -140,7 +139,7 @@ impl<Io: PacketIo> UserTcp<Io> {
         socket.set_congestion_control(CongestionControl::Cubic);
         socket.set_timeout(Some(SILENCE_MAX));
         socket.set_keep_alive(Some(KEEP_ALIVE));
-        Ok(self.sockets.add(socket))
+        Ok(socket)
     }
 
     fn add_stream(&mut self, handle: SocketHandle) -> StreamId {
@@ -160,13 +159,9 @@ impl<Io: PacketIo> UserTcp<Io> {
         let Some(local) = self.local else { return Ok(()) };
         remove_ended(&mut self.sockets, &mut self.listening);
         while self.listening.len() < LISTENING {
-            let handle = self.add_socket()?;
-            let listened = self.sockets.get_mut::<Socket<'_>>(handle).listen(local);
-            if listened.is_err() {
-                self.sockets.remove(handle);
-                return Err(TransportError::Unreachable);
-            }
-            self.listening.push(handle);
+            let mut socket = self.new_socket()?;
+            socket.listen(local).map_err(|_| TransportError::Unreachable)?;
+            self.listening.push(self.sockets.add(socket));
         }
         Ok(())
     }
@@ -215,21 +210,14 @@ impl<Io: PacketIo> Transport for UserTcp<Io> {
         if !is_reachable {
             return Err(TransportError::Unreachable);
         }
-        let handle = self.add_socket()?;
+        let mut socket = self.new_socket()?;
         let local = self.next_port;
         self.next_port = local.checked_add(1).unwrap_or(FIRST_PORT);
-        let socket = self.sockets.get_mut::<Socket<'_>>(handle);
-        let remote = IpEndpoint { addr: peer.ip().into(), port: peer.port() };
-        match socket.connect(self.interface.context(), remote, local) {
-            Ok(()) => {
-                self.touched = true;
-                Ok(self.add_stream(handle))
-            }
-            Err(ConnectError::InvalidState | ConnectError::Unaddressable) => {
-                self.sockets.remove(handle);
-                Err(TransportError::Unreachable)
-            }
-        }
+        let connected = socket.connect(self.interface.context(), peer, local);
+        connected.map_err(|_| TransportError::Unreachable)?;
+        self.touched = true;
+        let handle = self.sockets.add(socket);
+        Ok(self.add_stream(handle))
     }
 
     fn listen(&mut self, local: SocketAddr) -> Result<(), TransportError> {
