@@ -130,7 +130,8 @@ impl Sleeper {
     /// A sleeper for the calling thread; sets the thread's timer slack. `ports` are descriptors that become
     /// readable with packets; `None` if a port of the worker has none.
     pub fn new(bell: Doorbell, ports: Option<Vec<OwnedFd>>) -> Self {
-        let timed_sleep = ports.is_none().then(TimedSleep::new);
+        let cost = TIMED_SLEEP_COST.0;
+        let timed_sleep = ports.is_none().then_some(TimedSleep { cost, spent: None });
         // Best effort: otherwise sleeps last 50 microseconds longer.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let ports = ports.unwrap_or_default();
@@ -154,7 +155,8 @@ impl Sleeper {
         }
         let now = now();
         let since = *self.idle_since.get_or_insert_with(|| {
-            self.timed_sleep.iter_mut().for_each(TimedSleep::begin);
+            // The CPU time until now was for packets.
+            self.timed_sleep.iter_mut().for_each(|sleep| sleep.spent = None);
             now
         });
         if now.since(since) >= AWAKE {
@@ -186,15 +188,6 @@ struct TimedSleep {
 }
 
 impl TimedSleep {
-    const fn new() -> Self {
-        Self { cost: TIMED_SLEEP_COST.0, spent: None }
-    }
-
-    /// Starts a series of sleeps: the CPU time until now was for packets.
-    const fn begin(&mut self) {
-        self.spent = None;
-    }
-
     /// The duration of the next sleep.
     fn span(&mut self) -> Nanos {
         let spent = thread_time();
