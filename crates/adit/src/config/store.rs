@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use adit_dpdk::Device;
 use adit_transport::KernelWait;
 use adit_types::Nanos;
 
 use super::PortSettings;
-use super::replication::{self, ReplicationSettings};
+use super::replication::{self, ReplicationSettings, ReplicationTransport};
 use super::section::ConfigSection;
 use super::store_tls::{StoreTlsFiles, path, read_tls};
 
@@ -17,7 +18,7 @@ use super::store_tls::{StoreTlsFiles, path, read_tls};
 const FOLDER_DEFAULT: &str = "/var/lib/adit/journal";
 
 /// Keys that only a shared store has.
-const SHARED_KEYS: [&str; 11] = [
+const SHARED_KEYS: [&str; 12] = [
     "servers",
     "name",
     "username",
@@ -29,6 +30,7 @@ const SHARED_KEYS: [&str; 11] = [
     "acknowledge_replicas",
     "transport",
     "lease_ms",
+    replication::TABLE,
 ];
 
 /// Maximum number of servers.
@@ -79,16 +81,32 @@ pub(crate) struct SharedStoreSettings {
     pub replication: Option<ReplicationSettings>,
 }
 
+impl StoreSettings {
+    /// The store, if adits can share it.
+    pub(super) fn shared(&self) -> Option<&SharedStoreSettings> {
+        match &self.kind {
+            StoreKind::Shared(shared) => Some(shared),
+            StoreKind::Journal(_) | StoreKind::None => None,
+        }
+    }
+
+    /// The device of replication in user space.
+    pub(crate) fn replication_device(&self) -> Option<&Device> {
+        match &self.shared()?.replication.as_ref()?.transport {
+            ReplicationTransport::User(user) => Some(&user.device),
+            ReplicationTransport::Kernel(_) => None,
+        }
+    }
+}
+
 /// The device of replication in user space belongs to nothing else.
 pub(super) fn check_replication_device(
     root: &ConfigSection<'_, '_>,
     store: &StoreSettings,
     ports: &[PortSettings],
 ) {
-    let StoreKind::Shared(shared) = &store.kind else { return };
-    let device = shared.replication.as_ref().and_then(ReplicationSettings::device);
     let mut of_ports = ports.iter().filter_map(|port| port.device.dpdk());
-    if let Some(device) = device
+    if let Some(device) = store.replication_device()
         && of_ports.any(|of_port| of_port.name() == device.name())
     {
         let what = "is the device of a port; replication needs one of its own";
@@ -96,7 +114,7 @@ pub(super) fn check_replication_device(
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum ReadKind {
     Journal,
     Redis,
@@ -107,24 +125,21 @@ pub(super) fn read(mut store: ConfigSection<'_, '_>) -> StoreSettings {
     let kinds =
         [("journal", ReadKind::Journal), ("redis", ReadKind::Redis), ("none", ReadKind::None)];
     let kind = store.choice("kind", &kinds, Some(ReadKind::Journal)).unwrap_or(ReadKind::Journal);
-    let folder: Option<PathBuf> =
-        store.parsed_optional("folder", "a path such as \"/var/lib/adit/journal\"");
-    if folder.is_some() && kind != ReadKind::Journal {
-        store.problem("folder", "is for kind = \"journal\"");
-    }
     let kind = match kind {
-        ReadKind::Redis => StoreKind::Shared(Box::new(read_shared(&mut store))),
-        other => {
-            for key in SHARED_KEYS.into_iter().chain([replication::TABLE]) {
-                store.skip(key);
-                if store.has(key) {
-                    store.problem(key, "is for kind = \"redis\"");
-                }
-            }
-            let folder = folder.unwrap_or_else(|| PathBuf::from(FOLDER_DEFAULT));
-            if other == ReadKind::None { StoreKind::None } else { StoreKind::Journal(folder) }
+        ReadKind::Journal => {
+            let folder =
+                store.parsed_optional("folder", "a path such as \"/var/lib/adit/journal\"");
+            StoreKind::Journal(folder.unwrap_or_else(|| PathBuf::from(FOLDER_DEFAULT)))
         }
+        ReadKind::Redis => StoreKind::Shared(Box::new(read_shared(&mut store))),
+        ReadKind::None => StoreKind::None,
     };
+    if !matches!(kind, StoreKind::Journal(_)) {
+        store.refuse(&["folder"], "is for kind = \"journal\"");
+    }
+    if !matches!(kind, StoreKind::Shared(_)) {
+        store.refuse(&SHARED_KEYS, "is for kind = \"redis\"");
+    }
     let usage_interval_ms = store.integer("usage_interval_ms", 100..=3_600_000_u64, Some(30_000));
     let losses = [("refuse", false), ("continue", true)];
     let serves_without_store = store.choice("on_store_loss", &losses, Some(false)).unwrap_or(false);
@@ -208,7 +223,7 @@ mod tests {
         };
         let lines: Vec<_> =
             EXAMPLE[start..end].lines().filter(is_key).map(|line| &line[2..]).collect();
-        assert_eq!(lines.len(), SHARED_KEYS.len(), "{lines:?}");
+        assert_eq!(lines.len(), SHARED_KEYS.len() - 1, "all but the table: {lines:?}");
         format!("kind = \"redis\"\n{}\n", lines.join("\n"))
     }
 
