@@ -25,13 +25,12 @@ pub struct TlsSettings {
 }
 
 /// A certificate with its key, in PEM.
-#[derive(Clone, Copy)]
 #[allow(missing_debug_implementations, reason = "nobody prints a key")]
-pub struct TlsIdentity<'a> {
+pub struct TlsIdentity {
     /// The certificate, and those between it and an authority.
-    pub certificate: &'a [u8],
+    pub certificate: Vec<u8>,
     /// Its private key: PKCS #8, PKCS #1 or SEC 1.
-    pub key: &'a [u8],
+    pub key: Vec<u8>,
 }
 
 /// Why settings cannot be used.
@@ -62,7 +61,7 @@ impl TlsSettings {
     /// See [`TlsSettingsError`].
     pub fn new(
         authorities: &[u8],
-        identity: Option<TlsIdentity<'_>>,
+        identity: Option<TlsIdentity>,
         name: Option<&str>,
     ) -> Result<Self, TlsSettingsError> {
         let mut roots = RootCertStore::empty();
@@ -82,8 +81,8 @@ impl TlsSettings {
             let client = Arc::new(builder.with_no_client_auth());
             return Ok(Self { client, server: None, name });
         };
-        let chain = certificates(identity.certificate).ok_or(TlsSettingsError::Certificate)?;
-        let key = PrivateKeyDer::from_pem_slice(identity.key);
+        let chain = certificates(&identity.certificate).ok_or(TlsSettingsError::Certificate)?;
+        let key = PrivateKeyDer::from_pem_slice(&identity.key);
         let key = key.map_err(|_| TlsSettingsError::Key)?;
         let client = builder.with_client_auth_cert(chain.clone(), key.clone_key());
         let client = Arc::new(client.map_err(pair)?);

@@ -68,7 +68,7 @@ impl<Io: PacketIo> Device for StackDevice<Io> {
     where
         Self: 'a;
     type TxToken<'a>
-        = FreeFrame<'a, Io::Buf>
+        = FreeFrame<'a, Io>
     where
         Self: 'a;
 
@@ -76,12 +76,11 @@ impl<Io: PacketIo> Device for StackDevice<Io> {
         if self.rx.is_empty() || !self.prepare() {
             return None;
         }
-        let frame = ReceivedFrame(self.rx.pop()?);
-        Some((frame, FreeFrame { spare: &mut self.spare, tx: &mut self.tx }))
+        Some((ReceivedFrame(self.rx.pop()?), FreeFrame(self)))
     }
 
     fn transmit(&mut self, _now: Instant) -> Option<Self::TxToken<'_>> {
-        self.prepare().then_some(FreeFrame { spare: &mut self.spare, tx: &mut self.tx })
+        self.prepare().then_some(FreeFrame(self))
     }
 
     fn capabilities(&self) -> DeviceCapabilities {
@@ -94,7 +93,6 @@ impl<Io: PacketIo> Device for StackDevice<Io> {
 }
 
 /// A received frame.
-#[derive(Debug)]
 pub(super) struct ReceivedFrame<B>(B);
 
 impl<B: PacketBuf> RxToken for ReceivedFrame<B> {
@@ -104,20 +102,16 @@ impl<B: PacketBuf> RxToken for ReceivedFrame<B> {
     }
 }
 
-/// Room for a frame to send.
-#[derive(Debug)]
-pub(super) struct FreeFrame<'a, B> {
-    spare: &'a mut Option<B>,
-    tx: &'a mut Burst<B>,
-}
+/// Room for a frame to send, as [`StackDevice::prepare`] has made it.
+pub(super) struct FreeFrame<'a, Io: PacketIo>(&'a mut StackDevice<Io>);
 
-impl<B: PacketBuf> TxToken for FreeFrame<'_, B> {
+impl<Io: PacketIo> TxToken for FreeFrame<'_, Io> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
-        if let Some(mut frame) = self.spare.take()
+        if let Some(mut frame) = self.0.spare.take()
             && let Some(octets) = frame.append(len)
         {
             let result = f(octets);
-            let _ = self.tx.try_push(frame);
+            let _ = self.0.tx.try_push(frame);
             return result;
         }
         // No buffer holds a frame of this length, though the stack knows the MTU: the frame is lost.
