@@ -98,12 +98,12 @@ impl<T> RespClient<T> {
 
     /// Room for octets from the server.
     pub fn input_room(&mut self) -> &mut [u8] {
-        self.input.room()
+        self.input.input_room()
     }
 
     /// Notes that the transport has filled the first `len` octets of the room.
     pub fn input_arrived(&mut self, len: usize) {
-        self.input.arrived(len);
+        self.input.input_arrived(len);
     }
 
     /// The next reply or push message; `None` until it is complete.

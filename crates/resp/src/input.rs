@@ -10,7 +10,7 @@ const ROOM_MIN: usize = 16 * 1024;
 
 /// What one peer sends, in a contiguous buffer.
 #[derive(Debug)]
-pub(crate) struct RespInput {
+pub struct RespInput {
     octets: Vec<u8>,
     /// Values before it were handed out.
     start: usize,
@@ -29,7 +29,7 @@ impl RespInput {
 
     /// Room for octets to arrive. What was not read moves to the front, or into a larger buffer, when little is left. The
     /// limits bound it, and with it the buffer.
-    pub(crate) fn room(&mut self) -> &mut [u8] {
+    pub fn input_room(&mut self) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         }
@@ -43,8 +43,8 @@ impl RespInput {
         self.octets.get_mut(self.end..).unwrap_or_default()
     }
 
-    /// Notes that the first `len` octets of the room have arrived.
-    pub(crate) fn arrived(&mut self, len: usize) {
+    /// Notes that the transport has filled the first `len` octets of the room.
+    pub fn input_arrived(&mut self, len: usize) {
         self.end = self.octets.len().min(self.end + len);
     }
 

@@ -25,8 +25,9 @@ mod write;
 
 pub use client::{CommandRefusal, RespClient, RespReply};
 pub use error::RespError;
+pub use input::RespInput;
 pub use limits::RespLimits;
 pub use read::ValueScanner;
-pub use server::{RespCommand, RespReplies, RespRequests, RespServer};
+pub use server::{RespCommand, RespReplies, RespServer};
 pub use value::{RespElements, RespValue};
 pub use write::{write_command, write_reply};

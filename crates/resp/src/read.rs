@@ -2,7 +2,7 @@
 
 use crate::error::RespError;
 use crate::limits::RespLimits;
-use crate::unit::{PartialUnit, Unit};
+use crate::unit::Unit;
 use crate::value::{RespElements, RespValue};
 
 /// Finds the end of a value that arrives in parts.
@@ -39,19 +39,16 @@ impl ValueScanner {
     /// # Errors
     /// The octets are no RESP, or the value exceeds `limits`, which is noticed as soon as a header says so.
     pub fn scan(&mut self, input: &[u8], limits: &RespLimits) -> Result<Option<usize>, RespError> {
-        let large = RespError::LargeValue(limits.value_bytes_max);
         while self.missing > 0 {
-            let unit = match Unit::read(input.get(self.scanned..).unwrap_or_default())? {
-                Ok(unit) => unit,
-                Err(PartialUnit { len_min }) => {
-                    let fits = self.scanned.saturating_add(len_min) <= limits.value_bytes_max;
-                    return if fits { Ok(None) } else { Err(large) };
-                }
-            };
-            self.scanned += unit.len;
-            if self.scanned > limits.value_bytes_max {
-                return Err(large);
+            let unit = Unit::read(input.get(self.scanned..).unwrap_or_default())?;
+            let scanned = self.scanned.saturating_add(unit.len);
+            if scanned > limits.value_bytes_max {
+                return Err(RespError::LargeValue(limits.value_bytes_max));
             }
+            if scanned > input.len() {
+                return Ok(None);
+            }
+            self.scanned = scanned;
             let announced = self.announced.checked_add(unit.children);
             self.announced = announced
                 .filter(|count| *count <= limits.elements_max)
@@ -72,8 +69,8 @@ impl<'a> RespValue<'a> {
     pub fn read(octets: &'a [u8]) -> Result<Option<(Self, &'a [u8])>, RespError> {
         let mut octets = octets;
         loop {
-            let Ok(unit) = Unit::read(octets)? else { return Ok(None) };
-            let rest = octets.get(unit.len..).unwrap_or_default();
+            let unit = Unit::read(octets)?;
+            let Some(rest) = octets.get(unit.len..) else { return Ok(None) };
             // The last child of attributes is the value.
             let skipped = unit.children - u32::from(unit.value.is_none());
             let Some(behind) = behind(rest, skipped)? else { return Ok(None) };

@@ -12,7 +12,7 @@ use crate::write::write_reply;
 #[derive(Debug)]
 pub struct RespServer {
     /// What the client sends.
-    pub requests: RespRequests,
+    pub requests: RespInput,
     /// What it gets.
     pub replies: RespReplies,
 }
@@ -21,14 +21,9 @@ impl RespServer {
     /// The server's side of a new connection.
     #[must_use]
     pub fn new(limits: RespLimits) -> Self {
-        let requests = RespRequests(RespInput::new(limits));
-        Self { requests, replies: RespReplies(OutputBuffer::default()) }
+        Self { requests: RespInput::new(limits), replies: RespReplies(OutputBuffer::default()) }
     }
 }
-
-/// The requests of a connection.
-#[derive(Debug)]
-pub struct RespRequests(RespInput);
 
 /// A request: the name of the command and its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,24 +47,14 @@ impl<'a> RespCommand<'a> {
     }
 }
 
-impl RespRequests {
-    /// Room for octets from the client.
-    pub fn input_room(&mut self) -> &mut [u8] {
-        self.0.room()
-    }
-
-    /// Notes that the transport has filled the first `len` octets of the room.
-    pub fn input_arrived(&mut self, len: usize) {
-        self.0.arrived(len);
-    }
-
+impl RespInput {
     /// The next request; `None` until it is complete.
     ///
     /// # Errors
     /// The client violates the protocol, or uses the inline form, which this server does not know. Every later
     /// call returns the same error.
     pub fn next_command(&mut self) -> Result<Option<RespCommand<'_>>, RespError> {
-        self.0.read_next(|request| match request {
+        self.read_next(|request| match request {
             RespValue::Array(words) if is_command(words) => Ok(RespCommand { words }),
             _ => Err(RespError::NotACommand),
         })

@@ -8,40 +8,32 @@ use crate::value::{RespElements, RespValue};
 
 /// A unit at the start of some octets.
 pub(crate) struct Unit<'a> {
-    /// The value that it is or begins; `None` for attributes, whose last child is the value that they describe.
+    /// The value that it is or begins; `None` for attributes, whose last child is the value that they describe, and while it is
+    /// incomplete.
     pub value: Option<RespValue<'a>>,
-    /// Its octets, with everything up to the next unit.
+    /// Its octets, with everything up to the next unit; the least number that it will have while it is incomplete.
     pub len: usize,
     /// Values that belong to the same value and follow it.
     pub children: u32,
 }
 
-/// Octets that cannot be a unit yet, but may be the start of one.
-pub(crate) struct PartialUnit {
-    /// The least number of octets that it will have.
-    pub len_min: usize,
-}
-
 impl<'a> Unit<'a> {
-    /// The unit that `input` starts with.
+    /// The unit that `input` starts with. It is incomplete if its length exceeds that of `input`.
     ///
     /// # Errors
     /// The octets are no RESP.
-    pub(crate) fn read(input: &'a [u8]) -> Result<Result<Self, PartialUnit>, RespError> {
-        let Some((&first, rest)) = input.split_first() else {
-            return Ok(Err(PartialUnit { len_min: 1 }));
-        };
+    pub(crate) fn read(input: &'a [u8]) -> Result<Self, RespError> {
+        let partial = Self { value: None, len: input.len() + 1, children: 0 };
+        let Some((&first, rest)) = input.split_first() else { return Ok(partial) };
         if !b"+-:,#_($!=*%~>|".contains(&first) {
             return Err(RespError::UnknownType(first));
         }
-        let Some(line) = line(rest)? else {
-            return Ok(Err(PartialUnit { len_min: input.len() + 1 }));
-        };
+        let Some(line) = line(rest)? else { return Ok(partial) };
         let len = 1 + line.len() + 2;
         let value = match first {
             b'$' | b'*' if line == b"-1" => RespValue::Null,
             b'$' | b'!' | b'=' => return string(first, input, len, line),
-            b'*' | b'%' | b'~' | b'>' | b'|' => return aggregate(first, input, len, line).map(Ok),
+            b'*' | b'%' | b'~' | b'>' | b'|' => return aggregate(first, input, len, line),
             b'+' => RespValue::Simple(line),
             b'-' => RespValue::Error(line),
             b':' => RespValue::Integer(number(line)?),
@@ -52,7 +44,7 @@ impl<'a> Unit<'a> {
             b'_' if line.is_empty() => RespValue::Null,
             _ => return Err(RespError::Number),
         };
-        Ok(Ok(Self { value: Some(value), len, children: 0 }))
+        Ok(Self { value: Some(value), len, children: 0 })
     }
 }
 
@@ -62,12 +54,12 @@ fn string<'a>(
     input: &'a [u8],
     start: usize,
     line: &[u8],
-) -> Result<Result<Unit<'a>, PartialUnit>, RespError> {
+) -> Result<Unit<'a>, RespError> {
     let payload_len = usize::try_from(length(line)?).map_err(|_| RespError::Number)?;
     let len = start.checked_add(payload_len).and_then(|end| end.checked_add(2));
     let len = len.ok_or(RespError::Number)?;
     let Some(octets) = input.get(start..len) else {
-        return Ok(Err(PartialUnit { len_min: len }));
+        return Ok(Unit { value: None, len, children: 0 });
     };
     let Some(payload) = octets.strip_suffix(b"\r\n") else { return Err(RespError::LineEnd) };
     let value = match (first, payload) {
@@ -76,7 +68,7 @@ fn string<'a>(
         (_, [_, _, _, b':', text @ ..]) => RespValue::Bulk(text),
         _ => return Err(RespError::Verbatim),
     };
-    Ok(Ok(Unit { value: Some(value), len, children: 0 }))
+    Ok(Unit { value: Some(value), len, children: 0 })
 }
 
 /// The header of a value whose elements start at `len`.
