@@ -64,7 +64,7 @@ impl<T> RespClient<T> {
     /// # Errors
     /// See [`CommandRefusal`].
     pub fn command(&mut self, tag: T, arguments: &[&[u8]]) -> Result<(), CommandRefusal> {
-        if let Some(error) = self.input.broken() {
+        if let Some(error) = self.input.broken {
             return Err(CommandRefusal::Broken(error));
         }
         if self.in_flight.len() >= self.in_flight_max {
@@ -74,7 +74,7 @@ impl<T> RespClient<T> {
         if waiting.saturating_add(command_bytes_max(arguments)) > self.output_bytes_max {
             return Err(CommandRefusal::OutputFull(waiting));
         }
-        write_command(self.output.end(), arguments);
+        write_command(&mut self.output.octets, arguments);
         self.in_flight.push_back(tag);
         Ok(())
     }

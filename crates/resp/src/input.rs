@@ -18,7 +18,8 @@ pub struct RespInput {
     end: usize,
     scanner: ValueScanner,
     limits: RespLimits,
-    broken: Option<RespError>,
+    /// The violation that ended it.
+    pub(crate) broken: Option<RespError>,
 }
 
 impl RespInput {
@@ -46,11 +47,6 @@ impl RespInput {
     /// Notes that the transport has filled the first `len` octets of the room.
     pub fn input_arrived(&mut self, len: usize) {
         self.end = self.octets.len().min(self.end + len);
-    }
-
-    /// The violation that ended the input.
-    pub(crate) const fn broken(&self) -> Option<RespError> {
-        self.broken
     }
 
     /// What `accept` makes of the next value; `None` until the value is complete.

@@ -3,7 +3,8 @@
 /// A contiguous buffer.
 #[derive(Debug, Default)]
 pub(crate) struct OutputBuffer {
-    octets: Vec<u8>,
+    /// What is written is appended.
+    pub octets: Vec<u8>,
     sent: usize,
 }
 
@@ -20,10 +21,5 @@ impl OutputBuffer {
             self.octets.drain(..self.sent);
             self.sent = 0;
         }
-    }
-
-    /// The buffer to append to.
-    pub(crate) const fn end(&mut self) -> &mut Vec<u8> {
-        &mut self.octets
     }
 }

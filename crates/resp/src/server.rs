@@ -72,7 +72,7 @@ pub struct RespReplies(OutputBuffer);
 impl RespReplies {
     /// Appends a reply.
     pub fn reply(&mut self, value: &RespValue<'_>) {
-        write_reply(self.0.end(), value);
+        write_reply(&mut self.0.octets, value);
     }
 
     /// Octets to send.
