@@ -8,9 +8,6 @@ use adit_transport::KernelWait;
 use super::section::ConfigSection;
 use super::store_tls::{StoreTlsFiles, read_tls};
 
-/// The table in `[store]`.
-pub(super) const TABLE: &str = "replication";
-
 /// Where the two adits of a pair reach each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ReplicationSettings {
@@ -43,12 +40,9 @@ pub(crate) struct UserLinkSettings {
     pub gateway: Option<IpAddr>,
 }
 
-/// Keys of TCP in user space.
-const USER_KEYS: [&str; 3] = ["device", "prefix_len", "gateway"];
-
 /// Reads the section, if the file has it.
 pub(super) fn read(store: &mut ConfigSection<'_, '_>) -> Option<ReplicationSettings> {
-    let mut replication = store.table_optional(TABLE)?;
+    let mut replication = store.table_optional("replication")?;
     let expects = "an address with a port such as \"10.0.9.1:7000\" or \"[2001:db8::1]:7000\"";
     let listen: Option<SocketAddr> = replication.parsed("listen", expects);
     let standby: Option<SocketAddr> = replication.parsed("standby", expects);
@@ -67,7 +61,8 @@ pub(super) fn read(store: &mut ConfigSection<'_, '_>) -> Option<ReplicationSetti
     let wait = replication.choice("transport", &transports, Some(sleep)).unwrap_or(sleep);
     let transport = match wait {
         Some(wait) => {
-            replication.refuse(&USER_KEYS, "is for transport = \"user\"");
+            let what = "is for transport = \"user\"";
+            replication.refuse_those_of(|section| read_user(section, None, None), what);
             Some(ReplicationTransport::Kernel(wait))
         }
         None => {
@@ -149,7 +144,8 @@ mod tests {
         let start = EXAMPLE.find("# [store.replication]").unwrap();
         let lines = EXAMPLE[start..].lines().take_while(|line| !line.is_empty());
         let of_user = |line: &str| {
-            USER_KEYS.iter().chain(&["tls_name", "accept_"]).any(|key| line[2..].starts_with(key))
+            let keys = ["device", "prefix_len", "gateway", "tls_name", "accept_"];
+            keys.iter().any(|key| line[2..].starts_with(key))
         };
         let is_code =
             |line: &&str| line.starts_with("# [") || line.contains(" = ") && !of_user(line);

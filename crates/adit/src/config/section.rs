@@ -288,6 +288,19 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
         self.value(key);
     }
 
+    /// Notes a problem with each key that is given and that `read` would read.
+    pub(super) fn refuse_those_of<T>(
+        &mut self,
+        read: impl FnOnce(&mut ConfigSection<'_, '_>) -> T,
+        what: &str,
+    ) {
+        let (document, empty) = (ConfigDocument::new(""), DeTable::new());
+        let mut section = ConfigSection::root(&document, &empty);
+        read(&mut section);
+        let keys: Vec<_> = section.known.iter().copied().collect();
+        self.refuse(&keys, what);
+    }
+
     /// Notes a problem with each of `keys` that is given.
     pub(super) fn refuse(&mut self, keys: &[&'static str], what: &str) {
         for key in keys {

@@ -17,22 +17,6 @@ use super::store_tls::{StoreTlsFiles, path, read_tls};
 /// The folder of the journal unless the configuration names another one.
 const FOLDER_DEFAULT: &str = "/var/lib/adit/journal";
 
-/// Keys that only a shared store has.
-const SHARED_KEYS: [&str; 12] = [
-    "servers",
-    "name",
-    "username",
-    "password_file",
-    "tls_ca",
-    "tls_certificate",
-    "tls_key",
-    "tls_name",
-    "acknowledge_replicas",
-    "transport",
-    "lease_ms",
-    replication::TABLE,
-];
-
 /// Maximum number of servers.
 const SERVERS_MAX: usize = 64;
 
@@ -114,31 +98,22 @@ pub(super) fn check_replication_device(
     }
 }
 
-#[derive(Clone, Copy)]
-enum ReadKind {
-    Journal,
-    Redis,
-    None,
-}
-
 pub(super) fn read(mut store: ConfigSection<'_, '_>) -> StoreSettings {
-    let kinds =
-        [("journal", ReadKind::Journal), ("redis", ReadKind::Redis), ("none", ReadKind::None)];
-    let kind = store.choice("kind", &kinds, Some(ReadKind::Journal)).unwrap_or(ReadKind::Journal);
-    let kind = match kind {
-        ReadKind::Journal => {
+    let kinds = ["journal", "redis", "none"].map(|kind| (kind, kind));
+    let kind = match store.choice("kind", &kinds, Some("journal")) {
+        Some("redis") => StoreKind::Shared(Box::new(read_shared(&mut store))),
+        Some("none") => StoreKind::None,
+        _ => {
             let folder =
                 store.parsed_optional("folder", "a path such as \"/var/lib/adit/journal\"");
             StoreKind::Journal(folder.unwrap_or_else(|| PathBuf::from(FOLDER_DEFAULT)))
         }
-        ReadKind::Redis => StoreKind::Shared(Box::new(read_shared(&mut store))),
-        ReadKind::None => StoreKind::None,
     };
     if !matches!(kind, StoreKind::Journal(_)) {
         store.refuse(&["folder"], "is for kind = \"journal\"");
     }
     if !matches!(kind, StoreKind::Shared(_)) {
-        store.refuse(&SHARED_KEYS, "is for kind = \"redis\"");
+        store.refuse_those_of(read_shared, "is for kind = \"redis\"");
     }
     let usage_interval_ms = store.integer("usage_interval_ms", 100..=3_600_000_u64, Some(30_000));
     let losses = [("refuse", false), ("continue", true)];
@@ -198,6 +173,21 @@ mod tests {
 
     const EXAMPLE: &str = include_str!("../../../../adit.example.toml");
 
+    /// Keys that only a shared store has.
+    const SHARED_KEYS: [&str; 11] = [
+        "servers",
+        "name",
+        "username",
+        "password_file",
+        "tls_ca",
+        "tls_certificate",
+        "tls_key",
+        "tls_name",
+        "acknowledge_replicas",
+        "transport",
+        "lease_ms",
+    ];
+
     /// The example with other lines instead of the first two of `[store]`.
     fn read(lines: &str) -> Result<Config, Vec<ConfigProblem>> {
         let kind = "kind = \"journal\"\n";
@@ -223,7 +213,7 @@ mod tests {
         };
         let lines: Vec<_> =
             EXAMPLE[start..end].lines().filter(is_key).map(|line| &line[2..]).collect();
-        assert_eq!(lines.len(), SHARED_KEYS.len() - 1, "all but the table: {lines:?}");
+        assert_eq!(lines.len(), SHARED_KEYS.len(), "{lines:?}");
         format!("kind = \"redis\"\n{}\n", lines.join("\n"))
     }
 
@@ -267,6 +257,10 @@ mod tests {
             paths("servers = [\"192.0.2.1:6379\"]\nname = \"a\"\n"),
             ["store.name", "store.servers"]
         );
+        let all = SHARED_KEYS.map(|key| format!("{key} = 1\n")).concat();
+        let refused: BTreeSet<_> = paths(&all).into_iter().collect();
+        let expected: BTreeSet<_> = SHARED_KEYS.iter().map(|key| format!("store.{key}")).collect();
+        assert_eq!(refused, expected);
         let lines = example_of_a_shared_store() + "folder = \"/x\"\n";
         assert_eq!(paths(&lines), ["store.folder"]);
     }
