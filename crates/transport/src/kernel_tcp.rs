@@ -130,23 +130,18 @@ impl KernelTcp {
             stream.readable |= flags.intersects(epoll::EventFlags::IN | ended);
             if flags.intersects(epoll::EventFlags::OUT | ended) {
                 stream.writable = true;
-                stream.finish_connect();
+                if stream.state == StreamState::Connecting {
+                    stream.state = match socket_error(&stream.socket) {
+                        Ok(Ok(())) => StreamState::Open,
+                        Ok(Err(errno)) | Err(errno) => StreamState::Closed(errno.into()),
+                    };
+                }
             }
         }
     }
 }
 
 impl KernelStream {
-    /// Reads the result of the handshake once the socket is writable.
-    fn finish_connect(&mut self) {
-        if self.state == StreamState::Connecting {
-            self.state = match socket_error(&self.socket) {
-                Ok(Ok(())) => StreamState::Open,
-                Ok(Err(errno)) | Err(errno) => StreamState::Closed(errno.into()),
-            };
-        }
-    }
-
     fn fail(&mut self, error: TransportError) -> TransportError {
         self.state = StreamState::Closed(error);
         error

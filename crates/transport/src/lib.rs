@@ -26,15 +26,7 @@ pub use user_tcp::{UserTcp, UserTcpConfig};
 
 /// One stream of a transport, from [`Transport::connect`] or [`Transport::accept`] to [`Transport::close`]. Later ones are greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StreamId(usize);
-
-impl StreamId {
-    /// The stream that a transport knows by this number.
-    #[must_use]
-    pub const fn new(index: usize) -> Self {
-        Self(index)
-    }
-}
+pub struct StreamId(pub usize);
 
 /// What a stream can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! TLS over the streams of another transport.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, Read, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,8 +40,6 @@ struct TlsStream {
     handshake_until: Option<Nanos>,
     /// Why nothing more can be sent or arrive.
     fault: Option<TransportError>,
-    /// Decrypted octets wait for the caller.
-    is_readable: bool,
 }
 
 impl<T: Transport> TlsTransport<T> {
@@ -52,7 +50,7 @@ impl<T: Transport> TlsTransport<T> {
     }
 
     fn add(&mut self, id: StreamId, connection: Connection, handshake_until: Option<Nanos>) {
-        let mut stream = TlsStream { connection, handshake_until, fault: None, is_readable: false };
+        let mut stream = TlsStream { connection, handshake_until, fault: None };
         stream.connection.set_buffer_limit(Some(WAITING_BYTES_MAX));
         self.streams.insert(id, stream);
     }
@@ -104,24 +102,17 @@ impl TlsStream {
         while self.fault.is_none() && self.connection.wants_read() {
             match self.connection.read_tls(&mut StreamOctets { inner, id }) {
                 Ok(0) => self.fault = Some(TransportError::Ended),
-                Ok(_) => self.process(),
+                Ok(_) => match self.connection.process_new_packets() {
+                    Ok(state) => {
+                        self.fault = state.peer_has_closed().then_some(TransportError::Ended);
+                    }
+                    Err(error) => self.fault = Some(TransportError::Tls(TlsFault::from(&error))),
+                },
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => self.fault = Some(error.downcast().unwrap_or(TransportError::Reset)),
             }
         }
         self.send(inner, id);
-    }
-
-    fn process(&mut self) {
-        match self.connection.process_new_packets() {
-            Ok(state) => {
-                self.is_readable = state.plaintext_bytes_to_read() > 0;
-                if state.peer_has_closed() {
-                    self.fault = Some(TransportError::Ended);
-                }
-            }
-            Err(error) => self.fault = Some(TransportError::Tls(TlsFault::from(&error))),
-        }
     }
 
     /// Sends what is encrypted, an alert about a fault included. An error of the stream is left to a read: what the peer said before
@@ -173,8 +164,12 @@ impl<T: Transport> Transport for TlsTransport<T> {
     }
 
     fn wait(&mut self, limit: Duration) {
-        let is_ready = |stream: &TlsStream| stream.is_readable || stream.is_acceptable();
-        if !self.streams.values().any(is_ready) {
+        let is_ready = |stream: &mut TlsStream| {
+            let is_readable =
+                stream.connection.reader().fill_buf().is_ok_and(|buf| !buf.is_empty());
+            is_readable || stream.is_acceptable()
+        };
+        if !self.streams.values_mut().any(is_ready) {
             self.inner.wait(limit);
         }
     }
@@ -235,16 +230,12 @@ impl<T: Transport> Transport for TlsTransport<T> {
 
     fn receive(&mut self, id: StreamId, room: &mut [u8]) -> Result<usize, TransportError> {
         let stream = self.streams.get_mut(&id).ok_or(TransportError::NoStream)?;
-        for is_last in [false, true] {
-            if let Ok(len @ 1..) = stream.connection.reader().read(room) {
-                return Ok(len);
-            }
-            stream.is_readable = false;
-            if !is_last {
-                stream.exchange(&mut self.inner, id);
-            }
+        let mut len = stream.connection.reader().read(room).unwrap_or(0);
+        if len == 0 {
+            stream.exchange(&mut self.inner, id);
+            len = stream.connection.reader().read(room).unwrap_or(0);
         }
-        stream.fault.map_or(Ok(0), Err)
+        stream.fault.filter(|_| len == 0).map_or(Ok(len), Err)
     }
 
     fn close(&mut self, id: StreamId) {
