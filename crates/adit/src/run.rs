@@ -47,7 +47,7 @@ use crate::{
     active_addresses, event_scheduler, flow_offload, http_api, open_ports, record_store, show,
     snapshot, steering, wiring, xdp,
 };
-use adit_host::large_pages::TablePages;
+use adit_host::large_pages;
 use adit_host::n4_socket::N4Socket;
 
 /// Timeout for the workers to stop; then adit ends without them.
@@ -128,9 +128,9 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
 }
 
 fn log_table_pages() {
-    match TablePages::of_host() {
-        pages @ TablePages::Large => info!("{pages}"),
-        pages => warn!("{pages}"),
+    match large_pages::check_host() {
+        Ok(()) => info!("session tables take large pages"),
+        Err(why) => warn!("{why}"),
     }
 }
 

@@ -14,17 +14,14 @@ use crate::config::StoreTlsFiles;
 /// A file cannot be read, or is of no use; the message names its key.
 pub(crate) fn tls_settings(table: &str, files: &StoreTlsFiles) -> anyhow::Result<TlsSettings> {
     let of = |key: &str| format!("{table}.{key}");
-    let authorities = text_of(&of("tls_ca"), &files.authorities, FileSecrecy::Public)?;
+    let text = |key, path: &Path, secrecy| text_of(&of(key), path, secrecy);
+    let authorities = text("tls_ca", &files.authorities, FileSecrecy::Public)?;
     let identity = files.identity.as_ref().map(|identity| {
-        let public = FileSecrecy::Public;
-        let certificate = text_of(&of("tls_certificate"), &identity.certificate, public)?;
-        anyhow::Ok((certificate, text_of(&of("tls_key"), &identity.key, FileSecrecy::Secret)?))
+        let certificate = text("tls_certificate", &identity.certificate, FileSecrecy::Public)?;
+        let key = text("tls_key", &identity.key, FileSecrecy::Secret)?;
+        anyhow::Ok(TlsIdentity { certificate: certificate.into(), key: key.into() })
     });
     let identity = identity.transpose()?;
-    let identity = identity.as_ref().map(|(certificate, key)| TlsIdentity {
-        certificate: certificate.as_bytes(),
-        key: key.as_bytes(),
-    });
     let settings = TlsSettings::new(authorities.as_bytes(), identity, files.name.as_deref());
     settings.map_err(|error| {
         let key = match error {

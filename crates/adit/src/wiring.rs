@@ -15,9 +15,7 @@ use adit_tables::{Interface, IpPrefix, Route, RoutesConfig, TablesConfig};
 use adit_types::limits::NEXT_HOPS_MAX;
 use adit_types::{DomainId, InterfaceId, Ipv4Prefix, Ipv6Prefix, MacAddr, PortId};
 
-use crate::config::{
-    self, Config, IpNet, ModelSettings, NodeIdSetting, ReplicationSettings, StoreKind,
-};
+use crate::config::{self, Config, IpNet, ModelSettings, NodeIdSetting};
 use crate::record_store::record_config;
 use crate::tap::TapLimits;
 
@@ -36,12 +34,8 @@ pub(crate) fn eal(config: &Config, memory_node: Option<u32>) -> EalConfig {
 
 /// The devices of ports, and that of replication.
 fn dpdk_devices(config: &Config) -> impl Iterator<Item = &Device> {
-    let replication = match &config.store.kind {
-        StoreKind::Shared(shared) => shared.replication.as_ref(),
-        StoreKind::Journal(_) | StoreKind::None => None,
-    };
     let ports = config.ports.iter().filter_map(|port| port.device.dpdk());
-    ports.chain(replication.and_then(ReplicationSettings::device))
+    ports.chain(config.store.replication_device())
 }
 
 /// Configuration of the session store, of workers on one node.

@@ -36,12 +36,9 @@ const TIMED_SLEEP_COST: Nanos = Nanos::from_micros(2);
 
 /// Wakes one worker.
 #[derive(Debug, Clone)]
-pub struct Doorbell(Arc<DoorbellState>);
-
-#[derive(Debug)]
-struct DoorbellState {
-    is_asleep: AtomicBool,
-    event: OwnedFd,
+pub struct Doorbell {
+    is_asleep: Arc<AtomicBool>,
+    event: Arc<OwnedFd>,
 }
 
 impl Doorbell {
@@ -49,7 +46,7 @@ impl Doorbell {
     /// The process is out of file descriptors.
     pub fn new() -> io::Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self(Arc::new(DoorbellState { is_asleep: AtomicBool::new(false), event })))
+        Ok(Self { is_asleep: Arc::default(), event: Arc::new(event) })
     }
 
     /// Call this after putting packets or a command into a ring of the worker.
@@ -59,23 +56,23 @@ impl Doorbell {
         // Pairs with the fence in `announce_sleep`: either this load sees that the worker is about to sleep,
         // or the worker's last step sees the new entry.
         fence(Ordering::SeqCst);
-        let DoorbellState { is_asleep, event } = &*self.0;
+        let is_asleep = &self.is_asleep;
         if is_asleep.load(Ordering::Relaxed) && is_asleep.swap(false, Ordering::AcqRel) {
             // A full counter is a pending wake-up.
-            let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
+            let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
         }
     }
 
     /// From now on `ring` wakes the worker. The worker must take one more step before it sleeps.
     fn announce_sleep(&self) {
-        self.0.is_asleep.store(true, Ordering::Relaxed);
+        self.is_asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
     fn wake(&self) {
-        if !self.0.is_asleep.swap(false, Ordering::AcqRel) {
+        if !self.is_asleep.swap(false, Ordering::AcqRel) {
             // Clears a pending wake-up, if there is one.
-            let _ = rustix::io::read(&self.0.event, &mut [0; 8]);
+            let _ = rustix::io::read(&self.event, &mut [0; 8]);
         }
     }
 }
@@ -103,14 +100,11 @@ impl IdlePolicy {
         rest: impl FnOnce(),
     ) -> Nanos {
         match self {
-            Self::Busy { shares_core } => {
-                if is_idle && *shares_core {
-                    std::thread::yield_now();
-                }
-                Nanos(0)
-            }
-            Self::Adaptive(sleeper) => sleeper.after_step(is_idle, now, rest),
+            Self::Adaptive(sleeper) => return sleeper.after_step(is_idle, now, rest),
+            Self::Busy { shares_core: true } if is_idle => std::thread::yield_now(),
+            Self::Busy { .. } => {}
         }
+        Nanos(0)
     }
 }
 
@@ -130,7 +124,8 @@ impl Sleeper {
     /// A sleeper for the calling thread; sets the thread's timer slack. `ports` are descriptors that become
     /// readable with packets; `None` if a port of the worker has none.
     pub fn new(bell: Doorbell, ports: Option<Vec<OwnedFd>>) -> Self {
-        let timed_sleep = ports.is_none().then(TimedSleep::new);
+        let cost = TIMED_SLEEP_COST.0;
+        let timed_sleep = ports.is_none().then_some(TimedSleep { cost, spent: None });
         // Best effort: otherwise sleeps last 50 microseconds longer.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let ports = ports.unwrap_or_default();
@@ -154,7 +149,8 @@ impl Sleeper {
         }
         let now = now();
         let since = *self.idle_since.get_or_insert_with(|| {
-            self.timed_sleep.iter_mut().for_each(TimedSleep::begin);
+            // The CPU time until now was for packets.
+            self.timed_sleep.iter_mut().for_each(|sleep| sleep.spent = None);
             now
         });
         if now.since(since) >= AWAKE {
@@ -167,7 +163,7 @@ impl Sleeper {
     fn sleep(&mut self) {
         let span = self.timed_sleep.as_mut().map_or(SLEEP_MAX, TimedSleep::span);
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::try_from(span.0).unwrap_or(0) };
-        let descriptors = self.ports.iter().map(AsFd::as_fd).chain([self.bell.0.event.as_fd()]);
+        let descriptors = self.ports.iter().map(AsFd::as_fd).chain([self.bell.event.as_fd()]);
         let mut sources: Vec<_> =
             descriptors.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         // An interruption acts as a timeout.
@@ -186,15 +182,6 @@ struct TimedSleep {
 }
 
 impl TimedSleep {
-    const fn new() -> Self {
-        Self { cost: TIMED_SLEEP_COST.0, spent: None }
-    }
-
-    /// Starts a series of sleeps: the CPU time until now was for packets.
-    const fn begin(&mut self) {
-        self.spent = None;
-    }
-
     /// The duration of the next sleep.
     fn span(&mut self) -> Nanos {
         let spent = thread_time();
@@ -219,7 +206,7 @@ mod tests {
     use core::cell::Cell;
 
     fn has_rung(bell: &Doorbell) -> bool {
-        rustix::io::read(&bell.0.event, &mut [0; 8]).is_ok()
+        rustix::io::read(&bell.event, &mut [0; 8]).is_ok()
     }
 
     #[test]
@@ -268,7 +255,7 @@ mod tests {
         let port = Doorbell::new().unwrap();
         port.announce_sleep();
         port.ring();
-        let readable = port.0.event.try_clone().unwrap();
+        let readable = port.event.try_clone().unwrap();
         let mut sleeper = Sleeper::new(Doorbell::new().unwrap(), Some(vec![readable]));
         sleeper.sleep();
         assert!(has_rung(&port), "the port is left to the driver");

@@ -1,8 +1,8 @@
 //! The folder of the journal on a file system.
 
-use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions, TryLockError};
+use std::fs::{self, DirBuilder, File, Metadata, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
@@ -47,13 +47,6 @@ impl JournalFolder {
         Ok(Self { path, folder, lock: None, syncing: None, narrowed })
     }
 
-    /// Opens a file of this folder, also if another one has its name by now.
-    fn open_with(&self, name: &str, flags: OFlags) -> io::Result<File> {
-        let flags = flags | OFlags::RDWR | OFlags::CLOEXEC;
-        let mode = Mode::from_raw_mode(FILE_MODE);
-        Ok(File::from(rustix::fs::openat(&self.folder, name, flags, mode)?))
-    }
-
     /// What others could read, and cannot any more.
     #[must_use]
     pub fn narrowed(&self) -> &[PathBuf] {
@@ -85,16 +78,17 @@ fn narrow(path: &Path, file: &File, mode: u32, narrowed: &mut Vec<PathBuf>) -> i
     Ok(())
 }
 
-/// Locks the folder at `path`.
-fn lock(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false).mode(FILE_MODE);
-    let file = options.open(path.join(LOCK_NAME))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
-        Err(TryLockError::Error(error)) => Err(error),
-    }
+/// Opens a file of the folder, also if another one has its name by now.
+fn open(folder: &File, name: &str, flags: OFlags) -> io::Result<File> {
+    let flags = flags | OFlags::RDWR | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(FILE_MODE);
+    Ok(File::from(rustix::fs::openat(folder, name, flags, mode)?))
+}
+
+fn lock(folder: &File) -> io::Result<File> {
+    let file = open(folder, LOCK_NAME, OFlags::CREATE)?;
+    file.try_lock()?;
+    Ok(file)
 }
 
 /// True if both are the same file.
@@ -106,7 +100,7 @@ impl Files for JournalFolder {
     type File = File;
 
     fn lock(&mut self) -> io::Result<()> {
-        self.lock = Some(lock(&self.path)?);
+        self.lock = Some(lock(&self.folder)?);
         Ok(())
     }
 
@@ -127,10 +121,8 @@ impl Files for JournalFolder {
         make(&self.path)?;
         let folder = File::open(&self.path)?;
         let is_own = is_same(&folder.metadata()?, &self.folder.metadata()?);
-        let has_lock = self
-            .lock
-            .as_ref()
-            .is_some_and(|lock| lock.metadata().is_ok_and(|metadata| metadata.nlink() > 0));
+        let lock_file = self.lock.as_ref().and_then(|lock| lock.metadata().ok());
+        let has_lock = lock_file.is_some_and(|lock| lock.nlink() > 0);
         if is_own && has_lock {
             return Ok(());
         }
@@ -139,7 +131,7 @@ impl Files for JournalFolder {
             return Err(io::ErrorKind::DirectoryNotEmpty.into());
         }
         narrow(&self.path, &folder, FOLDER_MODE, &mut self.narrowed)?;
-        (self.lock, self.folder, self.syncing) = (Some(lock(&self.path)?), folder, None);
+        (self.lock, self.folder, self.syncing) = (Some(lock(&folder)?), folder, None);
         Ok(())
     }
 
@@ -149,11 +141,11 @@ impl Files for JournalFolder {
     }
 
     fn create(&mut self, name: &str) -> io::Result<File> {
-        self.open_with(name, OFlags::CREATE | OFlags::TRUNC)
+        open(&self.folder, name, OFlags::CREATE | OFlags::TRUNC)
     }
 
     fn open(&mut self, name: &str) -> io::Result<File> {
-        self.open_with(name, OFlags::empty())
+        open(&self.folder, name, OFlags::empty())
     }
 
     fn len(&mut self, file: &File) -> io::Result<u64> {

@@ -50,10 +50,7 @@ impl N4Socket {
     /// # Errors
     /// The kernel's.
     pub fn unbound(listen: SocketAddr, receive_buffer_bytes: usize) -> io::Result<Self> {
-        let family = match listen {
-            SocketAddr::V4(_) => AddressFamily::INET,
-            SocketAddr::V6(_) => AddressFamily::INET6,
-        };
+        let family = if listen.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = UdpSocket::from(socket_with(family, SocketType::DGRAM, flags, None)?);
         if set_socket_recv_buffer_size_force(&socket, receive_buffer_bytes).is_err() {
@@ -156,9 +153,8 @@ impl AsFd for N4Socket {
 }
 
 fn address(of: &SockaddrStorage) -> Option<SocketAddr> {
-    let v4 = of.as_sockaddr_in().map(|addr| SocketAddr::new(addr.ip().into(), addr.port()));
-    let v6 = || of.as_sockaddr_in6().map(|addr| SocketAddr::new(addr.ip().into(), addr.port()));
-    v4.or_else(v6)
+    let v6 = || of.as_sockaddr_in6().map(|address| SocketAddr::from(*address));
+    of.as_sockaddr_in().map(|address| SocketAddr::from(*address)).or_else(v6)
 }
 
 #[cfg(test)]

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use crate::buffer::{InputBuffer, OutputBuffer};
 use crate::error::RespError;
+use crate::input::RespInput;
 use crate::limits::RespLimits;
-use crate::scan::ValueScanner;
+use crate::output::OutputBuffer;
 use crate::value::RespValue;
 use crate::write::{command_bytes_max, write_command};
 
@@ -38,16 +38,11 @@ pub enum CommandRefusal {
 /// and output; buffers grow to what is used and stay.
 #[derive(Debug)]
 pub struct RespClient<T> {
-    input: InputBuffer,
-    scanner: ValueScanner,
-    /// Octets of the reply that the caller has seen.
-    seen: usize,
+    input: RespInput,
     output: OutputBuffer,
     in_flight: VecDeque<T>,
     in_flight_max: usize,
     output_bytes_max: usize,
-    limits: RespLimits,
-    broken: Option<RespError>,
 }
 
 impl<T> RespClient<T> {
@@ -56,15 +51,11 @@ impl<T> RespClient<T> {
     #[must_use]
     pub fn new(limits: RespLimits, in_flight_max: usize, output_bytes_max: usize) -> Self {
         Self {
-            input: InputBuffer::new(),
-            scanner: ValueScanner::default(),
-            seen: 0,
+            input: RespInput::new(limits),
             output: OutputBuffer::default(),
             in_flight: VecDeque::with_capacity(in_flight_max.min(1024)),
             in_flight_max,
             output_bytes_max,
-            limits,
-            broken: None,
         }
     }
 
@@ -73,7 +64,7 @@ impl<T> RespClient<T> {
     /// # Errors
     /// See [`CommandRefusal`].
     pub fn command(&mut self, tag: T, arguments: &[&[u8]]) -> Result<(), CommandRefusal> {
-        if let Some(error) = self.broken {
+        if let Some(error) = self.input.broken {
             return Err(CommandRefusal::Broken(error));
         }
         if self.in_flight.len() >= self.in_flight_max {
@@ -83,7 +74,7 @@ impl<T> RespClient<T> {
         if waiting.saturating_add(command_bytes_max(arguments)) > self.output_bytes_max {
             return Err(CommandRefusal::OutputFull(waiting));
         }
-        write_command(self.output.end(), arguments);
+        write_command(&mut self.output.octets, arguments);
         self.in_flight.push_back(tag);
         Ok(())
     }
@@ -107,13 +98,12 @@ impl<T> RespClient<T> {
 
     /// Room for octets from the server.
     pub fn input_room(&mut self) -> &mut [u8] {
-        self.consume_seen();
-        self.input.room()
+        self.input.input_room()
     }
 
     /// Notes that the transport has filled the first `len` octets of the room.
     pub fn input_arrived(&mut self, len: usize) {
-        self.input.arrived(len);
+        self.input.input_arrived(len);
     }
 
     /// The next reply or push message; `None` until it is complete.
@@ -121,35 +111,13 @@ impl<T> RespClient<T> {
     /// # Errors
     /// The server violates the protocol. Every later call returns the same error.
     pub fn next_reply(&mut self) -> Result<Option<RespReply<'_, T>>, RespError> {
-        if let Some(error) = self.broken {
-            return Err(error);
-        }
-        self.consume_seen();
-        let scanned = self.scanner.scan(self.input.contents(), &self.limits);
-        let len = match scanned {
-            Ok(Some(len)) => len,
-            Ok(None) => return Ok(None),
-            Err(error) => return Err(*self.broken.insert(error)),
-        };
-        self.seen = len;
-        let octets = self.input.contents().get(..len).unwrap_or_default();
-        // The scanner has checked each of its units.
-        let Some((value, _)) = RespValue::read(octets)? else { return Ok(None) };
-        if matches!(value, RespValue::Push(_)) {
-            return Ok(Some(RespReply { tag: None, value }));
-        }
-        match self.in_flight.pop_front() {
-            Some(tag) => Ok(Some(RespReply { tag: Some(tag), value })),
-            None => Err(*self.broken.insert(RespError::Unsolicited)),
-        }
-    }
-
-    /// The tags of commands whose replies will not come, in their order, once the connection ended.
-    pub fn take_unanswered(&mut self) -> impl Iterator<Item = T> + '_ {
-        self.in_flight.drain(..)
-    }
-
-    fn consume_seen(&mut self) {
-        self.input.consume(std::mem::take(&mut self.seen));
+        let in_flight = &mut self.in_flight;
+        self.input.read_next(|value| {
+            let tag = match value {
+                RespValue::Push(_) => None,
+                _ => Some(in_flight.pop_front().ok_or(RespError::Unsolicited)?),
+            };
+            Ok(RespReply { tag, value })
+        })
     }
 }

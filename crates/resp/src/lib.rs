@@ -12,11 +12,12 @@
 //! Source: the Redis serialization protocol specification (RESP2 and RESP3).
 #![forbid(unsafe_code)]
 
-mod buffer;
 mod client;
 mod error;
+mod input;
 mod limits;
-mod scan;
+mod output;
+mod read;
 mod server;
 mod unit;
 mod value;
@@ -24,8 +25,9 @@ mod write;
 
 pub use client::{CommandRefusal, RespClient, RespReply};
 pub use error::RespError;
+pub use input::RespInput;
 pub use limits::RespLimits;
-pub use scan::ValueScanner;
-pub use server::{RespCommand, RespReplies, RespRequests, RespServer};
+pub use read::ValueScanner;
+pub use server::{RespCommand, RespReplies, RespServer};
 pub use value::{RespElements, RespValue};
 pub use write::{write_command, write_reply};

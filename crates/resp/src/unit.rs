@@ -1,126 +1,98 @@
 //! Units: a value without elements, or the header of a value with elements.
 
+use std::str::FromStr;
+
 use crate::error::RespError;
 use crate::limits::RespLimits;
+use crate::value::{RespElements, RespValue};
 
 /// A unit at the start of some octets.
-#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Unit<'a> {
-    /// What it is.
-    pub kind: UnitKind,
-    /// Its octets, with everything up to the next unit.
+    /// The value that it is or begins; `None` for attributes, whose last child is the value that they describe, and while it is
+    /// incomplete.
+    pub value: Option<RespValue<'a>>,
+    /// Its octets, with everything up to the next unit; the least number that it will have while it is incomplete.
     pub len: usize,
-    /// Text of a line, or the octets of a bulk string; without its number for an aggregate.
-    pub payload: &'a [u8],
-    /// Units that belong to the same value and follow it.
+    /// Values that belong to the same value and follow it.
     pub children: u32,
 }
 
-/// The type of a unit.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum UnitKind {
-    Simple,
-    Error,
-    Integer(i64),
-    Double(f64),
-    Boolean(bool),
-    BigNumber,
-    Null,
-    Bulk,
-    Verbatim,
-    Array,
-    Map,
-    Set,
-    Push,
-    /// Pairs in front of the value that they describe.
-    Attribute,
-}
-
-/// Octets that cannot be a unit yet, but may be the start of one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PartialUnit {
-    /// The least number of octets that it will have.
-    pub len_min: usize,
-}
-
 impl<'a> Unit<'a> {
-    /// The unit that `input` starts with.
+    /// The unit that `input` starts with. It is incomplete if its length exceeds that of `input`.
     ///
     /// # Errors
     /// The octets are no RESP.
-    pub(crate) fn read(input: &'a [u8]) -> Result<Result<Self, PartialUnit>, RespError> {
-        let Some((&first, rest)) = input.split_first() else {
-            return Ok(Err(PartialUnit { len_min: 1 }));
-        };
+    pub(crate) fn read(input: &'a [u8]) -> Result<Self, RespError> {
+        let partial = Self { value: None, len: input.len() + 1, children: 0 };
+        let Some((&first, rest)) = input.split_first() else { return Ok(partial) };
         if !b"+-:,#_($!=*%~>|".contains(&first) {
             return Err(RespError::UnknownType(first));
         }
-        let Some(line) = line(rest)? else {
-            return Ok(Err(PartialUnit { len_min: input.len() + 1 }));
+        let Some(line) = line(rest)? else { return Ok(partial) };
+        let len = 1 + line.len() + 2;
+        let value = match first {
+            b'$' | b'*' if line == b"-1" => RespValue::Null,
+            b'$' | b'!' | b'=' => return string(first, input, len, line),
+            b'*' | b'%' | b'~' | b'>' | b'|' => return aggregate(first, input, len, line),
+            b'+' => RespValue::Simple(line),
+            b'-' => RespValue::Error(line),
+            b':' => RespValue::Integer(number(line)?),
+            b',' => RespValue::Double(number(line)?),
+            b'#' if line == b"t" => RespValue::Boolean(true),
+            b'#' if line == b"f" => RespValue::Boolean(false),
+            b'(' if is_big_number(line) => RespValue::BigNumber(line),
+            b'_' if line.is_empty() => RespValue::Null,
+            _ => return Err(RespError::Number),
         };
-        let line_len = 1 + line.len() + 2;
-        let unit = |kind| Ok(Ok(Self { kind, len: line_len, payload: line, children: 0 }));
-        match first {
-            b'+' => unit(UnitKind::Simple),
-            b'-' => unit(UnitKind::Error),
-            b':' => unit(UnitKind::Integer(integer(line)?)),
-            b',' => unit(UnitKind::Double(double(line)?)),
-            b'#' => unit(UnitKind::Boolean(boolean(line)?)),
-            b'(' => big_number(line).and_then(|()| unit(UnitKind::BigNumber)),
-            b'_' if line.is_empty() => unit(UnitKind::Null),
-            b'_' => Err(RespError::Number),
-            b'$' | b'!' | b'=' => Self::bulk(first, input, line_len, line),
-            _ => Self::aggregate(first, line_len, line),
-        }
+        Ok(Self { value: Some(value), len, children: 0 })
     }
+}
 
-    fn bulk(
-        first: u8,
-        input: &'a [u8],
-        start: usize,
-        line: &[u8],
-    ) -> Result<Result<Self, PartialUnit>, RespError> {
-        if first == b'$' && line == b"-1" {
-            return Ok(Ok(Self { kind: UnitKind::Null, len: start, payload: &[], children: 0 }));
-        }
-        let payload_len = usize::try_from(length(line)?).map_err(|_| RespError::Number)?;
-        let len = start
-            .checked_add(payload_len)
-            .and_then(|end| end.checked_add(2))
-            .ok_or(RespError::Number)?;
-        let Some(octets) = input.get(start..len) else {
-            return Ok(Err(PartialUnit { len_min: len }));
-        };
-        let Some(payload) = octets.strip_suffix(b"\r\n") else { return Err(RespError::LineEnd) };
-        let kind = match first {
-            b'$' => UnitKind::Bulk,
-            b'!' => UnitKind::Error,
-            _ if payload.get(3) == Some(&b':') => UnitKind::Verbatim,
-            _ => return Err(RespError::Verbatim),
-        };
-        Ok(Ok(Self { kind, len, payload, children: 0 }))
-    }
+/// A string of the announced length; its octets start at `start`.
+fn string<'a>(
+    first: u8,
+    input: &'a [u8],
+    start: usize,
+    line: &[u8],
+) -> Result<Unit<'a>, RespError> {
+    let payload_len = usize::try_from(length(line)?).map_err(|_| RespError::Number)?;
+    let len = start.checked_add(payload_len).and_then(|end| end.checked_add(2));
+    let len = len.ok_or(RespError::Number)?;
+    let Some(octets) = input.get(start..len) else {
+        return Ok(Unit { value: None, len, children: 0 });
+    };
+    let Some(payload) = octets.strip_suffix(b"\r\n") else { return Err(RespError::LineEnd) };
+    let value = match (first, payload) {
+        (b'$', _) => RespValue::Bulk(payload),
+        (b'!', _) => RespValue::Error(payload),
+        (_, [_, _, _, b':', text @ ..]) => RespValue::Bulk(text),
+        _ => return Err(RespError::Verbatim),
+    };
+    Ok(Unit { value: Some(value), len, children: 0 })
+}
 
-    fn aggregate(
-        first: u8,
-        len: usize,
-        line: &[u8],
-    ) -> Result<Result<Self, PartialUnit>, RespError> {
-        let unit = |kind, children| Ok(Ok(Self { kind, len, payload: &[], children }));
-        if first == b'*' && line == b"-1" {
-            return unit(UnitKind::Null, 0);
+/// The header of a value whose elements start at `len`.
+fn aggregate<'a>(
+    first: u8,
+    input: &'a [u8],
+    len: usize,
+    line: &[u8],
+) -> Result<Unit<'a>, RespError> {
+    let count = length(line)?;
+    let per_entry = if matches!(first, b'%' | b'|') { 2 } else { 1 };
+    let left = count.checked_mul(per_entry).ok_or(RespError::Number)?;
+    let elements = RespElements { octets: input.get(len..).unwrap_or_default(), left };
+    let value = match first {
+        b'*' => RespValue::Array(elements),
+        b'%' => RespValue::Map(elements),
+        b'~' => RespValue::Set(elements),
+        b'>' => RespValue::Push(elements),
+        _ => {
+            let children = left.checked_add(1).ok_or(RespError::Number)?;
+            return Ok(Unit { value: None, len, children });
         }
-        let count = length(line)?;
-        let in_pairs = count.checked_mul(2).ok_or(RespError::Number);
-        match first {
-            b'*' => unit(UnitKind::Array, count),
-            b'~' => unit(UnitKind::Set, count),
-            b'>' => unit(UnitKind::Push, count),
-            b'%' => unit(UnitKind::Map, in_pairs?),
-            // The value that it describes follows as one more unit.
-            _ => unit(UnitKind::Attribute, in_pairs?.checked_add(1).ok_or(RespError::Number)?),
-        }
-    }
+    };
+    Ok(Unit { value: Some(value), len, children: left })
 }
 
 /// The octets before CR LF; `None` while the line is incomplete.
@@ -136,36 +108,20 @@ fn line(input: &[u8]) -> Result<Option<&[u8]>, RespError> {
     }
 }
 
-/// A length in decimal digits.
+/// A length in decimal digits, without a sign.
 fn length(line: &[u8]) -> Result<u32, RespError> {
-    if line.is_empty() || !line.iter().all(u8::is_ascii_digit) {
+    if !line.first().is_some_and(u8::is_ascii_digit) {
         return Err(RespError::Number);
     }
-    text(line)?.parse().map_err(|_| RespError::Number)
+    number(line)
 }
 
-fn integer(line: &[u8]) -> Result<i64, RespError> {
-    text(line)?.parse().map_err(|_| RespError::Number)
+fn number<T: FromStr>(line: &[u8]) -> Result<T, RespError> {
+    let text = std::str::from_utf8(line).ok();
+    text.and_then(|text| text.parse().ok()).ok_or(RespError::Number)
 }
 
-fn double(line: &[u8]) -> Result<f64, RespError> {
-    text(line)?.parse().map_err(|_| RespError::Number)
-}
-
-fn boolean(line: &[u8]) -> Result<bool, RespError> {
-    match line {
-        b"t" => Ok(true),
-        b"f" => Ok(false),
-        _ => Err(RespError::Number),
-    }
-}
-
-fn big_number(line: &[u8]) -> Result<(), RespError> {
+fn is_big_number(line: &[u8]) -> bool {
     let digits = line.strip_prefix(b"-").or_else(|| line.strip_prefix(b"+")).unwrap_or(line);
-    let valid = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
-    if valid { Ok(()) } else { Err(RespError::Number) }
-}
-
-fn text(line: &[u8]) -> Result<&str, RespError> {
-    core::str::from_utf8(line).map_err(|_| RespError::Number)
+    !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)
 }

@@ -31,18 +31,18 @@ pub fn write_reply(out: &mut Vec<u8>, reply: &RespValue<'_>) {
         RespValue::BigNumber(digits) => write_line(out, b'(', digits),
         RespValue::Null => out.extend_from_slice(b"$-1\r\n"),
         RespValue::Bulk(octets) => write_bulk(out, octets),
-        RespValue::Array(elements) => write_elements(out, b'*', *elements, 1),
-        RespValue::Map(elements) => write_elements(out, b'%', *elements, 2),
-        RespValue::Set(elements) => write_elements(out, b'~', *elements, 1),
-        RespValue::Push(elements) => write_elements(out, b'>', *elements, 1),
+        RespValue::Array(elements) => write_elements(out, b'*', elements, 1),
+        RespValue::Map(elements) => write_elements(out, b'%', elements, 2),
+        RespValue::Set(elements) => write_elements(out, b'~', elements, 1),
+        RespValue::Push(elements) => write_elements(out, b'>', elements, 1),
     }
 }
 
 /// Appends a header and the elements as they arrived, so that nesting costs no stack.
-fn write_elements(out: &mut Vec<u8>, kind: u8, elements: RespElements<'_>, per_entry: u32) {
+fn write_elements(out: &mut Vec<u8>, kind: u8, elements: &RespElements<'_>, per_entry: u32) {
     let count = usize::try_from(elements.count_left() / per_entry).unwrap_or(usize::MAX);
     write_number(out, kind, count);
-    out.extend_from_slice(elements.octets());
+    out.extend_from_slice(elements.octets_left());
 }
 
 fn write_bulk(out: &mut Vec<u8>, octets: &[u8]) {
@@ -53,24 +53,16 @@ fn write_bulk(out: &mut Vec<u8>, octets: &[u8]) {
 
 fn write_line(out: &mut Vec<u8>, kind: u8, text: &[u8]) {
     out.push(kind);
-    let end = text.iter().position(|octet| matches!(octet, b'\r' | b'\n')).unwrap_or(text.len());
-    out.extend_from_slice(text.get(..end).unwrap_or_default());
+    out.extend(text.iter().take_while(|octet| !matches!(octet, b'\r' | b'\n')));
     out.extend_from_slice(b"\r\n");
 }
 
 /// Appends a line with a number, without formatting machinery.
 fn write_number(out: &mut Vec<u8>, kind: u8, number: usize) {
-    let mut digits = [0u8; 20];
-    let mut at = digits.len();
-    let mut left = number;
-    while at > 0 {
-        at -= 1;
+    out.push(kind);
+    for power in (0..=number.checked_ilog10().unwrap_or(0)).rev() {
         // A digit is below 10.
-        digits[at] = b'0' + u8::try_from(left % 10).unwrap_or(0);
-        left /= 10;
-        if left == 0 {
-            break;
-        }
+        out.push(b'0' + u8::try_from(number / 10_usize.pow(power) % 10).unwrap_or(0));
     }
-    write_line(out, kind, digits.get(at..).unwrap_or_default());
+    out.extend_from_slice(b"\r\n");
 }

@@ -453,8 +453,7 @@ fn server_with_tls_and_a_password_takes_those_who_have_both() {
     let login: Vec<_> = login.split(' ').collect();
     let Some(server) = RedisProcess::start_with(&options_of_server, &login) else { return };
     let read = |name: &str| std::fs::read(dir.path().join(name)).unwrap();
-    let (certificate, key) = (read("server.pem"), read("server.key"));
-    let identity = TlsIdentity { certificate: &certificate, key: &key };
+    let identity = || TlsIdentity { certificate: read("server.pem"), key: read("server.key") };
     let open = |authority: &str, identity, name, password: &str| {
         let settings = TlsSettings::new(&read(authority), identity, name).unwrap();
         let kernel = KernelTcp::new(KernelWait::Sleep).unwrap();
@@ -462,7 +461,7 @@ fn server_with_tls_and_a_password_takes_those_who_have_both() {
         let wanted = SharedStoreOptions { login: Some(login), ..options(&[&server], "a") };
         SharedStore::new(TlsTransport::new(kernel, settings), wanted)
     };
-    let mut store = open("ca.pem", Some(identity), None, "secret");
+    let mut store = open("ca.pem", Some(identity()), None, "secret");
     assert_eq!(store.acquire().unwrap(), LeaseAnswer::Taken { epoch: 1 });
     // More than a TLS record, and more than the buffers of the sockets.
     let value = vec![7; 200_000];
@@ -476,13 +475,16 @@ fn server_with_tls_and_a_password_takes_those_who_have_both() {
     let refusal =
         |mut store: SharedStore<TlsTransport<KernelTcp>>| store.acquire().unwrap_err().to_string();
     let refusals = [
-        (open("ca.pem", Some(identity), None, "wrong"), "WRONGPASS"),
+        (open("ca.pem", Some(identity()), None, "wrong"), "WRONGPASS"),
         (open("ca.pem", None, None, "secret"), "the peer wants a certificate"),
         (
-            open("other.pem", Some(identity), None, "secret"),
+            open("other.pem", Some(identity()), None, "secret"),
             "signed by none of the configured authorities",
         ),
-        (open("ca.pem", Some(identity), Some("redis-1"), "secret"), "for another address or name"),
+        (
+            open("ca.pem", Some(identity()), Some("redis-1"), "secret"),
+            "for another address or name",
+        ),
     ];
     for (store, wanted) in refusals {
         let told = refusal(store);

@@ -1,5 +1,7 @@
 //! Why a stream does not work.
 
+use std::io;
+
 use rustix::io::Errno;
 
 /// Why a stream could not begin, or is over.
@@ -50,6 +52,12 @@ impl From<Errno> for TransportError {
             Errno::ADDRINUSE => Self::AddressInUse,
             other => Self::Kernel(other),
         }
+    }
+}
+
+impl From<io::Error> for TransportError {
+    fn from(error: io::Error) -> Self {
+        Errno::from_io_error(&error).unwrap_or(Errno::INVAL).into()
     }
 }
 

@@ -1,17 +1,17 @@
 //! Streams over sockets of the kernel.
 
-use std::fmt;
+use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
-use rustix::net::sockopt::{set_socket_reuseaddr, set_tcp_nodelay, socket_error};
+use rustix::net::sockopt::{set_tcp_nodelay, socket_error};
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, accept_with, bind, connect,
-    listen, recv, send, socket_with,
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, accept_with, connect, recv, send,
+    socket_with,
 };
 
 use adit_types::Nanos;
@@ -27,6 +27,9 @@ const LISTENER: u64 = u64::MAX;
 /// How long a receive call may poll the queue of a NIC. Unit: µs.
 const BUSY_POLL_US: i32 = 50;
 
+/// Flags of every socket.
+const SOCKET_FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
+
 /// What a thread does while nothing has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KernelWait {
@@ -38,12 +41,15 @@ pub enum KernelWait {
 }
 
 /// Nonblocking sockets, and the events of all of them.
+#[derive(Debug)]
 pub struct KernelTcp {
     wait: KernelWait,
     epoll: OwnedFd,
-    streams: Vec<Option<KernelStream>>,
-    open: usize,
-    listener: Option<KernelListener>,
+    streams: BTreeMap<StreamId, KernelStream>,
+    next_stream: usize,
+    listener: Option<TcpListener>,
+    /// An event said that a peer waits at the listener, and no call has found the contrary since.
+    has_peers: bool,
 }
 
 #[derive(Debug)]
@@ -57,19 +63,6 @@ struct KernelStream {
     ended: bool,
 }
 
-#[derive(Debug)]
-struct KernelListener {
-    socket: OwnedFd,
-    ready: bool,
-}
-
-impl fmt::Debug for KernelTcp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all = (&self.wait, &self.streams, &self.listener);
-        f.debug_tuple("KernelTcp").field(&all).finish_non_exhaustive()
-    }
-}
-
 impl KernelTcp {
     /// Without streams.
     ///
@@ -77,90 +70,80 @@ impl KernelTcp {
     /// The process can have no more descriptors.
     pub fn new(wait: KernelWait) -> Result<Self, TransportError> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        Ok(Self { wait, epoll, streams: Vec::new(), open: 0, listener: None })
+        let streams = BTreeMap::new();
+        Ok(Self { wait, epoll, streams, next_stream: 0, listener: None, has_peers: false })
     }
 
     fn add(&mut self, socket: OwnedFd, state: StreamState) -> Result<StreamId, TransportError> {
-        if self.open >= STREAMS_MAX {
+        if self.streams.len() >= STREAMS_MAX {
             return Err(TransportError::Full(STREAMS_MAX));
         }
         set_tcp_nodelay(&socket, true)?;
         if self.wait == KernelWait::Poll {
-            // Without it receive calls return sooner, and the caller polls.
-            let _ = busy_poll::set(socket.as_fd(), BUSY_POLL_US);
+            busy_poll::request(socket.as_fd(), BUSY_POLL_US);
         }
-        let index = self.streams.iter().position(Option::is_none).unwrap_or(self.streams.len());
+        let id = StreamId(self.next_stream);
         let flags = epoll::EventFlags::IN
             | epoll::EventFlags::OUT
             | epoll::EventFlags::RDHUP
             | epoll::EventFlags::ET;
-        let data = epoll::EventData::new_u64(u64::try_from(index).unwrap_or(LISTENER));
+        let data = epoll::EventData::new_u64(u64::try_from(id.0).unwrap_or(LISTENER));
         epoll::add(&self.epoll, &socket, data, flags)?;
         let is_open = state == StreamState::Open;
         let stream =
             KernelStream { socket, state, readable: is_open, writable: is_open, ended: false };
-        match self.streams.get_mut(index) {
-            Some(free) => *free = Some(stream),
-            None => self.streams.push(Some(stream)),
-        }
-        self.open += 1;
-        Ok(StreamId(index))
+        self.streams.insert(id, stream);
+        self.next_stream += 1;
+        Ok(id)
     }
 
-    fn stream(&mut self, id: StreamId) -> Option<&mut KernelStream> {
-        self.streams.get_mut(id.0)?.as_mut()
+    /// The stream, unless it connects.
+    fn open_stream(&mut self, id: StreamId) -> Result<Option<&mut KernelStream>, TransportError> {
+        let stream = self.streams.get_mut(&id).ok_or(TransportError::NoStream)?;
+        match stream.state {
+            StreamState::Connecting => Ok(None),
+            StreamState::Open => Ok(Some(stream)),
+            StreamState::Closed(error) => Err(error),
+        }
     }
 
     /// True if a call on the socket is cheaper than asking for its events first.
     fn is_direct(&self) -> bool {
-        self.wait == KernelWait::Poll && self.open == 1 && self.listener.is_none()
+        self.wait == KernelWait::Poll && self.streams.len() == 1 && self.listener.is_none()
     }
 
     /// Notes which sockets are ready.
     fn gather(&mut self, limit: Duration) {
-        let timeout = Timespec {
-            tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: limit.subsec_nanos().into(),
-        };
+        let timeout = Timespec::try_from(limit).ok();
         // Not a part of `self`: events are no values that may go to another thread.
         let mut room = [const { MaybeUninit::uninit() }; EVENTS_MAX];
         // Interrupted by a signal: the caller calls again.
-        let Ok((events, _)) = epoll::wait(&self.epoll, &mut room, Some(&timeout)) else { return };
+        let Ok((events, _)) = epoll::wait(&self.epoll, &mut room, timeout.as_ref()) else { return };
         for event in events {
             let data = event.data.u64();
-            if let Some(listener) = self.listener.as_mut().filter(|_| data == LISTENER) {
-                listener.ready = true;
-                continue;
-            }
-            let index = usize::try_from(data).unwrap_or(usize::MAX);
-            let Some(Some(stream)) = self.streams.get_mut(index) else { continue };
+            self.has_peers |= data == LISTENER;
+            let id = StreamId(usize::try_from(data).unwrap_or(usize::MAX));
+            let Some(stream) = self.streams.get_mut(&id) else { continue };
             let flags = event.flags;
             let ended = epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
             stream.ended |= flags.intersects(ended);
             stream.readable |= flags.intersects(epoll::EventFlags::IN | ended);
             if flags.intersects(epoll::EventFlags::OUT | ended) {
                 stream.writable = true;
-                stream.finish_connect();
+                if stream.state == StreamState::Connecting {
+                    stream.state = match socket_error(&stream.socket) {
+                        Ok(Ok(())) => StreamState::Open,
+                        Ok(Err(errno)) | Err(errno) => StreamState::Closed(errno.into()),
+                    };
+                }
             }
         }
     }
 }
 
 impl KernelStream {
-    /// Reads the result of the handshake once the socket is writable.
-    fn finish_connect(&mut self) {
-        if self.state == StreamState::Connecting {
-            self.state = match socket_error(&self.socket) {
-                Ok(Ok(())) => StreamState::Open,
-                Ok(Err(errno)) | Err(errno) => StreamState::Closed(errno.into()),
-            };
-        }
-    }
-
     fn fail(&mut self, error: TransportError) -> TransportError {
-        if !matches!(self.state, StreamState::Closed(_)) {
-            self.state = StreamState::Closed(error);
-        }
+        self.state = StreamState::Closed(error);
         error
     }
 }
@@ -168,14 +151,14 @@ impl KernelStream {
 impl Transport for KernelTcp {
     fn poll(&mut self, _now: Nanos) {
         // Only an event says that a stream has connected, or can be written again.
-        let all_writable = self.streams.iter().flatten().all(|stream| stream.writable);
+        let all_writable = self.streams.values().all(|stream| stream.writable);
         if self.wait == KernelWait::Poll && !(self.is_direct() && all_writable) {
             self.gather(Duration::ZERO);
         }
     }
 
     fn wait(&mut self, limit: Duration) {
-        let ready = self.streams.iter().flatten().any(|stream| stream.readable);
+        let ready = self.streams.values().any(|stream| stream.readable);
         if self.wait == KernelWait::Sleep {
             // A stream that always has octets keeps no other one from its events.
             self.gather(if ready { Duration::ZERO } else { limit });
@@ -183,7 +166,8 @@ impl Transport for KernelTcp {
     }
 
     fn connect(&mut self, peer: SocketAddr) -> Result<StreamId, TransportError> {
-        let socket = open_socket(peer)?;
+        let family = if peer.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let socket = socket_with(family, SocketType::STREAM, SOCKET_FLAGS, None)?;
         let state = match connect(&socket, &peer) {
             Ok(()) => StreamState::Open,
             Err(Errno::INPROGRESS) => StreamState::Connecting,
@@ -193,21 +177,18 @@ impl Transport for KernelTcp {
     }
 
     fn listen(&mut self, local: SocketAddr) -> Result<(), TransportError> {
-        let socket = open_socket(local)?;
-        set_socket_reuseaddr(&socket, true)?;
-        bind(&socket, &local)?;
-        listen(&socket, 128)?;
+        let listener = TcpListener::bind(local)?;
+        listener.set_nonblocking(true)?;
         let data = epoll::EventData::new_u64(LISTENER);
-        epoll::add(&self.epoll, &socket, data, epoll::EventFlags::IN)?;
-        self.listener = Some(KernelListener { socket, ready: false });
+        epoll::add(&self.epoll, &listener, data, epoll::EventFlags::IN)?;
+        self.listener = Some(listener);
         Ok(())
     }
 
     fn accept(&mut self) -> Option<StreamId> {
-        let listener = self.listener.as_mut().filter(|listener| listener.ready)?;
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let Ok(socket) = accept_with(&listener.socket, flags) else {
-            listener.ready = false;
+        let listener = self.listener.as_ref().filter(|_| self.has_peers)?;
+        let Ok(socket) = accept_with(listener, SOCKET_FLAGS) else {
+            self.has_peers = false;
             return None;
         };
         // Beyond the maximum the socket is dropped, which ends its connection.
@@ -216,17 +197,12 @@ impl Transport for KernelTcp {
 
     fn state(&mut self, stream: StreamId) -> StreamState {
         let closed = StreamState::Closed(TransportError::NoStream);
-        self.stream(stream).map_or(closed, |stream| stream.state)
+        self.streams.get(&stream).map_or(closed, |stream| stream.state)
     }
 
     fn send(&mut self, stream: StreamId, octets: &[u8]) -> Result<usize, TransportError> {
-        let stream = self.stream(stream).ok_or(TransportError::NoStream)?;
-        match stream.state {
-            StreamState::Connecting => return Ok(0),
-            StreamState::Closed(error) => return Err(error),
-            StreamState::Open if !stream.writable => return Ok(0),
-            StreamState::Open => {}
-        }
+        let stream = self.open_stream(stream)?.filter(|stream| stream.writable);
+        let Some(stream) = stream else { return Ok(0) };
         match send(&stream.socket, octets, SendFlags::NOSIGNAL) {
             Ok(len) => Ok(len),
             Err(Errno::AGAIN | Errno::INTR) => {
@@ -239,13 +215,8 @@ impl Transport for KernelTcp {
 
     fn receive(&mut self, stream: StreamId, room: &mut [u8]) -> Result<usize, TransportError> {
         let is_direct = self.is_direct();
-        let stream = self.stream(stream).ok_or(TransportError::NoStream)?;
-        match stream.state {
-            StreamState::Connecting => return Ok(0),
-            StreamState::Closed(error) => return Err(error),
-            StreamState::Open if !stream.readable && !is_direct => return Ok(0),
-            StreamState::Open => {}
-        }
+        let stream = self.open_stream(stream)?.filter(|stream| stream.readable || is_direct);
+        let Some(stream) = stream else { return Ok(0) };
         let room_len = room.len();
         match recv(&stream.socket, room, RecvFlags::empty()) {
             Ok((_, 0)) if room_len > 0 => Err(stream.fail(TransportError::Ended)),
@@ -263,17 +234,6 @@ impl Transport for KernelTcp {
     }
 
     fn close(&mut self, stream: StreamId) {
-        if let Some(slot) = self.streams.get_mut(stream.0)
-            && slot.take().is_some()
-        {
-            self.open -= 1;
-        }
+        self.streams.remove(&stream);
     }
-}
-
-/// A nonblocking TCP socket of the address's family.
-fn open_socket(address: SocketAddr) -> Result<OwnedFd, Errno> {
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    socket_with(family, SocketType::STREAM, flags, None)
 }

@@ -22,25 +22,11 @@ pub use error::{TlsFault, TransportError};
 pub use kernel_tcp::{KernelTcp, KernelWait};
 pub use tls::TlsTransport;
 pub use tls_settings::{TlsIdentity, TlsSettings, TlsSettingsError};
-pub use user_tcp::{UserTcp, UserTcpConfig, UserTcpCounters};
+pub use user_tcp::{UserTcp, UserTcpConfig};
 
-/// One stream of a transport, from [`Transport::connect`] or [`Transport::accept`] to [`Transport::close`].
+/// One stream of a transport, from [`Transport::connect`] or [`Transport::accept`] to [`Transport::close`]. Later ones are greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StreamId(usize);
-
-impl StreamId {
-    /// The stream that a transport knows by this number.
-    #[must_use]
-    pub const fn new(index: usize) -> Self {
-        Self(index)
-    }
-
-    /// The number.
-    #[must_use]
-    pub const fn index(self) -> usize {
-        self.0
-    }
-}
+pub struct StreamId(pub usize);
 
 /// What a stream can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

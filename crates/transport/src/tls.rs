@@ -1,9 +1,7 @@
 //! TLS over the streams of another transport.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
-use std::io::{self, Read, Write};
-use std::mem;
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, Read, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,46 +26,33 @@ const HANDSHAKE_MAX: Nanos = Nanos::from_secs(3);
 ///
 /// [`Transport::accept`] returns only streams of peers that have shown a certificate as [`TlsSettings`] demands. Until then a peer
 /// has at most [`HANDSHAKE_MAX`], and a place among [`HANDSHAKES_MAX`].
+#[derive(Debug)]
 pub struct TlsTransport<T: Transport> {
     inner: T,
     settings: TlsSettings,
     streams: BTreeMap<StreamId, TlsStream>,
-    /// Accepted streams whose handshake is not complete, oldest first, with its deadline.
-    handshakes: VecDeque<(StreamId, Nanos)>,
-    /// Accepted streams that the caller has not seen.
-    accepted: VecDeque<StreamId>,
 }
 
+#[derive(Debug)]
 struct TlsStream {
     connection: Connection,
+    /// Of an accepted stream, until the caller accepts it, too: when its handshake must be complete.
+    handshake_until: Option<Nanos>,
     /// Why nothing more can be sent or arrive.
     fault: Option<TransportError>,
-    /// Decrypted octets wait for the caller.
-    is_readable: bool,
-}
-
-impl<T: Transport> fmt::Debug for TlsTransport<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TlsTransport").field("streams", &self.streams.len()).finish_non_exhaustive()
-    }
 }
 
 impl<T: Transport> TlsTransport<T> {
     /// Without streams.
     #[must_use]
     pub const fn new(inner: T, settings: TlsSettings) -> Self {
-        Self {
-            inner,
-            settings,
-            streams: BTreeMap::new(),
-            handshakes: VecDeque::new(),
-            accepted: VecDeque::new(),
-        }
+        Self { inner, settings, streams: BTreeMap::new() }
     }
 
-    fn add(&mut self, id: StreamId, mut connection: Connection) {
-        connection.set_buffer_limit(Some(WAITING_BYTES_MAX));
-        self.streams.insert(id, TlsStream { connection, fault: None, is_readable: false });
+    fn add(&mut self, id: StreamId, connection: Connection, handshake_until: Option<Nanos>) {
+        let mut stream = TlsStream { connection, handshake_until, fault: None };
+        stream.connection.set_buffer_limit(Some(WAITING_BYTES_MAX));
+        self.streams.insert(id, stream);
     }
 
     /// Begins the handshakes of peers that have connected.
@@ -79,70 +64,62 @@ impl<T: Transport> TlsTransport<T> {
                 self.inner.close(id);
                 continue;
             };
-            if self.handshakes.len() >= HANDSHAKES_MAX
-                && let Some((oldest, _)) = self.handshakes.pop_front()
-            {
+            let oldest = self.strangers().rev().nth(HANDSHAKES_MAX - 1).map(|(id, _)| *id);
+            if let Some(oldest) = oldest {
                 self.close(oldest);
             }
-            self.add(id, connection.into());
-            self.handshakes.push_back((id, now + HANDSHAKE_MAX));
+            self.add(id, connection.into(), Some(now + HANDSHAKE_MAX));
         }
     }
 
-    /// Ends handshakes that are complete, failed, or take too long.
+    /// Ends handshakes that have failed or take too long.
     fn end_handshakes(&mut self, now: Nanos) {
-        for (id, deadline) in mem::take(&mut self.handshakes) {
-            let Some(stream) = self.streams.get(&id) else { continue };
-            if !stream.connection.is_handshaking() {
-                self.accepted.push_back(id);
-            } else if stream.fault.is_some() || now > deadline {
-                self.close(id);
-            } else {
-                self.handshakes.push_back((id, deadline));
-            }
+        let is_over =
+            |stream: &TlsStream| stream.fault.is_some() || stream.handshake_until < Some(now);
+        let over = self.strangers().filter(|(_, stream)| is_over(stream));
+        for id in over.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.close(id);
         }
+    }
+
+    /// Streams of peers that have not shown their certificates, oldest first.
+    fn strangers(&self) -> impl DoubleEndedIterator<Item = (&StreamId, &TlsStream)> {
+        self.streams.iter().filter(|(_, stream)| {
+            stream.handshake_until.is_some() && stream.connection.is_handshaking()
+        })
     }
 }
 
 impl TlsStream {
+    /// True if the caller may accept it.
+    fn is_acceptable(&self) -> bool {
+        self.handshake_until.is_some() && !self.connection.is_handshaking()
+    }
+
     /// Moves what can move in both directions.
     fn exchange<T: Transport>(&mut self, inner: &mut T, id: StreamId) {
         self.send(inner, id);
         while self.fault.is_none() && self.connection.wants_read() {
-            let mut octets = StreamOctets { inner, id, fault: None };
-            match self.connection.read_tls(&mut octets) {
+            match self.connection.read_tls(&mut StreamOctets { inner, id }) {
                 Ok(0) => self.fault = Some(TransportError::Ended),
-                Ok(_) => self.process(),
+                Ok(_) => match self.connection.process_new_packets() {
+                    Ok(state) => {
+                        self.fault = state.peer_has_closed().then_some(TransportError::Ended);
+                    }
+                    Err(error) => self.fault = Some(TransportError::Tls(TlsFault::from(&error))),
+                },
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(_) => self.fault = octets.fault.or(Some(TransportError::Reset)),
+                Err(error) => self.fault = Some(error.downcast().unwrap_or(TransportError::Reset)),
             }
         }
         self.send(inner, id);
     }
 
-    fn process(&mut self) {
-        match self.connection.process_new_packets() {
-            Ok(state) => {
-                self.is_readable = state.plaintext_bytes_to_read() > 0;
-                if state.peer_has_closed() {
-                    self.fault = Some(TransportError::Ended);
-                }
-            }
-            Err(error) => self.fault = Some(TransportError::Tls(TlsFault::from(&error))),
-        }
-    }
-
-    /// Sends what is encrypted, an alert about a fault included.
+    /// Sends what is encrypted, an alert about a fault included. An error of the stream is left to a read: what the peer said before
+    /// it ended the stream explains more.
     fn send<T: Transport>(&mut self, inner: &mut T, id: StreamId) {
-        while self.connection.wants_write() {
-            let mut octets = StreamOctets { inner, id, fault: None };
-            match self.connection.write_tls(&mut octets) {
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // What the peer said before it ended the stream explains more.
-                Err(_) => return,
-            }
-        }
+        let mut octets = StreamOctets { inner, id };
+        while self.connection.wants_write() && self.connection.write_tls(&mut octets).is_ok() {}
     }
 }
 
@@ -150,36 +127,25 @@ impl TlsStream {
 struct StreamOctets<'a, T> {
     inner: &'a mut T,
     id: StreamId,
-    fault: Option<TransportError>,
 }
 
-impl<T> StreamOctets<'_, T> {
-    fn result(&mut self, moved: Result<usize, TransportError>) -> io::Result<usize> {
-        match moved {
-            Ok(0) => Err(io::ErrorKind::WouldBlock.into()),
-            Ok(len) => Ok(len),
-            Err(error) => {
-                self.fault = Some(error);
-                Err(io::ErrorKind::ConnectionReset.into())
-            }
-        }
+/// Octets moved. None is an error, since the library would try again at once, for ever.
+fn io_result(moved: Result<usize, TransportError>) -> io::Result<usize> {
+    match moved {
+        Ok(0) => Err(io::ErrorKind::WouldBlock.into()),
+        moved => moved.map_err(io::Error::other),
     }
 }
 
 impl<T: Transport> Read for StreamOctets<'_, T> {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
-        match self.inner.receive(self.id, room) {
-            Err(TransportError::Ended) => Ok(0),
-            received => self.result(received),
-        }
+        io_result(self.inner.receive(self.id, room))
     }
 }
 
 impl<T: Transport> Write for StreamOctets<'_, T> {
-    /// Never zero: the caller would try again at once, for ever.
     fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
-        let sent = self.inner.send(self.id, octets);
-        self.result(sent)
+        io_result(self.inner.send(self.id, octets))
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -198,8 +164,12 @@ impl<T: Transport> Transport for TlsTransport<T> {
     }
 
     fn wait(&mut self, limit: Duration) {
-        let is_ready = self.streams.values().any(|stream| stream.is_readable);
-        if !is_ready && self.accepted.is_empty() {
+        let is_ready = |stream: &mut TlsStream| {
+            let is_readable =
+                stream.connection.reader().fill_buf().is_ok_and(|buf| !buf.is_empty());
+            is_readable || stream.is_acceptable()
+        };
+        if !self.streams.values_mut().any(is_ready) {
             self.inner.wait(limit);
         }
     }
@@ -210,7 +180,7 @@ impl<T: Transport> Transport for TlsTransport<T> {
         let created = ClientConnection::new(Arc::clone(&self.settings.client), name);
         let connection = created.map_err(|error| TransportError::Tls(TlsFault::from(&error)))?;
         let id = self.inner.connect(peer)?;
-        self.add(id, connection.into());
+        self.add(id, connection.into(), None);
         Ok(id)
     }
 
@@ -222,7 +192,9 @@ impl<T: Transport> Transport for TlsTransport<T> {
     }
 
     fn accept(&mut self) -> Option<StreamId> {
-        self.accepted.pop_front()
+        let (id, stream) = self.streams.iter_mut().find(|(_, stream)| stream.is_acceptable())?;
+        stream.handshake_until = None;
+        Some(*id)
     }
 
     fn state(&mut self, id: StreamId) -> StreamState {
@@ -258,16 +230,12 @@ impl<T: Transport> Transport for TlsTransport<T> {
 
     fn receive(&mut self, id: StreamId, room: &mut [u8]) -> Result<usize, TransportError> {
         let stream = self.streams.get_mut(&id).ok_or(TransportError::NoStream)?;
-        for is_last in [false, true] {
-            if let Ok(len @ 1..) = stream.connection.reader().read(room) {
-                return Ok(len);
-            }
-            stream.is_readable = false;
-            if !is_last {
-                stream.exchange(&mut self.inner, id);
-            }
+        let mut len = stream.connection.reader().read(room).unwrap_or(0);
+        if len == 0 {
+            stream.exchange(&mut self.inner, id);
+            len = stream.connection.reader().read(room).unwrap_or(0);
         }
-        stream.fault.map_or(Ok(0), Err)
+        stream.fault.filter(|_| len == 0).map_or(Ok(len), Err)
     }
 
     fn close(&mut self, id: StreamId) {

@@ -1,6 +1,5 @@
 //! Certificates: whose are trusted, and which one is shown.
 
-use std::fmt;
 use std::sync::Arc;
 
 use rustls::client::danger::HandshakeSignatureValid;
@@ -26,21 +25,12 @@ pub struct TlsSettings {
 }
 
 /// A certificate with its key, in PEM.
-#[derive(Clone, Copy)]
-pub struct TlsIdentity<'a> {
+#[allow(missing_debug_implementations, reason = "nobody prints a key")]
+pub struct TlsIdentity {
     /// The certificate, and those between it and an authority.
-    pub certificate: &'a [u8],
+    pub certificate: Vec<u8>,
     /// Its private key: PKCS #8, PKCS #1 or SEC 1.
-    pub key: &'a [u8],
-}
-
-/// Without the key.
-impl fmt::Debug for TlsIdentity<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TlsIdentity")
-            .field("octets", &self.certificate.len())
-            .finish_non_exhaustive()
-    }
+    pub key: Vec<u8>,
 }
 
 /// Why settings cannot be used.
@@ -71,7 +61,7 @@ impl TlsSettings {
     /// See [`TlsSettingsError`].
     pub fn new(
         authorities: &[u8],
-        identity: Option<TlsIdentity<'_>>,
+        identity: Option<TlsIdentity>,
         name: Option<&str>,
     ) -> Result<Self, TlsSettingsError> {
         let mut roots = RootCertStore::empty();
@@ -91,8 +81,8 @@ impl TlsSettings {
             let client = Arc::new(builder.with_no_client_auth());
             return Ok(Self { client, server: None, name });
         };
-        let chain = certificates(identity.certificate).ok_or(TlsSettingsError::Certificate)?;
-        let key = PrivateKeyDer::from_pem_slice(identity.key);
+        let chain = certificates(&identity.certificate).ok_or(TlsSettingsError::Certificate)?;
+        let key = PrivateKeyDer::from_pem_slice(&identity.key);
         let key = key.map_err(|_| TlsSettingsError::Key)?;
         let client = builder.with_client_auth_cert(chain.clone(), key.clone_key());
         let client = Arc::new(client.map_err(pair)?);

@@ -48,11 +48,14 @@ impl Certificates {
         fs::read(self.0.path().join(file)).unwrap()
     }
 
+    fn identity(&self, of: &str) -> TlsIdentity {
+        let [certificate, key] = ["pem", "key"].map(|kind| self.read(&format!("{of}.{kind}")));
+        TlsIdentity { certificate, key }
+    }
+
     /// Trusts the first authority, shows `own`, and demands the certificate of [`OWN`].
     fn settings(&self, own: Option<&str>) -> TlsSettings {
-        let files =
-            own.map(|own| (self.read(&format!("{own}.pem")), self.read(&format!("{own}.key"))));
-        let identity = files.as_ref().map(|(certificate, key)| TlsIdentity { certificate, key });
+        let identity = own.map(|own| self.identity(own));
         TlsSettings::new(&self.read("ca.pem"), identity, Some(OWN)).unwrap()
     }
 
@@ -192,8 +195,7 @@ fn transport_without_a_certificate_or_a_name_accepts_nothing() {
     let address = TcpListener::bind((OWN, 0)).unwrap().local_addr().unwrap();
     let mut nobody = certificates.transport(None);
     assert_eq!(nobody.listen(address), Err(TransportError::ClientOnly));
-    let (certificate, key) = (certificates.read("peer.pem"), certificates.read("peer.key"));
-    let identity = TlsIdentity { certificate: &certificate, key: &key };
+    let identity = certificates.identity("peer");
     let settings = TlsSettings::new(&certificates.read("ca.pem"), Some(identity), None).unwrap();
     let mut nameless = Tls::new(KernelTcp::new(KernelWait::Sleep).unwrap(), settings);
     assert_eq!(nameless.listen(address), Err(TransportError::ClientOnly));

@@ -149,8 +149,6 @@ fn neighbors_are_resolved_and_octets_arrive_in_order_over_either_family() {
         let mut pair = Pair::new(addresses, [0; 3]);
         let (near, far) = pair.connect(addresses[1]);
         pair.transfer(near, far, 1_000_000);
-        let counters = pair.ends[0].counters();
-        assert!(counters.tx_frames > 600 && counters.unsent_frames == 0, "{counters:?}");
     }
 }
 

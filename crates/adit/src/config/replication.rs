@@ -8,9 +8,6 @@ use adit_transport::KernelWait;
 use super::section::ConfigSection;
 use super::store_tls::{StoreTlsFiles, read_tls};
 
-/// The table in `[store]`.
-pub(super) const TABLE: &str = "replication";
-
 /// Where the two adits of a pair reach each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ReplicationSettings {
@@ -43,34 +40,9 @@ pub(crate) struct UserLinkSettings {
     pub gateway: Option<IpAddr>,
 }
 
-impl ReplicationSettings {
-    /// The device of TCP in user space.
-    pub(crate) const fn device(&self) -> Option<&Device> {
-        match &self.transport {
-            ReplicationTransport::Kernel(_) => None,
-            ReplicationTransport::User(user) => Some(&user.device),
-        }
-    }
-}
-
-/// The words for transports.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum TransportKind {
-    Blocking,
-    Polled,
-    User,
-}
-
-/// Keys of TCP in user space.
-const USER_KEYS: [&str; 3] = ["device", "prefix_len", "gateway"];
-
 /// Reads the section, if the file has it.
 pub(super) fn read(store: &mut ConfigSection<'_, '_>) -> Option<ReplicationSettings> {
-    let is_present = store.has(TABLE);
-    let mut replication = store.table(TABLE);
-    if !is_present {
-        return None;
-    }
+    let mut replication = store.table_optional("replication")?;
     let expects = "an address with a port such as \"10.0.9.1:7000\" or \"[2001:db8::1]:7000\"";
     let listen: Option<SocketAddr> = replication.parsed("listen", expects);
     let standby: Option<SocketAddr> = replication.parsed("standby", expects);
@@ -84,36 +56,20 @@ pub(super) fn read(store: &mut ConfigSection<'_, '_>) -> Option<ReplicationSetti
             "takes \"standby\" only: for the servers' word alone leave [store.replication] out, the standby follows them anyway",
         );
     }
-    let transports = [
-        ("blocking", TransportKind::Blocking),
-        ("polled", TransportKind::Polled),
-        ("user", TransportKind::User),
-    ];
-    let kind = replication.choice("transport", &transports, Some(TransportKind::Blocking));
-    let transport = match kind {
-        Some(TransportKind::User) => {
-            read_user(&mut replication, listen).map(ReplicationTransport::User)
-        }
-        kernel => {
-            for key in USER_KEYS {
-                replication.skip(key);
-                if replication.has(key) {
-                    replication.problem(key, "is for transport = \"user\"");
-                }
-            }
-            let polls = kernel == Some(TransportKind::Polled);
-            let wait = if polls { KernelWait::Poll } else { KernelWait::Sleep };
+    let sleep = Some(KernelWait::Sleep);
+    let transports = [("blocking", sleep), ("polled", Some(KernelWait::Poll)), ("user", None)];
+    let wait = replication.choice("transport", &transports, Some(sleep)).unwrap_or(sleep);
+    let transport = match wait {
+        Some(wait) => {
+            let what = "is for transport = \"user\"";
+            replication.refuse_those_of(|section| read_user(section, None, None), what);
             Some(ReplicationTransport::Kernel(wait))
         }
+        None => {
+            let [listen, standby] = [listen, standby].map(|of| of.map(|address| address.ip()));
+            read_user(&mut replication, listen, standby).map(ReplicationTransport::User)
+        }
     };
-    let family = |address: Option<SocketAddr>| address.map(|address| address.is_ipv4());
-    if kind == Some(TransportKind::User)
-        && listen.is_some()
-        && standby.is_some()
-        && family(listen) != family(standby)
-    {
-        replication.problem("standby", "takes an address of the family of listen");
-    }
     let tls = read_pair_tls(&mut replication, standby);
     replication.finish();
     Some(ReplicationSettings { listen: listen?, standby: standby?, transport: transport?, tls })
@@ -146,11 +102,12 @@ fn read_pair_tls(
 
 fn read_user(
     replication: &mut ConfigSection<'_, '_>,
-    listen: Option<SocketAddr>,
+    listen: Option<IpAddr>,
+    standby: Option<IpAddr>,
 ) -> Option<UserLinkSettings> {
     let device: Option<Device> =
         replication.parsed("device", "a DPDK device such as \"0000:3b:00.1\"");
-    if listen.is_some_and(|listen| listen.ip().is_unspecified()) {
+    if listen.is_some_and(|listen| listen.is_unspecified()) {
         replication
             .problem("listen", "takes the address of this host on the port, not all addresses");
     }
@@ -159,8 +116,10 @@ fn read_user(
     let prefix_len = replication.integer("prefix_len", 1..=longest, Some(usual));
     let gateway: Option<IpAddr> =
         replication.parsed_optional("gateway", "an address such as \"10.0.9.254\"");
-    if gateway.zip(listen).is_some_and(|(gateway, listen)| gateway.is_ipv4() != listen.is_ipv4()) {
-        replication.problem("gateway", "takes an address of the family of listen");
+    for (key, address) in [("standby", standby), ("gateway", gateway)] {
+        if address.zip(listen).is_some_and(|(one, other)| one.is_ipv4() != other.is_ipv4()) {
+            replication.problem(key, "takes an address of the family of listen");
+        }
     }
     Some(UserLinkSettings { device: device?, prefix_len, gateway })
 }
@@ -185,7 +144,8 @@ mod tests {
         let start = EXAMPLE.find("# [store.replication]").unwrap();
         let lines = EXAMPLE[start..].lines().take_while(|line| !line.is_empty());
         let of_user = |line: &str| {
-            USER_KEYS.iter().chain(&["tls_name", "accept_"]).any(|key| line[2..].starts_with(key))
+            let keys = ["device", "prefix_len", "gateway", "tls_name", "accept_"];
+            keys.iter().any(|key| line[2..].starts_with(key))
         };
         let is_code =
             |line: &&str| line.starts_with("# [") || line.contains(" = ") && !of_user(line);

@@ -118,6 +118,13 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
         ConfigSection { document: self.document, table, path, offset, known: BTreeSet::new() }
     }
 
+    /// The table at `key`; `None` if absent.
+    pub(super) fn table_optional(&mut self, key: &'static str) -> Option<ConfigSection<'d, 'i>> {
+        let is_present = self.has(key);
+        let table = self.table(key);
+        is_present.then_some(table)
+    }
+
     /// The tables of the array at `key`, written `[[key]]`; none if absent.
     pub(super) fn tables(&mut self, key: &'static str) -> Vec<ConfigSection<'d, 'i>> {
         let path = self.path_of(key);
@@ -279,6 +286,28 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
     /// Takes note of a key whose value depends on another one that is wrong.
     pub(super) fn skip(&mut self, key: &'static str) {
         self.value(key);
+    }
+
+    /// Notes a problem with each key that is given and that `read` would read.
+    pub(super) fn refuse_those_of<T>(
+        &mut self,
+        read: impl FnOnce(&mut ConfigSection<'_, '_>) -> T,
+        what: &str,
+    ) {
+        let (document, empty) = (ConfigDocument::new(""), DeTable::new());
+        let mut section = ConfigSection::root(&document, &empty);
+        read(&mut section);
+        let keys: Vec<_> = section.known.iter().copied().collect();
+        self.refuse(&keys, what);
+    }
+
+    /// Notes a problem with each of `keys` that is given.
+    pub(super) fn refuse(&mut self, keys: &[&'static str], what: &str) {
+        for key in keys {
+            if self.value(key).is_some() {
+                self.problem(key, what);
+            }
+        }
     }
 
     /// A value from a fixed set of names for each of `count` items: one for all, or a list.

@@ -3,7 +3,7 @@
 use adit_kernel::{DeviceAddress, IpNetwork};
 
 use super::section::ConfigSection;
-use super::{IpNet, StoreKind, StoreSettings};
+use super::{IpNet, StoreSettings};
 
 /// What an adit does that waits until it is the active one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,17 +29,14 @@ pub(super) fn read(
     root: &mut ConfigSection<'_, '_>,
     store: &StoreSettings,
 ) -> Option<StandbySettings> {
-    let is_present = root.has("standby");
-    let mut standby = root.table("standby");
-    if !is_present {
-        if let StoreKind::Shared(shared) = &store.kind
-            && shared.replication.is_some()
-        {
+    let shared = store.shared();
+    let Some(mut standby) = root.table_optional("standby") else {
+        if shared.is_some_and(|shared| shared.replication.is_some()) {
             root.problem("store.replication", "is between an adit and its standby: add [standby]");
         }
         return None;
-    }
-    if !matches!(store.kind, StoreKind::Shared(_)) {
+    };
+    if shared.is_none() {
         root.problem("standby", "needs a store that both adits reach: set store.kind = \"redis\"");
     }
     if store.serves_without_store {
@@ -72,7 +69,7 @@ pub(super) fn read(
         entry.finish();
     }
     let accepts_two_active = standby.boolean_optional("accept_two_active").unwrap_or(false);
-    if let StoreKind::Shared(shared) = &store.kind
+    if let Some(shared) = shared
         && shared.servers.len() > 1
         && shared.acknowledge_replicas == 0
         && !accepts_two_active

@@ -5,31 +5,17 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use adit_dpdk::Device;
 use adit_transport::KernelWait;
 use adit_types::Nanos;
 
 use super::PortSettings;
-use super::replication::{self, ReplicationSettings};
+use super::replication::{self, ReplicationSettings, ReplicationTransport};
 use super::section::ConfigSection;
 use super::store_tls::{StoreTlsFiles, path, read_tls};
 
 /// The folder of the journal unless the configuration names another one.
 const FOLDER_DEFAULT: &str = "/var/lib/adit/journal";
-
-/// Keys that only a shared store has.
-const SHARED_KEYS: [&str; 11] = [
-    "servers",
-    "name",
-    "username",
-    "password_file",
-    "tls_ca",
-    "tls_certificate",
-    "tls_key",
-    "tls_name",
-    "acknowledge_replicas",
-    "transport",
-    "lease_ms",
-];
 
 /// Maximum number of servers.
 const SERVERS_MAX: usize = 64;
@@ -79,16 +65,32 @@ pub(crate) struct SharedStoreSettings {
     pub replication: Option<ReplicationSettings>,
 }
 
+impl StoreSettings {
+    /// The store, if adits can share it.
+    pub(super) fn shared(&self) -> Option<&SharedStoreSettings> {
+        match &self.kind {
+            StoreKind::Shared(shared) => Some(shared),
+            StoreKind::Journal(_) | StoreKind::None => None,
+        }
+    }
+
+    /// The device of replication in user space.
+    pub(crate) fn replication_device(&self) -> Option<&Device> {
+        match &self.shared()?.replication.as_ref()?.transport {
+            ReplicationTransport::User(user) => Some(&user.device),
+            ReplicationTransport::Kernel(_) => None,
+        }
+    }
+}
+
 /// The device of replication in user space belongs to nothing else.
 pub(super) fn check_replication_device(
     root: &ConfigSection<'_, '_>,
     store: &StoreSettings,
     ports: &[PortSettings],
 ) {
-    let StoreKind::Shared(shared) = &store.kind else { return };
-    let device = shared.replication.as_ref().and_then(ReplicationSettings::device);
     let mut of_ports = ports.iter().filter_map(|port| port.device.dpdk());
-    if let Some(device) = device
+    if let Some(device) = store.replication_device()
         && of_ports.any(|of_port| of_port.name() == device.name())
     {
         let what = "is the device of a port; replication needs one of its own";
@@ -96,35 +98,23 @@ pub(super) fn check_replication_device(
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ReadKind {
-    Journal,
-    Redis,
-    None,
-}
-
 pub(super) fn read(mut store: ConfigSection<'_, '_>) -> StoreSettings {
-    let kinds =
-        [("journal", ReadKind::Journal), ("redis", ReadKind::Redis), ("none", ReadKind::None)];
-    let kind = store.choice("kind", &kinds, Some(ReadKind::Journal)).unwrap_or(ReadKind::Journal);
-    let folder: Option<PathBuf> =
-        store.parsed_optional("folder", "a path such as \"/var/lib/adit/journal\"");
-    if folder.is_some() && kind != ReadKind::Journal {
-        store.problem("folder", "is for kind = \"journal\"");
-    }
-    let kind = match kind {
-        ReadKind::Redis => StoreKind::Shared(Box::new(read_shared(&mut store))),
-        other => {
-            for key in SHARED_KEYS.into_iter().chain([replication::TABLE]) {
-                store.skip(key);
-                if store.has(key) {
-                    store.problem(key, "is for kind = \"redis\"");
-                }
-            }
-            let folder = folder.unwrap_or_else(|| PathBuf::from(FOLDER_DEFAULT));
-            if other == ReadKind::None { StoreKind::None } else { StoreKind::Journal(folder) }
+    let kinds = ["journal", "redis", "none"].map(|kind| (kind, kind));
+    let kind = match store.choice("kind", &kinds, Some("journal")) {
+        Some("redis") => StoreKind::Shared(Box::new(read_shared(&mut store))),
+        Some("none") => StoreKind::None,
+        _ => {
+            let folder =
+                store.parsed_optional("folder", "a path such as \"/var/lib/adit/journal\"");
+            StoreKind::Journal(folder.unwrap_or_else(|| PathBuf::from(FOLDER_DEFAULT)))
         }
     };
+    if !matches!(kind, StoreKind::Journal(_)) {
+        store.refuse(&["folder"], "is for kind = \"journal\"");
+    }
+    if !matches!(kind, StoreKind::Shared(_)) {
+        store.refuse_those_of(read_shared, "is for kind = \"redis\"");
+    }
     let usage_interval_ms = store.integer("usage_interval_ms", 100..=3_600_000_u64, Some(30_000));
     let losses = [("refuse", false), ("continue", true)];
     let serves_without_store = store.choice("on_store_loss", &losses, Some(false)).unwrap_or(false);
@@ -182,6 +172,21 @@ mod tests {
     use super::*;
 
     const EXAMPLE: &str = include_str!("../../../../adit.example.toml");
+
+    /// Keys that only a shared store has.
+    const SHARED_KEYS: [&str; 11] = [
+        "servers",
+        "name",
+        "username",
+        "password_file",
+        "tls_ca",
+        "tls_certificate",
+        "tls_key",
+        "tls_name",
+        "acknowledge_replicas",
+        "transport",
+        "lease_ms",
+    ];
 
     /// The example with other lines instead of the first two of `[store]`.
     fn read(lines: &str) -> Result<Config, Vec<ConfigProblem>> {
@@ -252,6 +257,10 @@ mod tests {
             paths("servers = [\"192.0.2.1:6379\"]\nname = \"a\"\n"),
             ["store.name", "store.servers"]
         );
+        let all = SHARED_KEYS.map(|key| format!("{key} = 1\n")).concat();
+        let refused: BTreeSet<_> = paths(&all).into_iter().collect();
+        let expected: BTreeSet<_> = SHARED_KEYS.iter().map(|key| format!("store.{key}")).collect();
+        assert_eq!(refused, expected);
         let lines = example_of_a_shared_store() + "folder = \"/x\"\n";
         assert_eq!(paths(&lines), ["store.folder"]);
     }

@@ -27,18 +27,15 @@ pub(super) fn read_tls(store: &mut ConfigSection<'_, '_>) -> Option<StoreTlsFile
     let authorities = path(store, "tls_ca");
     let (certificate, key) = (path(store, "tls_certificate"), path(store, "tls_key"));
     let name: Option<String> = store.parsed_optional("tls_name", "a name such as \"redis-1\"");
-    if certificate.is_some() && key.is_none() {
-        store.problem("tls_certificate", "needs a tls_key");
+    if key.is_none() {
+        store.refuse(&["tls_certificate"], "needs a tls_key");
     }
-    if key.is_some() && certificate.is_none() {
-        store.problem("tls_key", "needs a tls_certificate");
+    if certificate.is_none() {
+        store.refuse(&["tls_key"], "needs a tls_certificate");
     }
     if authorities.is_none() {
-        for used in ["tls_certificate", "tls_key", "tls_name"] {
-            if store.has(used) {
-                store.problem(used, "needs a tls_ca, without which there is no TLS");
-            }
-        }
+        let what = "needs a tls_ca, without which there is no TLS";
+        store.refuse(&["tls_certificate", "tls_key", "tls_name"], what);
     }
     let identity = certificate.zip(key);
     let identity = identity.map(|(certificate, key)| StoreIdentityFiles { certificate, key });

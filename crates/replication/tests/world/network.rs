@@ -100,7 +100,7 @@ impl MemoryTransport {
     ) -> Result<R, TransportError> {
         let mut state = self.network.state.borrow_mut();
         let is_down = state.is_down;
-        let (index, side) = (id.index() / 2, id.index() % 2);
+        let (index, side) = (id.0 / 2, id.0 % 2);
         let stream = state.streams.get_mut(index).ok_or(TransportError::NoStream)?;
         // A host that forgot the stream resets it once it hears of it.
         if stream.is_forgotten[1 - side] && !is_down && self.network.random.permille(20) {
@@ -131,7 +131,7 @@ impl Transport for MemoryTransport {
             is_reset: [false; 2],
             is_forgotten: [false; 2],
         });
-        Ok(StreamId::new((state.streams.len() - 1) * 2))
+        Ok(StreamId((state.streams.len() - 1) * 2))
     }
 
     fn listen(&mut self, local: SocketAddr) -> Result<(), TransportError> {
@@ -154,7 +154,7 @@ impl Transport for MemoryTransport {
             return None;
         }
         state.streams[found].is_accepted = true;
-        Some(StreamId::new(found * 2 + 1))
+        Some(StreamId(found * 2 + 1))
     }
 
     fn state(&mut self, stream: StreamId) -> StreamState {

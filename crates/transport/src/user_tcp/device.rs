@@ -20,22 +20,19 @@ pub(super) struct StackDevice<Io: PacketIo> {
     /// The buffer of the next frame.
     spare: Option<Io::Buf>,
     frame_bytes_max: usize,
-    pub rx_frames: u64,
-    pub tx_frames: u64,
 }
 
 impl<Io: PacketIo> StackDevice<Io> {
     pub(super) fn new(io: Io, port: PortId) -> Self {
         let frame_bytes_max = usize::from(io.port_info(port).mtu_bytes) + ETHERNET_BYTES;
         let (rx, tx) = (Burst::new(), Burst::new());
-        Self { io, port, rx, tx, spare: None, frame_bytes_max, rx_frames: 0, tx_frames: 0 }
+        Self { io, port, rx, tx, spare: None, frame_bytes_max }
     }
 
     /// Receives a burst unless frames still wait; returns whether any wait.
     pub(super) fn receive_burst(&mut self) -> bool {
         if self.rx.is_empty() {
-            let count = self.io.rx_burst(self.port, BURST_MAX, &mut self.rx);
-            self.rx_frames += u64::try_from(count).unwrap_or(0);
+            self.io.rx_burst(self.port, BURST_MAX, &mut self.rx);
             self.rx.reverse();
         }
         !self.rx.is_empty()
@@ -44,14 +41,13 @@ impl<Io: PacketIo> StackDevice<Io> {
     /// Sends what the stack has written.
     pub(super) fn flush(&mut self) {
         if !self.tx.is_empty() {
-            let count = self.io.tx_burst(self.port, &mut self.tx);
-            self.tx_frames += u64::try_from(count).unwrap_or(0);
+            self.io.tx_burst(self.port, &mut self.tx);
         }
     }
 
-    /// Frames that wait for the port.
-    pub(super) fn unsent(&self) -> usize {
-        self.tx.len()
+    /// True if frames wait for the port.
+    pub(super) fn has_unsent(&self) -> bool {
+        !self.tx.is_empty()
     }
 
     /// Gets a buffer for the next frame; false if there is none, or if too many frames wait.
@@ -72,7 +68,7 @@ impl<Io: PacketIo> Device for StackDevice<Io> {
     where
         Self: 'a;
     type TxToken<'a>
-        = FreeFrame<'a, Io::Buf>
+        = FreeFrame<'a, Io>
     where
         Self: 'a;
 
@@ -80,12 +76,11 @@ impl<Io: PacketIo> Device for StackDevice<Io> {
         if self.rx.is_empty() || !self.prepare() {
             return None;
         }
-        let frame = ReceivedFrame(self.rx.pop()?);
-        Some((frame, FreeFrame { spare: &mut self.spare, tx: &mut self.tx }))
+        Some((ReceivedFrame(self.rx.pop()?), FreeFrame(self)))
     }
 
     fn transmit(&mut self, _now: Instant) -> Option<Self::TxToken<'_>> {
-        self.prepare().then_some(FreeFrame { spare: &mut self.spare, tx: &mut self.tx })
+        self.prepare().then_some(FreeFrame(self))
     }
 
     fn capabilities(&self) -> DeviceCapabilities {
@@ -98,7 +93,6 @@ impl<Io: PacketIo> Device for StackDevice<Io> {
 }
 
 /// A received frame.
-#[derive(Debug)]
 pub(super) struct ReceivedFrame<B>(B);
 
 impl<B: PacketBuf> RxToken for ReceivedFrame<B> {
@@ -108,20 +102,16 @@ impl<B: PacketBuf> RxToken for ReceivedFrame<B> {
     }
 }
 
-/// Room for a frame to send.
-#[derive(Debug)]
-pub(super) struct FreeFrame<'a, B> {
-    spare: &'a mut Option<B>,
-    tx: &'a mut Burst<B>,
-}
+/// Room for a frame to send, as [`StackDevice::prepare`] has made it.
+pub(super) struct FreeFrame<'a, Io: PacketIo>(&'a mut StackDevice<Io>);
 
-impl<B: PacketBuf> TxToken for FreeFrame<'_, B> {
+impl<Io: PacketIo> TxToken for FreeFrame<'_, Io> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
-        if let Some(mut frame) = self.spare.take()
+        if let Some(mut frame) = self.0.spare.take()
             && let Some(octets) = frame.append(len)
         {
             let result = f(octets);
-            let _ = self.tx.try_push(frame);
+            let _ = self.0.tx.try_push(frame);
             return result;
         }
         // No buffer holds a frame of this length, though the stack knows the MTU: the frame is lost.

@@ -2,6 +2,7 @@
 
 mod device;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -9,11 +10,9 @@ use std::time::Duration;
 use adit_pktio::PacketIo;
 use adit_types::{MacAddr, Nanos, PortId};
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
-use smoltcp::socket::tcp::{
-    CongestionControl, ConnectError, RecvError, Socket, SocketBuffer, State,
-};
+use smoltcp::socket::tcp::{CongestionControl, RecvError, Socket, SocketBuffer, State};
 use smoltcp::time::Instant;
-use smoltcp::wire::{EthernetAddress, HardwareAddress, IpAddress, IpCidr, IpEndpoint};
+use smoltcp::wire::{EthernetAddress, HardwareAddress, IpAddress, IpCidr};
 
 use self::device::StackDevice;
 use crate::{StreamId, StreamState, Transport, TransportError};
@@ -50,23 +49,13 @@ pub struct UserTcpConfig {
     pub seed: u64,
 }
 
-/// What the stack has counted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct UserTcpCounters {
-    /// Frames received.
-    pub rx_frames: u64,
-    /// Frames sent.
-    pub tx_frames: u64,
-    /// Frames that wait because the port's queue is full.
-    pub unsent_frames: usize,
-}
-
 /// TCP in user space over one port of `Io`.
 pub struct UserTcp<Io: PacketIo> {
     device: StackDevice<Io>,
     interface: Interface,
     sockets: SocketSet<'static>,
-    streams: Vec<Option<SocketHandle>>,
+    streams: BTreeMap<StreamId, SocketHandle>,
+    next_stream: usize,
     /// Those that were closed here and still have to end the connection.
     closing: Vec<SocketHandle>,
     listening: Vec<SocketHandle>,
@@ -83,7 +72,7 @@ pub struct UserTcp<Io: PacketIo> {
 
 impl<Io: PacketIo> fmt::Debug for UserTcp<Io> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all = (&self.config, &self.streams, self.counters());
+        let all = (&self.config, &self.streams);
         f.debug_tuple("UserTcp").field(&all).finish_non_exhaustive()
     }
 }
@@ -121,7 +110,8 @@ impl<Io: PacketIo> UserTcp<Io> {
             device,
             interface,
             sockets: SocketSet::new(Vec::new()),
-            streams: Vec::new(),
+            streams: BTreeMap::new(),
+            next_stream: 0,
             closing: Vec::new(),
             listening: Vec::new(),
             crowded_since: None,
@@ -133,17 +123,8 @@ impl<Io: PacketIo> UserTcp<Io> {
         })
     }
 
-    /// The counters so far.
-    #[must_use]
-    pub fn counters(&self) -> UserTcpCounters {
-        UserTcpCounters {
-            rx_frames: self.device.rx_frames,
-            tx_frames: self.device.tx_frames,
-            unsent_frames: self.device.unsent(),
-        }
-    }
-
-    fn add_socket(&mut self) -> Result<SocketHandle, TransportError> {
+    /// A socket that the stack has room for.
+    fn new_socket(&mut self) -> Result<Socket<'static>, TransportError> {
         let max = self.config.streams_max;
         if self.sockets.iter().count() >= max {
             // A peer that does not end its side keeps no place.
@@ -158,42 +139,29 @@ impl<Io: PacketIo> UserTcp<Io> {
         socket.set_congestion_control(CongestionControl::Cubic);
         socket.set_timeout(Some(SILENCE_MAX));
         socket.set_keep_alive(Some(KEEP_ALIVE));
-        Ok(self.sockets.add(socket))
+        Ok(socket)
     }
 
     fn add_stream(&mut self, handle: SocketHandle) -> StreamId {
-        let index = self.streams.iter().position(Option::is_none).unwrap_or(self.streams.len());
-        match self.streams.get_mut(index) {
-            Some(free) => *free = Some(handle),
-            None => self.streams.push(Some(handle)),
-        }
-        StreamId(index)
+        let id = StreamId(self.next_stream);
+        self.next_stream += 1;
+        self.streams.insert(id, handle);
+        id
     }
 
     fn socket(&mut self, stream: StreamId) -> Result<&mut Socket<'static>, TransportError> {
-        let handle = self.streams.get(stream.0).copied().flatten();
-        Ok(self.sockets.get_mut(handle.ok_or(TransportError::NoStream)?))
+        let handle = self.streams.get(&stream).ok_or(TransportError::NoStream)?;
+        Ok(self.sockets.get_mut(*handle))
     }
 
     /// Adds sockets that wait for peers, as many as there may be. One whose peer began a handshake and went away is replaced.
     fn fill_listening(&mut self) -> Result<(), TransportError> {
         let Some(local) = self.local else { return Ok(()) };
-        let sockets = &mut self.sockets;
-        self.listening.retain(|handle| {
-            let is_over = sockets.get::<Socket<'_>>(*handle).state() == State::Closed;
-            if is_over {
-                sockets.remove(*handle);
-            }
-            !is_over
-        });
+        remove_ended(&mut self.sockets, &mut self.listening);
         while self.listening.len() < LISTENING {
-            let handle = self.add_socket()?;
-            let listened = self.sockets.get_mut::<Socket<'_>>(handle).listen(local);
-            if listened.is_err() {
-                self.sockets.remove(handle);
-                return Err(TransportError::Unreachable);
-            }
-            self.listening.push(handle);
+            let mut socket = self.new_socket()?;
+            socket.listen(local).map_err(|_| TransportError::Unreachable)?;
+            self.listening.push(self.sockets.add(socket));
         }
         Ok(())
     }
@@ -210,19 +178,6 @@ impl<Io: PacketIo> UserTcp<Io> {
             let _ = self.fill_listening();
         }
     }
-
-    /// Frees sockets whose connections have ended.
-    fn bury(&mut self) {
-        let sockets = &mut self.sockets;
-        self.closing.retain(|handle| {
-            let state = sockets.get::<Socket<'_>>(*handle).state();
-            let is_over = matches!(state, State::Closed | State::TimeWait);
-            if is_over {
-                sockets.remove(*handle);
-            }
-            !is_over
-        });
-    }
 }
 
 impl<Io: PacketIo> Transport for UserTcp<Io> {
@@ -231,16 +186,14 @@ impl<Io: PacketIo> Transport for UserTcp<Io> {
         for _ in 0..BURSTS_MAX {
             let has_input = self.device.receive_burst();
             let is_due = self.due.is_some_and(|due| due <= now);
-            if !(has_input || is_due || self.touched || self.device.unsent() > 0) {
+            if !(has_input || is_due || self.touched || self.device.has_unsent()) {
                 return;
             }
             self.interface.poll(now, &mut self.device, &mut self.sockets);
             self.device.flush();
             self.touched = false;
             self.give_place(now);
-            if !self.closing.is_empty() {
-                self.bury();
-            }
+            remove_ended(&mut self.sockets, &mut self.closing);
             self.due = self.interface.poll_at(now, &self.sockets);
             if !has_input {
                 return;
@@ -257,21 +210,14 @@ impl<Io: PacketIo> Transport for UserTcp<Io> {
         if !is_reachable {
             return Err(TransportError::Unreachable);
         }
-        let handle = self.add_socket()?;
+        let mut socket = self.new_socket()?;
         let local = self.next_port;
         self.next_port = local.checked_add(1).unwrap_or(FIRST_PORT);
-        let socket = self.sockets.get_mut::<Socket<'_>>(handle);
-        let remote = IpEndpoint { addr: peer.ip().into(), port: peer.port() };
-        match socket.connect(self.interface.context(), remote, local) {
-            Ok(()) => {
-                self.touched = true;
-                Ok(self.add_stream(handle))
-            }
-            Err(ConnectError::InvalidState | ConnectError::Unaddressable) => {
-                self.sockets.remove(handle);
-                Err(TransportError::Unreachable)
-            }
-        }
+        let connected = socket.connect(self.interface.context(), peer, local);
+        connected.map_err(|_| TransportError::Unreachable)?;
+        self.touched = true;
+        let handle = self.sockets.add(socket);
+        Ok(self.add_stream(handle))
     }
 
     fn listen(&mut self, local: SocketAddr) -> Result<(), TransportError> {
@@ -333,7 +279,7 @@ impl<Io: PacketIo> Transport for UserTcp<Io> {
     }
 
     fn close(&mut self, stream: StreamId) {
-        let Some(handle) = self.streams.get_mut(stream.0).and_then(Option::take) else { return };
+        let Some(handle) = self.streams.remove(&stream) else { return };
         self.sockets.get_mut::<Socket<'_>>(handle).close();
         self.closing.push(handle);
         self.touched = true;
@@ -343,7 +289,7 @@ impl<Io: PacketIo> Transport for UserTcp<Io> {
 impl<Io: PacketIo> Drop for UserTcp<Io> {
     /// Resets the streams that are left, so that peers notice.
     fn drop(&mut self) {
-        let handles = self.streams.iter().flatten().chain(&self.closing);
+        let handles = self.streams.values().chain(&self.closing);
         for handle in handles.copied().collect::<Vec<_>>() {
             self.sockets.get_mut::<Socket<'_>>(handle).abort();
         }
@@ -355,4 +301,16 @@ impl<Io: PacketIo> Drop for UserTcp<Io> {
 
 fn instant(now: Nanos) -> Instant {
     Instant::from_micros(i64::try_from(now.0 / 1000).unwrap_or(i64::MAX))
+}
+
+/// Removes the sockets whose connections have ended.
+fn remove_ended(sockets: &mut SocketSet<'_>, handles: &mut Vec<SocketHandle>) {
+    handles.retain(|handle| {
+        let state = sockets.get::<Socket<'_>>(*handle).state();
+        let has_ended = matches!(state, State::Closed | State::TimeWait);
+        if has_ended {
+            sockets.remove(*handle);
+        }
+        !has_ended
+    });
 }
