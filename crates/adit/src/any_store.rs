@@ -1,6 +1,6 @@
-//! The store of this process, of whatever kind.
+//! The store of this process, of whatever kind, which says how long this adit may serve.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use adit_host::journal_folder::JournalFolder;
 use adit_host::replicated::ReplicatedFigures;
@@ -8,8 +8,8 @@ use adit_host::store_thread::ThreadStore;
 use adit_replication::ReplicatedStore;
 use adit_shared_store::{SharedStore, SharedStoreFigures};
 use adit_store::{
-    AppendError, Journal, JournalFigures, RecordKey, RecordKind, RecordNumber, RecordStore,
-    StoreChange, StoreError, Upkeep,
+    AppendError, GroupQueue, Journal, JournalFigures, RecordKey, RecordKind, RecordNumber,
+    RecordStore, StoreChange, StoreError, Upkeep,
 };
 use adit_transport::Transport;
 use adit_types::Nanos;
@@ -17,6 +17,7 @@ use tracing::warn;
 
 use crate::foreign_text::printable;
 use crate::replication_link::LinkTransport;
+use crate::serving_lease::ServingLease;
 
 /// A shared store over any transport.
 pub(crate) type SharedStoreClient = SharedStore<Box<dyn Transport + Send>>;
@@ -29,7 +30,7 @@ pub(crate) type ReplicatedSharedStore =
 pub(crate) type ReplicationClock = Box<dyn FnMut() -> Nanos + Send>;
 
 /// A journal, or a store that other adits share.
-pub(crate) enum AnyStore {
+pub(crate) enum StoreOfKind {
     Journal(Box<Journal<JournalFolder>>),
     Shared(Box<SharedStoreClient>),
     /// A shared one, and a standby.
@@ -44,29 +45,59 @@ pub(crate) enum AnyStoreFigures {
     Replicated(Box<ReplicatedFigures<SharedStoreFigures>>),
 }
 
+/// A store that passes on what it learns of the lease.
+pub(crate) struct AnyStore {
+    of_kind: StoreOfKind,
+    lease: ServingLease,
+}
+
 impl AnyStore {
-    /// As of [`SharedStore::lease_valid_until`]; `None` for a journal.
-    pub(crate) fn lease_valid_until(&self) -> Option<Instant> {
-        match self {
-            Self::Journal(_) => None,
-            Self::Shared(shared) => shared.lease_valid_until(),
-            Self::Replicated(replicated) => replicated.store().lease_valid_until(),
+    /// The store, and who learns of its lease.
+    pub(crate) fn new(of_kind: StoreOfKind, lease: ServingLease) -> Self {
+        let mut this = Self { of_kind, lease };
+        this.note_lease();
+        this
+    }
+
+    fn note_lease(&mut self) {
+        if let StoreOfKind::Replicated(replicated) = &mut self.of_kind {
+            let promised = Duration::from_nanos(replicated.promised_for().0);
+            self.lease.note_standby(Instant::now().checked_add(promised));
+        }
+        if let Some(shared) = self.shared() {
+            self.lease.note_store(shared.lease_valid_until());
         }
     }
 
     fn store(&self) -> &dyn RecordStore {
-        match self {
-            Self::Journal(journal) => &**journal,
-            Self::Shared(shared) => &**shared,
-            Self::Replicated(replicated) => &**replicated,
+        match &self.of_kind {
+            StoreOfKind::Journal(journal) => &**journal,
+            StoreOfKind::Shared(shared) => &**shared,
+            StoreOfKind::Replicated(replicated) => &**replicated,
         }
     }
 
     fn store_mut(&mut self) -> &mut dyn RecordStore {
-        match self {
-            Self::Journal(journal) => &mut **journal,
-            Self::Shared(shared) => &mut **shared,
-            Self::Replicated(replicated) => &mut **replicated,
+        match &mut self.of_kind {
+            StoreOfKind::Journal(journal) => &mut **journal,
+            StoreOfKind::Shared(shared) => &mut **shared,
+            StoreOfKind::Replicated(replicated) => &mut **replicated,
+        }
+    }
+
+    fn shared(&self) -> Option<&SharedStoreClient> {
+        match &self.of_kind {
+            StoreOfKind::Journal(_) => None,
+            StoreOfKind::Shared(shared) => Some(shared),
+            StoreOfKind::Replicated(replicated) => Some(replicated.store()),
+        }
+    }
+
+    fn shared_mut(&mut self) -> Option<&mut SharedStoreClient> {
+        match &mut self.of_kind {
+            StoreOfKind::Journal(_) => None,
+            StoreOfKind::Shared(shared) => Some(shared),
+            StoreOfKind::Replicated(replicated) => Some(replicated.store_mut()),
         }
     }
 }
@@ -81,7 +112,13 @@ impl RecordStore for AnyStore {
     }
 
     fn commit(&mut self) -> Result<RecordNumber, StoreError> {
-        self.store_mut().commit()
+        let committed = self.store_mut().commit();
+        self.note_lease();
+        committed
+    }
+
+    fn groups(&self) -> &GroupQueue {
+        self.store().groups()
     }
 
     fn durable(&self) -> RecordNumber {
@@ -105,7 +142,9 @@ impl RecordStore for AnyStore {
     }
 
     fn maintain(&mut self) -> Result<Upkeep, StoreError> {
-        self.store_mut().maintain()
+        let maintained = self.store_mut().maintain();
+        self.note_lease();
+        maintained
     }
 
     fn visit(
@@ -114,13 +153,8 @@ impl RecordStore for AnyStore {
         visitor: &mut dyn FnMut(RecordKey<'_>, &[u8]),
     ) -> Result<(), StoreError> {
         let visited = self.store_mut().visit(kinds, visitor);
-        let losses = match self {
-            Self::Journal(_) => Vec::new(),
-            Self::Shared(shared) => shared.take_accepted_losses(),
-            Self::Replicated(replicated) => replicated.store_mut().take_accepted_losses(),
-        };
-        for loss in losses {
-            warn!(loss, "records of the shared store are lost");
+        if let Some(shared) = self.shared_mut() {
+            log_losses(shared);
         }
         visited
     }
@@ -130,10 +164,10 @@ impl ThreadStore for AnyStore {
     type Figures = AnyStoreFigures;
 
     fn figures(&self) -> AnyStoreFigures {
-        match self {
-            Self::Journal(journal) => AnyStoreFigures::Journal(journal.figures()),
-            Self::Shared(shared) => AnyStoreFigures::Shared(shared.figures()),
-            Self::Replicated(replicated) => {
+        match &self.of_kind {
+            StoreOfKind::Journal(journal) => AnyStoreFigures::Journal(journal.figures()),
+            StoreOfKind::Shared(shared) => AnyStoreFigures::Shared(shared.figures()),
+            StoreOfKind::Replicated(replicated) => {
                 let shared = replicated.store().figures();
                 AnyStoreFigures::Replicated(Box::new(ReplicatedFigures::new(replicated, shared)))
             }
@@ -141,60 +175,53 @@ impl ThreadStore for AnyStore {
     }
 
     fn keep(&mut self) -> Result<(), StoreError> {
-        match self {
-            Self::Journal(_) => Ok(()),
-            Self::Shared(shared) => shared.maintain().map(|_| ()),
-            Self::Replicated(replicated) => replicated.maintain().map(|_| ()),
+        match &self.of_kind {
+            StoreOfKind::Journal(_) => Ok(()),
+            _ => self.maintain().map(|_| ()),
         }
     }
 
     fn check_place(&mut self) -> Result<(), StoreError> {
-        match self {
-            Self::Journal(journal) => journal.check_place(),
-            Self::Shared(_) | Self::Replicated(_) => Ok(()),
+        match &mut self.of_kind {
+            StoreOfKind::Journal(journal) => journal.check_place(),
+            _ => Ok(()),
         }
     }
 
     fn begin_again(&mut self) -> Result<(), StoreError> {
-        match self {
-            Self::Journal(journal) => journal.begin_again(),
-            Self::Shared(_) | Self::Replicated(_) => Ok(()),
+        match &mut self.of_kind {
+            StoreOfKind::Journal(journal) => journal.begin_again(),
+            _ => Ok(()),
         }
     }
 
     fn is_handover_requested(&self) -> bool {
-        match self {
-            Self::Journal(_) => false,
-            Self::Shared(shared) => shared.is_handover_requested(),
-            Self::Replicated(replicated) => replicated.store().is_handover_requested(),
-        }
+        self.shared().is_some_and(SharedStore::is_handover_requested)
     }
 
     fn polls(&self) -> bool {
-        match self {
-            Self::Journal(_) | Self::Shared(_) => false,
-            Self::Replicated(replicated) => replicated.options().polls,
+        match &self.of_kind {
+            StoreOfKind::Replicated(replicated) => replicated.options().polls,
+            _ => false,
         }
     }
 
     /// Gives the lease back, so that the next process need not wait for its end.
     fn close(&mut self) {
-        match self {
-            Self::Journal(_) => {}
-            Self::Shared(shared) => release(shared),
-            Self::Replicated(replicated) => {
-                // With everything in the shared store the next process needs no tail; otherwise it learns from the store that it
-                // does.
-                let _ = replicated.finish();
-                release(replicated.store_mut());
-            }
+        if let StoreOfKind::Replicated(replicated) = &mut self.of_kind {
+            // With everything in the shared store the next process needs no tail; otherwise the store names the standby.
+            let _ = replicated.finish();
+        }
+        if let Some(Err(error)) = self.shared_mut().map(SharedStore::release) {
+            warn!(%error, "the lease of the records ends by itself");
         }
     }
 }
 
-fn release(shared: &mut SharedStoreClient) {
-    if let Err(error) = shared.release() {
-        warn!(%error, "the lease of the records ends by itself");
+/// Logs what was lost and accepted.
+pub(crate) fn log_losses(shared: &mut SharedStoreClient) {
+    for loss in shared.take_accepted_losses() {
+        warn!(loss, "records of the shared store are lost");
     }
 }
 

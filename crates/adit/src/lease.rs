@@ -18,6 +18,7 @@ use tracing::info;
 use crate::any_store::{SharedStoreClient, refused};
 use crate::config::SharedStoreSettings;
 use crate::foreign_text::printable;
+use crate::named_standby::NamedStandby;
 use crate::store_files::{text_of, tls_settings};
 
 /// How long a call waits for servers, unless the lease ends before.
@@ -67,7 +68,9 @@ pub(crate) fn client(
 pub(crate) fn take(
     store: &mut SharedStoreClient,
     settings: &SharedStoreSettings,
+    accept_loss: bool,
 ) -> anyhow::Result<()> {
+    let mut named = NamedStandby::new(settings, accept_loss);
     let shown = format!("the shared store of \"{}\"", settings.name);
     let mut former: Option<LeaseView> = None;
     loop {
@@ -77,6 +80,11 @@ pub(crate) fn take(
                 return Ok(());
             }
             LeaseAnswer::Held(lease) => lease,
+            LeaseAnswer::Named(standby) => {
+                named.wait(store, standby).map_err(|error| refused(error, &shown))?;
+                sleep(RETRY);
+                continue;
+            }
         };
         let is_alive = former.as_ref().is_some_and(|former| {
             former.holder != lease.holder || former.renewals < lease.renewals

@@ -20,14 +20,14 @@ use rand::{Rng, SeedableRng};
 use rustix::thread::CpuSet;
 use tracing::{info, warn};
 
-use crate::any_store::{AnyStore, AnyStoreFigures, SharedStoreClient, refused};
+use crate::any_store::{AnyStore, AnyStoreFigures, SharedStoreClient, StoreOfKind, refused};
 use crate::clock::{ProcessClock, time_of_day};
 use crate::config::{Config, StoreKind, StoreSettings};
 use crate::foreign_text::printable;
 use crate::lease;
+use crate::named_standby::NamedStandby;
 use crate::replication::{PairStore, active_store, keep_tail, recover_tail};
 use crate::serving_lease::ServingLease;
-use crate::serving_store::ServingStore;
 use crate::standby_thread::FollowedStore;
 
 /// How long an adit that has just taken the lease may take to write its first record.
@@ -98,7 +98,7 @@ impl StartRecords {
             }
             StoreKind::Journal(path) => {
                 let journal = open_journal(path, accept_loss)?;
-                let store = ServingStore::new(AnyStore::Journal(Box::new(journal)), lease);
+                let store = AnyStore::new(StoreOfKind::Journal(Box::new(journal)), lease);
                 let own = Self::own(config, store, preparer, cpus, &path.display().to_string())?;
                 Ok(Self { accepts_loss: accept_loss, ..own })
             }
@@ -110,7 +110,8 @@ impl StartRecords {
                 }
                 let shown = format!("the shared store of \"{}\"", shared.name);
                 if config.standby.is_some()
-                    && let Some((active, epoch)) = active_node(&mut store, &shown)?
+                    && let Some((active, epoch)) =
+                        active_node(&mut store, &pair, accept_loss, &shown)?
                 {
                     let tail = keep_tail(&pair, epoch)?;
                     let store = FollowedStore { client: store, tail, pair, accept_loss };
@@ -120,11 +121,10 @@ impl StartRecords {
                     return Ok(Self { source, config, accepts_loss: false });
                 }
                 if config.standby.is_none() {
-                    lease::take(&mut store, shared)?;
+                    lease::take(&mut store, shared, accept_loss)?;
                 }
                 let checked = store.check_records();
-                let recovered =
-                    checked.and_then(|()| recover_tail(&mut store, &pair, None, accept_loss));
+                let recovered = checked.and_then(|()| recover_tail(&mut store, None, accept_loss));
                 if let Err(error) = recovered {
                     // The other adit may take over meanwhile.
                     let _ = store.release();
@@ -140,7 +140,7 @@ impl StartRecords {
     /// Continues what is in the store of this process.
     fn own(
         config: &Config,
-        mut store: ServingStore,
+        mut store: AnyStore,
         preparer: SessionPreparer,
         cpus: CpuSet,
         shown: &str,
@@ -179,14 +179,20 @@ impl StartRecords {
 /// The node and the epoch of the adit that holds the lease; `None` if nobody did, and this process has it now.
 fn active_node(
     store: &mut SharedStoreClient,
+    pair: &PairStore,
+    accept_loss: bool,
     shown: &str,
 ) -> anyhow::Result<Option<(NodeRecord, u64)>> {
-    let began = Instant::now();
+    let (began, mut named) = (Instant::now(), NamedStandby::new(&pair.settings, accept_loss));
     loop {
         match store.acquire().map_err(|error| refused(error, shown))? {
             LeaseAnswer::Taken { epoch } => {
                 info!(epoch, "the lease of the records is taken");
                 return Ok(None);
+            }
+            LeaseAnswer::Named(standby) => {
+                named.wait(store, standby).map_err(|error| refused(error, shown))?;
+                sleep(FIRST_RECORD_INTERVAL);
             }
             LeaseAnswer::Held(lease) => {
                 if let Some(node) = node_of(store, shown)? {

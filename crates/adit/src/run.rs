@@ -324,6 +324,9 @@ fn start_node(config: &Config, start: &StartParts, random: &mut StdRng) -> Node 
         }
         RecordSource::Followed { active, .. } => node.begin_following(active),
     }
+    if let RecordSource::Own { link, .. } = &records.source {
+        node.begin_groups_behind(link.durable());
+    }
     node
 }
 

@@ -10,14 +10,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use adit_host::tail_thread::TailReport;
-use adit_shared_store::{
-    FollowProgress, FollowedChange, GroupPosition, LeaseAnswer, SharedStoreFigures,
-};
-use adit_store::{RecordKind, RecordName, RecordStore, StoreError};
+use adit_shared_store::{FollowProgress, FollowedChange, LeaseAnswer, SharedStoreFigures};
+use adit_store::{GroupPosition, RecordKind, RecordName, RecordStore, StoreError};
 use rustix::event::{EventfdFlags, eventfd};
 use tracing::{info, warn};
 
-use crate::any_store::SharedStoreClient;
+use crate::any_store::{SharedStoreClient, log_losses};
+use crate::named_standby::NamedStandby;
 use crate::replication::{OwnTail, PairStore, recover_tail};
 
 /// How long a server waits for the next change before it tells of the lease. It bounds how late a standby sees that the
@@ -236,11 +235,15 @@ impl StandbyFollower {
     /// Follows until this process has the lease and everything that was written before.
     fn take_over(&self, store: &mut SharedStoreClient) -> Result<Result<(), StoreError>, Stopped> {
         let mut stage = LeaseStage::NotHeld;
+        let mut named = NamedStandby::new(&self.pair.settings, self.accept_loss);
+        if let Some(tail) = &self.tail {
+            store.set_incarnation(tail.report().incarnation);
+        }
         loop {
             if self.state.is_stopping.load(Ordering::Relaxed) {
                 return Err(Stopped);
             }
-            match self.step(store, &mut stage)? {
+            match self.step(store, &mut stage, &mut named)? {
                 Ok(true) => return Ok(Ok(())),
                 Ok(false) => {}
                 Err(StoreError::Unavailable(why)) => {
@@ -259,6 +262,7 @@ impl StandbyFollower {
         &self,
         store: &mut SharedStoreClient,
         stage: &mut LeaseStage,
+        named: &mut NamedStandby,
     ) -> Result<Result<bool, StoreError>, Stopped> {
         if self.state.wants_handover.swap(false, Ordering::Relaxed)
             && let Err(error) = store.request_handover()
@@ -279,6 +283,9 @@ impl StandbyFollower {
             // The tail takes no sender's word for its epoch.
             tail.note_epoch(lease.epoch);
         }
+        if let Some(tail) = self.tail.as_ref().filter(|_| progress.is_caught_up) {
+            tail.drop_found(progress.reached);
+        }
         self.note_progress(store, &progress);
         let left = progress.lease.as_ref().map(|lease| lease.left);
         if *stage == LeaseStage::NotHeld && !self.may_take_over(left) {
@@ -287,14 +294,25 @@ impl StandbyFollower {
         if *stage != LeaseStage::NotHeld || !progress.is_caught_up || progress.lease.is_some() {
             return Ok(Ok(*stage == LeaseStage::Complete && progress.is_caught_up));
         }
-        let taken = store.acquire().map(|answer| {
-            if let LeaseAnswer::Taken { epoch } = answer {
+        Ok(self.acquire(store, stage, named).map(|()| false))
+    }
+
+    /// Takes the lease, if it is free and not that of another standby.
+    fn acquire(
+        &self,
+        store: &mut SharedStoreClient,
+        stage: &mut LeaseStage,
+        named: &mut NamedStandby,
+    ) -> Result<(), StoreError> {
+        match store.acquire()? {
+            LeaseAnswer::Taken { epoch } => {
                 info!(epoch, "the lease of the records is taken");
                 *stage = LeaseStage::Taken;
+                Ok(())
             }
-            false
-        });
-        Ok(taken)
+            LeaseAnswer::Named(standby) => named.wait(store, standby),
+            LeaseAnswer::Held(_) => Ok(()),
+        }
     }
 
     /// True if the active adit does not count on this one any more, which says how long it may: as long as its lease lasts,
@@ -323,7 +341,7 @@ impl StandbyFollower {
                 let last = store.figures().last;
                 warn!(%reached, %last, "the store has less than this standby, which writes all records again");
             }
-            recover_tail(store, &self.pair, self.tail.as_ref(), self.accept_loss)?;
+            recover_tail(store, self.tail.as_ref(), self.accept_loss)?;
             *stage = LeaseStage::Complete;
         }
         Ok(())
@@ -342,7 +360,8 @@ impl StandbyFollower {
                 outcome = self.tell(news);
             }
         };
-        let progress = store.follow(limit, &mut |change| match change {
+        let known = |after, through| self.tail.as_ref()?.between(after, through);
+        let progress = store.follow(limit, &known, &mut |change| match change {
             FollowedChange::Reset => {
                 tell(StandbyNews::Records(mem::take(&mut batch)));
                 tell(StandbyNews::AllBegin);
@@ -361,6 +380,7 @@ impl StandbyFollower {
                 }
             }
         });
+        log_losses(store);
         tell(StandbyNews::Records(batch));
         if is_reset && progress.is_ok() {
             tell(StandbyNews::AllEnd);

@@ -13,11 +13,12 @@ use adit_host::replicated::ReplicatedFigures;
 use adit_host::store_thread::{StoreLink, ThreadStore};
 use adit_host::tail_thread::TailThread;
 use adit_replication::{
-    Incarnation, ReplicatedStore, ReplicatedStoreOptions, ReplicationClient, ReplicationConfig,
+    ReplicatedStore, ReplicatedStoreOptions, ReplicationClient, ReplicationConfig,
     ReplicationServer, ReplicationTail,
 };
 use adit_store::{
-    AppendError, RecordKey, RecordKind, RecordNumber, RecordStore, StoreChange, StoreError, Upkeep,
+    AppendError, GroupQueue, Incarnation, RecordKey, RecordKind, RecordNumber, RecordStore,
+    StoreChange, StoreError, Upkeep,
 };
 use adit_transport::{KernelTcp, KernelWait, Transport, UserTcp, UserTcpConfig};
 use adit_types::limits::{STORE_BACKLOG_BYTES_MAX, STORE_GROUP_BYTES_MAX};
@@ -56,8 +57,8 @@ type StandbyBenchFigures = ReplicatedFigures<()>;
 /// A store in memory, whose groups are durable at each commit.
 #[derive(Debug, Default)]
 struct InstantStore {
-    appended: RecordNumber,
-    durable: RecordNumber,
+    groups: GroupQueue,
+    standby: Option<Incarnation>,
 }
 
 impl RecordStore for InstantStore {
@@ -65,18 +66,27 @@ impl RecordStore for InstantStore {
         STORE_GROUP_BYTES_MAX
     }
 
-    fn append(&mut self, _: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
-        self.appended.0 += 1;
-        Ok(self.appended)
+    fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
+        self.groups.append(changes, STORE_GROUP_BYTES_MAX)
     }
 
     fn commit(&mut self) -> Result<RecordNumber, StoreError> {
-        self.durable = self.appended;
-        Ok(self.durable)
+        self.groups.set_durable(self.groups.last());
+        // The standby gets them, too.
+        self.groups.trim(1 << 20);
+        Ok(self.durable())
     }
 
-    fn durable(&self) -> RecordNumber {
-        self.durable
+    fn groups(&self) -> &GroupQueue {
+        &self.groups
+    }
+
+    fn set_standby(&mut self, standby: Option<Incarnation>) {
+        self.standby = standby;
+    }
+
+    fn standby(&self) -> Option<Incarnation> {
+        self.standby
     }
 
     fn maintain(&mut self) -> Result<Upkeep, StoreError> {
@@ -272,13 +282,16 @@ fn replicated(
         peer,
         name: NAME.to_owned(),
         epoch: 1,
-        octets_max: STORE_BACKLOG_BYTES_MAX / 2,
         silence_max: Nanos::from_secs(1),
         retry_after: Nanos::from_millis(100),
         ping_interval: Nanos::from_secs(1),
     };
-    let client = ReplicationClient::new(transport, config, RecordNumber(0));
-    let options = ReplicatedStoreOptions { patience: Nanos::from_secs(1), polls };
+    let client = ReplicationClient::new(transport, config);
+    let options = ReplicatedStoreOptions {
+        patience: Nanos::from_secs(1),
+        lacking_octets_max: STORE_BACKLOG_BYTES_MAX / 2,
+        polls,
+    };
     Ok(ReplicatedStore::new(InstantStore::default(), client, options, move || clock.now()))
 }
 

@@ -39,7 +39,7 @@ impl<G> ReplicatedFigures<G> {
             standby_is_enough: replicated.standby_is_enough(),
             standby_error: client.error().to_string(),
             connections: client.connections(),
-            waiting: client.waiting(),
+            waiting: replicated.groups().after(replicated.store().durable()).len(),
         }
     }
 }

@@ -15,8 +15,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use adit_store::{
-    AppendError, Files, Journal, JournalFigures, RecordChange, RecordGroup, RecordKey, RecordKind,
-    RecordName, RecordNumber, RecordStore, StoreError, StoreState, Upkeep,
+    Files, Journal, JournalFigures, RecordChange, RecordGroup, RecordKey, RecordKind, RecordName,
+    RecordNumber, RecordStore, StoreError, StoreState, Upkeep,
 };
 use adit_types::limits::STORE_VALUE_BYTES_MAX;
 use rustix::event::{EventfdFlags, eventfd};
@@ -268,7 +268,7 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
             commit_max: Duration::ZERO,
         };
         let state = Arc::new(StoreSignals {
-            durable: AtomicU64::new(0),
+            durable: AtomicU64::new(store.durable().0),
             condition: AtomicU8::new(StoreState::Working as u8),
             is_lost: AtomicBool::new(false),
             losses: AtomicU64::new(0),
@@ -280,11 +280,8 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
         });
         let polls = store.polls();
         let (groups, received) = channel();
-        let waiting = VecDeque::new();
-        let appended = RecordNumber(0);
         let place_seen = Instant::now();
-        let mut owner =
-            StoreThread { store, state: Arc::clone(&state), waiting, appended, place_seen };
+        let mut owner = StoreThread { store, state: Arc::clone(&state), refused: None, place_seen };
         let thread =
             std::thread::Builder::new().name("adit-store".to_owned()).spawn(move || {
                 begin(&mut owner);
@@ -294,13 +291,14 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
         Ok(Self { groups: Some(groups), state, polls, thread: Some(thread) })
     }
 
-    /// Hands a group over.
+    /// Hands a group over. The first one of this process has the number behind [`StoreLink::durable`], and each further one that
+    /// behind the one before.
     pub fn send(&self, group: RecordGroup) {
         // The thread ends only after this sender.
         let _ = self.groups.as_ref().map(|groups| groups.send(group));
     }
 
-    /// The last durable group of this process.
+    /// The last durable group, at first that of a former process.
     #[must_use]
     pub fn durable(&self) -> RecordNumber {
         RecordNumber(self.state.durable.load(Ordering::Acquire))
@@ -385,10 +383,8 @@ impl<G> Drop for StoreLink<G> {
 struct StoreThread<S: ThreadStore> {
     store: S,
     state: Arc<StoreSignals<S::Figures>>,
-    /// Groups that the store has not taken.
-    waiting: VecDeque<RecordGroup>,
-    /// The last group that it has taken.
-    appended: RecordNumber,
+    /// The next group, for which the queue of the store had no room.
+    refused: Option<RecordGroup>,
     /// When the store was found in its place.
     place_seen: Instant,
 }
@@ -437,19 +433,11 @@ impl<S: ThreadStore> StoreThread<S> {
     fn run(&mut self, groups: &Receiver<RecordGroup>) {
         let mut pause = IDLE;
         loop {
-            let ended = match self.next_group(groups, pause) {
-                Ok(group) => {
-                    self.waiting.push_back(group);
-                    false
-                }
-                Err(RecvTimeoutError::Timeout) => false,
-                Err(RecvTimeoutError::Disconnected) => true,
-            };
-            self.waiting.extend(groups.try_iter());
+            let ended = self.await_group(groups, pause);
             let place = self.find_place();
             let is_in_place = place.is_ok();
-            let mut failure = place.and_then(|()| self.write()).err();
-            if let Some(StoreError::Fenced { .. }) = &failure {
+            let mut failure = place.and_then(|()| self.write(groups)).err();
+            if let Some(StoreError::Fenced { .. } | StoreError::Order(_)) = &failure {
                 return self.lose(failure);
             }
             pause = RETRY;
@@ -513,7 +501,20 @@ impl<S: ThreadStore> StoreThread<S> {
         }
     }
 
-    /// Waits for a group for at most `pause`.
+    /// Waits for a group for at most `pause`. True if there are no further ones.
+    fn await_group(&mut self, groups: &Receiver<RecordGroup>, pause: Duration) -> bool {
+        if self.refused.is_some() {
+            std::thread::sleep(pause);
+            return self.state.is_ending.load(Ordering::Acquire);
+        }
+        match self.next_group(groups, pause) {
+            Ok(group) => self.refused = Some(group),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return true,
+        }
+        false
+    }
+
     fn next_group(
         &mut self,
         groups: &Receiver<RecordGroup>,
@@ -536,25 +537,50 @@ impl<S: ThreadStore> StoreThread<S> {
         }
     }
 
-    /// Appends what waits, and commits.
-    fn write(&mut self) -> Result<(), StoreError> {
-        let mut refused = None;
-        while let Some(group) = self.waiting.front_mut() {
-            if let Err(error) = append(&mut self.store, &self.state, group) {
-                refused = Some(StoreError::Full(error));
-                break;
-            }
-            self.appended = group.number;
-            self.waiting.pop_front();
+    /// Appends what waits, as far as the queue has room, and commits.
+    fn write(&mut self, groups: &Receiver<RecordGroup>) -> Result<(), StoreError> {
+        let mut appended = Ok(());
+        while appended.is_ok()
+            && let Some(group) = self.refused.take().or_else(|| groups.try_recv().ok())
+        {
+            appended = self.append(group);
         }
-        if self.appended.0 > self.state.durable.load(Ordering::Relaxed) {
+        let before = self.store.durable();
+        if self.store.groups().last() > before {
             let began = Instant::now();
-            self.store.commit()?;
-            self.state.durable.store(self.appended.0, Ordering::Release);
-            self.note_commit(began.elapsed());
-            self.wake();
+            let committed = self.store.commit();
+            let durable = self.store.durable();
+            if durable > before {
+                self.state.durable.store(durable.0, Ordering::Release);
+                self.note_commit(began.elapsed());
+                self.wake();
+            }
+            committed?;
         }
-        refused.map_or(Ok(()), Err)
+        appended
+    }
+
+    /// Appends a group. A record that no store takes leaves it.
+    fn append(&mut self, mut group: RecordGroup) -> Result<(), StoreError> {
+        let is_too_large = |change: &RecordChange| {
+            change.value.as_ref().is_some_and(|v| v.len() > STORE_VALUE_BYTES_MAX)
+        };
+        let before = group.changes.len();
+        group.changes.retain(|change| !is_too_large(change));
+        let too_large = before - group.changes.len();
+        if too_large > 0 {
+            let mut report = self.state.report.lock().unwrap_or_else(PoisonError::into_inner);
+            report.too_large += u64::try_from(too_large).unwrap_or(u64::MAX);
+        }
+        let changes: Vec<_> = group.changes.iter().map(RecordChange::as_change).collect();
+        match self.store.append(&changes) {
+            Ok(number) if number == group.number => Ok(()),
+            Ok(_) => Err(StoreError::Order(group.number)),
+            Err(error) => {
+                self.refused = Some(group);
+                Err(StoreError::Full(error))
+            }
+        }
     }
 
     /// Tells of records that the store lost, and tells the store when it has all of them again.
@@ -693,29 +719,6 @@ impl<R> RecordReading<R> {
         }
         has_taken
     }
-}
-
-/// Appends a group. A record that no store takes leaves it.
-fn append<S: ThreadStore>(
-    store: &mut S,
-    state: &StoreSignals<S::Figures>,
-    group: &mut RecordGroup,
-) -> Result<(), AppendError> {
-    let is_too_large = |change: &RecordChange| {
-        change.value.as_ref().is_some_and(|v| v.len() > STORE_VALUE_BYTES_MAX)
-    };
-    let before = group.changes.len();
-    group.changes.retain(|change| !is_too_large(change));
-    let too_large = before - group.changes.len();
-    if too_large > 0 {
-        let mut report = state.report.lock().unwrap_or_else(PoisonError::into_inner);
-        report.too_large += u64::try_from(too_large).unwrap_or(u64::MAX);
-    }
-    if group.changes.is_empty() {
-        return Ok(());
-    }
-    let changes: Vec<_> = group.changes.iter().map(RecordChange::as_change).collect();
-    store.append(&changes).map(|_| ())
 }
 
 /// The record of this name, if there is one.

@@ -6,11 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use adit_replication::{
-    Incarnation, ReplicatedGroup, ReplicationServer, ReplicationServerCounters, StorePosition,
-    TailError,
-};
-use adit_store::RecordNumber;
+use adit_replication::{ReplicationServer, ReplicationServerCounters, TailError};
+use adit_store::{GroupPosition, Incarnation, QueuedGroup, RecordNumber};
 use adit_transport::Transport;
 use adit_types::Nanos;
 
@@ -29,7 +26,7 @@ pub struct TailReport {
     pub epoch: u64,
     /// An active adit is connected.
     pub has_active: bool,
-    /// The shared store has the groups up to this one.
+    /// This process has found the groups up to this one in the shared store.
     pub base: RecordNumber,
     /// The last group of the tail.
     pub last: RecordNumber,
@@ -114,10 +111,28 @@ impl<T: Transport + Send + 'static> TailThread<T> {
     ///
     /// # Errors
     /// As for [`adit_replication::ReplicationTail::groups_after`].
-    pub fn groups_after(&self, store: StorePosition) -> Result<Vec<ReplicatedGroup>, TailError> {
+    pub fn groups_after(&self, store: GroupPosition) -> Result<Vec<QueuedGroup>, TailError> {
         self.with(|server| {
             server.tail().groups_after(store).map(|groups| groups.cloned().collect())
         })
+    }
+
+    /// The groups behind `after` up to `through`: as [`adit_replication::ReplicationTail::between`].
+    #[must_use]
+    pub fn between(
+        &self,
+        after: GroupPosition,
+        through: GroupPosition,
+    ) -> Option<Vec<QueuedGroup>> {
+        self.with(|server| {
+            let groups = server.tail().between(after, through);
+            groups.map(|groups| groups.cloned().collect())
+        })
+    }
+
+    /// Drops the groups that were found in the shared store: as [`adit_replication::ReplicationTail::drop_found`].
+    pub fn drop_found(&self, through: GroupPosition) {
+        self.with(|server| server.tail_mut().drop_found(through));
     }
 
     /// The active adit may count on it that this one does not take over for `ms` milliseconds after it asks.

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use adit_host::store_thread::{StoreLink, ThreadStore};
 use adit_host::tail_thread::TailThread;
 use adit_replication::{
-    Incarnation, ReplicatedStore, ReplicatedStoreOptions, ReplicationClient, ReplicationConfig,
-    ReplicationServer, ReplicationTail, StorePosition,
+    ReplicatedStore, ReplicatedStoreOptions, ReplicationClient, ReplicationConfig,
+    ReplicationServer, ReplicationTail,
 };
 use adit_store::{
-    AppendError, RecordChange, RecordGroup, RecordKey, RecordKind, RecordName, RecordNumber,
-    RecordStore, StoreChange, StoreError, StoreState, Upkeep,
+    AppendError, GroupPosition, GroupQueue, Incarnation, RecordChange, RecordGroup, RecordKey,
+    RecordKind, RecordName, RecordNumber, RecordStore, StoreChange, StoreError, StoreState, Upkeep,
 };
 use adit_transport::{KernelTcp, KernelWait};
 use adit_types::Nanos;
@@ -26,15 +26,16 @@ const LIMIT: Duration = Duration::from_secs(20);
 struct MemoryStoreState {
     is_away: AtomicBool,
     is_fenced: AtomicBool,
-    groups: Mutex<Vec<usize>>,
+    /// The last group of it, and which standby it names.
+    has: Mutex<(RecordNumber, Option<Incarnation>)>,
 }
 
 #[derive(Debug, Default)]
 struct MemoryStore {
     state: Arc<MemoryStoreState>,
-    appended: u64,
-    durable: u64,
-    waiting: Vec<usize>,
+    groups: GroupQueue,
+    wanted: Option<Incarnation>,
+    standby: Option<Incarnation>,
 }
 
 impl RecordStore for MemoryStore {
@@ -43,9 +44,7 @@ impl RecordStore for MemoryStore {
     }
 
     fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
-        self.appended += 1;
-        self.waiting.push(changes.len());
-        Ok(RecordNumber(self.appended))
+        self.groups.append(changes, 10_000)
     }
 
     fn commit(&mut self) -> Result<RecordNumber, StoreError> {
@@ -55,13 +54,24 @@ impl RecordStore for MemoryStore {
         if self.state.is_away.load(Ordering::Relaxed) {
             return Err(StoreError::Unavailable("it is away".to_owned()));
         }
-        self.state.groups.lock().unwrap().append(&mut self.waiting);
-        self.durable = self.appended;
+        self.groups.set_durable(self.groups.last());
+        // The standby may lack the last ones.
+        self.groups.trim(1 << 16);
+        self.standby = self.wanted;
+        *self.state.has.lock().unwrap() = (self.durable(), self.standby);
         Ok(self.durable())
     }
 
-    fn durable(&self) -> RecordNumber {
-        RecordNumber(self.durable)
+    fn groups(&self) -> &GroupQueue {
+        &self.groups
+    }
+
+    fn set_standby(&mut self, standby: Option<Incarnation>) {
+        self.wanted = standby;
+    }
+
+    fn standby(&self) -> Option<Incarnation> {
+        self.standby
     }
 
     fn maintain(&mut self) -> Result<Upkeep, StoreError> {
@@ -81,7 +91,7 @@ impl ThreadStore for MemoryStore {
     type Figures = u64;
 
     fn figures(&self) -> u64 {
-        self.durable
+        self.durable().0
     }
 }
 
@@ -123,15 +133,17 @@ fn replicated(
         peer,
         name: "upf".to_owned(),
         epoch: 1,
-        octets_max: 1 << 20,
         silence_max: Nanos::from_secs(5),
         retry_after: Nanos::from_millis(5),
         ping_interval: Nanos::from_millis(100),
     };
     let transport = KernelTcp::new(wait).unwrap();
-    let client = ReplicationClient::new(transport, config, RecordNumber(0));
-    let options =
-        ReplicatedStoreOptions { patience: Nanos::from_secs(5), polls: wait == KernelWait::Poll };
+    let client = ReplicationClient::new(transport, config);
+    let options = ReplicatedStoreOptions {
+        patience: Nanos::from_secs(5),
+        lacking_octets_max: 1 << 20,
+        polls: wait == KernelWait::Poll,
+    };
     ReplicatedStore::new(store, client, options, now as Clock)
 }
 
@@ -158,12 +170,15 @@ fn standby_suffices_while_the_store_is_away_and_the_store_while_the_standby_is()
         (1..=20).for_each(send);
         until(|| link.durable() == RecordNumber(20));
         assert_eq!(link.state(), StoreState::Working);
-        // One group says in the store which standby there is.
-        let has = tail.groups_after(StorePosition { epoch: 1, number: RecordNumber(1) }).unwrap();
-        assert_eq!(has.len(), 20);
+        let store = |number| GroupPosition { epoch: 1, number: RecordNumber(number) };
+        assert_eq!(tail.groups_after(store(0)).unwrap().len(), 20);
+        assert_eq!(*state.has.lock().unwrap(), (RecordNumber(0), Some(Incarnation(5))));
         state.is_away.store(false, Ordering::Relaxed);
-        until(|| state.groups.lock().unwrap().len() == 21);
-        until(|| tail.report().groups == 0);
+        until(|| state.has.lock().unwrap().0 == RecordNumber(20));
+        assert_eq!(tail.between(store(18), store(20)).unwrap().len(), 2);
+        assert_eq!(tail.between(store(18), store(21)), None);
+        tail.drop_found(store(19));
+        assert_eq!(tail.report().groups, 1);
         drop(tail);
         until(|| link.report().figures.standby.is_none());
         send(21);
@@ -197,11 +212,9 @@ fn store_has_everything_after_the_end_and_names_no_standby() {
     let last = put(&mut store, b"a").unwrap();
     store.commit().unwrap();
     store.finish().unwrap();
-    assert!(store.durable() > last);
-    // Named, a change, and named no more.
-    assert_eq!(state.groups.lock().unwrap().len(), 3);
+    assert_eq!(*state.has.lock().unwrap(), (last, None));
     until(|| {
         store.maintain().unwrap();
-        tail.report().last == RecordNumber(3)
+        tail.report().last == last
     });
 }

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use adit_host::journal_folder::JournalFolder;
 use adit_host::store_thread::{StoreLink, ThreadStore};
 use adit_store::{
-    AppendError, Files, Journal, JournalFigures, JournalOptions, RecordChange, RecordGroup,
-    RecordKey, RecordKind, RecordName, RecordNumber, RecordStore, StoreChange, StoreError,
-    StoreState, Upkeep,
+    AppendError, Files, GroupQueue, Journal, JournalFigures, JournalOptions, RecordChange,
+    RecordGroup, RecordKey, RecordKind, RecordName, RecordNumber, RecordStore, StoreChange,
+    StoreError, StoreState, Upkeep,
 };
 use adit_types::limits::STORE_VALUE_BYTES_MAX;
 
@@ -262,8 +262,7 @@ fn large_group_is_one_group_and_a_record_beyond_the_limit_is_counted_and_left_ou
 
 /// A store that another process takes over when it is told to.
 struct SharedRecords {
-    appended: u64,
-    durable: u64,
+    groups: GroupQueue,
     is_taken: Arc<AtomicBool>,
     is_closed: Arc<AtomicBool>,
 }
@@ -282,19 +281,18 @@ impl RecordStore for SharedRecords {
         1000
     }
 
-    fn append(&mut self, _changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
-        self.appended += 1;
-        Ok(RecordNumber(self.appended))
+    fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
+        self.groups.append(changes, 1000)
     }
 
     fn commit(&mut self) -> Result<RecordNumber, StoreError> {
         self.check()?;
-        self.durable = self.appended;
+        self.groups.drop_through(self.groups.last());
         Ok(self.durable())
     }
 
-    fn durable(&self) -> RecordNumber {
-        RecordNumber(self.durable)
+    fn groups(&self) -> &GroupQueue {
+        &self.groups
     }
 
     fn maintain(&mut self) -> Result<Upkeep, StoreError> {
@@ -314,7 +312,7 @@ impl ThreadStore for SharedRecords {
     type Figures = u64;
 
     fn figures(&self) -> u64 {
-        self.durable
+        self.durable().0
     }
 
     fn close(&mut self) {
@@ -328,8 +326,7 @@ fn store_that_another_process_takes_over_is_lost_and_does_not_count_as_failing()
     for sends in [true, false] {
         let (is_taken, is_closed) = (Arc::default(), Arc::default());
         let store = SharedRecords {
-            appended: 0,
-            durable: 0,
+            groups: GroupQueue::default(),
             is_taken: Arc::clone(&is_taken),
             is_closed: Arc::clone(&is_closed),
         };

@@ -534,6 +534,13 @@ impl RecordBook {
         Some((held.transmit, held.answered))
     }
 
+    /// The store has groups up to `number` of a former process: those of this one follow.
+    pub(crate) fn begin_behind(&mut self, number: RecordNumber) {
+        let skipped = number.0 - self.durable;
+        (self.handed_out, self.durable) = (self.handed_out + skipped, number.0);
+        self.held.iter_mut().for_each(|held| held.group += skipped);
+    }
+
     /// The groups up to `number` are durable.
     pub(crate) fn set_durable(&mut self, number: RecordNumber) {
         self.durable = self.durable.max(number.0.min(self.handed_out));

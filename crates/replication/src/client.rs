@@ -5,15 +5,13 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use adit_resp::RespValue;
-use adit_store::{AppendError, RecordNumber, StoreChange, encode_change};
+use adit_store::{GroupQueue, Incarnation, RecordNumber};
 use adit_transport::Transport;
 use adit_types::Nanos;
-use adit_types::limits::{STORE_GROUP_BYTES_MAX, STORE_VALUE_BYTES_MAX};
 
 use crate::command::ReplicationCommand;
 use crate::connection::{Connection, SentCommand, array, next_number, receive_replies};
 use crate::error::ReplicationError;
-use crate::group::{GroupQueue, Incarnation, octets};
 
 /// Where the standby is, and how long to wait for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,8 +22,6 @@ pub struct ReplicationConfig {
     pub name: String,
     /// The epoch of this adit.
     pub epoch: u64,
-    /// Octets of groups that are kept because the shared store lacks them.
-    pub octets_max: usize,
     /// How long the standby may leave a command without reply.
     pub silence_max: Nanos,
     /// Pause before another attempt to connect.
@@ -54,10 +50,6 @@ struct StandbyConnection {
     greeting: Option<u64>,
     /// The last group that the standby needs no command for.
     sent: RecordNumber,
-    /// What the standby was told about the shared store.
-    told: RecordNumber,
-    /// A command about the shared store has no reply.
-    is_telling: bool,
     /// When the last sign of life was sent, and whether it has no reply.
     pinged_at: Nanos,
     is_pinging: bool,
@@ -65,12 +57,10 @@ struct StandbyConnection {
 
 /// Sends groups to the standby, and those that it may lack again after a reconnection.
 ///
-/// Memory: the groups that the shared store lacks, at most so many octets as configured; those without reply a second time, at
-/// most 2 MiB.
+/// Memory: a second time the groups without reply, at most 2 MiB.
 pub struct ReplicationClient<T> {
     transport: T,
     config: ReplicationConfig,
-    groups: GroupQueue,
     standby: Option<StandbyConnection>,
     retry_at: Nanos,
     /// Why there was no connection last.
@@ -88,13 +78,12 @@ impl<T> fmt::Debug for ReplicationClient<T> {
 }
 
 impl<T: Transport> ReplicationClient<T> {
-    /// A client for the groups behind `shared`, the last one that the shared store has.
+    /// A client without a connection.
     #[must_use]
-    pub fn new(transport: T, config: ReplicationConfig, shared: RecordNumber) -> Self {
+    pub fn new(transport: T, config: ReplicationConfig) -> Self {
         Self {
             transport,
             config,
-            groups: GroupQueue::new(shared),
             standby: None,
             retry_at: Nanos(0),
             error: ReplicationError::Untried,
@@ -103,28 +92,12 @@ impl<T: Transport> ReplicationClient<T> {
         }
     }
 
-    /// True if a group with so many octets of changes finds room.
-    #[must_use]
-    pub fn has_room(&self, changes_len: usize) -> bool {
-        self.groups.octets().saturating_add(octets(changes_len)) <= self.config.octets_max
-    }
-
-    /// Takes the next group, `number`, as [`encode_change`] has written it. Room is the caller's duty.
-    pub fn push(&mut self, number: RecordNumber, changes: Vec<u8>) {
-        self.groups.push(number, changes);
-    }
-
-    /// Takes note that the shared store has the groups up to `number`.
-    pub fn set_shared(&mut self, number: RecordNumber) {
-        self.groups.drop_through(number);
-    }
-
-    /// Sends, receives, connects and reconnects, as far as that is possible without waiting.
-    pub fn poll(&mut self, now: Nanos) {
+    /// Sends what the queue of the shared store has, receives, connects and reconnects, as far as that is possible without waiting.
+    pub fn poll(&mut self, now: Nanos, groups: &GroupQueue) {
         // Sockets that are slept on tell only here that they are ready.
         self.transport.wait(Duration::ZERO);
         self.transport.poll(now);
-        if let Err(error) = self.drive(now) {
+        if let Err(error) = self.drive(now, groups) {
             self.disconnect(now, error);
         }
     }
@@ -164,19 +137,13 @@ impl<T: Transport> ReplicationClient<T> {
         self.standby.as_ref().is_some_and(|standby| standby.connection.idle_since().is_none())
     }
 
-    /// Groups that the shared store lacks.
-    #[must_use]
-    pub fn waiting(&self) -> usize {
-        self.groups.len()
-    }
-
-    fn drive(&mut self, now: Nanos) -> Result<(), ReplicationError> {
+    fn drive(&mut self, now: Nanos, groups: &GroupQueue) -> Result<(), ReplicationError> {
         if self.standby.is_none() && now >= self.retry_at {
-            self.connect(now)?;
+            self.connect(now, groups.durable())?;
         }
         if self.standby.is_some() {
-            self.receive(now)?;
-            self.send(now);
+            self.receive(now, groups.last())?;
+            self.send(now, groups);
         }
         match &mut self.standby {
             Some(standby) => standby.connection.flush(&mut self.transport, now),
@@ -184,34 +151,24 @@ impl<T: Transport> ReplicationClient<T> {
         }
     }
 
-    fn connect(&mut self, now: Nanos) -> Result<(), ReplicationError> {
+    /// Connects to the standby, which needs what comes behind `after`.
+    fn connect(&mut self, now: Nanos, after: RecordNumber) -> Result<(), ReplicationError> {
         let connection = Connection::begin(&mut self.transport, self.config.peer, now)?;
-        let after = self.groups.base();
         self.standby = Some(StandbyConnection {
             connection,
             progress: None,
             greeting: Some(0),
             sent: after,
-            told: after,
-            is_telling: false,
             pinged_at: now,
             is_pinging: false,
         });
         Ok(())
     }
 
-    fn receive(&mut self, now: Nanos) -> Result<(), ReplicationError> {
+    fn receive(&mut self, now: Nanos, newest: RecordNumber) -> Result<(), ReplicationError> {
         let Some(standby) = &mut self.standby else { return Ok(()) };
-        let newest = self.groups.last();
         let StandbyConnection {
-            connection,
-            progress,
-            greeting,
-            sent,
-            is_telling,
-            pinged_at,
-            is_pinging,
-            ..
+            connection, progress, greeting, sent, pinged_at, is_pinging, ..
         } = standby;
         let mut promised_until = self.promised_until;
         let mut greeted = 0;
@@ -238,7 +195,8 @@ impl<T: Transport> ReplicationClient<T> {
                 {
                     progress.last = number;
                 }
-                (SentCommand::Shared, RespValue::Integer(_), _) => *is_telling = false,
+                // It was sent before the greeting that has no reply yet.
+                (SentCommand::Group(_), RespValue::Integer(_), None) => {}
                 (SentCommand::Ping, RespValue::Integer(ms), _) => {
                     *is_pinging = false;
                     let ms = u64::try_from(ms).unwrap_or(0);
@@ -261,20 +219,21 @@ impl<T: Transport> ReplicationClient<T> {
     }
 
     /// Appends commands to the output, as many as it takes.
-    fn send(&mut self, now: Nanos) {
+    fn send(&mut self, now: Nanos, groups: &GroupQueue) {
         let Some(standby) = &mut self.standby else { return };
         let epoch = self.config.epoch;
         if standby.progress.is_none() {
             if let Some(greeting) = standby.greeting.take() {
                 let name = self.config.name.as_bytes();
-                let (after, newest) = (standby.sent, self.groups.last());
+                let (after, newest) = (standby.sent, groups.last());
                 let hello = ReplicationCommand::Hello { name, epoch, after, newest, greeting };
-                // There is no other command, so it finds room.
-                standby.connection.send(now, &hello, SentCommand::Hello);
+                if !standby.connection.send(now, &hello, SentCommand::Hello) {
+                    standby.greeting = Some(greeting);
+                }
             }
             return;
         }
-        let StandbyConnection { connection, sent, told, is_telling, pinged_at, is_pinging, .. } =
+        let StandbyConnection { connection, progress, greeting, sent, pinged_at, is_pinging } =
             standby;
         // Before the groups, behind which it may find no room.
         let is_due = now.since(*pinged_at) >= self.config.ping_interval;
@@ -284,21 +243,13 @@ impl<T: Transport> ReplicationClient<T> {
         {
             (*pinged_at, *is_pinging) = (now, true);
         }
-        loop {
-            let next = self.groups.after(*sent).next();
-            // Groups between those that were sent and the next one are in the shared store.
-            let skipped = next.is_some_and(|next| next.previous != *sent);
-            let base = self.groups.base();
-            if skipped || (base > *told && !*is_telling) {
-                let shared = ReplicationCommand::Shared { epoch, number: base };
-                if !connection.send(now, &shared, SentCommand::Shared) {
-                    return;
-                }
-                (*told, *is_telling, *sent) = (base, true, base.max(*sent));
-                continue;
-            }
-            let Some(next) = next else { break };
+        for next in groups.after(*sent) {
             let (previous, number, changes) = (next.previous, next.number, &next.changes);
+            if previous != *sent {
+                // The shared store has those between, and the queue has them no more: the standby begins behind them.
+                (*progress, *greeting, *sent) = (None, Some(0), groups.durable());
+                return;
+            }
             let group = ReplicationCommand::Group { epoch, previous, number, changes };
             if !connection.send(now, &group, SentCommand::Group(number)) {
                 return;
@@ -313,24 +264,5 @@ impl<T: Transport> ReplicationClient<T> {
         }
         self.error = error;
         self.retry_at = now + self.config.retry_after;
-    }
-}
-
-/// A group as it is sent.
-///
-/// # Errors
-/// A record or the group is too large, or the group is empty.
-pub(crate) fn encode_group(changes: &[StoreChange<'_>]) -> Result<Vec<u8>, AppendError> {
-    let is_too_large = |change: &StoreChange<'_>| {
-        change.value.is_some_and(|value| value.len() > STORE_VALUE_BYTES_MAX)
-    };
-    if changes.iter().any(is_too_large) {
-        return Err(AppendError::Record);
-    }
-    let mut octets = Vec::new();
-    changes.iter().for_each(|change| encode_change(&mut octets, change));
-    match octets.len() {
-        1..=STORE_GROUP_BYTES_MAX => Ok(octets),
-        _ => Err(AppendError::Group),
     }
 }

@@ -3,15 +3,11 @@
 use adit_resp::{CommandRefusal, RespClient, RespCommand};
 use adit_store::RecordNumber;
 
-use crate::group::StorePosition;
-
 /// The version of the protocol.
-pub const PROTOCOL_VERSION: u64 = 3;
+pub const PROTOCOL_VERSION: u64 = 4;
 
 const HELLO: &[u8] = b"ADIT.HELLO";
 const GROUP: &[u8] = b"ADIT.GROUP";
-const SHARED: &[u8] = b"ADIT.SHARED";
-const TAIL: &[u8] = b"ADIT.TAIL";
 const PING: &[u8] = b"PING";
 
 /// What an adit sends to the one that keeps its tail.
@@ -42,25 +38,6 @@ pub enum ReplicationCommand<'a> {
         number: RecordNumber,
         /// Its changes, as [`adit_store::encode_change`] writes them.
         changes: &'a [u8],
-    },
-    /// `ADIT.SHARED epoch number`: groups up to `number` are in the shared store. The reply is the last group that the standby
-    /// has, or `number` if that is greater.
-    Shared {
-        /// The sender's epoch.
-        epoch: u64,
-        /// The last group that the shared store has.
-        number: RecordNumber,
-    },
-    /// `ADIT.TAIL version name epoch store-epoch store-number`: an adit that took the records over reads what the shared store
-    /// lacks. The reply is an array: incarnation, epoch of the tail, group before its first one, its last
-    /// group; then previous number, number and changes of some groups that the sender lacks, at least one if there are any.
-    Tail {
-        /// The name of the records in the shared store.
-        name: &'a [u8],
-        /// The sender's epoch.
-        epoch: u64,
-        /// The last group that the sender has.
-        store: StorePosition,
     },
     /// `PING`: a sign of life. The reply is how long from now on the standby does not take over: milliseconds.
     Ping,
@@ -102,21 +79,8 @@ impl<'a> ReplicationCommand<'a> {
                     changes,
                 })
             }
-            (Some(epoch), Some(group), None, None) if is(SHARED) => {
-                Ok(Self::Shared { epoch: epoch_number(epoch)?, number: record_number(group)? })
-            }
-            (Some(version), Some(name), Some(epoch), Some(store_epoch))
-                if is(TAIL) && count == 6 =>
-            {
-                check_version(version)?;
-                let last = record_number(words.next().unwrap_or_default())?;
-                let store = StorePosition { epoch: number(store_epoch)?, number: last };
-                Ok(Self::Tail { name, epoch: epoch_number(epoch)?, store })
-            }
             (None, None, None, None) if is(PING) => Ok(Self::Ping),
-            _ if [HELLO, GROUP, SHARED, TAIL, PING].into_iter().any(is) => {
-                Err(ReplicationRefusal::Arguments)
-            }
+            _ if [HELLO, GROUP, PING].into_iter().any(is) => Err(ReplicationRefusal::Arguments),
             _ => Err(ReplicationRefusal::UnknownCommand),
         }
     }
@@ -140,15 +104,6 @@ impl<'a> ReplicationCommand<'a> {
                 let words =
                     [GROUP, epoch.as_bytes(), previous.as_bytes(), number.as_bytes(), changes];
                 client.command(tag, &words)
-            }
-            Self::Shared { epoch, number } => {
-                let (epoch, number) = (epoch.to_string(), number.0.to_string());
-                client.command(tag, &[SHARED, epoch.as_bytes(), number.as_bytes()])
-            }
-            Self::Tail { name, epoch, store } => {
-                let numbers = [epoch, store.epoch, store.number.0].map(|n| n.to_string());
-                let [epoch, store, last] = numbers.each_ref().map(|number| number.as_bytes());
-                client.command(tag, &[TAIL, version.as_bytes(), name, epoch, store, last])
             }
             Self::Ping => client.command(tag, &[PING]),
         }

@@ -29,8 +29,6 @@ pub(crate) const LIMITS: RespLimits =
 pub(crate) enum SentCommand {
     Hello,
     Group(RecordNumber),
-    Shared,
-    Tail,
     Ping,
 }
 

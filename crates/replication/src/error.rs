@@ -4,8 +4,6 @@ use adit_resp::RespError;
 use adit_store::RecordNumber;
 use adit_transport::TransportError;
 
-use crate::group::Incarnation;
-
 /// Why there is no replication with the other adit now.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReplicationError {
@@ -29,22 +27,14 @@ pub enum ReplicationError {
     Reply,
 }
 
-/// Why a tail is of no use to whoever takes the records over.
+/// Why a tail is of no use to whoever takes the records over: the shared store lacks groups that it had acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum TailError {
-    /// The shared store lacks groups that it had acknowledged.
-    #[error(
-        "the shared store ends with group {}, although it had acknowledged the groups up to {}", store.0, base.0
-    )]
-    StoreBehind {
-        /// The last group of the store.
-        store: RecordNumber,
-        /// The group behind which the tail begins.
-        base: RecordNumber,
-    },
-    /// Groups were acknowledged by a life of the standby that has ended.
-    #[error(
-        "a standby that has ended since (incarnation {:x}) may have had acknowledged changes that the shared store lacks", .0.0
-    )]
-    Ended(Incarnation),
+#[error(
+    "the shared store ends with group {}, although it had acknowledged the groups up to {}", store.0, base.0
+)]
+pub struct TailError {
+    /// The last group of the store.
+    pub store: RecordNumber,
+    /// The group behind which the tail begins.
+    pub base: RecordNumber,
 }

@@ -4,17 +4,13 @@ use std::fmt;
 use std::time::Duration;
 
 use adit_store::{
-    AppendError, RecordKey, RecordKind, RecordNumber, RecordStore, StoreChange, StoreError, Upkeep,
+    AppendError, GroupQueue, QueuedGroup, RecordKey, RecordKind, RecordNumber, RecordStore,
+    StoreChange, StoreError, Upkeep,
 };
 use adit_transport::Transport;
 use adit_types::Nanos;
-use adit_types::limits::STORE_GROUP_BYTES_MAX;
 
-use crate::client::{ReplicationClient, encode_group};
-use crate::group::{Incarnation, ReplicatedGroup};
-
-/// The record that names the standby.
-const MARK: RecordKey<'static> = RecordKey::number(RecordKind::Standby, 0);
+use crate::client::ReplicationClient;
 
 /// Pause between two looks at the store while the standby's word suffices.
 const STORE_INTERVAL: Nanos = Nanos::from_millis(1);
@@ -27,46 +23,41 @@ const PAUSE: Duration = Duration::from_millis(1);
 pub struct ReplicatedStoreOptions {
     /// How long a commit waits.
     pub patience: Nanos,
+    /// Octets of groups that the shared store may lack.
+    pub lacking_octets_max: usize,
     /// The transport to the standby polls, so its user may, too.
     pub polls: bool,
 }
 
 /// A shared store whose groups go to a standby as well.
 ///
-/// A group is durable by the word of the standby or of the shared store, whichever has it first. The shared store says which
-/// incarnation of the standby may be ahead of it, before the first group is durable by the standby's word alone. While the
+/// A group is durable by the word of the standby or of the shared store, whichever has it first. The shared store names the
+/// incarnation of the standby that may be ahead of it, before the first group is durable by the standby's word alone. While the
 /// standby is away, the store's word counts.
 pub struct ReplicatedStore<S, T, C> {
     store: S,
     client: ReplicationClient<T>,
     options: ReplicatedStoreOptions,
     clock: C,
-    appended: RecordNumber,
     durable: RecordNumber,
-    /// The standby that the store names once it has all groups, and the group that says so.
-    marked: Option<Incarnation>,
-    marked_in: RecordNumber,
     /// What keeps the store from making groups durable.
     failure: Option<String>,
     fenced_by: Option<String>,
     /// Only the store's word counts from now on.
     is_finishing: bool,
-    /// How often the store has begun anew.
-    losses: u64,
     /// The store is looked at again at this time, while the standby's word suffices.
     store_due: Nanos,
 }
 
 impl<S: fmt::Debug, T, C> fmt::Debug for ReplicatedStore<S, T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all = (&self.store, &self.client, self.durable, self.marked);
+        let all = (&self.store, &self.client, self.durable);
         f.debug_tuple("ReplicatedStore").field(&all).finish_non_exhaustive()
     }
 }
 
 impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C> {
-    /// Joins a store, all of whose groups are durable and which names no standby, and a client for the groups behind them. A
-    /// commit reads `clock`.
+    /// Joins a store, which names no standby, and a client. A commit reads `clock`.
     #[must_use]
     pub fn new(
         store: S,
@@ -80,14 +71,10 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C>
             client,
             options,
             clock,
-            appended: durable,
             durable,
-            marked: None,
-            marked_in: durable,
             failure: None,
             fenced_by: None,
             is_finishing: false,
-            losses: 0,
             store_due: Nanos(0),
         }
     }
@@ -108,17 +95,15 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C>
                 Err(error) => self.failure = Some(error.to_string()),
             }
         }
-        if self.store.losses() != self.losses {
-            // The store says nothing about the standby any more.
-            (self.losses, self.marked) = (self.store.losses(), None);
+        self.client.poll(now, self.store.groups());
+        let standby = self.client.progress().filter(|_| !self.is_finishing);
+        // What only a standby has is looked for as long as the store names that one.
+        if self.store.durable() >= self.durable {
+            self.store.set_standby(standby.map(|progress| progress.incarnation));
         }
-        let shared = self.store.durable();
-        self.client.set_shared(shared);
-        self.client.poll(now);
-        self.mark();
-        let standby = self.standby_is_enough().then(|| self.client.progress()).flatten();
-        let reached = standby.map_or(shared, |standby| standby.last.max(shared));
-        self.durable = self.durable.max(reached);
+        let standby = standby.filter(|_| self.standby_is_enough());
+        let reached = standby.map_or(RecordNumber(0), |standby| standby.last);
+        self.durable = self.durable.max(reached).max(self.store.durable());
         Ok(())
     }
 
@@ -155,10 +140,7 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C>
     #[must_use]
     pub fn standby_is_enough(&self) -> bool {
         let standby = self.client.progress().map(|progress| progress.incarnation);
-        !self.is_finishing
-            && standby.is_some()
-            && standby == self.marked
-            && self.store.durable() >= self.marked_in
+        !self.is_finishing && standby.is_some() && standby == self.store.standby()
     }
 
     /// How long the standby does not take over, as it said itself.
@@ -174,10 +156,10 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C>
     /// The store does not have everything.
     pub fn finish(&mut self) -> Result<(), StoreError> {
         self.is_finishing = true;
-        // This appends the change of the mark.
-        let now = (self.clock)();
-        self.poll(now)?;
-        self.wait_until(|this| this.marked.is_none() && this.store.durable() >= this.appended)
+        self.wait_until(|this| !this.store.groups().is_waiting())?;
+        // No name at all may be on its way.
+        self.store.set_standby(None);
+        self.store.commit().map(|_| ())
     }
 
     /// Polls until `is_done`.
@@ -196,20 +178,6 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C>
                 return Err(StoreError::Unavailable(why));
             }
             self.wait();
-        }
-    }
-
-    /// Changes what the shared store says about the standby. Without room it is tried again.
-    fn mark(&mut self) {
-        let standby = self.client.progress().filter(|_| !self.is_finishing);
-        let wanted = standby.map(|progress| progress.incarnation);
-        if wanted == self.marked {
-            return;
-        }
-        let value = wanted.map(|incarnation| incarnation.0.to_be_bytes());
-        let value = value.as_ref().map(|octets| octets.as_slice());
-        if let Ok(number) = self.append(&[StoreChange { key: MARK, value }]) {
-            (self.marked, self.marked_in) = (wanted, number);
         }
     }
 
@@ -236,24 +204,24 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C>
 
 impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> RecordStore for ReplicatedStore<S, T, C> {
     fn group_octets_max(&self) -> usize {
-        self.store.group_octets_max().min(STORE_GROUP_BYTES_MAX)
+        self.store.group_octets_max()
     }
 
     fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
-        let octets = encode_group(changes)?;
-        if !self.client.has_room(octets.len()) {
-            return Err(AppendError::Backlog);
+        match self.store.groups().waiting_octets() < self.options.lacking_octets_max {
+            true => self.store.append(changes),
+            false => Err(AppendError::Backlog),
         }
-        let number = self.store.append(changes)?;
-        self.client.push(number, octets);
-        self.appended = number;
-        Ok(number)
     }
 
     fn commit(&mut self) -> Result<RecordNumber, StoreError> {
-        let appended = self.appended;
+        let appended = self.store.groups().last();
         self.wait_until(|this| this.durable >= appended)?;
         Ok(self.durable)
+    }
+
+    fn groups(&self) -> &GroupQueue {
+        self.store.groups()
     }
 
     fn durable(&self) -> RecordNumber {
@@ -275,7 +243,7 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> RecordStore for Replicat
     fn maintain(&mut self) -> Result<Upkeep, StoreError> {
         let now = (self.clock)();
         self.poll(now)?;
-        let is_behind = self.store.durable() < self.appended || self.client.is_waiting();
+        let is_behind = self.store.groups().is_waiting() || self.client.is_waiting();
         Ok(if is_behind { Upkeep::Waiting } else { Upkeep::Idle })
     }
 
@@ -288,73 +256,22 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> RecordStore for Replicat
     }
 }
 
-/// Where the groups are that a shared store may lack.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TailSource {
-    /// Nowhere: the store has every group that was acknowledged.
-    Unneeded,
-    /// In the tail of the process that takes the records over.
-    Own,
-    /// In the tail of this incarnation of the other adit, which [`crate::TailRequest`] reads.
-    Peer(Incarnation),
-}
-
-impl TailSource {
-    /// What follows from the result of [`marked_standby`], for a process whose own tail, if it has one, is that of `own`.
-    #[must_use]
-    pub fn of(marked: Option<Incarnation>, own: Option<Incarnation>) -> Self {
-        match marked {
-            None => Self::Unneeded,
-            Some(marked) if Some(marked) == own => Self::Own,
-            Some(marked) => Self::Peer(marked),
-        }
-    }
-}
-
-/// The standby that may have had groups acknowledged which the store lacks.
-///
-/// # Errors
-/// The store cannot be read.
-pub fn marked_standby(store: &mut impl RecordStore) -> Result<Option<Incarnation>, StoreError> {
-    let mut found = None;
-    store.visit(&[RecordKind::Standby], &mut |_, value| {
-        // What cannot be read names a standby that does not exist, so that its absence is noticed.
-        let octets = value.try_into().unwrap_or([0; 8]);
-        found = Some(Incarnation(u64::from_be_bytes(octets)));
-    })?;
-    Ok(found)
-}
-
 /// Writes a tail to the store of whoever has taken the records over, or nothing if the tail is lost. Then the store names no
-/// standby any more: until that is durable, the tail is needed again, and the store names its standby. So what the groups say
-/// about standbys is not written.
+/// standby any more: until all of it is durable, the tail is needed again.
 ///
 /// # Errors
 /// The store does not have all of it. The caller may write the same tail again.
-pub fn write_tail(
-    store: &mut impl RecordStore,
-    groups: &[ReplicatedGroup],
-) -> Result<(), StoreError> {
+pub fn write_tail(store: &mut impl RecordStore, groups: &[QueuedGroup]) -> Result<(), StoreError> {
     for group in groups {
-        let changes = group.changes().flatten().filter(|change| change.key != MARK);
-        let changes: Vec<_> = changes.collect();
-        if !changes.is_empty() {
-            append_or_commit(store, &changes)?;
+        let changes: Vec<_> = group.changes().flatten().collect();
+        let mut appended = store.append(&changes);
+        if appended == Err(AppendError::Backlog) {
+            store.commit()?;
+            appended = store.append(&changes);
         }
+        appended.map_err(|error| StoreError::Unavailable(error.to_string()))?;
     }
-    append_or_commit(store, &[StoreChange::remove(MARK)])?;
+    store.commit()?;
+    store.set_standby(None);
     store.commit().map(|_| ())
-}
-
-/// Appends a group, after a commit if there is no room before.
-fn append_or_commit(
-    store: &mut impl RecordStore,
-    changes: &[StoreChange<'_>],
-) -> Result<(), StoreError> {
-    let mut appended = store.append(changes);
-    if appended == Err(AppendError::Backlog) {
-        store.commit()?;
-        appended = store.append(changes);
-    }
-    appended.map(|_| ()).map_err(|error| StoreError::Unavailable(error.to_string()))
 }

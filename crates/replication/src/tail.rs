@@ -1,15 +1,14 @@
-//! The tail: what the shared store may lack.
+//! The tail: what the standby has not found in the shared store yet.
+
+use std::cmp::Ordering;
 
 use adit_resp::{RespCommand, RespReplies, RespValue, write_command};
-use adit_store::{RecordNumber, decode_changes};
-use adit_types::limits::STORE_GROUP_BYTES_MAX;
+use adit_store::{
+    GroupPosition, GroupQueue, Incarnation, QueuedGroup, RecordNumber, decode_changes,
+};
 
 use crate::command::{ReplicationCommand, ReplicationRefusal};
 use crate::error::TailError;
-use crate::group::{GroupQueue, Incarnation, ReplicatedGroup, StorePosition, octets};
-
-/// Groups of one reply to `ADIT.TAIL` at most.
-const GROUPS_PER_REPLY_MAX: usize = 4096;
 
 /// What a command was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +23,7 @@ pub enum Executed {
 
 /// The groups that a standby keeps for its active adit.
 ///
-/// The tail has every group of its epoch behind [`ReplicationTail::base`] up to [`ReplicationTail::last`], and the shared store has
+/// The tail has every group of its epoch behind [`ReplicationTail::base`] up to [`ReplicationTail::last`], and the shared store had
 /// every group up to the base. Memory: at most so many octets as allowed.
 #[derive(Debug)]
 pub struct ReplicationTail {
@@ -133,17 +132,41 @@ impl ReplicationTail {
     /// because the last change of each record counts.
     ///
     /// # Errors
-    /// [`TailError::StoreBehind`].
+    /// [`TailError`].
     pub fn groups_after(
         &self,
-        store: StorePosition,
-    ) -> Result<impl Iterator<Item = &ReplicatedGroup>, TailError> {
+        store: GroupPosition,
+    ) -> Result<impl Iterator<Item = &QueuedGroup>, TailError> {
         let base = self.base();
-        let last = store.last_of(self.groups_epoch).unwrap_or(base);
+        let last = match store.epoch.cmp(&self.groups_epoch) {
+            Ordering::Less => RecordNumber(0),
+            Ordering::Equal => store.number,
+            Ordering::Greater => base,
+        };
         if last < base {
-            return Err(TailError::StoreBehind { store: last, base });
+            return Err(TailError { store: last, base });
         }
         Ok(self.groups.after(last))
+    }
+
+    /// The groups behind `after` up to `through`, if it has all of them: whoever finds them in the shared store need not read them
+    /// there.
+    pub fn between(
+        &self,
+        after: GroupPosition,
+        through: GroupPosition,
+    ) -> Option<impl Iterator<Item = &QueuedGroup>> {
+        let is_here = [after, through].iter().all(|of| of.epoch == self.groups_epoch);
+        let has_all = is_here && self.base() <= after.number && through.number <= self.last();
+        let groups = self.groups.after(after.number);
+        has_all.then(|| groups.take_while(move |group| group.number <= through.number))
+    }
+
+    /// Drops the groups that this process has found in the shared store.
+    pub fn drop_found(&mut self, through: GroupPosition) {
+        if through.epoch == self.groups_epoch {
+            self.groups.drop_through(through.number);
+        }
     }
 
     /// Carries a command out and replies.
@@ -163,17 +186,6 @@ impl ReplicationTail {
             ReplicationCommand::Group { epoch, previous, number, changes } => {
                 self.append(epoch, previous, number, changes)?;
                 reply_number(replies, number);
-                Ok(Executed::Done)
-            }
-            ReplicationCommand::Shared { epoch, number } => {
-                self.check_sender(epoch)?;
-                self.groups.drop_through(number);
-                reply_number(replies, self.last());
-                Ok(Executed::Done)
-            }
-            ReplicationCommand::Tail { name, epoch, store } => {
-                self.check_name_and_epoch(name, epoch)?;
-                self.reply_tail(store, replies);
                 Ok(Executed::Done)
             }
             ReplicationCommand::Ping => {
@@ -209,16 +221,20 @@ impl ReplicationTail {
         changes: &[u8],
     ) -> Result<(), ReplicationRefusal> {
         self.check_sender(epoch)?;
-        if previous != self.last() {
-            return Err(ReplicationRefusal::Gap(self.last()));
-        }
         if number <= previous || i64::try_from(number.0).is_err() {
             return Err(ReplicationRefusal::Order);
+        }
+        if number <= self.base() {
+            // It was found in the shared store before it arrived.
+            return Ok(());
+        }
+        if previous != self.last() {
+            return Err(ReplicationRefusal::Gap(self.last()));
         }
         if decode_changes(changes).any(|change| change.is_err()) {
             return Err(ReplicationRefusal::Changes);
         }
-        if self.groups.octets().saturating_add(octets(changes.len())) > self.octets_max {
+        if self.groups.octets() + size_of::<QueuedGroup>() + changes.len() > self.octets_max {
             return Err(ReplicationRefusal::Full);
         }
         self.groups.push(number, changes.to_vec());
@@ -250,28 +266,6 @@ impl ReplicationTail {
             return Err(ReplicationRefusal::Later(self.epoch));
         }
         Ok(())
-    }
-
-    fn reply_tail(&self, store: StorePosition, replies: &mut RespReplies) {
-        let mut octets = 0;
-        let after = store.last_of(self.groups_epoch).unwrap_or(self.base());
-        let groups = self.groups.after(after).take(GROUPS_PER_REPLY_MAX).take_while(|group| {
-            let is_first = octets == 0;
-            octets += group.changes.len();
-            is_first || octets <= STORE_GROUP_BYTES_MAX
-        });
-        let groups: Vec<_> = groups.collect();
-        let head = [self.incarnation.0, self.groups_epoch, self.base().0, self.last().0];
-        let head = head.map(|number| number.to_string());
-        let numbers: Vec<_> = groups
-            .iter()
-            .map(|group| [group.previous.0.to_string(), group.number.0.to_string()])
-            .collect();
-        let mut words: Vec<&[u8]> = head.iter().map(|word| word.as_bytes()).collect();
-        for (group, [previous, number]) in groups.iter().zip(&numbers) {
-            words.extend([previous.as_bytes(), number.as_bytes(), &group.changes]);
-        }
-        reply_array(replies, &words);
     }
 }
 

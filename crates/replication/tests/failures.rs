@@ -3,10 +3,10 @@
 
 mod world;
 
-use adit_replication::Incarnation;
+use adit_store::Incarnation;
 use proptest::prelude::*;
 
-use world::{ReplicationWorld, WorldCounts, marks_after_crashes};
+use world::{ReplicationWorld, WorldCounts, names_after_interruptions};
 
 const STEPS: usize = 1500;
 
@@ -31,7 +31,7 @@ proptest! {
 #[test]
 fn store_names_the_standby_until_all_of_its_tail_is_written() {
     let standby = Some(Incarnation(7));
-    assert_eq!(marks_after_crashes(), [standby, standby, standby, standby, None]);
+    assert_eq!(names_after_interruptions(), [standby, standby, standby, standby, None]);
 }
 
 #[test]
@@ -42,15 +42,24 @@ fn worlds_contain_what_they_are_about() {
         sum.acknowledged += counts.acknowledged;
         sum.by_standby_alone += counts.by_standby_alone;
         sum.take_overs += counts.take_overs;
-        sum.from_own_tail += counts.from_own_tail;
-        sum.from_peer_tail += counts.from_peer_tail;
-        sum.noticed_losses += counts.noticed_losses;
-        sum.fenced += counts.fenced;
+        sum.with_tail += counts.with_tail;
         sum.interrupted += counts.interrupted;
+        sum.refused += counts.refused;
+        sum.noticed_losses += counts.noticed_losses;
+        sum.finished += counts.finished;
+        sum.fenced += counts.fenced;
+        sum.found_in_tail += counts.found_in_tail;
+        sum.found_in_server += counts.found_in_server;
+        sum.found_early += counts.found_early;
+        sum.greeted_anew += counts.greeted_anew;
+        sum.gaps += counts.gaps;
+        sum.full += counts.full;
     }
     println!("{sum:?}");
     assert!(sum.by_standby_alone * 4 > sum.acknowledged, "{sum:?}");
-    assert!(sum.from_own_tail > 50 && sum.from_peer_tail > 20 && sum.fenced > 20, "{sum:?}");
-    assert!(sum.interrupted > 20, "{sum:?}");
+    assert!(sum.with_tail > 50 && sum.interrupted > 20 && sum.finished > 20, "{sum:?}");
+    assert!(sum.refused > 20 && sum.fenced > 20 && sum.greeted_anew > 20, "{sum:?}");
+    assert!(sum.found_in_tail > 1000 && sum.found_in_server > 1000, "{sum:?}");
+    assert!(sum.found_early > 100, "{sum:?}");
     assert!(sum.noticed_losses * 5 < sum.take_overs, "{sum:?}");
 }

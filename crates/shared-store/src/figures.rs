@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use crate::position::GroupPosition;
+use adit_store::GroupPosition;
 
 /// The state of the client.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

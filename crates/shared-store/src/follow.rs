@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use adit_resp::{RespElements, RespValue};
-use adit_store::{RecordKind, StoreChange, StoreError};
+use adit_store::{GroupPosition, QueuedGroup, RecordKind, StoreChange, StoreError};
 use adit_transport::Transport;
 
 use crate::checksum::checksum;
@@ -12,7 +12,6 @@ use crate::keys::{FORMAT_VERSION, read_name};
 use crate::lease::LeaseView;
 use crate::lease_clock::LeaseSight;
 use crate::pipeline::unreadable;
-use crate::position::GroupPosition;
 use crate::printable::printable;
 use crate::scan_findings::{GatheredGroups, ScanFindings};
 use crate::scripts::{number, octets, replicas};
@@ -36,6 +35,9 @@ pub enum FollowedChange<'a> {
     /// A record has this value, or is removed.
     Change(StoreChange<'a>),
 }
+
+/// The groups behind a position up to another one, if the caller has all of them already.
+pub type KnownGroups<'a> = &'a dyn Fn(GroupPosition, GroupPosition) -> Option<Vec<QueuedGroup>>;
 
 /// How far a follower is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +77,7 @@ enum KeptRecords {
 impl<T: Transport> SharedStore<T> {
     /// Yields what is new. The first call yields a reset and all records, and so does one whose changes the server does
     /// not have any more. Otherwise it yields the changes of the groups that were written, in order, and waits for the next
-    /// one for at most `limit` if there is none. The lease is not needed.
+    /// one for at most `limit` if there is none. Groups that are `known` are not read again. The lease is not needed.
     ///
     /// After [`SharedStore::acquire`] call it until it has caught up: then nothing of the former holder can follow.
     ///
@@ -84,15 +86,17 @@ impl<T: Transport> SharedStore<T> {
     pub fn follow(
         &mut self,
         limit: Duration,
+        known: KnownGroups<'_>,
         visitor: &mut dyn FnMut(FollowedChange<'_>),
     ) -> Result<FollowProgress, StoreError> {
         self.on_primary(&mut |store| {
             let view = store.view()?;
             store.figures.last = view.last;
             // A primary with less than the follower has lost groups.
-            let known = store.followed.filter(|reached| *reached <= view.last);
-            if let Some(mut reached) = known
-                && store.read_followed(&mut reached, view.last, limit, visitor)?
+            let followed = store.followed.filter(|reached| *reached <= view.last);
+            if let Some(mut reached) = followed
+                && (store.take_known(&mut reached, view.last, limit, known, visitor)
+                    || store.read_followed(&mut reached, view.last, limit, visitor)?)
             {
                 store.lacking_since = None;
                 let is_caught_up = reached >= view.last;
@@ -100,7 +104,7 @@ impl<T: Transport> SharedStore<T> {
                 let last = view.last.max(reached);
                 return Ok(FollowProgress { reached, last, is_caught_up, lease: view.lease });
             }
-            match store.weigh(&view, known.is_none()) {
+            match store.weigh(&view, followed.is_none()) {
                 KeptRecords::None => store.read_all(view, visitor),
                 KeptRecords::Unusable => Err(LinkError::Refused(UNFINISHED.to_owned())),
                 KeptRecords::Waiting => Ok(store.keep_followed(view, false, limit)),
@@ -198,6 +202,28 @@ impl<T: Transport> SharedStore<T> {
     fn tell_of_damage(&mut self) -> Result<(), LinkError> {
         let command = vec![&b"HSET"[..], self.keys.state(), b"damaged", b"1"];
         self.link.exchange(&[command], Duration::ZERO, &mut |_, _| {})
+    }
+
+    /// Yields the groups up to `last`, all of which are `known`, or waits for `limit` if there are none. False if some are not
+    /// known.
+    fn take_known(
+        &mut self,
+        reached: &mut GroupPosition,
+        last: GroupPosition,
+        limit: Duration,
+        known: KnownGroups<'_>,
+        visitor: &mut dyn FnMut(FollowedChange<'_>),
+    ) -> bool {
+        let Some(groups) = known(*reached, last) else { return false };
+        for change in groups.iter().flat_map(QueuedGroup::changes).flatten() {
+            visitor(FollowedChange::Change(change));
+        }
+        if groups.is_empty() {
+            std::thread::sleep(limit);
+        }
+        *reached = last;
+        self.followed = Some(last);
+        true
     }
 
     /// Yields the groups behind `reached`, and notes which ones those were. False if groups are missing.

@@ -4,10 +4,11 @@ use std::time::Instant;
 
 use adit_resp::RespValue;
 
+use adit_store::GroupPosition;
+
 use crate::connection::{PipelineTag, ServerConnection};
 use crate::keys::StoreKeys;
 use crate::options::StoreLogin;
-use crate::position::GroupPosition;
 use crate::scripts::{SCRIPT_TEXTS, ScriptDigests, number, octets, replicas};
 use crate::server_info::ServerInfo;
 

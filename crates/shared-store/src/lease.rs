@@ -2,16 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use adit_store::StoreError;
+use adit_store::{GroupPosition, Incarnation, RecordNumber, StoreError};
 use adit_transport::Transport;
 
 use crate::connection::LinkError;
 use crate::keys::FORMAT_VERSION;
 use crate::lease_clock::LeaseSight;
 use crate::pipeline::unreadable;
-use crate::position::GroupPosition;
 use crate::scripts::{Script, ScriptAnswer, octets};
 use crate::shared_store::SharedStore;
+use crate::standby_name::StandbyName;
 
 /// How long a wish to take over lasts. Unit: ms.
 const HANDOVER_MS: &[u8] = b"10000";
@@ -26,6 +26,8 @@ pub enum LeaseAnswer {
     },
     /// Another process does.
     Held(LeaseView),
+    /// Nobody does, and only this standby may take it: it may have groups that were acknowledged and the server lacks.
+    Named(Incarnation),
 }
 
 /// A lease as a server shows it.
@@ -45,7 +47,8 @@ pub struct LeaseView {
 impl<T: Transport> SharedStore<T> {
     /// Takes the lease if nobody holds it, a former process of the same instance does, or its holder has not prolonged it for its
     /// whole length while this process looked. From then on writes of former
-    /// holders are refused by the server, and this process may append.
+    /// holders are refused by the server, and this process may append. If the server names a standby, only that one gets the lease:
+    /// see [`SharedStore::set_incarnation`].
     ///
     /// # Errors
     /// No server can be used, the server evicts records, or a newer program wrote the records.
@@ -57,12 +60,12 @@ impl<T: Transport> SharedStore<T> {
             }
             let began = Instant::now();
             match store.ask_for_lease()? {
-                ScriptAnswer::Taken { epoch, last, before, are_checked } => {
+                ScriptAnswer::Taken { epoch, last, before, are_checked, standby } => {
                     // Without it a replica that becomes the primary might give the same epoch to another process.
                     store.wait_for_replicas(began)?;
                     let is_incomplete = store.read_mark()?;
                     if is_incomplete && store.refill.marked_until.is_none() {
-                        store.refill.marked_until = Some(u64::MAX);
+                        store.refill.marked_until = Some(RecordNumber(u64::MAX));
                         store.figures.is_incomplete = true;
                     }
                     if store.epoch != Some(epoch) && before.0 < epoch {
@@ -71,6 +74,7 @@ impl<T: Transport> SharedStore<T> {
                     store.epoch = Some(epoch);
                     (store.queued_at, store.written_at) = (Some(began), Some(began));
                     store.tail.begin(epoch, last);
+                    (store.former_standby, store.standby) = (standby, StandbyName::default());
                     store.figures.last = last;
                     store.is_handover_requested = false;
                     store.figures.holder.clone_from(&store.holder);
@@ -80,6 +84,7 @@ impl<T: Transport> SharedStore<T> {
                     }
                     Ok(LeaseAnswer::Taken { epoch })
                 }
+                ScriptAnswer::Named(standby) => Ok(LeaseAnswer::Named(standby)),
                 ScriptAnswer::Held(sight) => Ok(LeaseAnswer::Held(store.measure(sight))),
                 _ => Err(unreadable()),
             }
@@ -93,6 +98,23 @@ impl<T: Transport> SharedStore<T> {
             self.kept = self.followed.replace(last);
             self.refill.is_wanted = true;
         }
+    }
+
+    /// The standby that the server named when this process took the lease: what it has may have been acknowledged, and lack here.
+    #[must_use]
+    pub const fn former_standby(&self) -> Option<Incarnation> {
+        self.former_standby
+    }
+
+    /// This process is a standby, of this incarnation.
+    pub const fn set_incarnation(&mut self, own: Incarnation) {
+        self.incarnation = Some(own);
+    }
+
+    /// Accepts that the standby which the server names is lost, with what only it had: from now on this process takes the lease in
+    /// spite of it.
+    pub const fn give_up_standby(&mut self) {
+        self.gives_up_standby = true;
     }
 
     /// True if an adit writes all records again, or did not end it.
@@ -128,6 +150,12 @@ impl<T: Transport> SharedStore<T> {
         };
         let words = [&format, &instance, &self.holder, &lease, &epoch, &beat];
         command.extend(words.map(|word| word.as_bytes()));
+        let own = self.incarnation.map(|incarnation| incarnation.0.to_be_bytes());
+        command.push(match &own {
+            _ if self.gives_up_standby => b"*",
+            Some(own) => own,
+            None => b"",
+        });
         match self.link.run_script(command)? {
             Some(ScriptAnswer::Newer { format }) => Err(LinkError::Final(self.newer(format))),
             Some(answer) => Ok(answer),

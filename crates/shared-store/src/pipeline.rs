@@ -3,15 +3,14 @@
 use std::time::{Duration, Instant};
 
 use adit_resp::RespValue;
-use adit_store::StoreError;
+use adit_store::{GroupPosition, QueuedGroup, RecordNumber, StoreError};
 use adit_transport::Transport;
 
 use crate::connection::{CommandWords, LinkError, PipelineTag};
 use crate::greeting::Greeting;
-use crate::position::GroupPosition;
 use crate::scripts::{PipelineReply, Script, ScriptAnswer};
 use crate::shared_store::SharedStore;
-use crate::tail::TailGroup;
+use crate::tail::GroupWords;
 
 /// Octets of groups that are sent without waiting for an answer, and groups.
 const BATCH_OCTETS_MAX: usize = 8 << 20;
@@ -59,6 +58,7 @@ impl<T: Transport> SharedStore<T> {
         self.scripts = greeting.scripts;
         self.info = greeting.info;
         self.informed_at = Some(Instant::now());
+        self.standby.forget();
         // The holder learns first which groups the server has.
         self.is_ready = self.epoch.is_none();
         if self.is_ready {
@@ -75,6 +75,7 @@ impl<T: Transport> SharedStore<T> {
         self.lost_at.get_or_insert_with(Instant::now);
         self.link.take_replies().clear();
         self.forget_refill();
+        self.standby.forget_sent();
         if let LinkError::Final(error) = error {
             self.link.lose(LinkError::Lost(error.to_string()));
             return Err(error);
@@ -153,6 +154,7 @@ impl<T: Transport> SharedStore<T> {
         self.confirmed = Some(at);
         self.refusal = None;
         self.tail.set_durable();
+        self.standby.note_durable();
     }
 
     /// Takes the answer to a write that was queued at `at`.
@@ -178,6 +180,7 @@ impl<T: Transport> SharedStore<T> {
         self.note_known_records(is_damaged);
         (self.is_ready, self.lost_at) = (true, None);
         self.written_at = Some(at);
+        self.standby.note_written();
         if self.options.acknowledge_replicas == 0 {
             self.confirm(at);
         }
@@ -195,7 +198,7 @@ impl<T: Transport> SharedStore<T> {
         if !self.is_ready || self.is_renewal_due(now) {
             self.queue_renewal(now);
         }
-        if self.is_ready {
+        if self.is_ready && !self.queue_standby(now) {
             self.queue_groups(now);
         }
         // Also alone, if too few replicas had what was written.
@@ -211,7 +214,7 @@ impl<T: Transport> SharedStore<T> {
     }
 
     fn queue_renewal(&mut self, now: Instant) {
-        let words = WriteWords::new(self, GroupPosition::default(), 0);
+        let words = WriteWords::new(self, GroupPosition::default(), RecordNumber(0));
         let script = self.scripts.command(Script::Write, &self.keys);
         self.link.command(PipelineTag::Write { at: now }, &words.command(&script, None), now);
         self.link.command(PipelineTag::Role, &[b"ROLE"], now);
@@ -227,22 +230,23 @@ impl<T: Transport> SharedStore<T> {
     /// Queues the next groups that the server does not have.
     fn queue_groups(&mut self, now: Instant) {
         let mut octets = 0;
-        let fits = |item: &(GroupPosition, &TailGroup)| {
-            octets += item.1.octets();
+        let fits = |item: &(GroupPosition, &QueuedGroup)| {
+            octets += item.1.changes.len();
             octets <= BATCH_OCTETS_MAX
         };
         let batch = self.tail.unwritten().take(BATCH_GROUPS_MAX).take_while(fits);
         let script = self.scripts.command(Script::Write, &self.keys);
         let (mut count, mut again, mut sent) = (0, 0, self.sent);
         for (before, group) in batch {
-            let words = WriteWords::new(self, before, group.number());
-            let command = words.command(&script, Some(group));
+            let words = WriteWords::new(self, before, group.number);
+            let changes = GroupWords::new(&group.changes);
+            let command = words.command(&script, Some(&changes));
             if !self.link.command(PipelineTag::Write { at: now }, &command, now) {
                 break;
             }
             count += 1;
-            again += u64::from(group.number() <= sent);
-            sent = sent.max(group.number());
+            again += u64::from(group.number <= sent);
+            sent = sent.max(group.number);
         }
         if count > 0 {
             self.queued_at = Some(now);
@@ -288,13 +292,17 @@ struct WriteWords {
 }
 
 impl WriteWords {
-    fn new<T: Transport>(store: &SharedStore<T>, before: GroupPosition, number: u64) -> Self {
+    fn new<T: Transport>(
+        store: &SharedStore<T>,
+        before: GroupPosition,
+        number: RecordNumber,
+    ) -> Self {
         Self {
             epoch: store.epoch.unwrap_or(0).to_string(),
             holder: store.holder.clone(),
             lease_ms: store.options.lease_ms(),
             before: before.to_string(),
-            number: number.to_string(),
+            number: number.0.to_string(),
             trim: store.tail.trim().to_string(),
             epoch_before: store.before.0.to_string(),
             holder_before: store.before.1.clone(),
@@ -304,13 +312,13 @@ impl WriteWords {
     fn command<'a>(
         &'a self,
         script: &[&'a [u8]],
-        group: Option<&'a TailGroup>,
+        group: Option<&'a GroupWords>,
     ) -> CommandWords<'a> {
         let Self { epoch, holder, lease_ms, before, number, trim, .. } = self;
         let mut words = script.to_vec();
         words.extend([epoch, holder, lease_ms, before, number, trim].map(String::as_bytes));
         words.extend([&self.epoch_before, &self.holder_before].map(String::as_bytes));
-        words.extend(group.into_iter().flat_map(TailGroup::words));
+        words.extend(group.into_iter().flat_map(GroupWords::words));
         words
     }
 }

@@ -7,8 +7,9 @@ use std::time::Instant;
 
 use adit_transport::Transport;
 
+use adit_store::{GroupPosition, RecordNumber};
+
 use crate::connection::{LinkError, PipelineTag};
-use crate::position::GroupPosition;
 use crate::refill_progress::RefillProgress;
 use crate::scripts::Script;
 use crate::shared_store::SharedStore;
@@ -17,7 +18,7 @@ impl<T: Transport> SharedStore<T> {
     /// The server has groups up to `last`, without some that were durable.
     pub(crate) fn note_lost_records(&mut self, last: GroupPosition) -> Result<(), LinkError> {
         let epoch = self.epoch.unwrap_or(0);
-        let durable = self.tail.position(self.tail.durable().0);
+        let durable = self.tail.durable();
         let lost =
             format!("it lost records: it has changes up to {last}, and {durable} was durable");
         if last.epoch != epoch && last.epoch > self.before.0 {
@@ -51,10 +52,10 @@ impl<T: Transport> SharedStore<T> {
 
     /// Queues what begins or ends it. True if it is to begin: nothing else is of use before.
     pub(crate) fn queue_refill(&mut self, now: Instant) -> bool {
-        let durable = self.tail.durable().0;
-        let is_complete = self.refill.marked_until.is_some_and(|until| durable >= until);
+        let durable = self.tail.durable();
+        let is_complete = self.refill.marked_until.is_some_and(|until| durable.number >= until);
         let position = match (self.refill.begins, is_complete) {
-            (true, _) => self.tail.position(durable).to_string(),
+            (true, _) => durable.to_string(),
             (false, true) if self.is_ready && !self.refill.ends => String::new(),
             _ => return false,
         };
@@ -72,12 +73,13 @@ impl<T: Transport> SharedStore<T> {
         if self.refill.ends {
             (self.refill.ends, self.refill.marked_until) = (false, None);
         }
-        if !self.refill.begins || last != self.tail.position(self.tail.durable().0) {
+        if !self.refill.begins || last != self.tail.durable() {
             return false;
         }
         self.tail.restart();
+        self.standby.forget();
         let losses = self.refill.losses + 1;
-        let marked_until = Some(u64::MAX);
+        let marked_until = Some(RecordNumber(u64::MAX));
         let begun =
             RefillProgress { losses, marked_until, is_possible: true, ..Default::default() };
         self.refill = begun;

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use adit_store::RecordNumber;
+
 /// How far a holder is with writing all records again.
 #[derive(Debug, Default)]
 pub(crate) struct RefillProgress {
@@ -16,7 +18,7 @@ pub(crate) struct RefillProgress {
     /// How often servers began anew.
     pub(crate) losses: u64,
     /// The mark is there until this group is durable; `u64::MAX` before that one is known.
-    pub(crate) marked_until: Option<u64>,
+    pub(crate) marked_until: Option<RecordNumber>,
     /// The end of it was sent.
     pub(crate) ends: bool,
 }

@@ -1,9 +1,8 @@
 //! What scans find besides the records.
 
-use adit_store::{RecordChange, RecordName, StoreChange};
+use adit_store::{GroupPosition, RecordChange, RecordName, StoreChange};
 
 use crate::checksum::RecordDamage;
-use crate::position::GroupPosition;
 
 /// Octets of groups that are gathered; with more all records are read again.
 const OCTETS_MAX: usize = 512 << 20;

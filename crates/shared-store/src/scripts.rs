@@ -1,11 +1,11 @@
 //! The scripts that servers run, and how replies are read.
 
 use adit_resp::RespValue;
+use adit_store::{GroupPosition, Incarnation};
 
 use crate::connection::PipelineTag;
 use crate::keys::{KEY_COUNT, StoreKeys};
 use crate::lease_clock::LeaseSight;
-use crate::position::GroupPosition;
 use crate::printable::printable;
 
 /// A script, known to a server by its digest once it was loaded.
@@ -18,10 +18,11 @@ pub(crate) enum Script {
     Scan,
     Missing,
     AddChecksums,
+    Name,
 }
 
 /// Their texts, in the order of [`Script`].
-pub(crate) const SCRIPT_TEXTS: [&[u8]; 7] = [
+pub(crate) const SCRIPT_TEXTS: [&[u8]; 8] = [
     include_bytes!("scripts/acquire.lua"),
     include_bytes!("scripts/write.lua"),
     include_bytes!("scripts/release.lua"),
@@ -29,6 +30,7 @@ pub(crate) const SCRIPT_TEXTS: [&[u8]; 7] = [
     include_bytes!("scripts/scan.lua"),
     include_bytes!("scripts/missing.lua"),
     include_bytes!("scripts/add_checksums.lua"),
+    include_bytes!("scripts/name.lua"),
 ];
 
 /// What a server calls the scripts.
@@ -62,7 +64,11 @@ pub(crate) enum ScriptAnswer {
         before: (u64, String),
         /// All records there have checksums.
         are_checked: bool,
+        /// The standby that the server names.
+        standby: Option<Incarnation>,
     },
+    /// The lease is free, and not the caller's: the server names this standby, which may have groups that it lacks.
+    Named(Incarnation),
     /// Another holder has it.
     Held(LeaseSight),
     /// The records have a newer format.
@@ -92,12 +98,14 @@ impl ScriptAnswer {
         let RespValue::Array(words) = value else { return None };
         let words: Vec<&[u8]> = words.filter_map(octets).collect();
         Some(match *words.as_slice() {
-            [b"TAKEN", epoch, last, epoch_before, holder_before, checked] => Self::Taken {
+            [b"TAKEN", epoch, last, epoch_before, holder_before, checked, standby] => Self::Taken {
                 epoch: number(epoch)?,
                 last: GroupPosition::parse(last)?,
                 before: (number(epoch_before)?, String::from_utf8(holder_before.to_vec()).ok()?),
                 are_checked: checked == b"1",
+                standby: incarnation(standby),
             },
+            [b"NAMED", standby] => Self::Named(incarnation(standby)?),
             [b"HELD", holder, lease_ms, epoch, beat, former_left] => Self::Held(LeaseSight {
                 holder: printable(holder),
                 lease_ms: number(lease_ms),
@@ -163,6 +171,12 @@ pub(crate) fn octets(value: RespValue<'_>) -> Option<&[u8]> {
         RespValue::Bulk(octets) | RespValue::Simple(octets) => Some(octets),
         _ => None,
     }
+}
+
+/// The standby that a server names, if it does. Octets that are none name one that does not exist, so that its absence is noticed.
+fn incarnation(octets: &[u8]) -> Option<Incarnation> {
+    let number = octets.try_into().map_or(0, u64::from_be_bytes);
+    (!octets.is_empty()).then_some(Incarnation(number))
 }
 
 /// A number in decimal digits.

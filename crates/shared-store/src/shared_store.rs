@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use adit_resp::RespValue;
 use adit_store::{
-    AppendError, RecordId, RecordKey, RecordKind, RecordNumber, RecordStore, StoreChange,
-    StoreError, Upkeep,
+    AppendError, GroupPosition, GroupQueue, Incarnation, RecordKey, RecordKind, RecordNumber,
+    RecordStore, StoreChange, StoreError, Upkeep,
 };
 use adit_transport::Transport;
 use adit_types::Nanos;
-use adit_types::limits::{STORE_BACKLOG_BYTES_MAX, STORE_GROUP_BYTES_MAX, STORE_VALUE_BYTES_MAX};
+use adit_types::limits::STORE_GROUP_BYTES_MAX;
 
 use crate::checksum::RecordDamage;
 use crate::connection::LinkError;
@@ -20,11 +20,11 @@ use crate::keys::StoreKeys;
 use crate::lease_clock::LeaseClock;
 use crate::link::{LinkTimes, ServerLink};
 use crate::options::SharedStoreOptions;
-use crate::position::GroupPosition;
 use crate::refill_progress::RefillProgress;
 use crate::scan_findings::ScanFindings;
 use crate::scripts::ScriptDigests;
 use crate::server_info::ServerInfo;
+use crate::standby_name::StandbyName;
 use crate::tail::GroupTail;
 
 /// Changes of a group: a script cannot pass on more.
@@ -46,6 +46,11 @@ pub struct SharedStore<T: Transport> {
     /// The token, while this process holds the lease.
     pub(crate) epoch: Option<u64>,
     pub(crate) tail: GroupTail,
+    pub(crate) standby: StandbyName,
+    pub(crate) former_standby: Option<Incarnation>,
+    /// Of this process as a standby.
+    pub(crate) incarnation: Option<Incarnation>,
+    pub(crate) gives_up_standby: bool,
     /// The connection can be used: a holder knows which groups its server has.
     pub(crate) is_ready: bool,
     /// Since when there is no such connection.
@@ -79,7 +84,7 @@ pub struct SharedStore<T: Transport> {
     pub(crate) lacking_since: Option<Instant>,
     pub(crate) figures: SharedStoreFigures,
     /// The last group that was sent to any server.
-    pub(crate) sent: u64,
+    pub(crate) sent: RecordNumber,
 }
 
 impl<T: Transport> fmt::Debug for SharedStore<T> {
@@ -104,6 +109,10 @@ impl<T: Transport> SharedStore<T> {
             options,
             epoch: None,
             tail: GroupTail::default(),
+            standby: StandbyName::default(),
+            former_standby: None,
+            incarnation: None,
+            gives_up_standby: false,
             is_ready: false,
             lost_at: Some(Instant::now()),
             refusal: None,
@@ -125,7 +134,7 @@ impl<T: Transport> SharedStore<T> {
             kept: None,
             lacking_since: None,
             figures: SharedStoreFigures::default(),
-            sent: 0,
+            sent: RecordNumber(0),
         }
     }
 
@@ -137,7 +146,7 @@ impl<T: Transport> SharedStore<T> {
             epoch: self.epoch.unwrap_or(0),
             lease_valid_until: self.lease_valid_until(),
             connection_failures: self.link.failures,
-            pending_octets: self.tail.pending_octets(),
+            pending_octets: self.tail.groups().waiting_octets(),
             warnings: self.warnings(),
             ..self.figures.clone()
         }
@@ -192,7 +201,7 @@ impl<T: Transport> SharedStore<T> {
     /// Removes the mark once all groups so far are durable.
     fn end_mark(&mut self) {
         if self.refill.marked_until.is_some() {
-            self.refill.marked_until = Some(self.tail.appended());
+            self.refill.marked_until = Some(self.tail.groups().last());
             self.figures.is_incomplete = false;
         }
     }
@@ -282,6 +291,11 @@ impl<T: Transport> SharedStore<T> {
         StoreError::Fenced { holder }
     }
 
+    /// True while something is not durable.
+    fn is_waiting(&self) -> bool {
+        self.tail.groups().is_waiting() || self.standby.is_waiting()
+    }
+
     /// Only the holder of the lease writes.
     fn check_lease(&self) -> Result<(), StoreError> {
         match (&self.fenced_by, self.epoch) {
@@ -306,47 +320,40 @@ impl<T: Transport> RecordStore for SharedStore<T> {
     }
 
     fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
-        let is_sound = |change: &StoreChange<'_>| {
-            let id_fits = match change.key.id {
-                RecordId::Number(_) => true,
-                RecordId::Octets(octets) => (1..=255).contains(&octets.len()),
-            };
-            id_fits && change.value.is_none_or(|value| value.len() <= STORE_VALUE_BYTES_MAX)
-        };
-        let octets = |change: &StoreChange<'_>| change.value.map_or(0, <[u8]>::len);
-        if !changes.iter().all(is_sound) {
-            return Err(AppendError::Record);
+        match changes.len() <= GROUP_CHANGES_MAX {
+            true => self.tail.append(changes),
+            false => Err(AppendError::Group),
         }
-        let sum: usize = changes.iter().map(octets).sum();
-        if changes.is_empty() || changes.len() > GROUP_CHANGES_MAX || sum > STORE_GROUP_BYTES_MAX {
-            return Err(AppendError::Group);
-        }
-        if self.tail.pending_octets() >= STORE_BACKLOG_BYTES_MAX {
-            return Err(AppendError::Backlog);
-        }
-        Ok(RecordNumber(self.tail.append(changes)))
     }
 
     fn commit(&mut self) -> Result<RecordNumber, StoreError> {
         self.check_lease()?;
         let (deadline, refusals) = (Instant::now() + self.options.patience, self.refusals);
-        while self.tail.is_waiting() {
+        while self.is_waiting() {
             self.drive()?;
             let left = deadline.saturating_duration_since(Instant::now());
             let is_refused = self.refusals != refusals;
-            if self.tail.is_waiting() && (is_refused || left.is_zero()) {
+            if self.is_waiting() && (is_refused || left.is_zero()) {
                 let why = self.trouble().unwrap_or_else(|| self.link.reasons());
                 return Err(StoreError::Unavailable(why));
             }
-            if self.tail.is_waiting() {
+            if self.is_waiting() {
                 self.link.wait(left);
             }
         }
         Ok(self.durable())
     }
 
-    fn durable(&self) -> RecordNumber {
-        self.tail.durable()
+    fn groups(&self) -> &GroupQueue {
+        self.tail.groups()
+    }
+
+    fn set_standby(&mut self, standby: Option<Incarnation>) {
+        self.standby.set_wanted(standby);
+    }
+
+    fn standby(&self) -> Option<Incarnation> {
+        self.standby.named()
     }
 
     /// True if the server is near its `maxmemory`.

@@ -1,21 +1,20 @@
-//! The last groups: those that are not durable, and some that are, for a server that was behind when it became the
+//! The queue of groups as a server has it: those that it lacks, and the last ones, for a server that was behind when it became the
 //! primary.
 
-use std::collections::VecDeque;
-
-use adit_store::{RecordNumber, StoreChange};
+use adit_store::{
+    AppendError, GroupPosition, GroupQueue, QueuedGroup, RecordNumber, StoreChange, decode_changes,
+};
+use adit_types::limits::STORE_GROUP_BYTES_MAX;
 
 use crate::checksum::checksum;
 use crate::keys::write_name;
-use crate::position::GroupPosition;
 
 /// Octets of groups that are kept. The stream of groups on the server is trimmed to the same ones.
 const TAIL_OCTETS_MAX: usize = 32 << 20;
 
-/// A group as a server gets it.
+/// The changes of a group as a server gets them.
 #[derive(Debug)]
-pub(crate) struct TailGroup {
-    number: u64,
+pub(crate) struct GroupWords {
     /// Names and values in turn.
     octets: Vec<u8>,
     /// Where each of them ends.
@@ -24,11 +23,10 @@ pub(crate) struct TailGroup {
     checksums: Vec<u8>,
 }
 
-impl TailGroup {
-    fn new(number: u64, changes: &[StoreChange<'_>]) -> Self {
-        let mut group =
-            Self { number, octets: Vec::new(), ends: Vec::new(), checksums: Vec::new() };
-        for change in changes {
+impl GroupWords {
+    pub(crate) fn new(changes: &[u8]) -> Self {
+        let mut group = Self { octets: Vec::new(), ends: Vec::new(), checksums: Vec::new() };
+        for change in decode_changes(changes).flatten() {
             let start = group.octets.len();
             write_name(&mut group.octets, change.key);
             group.ends.push(group.octets.len());
@@ -50,63 +48,58 @@ impl TailGroup {
         let words = parts.map(|(from, to)| self.octets.get(from..*to).unwrap_or_default());
         [self.checksums.as_slice()].into_iter().chain(words)
     }
-
-    pub(crate) const fn number(&self) -> u64 {
-        self.number
-    }
-
-    /// Octets that it costs to send.
-    pub(crate) fn octets(&self) -> usize {
-        self.octets.len() + self.ends.len() * 16
-    }
 }
 
-/// The last groups of this process in their order.
+/// The last groups of this process, and which of them the server has.
 #[derive(Debug, Default)]
 pub(crate) struct GroupTail {
-    groups: VecDeque<TailGroup>,
+    groups: GroupQueue,
     epoch: u64,
-    /// The position before the first of them.
+    /// The position before the first group of the queue.
     base: GroupPosition,
     /// Groups of this epoch were dropped.
     is_trimmed: bool,
-    appended: u64,
     /// The server has the groups up to this one.
-    written: u64,
-    durable: u64,
-    octets: usize,
-    pending_octets: usize,
+    written: RecordNumber,
 }
 
 impl GroupTail {
     /// Begins an epoch behind the last group of the store. What is not durable belongs to it.
     pub(crate) fn begin(&mut self, epoch: u64, last: GroupPosition) {
         if epoch != self.epoch {
-            self.groups.retain(|group| group.number > self.durable);
+            self.groups.drop_through(self.groups.durable());
             (self.epoch, self.base, self.is_trimmed) = (epoch, last, false);
         }
         self.set_written(last);
     }
 
-    /// Appends a group and returns its number.
-    pub(crate) fn append(&mut self, changes: &[StoreChange<'_>]) -> u64 {
-        self.appended += 1;
-        let group = TailGroup::new(self.appended, changes);
-        self.octets += group.octets();
-        self.pending_octets += group.octets();
-        self.groups.push_back(group);
-        self.appended
+    pub(crate) fn append(
+        &mut self,
+        changes: &[StoreChange<'_>],
+    ) -> Result<RecordNumber, AppendError> {
+        self.groups.append(changes, STORE_GROUP_BYTES_MAX)
+    }
+
+    pub(crate) const fn groups(&self) -> &GroupQueue {
+        &self.groups
     }
 
     /// The groups that the server does not have, each with the position before it.
-    pub(crate) fn unwritten(&self) -> impl Iterator<Item = (GroupPosition, &TailGroup)> {
-        let numbers = self.groups.iter().map(|group| self.position(group.number));
-        let before = [self.base].into_iter().chain(numbers);
-        before.zip(&self.groups).filter(|(_, group)| group.number > self.written)
+    pub(crate) fn unwritten(&self) -> impl Iterator<Item = (GroupPosition, &QueuedGroup)> {
+        let groups = self.groups.after(self.written);
+        groups.map(|group| match group.previous == self.groups.base() {
+            true => (self.base, group),
+            false => (self.position(group.previous), group),
+        })
     }
 
-    pub(crate) fn position(&self, number: u64) -> GroupPosition {
+    pub(crate) const fn position(&self, number: RecordNumber) -> GroupPosition {
         GroupPosition { epoch: self.epoch, number }
+    }
+
+    /// The position of the last durable group.
+    pub(crate) const fn durable(&self) -> GroupPosition {
+        self.position(self.groups.durable())
     }
 
     /// The position up to which the server may trim its stream; the default for nothing.
@@ -116,56 +109,29 @@ impl GroupTail {
 
     /// The server has the groups up to `last`. False if groups are lost that are not in the tail.
     pub(crate) fn set_written(&mut self, last: GroupPosition) -> bool {
-        if last == self.base {
-            self.written = if last.epoch == self.epoch { last.number } else { 0 };
-            return true;
+        let is_base = last == self.base;
+        let before = RecordNumber(last.number.0.saturating_sub(1));
+        let is_known = last.epoch == self.epoch
+            && self.groups.after(before).next().is_some_and(|group| group.number == last.number);
+        if is_base || is_known {
+            self.written = if is_base { self.groups.base() } else { last.number };
         }
-        let is_known =
-            last.epoch == self.epoch && self.groups.iter().any(|group| group.number == last.number);
-        if is_known {
-            self.written = last.number;
-        }
-        is_known
+        is_base || is_known
     }
 
     /// The store begins anew behind the last durable group.
     pub(crate) fn restart(&mut self) {
-        while let Some(group) = self.groups.pop_front_if(|group| group.number <= self.durable) {
-            self.octets -= group.octets();
-        }
-        (self.base, self.is_trimmed) = (self.position(self.durable), false);
-        self.written = self.durable;
-    }
-
-    /// The last group that was appended.
-    pub(crate) const fn appended(&self) -> u64 {
-        self.appended
+        self.groups.drop_through(self.groups.durable());
+        (self.base, self.is_trimmed) = (self.durable(), false);
+        self.written = self.groups.durable();
     }
 
     /// What the server has is durable.
     pub(crate) fn set_durable(&mut self) {
-        self.durable = self.durable.max(self.written);
-        let pending = self.groups.iter().rev().take_while(|group| group.number > self.durable);
-        self.pending_octets = pending.map(TailGroup::octets).sum();
-        while self.octets > TAIL_OCTETS_MAX
-            && let Some(group) = self.groups.pop_front_if(|group| group.number <= self.durable)
-        {
-            self.octets -= group.octets();
-            (self.base, self.is_trimmed) = (self.position(group.number), true);
+        self.groups.set_durable(self.written);
+        if self.groups.trim(TAIL_OCTETS_MAX) {
+            (self.base, self.is_trimmed) = (self.position(self.groups.base()), true);
         }
-    }
-
-    /// True if groups are not durable.
-    pub(crate) fn is_waiting(&self) -> bool {
-        self.groups.back().is_some_and(|group| group.number > self.durable)
-    }
-
-    pub(crate) const fn durable(&self) -> RecordNumber {
-        RecordNumber(self.durable)
-    }
-
-    pub(crate) const fn pending_octets(&self) -> usize {
-        self.pending_octets
     }
 }
 
@@ -179,15 +145,15 @@ mod tests {
     fn groups_that_are_not_durable_belong_to_the_next_epoch() {
         let mut tail = GroupTail::default();
         let change = [StoreChange::put(RecordKey::number(RecordKind::Session, 1), b"x")];
-        let position = |epoch, number| GroupPosition { epoch, number };
+        let position = |epoch, number| GroupPosition { epoch, number: RecordNumber(number) };
         tail.begin(1, GroupPosition::default());
-        tail.append(&change);
-        tail.append(&change);
+        tail.append(&change).unwrap();
+        tail.append(&change).unwrap();
         assert!(tail.set_written(position(1, 1)));
         tail.set_durable();
         tail.begin(3, position(2, 9));
-        let waiting: Vec<_> = tail.unwritten().map(|(at, group)| (at, group.number())).collect();
-        assert_eq!(waiting, [(position(2, 9), 2)]);
-        assert!(tail.is_waiting());
+        let waiting: Vec<_> = tail.unwritten().map(|(at, group)| (at, group.number)).collect();
+        assert_eq!(waiting, [(position(2, 9), RecordNumber(2))]);
+        assert!(tail.groups().is_waiting());
     }
 }

@@ -3,6 +3,8 @@
 use core::fmt;
 use std::io;
 
+use crate::record::RecordNumber;
+
 /// Why a group is not appended. It has changed nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
@@ -88,6 +90,9 @@ pub enum StoreError {
     /// A group cannot be appended.
     #[error("{0}")]
     Full(AppendError),
+    /// A group has another number than the next one.
+    #[error("group {} is not the next one: the store must not go on", .0.0)]
+    Order(RecordNumber),
     /// A shared store cannot be used now. The text says why, for each server that was tried.
     #[error("the shared store cannot be used: {0}")]
     Unavailable(String),

@@ -15,6 +15,7 @@
 mod error;
 mod files;
 mod format;
+mod groups;
 mod index;
 mod journal;
 mod record;
@@ -23,8 +24,9 @@ mod scan;
 pub use error::{AppendError, Damage, StoreError};
 pub use files::Files;
 pub use format::{BadChange, FORMAT_VERSION, decode_changes, encode_change};
+pub use groups::{GroupPosition, GroupQueue, QueuedGroup};
 pub use journal::{Journal, JournalFigures, JournalOptions, OpenReport};
 pub use record::{
-    RecordChange, RecordGroup, RecordId, RecordKey, RecordKind, RecordName, RecordNumber,
-    RecordStore, StoreChange, StoreState, Upkeep,
+    Incarnation, RecordChange, RecordGroup, RecordId, RecordKey, RecordKind, RecordName,
+    RecordNumber, RecordStore, StoreChange, StoreState, Upkeep,
 };

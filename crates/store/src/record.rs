@@ -6,6 +6,7 @@ use core::time::Duration;
 use adit_types::Nanos;
 
 use crate::error::{AppendError, StoreError};
+use crate::groups::GroupQueue;
 
 /// What a record is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -206,30 +207,39 @@ pub enum Upkeep {
     Waiting,
 }
 
+/// One life of a standby. Another value after each start: what an earlier life had in memory is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Incarnation(pub u64);
+
 /// Where records are kept.
 ///
 /// A node hands its changes out in groups and answers a request once [`RecordStore::durable`] has reached the
-/// group's number. The calls that take time, [`RecordStore::commit`], [`RecordStore::maintain`] and
+/// group's number. The groups stand in one queue, [`RecordStore::groups`], under one number each. The calls that take time, [`RecordStore::commit`], [`RecordStore::maintain`] and
 /// [`RecordStore::visit`], belong on a thread of their own.
 pub trait RecordStore {
     /// Octets of changes that a group may have; each change counts with 300 octets more than its value.
     fn group_octets_max(&self) -> usize;
 
-    /// Appends a group. It is not durable before a commit. A refused group has changed nothing.
+    /// Appends a group to the queue. It is not durable before a commit. A refused group has changed nothing.
     ///
     /// # Errors
-    /// [`AppendError`]: the group cannot become durable now, or never.
+    /// [`AppendError`]: the queue has no room now, or the group can never become durable.
     fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError>;
 
-    /// Makes all appended groups durable. Returns the number of the last one.
+    /// Makes all appended groups durable, and what [`RecordStore::set_standby`] wants. Returns the number of the last group.
     ///
     /// # Errors
     /// The store cannot make them durable now. Those up to [`RecordStore::durable`] are; the others stay
     /// appended, and the next commit tries again.
     fn commit(&mut self) -> Result<RecordNumber, StoreError>;
 
+    /// The groups that are not durable in this store, and those before them that it may need again.
+    fn groups(&self) -> &GroupQueue;
+
     /// The last durable group.
-    fn durable(&self) -> RecordNumber;
+    fn durable(&self) -> RecordNumber {
+        self.groups().durable()
+    }
 
     /// True if what is left is a reserve; see [`StoreState::Full`]. A store says so while everything that may be under
     /// way still fits.
@@ -250,6 +260,16 @@ pub trait RecordStore {
 
     /// All that the store lost is appended again.
     fn set_complete(&mut self) {}
+
+    /// Has the store name the standby whose word makes groups durable, or none, with one of the next polls or commits.
+    fn set_standby(&mut self, standby: Option<Incarnation>) {
+        let _ = standby;
+    }
+
+    /// The standby that the store names, durably. `None` while another name may be on its way.
+    fn standby(&self) -> Option<Incarnation> {
+        None
+    }
 
     /// Does a bounded part of the work that keeps commits short and the store small.
     ///

@@ -317,6 +317,7 @@ fn journal_whose_files_are_removed_goes_on_in_new_ones() {
             run.append(&group);
             run.journal().begin_again().unwrap();
             run.journal().check_place().unwrap();
+            run.commit();
             let appended = run.appended;
             run.restart(run.folder.crash(|| false));
             assert_eq!(run.appended, appended, "{round} {again}");

@@ -4,8 +4,8 @@
 mod model;
 
 use adit_store::{
-    AppendError, Journal, JournalOptions, RecordKey, RecordKind, RecordStore, StoreChange,
-    StoreError, Upkeep,
+    AppendError, Journal, JournalOptions, RecordKey, RecordKind, RecordNumber, RecordStore,
+    StoreChange, StoreError, Upkeep,
 };
 use adit_testkit::memory_folder::{FileFault, MemoryFiles, MemoryFolder};
 use model::{Run, SMALL, options, random_group, records_of, reopen};
@@ -23,13 +23,12 @@ fn work(run: &mut Run, seed: u64) -> usize {
     let mut failures = 0;
     for _ in 0..ROUNDS {
         let group = random_group(&mut random, SMALL);
-        if !run.append(&group) {
-            failures += 1;
-            continue;
-        }
+        assert!(run.append(&group));
         for _ in 0..3 {
-            let Err(error) = run.journal().commit() else { break };
-            assert!(error.to_string().starts_with("cannot "), "{error}");
+            let committed = run.journal().commit();
+            let is_full = is_refused(&committed);
+            let Err(error) = committed else { break };
+            assert!(is_full || error.to_string().starts_with("cannot "), "{error}");
             failures += 1;
         }
         failures += usize::from(run.journal().maintain().is_err());
@@ -84,6 +83,8 @@ fn device_that_fails_for_a_while_costs_nothing_acknowledged() {
             let reopened = reopen(run.folder.crash(|| false), &run.options).unwrap();
             run.check(&reopened, durable, &place);
             run.folder.heal();
+            // Upkeep finds that there is room again.
+            run.maintain_all();
             run.commit();
             run.maintain_all();
             let reopened = reopen(run.folder.crash(|| false), &run.options).unwrap();
@@ -175,9 +176,14 @@ fn filled(segments: usize) -> (MemoryFolder, Journal<MemoryFiles>, u64) {
     (folder, journal, kept)
 }
 
-/// Appends a group, for which upkeep may have to make room first.
-fn append_in_the_end(journal: &mut Journal<MemoryFiles>, group: &[StoreChange<'_>]) {
-    while journal.append(group) == Err(AppendError::NoSpace) {
+fn is_refused(commit: &Result<RecordNumber, StoreError>) -> bool {
+    matches!(commit, Err(StoreError::Full(AppendError::NoSpace)))
+}
+
+/// Commits a group, for which upkeep may have to make room first.
+fn commit_in_the_end(journal: &mut Journal<MemoryFiles>, group: &[StoreChange<'_>]) {
+    journal.append(group).unwrap();
+    while is_refused(&journal.commit()) {
         assert_ne!(journal.maintain().unwrap(), Upkeep::Idle, "nothing makes room");
     }
 }
@@ -205,8 +211,7 @@ fn full_file_system_leaves_a_reserve_for_what_is_under_way_and_for_removals() {
     for number in 0..kept {
         let answer = RecordKey::number(RecordKind::Answer, number % 16);
         let group = [StoreChange::remove(session(number)), StoreChange::put(answer, &[1; 90])];
-        append_in_the_end(&mut journal, &group);
-        journal.commit().unwrap();
+        commit_in_the_end(&mut journal, &group);
         journal.maintain().unwrap();
     }
     assert_eq!(journal.figures().records, 16);
@@ -218,29 +223,30 @@ fn full_file_system_leaves_a_reserve_for_what_is_under_way_and_for_removals() {
     assert_eq!(reopened.records.len(), 17);
 }
 
-/// What is refused has changed nothing; what compaction needs stays.
+/// What there is no room for waits; what compaction needs stays.
 #[test]
 fn reserve_ends_before_what_compaction_needs() {
     let (folder, mut journal, kept) = filled(8);
     let mut number = kept;
-    let refused = loop {
-        match journal.append(&[StoreChange::put(session(number), &[3; 600])]) {
-            Ok(_) => number += 1,
-            Err(error) => break error,
+    loop {
+        journal.append(&[StoreChange::put(session(number), &[3; 600])]).unwrap();
+        number += 1;
+        let committed = journal.commit();
+        if is_refused(&committed) {
+            break;
         }
-        journal.commit().unwrap();
+        assert_eq!(committed.unwrap(), RecordNumber(number));
         journal.maintain().unwrap();
         assert!(number < 1000, "the reserve has no end");
-    };
-    assert_eq!(refused, AppendError::NoSpace);
+    }
+    assert_eq!(journal.durable(), RecordNumber(number - 1), "what is refused is not committed");
     assert!(number > kept + 10, "half a segment is kept for what is under way");
     // Every second record changes: nothing grows, and compaction makes room for all of it.
     for round in 0..3 {
         for changed in (0..number).step_by(2) {
             let value = [round; 590];
             let group = [StoreChange::put(session(changed), &value)];
-            append_in_the_end(&mut journal, &group);
-            journal.commit().unwrap();
+            commit_in_the_end(&mut journal, &group);
             journal.maintain().unwrap();
         }
     }

@@ -6,11 +6,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use adit_shared_store::{
-    FollowedChange, GroupPosition, LeaseAnswer, SharedStore, SharedStoreOptions, StoreLogin,
-};
+use adit_shared_store::{FollowedChange, LeaseAnswer, SharedStore, SharedStoreOptions, StoreLogin};
 use adit_store::{
-    RecordKey, RecordKind, RecordName, RecordNumber, RecordStore, StoreChange, StoreError,
+    GroupPosition, Incarnation, RecordKey, RecordKind, RecordName, RecordNumber, RecordStore,
+    StoreChange, StoreError,
 };
 use adit_tests::process::skip;
 use adit_tests::redis::{RedisCluster, RedisProcess, store_client, store_options};
@@ -115,7 +114,8 @@ impl Follower {
     /// Follows until it has all that the server had.
     fn catch_up(&mut self, store: &mut SharedStore<KernelTcp>) -> GroupPosition {
         loop {
-            let progress = store.follow(Duration::from_millis(10), &mut |change| self.take(change));
+            let progress = store
+                .follow(Duration::from_millis(10), &|_, _| None, &mut |change| self.take(change));
             let progress = progress.unwrap();
             if progress.is_caught_up {
                 return progress.reached;
@@ -153,7 +153,7 @@ fn follower_learns_all_records_and_then_each_change() {
         }
         store.commit().unwrap();
         let reached = follower.catch_up(&mut standby);
-        assert_eq!(reached, GroupPosition { epoch: 1, number: book.next });
+        assert_eq!(reached, GroupPosition { epoch: 1, number: RecordNumber(book.next) });
         assert_eq!(follower.records, book.records);
     }
     assert_eq!(follower.resets, 1);
@@ -194,6 +194,82 @@ fn former_holder_is_refused_and_knows_it() {
     other.append(&[StoreChange::put(session, b"x")]).unwrap();
     other.commit().unwrap();
     assert_eq!(store.durable(), RecordNumber(1));
+}
+
+#[test]
+fn lease_goes_to_the_standby_that_is_named_and_to_nobody_else() {
+    let Some(server) = RedisProcess::start(&[]) else { return };
+    let mut store = holder(options(&[&server], "a"));
+    let mut book = Book::default();
+    book.append(&mut store);
+    store.set_standby(None);
+    store.commit().unwrap();
+    store.set_standby(Some(Incarnation(7)));
+    assert_eq!(store.standby(), None);
+    store.commit().unwrap();
+    assert_eq!(store.standby(), Some(Incarnation(7)));
+    // Its holder has crashed, and begins again.
+    let mut again = store_client(SharedStoreOptions { process: 7, ..options(&[&server], "a") });
+    assert_eq!(again.acquire().unwrap(), LeaseAnswer::Named(Incarnation(7)));
+    let mut other = store_client(options(&[&server], "b"));
+    other.set_incarnation(Incarnation(7));
+    let LeaseAnswer::Held(lease) = other.acquire().unwrap() else { panic!("two holders") };
+    std::thread::sleep(lease.left + Duration::from_millis(50));
+    assert_eq!(other.acquire().unwrap(), LeaseAnswer::Taken { epoch: 2 });
+    assert_eq!(other.former_standby(), Some(Incarnation(7)));
+    other.check_records().unwrap();
+    // Until it has written what it has, nobody else gets the lease.
+    book.append(&mut other);
+    other.commit().unwrap();
+    other.release().unwrap();
+    assert_eq!(again.acquire().unwrap(), LeaseAnswer::Named(Incarnation(7)));
+    assert_eq!(other.acquire().unwrap(), LeaseAnswer::Taken { epoch: 2 });
+    other.set_standby(None);
+    other.commit().unwrap();
+    other.release().unwrap();
+    assert_eq!(again.acquire().unwrap(), LeaseAnswer::Taken { epoch: 3 });
+    again.check_records().unwrap();
+    assert_eq!((again.former_standby(), records(&mut again)), (None, book.records));
+    // What only a standby that is gone had is lost, if somebody says so.
+    again.set_standby(Some(Incarnation(8)));
+    again.commit().unwrap();
+    again.release().unwrap();
+    assert_eq!(other.acquire().unwrap(), LeaseAnswer::Named(Incarnation(8)));
+    other.give_up_standby();
+    assert_eq!(other.acquire().unwrap(), LeaseAnswer::Taken { epoch: 4 });
+    assert_eq!(other.former_standby(), Some(Incarnation(8)));
+}
+
+#[test]
+fn follower_does_not_read_again_what_it_knows() {
+    let Some(server) = RedisProcess::start(&[]) else { return };
+    let mut store = holder(options(&[&server], "a"));
+    let (mut book, mut follower) = (Book::default(), Follower::default());
+    let mut standby = store_client(options(&[&server], "b"));
+    book.append(&mut store);
+    store.commit().unwrap();
+    follower.catch_up(&mut standby);
+    let reads = || server.answer("INFO commandstats").contains("cmdstat_xread");
+    assert_eq!(server.answer("CONFIG RESETSTAT").trim(), "OK");
+    for round in 0..20 {
+        (0..round).for_each(|_| book.append(&mut store));
+        store.commit().unwrap();
+        let known = |after: GroupPosition, through: GroupPosition| {
+            let groups = store.groups().after(after.number);
+            Some(groups.take_while(|group| group.number <= through.number).cloned().collect())
+        };
+        let progress = standby
+            .follow(Duration::from_millis(1), &known, &mut |change| follower.take(change))
+            .unwrap();
+        assert!(progress.is_caught_up && progress.reached.number == store.durable());
+        assert_eq!(follower.records, book.records);
+    }
+    assert!(!reads());
+    // What it does not know it reads.
+    book.append(&mut store);
+    store.commit().unwrap();
+    follower.catch_up(&mut standby);
+    assert_eq!((follower.records, reads()), (book.records, true));
 }
 
 #[test]
@@ -242,7 +318,8 @@ fn records_of_a_newer_program_are_refused_in_one_sentence() {
     let sentence = "the shared store of \"upf-1\" has format version 2, this program reads versions up to 1: start the newer \
                     program or use another place";
     assert_eq!(store.acquire().unwrap_err().to_string(), sentence);
-    let followed = store.follow(Duration::ZERO, &mut |_| panic!("it must not be read"));
+    let followed =
+        store.follow(Duration::ZERO, &|_, _| None, &mut |_| panic!("it must not be read"));
     assert_eq!(followed.unwrap_err().to_string(), sentence);
 }
 
@@ -532,7 +609,7 @@ fn follower_that_reads_all_records_is_not_overtaken_by_changes() {
     let (mut follower, mut standby) = (Follower::default(), store_client(options(&[&server], "b")));
     // While it reads, the server gets more than it keeps of the order of changes: 80 times 750 kB.
     let (value, mut seen) = (vec![7; 250_000], 0);
-    let progress = standby.follow(Duration::ZERO, &mut |change| {
+    let progress = standby.follow(Duration::ZERO, &|_, _| None, &mut |change| {
         seen += 1;
         if seen % 100 == 0 && seen <= 8000 {
             let change = |number| StoreChange::put(session(number), &value);

@@ -100,14 +100,14 @@ fn primary_is_found_at_once_behind_silent_servers_and_kept_whatever_they_do() {
     put(&mut store, 1);
     until(|| store.commit());
     let mut standby = client(&servers, lease, "b");
-    let (progress, _) = until(|| standby.follow(Duration::ZERO, &mut |_| {}));
-    assert_eq!(progress.last.number, 1);
+    let (progress, _) = until(|| standby.follow(Duration::ZERO, &|_, _| None, &mut |_| {}));
+    assert_eq!(progress.last.number.0, 1);
     // Silent servers are left alone while there is a primary.
     let before = (store.figures().connection_failures, standby.figures().connection_failures);
     for number in 2..20 {
         put(&mut store, number);
         until(|| store.commit());
-        until(|| standby.follow(Duration::from_millis(5), &mut |_| {}));
+        until(|| standby.follow(Duration::from_millis(5), &|_, _| None, &mut |_| {}));
     }
     let after = (store.figures().connection_failures, standby.figures().connection_failures);
     assert_eq!(before, after);
@@ -127,7 +127,7 @@ fn standby_finds_the_new_primary_beside_silent_servers() {
     put(&mut active, 1);
     until(|| active.commit());
     let mut standby = client(&servers, lease, "b");
-    until(|| standby.follow(Duration::ZERO, &mut |_| {}));
+    until(|| standby.follow(Duration::ZERO, &|_, _| None, &mut |_| {}));
     assert_eq!(first.answer("WAIT 1 10000").trim(), "1");
     first.signal(libc::SIGSTOP);
     second.promote();
@@ -135,7 +135,7 @@ fn standby_finds_the_new_primary_beside_silent_servers() {
     drop(active);
     let take = || match standby.acquire() {
         Ok(LeaseAnswer::Taken { epoch }) => Ok(epoch),
-        Ok(LeaseAnswer::Held(lease)) => Err(format!("held by {}", lease.holder)),
+        Ok(answer) => Err(format!("{answer:?}")),
         Err(error) => Err(error.to_string()),
     };
     let (epoch, took) = until(take);

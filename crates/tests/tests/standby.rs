@@ -554,7 +554,7 @@ fn make_certificates(dir: &Path) -> bool {
 /// What the port of the second adit answers to a command that ended the active adit while there was no TLS: over TCP, over TLS
 /// without a certificate, with that of another host, and with that of the first adit.
 fn answers_to_strangers(world: &TestNamespace, dir: &Path) -> [String; 4] {
-    let words = ["ADIT.TAIL", "3", "pair", "18446744073709551615", "0", "0"];
+    let words = ["ADIT.HELLO", "4", "pair", "18446744073709551615", "0", "0", "0"];
     let words = words.map(|word| format!("${}\r\n{word}\r\n", word.len()));
     std::fs::write(dir.join("command"), format!("*{}\r\n{}", words.len(), words.concat())).unwrap();
     let tls = |certificate: &str| {
@@ -628,7 +628,7 @@ fn with_what_only_the_standby_has(purpose: &str, test: &str, transport: &str) {
     let one = one.start();
     wait_for_replication(&two);
     seconds(0.5);
-    // A new process of the active adit takes the lease at once, and reads what the standby has, unless that one was faster.
+    // It gives the store everything, and a new process takes the lease at once, unless the standby was faster.
     let two = two.restart();
     let (active, standby) = if role(&two) == "active" { (two, one) } else { (one, two) };
     wait_for_active(&active);

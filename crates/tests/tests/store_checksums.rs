@@ -185,7 +185,7 @@ fn follower_refuses_damaged_records_and_has_the_holder_write_them_again() {
     damage_session_42(&server, &mut store);
     store.set_complete();
     let mut standby = client(&server, "b", 1);
-    let why = standby.follow(Duration::ZERO, &mut |_| {}).unwrap_err().to_string();
+    let why = standby.follow(Duration::ZERO, &|_, _| None, &mut |_| {}).unwrap_err().to_string();
     assert!(why.contains("the record of session 0x2a is damaged"), "{why}");
     until(|| store.maintain().is_ok() && store.losses() == 1);
     put_all(&mut store);
@@ -194,7 +194,7 @@ fn follower_refuses_damaged_records_and_has_the_holder_write_them_again() {
     let mut sessions = 0;
     until(|| {
         store.maintain().unwrap();
-        let progress = standby.follow(Duration::ZERO, &mut |change| match change {
+        let progress = standby.follow(Duration::ZERO, &|_, _| None, &mut |change| match change {
             FollowedChange::Reset => sessions = 0,
             FollowedChange::Change(change) => {
                 sessions += u32::from(change.key.kind == RecordKind::Session);
@@ -211,7 +211,7 @@ fn follower_reads_all_records_again_after_a_damaged_group() {
     let mut store = filled(&server);
     let (mut standby, mut resets, mut seen) = (client(&server, "b", 1), 0, Vec::new());
     let mut follow = |seen: &mut Vec<Vec<u8>>| {
-        let progress = standby.follow(Duration::ZERO, &mut |change| match change {
+        let progress = standby.follow(Duration::ZERO, &|_, _| None, &mut |change| match change {
             FollowedChange::Reset => resets += 1,
             FollowedChange::Change(change) => seen.extend(change.value.map(<[u8]>::to_vec)),
         });

@@ -41,6 +41,7 @@ fn take(store: &mut SharedStore<KernelTcp>) -> u64 {
         match store.acquire().unwrap() {
             LeaseAnswer::Taken { epoch } => return epoch,
             LeaseAnswer::Held(lease) => assert!(lease.left <= LEASE, "{lease:?}"),
+            LeaseAnswer::Named(standby) => panic!("{standby:?} is named"),
         }
         assert!(began.elapsed() < LIMIT, "it never ends");
         std::thread::sleep(Duration::from_millis(10));
@@ -239,7 +240,7 @@ fn follow(store: &mut SharedStore<KernelTcp>, sessions: &mut Vec<RecordKind>) ->
     let mut resets = 0;
     let began = Instant::now();
     loop {
-        let progress = store.follow(Duration::ZERO, &mut |change| match change {
+        let progress = store.follow(Duration::ZERO, &|_, _| None, &mut |change| match change {
             FollowedChange::Reset => {
                 resets += 1;
                 sessions.clear();

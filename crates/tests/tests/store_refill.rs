@@ -56,19 +56,20 @@ struct Followed {
 
 impl Followed {
     fn follow(&mut self, store: &mut SharedStore<KernelTcp>) -> bool {
-        let progress = store.follow(Duration::from_millis(5), &mut |change| match change {
-            FollowedChange::Reset => {
-                self.resets += 1;
-                self.sessions.clear();
-            }
-            FollowedChange::Change(StoreChange { key, value }) => {
-                let RecordId::Number(number) = key.id else { panic!("only sessions here") };
-                match value {
-                    Some(_) => self.sessions.insert(number),
-                    None => self.sessions.remove(&number),
-                };
-            }
-        });
+        let progress =
+            store.follow(Duration::from_millis(5), &|_, _| None, &mut |change| match change {
+                FollowedChange::Reset => {
+                    self.resets += 1;
+                    self.sessions.clear();
+                }
+                FollowedChange::Change(StoreChange { key, value }) => {
+                    let RecordId::Number(number) = key.id else { panic!("only sessions here") };
+                    match value {
+                        Some(_) => self.sessions.insert(number),
+                        None => self.sessions.remove(&number),
+                    };
+                }
+            });
         progress.is_ok_and(|progress| progress.is_caught_up)
     }
 }

@@ -101,7 +101,9 @@ impl ControlThread {
         let addresses = ActiveAddresses::take(wanted.context("no [standby] is configured")?)?;
         parts.socket.listen().context("cannot bind n4.listen")?;
         let store = StoreLink::start(active_store(*store, &pair)?);
-        parts.store = Some(store.context("cannot start the thread of the store")?);
+        let store = store.context("cannot start the thread of the store")?;
+        parts.node.begin_groups_behind(store.durable());
+        parts.store = Some(store);
         parts.addresses.insert(addresses).handle_timeout(now);
         lifecycle.gate.open();
         self.neighbors.announce(now, &parts.publisher);

@@ -172,7 +172,8 @@ impl JournalDocument {
 impl StandbyDocument {
     fn new(report: &StandbyReport) -> Self {
         let (last, reached) = (report.figures.last, report.reached);
-        let lag = (last.epoch == reached.epoch).then(|| last.number.saturating_sub(reached.number));
+        let lag =
+            (last.epoch == reached.epoch).then(|| last.number.0.saturating_sub(reached.number.0));
         let left = report.lease_left.unwrap_or_default();
         Self {
             reached_group: reached.to_string(),

@@ -88,6 +88,11 @@ impl Node {
         self.sessions.records.note_node();
     }
 
+    /// The store has groups up to `number` of a former process: those of this one follow. Before the first of them is made.
+    pub fn begin_groups_behind(&mut self, number: RecordNumber) {
+        self.sessions.records.begin_behind(number);
+    }
+
     fn release_held(&mut self, now: Nanos) {
         while let Some((transmit, answered)) = self.sessions.records.release() {
             if let Some(answered) = answered {

@@ -4,26 +4,31 @@
 mod network;
 mod random;
 mod server;
+mod standby;
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
 use adit_replication::{
-    Incarnation, ReplicatedGroup, ReplicatedStore, ReplicatedStoreOptions, ReplicationClient,
-    ReplicationConfig, ReplicationServer, ReplicationTail, StorePosition, TailError, TailRequest,
-    TailSource, marked_standby, write_tail,
+    ReplicatedStore, ReplicatedStoreOptions, ReplicationClient, ReplicationConfig,
+    ReplicationError, write_tail,
 };
-use adit_store::{RecordKey, RecordKind, RecordNumber, RecordStore, StoreChange, encode_change};
+use adit_store::{
+    Incarnation, QueuedGroup, RecordKey, RecordKind, RecordNumber, RecordStore, StoreChange,
+    encode_change,
+};
 use adit_types::Nanos;
 
 pub(crate) use network::{LossyNetwork, MemoryTransport};
 pub(crate) use random::ReplicationRandom;
 use server::{ServerClient, SharedServer};
+use standby::Standby;
 
 const NAME: &str = "upf-1";
-const TAIL_OCTETS_MAX: usize = 20_000;
+const TAIL_OCTETS_MAX: usize = 12_000;
+const LACKING_OCTETS_MAX: usize = 10_000;
 
 type Clock = Box<dyn FnMut() -> Nanos>;
 type Store = ReplicatedStore<ServerClient, MemoryTransport, Clock>;
@@ -42,22 +47,33 @@ struct Active {
     first: usize,
 }
 
-struct Standby {
-    host: usize,
-    server: ReplicationServer<MemoryTransport>,
-}
-
 /// What happened in a world, so that a test sees that it tests something.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct WorldCounts {
     pub(crate) acknowledged: usize,
     pub(crate) by_standby_alone: usize,
     pub(crate) take_overs: usize,
-    pub(crate) from_own_tail: usize,
-    pub(crate) from_peer_tail: usize,
-    pub(crate) noticed_losses: usize,
-    pub(crate) fenced: usize,
+    /// Take-overs by the standby that the server named.
+    pub(crate) with_tail: usize,
+    /// A standby lost the lease while it wrote its tail, and got it again.
     pub(crate) interrupted: usize,
+    /// Processes that got no lease because the server named a standby.
+    pub(crate) refused: usize,
+    pub(crate) noticed_losses: usize,
+    /// Active processes that ended in order.
+    pub(crate) finished: usize,
+    pub(crate) fenced: usize,
+    /// Groups that a standby found in the server: from its tail, and read there.
+    pub(crate) found_in_tail: usize,
+    pub(crate) found_in_server: usize,
+    /// Times that a standby found a group which the active process did not know to be there.
+    pub(crate) found_early: usize,
+    /// Greetings on connections that had one already.
+    pub(crate) greeted_anew: usize,
+    /// Connections that ended because a group did not follow the last one.
+    pub(crate) gaps: usize,
+    /// Connections that ended because the tail was full.
+    pub(crate) full: usize,
 }
 
 pub(crate) struct ReplicationWorld {
@@ -77,7 +93,8 @@ pub(crate) struct ReplicationWorld {
     acknowledged: usize,
     next: u64,
     incarnations: u64,
-    alive: HashSet<u64>,
+    /// Lives of standbys that have ended, and the number of identifiers then.
+    ended: HashMap<Incarnation, usize>,
     pub(crate) counts: WorldCounts,
 }
 
@@ -101,11 +118,12 @@ impl ReplicationWorld {
             acknowledged: 0,
             next: 0,
             incarnations: 0,
-            alive: HashSet::new(),
+            ended: HashMap::new(),
             counts: WorldCounts::default(),
         };
         world.start_standby(1);
-        world.take_over_on(0, false);
+        let lease = ServerClient::take_lease(&world.server, &world.random, None).unwrap();
+        world.take_over(0, lease, None);
         world
     }
 
@@ -131,6 +149,9 @@ impl ReplicationWorld {
             70..73 => self.crash_standby(),
             76..80 => self.crash_active_and_take_over(),
             80..84 => self.crash_active_and_restart(),
+            90..94 => self.finish_active_and_pass_on(),
+            94..100 => self.set_standby_cut_off(true),
+            100..110 => self.set_standby_cut_off(false),
             84..87 => self.take_over_from_living(true),
             87..90 => self.take_over_from_living(false),
             _ => {}
@@ -141,7 +162,7 @@ impl ReplicationWorld {
         }
     }
 
-    /// Ends a world: the active process crashes and the standby takes over.
+    /// Ends a world: the active process crashes, and the standby takes over if there is one.
     pub(crate) fn end(&mut self) {
         self.crash_active_and_take_over();
         self.counts.acknowledged = self.acknowledged;
@@ -149,18 +170,26 @@ impl ReplicationWorld {
 
     fn start_standby(&mut self, host: usize) {
         self.incarnations += 1;
-        self.alive.insert(self.incarnations);
-        let mut tail = ReplicationTail::new(NAME, Incarnation(self.incarnations), TAIL_OCTETS_MAX);
-        // It looked at the lease before it began.
-        tail.note_epoch(self.server.borrow().epoch);
-        let server =
-            ReplicationServer::new(self.network.transport(host), address(host), tail).unwrap();
-        self.standby = Some(Standby { host, server });
+        let incarnation = Incarnation(self.incarnations);
+        let shared = self.server.borrow();
+        self.standby = Some(Standby::start(host, incarnation, &self.network, &shared));
     }
 
     fn crash_standby(&mut self) {
-        let Some(standby) = self.standby.take() else { return };
-        self.alive.remove(&standby.server.tail().incarnation().0);
+        if let Some(standby) = self.standby.take() {
+            self.end_standby(&standby);
+        }
+    }
+
+    fn set_standby_cut_off(&mut self, is_cut_off: bool) {
+        if let Some(standby) = &mut self.standby {
+            standby.is_cut_off = is_cut_off;
+        }
+    }
+
+    /// The process of a standby is no standby any more: what it had in memory is lost.
+    fn end_standby(&mut self, standby: &Standby) {
+        self.ended.insert(standby.incarnation(), self.history.len());
         self.network.crash(standby.host);
     }
 
@@ -174,8 +203,21 @@ impl ReplicationWorld {
 
     fn poll_active(&mut self) {
         let Some(active) = &mut self.active else { return };
+        let (had_progress, greeted) =
+            (active.store.client().progress().is_some(), active.store.client().connections());
         // Nobody has taken the lease from it.
         active.store.poll(self.now.get()).unwrap();
+        let client = active.store.client();
+        let is_over = client.progress().is_none();
+        self.counts.greeted_anew += usize::from(is_over && client.connections() > greeted);
+        let is_refused = |why| matches!(client.error(), ReplicationError::Refused(text) if text.starts_with(why));
+        self.counts.gaps += usize::from(is_over && had_progress && is_refused("GAP"));
+        self.counts.full += usize::from(is_over && had_progress && is_refused("FULL"));
+        self.note_acknowledged();
+    }
+
+    fn note_acknowledged(&mut self) {
+        let Some(active) = &mut self.active else { return };
         let shared = active.store.store().durable();
         let newly = newly_acknowledged(active);
         for (number, _) in &active.groups[active.acknowledged - newly..active.acknowledged] {
@@ -185,13 +227,16 @@ impl ReplicationWorld {
     }
 
     fn poll_standby(&mut self) {
-        if let Some(standby) = &mut self.standby {
-            let server = self.server.borrow();
-            if !server.is_down && self.random.permille(100) {
-                standby.server.tail_mut().note_epoch(server.epoch);
-            }
-            standby.server.poll(self.now.get());
+        let Some(standby) = &mut self.standby else { return };
+        let shared = self.server.borrow();
+        if !shared.is_down && !standby.is_cut_off && self.random.permille(100) {
+            standby.follow(&shared, &self.random, &mut self.counts);
+            let found = standby.found();
+            let active = self.active.as_ref().filter(|active| active.epoch == found.epoch);
+            let is_early = active.is_some_and(|of| of.store.store().durable() < found.number);
+            self.counts.found_early += usize::from(is_early);
         }
+        standby.server.poll(self.now.get());
     }
 
     /// Processes that lost the lease: what they acknowledge must have been found by whoever has it.
@@ -222,30 +267,55 @@ impl ReplicationWorld {
     }
 
     fn crash_active_and_take_over(&mut self) {
-        let Some(standby) = &self.standby else { return };
-        let host = standby.host;
+        let host = self.active.as_ref().unwrap().host;
         self.crash_active();
-        self.take_over_on(host, true);
-        self.start_standby(1 - host);
+        self.succeed(host, true);
+        if self.standby.is_none() {
+            self.start_standby(1 - self.active.as_ref().unwrap().host);
+        }
     }
 
     fn crash_active_and_restart(&mut self) {
-        let Some(host) = self.active.as_ref().map(|active| active.host) else { return };
+        let host = self.active.as_ref().unwrap().host;
         self.crash_active();
-        self.take_over_on(host, false);
+        self.succeed(host, false);
+        if self.standby.is_none() {
+            self.start_standby(1 - self.active.as_ref().unwrap().host);
+        }
     }
 
-    /// The lease expires although the active process lives: the standby takes it, or another process on the same host.
-    fn take_over_from_living(&mut self, by_standby: bool) {
-        if self.standby.is_none() {
-            return;
+    /// The active process ends in order, so that anybody can go on without a tail, even if the standby ends, too.
+    fn finish_active_and_pass_on(&mut self) {
+        let active = self.active.as_mut().unwrap();
+        let host = active.host;
+        let is_finished = active.store.finish().is_ok();
+        let has_all = active.groups.last().is_none_or(|last| last.0 <= active.store.durable());
+        self.note_acknowledged();
+        if is_finished {
+            self.counts.finished += 1;
+            assert!(has_all, "it ended before everything was durable");
+            assert_eq!(self.server.borrow().standby, None, "it left the name of a standby");
+            self.crash_standby();
         }
+        self.crash_active();
+        self.succeed(host, self.random.permille(500));
+    }
+
+    /// The lease expires although the active process lives: the standby takes it, or another process on the same host, if
+    /// it may.
+    fn take_over_from_living(&mut self, by_standby: bool) {
+        self.server.borrow_mut().is_down = false;
+        let named = self.server.borrow().standby;
+        if named.is_some_and(|named| self.ended.contains_key(&named)) {
+            return self.check_refused();
+        }
+        let by_standby = (by_standby || named.is_some()) && self.standby.is_some();
         let former = self.active.take().unwrap();
+        let host = former.host;
         self.preceding = Some(former.epoch);
         former.is_cut_off.set(self.random.permille(900));
-        let host = if by_standby { 1 - former.host } else { former.host };
         self.former.push(former);
-        self.take_over_on(host, by_standby);
+        self.succeed(host, by_standby);
     }
 
     fn crash_active(&mut self) {
@@ -253,93 +323,128 @@ impl ReplicationWorld {
         self.network.crash(active.host);
     }
 
-    /// Takes the records over on a host, as the standby there or as a new process.
-    fn take_over_on(&mut self, host: usize, is_standby: bool) {
-        self.counts.take_overs += 1;
+    /// Nobody but the standby that the server names gets the lease.
+    fn check_refused(&mut self) {
         self.server.borrow_mut().is_down = false;
-        let lease = ServerClient::take_lease(&self.server, &self.random);
-        let mut lease = lease.expect("the server is up");
-        // Whoever has lost the lease goes on until it notices.
-        for _ in 0..self.random.below(6) {
-            self.poll_former();
-            self.poll_standby();
+        let named = self.server.borrow().standby.unwrap();
+        let standby = self.standby.as_ref().map(Standby::incarnation);
+        for own in [None, standby.filter(|own| *own != named)] {
+            let lease = ServerClient::take_lease(&self.server, &self.random, own);
+            assert_eq!(lease.err(), Some(named));
+            self.counts.refused += 1;
         }
-        let own = if is_standby { self.standby.take() } else { None };
-        let mut own = own;
+    }
+
+    /// There is no active process: the standby takes the records over, or a new process on `host`. A standby that is named does
+    /// so in any case; if it is lost, the operator accepts that.
+    fn succeed(&mut self, host: usize, prefers_standby: bool) {
+        self.server.borrow_mut().is_down = false;
+        let named = self.server.borrow().standby;
+        if let Some(named) = named {
+            self.check_refused();
+            if let Some(made) = self.ended.get(&named) {
+                self.counts.noticed_losses += 1;
+                // Its word made nothing durable that came later.
+                if self.acknowledged <= *made {
+                    self.acknowledged = 0;
+                }
+                self.former.clear();
+                self.server.borrow_mut().standby = None;
+            }
+        }
+        let is_named = self.server.borrow().standby.is_some();
+        let own = self.standby.take_if(|_| is_named || prefers_standby);
+        let host = own.as_ref().map_or(host, |own| own.host);
+        let incarnation = own.as_ref().map(Standby::incarnation);
+        let lease = ServerClient::take_lease(&self.server, &self.random, incarnation);
+        self.take_over(host, lease.expect("it is the named one, if there is one"), own);
+    }
+
+    /// Takes the records over on a host, as the standby there or as a new process.
+    fn take_over(&mut self, host: usize, lease: ServerClient, own: Option<Standby>) {
+        let (mut lease, mut own) = (lease, own);
+        self.counts.take_overs += 1;
+        // Whoever has lost the lease goes on until it notices.
+        self.run_others(&mut own);
         if let Some(own) = &mut own {
             own.server.tail_mut().fence(lease.epoch());
         }
-        for _ in 0..self.random.below(4) {
-            self.poll_former();
-            own.as_mut().map(|own| own.server.poll(self.now.get()));
-        }
-        let marked = marked_standby(&mut lease).unwrap();
-        let tail = self.tail_of(host, lease.epoch(), marked, own.as_ref());
-        for _ in 0..self.random.below(6) {
-            self.poll_former();
-            own.as_mut().map(|own| own.server.poll(self.now.get()));
-        }
-        match tail {
-            Ok(groups) if own.is_none() && self.random.permille(300) => {
-                return self.interrupt(host, lease, &groups);
-            }
-            Ok(groups) => write_tail(&mut lease, &groups).unwrap(),
-            Err(error) => {
-                let lost = marked.expect("only a marked tail is needed");
-                assert!(
-                    !self.alive.contains(&lost.0),
-                    "{error} although incarnation {lost:?} lives"
-                );
-                self.counts.noticed_losses += 1;
-                self.acknowledged = 0;
-                self.former.clear();
-            }
+        self.run_others(&mut own);
+        if let Some(own) = own.take_if(|own| lease.standby() == Some(own.incarnation())) {
+            self.counts.with_tail += 1;
+            let Some(written) = self.write_own_tail(lease, &own) else {
+                self.end_standby(&own);
+                return self.succeed(host, self.random.permille(500));
+            };
+            lease = written;
+            self.end_standby(&own);
+        } else {
+            write_tail(&mut lease, &[]).unwrap();
         }
         if let Some(own) = own {
-            self.alive.remove(&own.server.tail().incarnation().0);
-            let _ = own.server.into_parts();
-            self.network.crash(host);
+            self.end_standby(&own);
         }
         self.check_recovered();
         self.preceding = None;
         self.begin_active(host, lease);
     }
 
-    /// The groups that only a tail has.
-    fn tail_of(
-        &mut self,
-        host: usize,
-        epoch: u64,
-        marked: Option<Incarnation>,
-        own: Option<&Standby>,
-    ) -> Result<Vec<ReplicatedGroup>, TailError> {
-        let position = self.server.borrow().last;
-        let incarnation = own.map(|own| own.server.tail().incarnation());
-        match (TailSource::of(marked, incarnation), own) {
-            (TailSource::Unneeded, _) => Ok(Vec::new()),
-            (TailSource::Own, Some(own)) => {
-                self.counts.from_own_tail += 1;
-                own.server.tail().groups_after(position).map(|groups| groups.cloned().collect())
+    /// Some turns of former processes, and of the standby, which does not follow any more if it takes over itself.
+    fn run_others(&mut self, own: &mut Option<Standby>) {
+        for _ in 0..self.random.below(6) {
+            self.poll_former();
+            self.poll_standby();
+            if let Some(own) = own {
+                own.server.poll(self.now.get());
             }
-            (TailSource::Own, None) => unreachable!("it has no tail"),
-            (TailSource::Peer(marked), _) => {
-                self.counts.from_peer_tail += 1;
-                self.read_peer_tail(host, epoch, position, marked)
+        }
+    }
+
+    /// The named standby writes its tail, and takes the lease again as often as it loses it. `None` if it crashes.
+    fn write_own_tail(&mut self, lease: ServerClient, own: &Standby) -> Option<ServerClient> {
+        let mut lease = lease;
+        loop {
+            let position = self.server.borrow().last();
+            let groups = own.server.tail().groups_after(position);
+            let groups: Vec<_> =
+                groups.expect("the server has all before the tail").cloned().collect();
+            if !self.random.permille(300) {
+                write_tail(&mut lease, &groups).unwrap();
+                return Some(lease);
             }
+            lease.lose_after(self.random.below(8));
+            let is_written = write_tail(&mut lease, &groups).is_ok();
+            assert_eq!(is_written, self.server.borrow().standby.is_none());
+            if is_written {
+                return Some(lease);
+            }
+            if self.random.permille(200) {
+                return None;
+            }
+            self.counts.interrupted += 1;
+            self.check_refused();
+            let own = Some(own.incarnation());
+            lease = ServerClient::take_lease(&self.server, &self.random, own).unwrap();
+            self.poll_former();
         }
     }
 
     /// The process on `host` goes on with what the store has.
     fn begin_active(&mut self, host: usize, lease: ServerClient) {
-        let client = ReplicationClient::new(
-            self.network.transport(host),
-            self.config(host, lease.epoch()),
-            lease.durable(),
-        );
+        let config = self.config(host, lease.epoch());
+        let client = ReplicationClient::new(self.network.transport(host), config);
         let (epoch, is_cut_off) = (lease.epoch(), lease.cut_off());
         let clock = Rc::clone(&self.now);
-        let clock: Clock = Box::new(move || clock.get());
-        let options = ReplicatedStoreOptions { patience: Nanos::from_secs(1), polls: false };
+        // Time passes for whoever waits.
+        let clock: Clock = Box::new(move || {
+            clock.set(clock.get() + Nanos::from_micros(20));
+            clock.get()
+        });
+        let options = ReplicatedStoreOptions {
+            patience: Nanos::from_secs(1),
+            lacking_octets_max: LACKING_OCTETS_MAX,
+            polls: false,
+        };
         let store = ReplicatedStore::new(lease, client, options, clock);
         let first = self.history.len();
         self.active = Some(Active {
@@ -355,68 +460,24 @@ impl ReplicationWorld {
         self.network.set_down(self.random.permille(100));
     }
 
-    /// Whoever has taken the lease crashes after it has written a part of the tail; the next one takes over.
-    fn interrupt(&mut self, host: usize, mut lease: ServerClient, groups: &[ReplicatedGroup]) {
-        self.counts.interrupted += 1;
-        lease.crash_after(self.random.below(8));
-        // All of it was written if it was short.
-        let _ = write_tail(&mut lease, groups);
-        let can_standby = self.standby.as_ref().is_some_and(|standby| standby.host != host);
-        match can_standby && self.random.permille(500) {
-            true => self.take_over_on(1 - host, true),
-            false => self.take_over_on(host, false),
-        }
-    }
-
     fn config(&self, host: usize, epoch: u64) -> ReplicationConfig {
         ReplicationConfig {
             peer: address(1 - host),
             name: NAME.to_owned(),
             epoch,
-            octets_max: TAIL_OCTETS_MAX,
             silence_max: Nanos::from_millis(20),
             retry_after: Nanos::from_millis(1),
             ping_interval: Nanos::from_millis(5),
         }
     }
 
-    fn read_peer_tail(
-        &mut self,
-        host: usize,
-        epoch: u64,
-        position: StorePosition,
-        marked: Incarnation,
-    ) -> Result<Vec<ReplicatedGroup>, TailError> {
-        // The marked standby may have crashed, and its host may have another one by now, or none.
-        if self.standby.as_ref().is_none_or(|standby| standby.host == host) {
-            return Err(TailError::Ended(marked));
-        }
-        let transport = self.network.transport(host);
-        let mut request = TailRequest::new(transport, self.config(host, epoch), position, marked);
-        self.network.set_down(false);
-        for _ in 0..100_000 {
-            self.now.set(self.now.get() + Nanos::from_micros(50));
-            self.poll_standby();
-            self.poll_former();
-            if self.random.permille(2) {
-                self.network.cut();
-            }
-            if request.poll(self.now.get())? {
-                return Ok(request.into_parts().1);
-            }
-        }
-        panic!("no tail: {:?}", request.error());
-    }
-
     /// The store has a prefix of the history, with everything that was acknowledged.
     fn check_recovered(&mut self) {
         let server = self.server.borrow();
-        let changes = server.log.iter().flatten().filter(|c| c.kind == RecordKind::Session);
-        let value = |value: &Option<Vec<u8>>| {
-            u64::from_be_bytes(value.as_ref().unwrap()[..8].try_into().unwrap())
-        };
+        let changes = server.log.iter().flat_map(|(_, group)| group.changes());
+        let identifier = |value: &[u8]| u64::from_be_bytes(value[..8].try_into().unwrap());
         let mut found: Vec<u64> = Vec::new();
-        for id in changes.map(|change| value(&change.value)) {
+        for id in changes.map(|change| identifier(change.unwrap().value.unwrap())) {
             // A tail that was written in part is written again, and the last change of each record counts.
             let again = found.iter().position(|known| *known == id);
             found.truncate(again.unwrap_or(found.len()));
@@ -434,37 +495,28 @@ impl ReplicationWorld {
     }
 }
 
-/// What a store says of its standby, 7, after a process crashed that had written so many groups of a tail, for each number; the
-/// last one wrote all. The tail has groups by which the standby went and came back.
-pub(crate) fn marks_after_crashes() -> Vec<Option<Incarnation>> {
-    let key = |number| RecordKey::number(RecordKind::Session, number);
-    let mark = RecordKey::number(RecordKind::Standby, 0);
-    let marked = &7_u64.to_be_bytes()[..];
-    let changes = [
-        StoreChange::put(key(1), &[1; 8]),
-        StoreChange::remove(mark),
-        StoreChange::put(key(2), &[2; 8]),
-        StoreChange::put(mark, marked),
-        StoreChange::put(key(3), &[3; 8]),
-    ];
-    let groups = (0..).zip(&changes).map(|(previous, change)| {
+/// Whom a server names after the standby 7, with a tail of three groups, could write so many groups and names, for each number;
+/// the last time it wrote all.
+pub(crate) fn names_after_interruptions() -> Vec<Option<Incarnation>> {
+    let standby = Some(Incarnation(7));
+    let groups = (0..3).map(|previous| {
+        let key = RecordKey::number(RecordKind::Session, previous);
         let mut changes = Vec::new();
-        encode_change(&mut changes, change);
+        encode_change(&mut changes, &StoreChange::put(key, &[1; 8]));
         let (previous, number) = (RecordNumber(previous), RecordNumber(previous + 1));
-        ReplicatedGroup { previous, number, changes }
+        QueuedGroup { previous, number, changes }
     });
     let groups: Vec<_> = groups.collect();
-    let (server, random) = (Rc::default(), ReplicationRandom::new(1));
-    let mut lease = ServerClient::take_lease(&server, &random).unwrap();
-    lease.append(&[StoreChange::put(mark, marked)]).unwrap();
-    lease.commit().unwrap();
-    let marks = (0..=4).map(|written| {
-        let mut lease = ServerClient::take_lease(&server, &random).unwrap();
-        lease.crash_after(written);
-        assert_eq!(write_tail(&mut lease, &groups).is_ok(), written == 4);
-        marked_standby(&mut lease).unwrap()
+    let (server, random) =
+        (Rc::new(RefCell::new(SharedServer::default())), ReplicationRandom::new(1));
+    server.borrow_mut().standby = standby;
+    let names = (0..=4).map(|writes| {
+        let mut lease = ServerClient::take_lease(&server, &random, standby).unwrap();
+        lease.lose_after(writes);
+        assert_eq!(write_tail(&mut lease, &groups).is_ok(), writes == 4);
+        server.borrow().standby
     });
-    marks.collect()
+    names.collect()
 }
 
 /// Counts groups that have become durable since, and returns how many.

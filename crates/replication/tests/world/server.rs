@@ -1,44 +1,52 @@
 //! A shared store in memory, and its client as a process has it.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
-use std::collections::VecDeque;
 use std::rc::Rc;
 
-use adit_replication::StorePosition;
 use adit_store::{
-    AppendError, RecordChange, RecordKey, RecordKind, RecordName, RecordNumber, RecordStore,
-    StoreChange, StoreError, Upkeep,
+    AppendError, GroupPosition, GroupQueue, Incarnation, QueuedGroup, RecordKey, RecordKind,
+    RecordNumber, RecordStore, StoreChange, StoreError, Upkeep,
 };
 use adit_types::Nanos;
 
 use super::random::ReplicationRandom;
+
+/// Octets that wait in a client at most.
+const WAITING_OCTETS_MAX: usize = 12_000;
 
 /// What the server has.
 #[derive(Debug, Default)]
 pub(super) struct SharedServer {
     pub(super) is_down: bool,
     pub(super) epoch: u64,
-    pub(super) last: StorePosition,
+    /// The standby that may have groups which are not here.
+    pub(super) standby: Option<Incarnation>,
     /// All groups in the order in which they were applied.
-    pub(super) log: Vec<Vec<RecordChange>>,
-    records: BTreeMap<(u8, Vec<u8>), Vec<u8>>,
+    pub(super) log: Vec<(GroupPosition, QueuedGroup)>,
 }
 
 impl SharedServer {
-    fn apply(&mut self, position: StorePosition, changes: Vec<RecordChange>) {
-        assert!(position > self.last, "{position:?} after {:?}", self.last);
-        self.last = position;
-        for change in &changes {
-            let RecordName::Number(number) = change.name else { panic!("only numbers here") };
-            let key = (change.kind as u8, number.to_be_bytes().to_vec());
-            match &change.value {
-                Some(value) => self.records.insert(key, value.clone()),
-                None => self.records.remove(&key),
-            };
-        }
-        self.log.push(changes);
+    pub(super) fn last(&self) -> GroupPosition {
+        self.log.last().map_or(GroupPosition::default(), |(position, _)| *position)
     }
+
+    /// The groups behind a position.
+    pub(super) fn after(&self, position: GroupPosition) -> &[(GroupPosition, QueuedGroup)] {
+        &self.log[self.log.partition_point(|(of, _)| *of <= position)..]
+    }
+
+    /// The last group of a writer.
+    fn last_of(&self, epoch: u64) -> RecordNumber {
+        let last = self.last();
+        if last.epoch == epoch { last.number } else { RecordNumber(0) }
+    }
+}
+
+/// A name on its way to the server.
+#[derive(Debug, Clone, Copy)]
+struct SentName {
+    standby: Option<Incarnation>,
+    has_arrived: bool,
 }
 
 /// The client of one holder of the lease.
@@ -47,42 +55,49 @@ pub(super) struct ServerClient {
     server: Rc<RefCell<SharedServer>>,
     random: ReplicationRandom,
     epoch: u64,
-    appended: RecordNumber,
-    /// Groups that this client does not know to be at the server.
-    waiting: VecDeque<(RecordNumber, Vec<RecordChange>)>,
-    durable: RecordNumber,
+    groups: GroupQueue,
+    wanted: Option<Incarnation>,
+    sent: Option<SentName>,
+    /// The last name that the server has acknowledged.
+    known: Option<Incarnation>,
     /// The network between it and the server is down.
     is_cut_off: Rc<Cell<bool>>,
-    /// So many groups reach the server before its process crashes.
-    groups_left: Option<u64>,
+    /// So many groups and names reach the server before the client can write nothing any more.
+    writes_left: u64,
 }
 
 impl ServerClient {
-    /// Takes the lease; `None` while the server is down.
+    /// Takes the lease as the standby `own` or as somebody else.
+    ///
+    /// # Errors
+    /// The server names this standby.
     pub(super) fn take_lease(
         server: &Rc<RefCell<SharedServer>>,
         random: &ReplicationRandom,
-    ) -> Option<Self> {
+        own: Option<Incarnation>,
+    ) -> Result<Self, Incarnation> {
         let mut state = server.borrow_mut();
-        if state.is_down {
-            return None;
+        assert!(!state.is_down, "nobody gets the lease from a server that is down");
+        if let Some(named) = state.standby.filter(|named| own != Some(*named)) {
+            return Err(named);
         }
         state.epoch += 1;
-        Some(Self {
+        Ok(Self {
             server: Rc::clone(server),
             random: random.clone(),
             epoch: state.epoch,
-            appended: RecordNumber(0),
-            waiting: VecDeque::new(),
-            durable: RecordNumber(0),
+            groups: GroupQueue::new(RecordNumber(0)),
+            wanted: state.standby,
+            sent: None,
+            known: state.standby,
             is_cut_off: Rc::default(),
-            groups_left: None,
+            writes_left: u64::MAX,
         })
     }
 
-    /// Its process crashes when it has appended so many further groups, each of which reaches the server.
-    pub(super) fn crash_after(&mut self, groups: u64) {
-        self.groups_left = Some(groups);
+    /// Its process loses the server for good after so many further groups and names.
+    pub(super) fn lose_after(&mut self, writes: u64) {
+        self.writes_left = writes;
     }
 
     pub(super) fn cut_off(&self) -> Rc<Cell<bool>> {
@@ -93,31 +108,63 @@ impl ServerClient {
         self.epoch
     }
 
+    /// Writes so many groups, and the name before or behind them.
     fn write(&mut self, most: usize) -> Result<(), StoreError> {
-        let mut state = self.server.borrow_mut();
+        let state = self.server.borrow();
         if state.is_down || self.is_cut_off.get() {
             return Err(StoreError::Unavailable("it is down".to_owned()));
         }
         if state.epoch > self.epoch {
             return Err(StoreError::Fenced { holder: "another".to_owned() });
         }
-        let epoch = self.epoch;
-        let has = if state.last.epoch == epoch { state.last.number } else { RecordNumber(0) };
-        let missing = self.waiting.iter().filter(|(number, _)| *number > has);
-        for (number, changes) in missing.take(most) {
-            state.apply(StorePosition { epoch, number: *number }, changes.clone());
+        drop(state);
+        let is_name_first = self.random.permille(500);
+        if is_name_first {
+            self.write_name()?;
+        }
+        self.write_groups(most)?;
+        if is_name_first { Ok(()) } else { self.write_name() }
+    }
+
+    fn write_groups(&mut self, most: usize) -> Result<(), StoreError> {
+        let mut state = self.server.borrow_mut();
+        for group in self.groups.after(state.last_of(self.epoch)).take(most) {
+            use_up(&mut self.writes_left)?;
+            let position = GroupPosition { epoch: self.epoch, number: group.number };
+            assert!(position > state.last(), "{position} after {}", state.last());
+            state.log.push((position, group.clone()));
+        }
+        Ok(())
+    }
+
+    fn write_name(&mut self) -> Result<(), StoreError> {
+        if let Some(sent) = self.sent.as_mut().filter(|sent| !sent.has_arrived) {
+            use_up(&mut self.writes_left)?;
+            self.server.borrow_mut().standby = sent.standby;
+            sent.has_arrived = true;
+        }
+        if self.sent.is_none() && self.wanted != self.known {
+            self.sent = Some(SentName { standby: self.wanted, has_arrived: false });
         }
         Ok(())
     }
 
     /// Receives what the server acknowledges.
     fn note_durable(&mut self) {
-        let state = self.server.borrow();
-        if state.last.epoch == self.epoch {
-            self.durable = state.last.number;
-            self.waiting.retain(|(number, _)| *number > state.last.number);
+        let last = self.server.borrow().last_of(self.epoch);
+        self.groups.set_durable(last);
+        let kept = usize::try_from(self.random.below(4) * 1000).unwrap();
+        self.groups.trim(kept);
+        if let Some(sent) = self.sent.take_if(|sent| sent.has_arrived) {
+            self.known = sent.standby;
         }
     }
+}
+
+fn use_up(writes_left: &mut u64) -> Result<(), StoreError> {
+    let left = writes_left.checked_sub(1);
+    *writes_left = left.ok_or_else(|| StoreError::Unavailable("it is lost".to_owned()))?;
+    Ok(())
 }
 
 impl RecordStore for ServerClient {
@@ -126,32 +173,32 @@ impl RecordStore for ServerClient {
     }
 
     fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
-        if self.waiting.len() > 60 || self.groups_left == Some(0) {
-            return Err(AppendError::Backlog);
+        match self.groups.waiting_octets() > WAITING_OCTETS_MAX {
+            true => Err(AppendError::Backlog),
+            false => self.groups.append(changes, self.group_octets_max()),
         }
-        // Numbers may have gaps.
-        self.appended.0 += 1 + self.random.below(2);
-        let owned = changes.iter().map(|change| RecordChange {
-            kind: change.key.kind,
-            name: RecordName::of(change.key.id),
-            value: change.value.map(<[u8]>::to_vec),
-        });
-        self.waiting.push_back((self.appended, owned.collect()));
-        if let Some(left) = &mut self.groups_left {
-            *left -= 1;
-            self.write(usize::MAX).map_err(|_| AppendError::Backlog)?;
-        }
-        Ok(self.appended)
     }
 
     fn commit(&mut self) -> Result<RecordNumber, StoreError> {
-        self.write(usize::MAX)?;
-        self.note_durable();
-        Ok(self.durable)
+        // A name that was sent is answered before the one that is wanted now.
+        while self.groups.is_waiting() || self.sent.is_some() || self.wanted != self.known {
+            self.write(1)?;
+            self.note_durable();
+        }
+        Ok(self.durable())
     }
 
-    fn durable(&self) -> RecordNumber {
-        self.durable
+    fn groups(&self) -> &GroupQueue {
+        &self.groups
+    }
+
+    fn set_standby(&mut self, standby: Option<Incarnation>) {
+        self.wanted = standby;
+    }
+
+    fn standby(&self) -> Option<Incarnation> {
+        // Nobody knows while another name may be on its way.
+        self.known.filter(|_| self.sent.is_none())
     }
 
     fn maintain(&mut self) -> Result<Upkeep, StoreError> {
@@ -160,24 +207,16 @@ impl RecordStore for ServerClient {
 
     fn visit(
         &mut self,
-        kinds: &[RecordKind],
-        visitor: &mut dyn FnMut(RecordKey<'_>, &[u8]),
+        _kinds: &[RecordKind],
+        _visitor: &mut dyn FnMut(RecordKey<'_>, &[u8]),
     ) -> Result<(), StoreError> {
-        let state = self.server.borrow();
-        for ((kind, id), value) in &state.records {
-            let found = kinds.iter().find(|wanted| **wanted as u8 == *kind);
-            let number = u64::from_be_bytes(id.as_slice().try_into().unwrap());
-            if let Some(kind) = found {
-                visitor(RecordKey::number(*kind, number), value);
-            }
-        }
         Ok(())
     }
 
     fn poll(&mut self, _now: Nanos) -> Result<(), StoreError> {
         let most = usize::try_from(self.random.below(4)).unwrap();
         self.write(if self.random.permille(500) { most } else { 0 })?;
-        if !self.is_cut_off.get() && self.random.permille(300) {
+        if self.random.permille(300) {
             self.note_durable();
         }
         Ok(())

@@ -2,7 +2,8 @@
 -- the caller saw it, which the caller has measured to be longer than the lease.
 -- KEYS: state, lease, handover, groups, then the hashes of records by the octet of their kind, and that of their checksums.
 -- ARGV: newest format, instance, holder, milliseconds of the lease, epoch and beat that the caller saw, or two empty strings. A
--- holder's name begins with its instance's.
+-- holder's name begins with its instance's. At last the octets of the caller's incarnation as a standby, or an empty string, or '*'
+-- for one who accepts that another standby is lost.
 -- A command that needs no memory comes first: after it the server takes the others also without memory.
 redis.call('HDEL', KEYS[1], '-')
 local fields = {'format', 'epoch', 'holder', 'last', 'beat', 'held', 'lease_ms', 'checked'}
@@ -23,6 +24,11 @@ if holder and not is_own and not is_over then
   local left = leased and tostring(redis.call('PTTL', KEYS[2])) or ''
   return {'HELD', holder, not leased and state[7] or '', epoch, beat, left}
 end
+-- Only the standby that is named may have all that was acknowledged.
+local standby = redis.call('HGET', KEYS[12], '#0000000000000000') or ''
+if standby ~= '' and standby ~= ARGV[7] and ARGV[7] ~= '*' then
+  return {'NAMED', standby}
+end
 local number = tonumber(epoch)
 if state[3] ~= ARGV[3] then
   number = number + 1
@@ -39,4 +45,4 @@ if (state[8] or '0-0') ~= last then
   redis.call('UNLINK', KEYS[13])
   checked = '0'
 end
-return {'TAKEN', text, last, epoch, state[3] or '', checked}
+return {'TAKEN', text, last, epoch, state[3] or '', checked, standby}

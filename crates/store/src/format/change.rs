@@ -91,9 +91,12 @@ pub fn decode_changes(octets: &[u8]) -> impl Iterator<Item = Result<StoreChange<
 }
 
 /// True if identifier and value have as many octets as they may.
-fn is_storable(change: &StoreChange<'_>) -> bool {
-    let has_id = !matches!(change.key.id, RecordId::Octets([]));
-    has_id && change.value.is_none_or(|value| value.len() <= STORE_VALUE_BYTES_MAX)
+pub(crate) fn is_storable(change: &StoreChange<'_>) -> bool {
+    let id_fits = match change.key.id {
+        RecordId::Number(_) => true,
+        RecordId::Octets(octets) => (1..=255).contains(&octets.len()),
+    };
+    id_fits && change.value.is_none_or(|value| value.len() <= STORE_VALUE_BYTES_MAX)
 }
 
 /// A group of a commit.

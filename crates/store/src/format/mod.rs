@@ -6,7 +6,7 @@ mod header;
 mod sector;
 
 pub use change::{BadChange, decode_changes, encode_change};
-pub(crate) use change::{Groups, change_len};
+pub(crate) use change::{Groups, change_len, is_storable};
 pub(crate) use commit::{
     COMMIT_HEADER_BYTES, CommitHeader, GROUP_HEADER_BYTES, GroupTag, push_group,
 };

@@ -2,7 +2,7 @@
 
 use adit_types::limits::STORE_GROUP_BYTES_MAX;
 
-use crate::error::StoreError;
+use crate::error::{AppendError, StoreError};
 use crate::files::Files;
 use crate::format::{
     COMMIT_HEADER_BYTES, CommitHeader, GROUP_HEADER_BYTES, GroupTag, Groups, PAYLOAD, SECTOR,
@@ -11,6 +11,7 @@ use crate::format::{
 use crate::index::{LiveIndex, Place};
 use crate::journal::Journal;
 use crate::journal::segments::BEGUN_NAME;
+use crate::record::RecordNumber;
 
 /// What one commit takes of what waits.
 #[derive(Debug, Clone, Copy, Default)]
@@ -22,9 +23,25 @@ struct Share {
 }
 
 impl<F: Files> Journal<F> {
-    /// Commits until nothing waits.
+    /// Lets groups into the next commits, as many as there is room for.
+    pub(super) fn admit(&mut self) -> Result<(), StoreError> {
+        loop {
+            let next = self.groups.after(self.admitted).next();
+            let Some((number, len)) = next.map(|group| (group.number, group.changes.len())) else {
+                return Ok(());
+            };
+            let octets = GROUP_HEADER_BYTES + len;
+            if !self.has_room(octets) {
+                return Err(StoreError::Full(AppendError::NoSpace));
+            }
+            self.admitted = number;
+            self.admitted_octets += octets;
+        }
+    }
+
+    /// Commits until nothing waits that there is room for.
     pub(super) fn commit_all(&mut self) -> Result<(), StoreError> {
-        while !self.pending.lens.is_empty() || !self.copies.lens.is_empty() || self.must_announce {
+        while self.admitted_octets > 0 || !self.copies.lens.is_empty() || self.must_announce {
             let committed = self.commit_some();
             if committed.is_err() {
                 // Compaction reads the oldest segment again.
@@ -64,7 +81,15 @@ impl<F: Files> Journal<F> {
         if share.copies == self.copies.lens.len() {
             let copies =
                 if share.copies == 0 { 0 } else { share.copies_octets + GROUP_HEADER_BYTES };
-            (share.groups, share.groups_octets) = self.pending.fitting(room.saturating_sub(copies));
+            let room = room.saturating_sub(copies);
+            let durable = self.groups.durable();
+            for group in self.groups.after(durable).take_while(|one| one.number <= self.admitted) {
+                let octets = share.groups_octets + GROUP_HEADER_BYTES + group.changes.len();
+                if octets > room {
+                    break;
+                }
+                (share.groups, share.groups_octets) = (share.groups + 1, octets);
+            }
         }
         share
     }
@@ -79,13 +104,14 @@ impl<F: Files> Journal<F> {
             let copies = self.copies.octets.get(..share.copies_octets).unwrap_or(&[]);
             push_group(content, GroupTag::Copies, |out| out.extend_from_slice(copies));
         }
-        content.extend_from_slice(self.pending.octets.get(..share.groups_octets).unwrap_or(&[]));
-        let waiting = self.pending.lens.len() as u64;
-        let first = if share.groups == 0 { self.durable + 1 } else { self.appended + 1 - waiting };
+        let durable = self.groups.durable();
+        for group in self.groups.after(durable).take(share.groups) {
+            push_group(content, GroupTag::Changes, |out| out.extend_from_slice(&group.changes));
+        }
         let header = CommitHeader {
             commit: self.tried_commit,
             previous: self.durable_commit,
-            first,
+            first: durable.0 + 1,
             oldest: self.chain.front().map_or(0, |oldest| oldest.number),
             octets: u32::try_from(content.len()).unwrap_or(u32::MAX),
             groups: u32::try_from(share.groups).unwrap_or(u32::MAX),
@@ -137,13 +163,13 @@ impl<F: Files> Journal<F> {
         let segment = active.short_number();
         apply(&mut self.index, &self.content, segment, at);
         self.durable_commit = header.commit;
-        self.durable = header.last();
+        self.groups.drop_through(RecordNumber(header.last()));
+        self.admitted_octets -= share.groups_octets;
         self.commits += 1;
         // Copies do not count: upkeep would speed itself up.
         self.written_since += self.raw.as_flattened().len().saturating_sub(share.copies_octets);
         self.copied_octets += share.copies_octets as u64;
         self.copies.drop_first(share.copies, share.copies_octets);
-        self.pending.drop_first(share.groups, share.groups_octets);
         self.must_announce = false;
         self.free_leaving();
     }

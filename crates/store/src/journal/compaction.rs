@@ -207,7 +207,7 @@ impl<F: Files> Journal<F> {
                 self.damaged = Some(oldest.number);
                 self.copies.clear();
                 self.cursor = None;
-                return Err(oldest.damaged_from(first, self.durable));
+                return Err(oldest.damaged_from(first, self.groups.durable().0));
             }
             if next.is_none() {
                 return Ok(true);

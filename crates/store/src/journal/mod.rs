@@ -9,18 +9,14 @@ mod visit;
 use std::collections::VecDeque;
 use std::io;
 
-use adit_types::limits::{STORE_BACKLOG_BYTES_MAX, STORE_GROUP_BYTES_MAX, STORE_VALUE_BYTES_MAX};
+use adit_types::limits::STORE_GROUP_BYTES_MAX;
 
 use crate::error::{AppendError, Damage, StoreError};
 use crate::files::Files;
-use crate::format::{
-    COMMIT_HEADER_BYTES, GROUP_HEADER_BYTES, GroupTag, PAYLOAD, SECTOR, change_len, encode_change,
-    push_group,
-};
+use crate::format::{COMMIT_HEADER_BYTES, GROUP_HEADER_BYTES, PAYLOAD, SECTOR};
+use crate::groups::GroupQueue;
 use crate::index::LiveIndex;
-use crate::record::{
-    RecordId, RecordKey, RecordKind, RecordNumber, RecordStore, StoreChange, Upkeep,
-};
+use crate::record::{RecordKey, RecordKind, RecordNumber, RecordStore, StoreChange, Upkeep};
 use crate::scan::SegmentScan;
 use segments::{FreeFile, JournalSegment, NewFile, SyncTarget};
 
@@ -79,14 +75,14 @@ pub struct JournalFigures {
     pub is_out_of_space: bool,
 }
 
-/// Records that wait for a commit, as octets of groups or changes.
+/// Copies of records that wait for a commit, as octets of changes.
 #[derive(Debug, Default)]
-struct Waiting {
+struct WaitingCopies {
     octets: Vec<u8>,
     lens: VecDeque<usize>,
 }
 
-impl Waiting {
+impl WaitingCopies {
     fn clear(&mut self) {
         self.octets.clear();
         self.lens.clear();
@@ -140,13 +136,13 @@ pub struct Journal<F: Files> {
     durable_commit: u64,
     /// The last commit that was tried.
     tried_commit: u64,
-    durable: u64,
-    /// The last appended group.
-    appended: u64,
     /// Groups that are not durable.
-    pending: Waiting,
+    groups: GroupQueue,
+    /// The last of them that there is room for, and the octets up to there in a commit.
+    admitted: RecordNumber,
+    admitted_octets: usize,
     /// Records on their way out of the oldest segment.
-    copies: Waiting,
+    copies: WaitingCopies,
     /// A commit is due although nothing waits: it says which segment is the oldest.
     must_announce: bool,
     /// Where compaction reads the oldest segment.
@@ -194,10 +190,10 @@ impl<F: Files> Journal<F> {
             last_segment: 0,
             durable_commit: 0,
             tried_commit: 0,
-            durable: 0,
-            appended: 0,
-            pending: Waiting::default(),
-            copies: Waiting::default(),
+            groups: GroupQueue::default(),
+            admitted: RecordNumber(0),
+            admitted_octets: 0,
+            copies: WaitingCopies::default(),
             must_announce: false,
             cursor: None,
             last_changed: 0,
@@ -224,8 +220,8 @@ impl<F: Files> Journal<F> {
             records: self.index.len(),
             live_octets: self.index.live_octets(),
             file_octets: self.file_octets(),
-            pending_octets: self.pending.octets.len(),
-            durable: RecordNumber(self.durable),
+            pending_octets: self.groups.waiting_octets(),
+            durable: self.groups.durable(),
             commits: self.commits,
             copied_octets: self.copied_octets,
             is_out_of_space: self.is_out_of_space,
@@ -275,7 +271,7 @@ impl<F: Files> Journal<F> {
 
     /// True if a group of so many octets leaves compaction what it needs. Gets another file ready before that is in doubt.
     fn has_room(&mut self, octets: usize) -> bool {
-        let wanted = self.pending.octets.len() + octets + COMMIT_HEADER_BYTES;
+        let wanted = self.admitted_octets + octets + COMMIT_HEADER_BYTES;
         self.keep_reserve(wanted);
         !self.is_out_of_space || wanted + self.compaction_reserve() <= self.ready_octets()
     }
@@ -288,47 +284,22 @@ impl<F: Files> RecordStore for Journal<F> {
     }
 
     fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
-        let is_sound = |change: &StoreChange<'_>| {
-            let id_fits = match change.key.id {
-                RecordId::Number(_) => true,
-                RecordId::Octets(octets) => (1..=255).contains(&octets.len()),
-            };
-            id_fits && change.value.is_none_or(|value| value.len() <= STORE_VALUE_BYTES_MAX)
-        };
-        if !changes.iter().all(is_sound) {
-            return Err(AppendError::Record);
-        }
-        let octets: usize = changes.iter().map(change_len).sum();
-        if changes.is_empty() || octets > self.group_octets_max() {
-            return Err(AppendError::Group);
-        }
-        if self.pending.octets.len() + octets > STORE_BACKLOG_BYTES_MAX {
-            return Err(AppendError::Backlog);
-        }
-        if !self.has_room(octets) {
-            return Err(AppendError::NoSpace);
-        }
-        let at = self.pending.octets.len();
-        push_group(&mut self.pending.octets, GroupTag::Changes, |out| {
-            changes.iter().for_each(|change| encode_change(out, change));
-        });
-        self.pending.lens.push_back(self.pending.octets.len() - at);
-        self.appended += 1;
-        Ok(RecordNumber(self.appended))
+        self.groups.append(changes, self.group_octets_max())
     }
 
     fn commit(&mut self) -> Result<RecordNumber, StoreError> {
+        let admitted = self.admit();
         self.commit_all()?;
         self.keep_bound();
-        Ok(RecordNumber(self.durable))
+        admitted.map(|()| self.durable())
     }
 
-    fn durable(&self) -> RecordNumber {
-        RecordNumber(self.durable)
+    fn groups(&self) -> &GroupQueue {
+        &self.groups
     }
 
     fn is_full(&self) -> bool {
-        self.is_out_of_space && self.ready_octets() < self.pending.octets.len() + self.reserve()
+        self.is_out_of_space && self.ready_octets() < self.admitted_octets + self.reserve()
     }
 
     fn is_damaged(&self) -> bool {

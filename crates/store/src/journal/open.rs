@@ -8,11 +8,13 @@ use crate::files::Files;
 use crate::format::{
     FORMAT_VERSION, HEADER_SECTORS, SECTOR, SectorState, SegmentHeader, offset_of, u64_at,
 };
+use crate::groups::GroupQueue;
 use crate::journal::commit::apply;
 use crate::journal::segments::{
     BEGUN_NAME, FreeFile, JournalSegment, NEW_NAME, is_segment_size, segment_name, spare_name,
 };
 use crate::journal::{Journal, JournalOptions, OpenReport};
+use crate::record::RecordNumber;
 use crate::scan::{FoundCommit, ScanStep};
 
 /// The file that the process holds a lock on.
@@ -113,8 +115,8 @@ impl<F: Files> Journal<F> {
         }
         journal.durable_commit = replay.last_commit();
         journal.tried_commit = replay.last_commit();
-        journal.durable = replay.last_group();
-        journal.appended = journal.durable;
+        journal.groups = GroupQueue::new(RecordNumber(replay.last_group()));
+        journal.admitted = journal.groups.durable();
         if replay.last.is_some() && !names.has_begun {
             // A crash came before it, or the program that wrote the journal knows no such file.
             journal.files.create(BEGUN_NAME).map_err(StoreError::io("create", BEGUN_NAME))?;

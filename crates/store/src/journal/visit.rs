@@ -25,7 +25,9 @@ impl<F: Files> Journal<F> {
             while scan.at < segment.at {
                 let commit = match segment.read_on(&mut self.files, &mut scan)? {
                     ScanStep::Commit(commit) => commit,
-                    ScanStep::Gap(gap) => return Err(segment.damaged_from(gap.at, self.durable)),
+                    ScanStep::Gap(gap) => {
+                        return Err(segment.damaged_from(gap.at, self.groups.durable().0));
+                    }
                 };
                 let groups = Groups::new(&scan.content, COMMIT_HEADER_BYTES);
                 for placed in groups.flat_map(|group| group.changes()) {
