@@ -281,7 +281,7 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
         let polls = store.polls();
         let (groups, received) = channel();
         let place_seen = Instant::now();
-        let mut owner = StoreThread { store, state: Arc::clone(&state), refused: None, place_seen };
+        let mut owner = StoreThread { store, state: Arc::clone(&state), next: None, place_seen };
         let thread =
             std::thread::Builder::new().name("adit-store".to_owned()).spawn(move || {
                 begin(&mut owner);
@@ -383,8 +383,8 @@ impl<G> Drop for StoreLink<G> {
 struct StoreThread<S: ThreadStore> {
     store: S,
     state: Arc<StoreSignals<S::Figures>>,
-    /// The next group, for which the queue of the store had no room.
-    refused: Option<RecordGroup>,
+    /// The next group, which the store has not taken.
+    next: Option<RecordGroup>,
     /// When the store was found in its place.
     place_seen: Instant,
 }
@@ -503,12 +503,12 @@ impl<S: ThreadStore> StoreThread<S> {
 
     /// Waits for a group for at most `pause`. True if there are no further ones.
     fn await_group(&mut self, groups: &Receiver<RecordGroup>, pause: Duration) -> bool {
-        if self.refused.is_some() {
+        if self.next.is_some() {
             std::thread::sleep(pause);
             return self.state.is_ending.load(Ordering::Acquire);
         }
         match self.next_group(groups, pause) {
-            Ok(group) => self.refused = Some(group),
+            Ok(group) => self.next = Some(group),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return true,
         }
@@ -541,7 +541,7 @@ impl<S: ThreadStore> StoreThread<S> {
     fn write(&mut self, groups: &Receiver<RecordGroup>) -> Result<(), StoreError> {
         let mut appended = Ok(());
         while appended.is_ok()
-            && let Some(group) = self.refused.take().or_else(|| groups.try_recv().ok())
+            && let Some(group) = self.next.take().or_else(|| groups.try_recv().ok())
         {
             appended = self.append(group);
         }
@@ -577,7 +577,7 @@ impl<S: ThreadStore> StoreThread<S> {
             Ok(number) if number == group.number => Ok(()),
             Ok(_) => Err(StoreError::Order(group.number)),
             Err(error) => {
-                self.refused = Some(group);
+                self.next = Some(group);
                 Err(StoreError::Full(error))
             }
         }

@@ -21,6 +21,11 @@ pub(crate) const WORLD: &str = "world";
 /// Third octet from the end of link-layer addresses of adits' devices.
 pub(crate) const UPF_DEVICE: u8 = 1;
 
+/// The address of an adit on the network of the store.
+pub(crate) fn upf_address(at: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, STORE_NETWORK, 2 + u8::try_from(at).unwrap_or(0))
+}
+
 /// The address of a server of the store.
 pub(crate) fn server_address(at: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, STORE_NETWORK, 11 + u8::try_from(at).unwrap_or(0))

@@ -71,7 +71,7 @@ impl FaultKind {
 
     /// True if the setting has what the fault needs.
     pub(crate) fn fits(self, setting: StoreSetting) -> bool {
-        use StoreSetting::{Journal, Replicated};
+        use StoreSetting::{Journal, Pair, Replicated};
         match self {
             Self::KillActive
             | Self::TerminateActive
@@ -84,8 +84,9 @@ impl FaultKind {
             | Self::SmfRestart
             | Self::SmfSetup
             | Self::ClockStep
-            | Self::SlowSync
-            | Self::Update => true,
+            | Self::SlowSync => true,
+            // Both adits run the same version.
+            Self::Update => setting != Pair,
             Self::KillStandby
             | Self::StopStandby
             | Self::KillServer

@@ -340,7 +340,7 @@ impl FaultScene<'_> {
     /// True if a primary has what the setting needs to accept a change: a replica, if one must have each change.
     pub(crate) fn can_accept(&self) -> bool {
         let Some(primary) = self.primary_that_runs() else { return self.servers.is_empty() };
-        if self.setting == StoreSetting::Server {
+        if matches!(self.setting, StoreSetting::Server | StoreSetting::Pair) {
             return true;
         }
         let primary = self.servers.get(primary).map(|server| server.address().ip().to_string());

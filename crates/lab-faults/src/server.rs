@@ -140,7 +140,7 @@ impl Server {
 pub(crate) fn join(setting: StoreSetting, servers: &[Server], world: &NetNamespace) -> Result<()> {
     let Some(first) = servers.first() else { return Ok(()) };
     match setting {
-        StoreSetting::Journal | StoreSetting::Server => return Ok(()),
+        StoreSetting::Journal | StoreSetting::Server | StoreSetting::Pair => return Ok(()),
         StoreSetting::Replicated => {
             let (ip, port) = (first.address().ip().to_string(), PORT.to_string());
             for replica in servers.iter().skip(1) {

@@ -1,4 +1,4 @@
-//! The four ways in which sessions are stored, and what each promises.
+//! The ways in which sessions are stored, and what each promises.
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -11,6 +11,8 @@ pub enum StoreSetting {
     Journal,
     /// Two adits and one server that syncs each change.
     Server,
+    /// Two adits, each change on both, and one server that syncs each change.
+    Pair,
     /// Two adits, a primary with two replicas, and an observer that promotes.
     Replicated,
     /// Two adits and a Cluster of three primaries with a replica each.
@@ -19,14 +21,15 @@ pub enum StoreSetting {
 
 impl StoreSetting {
     /// All of them.
-    pub(crate) const ALL: [Self; 4] =
-        [Self::Journal, Self::Server, Self::Replicated, Self::Cluster];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Journal, Self::Server, Self::Pair, Self::Replicated, Self::Cluster];
 
     /// Its name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Journal => "journal",
             Self::Server => "server",
+            Self::Pair => "pair",
             Self::Replicated => "replicated",
             Self::Cluster => "cluster",
         }
@@ -41,7 +44,7 @@ impl StoreSetting {
     pub(crate) fn servers(self) -> usize {
         match self {
             Self::Journal => 0,
-            Self::Server => 1,
+            Self::Server | Self::Pair => 1,
             Self::Replicated => 3,
             Self::Cluster => 6,
         }

@@ -11,7 +11,7 @@ use adit_lab_process::process::Process;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::addresses::{DATA_NETWORK, N3, N4, N6, server_address};
+use crate::addresses::{DATA_NETWORK, N3, N4, N6, server_address, upf_address};
 use crate::setting::StoreSetting;
 use crate::shim::Shim;
 use crate::small_disk::SmallDisk;
@@ -64,7 +64,7 @@ impl TestedUpf {
             StoreSetting::Journal => Some(SmallDisk::mount(&journal)?),
             _ => None,
         };
-        fs::write(dir.join("adit.toml"), configuration(setting, &dir))
+        fs::write(dir.join("adit.toml"), configuration(setting, at, &dir))
             .context("write a configuration")?;
         Ok(Self {
             name,
@@ -221,8 +221,8 @@ impl AdminTarget {
     }
 }
 
-/// The configuration of an adit with its files in `dir`.
-fn configuration(setting: StoreSetting, dir: &Path) -> String {
+/// The configuration of the adit in place `at`, with its files in `dir`.
+fn configuration(setting: StoreSetting, at: usize, dir: &Path) -> String {
     let socket = dir.join("admin.sock");
     let servers: Vec<String> =
         (0..setting.servers()).map(|at| format!("\"{}:6379\"", server_address(at))).collect();
@@ -232,8 +232,16 @@ fn configuration(setting: StoreSetting, dir: &Path) -> String {
             "kind = \"redis\"\nservers = [{}]\nname = \"upf\"\nlease_ms = {LEASE_MS}\n\
              acknowledge_replicas = {}",
             servers.join(", "),
-            u8::from(setting != StoreSetting::Server)
+            u8::from(setting.servers() > 1)
         ),
+    };
+    let (own, other) = (upf_address(at), upf_address(1 - at.min(1)));
+    let replication = match setting {
+        StoreSetting::Pair => format!(
+            "[store.replication]\nlisten = \"{own}:7000\"\nstandby = \"{other}:7000\"\n\
+             transport = \"blocking\"\naccept_strangers = true\n"
+        ),
+        _ => String::new(),
     };
     let standby = match setting {
         StoreSetting::Journal => String::new(),
@@ -286,7 +294,7 @@ socket = "{}"
 [store]
 {store}
 usage_interval_ms = {USAGE_INTERVAL_MS}
-{standby}"#,
+{replication}{standby}"#,
         socket.display()
     )
 }

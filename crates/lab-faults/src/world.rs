@@ -14,7 +14,7 @@ use anyhow::Result;
 
 use crate::addresses::{
     DATA_NETWORK, GNB, N3, N4, N6, SMF, STORE_NETWORK, UPF_DEVICE, UPFS, WORLD, port,
-    server_address,
+    server_address, upf_address,
 };
 use crate::switch::{PortName, ProberTarget, Switch};
 use crate::timeline::Timeline;
@@ -73,7 +73,7 @@ impl Hosts {
             for network in [3, 4, 6, STORE_NETWORK] {
                 let mac = MacAddr([2, 0, 0, UPF_DEVICE, number, network]);
                 let address = match network {
-                    STORE_NETWORK => Some(Ipv4Addr::new(10, 0, STORE_NETWORK, 1 + number)),
+                    STORE_NETWORK => Some(upf_address(at)),
                     // Without a standby the address is the host's own.
                     4 if upfs == 1 => Some(N4),
                     _ => None,
