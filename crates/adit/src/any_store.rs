@@ -103,10 +103,6 @@ impl AnyStore {
 }
 
 impl RecordStore for AnyStore {
-    fn group_octets_max(&self) -> usize {
-        self.store().group_octets_max()
-    }
-
     fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
         self.store_mut().append(changes)
     }

@@ -62,10 +62,6 @@ struct InstantStore {
 }
 
 impl RecordStore for InstantStore {
-    fn group_octets_max(&self) -> usize {
-        STORE_GROUP_BYTES_MAX
-    }
-
     fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
         self.groups.append(changes, STORE_GROUP_BYTES_MAX)
     }

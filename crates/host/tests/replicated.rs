@@ -39,10 +39,6 @@ struct MemoryStore {
 }
 
 impl RecordStore for MemoryStore {
-    fn group_octets_max(&self) -> usize {
-        10_000
-    }
-
     fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
         self.groups.append(changes, 10_000)
     }

@@ -277,10 +277,6 @@ impl SharedRecords {
 }
 
 impl RecordStore for SharedRecords {
-    fn group_octets_max(&self) -> usize {
-        1000
-    }
-
     fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
         self.groups.append(changes, 1000)
     }

@@ -203,10 +203,6 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C>
 }
 
 impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> RecordStore for ReplicatedStore<S, T, C> {
-    fn group_octets_max(&self) -> usize {
-        self.store.group_octets_max()
-    }
-
     fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
         match self.store.groups().waiting_octets() < self.options.lacking_octets_max {
             true => self.store.append(changes),

@@ -10,7 +10,6 @@ use adit_store::{
 };
 use adit_transport::Transport;
 use adit_types::Nanos;
-use adit_types::limits::STORE_GROUP_BYTES_MAX;
 
 use crate::checksum::RecordDamage;
 use crate::connection::LinkError;
@@ -315,10 +314,6 @@ impl<T: Transport> SharedStore<T> {
 }
 
 impl<T: Transport> RecordStore for SharedStore<T> {
-    fn group_octets_max(&self) -> usize {
-        STORE_GROUP_BYTES_MAX
-    }
-
     fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
         match changes.len() <= GROUP_CHANGES_MAX {
             true => self.tail.append(changes),

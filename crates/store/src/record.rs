@@ -217,9 +217,6 @@ pub struct Incarnation(pub u64);
 /// group's number. The groups stand in one queue, [`RecordStore::groups`], under one number each. The calls that take time, [`RecordStore::commit`], [`RecordStore::maintain`] and
 /// [`RecordStore::visit`], belong on a thread of their own.
 pub trait RecordStore {
-    /// Octets of changes that a group may have; each change counts with 300 octets more than its value.
-    fn group_octets_max(&self) -> usize;
-
     /// Appends a group to the queue. It is not durable before a commit. A refused group has changed nothing.
     ///
     /// # Errors

@@ -54,8 +54,15 @@ fn journal_keeps_what_was_acknowledged_when_the_process_is_killed_and_the_networ
 }
 
 #[test]
-fn pair_keeps_what_was_acknowledged_when_processes_end_and_the_server_is_killed() {
+fn two_adits_keep_what_was_acknowledged_when_processes_end_and_the_server_is_killed() {
     if let Some(report) = report("server", "terminate-active,kill-standby,kill-server") {
+        assert_kept(&report);
+    }
+}
+
+#[test]
+fn pair_that_acknowledges_by_each_other_keeps_it_when_the_server_and_the_active_one_fail() {
+    if let Some(report) = report("pair", "kill-active,stop-server,kill-standby") {
         assert_kept(&report);
     }
 }

@@ -168,14 +168,10 @@ fn use_up(writes_left: &mut u64) -> Result<(), StoreError> {
 }
 
 impl RecordStore for ServerClient {
-    fn group_octets_max(&self) -> usize {
-        1 << 20
-    }
-
     fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
         match self.groups.waiting_octets() > WAITING_OCTETS_MAX {
             true => Err(AppendError::Backlog),
-            false => self.groups.append(changes, self.group_octets_max()),
+            false => self.groups.append(changes, 1 << 20),
         }
     }
 

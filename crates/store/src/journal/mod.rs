@@ -278,13 +278,9 @@ impl<F: Files> Journal<F> {
 }
 
 impl<F: Files> RecordStore for Journal<F> {
-    fn group_octets_max(&self) -> usize {
-        let capacity = segments::capacity(self.sectors);
-        capacity.min(STORE_GROUP_BYTES_MAX) - COMMIT_HEADER_BYTES - GROUP_HEADER_BYTES
-    }
-
     fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
-        self.groups.append(changes, self.group_octets_max())
+        let capacity = segments::capacity(self.sectors).min(STORE_GROUP_BYTES_MAX);
+        self.groups.append(changes, capacity - COMMIT_HEADER_BYTES - GROUP_HEADER_BYTES)
     }
 
     fn commit(&mut self) -> Result<RecordNumber, StoreError> {
