@@ -575,7 +575,7 @@ impl<S: ThreadStore> StoreThread<S> {
         let changes: Vec<_> = group.changes.iter().map(RecordChange::as_change).collect();
         match self.store.append(&changes) {
             Ok(number) if number == group.number => Ok(()),
-            Ok(_) => Err(StoreError::Order(group.number)),
+            Ok(_) => Err(StoreError::Order(group.number.0)),
             Err(error) => {
                 self.next = Some(group);
                 Err(StoreError::Full(error))

@@ -224,29 +224,7 @@ impl AdminTarget {
 /// The configuration of the adit in place `at`, with its files in `dir`.
 fn configuration(setting: StoreSetting, at: usize, dir: &Path) -> String {
     let socket = dir.join("admin.sock");
-    let servers: Vec<String> =
-        (0..setting.servers()).map(|at| format!("\"{}:6379\"", server_address(at))).collect();
-    let store = match setting {
-        StoreSetting::Journal => format!("folder = \"{}\"", dir.join("journal").display()),
-        _ => format!(
-            "kind = \"redis\"\nservers = [{}]\nname = \"upf\"\nlease_ms = {LEASE_MS}\n\
-             acknowledge_replicas = {}",
-            servers.join(", "),
-            u8::from(setting.servers() > 1)
-        ),
-    };
-    let (own, other) = (upf_address(at), upf_address(1 - at.min(1)));
-    let replication = match setting {
-        StoreSetting::Pair => format!(
-            "[store.replication]\nlisten = \"{own}:7000\"\nstandby = \"{other}:7000\"\n\
-             transport = \"blocking\"\naccept_strangers = true\n"
-        ),
-        _ => String::new(),
-    };
-    let standby = match setting {
-        StoreSetting::Journal => String::new(),
-        _ => format!("[standby]\naddresses = [{{ device = \"n4\", address = \"{N4}/24\" }}]\n"),
-    };
+    let store = store_tables(setting, at, dir);
     format!(
         r#"[node]
 id = "{N4}"
@@ -291,10 +269,35 @@ next_hop = "{DATA_NETWORK}"
 prefix = "10.46.0.0/16"
 [admin]
 socket = "{}"
-[store]
-{store}
-usage_interval_ms = {USAGE_INTERVAL_MS}
-{replication}{standby}"#,
+{store}"#,
         socket.display()
     )
+}
+
+/// The tables of the store, of replication and of the standby.
+fn store_tables(setting: StoreSetting, at: usize, dir: &Path) -> String {
+    let servers: Vec<String> =
+        (0..setting.servers()).map(|at| format!("\"{}:6379\"", server_address(at))).collect();
+    let store = match setting {
+        StoreSetting::Journal => format!("folder = \"{}\"", dir.join("journal").display()),
+        _ => format!(
+            "kind = \"redis\"\nservers = [{}]\nname = \"upf\"\nlease_ms = {LEASE_MS}\n\
+             acknowledge_replicas = {}",
+            servers.join(", "),
+            u8::from(setting.servers() > 1)
+        ),
+    };
+    let (own, other) = (upf_address(at), upf_address(1 - at.min(1)));
+    let replication = match setting {
+        StoreSetting::Pair => format!(
+            "[store.replication]\nlisten = \"{own}:7000\"\nstandby = \"{other}:7000\"\n\
+             transport = \"blocking\"\naccept_strangers = true\n"
+        ),
+        _ => String::new(),
+    };
+    let standby = match setting {
+        StoreSetting::Journal => String::new(),
+        _ => format!("[standby]\naddresses = [{{ device = \"n4\", address = \"{N4}/24\" }}]\n"),
+    };
+    format!("[store]\n{store}\nusage_interval_ms = {USAGE_INTERVAL_MS}\n{replication}{standby}")
 }

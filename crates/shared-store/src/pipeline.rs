@@ -3,11 +3,13 @@
 use std::time::{Duration, Instant};
 
 use adit_resp::RespValue;
-use adit_store::{GroupPosition, QueuedGroup, RecordNumber, StoreError};
+use adit_store::{GroupPosition, QueuedGroup, RecordKey, RecordKind, RecordNumber, StoreError};
 use adit_transport::Transport;
 
+use crate::checksum::checksum;
 use crate::connection::{CommandWords, LinkError, PipelineTag};
 use crate::greeting::Greeting;
+use crate::keys::write_name;
 use crate::scripts::{PipelineReply, Script, ScriptAnswer};
 use crate::shared_store::SharedStore;
 use crate::tail::GroupWords;
@@ -254,6 +256,24 @@ impl<T: Transport> SharedStore<T> {
         self.sent = sent;
         self.figures.groups += count;
         self.figures.groups_resent += again;
+    }
+
+    /// Queues the name of the standby if the server does not have it, and answers nothing else meanwhile. True if it did.
+    fn queue_standby(&mut self, now: Instant) -> bool {
+        let is_answered = self.link.in_flight() == Some(0);
+        let Some(standby) = self.standby.unwritten().filter(|_| is_answered) else { return false };
+        let mut name = Vec::new();
+        write_name(&mut name, RecordKey::number(RecordKind::Standby, 0));
+        let value = standby.map(|incarnation| incarnation.0.to_be_bytes());
+        let value = value.as_ref().map_or(&[][..], |octets| octets);
+        let sum = checksum(&[&name, b"=", value]);
+        let epoch = self.epoch.unwrap_or(0).to_string();
+        let mut command = self.scripts.command(Script::Name, &self.keys);
+        command.extend([epoch.as_bytes(), self.holder.as_bytes(), value, &sum]);
+        self.link.command(PipelineTag::Write { at: now }, &command, now);
+        self.queued_at = Some(now);
+        self.standby.note_sent(standby);
+        true
     }
 
     /// Queues the question how many replicas have everything before it.

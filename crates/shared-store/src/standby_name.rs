@@ -1,15 +1,6 @@
 //! The standby that the server names, since it may have groups which the server lacks.
 
-use std::time::Instant;
-
-use adit_store::{Incarnation, RecordKey, RecordKind};
-use adit_transport::Transport;
-
-use crate::checksum::checksum;
-use crate::connection::PipelineTag;
-use crate::keys::write_name;
-use crate::scripts::Script;
-use crate::shared_store::SharedStore;
+use adit_store::Incarnation;
 
 /// Which standby is to be named, and which one is; the outer `None` says that this is not known, or does not matter.
 #[derive(Debug, Default)]
@@ -38,6 +29,15 @@ impl StandbyName {
         self.wanted.is_some() && self.wanted != self.named
     }
 
+    /// What the server does not have.
+    pub(crate) fn unwritten(&self) -> Option<Option<Incarnation>> {
+        self.wanted.filter(|_| self.wanted != self.written)
+    }
+
+    pub(crate) fn note_sent(&mut self, standby: Option<Incarnation>) {
+        self.sent = Some(standby);
+    }
+
     /// The connection is lost: what was sent may not have arrived.
     pub(crate) fn forget_sent(&mut self) {
         if self.sent.is_some() {
@@ -58,29 +58,5 @@ impl StandbyName {
     /// What the server has is durable.
     pub(crate) fn note_durable(&mut self) {
         self.named = self.written;
-    }
-}
-
-impl<T: Transport> SharedStore<T> {
-    /// Queues the name of the standby if the server does not have it, and answers nothing else meanwhile. True if it did.
-    pub(crate) fn queue_standby(&mut self, now: Instant) -> bool {
-        let StandbyName { wanted, written, .. } = self.standby;
-        let Some(wanted) = wanted.filter(|_| wanted != written && self.link.in_flight() == Some(0))
-        else {
-            return false;
-        };
-        let key = RecordKey::number(RecordKind::Standby, 0);
-        let mut name = Vec::new();
-        write_name(&mut name, key);
-        let value = wanted.map(|incarnation| incarnation.0.to_be_bytes());
-        let value = value.as_ref().map_or(&[][..], |octets| octets);
-        let sum = checksum(&[&name, b"=", value]);
-        let epoch = self.epoch.unwrap_or(0).to_string();
-        let mut command = self.scripts.command(Script::Name, &self.keys);
-        command.extend([epoch.as_bytes(), self.holder.as_bytes(), value, &sum]);
-        self.link.command(PipelineTag::Write { at: now }, &command, now);
-        self.queued_at = Some(now);
-        self.standby.sent = Some(wanted);
-        true
     }
 }

@@ -3,8 +3,6 @@
 use core::fmt;
 use std::io;
 
-use crate::record::RecordNumber;
-
 /// Why a group is not appended. It has changed nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
@@ -91,8 +89,8 @@ pub enum StoreError {
     #[error("{0}")]
     Full(AppendError),
     /// A group has another number than the next one.
-    #[error("group {} is not the next one: the store must not go on", .0.0)]
-    Order(RecordNumber),
+    #[error("group {0} is not the next one: the store must not go on")]
+    Order(u64),
     /// A shared store cannot be used now. The text says why, for each server that was tried.
     #[error("the shared store cannot be used: {0}")]
     Unavailable(String),
