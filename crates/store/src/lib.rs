@@ -19,6 +19,7 @@ mod groups;
 mod index;
 mod journal;
 mod record;
+mod record_store;
 mod scan;
 
 pub use error::{AppendError, Damage, StoreError};
@@ -28,5 +29,6 @@ pub use groups::{GroupPosition, GroupQueue, QueuedGroup};
 pub use journal::{Journal, JournalFigures, JournalOptions, OpenReport};
 pub use record::{
     Incarnation, RecordChange, RecordGroup, RecordId, RecordKey, RecordKind, RecordName,
-    RecordNumber, RecordStore, StoreChange, StoreState, Upkeep,
+    RecordNumber, StoreChange, StoreState, Upkeep,
 };
+pub use record_store::RecordStore;

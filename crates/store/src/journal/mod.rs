@@ -16,7 +16,8 @@ use crate::files::Files;
 use crate::format::{COMMIT_HEADER_BYTES, GROUP_HEADER_BYTES, PAYLOAD, SECTOR};
 use crate::groups::GroupQueue;
 use crate::index::LiveIndex;
-use crate::record::{RecordKey, RecordKind, RecordNumber, RecordStore, StoreChange, Upkeep};
+use crate::record::{RecordKey, RecordKind, RecordNumber, StoreChange, Upkeep};
+use crate::record_store::RecordStore;
 use crate::scan::SegmentScan;
 use segments::{FreeFile, JournalSegment, NewFile, SyncTarget};
 
