@@ -515,6 +515,7 @@ impl<S: ThreadStore> StoreThread<S> {
         false
     }
 
+    /// The next group, for which it waits as long as it may.
     fn next_group(
         &mut self,
         groups: &Receiver<RecordGroup>,
@@ -545,12 +546,13 @@ impl<S: ThreadStore> StoreThread<S> {
         {
             appended = self.append(group);
         }
-        let before = self.store.durable();
-        if self.store.groups().last() > before {
+        // Upkeep may have made groups durable since.
+        let told = RecordNumber(self.state.durable.load(Ordering::Relaxed));
+        if self.store.groups().last() > told {
             let began = Instant::now();
             let committed = self.store.commit();
             let durable = self.store.durable();
-            if durable > before {
+            if durable > told {
                 self.state.durable.store(durable.0, Ordering::Release);
                 self.note_commit(began.elapsed());
                 self.wake();

@@ -263,6 +263,8 @@ fn large_group_is_one_group_and_a_record_beyond_the_limit_is_counted_and_left_ou
 /// A store that another process takes over when it is told to.
 struct SharedRecords {
     groups: GroupQueue,
+    /// Only upkeep makes groups durable.
+    commits_fail: bool,
     is_taken: Arc<AtomicBool>,
     is_closed: Arc<AtomicBool>,
 }
@@ -283,6 +285,9 @@ impl RecordStore for SharedRecords {
 
     fn commit(&mut self) -> Result<RecordNumber, StoreError> {
         self.check()?;
+        if self.commits_fail && self.groups.is_waiting() {
+            return Err(StoreError::SegmentSize);
+        }
         self.groups.drop_through(self.groups.last());
         Ok(self.durable())
     }
@@ -292,7 +297,11 @@ impl RecordStore for SharedRecords {
     }
 
     fn maintain(&mut self) -> Result<Upkeep, StoreError> {
-        self.check().map(|()| Upkeep::Idle)
+        self.check()?;
+        if self.commits_fail {
+            self.groups.drop_through(self.groups.last());
+        }
+        Ok(Upkeep::Idle)
     }
 
     fn visit(
@@ -323,6 +332,7 @@ fn store_that_another_process_takes_over_is_lost_and_does_not_count_as_failing()
         let (is_taken, is_closed) = (Arc::default(), Arc::default());
         let store = SharedRecords {
             groups: GroupQueue::default(),
+            commits_fail: false,
             is_taken: Arc::clone(&is_taken),
             is_closed: Arc::clone(&is_closed),
         };
@@ -344,6 +354,19 @@ fn store_that_another_process_takes_over_is_lost_and_does_not_count_as_failing()
         assert!(failure.contains("belongs to another"), "{failure}");
         assert!(is_closed.load(Ordering::Relaxed));
     }
+}
+
+#[test]
+fn group_that_upkeep_made_durable_is_told() {
+    let store = SharedRecords {
+        groups: GroupQueue::default(),
+        commits_fail: true,
+        is_taken: Arc::default(),
+        is_closed: Arc::default(),
+    };
+    let link = StoreLink::start(store).unwrap();
+    link.send(RecordGroup { number: RecordNumber(1), changes: vec![put(1, 10)] });
+    wait_for(|| link.durable() == RecordNumber(1));
 }
 
 fn open(path: &Path) -> Result<Journal<JournalFolder>, StoreError> {
