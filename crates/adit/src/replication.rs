@@ -121,14 +121,11 @@ pub(crate) fn recover_tail(
     let is_kept = store.kept().is_some();
     let position = store.kept().unwrap_or(store.figures().last);
     // A server that lost records may have lost the name of the standby.
-    let found = match (store.former_standby(), own) {
+    let is_named = |own: &&OwnTail| store.former_standby() == Some(own.report().incarnation);
+    let found = match (own.filter(|own| is_kept || is_named(own)), store.former_standby()) {
+        (Some(own), _) => own.groups_after(position).map_err(|error| error.to_string()),
+        (None, Some(standby)) => Err(format!("incarnation {:x} of a standby had them", standby.0)),
         (None, None) => return Ok(()),
-        (None, Some(_)) if !is_kept => return Ok(()),
-        (Some(standby), Some(own)) if own.report().incarnation != standby => {
-            Err(format!("incarnation {:x} of the standby had them", standby.0))
-        }
-        (_, Some(own)) => own.groups_after(position).map_err(|error| error.to_string()),
-        (Some(standby), None) => Err(format!("incarnation {:x} of a standby had them", standby.0)),
     };
     let groups = match found {
         Ok(groups) => groups,
