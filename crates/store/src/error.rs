@@ -10,8 +10,8 @@ pub enum AppendError {
     /// [`STORE_VALUE_BYTES_MAX`](adit_types::limits::STORE_VALUE_BYTES_MAX).
     #[error("the record is too large for the store")]
     Record,
-    /// No changes, or more octets than a group may have.
-    #[error("the group is empty or too large for the store")]
+    /// More octets, or changes, than a group may have.
+    #[error("the group is too large for the store")]
     Group,
     /// Groups that are not durable take up all the memory that they may.
     #[error("too much waits to become durable")]

@@ -78,12 +78,12 @@ impl SegmentScan {
         let (at, mut index, mut found) = (self.at, self.at, None);
         self.content.clear();
         loop {
-            let (state, sector) = self.sector(read, index)?;
+            let (state, place) = self.sector(read, index)?;
             if state != SectorState::Whole(at) {
                 return self.gap(read);
             }
-            let (payload, _) = sector.split_at(PAYLOAD);
-            self.content.extend_from_slice(payload);
+            let payload = self.window.get(place).and_then(|sector| sector.get(..PAYLOAD));
+            self.content.extend_from_slice(payload.unwrap_or(&[]));
             let Some(commit) = found.or_else(|| self.begun_commit()) else {
                 // Its sector is whole, so this program did not write it.
                 return Ok(ScanStep::Gap(Gap { at, next: None, is_torn: true, is_damaged: true }));
@@ -128,10 +128,10 @@ impl SegmentScan {
         Ok(ScanStep::Gap(gap))
     }
 
-    /// A sector and its state. One behind the end has nothing.
-    fn sector(&mut self, read: ReadAt<'_>, index: u32) -> io::Result<(SectorState, [u8; SECTOR])> {
+    /// The state of a sector, and its place in the window. One behind the end is unwritten, and has no place.
+    fn sector(&mut self, read: ReadAt<'_>, index: u32) -> io::Result<(SectorState, usize)> {
         if index >= self.end {
-            return Ok((SectorState::Unwritten, [0; SECTOR]));
+            return Ok((SectorState::Unwritten, usize::MAX));
         }
         let position = |from| usize::try_from(index.wrapping_sub(from)).unwrap_or(usize::MAX);
         if position(self.window_at) >= self.window.len() {
@@ -141,7 +141,8 @@ impl SegmentScan {
             filled.inspect_err(|_| self.window.clear())?;
             self.window_at = index;
         }
-        let sector = self.window.get(position(self.window_at)).copied().unwrap_or([0; SECTOR]);
-        Ok((self.codec.check(&sector, index), sector))
+        let place = position(self.window_at);
+        let state = self.window.get(place).map(|sector| self.codec.check(sector, index));
+        Ok((state.unwrap_or(SectorState::Unwritten), place))
     }
 }
