@@ -1,10 +1,11 @@
 //! The state machine of RFC 4861 §7.3, applied to ARP as well (RFC 826, RFC 1122 §2.3.2).
 //!
 //! A station that claims the address of a neighbor does not replace a link-layer address in use: ARP
-//! messages are easily forged. The cache first solicits the known station, while packets still go to it,
-//! and believes the claim only if that station stays silent for [`RETRANSMIT`]. A Neighbor Advertisement
-//! with the Override flag replaces the address at once; one without it only makes the address stale
-//! (RFC 4861 §7.2.5).
+//! messages are easily forged. The cache first solicits both stations, while packets still go to the known
+//! one, and believes the claim only if that station stays silent: for [`CLAIM_WAIT`] if the other one
+//! answers, else for [`RETRANSMIT`]. A known station that answers later, within [`RETRANSMIT`], gets its
+//! packets back. A Neighbor Advertisement with the Override flag replaces the address at once unless the
+//! next hop is pinned and nobody asked; one without it only makes the address stale (RFC 4861 §7.2.5).
 //!
 //! Pinned next hops (gateways, GTP-U peers) are resolved and kept resolved without traffic. Others are
 //! created when a packet needs them and removed when unused. An unsolicited announcement creates no
@@ -29,6 +30,9 @@ const RETRANSMIT: Nanos = Nanos::from_secs(1);
 /// The same if another station claims the address: three solicitations take [`RETRANSMIT`].
 const CLAIM_RETRANSMIT: Nanos = Nanos(RETRANSMIT.0 / SOLICITS_MAX as u64);
 
+/// How long the known station has for its answer if the one that claims its address has answered.
+const CLAIM_WAIT: Nanos = Nanos::from_millis(40);
+
 /// How long an answer keeps a neighbor reachable. Spec: RFC 4861 §10 (REACHABLE_TIME).
 const REACHABLE: Nanos = Nanos::from_secs(30);
 
@@ -51,6 +55,10 @@ struct NeighborRecord {
     pinned: bool,
     /// The link-layer address that another station claims for the neighbor.
     claim: Option<MacAddr>,
+    /// The station of the claim answered.
+    claim_answered: bool,
+    /// The station that did not answer in time, and until when it may.
+    former: Option<(MacAddr, Nanos)>,
     /// When the station was last solicited because of a claim.
     disputed_at: Option<Nanos>,
     /// Solicitations sent in the present state.
@@ -234,6 +242,23 @@ impl NeighborCache {
             self.counters.seen_refused += 1;
             return;
         }
+        let former = entry.former.filter(|(former, until)| *former == mac && now < *until);
+        if solicited && former.is_some() {
+            self.counters.claims_refuted += 1;
+            self.confirm(now, index, mac, next_hops);
+            return;
+        }
+        if solicited && entry.state == NeighborState::Probe && entry.claim == Some(mac) {
+            entry.claim_answered = true;
+            let wait = entry.disputed_at.map_or(now, |at| at + CLAIM_WAIT);
+            let deadline = entry.deadline.min(wait.max(now));
+            self.arm(index, deadline);
+            return;
+        }
+        let conflict = match conflict {
+            AddressConflict::Replace if entry.pinned && !solicited => AddressConflict::Verify,
+            other => other,
+        };
         let is_solicited = matches!(entry.state, NeighborState::Incomplete | NeighborState::Probe);
         let same = entry.mac == Some(mac);
         let (is_known, is_disputed) = (entry.mac.is_some(), entry.claim.is_some());
@@ -263,9 +288,9 @@ impl NeighborCache {
     ) {
         let Some(entry) = self.entry_mut(index) else { return };
         let (state, mac) = (entry.state, entry.mac);
-        if claim.is_some() {
-            entry.claim = claim;
-        } else if state != NeighborState::Reachable {
+        if claim.is_some() && entry.claim != claim {
+            (entry.claim, entry.claim_answered) = (claim, false);
+        } else if claim.is_none() && state != NeighborState::Reachable {
             return;
         }
         if state == NeighborState::Probe {
@@ -288,8 +313,12 @@ impl NeighborCache {
         let Some(entry) = self.entry_mut(index) else { return };
         let Some(mac) = entry.mac else { return };
         entry.disputed_at = Some(now);
+        let claim = entry.claim;
         next_hops.set_mac(index, mac, true);
         self.probe(now, index);
+        if claim.is_some() {
+            self.send_solicitation(index, claim);
+        }
     }
 
     /// Starts to resolve a next hop, from the beginning if it has an entry.
@@ -303,6 +332,8 @@ impl NeighborCache {
             state: NeighborState::Incomplete,
             pinned: next_hops.is_pinned(index),
             claim: None,
+            claim_answered: false,
+            former: None,
             disputed_at: None,
             solicits: 0,
             since: now,
@@ -327,6 +358,16 @@ impl NeighborCache {
     fn expire(&mut self, now: Nanos, index: NextHopIndex, next_hops: &mut dyn NextHops) {
         let Some(&mut entry) = self.entry_mut(index) else { return };
         match (entry.state, entry.claim) {
+            (NeighborState::Probe, Some(claim)) if entry.claim_answered => {
+                self.counters.mac_changes += 1;
+                let until = entry.disputed_at.unwrap_or(now) + RETRANSMIT;
+                let former = entry.mac.map(|mac| (mac, until));
+                self.confirm(now, index, claim, next_hops);
+                if let Some(entry) = self.entry_mut(index) {
+                    entry.former = former;
+                }
+                self.send_solicitation(index, entry.mac);
+            }
             (NeighborState::Incomplete | NeighborState::Probe, _)
                 if entry.solicits < SOLICITS_MAX =>
             {
@@ -389,7 +430,7 @@ impl NeighborCache {
     ) {
         next_hops.set_mac(index, mac, false);
         if let Some(entry) = self.entry_mut(index) {
-            (entry.mac, entry.claim) = (Some(mac), None);
+            (entry.mac, entry.claim, entry.former) = (Some(mac), None, None);
         }
         self.enter(now, index, NeighborState::Reachable, REACHABLE);
     }
@@ -445,15 +486,21 @@ impl NeighborCache {
         entry.solicits = entry.solicits.saturating_add(1);
         let unicast = entry.mac.filter(|_| entry.state == NeighborState::Probe);
         let pause = if entry.claim.is_some() { CLAIM_RETRANSMIT } else { RETRANSMIT };
-        let solicitation =
-            WorkerCommand::Solicit { interface: entry.interface, addr: entry.addr, unicast };
+        self.send_solicitation(index, unicast);
+        self.arm(index, now + pause);
+    }
+
+    /// Queues a solicitation: to one station, or to all.
+    fn send_solicitation(&mut self, index: NextHopIndex, unicast: Option<MacAddr>) {
+        let Some(&mut NeighborRecord { interface, addr, .. }) = self.entry_mut(index) else {
+            return;
+        };
         if self.commands.len() < COMMAND_RING_LEN {
-            self.commands.push_back(solicitation);
+            self.commands.push_back(WorkerCommand::Solicit { interface, addr, unicast });
             self.counters.solicits += 1;
         } else {
             self.counters.commands_lost += 1;
         }
-        self.arm(index, now + pause);
     }
 
     fn arm(&mut self, index: NextHopIndex, deadline: Nanos) {

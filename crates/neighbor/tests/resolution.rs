@@ -207,7 +207,7 @@ fn claim_of_another_station_changes_nothing_while_the_known_one_answers() {
         let mut fixture = NeighborFixture::reachable();
         fixture.learn(HOST, MAC_B, solicited);
         assert_eq!(fixture.worker_mac(N6, ip(HOST)), Some(MAC_A));
-        assert_eq!(fixture.pass(Nanos(0)), [(0, Some(MAC_A))], "the known station is asked");
+        assert_eq!(fixture.pass(Nanos(0)), [(0, Some(MAC_A)), (0, Some(MAC_B))], "both are asked");
         fixture.learn(HOST, MAC_B, true);
         assert_eq!(fixture.worker_mac(N6, ip(HOST)), Some(MAC_A), "another one answered");
         fixture.learn(HOST, MAC_A, true);
@@ -225,7 +225,8 @@ fn claim_is_believed_after_a_second_without_an_answer_of_the_known_station() {
     let mut fixture = NeighborFixture::reachable();
     fixture.learn(HOST, MAC_B, false);
     let asked = fixture.pass(Nanos::from_millis(999));
-    assert_eq!(asked, [(0, Some(MAC_A)), (333, Some(MAC_A)), (666, Some(MAC_A))]);
+    let [a, b] = [MAC_A, MAC_B].map(Some);
+    assert_eq!(asked, [(0, a), (0, b), (333, a), (666, a)]);
     assert_eq!(fixture.worker_mac(N6, ip(HOST)), Some(MAC_A), "packets go on meanwhile");
     assert_eq!(fixture.pass(Nanos::from_millis(1)), [(0, Some(MAC_B))], "the new one is asked");
     assert_eq!(fixture.worker_mac(N6, ip(HOST)), Some(MAC_B));
@@ -234,8 +235,44 @@ fn claim_is_believed_after_a_second_without_an_answer_of_the_known_station() {
     assert_eq!(fixture.cache.counters().mac_changes, 1);
 }
 
+/// The same, and the new gateway answers.
 #[test]
-fn flood_of_claims_asks_the_known_station_once_a_second() {
+fn claim_of_a_station_that_answers_is_believed_at_once_unless_the_known_one_answers_too() {
+    let mut fixture = NeighborFixture::reachable();
+    fixture.learn(HOST, MAC_B, false);
+    fixture.pass(Nanos::from_millis(1));
+    fixture.learn(HOST, MAC_B, true);
+    fixture.pass(Nanos::from_millis(38));
+    assert_eq!(fixture.worker_mac(N6, ip(HOST)), Some(MAC_A), "it has 40 ms");
+    assert_eq!(fixture.pass(Nanos::from_millis(1)), [(1, Some(MAC_A))], "and is asked once more");
+    assert_eq!(fixture.worker_mac(N6, ip(HOST)), Some(MAC_B));
+    assert_eq!(fixture.state(HOST), Some(NeighborState::Reachable));
+    // A forger was quicker than the known station.
+    fixture.pass(Nanos::from_millis(900));
+    fixture.learn(HOST, MAC_A, true);
+    assert_eq!(fixture.worker_mac(N6, ip(HOST)), Some(MAC_A));
+    let counters = fixture.cache.counters();
+    assert_eq!((counters.mac_changes, counters.claims_refuted), (1, 1));
+}
+
+#[test]
+fn unasked_override_for_a_gateway_is_a_claim() {
+    let mut fixture = NeighborFixture::new();
+    let peer = "192.0.2.7";
+    fixture.publisher.apply(DeltaId(1), install(0, &[], rules(1, &[peer])));
+    fixture.cache.handle_changes(fixture.now, &mut fixture.publisher);
+    fixture.cache.handle_event(fixture.now, answer(N3, peer), &mut fixture.publisher);
+    let WorkerEvent::NeighborLearned { interface, addr, .. } = answer(N3, peer) else { panic!() };
+    let (mac, solicited, conflict) = (MAC_B, false, AddressConflict::Replace);
+    let forged = WorkerEvent::NeighborLearned { interface, addr, mac, solicited, conflict };
+    fixture.cache.handle_event(fixture.now, forged, &mut fixture.publisher);
+    assert_eq!(fixture.worker_mac(N3, addr), Some(MAC_A));
+    fixture.cache.handle_event(fixture.now, answer(N3, peer), &mut fixture.publisher);
+    assert_eq!(fixture.cache.counters().claims_refuted, 1);
+}
+
+#[test]
+fn flood_of_claims_asks_both_stations_once_a_second() {
     let mut fixture = NeighborFixture::reachable();
     let mut asked = 0;
     for round in 0..10_000_u32 {
@@ -248,7 +285,7 @@ fn flood_of_claims_asks_the_known_station_once_a_second() {
         }
         assert_eq!(fixture.worker_mac(N6, ip(HOST)), Some(MAC_A), "{round}");
     }
-    assert!((9..=11).contains(&asked), "{asked}");
+    assert!((18..=22).contains(&asked), "{asked}");
 }
 
 /// Spec: RFC 4861 §7.2.5 (I).
