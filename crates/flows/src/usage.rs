@@ -69,12 +69,10 @@ impl OffloadUsage for FlowUsage {
         OffloadCounts { ul_pkts, ul_bytes, dl_pkts, dl_bytes, last }
     }
 
-    /// None: who chooses the sessions of flows reserves their volume.
-    fn limited_entries(&self, _: SessionIndex) -> u64 {
-        0
-    }
-
     fn take_back(&self, _: SessionIndex) {}
 
-    fn grant(&self, _: SessionIndex, _: u64) {}
+    /// Among the others alone: who chooses the sessions of flows reserves their volume.
+    fn divide(&self, _: SessionIndex, more: u64, others: u64) -> u64 {
+        if more == u64::MAX { more } else { more / others.max(1) }
+    }
 }

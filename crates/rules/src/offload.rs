@@ -162,16 +162,14 @@ pub trait OffloadUsage: fmt::Debug + Send + Sync {
     /// What the entries of a session counted so far. Counters wrap, and are not reset when an entry is put.
     fn counted(&self, session: SessionIndex) -> OffloadCounts;
 
-    /// Number of limited entries of a session.
-    fn limited_entries(&self, session: SessionIndex) -> u64;
-
     /// Takes back the budgets of a session: no packet is counted before the next grant. For the worker that owns the
     /// session only.
     fn take_back(&self, session: SessionIndex);
 
-    /// Replaces the budget of each limited entry of a session: packets are forwarded while less than `bytes` octets
-    /// are used. For the worker that owns the session only.
-    fn grant(&self, session: SessionIndex, bytes: u64);
+    /// Divides `more` octets evenly among `others` and the limited entries of a session, and returns the share of each. It
+    /// replaces the budgets of the entries: they forward packets while less than the share is used. An entry that is put
+    /// meanwhile gets nothing. `u64::MAX` is no limit for anybody. For the worker that owns the session only.
+    fn divide(&self, session: SessionIndex, more: u64, others: u64) -> u64;
 }
 
 /// A rule to be put.

@@ -225,21 +225,18 @@ impl FastRuleTable {
         };
         // What is empty is activated with a limit of its own.
         let tunnel = self.tunnel_cell(session).filter(|cell| !cell.is_empty());
-        let offloaded = self.offload.as_ref().map_or(0, |of| of.limited_entries(session));
         let reserve = self.reserves.get(session.0 as usize).map_or(0, Counter::load);
         let more = if more == u64::MAX { more } else { more.saturating_sub(reserve) };
-        let share = match (more, tunnel) {
-            (u64::MAX, _) => u64::MAX,
-            (_, None) => more / (2 + offloaded),
-            (_, Some(_)) => more / (3 + offloaded),
+        let cells = if tunnel.is_some() { 3 } else { 2 };
+        let share = match &self.offload {
+            Some(offload) => offload.divide(session, more, cells),
+            None if more == u64::MAX => more,
+            None => more / cells,
         };
         [Some(uplink), Some(downlink), tunnel]
             .into_iter()
             .flatten()
             .for_each(|cell| cell.limit_to(share));
-        if let Some(offload) = &self.offload {
-            offload.grant(session, share);
-        }
     }
 }
 

@@ -3,10 +3,22 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")]
 #![cfg(loom)]
 
+/// The budgets of entries of an offload: the source of the room xdp, with loom's atomics.
+#[path = "../../xdp/src/account.rs"]
+mod account;
+#[allow(dead_code, reason = "the budget has a part of it")]
+#[path = "../../xdp/src/layout.rs"]
+mod layout;
+mod sync {
+    pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
+}
+
+use crate::layout::{BUDGET_BITS, head};
+use account::{ACCOUNT_WORDS, EntryBudget, divide};
 use adit_tables::publish::{SlotReader, SlotWriter, slots};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicBool, Ordering};
+use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use loom::thread;
 
 /// What a reclaimed value holds: reading it means that it was freed too early.
@@ -126,5 +138,88 @@ fn writer_dropped_first_leaves_retired_values_to_the_readers() {
         writer.advance();
         drop(writer);
         reader.join().unwrap();
+    });
+}
+
+/// An entry in shared memory, and its account.
+struct SharedEntry {
+    head: AtomicU64,
+    budget: AtomicU64,
+    account: [AtomicU64; ACCOUNT_WORDS],
+}
+
+impl SharedEntry {
+    fn new() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self { head: zero(), budget: zero(), account: [zero(), zero(), zero()] }
+    }
+
+    fn budget(&self) -> EntryBudget<'_> {
+        EntryBudget { head: &self.head, budget: &self.budget, account: &self.account }
+    }
+
+    /// What the control thread does: a limited entry with this number is active.
+    fn put(&self, number: u64) {
+        self.head.store(number | head::ACTIVE | head::LIMITED, Ordering::Release);
+    }
+
+    /// What the program may forward by the entry.
+    fn usable(&self) -> u64 {
+        let (head, budget) =
+            (self.head.load(Ordering::Acquire), self.budget.load(Ordering::Acquire));
+        let is_its = budget >> BUDGET_BITS == head & head::NUMBER;
+        if is_its { budget & ((1 << BUDGET_BITS) - 1) } else { 0 }
+    }
+
+    /// What the program does with a packet. Returns the octets that it forwarded.
+    fn forward(&self, len: u64) -> u64 {
+        let head = self.head.load(Ordering::Acquire);
+        let budget = self.budget.load(Ordering::Acquire);
+        if budget >> BUDGET_BITS != head & head::NUMBER || budget & ((1 << BUDGET_BITS) - 1) <= len
+        {
+            return 0;
+        }
+        let (used, relaxed) = (budget - len, Ordering::Relaxed);
+        let exchanged = self.budget.compare_exchange(budget, used, Ordering::AcqRel, relaxed);
+        exchanged.map_or(0, |_| len)
+    }
+}
+
+#[test]
+fn no_more_than_what_is_left_is_given_to_cells_and_entries() {
+    loom::model(|| {
+        let entries = Arc::new([SharedEntry::new(), SharedEntry::new()]);
+        let put = Arc::clone(&entries);
+        let control = thread::spawn(move || put.iter().for_each(|entry| entry.put(1)));
+        let [uplink, downlink] = &*entries;
+        let share = divide(&[uplink.budget(), downlink.budget()], 12, 2);
+        control.join().unwrap();
+        assert!(2 * share + uplink.usable() + downlink.usable() <= 12);
+        // The next division finds both.
+        assert_eq!(divide(&[uplink.budget(), downlink.budget()], 12, 2), 3);
+        assert_eq!((uplink.usable(), downlink.usable()), (3, 3));
+    });
+}
+
+#[test]
+fn reading_beside_grants_never_falls_nor_exceeds_what_was_forwarded() {
+    loom::model(|| {
+        let entries = Arc::new([SharedEntry::new(), SharedEntry::new()]);
+        entries[0].put(1);
+        divide(&[entries[0].budget(), entries[1].budget()], 100, 0);
+        let granting = Arc::clone(&entries);
+        let worker = thread::spawn(move || {
+            // The entry's rule changes, so that the number of the budget does.
+            granting[0].put(2);
+            divide(&[granting[0].budget(), granting[1].budget()], 50, 0);
+        });
+        let forwarding = Arc::clone(&entries);
+        let program = thread::spawn(move || forwarding[0].forward(7));
+        let first = entries[0].budget().octets();
+        let second = entries[0].budget().octets();
+        assert!(first <= second && second <= 7, "{first}, {second}");
+        worker.join().unwrap();
+        let forwarded = program.join().unwrap();
+        assert_eq!(entries[0].budget().octets(), forwarded);
     });
 }

@@ -49,13 +49,11 @@ impl OffloadUsage for Asked {
         OffloadCounts { ul_pkts: self.pkts.load(Ordering::Relaxed), ..OffloadCounts::default() }
     }
 
-    fn limited_entries(&self, _: SessionIndex) -> u64 {
-        0
-    }
-
     fn take_back(&self, _: SessionIndex) {}
 
-    fn grant(&self, _: SessionIndex, _: u64) {}
+    fn divide(&self, _: SessionIndex, more: u64, others: u64) -> u64 {
+        if more == u64::MAX { more } else { more / others.max(1) }
+    }
 }
 
 #[derive(Debug)]

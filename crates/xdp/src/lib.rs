@@ -16,6 +16,7 @@
 //! [`Batches`]: batches::Batches
 #![deny(unsafe_code)]
 
+mod account;
 pub mod batches;
 mod config;
 mod entry;
@@ -26,6 +27,11 @@ mod mapped;
 mod offload;
 mod program;
 mod usage;
+
+/// What [`account`] takes its atomics from, so that loom can give it others.
+mod sync {
+    pub(crate) use core::sync::atomic::{AtomicU64, Ordering, fence};
+}
 
 pub use config::{XdpConfig, XdpError};
 pub use load::load;

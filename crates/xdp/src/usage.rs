@@ -1,7 +1,4 @@
 //! Counters and budgets of entries.
-//!
-//! The word of a budget only decreases between two grants: by the octets that the program forwards. So the octets of an
-//! entry are a base, which the session's worker keeps, less this word. A grant adds to both.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -9,17 +6,9 @@ use std::sync::Arc;
 use adit_rules::{OffloadCounts, OffloadUsage};
 use adit_types::{Nanos, SessionIndex};
 
-use crate::layout::{BUDGET_BITS, ENTRY_WORDS, head, word};
+use crate::account::{ACCOUNT_WORDS, EntryBudget, divide};
+use crate::layout::{ENTRY_WORDS, word};
 use crate::mapped::{MappedArray, coarse_ns};
-
-/// Words of an account: its version, which is odd during a grant, and the base.
-const ACCOUNT_WORDS: usize = 2;
-
-/// Attempts to read an account between two grants: a grant takes nanoseconds, unless its worker lost its core.
-const READ_ATTEMPTS: u32 = 10_000;
-
-/// The largest budget.
-const BUDGET_MAX: u64 = (1 << BUDGET_BITS) - 1;
 
 /// The entries of all sessions, as control thread and workers use them.
 #[derive(Debug)]
@@ -51,67 +40,22 @@ impl XdpUsage {
         self.entries.words().as_chunks().0.get(at)
     }
 
-    fn account(&self, session: SessionIndex, direction: usize) -> Option<&[AtomicU64; 2]> {
-        let at = (session.0 as usize).checked_mul(2)?.checked_add(direction)?;
-        self.accounts.words().as_chunks().0.get(at)
-    }
-
-    /// Octets that an entry counted.
-    fn bytes(&self, session: SessionIndex, direction: usize) -> u64 {
-        let Some((entry, [version, base])) =
-            self.entry(session, direction).zip(self.account(session, direction))
-        else {
-            return 0;
+    /// The budgets of both directions.
+    fn budgets(&self, session: SessionIndex) -> Option<[EntryBudget<'_>; 2]> {
+        let budget = |direction: usize| {
+            let at = (session.0 as usize).checked_mul(2)?.checked_add(direction)?;
+            let account = self.accounts.words().as_chunks().0.get(at)?;
+            let entry = self.entry(session, direction)?;
+            Some(EntryBudget { head: &entry[word::HEAD], budget: &entry[word::BUDGET], account })
         };
-        let read = || {
-            base.load(Ordering::Acquire).wrapping_sub(entry[word::BUDGET].load(Ordering::Acquire))
-        };
-        for _ in 0..READ_ATTEMPTS {
-            let before = version.load(Ordering::Acquire);
-            let bytes = read();
-            core::sync::atomic::fence(Ordering::Acquire);
-            if before.is_multiple_of(2) && version.load(Ordering::Relaxed) == before {
-                return bytes;
-            }
-            core::hint::spin_loop();
-        }
-        read()
+        Some([budget(0)?, budget(1)?])
     }
-
-    /// Replaces the budget of an entry that is active and limited. For one writer at a time.
-    fn set_budget(&self, session: SessionIndex, direction: usize, bytes: u64) {
-        let Some((entry, [version, base])) =
-            self.entry(session, direction).zip(self.account(session, direction))
-        else {
-            return;
-        };
-        let head = entry[word::HEAD].load(Ordering::Acquire);
-        if !is_limited(head) {
-            return;
-        }
-        let budget = (head & head::NUMBER) << BUDGET_BITS | bytes.min(BUDGET_MAX);
-        let cell = &entry[word::BUDGET];
-        if bytes == 0 && cell.load(Ordering::Relaxed) == budget {
-            return;
-        }
-        let odd = version.load(Ordering::Relaxed).wrapping_add(1);
-        version.store(odd, Ordering::Relaxed);
-        core::sync::atomic::fence(Ordering::Release);
-        let former = cell.swap(budget, Ordering::AcqRel);
-        let more = budget.wrapping_sub(former);
-        base.store(base.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
-        version.store(odd.wrapping_add(1), Ordering::Release);
-    }
-}
-
-const fn is_limited(head: u64) -> bool {
-    let both = head::ACTIVE | head::LIMITED;
-    head & both == both
 }
 
 impl OffloadUsage for XdpUsage {
     fn counted(&self, session: SessionIndex) -> OffloadCounts {
-        let (Some(uplink), Some(downlink)) = (self.entry(session, 0), self.entry(session, 1))
+        let (Some(uplink), Some(downlink), Some(budgets)) =
+            (self.entry(session, 0), self.entry(session, 1), self.budgets(session))
         else {
             return OffloadCounts::default();
         };
@@ -119,29 +63,117 @@ impl OffloadUsage for XdpUsage {
         let last = |entry: &EntryCell| entry[word::LAST].load(Ordering::Relaxed);
         let clock = self.clock.load(Ordering::Relaxed);
         let last = last(uplink).max(last(downlink));
+        let [ul_bytes, dl_bytes] = budgets.each_ref().map(EntryBudget::octets);
         OffloadCounts {
             ul_pkts: pkts(uplink),
-            ul_bytes: self.bytes(session, 0),
+            ul_bytes,
             dl_pkts: pkts(downlink),
-            dl_bytes: self.bytes(session, 1),
+            dl_bytes,
             last: (last != 0).then(|| Nanos(last.wrapping_add(clock))),
         }
     }
 
-    fn limited_entries(&self, session: SessionIndex) -> u64 {
-        let is_limited = |direction| {
-            let entry = self.entry(session, direction);
-            entry.is_some_and(|entry| is_limited(entry[word::HEAD].load(Ordering::Acquire)))
-        };
-        u64::from(is_limited(0)) + u64::from(is_limited(1))
-    }
-
     fn take_back(&self, session: SessionIndex) {
-        self.grant(session, 0);
+        self.divide(session, 0, 0);
     }
 
-    fn grant(&self, session: SessionIndex, bytes: u64) {
-        self.set_budget(session, 0, bytes);
-        self.set_budget(session, 1, bytes);
+    fn divide(&self, session: SessionIndex, more: u64, others: u64) -> u64 {
+        self.budgets(session).map_or(0, |budgets| divide(&budgets, more, others))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::layout::{BUDGET_BITS, head};
+
+    const SESSION: SessionIndex = SessionIndex(0);
+    const PACKET: u64 = 50;
+    /// Octets that a session may use until the next division.
+    const MORE: u64 = 12_000;
+
+    /// How long the threads run: `ADIT_XDP_S` seconds, or two.
+    fn lasts() -> Duration {
+        let seconds = std::env::var("ADIT_XDP_S").ok().map(|text| text.parse().unwrap());
+        Duration::from_secs(seconds.unwrap_or(2))
+    }
+
+    /// What the program does with a packet: see `charge` in `bpf/forward.bpf.c`.
+    fn charge(entry: &EntryCell) -> bool {
+        let head = entry[word::HEAD].load(Ordering::Acquire);
+        let budget = entry[word::BUDGET].load(Ordering::Acquire);
+        let (number, left) = (budget >> BUDGET_BITS, budget & ((1 << BUDGET_BITS) - 1));
+        head & head::ACTIVE != 0
+            && number == head & head::NUMBER
+            && left > PACKET
+            && entry[word::BUDGET]
+                .compare_exchange(budget, budget - PACKET, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    fn used(usage: &XdpUsage) -> u64 {
+        let OffloadCounts { ul_bytes, dl_bytes, .. } = usage.counted(SESSION);
+        ul_bytes + dl_bytes
+    }
+
+    /// The control thread puts and removes entries, the program forwards, the worker divides, and somebody reads.
+    #[test]
+    fn volume_is_exact_whatever_the_control_thread_does_between_two_divisions() {
+        let entries = Arc::new(MappedArray::private(2 * ENTRY_WORDS).unwrap());
+        let usage = XdpUsage::new(entries, 1).unwrap();
+        let (is_over, forwarded) = (AtomicBool::new(false), AtomicU64::new(0));
+        let goes_on = || !is_over.load(Ordering::Relaxed);
+        let cells = [0, 1].map(|direction| usage.entry(SESSION, direction).unwrap());
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let limited = head::ACTIVE | head::LIMITED;
+                for number in (1..head::NUMBERS_END).cycle().take_while(|_| goes_on()) {
+                    cells.map(|cell| cell[word::HEAD].store(number | limited, Ordering::Release));
+                    if number % 3 == 0 {
+                        cells.map(|cell| cell[word::HEAD].store(number, Ordering::Release));
+                    }
+                    (0..number % 64).for_each(|_| core::hint::spin_loop());
+                }
+            });
+            scope.spawn(|| {
+                while goes_on() {
+                    for cell in cells {
+                        // Whoever reads it before the exchange finds too much, never too little.
+                        forwarded.fetch_add(PACKET, Ordering::SeqCst);
+                        if !charge(cell) {
+                            forwarded.fetch_sub(PACKET, Ordering::SeqCst);
+                        }
+                    }
+                }
+            });
+            scope.spawn(|| {
+                let mut last = 0;
+                while goes_on() {
+                    let now = used(&usage);
+                    assert!(last <= now, "{now} octets after {last}");
+                    assert!(now <= forwarded.load(Ordering::SeqCst), "{now} octets");
+                    last = now;
+                }
+            });
+            let (began, mut limit, mut divisions) = (Instant::now(), 0, 0);
+            while began.elapsed() < lasts() {
+                usage.take_back(SESSION);
+                let before = used(&usage);
+                assert!(before <= limit, "{before} of {limit} octets");
+                limit = before + MORE;
+                // The cells have used their shares, too.
+                limit -= 2 * usage.divide(SESSION, MORE, 2);
+                divisions += 1;
+                (0..divisions % 256).for_each(|_| core::hint::spin_loop());
+            }
+            is_over.store(true, Ordering::Relaxed);
+            println!("{divisions} divisions, {} octets", used(&usage));
+        });
+        assert!(used(&usage) > 0, "nothing was forwarded");
+        assert_eq!(used(&usage), forwarded.into_inner());
     }
 }

@@ -286,24 +286,23 @@ fn packets_beyond_the_budget_pass() {
         let forwarded = verdicts.take_while(|verdict| *verdict == XdpVerdict::Forwarded).count();
         assert_eq!(forwarded, count);
     };
-    assert_eq!(usage.limited_entries(SESSION), 2);
     forwards(0);
-    usage.grant(SESSION, 101);
+    assert_eq!(usage.divide(SESSION, 202, 0), 101);
     forwards(2);
     counts((2, 100), (0, 0), &offload);
-    usage.grant(SESSION, 100);
+    assert_eq!(usage.divide(SESSION, 400, 2), 100);
     forwards(1);
     usage.take_back(SESSION);
     forwards(0);
     counts((3, 150), (0, 0), &offload);
     // A budget is that of one entry only.
-    usage.grant(SESSION, u64::MAX);
+    assert_eq!(usage.divide(SESSION, u64::MAX, 2), u64::MAX);
     offload.remove(SESSION, Direction::Uplink);
     offload.remove(SESSION, Direction::Downlink);
     put(&mut offload, true);
     forwards(0);
     counts((3, 150), (0, 0), &offload);
-    usage.grant(SESSION, u64::MAX);
+    assert_eq!(usage.divide(SESSION, u64::MAX, 2), u64::MAX);
     settle(&mut programs[0], &frame);
     assert_eq!(run(&mut programs[0], &frame).0, XdpVerdict::Forwarded);
     counts((4, 200), (0, 0), &offload);
@@ -319,7 +318,7 @@ fn packets_behind_those_of_the_worker_follow_them() {
     assert_eq!(next(), XdpVerdict::Passed);
     // A grant says nothing about the packets that the worker has, however late it comes.
     thread::sleep(QUIET);
-    usage.grant(SESSION, 101);
+    assert_eq!(usage.divide(SESSION, 202, 0), 101);
     assert_eq!(next(), XdpVerdict::Passed);
     counts((0, 0), (0, 0), &offload);
     // After a while without packets none is with the worker.
@@ -329,7 +328,7 @@ fn packets_behind_those_of_the_worker_follow_them() {
         [XdpVerdict::Forwarded, XdpVerdict::Forwarded, XdpVerdict::Passed]
     );
     // A flow that is never quiet does not stay with the worker.
-    usage.grant(SESSION, u64::MAX);
+    assert_eq!(usage.divide(SESSION, u64::MAX, 2), u64::MAX);
     assert_eq!(next(), XdpVerdict::Passed);
     let began = Instant::now();
     while next() == XdpVerdict::Passed {
