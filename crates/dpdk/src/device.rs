@@ -71,6 +71,13 @@ impl Device {
         })
     }
 
+    /// True for drivers of virtual links, whose peers are kernels that may leave checksums to a card.
+    pub(crate) fn leaves_checksums_open(&self) -> bool {
+        ["net_af_packet", "net_af_xdp", "net_tap", "net_virtio_user", "net_vhost"]
+            .iter()
+            .any(|driver| self.is_driver(driver))
+    }
+
     /// True for a device of the given virtual driver, such as `net_memif`. As in DPDK, the device's name
     /// starts with the driver's.
     #[must_use]

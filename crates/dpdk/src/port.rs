@@ -158,8 +158,9 @@ impl Port {
         let info = Self::fixed_info(config, &running)?;
         let mut sockets = wait::queue_sockets(config.device, &before, rx_queues).into_iter();
         let gate = || Self::gate(config.device);
+        let is_open = config.device.leaves_checksums_open();
         let rx = (0..rx_queues)
-            .map(|queue| Ok(RxQueue::new(&running, queue, sockets.next(), gate()?)))
+            .map(|queue| Ok(RxQueue::new(&running, queue, sockets.next(), gate()?, is_open)))
             .collect::<Result<_, PortError>>()?;
         let tx = (0..config.tx_queues)
             .map(|queue| Ok(TxQueue::new(&running, queue, gate()?)))

@@ -4,6 +4,7 @@
 //! `skipped: reason` if that is not possible.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
 
+use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use adit_dpdk::{
     RxQueue, TxQueue,
 };
 use adit_pktio::{Burst, PacketBuf};
+use adit_wire::checksum::Sum;
 
 /// Local experimental EtherType (IEEE 802), so that nothing else answers.
 const ETHERTYPE: [u8; 2] = [0x88, 0xb5];
@@ -103,11 +105,15 @@ fn open(eal: &Eal, pool: &Mempool, text: &str) -> Result<(Port, RxQueue, TxQueue
 
 /// Waits for the next of our frames.
 fn receive(rx: &mut RxQueue) -> Vec<u8> {
+    receive_such(rx, is_ours)
+}
+
+fn receive_such(rx: &mut RxQueue, is_wanted: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let start = Instant::now();
     let mut burst = Burst::new();
     while start.elapsed() < TIMEOUT {
         rx.rx_burst(32, &mut burst);
-        let found = burst.drain(..).find(|packet| is_ours(packet.data()));
+        let found = burst.drain(..).find(|packet| is_wanted(packet.data()));
         if let Some(packet) = found {
             return packet.data().to_vec();
         }
@@ -163,7 +169,23 @@ fn frames_cross_a_veth_pair_unchanged_both_ways() {
     let long = [frame(&[], b"long"), vec![0x5a; usize::from(MTU) + 14 - 64]].concat();
     send(&pool, &mut far_tx, &long);
     assert_eq!(receive(&mut rx), long);
+    kernel_sends_a_datagram(&mut rx);
     let stats = port.stats().unwrap();
     assert!(stats.ipackets >= 2 && stats.opackets == 1, "{stats:?}");
     drop(lab);
+}
+
+/// In the namespace of the peer. A veth leaves checksums open: its other end is expected to be a kernel.
+fn kernel_sends_a_datagram(rx: &mut RxQueue) {
+    for command in ["addr add 10.9.0.1/24 dev far", "neigh add 10.9.0.2 lladdr 2:0:0:0:0:9 dev far"]
+    {
+        ip(command).unwrap();
+    }
+    let socket = UdpSocket::bind("10.9.0.1:0").unwrap();
+    socket.send_to(b"hello world", "10.9.0.2:7777").unwrap();
+    let is_it = |frame: &[u8]| frame.ends_with(b"hello world");
+    let frame = receive_such(rx, is_it);
+    let (addrs, segment) = (&frame[26..34], &frame[34..]);
+    let pseudo = Sum::new().bytes(addrs).word(17).word(19);
+    assert_eq!(pseudo.bytes(segment).checksum(), 0, "{segment:?}");
 }

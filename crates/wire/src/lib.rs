@@ -27,6 +27,7 @@ pub mod ipv4;
 pub mod ipv6;
 mod malformed;
 pub mod neighbor;
+mod open_checksum;
 pub mod parse;
 pub mod protocol;
 pub mod psc;
@@ -42,6 +43,7 @@ pub use fragment::{FragmentPosition, Ipv4Split, restore_header};
 pub use fragment_kind::FragmentKind;
 pub use glance::{Glance, UeAddress};
 pub use malformed::Malformed;
+pub use open_checksum::finish_open_checksum;
 pub use parse::{
     FiveTuple, Frame, GtpuPacket, IpAddrs, IpPacket, five_tuple, parse_frame, parse_gtpu, parse_ip,
 };

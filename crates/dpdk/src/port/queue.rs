@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use adit_dpdk_sys as sys;
 use adit_pktio::{Burst, PacketBuf};
+use adit_wire::finish_open_checksum;
 
 use super::StartedPort;
 use crate::mbuf::Mbuf;
@@ -23,6 +24,8 @@ pub struct RxQueue {
     queue: u16,
     socket: Option<OwnedFd>,
     gate: Option<MemifGate>,
+    /// The peer is a kernel, or somebody who passes on what a kernel sent: it may leave checksums to a card.
+    finishes_checksums: bool,
     not_sync: PhantomData<Cell<u8>>,
 }
 
@@ -45,9 +48,10 @@ impl RxQueue {
         queue: u16,
         socket: Option<OwnedFd>,
         gate: Option<MemifGate>,
+        finishes_checksums: bool,
     ) -> Self {
         let (port, port_id) = (Arc::clone(port), port.id());
-        Self { port, port_id, queue, socket, gate, not_sync: PhantomData }
+        Self { port, port_id, queue, socket, gate, finishes_checksums, not_sync: PhantomData }
     }
 
     /// A descriptor that is readable while the queue has packets: the socket of drivers of kernel
@@ -60,7 +64,7 @@ impl RxQueue {
     /// Appends at most `limit` received packets to `burst`. Returns their number.
     ///
     /// Cost: one driver call, which writes the packets' pointers directly into `burst`, and two prefetches for
-    /// each packet.
+    /// each packet; a look at the checksum of each one if the driver is of a virtual link.
     #[inline]
     pub fn rx_burst(&mut self, limit: usize, burst: &mut Burst<Mbuf>) -> usize {
         let inside = self.gate.as_ref().map(MemifGate::enter);
@@ -86,7 +90,13 @@ impl RxQueue {
         // SAFETY: DPDK wrote `received <= wanted` non-null pointers to packets that we now own
         // exclusively.
         unsafe { burst.set_len(len + received) };
-        burst[len..].iter().for_each(PacketBuf::prefetch);
+        let new = &mut burst[len..];
+        if self.finishes_checksums {
+            for packet in &mut *new {
+                finish_open_checksum(packet.data_mut());
+            }
+        }
+        new.iter().for_each(PacketBuf::prefetch);
         received
     }
 
