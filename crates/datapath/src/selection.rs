@@ -107,18 +107,23 @@ impl<'a> TapCandidate<'a> {
             TapKey::Teid(wanted) => {
                 matches!(self.glance, Glance::Tunneled { teid, .. } if teid == wanted)
             }
-            TapKey::Ue(addr) => self.is_of_ue(addr),
+            TapKey::Ue(addr) => self.is_of_ue(view, addr),
         }
     }
 
-    fn is_of_ue(&self, addr: IpAddr) -> bool {
-        let ue = UeAddress::of(addr);
+    /// To or from the UE, or in a tunnel of it with a source that is not its own.
+    fn is_of_ue(&self, view: &TablesView<'_>, addr: IpAddr) -> bool {
+        let is_ue = |other: IpAddr| UeAddress::of(other) == UeAddress::of(addr);
         match self.glance {
-            Glance::PlainV4(dst) => UeAddress::of(dst.into()) == ue,
-            Glance::PlainV6(dst) => UeAddress::of(dst.into()) == ue,
+            Glance::PlainV4(dst) => is_ue(dst.into()),
+            Glance::PlainV6(dst) => is_ue(dst.into()),
             Glance::Tunneled { gtpu_at, .. } => {
-                let inner = Glance::inner_addresses(self.frame.get(gtpu_at..).unwrap_or_default());
-                inner.is_some_and(|(src, dst)| src == ue || dst == ue)
+                let gtpu = self.frame.get(gtpu_at..).unwrap_or_default();
+                let Some((src, dst)) = Glance::inner_addresses(gtpu) else { return false };
+                let rules = view.rules(self.session(view));
+                is_ue(src)
+                    || is_ue(dst)
+                    || rules.is_some_and(|rules| rules.names_ue(addr) && !rules.allows_ue(src))
             }
             Glance::TunnelFragment(_) | Glance::Signaling => false,
         }

@@ -318,12 +318,22 @@ impl PublishedRules {
     #[inline]
     #[must_use]
     pub fn allows_ue(&self, addr: IpAddr) -> bool {
+        self.names_ue(addr) || self.ue_count == 0 && self.ue_networks().is_empty()
+    }
+
+    /// True when `addr` is one of the UE, or in a network behind it, by the session's PDRs.
+    #[inline]
+    #[must_use]
+    pub fn names_ue(&self, addr: IpAddr) -> bool {
         let further = self.rare.as_ref().map_or(&[][..], |rare| &rare.further_ues);
-        let networks = self.rare.as_ref().map_or(&[][..], |rare| &rare.ue_networks);
         let ues = core::iter::once(&self.ue).chain(further);
         ues.take(usize::from(self.ue_count)).any(|ue| ue.contains(addr))
-            || any_contains(networks, addr)
-            || self.ue_count == 0 && networks.is_empty()
+            || any_contains(self.ue_networks(), addr)
+    }
+
+    #[inline]
+    fn ue_networks(&self) -> &[IpPrefix] {
+        self.rare.as_ref().map_or(&[][..], |rare| &rare.ue_networks)
     }
 
     /// See [`PdrEntry::matches_ue`].

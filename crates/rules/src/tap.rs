@@ -25,7 +25,8 @@ pub enum TapKey {
     Any,
     /// Those of a session. The index may be reused: the identifier is checked, too.
     Session(SessionIndex, Seid),
-    /// Those to an address of a UE, and those from it in tunnels. Of an IPv6 address the upper half counts.
+    /// Those to an address of a UE, and in tunnels those from it, and those of its session with a source that is not the
+    /// UE's. Of an IPv6 address the upper half counts.
     Ue(IpAddr),
     /// Those in a local tunnel, whether or not a session owns it.
     Teid(Teid),

@@ -45,8 +45,8 @@ reasons! {
         VlanUnknown, "vlan_unknown", "No interface is configured for this VLAN on this port.";
         EtherTypeUnknown, "ether_type_unknown", "The frame carries neither IPv4, IPv6 nor ARP.";
         IpMalformed, "ip_malformed", "The outer or only IP header has a wrong version or length.";
-        IpChecksumWrong, "ip_checksum_wrong", "The IPv4 header checksum is wrong.";
-        IpAddressInvalid, "ip_address_invalid", "The source or destination address cannot be forwarded (multicast, loopback, unspecified, link-local).";
+        IpChecksumWrong, "ip_checksum_wrong", "The checksum of the outer or only IPv4 header is wrong.";
+        IpAddressInvalid, "ip_address_invalid", "The source or destination address of the user's packet (in a tunnel, the inner one) cannot be forwarded: multicast, loopback, unspecified or link-local.";
         IpProtocolUnknown, "ip_protocol_unknown", "A packet to our own address carries a protocol that Adit does not serve.";
         OuterFragment, "outer_fragment", "An IP fragment to our own address is not part of a GTP-U packet on N3.";
         ReassemblyMalformed, "reassembly_malformed", "A fragment of a tunnel packet is empty, has a length that is not a multiple of 8, or extends beyond the end of its datagram.";
@@ -56,8 +56,8 @@ reasons! {
         ReassemblyTooLong, "reassembly_too_long", "The reassembled tunnel packet does not fit one buffer; raise dpdk.mbuf_bytes.";
         ReassemblyFull, "reassembly_full", "Too many tunnel packets wait for fragments; Adit discards the oldest.";
         ReassemblyTimeout, "reassembly_timeout", "The missing fragments of a tunnel packet did not arrive within two seconds.";
-        UdpMalformed, "udp_malformed", "The UDP length does not match the length of the packet.";
-        UdpChecksumWrong, "udp_checksum_wrong", "The UDP checksum of a tunnel packet is wrong.";
+        UdpMalformed, "udp_malformed", "The outer or only UDP length does not match the length of the packet.";
+        UdpChecksumWrong, "udp_checksum_wrong", "The outer UDP checksum of a tunnel packet is wrong.";
         UdpPortUnknown, "udp_port_unknown", "A UDP packet to our own address names a port that Adit does not serve.";
         IcmpUnhandled, "icmp_unhandled", "An ICMP message to our own address is malformed or of a type that Adit does not serve.";
         ArpMalformed, "arp_malformed", "The ARP packet is malformed or not for IPv4 over Ethernet.";
@@ -69,7 +69,7 @@ reasons! {
         GtpuNotOnN3, "gtpu_not_on_n3", "GTP-U arrived on an interface that does not serve it.";
         InnerMalformed, "inner_malformed", "The packet inside the tunnel is not a valid IPv4 or IPv6 packet.";
         TeidUnknown, "teid_unknown", "No PFCP session owns this TEID.";
-        UeUnknown, "ue_unknown", "No PFCP session owns this UE address.";
+        UeUnknown, "ue_unknown", "No PFCP session owns the UE address that the packet, or the one inside the tunnel, goes to.";
         UeSourceSpoofed, "ue_source_spoofed", "The inner source address does not belong to the PFCP session's UE.";
         UeToOwnAddress, "ue_to_own_address", "A UE sent to an address of this UPF (N3, N6 or N4), which serves no UE.";
         PdrUnmatched, "pdr_unmatched", "No PDR of the PFCP session matches the packet.";
@@ -87,7 +87,7 @@ reasons! {
         RedirectUnmatched, "redirect_unmatched", "The FAR redirects, but this packet cannot be redirected: wrong address family, or, for a URL, not a valid TCP segment to port 80.";
         RedirectLimited, "redirect_limited", "A worker received more packets to redirect to a URL than it answers per second.";
         TtlExceeded, "ttl_exceeded", "The TTL or hop limit of the user's packet expired.";
-        RouteUnknown, "route_unknown", "No route leads to the destination.";
+        RouteUnknown, "route_unknown", "No route leads to the destination of the user's packet, or of its outer header.";
         NeighborUnresolved, "neighbour_unresolved", "The next hop's link-layer address could not be resolved in time.";
         NeighborQueueFull, "neighbour_queue_full", "Too many packets wait for a link-layer address.";
         PacketTooBig, "packet_too_big", "The packet exceeds the outgoing MTU and must not be fragmented; an ICMP message tells the sender the MTU.";

@@ -103,20 +103,19 @@ impl Glance {
 
     /// Source and destination of the packet in the tunnel, as [`Glance::inner_source`].
     #[must_use]
-    pub fn inner_addresses(gtpu: &[u8]) -> Option<(UeAddress, UeAddress)> {
+    pub fn inner_addresses(gtpu: &[u8]) -> Option<(IpAddr, IpAddr)> {
         let inner = inner_packet(gtpu)?;
-        let (src, dst): (IpAddr, IpAddr) = match inner.first()? >> 4 {
+        match inner.first()? >> 4 {
             4 => {
                 let (ip, _) = Ipv4Header::ref_from_prefix(inner).ok()?;
-                (ip.src().into(), ip.dst().into())
+                Some((ip.src().into(), ip.dst().into()))
             }
             6 => {
                 let (ip, _) = Ipv6Header::ref_from_prefix(inner).ok()?;
-                (ip.src().into(), ip.dst().into())
+                Some((ip.src().into(), ip.dst().into()))
             }
-            _ => return None,
-        };
-        Some((UeAddress::of(src), UeAddress::of(dst)))
+            _ => None,
+        }
     }
 }
 

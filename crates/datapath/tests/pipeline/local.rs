@@ -91,6 +91,26 @@ fn station_that_uses_our_address_is_reported_at_a_limited_rate() {
 }
 
 #[test]
+fn station_that_advertises_our_ipv6_addresses_is_reported() {
+    let mut scene = PipelineFixture::new();
+    let link_local = config().interfaces[usize::from(IF_N6.0)].link_local();
+    for ours in [N6_V6.to_owned(), link_local.to_string()] {
+        let addr = ip(&ours);
+        let used = WorkerEvent::OwnAddressUsed { interface: IF_N6, addr, mac: GATEWAY_MAC };
+        let of = |mac, solicited| {
+            let all = "ff02::1".parse().unwrap();
+            let pseudo = PseudoHeader { src: ours.parse().unwrap(), dst: all };
+            let message = advertisement(&pseudo, &ours, mac, solicited);
+            nd_frame(multicast_mac(all), mac, &pseudo, &message)
+        };
+        scene.pass(N6, &of(GATEWAY_MAC, false), N6);
+        assert_eq!(scene.take_events(), [used]);
+        scene.pass(N6, &of(N6_MAC, false), N6);
+        assert!(scene.take_events().is_empty(), "that is this adit");
+    }
+}
+
+#[test]
 fn arp_request_for_others_is_only_counted() {
     let mut scene = PipelineFixture::new();
     let request = ArpPacket::request(GNB_MAC, v4(GNB), v4("192.168.10.77"));

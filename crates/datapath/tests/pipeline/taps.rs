@@ -160,17 +160,21 @@ fn keys_select_their_packets_and_no_others() {
         ArpPacket::request(GNB_MAC, v4(GNB), v4(N3_ADDR)).emit(&mut payload).unwrap();
         PacketBuilder::ethernet(N3_MAC, GNB_MAC).ether_type(0x0806).payload(&payload).build()
     };
-    let frames = [(N3, uplink().build()), (N6, downlink().build()), (N3, stranger), (N3, arp)];
+    // A device behind the UE, without NAT: dropped as spoofed.
+    let behind = tunneled().ipv4("192.168.1.5", SERVER).udp(1, 2).build();
+    let frames =
+        [(N3, uplink().build()), (N6, downlink().build()), (N3, stranger), (N3, arp), (N3, behind)];
     let keys = [
-        (TapKey::Any, [1, 1, 1, 1]),
-        (TapKey::Session(SESSION, Seid(1)), [1, 1, 0, 0]),
-        (TapKey::Session(SESSION, Seid(2)), [0, 0, 0, 0]),
-        (TapKey::Ue(ip(UE)), [1, 1, 0, 0]),
-        (TapKey::Ue(ip("10.45.0.99")), [0, 0, 1, 0]),
-        (TapKey::Teid(Teid(TEID)), [1, 0, 0, 0]),
-        (TapKey::Teid(Teid(0x999)), [0, 0, 1, 0]),
-        (TapKey::Interface(IF_N6), [1, 1, 0, 0]),
-        (TapKey::Interface(IF_N3), [1, 1, 1, 1]),
+        (TapKey::Any, [1, 1, 1, 1, 1]),
+        (TapKey::Session(SESSION, Seid(1)), [1, 1, 0, 0, 1]),
+        (TapKey::Session(SESSION, Seid(2)), [0, 0, 0, 0, 0]),
+        (TapKey::Ue(ip(UE)), [1, 1, 0, 0, 1]),
+        (TapKey::Ue(ip("10.45.0.99")), [0, 0, 1, 0, 0]),
+        (TapKey::Ue(ip("192.168.1.5")), [0, 0, 0, 0, 1]),
+        (TapKey::Teid(Teid(TEID)), [1, 0, 0, 0, 1]),
+        (TapKey::Teid(Teid(0x999)), [0, 0, 1, 0, 0]),
+        (TapKey::Interface(IF_N6), [1, 1, 0, 0, 0]),
+        (TapKey::Interface(IF_N3), [1, 1, 1, 1, 1]),
     ];
     for (key, expected) in keys {
         let filter = TapFilter { key, ..ALL };
