@@ -2,7 +2,9 @@
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use adit_types::limits::{
@@ -23,7 +25,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::credentials::ApiAccess;
 use crate::gate::ApiGate;
 use crate::guarded_stream::GuardedStream;
-use crate::places::ConnectionPlaces;
+use crate::places::{ConnectionPlace, ConnectionPlaces};
 use crate::problem::{closing_problem, words_of};
 
 /// Time for a handshake, for header fields, and for a client to take a part of an answer.
@@ -49,7 +51,7 @@ pub(crate) async fn serve(listener: TcpListener, access: ApiAccess, gate: Arc<Ap
             }
         };
         let tls = access.current().tls.clone().map(TlsAcceptor::from);
-        let Some(place) = places.take(peer.ip()) else {
+        let Some((place, ends)) = places.take(peer.ip()) else {
             // Behind TLS a refusal would cost a handshake.
             if let (None, Ok(permit)) = (&tls, Arc::clone(&refusals).try_acquire_owned()) {
                 tokio::spawn(async move {
@@ -60,19 +62,35 @@ pub(crate) async fn serve(listener: TcpListener, access: ApiAccess, gate: Arc<Ap
             continue;
         };
         let gate = Arc::clone(&gate);
+        let place = Arc::new(place);
         tokio::spawn(async move {
             // Answers are small and complete.
             let _ = stream.set_nodelay(true);
             notice_lost_peer(&stream);
-            match tls {
-                None => serve_stream(stream, peer, gate).await,
-                Some(tls) => {
-                    if let Ok(Ok(stream)) = tokio::time::timeout(LIMIT, tls.accept(stream)).await {
-                        serve_stream(stream, peer, gate).await;
+            let serve = async {
+                match tls {
+                    None => serve_stream(stream, peer, gate, place).await,
+                    Some(tls) => {
+                        if let Ok(Ok(stream)) =
+                            tokio::time::timeout(LIMIT, tls.accept(stream)).await
+                        {
+                            serve_stream(stream, peer, gate, place).await;
+                        }
                     }
                 }
-            }
-            drop(place);
+            };
+            // A connection that keeps its place hears nothing any more.
+            let is_over = async {
+                if ends.await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            };
+            let (mut serve, mut is_over) = (pin!(serve), pin!(is_over));
+            poll_fn(|cx| match is_over.as_mut().poll(cx) {
+                Poll::Ready(()) => Poll::Ready(()),
+                Poll::Pending => serve.as_mut().poll(cx),
+            })
+            .await;
         });
     }
 }
@@ -100,14 +118,20 @@ async fn drain<S: AsyncRead + Unpin>(stream: &mut S) {
     while matches!(stream.read(&mut buffer).await, Ok(1..)) {}
 }
 
-async fn serve_stream<S>(stream: S, peer: SocketAddr, gate: Arc<ApiGate>)
-where
+async fn serve_stream<S>(
+    stream: S,
+    peer: SocketAddr,
+    gate: Arc<ApiGate>,
+    place: Arc<ConnectionPlace>,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = service_fn(move |request: Request<Incoming>| {
-        let gate = Arc::clone(&gate);
+        let (gate, place) = (Arc::clone(&gate), Arc::clone(&place));
         Box::pin(async move {
-            Ok::<Response<Body>, std::convert::Infallible>(gate.respond(request, peer).await)
+            Ok::<Response<Body>, std::convert::Infallible>(
+                gate.respond(request, peer, &place).await,
+            )
         })
     });
     let io = TokioIo::new(GuardedStream::new(stream, LIMIT));

@@ -10,13 +10,14 @@ use axum::http::header::{
     ALLOW, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, RETRY_AFTER,
     WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
-use axum::http::{HeaderName, Method, Request, Response, StatusCode};
+use axum::http::{HeaderName, Method, Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use tower_service::Service;
 
 use crate::access::{ApiPrincipal, ApiRole, TokenList};
 use crate::credentials::ApiAccess;
+use crate::places::ConnectionPlace;
 use crate::problem::{PROBLEM_TYPE, problem_response, words_of};
 use crate::request_budget::{BudgetHolder, RequestBudget};
 
@@ -47,9 +48,20 @@ impl ApiGate {
         &self,
         request: Request<Incoming>,
         peer: SocketAddr,
+        place: &ConnectionPlace,
     ) -> Response<Body> {
+        if !names_one_host(request.version(), request.headers()) {
+            let what = "A request has one header field Host (RFC 9112 §3.2).";
+            return with_fields(closing(problem_response(StatusCode::BAD_REQUEST, what)));
+        }
+        let is_open = self.open_paths.contains(&request.uri().path());
         let response = match self.admit(&request, peer.ip()) {
-            Ok(principal) => self.pass(request, principal).await,
+            Ok(principal) => {
+                if !is_open {
+                    place.prove();
+                }
+                self.pass(request, principal).await
+            }
             Err(refused) => *refused,
         };
         with_fields(with_problem(response).await)
@@ -168,6 +180,14 @@ fn too_many(wait: Duration) -> Box<Response<Body>> {
     Box::new(response)
 }
 
+/// True unless a server has to refuse the request. Spec: RFC 9112 §3.2.
+fn names_one_host(version: Version, fields: &HeaderMap) -> bool {
+    match fields.get_all(HOST).iter().count() {
+        0 => version < Version::HTTP_11,
+        count => count == 1,
+    }
+}
+
 /// True if the Host of a request is a name of this host that no other site can have.
 fn names_this_host(fields: &HeaderMap) -> bool {
     let Some(host) = fields.get(HOST).and_then(|host| host.to_str().ok()) else { return false };
@@ -224,6 +244,21 @@ fn with_fields(mut response: Response<Body>) -> Response<Body> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn request_names_one_host_unless_it_is_older_than_the_field() {
+        let fields = |count| {
+            let host = || (HOST, HeaderValue::from_static("localhost"));
+            let mut fields = HeaderMap::new();
+            (0..count).map(|_| host()).for_each(|(name, value)| {
+                fields.append(name, value);
+            });
+            fields
+        };
+        let accepted = |version| [0, 1, 2].map(|count| names_one_host(version, &fields(count)));
+        assert_eq!(accepted(Version::HTTP_11), [false, true, false]);
+        assert_eq!(accepted(Version::HTTP_10), [true, true, false]);
+    }
 
     #[test]
     fn only_names_that_no_other_site_can_have_are_this_host() {

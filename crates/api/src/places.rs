@@ -1,25 +1,65 @@
 //! Places for connections, of all peers together and of each.
+//!
+//! Whoever has shown no token keeps a place only while nobody else wants it: when all are taken, the oldest of
+//! such connections ends. So silent clients do not keep a health check out.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use adit_types::limits::{API_CONNECTIONS_MAX, API_CONNECTIONS_PER_PEER_MAX};
+use tokio::sync::oneshot;
+
+/// The connections that exist.
+#[derive(Debug, Default)]
+struct KnownPlaces {
+    by_peer: HashMap<IpAddr, usize>,
+    /// By age, those that end for others: their peers, and how they learn it.
+    unproven: BTreeMap<u64, (IpAddr, oneshot::Sender<()>)>,
+    last: u64,
+}
+
+impl KnownPlaces {
+    fn free(&mut self, peer: IpAddr) {
+        if let Some(count) = self.by_peer.get_mut(&peer) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_peer.remove(&peer);
+            }
+        }
+    }
+}
 
 /// The connections that exist, by peer.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ConnectionPlaces(Arc<Mutex<HashMap<IpAddr, usize>>>);
+pub(crate) struct ConnectionPlaces(Arc<Mutex<KnownPlaces>>);
 
 impl ConnectionPlaces {
-    /// A place for a connection of `peer`, unless there are too many.
-    pub(crate) fn take(&self, peer: IpAddr) -> Option<ConnectionPlace> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (all, of_peer) = (known.values().sum::<usize>(), known.get(&peer).copied());
-        if all >= API_CONNECTIONS_MAX || of_peer.unwrap_or(0) >= API_CONNECTIONS_PER_PEER_MAX {
+    /// A place for a connection of `peer`, unless there are too many; and when it has to end for another one.
+    pub(crate) fn take(&self, peer: IpAddr) -> Option<(ConnectionPlace, oneshot::Receiver<()>)> {
+        let mut known = self.lock();
+        if known.by_peer.get(&peer).copied().unwrap_or(0) >= API_CONNECTIONS_PER_PEER_MAX {
             return None;
         }
-        *known.entry(peer).or_default() += 1;
-        Some(ConnectionPlace { places: self.clone(), peer })
+        if known.by_peer.values().sum::<usize>() >= API_CONNECTIONS_MAX {
+            let (_, (oldest, end)) = known.unproven.pop_first()?;
+            // Whoever ended meanwhile needs no word.
+            let _ = end.send(());
+            known.free(oldest);
+        }
+        let (end, ends) = oneshot::channel();
+        known.last += 1;
+        let number = known.last;
+        known.unproven.insert(number, (peer, end));
+        *known.by_peer.entry(peer).or_default() += 1;
+        drop(known);
+        let is_proven = false.into();
+        Some((ConnectionPlace { places: self.clone(), peer, number, is_proven }, ends))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, KnownPlaces> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -28,16 +68,25 @@ impl ConnectionPlaces {
 pub(crate) struct ConnectionPlace {
     places: ConnectionPlaces,
     peer: IpAddr,
+    number: u64,
+    is_proven: AtomicBool,
+}
+
+impl ConnectionPlace {
+    /// The client has shown that it may act: it keeps its place.
+    pub(crate) fn prove(&self) {
+        if self.places.lock().unproven.remove(&self.number).is_some() {
+            self.is_proven.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Drop for ConnectionPlace {
     fn drop(&mut self) {
-        let mut known = self.places.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = known.get_mut(&self.peer) {
-            *count -= 1;
-            if *count == 0 {
-                known.remove(&self.peer);
-            }
+        let mut known = self.places.lock();
+        // One that ended for another has no place any more.
+        if known.unproven.remove(&self.number).is_some() || self.is_proven.load(Ordering::Relaxed) {
+            known.free(self.peer);
         }
     }
 }
@@ -46,16 +95,41 @@ impl Drop for ConnectionPlace {
 mod tests {
     use super::*;
 
+    fn peer(host: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, host])
+    }
+
     #[test]
     fn places_are_bounded_for_one_peer_and_for_all_and_become_free() {
         let places = ConnectionPlaces::default();
-        let peer = |host: u8| IpAddr::from([192, 0, 2, host]);
-        let mut held: Vec<_> = std::iter::from_fn(|| places.take(peer(1))).collect();
+        let prove = |(place, ends)| {
+            ConnectionPlace::prove(&place);
+            (place, ends)
+        };
+        let mut held: Vec<_> = std::iter::from_fn(|| places.take(peer(1))).map(prove).collect();
         assert_eq!(held.len(), API_CONNECTIONS_PER_PEER_MAX);
-        held.extend((2..).map_while(|host| places.take(peer(host))));
+        held.extend((2..).map_while(|host| places.take(peer(host))).map(prove));
         assert_eq!(held.len(), API_CONNECTIONS_MAX);
         drop(held);
         assert!(places.take(peer(1)).is_some());
-        assert!(places.0.lock().unwrap().is_empty());
+        assert!(places.lock().by_peer.is_empty() && places.lock().unproven.is_empty());
+    }
+
+    #[test]
+    fn oldest_connection_without_a_token_ends_for_a_new_one() {
+        let places = ConnectionPlaces::default();
+        let (proven, mut keeps) = places.take(peer(1)).unwrap();
+        proven.prove();
+        let of_host = |n: usize| peer(u8::try_from(2 + n / API_CONNECTIONS_PER_PEER_MAX).unwrap());
+        let mut silent: Vec<_> =
+            (1..API_CONNECTIONS_MAX).map(|n| places.take(of_host(n)).unwrap()).collect();
+        let probes: Vec<_> = (0..3).map(|_| places.take(peer(99)).unwrap()).collect();
+        let ended = silent.iter_mut().map(|(_, ends)| ends.try_recv().is_ok());
+        assert_eq!(ended.collect::<Vec<_>>()[..4], [true, true, true, false]);
+        assert!(keeps.try_recv().is_err());
+        let count = || places.lock().by_peer.values().sum::<usize>();
+        assert_eq!(count(), API_CONNECTIONS_MAX);
+        drop((probes, silent));
+        assert_eq!(count(), 1);
     }
 }
