@@ -32,6 +32,12 @@ pub enum TopologyError {
         /// The text.
         text: String,
     },
+    /// A made-up machine that is larger than any.
+    #[error("\"{text}\" is a machine with more than 16,384 CPUs; describe a smaller one")]
+    TooLarge {
+        /// The text.
+        text: String,
+    },
     /// hwloc failed on the live machine.
     #[error("hwloc cannot read this machine: {error}")]
     Live {

@@ -26,6 +26,9 @@ use crate::TopologyError;
 /// Longest list of CPUs that a bitmap may print: every second one of the kernel's CPUs, with commas.
 const LIST_BYTES_MAX: usize = 64 * 1024;
 
+/// Objects of a synthetic machine at most: more than any machine has, and few enough for hwloc to be quick.
+const SYNTHETIC_OBJECTS_MAX: u64 = 16_384;
+
 /// A loaded topology.
 ///
 /// Invariant: `raw` came from `hwloc_topology_init`, is loaded, and is destroyed exactly once, by `drop`. All objects
@@ -105,6 +108,9 @@ impl HwlocTopology {
 
     pub(crate) fn of_synthetic(text: &str) -> Result<Self, TopologyError> {
         let refused = || TopologyError::NotSynthetic { text: text.to_owned() };
+        if objects_of(text) > SYNTHETIC_OBJECTS_MAX {
+            return Err(TopologyError::TooLarge { text: text.to_owned() });
+        }
         let topology = Self::new()?;
         let description = CString::new(text).map_err(|_| refused())?;
         // SAFETY: the topology is initialized and not loaded; hwloc copies what it needs of the string.
@@ -287,4 +293,14 @@ unsafe fn copy_set(set: hwloc_const_bitmap_t) -> Result<CpuSet, TopologyError> {
     let text = length.map(|length| String::from_utf8_lossy(&list[..length]).into_owned());
     let shown = text.unwrap_or_else(|| "a longer list than all of them".to_owned());
     shown.parse().map_err(|_| TopologyError::TooManyCpus { cpus: shown.chars().take(80).collect() })
+}
+
+/// Objects of a synthetic description on its lowest level: the product of the numbers behind its colons.
+fn objects_of(text: &str) -> u64 {
+    let numbers = text.split_whitespace().filter_map(|level| {
+        let digits = level.rsplit_once(':').map_or(level, |(_, number)| number);
+        let end = digits.find(|char: char| !char.is_ascii_digit()).unwrap_or(digits.len());
+        digits.get(..end)?.parse::<u64>().ok()
+    });
+    numbers.fold(1, u64::saturating_mul)
 }

@@ -219,6 +219,9 @@ fn wrong_input_is_refused_with_one_sentence() {
         let refused = read_synthetic(text).map(|_| ());
         assert!(matches!(refused, Err(TopologyError::NotSynthetic { .. })), "{text}: {refused:?}");
     }
+    for text in ["core:4096 pu:64", "pack:99999999999 pu:99999999999"] {
+        assert!(matches!(read_synthetic(text), Err(TopologyError::TooLarge { .. })), "{text}");
+    }
     assert!(matches!(
         read_synthetic("pack:1 core:1 pu:2(indexes=0,9000)"),
         Err(TopologyError::TooManyCpus { .. })

@@ -1,10 +1,10 @@
 //! The files of the machine, below a root.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, Mode, OFlags, ResolveFlags, access, open, openat2};
 
 /// Files that settings are in. Paths are relative to the root of the machine, such as `proc/sys/kernel/numa_balancing`.
 pub trait HostFiles {
@@ -66,15 +66,30 @@ impl RootedFiles {
     pub fn new(root: &Path) -> Self {
         Self { root: root.to_owned() }
     }
+
+    /// Opens a regular file. Links lead nowhere out of the root, and nobody is waited for at a FIFO.
+    fn open(&self, path: &str, how: OFlags) -> io::Result<File> {
+        let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = open(&self.root, folder, Mode::empty())?;
+        let how = how | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = openat2(root, path, how, Mode::empty(), ResolveFlags::IN_ROOT)?;
+        let file = File::from(file);
+        match file.metadata()?.is_file() {
+            true => Ok(file),
+            false => Err(io::Error::other(format!("{path} is no regular file"))),
+        }
+    }
 }
 
 impl HostFiles for RootedFiles {
     fn read(&self, path: &str) -> io::Result<String> {
-        fs::read_to_string(self.root.join(path))
+        let mut text = String::new();
+        self.open(path, OFlags::RDONLY)?.read_to_string(&mut text)?;
+        Ok(text)
     }
 
     fn write(&mut self, path: &str, text: &str) -> io::Result<()> {
-        let mut file = OpenOptions::new().write(true).truncate(true).open(self.root.join(path))?;
+        let mut file = self.open(path, OFlags::WRONLY | OFlags::TRUNC)?;
         // The kernel takes a value from one call.
         file.write_all(format!("{text}\n").as_bytes())
     }
@@ -121,5 +136,30 @@ impl HostFiles for RootedFiles {
 
     fn forget(&mut self, path: &str) -> io::Result<()> {
         fs::remove_file(self.root.join(path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn nothing_outside_the_root_is_read_or_written_and_no_fifo_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let (outside, root) = (dir.path().join("outside"), dir.path().join("root"));
+        fs::create_dir_all(root.join("proc")).unwrap();
+        fs::write(&outside, "theirs").unwrap();
+        fs::write(root.join("outside"), "ours").unwrap();
+        symlink(&outside, root.join("proc/absolute")).unwrap();
+        symlink("../../../outside", root.join("proc/upwards")).unwrap();
+        let fifo = std::process::Command::new("mkfifo").arg(root.join("proc/fifo")).status();
+        assert!(fifo.unwrap().success());
+        let mut files = RootedFiles::new(&root);
+        assert!(files.write("proc/absolute", "1").is_err());
+        files.write("proc/upwards", "1").unwrap();
+        assert_eq!(files.read("outside").unwrap(), "1\n");
+        assert!(files.write("proc/fifo", "1").is_err() && files.read("proc/fifo").is_err());
+        assert_eq!(fs::read_to_string(&outside).unwrap(), "theirs");
     }
 }
