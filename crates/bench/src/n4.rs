@@ -230,7 +230,7 @@ fn over_socket(
             });
             for (peer, response) in responses.drain(..) {
                 // If this fails, the client misses the response.
-                let _ = server.send_to(&response, peer);
+                let _ = server.send_to(&response, peer, true);
             }
             if taken.is_err() {
                 break;

@@ -1,22 +1,33 @@
-//! The N4 socket: a large receive buffer, reception in batches, and a count of datagrams that the kernel
-//! dropped.
+//! The N4 socket: large buffers, reception in batches, and a count of datagrams that the kernel dropped.
+//!
+//! The kernel keeps datagrams to a neighbor that does not answer ARP or ND for about three seconds, and
+//! charges them to the send buffer. Whoever asks in the name of hosts that are not there can fill it, so
+//! answers to addresses without an association leave by a second socket of the same address and port, which
+//! receives nothing. A neighbor that is known and gone takes at most the kernel's queue for one neighbor
+//! (`unres_qlen_bytes`, 208 KiB).
 
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use adit_types::limits::PFCP_MESSAGE_BYTES_MAX;
-use nix::sys::socket::sockopt::RxqOvfl;
+use nix::libc::{BPF_K, BPF_RET, sock_filter, sock_fprog};
+use nix::sys::socket::sockopt::{AttachReusePortCbpf, ReusePort, RxqOvfl};
 use nix::sys::socket::{
     ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, setsockopt,
 };
 use rustix::net::sockopt::{
-    set_socket_recv_buffer_size, set_socket_recv_buffer_size_force, socket_recv_buffer_size,
+    set_socket_recv_buffer_size, set_socket_recv_buffer_size_force, set_socket_send_buffer_size,
+    set_socket_send_buffer_size_force, socket_recv_buffer_size,
 };
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 /// Default receive buffer of the N4 socket: about 10,000 requests of 500 octets with the kernel's overhead.
 pub const RECEIVE_BUFFER_KIB: usize = 16_384;
+
+/// Send buffer for known peers, and that for all others: what waits for 300 neighbors that are not there.
+/// Less without `CAP_NET_ADMIN`: `net.core.wmem_max`. Unit: octets.
+const SEND_BUFFER_BYTES: usize = 64 << 20;
 
 /// Maximum number of datagrams per system call.
 const BATCH: usize = 32;
@@ -25,6 +36,8 @@ const BATCH: usize = 32;
 #[derive(Debug)]
 pub struct N4Socket {
     socket: UdpSocket,
+    /// Sends to addresses without an association, once `listen` is bound.
+    to_strangers: Option<UdpSocket>,
     listen: SocketAddr,
     buffers: Vec<Vec<u8>>,
     receive_buffer_bytes: usize,
@@ -40,7 +53,7 @@ impl N4Socket {
     /// # Errors
     /// The address cannot be bound.
     pub fn bind(listen: SocketAddr, receive_buffer_bytes: usize) -> io::Result<Self> {
-        let socket = Self::unbound(listen, receive_buffer_bytes)?;
+        let mut socket = Self::unbound(listen, receive_buffer_bytes)?;
         socket.listen()?;
         Ok(socket)
     }
@@ -50,9 +63,7 @@ impl N4Socket {
     /// # Errors
     /// The kernel's.
     pub fn unbound(listen: SocketAddr, receive_buffer_bytes: usize) -> io::Result<Self> {
-        let family = if listen.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = UdpSocket::from(socket_with(family, SocketType::DGRAM, flags, None)?);
+        let socket = sending_socket(listen)?;
         if set_socket_recv_buffer_size_force(&socket, receive_buffer_bytes).is_err() {
             set_socket_recv_buffer_size(&socket, receive_buffer_bytes)?;
         }
@@ -60,15 +71,31 @@ impl N4Socket {
         let receive_buffer_bytes = socket_recv_buffer_size(&socket)? / 2;
         setsockopt(&socket, RxqOvfl, &1)?;
         let buffers = (0..BATCH).map(|_| vec![0; PFCP_MESSAGE_BYTES_MAX]).collect();
-        Ok(Self { socket, listen, buffers, receive_buffer_bytes, dropped: 0, last_count: 0 })
+        Ok(Self {
+            socket,
+            to_strangers: None,
+            listen,
+            buffers,
+            receive_buffer_bytes,
+            dropped: 0,
+            last_count: 0,
+        })
     }
 
     /// Binds the address: the socket receives from now on.
     ///
     /// # Errors
     /// The address cannot be bound.
-    pub fn listen(&self) -> io::Result<()> {
-        Ok(rustix::net::bind(&self.socket, &self.listen)?)
+    pub fn listen(&mut self) -> io::Result<()> {
+        // Alone at first, so that an address that another process has is refused.
+        rustix::net::bind(&self.socket, &self.listen)?;
+        let second = sending_socket(self.listen)?;
+        setsockopt(&self.socket, ReusePort, &true)?;
+        setsockopt(&second, ReusePort, &true)?;
+        rustix::net::bind(&second, &self.local_addr()?)?;
+        receive_by_first(&second)?;
+        self.to_strangers = Some(second);
+        Ok(())
     }
 
     /// Size of the receive buffer that the kernel granted. Unit: octets.
@@ -87,10 +114,13 @@ impl N4Socket {
         self.socket.local_addr()
     }
 
+    /// Sends to a peer with an association, or to another address.
+    ///
     /// # Errors
-    /// The kernel's.
-    pub fn send_to(&self, bytes: &[u8], to: SocketAddr) -> io::Result<usize> {
-        self.socket.send_to(bytes, to)
+    /// The kernel's: `WouldBlock` if too many datagrams of its kind wait for neighbors.
+    pub fn send_to(&self, bytes: &[u8], to: SocketAddr, is_known: bool) -> io::Result<usize> {
+        let other = self.to_strangers.as_ref().filter(|_| !is_known);
+        other.unwrap_or(&self.socket).send_to(bytes, to)
     }
 
     /// Passes waiting datagrams to `take`, at most about `max`.
@@ -152,6 +182,25 @@ impl AsFd for N4Socket {
     }
 }
 
+/// A nonblocking UDP socket with a large send buffer, of the family of `listen`.
+fn sending_socket(listen: SocketAddr) -> io::Result<UdpSocket> {
+    let family = if listen.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = UdpSocket::from(socket_with(family, SocketType::DGRAM, flags, None)?);
+    if set_socket_send_buffer_size_force(&socket, SEND_BUFFER_BYTES).is_err() {
+        set_socket_send_buffer_size(&socket, SEND_BUFFER_BYTES)?;
+    }
+    Ok(socket)
+}
+
+/// The first socket of the group to which `member` belongs receives everything (`SO_ATTACH_REUSEPORT_CBPF`).
+fn receive_by_first(member: &UdpSocket) -> io::Result<()> {
+    let code = u16::try_from(BPF_RET | BPF_K).map_err(io::Error::other)?;
+    let mut first = [sock_filter { code, jt: 0, jf: 0, k: 0 }];
+    let program = sock_fprog { len: 1, filter: first.as_mut_ptr() };
+    Ok(setsockopt(member, AttachReusePortCbpf, &program)?)
+}
+
 fn address(of: &SockaddrStorage) -> Option<SocketAddr> {
     let v6 = || of.as_sockaddr_in6().map(|address| SocketAddr::from(*address));
     of.as_sockaddr_in().map(|address| SocketAddr::from(*address)).or_else(v6)
@@ -189,6 +238,32 @@ mod tests {
             assert_eq!(received(&mut socket), sent.collect::<Vec<_>>());
             assert_eq!(socket.dropped(), 0);
         }
+    }
+
+    /// Without the program of the group, the kernel gives the second socket about half of all senders.
+    #[test]
+    fn second_socket_sends_from_the_same_port_and_receives_nothing() {
+        for listen in ["127.0.0.1:0", "[::1]:0"] {
+            let mut socket = N4Socket::bind(listen.parse().unwrap(), 1 << 20).unwrap();
+            let to = socket.local_addr().unwrap();
+            let clients: Vec<_> = (0..64).map(|_| UdpSocket::bind(listen).unwrap()).collect();
+            for client in &clients {
+                client.send_to(b"request", to).unwrap();
+            }
+            assert_eq!(received(&mut socket).len(), clients.len());
+            let mut answer = [0; 8];
+            for (client, is_known) in clients.iter().zip([true, false].into_iter().cycle()) {
+                socket.send_to(b"answer", client.local_addr().unwrap(), is_known).unwrap();
+                assert_eq!(client.recv_from(&mut answer).unwrap(), (6, to));
+            }
+        }
+    }
+
+    #[test]
+    fn address_of_another_adit_is_refused() {
+        let first = N4Socket::bind("127.0.0.1:0".parse().unwrap(), 4096).unwrap();
+        let second = N4Socket::bind(first.local_addr().unwrap(), 4096);
+        assert_eq!(second.unwrap_err().kind(), ErrorKind::AddrInUse);
     }
 
     #[test]

@@ -3,18 +3,26 @@
 //! Datagrams of an address outside the allow-list are discarded. Requests of an address pass a token
 //! bucket: its own when it has an association, else one of a fixed number of buckets that all
 //! unknown addresses share, so that these cost no memory. Heartbeat Requests have buckets of
-//! their own; those of known addresses take no token, so that spoofed requests
-//! in a peer's name do not silence this node.
+//! their own. Those of a known peer whose sequence numbers continue have one more: whoever forges
+//! requests in a peer's name does not see the peer's numbers, and so costs it no answer.
 
 use core::hash::{Hash, Hasher};
 use core::net::IpAddr;
+use std::collections::BTreeMap;
 use std::hash::DefaultHasher;
 
-use adit_types::limits::HEARTBEATS_PER_S_MAX;
+use adit_pfcp::SEQUENCE_MAX;
+use adit_types::limits::{HEARTBEATS_PER_S_MAX, PEER_HEARTBEATS_PER_S_MAX};
 use adit_types::{Ipv4Prefix, Ipv6Prefix, Nanos};
 
 /// Buckets that addresses without an association share. A power of two.
 const STRANGER_BUCKETS: usize = 256;
+
+/// Distance of sequence numbers that continue one another: some were lost, or overtaken.
+const SEQUENCE_GAP_MAX: u32 = 32;
+
+/// Sequence numbers that begin anew are believed after this time without a flood.
+const NEW_NUMBERS_AFTER: Nanos = Nanos::from_millis(100);
 
 /// Addresses of one family that may speak to the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,12 +94,19 @@ struct AdmissionRate {
 }
 
 impl AdmissionRate {
-    fn new(per_s: u32, burst: u32) -> Self {
-        let interval = 1_000_000_000 / u64::from(per_s.max(1));
-        let tolerance = interval.saturating_mul(u64::from(burst.max(1)));
+    const fn new(per_s: u32, burst: u32) -> Self {
+        let interval = 1_000_000_000 / if per_s == 0 { 1 } else { per_s as u64 };
+        let tolerance = interval.saturating_mul(if burst == 0 { 1 } else { burst as u64 });
         Self { interval: Nanos(interval), tolerance: Nanos(tolerance) }
     }
 }
+
+/// Heartbeat Requests of strangers that share a bucket, and those of a peer whose numbers continue.
+const HEARTBEATS: AdmissionRate = AdmissionRate::new(HEARTBEATS_PER_S_MAX, HEARTBEATS_PER_S_MAX);
+
+/// All Heartbeat Requests in the name of a known peer.
+const KNOWN_HEARTBEATS: AdmissionRate =
+    AdmissionRate::new(PEER_HEARTBEATS_PER_S_MAX, PEER_HEARTBEATS_PER_S_MAX / 5);
 
 /// A token bucket: the instant at which it will be full. Generic cell rate algorithm.
 #[derive(Debug, Clone, Copy, Default)]
@@ -107,6 +122,63 @@ impl AdmissionBucket {
         }
         fits
     }
+
+    /// True if at least half of its tokens are there.
+    fn is_half_full(self, now: Nanos, rate: AdmissionRate) -> bool {
+        self.0 <= now + Nanos(rate.tolerance.0 / 2)
+    }
+}
+
+/// A request, as far as its admission depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RequestKind {
+    /// A Heartbeat Request with this sequence number.
+    Heartbeat(u32),
+    /// Another request with this sequence number.
+    Other(u32),
+    /// Octets that are no message.
+    Unreadable,
+}
+
+impl RequestKind {
+    const fn sequence(self) -> Option<u32> {
+        match self {
+            Self::Heartbeat(sequence) | Self::Other(sequence) => Some(sequence),
+            Self::Unreadable => None,
+        }
+    }
+}
+
+/// The sequence numbers of a peer's requests. Spec: TS 29.244 §6.4, §7.2.2.4.
+#[derive(Debug, Clone, Copy, Default)]
+struct SequenceNumbers {
+    last: u32,
+    /// Numbers that begin anew, perhaps, and since when; none while somebody floods.
+    new: Option<(u32, Nanos)>,
+}
+
+impl SequenceNumbers {
+    fn continue_with(&self, sequence: u32) -> bool {
+        are_near(self.last, sequence)
+    }
+
+    /// A number that does not continue. A flood is forgotten, so that it leaves nothing to continue with.
+    fn note_new(&mut self, now: Nanos, sequence: u32, is_calm: bool) {
+        match self.new.filter(|_| is_calm) {
+            Some((new, since)) if are_near(new, sequence) => {
+                self.new = Some((sequence, since));
+                if now.since(since) >= NEW_NUMBERS_AFTER {
+                    self.last = sequence;
+                }
+            }
+            _ => self.new = Some((sequence, now)).filter(|_| is_calm),
+        }
+    }
+}
+
+fn are_near(one: u32, other: u32) -> bool {
+    let ahead = other.wrapping_sub(one) & SEQUENCE_MAX;
+    ahead.min(SEQUENCE_MAX + 1 - ahead) <= SEQUENCE_GAP_MAX
 }
 
 /// The buckets of one address.
@@ -114,15 +186,39 @@ impl AdmissionBucket {
 pub(crate) struct AdmissionBuckets {
     requests: AdmissionBucket,
     heartbeats: AdmissionBucket,
+    continued_heartbeats: AdmissionBucket,
+    numbers: SequenceNumbers,
+}
+
+impl AdmissionBuckets {
+    /// Takes a token for a request of a known peer.
+    fn admit(&mut self, now: Nanos, request: RequestKind, requests: AdmissionRate) -> bool {
+        let is_calm = self.heartbeats.is_half_full(now, KNOWN_HEARTBEATS);
+        let continued = request.sequence().filter(|&number| self.numbers.continue_with(number));
+        let admitted = match (request, continued) {
+            (RequestKind::Heartbeat(_), Some(_)) => self.continued_heartbeats.take(now, HEARTBEATS),
+            (RequestKind::Heartbeat(_), None) => false,
+            (RequestKind::Other(_) | RequestKind::Unreadable, _) => {
+                self.requests.take(now, requests)
+            }
+        };
+        match (request.sequence(), continued) {
+            (_, Some(number)) if admitted => self.numbers.last = number,
+            (Some(number), None) => self.numbers.note_new(now, number, is_calm),
+            _ => {}
+        }
+        let is_heartbeat = matches!(request, RequestKind::Heartbeat(_));
+        admitted || is_heartbeat && self.heartbeats.take(now, KNOWN_HEARTBEATS)
+    }
 }
 
 /// Decides about datagrams and requests.
 #[derive(Debug)]
 pub(crate) struct Admission {
     policy: PeerPolicy,
-    configured: Vec<IpAddr>,
+    /// The configured peers, with their buckets while they have no association.
+    configured: BTreeMap<IpAddr, AdmissionBuckets>,
     requests: Option<AdmissionRate>,
-    heartbeats: AdmissionRate,
     strangers: Vec<AdmissionBuckets>,
     seed: u32,
 }
@@ -133,10 +229,9 @@ impl Admission {
     pub(crate) fn new(policy: PeerPolicy, configured: Vec<IpAddr>, seed: u32) -> Self {
         Self {
             requests: request_rate(&policy),
-            heartbeats: AdmissionRate::new(HEARTBEATS_PER_S_MAX, HEARTBEATS_PER_S_MAX),
             strangers: vec![AdmissionBuckets::default(); STRANGER_BUCKETS],
             policy,
-            configured,
+            configured: configured.into_iter().map(|peer| (peer, Default::default())).collect(),
             seed,
         }
     }
@@ -154,9 +249,15 @@ impl Admission {
             || self.is_configured(peer)
     }
 
+    /// A configured peer has another address.
+    pub(crate) fn move_configured(&mut self, former: IpAddr, to: IpAddr) {
+        self.configured.remove(&former);
+        self.configured.insert(to, AdmissionBuckets::default());
+    }
+
     /// True for a configured peer.
     pub(crate) fn is_configured(&self, peer: IpAddr) -> bool {
-        self.configured.contains(&peer)
+        self.configured.contains_key(&peer)
     }
 
     /// Takes a token for one request. `own` are the buckets of a peer with an association.
@@ -165,15 +266,17 @@ impl Admission {
         now: Nanos,
         peer: IpAddr,
         own: Option<&mut AdmissionBuckets>,
-        is_heartbeat: bool,
+        request: RequestKind,
     ) -> bool {
         let Some(requests) = self.requests else { return true };
+        if let Some(known) = own.or_else(|| self.configured.get_mut(&peer)) {
+            return known.admit(now, request, requests);
+        }
         let shared = self.position(peer);
-        let Some(buckets) = own.or(self.strangers.get_mut(shared)) else { return true };
-        if is_heartbeat {
-            buckets.heartbeats.take(now, self.heartbeats)
-        } else {
-            buckets.requests.take(now, requests)
+        let Some(buckets) = self.strangers.get_mut(shared) else { return true };
+        match request {
+            RequestKind::Heartbeat(_) => buckets.heartbeats.take(now, HEARTBEATS),
+            RequestKind::Other(_) | RequestKind::Unreadable => buckets.requests.take(now, requests),
         }
     }
 
@@ -227,10 +330,79 @@ mod tests {
         let policy =
             PeerPolicy { requests_per_s_max: 1, requests_burst: 1, ..PeerPolicy::default() };
         let mut admission = Admission::new(policy, vec![], 1);
-        assert!(admission.admit(Nanos(0), peer(1), None, false));
-        assert!(!admission.admit(Nanos(0), peer(1), None, false));
-        assert!(admission.admit(Nanos(0), peer(1), None, true));
+        let other = RequestKind::Other(1);
+        assert!(admission.admit(Nanos(0), peer(1), None, other));
+        assert!(!admission.admit(Nanos(0), peer(1), None, other));
+        assert!(admission.admit(Nanos(0), peer(1), None, RequestKind::Heartbeat(1)));
         let mut own = AdmissionBuckets::default();
-        assert!(admission.admit(Nanos(0), peer(1), Some(&mut own), false), "its own bucket");
+        assert!(admission.admit(Nanos(0), peer(1), Some(&mut own), other), "its own bucket");
+    }
+
+    /// 50,000 forged requests a second beside the peer's own, whose numbers other requests of it move on.
+    /// Returns how many of its own were admitted, and how many forged ones.
+    fn flood(forged: impl Fn(u32) -> u32) -> (usize, usize) {
+        let rate = AdmissionRate::new(50_000, 10_000);
+        let mut buckets = AdmissionBuckets::default();
+        let (mut own, mut others) = (0, 0);
+        let mut number = SEQUENCE_MAX - 100;
+        let mut now = Nanos(0);
+        for second in 0..20_u32 {
+            for n in 0..50_000 {
+                now += Nanos(20_000);
+                let forged = RequestKind::Heartbeat(forged(second * 50_000 + n) & SEQUENCE_MAX);
+                others += usize::from(second >= 5 && buckets.admit(now, forged, rate));
+                if n % 500 == 0 {
+                    number = (number + 1) & SEQUENCE_MAX;
+                    assert!(buckets.admit(now, RequestKind::Other(number), rate));
+                }
+            }
+            number = (number + 1) & SEQUENCE_MAX;
+            own += usize::from(buckets.admit(now, RequestKind::Heartbeat(number), rate));
+        }
+        (own, others)
+    }
+
+    #[test]
+    fn peer_whose_numbers_continue_is_answered_whatever_comes_in_its_name() {
+        let at_random = |n: u32| n.wrapping_mul(0x9e37_79b1) >> 8;
+        let one_after_the_other = |n: u32| n + 5_000_000;
+        let always_the_same = |_| 5_000_000;
+        for (own, others) in [flood(at_random), flood(one_after_the_other), flood(always_the_same)]
+        {
+            assert_eq!(own, 20);
+            assert!((75_000..=77_000).contains(&others), "{others}: 5,000 a second for 15 s");
+        }
+    }
+
+    #[test]
+    fn flood_in_pulses_leaves_no_numbers() {
+        let rate = AdmissionRate::new(50_000, 10_000);
+        let mut buckets = AdmissionBuckets::default();
+        for pulse in 0..100 {
+            let now = Nanos::from_millis(100 * u64::from(pulse));
+            for forged in 0..5000 {
+                buckets.admit(now, RequestKind::Heartbeat(5_000_000 + forged), rate);
+            }
+            assert!(buckets.admit(now, RequestKind::Heartbeat(2 + pulse), rate), "{pulse}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_begin_anew_are_believed_before_the_next_flood() {
+        let rate = AdmissionRate::new(50_000, 10_000);
+        let mut buckets = AdmissionBuckets::default();
+        let mut now = Nanos(0);
+        let mut own = (7_000_000..7_000_100).map(RequestKind::Heartbeat);
+        for heartbeat in own.by_ref().take(3) {
+            now += Nanos::from_secs(1);
+            assert!(buckets.admit(now, heartbeat, rate));
+        }
+        for heartbeat in own {
+            for forged in 0..50_000 {
+                now += Nanos(20_000);
+                buckets.admit(now, RequestKind::Heartbeat(forged), rate);
+            }
+            assert!(buckets.admit(now, heartbeat, rate));
+        }
     }
 }

@@ -26,7 +26,8 @@ pub struct NodeConfig {
     pub node_id: NodeIdentity,
     /// Our N4 address: the one in our F-SEIDs.
     pub address: IpAddr,
-    /// CP functions that we set up an association with. At most one per address.
+    /// CP functions that we set up an association with. At most one per address. The unspecified address stands for one
+    /// whose address is not known yet: see [`crate::Node::set_configured_peer`].
     pub connect: Vec<SocketAddr>,
     /// Time between two Heartbeat Requests to one peer.
     pub heartbeat_interval: Nanos,

@@ -14,7 +14,7 @@ use adit_session::{Session, SessionStore, UsageReport};
 use adit_types::limits::PENDING_MAX;
 use adit_types::{Nanos, Seid, SessionIndex};
 
-use crate::admission::Admission;
+use crate::admission::{Admission, RequestKind};
 use crate::answers::{Answers, Condition, EncodedResponse};
 use crate::backlog::Backlog;
 use crate::config::NodeConfig;
@@ -176,23 +176,18 @@ impl Node {
 
     pub(crate) fn handle_messages(&mut self, now: Nanos, from: SocketAddr, bytes: &[u8]) {
         let mut datagram = PfcpDatagram::new(bytes);
-        let mut has_heartbeat = false;
         loop {
             let rest = datagram.remaining();
             match datagram.next() {
                 None => return,
                 Some(Ok(RawMessage { header, body })) => {
                     self.counters.count_received(header.message_type);
-                    let is_heartbeat = header.message_type == MessageType::HEARTBEAT_REQUEST;
-                    let is_first = is_heartbeat && !core::mem::replace(&mut has_heartbeat, true);
-                    if is_first && self.peers.is_known(from.ip())
-                        || self.admit(now, from, header.message_type)
-                    {
+                    if self.admits(now, from, &header) {
                         self.handle_contained(&ReceivedMessage { now, from, header, body });
                         self.advance_jobs(now);
                     }
                 }
-                Some(Err(_)) if !self.admit(now, from, MessageType(0)) => {}
+                Some(Err(_)) if !self.takes_token(now, from, RequestKind::Unreadable) => {}
                 Some(Err(error)) => {
                     let start = bytes.len().saturating_sub(rest);
                     let rest = bytes.get(start..).unwrap_or_default();
@@ -399,6 +394,21 @@ impl Node {
         self.answers.len()
     }
 
+    /// The CP function number `position` of [`NodeConfig::connect`] is at `to`: its name says so by now. Nothing changes while
+    /// it has an association at its former address.
+    pub fn set_configured_peer(&mut self, now: Nanos, position: usize, to: SocketAddr) {
+        let to = canonical(to);
+        if let Some(former) = self.peers.setups.move_to(now, position, to) {
+            self.peers.admission.move_configured(former.ip(), to.ip());
+        }
+    }
+
+    /// True for the address of an association, an alternative address of one, and a configured peer.
+    #[must_use]
+    pub fn is_known(&self, peer: IpAddr) -> bool {
+        self.peers.is_known(peer)
+    }
+
     /// The counters.
     #[must_use]
     pub fn counters(&self) -> &N4Counters {
@@ -426,12 +436,17 @@ impl Node {
     }
 
     /// Takes a token for a message. Responses need none: they answer requests of ours.
-    fn admit(&mut self, now: Nanos, from: SocketAddr, message_type: MessageType) -> bool {
-        if message_type.info().is_some_and(|info| !info.is_request) {
-            return true;
-        }
-        let is_heartbeat = message_type == MessageType::HEARTBEAT_REQUEST;
-        let admitted = self.peers.admit(now, from.ip(), is_heartbeat);
+    fn admits(&mut self, now: Nanos, from: SocketAddr, header: &Header) -> bool {
+        let request = match header.message_type {
+            MessageType::HEARTBEAT_REQUEST => RequestKind::Heartbeat(header.sequence),
+            other if other.info().is_some_and(|info| !info.is_request) => return true,
+            _ => RequestKind::Other(header.sequence),
+        };
+        self.takes_token(now, from, request)
+    }
+
+    fn takes_token(&mut self, now: Nanos, from: SocketAddr, request: RequestKind) -> bool {
+        let admitted = self.peers.admit(now, from.ip(), request);
         self.counters.scalars.discarded_over_rate += u64::from(!admitted);
         admitted
     }

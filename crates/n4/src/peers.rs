@@ -12,7 +12,7 @@ use adit_session::OwnerId;
 use adit_types::Nanos;
 use adit_types::limits::ASSOCIATIONS_MAX;
 
-use crate::admission::{Admission, AdmissionBuckets};
+use crate::admission::{Admission, AdmissionBuckets, RequestKind};
 use crate::association::{Association, NodeIdentity};
 use crate::load::LoadReported;
 use crate::path_reports::PathReports;
@@ -192,10 +192,11 @@ impl Peers {
     }
 
     /// Takes a token for a request.
-    pub(crate) fn admit(&mut self, now: Nanos, from: IpAddr, is_heartbeat: bool) -> bool {
-        let peer = self.by_address.get_mut(&from).filter(|peer| peer.association.is_some());
+    pub(crate) fn admit(&mut self, now: Nanos, from: IpAddr, request: RequestKind) -> bool {
+        let address = self.aliases.get(&from).unwrap_or(&from);
+        let peer = self.by_address.get_mut(address).filter(|peer| peer.association.is_some());
         let own = peer.map(|peer| &mut peer.buckets);
-        self.admission.admit(now, from, own, is_heartbeat)
+        self.admission.admit(now, from, own, request)
     }
 
     /// When the next Heartbeat Request is due.

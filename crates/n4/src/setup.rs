@@ -35,6 +35,16 @@ struct ConfiguredSetup {
     pause: Nanos,
 }
 
+impl ConfiguredSetup {
+    /// When its next attempt starts; never while its address is not known.
+    fn waits_until(&self) -> Option<Nanos> {
+        match self.progress {
+            SetupProgress::Waiting(at) if !self.to.ip().is_unspecified() => Some(at),
+            SetupProgress::Waiting(_) | SetupProgress::Requested | SetupProgress::Connected => None,
+        }
+    }
+}
+
 /// All configured peers.
 #[derive(Debug)]
 pub(crate) struct Setups {
@@ -59,9 +69,29 @@ impl Setups {
         self.first_pause = first_pause;
     }
 
+    /// The configured peer number `position` is at `to` from now on, unless it has an association where it was. Returns where
+    /// that was.
+    pub(crate) fn move_to(
+        &mut self,
+        now: Nanos,
+        position: usize,
+        to: SocketAddr,
+    ) -> Option<SocketAddr> {
+        let first_pause = self.first_pause;
+        let setup = self.setups.get_mut(position).filter(|setup| setup.to != to)?;
+        if let SetupProgress::Connected = setup.progress {
+            return None;
+        }
+        if let SetupProgress::Waiting(_) = setup.progress {
+            setup.progress = SetupProgress::Waiting(now);
+        }
+        setup.pause = first_pause;
+        Some(core::mem::replace(&mut setup.to, to))
+    }
+
     /// The next peer whose attempt is due; it counts as requested from now on.
     pub(crate) fn poll_due(&mut self, now: Nanos) -> Option<(usize, SocketAddr)> {
-        let due = |setup: &ConfiguredSetup| matches!(setup.progress, SetupProgress::Waiting(at) if at <= now);
+        let due = |setup: &ConfiguredSetup| setup.waits_until().is_some_and(|at| at <= now);
         let position = self.setups.iter().position(due)?;
         let setup = &mut self.setups[position];
         setup.progress = SetupProgress::Requested;
@@ -70,11 +100,7 @@ impl Setups {
 
     /// When the next attempt is due.
     pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
-        let waiting = self.setups.iter().filter_map(|setup| match setup.progress {
-            SetupProgress::Waiting(at) => Some(at),
-            SetupProgress::Requested | SetupProgress::Connected => None,
-        });
-        waiting.min()
+        self.setups.iter().filter_map(ConfiguredSetup::waits_until).min()
     }
 
     /// The attempt failed. Returns the peer and the pause until the next attempt.
@@ -139,6 +165,25 @@ pub(crate) struct ContestedSetup {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn peer_without_an_address_waits_for_one_and_moves_while_it_has_no_association() {
+        let nobody: SocketAddr = "0.0.0.0:8805".parse().unwrap();
+        let [one, other] = ["192.0.2.1:8805", "192.0.2.2:8805"].map(|text| text.parse().unwrap());
+        let mut setups = Setups::new(&[nobody], Nanos::from_secs(3));
+        assert_eq!((setups.poll_due(Nanos(9)), setups.poll_timeout()), (None, None));
+        assert_eq!(setups.move_to(Nanos(5), 0, one), Some(nobody));
+        assert_eq!(setups.poll_due(Nanos(5)), Some((0, one)));
+        setups.failed(Nanos(6), 0);
+        assert_eq!(setups.move_to(Nanos(7), 0, one), None, "it is there");
+        assert_eq!(setups.poll_due(Nanos(7)), None);
+        assert_eq!(setups.move_to(Nanos(8), 0, other), Some(one));
+        assert_eq!(setups.poll_due(Nanos(8)), Some((0, other)), "without a pause");
+        setups.connected(other.ip());
+        assert_eq!(setups.move_to(Nanos(9), 0, one), None, "it has an association");
+        setups.disconnected(Nanos(10), other.ip());
+        assert_eq!(setups.move_to(Nanos(11), 0, one), Some(other));
+    }
 
     #[test]
     fn pause_doubles_up_to_a_minute_and_starts_over_after_a_connection() {

@@ -200,9 +200,7 @@ fn alerts_and_dashboards_name_metrics_that_exist_and_prometheus_scrapes_and_eval
     let shown = daemon.run(&["show", "metrics"]);
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(shown.ends_with("# EOF\n") && shown.contains("\nadit_n4_sessions 1.0\n"), "{shown}");
-    let output = daemon.stop();
-    let log = String::from_utf8_lossy(&output.stderr);
-    assert!(log.contains("audit") && log.contains("association up"), "{log}");
+    assert!(daemon.stop().status.success());
 }
 
 /// Inside the namespace of the daemon.

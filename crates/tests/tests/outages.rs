@@ -8,13 +8,15 @@ mod load;
 #[path = "../../n4/tests/smf/mod.rs"]
 mod smf;
 
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use adit_pfcp::Message;
-use adit_pfcp::ie::Cause;
+use adit_pfcp::ie::{Cause, NodeId, RecoveryTimeStamp};
+use adit_pfcp::message::AssociationSetupResponse;
+use adit_pfcp::{Message, MessageType};
 use adit_tests::daemon::{self, Daemon};
-use adit_tests::process::{ChildProcess, is_root};
+use adit_tests::process::{ChildProcess, TestNamespace, is_root};
 use associated_smf::TestSmf;
 use load::{LoadSession, ReloadTraffic};
 
@@ -83,6 +85,83 @@ fn pings_go_on_after_an_outage_of_adit_that_the_smf_noticed() {
     finish(child);
     assert_eq!(daemon.sessions(), usize::from(SESSIONS));
     assert!(daemon.stop().status.success());
+}
+
+/// The SMF has a name, and another address after it was started anew.
+#[test]
+fn smf_at_another_address_is_found_by_its_name() {
+    if let Some(dir) = std::env::var_os(INSIDE) {
+        let dir = PathBuf::from(dir);
+        drop(accept_association("127.0.0.10"));
+        mark(&dir, RUNNING);
+        drop(accept_association("127.0.0.11"));
+        return;
+    }
+    if !is_root() {
+        return;
+    }
+    let namespace = TestNamespace::new("smfname");
+    // What `ip netns exec` puts in place of the machine's.
+    let files = NamespaceFiles::new(namespace.name());
+    files.write_hosts("127.0.0.10 smf.test\n");
+    let started = Daemon::start_in(namespace, |dir| {
+        let timers = "heartbeat_interval_ms = 200\nt1_ms = 100\nn1_retries = 1\nconnect = [\"smf.test:8805\"]";
+        let node = daemon::node(4096, &daemon::cores()[..1], dir);
+        let node = node.replace("heartbeat_interval_ms = 60000", timers);
+        node + &daemon::interfaces(["net_null0,no-rx=1", "net_null1,no-rx=1"], daemon::N3)
+    });
+    let Some(daemon) = started else { return };
+    let child = begin(&daemon, "smf_at_another_address_is_found_by_its_name");
+    files.write_hosts("127.0.0.11 smf.test\n");
+    finish(child);
+    let associations = daemon.show("associations");
+    let peers = associations["associations"].as_array().unwrap().iter().map(|one| &one["peer"]);
+    assert!(
+        peers.clone().any(|peer| peer.as_str().unwrap().starts_with("127.0.0.11")),
+        "{associations}"
+    );
+    assert!(daemon.stop().status.success());
+}
+
+/// Waits for adit's setup at this address, and accepts it.
+fn accept_association(address: &str) -> UdpSocket {
+    let socket = UdpSocket::bind((address, 8805)).unwrap();
+    socket.set_read_timeout(Some(LIMIT)).unwrap();
+    loop {
+        let mut buffer = [0; 4096];
+        let (len, adit) = socket.recv_from(&mut buffer).unwrap();
+        let header = smf::raw(&buffer[..len]).header;
+        if header.message_type == MessageType::ASSOCIATION_SETUP_REQUEST {
+            let node_id = NodeId::Ipv4(address.parse().unwrap());
+            let started = RecoveryTimeStamp(smf::SMF_STARTED);
+            let body = AssociationSetupResponse::new(node_id, Cause::RequestAccepted, started);
+            let answer = smf::encode(None, header.sequence, &body);
+            socket.send_to(&answer, adit).unwrap();
+            return socket;
+        }
+    }
+}
+
+/// The files of `/etc` that a namespace has of its own. Dropping it removes them.
+struct NamespaceFiles(PathBuf);
+
+impl NamespaceFiles {
+    fn new(namespace: &str) -> Self {
+        let folder = Path::new("/etc/netns").join(namespace);
+        std::fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    /// The same file with another text: it is mounted where adit runs.
+    fn write_hosts(&self, text: &str) {
+        std::fs::write(self.0.join("hosts"), text).unwrap();
+    }
+}
+
+impl Drop for NamespaceFiles {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 fn start(purpose: &str, store: &str) -> Option<Daemon> {

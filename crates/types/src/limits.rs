@@ -237,8 +237,12 @@ pub const PEER_VISITS_PER_TURN_MAX: usize = 1024;
 pub const ERROR_INDICATION_USERS_MAX: usize = 16;
 
 /// Heartbeat Requests per second of addresses without an association that share a bucket; the
-/// standard's interval is 60 seconds.
+/// standard's interval is 60 seconds. Also of one peer whose sequence numbers continue, whatever else comes
+/// in its name.
 pub const HEARTBEATS_PER_S_MAX: u32 = 10;
+
+/// Heartbeat Requests per second of one peer that are answered whatever their sequence numbers.
+pub const PEER_HEARTBEATS_PER_S_MAX: u32 = 5_000;
 
 /// Association setups that wait for whether the holder of their Node ID lives.
 pub const CONTESTS_MAX: usize = 16;

@@ -147,7 +147,7 @@ fn survive(flood: impl Fn(u32) -> Hostile) {
     for at in 0..MILLISECONDS {
         if at % 100 == 0 {
             asked += 1;
-            let own = smf::heartbeat(1_000_000 + at, smf::SMF_STARTED);
+            let own = smf::heartbeat(3 + at / 100, smf::SMF_STARTED);
             scene.upf.control.node.handle_datagram(scene.upf.now, smf::smf(10), &own);
             let request =
                 from(smf::GNB).gtpu_message(GtpuMessageType::ECHO_REQUEST, 0).sequence(77);
