@@ -11,7 +11,7 @@ mod document;
 mod tap_socket;
 
 use core::net::IpAddr;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -398,10 +398,8 @@ fn answer(
     stream: &UnixStream,
     ask: impl Fn(&AdminCommand, PageCursor) -> Option<AdminAnswer>,
 ) -> anyhow::Result<()> {
-    stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
-    let mut line = String::new();
-    BufReader::new(stream.take(REQUEST_BYTES_MAX)).read_line(&mut line)?;
+    let line = read_line(stream, Instant::now() + TIMEOUT)?;
     let mut writer = DocumentWriter::new(std::io::BufWriter::new(stream));
     let mut command = match command_of(&line) {
         Ok(command) => command,
@@ -442,6 +440,28 @@ fn answer(
     }
 }
 
+/// A request, which has to be complete at `end`: a client that sends an octet now and then holds no place.
+fn read_line(stream: &UnixStream, end: Instant) -> anyhow::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    let (mut limited, mut octets) = (stream.take(REQUEST_BYTES_MAX), [0; 1024]);
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            bail!("the request is not complete");
+        }
+        stream.set_read_timeout(Some(left))?;
+        let count = limited.read(&mut octets)?;
+        line.extend(octets.iter().take(count));
+        if let Some(len) = line.iter().position(|octet| *octet == b'\n') {
+            line.truncate(len);
+            return Ok(line);
+        }
+        if count == 0 {
+            return Ok(line);
+        }
+    }
+}
+
 /// The user at the other end of the socket.
 fn actor(stream: &UnixStream) -> AuditActor {
     let who = match rustix::net::sockopt::socket_peercred(stream) {
@@ -451,9 +471,9 @@ fn actor(stream: &UnixStream) -> AuditActor {
     AuditActor { who, role: "owner" }
 }
 
-fn command_of(line: &str) -> Result<AdminCommand, String> {
+fn command_of(line: &[u8]) -> Result<AdminCommand, String> {
     let request: AdminRequest =
-        serde_json::from_str(line).map_err(|error| format!("not a request: {error}"))?;
+        serde_json::from_slice(line).map_err(|error| format!("not a request: {error}"))?;
     match request {
         AdminRequest {
             show: Some(word),

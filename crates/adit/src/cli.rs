@@ -5,7 +5,7 @@ mod host;
 mod tap;
 mod top;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use adit_bench::command::BenchCommand;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::log::LogSettings;
 use crate::session_filter::SessionFilterText;
+use crate::show::DocumentForm;
 use crate::version::VERSION_LINE;
 pub(crate) use acts::{
     AssociationCommand, DrainSwitch, SessionCommand, StoreCommand, TapCommand, WorkerDrainCommand,
@@ -42,7 +43,29 @@ pub(crate) struct AditCli {
 pub(crate) struct AdminSocket {
     /// Admin socket of the running adit.
     #[arg(id = "socket", long = "socket", value_name = "PATH", default_value = ADMIN_SOCKET_DEFAULT)]
-    pub path: PathBuf,
+    path: PathBuf,
+    /// Configuration file of the running adit, which names its admin socket.
+    #[arg(id = "config", long = "config", value_name = "FILE", conflicts_with = "socket", value_parser = configured_socket)]
+    configured: Option<PathBuf>,
+}
+
+impl AdminSocket {
+    /// The path of the socket.
+    pub(crate) fn path(&self) -> &Path {
+        self.configured.as_deref().unwrap_or(&self.path)
+    }
+}
+
+/// The admin socket that a configuration file names. The rest of the file may be wrong: it is not what runs.
+fn configured_socket(file: &str) -> Result<PathBuf, String> {
+    let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
+    let socket = table.get("admin").and_then(|admin| admin.get("socket"));
+    match socket.map(toml::Value::as_str) {
+        None => Ok(ADMIN_SOCKET_DEFAULT.into()),
+        Some(Some(path)) => Ok(path.into()),
+        Some(None) => Err("admin.socket is no text".to_owned()),
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -77,11 +100,10 @@ pub(crate) enum AditCommand {
         #[arg(value_name = "CAUSE|DROP|COUNTER")]
         name: Option<String>,
     },
-    /// Make a standby the active one: the active adit stops, and this one goes on with its sessions.
+    /// Make the standby that is asked the active one: the active adit stops, and this one goes on with its sessions.
     Takeover {
-        /// Admin socket of the standby.
-        #[arg(long, value_name = "PATH", default_value = ADMIN_SOCKET_DEFAULT)]
-        socket: PathBuf,
+        #[command(flatten)]
+        socket: AdminSocket,
     },
     /// End a session.
     Session {
@@ -175,12 +197,10 @@ pub(crate) struct ShowArguments {
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
           default_missing_value = "2", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub watch: Option<u64>,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
-    /// Admin socket of the running adit.
-    #[arg(long, value_name = "PATH", default_value = ADMIN_SOCKET_DEFAULT)]
-    pub socket: PathBuf,
+    #[command(flatten)]
+    pub form: DocumentForm,
+    #[command(flatten)]
+    pub socket: AdminSocket,
 }
 
 /// Format of metrics.
@@ -274,5 +294,28 @@ mod tests {
     #[test]
     fn command_line_is_consistent() {
         AditCli::command().debug_assert();
+    }
+
+    #[test]
+    fn socket_is_that_of_a_configuration_whatever_else_is_wrong_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("adit.toml");
+        let path = |text: &str| {
+            std::fs::write(&file, text).unwrap();
+            let line = ["adit", "top", "--config", file.to_str().unwrap()];
+            let AditCommand::Top(arguments) = AditCli::try_parse_from(line)?.command else {
+                panic!()
+            };
+            Ok::<_, clap::Error>(arguments.socket.path().to_owned())
+        };
+        let socket = path("[node]\nid = 7\n[admin]\nsocket = \"/run/other.sock\"\n").unwrap();
+        assert_eq!(socket, Path::new("/run/other.sock"));
+        assert_eq!(path("[node]\n").unwrap(), Path::new(ADMIN_SOCKET_DEFAULT));
+        for wrong in ["[admin]\nsocket = 1\n", "[admin\n"] {
+            let told = path(wrong).unwrap_err().to_string();
+            assert!(told.contains("--config"), "{told}");
+        }
+        let both = ["adit", "top", "--config", file.to_str().unwrap(), "--socket", "/a"];
+        assert!(AditCli::try_parse_from(both).is_err());
     }
 }

@@ -29,6 +29,7 @@ use crate::foreign_text::printable;
 use crate::liveness::LivenessReading;
 use crate::load::ThreadLoad;
 use crate::log;
+use crate::peer_names::PeerNames;
 use crate::port_links::LinkStates;
 use crate::publication_latency::PublicationLatency;
 use crate::snapshot::{self, ControlView};
@@ -306,6 +307,9 @@ impl ControlThread {
         if self.links.check(now, &self.parts.ports) {
             self.neighbors.announce(now, &self.parts.publisher);
         }
+        if let Some((position, to)) = self.parts.peer_names.as_ref().and_then(PeerNames::poll) {
+            self.parts.node.set_configured_peer(now, position, to);
+        }
         self.receive(now);
         self.handle_events(now);
         self.restore(now);
@@ -535,7 +539,8 @@ impl ControlThread {
             if let Some(answered) = datagram.answers {
                 self.parts.node.note_sent(now, answered);
             }
-            if let Err(error) = self.parts.socket.send_to(&datagram.bytes, datagram.to) {
+            let is_known = self.parts.node.is_known(datagram.to.ip());
+            if let Err(error) = self.parts.socket.send_to(&datagram.bytes, datagram.to, is_known) {
                 self.datagrams_unsent += 1;
                 debug!(%error, to = %datagram.to, "N4 datagram not sent");
             }

@@ -24,6 +24,7 @@ use crate::core_frequencies::CoreFrequencies;
 use crate::lifecycle::Lifecycle;
 use crate::liveness::Liveness;
 use crate::load::ThreadLoad;
+use crate::peer_names::PeerNames;
 use crate::process_nodes::ProcessNodes;
 use crate::replication::PairStore;
 use crate::serving_lease::ServingLease;
@@ -50,6 +51,8 @@ pub(crate) struct ControlParts {
     pub node: Node,
     pub publisher: Publisher,
     pub socket: N4Socket,
+    /// What the names in `n4.connect` mean, if there are any.
+    pub peer_names: Option<PeerNames>,
     /// What keeps the node's records; none on a standby.
     pub store: Option<StoreLink<AnyStoreFigures>>,
     /// The records of the former process, until all are restored.

@@ -162,7 +162,7 @@ impl Visit for MessageText {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     #[test]
@@ -193,23 +193,28 @@ mod tests {
 
     #[test]
     fn lines_beyond_the_share_of_their_kind_are_counted_and_named_and_audit_lines_are_all_there() {
-        let written = std::sync::Arc::new(Mutex::new(Vec::new()));
-        let sink = std::sync::Arc::clone(&written);
-        let lines =
-            fmt::layer().json().flatten_event(true).with_writer(move || LogSink(sink.clone()));
-        let log = tracing_subscriber::registry().with(lines.with_filter(KindFilter));
-        tracing::subscriber::with_default(log, || {
+        let text = written_by(|| {
             for n in 0..30 {
                 tracing::info!(n, "of one kind");
                 tracing::info!(target: audit::TARGET, n, "an act");
             }
             report_left_out();
         });
-        let text = String::from_utf8(written.lock().unwrap().clone()).unwrap();
         let count = |part: &str| text.lines().filter(|line| line.contains(part)).count();
         assert_eq!((count("\"message\":\"of one kind\""), count("\"target\":\"audit\"")), (20, 30));
         let report = text.lines().last().unwrap();
         assert!(report.contains("\"lines\":10") && report.contains("of one kind"), "{report}");
+    }
+
+    /// The lines that `acts` writes to the log, as JSON.
+    pub(crate) fn written_by(acts: impl FnOnce()) -> String {
+        let written = std::sync::Arc::new(Mutex::new(Vec::new()));
+        let sink = std::sync::Arc::clone(&written);
+        let lines =
+            fmt::layer().json().flatten_event(true).with_writer(move || LogSink(sink.clone()));
+        let log = tracing_subscriber::registry().with(lines.with_filter(KindFilter));
+        tracing::subscriber::with_default(log, acts);
+        String::from_utf8(written.lock().unwrap().clone()).unwrap()
     }
 
     #[derive(Clone)]

@@ -33,6 +33,7 @@ mod manual;
 mod named_standby;
 mod open_ports;
 mod packet_path;
+mod peer_names;
 mod port_links;
 mod process_nodes;
 mod publication_latency;
@@ -57,6 +58,7 @@ mod store_warnings;
 mod takeover;
 mod tap;
 mod tap_client;
+mod text_table;
 mod this_machine;
 mod thread_io;
 mod top;
@@ -115,32 +117,32 @@ fn dispatch(cli: AditCli) -> anyhow::Result<()> {
             tap_client::trace::trace(&arguments, &mut std::io::stdout().lock())
         }
         AditCommand::Capture(arguments) => tap_client::capture::capture(&arguments),
-        AditCommand::Takeover { socket } => takeover::take_over(&socket),
+        AditCommand::Takeover { socket } => takeover::take_over(socket.path()),
         AditCommand::Session { session } => {
             let (socket, act) = session.into_act();
-            act_command::act(&socket.path, act)
+            act_command::act(socket.path(), act)
         }
         AditCommand::Store { store } => {
             let (socket, act) = store.into_act();
-            act_command::act(&socket.path, act)
+            act_command::act(socket.path(), act)
         }
         AditCommand::Association { association } => {
             let (socket, act) = association.into_act();
-            act_command::act(&socket.path, act)
+            act_command::act(socket.path(), act)
         }
         AditCommand::Tap { tap } => {
             let (socket, act) = tap.into_act();
-            act_command::act(&socket.path, act)
+            act_command::act(socket.path(), act)
         }
         AditCommand::Worker { worker } => {
             let (socket, act) = worker.into_act();
-            act_command::act(&socket.path, act)
+            act_command::act(socket.path(), act)
         }
-        AditCommand::Drain { switch, socket } => act_command::act(&socket.path, switch.into_act()),
+        AditCommand::Drain { switch, socket } => act_command::act(socket.path(), switch.into_act()),
         AditCommand::Log { filter, socket } => {
-            act_command::act(&socket.path, admin::AdminAct::SetLog(filter))
+            act_command::act(socket.path(), admin::AdminAct::SetLog(filter))
         }
-        AditCommand::Reload { json, socket } => reload_command::reload(&socket.path, json),
+        AditCommand::Reload { json, socket } => reload_command::reload(socket.path(), json),
         AditCommand::Host { host } => host_command::run(host),
         AditCommand::Bench { bench } => bench.run(),
     }

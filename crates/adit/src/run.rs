@@ -36,6 +36,7 @@ use crate::lifecycle::Lifecycle;
 use crate::log::{self, LogSettings};
 use crate::open_ports::OpenPort;
 use crate::packet_path::{AssembledPath, PacketPath, ThreadParts, WorkerThread, spawn};
+use crate::peer_names::PeerNames;
 use crate::process_nodes::ProcessNodes;
 use crate::record_store::{OpeningRecords, RecordSource, StartRecords};
 use crate::recovery_time::RecoveryTime;
@@ -373,6 +374,7 @@ fn assemble(
         node,
         publisher,
         socket,
+        peer_names: PeerNames::start(&config.n4).context("cannot resolve names of n4.connect")?,
         store,
         former,
         standby,

@@ -5,16 +5,31 @@
 use std::io::Write;
 use std::path::Path;
 
-use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width, presets};
+use clap::Args;
 use serde_json::{Map, Value};
 
 use crate::admin::client::{self, DocumentSink};
 use crate::admin::{AdminCommand, AdminQuestion};
 use crate::cli::Topic;
 use crate::foreign_text::{printable, printable_json};
+use crate::text_table::{TextColumns, counted, plain_table, terminal_width};
 
 /// Number of rows that determine the widths of columns; later rows can only widen them.
 const ROWS_TOGETHER: usize = 512;
+
+/// How a document is printed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Args)]
+pub(crate) struct DocumentForm {
+    /// Print JSON.
+    #[arg(long = "json")]
+    pub as_json: bool,
+    /// All columns, also those for which the terminal has no room.
+    #[arg(long)]
+    pub wide: bool,
+    /// With `drops`: also the reasons for which nothing was dropped.
+    #[arg(long)]
+    pub all: bool,
+}
 
 /// Prints the answer of the adit that listens at `socket`.
 ///
@@ -23,16 +38,17 @@ const ROWS_TOGETHER: usize = 512;
 pub(crate) fn show(
     socket: &Path,
     question: &AdminQuestion,
-    as_json: bool,
+    form: DocumentForm,
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
     let command = AdminCommand::Show(question.clone());
-    if as_json {
+    if form.as_json {
         let mut printer = JsonPrinter { out, depth: Depth::Outside };
         client::request(socket, &command, &mut printer)?;
         return printer.finish();
     }
-    let mut printer = Printer::new(question.topic, out);
+    let width = if form.wide { None } else { terminal_width() };
+    let mut printer = Printer::new(question.topic, width, form.all, out);
     client::request(socket, &command, &mut printer)?;
     printer.finish()
 }
@@ -40,7 +56,7 @@ pub(crate) fn show(
 /// Renders a whole document of `topic` as text.
 pub(crate) fn render(topic: Topic, document: &Value) -> String {
     let mut text = Vec::new();
-    let mut printer = Printer::new(topic, &mut text);
+    let mut printer = Printer::new(topic, None, true, &mut text);
     let printed = printer.document(document).and_then(|()| printer.finish());
     debug_assert!(printed.is_ok(), "writing to memory does not fail");
     String::from_utf8_lossy(&text).trim_end_matches('\n').to_owned()
@@ -183,18 +199,21 @@ fn lists_of_whole(topic: Topic) -> &'static [Columns] {
 /// A list being printed as a table.
 struct List {
     name: &'static str,
-    columns: &'static [&'static str],
+    columns: TextColumns,
     /// Rows not printed yet.
     rows: Vec<Value>,
-    /// Widths of the columns; `None` before the first rows are printed.
-    widths: Option<Vec<u16>>,
     count: usize,
     is_first: bool,
+    is_begun: bool,
 }
 
 /// Prints a document as text while it arrives.
 struct Printer<'o, W> {
     topic: Topic,
+    /// Width of the terminal.
+    width: Option<u16>,
+    /// Rows that count nothing are printed, too.
+    shows_zeros: bool,
     out: &'o mut W,
     list: Option<List>,
     /// True once something has been printed.
@@ -205,9 +224,9 @@ struct Printer<'o, W> {
 }
 
 impl<'o, W: Write> Printer<'o, W> {
-    fn new(topic: Topic, out: &'o mut W) -> Self {
+    fn new(topic: Topic, width: Option<u16>, shows_zeros: bool, out: &'o mut W) -> Self {
         let (whole, key) = (Map::new(), String::new());
-        Self { topic, out, list: None, is_begun: false, whole, key }
+        Self { topic, width, shows_zeros, out, list: None, is_begun: false, whole, key }
     }
 
     /// Processes a whole document.
@@ -229,10 +248,10 @@ impl<'o, W: Write> Printer<'o, W> {
         self.end_list()?;
         let whole = core::mem::take(&mut self.whole);
         match self.topic {
-            Topic::Ports => writeln!(self.out, "{}", ports(&Value::Object(whole)))?,
+            Topic::Ports => writeln!(self.out, "{}", ports(&Value::Object(whole), self.width))?,
             Topic::Counters => writeln!(self.out, "{}", counters(&whole))?,
             Topic::Store | Topic::Workers | Topic::Offload | Topic::Node | Topic::Health => {
-                writeln!(self.out, "{}", members(whole, lists_of_whole(self.topic)))?;
+                writeln!(self.out, "{}", members(whole, lists_of_whole(self.topic), self.width))?;
             }
             _ => {}
         }
@@ -243,37 +262,23 @@ impl<'o, W: Write> Printer<'o, W> {
         let Some(mut list) = self.list.take() else { return Ok(()) };
         self.print(&mut list)?;
         if list.is_first || list.count > 0 {
-            writeln!(self.out, "{} {}", list.count, list.name)?;
+            writeln!(self.out, "{}", footer(list.count, list.name, &list.columns))?;
         }
         Ok(())
     }
 
     /// Prints the pending rows.
     fn print(&mut self, list: &mut List) -> anyhow::Result<()> {
-        let is_new = list.widths.is_none();
-        if list.rows.is_empty() && !(is_new && list.is_first) {
+        if list.rows.is_empty() && (list.is_begun || !list.is_first) {
             return Ok(());
         }
-        if is_new && core::mem::replace(&mut self.is_begun, true) {
+        if !core::mem::replace(&mut list.is_begun, true)
+            && core::mem::replace(&mut self.is_begun, true)
+        {
             writeln!(self.out)?;
         }
-        let mut table = new_table();
-        if is_new {
-            table.set_header(list.columns.iter().map(|column| column.replace('_', " ")));
-        }
-        for row in list.rows.drain(..) {
-            let cells =
-                list.columns.iter().map(|column| row.get(column).map_or(String::new(), cell));
-            table.add_row(cells);
-        }
-        if let Some(widths) = &list.widths {
-            // The width includes the space on both sides.
-            let widths = widths.iter().map(|width| Width::Fixed(width.saturating_add(2)));
-            table.set_constraints(widths.map(ColumnConstraint::LowerBoundary));
-        }
-        writeln!(self.out, "{table}")?;
-        list.widths.get_or_insert_with(|| table.column_max_content_widths());
-        Ok(())
+        let rows: Vec<Value> = list.rows.drain(..).collect();
+        Ok(writeln!(self.out, "{}", list.columns.table(cells(&rows, &list.columns)))?)
     }
 }
 
@@ -283,7 +288,8 @@ impl<W: Write> DocumentSink for Printer<'_, W> {
         let mut lists = lists(self.topic).iter().enumerate();
         self.list = lists.find(|(_, (name, _))| *name == key).map(|(position, (name, columns))| {
             let (rows, is_first) = (Vec::new(), position == 0);
-            List { name, columns, rows, widths: None, count: 0, is_first }
+            let columns = TextColumns::new(columns, self.width);
+            List { name, columns, rows, count: 0, is_first, is_begun: false }
         });
         if self.list.is_none() {
             self.whole.insert(key.to_owned(), Value::Array(Vec::new()));
@@ -301,8 +307,11 @@ impl<W: Write> DocumentSink for Printer<'_, W> {
             rows.into_iter().for_each(|rows| rows.push(row.clone()));
             return Ok(());
         };
-        list.rows.push(row);
-        list.count += 1;
+        let counts_nothing = self.topic == Topic::Drops && row["pkts"] == 0;
+        if self.shows_zeros || !counts_nothing {
+            list.rows.push(row);
+            list.count += 1;
+        }
         if list.rows.len() >= ROWS_TOGETHER {
             self.print(&mut list)?;
         }
@@ -388,9 +397,10 @@ impl<W: Write> DocumentSink for JsonPrinter<'_, W> {
 }
 
 /// Renders the ports, with the distribution of their packets over workers and their losses.
-fn ports(document: &Value) -> String {
+fn ports(document: &Value, width: Option<u16>) -> String {
     let mut text = table(
         document,
+        width,
         "ports",
         &[
             "name",
@@ -447,32 +457,46 @@ fn ports(document: &Value) -> String {
     text
 }
 
-fn table(document: &Value, key: &str, columns: &[&str]) -> String {
-    let empty = Vec::new();
-    let rows = document.get(key).and_then(Value::as_array).unwrap_or(&empty);
-    let mut table = new_table();
-    table.set_header(columns.iter().map(|column| column.replace('_', " ")));
-    for row in rows {
-        table.add_row(columns.iter().map(|column| row.get(column).map_or(String::new(), cell)));
+fn table(document: &Value, width: Option<u16>, key: &str, columns: &[&'static str]) -> String {
+    let rows = document.get(key).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let mut columns = TextColumns::new(columns, width);
+    let table = columns.table(cells(rows, &columns));
+    format!("{table}\n{}", footer(rows.len(), key, &columns))
+}
+
+fn cells(rows: &[Value], columns: &TextColumns) -> Vec<Vec<String>> {
+    let of_row = |row: &Value| {
+        let cells = columns.shown.iter().map(|column| row.get(column).map_or(String::new(), cell));
+        cells.collect()
+    };
+    rows.iter().map(of_row).collect()
+}
+
+/// How many rows there are, and which columns are not.
+fn footer(count: usize, name: &str, columns: &TextColumns) -> String {
+    let mut text = counted(count, name);
+    if !columns.left_out.is_empty() {
+        let left_out: Vec<_> = columns.left_out.iter().map(|name| name.replace('_', " ")).collect();
+        text.push_str(&format!("; --wide shows {} as well", left_out.join(", ")));
     }
-    format!("{table}\n{} {key}", rows.len())
+    text
 }
 
 /// Renders scalars by name, then each list that has rows.
-fn members(members: Map<String, Value>, lists: &[Columns]) -> String {
+fn members(members: Map<String, Value>, lists: &[Columns], width: Option<u16>) -> String {
     let mut text = scalars(&members);
     let document = Value::Object(members);
     for (name, columns) in lists {
         let is_empty = document.get(name).and_then(Value::as_array).is_none_or(Vec::is_empty);
         if !is_empty {
-            text.push_str(&format!("\n\n{}", table(&document, name, columns)));
+            text.push_str(&format!("\n\n{}", table(&document, width, name, columns)));
         }
     }
     text
 }
 
 fn scalars(members: &Map<String, Value>) -> String {
-    let mut table = new_table();
+    let mut table = plain_table(None);
     for (name, value) in members.iter().filter(|(_, value)| !value.is_object() && !value.is_array())
     {
         table.add_row([name.replace('_', " "), cell(value)]);
@@ -484,7 +508,7 @@ fn scalars(members: &Map<String, Value>) -> String {
 fn counters(members: &Map<String, Value>) -> String {
     let mut text = scalars(members);
     for (name, group) in members.iter().filter_map(|(n, v)| Some((n, v.as_object()?))) {
-        let mut table = new_table();
+        let mut table = plain_table(None);
         for (member, value) in group.iter().filter(|(_, value)| value.as_u64() != Some(0)) {
             table.add_row([member.clone(), cell(value)]);
         }
@@ -492,14 +516,6 @@ fn counters(members: &Map<String, Value>) -> String {
         text.push_str(&if table.is_empty() { "(all zero)".to_owned() } else { table.to_string() });
     }
     text
-}
-
-fn new_table() -> Table {
-    let mut table = Table::new();
-    table
-        .load_style(presets::UTF8_HORIZONTAL_ONLY)
-        .set_content_arrangement(ContentArrangement::Dynamic);
-    table
 }
 
 fn cell(value: &Value) -> String {
@@ -538,7 +554,24 @@ mod tests {
         ]});
         let text = render(Topic::Neighbours, &document);
         assert!(text.contains("10.0.6.1") && text.contains("incomplete"), "{text}");
-        assert!(text.ends_with("1 neighbours"));
+        assert!(text.ends_with("1 neighbour"));
+    }
+
+    #[test]
+    fn drops_are_those_that_happened_unless_all_are_wanted() {
+        let document = json!({ "dropped_pkts": 3, "drops": [
+            { "reason": "far_drop", "pkts": 3, "text": "a" },
+            { "reason": "gate_closed", "pkts": 0, "text": "b" },
+        ]});
+        let shown = |all| {
+            let mut text = Vec::new();
+            let mut printer = Printer::new(Topic::Drops, None, all, &mut text);
+            printer.document(&document).unwrap();
+            printer.finish().unwrap();
+            String::from_utf8(text).unwrap()
+        };
+        assert!(shown(true).contains("gate_closed") && shown(true).ends_with("2 drops\n"));
+        assert!(!shown(false).contains("gate_closed") && shown(false).contains("far_drop"));
     }
 
     #[test]
@@ -557,7 +590,7 @@ mod tests {
     #[test]
     fn rows_of_a_long_list_are_printed_while_they_arrive_under_one_header() {
         let mut out = Vec::new();
-        let mut printer = Printer::new(Topic::Paths, &mut out);
+        let mut printer = Printer::new(Topic::Paths, None, true, &mut out);
         printer.list("paths").unwrap();
         for n in 0..2 * ROWS_TOGETHER {
             printer.row(json!({ "peer": format!("2001:db8::{n:x}"), "state": "up" })).unwrap();
@@ -655,7 +688,7 @@ mod tests {
         assert!(!text.contains("reason"), "{text}");
         document["refusals"] = json!([{ "reason": "several URRs", "rules": 2 }]);
         let text = render(Topic::Offload, &document);
-        assert!(text.contains("several URRs") && text.ends_with("1 refusals"), "{text}");
+        assert!(text.contains("several URRs") && text.ends_with("1 refusal"), "{text}");
     }
 
     #[test]

@@ -191,7 +191,7 @@ struct SessionDetails {
 impl Observer {
     fn new(arguments: &TopArguments) -> Self {
         Self {
-            socket: arguments.socket.clone(),
+            socket: arguments.socket.path().to_owned(),
             interval: Duration::from_secs(arguments.interval),
             sessions: usize::try_from(arguments.sessions).unwrap_or(usize::MAX),
             details: BTreeMap::new(),

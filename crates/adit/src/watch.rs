@@ -21,11 +21,11 @@ pub(crate) fn show(arguments: &ShowArguments) -> anyhow::Result<()> {
     let stdout = std::io::stdout();
     let print = || {
         let mut out = BufWriter::new(stdout.lock());
-        show::show(&arguments.socket, &question, arguments.json, &mut out)
+        show::show(arguments.socket.path(), &question, arguments.form, &mut out)
     };
     let Some(seconds) = arguments.watch else { return print() };
     let interval = Duration::from_secs(seconds);
-    let is_screen = stdout.is_terminal() && !arguments.json;
+    let is_screen = stdout.is_terminal() && !arguments.form.as_json;
     loop {
         let began = Instant::now();
         if is_screen {

@@ -233,7 +233,7 @@ pub(crate) fn node(
             NodeIdSetting::Fqdn(name) => adit_n4::NodeIdentity::Fqdn(name.to_lowercase()),
         },
         address: config.n4.listen.ip(),
-        connect: config.n4.connect.clone(),
+        connect: config.n4.connect.iter().map(|peer| peer.address(config.n4.listen)).collect(),
         heartbeat_interval: config.n4.heartbeat_interval,
         sessions_outlive_peer: config.n4.sessions_outlive_peer,
         t1: config.n4.t1,

@@ -105,7 +105,7 @@ pub(crate) fn request(
 pub(crate) fn connect(socket: &Path) -> anyhow::Result<UnixStream> {
     UnixStream::connect(socket).with_context(|| {
         format!(
-            "no adit answers at {}; start one with `adit run`, or name its admin.socket with --socket",
+            "no adit answers at {}; start one with `adit run`, or name its configuration with --config, or its admin.socket with --socket",
             socket.display()
         )
     })

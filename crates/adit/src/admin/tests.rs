@@ -50,6 +50,30 @@ fn serve(path: &Path) -> AdminServer {
 }
 
 #[test]
+fn line_that_is_no_text_is_refused_in_words() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("admin.sock");
+    let _server = serve(&path);
+    let mut stream = UnixStream::connect(&path).unwrap();
+    stream.write_all(b"{\"show\":\"\xff\xfe\"}\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("\"error\":\"not a request"), "{answer}");
+}
+
+#[test]
+fn client_that_sends_an_octet_now_and_then_keeps_no_place() {
+    let (mut client, server) = UnixStream::pair().unwrap();
+    let reader = std::thread::spawn(move || {
+        read_line(&server, Instant::now() + Duration::from_millis(300)).is_err()
+    });
+    while client.write_all(b"x").is_ok() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(reader.join().unwrap());
+}
+
+#[test]
 fn request_and_answer_cross_the_socket_in_pages() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("sub/admin.sock");
@@ -152,14 +176,14 @@ fn bad_request_line_is_answered_with_an_error() {
         "{\"show\":\"sessions\",\"filter\":{\"ue\":\"here\"}}",
         "{\"show\":\"sessions\",\"filter\":{\"imsi\":\"1\"}}",
     ] {
-        assert!(command_of(line).is_err(), "{line}");
+        assert!(command_of(line.as_bytes()).is_err(), "{line}");
     }
     let of = |topic, session: Option<&str>| {
         let session = session.map(str::to_owned);
         Ok(AdminCommand::Show(AdminQuestion { session, ..AdminQuestion::about(topic) }))
     };
-    assert_eq!(command_of("{\"show\":\"ports\"}\n"), of(Topic::Ports, None));
-    let one = command_of("{\"show\":\"qos\",\"session\":\"10.60.0.1\"}");
+    assert_eq!(command_of(b"{\"show\":\"ports\"}\n"), of(Topic::Ports, None));
+    let one = command_of(b"{\"show\":\"qos\",\"session\":\"10.60.0.1\"}");
     assert_eq!(one, of(Topic::Qos, Some("10.60.0.1")));
     let mut few = AdminQuestion::about(Topic::Sessions);
     few.filter.dnn = Some("internet".to_owned());
@@ -177,7 +201,7 @@ fn bad_request_line_is_answered_with_an_error() {
         AdminCommand::Act(AdminAct::SetLog("debug".to_owned())),
     ] {
         let line = serde_json::to_string(&command.request()).unwrap();
-        assert_eq!(command_of(&line), Ok(command), "{line}");
+        assert_eq!(command_of(line.as_bytes()), Ok(command), "{line}");
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::ADMIN_SOCKET_DEFAULT;
+use super::AdminSocket;
 
 /// Which packets, and from which adit.
 #[derive(Debug, Clone, Args)]
@@ -14,7 +14,7 @@ pub(crate) struct TapSelection {
     /// Packets of the PFCP session with this UP SEID (`adit show sessions`).
     #[arg(long, value_name = "SEID", group = "key")]
     pub session: Option<String>,
-    /// Packets to this address of a UE, and from it in tunnels. Of an IPv6 address the /64 counts.
+    /// Packets to this address of a UE, and in its tunnels, also with a foreign source. Of an IPv6 address the /64 counts.
     #[arg(long, value_name = "ADDRESS", group = "key")]
     pub ue: Option<IpAddr>,
     /// Packets in the local tunnel with this TEID, also if no session owns it.
@@ -26,9 +26,8 @@ pub(crate) struct TapSelection {
     /// How long at most, such as `500ms`, `10s`, `5m` or `2h`.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
-    /// Admin socket of the running adit.
-    #[arg(long, value_name = "PATH", default_value = ADMIN_SOCKET_DEFAULT)]
-    pub socket: PathBuf,
+    #[command(flatten)]
+    pub socket: AdminSocket,
 }
 
 /// What to trace.

@@ -1,10 +1,8 @@
 //! The command line of `adit top`.
 
-use std::path::PathBuf;
-
 use clap::Args;
 
-use super::ADMIN_SOCKET_DEFAULT;
+use super::AdminSocket;
 
 /// How `adit top` looks at a running adit.
 #[derive(Debug, Clone, Args)]
@@ -23,7 +21,6 @@ pub(crate) struct TopArguments {
     #[arg(long, value_name = "COUNT", default_value_t = 10_000,
           value_parser = clap::value_parser!(u64).range(1..=4_000_000))]
     pub sessions: u64,
-    /// Admin socket of the running adit.
-    #[arg(long, value_name = "PATH", default_value = ADMIN_SOCKET_DEFAULT)]
-    pub socket: PathBuf,
+    #[command(flatten)]
+    pub socket: AdminSocket,
 }

@@ -11,6 +11,7 @@ mod file_error;
 mod kernel_ports;
 mod log;
 mod offload;
+mod peer_names;
 mod placement;
 mod predefined;
 mod provisioning;
@@ -36,6 +37,7 @@ pub(crate) use adit_session::{PredefinedRule, QosPolicy, Tolerances};
 use adit_types::{DomainId, InterfaceRole, Nanos, PortId, Role, Roles, VlanId};
 
 use crate::this_machine::this_machine;
+pub(crate) use peer_names::ConfiguredPeer;
 use placement::MachineReader;
 
 pub(crate) use api::{ApiSettings, ApiTlsFiles};
@@ -99,7 +101,7 @@ pub(crate) enum NodeIdSetting {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct N4Settings {
     pub listen: SocketAddr,
-    pub connect: Vec<SocketAddr>,
+    pub connect: Vec<ConfiguredPeer>,
     pub heartbeat_interval: Nanos,
     /// How long sessions stay when their peer does not answer heartbeats. Zero: they end at once.
     pub sessions_outlive_peer: Nanos,

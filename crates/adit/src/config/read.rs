@@ -132,7 +132,7 @@ impl std::str::FromStr for NodeIdSetting {
 
 /// True for labels of letters, digits and hyphens with at most 63 octets each, if one of them has a letter.
 /// Spec: RFC 1035 §2.3.1.
-fn is_fqdn(text: &str) -> bool {
+pub(super) fn is_fqdn(text: &str) -> bool {
     let label = |label: &str| {
         (1..=63).contains(&label.len())
             && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
@@ -154,8 +154,9 @@ fn read_n4(mut n4: ConfigSection<'_, '_>) -> N4Settings {
         );
     }
     let listen = listen.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 8805)));
-    let connect: Vec<SocketAddr> = n4.parsed_list("connect", false, expects);
-    if connect.iter().any(|peer| peer.is_ipv4() != listen.is_ipv4()) {
+    let expects = "an address or a name with a UDP port, such as \"10.0.4.1:8805\" or \"smf.example.org:8805\"";
+    let connect: Vec<ConfiguredPeer> = n4.parsed_list("connect", false, expects);
+    if connect.iter().any(|peer| peer.address(listen).is_ipv4() != listen.is_ipv4()) {
         n4.problem("connect", "names a peer with another address family than n4.listen");
     }
     let heartbeat_ms = n4.integer("heartbeat_interval_ms", 100..=3_600_000u64, Some(10_000));

@@ -7,7 +7,7 @@ use tracing::{error, info, warn};
 use crate::audit;
 use crate::log::N4;
 
-/// Logs an event. Those of associations are audit lines.
+/// Logs an event. Peers cause them, so each kind has its share of lines; the end of an operator's act is an audit line.
 pub(super) fn log_event(event: &NodeEvent) {
     match event {
         NodeEvent::AssociationUp { .. }
@@ -29,20 +29,20 @@ pub(super) fn log_event(event: &NodeEvent) {
         NodeEvent::GtpuPeerRestarted { peer } => warn!(target: N4, %peer, "GTP-U peer restarted"),
         NodeEvent::SetupFailed { to, failure, retry_after } => {
             let retry_after_s = retry_after.to_duration().as_secs();
-            warn!(target: audit::TARGET, %to, %failure, retry_after_s, "association setup failed");
+            warn!(target: N4, %to, %failure, retry_after_s, "association setup failed");
         }
         NodeEvent::Refused { from, message_type, findings } => {
             let findings = findings.join("; ");
             info!(target: N4, %from, message_type, findings, "refused");
         }
         NodeEvent::SessionsHandedOver { to, sessions } => {
-            warn!(target: audit::TARGET, %to, sessions, "sessions handed over within their SMF set");
+            warn!(target: N4, %to, sessions, "sessions handed over within their SMF set");
         }
         NodeEvent::SmfSetClaimRefused { from, set } => {
             warn!(target: N4, %from, set, "a peer claims an SMF set that n4.smf_sets does not give it");
         }
         NodeEvent::SessionsRetained { address, sessions } => {
-            info!(target: audit::TARGET, %address, sessions, "sessions retained");
+            info!(target: N4, %address, sessions, "sessions retained");
         }
         NodeEvent::Fault { from, message_type, text } => {
             error!(target: N4, %from, message_type, text, "a fault in adit cost a PFCP request");
@@ -75,32 +75,53 @@ pub(super) fn log_event(event: &NodeEvent) {
 fn log_association(event: &NodeEvent) {
     match event {
         NodeEvent::AssociationUp { address, node_id, requested_by_us } => {
-            info!(target: audit::TARGET, %node_id, %address, requested_by_us, "association up");
+            info!(target: N4, %node_id, %address, requested_by_us, "association up");
         }
         NodeEvent::AssociationDown { address, node_id, sessions, reason }
             if *sessions > 0 && *reason != DownReason::Released =>
         {
             warn!(
-                target: audit::TARGET, %node_id, %address, sessions, %reason,
+                target: N4, %node_id, %address, sessions, %reason,
                 "association down; the users of its sessions are without service"
             );
         }
         NodeEvent::AssociationDown { address, node_id, sessions, reason } => {
-            info!(target: audit::TARGET, %node_id, %address, sessions, %reason, "association down");
+            info!(target: N4, %node_id, %address, sessions, %reason, "association down");
         }
         NodeEvent::PeerSilent { address, node_id, sessions, outlive } => {
             let for_s = outlive.to_duration().as_secs();
             warn!(
-                target: audit::TARGET, %node_id, %address, sessions, for_s,
+                target: N4, %node_id, %address, sessions, for_s,
                 "the peer does not answer heartbeats; its sessions go on forwarding"
             );
         }
         NodeEvent::PeerAnswers { address, node_id, sessions } => {
-            info!(target: audit::TARGET, %node_id, %address, sessions, "the peer answers again");
+            info!(target: N4, %node_id, %address, sessions, "the peer answers again");
         }
         NodeEvent::PeerRestarted { address, node_id } => {
-            warn!(target: audit::TARGET, %node_id, %address, "peer restarted");
+            warn!(target: N4, %node_id, %address, "peer restarted");
         }
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use adit_n4::NodeIdentity;
+
+    use super::*;
+
+    #[test]
+    fn lines_that_a_stranger_can_cause_are_limited_and_no_audit_lines() {
+        let text = crate::log::tests::written_by(|| {
+            for n in 0..1000 {
+                let node_id = NodeIdentity::Fqdn(format!("smf{n}.example.org"));
+                let address = "192.0.2.1".parse().unwrap();
+                log_event(&NodeEvent::AssociationUp { address, node_id, requested_by_us: false });
+            }
+        });
+        let lines = text.lines().filter(|line| line.contains("association up")).count();
+        assert!((20..30).contains(&lines), "{lines}");
+        assert!(!text.contains("\"target\":\"audit\""), "{text}");
     }
 }

@@ -133,6 +133,9 @@ impl TapQuestion {
         if self.snap_bytes.is_some_and(|bytes| bytes == 0 || bytes > SNAP_BYTES_MAX) {
             return Err(format!("a captured frame has 1 to {SNAP_BYTES_MAX} octets"));
         }
+        if self.one_of == Some(0) {
+            return Err("a tap takes one of 1 or more packets".to_owned());
+        }
         Ok(CheckedQuestion {
             key,
             drop,
@@ -200,6 +203,7 @@ mod tests {
         assert!(refused(TapQuestion { packets: Some(10_001), ..ue.clone() }).contains("10000"));
         assert!(refused(TapQuestion { duration_ms: Some(0), ..ue.clone() }).contains("24h"));
         assert!(refused(TapQuestion { snap_bytes: Some(9217), ..ue.clone() }).contains("9216"));
+        assert!(refused(TapQuestion { one_of: Some(0), ..ue.clone() }).contains("1 or more"));
         assert!(refused(TapQuestion { drop: Some("x".into()), ..ue.clone() }).contains("far_drop"));
         assert!(refused(TapQuestion { teid: Some("1".into()), ..ue.clone() }).contains("exclude"));
         let (session, ue) = (Some("zero".into()), None);

@@ -37,7 +37,7 @@ pub(crate) fn capture(arguments: &CaptureArguments) -> anyhow::Result<()> {
         packets: arguments.packets,
         ..question(selection)
     };
-    let mut tap = TapConnection::open(&selection.socket, &question)?;
+    let mut tap = TapConnection::open(selection.socket.path(), &question)?;
     tap.notes.iter().for_each(|note| eprintln!("adit: note: {note}"));
     let mut files = CaptureFiles::open(arguments, core::mem::take(&mut tap.ports))?;
     eprintln!("adit: capturing to {}; Ctrl-C ends it", files.name());

@@ -16,7 +16,7 @@ pub(crate) fn trace(arguments: &TraceArguments, out: &mut impl Write) -> anyhow:
     let selection = &arguments.selection;
     let question =
         TapQuestion { stages: true, packets: Some(arguments.packets), ..question(selection) };
-    let mut tap = TapConnection::open(&selection.socket, &question)?;
+    let mut tap = TapConnection::open(selection.socket.path(), &question)?;
     tap.notes.iter().for_each(|note| eprintln!("adit: note: {note}"));
     let time = selection.duration.unwrap_or(Duration::from_secs(10));
     eprintln!(

@@ -1,0 +1,104 @@
+//! Resolves the names of `n4.connect` again and again, in a thread of its own: a control plane function that is started
+//! anew may have another address. A name server that does not answer holds up nobody else.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use std::time::Duration;
+
+use tracing::warn;
+
+use crate::config::{ConfiguredPeer, N4Settings};
+
+/// Time between two looks.
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// A name of `n4.connect`, by its position there.
+struct PeerName {
+    position: usize,
+    host: String,
+    port: u16,
+    known: Option<SocketAddr>,
+}
+
+/// What names mean.
+#[derive(Debug)]
+pub(crate) struct PeerNames(Receiver<(usize, SocketAddr)>);
+
+impl PeerNames {
+    /// Starts the thread; `None` without names.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub(crate) fn start(settings: &N4Settings) -> std::io::Result<Option<Self>> {
+        let name = |(position, peer): (usize, &ConfiguredPeer)| match peer {
+            ConfiguredPeer::Address(_) => None,
+            ConfiguredPeer::Name { host, port } => {
+                Some(PeerName { position, host: host.clone(), port: *port, known: None })
+            }
+        };
+        let mut names: Vec<PeerName> =
+            settings.connect.iter().enumerate().filter_map(name).collect();
+        if names.is_empty() {
+            return Ok(None);
+        }
+        let is_v4 = settings.listen.is_ipv4();
+        let (sender, receiver) = sync_channel(names.len());
+        let resolve = move || {
+            loop {
+                for name in &mut names {
+                    if let Some(address) = name.resolve(is_v4)
+                        // The control thread is gone.
+                        && sender.send((name.position, address)).is_err()
+                    {
+                        return;
+                    }
+                }
+                std::thread::sleep(INTERVAL);
+            }
+        };
+        std::thread::Builder::new().name("peer-names".to_owned()).spawn(resolve)?;
+        Ok(Some(Self(receiver)))
+    }
+
+    /// The next address of a peer, by the peer's position in `n4.connect`.
+    pub(crate) fn poll(&self) -> Option<(usize, SocketAddr)> {
+        match self.0.try_recv() {
+            Ok(found) => Some(found),
+            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
+        }
+    }
+}
+
+impl PeerName {
+    /// Its address: the known one as long as the name has that among others.
+    fn resolve(&mut self, is_v4: bool) -> Option<SocketAddr> {
+        let PeerName { host, port, known, .. } = self;
+        let found = match (host.as_str(), *port).to_socket_addrs() {
+            Ok(found) => found.filter(|address| address.is_ipv4() == is_v4).collect::<Vec<_>>(),
+            Err(error) => {
+                warn!(host, %error, "a name of n4.connect cannot be resolved");
+                return *known;
+            }
+        };
+        if found.is_empty() {
+            let family = if is_v4 { "IPv4" } else { "IPv6" };
+            warn!(host, "a name of n4.connect has no {family} address, which n4.listen has");
+        }
+        *known = known.filter(|known| found.contains(known)).or(found.first().copied()).or(*known);
+        *known
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_has_an_address_of_the_wanted_family() {
+        let name =
+            |host: &str| PeerName { position: 0, host: host.to_owned(), port: 7, known: None };
+        let found = name("localhost").resolve(true);
+        assert_eq!(found, Some("127.0.0.1:7".parse().unwrap()));
+        assert_eq!(name("no-such-host.invalid").resolve(true), None);
+    }
+}

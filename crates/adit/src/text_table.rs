@@ -1,0 +1,164 @@
+//! Tables for people: a line per row, and as many columns as the terminal has room for.
+
+use std::io::IsTerminal;
+
+use comfy_table::{ColumnConstraint, ContentArrangement, LineStyle, Table, Width, presets};
+
+/// Columns of sentences: their text is continued on further lines.
+const SENTENCES: [&str; 3] = ["text", "reason", "detail"];
+
+/// Width that the text of such a column gets at least. Unit: characters.
+const SENTENCE_WIDTH_MIN: u16 = 24;
+
+/// Space on both sides of a column. Unit: characters.
+const PADDING: u16 = 2;
+
+/// Width of the terminal that standard output is; `None` if it is none. Unit: characters.
+pub(crate) fn terminal_width() -> Option<u16> {
+    let size = std::io::stdout().is_terminal().then(ratatui::crossterm::terminal::size);
+    size?.ok().map(|(columns, _)| columns)
+}
+
+/// The columns of a table, most important first.
+#[derive(Debug, Clone)]
+pub(crate) struct TextColumns {
+    width: Option<u16>,
+    /// Those that are shown.
+    pub shown: Vec<&'static str>,
+    /// Those for which there is no room.
+    pub left_out: Vec<&'static str>,
+    /// Widths of those that are shown, so that further rows stand below the first ones.
+    widths: Option<Vec<u16>>,
+}
+
+impl TextColumns {
+    /// All of them, until the first rows are known. `width`: that of the terminal.
+    pub(crate) fn new(columns: &[&'static str], width: Option<u16>) -> Self {
+        Self { width, shown: columns.to_vec(), left_out: Vec::new(), widths: None }
+    }
+
+    /// The table of rows, each with the cells of `shown` or of all columns; the first one has the header.
+    pub(crate) fn table(&mut self, mut rows: Vec<Vec<String>>) -> String {
+        let is_first = self.widths.is_none();
+        if is_first {
+            let kept = self.fitting(&rows);
+            rows.iter_mut().for_each(|row| retain(row, &kept));
+            for (name, is_kept) in core::mem::take(&mut self.shown).into_iter().zip(kept) {
+                let list = if is_kept { &mut self.shown } else { &mut self.left_out };
+                list.push(name);
+            }
+        }
+        let mut table = plain_table(self.width);
+        if is_first {
+            table.set_header(self.shown.iter().map(|column| column.replace('_', " ")));
+        }
+        table.add_rows(rows);
+        if let Some(widths) = &self.widths {
+            let widths = widths.iter().map(|width| Width::Fixed(width.saturating_add(PADDING)));
+            table.set_constraints(widths.map(ColumnConstraint::LowerBoundary));
+        }
+        let text = table.to_string();
+        self.widths.get_or_insert_with(|| table.column_max_content_widths());
+        text
+    }
+
+    /// Which columns fit: sentences always, others while there is room.
+    fn fitting(&self, rows: &[Vec<String>]) -> Vec<bool> {
+        let Some(room) = self.width else { return vec![true; self.shown.len()] };
+        let cell_width = |text: &str| u16::try_from(text.chars().count()).unwrap_or(u16::MAX);
+        let natural = self.shown.iter().enumerate().map(|(column, name)| {
+            let cells = rows.iter().filter_map(|row| row.get(column));
+            let widest = cells.map(|cell| cell_width(cell)).max().unwrap_or(0);
+            let width = widest.max(cell_width(name)).saturating_add(PADDING);
+            let is_sentence = SENTENCES.contains(name);
+            (if is_sentence { width.min(SENTENCE_WIDTH_MIN + PADDING) } else { width }, is_sentence)
+        });
+        let natural: Vec<(u16, bool)> = natural.collect();
+        let sentences = natural.iter().filter(|(_, is_sentence)| *is_sentence);
+        let mut left = room.saturating_sub(sentences.map(|(width, _)| width).sum());
+        let mut is_full = false;
+        let kept = natural.iter().enumerate().map(|(at, &(width, is_sentence))| {
+            // The first column says what the row is about.
+            is_full |= at > 0 && !is_sentence && width > left;
+            let is_kept = is_sentence || !is_full;
+            left = left.saturating_sub(if is_kept && !is_sentence { width } else { 0 });
+            is_kept
+        });
+        kept.collect()
+    }
+}
+
+/// Keeps the cells for which `kept` is true.
+fn retain(cells: &mut Vec<String>, kept: &[bool]) {
+    let mut kept = kept.iter();
+    cells.retain(|_| kept.next().copied().unwrap_or(true));
+}
+
+/// A table without lines between its rows, at most `width` wide.
+pub(crate) fn plain_table(width: Option<u16>) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING.header_separator(LineStyle::none().fill('─').junction('─')));
+    match width {
+        Some(width) => table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width),
+        None => table.set_content_arrangement(ContentArrangement::Disabled),
+    };
+    table
+}
+
+/// A number of things by their plural name, such as `3 idle states` or `1 session`.
+pub(crate) fn counted(count: usize, plural: &str) -> String {
+    let name = plural.replace('_', " ");
+    match name.strip_suffix('s') {
+        Some(one) if count == 1 => format!("1 {one}"),
+        _ => format!("{count} {name}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(count: usize) -> Vec<Vec<String>> {
+        let sentence =
+            "one sentence that is longer than any terminal is wide, so that it is continued";
+        let row = |n| {
+            vec![
+                format!("name{n}"),
+                "12345678901234567890".to_owned(),
+                "7".to_owned(),
+                sentence.to_owned(),
+            ]
+        };
+        (0..count).map(row).collect()
+    }
+
+    const COLUMNS: [&str; 4] = ["name", "octets", "pkts", "reason"];
+
+    #[test]
+    fn table_has_a_line_per_row_and_no_trailing_padding_without_a_terminal() {
+        let mut columns = TextColumns::new(&COLUMNS, None);
+        let text = columns.table(rows(3));
+        assert_eq!(text.lines().count(), 2 + 3, "{text}");
+        assert!(columns.left_out.is_empty());
+    }
+
+    #[test]
+    fn columns_that_do_not_fit_are_left_out_from_the_end_and_sentences_are_continued() {
+        for (width, shown) in [(80, 4), (58, 3), (40, 2), (10, 2)] {
+            let mut columns = TextColumns::new(&COLUMNS, Some(width));
+            let text = columns.table(rows(3));
+            assert_eq!(columns.shown.len(), shown, "{width}: {text}");
+            assert_eq!((columns.shown[0], columns.shown[shown - 1]), ("name", "reason"));
+            assert_eq!(shown + columns.left_out.len(), COLUMNS.len());
+            let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
+            assert!(widest <= usize::from(width.max(34)), "{width}: {text}");
+        }
+    }
+
+    #[test]
+    fn one_thing_has_no_plural() {
+        assert_eq!(counted(1, "sessions"), "1 session");
+        assert_eq!(counted(0, "idle_states"), "0 idle states");
+        assert_eq!(counted(1, "shared"), "1 shared");
+    }
+}
