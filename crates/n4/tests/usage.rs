@@ -204,6 +204,44 @@ fn monitoring_time_of_day_splits_the_report() {
     assert_eq!(reports[0].end_time.unwrap().0, UPF_STARTED + 5);
 }
 
+/// free5GC's SMF has two such URRs per session, and cannot read a report with a Usage Information that nothing requires.
+/// Spec: TS 29.244 tables 7.5.5.2-2, 7.5.7.2-1 and 7.5.8.3-1.
+#[test]
+fn usage_information_is_present_only_where_a_monitoring_time_splits_a_report() {
+    let before_qos = |id, triggers| CreateUrr {
+        measurement_information: Some(MeasurementInformation::MNOP | MeasurementInformation::MBQE),
+        ..urr(id, triggers)
+    };
+    let mut limited = before_qos(1, ReportingTriggers::VOLTH);
+    limited.volume_threshold = threshold(1000);
+    let mut split = before_qos(2, ReportingTriggers::empty());
+    split.monitoring_time = Some(MonitoringTime(UPF_STARTED + 5));
+    let mut scene = Scene::new([limited, split]);
+    scene.count(0, 1000, 0);
+    let sent = scene.limit(0);
+    let (_, reports) = report_request(&sent[0]);
+    assert_eq!((reports.len(), reports[0].usage_information), (1, None), "a session report");
+    scene.acknowledge(&sent[0]);
+    let queries = list([QueryUrr::new(UrrId(1))]);
+    let request = modify_with(3, scene.up_seid, |body| body.query_urrs = queries.into());
+    let sent = scene.ask(&request);
+    let Message::SessionModificationResponse(body) = decode(&sent[0].bytes) else { panic!() };
+    let reports: Vec<_> =
+        body.usage_reports.iter().map(|report| report.usage_information).collect();
+    assert_eq!(reports, [None]);
+    scene.run_until(Nanos::from_secs(6));
+    let sent = scene.ask(&delete(4, scene.up_seid));
+    let Message::SessionDeletionResponse(body) = decode(&sent[0].bytes) else { panic!() };
+    let reports: Vec<_> = body
+        .usage_reports
+        .iter()
+        .map(|report| (report.urr_id.0, report.usage_information))
+        .collect();
+    let (before, after) = (UsageInformation::BEF, UsageInformation::AFT);
+    let part = |part| Some(part | UsageInformation::UBE);
+    assert_eq!(reports, [(1, None), (2, part(before)), (2, part(after))]);
+}
+
 /// Traffic of one packet begins.
 fn begin_traffic(scene: &mut Scene, at: Nanos) -> Vec<Transmit> {
     let mut sent = scene.run_until(at);

@@ -64,11 +64,9 @@ fn qfi(known: RuleCatalog<'_>, records: &Records, far: FarId) -> Option<Qfi> {
     }
 }
 
-/// The QoS flows that a PDR marks packets with: the first one that its QERs name, or those of its
-/// predefined rules.
+/// The QoS flows that a PDR marks packets with: that of its QERs, or those of its predefined rules.
 fn marks(known: RuleCatalog<'_>, records: &Records, pdr: &Pdr) -> Vec<Qfi> {
-    let qer = |id| records.qers.iter().find(|qer| qer.id == id);
-    let own = pdr.qers.iter().find_map(|id| qer(*id)?.qfi);
+    let own = records.marking_qer(pdr).and_then(|qer| qer.qfi);
     match pdr.predefined.is_empty() {
         true => own.into_iter().collect(),
         false => known.predefined(&pdr.predefined).filter_map(|rule| rule.qfi.or(own)).collect(),

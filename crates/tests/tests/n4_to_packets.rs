@@ -21,11 +21,12 @@ use adit_n4::{Node, NodeConfig, Transmit};
 use adit_neighbor::NeighborCache;
 use adit_pfcp::Message;
 use adit_pfcp::grouped::{
-    ApplicationIdsPfds, CreatePdr, CreateTrafficEndpoint, Pdi, PfdContext, UpdatePdr,
+    ApplicationIdsPfds, CreatePdr, CreateQer, CreateTrafficEndpoint, Pdi, PfdContext, UpdatePdr,
 };
 use adit_pfcp::ie::{
     ActivatePredefinedRules, ActivationTime, ApplicationId, DeactivatePredefinedRules,
-    DeactivationTime, FTeid, FramedRoute, PfdContents, SourceInterface, TrafficEndpointId,
+    DeactivationTime, FTeid, FramedRoute, GateStatus, PfdContents, SdfFilter, SourceInterface,
+    TrafficEndpointId,
 };
 use adit_pfcp::message::PfdManagementRequest;
 use adit_pktio::PacketBuf;
@@ -38,7 +39,7 @@ use adit_tables::Publisher;
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::oracle::{OracleInterface, OracleRoute};
 use adit_tests::world::{WorldLayout, control, station_mac};
-use adit_types::{MacAddr, Nanos, PdrId, PortId, Qfi, Roles, Seid, Teid};
+use adit_types::{MacAddr, Nanos, PdrId, PortId, Precedence, QerId, Qfi, Roles, Seid, Teid};
 
 const MACS: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0x10, 0]), MacAddr([2, 0, 0, 0, 0x10, 1])];
 const PEER: MacAddr = MacAddr([2, 0xaa, 0, 0, 0, 1]);
@@ -295,6 +296,40 @@ fn answer_waits_for_the_workers_and_no_packet_behind_it_is_lost() {
     assert_eq!(gtpu[..6], station_mac(IpAddr::V4(smf::GNB)));
     let ip = user.iter().find(|frame| frame[6..12] == MACS[1].0).unwrap();
     assert_eq!(ip[..6], station_mac(IpAddr::V4(GATEWAY)));
+}
+
+/// As free5GC writes a flow of its policies: the QER of the session-AMBR, which names the default flow, and that of the flow.
+#[test]
+fn packets_of_a_flow_have_its_qfi_although_the_session_ambr_names_the_default_flow() {
+    let mut upf = UpfInMemory::new();
+    upf.associate();
+    let script = smf::SessionScript::new(0x11, 1);
+    let request = smf::establish_with(2, &script, |body| {
+        let mut pdrs: Vec<_> = body.create_pdrs.iter().collect();
+        let mut flow = pdrs[1];
+        flow.pdr_id = PdrId(3);
+        flow.precedence = Precedence(1);
+        let text = Some(&b"permit out udp from any 53 to assigned"[..]);
+        let dns = SdfFilter { flow_description: text, ..SdfFilter::default() };
+        flow.pdi.sdf_filters = smf::list([dns]).into();
+        flow.qer_ids = smf::list([QerId(1), QerId(2)]).into();
+        pdrs.push(flow);
+        body.create_pdrs = Vec::leak(pdrs)[..].into();
+        let qer = |id, qfi| {
+            let qer = CreateQer::new(QerId(id), GateStatus::OPEN);
+            CreateQer { qfi: Qfi::new(qfi), ..qer }
+        };
+        body.create_qers = smf::list([qer(1, 1), qer(2, 2)]).into();
+    });
+    accepted(&upf.ask(&request));
+    let from = |port| {
+        PacketBuilder::ethernet(MACS[1], PEER).ipv4("8.8.8.8", script.ue).udp(port, 4000).build()
+    };
+    for port in [9000, 53, 9000, 53] {
+        upf.io.inject(PortId(1), &from(port));
+    }
+    let qfis: Vec<u8> = upf.settle().1.iter().map(|frame| frame[56] & 0x3f).collect();
+    assert_eq!(qfis, [1, 2, 1, 2]);
 }
 
 #[test]

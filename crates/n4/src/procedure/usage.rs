@@ -94,15 +94,17 @@ pub(crate) fn usage_report<'a>(
     group
 }
 
+/// Which side of a monitoring time a report is about. A URR measures on one side of QoS enforcement, so that its reports need
+/// nothing that tells the sides apart. INTEROP: some SMFs cannot read a report with this IE.
+/// Spec: TS 29.244 §7.5.8.3.
 fn usage_information(report: &adit_session::UsageReport) -> Option<UsageInformation> {
-    let mut information = match report.part {
-        Some(UsagePart::Before) => UsageInformation::BEF,
-        Some(UsagePart::Between) => UsageInformation::BEF | UsageInformation::AFT,
-        Some(UsagePart::After) => UsageInformation::AFT,
-        None => UsageInformation::empty(),
+    let mut information = match report.part? {
+        UsagePart::Before => UsageInformation::BEF,
+        UsagePart::Between => UsageInformation::BEF | UsageInformation::AFT,
+        UsagePart::After => UsageInformation::AFT,
     };
     information.set(UsageInformation::UBE, report.before_qos);
-    (!information.is_empty()).then_some(information)
+    Some(information)
 }
 
 /// The number of reports that follow in session reports. Spec: TS 29.244 §8.2.91.

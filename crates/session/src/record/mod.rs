@@ -34,6 +34,7 @@ pub use urr::{
     TimeMechanism, Urr, UrrSettings, UrrUpdate, UsageTriggers, Volumes,
 };
 
+use core::cmp::Reverse;
 use core::net::IpAddr;
 use std::collections::BTreeSet;
 
@@ -64,6 +65,15 @@ pub struct Records {
 }
 
 impl Records {
+    /// The QER that marks the packets of a PDR with its QFI: of those that name one, the QER of the fewest PDRs, and of as many
+    /// the one with the highest identifier. INTEROP: a QER that limits several flows together may name the default flow.
+    pub(crate) fn marking_qer(&self, pdr: &Pdr) -> Option<&Qer> {
+        let marks = |id| self.qers.iter().find(|qer| qer.id == id && qer.qfi.is_some());
+        let users = |id| self.pdrs.iter().filter(|other| other.qers.contains(&id)).count();
+        let marking = pdr.qers.iter().filter_map(|id| marks(*id));
+        marking.min_by_key(|qer| (users(qer.id), Reverse(qer.id)))
+    }
+
     /// The addresses of the UE: IPv4 addresses, and IPv6 prefixes by their first address.
     pub(crate) fn ue_addresses(&self) -> Vec<IpAddr> {
         let of_pdrs = self.pdrs.iter().map(|pdr| pdr.pdi.ue);

@@ -4,7 +4,9 @@ use adit_rules::{
     ApplyAction, DeltaId, DestinationInterface, FarEntry, PdrEntry, QerEntry, QerMeter, SdfSet,
     SessionRules, Steering, TunnelSide, UeAddresses,
 };
-use adit_types::limits::{BUFFER_PKTS_DEFAULT, BUFFER_PKTS_PER_SESSION_MAX, URRS_PER_PDR_MAX};
+use adit_types::limits::{
+    BUFFER_PKTS_DEFAULT, BUFFER_PKTS_PER_SESSION_MAX, QERS_PER_PDR_MAX, URRS_PER_PDR_MAX,
+};
 use adit_types::{Direction, FarId, GtpuPeerIndex, InterfaceSet, IpPrefix, NextHopIndex, Teid};
 use arrayvec::ArrayVec;
 
@@ -162,7 +164,6 @@ impl RecordsCompiler<'_> {
             Some(id) => records.fars.iter().position(|far| far.id == id),
             None => Some(records.fars.len()),
         };
-        let qer = |id| records.qers.iter().position(|qer| qer.id == id);
         Some(PdrEntry {
             id: pdr.id,
             precedence: pdr.precedence,
@@ -176,9 +177,17 @@ impl RecordsCompiler<'_> {
             outer_header_removal: pdr.outer_header_removal,
             container_deletion: pdr.container_deletion,
             far: resolved(far),
-            qers: pdr.qers.iter().map(|&id| resolved(qer(id))).collect(),
+            qers: self.qers(pdr),
             urrs: self.urrs(pdr),
         })
+    }
+
+    /// The QERs of a PDR, first the one that marks packets: the data path takes the first QFI.
+    fn qers(&self, pdr: &Pdr) -> ArrayVec<u16, QERS_PER_PDR_MAX> {
+        let position = |id| self.records.qers.iter().position(|qer| qer.id == id);
+        let marking = self.records.marking_qer(pdr).map(|qer| qer.id);
+        let others = pdr.qers.iter().copied().filter(|id| Some(*id) != marking);
+        marking.into_iter().chain(others).map(|id| resolved(position(id))).collect()
     }
 
     /// The URRs that measure a PDR: inactive ones do not, and the inactivity timer watches every PDR.

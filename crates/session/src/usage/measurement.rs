@@ -485,10 +485,7 @@ impl Measurement {
             self.holding_deadline(urr, reading).is_some_and(|deadline| deadline <= reading.at),
         );
         if !due.is_empty() {
-            self.stopped = true;
-            self.volume_quota = None;
-            self.time_quota = None;
-            self.event_quota = None;
+            self.end_quotas();
         }
         if self.event_quota.take_if(|limit| limit.is_reached(reading)).is_some() {
             due |= UsageTriggers::EVENT_QUOTA;
@@ -497,14 +494,29 @@ impl Measurement {
         self.stopped |= self.is_last_event && !self.started;
         if self.valid_until.take_if(|until| *until <= reading.at).is_some() {
             due |= UsageTriggers::QUOTA_VALIDITY_TIME;
+            // INTEROP: SMFs send times that mean nothing with quotas that have no such trigger.
+            if urr.triggers.contains(UsageTriggers::QUOTA_VALIDITY_TIME) {
+                self.end_quotas();
+            }
         }
         due
     }
 
+    /// Stops packets until a new quota comes; without a quota nothing ends.
+    fn end_quotas(&mut self) {
+        self.stopped |= self.has_quota() || self.is_last_event;
+        self.volume_quota = None;
+        self.time_quota = None;
+        self.event_quota = None;
+    }
+
+    const fn has_quota(&self) -> bool {
+        self.volume_quota.is_some() || self.time_quota.is_some() || self.event_quota.is_some()
+    }
+
     fn holding_deadline(&self, urr: &Urr, reading: &Reading) -> Option<Nanos> {
-        let has_quota =
-            self.volume_quota.is_some() || self.time_quota.is_some() || self.event_quota.is_some();
-        let time = urr.settings.quota_holding_time.filter(|_| has_quota && !self.stopped)?;
+        let holds = self.has_quota() && !self.stopped;
+        let time = urr.settings.quota_holding_time.filter(|_| holds)?;
         Some(Self::last_active(reading, self.holding_since) + time)
     }
 

@@ -59,6 +59,17 @@ fn each_far_that_leaves_gets_a_marker_with_its_flow_though_they_share_a_tunnel()
     assert_eq!(markers(&mut store, up_seid, &moved), expected);
 }
 
+/// PDR 3 has the QER of the session-AMBR, too, and that names the default flow.
+#[test]
+fn marker_has_the_flow_that_packets_had() {
+    let mut change = two_flows();
+    change.create_pdrs[2].qers = vec![QerId(1), QerId(2)];
+    let (mut store, up_seid, tunnel) = established(change);
+    let expected = [Qfi::new(9), Qfi::new(5)].map(|qfi| EndMarker { tunnel, interfaces: N3, qfi });
+    let moved = [to(2, Some(gnb(9))), to(3, Some(gnb(9)))];
+    assert_eq!(markers(&mut store, up_seid, &moved), expected);
+}
+
 #[test]
 fn far_that_does_not_ask_gets_no_marker() {
     let (mut store, up_seid, tunnel) = established(two_flows());

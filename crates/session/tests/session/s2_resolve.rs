@@ -437,7 +437,7 @@ fn keys_beyond_what_the_tables_hold_are_refused() {
     let mut change = session(1);
     change.create_pdrs.push(PdrSpec { id: PdrId(3), ..downlink(2) });
     let before = store.clone();
-    assert_eq!(store.establish(OWNER, CP, change), Err(Refusal::TooManyKeys));
+    assert_eq!(store.establish(OWNER, CP, change), Err(Refusal::UeTableFull));
     assert!(store == before);
     assert!(store.establish(OWNER, CP, session(1)).is_ok());
 }

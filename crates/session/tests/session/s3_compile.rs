@@ -1,8 +1,8 @@
 //! Stage 3: order, positions and keys of compiled rules.
 
 use adit_rules::{KeyChange, SessionKey, SourceInterface, UeAddresses};
-use adit_session::{PdrSpec, SessionChange, UeMatch, UeSide};
-use adit_types::{PdrId, Precedence, QerId};
+use adit_session::{PdrSpec, Qer, SessionChange, UeMatch, UeSide};
+use adit_types::{PdrId, Precedence, QerId, Qfi};
 
 use crate::builders::*;
 
@@ -25,13 +25,47 @@ fn pdrs_come_out_by_precedence_then_identifier() {
 #[test]
 fn references_become_positions() {
     let mut change = session(1);
-    change.create_qers.insert(0, qer(8));
+    change.create_qers.insert(0, Qer { qfi: None, ..qer(8) });
     change.create_pdrs[0].qers = vec![QerId(8), QerId(1), QerId(8)];
     let rules = store(4).establish(OWNER, CP, change).unwrap().delta.rules.unwrap();
     assert_eq!((rules.uplink[0].far, rules.downlink[0].far), (0, 1));
     assert_eq!(rules.uplink[0].qers.as_slice(), [1, 0]);
     assert_eq!(rules.downlink[0].qers.as_slice(), [1]);
     assert_eq!(rules.qers[0].id, QerId(8));
+}
+
+/// The QFI of each downlink PDR with these QERs, where the QFI of QER 1 is 1 and so on.
+fn downlink_qfis(qers: &[Qer], of_pdrs: &[&[u32]]) -> Vec<Option<u8>> {
+    let mut change = SessionChange { create_qers: qers.to_vec(), ..session(1) };
+    let ids = |of: &&[u32]| of.iter().copied().map(QerId).collect::<Vec<_>>();
+    let pdrs = (2..).zip(of_pdrs.iter().map(ids));
+    let downlink = pdrs.map(|(id, qers)| PdrSpec { id: PdrId(id), qers, ..downlink(1) });
+    change.create_pdrs = downlink.collect();
+    let rules = store(4).establish(OWNER, CP, change).unwrap().delta.rules.unwrap();
+    let marked = rules.downlink.iter().map(|pdr| {
+        let first = pdr.qers.iter().find_map(|at| rules.qers[usize::from(*at)].qfi);
+        first.map(Qfi::value)
+    });
+    marked.collect()
+}
+
+/// free5GC lists a QER of the session-AMBR with the default QFI before that of a flow; Open5GS and SD-Core give each PDR
+/// one QER, and OAI none.
+#[test]
+fn qer_with_a_qfi_that_fewest_pdrs_name_marks_packets() {
+    let numbered = |id: u32| Qer { qfi: Qfi::new(u8::try_from(id).unwrap()), ..qer(id) };
+    let without = |id| Qer { qfi: None, ..qer(id) };
+    let (two, three) = ([1, 2].map(numbered), [1, 2, 3].map(numbered));
+    let free5gc = downlink_qfis(&two, &[&[1], &[1, 2]]);
+    assert_eq!(free5gc, [Some(1), Some(2)]);
+    assert_eq!(downlink_qfis(&three, &[&[1], &[1, 2], &[1, 3]]), [1, 2, 3].map(Some));
+    assert_eq!(downlink_qfis(&two, &[&[2], &[1, 2]]), [Some(2), Some(1)], "whatever the order");
+    assert_eq!(downlink_qfis(&two, &[&[1, 2]]), [Some(2)], "the last one, if as many name both");
+    assert_eq!(downlink_qfis(&two, &[&[1], &[2]]), [Some(1), Some(2)], "Open5GS, SD-Core");
+    assert_eq!(downlink_qfis(&two, &[&[]]), [None], "OAI");
+    let rate = [without(1), numbered(2), numbered(3)];
+    assert_eq!(downlink_qfis(&rate, &[&[1, 2], &[2, 3]]), [Some(2), Some(3)]);
+    assert_eq!(downlink_qfis(&[numbered(1), without(2)], &[&[1], &[1, 2]]), [Some(1), Some(1)]);
 }
 
 #[test]

@@ -386,18 +386,48 @@ fn quota_holding_time_runs_from_the_last_packet_and_withdraws_the_quota() {
     assert!(scene.urrs[0].stopped);
 }
 
+/// Spec: TS 29.244 §5.2.2.2, §8.2.19 (QUVTI).
 #[test]
-fn quota_validity_time_is_reported_once_and_stops_nothing() {
-    let settings = UrrSettings {
-        volume_quota: total(1000),
-        quota_validity_time: Some(S(15)),
-        ..UrrSettings::default()
-    };
+fn quota_that_is_no_longer_valid_is_reported_once_and_stops_packets_until_a_new_one_comes() {
+    let quota = || UrrSettings { volume_quota: total(1000), ..UrrSettings::default() };
+    let valid = |second| UrrSettings { quota_validity_time: Some(S(second)), ..quota() };
     let mut scene =
-        UsageFixture::new(vec![volume_urr(1, UsageTriggers::QUOTA_VALIDITY_TIME, settings)]);
+        UsageFixture::new(vec![volume_urr(1, UsageTriggers::QUOTA_VALIDITY_TIME, valid(15))]);
+    scene.count(0, S(3), 100, 0);
+    let update = |scene: &mut UsageFixture, at, settings| {
+        let update = UrrUpdate { id: UrrId(1), settings, ..UrrUpdate::default() };
+        let update_urrs = vec![update];
+        scene.modify(SessionChange { update_urrs, at: S(at), ..SessionChange::default() })
+    };
+    assert_eq!(scene.run_until(S(14)), []);
+    assert!(!scene.urrs[0].stopped);
+    let reports = scene.run_until(S(100));
+    assert_eq!((reports.len(), reports[0].0, bytes(&reports[0].1)), (1, S(15), (100, 0)));
+    assert_eq!(reports[0].1.triggers, UsageTriggers::QUOTA_VALIDITY_TIME);
+    assert!(scene.urrs[0].stopped);
+    let longer = UrrSettings { volume_quota: None, ..valid(60) };
+    assert_eq!(update(&mut scene, 101, longer), []);
+    assert!(scene.urrs[0].stopped, "a longer time of the quota that is gone");
+    assert_eq!(update(&mut scene, 102, quota()), []);
+    assert!(!scene.urrs[0].stopped);
+    let reports = scene.run_until(S(300));
+    assert_eq!((reports.len(), reports[0].0), (1, S(162)));
+    assert!(scene.urrs[0].stopped);
+}
+
+/// INTEROP: free5GC sends times of its own with quotas that have no such trigger, and Open5GS zero.
+#[test]
+fn quota_validity_time_without_its_trigger_or_without_a_quota_stops_nothing() {
+    let timed = UrrSettings { quota_validity_time: Some(S(15)), ..UrrSettings::default() };
+    let quota = UrrSettings { volume_quota: total(1000), ..timed.clone() };
+    let mut scene = UsageFixture::new(vec![volume_urr(1, UsageTriggers::VOLUME_QUOTA, quota)]);
+    assert_eq!(scene.run_until(S(100)), []);
+    assert!(!scene.urrs[0].stopped);
+    let mut scene =
+        UsageFixture::new(vec![volume_urr(1, UsageTriggers::QUOTA_VALIDITY_TIME, timed)]);
     let reports = scene.run_until(S(100));
     assert_eq!((reports.len(), reports[0].0), (1, S(15)));
-    assert!(!scene.urrs[0].stopped);
+    assert!(!scene.urrs[0].stopped, "nothing that could end");
 }
 
 #[test]

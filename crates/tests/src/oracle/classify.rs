@@ -1,5 +1,6 @@
 //! Finds the rules of a packet: its session, the first PDR that matches, and the FAR.
 
+use core::cmp::Reverse;
 use core::net::IpAddr;
 
 use adit_rules::{DropReason, HeaderRemoval};
@@ -46,14 +47,17 @@ pub(super) fn far_of(
     rule.and_then(OraclePredefinedRule::far).unwrap_or_else(own)
 }
 
-/// The QERs of a reading by identifier, after that of its predefined rule.
+/// The QERs of a reading: that of its predefined rule, that of its own ones whose QFI counts, and the others by identifier.
 pub(super) fn qers_of<'a>(
     session: &'a OracleSession,
     pdr: &PdrSpec,
     predefined: Option<&'a Qer>,
 ) -> Vec<&'a Qer> {
     let mut own: Vec<&Qer> = session.qers.iter().filter(|qer| pdr.qers.contains(&qer.id)).collect();
-    own.sort_by_key(|qer| qer.id);
+    let users = |id| session.pdrs.iter().filter(|other| other.qers.contains(&id)).count();
+    let marking = own.iter().filter(|qer| qer.qfi.is_some());
+    let marking = marking.map(|qer| qer.id).min_by_key(|id| (users(*id), Reverse(*id)));
+    own.sort_by_key(|qer| (Some(qer.id) != marking, qer.id));
     predefined.into_iter().chain(own).collect()
 }
 

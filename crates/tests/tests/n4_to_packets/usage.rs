@@ -1,7 +1,7 @@
 //! Usage of real packets, exact to the octet: quotas, exemptions, credit pools, and the last reports.
 
 use adit_n4::Transmit;
-use adit_pfcp::grouped::{AggregatedUrrs, CreateUrr};
+use adit_pfcp::grouped::{AggregatedUrrs, CreateUrr, UpdateUrr};
 use adit_pfcp::ie::{
     self, AggregatedUrrId, CpFunctionFeatures, MeasurementInformation, MeasurementMethod,
     Multiplier, PfcpAuReqFlags, RecoveryTimeStamp, ReportingTriggers, SdfFilter, VolumeQuota,
@@ -13,7 +13,7 @@ use adit_pfcp::message::{
 use adit_pfcp::{Cause, Message};
 use adit_rules::DropReason;
 use adit_testkit::packet::PacketBuilder;
-use adit_types::{PortId, Seid, Teid, UrrId};
+use adit_types::{Nanos, PortId, Seid, Teid, UrrId};
 
 use super::{MACS, PEER, UpfInMemory, accepted, downlink, smf, uplink};
 
@@ -102,6 +102,45 @@ fn used_up_quota_spares_what_it_exempts_and_a_release_reports_the_rest_to_the_oc
     upf.ask(&smf::release(4, [192, 0, 2, 10].into()));
     assert_eq!(upf.control.node.store().reserved(), adit_session::ReservedCounts::default());
     assert!(upf.control.publisher.snapshot().identity_holds());
+}
+
+/// Spec: TS 29.244 §5.2.2.2, §8.2.132.
+#[test]
+fn quota_that_is_no_longer_valid_stops_packets_until_a_new_one_comes() {
+    let mut upf = UpfInMemory::new();
+    upf.control.node.set_usage_source(upf.control.publisher.usage());
+    upf.associate();
+    let script = smf::SessionScript::new(0x11, 1);
+    let quota = || Some(VolumeQuota { total: Some(1_000_000), ..VolumeQuota::default() });
+    let request = smf::establish_with(2, &script, |body| {
+        quota_that_spares_dns(body);
+        let mut urr = body.create_urrs.first().unwrap();
+        urr.reporting_triggers = ReportingTriggers::QUVTI;
+        urr.volume_quota = quota();
+        urr.quota_validity_time = Some(ie::QuotaValidityTime(2));
+        body.create_urrs = smf::list([urr]).into();
+    });
+    let (seid, teid) = accepted(&upf.ask(&request));
+    let mut passes = |upf: &mut UpfInMemory| {
+        upf.io.inject(PortId(0), &uplink_to(&script, teid, 9000));
+        upf.io.inject(PortId(1), &downlink(&script));
+        let (sent, user) = upf.settle();
+        let mut usage = (0, 0);
+        reported(upf, &sent, &mut usage);
+        (user.len(), usage)
+    };
+    assert_eq!(passes(&mut upf), (2, (0, 0)));
+    upf.now = upf.now + Nanos::from_secs(2);
+    let (sent, _) = upf.settle();
+    let mut usage = (0, 0);
+    reported(&mut upf, &sent, &mut usage);
+    assert_eq!(usage, (2 * 28, 2));
+    assert_eq!(passes(&mut upf), (0, (0, 0)));
+    assert_eq!(upf.dropped(DropReason::QuotaExhausted), 2);
+    let mut granted = UpdateUrr::new(UrrId(1));
+    granted.volume_quota = quota();
+    upf.ask(&smf::modify_with(3, seid, |body| body.update_urrs = smf::list([granted]).into()));
+    assert_eq!(passes(&mut upf), (2, (0, 0)));
 }
 
 /// A credit pool of 200 octets: uplink counts half and downlink twice.
