@@ -12,11 +12,11 @@ use std::collections::BTreeMap;
 use std::hash::DefaultHasher;
 
 use adit_pfcp::SEQUENCE_MAX;
-use adit_types::limits::{HEARTBEATS_PER_S_MAX, PEER_HEARTBEATS_PER_S_MAX};
+use adit_types::limits::{HEARTBEATS_PER_S_MAX, PEER_HEARTBEATS_PER_S_MAX, SETUPS_PER_S_MAX};
 use adit_types::{Ipv4Prefix, Ipv6Prefix, Nanos};
 
 /// Buckets that addresses without an association share. A power of two.
-const STRANGER_BUCKETS: usize = 256;
+const STRANGER_BUCKETS: usize = 4096;
 
 /// Distance of sequence numbers that continue one another: some were lost, or overtaken.
 const SEQUENCE_GAP_MAX: u32 = 32;
@@ -104,6 +104,9 @@ impl AdmissionRate {
 /// Heartbeat Requests of strangers that share a bucket, and those of a peer whose numbers continue.
 const HEARTBEATS: AdmissionRate = AdmissionRate::new(HEARTBEATS_PER_S_MAX, HEARTBEATS_PER_S_MAX);
 
+/// Association Setup Requests of a bucket. Each one costs more than any other message of a stranger.
+const SETUPS: AdmissionRate = AdmissionRate::new(SETUPS_PER_S_MAX, SETUPS_PER_S_MAX);
+
 /// All Heartbeat Requests in the name of a known peer.
 const KNOWN_HEARTBEATS: AdmissionRate =
     AdmissionRate::new(PEER_HEARTBEATS_PER_S_MAX, PEER_HEARTBEATS_PER_S_MAX / 5);
@@ -134,6 +137,8 @@ impl AdmissionBucket {
 pub(crate) enum RequestKind {
     /// A Heartbeat Request with this sequence number.
     Heartbeat(u32),
+    /// An Association Setup Request with this sequence number.
+    Setup(u32),
     /// Another request with this sequence number.
     Other(u32),
     /// Octets that are no message.
@@ -143,7 +148,7 @@ pub(crate) enum RequestKind {
 impl RequestKind {
     const fn sequence(self) -> Option<u32> {
         match self {
-            Self::Heartbeat(sequence) | Self::Other(sequence) => Some(sequence),
+            Self::Heartbeat(number) | Self::Setup(number) | Self::Other(number) => Some(number),
             Self::Unreadable => None,
         }
     }
@@ -185,6 +190,7 @@ fn are_near(one: u32, other: u32) -> bool {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct AdmissionBuckets {
     requests: AdmissionBucket,
+    setups: AdmissionBucket,
     heartbeats: AdmissionBucket,
     continued_heartbeats: AdmissionBucket,
     numbers: SequenceNumbers,
@@ -198,9 +204,7 @@ impl AdmissionBuckets {
         let admitted = match (request, continued) {
             (RequestKind::Heartbeat(_), Some(_)) => self.continued_heartbeats.take(now, HEARTBEATS),
             (RequestKind::Heartbeat(_), None) => false,
-            (RequestKind::Other(_) | RequestKind::Unreadable, _) => {
-                self.requests.take(now, requests)
-            }
+            _ => self.take_request(now, request, requests),
         };
         match (request.sequence(), continued) {
             (_, Some(number)) if admitted => self.numbers.last = number,
@@ -209,6 +213,12 @@ impl AdmissionBuckets {
         }
         let is_heartbeat = matches!(request, RequestKind::Heartbeat(_));
         admitted || is_heartbeat && self.heartbeats.take(now, KNOWN_HEARTBEATS)
+    }
+
+    /// Takes what a request costs that is no heartbeat.
+    fn take_request(&mut self, now: Nanos, request: RequestKind, requests: AdmissionRate) -> bool {
+        let is_setup = matches!(request, RequestKind::Setup(_));
+        (!is_setup || self.setups.take(now, SETUPS)) && self.requests.take(now, requests)
     }
 }
 
@@ -276,7 +286,7 @@ impl Admission {
         let Some(buckets) = self.strangers.get_mut(shared) else { return true };
         match request {
             RequestKind::Heartbeat(_) => buckets.heartbeats.take(now, HEARTBEATS),
-            RequestKind::Other(_) | RequestKind::Unreadable => buckets.requests.take(now, requests),
+            _ => buckets.take_request(now, request, requests),
         }
     }
 
@@ -336,6 +346,23 @@ mod tests {
         assert!(admission.admit(Nanos(0), peer(1), None, RequestKind::Heartbeat(1)));
         let mut own = AdmissionBuckets::default();
         assert!(admission.admit(Nanos(0), peer(1), Some(&mut own), other), "its own bucket");
+    }
+
+    #[test]
+    fn setups_of_an_address_are_few_and_other_requests_go_on() {
+        let policy =
+            PeerPolicy { requests_per_s_max: 1000, requests_burst: 1000, ..PeerPolicy::default() };
+        let mut admission = Admission::new(policy, vec![], 1);
+        for own in [None, Some(&mut AdmissionBuckets::default())] {
+            let mut own = own;
+            let mut admitted = |request| {
+                let own = own.as_deref_mut();
+                admission.admit(Nanos(0), peer(1), own, request)
+            };
+            let setups = (0..100).filter(|&n| admitted(RequestKind::Setup(n))).count();
+            assert_eq!(setups, 10);
+            assert!((0..100).all(|n| admitted(RequestKind::Other(n))));
+        }
     }
 
     /// 50,000 forged requests a second beside the peer's own, whose numbers other requests of it move on.

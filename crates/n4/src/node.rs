@@ -440,6 +440,7 @@ impl Node {
     fn admits(&mut self, now: Nanos, from: SocketAddr, header: &Header) -> bool {
         let request = match header.message_type {
             MessageType::HEARTBEAT_REQUEST => RequestKind::Heartbeat(header.sequence),
+            MessageType::ASSOCIATION_SETUP_REQUEST => RequestKind::Setup(header.sequence),
             other if other.info().is_some_and(|info| !info.is_request) => return true,
             _ => RequestKind::Other(header.sequence),
         };

@@ -241,6 +241,10 @@ pub const ERROR_INDICATION_USERS_MAX: usize = 16;
 /// in its name.
 pub const HEARTBEATS_PER_S_MAX: u32 = 10;
 
+/// Association Setup Requests per second of one peer, or of addresses without an association that share a bucket: a peer
+/// needs one.
+pub const SETUPS_PER_S_MAX: u32 = 10;
+
 /// Heartbeat Requests per second of one peer that are answered whatever their sequence numbers.
 pub const PEER_HEARTBEATS_PER_S_MAX: u32 = 5_000;
 

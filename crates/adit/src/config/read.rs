@@ -20,9 +20,9 @@ use super::fields::{HALF_OF_MBUFS, names_twice, network, read_network_instance};
 use super::placement::{CpuPlanner, DistributorCpus, MachineReader, ThreadCpus};
 use super::section::{ConfigDocument, ConfigSection};
 use super::{
-    Config, ConfigProblem, DatapathSettings, DpdkSettings, GtpuSettings, InterfaceSettings, IpNet,
-    ModelSettings, N4Settings, NodeIdSetting, PollMode, PortDevice, PortSettings, RouteSettings,
-    SmfSetSettings, Tolerances, domains,
+    Config, ConfigProblem, ConfiguredPeer, DatapathSettings, DpdkSettings, GtpuSettings,
+    InterfaceSettings, IpNet, ModelSettings, N4Settings, NodeIdSetting, PollMode, PortDevice,
+    PortSettings, RouteSettings, SmfSetSettings, Tolerances, domains,
 };
 use super::{api, kernel_ports, log, offload, predefined, provisioning, qos, standby, store};
 use adit_host::n4_socket::RECEIVE_BUFFER_KIB;

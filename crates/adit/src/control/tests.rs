@@ -41,6 +41,7 @@ fn control(plant: BenchControlPlane) -> ControlThread {
         node,
         publisher,
         socket,
+        peer_names: None,
         store: None,
         former: None,
         standby: None,

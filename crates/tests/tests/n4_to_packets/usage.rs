@@ -121,7 +121,7 @@ fn quota_that_is_no_longer_valid_stops_packets_until_a_new_one_comes() {
         body.create_urrs = smf::list([urr]).into();
     });
     let (seid, teid) = accepted(&upf.ask(&request));
-    let mut passes = |upf: &mut UpfInMemory| {
+    let passes = |upf: &mut UpfInMemory| {
         upf.io.inject(PortId(0), &uplink_to(&script, teid, 9000));
         upf.io.inject(PortId(1), &downlink(&script));
         let (sent, user) = upf.settle();
