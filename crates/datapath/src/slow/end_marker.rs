@@ -95,7 +95,7 @@ fn forward<Io: PacketIo>(
                 continue;
             };
             let egress = egress_to_hop(ctx, far.next_hop);
-            let tos = far.transport_level_marking.unwrap_or(0);
+            let tos = far.outer_tos.around(0);
             let origin = match received {
                 Some(_) => Origin::Received(Direction::Downlink),
                 None => Origin::Own,

@@ -1,8 +1,8 @@
 //! End Markers of others: passed on behind the packets of their tunnel, or consumed at its end.
 
 use adit_rules::{
-    ApplyAction, DropReason, FarEntry, HeaderRemoval, KeyChange, PdrEntry, PuntReason, RuleDelta,
-    SessionKey, SessionRules, SourceInterface, TunnelSide,
+    ApplyAction, DropReason, FarEntry, HeaderRemoval, KeyChange, OuterTos, PdrEntry, PuntReason,
+    RuleDelta, SessionKey, SessionRules, SourceInterface, TunnelSide,
 };
 use adit_testkit::packet::PacketBuilder;
 use adit_types::{Direction, FarId, PdrId, Teid};
@@ -85,7 +85,7 @@ fn end_marker_of_an_intermediate_upf_and_of_forwarding_goes_on_behind_the_last_p
 fn end_marker_that_goes_on_has_known_octets_over_either_family() {
     let mut rules = relaying(SourceInterface::Core);
     rules.fars[1].outer_header_creation = Some(tunnel(0x0102_0304, GNB_V6));
-    rules.fars[1].transport_level_marking = Some(0xb8);
+    rules.fars[1].outer_tos = OuterTos::default().with_dscp(0xb8);
     let mut scene = scene(rules);
     let sent = scene.pass(N3, &arriving(NEAR_TEID).build(), N3);
     let outer = PacketBuilder::ethernet(GNB_MAC, N3_MAC).ipv6(N3_V6, GNB_V6).tos(0xb8);
