@@ -98,7 +98,7 @@ fn forward<Io: PacketIo>(
             let tos = far.outer_tos.around(0);
             let origin = match received {
                 Some(_) => Origin::Received(Direction::Downlink),
-                None => Origin::Own,
+                None => Origin::EndMarker,
             };
             let sent =
                 egress.zip(received.take().or_else(|| io.alloc())).and_then(|(egress, mut buf)| {
