@@ -310,6 +310,26 @@ fn outer_header_copies_dscp_and_ecn_if_the_rule_says_so() {
 }
 
 #[test]
+fn session_that_exchanges_a_teid_for_one_with_the_same_place_stays_known() {
+    let Some((mut offload, mut programs)) = loaded() else { return };
+    put(&mut offload, false);
+    let later = Teid(TEID.0 ^ 1 << 31);
+    offload.add_key(SessionKey::Teid(later), SESSION);
+    offload.remove_key(SessionKey::Teid(TEID), SESSION);
+    let mut rule = uplink();
+    if let FastRuleForwarding::Uplink { teid, .. } = &mut rule.forwarding {
+        *teid = later;
+    }
+    let rule = OffloadRule { rule: &rule, is_limited: false, has_shared_rates: false };
+    offload.put(SESSION, Direction::Uplink, &rule).unwrap();
+    let frame = from_gnb(later, CONTAINER, &packet(UE, SERVER, 64));
+    settle(&mut programs[0], &frame);
+    assert_eq!(run(&mut programs[0], &frame).0, XdpVerdict::Forwarded);
+    offload.remove_key(SessionKey::Teid(later), SESSION);
+    assert_eq!(run(&mut programs[0], &frame).0, XdpVerdict::Passed);
+}
+
+#[test]
 fn packets_beyond_the_budget_pass() {
     let Some((mut offload, mut programs)) = loaded() else { return };
     put(&mut offload, true);
