@@ -6,7 +6,7 @@ use adit_dpdk::{Device, EalConfig};
 use adit_kernel::KernelDevice;
 use adit_n4::{NodeConfig, PathConfig, PeerPolicy, PeerPrefix, RecordConfig, SmfSetMembers};
 use adit_rules::sdf::AddrMatch;
-use adit_rules::{DropReason, Steering};
+use adit_rules::{DropReason, OuterTos, Steering};
 use adit_session::{
     Application, LocalAddresses, LocalInterface, OwnerNodes, ProvisionedForwardingPolicy,
     Provisioning, SessionPreparer, StoreConfig, UePool,
@@ -92,6 +92,7 @@ fn provisioning(config: &Config) -> Provisioning {
         applications: config.applications.iter().map(application).collect(),
         policies: config.forwarding_policies.iter().map(policy).collect(),
         predefined_rules: config.predefined_rules.clone(),
+        outer_tos: OuterTos::copying(config.gtpu.copies_dscp, config.gtpu.copies_ecn),
         qos: config.qos.clone(),
         tolerances: config.n4.tolerances,
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use adit_flows::{FlowConfig, FlowDirections, FlowOffload, SoftwareCard};
 use adit_rules::{
     FastRule, FastRuleForwarding, FastRulePeer, FastRuleTransport, FastRuleUe, FastRuleUsage,
-    Offload, OffloadChoice, OffloadInterface, OffloadRule, SessionKey,
+    Offload, OffloadChoice, OffloadInterface, OffloadRule, OuterTos, SessionKey,
 };
 use adit_tables::TablesConfig;
 use adit_types::{
@@ -188,7 +188,7 @@ fn fill(offload: &mut XdpOffload, count: u32, pool: Ipv4Prefix) -> anyhow::Resul
             teid,
             peer: FastRulePeer::V4(GNB_ADDR),
             next_hop: NextHopIndex(1),
-            tos: 0,
+            tos: OuterTos::default(),
             marking: Some((qfi, false)),
         };
         offload.add_key(SessionKey::Teid(teid), session);

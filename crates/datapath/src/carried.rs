@@ -217,6 +217,8 @@ pub(crate) fn detach_classified<'v, B: PacketBuf>(
         ip_offset,
         payload_len,
         outer: OuterHeader::of_number(outer),
+        // The packet has its mark.
+        outer_tos: 0,
         interfaces,
         teid,
         is_copied: flags & IS_COPIED != 0,

@@ -69,6 +69,9 @@ pub(crate) struct PacketArrival {
     pub payload_len: u16,
     /// The outer header in front of the user's packet.
     pub outer: OuterHeader,
+    /// Type of service or traffic class octet of the outer header that is removed; zero without one. Written by
+    /// `s3_classify` if a PDR removes a UDP or IP header.
+    pub outer_tos: u8,
     /// The interface that it arrived on. Of a packet that Adit makes for a UE: all interfaces to its data
     /// network, of which a PDR may name any.
     pub interfaces: InterfaceSet,

@@ -1,7 +1,8 @@
 //! Packets that wait for the link-layer address of their next hop.
 //!
 //! A packet waits as a complete frame; its destination address is written when it leaves. Packets for one
-//! neighbor leave in the order in which they came. No packet waits longer than [`WAIT_MAX`].
+//! neighbor leave in the order in which they came. No packet waits longer than [`WAIT_MAX`]. An End Marker of our own waits
+//! like them, behind the packets of its tunnel.
 //!
 //! An address may become known in the middle of a step. Then packets for the neighbor go on waiting behind
 //! those that wait already; all of them leave at the beginning of the next step.
@@ -78,6 +79,8 @@ struct UnresolvedFrame<B> {
 pub(crate) struct NeighborQueue<B> {
     stations: Vec<UnresolvedStation>,
     packets: VecDeque<UnresolvedFrame<B>>,
+    /// Those of `packets` that are End Markers of our own.
+    end_markers: usize,
 }
 
 impl<B: PacketBuf> NeighborQueue<B> {
@@ -86,19 +89,35 @@ impl<B: PacketBuf> NeighborQueue<B> {
         Self {
             stations: Vec::with_capacity(STATIONS_MAX),
             packets: VecDeque::with_capacity(NEIGHBOR_PENDING_PKTS_MAX),
+            end_markers: 0,
         }
     }
 
-    /// Packets that wait.
+    /// Packets that wait, without End Markers of our own.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.packets.len()
+        self.packets.len() - self.end_markers
+    }
+
+    /// End Markers of our own that wait.
+    #[inline]
+    pub(crate) const fn end_markers(&self) -> usize {
+        self.end_markers
     }
 
     /// The neighbors that packets wait for.
     #[inline]
     pub(crate) fn stations(&self) -> &[UnresolvedStation] {
         &self.stations
+    }
+
+    /// True if a frame for the neighbor of `egress` may wait.
+    pub(crate) fn has_room(&self, egress: &Egress<'_>) -> bool {
+        self.packets.len() < NEIGHBOR_PENDING_PKTS_MAX
+            && match self.find(egress.interface.id, egress.station) {
+                Some(at) => self.stations[at].waiting < NEIGHBOR_PENDING_PER_HOP_MAX,
+                None => self.stations.len() < STATIONS_MAX,
+            }
     }
 
     /// Queues a frame for the neighbor of `egress`, and requests a neighbor that is new.
@@ -115,17 +134,15 @@ impl<B: PacketBuf> NeighborQueue<B> {
         tally: &mut StepTally,
     ) {
         let (interface, addr) = (egress.interface.id, egress.station);
-        let known = self.find(interface, addr);
-        let is_full = self.packets.len() >= NEIGHBOR_PENDING_PKTS_MAX
-            || match known {
-                Some(at) => self.stations[at].waiting >= NEIGHBOR_PENDING_PER_HOP_MAX,
-                None => self.stations.len() >= STATIONS_MAX,
-            };
-        if is_full {
-            tally.drop_waiting(DropReason::NeighborQueueFull, buf.data());
-            return;
+        let is_own = origin == Origin::EndMarker;
+        match (self.has_room(egress), is_own) {
+            (true, _) => {}
+            (false, true) => return tally.lose_originated(),
+            (false, false) => {
+                return tally.drop_waiting(DropReason::NeighborQueueFull, buf.data());
+            }
         }
-        match known {
+        match self.find(interface, addr) {
             Some(at) => self.stations[at].waiting += 1,
             None => {
                 let index = egress.index;
@@ -141,7 +158,8 @@ impl<B: PacketBuf> NeighborQueue<B> {
                 events.push(tally, WorkerEvent::NeighborUnresolved { interface, addr });
             }
         }
-        let taps = tally.taps_in_hand();
+        let taps = if is_own { TapSet::NONE } else { tally.taps_in_hand() };
+        self.end_markers += usize::from(is_own);
         self.packets.push_back(UnresolvedFrame { buf, interface, addr, origin, since: now, taps });
     }
 
@@ -188,6 +206,7 @@ impl<B: PacketBuf> NeighborQueue<B> {
             if let Some(at) = at {
                 self.stations[at].waiting -= 1;
             }
+            self.end_markers -= usize::from(packet.origin == Origin::EndMarker);
             let (taps, time) = (packet.taps, ctx.now.since(packet.since));
             let waited = EndedWait { taps, wait: TapWait::Neighbor, time };
             match mac.zip(ctx.interfaces.get(packet.interface)) {
@@ -198,6 +217,7 @@ impl<B: PacketBuf> NeighborQueue<B> {
                     tally.end_wait(WaitEnd::Leaves(target), waited, buf.data());
                     queues.push(io, tally, target, TxFrame { buf, bytes, origin });
                 }
+                None if packet.origin == Origin::EndMarker => tally.lose_originated(),
                 None => {
                     let reason = DropReason::NeighborUnresolved;
                     tally.drop_waited(reason, waited, packet.buf.data());
@@ -209,9 +229,13 @@ impl<B: PacketBuf> NeighborQueue<B> {
 
     /// Drops everything that waits.
     pub(crate) fn drain(&mut self, tally: &mut StepTally) {
-        for _ in self.packets.drain(..) {
-            tally.drop(DropReason::NeighborUnresolved);
+        for packet in self.packets.drain(..) {
+            match packet.origin {
+                Origin::EndMarker => tally.lose_originated(),
+                _ => tally.drop(DropReason::NeighborUnresolved),
+            }
         }
+        self.end_markers = 0;
         self.stations.clear();
     }
 }

@@ -16,6 +16,8 @@ pub(crate) enum Origin {
     Copy,
     /// Adit made it: ARP, neighbor discovery, ICMP, GTP-U signaling.
     Own,
+    /// The same, an End Marker: it waits behind users' packets.
+    EndMarker,
     /// A user packet on its way to a later stage, which counts it.
     HandedOn,
     /// A frame that passes a later stage and was counted before.
@@ -40,7 +42,7 @@ impl Origin {
                 tally.drop_waiting(DropReason::TxQueueFull, frame);
             }
             Self::Copy => tally.lose_duplicate(),
-            Self::Own => tally.lose_originated(),
+            Self::Own | Self::EndMarker => tally.lose_originated(),
             Self::HandedOn => tally.drop(DropReason::TxQueueFull),
             Self::Counted => tally.lose_counted(),
         }

@@ -131,7 +131,7 @@ fn transmit<Io: PacketIo>(
                 tally.transmit_many(interface, direction, pkts, bytes);
             }
             Origin::Copy => tally.duplicate(interface, pkts, bytes),
-            Origin::Own => tally.originate(interface, pkts, bytes),
+            Origin::Own | Origin::EndMarker => tally.originate(interface, pkts, bytes),
             Origin::HandedOn => tally.hand_off(pkts),
             Origin::Counted => {}
         }

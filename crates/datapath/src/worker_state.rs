@@ -168,7 +168,16 @@ impl<B: PacketBuf> WorkerState<B> {
     /// changed. `waiting`: packets that wait.
     #[inline]
     pub(crate) fn is_quiet(&self, ctx: &StepContext<'_>, waiting: usize) -> bool {
-        waiting == 0 && !self.has_commands() && !self.shaping.has_changes(ctx)
+        waiting == 0
+            && self.unresolved.end_markers() == 0
+            && !self.has_commands()
+            && !self.shaping.has_changes(ctx)
+    }
+
+    /// Frames that wait across steps: packets, and End Markers of our own, which the packet identity leaves out.
+    #[inline]
+    pub(crate) fn frames_waiting(&self) -> usize {
+        self.packets_waiting() + self.unresolved.end_markers()
     }
 
     /// Packets that wait across steps. Counts all packets only at the beginning and the end of a step,
@@ -194,8 +203,8 @@ impl<B: PacketBuf> WorkerState<B> {
     }
 
     /// Sends the frame in `buf` through `egress`. If the neighbor's address is unknown, queues a received
-    /// packet, counts a copy as lost and requests the address, or counts Adit's own frame as lost. A
-    /// received packet also waits behind others that wait for the neighbor.
+    /// packet or an End Marker, counts a copy as lost and requests the address, or counts another frame of Adit's own as
+    /// lost. A received packet or an End Marker also waits behind others that wait for the neighbor.
     #[inline]
     pub(crate) fn send<Io: PacketIo<Buf = B>>(
         &mut self,
@@ -206,9 +215,10 @@ impl<B: PacketBuf> WorkerState<B> {
         origin: Origin,
     ) {
         let is_behind_others = || {
-            let is_user = matches!(origin, Origin::Received(_) | Origin::Guaranteed(_));
+            let waits =
+                matches!(origin, Origin::Received(_) | Origin::Guaranteed(_) | Origin::EndMarker);
             let stations = self.unresolved.stations();
-            is_user && is_waited_for(stations, egress.interface.id, egress.station)
+            waits && is_waited_for(stations, egress.interface.id, egress.station)
         };
         if egress.mac.is_some() && !is_behind_others() {
             let bytes = buf.data().len();
@@ -217,7 +227,7 @@ impl<B: PacketBuf> WorkerState<B> {
             return;
         }
         match origin {
-            Origin::Received(_) | Origin::Guaranteed(_) => {
+            Origin::Received(_) | Origin::Guaranteed(_) | Origin::EndMarker => {
                 let Self { unresolved, events, tally, .. } = self;
                 unresolved.hold(ctx.now, buf, egress, origin, events, tally);
             }

@@ -146,10 +146,13 @@ pub fn downlink(
     let FastRulePeer::V4(peer) = peer else {
         return Err(refusal("packets leave in a tunnel over IPv6"));
     };
+    if tos.is_copied() {
+        return Err(refusal("the outer header copies DSCP or ECN of packets"));
+    }
     let own = departure.interface.v4;
     let own = own.ok_or_else(|| refusal("packets leave through an interface without IPv4"))?;
     let mut headers = ethernet_octets(departure.interface, departure.station);
-    headers.extend(tunnel_octets(own, *peer, *tos, *teid, *marking));
+    headers.extend(tunnel_octets(own, *peer, tos.octet(), *teid, *marking));
     let on = arrivals(config, rule.rule.arrival, |role| role == InterfaceRole::N6)?;
     let flow = |from: &OffloadInterface| {
         let mut items = ethernet_items(from);
@@ -306,7 +309,8 @@ fn tunnel_items(
     container: Option<Option<Qfi>>,
 ) -> Vec<FlowItem> {
     let mut items = ethernet_items(interface);
-    let outer = ipv4().exactly(0, &[0x45]).field(6, &[0, 0], &[0x3f, 0xff]);
+    // CE and ECT(1) change the user's packet or stop it, so the workers get them. Spec: RFC 6040 §4.2.
+    let outer = ipv4().exactly(0, &[0x45]).field(1, &[0], &[1]).field(6, &[0, 0], &[0x3f, 0xff]);
     items.push(outer.exactly(9, &[17]).exactly(16, &own.octets()));
     items.push(FlowItem::any(FlowHeader::Udp).exactly(2, &2152_u16.to_be_bytes()));
     let flags = if container.is_some() { 0x34 } else { 0x30 };

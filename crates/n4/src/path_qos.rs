@@ -133,10 +133,10 @@ impl PathQosControl {
     }
 }
 
-/// The octet that a marking writes.
+/// The octet that a marking writes; messages of our own are Not-ECT. Spec: RFC 3168 §22.
 fn class(marking: TransportLevelMarking) -> u8 {
     let [value, mask] = marking.0.to_be_bytes();
-    value & mask
+    value & mask & 0xfc
 }
 
 /// Delays of one path in one traffic class since a report.

@@ -94,7 +94,7 @@ fn duplicating_parameters_are_compiled_with_all_their_parts() {
     assert_eq!(rules.fars[0].duplicates[..], [2, 3]);
     let tunnel = rules.fars[2].outer_header_creation.unwrap().tunnel().unwrap();
     assert_eq!(tunnel.teid, Teid(0x70));
-    assert_eq!(rules.fars[2].transport_level_marking, Some(0xb8));
+    assert_eq!(rules.fars[2].outer_tos.around(0), 0xb8);
     assert!(rules.fars[3].steering.is_some());
 }
 

@@ -57,7 +57,7 @@ fn with_creation(header: OuterHeaderCreation) -> Vec<u8> {
         let mut far_down = CreateFar::new(FarId(2), ApplyAction::FORW);
         let mut towards_gnb = ForwardingParameters::new(DestinationInterface::Access);
         towards_gnb.outer_header_creation = Some(OuterHeaderCreation::gtpu_ipv4(Teid(7), GNB));
-        towards_gnb.transport_level_marking = Some(TransportLevelMarking(0xbbfc));
+        towards_gnb.transport_level_marking = Some(TransportLevelMarking(0xbbff));
         far_down.forwarding_parameters = Some(towards_gnb);
         body.create_fars = list([far_up, far_down]).into();
     })
@@ -144,11 +144,11 @@ fn outer_header_creation_of_tags_multicast_and_mixtures_is_refused_by_name() {
     }
 }
 
-/// Only the bits of the mask are marked. Spec: TS 29.244 §8.2.12.
+/// Only the bits of the mask are marked, and none of ECN. Spec: TS 29.244 §8.2.12; RFC 3168 §22.
 #[test]
 fn transport_level_marking_takes_the_bits_of_its_mask() {
     let rules = rules(&with_creation(OuterHeaderCreation::gtpu_ipv4(Teid(1), AS)));
-    assert_eq!(rules.fars[1].transport_level_marking, Some(0xb8));
+    assert_eq!(rules.fars[1].outer_tos.around(0xff), 0xb8);
 }
 
 /// Spec: TS 29.244 §8.2.64; TS 23.501 §5.6.10.3.

@@ -12,6 +12,8 @@ use core::net::Ipv4Addr;
 use adit_types::{GtpuPeerIndex, InterfaceSet, NextHopIndex, Qfi, SliceId, Teid, UsageSlot};
 use arrayvec::ArrayVec;
 
+use crate::outer_tos::OuterTos;
+
 /// Maximum number of URRs of one fast rule; a PDR with more gets no fast rule.
 pub const FAST_RULE_URRS_MAX: usize = 2;
 
@@ -102,7 +104,7 @@ pub enum FastRuleForwarding {
         /// The next hop towards it.
         next_hop: NextHopIndex,
         /// Type of service octet of the outer header.
-        tos: u8,
+        tos: OuterTos,
         /// QoS flow and reflective QoS indication of the PDU Session Container, if the packet gets one.
         marking: Option<(Qfi, bool)>,
     },
@@ -151,5 +153,5 @@ pub struct FastRuleTunnel {
     /// The next hop towards it.
     pub next_hop: NextHopIndex,
     /// Type of service octet of the outer header.
-    pub tos: u8,
+    pub tos: OuterTos,
 }

@@ -16,6 +16,7 @@ pub mod forwarding;
 pub mod matcher;
 pub mod next_hops;
 pub mod offload;
+pub mod outer_tos;
 pub mod packed_fast_rule;
 pub mod packet_rate;
 pub mod published;
@@ -47,6 +48,7 @@ pub use offload::{
     OffloadInterfaceTotals, OffloadNotice, OffloadRefusal, OffloadRule, OffloadTotals,
     OffloadUsage,
 };
+pub use outer_tos::OuterTos;
 pub use packed_fast_rule::PackedFastRule;
 pub use packet_rate::{PacketLimit, PacketQuota, PacketRateMeter, PacketsLeft};
 pub use published::{

@@ -33,7 +33,7 @@
 //! | 30 | downlink: with the reflective QoS indication; uplink: no others match |
 //! | 31 | uplink and tunnel to tunnel: any QoS flow, or no PDU Session Container |
 //! | 32..64, uplink | four QFIs of 8 bits, 255 for none |
-//! | 32..40, downlink and tunnel to tunnel | type of service |
+//! | 32..40, downlink and tunnel to tunnel | type of service: see `OuterTos` |
 //! | 40..46, downlink and tunnel to tunnel | QFI |
 //! | 46, tunnel to tunnel | the QERs demand the reflective QoS indication |
 //! | 47, tunnel to tunnel | the packet's own container counts |
@@ -53,6 +53,7 @@ use crate::fast_rule::{
     FastRuleTransport, FastRuleUe, FastRuleUrr, FastRuleUsage,
 };
 use crate::matcher::MatcherLine;
+use crate::outer_tos::OuterTos;
 
 /// Words after the flags.
 pub const FAST_RULE_WORDS: usize = 5;
@@ -154,7 +155,7 @@ impl From<&FastRule> for PackedFastRule {
                 words[0] = pair(teid.0, 0) | ue_v4;
                 words[1] = pair(arrival.0, folded(ue_v6));
                 words[2] = pair(peer, next_hop.0);
-                flags |= u64::from(*tos) << TOS_SHIFT | pack_marking(*marking, REFLECTIVE);
+                flags |= u64::from(tos.octet()) << TOS_SHIFT | pack_marking(*marking, REFLECTIVE);
             }
             FastRuleForwarding::Relay { teid, onward, .. } => {
                 flags |= relay::flags(forwarding);
@@ -415,9 +416,9 @@ impl PackedFastRule {
     /// Type of service octet of the outer header of a downlink packet.
     #[inline]
     #[must_use]
-    pub fn tos(&self) -> u8 {
+    pub fn tos(&self) -> OuterTos {
         let [_, _, _, _, tos, ..] = self.flags.to_le_bytes();
-        tos
+        OuterTos::from_octet(tos)
     }
 
     /// QoS flow and reflective QoS indication of a downlink packet's PDU Session Container.
@@ -584,7 +585,7 @@ pub(crate) mod tests {
                 teid: Teid(seed),
                 peer: FastRulePeer::V4(Ipv4Addr::from_bits(seed)),
                 next_hop: NextHopIndex(seed),
-                tos: 0xff,
+                tos: OuterTos::from_octet(0xff),
                 marking,
             },
             meters: [false, true],
@@ -646,7 +647,10 @@ pub(crate) mod tests {
         for marking in [None, Some((qfi(0), false)), Some((qfi(63), true))] {
             let rule = PackedFastRule::from(&downlink(u32::MAX, marking));
             assert_eq!(rule.tunnel(), (Teid(u32::MAX), Ipv4Addr::BROADCAST));
-            assert_eq!((rule.next_hop(), rule.tos()), (NextHopIndex(u32::MAX), 0xff));
+            assert_eq!(
+                (rule.next_hop(), rule.tos()),
+                (NextHopIndex(u32::MAX), OuterTos::from_octet(0xff))
+            );
             assert_eq!((rule.marking(), rule.meters()), (marking, 0b10));
             assert!(rule.urrs().into_iter().flatten().eq(urrs(2)));
         }
@@ -663,7 +667,10 @@ pub(crate) mod tests {
         assert!(rule.leads_into_v6());
         assert_eq!(rule.flags() & PackedFastRule::PUBLISHER_FLAGS, 0);
         assert_eq!(rule.tunnel_over_v6(), (Teid(u32::MAX), GtpuPeerIndex(7)));
-        assert_eq!((rule.next_hop(), rule.tos()), (NextHopIndex(u32::MAX), 0xff));
+        assert_eq!(
+            (rule.next_hop(), rule.tos()),
+            (NextHopIndex(u32::MAX), OuterTos::from_octet(0xff))
+        );
         assert_eq!((rule.marking(), rule.meters()), (Some((qfi(63), true)), 0b10));
     }
 

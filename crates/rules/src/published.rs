@@ -18,6 +18,7 @@ use arrayvec::ArrayVec;
 use crate::delta_id::DeltaId;
 use crate::forwarding::{Redirect, Steering};
 use crate::matcher::{Matcher, Matchers};
+use crate::outer_tos::OuterTos;
 use crate::rule::{
     ApplyAction, DestinationInterface, FarEntry, Gate, GtpuTunnel, HeaderCreation, HeaderRemoval,
     PdrEntry, QerEntry, SessionRules, SourceInterface, TunnelSide, UeAddresses, any_contains,
@@ -125,7 +126,7 @@ pub struct FarShape {
     pub interfaces: InterfaceSet,
     /// The TEID of a tunnel is zero here.
     outer_header: Option<HeaderCreation>,
-    pub transport_level_marking: Option<u8>,
+    pub outer_tos: OuterTos,
     pub buffer_pkts_max: u16,
     pub steering: Option<Box<Steering>>,
     pub dscp: Option<u8>,
@@ -453,7 +454,7 @@ fn published_far(far: FarEntry, shapes: &mut Shapes) -> PublishedFar {
         destination,
         interfaces,
         outer_header_creation,
-        transport_level_marking,
+        outer_tos,
         next_hop,
         // Only fast rules hold it.
         peer: _,
@@ -470,7 +471,7 @@ fn published_far(far: FarEntry, shapes: &mut Shapes) -> PublishedFar {
         destination,
         interfaces,
         outer_header: outer_header_creation.map(|outer| with_teid(outer, Teid(0))),
-        transport_level_marking,
+        outer_tos,
         buffer_pkts_max,
         steering,
         dscp,

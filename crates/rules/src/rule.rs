@@ -16,6 +16,7 @@ use bitflags::bitflags;
 use crate::delta_id::DeltaId;
 use crate::forwarding::{Redirect, Steering};
 use crate::matcher::{Matcher, Matchers};
+use crate::outer_tos::OuterTos;
 use crate::packet_rate::PacketRateMeter;
 use crate::rate::RateLimit;
 use crate::sdf::PacketFilter;
@@ -214,9 +215,8 @@ pub struct FarEntry {
     pub interfaces: InterfaceSet,
     /// The outer header of forwarded packets.
     pub outer_header_creation: Option<HeaderCreation>,
-    /// Traffic class octet of the created outer header; zero if absent. Spec: TS 29.244 §8.2.12
-    /// (Transport Level Marking).
-    pub transport_level_marking: Option<u8>,
+    /// Type of service or traffic class octet of the created outer header.
+    pub outer_tos: OuterTos,
     /// Next hop towards the outer destination. The data plane writes it; [`NextHopIndex::NONE`]
     /// until then, without a route, and without an outer header.
     pub next_hop: NextHopIndex,

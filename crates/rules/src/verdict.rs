@@ -84,6 +84,7 @@ reasons! {
         BufferFull, "buffer_full", "The FAR buffers, but the limit of its BAR or sessions.buffer_pkts_max is reached.";
         BufferDiscarded, "buffer_discarded", "A buffered packet was discarded: its rules now drop it or are gone, the control plane requested it, or it waited too long.";
         OuterHeaderMismatch, "outer_header_mismatch", "The PDR removes an outer header that the packet does not have.";
+        InnerNotEct, "inner_not_ect", "A router met congestion and marked the outer header (CE), but the packet inside is not ECN-capable, so only its loss tells its sender.";
         RedirectUnmatched, "redirect_unmatched", "The FAR redirects, but this packet cannot be redirected: wrong address family, or, for a URL, not a valid TCP segment to port 80.";
         RedirectLimited, "redirect_limited", "A worker received more packets to redirect to a URL than it answers per second.";
         TtlExceeded, "ttl_exceeded", "The TTL or hop limit of the user's packet expired.";

@@ -8,8 +8,8 @@ use adit_rules::compile::{FastPath, OwnAddresses, compile};
 use adit_rules::sdf::{AddrMatch, PortRange};
 use adit_rules::{
     ApplyAction, DeltaId, DestinationInterface, FarEntry, FastRule, FastRuleUe, GtpuTunnel,
-    HeaderCreation, HeaderRemoval, PackedFastRule, PacketFilter, PdrEntry, SdfSet, SessionRules,
-    Shapes, SourceInterface, UeAddresses,
+    HeaderCreation, HeaderRemoval, OuterTos, PackedFastRule, PacketFilter, PdrEntry, SdfSet,
+    SessionRules, Shapes, SourceInterface, UeAddresses,
 };
 use adit_types::{
     Direction, FarId, GtpuPeerIndex, InterfaceSet, IpPrefix, Ipv6Prefix, NextHopIndex, PdrId,
@@ -54,7 +54,7 @@ fn rules(ue: Vec<UeAddresses>, ue_networks: Vec<IpPrefix>, pdr: PdrEntry) -> Ses
         destination: DestinationInterface::Core,
         interfaces: InterfaceSet::ALL,
         outer_header_creation: None,
-        transport_level_marking: None,
+        outer_tos: OuterTos::default(),
         next_hop: NextHopIndex::NONE,
         peer: GtpuPeerIndex::NONE,
         buffer_pkts_max: 64,

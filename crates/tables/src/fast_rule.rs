@@ -254,7 +254,9 @@ mod tests {
 
     use core::net::Ipv4Addr;
 
-    use adit_rules::{FastRule, FastRuleForwarding, FastRulePeer, FastRuleTunnel, FastRuleUe};
+    use adit_rules::{
+        FastRule, FastRuleForwarding, FastRulePeer, FastRuleTunnel, FastRuleUe, OuterTos,
+    };
     use adit_types::{GtpuPeerIndex, InterfaceSet, NextHopIndex, SliceId};
 
     use super::*;
@@ -275,7 +277,7 @@ mod tests {
                 teid: Teid(seed),
                 peer: FastRulePeer::V4(Ipv4Addr::from_bits(seed)),
                 next_hop: NextHopIndex(seed),
-                tos: 0xff,
+                tos: OuterTos::from_octet(0xff),
                 marking: None,
             },
             meters: [false, true],
@@ -355,7 +357,7 @@ mod tests {
             teid: Teid(3),
             addr: Ipv4Addr::LOCALHOST,
             next_hop: NextHopIndex(4),
-            tos: 0,
+            tos: OuterTos::default(),
         };
         let forwarding = FastRuleForwarding::Relay {
             teid: Teid(9),

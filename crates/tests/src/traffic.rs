@@ -62,7 +62,7 @@ pub fn usual(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {
     let builder = if interface.vlan == 0 { builder } else { builder.vlan(interface.vlan) };
     let builder = match tunnel {
         Some((_, teid, _)) => {
-            let tunnel = builder.ipv4("10.0.3.1", interface.v4.0).gtpu(teid);
+            let tunnel = builder.ipv4("10.0.3.1", interface.v4.0).tos(ecn(rng, 1)).gtpu(teid);
             let container = rng.random_range(0..12);
             match (is_uplink, container) {
                 (_, 0 | 1) => tunnel,
@@ -73,9 +73,15 @@ pub fn usual(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {
         None => builder,
     };
     let (src, dst) = if is_uplink { (ue, host) } else { (host, ue) };
-    let builder = builder.ipv4(src, dst);
+    let builder = builder.ipv4(src, dst).tos(ecn(rng, 2));
     let payload = vec![0x5a; rng.random_range(0..200)];
     (interface.port, builder.udp(4000, 53).payload(&payload).build())
+}
+
+/// An ECN field, Not-ECT most often. A generator of its own: what else a seed means stays the same.
+fn ecn(rng: &StdRng, salt: u64) -> u8 {
+    let mut own = StdRng::seed_from_u64(rng.clone().random::<u64>() ^ salt);
+    if one_chance_in(&mut own, 3) { own.random_range(0..4) } else { 0 }
 }
 
 fn link(rng: &mut StdRng, interface: &OracleInterface) -> PacketBuilder {
@@ -172,7 +178,8 @@ fn own_addr(rng: &mut StdRng, oracle: &Oracle, is_ipv4: bool) -> IpAddr {
 /// Adds an IP packet from `src` to `dst` of a random upper layer.
 fn user(rng: &mut StdRng, builder: PacketBuilder, src: IpAddr, dst: IpAddr) -> PacketBuilder {
     let ttl = if one_chance_in(rng, 12) { rng.random_range(0..=2) } else { 64 };
-    let tos = *[0, 0, 0xb8, 0x20].choose(rng).unwrap();
+    let ecn = ecn(rng, 2);
+    let tos = ecn | [0, 0, 0xb8, 0x20].choose(rng).unwrap();
     let builder = match (src, dst) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => builder.ipv4(src, dst),
         (IpAddr::V6(src), IpAddr::V6(dst)) => builder.ipv6(src, dst),
@@ -308,6 +315,7 @@ fn uplink(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {
     } else {
         builder.ipv4("10.0.3.1", interface.v4.0)
     };
+    let builder = builder.tos(0xb8 | ecn(rng, 1));
     let mut builder = match outer_v6 && one_chance_in(rng, 2) {
         // With a checksum, which is sometimes wrong.
         true if one_chance_in(rng, 5) => builder.udp(2152, 2152).overwrite(6, &[1, 2]).gtpu(teid),
@@ -382,6 +390,7 @@ fn n6_header(rng: &mut StdRng, builder: PacketBuilder, src: IpAddr, ue: IpAddr) 
         (IpAddr::V6(src), IpAddr::V6(ue)) => builder.ipv6(src, ue),
         _ => unreachable!("one family"),
     };
+    let builder = builder.tos(ecn(rng, 1));
     match rng.random_range(0..6) {
         0 => builder,
         1 => builder.udp(5000, 5000).no_checksum(),

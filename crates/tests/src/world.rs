@@ -158,6 +158,7 @@ impl World {
             oracle: Oracle {
                 interfaces: layout.interfaces.clone(),
                 routes: layout.routes.clone(),
+                copied: layout.copied,
                 applications: APPLICATIONS,
                 sessions: Vec::new(),
                 neighbors: HashMap::new(),

@@ -100,7 +100,8 @@ fn card_workers_and_oracle_agree_on_every_packet() {
         Ok(scenario::world_with_card(layout, CardSettings::quick(seed)))
     };
     if let Some(coverage) = coverage_of(SCENARIOS, Between::Nothing, world) {
-        assert!(coverage.offloaded > 500, "{coverage:?}");
+        // Of rules that copy DSCP or ECN into outer headers, a card forwards uplink only.
+        assert!(coverage.offloaded > 300, "{coverage:?}");
     }
 }
 

@@ -69,6 +69,7 @@ fn layout(workers: usize) -> WorldLayout {
             gateway: GATEWAY.into(),
         }],
         roles: Roles::run_to_completion(workers),
+        copied: adit_tests::oracle::OracleCopied::default(),
         queues: adit_datapath::EventQueues::default(),
         sessions_max: 1000,
         qos: QosPolicy::default(),

@@ -129,10 +129,11 @@ impl Icmpv6Header {
     }
 }
 
-/// True for types that report an error, about which no error may be sent. Spec: RFC 4443 §2.1.
+/// True for types about which no error may be sent: those that report an error, and redirects. Spec: RFC 4443 §2.1, §2.4 (e).
 #[must_use]
 pub const fn is_error(kind: u8) -> bool {
-    kind < 128
+    const REDIRECT: u8 = 137;
+    kind < 128 || kind == REDIRECT
 }
 
 /// Writes an echo request or reply (`kind`). Returns its octets, 8 and the data.

@@ -12,6 +12,7 @@
 
 pub mod arp;
 pub mod checksum;
+pub mod ecn;
 pub mod encapsulate;
 mod ether_type;
 pub mod ethernet;
@@ -52,6 +53,6 @@ pub use usual::{
     GPduPattern, GPduV6Pattern, INNER_OFFSET_OVER_IPV6_MIN, IpPattern, OrderingKey, UsualFiveTuple,
     UsualGPdu, UsualIp, UsualLinkHeader, UsualOuter, UsualOuterV6, UsualTunnel, UsualTuple,
     decrement_usual_hops, guess_is_v6, ordering_key, ordering_key_over_v6, tag_len, usual_dst,
-    usual_dst_key, usual_five_tuple, usual_g_pdu, usual_g_pdu_over_v6, usual_ip, usual_tuple,
-    vlan_of,
+    usual_dst_key, usual_five_tuple, usual_g_pdu, usual_g_pdu_over_v6, usual_ip, usual_tos,
+    usual_tuple, vlan_of,
 };

@@ -63,7 +63,7 @@ pub(crate) fn pack(
                 flags |= head::HAS_QFI | if is_reflective { head::REFLECTIVE } else { 0 };
                 u64::from(qfi.value())
             });
-            (*teid, peer.to_bits(), next_hop.0, u64::from(*tos) | qfi << 8)
+            (*teid, peer.to_bits(), next_hop.0, u64::from(tos.octet()) | qfi << 8)
         }
         FastRuleForwarding::Relay { .. } => {
             return Err(refusal("packets leave a tunnel for another one"));

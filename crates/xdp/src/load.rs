@@ -1,5 +1,6 @@
 //! Loads the program, once per port, and its maps, which all ports share.
 
+use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
@@ -161,6 +162,7 @@ fn offload(
         usage,
         teids: shared.map("teids", sizes.teids * CHUNK / 2)?,
         teid_mask: teid_mask(config),
+        same_place: BTreeMap::new(),
         ue_pools: shared.map("ue_pools", sizes.ue_pools * CHUNK / 2)?,
         pools: sizes.pools,
         ues,

@@ -1,6 +1,7 @@
 //! Writes the program's maps: entries, keys, next hops and gateways.
 
 use core::sync::atomic::Ordering;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use adit_rules::{
@@ -38,6 +39,8 @@ pub struct XdpOffload {
     pub(crate) batches: Batches,
     pub(crate) teids: MappedArray,
     pub(crate) teid_mask: u32,
+    /// By place: the TEIDs of its session besides the first one.
+    pub(crate) same_place: BTreeMap<u32, u32>,
     pub(crate) ue_pools: MappedArray,
     pub(crate) pools: Vec<MappedPool>,
     pub(crate) ues: MapHandle,
@@ -64,9 +67,14 @@ impl XdpOffload {
         self.programs.extend(programs);
     }
 
+    /// The place of a TEID by its low bits.
+    const fn place_of(&self, teid: Teid) -> u32 {
+        teid.0 & self.teid_mask
+    }
+
     /// Where the session of a TEID stands.
     fn teid_place(&self, teid: Teid) -> Option<&core::sync::atomic::AtomicU32> {
-        self.teids.halves().get((teid.0 & self.teid_mask) as usize)
+        self.teids.halves().get(self.place_of(teid) as usize)
     }
 
     /// Where the session of a UE's IPv4 address stands, if the address is in a pool.
@@ -126,9 +134,15 @@ impl Offload for XdpOffload {
         };
         match key {
             SessionKey::Teid(teid) => {
-                // Of two TEIDs with one place, the first one keeps it.
-                let place = self.teid_place(teid).filter(|at| at.load(Ordering::Relaxed) == 0);
-                place.inspect(|place| place.store(value, Ordering::Release));
+                let Some(place) = self.teid_place(teid) else { return };
+                match place.load(Ordering::Relaxed) {
+                    0 => place.store(value, Ordering::Release),
+                    known if known == value => {
+                        *self.same_place.entry(self.place_of(teid)).or_default() += 1
+                    }
+                    // Of two sessions with one place, the first one keeps it.
+                    _ => {}
+                }
             }
             SessionKey::UeIpv4(domain, addr) => match self.pool_place(domain, addr.to_bits()) {
                 Some(place) => place.store(value, Ordering::Release),
@@ -155,7 +169,14 @@ impl Offload for XdpOffload {
         };
         match key {
             SessionKey::Teid(teid) => {
-                self.teid_place(teid).inspect(|place| clear(place));
+                let at = self.place_of(teid);
+                let Some(place) = self.teids.halves().get(at as usize) else { return };
+                let is_kept = place.load(Ordering::Relaxed) == value;
+                match self.same_place.get_mut(&at).filter(|_| is_kept) {
+                    None => clear(place),
+                    Some(further) if *further > 1 => *further -= 1,
+                    Some(_) => drop(self.same_place.remove(&at)),
+                }
             }
             SessionKey::UeIpv4(domain, addr) => match self.pool_place(domain, addr.to_bits()) {
                 Some(place) => clear(place),

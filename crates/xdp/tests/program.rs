@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use adit_rules::{
     FastRule, FastRuleForwarding, FastRulePeer, FastRuleTransport, FastRuleUe, FastRuleUsage,
-    NetworkPart, Offload, OffloadCounts, OffloadInterface, OffloadRule, SessionKey,
+    NetworkPart, Offload, OffloadCounts, OffloadInterface, OffloadRule, OuterTos, SessionKey,
 };
 use adit_types::{
     Direction, DomainId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, Nanos, NextHopIndex,
@@ -90,7 +90,7 @@ fn downlink() -> FastRule {
         teid: Teid(0x77),
         peer: FastRulePeer::V4(GNB),
         next_hop: NextHopIndex(1),
-        tos: 0xb8,
+        tos: OuterTos::default().with_dscp(0xb8),
         marking: Some((Qfi::new(9).unwrap(), false)),
     };
     rule(forwarding, 1)
@@ -227,6 +227,14 @@ fn other_packets_pass_unchanged() {
         payload[10..12].copy_from_slice(&0_u16.to_be_bytes());
         ethernet(MACS[0], GNB_MAC, &[ipv4(GNB, OURS, 64, 17, 0, 0, 16), payload].concat())
     };
+    let marked = |tos: u8| {
+        let payload = tunneled(TEID, CONTAINER, &usual);
+        ethernet(
+            MACS[0],
+            GNB_MAC,
+            &[ipv4(GNB, OURS, 64, 17, tos, 0, payload.len()), payload].concat(),
+        )
+    };
     let others = [
         ("packet in the padding", in_padding(&usual)),
         ("packet beyond the frame", in_padding(&usual[..usual.len() - 4])),
@@ -238,6 +246,8 @@ fn other_packets_pass_unchanged() {
         ("other port", changed(37, 0)),
         ("Echo Request", changed(43, 1)),
         ("wrong length", changed(45, 3)),
+        ("CE", marked(0x03)),
+        ("ECT(1)", marked(0xb9)),
         ("unknown TEID", from_gnb(Teid(1), CONTAINER, &usual)),
         ("same place, other TEID", from_gnb(Teid(TEID.0 ^ 1 << 31), CONTAINER, &usual)),
         ("QoS flow", from_gnb(TEID, [1, 0x10, 8, 0], &usual)),
@@ -261,7 +271,7 @@ fn other_packets_pass_unchanged() {
         assert_eq!(run(&mut programs[1], &frame), (XdpVerdict::Passed, frame), "{name}");
     }
     counts((0, 0), (0, 0), &offload);
-    assert_eq!(offload.totals().passed_pkts, 22);
+    assert_eq!(offload.totals().passed_pkts, 24);
     // Without a neighbor, and without an entry.
     offload.set_next_hop(NextHopIndex(0), None);
     assert_eq!(run(&mut programs[0], &good).0, XdpVerdict::Passed);
@@ -270,6 +280,53 @@ fn other_packets_pass_unchanged() {
     assert_eq!(run(&mut programs[0], &good).0, XdpVerdict::Forwarded);
     offload.remove(SESSION, Direction::Uplink);
     assert_eq!(run(&mut programs[0], &good).0, XdpVerdict::Passed);
+}
+
+#[test]
+fn outer_header_copies_dscp_and_ecn_if_the_rule_says_so() {
+    let Some((mut offload, mut programs)) = loaded() else { return };
+    let copying = OuterTos::copying;
+    for (tos, expected) in [
+        (copying(false, true), 0x03),
+        (copying(true, false), 0xb8),
+        (copying(true, true), 0xbb),
+        (copying(false, true).with_dscp(0x28), 0x2b),
+    ] {
+        put(&mut offload, false);
+        let mut rule = downlink();
+        if let FastRuleForwarding::Downlink { tos: of, .. } = &mut rule.forwarding {
+            *of = tos;
+        }
+        let rule = OffloadRule { rule: &rule, is_limited: false, has_shared_rates: false };
+        offload.put(SESSION, Direction::Downlink, &rule).unwrap();
+        let packet = |ttl| [&ipv4(SERVER, UE, ttl, 17, 0xbb, 0, 30)[..], &[7; 30]].concat();
+        let frame = ethernet(MACS[1], GATEWAY_MAC, &packet(64));
+        settle(&mut programs[1], &frame);
+        let payload = tunneled(Teid(0x77), [1, 0, 9, 0], &packet(63));
+        let ip = ipv4(OURS, GNB, 64, 17, expected, 0x40, payload.len());
+        let left = ethernet(GNB_MAC, MACS[0], &[ip, payload].concat());
+        assert_eq!(run(&mut programs[1], &frame), (XdpVerdict::Forwarded, left), "{tos:?}");
+    }
+}
+
+#[test]
+fn session_that_exchanges_a_teid_for_one_with_the_same_place_stays_known() {
+    let Some((mut offload, mut programs)) = loaded() else { return };
+    put(&mut offload, false);
+    let later = Teid(TEID.0 ^ 1 << 31);
+    offload.add_key(SessionKey::Teid(later), SESSION);
+    offload.remove_key(SessionKey::Teid(TEID), SESSION);
+    let mut rule = uplink();
+    if let FastRuleForwarding::Uplink { teid, .. } = &mut rule.forwarding {
+        *teid = later;
+    }
+    let rule = OffloadRule { rule: &rule, is_limited: false, has_shared_rates: false };
+    offload.put(SESSION, Direction::Uplink, &rule).unwrap();
+    let frame = from_gnb(later, CONTAINER, &packet(UE, SERVER, 64));
+    settle(&mut programs[0], &frame);
+    assert_eq!(run(&mut programs[0], &frame).0, XdpVerdict::Forwarded);
+    offload.remove_key(SessionKey::Teid(later), SESSION);
+    assert_eq!(run(&mut programs[0], &frame).0, XdpVerdict::Passed);
 }
 
 #[test]

@@ -130,13 +130,17 @@ pub(crate) struct SmfSetSettings {
     pub members: Vec<IpNet>,
 }
 
-/// GTP-U path management. Spec: TS 29.281 §7.2.1, §11.
+/// GTP-U path management, and DSCP and ECN of outer headers. Spec: TS 29.281 §7.2.1, §11.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GtpuSettings {
     /// Interval of Echo Requests to one peer. Zero: none.
     pub echo_interval: Nanos,
     pub t3: Nanos,
     pub n3_requests: u8,
+    /// Outer headers copy the ECN field of packets (RFC 6040 §4.1, normal mode).
+    pub copies_ecn: bool,
+    /// Outer headers copy the DSCP of packets, unless the FAR has one.
+    pub copies_dscp: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -217,6 +217,12 @@ fn read_smf_sets(n4: &mut ConfigSection<'_, '_>) -> Vec<SmfSetSettings> {
     sets
 }
 
+/// Whether outer headers copy the ECN field of packets, by the words for it.
+pub(super) const ECN_MODES: [(&str, bool); 2] = [("compatibility", false), ("normal", true)];
+
+/// Whether outer headers copy the DSCP of packets, by the words for it.
+pub(super) const DSCP_MODES: [(&str, bool); 2] = [("none", false), ("copy", true)];
+
 fn read_gtpu(mut gtpu: ConfigSection<'_, '_>) -> GtpuSettings {
     let echo_interval_ms = gtpu.integer("echo_interval_ms", 0..=3_600_000u64, Some(60_000));
     if (1..1000).contains(&echo_interval_ms) {
@@ -224,11 +230,15 @@ fn read_gtpu(mut gtpu: ConfigSection<'_, '_>) -> GtpuSettings {
     }
     let t3_ms = gtpu.integer("t3_ms", 100..=60_000u64, Some(3000));
     let n3_requests = gtpu.integer("n3_requests", 1..=20u8, Some(3));
+    let copies_ecn = gtpu.choice("ecn", &ECN_MODES, Some(false)).unwrap_or_default();
+    let copies_dscp = gtpu.choice("dscp", &DSCP_MODES, Some(false)).unwrap_or_default();
     gtpu.finish();
     GtpuSettings {
         echo_interval: Nanos::from_millis(echo_interval_ms),
         t3: Nanos::from_millis(t3_ms),
         n3_requests,
+        copies_ecn,
+        copies_dscp,
     }
 }
 

@@ -112,6 +112,11 @@ const ADVICE: &[Advice] = &[
     ),
     (&[DropReason::OuterHeaderMismatch], "the Outer Header Removal of the PDR that the SMF sends."),
     (
+        &[DropReason::InnerNotEct],
+        "congestion on N3 or N9 (queues of its routers), and who sends outer headers with ECT around packets without: \
+        RFC 6040 has no such sender.",
+    ),
+    (
         &[DropReason::RedirectUnmatched, DropReason::RedirectLimited],
         "the redirection of the FAR (adit show sessions --json), and how many UEs are redirected at once.",
     ),

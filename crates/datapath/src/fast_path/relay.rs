@@ -8,7 +8,7 @@ use adit_wire::{UsualTunnel, decrement_usual_hops, usual_container, usual_dst_ke
 use super::burst::BurstContext;
 use super::direction::{
     FastRewrite, FastUplink, PacketTraits, Rewritten, accepts_source, count_packet, is_unchecked,
-    rewrite_apart,
+    outer_tos, rewrite_apart,
 };
 use super::packet::FastPacket;
 use super::rates::pass_rates;
@@ -136,7 +136,8 @@ fn relay<'v, B: PacketBuf, const HAS_TAGS: bool>(
     }
     let arrived = || usual_container(buf.data(), packet.offset);
     let marking = rule.relayed_marking(direction, packet.qfi, arrived);
-    let tunnel = UsualTunnel { dst: onward.addr, tos: onward.tos, teid: onward.teid, marking };
+    let tos = outer_tos(onward.tos, packet, is_v6, buf)?;
+    let tunnel = UsualTunnel { dst: onward.addr, tos, teid: onward.teid, marking };
     if tunnel.ip_len(packet.len)? > tx_link.mtu_bytes {
         return None;
     }

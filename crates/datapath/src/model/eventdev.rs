@@ -148,7 +148,7 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         let number = usize::from(worker.id().0);
         let Some(shared) = flows.timers().get(number) else { return };
         let state = worker.parts().state;
-        let must_wait = state.packets_waiting() > 0
+        let must_wait = state.frames_waiting() > 0
             || state.handoff.flows().is_some_and(|flows| flows.holds_any());
         if must_wait && (!timer.is_set || inbox.has_timer) {
             // Later than the last one, whatever the clock says: the same time has no second event.
@@ -165,7 +165,7 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         let Self { worker, port, flows: shared, outbox, kept, reviewed_at, .. } = self;
         let queues = shared.queues();
         let state = worker.parts().state;
-        let waiting = state.packets_waiting();
+        let waiting = state.frames_waiting();
         let Some(flows) = state.handoff.flows() else { return };
         // Frames that wait for the scheduler count, too: those of the next worker must not overtake them. It waits for
         // packets to later stages itself.

@@ -25,7 +25,7 @@ pub(super) fn change_owners<Io: PacketIo>(
     state.handoff.owners().read();
     let mut pkts = 0;
     if let Some(since) = state.handoff.owners().leaving_since(ctx.now) {
-        let is_sending = state.unresolved.len() + state.queues.backlog.len() > 0;
+        let is_sending = !state.unresolved.stations().is_empty() || state.queues.backlog.len() > 0;
         if !is_sending || ctx.now.since(since) >= RELEASE_MAX {
             pkts += take_over_all(ctx, io, rx, state);
             // What the slow path keeps for the end of the step may be of the sessions.

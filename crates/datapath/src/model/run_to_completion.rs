@@ -105,7 +105,7 @@ pub(super) fn release_waiting<Io: PacketIo>(
         state.queues.backlog.send(io, ctx.now, &mut state.tally);
     }
     // Before changes and commands, which may send later packets of the same flows.
-    let is_unresolved = state.unresolved.len() > 0;
+    let is_unresolved = !state.unresolved.stations().is_empty();
     if is_unresolved {
         let WorkerState { queues, unresolved, events, tally, .. } = &mut *state;
         unresolved.release(ctx, io, queues, events, tally);

@@ -40,7 +40,7 @@ pub(crate) fn send<Io: PacketIo>(
         write(&mut buf, &egress, marker).then_some((buf, egress))
     });
     match sent {
-        Some((buf, egress)) => state.send(ctx, io, buf, &egress, Origin::Own),
+        Some((buf, egress)) => state.send(ctx, io, buf, &egress, Origin::EndMarker),
         None => state.tally.lose_originated(),
     }
 }

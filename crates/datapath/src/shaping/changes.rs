@@ -30,7 +30,7 @@ impl<B: PacketBuf> Shaping<B> {
     }
 
     /// Reviews the queues of sessions whose rules changed. Packets of a queue that no PDR uses any more
-    /// leave at once; those whose PDRs all have closed gates are dropped; other queues are served by
+    /// leave at once; those whose PDRs all have closed gates, or whose session ended, are dropped; other queues are served by
     /// their new rates.
     ///
     /// Cost:    one load while nothing changed; per change, a load for each direction and the packets
@@ -74,7 +74,7 @@ impl<B: PacketBuf> Shaping<B> {
         let mut seen = *rate_changes_seen;
         let review = |key: &QueueKey| match ctx.view.rules(key.session) {
             Some(rules) => review_queue(rules, *key),
-            None => ReviewOutcome::Release,
+            None => ReviewOutcome::Drop,
         };
         let mut take = |key: &QueueKey, may_leave, held: QueuedPacket<ReadyFrame<B>>| {
             if may_leave {

@@ -174,6 +174,12 @@ impl<B: PacketBuf> Shaping<B> {
         opened.map_err(|blocking| blocking.excess)
     }
 
+    /// Charges the rates of a packet that they did not admit.
+    #[cold]
+    pub(crate) fn charge_unchecked(&mut self, ctx: &StepContext<'_>, key: QueueKey, bytes: u16) {
+        charge(ctx, &mut self.leases, key, bytes);
+    }
+
     /// Sends all waiting downlink packets of a session without checking its rates: later packets must
     /// not overtake them.
     pub(crate) fn release_session<Io: PacketIo<Buf = B>>(
@@ -241,7 +247,8 @@ pub(crate) fn count_overflow(
     tally.drop_waiting(DropReason::ShapingQueueFull, &[]);
 }
 
-/// Drops a waiting packet because a gate was closed or a rate set to zero. Both count as `GateClosed`.
+/// Drops a waiting packet because a gate was closed, a rate set to zero, which count as `GateClosed`, or because its session
+/// ended.
 #[cold]
 fn discard<B: PacketBuf>(
     ctx: &StepContext<'_>,
@@ -255,7 +262,11 @@ fn discard<B: PacketBuf>(
     }
     let (taps, time) = (held.packet.mark.taps(), ctx.now.since(held.since));
     let waited = EndedWait { taps, wait: TapWait::Rate, time };
-    tally.drop_waited(DropReason::GateClosed, waited, held.packet.buf.data());
+    let reason = match ctx.view.rules(key.session) {
+        Some(_) => DropReason::GateClosed,
+        None => DropReason::BufferDiscarded,
+    };
+    tally.drop_waited(reason, waited, held.packet.buf.data());
 }
 
 /// Sends a waiting packet without checking its rates, and charges them.

@@ -95,10 +95,10 @@ fn forward<Io: PacketIo>(
                 continue;
             };
             let egress = egress_to_hop(ctx, far.next_hop);
-            let tos = far.transport_level_marking.unwrap_or(0);
+            let tos = far.outer_tos.around(0);
             let origin = match received {
                 Some(_) => Origin::Received(Direction::Downlink),
-                None => Origin::Own,
+                None => Origin::EndMarker,
             };
             let sent =
                 egress.zip(received.take().or_else(|| io.alloc())).and_then(|(egress, mut buf)| {

@@ -173,6 +173,7 @@ pub(super) fn deliver<'v, B: PacketBuf, S: LaneKind>(
         ip_offset: 0,
         payload_len: 0,
         outer,
+        outer_tos: 0,
         interfaces,
         teid,
         is_copied: false,
@@ -183,7 +184,7 @@ pub(super) fn deliver<'v, B: PacketBuf, S: LaneKind>(
     let matched =
         find_pdr(rules, buf.data(), &arrival, &ip, Ingress::DataNetwork, &mut NoObserver).ok()?;
     admit(&matched, matched.direction).ok()?;
-    let outer = outer_header(&matched, None)?;
+    let outer = outer_header(&matched, None, ip.tos)?;
     let egress = egress_to_hop(ctx, matched.far.next_hop)?;
     if outer.len() + buf.data().len() > usize::from(egress.interface.mtu_bytes) {
         return None;

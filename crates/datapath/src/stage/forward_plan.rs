@@ -95,7 +95,7 @@ pub(super) fn plan_forwarding<'v>(
         let error = Some(IcmpErrorKind::TimeExceeded);
         return Err(NotForwarded { reason: DropReason::TtlExceeded, error });
     }
-    let outer = outer_header(matched, arrival.container);
+    let outer = outer_header(matched, arrival.container, ip.tos);
     let target = match &matched.far.redirect {
         Some(redirect) => Some(RedirectTarget::new(redirect, ip, matched.direction)?),
         None => None,
@@ -216,15 +216,16 @@ fn no_egress_reason(ctx: &StepContext<'_>, matched: &Matched<'_>, dst: IpAddr) -
     }
 }
 
-/// The outer header that the FAR creates.
-/// Spec: TS 29.244 §5.4.1, §8.2.12, §8.2.56.
+/// The outer header that the FAR creates in front of a packet with the type of service or traffic class octet `tos`.
+/// Spec: TS 29.244 §5.4.1, §8.2.12, §8.2.56; RFC 6040 §4.1.
 #[inline]
 pub(crate) fn outer_header(
     matched: &Matched<'_>,
     arrived: Option<PduSessionContainer>,
+    tos: u8,
 ) -> Option<CreatedHeader> {
     let header = matched.far.outer_header_creation()?;
-    let tos = matched.far.transport_level_marking.unwrap_or(0);
+    let tos = matched.far.outer_tos.around(tos);
     let container = match header {
         HeaderCreation::Gtpu(_) => container(matched, arrived),
         HeaderCreation::Udp { .. } | HeaderCreation::Ip { .. } => None,

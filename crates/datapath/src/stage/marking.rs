@@ -1,14 +1,44 @@
-//! The differentiated services code point of packets that leave without an outer header.
+//! DSCP and ECN of users' packets: the code point of packets that leave without an outer header, and the congestion marks
+//! of outer headers that are removed.
 
-use adit_wire::checksum;
+use adit_pktio::PacketBuf;
+use adit_rules::DropReason;
+use adit_wire::{IpPacket, checksum, ecn};
 
-/// Writes `dscp` into the IP packet `packet`; its ECN bits stay. Spec: RFC 2474 §3; RFC 3168 §5.
+use crate::columns::PacketArrival;
+
+/// Writes `dscp` into the IP packet `packet`; its ECN field stays. Spec: RFC 2474 §3; RFC 3168 §5.
 pub(super) fn mark(packet: &mut [u8], dscp: u8) {
+    write_tos(packet, dscp << 2, !ecn::MASK);
+}
+
+/// Moves the congestion mark of the outer header that a packet arrived with into the packet.
+///
+/// # Errors
+/// `InnerNotEct` for a mark that the packet cannot have.
+/// Spec: RFC 6040 §4.2; RFC 9601 §3.
+#[inline]
+pub(super) fn decapsulate_ecn<B: PacketBuf>(
+    buf: &mut B,
+    arrival: &PacketArrival,
+    ip: &mut IpPacket,
+) -> Result<(), DropReason> {
+    let field = ecn::decapsulated(ip.tos, arrival.outer_tos).ok_or(DropReason::InnerNotEct)?;
+    if field != ip.tos & ecn::MASK {
+        let packet = buf.data_mut().get_mut(usize::from(arrival.ip_offset)..);
+        write_tos(packet.unwrap_or_default(), field, ecn::MASK);
+        ip.tos = ip.tos & !ecn::MASK | field;
+    }
+    Ok(())
+}
+
+/// Writes the bits `mask` of `tos` into the type of service or traffic class octet of an IP packet.
+fn write_tos(packet: &mut [u8], tos: u8, mask: u8) {
     let Some(first) = packet.first_chunk_mut::<2>() else { return };
     let old = u16::from_be_bytes(*first);
     let is_ipv4 = old >> 12 == 4;
-    let dscp = u16::from(dscp & 0x3f);
-    let new = if is_ipv4 { old & 0xff03 | dscp << 2 } else { old & 0xf03f | dscp << 6 };
+    let [tos, mask] = [tos, mask].map(|octet| u16::from(octet) << if is_ipv4 { 0 } else { 4 });
+    let new = old & !mask | tos & mask;
     *first = new.to_be_bytes();
     if is_ipv4 && let Some(sum) = packet.get_mut(10..12).and_then(|sum| sum.first_chunk_mut()) {
         *sum = checksum::update(u16::from_be_bytes(*sum), old, new).to_be_bytes();
@@ -34,5 +64,14 @@ mod tests {
         mark(&mut v6, 46);
         assert_eq!(v6, [0x6b, 0x9f, 0x12, 0x34]);
         mark(&mut [], 1);
+    }
+
+    #[test]
+    fn congestion_mark_changes_only_the_ecn_field() {
+        let (mut v4, mut v6) = ([0x45, 0xba, 0, 20], [0x6b, 0xaf, 0x12, 0x34]);
+        for packet in [&mut v4, &mut v6] {
+            write_tos(packet, ecn::CE, ecn::MASK);
+        }
+        assert_eq!((v4, v6), ([0x45, 0xbb, 0, 20], [0x6b, 0xbf, 0x12, 0x34]));
     }
 }

@@ -16,13 +16,14 @@ use crate::columns::{BurstColumn, BurstLane, LaneKind, Matched, PacketArrival, P
 use crate::context::StepContext;
 use crate::first_fragments::FirstFragments;
 use crate::reason::{HeaderLayer, drop_reason, is_forwardable, is_usable_on_link, verify_udp};
+use crate::stage::marking::decapsulate_ecn;
 use crate::stage::observe::StageObserver;
 
 /// Finds PDR and FAR of every packet in the lane.
 ///
 /// Shape:   reads `sessions`, `arrivals`, `ips` and, for SDF filters, packet bytes; writes
-///          `verdicts[0..n]`, and `arrivals` and `ips` of packets whose PDR removes a UDP or IP
-///          header. n ≤ BURST_MAX.
+///          `verdicts[0..n]`, `arrivals` and `ips` of packets whose PDR removes a UDP or IP
+///          header, and the congestion mark of a removed header into the packet. n ≤ BURST_MAX.
 /// Cost:    The first PDR by precedence; of sessions with SDF filters by their compiled matcher, for
 ///          which ports are read. No allocation, no clock.
 /// Spec:    TS 29.244 §5.2.1 (lookup of the session, then of its PDR), §5.2.1A.
@@ -44,7 +45,7 @@ pub(crate) fn s3_classify<'v, B: PacketBuf, S: LaneKind>(
     }
     let mut payload_errors = payload_errors.into_iter();
     for (((buf, arrival), ip), session) in
-        bufs.iter().zip(arrivals.iter_mut()).zip(ips.iter_mut()).zip(&*sessions)
+        bufs.iter_mut().zip(arrivals.iter_mut()).zip(ips.iter_mut()).zip(&*sessions)
     {
         if let Some(Some(reason)) = payload_errors.next() {
             verdicts.push(PacketVerdict::Drop(reason));
@@ -54,8 +55,12 @@ pub(crate) fn s3_classify<'v, B: PacketBuf, S: LaneKind>(
             let packet = buf.data().get(usize::from(arrival.ip_offset)..).unwrap_or_default();
             arrival.upper = uppers.first_of(ctx.now, *session, packet, ip);
         }
-        let frame = buf.data();
-        verdicts.push(match classify::<S>(&ctx.view, *session, frame, arrival, ip, observer) {
+        let classified = classify::<S>(&ctx.view, *session, buf.data(), arrival, ip, observer);
+        let marked = classified.and_then(|matched| {
+            decapsulate_ecn(buf, arrival, ip)?;
+            Ok(matched)
+        });
+        verdicts.push(match marked {
             Ok(matched) => PacketVerdict::Pass(matched),
             Err(reason) => PacketVerdict::Drop(reason),
         });
@@ -119,6 +124,7 @@ fn classify<'v, S: LaneKind>(
     let removal = removal.filter(|_| !S::IS_TUNNELED).ok_or(DropReason::OuterHeaderMismatch)?;
     let (offset, inner) = inner_packet(removal, packet, ip)?;
     arrival.ip_offset = arrival.ip_offset.saturating_add(offset);
+    arrival.outer_tos = ip.tos;
     *ip = inner;
     Ok(matched)
 }

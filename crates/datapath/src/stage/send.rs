@@ -32,11 +32,19 @@ pub(super) fn send_or_queue<Io: PacketIo>(
     frame: WrittenFrame<'_, '_, Io::Buf>,
 ) {
     let WrittenFrame { buf, len, session, matched, egress } = frame;
-    if !matched.must_queue || egress.mac.is_none() {
+    if !matched.must_queue {
         state.send(ctx, io, buf, egress, matched.origin());
         return;
     }
     let key = queue_key(session, matched);
+    if egress.mac.is_none() {
+        // It waits for the neighbor, which looks at no rate: later packets pay for it.
+        if state.unresolved.has_room(egress) {
+            state.shaping.charge_unchecked(ctx, key, len);
+        }
+        state.send(ctx, io, buf, egress, matched.origin());
+        return;
+    }
     let WorkerState { shaping, tally, .. } = state;
     let ready = ReadyFrame::new(buf, egress.target()).selected_by(tally.taps_in_hand());
     shaping.enqueue(ctx, tally, key, ready, len);

@@ -2,7 +2,7 @@
 
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::{HEADROOM_BYTES, MemBuf};
-use adit_rules::{ApplyAction, DropReason, Gate, HeaderRemoval};
+use adit_rules::{ApplyAction, DropReason, Gate, HeaderRemoval, OuterTos};
 use adit_testkit::packet::PacketBuilder;
 use adit_types::{MacAddr, Qfi};
 
@@ -38,7 +38,7 @@ fn downlink_ipv4_is_encapsulated_into_known_octets() {
 fn downlink_marks_qfi_rqi_and_traffic_class() {
     let mut rules = rules();
     rules.qers[0].rqi = true;
-    rules.fars[1].transport_level_marking = Some(0xb8);
+    rules.fars[1].outer_tos = OuterTos::default().with_dscp(0xb8);
     let mut scene = PipelineFixture::with(rules);
     let sent = scene.pass(N6, &downlink().build(), N3);
     let expected = PacketBuilder::ethernet(GNB_MAC, N3_MAC)
@@ -92,18 +92,22 @@ fn downlink_ipv6_over_ipv6_tunnel_has_a_right_udp_checksum() {
 fn fast_path_into_a_tunnel_over_ipv6_sends_the_octets_of_the_stages() {
     let frames = |number: u16| {
         let payload = vec![0xa5; usize::from(number)];
-        let v4 = from_gateway().ipv4(SERVER, UE).udp(number, 4000).payload(&payload);
-        let v6 = from_gateway().ipv6(SERVER_V6, UE_V6).udp(number, 4000).payload(&payload);
+        let v4 = from_gateway().ipv4(SERVER, UE).tos(0x29).udp(number, 4000).payload(&payload);
+        let v6 =
+            from_gateway().ipv6(SERVER_V6, UE_V6).tos(0x2a).udp(number, 4000).payload(&payload);
         [v4.build(), v6.build()]
     };
     let unusual = from_gateway().ipv4(SERVER, UE).options(&[1, 1, 1, 1]).udp(1, 2).build();
-    for (qfi, rqi, tos) in
-        [(None, false, None), (Qfi::new(9), false, Some(0xb8)), (Qfi::new(63), true, None)]
-    {
+    let none = OuterTos::default();
+    for (qfi, rqi, tos) in [
+        (None, false, none),
+        (Qfi::new(9), false, none.with_dscp(0xb8)),
+        (Qfi::new(63), true, OuterTos::copying(true, true)),
+    ] {
         let mut rules = rules();
         (rules.qers[0].qfi, rules.qers[0].rqi) = (qfi, rqi);
         rules.fars[1].outer_header_creation = Some(tunnel(GNB_TEID, GNB_V6));
-        rules.fars[1].transport_level_marking = tos;
+        rules.fars[1].outer_tos = tos;
         for families in [&[0][..], &[1], &[0, 1]] {
             let run = |is_fast: bool| {
                 let mut scene = PipelineFixture::usual(rules.clone()).with_peer();

@@ -1,8 +1,8 @@
 //! Copies that FARs ask for, forwarding policies, and quota actions that buffer.
 
 use adit_rules::{
-    ApplyAction, DestinationInterface, DropReason, FarEntry, PoolMembers, SessionRules, Steering,
-    UrrEntry, UsageLimits, WorkerEvent,
+    ApplyAction, DestinationInterface, DropReason, FarEntry, OuterTos, PoolMembers, SessionRules,
+    Steering, UrrEntry, UsageLimits, WorkerEvent,
 };
 use adit_testkit::packet::PacketBuilder;
 use adit_types::{FarId, UrrId, UsageSlot};
@@ -17,7 +17,7 @@ fn duplicating(action: ApplyAction) -> SessionRules {
         action: ApplyAction::FORW,
         destination: DestinationInterface::LiFunction,
         outer_header_creation: Some(tunnel(0x77, GNB)),
-        transport_level_marking: Some(0x48),
+        outer_tos: OuterTos::default().with_dscp(0x48),
         ..rules.fars[0].clone()
     };
     rules.fars[0].action = action | ApplyAction::DUPL;

@@ -1,11 +1,13 @@
-//! End Markers of others: passed on behind the packets of their tunnel, or consumed at its end.
+//! End Markers: those of others are passed on behind the packets of their tunnel, or consumed at its end; our own ones wait
+//! behind the packets of theirs.
 
 use adit_rules::{
-    ApplyAction, DropReason, FarEntry, HeaderRemoval, KeyChange, PdrEntry, PuntReason, RuleDelta,
-    SessionKey, SessionRules, SourceInterface, TunnelSide,
+    ApplyAction, DeltaId, DropReason, FarEntry, GtpuTunnel, HeaderRemoval, KeyChange, OuterTos,
+    PdrEntry, PuntReason, RuleDelta, SessionKey, SessionRules, SourceInterface, TunnelSide,
+    WorkerCommand, WorkerEvent,
 };
 use adit_testkit::packet::PacketBuilder;
-use adit_types::{Direction, FarId, PdrId, Teid};
+use adit_types::{Direction, FarId, InterfaceSet, Nanos, PdrId, Teid};
 use adit_wire::gtpu::GtpuMessageType;
 
 use crate::fixture::*;
@@ -85,7 +87,7 @@ fn end_marker_of_an_intermediate_upf_and_of_forwarding_goes_on_behind_the_last_p
 fn end_marker_that_goes_on_has_known_octets_over_either_family() {
     let mut rules = relaying(SourceInterface::Core);
     rules.fars[1].outer_header_creation = Some(tunnel(0x0102_0304, GNB_V6));
-    rules.fars[1].transport_level_marking = Some(0xb8);
+    rules.fars[1].outer_tos = OuterTos::default().with_dscp(0xb8);
     let mut scene = scene(rules);
     let sent = scene.pass(N3, &arriving(NEAR_TEID).build(), N3);
     let outer = PacketBuilder::ethernet(GNB_MAC, N3_MAC).ipv6(N3_V6, GNB_V6).tos(0xb8);
@@ -105,6 +107,61 @@ fn end_marker_waits_behind_packets_for_an_unresolved_station() {
     scene.sent(N3);
     scene.step();
     assert_eq!(messages(&scene.sent(N3)), [(G_PDU, GNB_TEID), (END_MARKER, GNB_TEID)]);
+}
+
+/// A session whose gNB is unresolved, with `count` packets for it, right after it moved to another gNB: the End Marker of the
+/// former tunnel is due.
+fn moved_from_an_unresolved_gnb(count: usize) -> PipelineFixture {
+    let mut scene = PipelineFixture::unresolved(rules());
+    for _ in 0..count {
+        scene.io.inject(N6, &downlink().build());
+    }
+    scene.step();
+    let command = WorkerCommand::SendEndMarker {
+        tunnel: GtpuTunnel { teid: Teid(GNB_TEID), addr: ip(GNB) },
+        interfaces: InterfaceSet::ALL,
+        qfi: None,
+        session: SESSION,
+        change: DeltaId(scene.deltas + 1),
+    };
+    scene.commands.push(command).unwrap();
+    let mut moved = rules();
+    moved.fars[1].outer_header_creation = Some(tunnel(0x77, "192.168.10.9"));
+    scene.install(moved);
+    let counts = scene.counts();
+    assert_eq!(counts.buffered_pkts, count as u64, "it is no packet that arrived");
+    assert_eq!((counts.originated_pkts, counts.originated_lost_pkts), (0, 0));
+    scene
+}
+
+#[test]
+fn own_end_marker_waits_for_an_unresolved_gnb_behind_the_packets_of_its_tunnel() {
+    for count in [0, 2] {
+        let mut scene = moved_from_an_unresolved_gnb(count);
+        let is_request = |event: &WorkerEvent| matches!(event, WorkerEvent::NeighborUnresolved { addr, .. } if *addr == ip(GNB));
+        assert_eq!(scene.take_events().iter().filter(|event| is_request(event)).count(), 1);
+        scene.resolve(IF_N3, GNB, GNB_MAC);
+        scene.step();
+        let mut expected = vec![(G_PDU, GNB_TEID); count];
+        expected.push((END_MARKER, GNB_TEID));
+        assert_eq!(messages(&scene.sent(N3)), expected);
+        let counts = scene.counts();
+        assert_eq!((counts.originated_pkts, counts.originated_lost_pkts), (1, 0));
+        assert_eq!(counts.buffered_pkts, 0);
+    }
+}
+
+#[test]
+fn own_end_marker_for_a_gnb_that_never_answers_is_lost_with_the_packets() {
+    for count in [0, 2] {
+        let mut scene = moved_from_an_unresolved_gnb(count);
+        scene.now += Nanos::from_secs(3);
+        scene.step();
+        let counts = scene.counts();
+        assert_eq!((counts.originated_pkts, counts.originated_lost_pkts), (0, 1));
+        assert_eq!(scene.dropped(DropReason::NeighborUnresolved), count as u64);
+        assert_eq!(scene.sent(N3).len(), 0);
+    }
 }
 
 #[test]

@@ -104,6 +104,8 @@ fn errors_about_errors_and_later_fragments_are_not_sent() {
     scene.assert_drops(N3, &error.build(), DropReason::TtlExceeded);
     let fragment = tunneled().ipv4(UE, SERVER).ttl(1).fragment(1, 8, false).payload(&[0; 8]);
     scene.assert_drops(N3, &fragment.build(), DropReason::TtlExceeded);
+    let redirect = tunneled().ipv6(UE_V6, SERVER_V6).ttl(1).protocol(58).payload(&[137; 40]);
+    scene.assert_drops(N3, &redirect.build(), DropReason::TtlExceeded);
     assert!(scene.sent(N3).is_empty());
     let echo = tunneled().ipv4(UE, SERVER).ttl(1).icmp_echo(1, 1);
     scene.assert_drops(N3, &echo.build(), DropReason::TtlExceeded);

@@ -9,9 +9,9 @@ use adit_pktio::{Burst, PacketBuf, PacketIo, PortInfo};
 use adit_rules::rule::ue_ipv6_key;
 use adit_rules::{
     ApplyAction, DeltaId, DestinationInterface, DropReason, DroppedFor, FarEntry, Gate, GtpuTunnel,
-    HeaderCreation, HeaderRemoval, KeyChange, NextHops, PdrEntry, PuntReason, QerEntry, RateLimit,
-    RuleDelta, SdfSet, SessionKey, SessionRules, SourceInterface, TapFilter, TapId, TapItem,
-    TapKey, TapOrigin, TapOutcome, TapRequest, UeAddresses, WorkerCommand, WorkerEvent,
+    HeaderCreation, HeaderRemoval, KeyChange, NextHops, OuterTos, PdrEntry, PuntReason, QerEntry,
+    RateLimit, RuleDelta, SdfSet, SessionKey, SessionRules, SourceInterface, TapFilter, TapId,
+    TapItem, TapKey, TapOrigin, TapOutcome, TapRequest, UeAddresses, WorkerCommand, WorkerEvent,
 };
 use adit_tables::{Interface, Publisher, Route, Snapshot, TablesConfig, build};
 use adit_testkit::packet::PacketBuilder;
@@ -286,7 +286,7 @@ fn fars() -> [FarEntry; 2] {
         destination: DestinationInterface::SgiLanN6Lan,
         interfaces: InterfaceSet::ALL,
         outer_header_creation: None,
-        transport_level_marking: None,
+        outer_tos: OuterTos::default(),
         next_hop: NextHopIndex::NONE,
         peer: GtpuPeerIndex::NONE,
         buffer_pkts_max: 64,

@@ -8,6 +8,7 @@ mod buffering;
 mod cp_function;
 mod downlink;
 mod duplicating;
+mod ecn;
 mod end_markers;
 mod errors;
 mod fixture;

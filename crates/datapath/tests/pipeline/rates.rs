@@ -3,14 +3,14 @@
 use adit_rules::sdf::PacketFilter;
 use adit_rules::{
     DeltaId, DropReason, Excess, Gate, GtpuTunnel, PacketLimit, PacketQuota, PacketRateMeter,
-    PoolMembers, QerMeter, RateLimit, SessionRules, UrrEntry, UsageLimits, UsageSource,
+    PoolMembers, QerMeter, RateLimit, RuleDelta, SessionRules, UrrEntry, UsageLimits, UsageSource,
     WorkerCommand,
 };
 use adit_types::{BitRate, Direction, InterfaceSet, Nanos, SliceId, Teid, UrrId, UsageSlot};
 
 use crate::fixture::{
-    GNB, GNB_TEID, N3, N6, PipelineFixture, SERVER, SESSION, UE, downlink, from_gateway, ip, rules,
-    teid_of, tunneled, uplink,
+    GNB, GNB_MAC, GNB_TEID, IF_N3, N3, N6, PipelineFixture, SERVER, SESSION, UE, downlink,
+    from_gateway, ip, rules, teid_of, tunneled, uplink,
 };
 use crate::local_switching::PEER;
 
@@ -326,6 +326,35 @@ fn new_rate_counts_for_what_waits_and_a_closed_gate_discards_it() {
     scene.now += Nanos::from_millis(140);
     scene.step();
     assert_eq!((scene.sent(N6).len(), scene.dropped(DropReason::GateClosed)), (0, 4));
+}
+
+#[test]
+fn packets_that_wait_for_their_rates_go_with_their_session() {
+    let mut scene = PipelineFixture::with(limited([limit(8, Excess::Shaped); 2], OPEN));
+    assert_eq!(offer(&mut scene, Direction::Uplink, Nanos(0), 5), 1);
+    scene.deltas += 1;
+    let delta = RuleDelta { session: SESSION, keys: Vec::new(), rules: None };
+    scene.publisher.apply(DeltaId(scene.deltas), delta);
+    scene.step();
+    assert_eq!((scene.sent(N6).len(), scene.dropped(DropReason::BufferDiscarded)), (0, 4));
+    assert_eq!(scene.counts().shaped_pkts, 0);
+}
+
+#[test]
+fn packets_that_wait_for_a_neighbor_instead_of_their_rate_are_paid_for_by_later_ones() {
+    let mut scene = PipelineFixture::unresolved(limited([limit(8, Excess::Shaped); 2], OPEN));
+    assert_eq!(offer(&mut scene, Direction::Downlink, Nanos(0), 5), 0);
+    assert_eq!(scene.counts().buffered_pkts, 5);
+    scene.resolve(IF_N3, GNB, GNB_MAC);
+    scene.step();
+    assert_eq!(scene.sent(N3).len(), 5);
+    // A packet is worth some 34 ms of the rate.
+    scene.now += Nanos::from_millis(60);
+    assert_eq!(offer(&mut scene, Direction::Downlink, Nanos(0), 1), 0);
+    assert_eq!(scene.counts().shaped_pkts, 1);
+    scene.now += Nanos::from_millis(200);
+    scene.step();
+    assert_eq!(scene.sent(N3).len(), 1);
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use adit_rules::{
     ApplyAction, DestinationInterface, DropReason, FarEntry, HeaderCreation, HeaderRemoval,
-    KeyChange, PdrEntry, RuleDelta, SessionKey, SessionRules, SourceInterface, TunnelSide,
+    KeyChange, OuterTos, PdrEntry, RuleDelta, SessionKey, SessionRules, SourceInterface,
+    TunnelSide,
 };
 use adit_testkit::packet::PacketBuilder;
 use adit_types::{Direction, FarId, PdrId, Precedence, Qfi, Teid};
@@ -143,7 +144,7 @@ fn packets_between_tunnels_take_the_fast_path_in_both_directions_and_leave_as_fr
         }
         rules.downlink[0].container_deletion = deletes;
         rules.uplink[0].container_deletion = deletes;
-        rules.fars[0].transport_level_marking = Some(0xb8);
+        rules.fars[0].outer_tos = OuterTos::default().with_dscp(0xb8);
         let mut scene = fast_scene(rules);
         let containers: [fn(PacketBuilder) -> PacketBuilder; 4] = [
             |tunnel| tunnel,

@@ -180,7 +180,7 @@ fn relay(rules: &SessionRules, pdr: &PdrEntry, side: TunnelSide) -> Option<FastR
         urrs: _,
     } = pdr;
     let far = rules.fars.get(usize::from(*far))?;
-    let FarEntry { destination, transport_level_marking, next_hop, .. } = far;
+    let FarEntry { destination, outer_tos, next_hop, .. } = far;
     let teid = (*teid)?;
     let comes_from_there = *source == side.source && rules.tunnel_side(teid) == side;
     let leads_there = match side.direction {
@@ -203,12 +203,7 @@ fn relay(rules: &SessionRules, pdr: &PdrEntry, side: TunnelSide) -> Option<FastR
     let usage = usage(rules, pdr).filter(|usage| usage.urrs.len() <= FAST_RULE_RELAY_URRS_MAX)?;
     let qfis = flows(qfis)?;
     let (ue_v4, ue_v6) = tunneled_ues(rules, pdr)?;
-    let onward = FastRuleTunnel {
-        teid: tunnel.teid,
-        addr,
-        next_hop: *next_hop,
-        tos: transport_level_marking.unwrap_or(0),
-    };
+    let onward = FastRuleTunnel { teid: tunnel.teid, addr, next_hop: *next_hop, tos: *outer_tos };
     let keeps_container = !container_deletion;
     let forwarding = FastRuleForwarding::Relay { teid, qfis, onward, marking, keeps_container };
     let (arrival, slice) = (*interfaces, rules.slice);
@@ -273,7 +268,7 @@ fn only_forwards(far: &FarEntry) -> bool {
         destination,
         interfaces: _,
         outer_header_creation: _,
-        transport_level_marking: _,
+        outer_tos: _,
         next_hop: _,
         peer: _,
         buffer_pkts_max: _,
@@ -320,7 +315,7 @@ fn downlink(
         qers: _,
         urrs: _,
     } = pdr;
-    let FarEntry { outer_header_creation, transport_level_marking, next_hop, peer, .. } = far;
+    let FarEntry { outer_header_creation, outer_tos, next_hop, peer, .. } = far;
     let is_plain =
         source.is_network() && teid.is_none() && qfis.is_empty() && outer_header_removal.is_none();
     if !is_plain || !only_forwards(far) || *next_hop == NextHopIndex::NONE {
@@ -336,7 +331,7 @@ fn downlink(
         teid: tunnel.teid,
         peer,
         next_hop: *next_hop,
-        tos: transport_level_marking.unwrap_or(0),
+        tos: *outer_tos,
         marking,
     };
     Some((destinations(rules, pdr)?, way))

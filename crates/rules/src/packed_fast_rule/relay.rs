@@ -45,7 +45,7 @@ pub(super) fn flags(forwarding: &FastRuleForwarding) -> u64 {
     }
     let mut flags = u64::from(u16::from_le_bytes(flows)) << RELAY_QFIS_SHIFT;
     flags |= if qfis.is_empty() { ANY_QFI } else { 0 };
-    flags |= u64::from(onward.tos) << TOS_SHIFT;
+    flags |= u64::from(onward.tos.octet()) << TOS_SHIFT;
     flags |= pack_marking(*marking, RELAY_REFLECTIVE);
     flags | RELAY | if *keeps_container { KEEPS_CONTAINER } else { 0 }
 }
@@ -137,6 +137,7 @@ mod tests {
     use super::super::tests::{KEY, downlink, on, qfi, uplink, urrs};
     use super::*;
     use crate::fast_rule::{FastRule, FastRuleUe, FastRuleUsage};
+    use crate::outer_tos::OuterTos;
 
     fn relay(flows: &[u8], marking: Option<(Qfi, bool)>, keeps_container: bool) -> FastRule {
         let forwarding = FastRuleForwarding::Relay {
@@ -154,7 +155,7 @@ mod tests {
         teid: Teid(u32::MAX),
         addr: Ipv4Addr::BROADCAST,
         next_hop: NextHopIndex(u32::MAX - 1),
-        tos: 0xff,
+        tos: OuterTos::from_octet(0xff),
     };
 
     #[test]

@@ -5,7 +5,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use adit_rules::sdf::{AddrMatch, PortRange};
 use adit_rules::{
     ApplyAction, CorrelatedRateId, DeltaId, DestinationInterface, FarEntry, FlowSelector, Gate,
-    GtpuTunnel, GuaranteedShare, HeaderCreation, HeaderRemoval, PacketFilter, PdrEntry,
+    GtpuTunnel, GuaranteedShare, HeaderCreation, HeaderRemoval, OuterTos, PacketFilter, PdrEntry,
     PoolMembers, QerEntry, QerMeter, RateLimit, SessionRules, SourceInterface, Steering,
     TunnelSide, UeAddresses, UrrEntry, UsageLimits,
 };
@@ -285,7 +285,7 @@ impl<'a> ByteChoices<'a> {
             interfaces: self.interfaces(),
             outer_header_creation: (!leads_out || self.rarely(5))
                 .then_some(HeaderCreation::Gtpu(tunnel)),
-            transport_level_marking: self.rarely(3).then_some(0x28),
+            outer_tos: OuterTos::from_octet(self.pick(&[0, 0, 0x28, 0x29, 3])),
             next_hop: if self.rarely(8) { NextHopIndex::NONE } else { NextHopIndex(3) },
             peer: PEER,
             buffer_pkts_max: 4,

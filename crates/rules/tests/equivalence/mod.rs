@@ -10,8 +10,8 @@ use adit_rules::compile::{
     CompiledSession, FastPath, FilterKey, OwnAddresses, compile, has_idle_filters,
 };
 use adit_rules::{
-    FastRuleTunnel, FastRuleUe, FastRuleUrr, FlowKey, FlowSelector, PackedFastRule, Shapes,
-    UsualFlow,
+    FastRuleTunnel, FastRuleUe, FastRuleUrr, FlowKey, FlowSelector, OuterTos, PackedFastRule,
+    Shapes, UsualFlow,
 };
 use adit_types::{Direction, InterfaceSet, NextHopIndex, Qfi, Teid};
 use core::net::IpAddr;
@@ -200,7 +200,7 @@ fn forwarded(
                     (teid, peer_v6().into())
                 }
             };
-            let tunnel: (Teid, IpAddr, NextHopIndex, u8) =
+            let tunnel: (Teid, IpAddr, NextHopIndex, OuterTos) =
                 (teid, addr, rule.next_hop(), rule.tos());
             takes.then(|| Forwarded { tunnel: Some(tunnel), marking: rule.marking(), ..usual })
         }

@@ -4,8 +4,8 @@ use core::net::IpAddr;
 
 use adit_rules::{
     ApplyAction, DestinationInterface, FarEntry, FastRuleUrr, Gate, GuaranteedShare,
-    HeaderCreation, HeaderRemoval, PdrEntry, QerEntry, RateLimit, SessionRules, SourceInterface,
-    TunnelSide,
+    HeaderCreation, HeaderRemoval, OuterTos, PdrEntry, QerEntry, RateLimit, SessionRules,
+    SourceInterface, TunnelSide,
 };
 use adit_types::{Direction, InterfaceSet, NextHopIndex, Qfi, SliceId, Teid};
 
@@ -17,7 +17,7 @@ pub(crate) struct Forwarded {
     /// To a data network by the routes of these interfaces.
     pub egress: Option<InterfaceSet>,
     /// Into a tunnel: far end, next hop, type of service.
-    pub tunnel: Option<(Teid, IpAddr, NextHopIndex, u8)>,
+    pub tunnel: Option<(Teid, IpAddr, NextHopIndex, OuterTos)>,
     pub marking: Option<(Qfi, bool)>,
     /// The first two buckets of the session that it passes.
     pub meters: u64,
@@ -81,8 +81,7 @@ pub(super) fn forwarded(
                 Direction::Uplink => arrived.or(result.marking).map(|(qfi, _)| (qfi, false)),
                 Direction::Downlink => result.marking.or(arrived),
             };
-            let tos = far.transport_level_marking.unwrap_or(0);
-            let tunnel = (tunnel.teid, tunnel.addr, far.next_hop, tos);
+            let tunnel = (tunnel.teid, tunnel.addr, far.next_hop, far.outer_tos);
             let is_resolved = far.next_hop != NextHopIndex::NONE;
             (is_resolved && leads_there).then_some(Forwarded { tunnel: Some(tunnel), ..result })
         }

@@ -1,7 +1,7 @@
 //! What the operator configured for rules to refer to by name.
 
 use adit_rules::sdf::AddrMatch;
-use adit_rules::{SdfSet, Steering};
+use adit_rules::{OuterTos, SdfSet, Steering};
 
 use crate::record::SliceIdentity;
 
@@ -34,6 +34,8 @@ pub struct Provisioning {
     pub policies: Vec<ProvisionedForwardingPolicy>,
     /// Rules that PDRs may activate; names differ from each other and from those of groups.
     pub predefined_rules: Vec<PredefinedRule>,
+    /// DSCP and ECN of outer headers; a FAR's own DSCP goes first.
+    pub outer_tos: OuterTos,
     /// How rates are enforced.
     pub qos: QosPolicy,
     /// Deviations from the standard in how requests are read.

@@ -237,6 +237,8 @@ impl RecordsCompiler<'_> {
         let lacks_tunnel = forwards.is_some_and(Forwarding::lacks_tunnel);
         let action = if lacks_tunnel { action.union(ApplyAction::DROP) } else { action };
         let dscp = policy.and_then(|policy| policy.dscp);
+        let marking = parts.and_then(|parts| parts.transport_level_marking);
+        let marking = marking.or(dscp.map(|dscp| dscp << 2));
         let steering = policy.map(|policy| policy.steering).unwrap_or_default();
         let interfaces = |parts| self.scope.forwarding_interfaces(parts);
         FarEntry {
@@ -245,9 +247,8 @@ impl RecordsCompiler<'_> {
             destination: parts.map_or(DestinationInterface::Core, |parts| parts.destination),
             interfaces: parts.map_or(InterfaceSet::ALL, interfaces),
             outer_header_creation: forwards.and_then(|parts| parts.outer_header_creation),
-            transport_level_marking: parts
-                .and_then(|parts| parts.transport_level_marking)
-                .or(dscp.map(|dscp| dscp << 2)),
+            outer_tos: marking
+                .map_or(configured.outer_tos, |tos| configured.outer_tos.with_dscp(tos)),
             next_hop: NextHopIndex::NONE,
             peer: GtpuPeerIndex::NONE,
             buffer_pkts_max: 0,

@@ -150,7 +150,7 @@ fn forwarding_policy_overrides_the_network_instance_and_steers() {
     let far = &established.delta.rules.unwrap().fars[0];
     assert_eq!(far.interfaces, InterfaceSet(0b101));
     assert_eq!(far.steering.as_ref().unwrap().v4, Some(Ipv4Addr::new(10, 7, 0, 9)));
-    assert_eq!((far.dscp, far.transport_level_marking), (Some(18), Some(72)));
+    assert_eq!((far.dscp, far.outer_tos.around(0xff)), (Some(18), 72));
     let forwarding = ForwardingUpdate { policy: Some(None), ..ForwardingUpdate::default() };
     let update = FarUpdate { id: FarId(1), forwarding: Some(forwarding), ..FarUpdate::default() };
     let change = SessionChange { update_fars: vec![update], ..SessionChange::default() };

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use adit_rules::{
     ApplyAction, DeltaId, DestinationInterface, FarEntry, GtpuTunnel, HeaderCreation, KeyChange,
-    RuleDelta, SessionKey, SessionRules,
+    OuterTos, RuleDelta, SessionKey, SessionRules,
 };
 use adit_tables::{Interface, Route, TablesConfig};
 use adit_types::{
@@ -77,7 +77,7 @@ pub(crate) fn rules(seid: u64, peers: &[&str]) -> SessionRules {
             teid: Teid(1),
             addr: ip(peer),
         })),
-        transport_level_marking: None,
+        outer_tos: OuterTos::default(),
         next_hop: NextHopIndex::NONE,
         peer: GtpuPeerIndex::NONE,
         buffer_pkts_max: 64,

@@ -7,6 +7,7 @@ use adit_session::SdfSpec;
 
 use super::checksum::{OracleAddrs, udp_sum};
 use super::first_fragment::OracleFirstFragment;
+use super::frame::set_tos;
 use super::packet::{
     IPV6_EXTENSIONS, OracleContainer, OracleIp, OracleIpError, is_forwardable, u16_at,
 };
@@ -21,6 +22,8 @@ pub(super) struct OraclePacket<'a> {
     pub packet: &'a [u8],
     pub ip: OracleIp,
     pub tunnel: Option<OracleTunnel>,
+    /// Traffic class of the outer header that is removed.
+    pub outer_tos: u8,
     /// The first fragment of its packet, if this is a later one and the first is known.
     pub first: Option<OracleFirstFragment>,
 }
@@ -61,8 +64,8 @@ pub(super) fn unwrap<'a>(
     removal: Option<HeaderRemoval>,
 ) -> Result<OraclePacket<'a>, DropReason> {
     use HeaderRemoval as R;
-    let OraclePacket { at, packet, ip, tunnel, first } = *arrival;
-    let kept = Ok(OraclePacket { at, packet, ip, tunnel, first });
+    let OraclePacket { at, packet, ip, tunnel, outer_tos, first } = *arrival;
+    let kept = Ok(OraclePacket { at, packet, ip, tunnel, outer_tos, first });
     let protocols: &[u8] = match (removal, tunnel) {
         (None, None) => return kept,
         (Some(R::GtpuUdpIp), Some(_)) => return kept,
@@ -92,7 +95,27 @@ pub(super) fn unwrap<'a>(
     if !is_forwardable(inner_ip.src) || !is_forwardable(inner_ip.dst) {
         return Err(DropReason::IpAddressInvalid);
     }
-    Ok(OraclePacket { at, packet: inner, ip: inner_ip, tunnel, first })
+    Ok(OraclePacket { at, packet: inner, ip: inner_ip, tunnel, outer_tos: ip.tos, first })
+}
+
+/// The ECN field of a packet without its outer header. Rows: its own field; columns: the outer one; both Not-ECT, ECT(1),
+/// ECT(0), CE. Spec: RFC 6040 §4.2.
+const ECN_WITHOUT_OUTER: [[Option<u8>; 4]; 4] = [
+    [Some(0), Some(0), Some(0), None],
+    [Some(1), Some(1), Some(1), Some(3)],
+    [Some(2), Some(1), Some(2), Some(3)],
+    [Some(3), Some(3), Some(3), Some(3)],
+];
+
+/// The octets of a packet with the congestion mark of its outer header.
+pub(super) fn with_outer_mark(arrival: &OraclePacket<'_>) -> Result<Vec<u8>, DropReason> {
+    let fields = [arrival.ip.tos, arrival.outer_tos].map(|tos| usize::from(tos % 4));
+    let ecn = ECN_WITHOUT_OUTER[fields[0]][fields[1]].ok_or(DropReason::InnerNotEct)?;
+    let mut packet = arrival.packet.to_vec();
+    if ecn != arrival.ip.tos % 4 {
+        set_tos(&mut packet, arrival.ip.tos / 4 * 4 + ecn);
+    }
+    Ok(packet)
 }
 
 /// The payload of a UDP datagram whose checksum is absent or right.

@@ -5,7 +5,7 @@ use adit_rules::{ApplyAction, DropReason, PuntReason};
 use super::classify::readings;
 use super::keys::local_teid;
 use super::verdict::{OracleExit, OracleLane, OracleOutcome, VerdictNotes};
-use super::{Oracle, frame, outer_tos, side};
+use super::{Oracle, frame, side};
 
 impl Oracle {
     /// Forwards an End Marker like the packets of its tunnel, if they travel to a UE in a tunnel; else
@@ -33,7 +33,7 @@ impl Oracle {
         };
         let within = self.transport(forwarding.destination, self.name_of(forwarding));
         let (at, station) = self.route(&within, next.addr).ok_or(DropReason::RouteUnknown)?;
-        let packet = frame::end_marker(&self.interfaces[at], next, outer_tos(forwarding));
+        let packet = frame::end_marker(&self.interfaces[at], next, self.outer_tos(forwarding, 0));
         Ok(self.send_to_station(at, station, &[packet], OracleLane::EndMarker))
     }
 }

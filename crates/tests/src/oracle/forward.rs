@@ -9,13 +9,13 @@ use super::arrival::OraclePacket;
 use super::classify::{qers_of, readings};
 use super::frame::{
     OracleOuterHeader, OracleRedirectTarget, fragment_ipv4, link, next_hop_packet, redirect,
-    set_traffic_class, tunnel,
+    set_tos, tunnel,
 };
 use super::packet::{OracleContainer, u16_at};
 use super::predefined::OraclePredefinedRule;
 use super::records::OracleSession;
 use super::verdict::{OracleExit, OracleLane, OracleOutcome};
-use super::{Oracle, OracleInterface, outer_tos, policy_of, side};
+use super::{Oracle, OracleInterface, policy_of, side};
 
 /// A packet that is forwarded by the parameters of a FAR or of a copy.
 pub(super) struct OracleForwarding<'a> {
@@ -104,7 +104,7 @@ impl OracleForwarding<'_> {
 
     fn outer_header(&self) -> Option<OracleOuterHeader> {
         let header = self.forwarding.outer_header_creation?;
-        let tos = outer_tos(self.forwarding);
+        let tos = self.oracle.outer_tos(self.forwarding, self.arrival.ip.tos);
         let container = self.container().filter(|_| header.tunnel().is_some());
         Some(OracleOuterHeader { header, tos, container })
     }
@@ -155,7 +155,7 @@ impl OracleForwarding<'_> {
             redirect(&mut inner, ip, self.from_ue, target);
         }
         if let Some(dscp) = self.dscp().filter(|_| !has_outer) {
-            set_traffic_class(&mut inner, dscp);
+            set_tos(&mut inner, dscp * 4 + ip.tos % 4);
         }
         inner
     }

@@ -96,13 +96,13 @@ pub(super) fn fragment_ipv4(packet: &[u8], mtu: usize) -> Vec<Vec<u8>> {
 }
 
 /// Writes a differentiated services code point. Spec: RFC 2474 §3.
-pub(super) fn set_traffic_class(packet: &mut [u8], dscp: u8) {
+pub(super) fn set_tos(packet: &mut [u8], tos: u8) {
     if packet[0] >> 4 == 6 {
-        packet[0] = 0x60 | dscp >> 2;
-        packet[1] = dscp << 6 | packet[1] & 0x3f;
+        packet[0] = 0x60 | tos >> 4;
+        packet[1] = tos << 4 | packet[1] & 0xf;
         return;
     }
-    packet[1] = dscp << 2 | packet[1] & 3;
+    packet[1] = tos;
     packet[10..12].fill(0);
     let header = usize::from(packet[0] & 15) * 4;
     let sum = checksum(&packet[..header]);

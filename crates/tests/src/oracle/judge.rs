@@ -4,7 +4,7 @@ use core::net::{IpAddr, Ipv6Addr};
 
 use adit_rules::{DropReason, PuntReason};
 
-use super::arrival::{OraclePacket, OracleTunnel, may_carry, unwrap};
+use super::arrival::{OraclePacket, OracleTunnel, may_carry, unwrap, with_outer_mark};
 use super::checksum::{OracleAddrs, checksum, icmpv6_sum, udp_sum};
 use super::enforce::is_end;
 use super::packet::{OracleGtpu, OracleIp, OracleIpError, gtpu, ip, is_forwardable, u16_at};
@@ -60,7 +60,7 @@ impl Oracle {
                             return Err(DropReason::IpAddressInvalid);
                         }
                         let at = *n6.ok_or(DropReason::RouteUnknown)?;
-                        OraclePacket { at, packet, ip, tunnel: None, first: None }
+                        OraclePacket { at, packet, ip, tunnel: None, outer_tos: 0, first: None }
                     }
                 };
                 self.user_packet(&arrival, held, notes)
@@ -161,8 +161,8 @@ impl Oracle {
             is_ipv4: ip.dst.is_ipv4(),
             container: header.container,
         };
-        let tunnel = Some(tunnel);
-        Ok(Ok(OraclePacket { at, packet: inner, ip: inner_ip, tunnel, first: None }))
+        let (tunnel, outer_tos) = (Some(tunnel), ip.tos);
+        Ok(Ok(OraclePacket { at, packet: inner, ip: inner_ip, tunnel, outer_tos, first: None }))
     }
 
     /// GTP-U messages other than G-PDUs and End Markers. Spec: TS 29.281 §7.
@@ -240,6 +240,9 @@ impl Oracle {
             }
             unwrapped => unwrapped?,
         };
+        let packet = &with_outer_mark(&inner)?;
+        let ip = ip(packet).unwrap();
+        let inner = OraclePacket { packet, ip, ..inner };
         self.apply_rules(&inner, arrival.lane(), &found, held.is_some(), notes)
     }
 }

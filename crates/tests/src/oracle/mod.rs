@@ -178,10 +178,13 @@ fn policy_of(forwarding: &Forwarding) -> Option<&'static OraclePolicy> {
     Some(POLICIES.iter().find(|policy| policy.id == id).unwrap())
 }
 
-/// The traffic class of outer headers: that of the FAR or, without one, the code point of the policy.
-fn outer_tos(forwarding: &Forwarding) -> u8 {
-    let dscp = policy_of(forwarding).and_then(|policy| policy.dscp);
-    forwarding.transport_level_marking.or(dscp.map(|dscp| dscp * 4)).unwrap_or(0)
+/// What outer headers copy from packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OracleCopied {
+    /// The code point, unless the FAR or its policy has one.
+    pub dscp: bool,
+    /// The ECN field.
+    pub ecn: bool,
 }
 
 /// The UPF.
@@ -191,6 +194,8 @@ pub struct Oracle {
     pub interfaces: Vec<OracleInterface>,
     /// Routes in any order; the longest prefix wins.
     pub routes: Vec<OracleRoute>,
+    /// What outer headers copy from packets.
+    pub copied: OracleCopied,
     /// Applications by identifier, with the flow descriptions of which one must match.
     pub applications: &'static [(&'static str, &'static [&'static str])],
     /// PFCP sessions.
@@ -206,6 +211,19 @@ pub struct Oracle {
 }
 
 impl Oracle {
+    /// The traffic class of the outer header of a packet whose own is `inner`: the code point of the FAR or, without one,
+    /// of the policy. Spec: RFC 6040 §4.1.
+    fn outer_tos(&self, forwarding: &Forwarding, inner: u8) -> u8 {
+        let of_policy = policy_of(forwarding).and_then(|policy| policy.dscp);
+        let dscp = match (forwarding.transport_level_marking, of_policy) {
+            (Some(tos), _) => tos / 4,
+            (None, Some(dscp)) => dscp,
+            (None, None) if self.copied.dscp => inner / 4,
+            (None, None) => 0,
+        };
+        dscp * 4 + if self.copied.ecn { inner % 4 } else { 0 }
+    }
+
     /// True for an address of ours that a packet for the interfaces `within` could be routed to: that of
     /// N4, those of N3 and N9, and those in the data networks of `within`.
     #[must_use]

@@ -17,7 +17,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 
 use super::{addr, one_chance_in};
-use crate::oracle::{OracleInterface, OracleRole, OracleRoute};
+use crate::oracle::{OracleCopied, OracleInterface, OracleRole, OracleRoute};
 use crate::world::{CardSettings, World, WorldLayout};
 
 /// Stations that are resolved at the start.
@@ -119,7 +119,9 @@ pub fn layout(rng: &mut StdRng, seed: u64) -> WorldLayout {
     };
     let qos = QosPolicy::default();
     let queues = event_queues(rng, roles);
-    WorldLayout { interfaces, routes, roles, queues, sessions_max: 16, qos, seed }
+    // Not drawn: what else a seed means stays.
+    let copied = OracleCopied { dscp: seed % 3 == 1, ecn: seed % 2 == 1 };
+    WorldLayout { interfaces, routes, copied, roles, queues, sessions_max: 16, qos, seed }
 }
 
 /// Queues of an event scheduler that keep the order of packets.
@@ -155,6 +157,7 @@ pub fn plain_layout(n3_vlan: u16) -> WorldLayout {
         ],
         routes: vec![route("0.0.0.0", "10.0.6.1"), route("::", "2001:db8:6::1")],
         roles: Roles::run_to_completion(1),
+        copied: OracleCopied::default(),
         queues: EventQueues::default(),
         sessions_max: 64,
         qos: QosPolicy::default(),

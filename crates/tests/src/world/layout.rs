@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use adit_datapath::EventQueues;
 use adit_rules::sdf::AddrMatch;
-use adit_rules::{Offload, Steering};
+use adit_rules::{Offload, OuterTos, Steering};
 use adit_session::{
     Application, LocalAddresses, LocalInterface, OwnerNodes, PredefinedAction, PredefinedDetection,
     PredefinedRule, ProvisionedForwardingPolicy, Provisioning, QosPolicy, SessionStore,
@@ -38,6 +38,8 @@ pub struct WorldLayout {
     pub interfaces: Vec<oracle::OracleInterface>,
     /// Routes beyond the connected prefixes.
     pub routes: Vec<oracle::OracleRoute>,
+    /// What outer headers copy from packets.
+    pub copied: oracle::OracleCopied,
     /// The threads of the packet path. Each that receives has a queue on every port.
     pub roles: Roles,
     /// The queues of an event scheduler.
@@ -131,6 +133,7 @@ fn provisioning(layout: &WorldLayout) -> Provisioning {
         applications: APPLICATIONS.iter().map(application).collect(),
         policies: oracle::POLICIES.iter().map(policy).collect(),
         predefined_rules: RULES.iter().map(predefined_rule).collect(),
+        outer_tos: OuterTos::copying(layout.copied.dscp, layout.copied.ecn),
         qos: layout.qos.clone(),
         tolerances: adit_session::Tolerances::default(),
     }

@@ -2,8 +2,8 @@
 //!
 //! Ethernet with the tag of the link or none, and IPv4 without options that is no fragment. A G-PDU continues
 //! with UDP, GTP-U with or without a sequence number and with at most one short PDU Session Container, and IP:
-//! IPv4 without options, or IPv6 whose next header is the upper layer. One comparison with a pattern of the
-//! link checks all constant fields. For any other packet the functions return `None`, and only the walk of
+//! IPv4 without options, or IPv6 whose next header is the upper layer. The ECN field of its outer header is neither CE
+//! nor ECT(1). One comparison with a pattern of the link checks all constant fields. For any other packet the functions return `None`, and only the walk of
 //! [`crate::parse`] classifies it. G-PDUs over IPv6 have patterns and functions of their own (`over_v6`).
 //!
 //! `TAG_LEN` is the length of the link's tag: 4 octets or none. What follows the tag is read as if there was
@@ -32,5 +32,5 @@ pub use recognize::{
 };
 pub use rewrite::{UsualLinkHeader, decrement_usual_hops};
 pub use tuple::{
-    UsualFiveTuple, UsualTuple, usual_dst, usual_dst_key, usual_five_tuple, usual_tuple,
+    UsualFiveTuple, UsualTuple, usual_dst, usual_dst_key, usual_five_tuple, usual_tos, usual_tuple,
 };

@@ -12,7 +12,7 @@ use super::layout::{
     ETHERNET_LEN, EXTENDED_LEN, FrameGPdu, G_PDU_LEN, IPV4_LEN, IPV6, IPV6_LEN, NUMBERED_LEN,
     NUMBERS, T_PDU, UDP, at,
 };
-use super::pattern::{GPduPattern, OctetPattern, exact, pattern};
+use super::pattern::{GPduPattern, MARKS_INNER, OctetPattern, exact, pattern};
 use super::recognize::{OrderingKey, UsualGPdu, usual_inner};
 use crate::gtpu::{FLAG_E, UDP_PORT, VERSION_1};
 use crate::ipv6::Ipv6Header;
@@ -62,7 +62,7 @@ impl GPduV6Pattern {
         let outer = |flags: u8| {
             vec![
                 exact(at::ETHER_TYPE, &IPV6.to_be_bytes()),
-                (at::IP, vec![0x60], vec![0xf0]),
+                (at::IP, vec![0x60, 0], vec![0xf0, MARKS_INNER << 4]),
                 exact(NEXT_HEADER, &[UDP]),
                 exact(DST, &addr.octets()),
                 exact(at::DST_PORT + SHIFT, &UDP_PORT.to_be_bytes()),

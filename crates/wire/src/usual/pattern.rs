@@ -105,6 +105,10 @@ pub fn tag_len(frame: &[u8]) -> usize {
     }
 }
 
+/// The bit of ECN that CE and ECT(1) have: what they say has to be written into the inner packet, or stops it.
+/// Spec: RFC 6040 §4.2.
+pub(super) const MARKS_INNER: u8 = 0x01;
+
 /// The constant fields of usual G-PDUs on a link.
 #[derive(Debug, Clone, Copy)]
 pub struct GPduPattern {
@@ -121,7 +125,7 @@ impl GPduPattern {
         let outer = |flags: u8| {
             vec![
                 exact(at::ETHER_TYPE, &IPV4.to_be_bytes()),
-                exact(at::IP, &[VERSION_IHL]),
+                (at::IP, vec![VERSION_IHL, 0], vec![0xff, MARKS_INNER]),
                 (at::FLAGS_OFFSET, vec![0, 0], FRAGMENT.to_be_bytes().into()),
                 exact(at::PROTOCOL, &[UDP]),
                 exact(at::DST, &addr.octets()),

@@ -113,6 +113,16 @@ pub fn usual_dst_key(frame: &[u8], offset: u8, is_v6: bool) -> Option<u64> {
     Some(Ipv4Header::ref_from_prefix(packet).ok()?.0.dst().to_bits().into())
 }
 
+/// The type of service or traffic class octet of a usual packet whose family is known and that begins at `offset` of a
+/// frame.
+#[inline]
+#[must_use]
+pub fn usual_tos(frame: &[u8], offset: u8, is_v6: bool) -> Option<u8> {
+    let front = u16::from_be_bytes(*frame.get(usize::from(offset)..)?.first_chunk()?);
+    let [_, tos] = (if is_v6 { front >> 4 } else { front }).to_be_bytes();
+    Some(tos)
+}
+
 /// The destination of a usual packet whose family is known.
 #[inline]
 #[must_use]

@@ -44,7 +44,7 @@ struct entry {
     __u32 far;
     // Uplink: the number of the set of interfaces that packets leave through. Downlink: the next hop.
     __u32 hop;
-    // Downlink: type of service, and from bit 8 on the QoS flow.
+    // Downlink: type of service as OuterTos of adit_rules has it, and from bit 8 on the QoS flow.
     __u32 marking;
     // Not zero while workers may still have earlier packets: see must_wait.
     __u32 hold;
@@ -262,6 +262,15 @@ INLINE void decrement_hops(void *ip, __u32 is_v6)
     U16(ip + 10) = sum;
 }
 
+// The type of service of the outer header of a packet: fixed or, where the two bits of ECN say so, copied.
+INLINE __u32 outer_tos(__u32 tos, const void *ip, __u32 is_v6)
+{
+    if (!(tos & 3))
+        return tos;
+    __u32 inner = is_v6 ? BE16(ip) >> 4 & 0xff : *(__u8 *)(ip + 1);
+    return (tos & 0xfc) | (inner & ((tos & 1 ? 0x03 : 0) | (tos & 2 ? 0xfc : 0)));
+}
+
 // The interface, and the address of the neighbor, that a next hop names. 0 if it takes the worker.
 INLINE struct interface *find_hop(__u32 index, __u64 *hop, __u32 *id)
 {
@@ -441,7 +450,8 @@ INLINE int uplink(struct xdp_md *ctx, const struct port *port, const struct sett
     if (data + 58 + IPV4_LEN > data_end)
         return pass(ctx);
     __u32 ip_len = BE16(ip + 2);
-    if (*(__u8 *)ip != 0x45 || *(__u8 *)(ip + 9) != 17 || BE16(ip + 6) & 0x3fff || BE16(udp + 2) != GTPU_PORT)
+    // CE and ECT(1) change the user's packet, or stop it. Spec: RFC 6040 §4.2.
+    if (*(__u8 *)ip != 0x45 || *(__u8 *)(ip + 1) & 1 || *(__u8 *)(ip + 9) != 17 || BE16(ip + 6) & 0x3fff || BE16(udp + 2) != GTPU_PORT)
         return pass(ctx);
     if (ip_len + ETH_LEN > frame_len || BE16(udp + 4) + IPV4_LEN != ip_len || BE16(gtpu + 2) + TUNNEL_LEN != ip_len)
         return pass(ctx);
@@ -553,6 +563,7 @@ INLINE int downlink(struct xdp_md *ctx, const struct port *port, const struct se
     __u32 has_container = !!(rule.head & HAS_QFI);
     __u32 grow = TUNNEL_LEN + (has_container ? CONTAINER_LEN : 0);
     __u32 ip_len = packet.len + grow;
+    __u32 tos = outer_tos(rule.marking & 0xff, data + ETH_LEN, packet.is_v6);
     if (!of || !of->v4 || ip_len > of->mtu || !charge(entry, rule.head, packet.len))
         return pass(ctx);
     __u32 padding = frame_len - ETH_LEN - packet.len;
@@ -574,7 +585,7 @@ INLINE int downlink(struct xdp_md *ctx, const struct port *port, const struct se
     }
     write_ethernet(data, hop, of, ETH_IPV4);
     void *ip = data + ETH_LEN;
-    U32(ip) = __builtin_bswap32(0x45000000 | (rule.marking & 0xff) << 16 | ip_len);
+    U32(ip) = __builtin_bswap32(0x45000000 | tos << 16 | ip_len);
     U32(ip + 4) = __builtin_bswap32(0x00004000);
     U32(ip + 8) = __builtin_bswap32(64u << 24 | 17u << 16);
     U32(ip + 12) = __builtin_bswap32(of->v4);

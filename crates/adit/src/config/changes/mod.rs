@@ -10,6 +10,7 @@ mod tests;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::read::{DSCP_MODES, ECN_MODES};
 use super::{
     ApiSettings, Config, DatapathSettings, DpdkSettings, FlowOffloadSettings, GtpuSettings,
     ModelSettings, N4Settings, SharedStoreSettings, SmfSetSettings, StoreKind, StoreSettings,
@@ -229,10 +230,19 @@ impl ConfigComparison {
     }
 
     fn gtpu(&mut self, old: &GtpuSettings, new: &GtpuSettings) {
-        let GtpuSettings { echo_interval, t3, n3_requests } = old;
+        let GtpuSettings { echo_interval, t3, n3_requests, copies_ecn, copies_dscp } = old;
         self.plain("gtpu.echo_interval_ms", echo_interval, &new.echo_interval, millis);
         self.plain("gtpu.t3_ms", t3, &new.t3, millis);
         self.plain("gtpu.n3_requests", n3_requests, &new.n3_requests, u8::to_string);
+        let word = |of: &[(&str, bool)], is_on: bool| {
+            of.iter()
+                .find(|(_, on)| *on == is_on)
+                .map_or_else(String::new, |(word, _)| (*word).into())
+        };
+        let (ecn, dscp) = (&new.copies_ecn, &new.copies_dscp);
+        let effect = ChangeEffect::Rules;
+        self.value("gtpu.ecn", effect, copies_ecn, ecn, |on| word(&ECN_MODES, *on));
+        self.value("gtpu.dscp", effect, copies_dscp, dscp, |on| word(&DSCP_MODES, *on));
     }
 
     fn datapath(&mut self, old: &DatapathSettings, new: &DatapathSettings) {

@@ -88,6 +88,8 @@ fn what_rules_are_made_of_changes_with_the_rules_of_sessions() {
         ("gbr = \"drop\"", "gbr = \"wait\"", "qos.uplink.gbr"),
         ("203.0.113.0/24 to assigned", "203.0.114.0/24 to assigned", "application"),
         ("dscp = 18", "dscp = 20", "forwarding_policy"),
+        ("ecn = \"compatibility\"", "ecn = \"normal\"", "gtpu.ecn"),
+        ("dscp = \"none\"", "dscp = \"copy\"", "gtpu.dscp"),
         ("next_hop_v4 = \"10.0.6.9\"", "next_hop_v4 = \"10.0.6.8\"", "forwarding_policy"),
         ("precedence = 50", "precedence = 51", "predefined_rule"),
         ("name = \"no-mail\"", "name = \"mail\"", "predefined_rule"),

@@ -1,0 +1,46 @@
+//! The ECN field: the two lowest bits of a type of service or traffic class octet.
+
+/// The bits of the field in the octet.
+pub const MASK: u8 = 0x03;
+/// The sender does not understand congestion marks.
+pub const NOT_ECT: u8 = 0;
+/// The sender understands congestion marks, and told the network so by ECT(1).
+pub const ECT_1: u8 = 1;
+/// The same by ECT(0).
+pub const ECT_0: u8 = 2;
+/// A router met congestion.
+pub const CE: u8 = 3;
+
+/// The ECN field of a packet whose octet is `inner` when its outer header, with the octet `outer`, is removed. `None`: the
+/// packet is dropped, since its sender would not see the mark.
+///
+/// Spec: RFC 6040 §4.2.
+#[inline]
+#[must_use]
+pub const fn decapsulated(inner: u8, outer: u8) -> Option<u8> {
+    match (inner & MASK, outer & MASK) {
+        (NOT_ECT, CE) => None,
+        (ECT_0, ECT_1) => Some(ECT_1),
+        (ECT_0 | ECT_1, CE) => Some(CE),
+        (inner, _) => Some(inner),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ecn_field_of_a_decapsulated_packet_is_that_of_the_table() {
+        // Rows: the inner field. Columns: the outer one. Spec: RFC 6040, figure 4.
+        let outers = [NOT_ECT, ECT_0, ECT_1, CE];
+        for (inner, row) in [
+            (NOT_ECT, [Some(NOT_ECT), Some(NOT_ECT), Some(NOT_ECT), None]),
+            (ECT_0, [Some(ECT_0), Some(ECT_0), Some(ECT_1), Some(CE)]),
+            (ECT_1, [Some(ECT_1), Some(ECT_1), Some(ECT_1), Some(CE)]),
+            (CE, [Some(CE); 4]),
+        ] {
+            assert_eq!(outers.map(|outer| decapsulated(0xb8 | inner, 0x28 | outer)), row);
+        }
+    }
+}
