@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::addresses::{UPFS, host_of};
 use crate::book::{BookedSession, BookedState, Finding, FindingKind, SmfBook};
-use crate::fault::FaultRecord;
+use crate::fault::{FaultKind, FaultRecord};
 use crate::messages::DOWNLINK_FAR;
 use crate::monitor::{MemorySample, RoleSample};
 use crate::switch::{ArpAnswer, PROBE_INTERVAL, PfcpFrame};
@@ -24,6 +24,9 @@ const REPEAT_MS: u64 = 500;
 const TWO_ADDRESSES_MS: u64 = 1000;
 /// Packets within this time around a fault are lost to it. Unit: ms.
 const MARGIN_MS: u64 = 500;
+/// After this time a station that did not answer is asked again for its link-layer address. Spec: RFC 4861 §10
+/// (RETRANS_TIMER).
+const NEIGHBOR_MS: u64 = 1000;
 /// Memory may grow by this share, and by this much. Units: percent, KiB.
 const MEMORY_GROWTH_PERCENT: u64 = 10;
 const MEMORY_GROWTH_KIB: u64 = 16 * 1024;
@@ -296,7 +299,9 @@ pub(crate) fn packets(
     let explains = |fault: &&FaultRecord, packet: &SentPacket| {
         let from_ms = fault.start_ms.saturating_sub(MARGIN_MS);
         let again_ms = fault.accepted_ms.unwrap_or(u64::MAX - MARGIN_MS);
-        let to_ms = fault.whole_ms.max(fault.end_ms).max(again_ms) + MARGIN_MS;
+        let is_silent = matches!(fault.kind, FaultKind::Silent | FaultKind::SilentOneWay);
+        let asked_ms = fault.end_ms + if is_silent { NEIGHBOR_MS } else { 0 };
+        let to_ms = fault.whole_ms.max(asked_ms).max(again_ms) + MARGIN_MS;
         (from_ms..=to_ms).contains(&packet.at_ms)
     };
     for packet in log.uplink.iter().chain(&log.downlink) {

@@ -43,7 +43,7 @@ const STALE_CHECK: Nanos = Nanos::from_secs(5);
 /// Time after which an unused stale neighbor is forgotten, as Linux does.
 const STALE_LIFETIME: Nanos = Nanos::from_secs(60);
 
-/// An absent neighbor is not solicited again for this time.
+/// An absent neighbor is not solicited again for this time, unless it is pinned.
 const HOLD_DOWN: Nanos = Nanos::from_secs(3);
 
 #[derive(Debug, Clone, Copy)]
@@ -259,7 +259,10 @@ impl NeighborCache {
             AddressConflict::Replace if entry.pinned && !solicited => AddressConflict::Verify,
             other => other,
         };
-        let is_solicited = matches!(entry.state, NeighborState::Incomplete | NeighborState::Probe);
+        let is_solicited = matches!(
+            entry.state,
+            NeighborState::Incomplete | NeighborState::Probe | NeighborState::Failed
+        );
         let same = entry.mac == Some(mac);
         let (is_known, is_disputed) = (entry.mac.is_some(), entry.claim.is_some());
         if is_known && !same && conflict != AddressConflict::Replace {
@@ -376,7 +379,8 @@ impl NeighborCache {
             (NeighborState::Fixed, _) => {}
             (NeighborState::Incomplete, _) => {
                 self.counters.failures += 1;
-                self.enter(now, index, NeighborState::Failed, HOLD_DOWN);
+                let pause = if entry.pinned { RETRANSMIT } else { HOLD_DOWN };
+                self.enter(now, index, NeighborState::Failed, pause);
             }
             (NeighborState::Probe, Some(claim)) => {
                 self.counters.mac_changes += 1;
@@ -390,7 +394,8 @@ impl NeighborCache {
                 self.forget(now, index, next_hops);
             }
             (NeighborState::Failed, _) if !entry.pinned => self.forget(now, index, next_hops),
-            (NeighborState::Probe | NeighborState::Failed, _) => self.start(now, index, next_hops),
+            (NeighborState::Failed, _) => self.solicit(now, index),
+            (NeighborState::Probe, None) => self.start(now, index, next_hops),
             (NeighborState::Reachable, None) => {
                 let Some(mac) = entry.mac else {
                     unreachable!("a reachable neighbor has a link-layer address")

@@ -388,7 +388,25 @@ fn gateway_is_resolved_without_traffic_and_tried_for_ever() {
         cache.handle_timeout(now, &mut publisher);
     }
     assert_eq!(cache.entries().count(), 3);
-    assert_eq!(cache.counters().solicits, 3 * 30, "three solicitations in every six seconds");
+    assert_eq!(
+        cache.counters().solicits,
+        3 * 59,
+        "one a second, and a second until they count as absent"
+    );
+}
+
+#[test]
+fn gateway_that_answers_after_an_outage_is_there_at_once() {
+    let mut fixture = NeighborFixture::new();
+    let peer = "192.0.2.7";
+    fixture.publisher.apply(DeltaId(1), install(0, &[], rules(1, &[peer])));
+    fixture.cache.handle_changes(fixture.now, &mut fixture.publisher);
+    fixture.pass(secs(10));
+    assert_eq!(fixture.state(peer), Some(NeighborState::Failed));
+    assert_eq!(fixture.pass(secs(1)).len(), 1, "it is asked each second");
+    fixture.cache.handle_event(fixture.now, answer(N3, peer), &mut fixture.publisher);
+    assert_eq!(fixture.state(peer), Some(NeighborState::Reachable));
+    assert_eq!(fixture.worker_mac(N3, ip(peer)), Some(MAC_A));
 }
 
 #[test]
