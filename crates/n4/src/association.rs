@@ -7,6 +7,7 @@ use adit_pfcp::ie::{self, CpFunctionFeatures, Fqdn};
 use adit_session::OwnerId;
 use adit_types::Nanos;
 
+use crate::ntp::is_newer;
 use crate::path_qos::PathQosControl;
 use crate::smf_set::SmfSet;
 
@@ -78,6 +79,8 @@ pub struct Association {
     pub silent_until: Option<Nanos>,
     /// The association moved to an address whose Recovery Time Stamp was not seen yet.
     pub(crate) is_time_stamp_unknown: bool,
+    /// The latest Recovery Time Stamp before the known one that was not repeated.
+    pub(crate) older_time_stamp: Option<u32>,
     /// What its Heartbeat Requests say about a restart.
     pub(crate) restart_claim: RestartClaim,
     /// When our next Heartbeat Request is due, unless one is in flight.
@@ -100,7 +103,33 @@ pub(crate) enum RestartClaim {
     Refuted,
 }
 
+/// What a Recovery Time Stamp says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TimeStampMeaning {
+    /// The peer is as it was known.
+    Known,
+    /// It has restarted.
+    Restarted,
+    /// The message is from before the latest restart, and to be discarded.
+    Late,
+}
+
 impl Association {
+    /// Reads a Recovery Time Stamp of the peer. One before the known one is that of a late message, unless it comes again, or a
+    /// later one does: then the peer's clock was set back before it restarted. Spec: TS 23.007 §19A.
+    pub(crate) fn read_time_stamp(&mut self, seen: u32) -> TimeStampMeaning {
+        if self.is_time_stamp_unknown || seen == self.recovery_time_stamp {
+            self.older_time_stamp = None;
+            TimeStampMeaning::Known
+        } else if is_newer(seen, self.recovery_time_stamp)
+            || self.older_time_stamp.replace(seen).is_some_and(|before| !is_newer(before, seen))
+        {
+            TimeStampMeaning::Restarted
+        } else {
+            TimeStampMeaning::Late
+        }
+    }
+
     /// Where requests to the CP function go.
     #[must_use]
     pub const fn socket(&self) -> SocketAddr {

@@ -98,7 +98,7 @@ scalars! {
     discarded_after_fault,
     /// Sessions removed because a fault of ours left their change unfinished.
     sessions_removed_after_fault,
-    /// Heartbeat Requests whose Recovery Time Stamp is older than the known one: late copies.
+    /// Heartbeats and setups discarded because their Recovery Time Stamp is older than the known one: late ones.
     stale_recovery_time_stamps,
     /// Answers that could not be encoded, because they exceed a message.
     responses_too_long,

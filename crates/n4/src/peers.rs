@@ -321,6 +321,7 @@ mod tests {
             own_time_stamp: 1,
             silent_until: None,
             is_time_stamp_unknown: false,
+            older_time_stamp: None,
             restart_claim: RestartClaim::None,
             release_due: None,
             next_heartbeat: Nanos(u64::from(host)),

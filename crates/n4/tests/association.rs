@@ -448,13 +448,75 @@ fn own_heartbeat_that_is_answered_keeps_the_association() {
 }
 
 #[test]
-fn own_heartbeat_answered_with_another_time_stamp_ends_the_association() {
+fn own_heartbeat_answered_with_a_newer_time_stamp_ends_the_association() {
+    let mut bench = Bench::associated();
+    bench.session(smf(10), 2, &SessionScript::new(1, 1));
+    let sent = bench.run_until(HEARTBEAT_INTERVAL);
+    respond_to_heartbeat(&mut bench, &sent, SMF_STARTED + 5);
+    assert_eq!(bench.node.associations().count(), 0);
+    assert_eq!(bench.node.store().len(), 0);
+}
+
+/// A time stamp before the known one, if it comes once, is of a message from before the restart. Spec: TS 23.007 §19A.
+#[test]
+fn setup_with_an_older_time_stamp_is_discarded_and_the_next_one_is_a_restart() {
+    let mut bench = Bench::associated();
+    bench.session(smf(10), 2, &SessionScript::new(1, 1));
+    bench.events();
+    let late = setup(9, TEN, SMF_STARTED - 5);
+    assert!(bench.ask(smf(10), &late).is_empty(), "no answer");
+    assert!(bench.events().is_empty());
+    assert_eq!((bench.node.store().len(), bench.node.associations().count()), (1, 1));
+    assert_eq!(bench.node.counters().scalars.stale_recovery_time_stamps, 1);
+    // A message of the known time lies between: nothing was repeated.
+    bench.answer(smf(10), &heartbeat(10, SMF_STARTED));
+    assert!(bench.ask(smf(10), &late).is_empty());
+    assert!(bench.ask(smf(10), &setup(11, TEN, SMF_STARTED - 6)).is_empty(), "another time");
+    assert_eq!(bench.node.store().len(), 1);
+    // Its clock was set back: it says so again, or writes the time of sending.
+    restarted_by_setup(&mut bench, 11, SMF_STARTED - 6);
+    assert!(bench.ask(smf(10), &setup(12, TEN, SMF_STARTED - 9)).is_empty());
+    restarted_by_setup(&mut bench, 13, SMF_STARTED - 8);
+}
+
+fn restarted_by_setup(bench: &mut Bench, sequence: u32, started: u32) {
+    let answer = bench.answer(smf(10), &setup(sequence, TEN, started));
+    assert_eq!(cause(&answer), Cause::RequestAccepted);
+    assert_eq!((bench.node.store().len(), bench.node.associations().count()), (0, 1));
+    let association = bench.node.association(IpAddr::V4(TEN)).unwrap();
+    assert_eq!(association.recovery_time_stamp, started);
+    assert!(bench.events().iter().any(|e| matches!(e, NodeEvent::PeerRestarted { .. })));
+}
+
+#[test]
+fn heartbeat_response_with_an_older_time_stamp_is_a_restart_when_the_next_one_repeats_it() {
     let mut bench = Bench::associated();
     bench.session(smf(10), 2, &SessionScript::new(1, 1));
     let sent = bench.run_until(HEARTBEAT_INTERVAL);
     respond_to_heartbeat(&mut bench, &sent, SMF_STARTED - 5);
-    assert_eq!(bench.node.associations().count(), 0);
-    assert_eq!(bench.node.store().len(), 0);
+    assert_eq!(bench.node.store().len(), 1);
+    let probe = bench.run_until(bench.now);
+    assert_eq!(probe.len(), 1, "the next one leaves at once");
+    respond_to_heartbeat(&mut bench, &probe, SMF_STARTED);
+    assert_eq!(bench.run_until(bench.now), [], "it was a late one");
+    let sent = bench.run_until(bench.now + HEARTBEAT_INTERVAL);
+    respond_to_heartbeat(&mut bench, &sent, SMF_STARTED - 5);
+    let probe = bench.run_until(bench.now);
+    respond_to_heartbeat(&mut bench, &probe, SMF_STARTED - 5);
+    assert_eq!((bench.node.store().len(), bench.node.associations().count()), (0, 0));
+    assert_eq!(bench.node.counters().scalars.stale_recovery_time_stamps, 2);
+}
+
+#[test]
+fn heartbeat_request_that_repeats_an_older_time_stamp_is_probed() {
+    let mut bench = Bench::associated();
+    bench.session(smf(10), 2, &SessionScript::new(1, 1));
+    bench.answer(smf(10), &heartbeat(3, SMF_STARTED - 1));
+    assert!(bench.run_until(bench.now).is_empty(), "an older one is an old copy");
+    bench.answer(smf(10), &heartbeat(4, SMF_STARTED - 1));
+    let probe = bench.run_until(bench.now);
+    respond_to_heartbeat(&mut bench, &probe, SMF_STARTED - 1);
+    assert_eq!((bench.node.store().len(), bench.node.associations().count()), (0, 0));
 }
 
 #[test]

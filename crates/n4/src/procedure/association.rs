@@ -16,7 +16,7 @@ use adit_types::Nanos;
 use adit_types::limits::PATH_CONTROLS_MAX;
 
 use crate::answers::Condition;
-use crate::association::{AssociationParameters, NodeIdentity};
+use crate::association::{AssociationParameters, NodeIdentity, TimeStampMeaning};
 use crate::backlog::JobWaiter;
 use crate::event::{DownReason, NodeEvent, ReleaseFailure, SetupFailure};
 use crate::features::up_function_features;
@@ -32,9 +32,19 @@ impl Node {
     /// Sets up an association that a CP function requests. One that exists with this address ends first; its sessions
     /// stay if the peer has not restarted, or wishes to retain them. Spec: TS 29.244 §6.2.6.2.2.
     pub(crate) fn handle_association_setup(&mut self, request: &ReceivedMessage<'_>) {
-        if !self.hold_contested_setup(request) {
+        if self.is_late_setup(request) {
+            self.counters.scalars.stale_recovery_time_stamps += 1;
+        } else if !self.hold_contested_setup(request) {
             self.decide_association_setup(request);
         }
+    }
+
+    /// True for a setup from before the latest restart of its sender, which nobody waits for.
+    fn is_late_setup(&mut self, request: &ReceivedMessage<'_>) -> bool {
+        let Ok(message) = AssociationSetupRequest::decode_body(request.body) else { return false };
+        let Some(known) = self.peers.association_mut(request.peer()) else { return false };
+        known.node_id == NodeIdentity::from_ie(&message.node_id)
+            && known.read_time_stamp(message.recovery_time_stamp.0) == TimeStampMeaning::Late
     }
 
     /// The same for a setup whose Node ID is free, or has a holder that is alive.

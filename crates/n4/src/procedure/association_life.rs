@@ -98,6 +98,7 @@ impl Node {
             own_time_stamp,
             silent_until: None,
             is_time_stamp_unknown: false,
+            older_time_stamp: None,
             restart_claim: RestartClaim::None,
             next_heartbeat: now + self.config.heartbeat_interval,
             heartbeat_in_flight: false,

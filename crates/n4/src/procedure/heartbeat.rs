@@ -6,16 +6,15 @@ use adit_pfcp::MessageBody;
 use adit_pfcp::message::{HeartbeatRequest, HeartbeatResponse};
 use adit_types::Nanos;
 
-use crate::association::RestartClaim;
+use crate::association::{RestartClaim, TimeStampMeaning};
 use crate::event::DownReason;
 use crate::node::{Node, ReceivedMessage};
-use crate::ntp::is_newer;
 use crate::transaction::RequestPurpose;
 
 impl Node {
     /// Answers a Heartbeat Request, with or without an association.
     ///
-    /// A newer Recovery Time Stamp may mean that the peer restarted: its response to a heartbeat of
+    /// A newer Recovery Time Stamp, or an older one again, may mean that the peer restarted: its response to a heartbeat of
     /// ours decides, which is sent at once. INTEROP: some control planes write the time of sending
     /// into every request, and their true time stamp into responses; once a response has shown so,
     /// the requests of that peer are ignored. Spec: TS 29.244 §8.2.65.
@@ -27,28 +26,25 @@ impl Node {
         let seen = message.recovery_time_stamp.0;
         let mut is_stale = false;
         if let Some(association) = self.peers.association_mut(request.peer()) {
-            let known = association.recovery_time_stamp;
             if association.is_silent() {
                 // It is there again; what its response to ours says counts.
                 association.next_heartbeat = request.now;
             }
-            if !association.is_time_stamp_unknown && is_newer(seen, known) {
-                let claim = association.restart_claim;
-                if claim != RestartClaim::Refuted {
-                    association.restart_claim = RestartClaim::Open;
-                    association.next_heartbeat = request.now;
-                }
-            } else {
-                is_stale = !association.is_time_stamp_unknown && seen != known;
+            let meaning = association.read_time_stamp(seen);
+            let is_refuted = association.restart_claim == RestartClaim::Refuted;
+            if meaning == TimeStampMeaning::Restarted && !is_refuted {
+                association.restart_claim = RestartClaim::Open;
+                association.next_heartbeat = request.now;
             }
+            is_stale = meaning == TimeStampMeaning::Late;
         }
         self.counters.scalars.stale_recovery_time_stamps += u64::from(is_stale);
         let body = HeartbeatResponse::new(self.time_stamp_towards(request.peer()));
         self.respond_unremembered(request, &body);
     }
 
-    /// Takes the response to a heartbeat of ours. It answers a recent request, so every change of
-    /// the Recovery Time Stamp means that the peer restarted.
+    /// Takes the response to a heartbeat of ours. A newer Recovery Time Stamp means that the peer restarted, and an older one
+    /// is to be repeated in the next response, whose request leaves at once.
     pub(crate) fn handle_heartbeat_response(&mut self, response: &ReceivedMessage<'_>) {
         let Ok(message) = HeartbeatResponse::decode_body(response.body) else {
             self.counters.scalars.discarded_malformed_response += 1;
@@ -67,17 +63,31 @@ impl Node {
         association.heartbeat_in_flight = false;
         association.next_heartbeat = response.now + interval;
         let seen = message.recovery_time_stamp.0;
+        let mut is_late = false;
         if association.is_time_stamp_unknown {
             // The first one of an address that the association moved to.
             association.recovery_time_stamp = seen;
             association.is_time_stamp_unknown = false;
             self.sessions.records.note_association(response.peer());
-        } else if association.recovery_time_stamp != seen {
-            self.end_association(response.now, response.peer(), DownReason::PeerRestarted);
-        } else if association.restart_claim == RestartClaim::Open {
-            association.restart_claim = RestartClaim::Refuted;
+        } else {
+            match association.read_time_stamp(seen) {
+                TimeStampMeaning::Known if association.restart_claim == RestartClaim::Open => {
+                    association.restart_claim = RestartClaim::Refuted;
+                }
+                TimeStampMeaning::Known => {}
+                TimeStampMeaning::Restarted => {
+                    self.end_association(response.now, response.peer(), DownReason::PeerRestarted);
+                }
+                TimeStampMeaning::Late => {
+                    association.next_heartbeat = response.now;
+                    is_late = true;
+                }
+            }
         }
-        self.on_silent_peer_answered(response.now, response.peer());
+        self.counters.scalars.stale_recovery_time_stamps += u64::from(is_late);
+        if !is_late {
+            self.on_silent_peer_answered(response.now, response.peer());
+        }
         if let RequestPurpose::Probe { owner } = asked {
             self.decide_contested_setups(response.now, owner);
         }

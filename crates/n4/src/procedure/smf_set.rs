@@ -77,6 +77,7 @@ impl Node {
         association.heartbeat_in_flight = false;
         association.next_heartbeat = now;
         association.is_time_stamp_unknown = true;
+        association.older_time_stamp = None;
         association.restart_claim = RestartClaim::None;
         self.peers.entry(to).association = Some(association);
         self.sessions.records.note_association(address);

@@ -231,6 +231,7 @@ impl AssociationValue {
             own_time_stamp: time_stamp,
             silent_until: None,
             is_time_stamp_unknown: self.is_time_stamp_unknown,
+            older_time_stamp: None,
             restart_claim: RestartClaim::None,
             next_heartbeat: now,
             heartbeat_in_flight: false,
