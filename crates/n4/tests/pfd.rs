@@ -129,6 +129,27 @@ fn pfds_without_an_association_are_cause_72() {
     assert_eq!(bench.node.counters().refused(Cause::NoEstablishedAssociation), 2);
 }
 
+/// go-pfcp users delete so. Spec: TS 29.244 §6.2.5, §7.4.3.1, §8.2.39.
+#[test]
+fn empty_pfd_contents_delete_the_pfds_of_their_application_and_no_other() {
+    let mut bench = Bench::associated();
+    let given = [application(b"web", &[flow(WEB)]), application(b"dns", &[flow(DNS)])];
+    assert_eq!(response(&bench.answer(smf(10), &request(2, &given))), ACCEPTED);
+    let script = SessionScript::new(0xc1, 1);
+    bench.node.handle_datagram(bench.now, smf(10), &establish_naming(3, &script, b"web"));
+    assert_eq!(published(&mut bench).unwrap().downlink.len(), 1);
+    bench.sent();
+    let emptied = request(4, &[application(b"web", &[PfdContents::default()])]);
+    bench.node.handle_datagram(bench.now, smf(10), &emptied);
+    assert_eq!(published(&mut bench).unwrap().downlink, [], "an application without PFDs");
+    assert_eq!(response(&bench.sent()[0].bytes), ACCEPTED);
+    let left: Vec<_> = bench.node.store().provided_applications().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    let mixed = [application(b"web", &[PfdContents::default(), flow(DNS)])];
+    bench.node.handle_datagram(bench.now, smf(10), &request(5, &mixed));
+    assert_eq!(published(&mut bench).unwrap().downlink[0].sdf, filters(&[DNS]));
+}
+
 /// Each with an application before it that would be fine.
 #[test]
 fn pfds_that_cannot_act_are_refused_precisely_and_wholly() {
@@ -143,7 +164,6 @@ fn pfds_that_cannot_act_are_refused_precisely_and_wholly() {
         (b"x", PfdContents { custom: Some(b"1"), ..contents() }, unsupported),
         (b"x", PfdContents { additional_urls: Some(b""), ..flow(WEB) }, unsupported),
         (b"x", PfdContents { additional_domain_names: Some(b""), ..flow(WEB) }, unsupported),
-        (b"x", contents(), incorrect),
         (b"x", flow("permit"), incorrect),
         (b"x", PfdContents { flow_description: Some(b"\xff"), ..contents() }, incorrect),
         (b"x", PfdContents { additional_flow_descriptions: Some(b""), ..contents() }, incorrect),

@@ -114,7 +114,8 @@ fn application(group: &ApplicationIdsPfds<'_>) -> Result<PfdApplication, Rejecte
     Ok(PfdApplication { id: id.ok_or(incorrect)?.into(), flow_descriptions })
 }
 
-/// The flow description of PFD contents, and the additional ones.
+/// The flow description of PFD contents, and the additional ones. Contents without any component describe nothing:
+/// an application that has no others loses its PFDs.
 fn add_flow_descriptions(
     contents: &PfdContents<'_>,
     texts: &mut Vec<Box<str>>,
@@ -147,7 +148,7 @@ fn add_flow_descriptions(
         rest = behind;
     }
     let is_empty = contents.flow_description.is_none()
-        && contents.additional_flow_descriptions.is_none_or(<[u8]>::is_empty);
+        && contents.additional_flow_descriptions.is_some_and(<[u8]>::is_empty);
     match rest.is_empty() && !is_empty {
         true => Ok(()),
         false => Err(incorrect),
