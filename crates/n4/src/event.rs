@@ -188,7 +188,7 @@ pub enum NodeEvent {
         /// The text of the fault.
         text: String,
     },
-    /// A session request was refused. Reported at most once per second.
+    /// A request was refused. Reported at most once per second for those about sessions, and for others.
     Refused {
         /// Who asked.
         from: IpAddr,

@@ -11,7 +11,7 @@ use std::hash::DefaultHasher;
 use adit_pfcp::{Cause, Header, MessageBody, MessageType, PfcpDatagram, RawMessage};
 use adit_rules::{DeltaId, RuleDelta, WorkerCommand};
 use adit_session::{Session, SessionStore, UsageReport};
-use adit_types::limits::PENDING_MAX;
+use adit_types::limits::{PENDING_MAX, PENDING_PER_PEER_MAX};
 use adit_types::{Nanos, Seid, SessionIndex};
 
 use crate::admission::Admission;
@@ -29,6 +29,7 @@ use crate::path::Paths;
 use crate::path_qos::PathQos;
 use crate::peers::Peers;
 use crate::records::{HeldAnswer, KeptAnswer, NodeRestoration, SetAsideSessions};
+use crate::refusal::Rejected;
 use crate::response_cache::{RequestKey, RequestStatus};
 use crate::session_state::{ServiceCounts, SessionInformation};
 use crate::sessions::{FollowUp, PendingChange, Sessions};
@@ -102,8 +103,8 @@ pub struct Node {
     pub(crate) counters: N4Counters,
     pub(crate) shutdown: Shutdown,
     pub(crate) load: Load,
-    /// When the errors of a refused request may be logged again.
-    pub(crate) next_finding: Nanos,
+    /// When the errors of a refused request may be logged again: of node related ones, and of session related ones.
+    pub(crate) next_finding: [Nanos; 2],
     /// When a refused report may be logged again.
     pub(crate) next_refused_report: Nanos,
     pub(crate) pool_usage: PoolUsage,
@@ -141,7 +142,7 @@ impl Node {
             counters: N4Counters::default(),
             shutdown: Shutdown::default(),
             load: Load::default(),
-            next_finding: Nanos(0),
+            next_finding: [Nanos(0); 2],
             next_refused_report: Nanos(0),
             pool_usage: PoolUsage::default(),
             drains: Drains::new(),
@@ -509,19 +510,18 @@ impl Node {
             return procedure(self, request);
         };
         peer.cache.expire(request.now, lifetime);
+        let is_full_of_pending = peer.cache.is_full_of_pending();
         match peer.cache.find(request.now, lifetime, &request.key()) {
-            RequestStatus::New
-                if peer.cache.is_full_of_pending()
-                    || self.answers.len() >= PENDING_MAX
-                    || self.sessions.records.is_full_of_held() =>
-            {
-                self.counters.scalars.refused_pending_full += 1;
-                self.refuse_at_once(request, Cause::NoResourcesAvailable);
+            RequestStatus::New => {
+                if let Some(rejected) = self.refusal_to_wait(is_full_of_pending) {
+                    self.counters.scalars.refused_pending_full += 1;
+                    return self.refuse_at_once(request, rejected);
+                }
+                match self.store_refusal(request) {
+                    Some(refusal) => self.refuse_without_store(request, refusal),
+                    None => procedure(self, request),
+                }
             }
-            RequestStatus::New => match self.store_refusal(request) {
-                Some(refusal) => self.refuse_without_store(request, refusal),
-                None => procedure(self, request),
-            },
             RequestStatus::InProgress => {
                 peer.cache.note_copy(request.now, &request.key());
                 self.counters.scalars.retransmissions_in_progress += 1;
@@ -535,6 +535,20 @@ impl Node {
                 self.transmits.push_back(Transmit { to: request.from, bytes, answers: None });
             }
         }
+    }
+
+    /// Why no further request may wait for its answer, if there are too many.
+    fn refusal_to_wait(&self, is_full_of_pending: bool) -> Option<Rejected> {
+        let (of_peer, of_all) = (PENDING_PER_PEER_MAX, PENDING_MAX);
+        if is_full_of_pending {
+            return Some(Rejected::beyond("requests of one peer that wait for workers", of_peer));
+        }
+        if self.answers.len() >= of_all {
+            return Some(Rejected::beyond("requests that wait for workers", of_all));
+        }
+        let held = "too many messages wait for the store";
+        let is_full_of_held = self.sessions.records.is_full_of_held();
+        is_full_of_held.then_some(Rejected::new(Cause::NoResourcesAvailable, held))
     }
 
     /// Sends the response to a request once all `conditions` are met; at once if there are none.
@@ -699,8 +713,10 @@ impl Node {
         Some(sequence)
     }
 
-    pub(crate) fn count_refused(&mut self, cause: Cause) {
-        self.counters.count_refused(cause);
+    /// Counts and logs a refusal.
+    pub(crate) fn note_refused(&mut self, request: &ReceivedMessage<'_>, rejected: Rejected) {
+        self.counters.count_refused(rejected.cause);
+        self.log_refusal(request, rejected);
     }
 
     /// Sends bytes without keeping them for a retransmission, when the store has what changed before.

@@ -102,7 +102,10 @@ impl PathQosControl {
             return missing(IeType::AVERAGE_PACKET_DELAY);
         }
         if control.markings.len() > PATH_TRAFFIC_CLASSES_MAX {
-            return Err(Rejected::new(Cause::NoResourcesAvailable));
+            return Err(Rejected::beyond(
+                "traffic classes in one GTP-U Path QoS Control Information",
+                PATH_TRAFFIC_CLASSES_MAX,
+            ));
         }
         Ok(control)
     }

@@ -3,6 +3,8 @@
 //! The one place where a session [`Refusal`] becomes a Cause, an Offending IE and a Failed Rule
 //! ID. Spec: TS 29.244 §8.2.1, §8.2.22, §8.2.80.
 
+use core::fmt;
+
 use adit_pfcp::ie::FailedRuleId;
 use adit_pfcp::{Cause, DecodeError, IeType};
 use adit_session::{Refusal, RuleId, UsageTriggers};
@@ -14,15 +16,48 @@ pub(crate) struct Rejected {
     pub cause: Cause,
     pub offending_ie: Option<IeType>,
     pub failed_rule: Option<FailedRuleId>,
+    pub detail: RefusalDetail,
+}
+
+/// What the log says of a refusal, besides Cause, Offending IE and Failed Rule ID.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum RefusalDetail {
+    /// Nothing: these name it.
+    None,
+    Reason(&'static str),
+    /// There would be more of something than there may be.
+    Beyond(&'static str, usize),
+    Session(Refusal),
+    /// Nothing at all: an event of its own says it.
+    Logged,
 }
 
 impl Rejected {
-    pub(crate) const fn new(cause: Cause) -> Self {
-        Self { cause, offending_ie: None, failed_rule: None }
+    /// A refusal for a reason that no IE names.
+    pub(crate) const fn new(cause: Cause, reason: &'static str) -> Self {
+        let detail = RefusalDetail::Reason(reason);
+        Self { cause, offending_ie: None, failed_rule: None, detail }
     }
 
     pub(crate) const fn with_ie(cause: Cause, ie: IeType) -> Self {
-        Self { cause, offending_ie: Some(ie), failed_rule: None }
+        let detail = RefusalDetail::None;
+        Self { cause, offending_ie: Some(ie), failed_rule: None, detail }
+    }
+
+    /// Cause 75: there would be more than `most` of `what`.
+    pub(crate) const fn beyond(what: &'static str, most: usize) -> Self {
+        let detail = RefusalDetail::Beyond(what, most);
+        Self { cause: Cause::NoResourcesAvailable, offending_ie: None, failed_rule: None, detail }
+    }
+
+    /// Cause 72.
+    pub(crate) const fn no_association() -> Self {
+        Self::new(Cause::NoEstablishedAssociation, "no association with this address")
+    }
+
+    /// Cause 72: the request names another node than the association of its sender.
+    pub(crate) const fn other_node_id() -> Self {
+        Self::new(Cause::NoEstablishedAssociation, "the Node ID is not that of the association")
     }
 
     /// Cause 76: the IE demands an unsupported function.
@@ -42,6 +77,7 @@ impl From<DecodeError> for Rejected {
             cause: error.cause(),
             offending_ie: Some(error.offending_ie()),
             failed_rule: error.rule,
+            detail: RefusalDetail::None,
         }
     }
 }
@@ -49,7 +85,29 @@ impl From<DecodeError> for Rejected {
 impl From<Refusal> for Rejected {
     fn from(refusal: Refusal) -> Self {
         let (cause, offending_ie) = cause_and_ie(&refusal);
-        Self { cause, offending_ie, failed_rule: refusal.rule().map(failed_rule) }
+        let failed_rule = refusal.rule().map(failed_rule);
+        Self { cause, offending_ie, failed_rule, detail: RefusalDetail::Session(refusal) }
+    }
+}
+
+/// For the log.
+impl fmt::Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.cause.code(), self.cause)?;
+        if let Some(ie) = self.offending_ie {
+            write!(f, ", IE {} {}", ie.0, ie.name())?;
+        }
+        if let RefusalDetail::Session(refusal) = self.detail {
+            return write!(f, ": {refusal}");
+        }
+        if let Some(rule) = self.failed_rule {
+            write!(f, ": {rule}")?;
+        }
+        match self.detail {
+            RefusalDetail::Reason(reason) => write!(f, ": {reason}"),
+            RefusalDetail::Beyond(what, most) => write!(f, ": at most {most} {what}"),
+            RefusalDetail::None | RefusalDetail::Session(_) | RefusalDetail::Logged => Ok(()),
+        }
     }
 }
 
@@ -118,7 +176,7 @@ causes! {
     SessionContextNotFound, -: UnknownSession;
     NoResourcesAvailable, -:
         SessionTableFull, RecordTooLarge, TeidsExhausted, UsageSlotsExhausted, TooManyRules, TooManyKeys,
-        TooManyTrafficEndpoints, TooManyPredefinedRules;
+        UeTableFull, GivenTeidsFull, TooManyTrafficEndpoints, TooManyPredefinedRules;
     NoResourcesAvailable, GBR: GuaranteedRatesExhausted;
     NoResourcesAvailable, QER_CORRELATION_ID: CorrelatedRatesExhausted;
     NoResourcesAvailable, ADDITIONAL_MONITORING_TIME: TooManyMonitoringTimes;
@@ -196,13 +254,13 @@ mod tests {
 
     #[test]
     fn refusal_without_a_rule_names_none() {
-        assert_eq!(
-            Rejected::from(Refusal::SessionTableFull),
-            Rejected::new(Cause::NoResourcesAvailable)
-        );
-        assert_eq!(
-            Rejected::from(Refusal::UnknownSession { up_seid: Seid(1) }),
-            Rejected::new(Cause::SessionContextNotFound)
-        );
+        let answered = |refusal| {
+            let Rejected { cause, offending_ie, failed_rule, .. } = Rejected::from(refusal);
+            (cause, offending_ie, failed_rule)
+        };
+        let full = answered(Refusal::SessionTableFull);
+        assert_eq!(full, (Cause::NoResourcesAvailable, None, None));
+        let unknown = answered(Refusal::UnknownSession { up_seid: Seid(1) });
+        assert_eq!(unknown, (Cause::SessionContextNotFound, None, None));
     }
 }

@@ -11,11 +11,18 @@ mod smf;
 use std::net::Ipv4Addr;
 
 use adit_n4::{FaultPoint, NodeConfig, NodeEvent, PeerPolicy, PeerPrefix};
-use adit_pfcp::ie::ApplyAction;
-use adit_pfcp::{Cause, Message, MessageType};
+use adit_pfcp::grouped::{CreateQer, GtpuPathQosControlInformation, UpdatePdr};
+use adit_pfcp::ie::{
+    self, ApplyAction, GateStatus, Nullable, QosReportTrigger, RecoveryTimeStamp, RemoteGtpuPeer,
+};
+use adit_pfcp::message::{
+    AssociationReleaseRequest, AssociationSetupRequest, AssociationUpdateRequest,
+    SessionSetDeletionRequest,
+};
+use adit_pfcp::{Cause, IeType, Message, MessageType};
 use adit_rules::{KeyChange, SessionKey, WorkerEvent};
-use adit_types::limits::TURNS_WITH_FAULT_MAX;
-use adit_types::{Ipv4Prefix, Nanos, Seid, Teid};
+use adit_types::limits::{RULES_PER_SESSION_MAX, TURNS_WITH_FAULT_MAX};
+use adit_types::{Ipv4Prefix, Nanos, PdrId, QerId, Seid, Teid};
 
 use smf::*;
 
@@ -143,9 +150,12 @@ fn fault_before_the_change_costs_one_answer_and_changes_nothing() {
     );
 }
 
-fn fault_of(event: NodeEvent) -> &'static str {
-    let NodeEvent::Fault { message_type, .. } = event else { panic!("{event:?}") };
-    message_type
+fn fault_of(event: NodeEvent) -> Option<&'static str> {
+    match event {
+        NodeEvent::Fault { message_type, .. } => Some(message_type),
+        NodeEvent::Refused { .. } => None,
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
@@ -158,7 +168,7 @@ fn fault_is_told_once_per_kind() {
     }
     bench.node.inject_fault(FaultPoint::Start);
     bench.ask(smf(10), &heartbeat(9, SMF_STARTED));
-    let kinds: Vec<_> = bench.events().into_iter().map(fault_of).collect();
+    let kinds: Vec<_> = bench.events().into_iter().filter_map(fault_of).collect();
     let expected = [MessageType::SESSION_DELETION_REQUEST, MessageType::HEARTBEAT_REQUEST];
     assert_eq!(kinds, expected.map(MessageType::name));
     assert_eq!(bench.node.counters().scalars.discarded_after_fault, 1);
@@ -294,7 +304,7 @@ fn every_error_of_a_refused_request_is_told_once_and_not_too_often() {
     assert_eq!(cause(&bench.answer(smf(10), &refused)), Cause::RuleCreationModificationFailure);
     let told: Vec<_> = bench.events();
     let [NodeEvent::Refused { findings, .. }] = &told[..] else { panic!("{told:?}") };
-    assert!(findings[0].contains("Far"), "{findings:?}");
+    assert!(findings[0].contains("FAR 1: "), "{findings:?}");
     assert!(bench.node.store().is_empty());
     for sequence in 3..6 {
         bench.ask(smf(10), &establish_with(sequence, &script(), |b| b.create_fars = (&[]).into()));
@@ -313,5 +323,114 @@ fn every_error_of_a_refused_request_is_told_once_and_not_too_often() {
     let told: Vec<_> = bench.events();
     let [NodeEvent::Refused { findings, .. }] = &told[..] else { panic!("{told:?}") };
     assert_eq!(findings.len(), 2, "{findings:?}");
-    assert!(findings[1].contains("FarId(2)"), "{findings:?}");
+    assert!(findings[1].contains("FAR 2: "), "{findings:?}");
+}
+
+/// What the log says of a request that is refused.
+fn told(bench: &mut Bench, host: u8, request: &[u8]) -> Vec<String> {
+    bench.now = bench.now + Nanos::from_secs(1);
+    bench.events();
+    assert_eq!(bench.ask(smf(host), request).len(), 1, "refused");
+    let told = bench.events();
+    let [NodeEvent::Refused { findings, .. }] = &told[..] else { panic!("{told:?}") };
+    findings.clone()
+}
+
+/// The causes of which a CP function learns neither limit nor IE, or no value.
+#[test]
+fn refusal_says_in_the_log_which_limit_or_which_value() {
+    let mut bench = Bench::associated();
+    bench.associate(11);
+    bench.session(smf(11), 2, &SessionScript::new(9, 9));
+    let up_seid = bench.session(smf(10), 2, &script());
+    let count = u32::try_from(RULES_PER_SESSION_MAX).unwrap();
+    let many = establish_with(3, &SessionScript::new(2, 2), |body| {
+        let qers = (1..=count + 1).map(|id| CreateQer::new(QerId(id), GateStatus::OPEN));
+        body.create_qers = leaked(qers.collect()).into();
+    });
+    let expected =
+        format!("75 (No resources available): too many rules of one kind: QER (at most {count})");
+    assert_eq!(told(&mut bench, 10, &many), [expected]);
+    let taken = establish(4, &SessionScript::new(3, 9));
+    let expected = "73 (Rule creation/modification Failure), IE 93 UE IP Address: PDR 1: \
+                    the UE address belongs to another session: 10.45.0.9";
+    assert_eq!(told(&mut bench, 10, &taken)[0], expected);
+    let foreign = modify_with(5, up_seid, |body| {
+        let mut update = UpdatePdr::new(PdrId(1));
+        update.far_id = Some(adit_types::FarId(77));
+        body.update_pdrs = list([update]).into();
+    });
+    let expected = "73 (Rule creation/modification Failure), IE 108 FAR ID: PDR 1: \
+                    the PDR names an unknown FAR: 77";
+    assert_eq!(told(&mut bench, 10, &foreign), [expected]);
+    let sets = encode(None, 6, &SessionSetDeletionRequest::new(ie::NodeId::Ipv4(TEN)));
+    assert_eq!(told(&mut bench, 10, &sets), ["67 (Conditional IE missing), IE 65 FQ-CSID"]);
+}
+
+const TEN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
+
+/// A setup with these GTP-U Path QoS Control Informations.
+fn setup_measuring(
+    sequence: u32,
+    controls: &'static [Nullable<GtpuPathQosControlInformation<'static>>],
+) -> Vec<u8> {
+    let time_stamp = RecoveryTimeStamp(SMF_STARTED);
+    let mut body = AssociationSetupRequest::new(ie::NodeId::Ipv4(TEN), time_stamp);
+    body.gtpu_path_qos_controls = controls.into();
+    encode(None, sequence, &body)
+}
+
+/// Its response has no Offending IE. Spec: TS 29.244 §7.4.4.2.
+#[test]
+fn refused_association_setup_has_one_line_with_all_findings() {
+    let mut bench = Bench::new();
+    let peers = list([RemoteGtpuPeer { v4: Some(GNB), ..RemoteGtpuPeer::default() }]);
+    let measuring = |triggers, of_peers: bool| {
+        let mut control = GtpuPathQosControlInformation::new(triggers);
+        control.remote_gtpu_peers = (if of_peers { peers } else { &[] }).into();
+        Nullable::Value(control)
+    };
+    let (periodic, on_demand) = (QosReportTrigger::PER, QosReportTrigger::IRE);
+    let controls =
+        list([measuring(periodic, true), measuring(on_demand, true), measuring(on_demand, false)]);
+    let findings = told(&mut bench, 10, &setup_measuring(1, controls));
+    let [first, second] = &findings[..] else { panic!("{findings:?}") };
+    assert_eq!(first, "67 (Conditional IE missing), IE 64 Measurement Period");
+    assert!(second.starts_with("67 ") && second.contains("Remote GTP-U Peer"), "{second}");
+    // A peer alone, without the mandatory trigger.
+    let mut bytes = setup(2, TEN, SMF_STARTED);
+    bytes.extend([0, 0xee, 0, 9, 0, 0x67, 0, 5, 2, 10, 0, 3, 1]);
+    let len = u16::try_from(bytes.len() - 4).unwrap();
+    bytes[2..4].copy_from_slice(&len.to_be_bytes());
+    let findings = told(&mut bench, 10, &bytes);
+    assert!(findings[0].contains(IeType::QOS_REPORT_TRIGGER.name()), "{findings:?}");
+    assert!(findings[0].starts_with("66 ") && findings.len() == 1, "{findings:?}");
+}
+
+/// Also when a session request was refused within the second before.
+#[test]
+fn every_kind_of_request_says_in_the_log_why_it_is_refused() {
+    let mut bench = Bench::associated();
+    let node_id = ie::NodeId::Ipv4(TEN);
+    let other = ie::NodeId::Ipv4(Ipv4Addr::new(192, 0, 2, 99));
+    let pfds = adit_pfcp::message::PfdManagementRequest::new();
+    let requests = [
+        (11, encode(None, 3, &AssociationUpdateRequest::new(node_id))),
+        (10, encode(None, 4, &AssociationUpdateRequest::new(other))),
+        (11, encode(None, 5, &AssociationReleaseRequest::new(node_id))),
+        (11, encode(None, 6, &pfds)),
+        (11, encode(None, 7, &SessionSetDeletionRequest::new(node_id))),
+        (10, delete(8, Seid(77))),
+        (10, move_to(9, Seid(77), Teid(1))),
+        (11, establish(10, &script())),
+    ];
+    for (host, request) in requests {
+        let findings = told(&mut bench, host, &request);
+        assert!(findings[0].contains(": "), "{findings:?}");
+        assert_eq!(findings.len(), 1);
+    }
+    bench.ask(smf(10), &delete(20, Seid(77)));
+    bench.events();
+    bench.ask(smf(11), &encode(None, 21, &pfds));
+    assert!(matches!(bench.events()[..], [NodeEvent::Refused { .. }]));
 }

@@ -7,6 +7,12 @@ use core::fmt;
 use core::net::IpAddr;
 
 use adit_rules::{ApplyAction, HeaderRemoval, UeAddresses};
+use adit_types::limits::{
+    DUPLICATES_PER_FAR_MAX, EXEMPTED_APPLICATIONS_PER_URR_MAX, KEYS_PER_SESSION_MAX,
+    MONITORING_TIMES_PER_URR_MAX, PREDEFINED_RULES_PER_SESSION_MAX, QERS_PER_PDR_MAX,
+    RULES_PER_SESSION_MAX, SDF_FILTERS_PER_PDR_MAX, SESSION_RECORD_BYTES_MAX,
+    TRAFFIC_ENDPOINTS_PER_PDI_MAX, UE_NETWORKS_PER_PDI_MAX, URRS_PER_PDR_MAX,
+};
 use adit_types::{BarId, FarId, IpPrefix, Ipv6Prefix, PdrId, QerId, Seid, Teid, UrrId};
 
 use crate::record::{TrafficEndpointId, UsageTriggers};
@@ -129,9 +135,12 @@ refusals! {
         /// The kind.
         kind: RuleKind,
     } => None, "too many rules of one kind";
-    /// The session would exceed `limits::KEYS_PER_SESSION_MAX` lookup keys, or all sessions
-    /// together would have more keys of one kind than the maximum number of sessions.
-    TooManyKeys => None, "too many TEIDs and UE addresses";
+    /// The session would exceed `limits::KEYS_PER_SESSION_MAX` lookup keys.
+    TooManyKeys => None, "too many TEIDs and UE addresses in one session";
+    /// All sessions together would have more UE addresses or framed routes than there is room for.
+    UeTableFull => None, "all sessions together have too many UE addresses or framed routes";
+    /// All sessions together would have more TEIDs of control planes than the maximum number of sessions.
+    GivenTeidsFull => None, "all sessions together have too many TEIDs that control planes chose";
     /// The PDR names more QERs than `limits::QERS_PER_PDR_MAX`.
     TooManyQers {
         /// The PDR.
@@ -555,6 +564,73 @@ refusals! {
     } => Some(RuleId::Far(far)), "no such forwarding policy";
 }
 
+impl Refusal {
+    /// The limit that the change would exceed, if it is not one of the configuration.
+    #[must_use]
+    pub const fn limit(&self) -> Option<usize> {
+        Some(match self {
+            Self::TooManyRules { .. } | Self::TooManyTrafficEndpoints => RULES_PER_SESSION_MAX,
+            Self::RecordTooLarge => SESSION_RECORD_BYTES_MAX,
+            Self::TooManyKeys => KEYS_PER_SESSION_MAX,
+            Self::TooManyQers { .. } => QERS_PER_PDR_MAX,
+            Self::TooManyUrrs { .. } => URRS_PER_PDR_MAX,
+            Self::TooManySdfFilters { .. } => SDF_FILTERS_PER_PDR_MAX,
+            Self::TooManyUeNetworks { .. } => UE_NETWORKS_PER_PDI_MAX,
+            Self::TooManyTrafficEndpointsOfPdr { .. } => TRAFFIC_ENDPOINTS_PER_PDI_MAX,
+            Self::TooManyPredefinedRules => PREDEFINED_RULES_PER_SESSION_MAX,
+            Self::TooManyExemptedApplications { .. } => EXEMPTED_APPLICATIONS_PER_URR_MAX,
+            Self::TooManyMonitoringTimes { .. } => MONITORING_TIMES_PER_URR_MAX,
+            Self::TooManyDuplicates { .. } => DUPLICATES_PER_FAR_MAX,
+            _ => return None,
+        })
+    }
+
+    fn fmt_value(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownSession { up_seid } => write!(f, ": {up_seid}"),
+            Self::TooManyRules { kind } => write!(f, ": {kind}"),
+            Self::DuplicateTrafficEndpoint { id }
+            | Self::UnknownTrafficEndpoint { id }
+            | Self::UnknownLinkedEndpoint { id, .. }
+            | Self::TrafficEndpointUnusable { id } => write!(f, ": {}", id.0),
+            Self::UnknownFar { far, .. } | Self::UnknownQuotaFar { far, .. } => {
+                write!(f, ": {far}")
+            }
+            Self::UnknownQer { qer, .. } => write!(f, ": {qer}"),
+            Self::UnknownUrr { urr, .. } => write!(f, ": {urr}"),
+            Self::UnknownBar { bar, .. } => write!(f, ": {bar}"),
+            Self::UnknownLinkedUrr { linked, .. } => write!(f, ": {linked}"),
+            Self::AggregatedUrrUnusable { aggregated, .. } => write!(f, ": {aggregated}"),
+            Self::ForeignAddress { addr, .. } | Self::UeAddressTaken { addr, .. } => {
+                write!(f, ": {addr}")
+            }
+            Self::FTeidTaken { teid, .. }
+            | Self::FTeidSidesDiffer { teid, .. }
+            | Self::FTeidDirectionsDiffer { teid, .. } => write!(f, ": {teid}"),
+            Self::UePrefixInvalid { prefix, .. }
+            | Self::FramedRouteInvalid { prefix, .. }
+            | Self::FramedRouteTaken { prefix, .. } => write!(f, ": {prefix}"),
+            Self::UePrefixTooShort { prefix, .. } => write!(f, ": {prefix}"),
+            Self::SdfInvalid { error, .. } => write!(f, ": {error}"),
+            Self::DuplicateSdfFilter { filter_id, .. }
+            | Self::UnknownSdfFilter { filter_id, .. } => write!(f, ": {filter_id}"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for RuleKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pdr => "PDR",
+            Self::Far => "FAR",
+            Self::Qer => "QER",
+            Self::Bar => "BAR",
+            Self::Urr => "URR",
+        })
+    }
+}
+
 impl fmt::Display for RuleId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -573,32 +649,10 @@ impl fmt::Display for Refusal {
             write!(f, "{rule}: ")?;
         }
         f.write_str(self.text())?;
-        match self {
-            Self::UnknownSession { up_seid } => write!(f, ": {up_seid}"),
-            Self::UnknownFar { far, .. } => write!(f, ": {far}"),
-            Self::UnknownQer { qer, .. } => write!(f, ": {qer}"),
-            Self::UnknownUrr { urr, .. } => write!(f, ": {urr}"),
-            Self::UnknownLinkedUrr { linked, .. } => write!(f, ": {linked}"),
-            Self::AggregatedUrrUnusable { aggregated, .. } => write!(f, ": {aggregated}"),
-            Self::UnknownQuotaFar { far, .. } => write!(f, ": {far}"),
-            Self::ForeignAddress { addr, .. } | Self::UeAddressTaken { addr, .. } => {
-                write!(f, ": {addr}")
-            }
-            Self::FTeidTaken { teid, .. }
-            | Self::FTeidSidesDiffer { teid, .. }
-            | Self::FTeidDirectionsDiffer { teid, .. } => {
-                write!(f, ": {teid}")
-            }
-            Self::UePrefixInvalid { prefix, .. }
-            | Self::FramedRouteInvalid { prefix, .. }
-            | Self::FramedRouteTaken { prefix, .. } => {
-                write!(f, ": {prefix}")
-            }
-            Self::UePrefixTooShort { prefix, .. } => write!(f, ": {prefix}"),
-            Self::SdfInvalid { error, .. } => write!(f, ": {error}"),
-            Self::DuplicateSdfFilter { filter_id, .. }
-            | Self::UnknownSdfFilter { filter_id, .. } => write!(f, ": {filter_id}"),
-            _ => Ok(()),
+        self.fmt_value(f)?;
+        match self.limit() {
+            Some(limit) => write!(f, " (at most {limit})"),
+            None => Ok(()),
         }
     }
 }

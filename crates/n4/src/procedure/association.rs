@@ -13,7 +13,7 @@ use adit_pfcp::message::{
 use adit_pfcp::{Cause, MessageBody, Repeated};
 use adit_session::OwnerId;
 use adit_types::Nanos;
-use adit_types::limits::PATH_CONTROLS_MAX;
+use adit_types::limits::{ASSOCIATIONS_MAX, PATH_CONTROLS_MAX};
 
 use crate::answers::Condition;
 use crate::association::{AssociationParameters, NodeIdentity, TimeStampMeaning};
@@ -23,7 +23,7 @@ use crate::features::up_function_features;
 use crate::node::{Node, ReceivedMessage};
 use crate::path_qos::PathQosControl;
 use crate::procedure::association_life::{AcceptedAssociation, AssociationRefusal};
-use crate::refusal::Rejected;
+use crate::refusal::{RefusalDetail, Rejected};
 use crate::smf_set::SmfSet;
 use crate::transaction::RequestPurpose;
 use crate::ue_pools::PoolAnnouncement;
@@ -52,7 +52,7 @@ impl Node {
         match self.accept_association(request) {
             Ok(up) => self.respond_to_accepted_setup(request, up),
             Err(rejected) => {
-                self.count_refused(rejected.cause);
+                self.note_refused(request, rejected);
                 self.respond_to_setup(request, rejected.cause, None);
             }
         }
@@ -77,10 +77,12 @@ impl Node {
         };
         let nf_instance_id = message.nf_instance_id;
         let up = self.create_association(request.now, facts).map_err(|error| match error {
-            AssociationRefusal::NodeIdInUse | AssociationRefusal::Stopping => {
-                Rejected::new(Cause::RequestRejected)
-            }
-            AssociationRefusal::TooMany => Rejected::new(Cause::NoResourcesAvailable),
+            AssociationRefusal::NodeIdInUse => Rejected {
+                detail: RefusalDetail::Logged,
+                ..Rejected::new(Cause::RequestRejected, "")
+            },
+            AssociationRefusal::Stopping => Rejected::new(Cause::RequestRejected, "adit stops"),
+            AssociationRefusal::TooMany => Rejected::beyond("associations", ASSOCIATIONS_MAX),
         })?;
         self.set_nf_instance(request.peer(), nf_instance_id);
         Ok(up)
@@ -234,7 +236,7 @@ impl Node {
                 prepares.map(|owner| self.prepare_release(request.now, owner));
             }
             Err(rejected) => {
-                self.count_refused(rejected.cause);
+                self.note_refused(request, rejected);
                 self.respond_to_update(request, rejected.cause);
             }
         }
@@ -252,12 +254,12 @@ impl Node {
         &mut self,
         request: &ReceivedMessage<'_>,
     ) -> Result<Option<OwnerId>, Rejected> {
-        let none = Rejected::new(Cause::NoEstablishedAssociation);
+        let none = Rejected::no_association();
         let known = self.peers.association_for(request.peer()).ok_or(none)?;
         let (address, owner) = (known.address, known.owner);
         let message = AssociationUpdateRequest::decode_body(request.body)?;
         if NodeIdentity::from_ie(&message.node_id) != known.node_id {
-            return Err(none);
+            return Err(Rejected::other_node_id());
         }
         if let Some(controls) = path_controls(message.gtpu_path_qos_controls)? {
             self.path_qos.set(request.now, owner, controls);
@@ -301,7 +303,7 @@ impl Node {
         let (cause, last) = match self.release_association(request) {
             Ok(last) => (Cause::RequestAccepted, last),
             Err(rejected) => {
-                self.count_refused(rejected.cause);
+                self.note_refused(request, rejected);
                 (rejected.cause, None)
             }
         };
@@ -324,11 +326,11 @@ impl Node {
         request: &ReceivedMessage<'_>,
     ) -> Result<Option<Condition>, Rejected> {
         let Some(association) = self.association(request.peer()) else {
-            return Err(Rejected::new(Cause::NoEstablishedAssociation));
+            return Err(Rejected::no_association());
         };
         let message = AssociationReleaseRequest::decode_body(request.body)?;
         if NodeIdentity::from_ie(&message.node_id) != association.node_id {
-            return Err(Rejected::new(Cause::NoEstablishedAssociation));
+            return Err(Rejected::other_node_id());
         }
         let (address, node_id) = (association.address, association.node_id.clone());
         self.end_association(request.now, address, DownReason::Released);
@@ -341,7 +343,7 @@ impl Node {
 ///
 /// # Errors
 /// As [`PathQosControl::from_ie`]; Cause 75 for more than [`PATH_CONTROLS_MAX`].
-fn path_controls<'a>(
+pub(super) fn path_controls<'a>(
     ies: Repeated<'a, Nullable<GtpuPathQosControlInformation<'a>>>,
 ) -> Result<Option<Vec<PathQosControl>>, Rejected> {
     if ies.is_empty() {
@@ -351,7 +353,7 @@ fn path_controls<'a>(
     let controls: Vec<PathQosControl> =
         given.map(|ie| PathQosControl::from_ie(&ie)).collect::<Result<_, _>>()?;
     if controls.len() > PATH_CONTROLS_MAX {
-        return Err(Rejected::new(Cause::NoResourcesAvailable));
+        return Err(Rejected::beyond("GTP-U Path QoS Control Informations", PATH_CONTROLS_MAX));
     }
     Ok(Some(controls))
 }

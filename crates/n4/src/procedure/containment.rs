@@ -14,6 +14,7 @@ use crate::answers::Condition;
 use crate::containment::{CONTAINED, FaultPoint, text};
 use crate::event::NodeEvent;
 use crate::node::{Node, ReceivedMessage};
+use crate::refusal::Rejected;
 use crate::session_state::RemainingReports;
 
 impl Node {
@@ -72,7 +73,8 @@ impl Node {
         let after = after.map(Condition::Observed);
         self.forget_answer(request);
         self.report_fault(request.peer(), request.header.message_type, text(panic));
-        if !self.refuse_request(request, Cause::SystemFailure, after) {
+        let rejected = Rejected::new(Cause::SystemFailure, "a fault in adit");
+        if !self.refuse_request(request, rejected, after) {
             self.counters.scalars.discarded_after_fault += 1;
         }
     }

@@ -9,8 +9,8 @@ use adit_types::{Nanos, Seid};
 
 use crate::answers::Condition;
 use crate::node::{Node, ReceivedMessage};
-use crate::procedure::RefusalWithSeid;
 use crate::procedure::packet_rates::status_report;
+use crate::procedure::{NO_SUCH_SESSION, RefusalWithSeid};
 use crate::refusal::Rejected;
 use crate::sessions::FollowUp;
 
@@ -37,7 +37,7 @@ impl Node {
         let is_unacknowledged = self.sessions.states.has_unacknowledged_usage(up_seid);
         let overflow = self.ended_session(up_seid, false);
         let Some(change) = self.delete_session(up_seid) else {
-            let rejected = Rejected::new(Cause::SessionContextNotFound);
+            let rejected = Rejected::new(Cause::SessionContextNotFound, NO_SUCH_SESSION);
             return self.refuse_deletion(request, cp_seid, rejected, None);
         };
         if let Some(pending) = self.sessions.pending_mut(change) {
@@ -78,7 +78,7 @@ impl Node {
         rejected: Rejected,
         after: Option<Condition>,
     ) {
-        self.count_refused(rejected.cause);
+        self.note_refused(request, rejected);
         self.respond(request, Some(seid), &refusal(rejected), after);
     }
 }

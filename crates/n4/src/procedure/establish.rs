@@ -34,20 +34,19 @@ impl Node {
     fn establish(&mut self, request: &ReceivedMessage<'_>) -> Result<NewSession, Rejected> {
         // INTEROP: the peer is known by its address; some SMFs name another of their Node IDs here.
         let owner = self.peers.association_for(request.peer()).map(|association| association.owner);
-        let owner = owner.ok_or(Rejected::new(Cause::NoEstablishedAssociation))?;
+        let owner = owner.ok_or(Rejected::no_association())?;
         if self.load.standing_workers > 0 {
             self.counters.scalars.refused_worker_stands_still += 1;
-            return Err(Rejected::new(Cause::EntityInCongestion));
+            return Err(Rejected::new(Cause::EntityInCongestion, "a worker stands still"));
         }
         if self.load.is_draining {
             self.counters.scalars.refused_draining += 1;
-            return Err(Rejected::new(Cause::EntityInCongestion));
+            return Err(Rejected::new(Cause::EntityInCongestion, "the operator drains adit"));
         }
-        if self.sessions.store().owned_count(owner)
-            >= self.config.policy.sessions_per_association_max
-        {
+        let most = self.config.policy.sessions_per_association_max;
+        if self.sessions.store().owned_count(owner) >= most {
             self.counters.scalars.refused_sessions_per_association_full += 1;
-            return Err(Rejected::new(Cause::NoResourcesAvailable));
+            return Err(Rejected::beyond("sessions of one association", most));
         }
         let message = SessionEstablishmentRequest::decode_body(request.body)?;
         demand::check(request.body)?;
@@ -176,8 +175,7 @@ impl Node {
         rejected: Rejected,
         after: Option<Condition>,
     ) {
-        self.count_refused(rejected.cause);
-        self.log_refusal(request, rejected);
+        self.note_refused(request, rejected);
         let node_id = self.config.node_id.clone();
         let mut body = SessionEstablishmentResponse::new(node_id.to_ie(), rejected.cause);
         body.offending_ie = rejected.offending_ie.map(ie::OffendingIe::from);

@@ -1,22 +1,26 @@
-//! Everything that is wrong with a refused session request.
+//! Everything that is wrong with a refused request.
 //!
 //! The answer names the first error only. The others are found by removing the named IE from the
 //! request and checking the rest again, a bounded number of times and at most once per second. An
 //! error that may only result from a removal is not reported.
 //! Spec: TS 29.244 §7.6.
 
-use core::fmt::Write as _;
-
+use adit_pfcp::grouped::GtpuPathQosControlInformation;
 use adit_pfcp::ie::FailedRuleId;
-use adit_pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
-use adit_pfcp::{Cause, Ie, IeIter, IeType, MessageBody, MessageType, RawIe};
+use adit_pfcp::message::{
+    AssociationSetupRequest, AssociationUpdateRequest, SessionEstablishmentRequest,
+    SessionModificationRequest,
+};
+use adit_pfcp::{Cause, Ie, IeError, IeIter, IeType, MessageBody, MessageType, RawIe};
 use adit_types::limits::FINDINGS_MAX;
 use adit_types::{BarId, FarId, Nanos, PdrId, QerId, Seid, UrrId};
 
 use crate::event::NodeEvent;
 use crate::node::{Node, ReceivedMessage};
+use crate::path_qos::PathQosControl;
+use crate::procedure::association::path_controls;
 use crate::procedure::demand;
-use crate::refusal::Rejected;
+use crate::refusal::{RefusalDetail, Rejected};
 
 /// Time between two requests whose errors are all logged.
 const TELL_INTERVAL: Nanos = Nanos::from_secs(1);
@@ -24,12 +28,16 @@ const TELL_INTERVAL: Nanos = Nanos::from_secs(1);
 impl Node {
     /// Logs all errors of a refused request, unless others were logged less than a second before.
     pub(crate) fn log_refusal(&mut self, request: &ReceivedMessage<'_>, first: Rejected) {
-        if self.next_finding > request.now {
+        if first.detail == RefusalDetail::Logged {
+            return;
+        }
+        let next = &mut self.next_finding[usize::from(request.header.seid.is_some())];
+        if *next > request.now {
             self.counters.scalars.refusals_not_told += 1;
             return;
         }
-        self.next_finding = request.now + TELL_INTERVAL;
-        let findings = self.findings(request, first).iter().map(text).collect();
+        *next = request.now + TELL_INTERVAL;
+        let findings = self.findings(request, first).iter().map(Rejected::to_string).collect();
         let message_type = request.header.message_type.name();
         self.events.push_back(NodeEvent::Refused { from: request.peer(), message_type, findings });
     }
@@ -37,17 +45,20 @@ impl Node {
     fn findings(&self, request: &ReceivedMessage<'_>, first: Rejected) -> Vec<Rejected> {
         let mut findings = vec![first];
         let mut body = request.body.to_vec();
-        let mut cut_referenced = false;
+        let (mut cut_referenced, mut cut_types) = (false, Vec::new());
         let mut last = first;
         // Every round cuts something, so that it ends.
         for _ in 0..FINDINGS_MAX {
-            let Some(rest) = cut(&body, last) else { break };
+            let Some((rest, cut_type)) = cut(&body, last) else { break };
+            cut_types.push(cut_type);
             cut_referenced |= !matches!(last.failed_rule, None | Some(FailedRuleId::Pdr(_)));
             body = rest;
             let Err(next) = self.judge(request, &body) else { break };
             let ids = [IeType::FAR_ID, IeType::QER_ID, IeType::URR_ID, IeType::LINKED_URR_ID];
             let refers = next.offending_ie.is_some_and(|ie| ids.contains(&ie));
-            let follows = next.cause == Cause::MandatoryIeMissing || (refers && cut_referenced);
+            let is_cut = next.offending_ie.is_some_and(|ie| cut_types.contains(&ie));
+            let follows = next.cause == Cause::MandatoryIeMissing && is_cut;
+            let follows = follows || refers && cut_referenced;
             if !follows {
                 findings.push(next);
             }
@@ -56,7 +67,7 @@ impl Node {
         findings
     }
 
-    /// Checks a session request without carrying it out.
+    /// Checks a request without carrying it out, as far as it can have several errors.
     fn judge(&self, request: &ReceivedMessage<'_>, body: &[u8]) -> Result<(), Rejected> {
         let (up_seid, mut change) = match request.header.message_type {
             MessageType::SESSION_ESTABLISHMENT_REQUEST => {
@@ -70,6 +81,14 @@ impl Node {
                 let up_seid: Option<Seid> = request.header.seid;
                 (up_seid, self.change_of_modification(request.now, &message)?)
             }
+            MessageType::ASSOCIATION_SETUP_REQUEST => {
+                let message = AssociationSetupRequest::decode_body(body)?;
+                return path_controls(message.gtpu_path_qos_controls).map(drop);
+            }
+            MessageType::ASSOCIATION_UPDATE_REQUEST => {
+                let message = AssociationUpdateRequest::decode_body(body)?;
+                return path_controls(message.gtpu_path_qos_controls).map(drop);
+            }
             _ => return Ok(()),
         };
         let association = self.peers.association_for(request.peer());
@@ -81,8 +100,8 @@ impl Node {
     }
 }
 
-/// The body without the IE that `rejected` names: the group of the rule, else the IE itself.
-fn cut(body: &[u8], rejected: Rejected) -> Option<Vec<u8>> {
+/// The body without the IE that `rejected` names, and that IE's type: the group of the rule, else the IE itself.
+fn cut(body: &[u8], rejected: Rejected) -> Option<(Vec<u8>, IeType)> {
     let mut ies = IeIter::new(body);
     loop {
         let start = ies.offset();
@@ -90,7 +109,7 @@ fn cut(body: &[u8], rejected: Rejected) -> Option<Vec<u8>> {
         if is_named(&ie, rejected) {
             let mut rest = body.get(..start)?.to_vec();
             rest.extend(body.get(ies.offset()..)?);
-            return Some(rest);
+            return Some((rest, ie.ie_type));
         }
     }
 }
@@ -119,23 +138,25 @@ fn is_named(ie: &RawIe<'_>, rejected: Rejected) -> bool {
             groups.contains(&ie.ie_type) && member::<BarId>(ie.value) == Some(id)
         }
         Some(_) => false,
-        None => rejected.offending_ie == Some(ie.ie_type),
+        None => rejected.offending_ie == Some(ie.ie_type) || is_named_control(ie, rejected),
     }
+}
+
+/// True for a GTP-U Path QoS Control Information that is refused like this.
+fn is_named_control(ie: &RawIe<'_>, rejected: Rejected) -> bool {
+    if ie.ie_type != GtpuPathQosControlInformation::TYPE || ie.value.is_empty() {
+        return false;
+    }
+    let refused = match GtpuPathQosControlInformation::decode(ie.value) {
+        Ok(control) => PathQosControl::from_ie(&control).err(),
+        Err(IeError::Nested(error)) => Some(error.into()),
+        Err(_) => None,
+    };
+    let answer = |rejected: Rejected| (rejected.cause, rejected.offending_ie);
+    refused.map(answer) == Some(answer(rejected))
 }
 
 fn member<'a, T: Ie<'a>>(group: &'a [u8]) -> Option<T> {
     let ie = IeIter::new(group).flatten().find(|ie| ie.ie_type == T::TYPE)?;
     T::decode(ie.value).ok()
-}
-
-fn text(rejected: &Rejected) -> String {
-    let mut text = format!("{} ({})", rejected.cause.code(), rejected.cause);
-    // Writing to a string does not fail.
-    if let Some(ie) = rejected.offending_ie {
-        let _ = write!(text, ", IE {} {}", ie.0, ie.name());
-    }
-    if let Some(rule) = rejected.failed_rule {
-        let _ = write!(text, ", {rule:?}");
-    }
-    text
 }

@@ -8,6 +8,7 @@ use adit_pfcp::{Cause, Header, HeaderError, MessageType, PfcpWriter};
 use adit_types::Nanos;
 
 use crate::node::{Node, ReceivedMessage};
+use crate::refusal::Rejected;
 
 /// Octets of a header behind type and length: without and with a SEID.
 const HEADER_BYTES: (usize, usize) = (8, 16);
@@ -52,7 +53,8 @@ impl Node {
         let (short, long) = HEADER_BYTES;
         let body = rest.get(if header.seid.is_some() { long } else { short }..);
         let request = ReceivedMessage { now, from, header, body: body.unwrap_or_default() };
-        if !is_addressed || !self.refuse_request(&request, Cause::InvalidLength, None) {
+        let rejected = Rejected::new(Cause::InvalidLength, "the datagram ends within the message");
+        if !is_addressed || !self.refuse_request(&request, rejected, None) {
             self.counters.scalars.discarded_malformed_header += 1;
         }
     }

@@ -58,6 +58,9 @@ use adit_types::Seid;
 use crate::node::{Node, ReceivedMessage};
 use crate::refusal::Rejected;
 
+/// Why a request about a session is refused that its sender does not control.
+const NO_SUCH_SESSION: &str = "no session of this peer has the SEID";
+
 /// A refusal, and the SEID that the header of the response carries.
 struct RefusalWithSeid {
     seid: Seid,
@@ -75,13 +78,14 @@ impl Node {
         request: &ReceivedMessage<'_>,
     ) -> Result<(Seid, Seid), RefusalWithSeid> {
         request.header.seid.and_then(|up_seid| self.apply_disposition(up_seid));
-        let refused = |cause| RefusalWithSeid { seid: Seid(0), rejected: Rejected::new(cause) };
+        let refused = |rejected| RefusalWithSeid { seid: Seid(0), rejected };
         let association = self.peers.association_for(request.peer());
-        let association = association.ok_or(refused(Cause::NoEstablishedAssociation))?;
+        let association = association.ok_or(refused(Rejected::no_association()))?;
         let session =
             request.header.seid.and_then(|up_seid| self.sessions.store().session(up_seid));
         let session = session.filter(|s| self.peers.shares_control(association.owner, s.owner()));
-        let session = session.ok_or(refused(Cause::SessionContextNotFound))?;
+        let unknown = Rejected::new(Cause::SessionContextNotFound, NO_SUCH_SESSION);
+        let session = session.ok_or(refused(unknown))?;
         Ok((session.up_seid(), session.cp_f_seid().seid))
     }
 }

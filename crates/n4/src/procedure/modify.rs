@@ -258,8 +258,7 @@ impl Node {
         rejected: Rejected,
         after: Option<Condition>,
     ) {
-        self.count_refused(rejected.cause);
-        self.log_refusal(request, rejected);
+        self.note_refused(request, rejected);
         let mut body = SessionModificationResponse::new(rejected.cause);
         body.offending_ie = rejected.offending_ie.map(OffendingIe::from);
         body.failed_rule_id = rejected.failed_rule;

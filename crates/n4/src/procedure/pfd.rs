@@ -11,7 +11,9 @@ use adit_pfcp::message::{PfdManagementRequest, PfdManagementResponse};
 use adit_pfcp::{Cause, IeType, MessageBody};
 use adit_session::{ChangedApplications, OwnerId, PfdApplication, PfdProvision, PfdRefusal};
 use adit_types::SessionIndex;
-use adit_types::limits::JOBS_MAX;
+use adit_types::limits::{
+    FLOW_DESCRIPTIONS_PER_APPLICATION_MAX, JOBS_MAX, PFD_APPLICATIONS_MAX, PFD_BYTES_MAX,
+};
 
 use crate::answers::Condition;
 use crate::association::NodeIdentity;
@@ -29,8 +31,9 @@ impl Node {
                 let after = self.recompile(changed, None);
                 self.respond_to_pfd_management(request, Cause::RequestAccepted, None, after);
             }
-            Err(Rejected { cause, offending_ie, .. }) => {
-                self.count_refused(cause);
+            Err(rejected) => {
+                self.note_refused(request, rejected);
+                let Rejected { cause, offending_ie, .. } = rejected;
                 self.respond_to_pfd_management(request, cause, offending_ie, None);
             }
         }
@@ -42,13 +45,13 @@ impl Node {
         &mut self,
         request: &ReceivedMessage<'_>,
     ) -> Result<ChangedApplications, Rejected> {
-        let unknown = Rejected::new(Cause::NoEstablishedAssociation);
-        let association = self.peers.association_for(request.peer()).ok_or(unknown)?;
+        let association = self.peers.association_for(request.peer());
+        let association = association.ok_or(Rejected::no_association())?;
         let (owner, node_id) = (association.owner, association.node_id.clone());
         self.refuse_beyond_jobs()?;
         let message = PfdManagementRequest::decode_body(request.body)?;
         if message.node_id.is_some_and(|given| NodeIdentity::from_ie(&given) != node_id) {
-            return Err(unknown);
+            return Err(Rejected::other_node_id());
         }
         let applications = message.application_ids_pfds.iter().map(|group| application(&group));
         let applications = applications.collect::<Result<_, _>>()?;
@@ -98,7 +101,7 @@ impl Node {
             return Ok(());
         }
         self.counters.scalars.refused_pending_full += 1;
-        Err(Rejected::new(Cause::NoResourcesAvailable))
+        Err(Rejected::beyond("requests about many sessions at a time", JOBS_MAX))
     }
 }
 
@@ -167,9 +170,16 @@ impl From<PfdRefusal> for Rejected {
             PfdRefusal::ApplicationIdTooLong => {
                 Self::with_ie(Cause::InvalidLength, IeType::APPLICATION_ID)
             }
-            PfdRefusal::TooManyFlowDescriptions
-            | PfdRefusal::TooManyApplications
-            | PfdRefusal::TooManyBytes => Self::new(Cause::NoResourcesAvailable),
+            PfdRefusal::TooManyFlowDescriptions => Self::beyond(
+                "flow descriptions of one application",
+                FLOW_DESCRIPTIONS_PER_APPLICATION_MAX,
+            ),
+            PfdRefusal::TooManyApplications => {
+                Self::beyond("applications with PFDs of control planes", PFD_APPLICATIONS_MAX)
+            }
+            PfdRefusal::TooManyBytes => {
+                Self::beyond("octets of PFDs of control planes", PFD_BYTES_MAX)
+            }
         }
     }
 }

@@ -22,6 +22,7 @@ use crate::records::{
     HeldAnswer, NodeRecord, NodeRestoration, PeerStateValue, PfdValue, RecordError, RecordSources,
     ReportsValue, UsageWalk, clock_mark, decoded, encoded,
 };
+use crate::refusal::Rejected;
 use crate::session_state::{EndedSession, ReportItem};
 use crate::transition::SessionDisposition;
 
@@ -138,23 +139,23 @@ impl Node {
         state: StoreState,
     ) {
         let scalars = &mut self.counters.scalars;
-        let cause = match state {
+        let rejected = match state {
             StoreState::Full => {
                 scalars.refused_store_full += 1;
-                Cause::NoResourcesAvailable
+                Rejected::new(Cause::NoResourcesAvailable, "the store is full")
             }
             StoreState::Failing | StoreState::Working => {
                 scalars.refused_store_fails += 1;
-                Cause::SystemFailure
+                Rejected::new(Cause::SystemFailure, "the store fails")
             }
         };
-        self.refuse_at_once(request, cause);
+        self.refuse_at_once(request, rejected);
     }
 
     /// Refuses a request, which changes nothing, without waiting for the store.
-    pub(crate) fn refuse_at_once(&mut self, request: &ReceivedMessage<'_>, cause: Cause) {
+    pub(crate) fn refuse_at_once(&mut self, request: &ReceivedMessage<'_>, rejected: Rejected) {
         self.sessions.records.set_passing(true);
-        self.refuse_request(request, cause, None);
+        self.refuse_request(request, rejected, None);
         self.sessions.records.set_passing(false);
     }
 

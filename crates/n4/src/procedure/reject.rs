@@ -1,6 +1,5 @@
 //! Refusing a request for a reason that lies outside its procedure.
 
-use adit_pfcp::Cause;
 use adit_pfcp::MessageType;
 use adit_types::Seid;
 
@@ -10,38 +9,38 @@ use crate::procedure::establish::cp_f_seid;
 use crate::refusal::Rejected;
 
 impl Node {
-    /// Answers `request` with `cause`, after the change `after` if there is one. Returns false for
+    /// Refuses `request`, after the change `after` if there is one. Returns false for
     /// a message that has no response with a Cause.
     pub(crate) fn refuse_request(
         &mut self,
         request: &ReceivedMessage<'_>,
-        cause: Cause,
+        rejected: Rejected,
         after: Option<Condition>,
     ) -> bool {
-        let rejected = Rejected::new(cause);
+        let cause = rejected.cause;
         match request.header.message_type {
             MessageType::ASSOCIATION_SETUP_REQUEST => {
-                self.count_refused(cause);
+                self.note_refused(request, rejected);
                 self.respond_to_setup(request, cause, after);
             }
             MessageType::ASSOCIATION_UPDATE_REQUEST => {
-                self.count_refused(cause);
+                self.note_refused(request, rejected);
                 self.respond_to_update(request, cause);
             }
             MessageType::ASSOCIATION_RELEASE_REQUEST => {
-                self.count_refused(cause);
+                self.note_refused(request, rejected);
                 self.respond_to_release(request, cause, after);
             }
             MessageType::PFD_MANAGEMENT_REQUEST => {
-                self.count_refused(cause);
+                self.note_refused(request, rejected);
                 self.respond_to_pfd_management(request, cause, None, after);
             }
             MessageType::SESSION_SET_DELETION_REQUEST => {
-                self.count_refused(cause);
+                self.note_refused(request, rejected);
                 self.respond_to_set_deletion(request, cause, None, after);
             }
             MessageType::SESSION_SET_MODIFICATION_REQUEST => {
-                self.count_refused(cause);
+                self.note_refused(request, rejected);
                 self.respond_to_set_modification(request, cause, None, after);
             }
             MessageType::SESSION_ESTABLISHMENT_REQUEST => {

@@ -17,7 +17,7 @@ use adit_session::OwnerId;
 use adit_types::{Seid, SessionIndex};
 
 use crate::answers::Condition;
-use crate::association::{Association, NodeIdentity};
+use crate::association::NodeIdentity;
 use crate::backlog::{JobTask, JobWaiter};
 use crate::counters::as_count;
 use crate::node::{Node, ReceivedMessage};
@@ -29,8 +29,9 @@ impl Node {
     pub(crate) fn handle_session_set_deletion(&mut self, request: &ReceivedMessage<'_>) {
         match self.delete_session_set(request) {
             Ok(last) => self.respond_to_set_deletion(request, Cause::RequestAccepted, None, last),
-            Err(Rejected { cause, offending_ie, .. }) => {
-                self.count_refused(cause);
+            Err(rejected) => {
+                self.note_refused(request, rejected);
+                let Rejected { cause, offending_ie, .. } = rejected;
                 self.respond_to_set_deletion(request, cause, offending_ie, None);
             }
         }
@@ -70,8 +71,9 @@ impl Node {
             Ok(last) => {
                 self.respond_to_set_modification(request, Cause::RequestAccepted, None, Some(last));
             }
-            Err(Rejected { cause, offending_ie, .. }) => {
-                self.count_refused(cause);
+            Err(rejected) => {
+                self.note_refused(request, rejected);
+                let Rejected { cause, offending_ie, .. } = rejected;
                 self.respond_to_set_modification(request, cause, offending_ie, None);
             }
         }
@@ -179,9 +181,11 @@ impl Node {
         node_id: &NodeIdentity,
     ) -> Result<OwnerId, Rejected> {
         let association = self.peers.association_for(request.peer());
-        let association = association.filter(|association| association.node_id == *node_id);
-        let association = association.map(|association: &Association| association.owner);
-        association.ok_or(Rejected::new(Cause::NoEstablishedAssociation))
+        let association = association.ok_or(Rejected::no_association())?;
+        match association.node_id == *node_id {
+            true => Ok(association.owner),
+            false => Err(Rejected::other_node_id()),
+        }
     }
 
     /// Sessions that are in some set named by their CP function.

@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use adit_pfcp::Repeated;
 use adit_pfcp::ie::{FqCsid, FqCsidNode, GroupId};
-use adit_pfcp::{Cause, Repeated};
 use adit_types::SessionIndex;
 use adit_types::limits::SETS_PER_SESSION_MAX;
 
@@ -165,7 +165,7 @@ pub(crate) fn set_keys<'a>(
     }
     keys.extend(groups.into_iter().map(|group| SetKey::Group(group.0.to_vec())));
     if keys.len() > SETS_PER_SESSION_MAX {
-        return Err(Rejected::new(Cause::NoResourcesAvailable));
+        return Err(Rejected::beyond("FQ-CSIDs and groups in one request", SETS_PER_SESSION_MAX));
     }
     Ok(keys)
 }

@@ -228,10 +228,13 @@ fn check_fars(known: &Provisioning, records: &Records) -> Result<(), Refusal> {
 
 fn check_number_of_keys(store: &SessionStore, keys: &SessionKeys) -> Result<(), Refusal> {
     let claims = &keys.claims;
-    if claims.len() > KEYS_PER_SESSION_MAX || store.ues.exceeds(claims, store.keys_max) {
+    if claims.len() > KEYS_PER_SESSION_MAX {
         return Err(Refusal::TooManyKeys);
     }
-    Ok(())
+    match store.ues.exceeds(claims, store.keys_max) {
+        true => Err(Refusal::UeTableFull),
+        false => Ok(()),
+    }
 }
 
 /// Checks PDRs: what they say and what they name. The applications that `before` names need no PFDs.
@@ -277,7 +280,7 @@ fn check_given_teids(
     };
     let new = claims.iter().filter(|key| is_new(key)).count();
     match store.teids.given_count() + new > store.keys_max {
-        true => Err(Refusal::TooManyKeys),
+        true => Err(Refusal::GivenTeidsFull),
         false => Ok(()),
     }
 }

@@ -145,7 +145,7 @@ fn framed_routes_beyond_a_limit_are_refused() {
     change.create_pdrs[0].pdi.framed_routes = routes(UE_NETWORKS_PER_PDI_MAX, 0);
     change.create_pdrs[1].pdi.framed_routes = routes(1, 1);
     let refusal = store.establish(OWNER, CP, change.clone()).unwrap_err();
-    assert_eq!(refusal, Refusal::TooManyKeys);
+    assert_eq!(refusal, Refusal::UeTableFull);
     change.create_pdrs[1].pdi.framed_routes.clear();
     store.establish(OWNER, CP, change).unwrap();
 }
