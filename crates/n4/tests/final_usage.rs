@@ -116,6 +116,25 @@ fn prepared_release_reports_the_last_usage_of_sessions_and_then_tells_that_all_w
     assert_eq!(scene.bench.node.store().reserved(), Default::default());
 }
 
+/// Spec: TS 29.244 §5.2.1, §5.18.
+#[test]
+fn session_that_gives_way_to_one_for_its_ue_address_reports_its_last_usage() {
+    let mut scene = scene(CpFunctionFeatures::EPFAR, 1);
+    scene.count(0, 300, 40);
+    let sent = scene.ask(&establish(3, &SessionScript::new(0xc2, 1)));
+    let [answer, report_sent] = &sent[..] else { panic!("{:?}", types(&sent)) };
+    assert_eq!(types(&sent[..1]), [MessageType::SESSION_ESTABLISHMENT_RESPONSE]);
+    let Message::SessionEstablishmentResponse(body) = decode(&answer.bytes) else { panic!() };
+    assert!(body.cause.is_accepted());
+    assert_eq!(raw(&report_sent.bytes).header.seid, Some(Seid(0xc1)), "the former one");
+    let body = report(report_sent);
+    assert_eq!(body.pfcp_sr_req_flags, Some(PfcpSrReqFlags::PSDBU));
+    let reports: Vec<UsageReport<'_>> = body.usage_reports.iter().collect();
+    assert_eq!((reports.len(), volume(&reports[0])), (1, (300, 40, 1, 1)));
+    assert_eq!(reports[0].usage_report_trigger, UsageReportTrigger::TEBUR);
+    assert_eq!(scene.bench.node.store().len(), 1);
+}
+
 fn release_request(sequence: u32) -> Vec<u8> {
     release(sequence, ip(10))
 }

@@ -381,7 +381,10 @@ fn limits_of_rules_filters_and_qers_are_enforced() {
     );
     let qers: Vec<QerId> = (0..=u32::try_from(QERS_PER_PDR_MAX).unwrap()).map(QerId).collect();
     assert_eq!(refused(|c| c.create_pdrs[1].qers = qers), Refusal::TooManyQers { pdr: DL });
-    assert_eq!(refused(many_keys), Refusal::TooManyKeys);
+    assert_eq!(refused(many_keys), Refusal::GivenTeidsFull);
+    let mut change = session(1);
+    many_keys(&mut change);
+    assert_eq!(store(256).establish(OWNER, CP, change), Err(Refusal::TooManyKeys));
 }
 
 /// 64 PDRs with a TEID, an IPv4 address and an IPv6 prefix each.
