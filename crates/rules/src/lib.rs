@@ -50,7 +50,7 @@ pub use offload::{
 };
 pub use outer_tos::OuterTos;
 pub use packed_fast_rule::PackedFastRule;
-pub use packet_rate::{PacketLimit, PacketQuota, PacketRateMeter, PacketsLeft};
+pub use packet_rate::{PacketLimit, PacketQuota, PacketRateMeter, PacketWindow, PacketsLeft};
 pub use published::{
     FarShape, PdrShape, PublishedFar, PublishedPdr, PublishedRules, PublishedUrr, Shapes, UrrShape,
 };

@@ -34,13 +34,13 @@ pub struct PacketLimit {
 
 /// Packets of the window that began last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct PacketWindow {
+pub struct PacketWindow {
     /// The window's end.
-    until: Nanos,
+    pub until: Nanos,
     /// Packets that passed in it.
-    passed: u16,
+    pub passed: u16,
     /// Its length; zero if only its end is known.
-    unit: Nanos,
+    pub unit: Nanos,
 }
 
 impl PacketWindow {
@@ -222,6 +222,28 @@ impl PacketRateMeter {
         Some(PacketsLeft { packets, additional: further.map(|(left, _)| left), until })
     }
 
+    /// The windows of a direction that run at `now`, of the plain and of the additional rate, also of rates that the QER
+    /// does not have at present; a window without packets is none.
+    #[must_use]
+    pub fn windows(&self, direction: Direction, now: Nanos) -> [PacketWindow; 2] {
+        let limit = self.limit(direction);
+        let counts = self.direction_counts(direction);
+        let of = |cell: &PacketWindowCell, quota: Option<PacketQuota>| {
+            let last = cell.load();
+            let window = quota.map_or(last, |quota| last.at(quota, self.since, now));
+            if window.passed > 0 && window.until > now { window } else { PacketWindow::default() }
+        };
+        let additional = limit.and_then(|limit| limit.additional);
+        [of(&counts.plain, limit.map(|limit| limit.plain)), of(&counts.additional, additional)]
+    }
+
+    /// Goes on with windows that [`PacketRateMeter::windows`] returned. Call it before a worker has the rate.
+    pub fn set_windows(&self, direction: Direction, [plain, additional]: [PacketWindow; 2]) {
+        let counts = self.direction_counts(direction);
+        counts.plain.store(plain);
+        counts.additional.store(additional);
+    }
+
     /// Packets of a direction that the rate dropped.
     #[must_use]
     pub fn dropped(&self, direction: Direction) -> u64 {
@@ -320,6 +342,27 @@ mod tests {
             rate.resume(UL, left, 0, now + Nanos::from_secs(10));
             assert_eq!(passed(&rate, 5, now), expected);
             assert_eq!(passed(&rate, 5, now + Nanos::from_secs(10)), 3);
+        }
+    }
+
+    /// Two windows with ends of their own, and a direction whose rate is gone while they run.
+    #[test]
+    fn windows_go_on_in_another_process_as_in_this_one() {
+        let ten = Nanos::from_secs(10);
+        let both = [limit(quota(2, ten), Some(quota(1, HOUR))), None];
+        for gone in [false, true] {
+            let rate = PacketRateMeter::new(both, Nanos(0));
+            assert_eq!(passed(&rate, 3, Nanos::from_secs(100)), 3);
+            let rate = if gone { rate.with_limits([None; 2], Nanos::from_secs(101)) } else { rate };
+            let now = Nanos::from_secs(102);
+            let restored = PacketRateMeter::new([None; 2], now);
+            restored.set_windows(UL, rate.windows(UL, now));
+            let [rate, restored] =
+                [rate, restored].map(|rate| rate.with_limits(both, Nanos::from_secs(103)));
+            for at in [104, 111, 112, 125, 3699, 3701, 3702] {
+                let at = Nanos::from_secs(at);
+                assert_eq!(passed(&restored, 4, at), passed(&rate, 4, at), "{gone}, {at:?}");
+            }
         }
     }
 

@@ -2,8 +2,10 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-use adit_rules::{PacketRateMeter, PacketsLeft, SessionKey, SessionRules, UsageCounts};
-use adit_types::{DomainId, Nanos, QerId, Seid, Teid, UrrId};
+use adit_rules::{
+    PacketRateMeter, PacketWindow, PacketsLeft, SessionKey, SessionRules, UsageCounts,
+};
+use adit_types::{Direction, DomainId, Nanos, QerId, Seid, Teid, UrrId};
 
 use crate::cp_function::{CpFSeid, OwnerId};
 use crate::index::resume;
@@ -82,8 +84,9 @@ pub struct KeptUsage {
     pub(crate) packet_rates: Vec<KeptPacketRate>,
 }
 
-/// What is left of the packet rate of a QER.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// The packet rate of a QER: of several entries the first one says what is left, and is all that release 0.1.0 reads. See
+/// [`KeptPacketRate::of`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct KeptPacketRate {
     pub qer: QerId,
     pub uplink: Option<KeptAllowance>,
@@ -174,11 +177,62 @@ impl KeptUsage {
     /// Lets the packet rates of a restored session go on where they were.
     pub(crate) fn resume_packet_rates(&self, rates: &[(QerId, PacketRateMeter)]) {
         for (id, rate) in rates {
-            let Some(kept) = self.packet_rates.iter().find(|kept| kept.qer == *id) else {
-                continue;
-            };
-            resume(rate, [kept.uplink, kept.downlink].map(|left| left.map(PacketsLeft::from)));
+            let entries = self.packet_rates.iter().filter(|kept| kept.qer == *id);
+            let entries: Vec<KeptPacketRate> = entries.copied().collect();
+            match entries.as_slice() {
+                [] => {}
+                [_, windows @ ..] if windows.len() == KeptPacketRate::WINDOW_ENTRIES => {
+                    for (direction, of) in KeptPacketRate::DIRECTIONS {
+                        rate.set_windows(direction, KeptPacketRate::windows(windows, of));
+                    }
+                }
+                [left, ..] => {
+                    let both = [left.uplink, left.downlink];
+                    resume(rate, both.map(|left| left.map(PacketsLeft::from)));
+                }
+            }
         }
+    }
+}
+
+impl KeptPacketRate {
+    /// Entries behind the first one: packets and end of the window of the plain rate, and its length in the place of the end;
+    /// the same of the additional rate.
+    const WINDOW_ENTRIES: usize = 4;
+
+    /// The directions, and their allowances.
+    const DIRECTIONS: [(Direction, fn(&Self) -> Option<KeptAllowance>); 2] =
+        [(Direction::Uplink, |kept| kept.uplink), (Direction::Downlink, |kept| kept.downlink)];
+
+    /// The entries of a QER's rate at `now`.
+    pub(crate) fn of(qer: QerId, rate: &PacketRateMeter, now: Nanos) -> [Self; 5] {
+        let both = [Direction::Uplink, Direction::Downlink];
+        let [uplink, downlink] = both.map(|of| rate.left(of, now).map(KeptAllowance::from));
+        let windows = both.map(|of| rate.windows(of, now));
+        let entry = |part: fn([PacketWindow; 2]) -> (u16, Nanos)| {
+            let [uplink, downlink] = windows.map(|windows| {
+                let (packets, until) = part(windows);
+                let allowance = KeptAllowance { packets, additional: None, until };
+                (allowance != KeptAllowance::default()).then_some(allowance)
+            });
+            Self { qer, uplink, downlink }
+        };
+        [
+            Self { qer, uplink, downlink },
+            entry(|[plain, _]| (plain.passed, plain.until)),
+            entry(|[plain, _]| (0, plain.unit)),
+            entry(|[_, additional]| (additional.passed, additional.until)),
+            entry(|[_, additional]| (0, additional.unit)),
+        ]
+    }
+
+    /// The windows of a direction, from the entries behind the first one.
+    fn windows(entries: &[Self], of: fn(&Self) -> Option<KeptAllowance>) -> [PacketWindow; 2] {
+        let at = |position: usize| entries.get(position).and_then(of).unwrap_or_default();
+        [0, 2].map(|position| {
+            let KeptAllowance { packets: passed, until, .. } = at(position);
+            PacketWindow { until, passed, unit: at(position + 1).until }
+        })
     }
 }
 

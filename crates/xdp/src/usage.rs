@@ -132,9 +132,11 @@ mod tests {
             scope.spawn(|| {
                 let limited = head::ACTIVE | head::LIMITED;
                 for number in (1..head::NUMBERS_END).cycle().take_while(|_| goes_on()) {
-                    cells.map(|cell| cell[word::HEAD].store(number | limited, Ordering::Release));
+                    for cell in cells {
+                        cell[word::HEAD].store(number | limited, Ordering::Release);
+                    }
                     if number % 3 == 0 {
-                        cells.map(|cell| cell[word::HEAD].store(number, Ordering::Release));
+                        cells[0][word::HEAD].store(number, Ordering::Release);
                     }
                     (0..number % 64).for_each(|_| core::hint::spin_loop());
                 }

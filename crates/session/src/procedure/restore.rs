@@ -4,7 +4,7 @@ use core::net::IpAddr;
 use std::sync::Arc;
 
 use adit_rules::{NoUsage, RuleDelta, UsageSource};
-use adit_types::{Direction, Nanos, Seid, SessionIndex, Teid};
+use adit_types::{Nanos, Seid, SessionIndex, Teid};
 
 use crate::alloc::seid_index;
 use crate::cp_function::CpFSeid;
@@ -65,15 +65,12 @@ impl SessionStore {
     fn usage_so_far(&self, now: Nanos, session: &Session, open: &OpenSession) -> KeptUsage {
         let source = &*self.usage.0;
         let usage = &open.usage;
-        let rate = |(qer, rate): &(_, adit_rules::PacketRateMeter)| KeptPacketRate {
-            qer: *qer,
-            uplink: rate.left(Direction::Uplink, now).map(Into::into),
-            downlink: rate.left(Direction::Downlink, now).map(Into::into),
-        };
+        let rates = self.packet_rates.of(session.index()).iter();
+        let rates = rates.flat_map(|(qer, rate)| KeptPacketRate::of(*qer, rate, now));
         KeptUsage {
             counts: usage.measures.iter().map(|known| (known.id, known.counts(source))).collect(),
             last: usage.activity.and_then(|timer| timer.last(source)),
-            packet_rates: self.packet_rates.of(session.index()).iter().map(rate).collect(),
+            packet_rates: rates.collect(),
         }
     }
 

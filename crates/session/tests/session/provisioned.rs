@@ -27,6 +27,7 @@ fn two_networks() -> Provisioning {
             interface(InterfaceRole::N6, Some("ims"), N3),
         ],
         qos: adit_session::QosPolicy::default(),
+        outer_tos: adit_rules::OuterTos::default(),
         tolerances: adit_session::Tolerances::default(),
     }
 }

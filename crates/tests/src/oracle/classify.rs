@@ -2,6 +2,7 @@
 
 use core::cmp::Reverse;
 use core::net::IpAddr;
+use std::collections::BTreeSet;
 
 use adit_rules::{DropReason, HeaderRemoval};
 use adit_session::{FTeidSpec, Far, PdrSpec, Qer, SdfSpec};
@@ -54,7 +55,11 @@ pub(super) fn qers_of<'a>(
     predefined: Option<&'a Qer>,
 ) -> Vec<&'a Qer> {
     let mut own: Vec<&Qer> = session.qers.iter().filter(|qer| pdr.qers.contains(&qer.id)).collect();
-    let users = |id| session.pdrs.iter().filter(|other| other.qers.contains(&id)).count();
+    // A PDR may have several readings.
+    let users = |id| {
+        let users = session.pdrs.iter().filter(|other| other.qers.contains(&id));
+        users.map(|other| other.id).collect::<BTreeSet<_>>().len()
+    };
     let marking = own.iter().filter(|qer| qer.qfi.is_some());
     let marking = marking.map(|qer| qer.id).min_by_key(|id| (users(*id), Reverse(*id)));
     own.sort_by_key(|qer| (Some(qer.id) != marking, qer.id));

@@ -84,12 +84,13 @@ impl ExpectedStep {
         buffered: usize,
         sent: Vec<Vec<Vec<u8>>>,
     ) -> Result<(), String> {
-        let mut own = 0;
-        for (port, frames) in (0..).zip(&sent) {
-            own += self.compare_port(port, frames)?;
-        }
         let drops: Vec<u64> = after.drops.iter().zip(before.drops).map(|(a, b)| a - b).collect();
         let punts: Vec<u64> = after.punts.iter().zip(before.punts).map(|(a, b)| a - b).collect();
+        let mut own = 0;
+        for (port, frames) in (0..).zip(&sent) {
+            let lost = |what| format!("{what}\n    {}", self.drops_in_words(&drops, &punts));
+            own += self.compare_port(port, frames).map_err(lost)?;
+        }
         let wrong_drop = drops.iter().zip(self.drops).any(|(got, want)| *got < want);
         let wrong_punt = punts.iter().zip(self.punts).any(|(got, want)| *got < want);
         let more = |got: &[u64], want: &[u64]| got.iter().sum::<u64>() - want.iter().sum::<u64>();
@@ -97,14 +98,7 @@ impl ExpectedStep {
             || wrong_punt
             || more(&drops, &self.drops) + more(&punts, &self.punts) != self.consumed
         {
-            return Err(format!(
-                "dropped {} punted {}; oracle: dropped {} punted {} consumed {}",
-                list_nonzero(&drops, |at| DropReason::ALL[at].name()),
-                list_nonzero(&punts, |at| PuntReason::ALL[at].name()),
-                list_nonzero(&self.drops, |at| DropReason::ALL[at].name()),
-                list_nonzero(&self.punts, |at| PuntReason::ALL[at].name()),
-                self.consumed,
-            ));
+            return Err(self.drops_in_words(&drops, &punts));
         }
         let counts = [
             (
@@ -139,6 +133,17 @@ impl ExpectedStep {
             return Err(format!("{name} is {got}, oracle {want}"));
         }
         if after.identity_holds() { Ok(()) } else { Err("the identity does not hold".into()) }
+    }
+
+    fn drops_in_words(&self, drops: &[u64], punts: &[u64]) -> String {
+        format!(
+            "dropped {} punted {}; oracle: dropped {} punted {} consumed {}",
+            list_nonzero(drops, |at| DropReason::ALL[at].name()),
+            list_nonzero(punts, |at| PuntReason::ALL[at].name()),
+            list_nonzero(&self.drops, |at| DropReason::ALL[at].name()),
+            list_nonzero(&self.punts, |at| PuntReason::ALL[at].name()),
+            self.consumed,
+        )
     }
 
     /// Finds every expected frame among `frames`, in order within a lane. Returns how many others

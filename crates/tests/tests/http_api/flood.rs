@@ -222,10 +222,14 @@ fn guess_tokens(told: &FloodCounts, is_over: &AtomicBool) {
 fn go_slowly(told: &FloodCounts, is_over: &AtomicBool) {
     let request =
         format!("GET /v1/live HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {ACTS}\r\n\r\n");
-    let mut open: Vec<TcpStream> = (210..250).cycle().take(80).filter_map(connect_from).collect();
+    let mut open = Vec::new();
     for octet in request.as_bytes().iter().cycle() {
         if is_over.load(Ordering::Relaxed) {
             return;
+        }
+        // Others take their places: they show no token before their requests are complete.
+        if open.is_empty() {
+            open.extend((210..250).cycle().take(80).filter_map(connect_from));
         }
         open.retain(|mut stream| stream.write_all(&[*octet]).is_ok());
         told.slow.fetch_add(u64::from(!open.is_empty()), Ordering::Relaxed);
