@@ -3,11 +3,13 @@
 //! Datagrams of an address outside the allow-list are discarded. Requests of an address pass a token
 //! bucket: its own when it has an association, else one of a fixed number of buckets that all
 //! unknown addresses share, so that these cost no memory. Heartbeat Requests have buckets of
-//! their own. Those of a known peer whose sequence numbers continue have one more: whoever forges
-//! requests in a peer's name does not see the peer's numbers, and so costs it no answer.
+//! their own: those of a known peer one for the port that its association was set up from, and one
+//! for all other ports. Those whose sequence numbers continue have one more: whoever forges
+//! requests in a peer's name, even from its port, does not see the peer's numbers, and so costs it no
+//! answer.
 
 use core::hash::{Hash, Hasher};
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use std::collections::BTreeMap;
 use std::hash::DefaultHasher;
 
@@ -192,13 +194,24 @@ pub(crate) struct AdmissionBuckets {
     requests: AdmissionBucket,
     setups: AdmissionBucket,
     heartbeats: AdmissionBucket,
+    /// Those from other ports than `port`.
+    foreign_heartbeats: AdmissionBucket,
     continued_heartbeats: AdmissionBucket,
     numbers: SequenceNumbers,
+    /// The port that the last setup came from; zero before.
+    port: u16,
 }
 
 impl AdmissionBuckets {
-    /// Takes a token for a request of a known peer.
-    fn admit(&mut self, now: Nanos, request: RequestKind, requests: AdmissionRate) -> bool {
+    /// Takes a token for a request of a known peer from `port`.
+    fn admit(
+        &mut self,
+        now: Nanos,
+        port: u16,
+        request: RequestKind,
+        requests: AdmissionRate,
+    ) -> bool {
+        let is_foreign = self.port != 0 && self.port != port;
         let is_calm = self.heartbeats.is_half_full(now, KNOWN_HEARTBEATS);
         let continued = request.sequence().filter(|&number| self.numbers.continue_with(number));
         let admitted = match (request, continued) {
@@ -208,11 +221,15 @@ impl AdmissionBuckets {
         };
         match (request.sequence(), continued) {
             (_, Some(number)) if admitted => self.numbers.last = number,
-            (Some(number), None) => self.numbers.note_new(now, number, is_calm),
+            (Some(number), None) if !is_foreign => self.numbers.note_new(now, number, is_calm),
             _ => {}
         }
+        if admitted && matches!(request, RequestKind::Setup(_)) {
+            self.port = port;
+        }
         let is_heartbeat = matches!(request, RequestKind::Heartbeat(_));
-        admitted || is_heartbeat && self.heartbeats.take(now, KNOWN_HEARTBEATS)
+        let bucket = if is_foreign { &mut self.foreign_heartbeats } else { &mut self.heartbeats };
+        admitted || is_heartbeat && bucket.take(now, KNOWN_HEARTBEATS)
     }
 
     /// Takes what a request costs that is no heartbeat.
@@ -274,15 +291,15 @@ impl Admission {
     pub(crate) fn admit(
         &mut self,
         now: Nanos,
-        peer: IpAddr,
+        peer: SocketAddr,
         own: Option<&mut AdmissionBuckets>,
         request: RequestKind,
     ) -> bool {
         let Some(requests) = self.requests else { return true };
-        if let Some(known) = own.or_else(|| self.configured.get_mut(&peer)) {
-            return known.admit(now, request, requests);
+        if let Some(known) = own.or_else(|| self.configured.get_mut(&peer.ip())) {
+            return known.admit(now, peer.port(), request, requests);
         }
-        let shared = self.position(peer);
+        let shared = self.position(peer.ip());
         let Some(buckets) = self.strangers.get_mut(shared) else { return true };
         match request {
             RequestKind::Heartbeat(_) => buckets.heartbeats.take(now, HEARTBEATS),
@@ -310,6 +327,26 @@ mod tests {
 
     fn peer(host: u8) -> IpAddr {
         IpAddr::from([192, 0, 2, host])
+    }
+
+    fn socket(host: u8) -> SocketAddr {
+        SocketAddr::new(peer(host), 8805)
+    }
+
+    /// From other ports they may have any numbers.
+    #[test]
+    fn heartbeats_from_other_ports_cost_those_from_the_peers_port_nothing() {
+        let rate = AdmissionRate::new(50_000, 10_000);
+        let mut buckets = AdmissionBuckets::default();
+        assert!(buckets.admit(Nanos(0), 8805, RequestKind::Setup(1), rate));
+        let mut now = Nanos(0);
+        for round in 0..100 {
+            for n in 0..5_000 {
+                now += Nanos(20_000);
+                buckets.admit(now, 20_000, RequestKind::Heartbeat(n % 1000), rate);
+            }
+            assert!(buckets.admit(now, 8805, RequestKind::Heartbeat(2 + round), rate), "{round}");
+        }
     }
 
     #[test]
@@ -341,11 +378,11 @@ mod tests {
             PeerPolicy { requests_per_s_max: 1, requests_burst: 1, ..PeerPolicy::default() };
         let mut admission = Admission::new(policy, vec![], 1);
         let other = RequestKind::Other(1);
-        assert!(admission.admit(Nanos(0), peer(1), None, other));
-        assert!(!admission.admit(Nanos(0), peer(1), None, other));
-        assert!(admission.admit(Nanos(0), peer(1), None, RequestKind::Heartbeat(1)));
+        assert!(admission.admit(Nanos(0), socket(1), None, other));
+        assert!(!admission.admit(Nanos(0), socket(1), None, other));
+        assert!(admission.admit(Nanos(0), socket(1), None, RequestKind::Heartbeat(1)));
         let mut own = AdmissionBuckets::default();
-        assert!(admission.admit(Nanos(0), peer(1), Some(&mut own), other), "its own bucket");
+        assert!(admission.admit(Nanos(0), socket(1), Some(&mut own), other), "its own bucket");
     }
 
     #[test]
@@ -357,7 +394,7 @@ mod tests {
             let mut own = own;
             let mut admitted = |request| {
                 let own = own.as_deref_mut();
-                admission.admit(Nanos(0), peer(1), own, request)
+                admission.admit(Nanos(0), socket(1), own, request)
             };
             let setups = (0..100).filter(|&n| admitted(RequestKind::Setup(n))).count();
             assert_eq!(setups, 10);
@@ -377,14 +414,14 @@ mod tests {
             for n in 0..50_000 {
                 now += Nanos(20_000);
                 let forged = RequestKind::Heartbeat(forged(second * 50_000 + n) & SEQUENCE_MAX);
-                others += usize::from(second >= 5 && buckets.admit(now, forged, rate));
+                others += usize::from(second >= 5 && buckets.admit(now, 8805, forged, rate));
                 if n % 500 == 0 {
                     number = (number + 1) & SEQUENCE_MAX;
-                    assert!(buckets.admit(now, RequestKind::Other(number), rate));
+                    assert!(buckets.admit(now, 8805, RequestKind::Other(number), rate));
                 }
             }
             number = (number + 1) & SEQUENCE_MAX;
-            own += usize::from(buckets.admit(now, RequestKind::Heartbeat(number), rate));
+            own += usize::from(buckets.admit(now, 8805, RequestKind::Heartbeat(number), rate));
         }
         (own, others)
     }
@@ -408,9 +445,9 @@ mod tests {
         for pulse in 0..100 {
             let now = Nanos::from_millis(100 * u64::from(pulse));
             for forged in 0..5000 {
-                buckets.admit(now, RequestKind::Heartbeat(5_000_000 + forged), rate);
+                buckets.admit(now, 8805, RequestKind::Heartbeat(5_000_000 + forged), rate);
             }
-            assert!(buckets.admit(now, RequestKind::Heartbeat(2 + pulse), rate), "{pulse}");
+            assert!(buckets.admit(now, 8805, RequestKind::Heartbeat(2 + pulse), rate), "{pulse}");
         }
     }
 
@@ -422,14 +459,14 @@ mod tests {
         let mut own = (7_000_000..7_000_100).map(RequestKind::Heartbeat);
         for heartbeat in own.by_ref().take(3) {
             now += Nanos::from_secs(1);
-            assert!(buckets.admit(now, heartbeat, rate));
+            assert!(buckets.admit(now, 8805, heartbeat, rate));
         }
         for heartbeat in own {
             for forged in 0..50_000 {
                 now += Nanos(20_000);
-                buckets.admit(now, RequestKind::Heartbeat(forged), rate);
+                buckets.admit(now, 8805, RequestKind::Heartbeat(forged), rate);
             }
-            assert!(buckets.admit(now, heartbeat, rate));
+            assert!(buckets.admit(now, 8805, heartbeat, rate));
         }
     }
 }

@@ -448,7 +448,7 @@ impl Node {
     }
 
     fn takes_token(&mut self, now: Nanos, from: SocketAddr, request: RequestKind) -> bool {
-        let admitted = self.peers.admit(now, from.ip(), request);
+        let admitted = self.peers.admit(now, from, request);
         self.counters.scalars.discarded_over_rate += u64::from(!admitted);
         admitted
     }

@@ -192,8 +192,9 @@ impl Peers {
     }
 
     /// Takes a token for a request.
-    pub(crate) fn admit(&mut self, now: Nanos, from: IpAddr, request: RequestKind) -> bool {
-        let address = self.aliases.get(&from).unwrap_or(&from);
+    pub(crate) fn admit(&mut self, now: Nanos, from: SocketAddr, request: RequestKind) -> bool {
+        let of = from.ip();
+        let address = self.aliases.get(&of).unwrap_or(&of);
         let peer = self.by_address.get_mut(address).filter(|peer| peer.association.is_some());
         let own = peer.map(|peer| &mut peer.buckets);
         self.admission.admit(now, from, own, request)

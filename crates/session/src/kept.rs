@@ -182,9 +182,10 @@ impl KeptUsage {
             match entries.as_slice() {
                 [] => {}
                 [_, windows @ ..] if windows.len() == KeptPacketRate::WINDOW_ENTRIES => {
-                    for (direction, of) in KeptPacketRate::DIRECTIONS {
-                        rate.set_windows(direction, KeptPacketRate::windows(windows, of));
-                    }
+                    let uplink = KeptPacketRate::windows(windows, |kept| kept.uplink);
+                    let downlink = KeptPacketRate::windows(windows, |kept| kept.downlink);
+                    rate.set_windows(Direction::Uplink, uplink);
+                    rate.set_windows(Direction::Downlink, downlink);
                 }
                 [left, ..] => {
                     let both = [left.uplink, left.downlink];
@@ -199,10 +200,6 @@ impl KeptPacketRate {
     /// Entries behind the first one: packets and end of the window of the plain rate, and its length in the place of the end;
     /// the same of the additional rate.
     const WINDOW_ENTRIES: usize = 4;
-
-    /// The directions, and their allowances.
-    const DIRECTIONS: [(Direction, fn(&Self) -> Option<KeptAllowance>); 2] =
-        [(Direction::Uplink, |kept| kept.uplink), (Direction::Downlink, |kept| kept.downlink)];
 
     /// The entries of a QER's rate at `now`.
     pub(crate) fn of(qer: QerId, rate: &PacketRateMeter, now: Nanos) -> [Self; 5] {
