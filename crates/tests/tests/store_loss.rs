@@ -57,7 +57,8 @@ fn packets_pass_while_the_primary_of_the_store_is_killed() {
     println!("{said}");
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
     let counters = daemon.show("counters");
-    assert_eq!((&counters["dropped_pkts"], &counters["identity_holds"]), (&0.into(), &true.into()));
+    let told = (&counters["dropped_pkts"], &counters["identity_holds"]);
+    assert_eq!(told, (&0.into(), &true.into()), "{counters}");
     assert!(daemon.stop().status.success());
 }
 
