@@ -198,11 +198,16 @@ pub(crate) struct AdmissionBuckets {
     foreign_heartbeats: AdmissionBucket,
     continued_heartbeats: AdmissionBucket,
     numbers: SequenceNumbers,
-    /// The port that the last setup came from; zero before.
+    /// The port that the association was set up from; zero if that is not known.
     port: u16,
 }
 
 impl AdmissionBuckets {
+    /// The peer's association is set up, by a request from `port` with this sequence number.
+    pub(crate) fn begin(&mut self, port: u16, sequence: u32) {
+        (self.port, self.numbers.last) = (port, sequence);
+    }
+
     /// Takes a token for a request of a known peer from `port`.
     fn admit(
         &mut self,
@@ -223,9 +228,6 @@ impl AdmissionBuckets {
             (_, Some(number)) if admitted => self.numbers.last = number,
             (Some(number), None) if !is_foreign => self.numbers.note_new(now, number, is_calm),
             _ => {}
-        }
-        if admitted && matches!(request, RequestKind::Setup(_)) {
-            self.port = port;
         }
         let is_heartbeat = matches!(request, RequestKind::Heartbeat(_));
         let bucket = if is_foreign { &mut self.foreign_heartbeats } else { &mut self.heartbeats };
@@ -338,7 +340,7 @@ mod tests {
     fn heartbeats_from_other_ports_cost_those_from_the_peers_port_nothing() {
         let rate = AdmissionRate::new(50_000, 10_000);
         let mut buckets = AdmissionBuckets::default();
-        assert!(buckets.admit(Nanos(0), 8805, RequestKind::Setup(1), rate));
+        buckets.begin(8805, 1);
         let mut now = Nanos(0);
         for round in 0..100 {
             for n in 0..5_000 {

@@ -85,6 +85,9 @@ impl Node {
             AssociationRefusal::TooMany => Rejected::beyond("associations", ASSOCIATIONS_MAX),
         })?;
         self.set_nf_instance(request.peer(), nf_instance_id);
+        if let Some(peer) = self.peers.get_mut(request.peer()) {
+            peer.buckets.begin(request.from.port(), request.header.sequence);
+        }
         Ok(up)
     }
 
