@@ -2,7 +2,7 @@
 //! anew may have another address. A name server that does not answer holds up nobody else.
 
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use tracing::warn;
@@ -62,10 +62,7 @@ impl PeerNames {
 
     /// The next address of a peer, by the peer's position in `n4.connect`.
     pub(crate) fn poll(&self) -> Option<(usize, SocketAddr)> {
-        match self.0.try_recv() {
-            Ok(found) => Some(found),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-        }
+        self.0.try_recv().ok()
     }
 }
 

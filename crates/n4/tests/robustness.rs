@@ -336,7 +336,7 @@ fn every_error_of_a_refused_request_is_told_once_and_not_too_often() {
 
 /// What the log says of a request that is refused.
 fn told(bench: &mut Bench, host: u8, request: &[u8]) -> Vec<String> {
-    bench.now = bench.now + Nanos::from_secs(1);
+    bench.now += Nanos::from_secs(1);
     bench.events();
     assert_eq!(bench.ask(smf(host), request).len(), 1, "refused");
     let told = bench.events();

@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 #[path = "../../n4/tests/smf/mod.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
 mod smf;
 
 use std::net::{Ipv4Addr, UdpSocket};

@@ -111,7 +111,7 @@ fn outer_header_copies_what_it_is_told_to_on_the_fast_path_and_off_it() {
             let wanted = frame(tunnel.psc_dl(9, false), 63);
             assert_eq!(
                 fast.pass(N6, &frame(from_gateway(), 64), N3),
-                [wanted.clone()],
+                std::slice::from_ref(&wanted),
                 "{outer:?}"
             );
             assert_eq!(fast.counts().express_pkts, 1);

@@ -130,7 +130,7 @@ fn quota_that_is_no_longer_valid_stops_packets_until_a_new_one_comes() {
         (user.len(), usage)
     };
     assert_eq!(passes(&mut upf), (2, (0, 0)));
-    upf.now = upf.now + Nanos::from_secs(2);
+    upf.now += Nanos::from_secs(2);
     let (sent, _) = upf.settle();
     let mut usage = (0, 0);
     reported(&mut upf, &sent, &mut usage);
