@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::log::LogSettings;
 use crate::session_filter::SessionFilterText;
-use crate::show::DocumentForm;
 use crate::version::VERSION_LINE;
 pub(crate) use acts::{
     AssociationCommand, DrainSwitch, SessionCommand, StoreCommand, TapCommand, WorkerDrainCommand,
@@ -201,6 +200,20 @@ pub(crate) struct ShowArguments {
     pub form: DocumentForm,
     #[command(flatten)]
     pub socket: AdminSocket,
+}
+
+/// How a document is printed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Args)]
+pub(crate) struct DocumentForm {
+    /// Print JSON.
+    #[arg(long = "json")]
+    pub as_json: bool,
+    /// All columns, also those for which the terminal has no room.
+    #[arg(long)]
+    pub wide: bool,
+    /// With `drops`: also the reasons for which nothing was dropped.
+    #[arg(long)]
+    pub all: bool,
 }
 
 /// Format of metrics.

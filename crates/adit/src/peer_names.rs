@@ -13,7 +13,7 @@ use crate::config::{ConfiguredPeer, N4Settings};
 const INTERVAL: Duration = Duration::from_secs(2);
 
 /// A name of `n4.connect`, by its position there.
-struct PeerName {
+struct NamedPeer {
     position: usize,
     host: String,
     port: u16,
@@ -33,10 +33,10 @@ impl PeerNames {
         let name = |(position, peer): (usize, &ConfiguredPeer)| match peer {
             ConfiguredPeer::Address(_) => None,
             ConfiguredPeer::Name { host, port } => {
-                Some(PeerName { position, host: host.clone(), port: *port, known: None })
+                Some(NamedPeer { position, host: host.clone(), port: *port, known: None })
             }
         };
-        let mut names: Vec<PeerName> =
+        let mut names: Vec<NamedPeer> =
             settings.connect.iter().enumerate().filter_map(name).collect();
         if names.is_empty() {
             return Ok(None);
@@ -66,10 +66,10 @@ impl PeerNames {
     }
 }
 
-impl PeerName {
+impl NamedPeer {
     /// Its address: the known one as long as the name has that among others.
     fn resolve(&mut self, is_v4: bool) -> Option<SocketAddr> {
-        let PeerName { host, port, known, .. } = self;
+        let NamedPeer { host, port, known, .. } = self;
         let found = match (host.as_str(), *port).to_socket_addrs() {
             Ok(found) => found.filter(|address| address.is_ipv4() == is_v4).collect::<Vec<_>>(),
             Err(error) => {
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn name_has_an_address_of_the_wanted_family() {
         let name =
-            |host: &str| PeerName { position: 0, host: host.to_owned(), port: 7, known: None };
+            |host: &str| NamedPeer { position: 0, host: host.to_owned(), port: 7, known: None };
         let found = name("localhost").resolve(true);
         assert_eq!(found, Some("127.0.0.1:7".parse().unwrap()));
         assert_eq!(name("no-such-host.invalid").resolve(true), None);

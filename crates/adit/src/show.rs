@@ -5,31 +5,16 @@
 use std::io::Write;
 use std::path::Path;
 
-use clap::Args;
 use serde_json::{Map, Value};
 
 use crate::admin::client::{self, DocumentSink};
 use crate::admin::{AdminCommand, AdminQuestion};
-use crate::cli::Topic;
+use crate::cli::{DocumentForm, Topic};
 use crate::foreign_text::{printable, printable_json};
 use crate::text_table::{TextColumns, counted, plain_table, terminal_width};
 
 /// Number of rows that determine the widths of columns; later rows can only widen them.
 const ROWS_TOGETHER: usize = 512;
-
-/// How a document is printed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Args)]
-pub(crate) struct DocumentForm {
-    /// Print JSON.
-    #[arg(long = "json")]
-    pub as_json: bool,
-    /// All columns, also those for which the terminal has no room.
-    #[arg(long)]
-    pub wide: bool,
-    /// With `drops`: also the reasons for which nothing was dropped.
-    #[arg(long)]
-    pub all: bool,
-}
 
 /// Prints the answer of the adit that listens at `socket`.
 ///
@@ -554,7 +539,7 @@ mod tests {
         ]});
         let text = render(Topic::Neighbours, &document);
         assert!(text.contains("10.0.6.1") && text.contains("incomplete"), "{text}");
-        assert!(text.ends_with("1 neighbour"));
+        assert!(text.ends_with("\n1 neighbo\u{75}r"), "{text}");
     }
 
     #[test]

@@ -63,6 +63,8 @@ pub(crate) async fn serve(listener: TcpListener, access: ApiAccess, gate: Arc<Ap
         };
         let gate = Arc::clone(&gate);
         let place = Arc::new(place);
+        // Whoever ends for this one does so before the next one is accepted.
+        tokio::task::yield_now().await;
         tokio::spawn(async move {
             // Answers are small and complete.
             let _ = stream.set_nodelay(true);

@@ -11,12 +11,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use adit_types::limits::{API_CONNECTIONS_MAX, API_CONNECTIONS_PER_PEER_MAX};
 use tokio::sync::oneshot;
 
+/// Connections that may be about to end for others, beyond those that have places.
+const ENDING_MAX: usize = 8;
+
 /// The connections that exist.
 #[derive(Debug, Default)]
 struct KnownPlaces {
     by_peer: HashMap<IpAddr, usize>,
     /// By age, those that end for others: their peers, and how they learn it.
     unproven: BTreeMap<u64, (IpAddr, oneshot::Sender<()>)>,
+    /// Those that were told to end, and have not ended.
+    ending: usize,
     last: u64,
 }
 
@@ -43,10 +48,14 @@ impl ConnectionPlaces {
             return None;
         }
         if known.by_peer.values().sum::<usize>() >= API_CONNECTIONS_MAX {
+            if known.ending >= ENDING_MAX {
+                return None;
+            }
             let (_, (oldest, end)) = known.unproven.pop_first()?;
-            // Whoever ended meanwhile needs no word.
+            // Its place ends with it.
             let _ = end.send(());
             known.free(oldest);
+            known.ending += 1;
         }
         let (end, ends) = oneshot::channel();
         known.last += 1;
@@ -85,8 +94,11 @@ impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         let mut known = self.places.lock();
         // One that ended for another has no place any more.
-        if known.unproven.remove(&self.number).is_some() || self.is_proven.load(Ordering::Relaxed) {
-            known.free(self.peer);
+        match known.unproven.remove(&self.number).is_some()
+            || self.is_proven.load(Ordering::Relaxed)
+        {
+            true => known.free(self.peer),
+            false => known.ending -= 1,
         }
     }
 }
@@ -129,7 +141,10 @@ mod tests {
         assert!(keeps.try_recv().is_err());
         let count = || places.lock().by_peer.values().sum::<usize>();
         assert_eq!(count(), API_CONNECTIONS_MAX);
-        drop((probes, silent));
-        assert_eq!(count(), 1);
+        // Until those have ended there is room for few others.
+        let more: Vec<_> = (0..).map_while(|_| places.take(peer(98))).collect();
+        assert_eq!(more.len(), ENDING_MAX - probes.len());
+        drop((probes, silent, more));
+        assert_eq!((count(), places.lock().ending), (1, 0));
     }
 }

@@ -136,7 +136,7 @@ impl AdmissionBucket {
 
 /// A request, as far as its admission depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RequestKind {
+pub(crate) enum AdmittedRequest {
     /// A Heartbeat Request with this sequence number.
     Heartbeat(u32),
     /// An Association Setup Request with this sequence number.
@@ -147,7 +147,7 @@ pub(crate) enum RequestKind {
     Unreadable,
 }
 
-impl RequestKind {
+impl AdmittedRequest {
     const fn sequence(self) -> Option<u32> {
         match self {
             Self::Heartbeat(number) | Self::Setup(number) | Self::Other(number) => Some(number),
@@ -213,15 +213,17 @@ impl AdmissionBuckets {
         &mut self,
         now: Nanos,
         port: u16,
-        request: RequestKind,
+        request: AdmittedRequest,
         requests: AdmissionRate,
     ) -> bool {
         let is_foreign = self.port != 0 && self.port != port;
         let is_calm = self.heartbeats.is_half_full(now, KNOWN_HEARTBEATS);
         let continued = request.sequence().filter(|&number| self.numbers.continue_with(number));
         let admitted = match (request, continued) {
-            (RequestKind::Heartbeat(_), Some(_)) => self.continued_heartbeats.take(now, HEARTBEATS),
-            (RequestKind::Heartbeat(_), None) => false,
+            (AdmittedRequest::Heartbeat(_), Some(_)) => {
+                self.continued_heartbeats.take(now, HEARTBEATS)
+            }
+            (AdmittedRequest::Heartbeat(_), None) => false,
             _ => self.take_request(now, request, requests),
         };
         match (request.sequence(), continued) {
@@ -229,14 +231,19 @@ impl AdmissionBuckets {
             (Some(number), None) if !is_foreign => self.numbers.note_new(now, number, is_calm),
             _ => {}
         }
-        let is_heartbeat = matches!(request, RequestKind::Heartbeat(_));
+        let is_heartbeat = matches!(request, AdmittedRequest::Heartbeat(_));
         let bucket = if is_foreign { &mut self.foreign_heartbeats } else { &mut self.heartbeats };
         admitted || is_heartbeat && bucket.take(now, KNOWN_HEARTBEATS)
     }
 
     /// Takes what a request costs that is no heartbeat.
-    fn take_request(&mut self, now: Nanos, request: RequestKind, requests: AdmissionRate) -> bool {
-        let is_setup = matches!(request, RequestKind::Setup(_));
+    fn take_request(
+        &mut self,
+        now: Nanos,
+        request: AdmittedRequest,
+        requests: AdmissionRate,
+    ) -> bool {
+        let is_setup = matches!(request, AdmittedRequest::Setup(_));
         (!is_setup || self.setups.take(now, SETUPS)) && self.requests.take(now, requests)
     }
 }
@@ -295,7 +302,7 @@ impl Admission {
         now: Nanos,
         peer: SocketAddr,
         own: Option<&mut AdmissionBuckets>,
-        request: RequestKind,
+        request: AdmittedRequest,
     ) -> bool {
         let Some(requests) = self.requests else { return true };
         if let Some(known) = own.or_else(|| self.configured.get_mut(&peer.ip())) {
@@ -304,7 +311,7 @@ impl Admission {
         let shared = self.position(peer.ip());
         let Some(buckets) = self.strangers.get_mut(shared) else { return true };
         match request {
-            RequestKind::Heartbeat(_) => buckets.heartbeats.take(now, HEARTBEATS),
+            AdmittedRequest::Heartbeat(_) => buckets.heartbeats.take(now, HEARTBEATS),
             _ => buckets.take_request(now, request, requests),
         }
     }
@@ -345,9 +352,12 @@ mod tests {
         for round in 0..100 {
             for n in 0..5_000 {
                 now += Nanos(20_000);
-                buckets.admit(now, 20_000, RequestKind::Heartbeat(n % 1000), rate);
+                buckets.admit(now, 20_000, AdmittedRequest::Heartbeat(n % 1000), rate);
             }
-            assert!(buckets.admit(now, 8805, RequestKind::Heartbeat(2 + round), rate), "{round}");
+            assert!(
+                buckets.admit(now, 8805, AdmittedRequest::Heartbeat(2 + round), rate),
+                "{round}"
+            );
         }
     }
 
@@ -379,10 +389,10 @@ mod tests {
         let policy =
             PeerPolicy { requests_per_s_max: 1, requests_burst: 1, ..PeerPolicy::default() };
         let mut admission = Admission::new(policy, vec![], 1);
-        let other = RequestKind::Other(1);
+        let other = AdmittedRequest::Other(1);
         assert!(admission.admit(Nanos(0), socket(1), None, other));
         assert!(!admission.admit(Nanos(0), socket(1), None, other));
-        assert!(admission.admit(Nanos(0), socket(1), None, RequestKind::Heartbeat(1)));
+        assert!(admission.admit(Nanos(0), socket(1), None, AdmittedRequest::Heartbeat(1)));
         let mut own = AdmissionBuckets::default();
         assert!(admission.admit(Nanos(0), socket(1), Some(&mut own), other), "its own bucket");
     }
@@ -398,9 +408,9 @@ mod tests {
                 let own = own.as_deref_mut();
                 admission.admit(Nanos(0), socket(1), own, request)
             };
-            let setups = (0..100).filter(|&n| admitted(RequestKind::Setup(n))).count();
+            let setups = (0..100).filter(|&n| admitted(AdmittedRequest::Setup(n))).count();
             assert_eq!(setups, 10);
-            assert!((0..100).all(|n| admitted(RequestKind::Other(n))));
+            assert!((0..100).all(|n| admitted(AdmittedRequest::Other(n))));
         }
     }
 
@@ -415,15 +425,15 @@ mod tests {
         for second in 0..20_u32 {
             for n in 0..50_000 {
                 now += Nanos(20_000);
-                let forged = RequestKind::Heartbeat(forged(second * 50_000 + n) & SEQUENCE_MAX);
+                let forged = AdmittedRequest::Heartbeat(forged(second * 50_000 + n) & SEQUENCE_MAX);
                 others += usize::from(second >= 5 && buckets.admit(now, 8805, forged, rate));
                 if n % 500 == 0 {
                     number = (number + 1) & SEQUENCE_MAX;
-                    assert!(buckets.admit(now, 8805, RequestKind::Other(number), rate));
+                    assert!(buckets.admit(now, 8805, AdmittedRequest::Other(number), rate));
                 }
             }
             number = (number + 1) & SEQUENCE_MAX;
-            own += usize::from(buckets.admit(now, 8805, RequestKind::Heartbeat(number), rate));
+            own += usize::from(buckets.admit(now, 8805, AdmittedRequest::Heartbeat(number), rate));
         }
         (own, others)
     }
@@ -447,9 +457,12 @@ mod tests {
         for pulse in 0..100 {
             let now = Nanos::from_millis(100 * u64::from(pulse));
             for forged in 0..5000 {
-                buckets.admit(now, 8805, RequestKind::Heartbeat(5_000_000 + forged), rate);
+                buckets.admit(now, 8805, AdmittedRequest::Heartbeat(5_000_000 + forged), rate);
             }
-            assert!(buckets.admit(now, 8805, RequestKind::Heartbeat(2 + pulse), rate), "{pulse}");
+            assert!(
+                buckets.admit(now, 8805, AdmittedRequest::Heartbeat(2 + pulse), rate),
+                "{pulse}"
+            );
         }
     }
 
@@ -458,7 +471,7 @@ mod tests {
         let rate = AdmissionRate::new(50_000, 10_000);
         let mut buckets = AdmissionBuckets::default();
         let mut now = Nanos(0);
-        let mut own = (7_000_000..7_000_100).map(RequestKind::Heartbeat);
+        let mut own = (7_000_000..7_000_100).map(AdmittedRequest::Heartbeat);
         for heartbeat in own.by_ref().take(3) {
             now += Nanos::from_secs(1);
             assert!(buckets.admit(now, 8805, heartbeat, rate));
@@ -466,7 +479,7 @@ mod tests {
         for heartbeat in own {
             for forged in 0..50_000 {
                 now += Nanos(20_000);
-                buckets.admit(now, 8805, RequestKind::Heartbeat(forged), rate);
+                buckets.admit(now, 8805, AdmittedRequest::Heartbeat(forged), rate);
             }
             assert!(buckets.admit(now, 8805, heartbeat, rate));
         }

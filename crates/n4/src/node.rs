@@ -14,7 +14,7 @@ use adit_session::{Session, SessionStore, UsageReport};
 use adit_types::limits::{PENDING_MAX, PENDING_PER_PEER_MAX};
 use adit_types::{Nanos, Seid, SessionIndex};
 
-use crate::admission::{Admission, RequestKind};
+use crate::admission::{Admission, AdmittedRequest};
 use crate::answers::{Answers, Condition, EncodedResponse};
 use crate::backlog::Backlog;
 use crate::config::NodeConfig;
@@ -188,7 +188,7 @@ impl Node {
                         self.advance_jobs(now);
                     }
                 }
-                Some(Err(_)) if !self.takes_token(now, from, RequestKind::Unreadable) => {}
+                Some(Err(_)) if !self.takes_token(now, from, AdmittedRequest::Unreadable) => {}
                 Some(Err(error)) => {
                     let start = bytes.len().saturating_sub(rest);
                     let rest = bytes.get(start..).unwrap_or_default();
@@ -439,15 +439,15 @@ impl Node {
     /// Takes a token for a message. Responses need none: they answer requests of ours.
     fn admits(&mut self, now: Nanos, from: SocketAddr, header: &Header) -> bool {
         let request = match header.message_type {
-            MessageType::HEARTBEAT_REQUEST => RequestKind::Heartbeat(header.sequence),
-            MessageType::ASSOCIATION_SETUP_REQUEST => RequestKind::Setup(header.sequence),
+            MessageType::HEARTBEAT_REQUEST => AdmittedRequest::Heartbeat(header.sequence),
+            MessageType::ASSOCIATION_SETUP_REQUEST => AdmittedRequest::Setup(header.sequence),
             other if other.info().is_some_and(|info| !info.is_request) => return true,
-            _ => RequestKind::Other(header.sequence),
+            _ => AdmittedRequest::Other(header.sequence),
         };
         self.takes_token(now, from, request)
     }
 
-    fn takes_token(&mut self, now: Nanos, from: SocketAddr, request: RequestKind) -> bool {
+    fn takes_token(&mut self, now: Nanos, from: SocketAddr, request: AdmittedRequest) -> bool {
         let admitted = self.peers.admit(now, from, request);
         self.counters.scalars.discarded_over_rate += u64::from(!admitted);
         admitted

@@ -12,7 +12,7 @@ use adit_session::OwnerId;
 use adit_types::Nanos;
 use adit_types::limits::ASSOCIATIONS_MAX;
 
-use crate::admission::{Admission, AdmissionBuckets, RequestKind};
+use crate::admission::{Admission, AdmissionBuckets, AdmittedRequest};
 use crate::association::{Association, NodeIdentity};
 use crate::load::LoadReported;
 use crate::path_reports::PathReports;
@@ -192,7 +192,7 @@ impl Peers {
     }
 
     /// Takes a token for a request.
-    pub(crate) fn admit(&mut self, now: Nanos, from: SocketAddr, request: RequestKind) -> bool {
+    pub(crate) fn admit(&mut self, now: Nanos, from: SocketAddr, request: AdmittedRequest) -> bool {
         let of = from.ip();
         let address = self.aliases.get(&of).unwrap_or(&of);
         let peer = self.by_address.get_mut(address).filter(|peer| peer.association.is_some());

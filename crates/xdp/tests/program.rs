@@ -229,11 +229,8 @@ fn other_packets_pass_unchanged() {
     };
     let marked = |tos: u8| {
         let payload = tunneled(TEID, CONTAINER, &usual);
-        ethernet(
-            MACS[0],
-            GNB_MAC,
-            &[ipv4(GNB, OURS, 64, 17, tos, 0, payload.len()), payload].concat(),
-        )
+        let header = ipv4(GNB, OURS, 64, 17, tos, 0, payload.len());
+        ethernet(MACS[0], GNB_MAC, &[header, payload].concat())
     };
     let others = [
         ("packet in the padding", in_padding(&usual)),

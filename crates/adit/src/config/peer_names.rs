@@ -4,8 +4,6 @@ use core::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-use super::read::is_fqdn;
-
 /// A control plane function that adit sets up an association with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ConfiguredPeer {
@@ -53,6 +51,20 @@ impl fmt::Display for ConfiguredPeer {
             Self::Name { host, port } => write!(f, "{host}:{port}"),
         }
     }
+}
+
+/// True for labels of letters, digits and hyphens with at most 63 octets each, if one of them has a letter.
+/// Spec: RFC 1035 §2.3.1.
+pub(super) fn is_fqdn(text: &str) -> bool {
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    text.len() <= 253
+        && text.bytes().any(|byte| byte.is_ascii_alphabetic())
+        && text.split('.').all(label)
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use toml::de::DeTable;
 
 use super::eventdev::read_eventdev;
 use super::fields::{HALF_OF_MBUFS, names_twice, network, read_network_instance};
+use super::peer_names::is_fqdn;
 use super::placement::{CpuPlanner, DistributorCpus, MachineReader, ThreadCpus};
 use super::section::{ConfigDocument, ConfigSection};
 use super::{
@@ -128,20 +129,6 @@ impl std::str::FromStr for NodeIdSetting {
             Err(_) => Err(()),
         }
     }
-}
-
-/// True for labels of letters, digits and hyphens with at most 63 octets each, if one of them has a letter.
-/// Spec: RFC 1035 §2.3.1.
-pub(super) fn is_fqdn(text: &str) -> bool {
-    let label = |label: &str| {
-        (1..=63).contains(&label.len())
-            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    text.len() <= 253
-        && text.bytes().any(|byte| byte.is_ascii_alphabetic())
-        && text.split('.').all(label)
 }
 
 fn read_n4(mut n4: ConfigSection<'_, '_>) -> N4Settings {

@@ -64,7 +64,7 @@ const ROOMS: &[Room] = &[
     Room { package: "adit-dpdk-sys", imports: &[], may: &[Unsafe] },
     Room {
         package: "adit-dpdk",
-        imports: &["adit-types", "adit-pktio", "adit-flows", "adit-dpdk-sys"],
+        imports: &["adit-types", "adit-wire", "adit-pktio", "adit-flows", "adit-dpdk-sys"],
         may: &[Unsafe, Clock],
     },
     Room { package: "adit-host-noise", imports: &[], may: &[Clock, Values] },
