@@ -203,7 +203,10 @@ fn no_more_than_what_is_left_is_given_to_cells_and_entries() {
 
 #[test]
 fn reading_beside_grants_never_falls_nor_exceeds_what_was_forwarded() {
-    loom::model(|| {
+    // With all preemptions it takes a minute and a half.
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
         let entries = Arc::new([SharedEntry::new(), SharedEntry::new()]);
         entries[0].put(1);
         divide(&[entries[0].budget(), entries[1].budget()], 100, 0);
