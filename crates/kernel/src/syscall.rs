@@ -11,6 +11,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use adit_types::limits::BURST_MAX;
 use arrayvec::ArrayVec;
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::AttachReusePortCbpf;
 
 use crate::cmsg::ControlBuffer;
 
@@ -347,13 +349,7 @@ pub(crate) fn attach_reuseport(
 ) -> io::Result<()> {
     let len = u16::try_from(program.len()).unwrap_or(0);
     let filter = libc::sock_fprog { len, filter: program.as_mut_ptr() };
-    let (option, pointer) = (libc::SO_ATTACH_REUSEPORT_CBPF, core::ptr::from_ref(&filter).cast());
-    let size = length_of::<libc::sock_fprog>();
-    let fd = socket.as_raw_fd();
-    // SAFETY: the kernel reads a `sock_fprog` and the instructions that it points to; both live across the
-    // call.
-    let done = unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, option, pointer, size) };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    Ok(setsockopt(&socket, AttachReusePortCbpf, &filter)?)
 }
 
 impl core::fmt::Debug for SendBatch<'_> {
