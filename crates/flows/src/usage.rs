@@ -4,7 +4,7 @@ use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use adit_rules::{OffloadCounts, OffloadUsage};
+use adit_rules::{OffloadCounts, OffloadUsage, share_of};
 use adit_types::{Direction, Nanos, SessionIndex};
 
 /// Sessions whose counters are allocated together.
@@ -73,6 +73,6 @@ impl OffloadUsage for FlowUsage {
 
     /// Among the others alone: who chooses the sessions of flows reserves their volume.
     fn divide(&self, _: SessionIndex, more: u64, others: u64) -> u64 {
-        if more == u64::MAX { more } else { more / others.max(1) }
+        share_of(more, others)
     }
 }

@@ -46,7 +46,7 @@ pub use next_hops::{NextHop, NextHops};
 pub use offload::{
     NetworkPart, Offload, OffloadBatch, OffloadChoice, OffloadCounts, OffloadInterface,
     OffloadInterfaceTotals, OffloadNotice, OffloadRefusal, OffloadRule, OffloadTotals,
-    OffloadUsage,
+    OffloadUsage, share_of,
 };
 pub use outer_tos::OuterTos;
 pub use packed_fast_rule::PackedFastRule;

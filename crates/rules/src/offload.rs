@@ -172,6 +172,15 @@ pub trait OffloadUsage: fmt::Debug + Send + Sync {
     fn divide(&self, session: SessionIndex, more: u64, others: u64) -> u64;
 }
 
+/// The share of each of `parts` in `more` octets; `u64::MAX` is no limit for anybody.
+#[must_use]
+pub const fn share_of(more: u64, parts: u64) -> u64 {
+    match (more, parts) {
+        (u64::MAX, _) | (_, 0) => more,
+        _ => more / parts,
+    }
+}
+
 /// A rule to be put.
 #[derive(Debug, Clone, Copy)]
 pub struct OffloadRule<'r> {

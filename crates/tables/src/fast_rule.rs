@@ -15,7 +15,7 @@
 
 use core::fmt;
 
-use adit_rules::{OffloadCounts, OffloadUsage, PackedFastRule};
+use adit_rules::{OffloadCounts, OffloadUsage, PackedFastRule, share_of};
 use adit_types::{Direction, Nanos, SessionIndex, Teid};
 
 use crate::counters::{Counter, SessionTraffic};
@@ -230,8 +230,7 @@ impl FastRuleTable {
         let cells = if tunnel.is_some() { 3 } else { 2 };
         let share = match &self.offload {
             Some(offload) => offload.divide(session, more, cells),
-            None if more == u64::MAX => more,
-            None => more / cells,
+            None => share_of(more, cells),
         };
         [Some(uplink), Some(downlink), tunnel]
             .into_iter()

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use adit_rules::{
     DestinationInterface, HeaderRemoval, NetworkPart, Offload, OffloadBatch, OffloadChoice,
     OffloadCounts, OffloadRefusal, OffloadRule, OffloadTotals, OffloadUsage, PdrEntry, SdfSet,
-    SessionKey, SourceInterface, UeAddresses,
+    SessionKey, SourceInterface, UeAddresses, share_of,
 };
 use adit_tables::{TablesConfig, build_with_offload};
 use adit_types::{
@@ -52,7 +52,7 @@ impl OffloadUsage for Asked {
     fn take_back(&self, _: SessionIndex) {}
 
     fn divide(&self, _: SessionIndex, more: u64, others: u64) -> u64 {
-        if more == u64::MAX { more } else { more / others.max(1) }
+        share_of(more, others)
     }
 }
 

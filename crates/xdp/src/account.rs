@@ -6,6 +6,8 @@
 //!
 //! `crates/tables/tests/loom_publish.rs` explores the interleavings of this file.
 
+use adit_rules::share_of;
+
 use super::layout::{BUDGET_BITS, head};
 use super::sync::{AtomicU64, Ordering, fence};
 
@@ -73,7 +75,7 @@ impl EntryBudget<'_> {
 pub(crate) fn divide(entries: &[EntryBudget<'_>; 2], more: u64, others: u64) -> u64 {
     let numbers = entries.each_ref().map(EntryBudget::limited_number);
     let parts = numbers.iter().flatten().fold(others, |parts, _| parts + 1);
-    let share = if more == u64::MAX { more } else { more / parts.max(1) };
+    let share = share_of(more, parts);
     for (entry, number) in entries.iter().zip(numbers) {
         if let Some(number) = number {
             entry.replace(number, share);

@@ -36,20 +36,23 @@ impl XdpUsage {
 
     /// The entry of a direction, uplink first.
     pub(crate) fn entry(&self, session: SessionIndex, direction: usize) -> Option<&EntryCell> {
-        let at = (session.0 as usize).checked_mul(2)?.checked_add(direction)?;
-        self.entries.words().as_chunks().0.get(at)
+        self.entries.words().as_chunks().0.get(position(session, direction)?)
     }
 
     /// The budgets of both directions.
     fn budgets(&self, session: SessionIndex) -> Option<[EntryBudget<'_>; 2]> {
         let budget = |direction: usize| {
-            let at = (session.0 as usize).checked_mul(2)?.checked_add(direction)?;
-            let account = self.accounts.words().as_chunks().0.get(at)?;
+            let account = self.accounts.words().as_chunks().0.get(position(session, direction)?)?;
             let entry = self.entry(session, direction)?;
             Some(EntryBudget { head: &entry[word::HEAD], budget: &entry[word::BUDGET], account })
         };
         Some([budget(0)?, budget(1)?])
     }
+}
+
+/// Where the entry of a direction and its account stand.
+fn position(session: SessionIndex, direction: usize) -> Option<usize> {
+    (session.0 as usize).checked_mul(2)?.checked_add(direction)
 }
 
 impl OffloadUsage for XdpUsage {
