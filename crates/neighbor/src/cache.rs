@@ -54,9 +54,7 @@ struct NeighborRecord {
     state: NeighborState,
     pinned: bool,
     /// The link-layer address that another station claims for the neighbor.
-    claim: Option<MacAddr>,
-    /// The station of the claim answered.
-    claim_answered: bool,
+    claim: Option<DisputedAddress>,
     /// The station that did not answer in time, and until when it may.
     former: Option<(MacAddr, Nanos)>,
     /// When the station was last solicited because of a claim.
@@ -67,6 +65,14 @@ struct NeighborRecord {
     since: Nanos,
     /// When the next timer of the entry runs out.
     deadline: Nanos,
+}
+
+/// A link-layer address that another station claims for a neighbor.
+#[derive(Debug, Clone, Copy)]
+struct DisputedAddress {
+    mac: MacAddr,
+    /// That station answered.
+    is_answered: bool,
 }
 
 /// What a station claims about its link-layer address; see [`WorkerEvent::NeighborLearned`].
@@ -248,8 +254,9 @@ impl NeighborCache {
             self.confirm(now, index, mac, next_hops);
             return;
         }
-        if solicited && entry.state == NeighborState::Probe && entry.claim == Some(mac) {
-            entry.claim_answered = true;
+        let is_probed = solicited && entry.state == NeighborState::Probe;
+        if let Some(claim) = entry.claim.as_mut().filter(|claim| is_probed && claim.mac == mac) {
+            claim.is_answered = true;
             let wait = entry.disputed_at.map_or(now, |at| at + CLAIM_WAIT);
             let deadline = entry.deadline.min(wait.max(now));
             self.arm(index, deadline);
@@ -291,10 +298,12 @@ impl NeighborCache {
     ) {
         let Some(entry) = self.entry_mut(index) else { return };
         let (state, mac) = (entry.state, entry.mac);
-        if claim.is_some() && entry.claim != claim {
-            (entry.claim, entry.claim_answered) = (claim, false);
-        } else if claim.is_none() && state != NeighborState::Reachable {
-            return;
+        match claim {
+            Some(mac) if entry.claim.is_none_or(|known| known.mac != mac) => {
+                entry.claim = Some(DisputedAddress { mac, is_answered: false });
+            }
+            None if state != NeighborState::Reachable => return,
+            _ => {}
         }
         if state == NeighborState::Probe {
             return;
@@ -319,8 +328,8 @@ impl NeighborCache {
         let claim = entry.claim;
         next_hops.set_mac(index, mac, true);
         self.probe(now, index);
-        if claim.is_some() {
-            self.send_solicitation(index, claim);
+        if let Some(claim) = claim {
+            self.send_solicitation(index, Some(claim.mac));
         }
     }
 
@@ -335,7 +344,6 @@ impl NeighborCache {
             state: NeighborState::Incomplete,
             pinned: next_hops.is_pinned(index),
             claim: None,
-            claim_answered: false,
             former: None,
             disputed_at: None,
             solicits: 0,
@@ -361,11 +369,11 @@ impl NeighborCache {
     fn expire(&mut self, now: Nanos, index: NextHopIndex, next_hops: &mut dyn NextHops) {
         let Some(&mut entry) = self.entry_mut(index) else { return };
         match (entry.state, entry.claim) {
-            (NeighborState::Probe, Some(claim)) if entry.claim_answered => {
+            (NeighborState::Probe, Some(claim)) if claim.is_answered => {
                 self.counters.mac_changes += 1;
                 let until = entry.disputed_at.unwrap_or(now) + RETRANSMIT;
                 let former = entry.mac.map(|mac| (mac, until));
-                self.confirm(now, index, claim, next_hops);
+                self.confirm(now, index, claim.mac, next_hops);
                 if let Some(entry) = self.entry_mut(index) {
                     entry.former = former;
                 }
@@ -384,7 +392,7 @@ impl NeighborCache {
             }
             (NeighborState::Probe, Some(claim)) => {
                 self.counters.mac_changes += 1;
-                self.replace(now, index, claim, next_hops);
+                self.replace(now, index, claim.mac, next_hops);
             }
             (NeighborState::Reachable | NeighborState::Stale, Some(_)) => {
                 self.verify(now, index, next_hops);
