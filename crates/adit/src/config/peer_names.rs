@@ -34,7 +34,12 @@ impl FromStr for ConfiguredPeer {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         if let Ok(address) = text.parse::<SocketAddr>() {
-            return Ok(Self::Address(address));
+            // That of nobody stands for a name that is not resolved.
+            return if address.ip().is_unspecified() {
+                Err(())
+            } else {
+                Ok(Self::Address(address))
+            };
         }
         let (host, port) = text.rsplit_once(':').ok_or(())?;
         let port = port.parse().map_err(|_| ())?;
@@ -76,9 +81,18 @@ mod tests {
         for text in ["10.0.4.1:8805", "[2001:db8::1]:8805", "smf.example.org:8805", "smf:1"] {
             assert_eq!(text.parse::<ConfiguredPeer>().unwrap().to_string(), text);
         }
-        for wrong in
-            ["", "smf", "smf:", "smf:0", "smf:70000", "-smf:8805", "a b:8805", "10.0.4:8805"]
-        {
+        for wrong in [
+            "",
+            "smf",
+            "smf:",
+            "smf:0",
+            "smf:70000",
+            "-smf:8805",
+            "a b:8805",
+            "10.0.4:8805",
+            "0.0.0.0:8805",
+            "[::]:8805",
+        ] {
             assert!(wrong.parse::<ConfiguredPeer>().is_err(), "{wrong}");
         }
         let name: ConfiguredPeer = "smf:8805".parse().unwrap();
