@@ -120,10 +120,11 @@ impl<'a> TapCandidate<'a> {
             Glance::Tunneled { gtpu_at, .. } => {
                 let gtpu = self.frame.get(gtpu_at..).unwrap_or_default();
                 let Some((src, dst)) = Glance::inner_addresses(gtpu) else { return false };
-                let rules = view.rules(self.session(view));
-                is_ue(src)
-                    || is_ue(dst)
-                    || rules.is_some_and(|rules| rules.names_ue(addr) && !rules.allows_ue(src))
+                let is_spoofed = || {
+                    let rules = view.rules(self.session(view));
+                    rules.is_some_and(|rules| rules.names_ue(addr) && !rules.allows_ue(src))
+                };
+                is_ue(src) || is_ue(dst) || is_spoofed()
             }
             Glance::TunnelFragment(_) | Glance::Signaling => false,
         }

@@ -2,8 +2,8 @@
 
 /// DSCP and ECN of an outer header, each fixed or copied from the packet behind it. The default is zero, fixed.
 ///
-/// In one octet: a fixed DSCP stands where a header has it. An ECN field is never fixed to anything but Not-ECT, so its
-/// two bits say what is copied.
+/// One octet has both. Its upper six bits are the DSCP, if that is fixed. A fixed ECN field is always Not-ECT, so the lower
+/// two bits are free: they say what is copied.
 /// Spec: RFC 6040 §4.1 (not copied: compatibility mode; copied: normal mode); RFC 2983 §3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct OuterTos(u8);

@@ -94,8 +94,9 @@ pub(crate) fn usage_report<'a>(
     group
 }
 
-/// Which side of a monitoring time a report is about. A URR measures on one side of QoS enforcement, so that its reports need
-/// nothing that tells the sides apart. INTEROP: some SMFs cannot read a report with this IE.
+/// Whether a report is about the usage before or after a monitoring time. `None` for a report that no monitoring time split:
+/// a URR measures either before or after QoS enforcement, which its SMF knows. INTEROP: some SMFs cannot read a report with
+/// this IE.
 /// Spec: TS 29.244 §7.5.8.3.
 fn usage_information(report: &adit_session::UsageReport) -> Option<UsageInformation> {
     let mut information = match report.part? {
