@@ -289,6 +289,9 @@ fn kernel_ports(config: &Config) -> Vec<String> {
             .map(|pool| pool.to_string())
             .collect();
         match device {
+            KernelDevice::Packet { iface } => {
+                format!("{name} takes all frames of {iface}, whose offloads may stay on")
+            }
             KernelDevice::Udp => {
                 format!("{name} needs a network device with {addresses}")
             }

@@ -14,6 +14,7 @@ use adit_kernel::KernelCounters;
 use adit_n4::{FormerRecord, Node};
 use adit_rules::{WorkerCommand, WorkerEvent};
 use adit_tables::Publisher;
+use adit_types::MacAddr;
 use anyhow::Context;
 
 use crate::active_addresses::ActiveAddresses;
@@ -138,5 +139,6 @@ pub(crate) enum ControlPortDevice {
         rx_queues: u16,
         /// The same.
         steering: Vec<PortSteering>,
+        mac: MacAddr,
     },
 }

@@ -7,8 +7,8 @@ use std::os::fd::OwnedFd;
 
 use adit_dpdk::{Eal, Mempool, MempoolConfig, Port, PortConfig, RxQueue, WorkerIo, WorkerPort};
 use adit_kernel::{
-    IpNetwork, KernelCounters, KernelDevice, KernelPort, PORT_MAC, TunConfig, UdpPort,
-    UdpPortConfig, open_tun,
+    IpNetwork, KernelCounters, KernelDevice, KernelPort, PacketConfig, TunConfig, UdpPort,
+    UdpPortConfig, open_packet, open_tun,
 };
 use adit_types::{MacAddr, PortId};
 use adit_wire::gtpu::UDP_PORT;
@@ -57,6 +57,7 @@ pub(crate) enum OpenPort {
         rx_queues: u16,
         /// Whether the kernel gives packets to the owners of their sessions.
         steering: Vec<PortSteering>,
+        mac: MacAddr,
     },
 }
 
@@ -73,7 +74,7 @@ impl OpenPort {
     pub(crate) fn mac(&self) -> MacAddr {
         match self {
             Self::Dpdk { port, .. } => port.info().mac,
-            Self::Kernel { .. } => PORT_MAC,
+            Self::Kernel { mac, .. } => *mac,
         }
     }
 }
@@ -201,8 +202,10 @@ impl PortShares<'_> {
         port: &PortSettings,
         device: &KernelDevice,
     ) -> anyhow::Result<OpenPort> {
+        // The kernel has no tags where it routes.
+        let link = if device.is_routed() { 14 } else { 14 + 4 };
         let (frame, room) =
-            (u32::from(port.mtu_bytes) + 14, u32::from(self.config.dpdk.mbuf_bytes));
+            (u32::from(port.mtu_bytes) + link, u32::from(self.config.dpdk.mbuf_bytes));
         if frame > room {
             bail!(
                 "a packet of mtu_bytes needs buffers of {frame} bytes; raise dpdk.mbuf_bytes or lower \
@@ -213,8 +216,14 @@ impl PortShares<'_> {
         let queues = match device {
             KernelDevice::Udp => self.open_sockets(id, port, rx_queues)?,
             KernelDevice::Tun { name } => self.open_tun(id, port, name, rx_queues)?,
+            KernelDevice::Packet { iface } => {
+                let (device, mtu_bytes) = (iface.as_str(), port.mtu_bytes);
+                let queues = open_packet(&PacketConfig { device, queues: rx_queues, mtu_bytes })?;
+                queues.into_iter().map(KernelPort::Packet).collect()
+            }
         };
         let steering = self.steer_kernel(&queues);
+        let mac = queues.first().context("no queue")?.info(port.mtu_bytes).mac;
         let is_one_each = queues.len() == self.receiving.len();
         let mut owners: Vec<Option<KernelPort>> = self.places.iter().map(|_| None).collect();
         let senders: Vec<KernelPort> =
@@ -232,7 +241,7 @@ impl PortShares<'_> {
             }
             owners[thread] = Some(queue);
         }
-        info!(port = port.name, %device, rx_queues, "port started");
+        info!(port = port.name, %device, %mac, rx_queues, "port started");
         let mut parts = Vec::new();
         for (at, (places, own)) in self.places.iter_mut().zip(owners).enumerate() {
             let receives = own.is_some();
@@ -245,7 +254,7 @@ impl PortShares<'_> {
             let share = KernelShare { port: kernel, mtu_bytes, receives };
             places.push(PortPlace::Kernel(Box::new(share)));
         }
-        Ok(OpenPort::Kernel { parts, rx_queues: u16::try_from(rx_queues)?, steering })
+        Ok(OpenPort::Kernel { parts, rx_queues: u16::try_from(rx_queues)?, steering, mac })
     }
 
     /// Lets the kernel give G-PDUs to their sessions' owners, if each worker has a socket.

@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 
+use adit_kernel::KernelDevice;
 use adit_types::Nanos;
 use rustix::net::{AddressFamily, SocketType, netdevice};
 use tracing::{info, warn};
@@ -93,6 +94,9 @@ impl LinkStates {
 /// What the driver says; for the driver of a device that the kernel keeps, and which always says yes, what the kernel
 /// says, too.
 fn is_up(port: &ControlPort) -> Option<bool> {
+    if let Some(KernelDevice::Packet { iface }) = port.config.device.kernel() {
+        return Some(has_carrier(iface));
+    }
     let ControlPortDevice::Dpdk { port: dpdk, .. } = &port.device else { return None };
     let device = port.config.device.dpdk()?;
     let of_kernel = ["net_af_packet", "net_af_xdp"].iter().any(|driver| device.is_driver(driver));

@@ -405,8 +405,8 @@ fn assemble(
 fn control_port(config: &Config, id: PortId, open: OpenPort, slot_bits: u32) -> ControlPort {
     let settings = config.ports[usize::from(id.0)].clone();
     let device = match open {
-        OpenPort::Kernel { parts, rx_queues, steering } => {
-            ControlPortDevice::Kernel { parts, rx_queues, steering }
+        OpenPort::Kernel { parts, rx_queues, steering, mac } => {
+            ControlPortDevice::Kernel { parts, rx_queues, steering, mac }
         }
         OpenPort::Dpdk { port, queues, .. } => {
             let steering = steering::steer(config, id, &port, &queues, slot_bits);

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use adit_dpdk::{Mbuf, WorkerIo};
-use adit_kernel::{KernelPort, port_info};
+use adit_kernel::KernelPort;
 use adit_pktio::{Burst, PacketIo, PortInfo};
 use adit_types::PortId;
 use adit_types::limits::BURST_MAX;
@@ -132,7 +132,7 @@ impl PacketIo for ThreadIo {
     fn port_info(&self, port: PortId) -> PortInfo {
         match &self.ports[usize::from(port.0)] {
             PortPlace::Dpdk(id) => self.dpdk.port_info(*id),
-            PortPlace::Kernel(share) => port_info(share.mtu_bytes),
+            PortPlace::Kernel(share) => share.port.info(share.mtu_bytes),
         }
     }
 }

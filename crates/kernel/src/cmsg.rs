@@ -1,5 +1,7 @@
 //! Control messages of datagrams: `struct cmsghdr` of `sys/socket.h` in a buffer of fixed size.
 
+use adit_wire::EtherType;
+
 /// Octets of `struct cmsghdr`.
 const HEADER: usize = size_of::<libc::cmsghdr>();
 /// Control messages begin at multiples of this.
@@ -32,6 +34,8 @@ pub(crate) struct ReceivedControl {
     pub tos: u8,
     /// Datagrams that the kernel has dropped so far, modulo 2^32 (`SO_RXQ_OVFL`).
     pub dropped: Option<u32>,
+    /// The tag that the kernel has taken out of a frame, as it was on the wire (`PACKET_AUXDATA`).
+    pub tag: Option<[u8; 4]>,
 }
 
 impl ControlBuffer {
@@ -87,9 +91,22 @@ impl ReceivedControl {
                 };
             }
             (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => self.dropped = word,
+            (libc::SOL_PACKET, libc::PACKET_AUXDATA) => {
+                self.tag = taken_tag(word.unwrap_or(0), data);
+            }
             _ => {}
         }
     }
+}
+
+/// The tag of `struct tpacket_auxdata`: status, two lengths, two offsets, and TCI and TPID of a tag.
+fn taken_tag(status: u32, data: &[u8]) -> Option<[u8; 4]> {
+    let half = |at: usize| Some(u16::from_ne_bytes(*data.get(at..)?.first_chunk()?));
+    let (tci, tpid) = (half(16)?, half(18)?);
+    let has_tpid = status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+    let tpid = if has_tpid { tpid } else { EtherType::VLAN.0 };
+    let ([a, b], [c, d]) = (tpid.to_be_bytes(), tci.to_be_bytes());
+    (status & libc::TP_STATUS_VLAN_VALID != 0).then_some([a, b, c, d])
 }
 
 #[cfg(test)]
@@ -103,9 +120,29 @@ mod tests {
         let at = control.append(at, libc::IPPROTO_IP, libc::IP_TOS, &[0xb8]);
         let at = control.append(at, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &7_u32.to_ne_bytes());
         let read = control.read(at);
-        let wanted = ReceivedControl { segment: Some(1400), tos: 0xb8, dropped: Some(7) };
+        let wanted =
+            ReceivedControl { segment: Some(1400), tos: 0xb8, dropped: Some(7), tag: None };
         assert_eq!(read, wanted);
         assert_eq!(control.read(0), ReceivedControl::default());
         assert_eq!(control.read(at - 8), ReceivedControl { dropped: None, ..wanted });
+    }
+
+    #[test]
+    fn tag_is_put_together_as_it_was_on_the_wire() {
+        let valid = libc::TP_STATUS_VLAN_VALID;
+        let both = valid | libc::TP_STATUS_VLAN_TPID_VALID;
+        for (status, wanted) in [
+            (0, None),
+            (valid, Some([0x81, 0, 0x60, 0x64])),
+            (both, Some([0x88, 0xa8, 0x60, 0x64])),
+        ] {
+            let mut auxdata = [0; 20];
+            auxdata[..4].copy_from_slice(&status.to_ne_bytes());
+            auxdata[16..18].copy_from_slice(&0x6064_u16.to_ne_bytes());
+            auxdata[18..].copy_from_slice(&0x88a8_u16.to_ne_bytes());
+            let mut control = ControlBuffer::default();
+            let len = control.append(0, libc::SOL_PACKET, libc::PACKET_AUXDATA, &auxdata);
+            assert_eq!(control.read(len).tag, wanted);
+        }
     }
 }

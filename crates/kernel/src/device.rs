@@ -1,4 +1,4 @@
-//! Device strings of kernel ports: `kernel:udp` and `kernel:tun,name=adit0`.
+//! Device strings of kernel ports: `kernel:udp`, `kernel:tun,name=adit0` and `kernel:packet,iface=eth1`.
 
 use core::fmt;
 use core::str::FromStr;
@@ -16,13 +16,18 @@ pub enum KernelDevice {
         /// Its name.
         name: String,
     },
+    /// Packet sockets on a network device.
+    Packet {
+        /// Its name.
+        iface: String,
+    },
 }
 
 /// Why a text is no kernel device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KernelDeviceParseError {
-    /// Neither of the two kinds.
-    #[error("neither kernel:udp nor kernel:tun,name=NAME")]
+    /// None of the kinds.
+    #[error("neither kernel:udp nor kernel:tun,name=NAME nor kernel:packet,iface=NAME")]
     Unrecognized,
     /// The name is no name of a network device.
     #[error("a name of 1 to {NAME_BYTES_MAX} printable ASCII characters without / : % is required")]
@@ -35,6 +40,12 @@ impl KernelDevice {
     pub fn is_meant_by(text: &str) -> bool {
         text.starts_with("kernel:")
     }
+
+    /// True if the kernel routes what the port sends: it is then the only station on the port's link.
+    #[must_use]
+    pub const fn is_routed(&self) -> bool {
+        !matches!(self, Self::Packet { .. })
+    }
 }
 
 impl FromStr for KernelDevice {
@@ -44,15 +55,20 @@ impl FromStr for KernelDevice {
         if text == "kernel:udp" {
             return Ok(Self::Udp);
         }
-        let name = text.strip_prefix("kernel:tun,name=");
-        let name = name.ok_or(KernelDeviceParseError::Unrecognized)?;
+        let kinds: [(&str, fn(String) -> Self); 2] = [
+            ("kernel:tun,name=", |name| Self::Tun { name }),
+            ("kernel:packet,iface=", |iface| Self::Packet { iface }),
+        ];
+        let mut found =
+            kinds.into_iter().filter_map(|(kind, of)| Some((text.strip_prefix(kind)?, of)));
+        let (name, of) = found.next().ok_or(KernelDeviceParseError::Unrecognized)?;
         let is_allowed = |byte: u8| byte.is_ascii_graphic() && !b"/:%,".contains(&byte);
         let is_name = (1..=NAME_BYTES_MAX).contains(&name.len())
             && name.bytes().all(is_allowed)
             && name != "."
             && name != "..";
         match is_name {
-            true => Ok(Self::Tun { name: name.to_owned() }),
+            true => Ok(of(name.to_owned())),
             false => Err(KernelDeviceParseError::Name),
         }
     }
@@ -63,6 +79,7 @@ impl fmt::Display for KernelDevice {
         match self {
             Self::Udp => f.write_str("kernel:udp"),
             Self::Tun { name } => write!(f, "kernel:tun,name={name}"),
+            Self::Packet { iface } => write!(f, "kernel:packet,iface={iface}"),
         }
     }
 }
@@ -72,8 +89,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_kinds_are_written_as_they_are_read() {
-        for text in ["kernel:udp", "kernel:tun,name=adit0"] {
+    fn all_kinds_are_written_as_they_are_read() {
+        for text in ["kernel:udp", "kernel:tun,name=adit0", "kernel:packet,iface=eth1.5"] {
             assert_eq!(text.parse::<KernelDevice>().unwrap().to_string(), text);
         }
     }
@@ -85,8 +102,10 @@ mod tests {
             assert_eq!(refused, Err(KernelDeviceParseError::Unrecognized), "{text}");
         }
         for name in ["", ".", "..", "a/b", "a b", "sixteen-letters-", "tun%d"] {
-            let refused = format!("kernel:tun,name={name}").parse::<KernelDevice>();
-            assert_eq!(refused, Err(KernelDeviceParseError::Name), "{name}");
+            for kind in ["tun,name", "packet,iface"] {
+                let refused = format!("kernel:{kind}={name}").parse::<KernelDevice>();
+                assert_eq!(refused, Err(KernelDeviceParseError::Name), "{name}");
+            }
         }
     }
 }

@@ -7,7 +7,9 @@ use std::net::SocketAddr;
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
     /// The kernel does not let the process create or configure a network device.
-    #[error("{operation} {device}: {reason}; adit needs CAP_NET_ADMIN for a TUN device")]
+    #[error(
+        "{operation} {device}: {reason}; adit needs CAP_NET_ADMIN for a TUN device, and CAP_NET_RAW for packet sockets"
+    )]
     NotPermitted {
         /// What was tried.
         operation: &'static str,

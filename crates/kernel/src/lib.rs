@@ -1,11 +1,12 @@
-//! The kernel's devices as packet ports: UDP sockets for GTP-U (N3, N9, N4-u), a TUN device for N6; and addresses of
-//! its devices that adit has while it is active.
+//! The kernel's devices as packet ports: UDP sockets for GTP-U (N3, N9, N4-u), a TUN device for N6, packet sockets on
+//! a network device for either; and addresses of its devices that adit has while it is active.
 //!
-//! The kernel routes, resolves neighbors, reassembles and filters. A port needs neither hugepages nor a
-//! DPDK device; a TUN device needs `CAP_NET_ADMIN`. Towards the datapath a port carries Ethernet frames, as
-//! every other one: it puts the headers that the kernel has removed in front of each packet, and removes
-//! them when it sends. All frames come from one station, [`STATION_MAC`]; frames to any destination go to
-//! it.
+//! A port needs neither hugepages nor a DPDK device; a TUN device needs `CAP_NET_ADMIN`, a packet socket
+//! `CAP_NET_RAW`. Behind UDP sockets and a TUN device the kernel routes, resolves neighbors, reassembles and filters.
+//! Towards the datapath they carry Ethernet frames, as every other port: they put the headers that the kernel has
+//! removed in front of each packet, and remove them when they send. All frames come from one station,
+//! [`STATION_MAC`]; frames to any destination go to it. A packet socket has the frames of its device, and the kernel
+//! does nothing for adit.
 //!
 //! Large packets of the kernel (GSO) are cut into packets of the path's size, and packets of one flow are
 //! joined before they are sent, so that one system call moves many. A driver decides nothing about
@@ -25,6 +26,7 @@ mod large_packet_tests;
 mod netlink;
 mod network;
 mod owner_filter;
+mod packet;
 mod packet_socket;
 mod segment;
 mod syscall;
@@ -44,6 +46,7 @@ pub use device::{KernelDevice, KernelDeviceParseError};
 pub use error::KernelError;
 pub use host_addresses::{DeviceAddress, HostAddresses};
 pub use network::IpNetwork;
+pub use packet::{PacketConfig, PacketQueue, open_packet};
 pub use tun::TunQueue;
 pub use tun_config::{TunConfig, open_tun, tun_missed_pkts};
 pub use udp::{UdpPort, UdpPortConfig};
@@ -61,6 +64,8 @@ pub enum KernelPort {
     Udp(UdpPort),
     /// A queue of a TUN device.
     Tun(TunQueue),
+    /// A packet socket.
+    Packet(PacketQueue),
 }
 
 impl KernelPort {
@@ -77,6 +82,7 @@ impl KernelPort {
         match self {
             Self::Udp(port) => port.rx_burst(limit, burst, alloc),
             Self::Tun(queue) => queue.rx_burst(limit, burst, alloc),
+            Self::Packet(queue) => queue.rx_burst(limit, burst, alloc),
         }
     }
 
@@ -88,6 +94,7 @@ impl KernelPort {
         match self {
             Self::Udp(port) => port.tx_burst(burst),
             Self::Tun(queue) => queue.tx_burst(burst),
+            Self::Packet(queue) => queue.tx_burst(burst),
         }
     }
 
@@ -99,16 +106,28 @@ impl KernelPort {
         Ok(match self {
             Self::Udp(port) => Self::Udp(port.try_clone_sender()?),
             Self::Tun(queue) => Self::Tun(queue.try_clone_sender()?),
+            Self::Packet(queue) => Self::Packet(queue.try_clone_sender()?),
         })
     }
 
     /// The descriptors that are readable while the port has packets.
     pub fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let (udp, tun) = match self {
+        let (udp, other) = match self {
             Self::Udp(port) => (Some(port.sockets()), None),
             Self::Tun(queue) => (None, Some(queue.as_fd())),
+            Self::Packet(queue) => (None, Some(queue.as_fd())),
         };
-        udp.into_iter().flatten().chain(tun)
+        udp.into_iter().flatten().chain(other)
+    }
+
+    /// What a worker must know about the port, whose largest IP packet has `mtu_bytes`.
+    #[must_use]
+    pub const fn info(&self, mtu_bytes: u16) -> PortInfo {
+        let mac = match self {
+            Self::Udp(_) | Self::Tun(_) => PORT_MAC,
+            Self::Packet(queue) => queue.mac(),
+        };
+        PortInfo { mac, mtu_bytes, rx_ipv4_checksum: false }
     }
 
     /// What this part counts; the reader may be another thread.
@@ -117,12 +136,7 @@ impl KernelPort {
         match self {
             Self::Udp(port) => port.counters(),
             Self::Tun(queue) => queue.counters(),
+            Self::Packet(queue) => queue.counters(),
         }
     }
-}
-
-/// What a worker must know about a kernel port.
-#[must_use]
-pub const fn port_info(mtu_bytes: u16) -> PortInfo {
-    PortInfo { mac: PORT_MAC, mtu_bytes, rx_ipv4_checksum: false }
 }

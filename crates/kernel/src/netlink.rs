@@ -76,6 +76,23 @@ impl Netlink {
         self.request(request)
     }
 
+    /// Sets the MTU of the device if it is smaller.
+    pub(crate) fn raise_mtu(&mut self, index: i32, mtu: u32) -> io::Result<()> {
+        const PREFIX: usize = 16;
+        let mut former = None;
+        let request = Request::new(libc::RTM_GETLINK, 0, &link(index, 0, 0));
+        self.exchange(request, |_, message| {
+            let found = attributes(message.get(PREFIX..).unwrap_or_default())
+                .find(|(kind, _)| *kind == libc::IFLA_MTU);
+            former = former.or(found.and_then(|(_, value)| word(value, 0)));
+        })?;
+        if former.is_some_and(|former| former.cast_unsigned() >= mtu) {
+            return Ok(());
+        }
+        let request = Request::new(libc::RTM_NEWLINK, 0, &link(index, 0, 0));
+        self.request(request.attribute(libc::IFLA_MTU, &mtu.to_ne_bytes()))
+    }
+
     /// Keeps the kernel from giving the device a link-local address, and so from soliciting routers there.
     pub(crate) fn disable_address_generation(&mut self, index: i32) -> io::Result<()> {
         let mode = nested(IFLA_INET6_ADDR_GEN_MODE, &[ADDR_GEN_MODE_NONE]);
@@ -222,16 +239,20 @@ fn is_permanent_address(message: &[u8], index: i32, addr: IpAddr) -> bool {
         return false;
     }
     let wanted = octets(addr);
-    let mut rest = message.get(PREFIX..).unwrap_or_default();
-    while let Some([a, b, c, d]) = rest.first_chunk::<ATTRIBUTE>() {
-        let (len, kind) = (u16::from_ne_bytes([*a, *b]), u16::from_ne_bytes([*c, *d]));
-        let Some(value) = rest.get(ATTRIBUTE..usize::from(len)) else { return false };
-        if [libc::IFA_LOCAL, libc::IFA_ADDRESS].contains(&kind) && value == wanted {
-            return true;
-        }
+    attributes(message.get(PREFIX..).unwrap_or_default()).any(|(kind, value)| {
+        [libc::IFA_LOCAL, libc::IFA_ADDRESS].contains(&kind) && value == wanted
+    })
+}
+
+/// Kinds and values of the attributes of a message.
+fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    core::iter::from_fn(move || {
+        let [a, b, c, d] = *rest.first_chunk::<ATTRIBUTE>()?;
+        let (len, kind) = (u16::from_ne_bytes([a, b]), u16::from_ne_bytes([c, d]));
+        let value = rest.get(ATTRIBUTE..usize::from(len))?;
         rest = rest.get(usize::from(len).next_multiple_of(4)..).unwrap_or_default();
-    }
-    false
+        Some((kind, value))
+    })
 }
 
 /// `struct ifinfomsg`.

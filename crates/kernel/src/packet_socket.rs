@@ -29,19 +29,7 @@ impl PacketSocket {
     pub(crate) fn open(index: i32) -> io::Result<Option<Self>> {
         let (family, flags) = (AddressFamily::Packet, SockFlag::SOCK_CLOEXEC);
         let socket = socket(family, SockType::Datagram, flags, None)?;
-        let own = name_of(index);
-        // SAFETY: `own` is a structure of `NAME_LEN` octets that lives across the call.
-        check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const own).cast(), NAME_LEN) })?;
-        let (mut own, mut len) = (name_of(index), NAME_LEN);
-        // SAFETY: as above; `len` has the room of `own`.
-        check(unsafe {
-            libc::getsockname(socket.as_raw_fd(), (&raw mut own).cast(), &raw mut len)
-        })?;
-        let mac = own
-            .sll_addr
-            .first_chunk::<6>()
-            .filter(|_| own.sll_hatype == libc::ARPHRD_ETHER && own.sll_halen == 6);
-        Ok(mac.map(|mac| Self { socket, index, mac: MacAddr(*mac) }))
+        Ok(bind_device(&socket, index, 0)?.map(|mac| Self { socket, index, mac }))
     }
 
     /// Sends a packet, without its Ethernet header, to the station `dst`.
@@ -66,6 +54,44 @@ impl PacketSocket {
         };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
+}
+
+/// Binds a packet socket to a device, from which it then receives frames of the type `protocol` of `linux/if_ether.h`,
+/// none if that is zero. Returns the device's hardware address; `None` if it is not an Ethernet device.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn bind_device(
+    socket: &OwnedFd,
+    index: i32,
+    protocol: i32,
+) -> io::Result<Option<MacAddr>> {
+    let mut own = name_of(index);
+    own.sll_protocol = u16::try_from(protocol).unwrap_or(0).to_be();
+    // SAFETY: `own` is a structure of `NAME_LEN` octets that lives across the call.
+    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const own).cast(), NAME_LEN) })?;
+    let mut len = NAME_LEN;
+    // SAFETY: as above; `len` has the room of `own`.
+    check(unsafe { libc::getsockname(socket.as_raw_fd(), (&raw mut own).cast(), &raw mut len) })?;
+    let mac = own
+        .sll_addr
+        .first_chunk::<6>()
+        .filter(|_| own.sll_hatype == libc::ARPHRD_ETHER && own.sll_halen == 6);
+    Ok(mac.map(|mac| MacAddr(*mac)))
+}
+
+/// Lets the device of a packet socket receive all multicast frames, as long as the socket exists.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn receive_multicast(socket: &OwnedFd, index: i32) -> io::Result<()> {
+    let all = u16::try_from(libc::PACKET_MR_ALLMULTI).unwrap_or(0);
+    let request =
+        libc::packet_mreq { mr_ifindex: index, mr_type: all, mr_alen: 0, mr_address: [0; 8] };
+    let len = libc::socklen_t::try_from(size_of::<libc::packet_mreq>()).unwrap_or(0);
+    let (option, value) = (libc::PACKET_ADD_MEMBERSHIP, (&raw const request).cast());
+    // SAFETY: the kernel reads `len` octets of `request`, which lives across the call.
+    check(unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, option, value, len) })
 }
 
 fn name_of(index: i32) -> libc::sockaddr_ll {

@@ -168,7 +168,7 @@ pub(crate) fn receive_datagrams(
 /// Datagrams to be sent: each goes to one peer and consists of a run of slices.
 pub(crate) struct SendBatch<'a> {
     messages: ArrayVec<SendMessage, BURST_MAX>,
-    slices: ArrayVec<libc::iovec, BURST_MAX>,
+    slices: ArrayVec<libc::iovec, { 2 * BURST_MAX }>,
     controls: [ControlBuffer; BURST_MAX],
     octets: core::marker::PhantomData<&'a [u8]>,
 }
@@ -202,7 +202,13 @@ impl<'a> SendBatch<'a> {
         self.messages.push(SendMessage { name, name_len, first, count: 0, control_len });
     }
 
-    /// Adds octets to the last message.
+    /// Begins a message to where the socket is bound.
+    pub(crate) fn begin_bound(&mut self) {
+        let (name, first) = (PeerName::none(), self.slices.len());
+        self.messages.push(SendMessage { name, name_len: 0, first, count: 0, control_len: 0 });
+    }
+
+    /// Adds octets to the last message: at most two slices per message, in the mean.
     pub(crate) fn add(&mut self, octets: &'a [u8]) {
         let base = octets.as_ptr().cast_mut().cast();
         self.slices.push(libc::iovec { iov_base: base, iov_len: octets.len() });

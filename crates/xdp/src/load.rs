@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::Arc;
 
 use adit_types::{InterfaceRole, Nanos, PortId, VlanId};
@@ -38,8 +39,8 @@ pub fn load(
     let sizes = MapSizes::new(config)?;
     let mut programs: Vec<XdpProgram> = Vec::new();
     let mut shared = SharedMaps(Vec::new());
-    for (port, _) in &config.devices {
-        let program = load_program(config, *port, &sizes, &shared)?;
+    for (port, device) in &config.devices {
+        let program = load_program(config, (*port, *device), &sizes, &shared)?;
         if programs.is_empty() {
             shared = SharedMaps::of(&program)?;
         }
@@ -126,7 +127,7 @@ impl SharedMaps {
 /// Loads the program of one port.
 fn load_program(
     config: &XdpConfig,
-    port: PortId,
+    (port, device): (PortId, u32),
     sizes: &MapSizes,
     shared: &SharedMaps,
 ) -> Result<XdpProgram, XdpError> {
@@ -139,7 +140,7 @@ fn load_program(
         .load()
         .map_err(|error| XdpError::of("the kernel does not accept the XDP program", &error))?;
     let program = XdpProgram { port, object, link: None, former: None };
-    program.update("ports", 0, &port_octets(config, port))?;
+    program.update("ports", 0, &port_octets(config, port, is_virtual(device)))?;
     Ok(program)
 }
 
@@ -235,8 +236,15 @@ fn interface_octets(interface: &OffloadInterface, slot: Option<usize>) -> Vec<u8
     value
 }
 
+/// False if a network device is known to have hardware: its frames then come from a wire.
+fn is_virtual(device: u32) -> bool {
+    let name = nix::net::if_::if_indextoname(device);
+    let name = name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    name.is_empty() || !Path::new("/sys/class/net").join(name).join("device").exists()
+}
+
 /// `struct port`: of the untagged link of a port.
-fn port_octets(config: &XdpConfig, port: PortId) -> Vec<u8> {
+fn port_octets(config: &XdpConfig, port: PortId, is_virtual: bool) -> Vec<u8> {
     let on_link = |of: &&OffloadInterface| of.port == port && of.vlan == VlanId::UNTAGGED;
     let link = || config.interfaces.iter().filter(on_link);
     let n3 = link().find(|of| of.role.is_gtpu() && of.v4.is_some());
@@ -250,7 +258,7 @@ fn port_octets(config: &XdpConfig, port: PortId) -> Vec<u8> {
     };
     let id = |of: Option<&OffloadInterface>| of.map_or(0, |of| u32::from(of.id.0));
     let mut value = link().next().map_or([0; 6], |of| of.mac.0).to_vec();
-    value.extend([0; 2]);
+    value.extend([u8::from(is_virtual), 0]);
     value.extend(octets([
         bit(n3),
         n3.and_then(|of| of.v4).map_or(0, |addr| addr.to_bits()),

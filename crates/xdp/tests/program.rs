@@ -1,7 +1,7 @@
 //! The program on single frames, through `BPF_PROG_TEST_RUN`.
 #![allow(clippy::unwrap_used, reason = "a test stops where its premise fails")]
 
-use core::net::Ipv4Addr;
+use core::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
 use std::process::Command;
 use std::thread;
@@ -15,6 +15,7 @@ use adit_types::{
     Direction, DomainId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, Nanos, NextHopIndex,
     PortId, Qfi, SessionIndex, SliceId, Teid, VlanId,
 };
+use adit_wire::checksum::{pseudo_ipv4, pseudo_ipv6};
 use adit_xdp::{XdpConfig, XdpOffload, XdpProgram, XdpVerdict, load};
 use libbpf_rs::{Program, Xdp, XdpFlags};
 
@@ -303,6 +304,55 @@ fn outer_header_copies_dscp_and_ecn_if_the_rule_says_so() {
         let ip = ipv4(OURS, GNB, 64, 17, expected, 0x40, payload.len());
         let left = ethernet(GNB_MAC, MACS[0], &[ip, payload].concat());
         assert_eq!(run(&mut programs[1], &frame), (XdpVerdict::Forwarded, left), "{tos:?}");
+    }
+}
+
+#[test]
+fn packet_whose_checksum_a_kernel_left_open_passes_to_the_worker() {
+    const UE_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 9, 0, 0, 0, 5);
+    const SERVER_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xff, 0xffff, 0, 0, 0x80, 1);
+    let Some((mut offload, mut programs)) = loaded() else { return };
+    put(&mut offload, false);
+    let key = (UE_V6.to_bits() >> 64) as u64;
+    offload.add_key(SessionKey::UeIpv6(DomainId(0), key), SESSION);
+    let both = FastRule { ue_v6: FastRuleUe::Only(key), ..downlink() };
+    let rule = OffloadRule { rule: &both, is_limited: false, has_shared_rates: false };
+    offload.put(SESSION, Direction::Downlink, &rule).unwrap();
+    const LEN: u16 = 30;
+    let v6_header = |protocol| {
+        let fixed = [0x60, 0, 0, 0, 0, LEN as u8, protocol, 64];
+        [&fixed[..], &SERVER_V6.octets(), &UE_V6.octets()].concat()
+    };
+    let v6_type = |mut frame: Vec<u8>| {
+        frame[12..14].copy_from_slice(&[0x86, 0xdd]);
+        frame
+    };
+    let segment = |field: usize, sum: u16| {
+        let mut segment = vec![7; LEN.into()];
+        segment[field..field + 2].copy_from_slice(&sum.to_be_bytes());
+        segment
+    };
+    settle(&mut programs[1], &ethernet(MACS[1], GATEWAY_MAC, &packet(SERVER, UE, 64)));
+    for (protocol, field) in [(17, 6), (6, 16)] {
+        let v4 = pseudo_ipv4(SERVER, UE, protocol, LEN).fold();
+        let v6 = pseudo_ipv6(SERVER_V6, UE_V6, protocol, LEN.into()).fold();
+        let frame_v4 = |sum, flags| {
+            let header = ipv4(SERVER, UE, 64, protocol, 0, flags, LEN.into());
+            ethernet(MACS[1], GATEWAY_MAC, &[header, segment(field, sum)].concat())
+        };
+        let frame_v6 = |sum| {
+            let packet = [v6_header(protocol), segment(field, sum)].concat();
+            v6_type(ethernet(MACS[1], GATEWAY_MAC, &packet))
+        };
+        for (frame, verdict) in [
+            (frame_v4(v4, 0x40), XdpVerdict::Passed),
+            (frame_v4(v4 ^ 1, 0x40), XdpVerdict::Forwarded),
+            (frame_v4(v4, 0x20), XdpVerdict::Forwarded),
+            (frame_v6(v6), XdpVerdict::Passed),
+            (frame_v6(v6 ^ 1), XdpVerdict::Forwarded),
+        ] {
+            assert_eq!(run(&mut programs[1], &frame).0, verdict, "{protocol}: {frame:x?}");
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! A plan needs the ports and the execution model, and gives the numbers of threads on which other keys depend. So it is made
 //! while the file is read, from what of it matters for the plan; mistakes in that are reported where it is read in full.
 
+use adit_kernel::KernelDevice;
 use adit_placement::{
     MachineTopology, PlacedPort, PlacedRole, PlanModel, PlanRequest, SiblingPolicy, plan,
 };
@@ -193,6 +194,7 @@ impl PortDevice {
     pub(crate) fn placed(&self, port: &str, machine: &MachineTopology) -> PlacedPort {
         let name = match self {
             Self::Dpdk(device) => Some(device.argument("iface").unwrap_or(device.name())),
+            Self::Kernel(KernelDevice::Packet { iface }) => Some(iface.as_str()),
             Self::Kernel(_) => None,
         };
         let node = name.and_then(|name| machine.device(name)).and_then(|device| device.node);

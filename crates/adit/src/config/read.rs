@@ -407,12 +407,13 @@ fn read_ports(
     for (index, mut section) in sections.into_iter().enumerate() {
         let name = read_name(&mut section, &mut names, index);
         let expects = "a device such as \"0000:3b:00.0\", \"net_af_packet0,iface=eth1\", \
-                       \"kernel:udp\" or \"kernel:tun,name=adit0\"";
+                       \"kernel:packet,iface=eth1\", \"kernel:udp\" or \"kernel:tun,name=adit0\"";
         let device: Option<PortDevice> = section.parsed("device", expects);
         let name_taken = |device: &PortDevice| {
             let name = match device {
                 PortDevice::Dpdk(device) => device.name().to_owned(),
-                PortDevice::Kernel(KernelDevice::Tun { name }) => name.clone(),
+                PortDevice::Kernel(KernelDevice::Tun { name: device })
+                | PortDevice::Kernel(KernelDevice::Packet { iface: device }) => device.clone(),
                 PortDevice::Kernel(KernelDevice::Udp) => return false,
             };
             devices.insert(name, index).is_some()
@@ -519,7 +520,8 @@ fn read_interfaces(
         }
         let vlan = VlanId::new(vlan).unwrap_or(VlanId::UNTAGGED);
         let kernel = ports.get(usize::from(port.0)).and_then(|port| port.kernel.as_ref());
-        if let Some(device) = kernel {
+        let routed = kernel.filter(|device| device.is_routed());
+        if let Some(device) = routed {
             kernel_ports::check_interface(&section, device, role, vlan);
         }
         let (v4, v6) = read_addresses(&mut section);
@@ -535,7 +537,7 @@ fn read_interfaces(
             name,
             role,
             port,
-            is_kernel: kernel.is_some(),
+            is_kernel: routed.is_some(),
             vlan,
             v4,
             v6,

@@ -68,9 +68,8 @@ impl PortRow {
         let mut shown = Self::of_device(row);
         (shown.link_losses, shown.link_recoveries) = (losses, recoveries);
         // The kernel knows more than the driver of its device.
-        if is_up == Some(false) {
-            shown.link = Some("down");
-        }
+        let of_kernel = is_up.map(|is_up| if is_up { "up" } else { "down" });
+        shown.link = of_kernel.or(shown.link);
         shown
     }
 
@@ -79,7 +78,8 @@ impl PortRow {
             ControlPortDevice::Dpdk { port, steering } => {
                 Self::of_dpdk(&row.config, port, steering)
             }
-            ControlPortDevice::Kernel { parts, rx_queues, steering } => Self {
+            ControlPortDevice::Kernel { parts, rx_queues, steering, mac } => Self {
+                mac: mac.to_string(),
                 steering: steering.iter().map(SteeringRow::of).collect(),
                 ..Self::of_kernel(&row.config, parts, *rx_queues)
             },
@@ -105,7 +105,7 @@ impl PortRow {
             name: config.name.clone(),
             device: config.device.to_string(),
             driver: Some("kernel".to_owned()),
-            mac: adit_kernel::PORT_MAC.to_string(),
+            mac: String::new(),
             mtu_bytes: config.mtu_bytes,
             link: None,
             link_losses: 0,

@@ -99,7 +99,10 @@ struct pool {
 
 // Of the port that the program is attached to. Interfaces as bits.
 struct port {
-    __u8 mac[8];
+    __u8 mac[6];
+    // Not zero if kernels on this host send through the device: see has_open_checksum.
+    __u8 is_virtual;
+    __u8 spare;
     __u32 n3;
     __u32 n3_v4;
     __u32 n6;
@@ -247,6 +250,31 @@ INLINE int read_packet(void *ip, void *data_end, __u32 room, struct packet *pack
         return 0;
     }
     return packet->len <= room;
+}
+
+// True if the checksum of a TCP segment or UDP datagram is left to a network card: its field then has the sum of the
+// pseudo header. Kernels pass packets so through virtual devices, and only a worker can finish them. The first fragment of
+// a datagram is none.
+INLINE int has_open_checksum(const void *ip, const void *data_end, const struct packet *packet)
+{
+    const void *upper = ip + (packet->is_v6 ? IPV6_LEN : IPV4_LEN);
+    if (upper + 8 > data_end)
+        return 0;
+    __u8 protocol = *(const __u8 *)(ip + (packet->is_v6 ? 6 : 9));
+    __u64 sum = __builtin_bswap16(protocol);
+    if (packet->is_v6) {
+        sum += U16(ip + 4);
+        for (int at = 8; at < IPV6_LEN; at += 4)
+            sum += U32(ip + at);
+    } else {
+        if (BE16(ip + 6) & 0x3fff)
+            return 0;
+        sum += __builtin_bswap16(packet->len - IPV4_LEN);
+        sum += (__u64)U32(ip + 12) + U32(ip + 16);
+    }
+    if (protocol == 17)
+        return U16(upper + 6) == folded(sum);
+    return protocol == 6 && upper + 18 <= data_end && U16(upper + 16) == folded(sum);
 }
 
 // Spec: RFC 1812 §5.3.1; RFC 1624 §3; RFC 8200 §3.
@@ -556,6 +584,8 @@ INLINE int downlink(struct xdp_md *ctx, const struct port *port, const struct se
     if (!(rule.head & (packet.is_v6 ? V6 : V4)) || !(rule.head >> ARRIVAL_SHIFT & port->n6))
         return pass(ctx);
     if (packet.dst != (packet.is_v6 ? rule.ue_v6 : rule.ue_v4))
+        return pass(ctx);
+    if (port->is_virtual && has_open_checksum(data + ETH_LEN, data_end, &packet))
         return pass(ctx);
     __u64 hop;
     __u32 id;

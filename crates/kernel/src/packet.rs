@@ -1,0 +1,338 @@
+//! A packet socket as a port: one worker's part of a network device, with frames as they are on the wire.
+//!
+//! The kernel passes large packets and open checksums with a header that says so (`PACKET_VNET_HDR`), and the tag that
+//! it has taken out of a frame (`PACKET_AUXDATA`): all of them are undone here, so that neither the offloads of the
+//! device nor those of its peer matter. Fragments arrive as they are. Spec: packet(7).
+
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use adit_pktio::{Burst, PacketBuf};
+use adit_types::MacAddr;
+use adit_types::limits::BURST_MAX;
+use adit_wire::parse_frame;
+use arrayvec::ArrayVec;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::cmsg::ControlBuffer;
+use crate::counters::{KernelCounters, add};
+use crate::error::KernelError;
+use crate::frame::ETHERNET;
+use crate::netlink::Netlink;
+use crate::packet_socket::{bind_device, receive_multicast};
+use crate::segment::Cut;
+use crate::syscall::{PlaceLayout, Received, SendBatch, receive_datagrams, set_option};
+use crate::vnet::VnetHeader;
+
+/// Frames per system call. Each may be a large packet.
+const BATCH: usize = 32;
+
+/// Place of one frame: the largest packet with its headers, and room that keeps the places of a batch from sharing the
+/// sets of a cache.
+const SIZE: usize = VnetHeader::LEN + ETHERNET + 65_536 + 64;
+const STRIDE: usize = SIZE.next_multiple_of(64) + 17 * 64;
+
+/// Octets of a tag of IEEE 802.1Q, behind both addresses of a frame.
+const TAG: usize = 4;
+const ADDRESSES: usize = 12;
+
+/// After so many frames without a buffer, or that fit none, a burst reads no more.
+const LOST_MAX: usize = 4 * BURST_MAX;
+
+/// Buffers of a socket in the kernel. Unit: octets.
+const SOCKET_BUFFER_BYTES: i32 = 16 << 20;
+
+/// What the ports of a device get.
+#[derive(Debug, Clone)]
+pub struct PacketConfig<'a> {
+    /// Name of the network device.
+    pub device: &'a str,
+    /// Number of sockets, one per worker.
+    pub queues: usize,
+    /// Largest IP packet.
+    pub mtu_bytes: u16,
+}
+
+/// Opens the sockets of a device, and raises its MTU if packets of `mtu_bytes` do not pass.
+///
+/// # Errors
+/// See [`KernelError`].
+pub fn open_packet(config: &PacketConfig<'_>) -> Result<Vec<PacketQueue>, KernelError> {
+    let name = config.device;
+    let fail = |operation| move |error: io::Error| KernelError::device(operation, name, error);
+    let mut netlink = Netlink::open().map_err(fail("cannot find"))?;
+    let index = netlink.index(name).map_err(fail("cannot find"))?;
+    netlink
+        .raise_mtu(index, config.mtu_bytes.into())
+        .map_err(fail("cannot raise to mtu_bytes the MTU of"))?;
+    let mut queues = Vec::new();
+    for _ in 0..config.queues.max(1) {
+        let queue = PacketQueue::open(index);
+        queues.push(queue.map_err(fail("cannot receive frames of"))?);
+    }
+    if queues.len() > 1 {
+        // Groups of other processes and of other devices have other numbers, by all likelihood.
+        let group = (std::process::id().wrapping_mul(31)).wrapping_add(index.unsigned_abs());
+        // Each flow reaches one of the sockets; without the flag that joins fragments.
+        let value = (libc::PACKET_FANOUT_HASH << 16) | (group & 0xffff);
+        let value = value.cast_signed();
+        for queue in &queues {
+            set_option(queue.socket.as_fd(), libc::SOL_PACKET, libc::PACKET_FANOUT, value)
+                .map_err(fail("cannot divide among workers the frames of"))?;
+        }
+    }
+    Ok(queues)
+}
+
+/// One worker's socket.
+#[derive(Debug)]
+pub struct PacketQueue {
+    socket: OwnedFd,
+    mac: MacAddr,
+    counters: KernelCounters,
+    /// Places of received frames, each behind its [`VnetHeader`].
+    buffer: Box<[u8]>,
+    controls: Box<[ControlBuffer]>,
+    received: ArrayVec<Received, BURST_MAX>,
+    /// The frame that is cut next, or that `pending` is of.
+    at: usize,
+    pending: Option<PendingFrame>,
+    /// The kernel's last count of dropped frames.
+    dropped: u32,
+}
+
+/// The rest of a large packet.
+#[derive(Debug, Clone, Copy)]
+struct PendingFrame {
+    cut: Cut,
+    /// The tag that the kernel has taken out.
+    tag: Option<[u8; TAG]>,
+    l3_offset: usize,
+    len: usize,
+    next: usize,
+}
+
+impl PacketQueue {
+    fn open(index: i32) -> io::Result<Self> {
+        // It receives nothing before it is bound.
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let socket = socket(AddressFamily::Packet, SockType::Raw, flags, None)?;
+        let set = |level, option, value| set_option(socket.as_fd(), level, option, value);
+        set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
+        set(libc::SOL_PACKET, libc::PACKET_AUXDATA, 1)?;
+        set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
+        // Without it drops are not counted.
+        let _ = set(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
+        for (forced, plain) in
+            [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
+        {
+            if set(libc::SOL_SOCKET, forced, SOCKET_BUFFER_BYTES).is_err() {
+                let _ = set(libc::SOL_SOCKET, plain, SOCKET_BUFFER_BYTES);
+            }
+        }
+        let mac = bind_device(&socket, index, libc::ETH_P_ALL)?;
+        let mac = mac.ok_or_else(|| io::Error::other("it is no Ethernet device"))?;
+        receive_multicast(&socket, index)?;
+        Ok(Self {
+            socket,
+            mac,
+            counters: KernelCounters::default(),
+            buffer: vec![0; BATCH * STRIDE].into(),
+            controls: vec![ControlBuffer::default(); BATCH].into(),
+            received: ArrayVec::new(),
+            at: 0,
+            pending: None,
+            dropped: 0,
+        })
+    }
+
+    /// A socket that only sends.
+    pub(crate) fn try_clone_sender(&self) -> io::Result<Self> {
+        Ok(Self {
+            socket: self.socket.try_clone()?,
+            mac: self.mac,
+            counters: KernelCounters::default(),
+            buffer: Box::default(),
+            controls: Box::default(),
+            received: ArrayVec::new(),
+            at: 0,
+            pending: None,
+            dropped: 0,
+        })
+    }
+
+    /// The device's hardware address.
+    #[must_use]
+    pub const fn mac(&self) -> MacAddr {
+        self.mac
+    }
+
+    pub(crate) fn counters(&self) -> KernelCounters {
+        self.counters.clone()
+    }
+
+    /// See [`crate::KernelPort::rx_burst`].
+    pub fn rx_burst<B: PacketBuf>(
+        &mut self,
+        limit: usize,
+        burst: &mut Burst<B>,
+        mut alloc: impl FnMut() -> Option<B>,
+    ) -> usize {
+        let before = burst.len();
+        let limit = before + limit.min(burst.remaining_capacity());
+        // Frames that arrive without end and find no buffer must not keep the worker from releasing buffers.
+        let (mut lost, mut may_read) = (0, true);
+        while burst.len() < limit && lost < LOST_MAX {
+            if self.pending.is_none() && self.at == self.received.len() {
+                if !may_read || self.buffer.is_empty() || !self.receive() {
+                    break;
+                }
+                // After a batch that is not full the device has no frame.
+                may_read = self.received.len() == BATCH;
+            }
+            let count = burst.len();
+            self.take_next(burst, &mut alloc);
+            lost += usize::from(burst.len() == count);
+        }
+        burst.len() - before
+    }
+
+    /// Receives a batch of frames; false if none waits.
+    fn receive(&mut self) -> bool {
+        self.received.clear();
+        self.at = 0;
+        let places = PlaceLayout { stride: STRIDE, size: SIZE };
+        let (buffer, controls) = (&mut self.buffer, &mut self.controls);
+        match receive_datagrams(self.socket.as_fd(), BATCH, buffer, places, controls) {
+            Ok(received) => {
+                add(&self.counters.0.rx_calls, 1);
+                self.received = received;
+                !self.received.is_empty()
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => true,
+            // The kernel has discarded a large packet of a kind that the header cannot say.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                add(&self.counters.0.rx_unusable_pkts, 1);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Makes a frame of the next part of what was received.
+    fn take_next<B: PacketBuf>(
+        &mut self,
+        burst: &mut Burst<B>,
+        alloc: &mut impl FnMut() -> Option<B>,
+    ) {
+        let cells = &self.counters.0;
+        if self.pending.is_none() {
+            let Some(received) = self.received.get(self.at).copied() else { return };
+            let control = self.controls[self.at].read(received.control_len);
+            if let Some(dropped) = control.dropped {
+                let missed = dropped.wrapping_sub(core::mem::replace(&mut self.dropped, dropped));
+                add(&cells.rx_missed_pkts, usize::try_from(missed).unwrap_or(0));
+            }
+            let place = &mut self.buffer[self.at * STRIDE..][..received.len.min(SIZE)];
+            let frame = (!received.is_cut).then(|| PendingFrame::new(place, control.tag)).flatten();
+            if frame.is_none() {
+                self.at += 1;
+                return add(&cells.rx_unusable_pkts, 1);
+            }
+            self.pending = frame;
+        }
+        let Some(pending) = &mut self.pending else { return };
+        let (frame, part) = (*pending, pending.next);
+        let place = &self.buffer[self.at * STRIDE + VnetHeader::LEN..][..frame.len];
+        pending.next += 1;
+        if pending.next >= frame.cut.count() {
+            self.pending = None;
+            self.at += 1;
+        }
+        let Some(mut buf) = alloc() else { return add(&cells.rx_no_buffer_pkts, 1) };
+        let len = frame.len_of(part);
+        let Some(out) = buf.append(len) else { return add(&cells.rx_unusable_pkts, 1) };
+        frame.write(place, part, out);
+        add(&cells.rx_pkts, 1);
+        add(&cells.rx_bytes, len);
+        burst.push(buf);
+    }
+
+    /// See [`crate::KernelPort::tx_burst`].
+    pub fn tx_burst<B: PacketBuf>(&mut self, burst: &mut Burst<B>) -> usize {
+        let header = VnetHeader::default();
+        let mut batch = SendBatch::new();
+        for buf in burst.iter() {
+            batch.begin_bound();
+            batch.add(header.as_bytes());
+            batch.add(buf.data());
+        }
+        let (cells, mut done) = (&self.counters.0, 0);
+        while done < burst.len() {
+            match batch.send(self.socket.as_fd(), done) {
+                Ok(count) => {
+                    add(&cells.tx_calls, 1);
+                    let sent = burst.iter().skip(done).take(count);
+                    add(&cells.tx_bytes, sent.map(PacketBuf::data_len).sum());
+                    add(&cells.tx_pkts, count);
+                    done += count.max(1);
+                }
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => break,
+                    Some(libc::EINTR) => {}
+                    _ => {
+                        add(&cells.tx_refused_pkts, 1);
+                        done += 1;
+                    }
+                },
+            }
+        }
+        drop(batch);
+        burst.drain(..done);
+        done
+    }
+}
+
+impl PendingFrame {
+    /// Reads the header in front of a frame, and completes the frame's checksum; `None` if they do not fit.
+    fn new(place: &mut [u8], tag: Option<[u8; TAG]>) -> Option<Self> {
+        let (header, frame) = place.split_at_mut_checked(VnetHeader::LEN)?;
+        let mut header = VnetHeader::read_from_bytes(header).ok()?;
+        let l3_offset = usize::from(parse_frame(frame).ok()?.l3_offset);
+        if header.flags != 0 || header.gso_type != 0 {
+            // The kernel counts from the frame, cutting from the IP packet.
+            let start = usize::from(header.csum_start).checked_sub(l3_offset)?;
+            header.csum_start = u16::try_from(start).ok()?;
+        }
+        let len = frame.len();
+        let cut = Cut::new(&header, frame.get_mut(l3_offset..)?)?;
+        Some(Self { cut, tag, l3_offset, len, next: 0 })
+    }
+
+    /// Octets of the frame of part number `part`.
+    fn len_of(&self, part: usize) -> usize {
+        self.l3_offset + self.tag.map_or(0, |tag| tag.len()) + self.cut.len_of(part)
+    }
+
+    /// Writes part number `part` of `frame` into `out`, which has its length.
+    fn write(&self, frame: &[u8], part: usize, out: &mut [u8]) {
+        let (link, packet) = frame.split_at(self.l3_offset);
+        let (front, rest) = out.split_at_mut(self.len_of(part) - self.cut.len_of(part));
+        match self.tag {
+            None => front.copy_from_slice(link),
+            Some(tag) => {
+                front[..ADDRESSES].copy_from_slice(&link[..ADDRESSES]);
+                front[ADDRESSES..][..TAG].copy_from_slice(&tag);
+                front[ADDRESSES + TAG..].copy_from_slice(&link[ADDRESSES..]);
+            }
+        }
+        self.cut.write(packet, part, rest);
+    }
+}
+
+impl AsFd for PacketQueue {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
