@@ -36,7 +36,7 @@ pub(crate) enum PacketDevice {
     AfXdp,
     /// The same behind adit's XDP program.
     Xdp,
-    /// DPDK's `net_af_packet`.
+    /// Packet sockets of adit.
     AfPacket,
     /// UDP sockets and a TUN device.
     Kernel,
@@ -58,14 +58,13 @@ impl PacketDevice {
     fn argument(self, index: usize, interface: &str, queue_pairs: usize) -> String {
         let device = match self {
             Self::AfXdp | Self::Xdp => format!("net_af_xdp{index},iface={interface}"),
-            Self::AfPacket => format!("net_af_packet{index},iface={interface}"),
+            Self::AfPacket => return format!("kernel:packet,iface={interface}"),
             Self::Kernel if interface == N3_LINK => return "kernel:udp".to_owned(),
             Self::Kernel => return format!("kernel:tun,name={TUN}"),
         };
-        match (queue_pairs, self) {
-            (1, _) => device,
-            (pairs, Self::AfXdp | Self::Xdp) => format!("{device},queue_count={pairs}"),
-            (pairs, _) => format!("{device},qpairs={pairs}"),
+        match queue_pairs {
+            1 => device,
+            pairs => format!("{device},queue_count={pairs}"),
         }
     }
 }
@@ -369,7 +368,7 @@ mod tests {
             false,
             [Path::new("/run/x/journal"), Path::new("/run/x/admin.sock")],
         );
-        assert!(text.contains("device = \"net_af_packet1,iface=n6,qpairs=2\""));
+        assert!(text.contains("device = \"kernel:packet,iface=n6\""));
         assert!(text.contains("receivers = [0]"));
         assert!(!text.contains("2001:"));
         let text = configuration(

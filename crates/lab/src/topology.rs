@@ -198,8 +198,7 @@ impl Topology {
                 "address add {DN}/24 dev {CORP_LINK}\nlink set {CORP_LINK} up\n\
                  route add 10.45.0.0/16 via {ADIT_N6}\n"
             ),
-        )?;
-        as_on_a_wire(corp, CORP_LINK)
+        )
     }
 
     fn link_up(&self, queues: usize) -> Result<()> {
@@ -242,9 +241,7 @@ impl Topology {
                 "address add {DN_V6}/64 dev n6 nodad\nroute add 2001:db8:45::/48 via {ADIT_N6_V6}\n"
             ));
         }
-        self.dn.ip_batch(&[], &lines)?;
-        as_on_a_wire(&self.ran, "n3")?;
-        as_on_a_wire(&self.dn, "n6")
+        self.dn.ip_batch(&[], &lines)
     }
 
     /// Makes the kernel of the UPF's namespace a router: it gets the addresses of the links, which then have
@@ -269,11 +266,9 @@ impl Topology {
         self.upf.ip_batch(&[], &lines)?;
         if has_captures {
             as_on_a_wire(&self.upf, "n3")?;
-            return as_on_a_wire(&self.upf, "n6");
+            as_on_a_wire(&self.upf, "n6")?;
         }
-        let all = ["tx", "on", "tso", "on", "gso", "on", "gro", "on"];
-        self.ran.set_features("n3", &all)?;
-        self.dn.set_features("n6", &all)
+        Ok(())
     }
 
     /// Lets the other ends of adit's links receive what an XDP program sends: a veth device does with GRO.

@@ -23,6 +23,12 @@ const ADVICE: &[Advice] = &[
     ),
     (&[DropReason::FrameSegmented], "dpdk.mbuf_bytes and mtu_bytes of the port."),
     (
+        &[DropReason::FrameCut],
+        "the driver of the port. net_af_packet cuts what a kernel has joined (offloads of a veth device or of a card: \
+        TSO, GRO, UDP segmentation, fragments): take device = \"kernel:packet,iface=NAME\". A packet beyond mtu_bytes \
+        needs larger slots (framesz=, bsize=).",
+    ),
+    (
         &[DropReason::VlanUnknown],
         "the vlan keys of [[interface]] and the VLANs of the switch port.",
     ),

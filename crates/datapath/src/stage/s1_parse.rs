@@ -107,7 +107,7 @@ fn parse<B: PacketBuf>(buf: &B, port: PortLinks<'_>, tally: &mut StepTally) -> P
                 Ok(ip) => ip,
                 Err(reason) => {
                     count_unaddressed(link, bytes.len(), tally);
-                    return Parsed::Drop(reason);
+                    return Parsed::Drop(reason_of_cut(&frame, link, bytes).unwrap_or(reason));
                 }
             };
             parse_ip_packet(&frame, id, link, ip, bytes, tally)
@@ -144,6 +144,21 @@ fn parse_l3(frame: &Frame, bytes: &[u8], checksum: RxChecksum) -> Result<IpPacke
         Ok(_) => Err(DropReason::IpMalformed),
         Err(malformed) => Err(drop_reason(HeaderLayer::Ip, malformed)),
     }
+}
+
+/// The reason if a frame is longer than its link's packets and ends before its packet does: a port with slots of fixed
+/// size has cut what a kernel on this host joined.
+#[cold]
+fn reason_of_cut(frame: &Frame, link: &VlanLink, bytes: &[u8]) -> Option<DropReason> {
+    let l3 = bytes.get(usize::from(frame.l3_offset)..)?;
+    let word = |at: usize| Some(usize::from(u16::from_be_bytes(*l3.get(at..)?.first_chunk()?)));
+    let claimed = match l3.first()? >> 4 {
+        4 => word(2)?,
+        6 => 40 + word(4)?,
+        _ => return None,
+    };
+    let mtu_bytes = link.interfaces.iter().map(|of| of.mtu_bytes).max()?;
+    (l3.len() > mtu_bytes.into() && claimed > l3.len()).then_some(DropReason::FrameCut)
 }
 
 /// An IP packet in a frame to our hardware address.

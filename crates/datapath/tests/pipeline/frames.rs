@@ -41,6 +41,19 @@ fn ip_header_that_is_wrong_is_dropped() {
 }
 
 #[test]
+fn packet_that_the_port_cut_accuses_the_port() {
+    let mut scene = PipelineFixture::new();
+    let frame = |carried: usize| {
+        let ip = PacketBuilder::ethernet(N6_MAC, GATEWAY_MAC).ipv4(SERVER, UE);
+        let payload = vec![0; carried - 28];
+        ip.overwrite(2, &4000_u16.to_be_bytes()).fix_checksum().udp(1, 2).payload(&payload).build()
+    };
+    scene.assert_drops(N6, &frame(1501), DropReason::FrameCut);
+    // One within the MTU is its sender's.
+    scene.assert_drops(N6, &frame(1500), DropReason::IpMalformed);
+}
+
+#[test]
 fn ip_checksum_verdict_of_the_port_is_taken() {
     let mut scene = PipelineFixture::new();
     let mut inject = |frame: &[u8], verdict| {

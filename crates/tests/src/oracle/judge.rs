@@ -47,7 +47,11 @@ impl Oracle {
         }
         match ether_type {
             0x0800 | 0x86dd => {
-                let (ip, packet) = (network_layer(ether_type, &frame[l3..])?, &frame[l3..]);
+                let packet = &frame[l3..];
+                let mtu = here.iter().map(|at| self.interfaces[*at].mtu_bytes).max();
+                let ip = network_layer(ether_type, packet).map_err(|reason| {
+                    if is_cut(packet, mtu) { DropReason::FrameCut } else { reason }
+                })?;
                 let arrival = match here.iter().find(|at| self.interfaces[**at].owns(ip.dst)) {
                     Some(&at) => match self.to_ourselves(at, frame, packet, &ip, notes)? {
                         Ok(arrival) => arrival,
@@ -254,6 +258,16 @@ fn reassemble(ip: &OracleIp) -> OracleExit {
         return Err(DropReason::ReassemblyMalformed);
     }
     Ok(OracleOutcome::Reassemble)
+}
+
+/// True for a packet of which a port passed only the beginning: more than fits the link.
+fn is_cut(packet: &[u8], mtu: Option<usize>) -> bool {
+    let whole = match packet.first().map(|octet| octet >> 4) {
+        Some(4) if packet.len() >= 4 => u16_at(packet, 2).into(),
+        Some(6) if packet.len() >= 6 => 40 + usize::from(u16_at(packet, 4)),
+        _ => return false,
+    };
+    mtu.is_some_and(|mtu| packet.len() > mtu) && whole > packet.len()
 }
 
 fn network_layer(ether_type: u16, packet: &[u8]) -> Result<OracleIp, DropReason> {
