@@ -13,7 +13,7 @@ use adit_kernel::{
 use adit_types::{MacAddr, PortId};
 use adit_wire::gtpu::UDP_PORT;
 use anyhow::{Context, bail};
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::config::{Config, PortDevice, PortSettings};
 use crate::steering::{self, PortSteering, SteeringOutcome};
@@ -174,6 +174,15 @@ impl PortShares<'_> {
             );
         }
         info!(port = port.name, %device, mac = %info.mac, rx_queues, "port started");
+        if device.is_driver("net_af_packet") {
+            let iface = device.argument("iface").unwrap_or_default();
+            warn!(
+                port = port.name,
+                "the driver cuts frames that a kernel has joined (TSO, GRO, UDP segmentation, fragments), and they are \
+                 dropped as frame_cut; write device = \"kernel:packet,iface={iface}\", or run ethtool -K {iface} gro \
+                 off, and at the other end of a virtual device: ethtool -K PEER tso off gso off"
+            );
+        }
         let duplicate = |rx: &RxQueue| rx.socket()?.try_clone_to_owned().ok();
         let sockets = rx.iter().filter_map(duplicate).collect();
         let mut queues: Vec<_> = self.dpdk.iter().map(|_| Vec::new()).collect();

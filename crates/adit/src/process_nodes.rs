@@ -125,12 +125,12 @@ mod tests {
         read_xml(&Path::new(env!("CARGO_MANIFEST_DIR")).join(file), None).unwrap()
     }
 
-    fn config(lines: &str, qpairs: usize) -> Config {
+    fn config(lines: &str) -> Config {
         let text = EXAMPLE
             .replace("model = \"run-to-completion\"\n", "")
             .replace("workers = [1]\n", &format!("{lines}\n"))
-            .replace("iface=n3", &format!("iface=ens1f0,qpairs={qpairs}"))
-            .replace("iface=n6", &format!("iface=ens2f0,qpairs={qpairs}"));
+            .replace("iface=n3", "iface=ens1f0")
+            .replace("iface=n6", "iface=ens2f0");
         Config::parse(&text).unwrap()
     }
 
@@ -150,14 +150,14 @@ mod tests {
 
     #[test]
     fn packets_cross_nodes_by_hand_off_and_by_ports_of_other_nodes() {
-        let nodes = ProcessNodes::of(&config("workers = [1, 13, 30]", 3), &two_node_server());
+        let nodes = ProcessNodes::of(&config("workers = [1, 13, 30]"), &two_node_server());
         assert_eq!(nodes.threads(), [Some(0), Some(1), Some(0)]);
         let crossing: Vec<_> =
             (0..4).map(|thread| nodes.cross_node_pkts(thread, &counted())).collect();
         assert_eq!(crossing, [1007, 107, 1007, 0]);
         // Two of three threads are there.
         assert_eq!(nodes.memory(), Some(0));
-        let on_second = config("workers = [13, 14, 1]", 3);
+        let on_second = config("workers = [13, 14, 1]");
         assert_eq!(ProcessNodes::of(&on_second, &two_node_server()).memory(), Some(1));
     }
 
@@ -166,13 +166,12 @@ mod tests {
         let of = |rx_tx: &str| {
             let table = format!("[datapath.eventdev]\nrx_tx = {rx_tx}\n[dpdk]\n");
             let lines = "model = \"eventdev\"\nworkers = [1, 13]";
-            let pairs = rx_tx.matches(',').count() + 1;
             let text = EXAMPLE
                 .replace("model = \"run-to-completion\"\n", "")
                 .replace("workers = [1]\n", &format!("{lines}\n"))
                 .replace("[dpdk]\n", &table)
-                .replace("iface=n3", &format!("iface=ens1f0,qpairs={pairs}"))
-                .replace("iface=n6", &format!("iface=ens2f0,qpairs={pairs}"));
+                .replace("iface=n3", "iface=ens1f0")
+                .replace("iface=n6", "iface=ens2f0");
             let nodes = ProcessNodes::of(&Config::parse(&text).unwrap(), &two_node_server());
             [0, 1, 2].map(|thread| nodes.cross_node_pkts(thread, &counted()))
         };
@@ -184,30 +183,28 @@ mod tests {
 
     #[test]
     fn owners_have_nodes_unless_nodes_are_ignored_or_sessions_have_none() {
-        let of = |lines: &str, qpairs| {
-            ProcessNodes::of(&config(lines, qpairs), &two_node_server()).owners
-        };
+        let of = |lines: &str| ProcessNodes::of(&config(lines), &two_node_server()).owners;
         // Port `access` is on node 0, `core` on node 1: worker 0 owns the first half of the strides.
         let owners = Owners::new(2);
         let ports = [Some(0), Some(1)];
         let wanted = OwnerNodes::new(|group| Some(owners.of_group(group).0.into()), &ports);
         assert_ne!(wanted, OwnerNodes::default());
-        assert_eq!(of("workers = [1, 13]", 2), wanted);
+        assert_eq!(of("workers = [1, 13]"), wanted);
         for one in ["workers = [1, 2]", "workers = [1, 13]\nplacement = \"uma\""] {
-            assert_eq!(of(one, 2), OwnerNodes::default(), "{one}");
+            assert_eq!(of(one), OwnerNodes::default(), "{one}");
         }
         // The signaling worker has queues, too.
-        let pipeline = of("model = \"pipeline\"\nreceivers = [2, 3]\nworkers = [1, 13]", 3);
+        let pipeline = of("model = \"pipeline\"\nreceivers = [2, 3]\nworkers = [1, 13]");
         assert_eq!(pipeline, wanted);
     }
 
     #[test]
     fn memory_is_the_choice_of_the_kernel_with_one_node_or_without_regard_to_nodes() {
         let one_node = read_synthetic("core:4 pu:1").unwrap();
-        let nodes = ProcessNodes::of(&config("workers = [1, 2]", 2), &one_node);
+        let nodes = ProcessNodes::of(&config("workers = [1, 2]"), &one_node);
         assert_eq!(nodes.memory(), None);
         assert_eq!(nodes.cross_node_pkts(0, &counted()), 7, "the workers' own count");
-        let uma = config("workers = [13]\nplacement = \"uma\"", 1);
+        let uma = config("workers = [13]\nplacement = \"uma\"");
         let nodes = ProcessNodes::of(&uma, &two_node_server());
         assert_eq!((nodes.memory(), nodes.threads()), (None, &[Some(1)][..]));
         assert_eq!(nodes.cross_node_pkts(0, &counted()), 107);

@@ -75,7 +75,7 @@ fn planned_configuration_starts_with_the_plan_that_is_printed() {
     let example = fs::read_to_string(example).unwrap().replace("main_core = 0\n", "");
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("adit.toml");
-    for (workers, qpairs, machine) in [
+    for (workers, planned_workers, machine) in [
         ("\"auto\"", 7, TWO_NODES),
         ("\"auto\"\nplacement = \"uma\"", 15, TWO_NODES),
         ("{ count = 3 }\nsiblings = \"shared\"", 3, TWO_NODES),
@@ -84,9 +84,6 @@ fn planned_configuration_starts_with_the_plan_that_is_printed() {
         let text = example
             .replacen("workers = [1]", &format!("workers = {workers}"), 1)
             .replace("mempool_mbufs = 16384", "mempool_mbufs = 65536");
-        let text = ["n3", "n6"].iter().fold(text, |text, name| {
-            text.replace(&format!("iface={name}"), &format!("iface={name},qpairs={qpairs}"))
-        });
         fs::write(&path, text).unwrap();
         let config = path.to_str().unwrap();
         let document = json(&["plan", "--config", config, "--synthetic", machine]);
@@ -95,7 +92,7 @@ fn planned_configuration_starts_with_the_plan_that_is_printed() {
         assert_eq!(configured["threads"], planned["threads"], "{workers}: {document}");
         assert_eq!(configured["control_cpu"], planned["control_cpu"]);
         assert_eq!(document["configured"]["breaks"], document["plan"]["breaks"]);
-        assert_eq!(planned["threads"].as_array().map(Vec::len), Some(qpairs));
+        assert_eq!(planned["threads"].as_array().map(Vec::len), Some(planned_workers));
     }
 }
 

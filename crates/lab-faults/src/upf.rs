@@ -247,10 +247,10 @@ rx_descriptors = 256
 tx_descriptors = 256
 [[port]]
 name = "access"
-device = "net_af_packet0,iface=n3"
+device = "kernel:packet,iface=n3"
 [[port]]
 name = "core"
-device = "net_af_packet1,iface=n6"
+device = "kernel:packet,iface=n6"
 [[interface]]
 name = "n3"
 role = "n3"

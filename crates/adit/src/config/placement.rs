@@ -243,8 +243,8 @@ mod tests {
             .replace("workers = [1]\n", &format!("{lines}\n#"))
             .replace("mempool_mbufs = 16384", "mempool_mbufs = 1048576");
         for (from, to) in [("n3", "ens2f0"), ("n6", "ens2f1")] {
-            let to = format!("iface={to},qpairs={qpairs}");
-            text = text.replace(&format!("iface={from}"), &to);
+            let device = format!("net_af_packet{from},iface={to},qpairs={qpairs}");
+            text = text.replace(&format!("kernel:packet,iface={from}"), &device);
         }
         text
     }

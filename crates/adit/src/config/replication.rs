@@ -159,7 +159,8 @@ mod tests {
             assert!(lines.contains(from), "{lines}");
             lines = lines.replacen(from, to, 1);
         }
-        let text = EXAMPLE.replacen("kind = \"journal\"", SHARED, 1);
+        let text = EXAMPLE.replacen("kernel:packet,iface=n3", "net_memif0", 1);
+        let text = text.replacen("kind = \"journal\"", SHARED, 1);
         let text = text.replacen("folder = \"/var/lib/adit/journal\"", "", 1);
         let standby = if has_standby { "[standby]\n" } else { "" };
         let text = text.replacen("[admin]", &format!("{lines}{standby}[admin]"), 1);
@@ -224,7 +225,7 @@ mod tests {
         let family =
             transport("transport = \"user\"\ndevice = \"0000:3b:00.1\"\ngateway = \"2001:db8::1\"");
         assert!(family.starts_with("store.replication.gateway: "), "{family}");
-        let taken = transport("transport = \"user\"\ndevice = \"net_af_packet0,iface=rep\"");
+        let taken = transport("transport = \"user\"\ndevice = \"net_memif0\"");
         assert!(taken.starts_with("store.replication.device: "), "{taken}");
         let [ca, certificate, key] = TLS_LINES.map(|line| (line, ""));
         let open = told(&[ca, certificate, key], true);

@@ -20,7 +20,7 @@ fn paths(problems: &[ConfigProblem]) -> Vec<&str> {
 fn example_is_accepted_and_means_what_it_says() {
     let config = Config::parse(EXAMPLE).unwrap();
     assert_eq!(config.node_id, NodeIdSetting::Ipv4(Ipv4Addr::new(10, 0, 4, 2)));
-    assert_eq!(config.ports[1].device.to_string(), "net_af_packet1,iface=n6");
+    assert_eq!(config.ports[1].device.to_string(), "kernel:packet,iface=n6");
     assert_eq!(config.interfaces[1].v6, Some(("2001:db8:6::2".parse().unwrap(), 64)));
     assert_eq!(config.routes[0].prefix.to_string(), "0.0.0.0/0");
     assert_eq!(config.n3().0, 0);
@@ -229,8 +229,6 @@ fn buffered_packets_leave_half_of_the_mbufs_to_traffic() {
 fn tunnel_packets_in_fragments_of_all_workers_leave_half_of_the_mbufs_to_traffic() {
     let of = |workers: &str, mbufs: &str| {
         let text = EXAMPLE
-            .replace("iface=n3", "iface=n3,qpairs=2")
-            .replace("iface=n6", "iface=n6,qpairs=2")
             .replacen("workers = [1]", &format!("workers = {workers}"), 1)
             .replacen("buffer_pkts_max = 4096\n", "", 1)
             .replacen("queue_pkts_max = 4096\n", "", 1)
@@ -247,10 +245,7 @@ fn tunnel_packets_in_fragments_of_all_workers_leave_half_of_the_mbufs_to_traffic
 fn queues_of_af_xdp_devices_have_buffers_besides_those_of_traffic() {
     let of = |queues: usize, mbufs: usize| {
         let workers = if queues == 2 { "workers = [1, 2]" } else { "workers = [1]" };
-        let text = EXAMPLE
-            .replace("net_af_packet", "net_af_xdp")
-            .replace("iface=n3", &format!("iface=n3,queue_count={queues}"))
-            .replace("iface=n6", &format!("iface=n6,queue_count={queues}"))
+        let text = on_dpdk("net_af_xdp", &format!(",queue_count={queues}"))
             .replacen("workers = [1]", workers, 1)
             .replacen("buffer_pkts_max = 4096\n", "", 1)
             .replacen("queue_pkts_max = 4096\n", "", 1)
@@ -389,7 +384,7 @@ fn route_twice_in_one_network_instance_is_refused() {
 
 #[test]
 fn device_named_twice_is_refused() {
-    let problems = changed("net_af_packet1,iface=n6", "net_af_packet0,iface=n6");
+    let problems = changed("packet,iface=n6", "packet,iface=n3");
     assert_eq!(paths(&problems), ["port[1].device"]);
 }
 
@@ -429,8 +424,7 @@ fn workers_poll_as_they_are_told_one_by_one_or_all() {
     let poll = |text: &str| {
         let text = EXAMPLE
             .replacen("workers = [1]", &format!("workers = [1, 2]\npoll = {text}"), 1)
-            .replacen("poll = \"busy\"", "", 1)
-            .replace(",iface=n", ",qpairs=2,iface=n");
+            .replacen("poll = \"busy\"", "", 1);
         Config::parse(&text).map(|config| config.datapath.poll)
     };
     assert_eq!(Config::parse(EXAMPLE).unwrap().datapath.poll, [PollMode::Busy]);
@@ -441,9 +435,17 @@ fn workers_poll_as_they_are_told_one_by_one_or_all() {
     }
 }
 
+/// The example on ports of DPDK.
+fn on_dpdk(driver: &str, arguments: &str) -> String {
+    let of = |number| format!("{driver}{number}{arguments},iface=n");
+    EXAMPLE
+        .replace("kernel:packet,iface=n3", &(of(0) + "3"))
+        .replace("kernel:packet,iface=n6", &(of(1) + "6"))
+}
+
 #[test]
 fn queues_that_do_not_fit_the_workers_say_what_to_write() {
-    let two = EXAMPLE.replacen("workers = [1]", "workers = [1, 2]", 1);
+    let two = on_dpdk("net_af_packet", "").replacen("workers = [1]", "workers = [1, 2]", 1);
     let problems = Config::parse(&two).unwrap_err();
     assert_eq!(paths(&problems), ["port[0].device", "port[1].device"]);
     assert!(problems[0].what.contains("write qpairs=2"), "{}", problems[0].what);
@@ -562,11 +564,8 @@ fn n6_interfaces_of_one_domain_agree_on_local_switching() {
 
 /// The example with another line for its workers, and `qpairs` queue pairs on each port.
 fn with_datapath(lines: &str, qpairs: u16) -> String {
-    let one = EXAMPLE.replacen("model = \"run-to-completion\"\n", "", 1);
-    let two = one.replacen("workers = [1]", lines, 1);
-    ["n3", "n6"].iter().fold(two, |text, name| {
-        text.replace(&format!("iface={name}"), &format!("iface={name},qpairs={qpairs}"))
-    })
+    let one = on_dpdk("net_af_packet", &format!(",qpairs={qpairs}"));
+    one.replacen("model = \"run-to-completion\"\n", "", 1).replacen("workers = [1]", lines, 1)
 }
 
 #[test]
@@ -620,76 +619,6 @@ fn cores_that_threads_share_are_named() {
     let datapath = Config::parse(&with_datapath(lines, 2)).unwrap().datapath;
     let names = vec!["control".to_owned(), "receiver 2".to_owned()];
     assert_eq!(datapath.shared_cores(), [(0, names)]);
-}
-
-/// The example on ports of the kernel.
-fn on_kernel() -> String {
-    EXAMPLE
-        .replace("net_af_packet0,iface=n3", "kernel:udp")
-        .replace("net_af_packet1,iface=n6", "kernel:tun,name=adit0")
-        .replace("next_hop = \"10.0.6.1\"", "")
-        .replace("next_hop = \"2001:db8:6::1\"", "")
-        .replace("next_hop_v4 = \"10.0.6.9\"", "")
-}
-
-#[test]
-fn ports_of_the_kernel_need_no_gateway_and_get_default_routes() {
-    let config = Config::parse(&on_kernel()).unwrap();
-    assert_eq!(config.ports[1].device.to_string(), "kernel:tun,name=adit0");
-    assert!(config.interfaces.iter().all(|interface| interface.is_kernel));
-    let routes = |config: &Config| -> Vec<(usize, String, String)> {
-        let text = |route: &RouteSettings| {
-            (route.interface, route.prefix.to_string(), route.next_hop.to_string())
-        };
-        config.routes.iter().map(text).collect()
-    };
-    let route = |at, prefix: &str, hop: &str| (at, prefix.to_owned(), hop.to_owned());
-    let default = route(0, "0.0.0.0/0", "0.0.0.0");
-    let n6 = [route(1, "0.0.0.0/0", "0.0.0.0"), route(1, "::/0", "::")];
-    assert_eq!(routes(&config), [&n6[..], std::slice::from_ref(&default)].concat());
-    // Without routes the same.
-    let text = on_kernel();
-    let at = text.find("\n[[route]]").unwrap();
-    let end = text.find("\n# Addresses for UEs").unwrap();
-    let config = Config::parse(&(text[..at].to_owned() + &text[end..])).unwrap();
-    assert_eq!(routes(&config), [&[default], &n6[..]].concat());
-}
-
-#[test]
-fn what_ports_of_the_kernel_cannot_have_is_refused_all_at_once() {
-    let text = on_kernel()
-        .replace("# vlan = 6", "vlan = 6")
-        .replace("prefix = \"0.0.0.0/0\"\n", "prefix = \"0.0.0.0/0\"\nnext_hop = \"10.0.6.1\"\n")
-        .replace("id = \"firewall\"", "id = \"firewall\"\nnext_hop_v4 = \"10.0.6.9\"");
-    let problems = Config::parse(&text).unwrap_err();
-    let expected = ["interface[1].vlan", "route[0].next_hop", "forwarding_policy[0].next_hop_v4"];
-    assert_eq!(paths(&problems), expected, "{problems:?}");
-    let exchanged = on_kernel()
-        .replace("kernel:udp", "kernel:x")
-        .replace("kernel:tun,name=adit0", "kernel:udp")
-        .replace("kernel:x", "kernel:tun,name=adit0");
-    let problems = Config::parse(&exchanged).unwrap_err();
-    assert_eq!(paths(&problems), ["interface[0].port", "interface[1].port"]);
-    for device in ["kernel:tun", "kernel:tap,name=x", "kernel:tun,name=sixteen-letters-"] {
-        let problems = Config::parse(&on_kernel().replace("kernel:udp", device)).unwrap_err();
-        assert_eq!(paths(&problems)[0], "port[0].device", "{device}");
-    }
-    let twice = on_kernel().replace("kernel:udp", "kernel:tun,name=adit0");
-    let problems = Config::parse(&twice).unwrap_err();
-    assert!(paths(&problems).contains(&"port[1].device"), "{problems:?}");
-}
-
-#[test]
-fn port_of_the_kernel_has_at_most_one_queue_per_receiving_thread() {
-    let pipeline = "model = \"pipeline\"\nworkers = [1, 2]\nreceivers = [3]\n#";
-    let text = on_kernel().replacen("model = \"run-to-completion\"\n", "", 1);
-    let text = text.replacen("workers = [1]", pipeline, 1);
-    let with_queues = |queues: u16| {
-        let line = format!("device = \"kernel:udp\"\nrx_queues = {queues}");
-        Config::parse(&text.replace("device = \"kernel:udp\"", &line))
-    };
-    assert_eq!(with_queues(1).unwrap().ports[0].rx_queues, Some(1));
-    assert_eq!(paths(&with_queues(2).unwrap_err()), ["port[0].rx_queues"]);
 }
 
 /// The example with an event scheduler: `workers`, and the lines of its table.
@@ -778,7 +707,7 @@ fn eventdev_says_what_does_not_fit() {
 #[test]
 fn flow_offload_is_for_ports_of_dpdk_without_xdp() {
     let with = |keys: [&str; 2], text: &str| {
-        let mut changed = EXAMPLE.to_owned() + text;
+        let mut changed = on_dpdk("net_af_packet", "") + text;
         for (key, device) in keys.into_iter().zip(["net_af_packet0", "net_af_packet1"]) {
             let line = format!("device = \"{device}");
             changed = changed.replacen(&line, &format!("{key}\n{line}"), 1);

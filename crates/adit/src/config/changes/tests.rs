@@ -260,7 +260,10 @@ fn keys_of_the_start_are_refused_each_by_its_name() {
     }
     let api = changed(&[], "[api]\nlisten = \"127.0.0.1:8080\"");
     assert_eq!(refused(&api), ["api"]);
-    let queues = [("iface=n3", "iface=n3,qpairs=2"), ("iface=n6", "iface=n6,qpairs=2")];
+    let queues = [
+        ("kernel:packet,iface=n3", "net_af_packet0,iface=n3,qpairs=2"),
+        ("kernel:packet,iface=n6", "net_af_packet1,iface=n6,qpairs=2"),
+    ];
     let model = ("model = \"run-to-completion\"", "model = \"pipeline\"\nreceivers = [2]");
     let keys = [
         "datapath.model",
