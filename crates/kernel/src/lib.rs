@@ -46,7 +46,7 @@ pub use device::{KernelDevice, KernelDeviceParseError};
 pub use error::KernelError;
 pub use host_addresses::{DeviceAddress, HostAddresses};
 pub use network::IpNetwork;
-pub use packet::{PacketConfig, PacketQueue, open_packet};
+pub use packet::{PacketConfig, PacketPort, open_packet};
 pub use tun::TunQueue;
 pub use tun_config::{TunConfig, open_tun, tun_missed_pkts};
 pub use udp::{UdpPort, UdpPortConfig};
@@ -65,7 +65,7 @@ pub enum KernelPort {
     /// A queue of a TUN device.
     Tun(TunQueue),
     /// A packet socket.
-    Packet(PacketQueue),
+    Packet(PacketPort),
 }
 
 impl KernelPort {

@@ -58,7 +58,7 @@ pub struct PacketConfig<'a> {
 ///
 /// # Errors
 /// See [`KernelError`].
-pub fn open_packet(config: &PacketConfig<'_>) -> Result<Vec<PacketQueue>, KernelError> {
+pub fn open_packet(config: &PacketConfig<'_>) -> Result<Vec<PacketPort>, KernelError> {
     let name = config.device;
     let fail = |operation| move |error: io::Error| KernelError::device(operation, name, error);
     let mut netlink = Netlink::open().map_err(fail("cannot find"))?;
@@ -68,7 +68,7 @@ pub fn open_packet(config: &PacketConfig<'_>) -> Result<Vec<PacketQueue>, Kernel
         .map_err(fail("cannot raise to mtu_bytes the MTU of"))?;
     let mut queues = Vec::new();
     for _ in 0..config.queues.max(1) {
-        let queue = PacketQueue::open(index);
+        let queue = PacketPort::open(index);
         queues.push(queue.map_err(fail("cannot receive frames of"))?);
     }
     if queues.len() > 1 {
@@ -87,7 +87,7 @@ pub fn open_packet(config: &PacketConfig<'_>) -> Result<Vec<PacketQueue>, Kernel
 
 /// One worker's socket.
 #[derive(Debug)]
-pub struct PacketQueue {
+pub struct PacketPort {
     socket: OwnedFd,
     mac: MacAddr,
     counters: KernelCounters,
@@ -113,7 +113,7 @@ struct PendingFrame {
     next: usize,
 }
 
-impl PacketQueue {
+impl PacketPort {
     fn open(index: i32) -> io::Result<Self> {
         // It receives nothing before it is bound.
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
@@ -331,7 +331,7 @@ impl PendingFrame {
     }
 }
 
-impl AsFd for PacketQueue {
+impl AsFd for PacketPort {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

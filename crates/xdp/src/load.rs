@@ -40,7 +40,7 @@ pub fn load(
     let mut programs: Vec<XdpProgram> = Vec::new();
     let mut shared = SharedMaps(Vec::new());
     for (port, device) in &config.devices {
-        let program = load_program(config, (*port, *device), &sizes, &shared)?;
+        let program = load_program(config, *port, *device, &sizes, &shared)?;
         if programs.is_empty() {
             shared = SharedMaps::of(&program)?;
         }
@@ -127,7 +127,8 @@ impl SharedMaps {
 /// Loads the program of one port.
 fn load_program(
     config: &XdpConfig,
-    (port, device): (PortId, u32),
+    port: PortId,
+    device: u32,
     sizes: &MapSizes,
     shared: &SharedMaps,
 ) -> Result<XdpProgram, XdpError> {

@@ -357,6 +357,17 @@ pub(crate) enum PortDevice {
 }
 
 impl PortDevice {
+    /// Its name, which no other port has; UDP sockets have none.
+    pub(crate) fn name(&self) -> Option<&str> {
+        match self {
+            Self::Dpdk(device) => Some(device.name()),
+            Self::Kernel(
+                KernelDevice::Tun { name: device } | KernelDevice::Packet { iface: device },
+            ) => Some(device),
+            Self::Kernel(KernelDevice::Udp) => None,
+        }
+    }
+
     /// The device, if it is one of DPDK.
     pub(crate) const fn dpdk(&self) -> Option<&Device> {
         match self {

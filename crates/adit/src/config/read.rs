@@ -389,7 +389,8 @@ fn read_dpdk(
 /// A port as interfaces refer to it.
 struct NamedPort {
     name: String,
-    kernel: Option<KernelDevice>,
+    /// The device behind which the kernel routes.
+    routed: Option<KernelDevice>,
 }
 
 /// The names of all ports, and the ports that have a device.
@@ -409,16 +410,8 @@ fn read_ports(
         let expects = "a device such as \"0000:3b:00.0\", \"net_af_packet0,iface=eth1\", \
                        \"kernel:packet,iface=eth1\", \"kernel:udp\" or \"kernel:tun,name=adit0\"";
         let device: Option<PortDevice> = section.parsed("device", expects);
-        let name_taken = |device: &PortDevice| {
-            let name = match device {
-                PortDevice::Dpdk(device) => device.name().to_owned(),
-                PortDevice::Kernel(KernelDevice::Tun { name: device })
-                | PortDevice::Kernel(KernelDevice::Packet { iface: device }) => device.clone(),
-                PortDevice::Kernel(KernelDevice::Udp) => return false,
-            };
-            devices.insert(name, index).is_some()
-        };
-        if device.as_ref().is_some_and(name_taken) {
+        let mut is_taken = |name: &str| devices.insert(name.to_owned(), index).is_some();
+        if device.as_ref().and_then(PortDevice::name).is_some_and(&mut is_taken) {
             let what =
                 "another port has this device; number virtual ones, such as net_tap0 and net_tap1";
             section.problem("device", what);
@@ -457,7 +450,8 @@ fn read_ports(
             kernel_ports::check_queues(&section, rx_queues, datapath.roles().receiving().len());
         }
         section.finish();
-        port_names.push(NamedPort { name: name.clone(), kernel });
+        let routed = kernel.filter(KernelDevice::is_routed);
+        port_names.push(NamedPort { name: name.clone(), routed });
         let port = |device| PortSettings { name, device, rx_queues, mtu_bytes, xdp, flow_offload };
         ports.extend(device.map(port));
     }
@@ -519,9 +513,8 @@ fn read_interfaces(
             );
         }
         let vlan = VlanId::new(vlan).unwrap_or(VlanId::UNTAGGED);
-        let kernel = ports.get(usize::from(port.0)).and_then(|port| port.kernel.as_ref());
-        let routed = kernel.filter(|device| device.is_routed());
-        if let Some(device) = routed {
+        let kernel = ports.get(usize::from(port.0)).and_then(|port| port.routed.as_ref());
+        if let Some(device) = kernel {
             kernel_ports::check_interface(&section, device, role, vlan);
         }
         let (v4, v6) = read_addresses(&mut section);
@@ -537,7 +530,7 @@ fn read_interfaces(
             name,
             role,
             port,
-            is_kernel: routed.is_some(),
+            is_kernel: kernel.is_some(),
             vlan,
             v4,
             v6,
