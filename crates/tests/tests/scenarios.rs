@@ -38,6 +38,7 @@ const SCENARIOS: &[&str] = &[
     "redirect",
     "forwarding-policy",
     "fragmentation",
+    "large-packets",
     "network-instance",
     "reassembly",
     "local-switching",

@@ -5,6 +5,7 @@ mod applications;
 mod buffering;
 mod fragments;
 mod instances;
+mod large_packets;
 mod local_switching;
 mod policy;
 mod rates;
@@ -90,6 +91,7 @@ pub(super) const CASES: &[ScenarioCase] = &[
         .of_links("the kernel fragments packets and refuses them by ICMP"),
     ScenarioCase::new("reassembly", fragments::reassembly)
         .of_links("the kernel reassembles tunnel packets"),
+    ScenarioCase::new("large-packets", large_packets::large_packets),
     ScenarioCase::new("network-instance", instances::network_instance)
         .of_links("the kernel has one data network"),
     ScenarioCase::new("local-switching", local_switching::local_switching),

@@ -210,7 +210,8 @@ fn reassembled(context: &ScenarioContext<'_>) -> Result<u64> {
     Ok(AditCounters::read(&document)?.punts.get("reassembled").copied().unwrap_or(0))
 }
 
-fn bind(namespace: &NetNamespace, addr: Ipv4Addr) -> Result<UdpSocket> {
+/// A socket in a namespace.
+pub(super) fn bind(namespace: &NetNamespace, addr: Ipv4Addr) -> Result<UdpSocket> {
     let addr: SocketAddr = (addr, PORT).into();
     let socket = namespace.enter(|| UdpSocket::bind(addr).with_context(|| format!("bind {addr}")));
     let socket = socket?;
