@@ -15,6 +15,9 @@ pub(crate) fn compile(source: &str, object: &str) {
     let mut command = Command::new(clang);
     command.args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]);
     command.args(["-Wno-sign-compare", "-c", source, "-o"]).arg(out.join(object));
+    if env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch != "x86_64") {
+        command.arg("-DLOADS_PASS_LOADS");
+    }
     // Debian keeps <asm/types.h> of the host's architecture in a folder of its own.
     let host = env::var("HOST").unwrap_or_default();
     let arch = host.split('-').next().unwrap_or_default();

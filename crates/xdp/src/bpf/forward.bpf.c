@@ -396,20 +396,36 @@ INLINE void count(struct entry *entry, __u32 arrival, __u32 rx_len, __u32 depart
     }
 }
 
+// Zero, for the address of a load that must not pass the one that read the value: processors whose loads may pass each
+// other keep the order of loads of which the later one's address depends on the earlier one's value.
+INLINE __u64 none_of(__u64 value)
+{
+#ifdef LOADS_PASS_LOADS
+    asm volatile("%0 &= 0" : "+r"(value) :: "memory");
+    return value;
+#else
+    (void)value;
+    asm volatile("" ::: "memory");
+    return 0;
+#endif
+}
+
 // A copy of the fields of an entry that do not change while it is active. 0 if it is written meanwhile.
 INLINE int read_entry(struct entry *entry, struct entry *copy)
 {
     copy->head = *(volatile __u64 *)&entry->head;
     if (!(copy->head & ACTIVE))
         return 0;
-    copy->teid = entry->teid;
-    copy->ue_v4 = entry->ue_v4;
-    copy->ue_v6 = entry->ue_v6;
-    copy->far = entry->far;
-    copy->hop = entry->hop;
-    copy->marking = entry->marking;
-    asm volatile("" ::: "memory");
-    return *(volatile __u64 *)&entry->head == copy->head;
+    struct entry *behind = (void *)entry + none_of(copy->head);
+    copy->teid = behind->teid;
+    copy->ue_v4 = behind->ue_v4;
+    copy->ue_v6 = behind->ue_v6;
+    copy->far = behind->far;
+    copy->hop = behind->hop;
+    copy->marking = behind->marking;
+    __u64 all = copy->teid ^ copy->ue_v4 ^ copy->ue_v6 ^ copy->far ^ copy->hop ^ copy->marking;
+    behind = (void *)entry + none_of(all);
+    return *(volatile __u64 *)&behind->head == copy->head;
 }
 
 INLINE struct entry *entry_of(__u32 session, __u32 direction)
