@@ -14,6 +14,7 @@ use std::sync::mpsc::Receiver;
 
 use adit_host::idle::Doorbell;
 use adit_host::store_thread::StoreLink;
+use adit_n4::PathMtuChange;
 use adit_neighbor::NeighborCache;
 use adit_rules::{WorkerCommand, WorkerEvent};
 use adit_store::{RecordNumber, StoreState};
@@ -519,6 +520,9 @@ impl ControlThread {
         }
         while let Some(command) = self.parts.node.poll_command() {
             self.send_command(command);
+        }
+        while let Some(PathMtuChange { peer, mtu_bytes }) = self.parts.node.poll_path_mtu() {
+            self.parts.publisher.set_path_mtu(peer, mtu_bytes);
         }
     }
 

@@ -6,7 +6,7 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_rules::rule::ue_ipv6_key;
-use adit_tables::Interface;
+use adit_tables::{Interface, TablesView};
 use adit_types::{DomainId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, PortId, VlanId};
 use adit_wire::ethernet::{EthernetHeader, link_len};
 use adit_wire::{GPduPattern, GPduV6Pattern, IpPattern, UsualIp, UsualOuter, UsualOuterV6};
@@ -173,7 +173,7 @@ pub(crate) struct TxLink {
     pub vlan: VlanId,
     /// Source of frames.
     pub mac: MacAddr,
-    /// Largest IP packet that the link carries. Unit: octets.
+    /// Largest IP packet that leaves here by a fast rule. Unit: octets.
     pub mtu_bytes: u16,
     /// Headers of tunnels over IPv4.
     pub outer: Option<UsualOuter>,
@@ -203,6 +203,8 @@ pub(crate) struct Interfaces {
     have_tags: bool,
     by_id: Vec<Interface>,
     tx_links: Vec<TxLink>,
+    /// What the transmit links of tunnels are limited to.
+    tunnel_mtu: u16,
 }
 
 impl Interfaces {
@@ -212,7 +214,8 @@ impl Interfaces {
             ports: Vec::new(),
             usual: Vec::new(),
             by_id: interfaces.to_vec(),
-            tx_links: interfaces.iter().map(tx_link_of).collect(),
+            tx_links: interfaces.iter().map(|of| tx_link_of(of, u16::MAX)).collect(),
+            tunnel_mtu: u16::MAX,
             have_tags: interfaces.iter().any(|interface| interface.vlan != VlanId::UNTAGGED),
         };
         for interface in interfaces {
@@ -222,13 +225,26 @@ impl Interfaces {
         all
     }
 
-    /// Takes over the interfaces of the tables if these have further ones. Ports and positions of links stay.
+    /// Takes over the interfaces of the tables if these have further ones, and the smallest MTU of the paths to GTP-U peers:
+    /// transmit links of tunnels have no larger one. Ports and positions of links stay.
     ///
-    /// Cost: one comparison, unless interfaces were added since the last call: then it allocates.
+    /// Cost: two comparisons, unless interfaces were added since the last call: then it allocates.
     #[inline]
-    pub(crate) fn follow(&mut self, interfaces: &[Interface]) {
+    pub(crate) fn follow(&mut self, view: &TablesView<'_>) {
+        let (interfaces, tunnel_mtu) = (view.interfaces(), view.gtpu_peers().narrowest_path());
         if interfaces.len() != self.by_id.len() {
             self.replace(interfaces);
+        }
+        if tunnel_mtu != self.tunnel_mtu {
+            self.limit_tunnels(tunnel_mtu);
+        }
+    }
+
+    #[cold]
+    fn limit_tunnels(&mut self, mtu_bytes: u16) {
+        self.tunnel_mtu = mtu_bytes;
+        for (link, interface) in self.tx_links.iter_mut().zip(&self.by_id) {
+            *link = tx_link_of(interface, mtu_bytes);
         }
     }
 
@@ -337,8 +353,11 @@ fn usual_link(link: &VlanLink) -> UsualLink {
     UsualLink { vlan, n3, n3_v6, n6, domain: link.domain(), own }
 }
 
-fn tx_link_of(interface: &Interface) -> TxLink {
+/// `tunnel_mtu`: what packets into tunnels are limited to beside the link's MTU.
+fn tx_link_of(interface: &Interface, tunnel_mtu: u16) -> TxLink {
     let Interface { id, port, vlan, mac, mtu_bytes, v4, v6, .. } = *interface;
+    let limit = if interface.role.is_gtpu() { tunnel_mtu } else { u16::MAX };
+    let mtu_bytes = mtu_bytes.min(limit);
     let outer = v4.map(|(addr, _)| UsualOuter::new(addr));
     let outer_v6 = v6.map(|(addr, _)| UsualOuterV6::new(addr));
     TxLink { id, port, vlan, mac, mtu_bytes, outer, outer_v6 }

@@ -176,6 +176,10 @@ scalars! {
     path_failures,
     /// GTP-U paths that recovered.
     path_recoveries,
+    /// Messages of routers that packets into a tunnel exceed an MTU.
+    path_mtus_told,
+    /// The same about tunnels that no session sends into.
+    path_mtus_disbelieved,
     /// DL Buffering Durations that ended with buffered data discarded.
     buffering_durations_ended,
     /// Sessions that ended because this node stops and its peer had not released them in time.

@@ -167,6 +167,15 @@ pub enum NodeEvent {
         /// The peer.
         peer: IpAddr,
     },
+    /// Packets to a GTP-U peer exceed the MTU of a link on their way. They have at most this length for ten minutes.
+    PathNarrowed {
+        /// The peer.
+        peer: IpAddr,
+        /// Unit: octets of the outer IP packet.
+        mtu_bytes: u16,
+        /// The router that said so.
+        router: IpAddr,
+    },
     /// A GTP-U peer restarted.
     GtpuPeerRestarted {
         /// The peer.

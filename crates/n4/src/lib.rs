@@ -56,7 +56,7 @@ pub use counters::{N4Counters, Scalars};
 pub use durations::{DURATION_BOUNDS, DurationHistogram};
 pub use event::{DownReason, NodeEvent, ReleaseFailure, SetupFailure};
 pub use node::Node;
-pub use path::{PathConfig, PathEntry, PathState};
+pub use path::{PathConfig, PathEntry, PathMtu, PathMtuChange, PathState};
 pub use records::{
     CLOCK_MARK, CLOCK_MARK_INTERVAL, FormerRecord, NodeRecord, RECORD_VERSION, RecordError,
     clock_mark,

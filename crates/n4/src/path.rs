@@ -46,6 +46,31 @@ pub enum PathState {
     Down,
 }
 
+/// An MTU below that of the link, as a router says. Spec: RFC 1191 §3; RFC 8201 §4.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PathMtu {
+    /// Unit: octets of the outer IP packet.
+    pub mtu_bytes: u16,
+    /// The router that said so last.
+    pub router: IpAddr,
+    /// When larger packets are tried again.
+    pub until: Nanos,
+    /// Messages so far.
+    pub messages: u64,
+}
+
+/// What packets to a GTP-U peer are limited to from now on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PathMtuChange {
+    /// The peer.
+    pub peer: IpAddr,
+    /// Unit: octets of the outer IP packet; `u16::MAX`: only links limit them.
+    pub mtu_bytes: u16,
+}
+
+/// A path stays as narrow as a router said for this time. Spec: RFC 1191 §6.3; RFC 8201 §4.
+pub(crate) const PATH_MTU_TIME: Nanos = Nanos::from_secs(600);
+
 /// A path, for display.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathEntry {
@@ -57,6 +82,8 @@ pub struct PathEntry {
     pub requests: u64,
     /// Echo Responses taken.
     pub responses: u64,
+    /// The MTU, if it is below that of the link.
+    pub mtu: Option<PathMtu>,
 }
 
 #[derive(Debug)]
@@ -69,6 +96,7 @@ pub(crate) struct GtpuPath {
     due: Nanos,
     pub requests: u64,
     pub responses: u64,
+    pub mtu: Option<PathMtu>,
     start: PeerStart,
 }
 
@@ -93,6 +121,9 @@ pub(crate) struct Paths {
     config: PathConfig,
     pub paths: BTreeMap<IpAddr, GtpuPath>,
     pub deadlines: BTreeSet<(Nanos, IpAddr)>,
+    /// When narrow paths are tried with larger packets again.
+    pub narrow: BTreeSet<(Nanos, IpAddr)>,
+    mtu_changes: VecDeque<PathMtuChange>,
     commands: VecDeque<WorkerCommand>,
     /// The last turn did not process all peers that had changed.
     pub has_peers_left: bool,
@@ -107,6 +138,8 @@ impl Paths {
             config,
             paths: BTreeMap::new(),
             deadlines: BTreeSet::new(),
+            narrow: BTreeSet::new(),
+            mtu_changes: VecDeque::new(),
             commands: VecDeque::new(),
             has_peers_left: false,
             random: (secret, 0),
@@ -167,6 +200,7 @@ impl Paths {
     /// none.
     pub(crate) fn set_peer(&mut self, now: Nanos, peer: IpAddr, is_peer: bool) {
         if !is_peer {
+            self.widen(peer);
             if let Some(path) = self.paths.remove(&peer) {
                 self.deadlines.remove(&(path.due, peer));
             }
@@ -178,10 +212,62 @@ impl Paths {
                 due: Nanos::NEVER,
                 requests: 0,
                 responses: 0,
+                mtu: None,
                 start: PeerStart::default(),
             });
             self.arm(peer, self.next_round(now));
         }
+    }
+
+    /// Takes an MTU of a router. True if packets to the peer get shorter. A larger one than the known one is about a packet
+    /// that left before that was known.
+    pub(crate) fn narrow(
+        &mut self,
+        now: Nanos,
+        peer: IpAddr,
+        router: IpAddr,
+        mtu_bytes: u16,
+    ) -> bool {
+        let Some(path) = self.paths.get_mut(&peer) else { return false };
+        let former = path.mtu;
+        if former.is_some_and(|former| former.mtu_bytes < mtu_bytes) {
+            return false;
+        }
+        let (until, messages) =
+            (now + PATH_MTU_TIME, former.map_or(0, |former| former.messages) + 1);
+        path.mtu = Some(PathMtu { mtu_bytes, router, until, messages });
+        if let Some(former) = former {
+            self.narrow.remove(&(former.until, peer));
+        }
+        self.narrow.insert((until, peer));
+        let is_news = former.is_none_or(|former| former.mtu_bytes > mtu_bytes);
+        if is_news {
+            self.mtu_changes.push_back(PathMtuChange { peer, mtu_bytes });
+        }
+        is_news
+    }
+
+    /// Only links limit packets to the peer.
+    fn widen(&mut self, peer: IpAddr) {
+        let known = self.paths.get_mut(&peer).and_then(|path| path.mtu.take());
+        if let Some(known) = known {
+            self.narrow.remove(&(known.until, peer));
+            self.mtu_changes.push_back(PathMtuChange { peer, mtu_bytes: u16::MAX });
+        }
+    }
+
+    /// Has paths tried with larger packets whose time is over.
+    pub(crate) fn widen_due(&mut self, now: Nanos) {
+        while let Some(&(until, peer)) = self.narrow.first()
+            && until <= now
+        {
+            self.widen(peer);
+        }
+    }
+
+    /// The next change of a path's MTU, in order.
+    pub(crate) fn poll_mtu_change(&mut self) -> Option<PathMtuChange> {
+        self.mtu_changes.pop_front()
     }
 
     /// Sends what is due, `allowance` requests and changes at most; returns a path that failed. Call

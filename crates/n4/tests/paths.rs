@@ -11,7 +11,7 @@ mod smf;
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use adit_n4::{NodeConfig, NodeEvent, PathConfig, PathState};
+use adit_n4::{NodeConfig, NodeEvent, PathConfig, PathMtuChange, PathState};
 use adit_pfcp::Message;
 use adit_pfcp::ie::{FTeid, ReportType};
 use adit_rules::{WorkerCommand, WorkerEvent};
@@ -162,6 +162,47 @@ fn error_indication_of_a_tunnel_that_moved_on_is_about_no_session() {
     assert!(bench.sent().is_empty());
     bench.node.handle_event(bench.now, event(Teid(0x77)));
     assert_eq!(bench.sent().len(), 1);
+}
+
+/// Spec: RFC 1191 §3, §6.3; RFC 8201 §4.
+#[test]
+fn path_is_as_narrow_as_a_router_says_for_ten_minutes() {
+    const ROUTER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 3, 254));
+    let (mut bench, up_seid) = bench();
+    let teid = SessionScript::new(0xc1, 1).gnb_teid;
+    let told = |bench: &mut Bench, teid: Teid, mtu_bytes: u16| {
+        let event = WorkerEvent::PathNarrowed { peer: PEER, teid, router: ROUTER, mtu_bytes };
+        bench.node.handle_event(bench.now, event);
+        core::iter::from_fn(|| bench.node.poll_path_mtu()).collect::<Vec<_>>()
+    };
+    let change = |mtu_bytes| PathMtuChange { peer: PEER, mtu_bytes };
+    // Who does not know the TEID has not seen the packet.
+    assert_eq!(told(&mut bench, Teid(teid.0 ^ 1), 1400), []);
+    assert_eq!(told(&mut bench, teid, 1400), [change(1400)]);
+    let news = NodeEvent::PathNarrowed { peer: PEER, mtu_bytes: 1400, router: ROUTER };
+    assert!(bench.events().iter().any(|event| format!("{event:?}") == format!("{news:?}")));
+    bench.pass(Nanos::from_secs(300));
+    assert_eq!(told(&mut bench, teid, 1400), [], "the same once more");
+    assert_eq!(told(&mut bench, teid, 1450), [], "about a packet that left before");
+    let shown = bench.node.paths().next().unwrap().mtu.unwrap();
+    assert_eq!((shown.mtu_bytes, shown.router, shown.messages), (1400, ROUTER, 2));
+    let end = bench.now + Nanos::from_secs(600);
+    assert_eq!(shown.until, end);
+    assert!(bench.node.poll_timeout().unwrap() <= end);
+    bench.pass(Nanos(Nanos::from_secs(600).0 - 1));
+    assert_eq!(bench.node.poll_path_mtu(), None);
+    bench.pass(Nanos(1));
+    assert_eq!(bench.node.poll_path_mtu(), Some(change(u16::MAX)));
+    assert_eq!(bench.node.paths().next().unwrap().mtu, None);
+    // A peer that nobody sends to has no path.
+    assert_eq!(told(&mut bench, teid, 1300), [change(1300)]);
+    assert_eq!(told(&mut bench, teid, 1290), [change(1290)]);
+    bench.answer(smf(10), &delete(9, up_seid));
+    bench.pass(Nanos(1));
+    assert_eq!(bench.node.poll_path_mtu(), Some(change(u16::MAX)));
+    assert_eq!(told(&mut bench, teid, 1300), []);
+    let scalars = bench.node.counters().scalars;
+    assert_eq!((scalars.path_mtus_told, scalars.path_mtus_disbelieved), (5, 2));
 }
 
 /// Tells of a start and answers what is asked because of it; returns how many exchanges there were.

@@ -131,6 +131,7 @@ impl NeighborCache {
             | WorkerEvent::EchoSent { .. }
             | WorkerEvent::UsageLimit { .. }
             | WorkerEvent::TrafficStarted { .. }
+            | WorkerEvent::PathNarrowed { .. }
             | WorkerEvent::ErrorIndication { .. }
             | WorkerEvent::EndMarker { .. }
             | WorkerEvent::DownlinkData { .. } => {}

@@ -72,6 +72,17 @@ pub enum WorkerEvent {
         /// The PDR that it matched.
         pdr: PdrId,
     },
+    /// A router says that a packet into a tunnel exceeds the MTU of a link behind it. Spec: RFC 1191 §3; RFC 4443 §3.2.
+    PathNarrowed {
+        /// The GTP-U peer that the packet went to.
+        peer: IpAddr,
+        /// Its TEID.
+        teid: Teid,
+        /// The router.
+        router: IpAddr,
+        /// The MTU that it says. Unit: octets of the outer IP packet.
+        mtu_bytes: u16,
+    },
     /// A GTP-U peer announced the end of a tunnel's traffic. Spec: TS 29.281 §7.3.2.
     EndMarker {
         /// The session that owns the tunnel.

@@ -93,6 +93,10 @@ pub trait Offload: fmt::Debug + Send {
     /// Interface and link-layer address of a next hop; `None` if packets to it need a worker.
     fn set_next_hop(&mut self, index: NextHopIndex, hop: Option<(InterfaceId, MacAddr)>);
 
+    /// Packets into tunnels of more octets than this, with all headers, need a worker, whatever the MTU of their link;
+    /// `u16::MAX`: only links limit them. A network card, which compares no lengths, does not know it.
+    fn limit_tunnels(&mut self, _mtu_bytes: u16) {}
+
     /// The number of the gateways to a part of the data networks; zero if packets to it need a worker.
     fn set_networks(&mut self, part: NetworkPart, gateway: u8);
 

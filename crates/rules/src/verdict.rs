@@ -60,6 +60,7 @@ reasons! {
         UdpMalformed, "udp_malformed", "The outer or only UDP length does not match the length of the packet.";
         UdpChecksumWrong, "udp_checksum_wrong", "The outer UDP checksum of a tunnel packet is wrong.";
         UdpPortUnknown, "udp_port_unknown", "A UDP packet to our own address names a port that Adit does not serve.";
+        IcmpQuoteUnknown, "icmp_quote_unknown", "An ICMP message about an MTU quotes a packet that Adit cannot have sent, or too little of it to know the tunnel.";
         IcmpUnhandled, "icmp_unhandled", "An ICMP message to our own address is malformed or of a type that Adit does not serve.";
         ArpMalformed, "arp_malformed", "The ARP packet is malformed or not for IPv4 over Ethernet.";
         NeighborMalformed, "neighbour_malformed", "The IPv6 neighbor discovery message is malformed.";
@@ -108,6 +109,7 @@ reasons! {
     PuntReason {
         Arp, "arp", "An ARP request or reply.";
         NeighborDiscovery, "neighbour_discovery", "An IPv6 neighbor solicitation or advertisement.";
+        PathMtu, "path_mtu", "An ICMP message of a router that packets to a GTP-U peer exceed an MTU on their way.";
         IcmpLocal, "icmp_local", "An ICMP or ICMPv6 echo to our own address.";
         GtpuEchoRequest, "gtpu_echo_request", "A GTP-U Echo Request.";
         GtpuEchoResponse, "gtpu_echo_response", "A GTP-U Echo Response.";

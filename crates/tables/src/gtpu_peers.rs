@@ -14,7 +14,7 @@ use adit_types::GtpuPeerIndex;
 use crate::key_table::{KeyTable, KeyWriter};
 use crate::prefetch;
 use crate::publish::Epoch;
-use crate::sync::{Arc, AtomicU64, Ordering};
+use crate::sync::{Arc, AtomicU16, AtomicU64, Ordering};
 
 /// Bit of a sequence number that chooses one of the two words of a peer.
 const WORD_BIT: u16 = 0x8000;
@@ -88,6 +88,10 @@ impl GtpuPeerCell {
 pub struct GtpuPeers {
     keys: Arc<KeyTable>,
     cells: Box<[GtpuPeerCell]>,
+    /// The MTUs of the paths to the peers, by position; `u16::MAX` if only links limit packets.
+    mtus: Box<[AtomicU16]>,
+    /// The smallest of them.
+    narrowest: AtomicU16,
 }
 
 impl GtpuPeers {
@@ -116,6 +120,21 @@ impl GtpuPeers {
     #[must_use]
     pub fn claim_echo(&self, peer: IpAddr, sequence: u16) -> bool {
         self.outstanding(peer).is_some_and(|outstanding| outstanding.take(sequence))
+    }
+
+    /// The smallest MTU of the paths to all peers; `u16::MAX` if only links limit packets. Unit: octets.
+    #[inline]
+    #[must_use]
+    pub fn narrowest_path(&self) -> u16 {
+        self.narrowest.load(Ordering::Relaxed)
+    }
+
+    /// The MTU of the path to a peer; `u16::MAX` if only links limit packets. Unit: octets.
+    #[cold]
+    #[must_use]
+    pub fn path_mtu(&self, peer: IpAddr) -> u16 {
+        let mtu = self.position(peer).and_then(|position| self.mtus.get(position as usize));
+        mtu.map_or(u16::MAX, |mtu| mtu.load(Ordering::Relaxed))
     }
 
     /// The address of a peer over IPv6 that a fast rule of this view names.
@@ -178,7 +197,12 @@ impl GtpuPeerWriter {
         let keys = KeyWriter::new(capacity, seed, table);
         let cells = (0..capacity).map(|_| GtpuPeerCell::new()).collect();
         Self {
-            peers: Arc::new(GtpuPeers { keys: Arc::clone(keys.table()), cells }),
+            peers: Arc::new(GtpuPeers {
+                keys: Arc::clone(keys.table()),
+                cells,
+                mtus: (0..capacity).map(|_| AtomicU16::new(u16::MAX)).collect(),
+                narrowest: AtomicU16::new(u16::MAX),
+            }),
             keys,
             records: HashMap::new(),
             free: (0..u32::try_from(capacity).unwrap_or(u32::MAX)).rev().collect(),
@@ -221,6 +245,21 @@ impl GtpuPeerWriter {
         Some(position)
     }
 
+    /// Packets to `peer` have at most `mtu_bytes` octets; `u16::MAX`: only links limit them. Returns the smallest of all
+    /// paths.
+    ///
+    /// Cost: reads the MTUs of all peers.
+    pub(crate) fn set_path_mtu(&mut self, peer: IpAddr, mtu_bytes: u16) -> u16 {
+        let position = self.records.get(&peer).and_then(|record| record.position);
+        if let Some(mtu) = position.and_then(|position| self.peers.mtus.get(position as usize)) {
+            mtu.store(mtu_bytes, Ordering::Relaxed);
+        }
+        let all = self.peers.mtus.iter().map(|mtu| mtu.load(Ordering::Relaxed));
+        let narrowest = all.min().unwrap_or(u16::MAX);
+        self.peers.narrowest.store(narrowest, Ordering::Relaxed);
+        narrowest
+    }
+
     /// One FAR fewer sends to `peer`.
     pub(crate) fn release(&mut self, peer: IpAddr, epoch: Epoch) {
         let Some(record) = self.records.get_mut(&peer) else { return };
@@ -231,6 +270,9 @@ impl GtpuPeerWriter {
         let position = record.position;
         self.records.remove(&peer);
         let Some(position) = position else { return };
+        if let Some(mtu) = self.peers.mtus.get(position as usize) {
+            mtu.store(u16::MAX, Ordering::Relaxed);
+        }
         self.keys.remove(self.peers.key(peer), position, epoch);
         self.limbo.push_back((epoch, position));
     }
@@ -276,6 +318,26 @@ mod tests {
         assert!((10..14).all(|sequence| peers.claim_echo(peer(2), sequence)), "four at a time");
         peers.expect_echo(peer(9), 1);
         assert!(!peers.claim_echo(peer(9), 1), "a stranger");
+    }
+
+    #[test]
+    fn path_is_as_narrow_as_told_until_its_peer_is_gone_and_the_narrowest_of_all_is_known() {
+        let (mut rules, _) = slots::<()>(1, 0);
+        let mut writer = GtpuPeerWriter::new(2, 1, 1);
+        let peers = Arc::clone(writer.peers());
+        [1, 2].into_iter().for_each(|host| _ = writer.hold(peer(host)));
+        assert_eq!((peers.narrowest_path(), peers.path_mtu(peer(1))), (u16::MAX, u16::MAX));
+        assert_eq!(writer.set_path_mtu(peer(1), 1400), 1400);
+        assert_eq!(writer.set_path_mtu(peer(2), 1300), 1300);
+        assert_eq!([1, 2, 3].map(|host| peers.path_mtu(peer(host))), [1400, 1300, u16::MAX]);
+        assert_eq!(writer.set_path_mtu(peer(2), u16::MAX), 1400);
+        assert_eq!(peers.narrowest_path(), 1400);
+        writer.release(peer(1), rules.next_epoch());
+        rules.advance();
+        writer.reclaim(rules.passed(), rules.next_epoch());
+        assert_eq!(writer.set_path_mtu(peer(1), 1200), u16::MAX, "a stranger");
+        writer.hold(peer(3));
+        assert_eq!(peers.path_mtu(peer(3)), u16::MAX, "its position was another peer's");
     }
 
     #[test]

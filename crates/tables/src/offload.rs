@@ -295,6 +295,10 @@ impl OffloadWriter {
         self.offload.remove_key(key, session);
     }
 
+    pub(crate) fn limit_tunnels(&mut self, mtu_bytes: u16) {
+        self.offload.limit_tunnels(mtu_bytes);
+    }
+
     pub(crate) fn set_next_hop(
         &mut self,
         index: NextHopIndex,

@@ -424,6 +424,15 @@ impl Publisher {
         self.rules.advance();
     }
 
+    /// Packets into tunnels to `peer` have at most `mtu_bytes` octets with all headers; `u16::MAX`: only links limit them.
+    /// Packets that exceed the narrowest path of all leave the fast path and the offload, which know no peers.
+    pub fn set_path_mtu(&mut self, peer: IpAddr, mtu_bytes: u16) {
+        let narrowest = self.gtpu_peers.set_path_mtu(peer, mtu_bytes);
+        if let Some(offload) = &mut self.offload {
+            offload.limit_tunnels(narrowest);
+        }
+    }
+
     /// Tells the offload, if there is one, how packets to the next hop leave.
     fn offload_next_hop(&mut self, index: NextHopIndex) {
         if let Some(offload) = &mut self.offload {

@@ -3,12 +3,12 @@
 #[cfg(loom)]
 pub(crate) use loom::sync::{
     Arc, Mutex,
-    atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
 };
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
     Arc, Mutex,
-    atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
 };
 
 /// A value that the control thread creates once; readers find it by one load and never wait.

@@ -32,6 +32,7 @@ mod open_checksum;
 pub mod parse;
 pub mod protocol;
 pub mod psc;
+mod quoted;
 pub mod tcp;
 pub mod udp;
 pub mod usual;
@@ -49,6 +50,7 @@ pub use parse::{
     FiveTuple, Frame, GtpuPacket, IpAddrs, IpPacket, five_tuple, parse_frame, parse_gtpu, parse_ip,
 };
 pub use psc::{PduSessionContainer, PduType, usual_container};
+pub use quoted::QuotedGpdu;
 pub use usual::{
     GPduPattern, GPduV6Pattern, INNER_OFFSET_OVER_IPV6_MIN, IpPattern, OrderingKey, UsualFiveTuple,
     UsualGPdu, UsualIp, UsualLinkHeader, UsualOuter, UsualOuterV6, UsualTunnel, UsualTuple,

@@ -2,6 +2,8 @@
 
 /// Interfaces at most.
 pub(crate) const INTERFACES: usize = 32;
+/// Words of `struct interface`.
+pub(crate) const INTERFACE_WORDS: usize = 2;
 /// Rows of counters of one processor: one per interface, and one for packets that are left to workers.
 pub(crate) const COUNTER_ROWS: usize = INTERFACES + 1;
 /// Words of a row of counters.

@@ -11,8 +11,8 @@ use libbpf_rs::{MapCore, MapHandle, ObjectBuilder, OpenObject};
 use crate::batches::Batches;
 use crate::config::{XdpConfig, XdpError};
 use crate::layout::{
-    CHUNK, COUNTER_ROWS, COUNTER_WORDS, EGRESS_SETS, ENTRY_WORDS, GATEWAYS, INTERFACES, NETWORKS,
-    OWN_ADDRS, POOLS,
+    CHUNK, COUNTER_ROWS, COUNTER_WORDS, EGRESS_SETS, ENTRY_WORDS, GATEWAYS, INTERFACE_WORDS,
+    INTERFACES, NETWORKS, OWN_ADDRS, POOLS,
 };
 use crate::mapped::MappedArray;
 use crate::offload::{MappedPool, XdpOffload};
@@ -173,6 +173,13 @@ fn offload(
         gateways: shared.map("gateways", EGRESS_SETS * GATEWAYS / 2)?,
         egress_sets: Vec::new(),
         counters: shared.map("counters", sizes.counters * COUNTER_WORDS)?,
+        interfaces: shared.map("interfaces", INTERFACES * INTERFACE_WORDS)?,
+        tunnel_mtus: config
+            .interfaces
+            .iter()
+            .filter(|of| of.role.is_gtpu())
+            .map(|of| (of.id, of.mtu_bytes))
+            .collect(),
         programs: Vec::new(),
     })
 }

@@ -17,7 +17,7 @@ use crate::batches::Batches;
 use crate::entry::pack;
 use crate::layout::{
     COUNTER_ROWS, COUNTER_WORDS, EGRESS_SETS, GATEWAYS, HOP_INTERFACE_SHIFT, HOP_RESOLVED,
-    INTERFACES, NETWORKS, head, word,
+    INTERFACE_WORDS, INTERFACES, NETWORKS, head, word,
 };
 use crate::mapped::MappedArray;
 use crate::program::XdpProgram;
@@ -49,6 +49,9 @@ pub struct XdpOffload {
     pub(crate) gateways: MappedArray,
     pub(crate) egress_sets: Vec<InterfaceSet>,
     pub(crate) counters: MappedArray,
+    pub(crate) interfaces: MappedArray,
+    /// The MTUs of the links with tunnels.
+    pub(crate) tunnel_mtus: Vec<(InterfaceId, u16)>,
     pub(crate) programs: Vec<XdpProgram>,
 }
 
@@ -184,6 +187,17 @@ impl Offload for XdpOffload {
             },
             SessionKey::UeIpv6(domain, upper) => remove(ue_key(domain, upper, 6)),
             SessionKey::Framed(..) => {}
+        }
+    }
+
+    fn limit_tunnels(&mut self, mtu_bytes: u16) {
+        for (id, link) in &self.tunnel_mtus {
+            // The MTU is behind the six octets of the address, in the order of memory.
+            if let Some(word) = self.interfaces.words().get(usize::from(id.0) * INTERFACE_WORDS) {
+                let mut octets = word.load(Ordering::Relaxed).to_ne_bytes();
+                octets[6..].copy_from_slice(&(*link).min(mtu_bytes).to_ne_bytes());
+                word.store(u64::from_ne_bytes(octets), Ordering::Relaxed);
+            }
         }
     }
 

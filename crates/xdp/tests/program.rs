@@ -357,6 +357,32 @@ fn packet_whose_checksum_a_kernel_left_open_passes_to_the_worker() {
 }
 
 #[test]
+fn packets_beyond_the_narrowest_path_pass_to_the_worker() {
+    let Some((mut offload, mut programs)) = loaded() else { return };
+    put(&mut offload, false);
+    let downlink = |len: usize| {
+        let payload = vec![7; len - 20 - 44];
+        let inner = [&ipv4(SERVER, UE, 64, 17, 0, 0, payload.len())[..], &payload].concat();
+        ethernet(MACS[1], GATEWAY_MAC, &inner)
+    };
+    let uplink = |len: usize| {
+        let payload = vec![7; len - 20];
+        let inner = [&ipv4(UE, SERVER, 64, 17, 0, 0, payload.len())[..], &payload].concat();
+        from_gnb(TEID, CONTAINER, &inner)
+    };
+    settle(&mut programs[1], &downlink(200));
+    settle(&mut programs[0], &uplink(200));
+    for (limit, fits) in [(1400, 1400), (u16::MAX, 1500)] {
+        offload.limit_tunnels(limit);
+        assert_eq!(run(&mut programs[1], &downlink(fits)).0, XdpVerdict::Forwarded, "{limit}");
+        assert_eq!(run(&mut programs[1], &downlink(fits + 1)).0, XdpVerdict::Passed, "{limit}");
+        // Packets to data networks are limited by their link only.
+        assert_eq!(run(&mut programs[0], &uplink(1500)).0, XdpVerdict::Forwarded, "{limit}");
+        assert_eq!(run(&mut programs[0], &uplink(1501)).0, XdpVerdict::Passed, "{limit}");
+    }
+}
+
+#[test]
 fn session_that_exchanges_a_teid_for_one_with_the_same_place_stays_known() {
     let Some((mut offload, mut programs)) = loaded() else { return };
     put(&mut offload, false);

@@ -25,6 +25,13 @@ pub(super) fn log_event(event: &NodeEvent) {
             warn!(target: N4, %from, message_type, cause, "the peer refused a report");
         }
         NodeEvent::PathDown { peer } => warn!(target: N4, %peer, "GTP-U path failed"),
+        NodeEvent::PathNarrowed { peer, mtu_bytes, router } => warn!(
+            target: N4,
+            %peer,
+            mtu_bytes,
+            %router,
+            "the path to a GTP-U peer is narrower than its link: for ten minutes packets to it are cut or refused by this length"
+        ),
         NodeEvent::PathUp { peer } => info!(target: N4, %peer, "GTP-U path recovered"),
         NodeEvent::GtpuPeerRestarted { peer } => warn!(target: N4, %peer, "GTP-U peer restarted"),
         NodeEvent::SetupFailed { to, failure, retry_after } => {

@@ -37,6 +37,11 @@ const ADVICE: &[Advice] = &[
         "which host sends it. Multicast and link-local traffic of UEs is usual and not forwarded.",
     ),
     (
+        &[DropReason::IcmpQuoteUnknown],
+        "who sends it: a forgery, or a router that quotes less than the GTP-U header. A path that such a router narrows loses \
+        full packets: raise its MTU, or lower mtu_bytes of the port. adit show paths has what is believed.",
+    ),
+    (
         &[DropReason::IpProtocolUnknown, DropReason::UdpPortUnknown, DropReason::IcmpUnhandled],
         "who sends to the addresses of adit: monitoring or a scan. adit serves GTP-U, ARP, neighbor discovery and \
         ICMP echo there.",

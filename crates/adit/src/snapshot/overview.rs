@@ -95,6 +95,12 @@ pub(crate) struct PathRow {
     state: &'static str,
     requests: u64,
     responses: u64,
+    /// The MTU that a router said, if it is below that of the link. Unit: octets of the outer IP packet.
+    mtu_bytes: Option<u16>,
+    mtu_router: Option<String>,
+    mtu_messages: Option<u64>,
+    /// Until larger packets are tried again.
+    mtu_seconds_left: Option<u64>,
 }
 
 pub(super) fn paths(
@@ -106,9 +112,9 @@ pub(super) fn paths(
         PagePosition::Behind(peer) => Some(peer),
         _ => None,
     };
-    let count = question.rows_of_page(ROWS_PER_PAGE_MAX);
+    let (count, now) = (question.rows_of_page(ROWS_PER_PAGE_MAX), control.parts.clock.now());
     let paths: Vec<PathEntry> = control.parts.node.paths_behind(behind).take(count).collect();
-    let row = |path: PathEntry| PathRow {
+    let row = move |path: PathEntry| PathRow {
         peer: path.peer.to_string(),
         state: match path.state {
             PathState::Unknown => "unknown",
@@ -117,6 +123,10 @@ pub(super) fn paths(
         },
         requests: path.requests,
         responses: path.responses,
+        mtu_bytes: path.mtu.map(|mtu| mtu.mtu_bytes),
+        mtu_router: path.mtu.map(|mtu| mtu.router.to_string()),
+        mtu_messages: path.mtu.map(|mtu| mtu.messages),
+        mtu_seconds_left: path.mtu.map(|mtu| mtu.until.since(now).to_duration().as_secs()),
     };
     let last = paths.last().filter(|_| paths.len() == count);
     let next = last.map(|path| PagePosition::Behind(path.peer));

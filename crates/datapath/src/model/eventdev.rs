@@ -123,7 +123,7 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         inbox.sort(flows.queues(), parts.interfaces.port_count(), outbox, parts.state);
         let recovery_time_stamp = parts.config.recovery_time_stamp;
         let (view, interfaces) = (parts.reader.observe(), parts.interfaces);
-        interfaces.follow(view.interfaces());
+        interfaces.follow(&view);
         let ctx = StepContext { view, interfaces, now, recovery_time_stamp };
         let (limits, rx, state) = (parts.limits, parts.rx, parts.state);
         let among_others = (!state.handoff.is_alone()).then_some(&*flows);

@@ -115,7 +115,7 @@ impl<Io: PacketIo> Receiver<Io> {
     pub fn step(&mut self, _now: Nanos, io: &mut Io) -> StepReport {
         let Self { config, reader, interfaces, handoff, signaling, hash, tally, rx } = self;
         let view = reader.observe();
-        interfaces.follow(view.interfaces());
+        interfaces.follow(&view);
         handoff.read_owners();
         let received = poll(io, &config.ports, config.burst, rx, |port, rx| {
             tally.burst();

@@ -109,7 +109,7 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> RxTx<P, Io> {
         self.expire_timers(now);
         let Self { config, reader, interfaces, flows, port: scheduler, tally, rx, tx, .. } = self;
         let view = reader.observe();
-        interfaces.follow(view.interfaces());
+        interfaces.follow(&view);
         let (queues, flows) = (flows.queues(), flows.map());
         let received = poll(io, &config.ports, config.burst, rx, |port, rx| {
             tally.burst();

@@ -1,5 +1,5 @@
-//! ICMP and ICMPv6 to our own addresses: echo is answered, neighbor discovery handed on.
-//! Spec: RFC 792; RFC 1122 §3.2.2.6; RFC 4443 §4.
+//! ICMP and ICMPv6 to our own addresses: echo is answered, neighbor discovery and MTUs of paths are handed on.
+//! Spec: RFC 792; RFC 1122 §3.2.2.6; RFC 4443 §3.2, §4.
 
 use core::net::IpAddr;
 
@@ -20,15 +20,19 @@ use crate::interfaces::VlanLink;
 use crate::slow::limiter::SlowLimits;
 use crate::slow::neighbor_discovery::{self, NdContext};
 use crate::slow::outcome::frame_source;
+use crate::slow::path_mtu::{self, PacketExceeds};
 use crate::worker_state::WorkerState;
 
 /// Handles ICMP to one of our IPv4 addresses.
 ///
 /// # Errors
-/// `IcmpUnhandled` for anything but a right echo request; `IpAddressInvalid` when the sender cannot
-/// be answered; `HeadroomShort`.
+/// `IcmpUnhandled` for anything but a right echo request or message about an MTU; `IcmpQuoteUnknown`;
+/// `IpAddressInvalid` when the sender cannot be answered; `HeadroomShort`.
+#[allow(clippy::too_many_arguments, reason = "a packet, its place and what it may cause")]
 pub(super) fn handle_v4<Io: PacketIo>(
+    ctx: &StepContext<'_>,
     io: &mut Io,
+    limits: &mut SlowLimits,
     state: &mut WorkerState<Io::Buf>,
     link: &VlanLink,
     buf: Io::Buf,
@@ -38,6 +42,14 @@ pub(super) fn handle_v4<Io: PacketIo>(
     let l3 = buf.data().get(usize::from(l3_offset)..).unwrap_or_default();
     match icmp::IcmpHeader::parse(ip.payload(l3)) {
         Ok((header, _)) if (header.kind(), header.code()) == (icmp::ECHO_REQUEST, 0) => {}
+        Ok((header, quote))
+            if (header.kind(), header.code())
+                == (icmp::DST_UNREACHABLE, icmp::CODE_FRAGMENTATION_NEEDED) =>
+        {
+            let mtu_bytes = header.next_hop_mtu().into();
+            let said = PacketExceeds { router: ip.addrs.src(), mtu_bytes, quote };
+            return path_mtu::handle(ctx, limits, state, &said);
+        }
         _ => return Err(DropReason::IcmpUnhandled),
     }
     let interface = link.owner(ip.addrs.dst()).ok_or(DropReason::IcmpUnhandled)?;
@@ -91,6 +103,12 @@ pub(super) fn handle_v6<Io: PacketIo>(
             }
             let asker = frame_source(&buf)?;
             answer_echo(io, state, interface, buf, l3_offset, ip, asker)
+        }
+        icmpv6::PACKET_TOO_BIG => {
+            let (header, quote) =
+                Icmpv6Header::parse(&pseudo, message).map_err(|_| DropReason::IcmpUnhandled)?;
+            let said = PacketExceeds { router: src.into(), mtu_bytes: header.word(), quote };
+            path_mtu::handle(ctx, limits, state, &said)
         }
         _ if HOUSEKEEPING.contains(&kind) => Ok(PuntReason::LinkControl),
         _ => Err(DropReason::IcmpUnhandled),

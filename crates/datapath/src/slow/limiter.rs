@@ -91,6 +91,8 @@ pub(crate) struct SlowLimits {
     pub gtpu: PeerBuckets,
     /// Reports of GTP-U Error Indications.
     pub error_indications: PeerBuckets,
+    /// Reports of paths that are narrower than their links.
+    pub path_mtus: PeerBuckets,
     /// Reports of End Markers. They may come from a peer that sessions have just left.
     pub end_markers: PeerBuckets,
     /// Reports of when senders of Echo Requests started.
@@ -112,6 +114,7 @@ impl SlowLimits {
             icmp: TokenBucket::new(),
             gtpu: PeerBuckets::new(RefillRate::USUAL),
             error_indications: PeerBuckets::new(RefillRate::STRANGERS),
+            path_mtus: PeerBuckets::new(RefillRate::STRANGERS),
             end_markers: PeerBuckets::new(RefillRate::USUAL),
             recoveries: PeerBuckets::new(RefillRate::STRANGERS),
             echo_responses: TokenBucket::new(),

@@ -15,6 +15,7 @@ mod limiter;
 mod neighbor_discovery;
 mod neighbor_report;
 mod outcome;
+mod path_mtu;
 mod tapped;
 
 use adit_pktio::{PacketBuf, PacketIo};
@@ -90,7 +91,9 @@ fn handle<Io: PacketIo>(
 ) -> Result<PuntReason, DropReason> {
     match *task {
         SlowTask::Arp { l3_offset } => arp::handle(ctx, io, limits, state, link, buf, l3_offset),
-        SlowTask::Icmp { l3_offset, ip } => icmp::handle_v4(io, state, link, buf, l3_offset, &ip),
+        SlowTask::Icmp { l3_offset, ip } => {
+            icmp::handle_v4(ctx, io, limits, state, link, buf, l3_offset, &ip)
+        }
         SlowTask::Icmpv6 { l3_offset, ip } => {
             icmp::handle_v6(ctx, io, limits, state, link, buf, l3_offset, &ip)
         }

@@ -113,7 +113,11 @@ pub(super) fn plan_forwarding<'v>(
     }
     let egress =
         find_egress(ctx, matched, dst).ok_or_else(|| no_egress_reason(ctx, matched, dst))?;
-    let divided_to = check_mtu(egress.interface.mtu_bytes, outer.as_ref(), ip)?;
+    let mtu_bytes = match &outer {
+        Some(outer) => tunnel_mtu(ctx, egress.interface, outer.header.addr()),
+        None => egress.interface.mtu_bytes,
+    };
+    let divided_to = check_mtu(mtu_bytes, outer.as_ref(), ip)?;
     Ok(ForwardPlan { egress, is_switched: false, outer, target, is_routed, divided_to })
 }
 
@@ -294,6 +298,16 @@ fn marking_of_far(matched: &Matched<'_>) -> Option<PduSessionContainer> {
     let Matched { rules, pdr, direction, .. } = *matched;
     let mut sharing = rules.pdrs(direction).iter().filter(|other| other.far == pdr.far);
     sharing.find_map(|other| marking(rules, other))
+}
+
+/// The MTU of a tunnel to `peer`: its link's, or a smaller one of the path. Unit: octets.
+#[inline]
+fn tunnel_mtu(ctx: &StepContext<'_>, interface: &Interface, peer: IpAddr) -> u16 {
+    let peers = ctx.view.gtpu_peers();
+    match peers.narrowest_path() < interface.mtu_bytes {
+        true => peers.path_mtu(peer).min(interface.mtu_bytes),
+        false => interface.mtu_bytes,
+    }
 }
 
 /// Compares the packet that leaves with the MTU. Returns the length of fragments if it is to be

@@ -22,6 +22,7 @@ mod local;
 mod local_switching;
 mod neighbors;
 mod network_instance;
+mod path_mtu;
 mod publishing;
 mod rates;
 mod redirect;

@@ -3,6 +3,7 @@
 use core::net::IpAddr;
 use core::ops::Bound;
 
+use adit_rules::rule::GtpuTunnel;
 use adit_session::PeerSides;
 use adit_types::Nanos;
 use adit_types::limits::TIMERS_PER_TURN_MAX;
@@ -10,7 +11,7 @@ use adit_types::limits::TIMERS_PER_TURN_MAX;
 use crate::counters::as_count;
 use crate::event::NodeEvent;
 use crate::node::Node;
-use crate::path::{EchoOutcome, PathEntry, PathTransition};
+use crate::path::{EchoOutcome, PathEntry, PathMtuChange, PathTransition};
 use crate::path_qos::MEASURES;
 
 /// An Echo Response that a worker received at `at`.
@@ -34,6 +35,7 @@ impl Node {
             self.counters.scalars.paths_not_measured += as_count(left_out);
         }
         self.paths.has_peers_left = self.sessions.store().has_changed_peer();
+        self.paths.widen_due(now);
         let mut allowance = TIMERS_PER_TURN_MAX;
         while let Some(turn) = self.paths.poll_due(now, &mut allowance) {
             self.report_path_transition(now, turn);
@@ -69,6 +71,31 @@ impl Node {
         self.paths.note_unproven_start(now, peer, started);
     }
 
+    /// Takes what a router says about a packet into a tunnel. It is believed if a session sends into that tunnel.
+    pub(crate) fn narrow_path(
+        &mut self,
+        now: Nanos,
+        tunnel: GtpuTunnel,
+        router: IpAddr,
+        mtu_bytes: u16,
+    ) {
+        if self.sessions.store().tunnel_users(tunnel).next().is_none() {
+            self.counters.scalars.path_mtus_disbelieved += 1;
+            return;
+        }
+        self.counters.scalars.path_mtus_told += 1;
+        let peer = tunnel.addr;
+        self.paths.set_peer(now, peer, true);
+        if self.paths.narrow(now, peer, router, mtu_bytes) {
+            self.events.push_back(NodeEvent::PathNarrowed { peer, mtu_bytes, router });
+        }
+    }
+
+    /// The next change of what packets to a GTP-U peer are limited to. Call until it returns `None`.
+    pub fn poll_path_mtu(&mut self) -> Option<PathMtuChange> {
+        self.paths.poll_mtu_change()
+    }
+
     fn report_path_transition(&mut self, now: Nanos, turn: PathTransition) {
         match turn {
             PathTransition::Failed(peer) => {
@@ -88,10 +115,12 @@ impl Node {
     /// whenever that is.
     pub(crate) fn next_path_deadline(&self) -> Option<Nanos> {
         let due = self.paths.deadlines.first().map(|(due, _)| *due);
+        let wider = self.paths.narrow.first().map(|(until, _)| *until);
+        let due = due.into_iter().chain(wider).min();
         if self.paths.has_peers_left { Some(Nanos(0)) } else { due }
     }
 
-    /// The paths to all GTP-U peers, by address; empty while none are watched.
+    /// The paths to all GTP-U peers, by address; while none are watched only those that are narrower than their links.
     pub fn paths(&self) -> impl Iterator<Item = PathEntry> + '_ {
         self.paths_behind(None)
     }
@@ -100,12 +129,13 @@ impl Node {
     pub fn paths_behind(&self, peer: Option<IpAddr>) -> impl Iterator<Item = PathEntry> + '_ {
         let first = peer.map_or(Bound::Unbounded, Bound::Excluded);
         let behind = self.paths.paths.range((first, Bound::Unbounded));
-        let watched = behind.filter(|_| self.paths.is_on());
+        let watched = behind.filter(|(_, path)| self.paths.is_on() || path.mtu.is_some());
         watched.map(|(&peer, path)| PathEntry {
             peer,
             state: path.state,
             requests: path.requests,
             responses: path.responses,
+            mtu: path.mtu,
         })
     }
 

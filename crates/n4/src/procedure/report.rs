@@ -146,6 +146,9 @@ impl Node {
             WorkerEvent::ErrorIndication { peer, teid } => {
                 self.report_error_indication(now, GtpuTunnel { teid, addr: peer });
             }
+            WorkerEvent::PathNarrowed { peer, teid, router, mtu_bytes } => {
+                self.narrow_path(now, GtpuTunnel { teid, addr: peer }, router, mtu_bytes);
+            }
             WorkerEvent::EchoResponse { peer, sequence, recovery, at } => {
                 let response = EchoResponse { peer, sequence, started: recovery, at };
                 self.handle_echo_response(now, response);

@@ -1,0 +1,65 @@
+//! What routers say about the MTU of the paths to GTP-U peers. Here it is compared with what this node can have sent; the
+//! control thread knows whether a session sends into the tunnel that is quoted.
+//! Spec: RFC 1191 §3, §7; RFC 8201 §4; TS 29.281 §4.2.4.
+
+use core::net::IpAddr;
+
+use adit_pktio::PacketBuf;
+use adit_rules::{DropReason, PuntReason, WorkerEvent};
+use adit_wire::QuotedGpdu;
+
+use crate::context::StepContext;
+use crate::slow::gtpu_signaling::report;
+use crate::slow::limiter::SlowLimits;
+use crate::worker_state::WorkerState;
+
+/// MTUs of common links, for routers that say none. Unit: octets. Spec: RFC 1191 §7.1.
+const PLATEAUS: [u16; 6] = [8166, 4352, 2002, 1492, 1006, V4_MIN];
+
+/// A path over IPv4 is not taken for narrower, as hosts do: a smaller value is a mistake or a forgery. Unit: octets.
+const V4_MIN: u16 = 552;
+
+/// No link of IPv6 is narrower. Unit: octets. Spec: RFC 8200 §5.
+const V6_MIN: u16 = 1280;
+
+/// A message that a packet exceeds an MTU.
+pub(super) struct PacketExceeds<'a> {
+    pub router: IpAddr,
+    /// The MTU that it says; zero from routers before RFC 1191.
+    pub mtu_bytes: u32,
+    /// The beginning of the packet.
+    pub quote: &'a [u8],
+}
+
+/// Reports the message, within its limit.
+///
+/// # Errors
+/// `IcmpQuoteUnknown` if it quotes no G-PDU of ours to a peer that exceeds the MTU it says.
+pub(super) fn handle<B: PacketBuf>(
+    ctx: &StepContext<'_>,
+    limits: &mut SlowLimits,
+    state: &mut WorkerState<B>,
+    said: &PacketExceeds<'_>,
+) -> Result<PuntReason, DropReason> {
+    let (quoted, mtu_bytes, position) = believed(ctx, said).ok_or(DropReason::IcmpQuoteUnknown)?;
+    let QuotedGpdu { dst: peer, teid, .. } = quoted;
+    let may_report = limits.path_mtus.take(ctx.now, Some(position));
+    let router = said.router;
+    report(state, WorkerEvent::PathNarrowed { peer, teid, router, mtu_bytes }, may_report);
+    Ok(PuntReason::PathMtu)
+}
+
+/// The packet, the MTU and the position of the peer, if this node can have sent the packet.
+fn believed(ctx: &StepContext<'_>, said: &PacketExceeds<'_>) -> Option<(QuotedGpdu, u16, u32)> {
+    let quoted = QuotedGpdu::read(said.quote)?;
+    let interface = ctx.interfaces.gtpu_owner(quoted.src)?;
+    let position = ctx.view.gtpu_peers().position(quoted.dst)?;
+    let said = u16::try_from(said.mtu_bytes).ok()?;
+    let mtu_bytes = match (quoted.dst.is_ipv4(), said) {
+        (true, 0) => *PLATEAUS.iter().find(|mtu| usize::from(**mtu) < quoted.total_len)?,
+        (true, _) => said.max(V4_MIN),
+        (false, _) => Some(said).filter(|mtu| *mtu >= V6_MIN)?,
+    };
+    let sent = usize::from(mtu_bytes) + 1..=interface.mtu_bytes.into();
+    sent.contains(&quoted.total_len).then_some((quoted, mtu_bytes, position))
+}
