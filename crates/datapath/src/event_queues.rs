@@ -234,7 +234,8 @@ impl EventQueues {
 
     /// The Rx queue, if there is one.
     #[inline]
-    pub(crate) fn rx(&self) -> Option<PacketQueue> {
+    #[must_use]
+    pub fn rx(&self) -> Option<PacketQueue> {
         self.has_rx.then(|| self.queue_at(0))
     }
 

@@ -100,6 +100,8 @@ pub struct World {
     roles: Roles,
     /// Queues that packets pass with an event scheduler.
     packet_queues: usize,
+    /// Workers look up flows, so that packets of several ports are in no order among themselves.
+    has_rx: bool,
     threads: Vec<Box<dyn PathThread<MemIo> + Send>>,
     events: Vec<rtrb::Consumer<WorkerEvent>>,
     /// Commands to each worker.
@@ -174,6 +176,7 @@ impl World {
             known_fragments: 0,
             roles: layout.roles,
             packet_queues: layout.queues.of_packets().count(),
+            has_rx: layout.queues.rx().is_some(),
             threads: Vec::new(),
             events: Vec::new(),
             commands: Vec::new(),
@@ -473,7 +476,8 @@ impl World {
             let end_marker =
                 verdict.session.filter(|_| verdict.lane == Some(OracleLane::EndMarker));
             let session = counted.or(end_marker).map(|session| session as u64);
-            let order = session.zip(verdict.lane);
+            let of_port = if self.has_rx { u64::from(arrival.port + 1) << 48 } else { 0 };
+            let order = session.map(|session| session | of_port).zip(verdict.lane);
             self.expect_outcome(
                 &mut expected,
                 processed_by,
@@ -706,6 +710,12 @@ impl World {
                 }
             }
         }
+    }
+
+    /// True while fragments wait for others.
+    #[must_use]
+    pub fn has_fragments(&self) -> bool {
+        self.reassembling.iter().any(|since| self.now.since(*since) < Nanos::from_secs(2))
     }
 
     /// Packets that wait for a station that is not resolved.
