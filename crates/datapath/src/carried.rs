@@ -189,7 +189,7 @@ pub(crate) fn attach_classified<B: PacketBuf>(
     record.put(arrival.payload_len.to_le_bytes());
     record.put(arrival.interfaces.0.to_le_bytes());
     record.put(arrival.teid.0.to_le_bytes());
-    record.put([arrival.outer as u8, flags]);
+    record.put([arrival.outer as u8, arrival.outer_tos, flags]);
     record.put(pack_container(arrival.container));
     record.attach(buf)?;
     Mark::Classified.set(buf, flow);
@@ -211,14 +211,13 @@ pub(crate) fn detach_classified<'v, B: PacketBuf>(
         [(); 4].map(|()| u16::from_le_bytes(record.take()));
     let interfaces = InterfaceSet(u32::from_le_bytes(record.take()));
     let teid = Teid(u32::from_le_bytes(record.take()));
-    let [outer, flags] = record.take();
+    let [outer, outer_tos, flags] = record.take();
     let container = unpack_container(record.take());
     let arrival = PacketArrival {
         ip_offset,
         payload_len,
         outer: OuterHeader::of_number(outer),
-        // The packet has its mark.
-        outer_tos: 0,
+        outer_tos,
         interfaces,
         teid,
         is_copied: flags & IS_COPIED != 0,

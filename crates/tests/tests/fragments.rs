@@ -2,10 +2,15 @@
 //! whatever workers they arrive at and in whatever order.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
+use adit_datapath::{EventQueues, STAGES};
+use adit_pktio::ScheduleType;
 use adit_rules::PuntReason;
+use adit_session::FTeidSpec;
+use adit_testkit::packet::PacketBuilder;
 use adit_tests::oracle::{OracleLane, OracleOutcome, checksum};
 use adit_tests::world::InjectedFrame;
 use adit_tests::{scenario, traffic};
+use adit_types::{MacAddr, Roles};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
@@ -124,4 +129,33 @@ fn tunnel_packets_in_fragments_leave_as_the_whole_would_from_any_workers() {
         world.drain();
     }
     assert!(joined > 50 && several > 20 && handed_off > 20, "{joined} {several} {handed_off}");
+}
+
+/// With stages apart a user's fragment is classified twice, the second time where its first fragment was.
+#[test]
+fn marked_fragment_from_a_tunnel_over_ipv6_passes_all_stages_of_an_event_scheduler() {
+    let mut layout = scenario::plain_layout(0);
+    layout.roles = Roles::event_driven(1, 2);
+    let queues = EventQueues::new(&[ScheduleType::Atomic; STAGES], [0; STAGES]).unwrap();
+    layout.queues = queues.with_tx(layout.roles.rx_tx());
+    let mut world = scenario::world(&layout);
+    world.establish(&scenario::plain_session(1, "10.0.3.1")).unwrap();
+    world.exchange(&[]).unwrap();
+    let pdrs = &world.oracle.sessions[0].1.pdrs;
+    let Some(FTeidSpec::Given { teid, .. }) = pdrs.iter().find_map(|pdr| pdr.pdi.f_teid) else {
+        panic!("no tunnel")
+    };
+    let n3 = layout.interfaces[0];
+    for (inner, outer) in [(2, 0), (2, 3), (1, 3), (0, 3)] {
+        let link = PacketBuilder::ethernet(MacAddr(n3.mac), MacAddr([2, 0xaa, 0, 0, 0, 1]));
+        let tunnel = link.ipv6("2001:db8:3::1", n3.v6.0).tos(outer).udp(2152, 2152);
+        // A mark in IPv4 would leave the sum of the packet as it is.
+        let packet = tunnel.gtpu(teid.0).psc_ul(9).ipv6("2001:db8:45:1::5", "2001:db8:8::8");
+        let first = packet.tos(inner).extension(44, &[0, 1, 0, 0, 0, 7]).udp(4000, 53);
+        let frame = first.payload(&[7; 24]).build();
+        let verdict = world.oracle.judge(0, &frame);
+        assert_eq!(matches!(verdict.outcome, OracleOutcome::Forward { .. }), inner != 0);
+        let arrival = InjectedFrame { worker: world.receiving().start, port: 0, frame };
+        world.exchange(&[arrival]).unwrap();
+    }
 }

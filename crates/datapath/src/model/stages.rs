@@ -12,6 +12,7 @@ use crate::fast_path::forward_usual;
 use crate::handoff::hand_off_lane;
 use crate::resume::review_lane;
 use crate::shaping::ReviewTime;
+use crate::stage::marking::decapsulate_marks;
 use crate::stage::observe::{NoObserver, StageObserver};
 use crate::stage::s1_parse::s1_parse;
 use crate::stage::s2_lookup::s2_lookup;
@@ -125,6 +126,7 @@ pub(super) fn finish_lane<'v, Io: PacketIo, K: LaneKind>(
     state: &mut WorkerState<Io::Buf>,
     observer: &mut impl StageObserver,
 ) {
+    decapsulate_marks(lane);
     observer.classified(ctx, lane);
     if state.frame_flows.is_some() {
         for (buf, session) in lane.bufs.iter_mut().zip(&lane.sessions) {

@@ -5,20 +5,37 @@ use adit_pktio::PacketBuf;
 use adit_rules::DropReason;
 use adit_wire::{IpPacket, checksum, ecn};
 
-use crate::columns::PacketArrival;
+use crate::columns::{BurstLane, LaneKind, PacketArrival, PacketVerdict};
 
 /// Writes `dscp` into the IP packet `packet`; its ECN field stays. Spec: RFC 2474 §3; RFC 3168 §5.
 pub(super) fn mark(packet: &mut [u8], dscp: u8) {
     write_tos(packet, dscp << 2, !ecn::MASK);
 }
 
-/// Moves the congestion mark of the outer header that a packet arrived with into the packet.
+/// Moves the congestion marks of the outer headers that packets arrived with into the packets; drops those that cannot have
+/// theirs.
+///
+/// Not part of `s3_classify`: a packet that a later worker parses again still needs what the checksum of its outer header
+/// covers.
+/// Spec: RFC 6040 §4.2; RFC 9601 §3.
+#[inline]
+pub(crate) fn decapsulate_marks<B: PacketBuf, K: LaneKind>(lane: &mut BurstLane<'_, B, K>) {
+    let BurstLane { bufs, arrivals, ips, verdicts, .. } = lane;
+    for (((buf, arrival), ip), verdict) in bufs.iter_mut().zip(&*arrivals).zip(ips).zip(verdicts) {
+        if matches!(verdict, PacketVerdict::Pass(_))
+            && let Err(reason) = decapsulate_ecn(buf, arrival, ip)
+        {
+            *verdict = PacketVerdict::Drop(reason);
+        }
+    }
+}
+
+/// [`decapsulate_marks`] for one packet.
 ///
 /// # Errors
 /// `InnerNotEct` for a mark that the packet cannot have.
-/// Spec: RFC 6040 §4.2; RFC 9601 §3.
 #[inline]
-pub(super) fn decapsulate_ecn<B: PacketBuf>(
+fn decapsulate_ecn<B: PacketBuf>(
     buf: &mut B,
     arrival: &PacketArrival,
     ip: &mut IpPacket,

@@ -5,7 +5,7 @@ pub(crate) mod divert;
 mod duplicate;
 pub(crate) mod forward_plan;
 mod fragment;
-mod marking;
+pub(crate) mod marking;
 pub(crate) mod measure;
 pub(crate) mod observe;
 pub(crate) mod outer;

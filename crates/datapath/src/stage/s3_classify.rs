@@ -16,14 +16,13 @@ use crate::columns::{BurstColumn, BurstLane, LaneKind, Matched, PacketArrival, P
 use crate::context::StepContext;
 use crate::first_fragments::FirstFragments;
 use crate::reason::{HeaderLayer, drop_reason, is_forwardable, is_usable_on_link, verify_udp};
-use crate::stage::marking::decapsulate_ecn;
 use crate::stage::observe::StageObserver;
 
 /// Finds PDR and FAR of every packet in the lane.
 ///
 /// Shape:   reads `sessions`, `arrivals`, `ips` and, for SDF filters, packet bytes; writes
-///          `verdicts[0..n]`, `arrivals` and `ips` of packets whose PDR removes a UDP or IP
-///          header, and the congestion mark of a removed header into the packet. n ≤ BURST_MAX.
+///          `verdicts[0..n]`, and `arrivals` and `ips` of packets whose PDR removes a UDP or IP
+///          header. n ≤ BURST_MAX.
 /// Cost:    The first PDR by precedence; of sessions with SDF filters by their compiled matcher, for
 ///          which ports are read. No allocation, no clock.
 /// Spec:    TS 29.244 §5.2.1 (lookup of the session, then of its PDR), §5.2.1A.
@@ -45,7 +44,7 @@ pub(crate) fn s3_classify<'v, B: PacketBuf, S: LaneKind>(
     }
     let mut payload_errors = payload_errors.into_iter();
     for (((buf, arrival), ip), session) in
-        bufs.iter_mut().zip(arrivals.iter_mut()).zip(ips.iter_mut()).zip(&*sessions)
+        bufs.iter().zip(arrivals.iter_mut()).zip(ips.iter_mut()).zip(&*sessions)
     {
         if let Some(Some(reason)) = payload_errors.next() {
             verdicts.push(PacketVerdict::Drop(reason));
@@ -56,11 +55,7 @@ pub(crate) fn s3_classify<'v, B: PacketBuf, S: LaneKind>(
             arrival.upper = uppers.first_of(ctx.now, *session, packet, ip);
         }
         let classified = classify::<S>(&ctx.view, *session, buf.data(), arrival, ip, observer);
-        let marked = classified.and_then(|matched| {
-            decapsulate_ecn(buf, arrival, ip)?;
-            Ok(matched)
-        });
-        verdicts.push(match marked {
+        verdicts.push(match classified {
             Ok(matched) => PacketVerdict::Pass(matched),
             Err(reason) => PacketVerdict::Drop(reason),
         });
