@@ -45,7 +45,7 @@ const TYPES: [&str; 4] = [
     "rte_mbuf|rte_pktmbuf_pool_private",
     "rte_eth_(conf|dev_info|stats|link|xstat|xstat_name)",
     "rte_event(_dev_(info|config|xstats_name)|_(queue|port)_conf)?",
-    "rte_flow_(attr|error|item|item_(eth|vlan|ipv4|ipv6|udp|gtp|gtp_psc|integrity|ethdev)|action|action_(queue|count|raw_encap|raw_decap|ethdev)|indir_action_conf|query_count)",
+    "rte_flow_(attr|error|item|item_(eth|vlan|ipv4|ipv6|udp|tcp|gtp|gtp_psc|integrity|ethdev)|action|action_(queue|count|raw_encap|raw_decap|ethdev)|indir_action_conf|query_count)",
 ];
 
 /// Constants, among them the offload and packet flags that are function-like macros in C.

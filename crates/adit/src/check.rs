@@ -48,7 +48,11 @@ fn derived(config: &Config) -> Value {
     let interfaces = config.interfaces.iter().map(|interface| {
         let role = interface.role.name();
         let port = &config.ports[usize::from(interface.port.0)];
-        format!("{} is {role} on {} ({})", interface.name, port.name, port.device)
+        let mss = match interface.tcp_mss.is_on() {
+            true => format!(", tcp_mss {}", config::told_tcp_mss(interface.tcp_mss)),
+            false => String::new(),
+        };
+        format!("{} is {role} on {} ({}){mss}", interface.name, port.name, port.device)
     });
     let pool_mib =
         (u64::from(config.dpdk.mempool_mbufs) * (u64::from(config.dpdk.mbuf_bytes) + 384)) >> 20;

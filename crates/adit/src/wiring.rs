@@ -141,6 +141,8 @@ fn interfaces(config: &Config, mac_of: impl Fn(PortId) -> MacAddr) -> Vec<Interf
                 Some(KernelDevice::Udp) => u16::MAX,
                 _ => config.ports[usize::from(interface.port.0)].mtu_bytes,
             },
+            unfragmented_bytes: config.ports[usize::from(interface.port.0)].mtu_bytes,
+            tcp_mss: interface.tcp_mss,
             station: interface.is_kernel.then_some(adit_kernel::STATION_MAC),
             v4: interface.v4,
             v6: interface.v6,
@@ -255,5 +257,27 @@ pub(crate) fn node(
         },
         store: store(config, secret_seed),
         records,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use adit_types::TcpMss;
+
+    use super::*;
+
+    const EXAMPLE: &str = include_str!("../../../adit.example.toml");
+
+    #[test]
+    fn packets_of_a_kernel_port_are_fragmented_beyond_the_mtu_of_the_port() {
+        let text = EXAMPLE
+            .replacen("device = \"net_af_packet0,iface=n3\"", "device = \"kernel:udp\"", 1)
+            .replacen("# tcp_mss = \"clamp\"", "tcp_mss = \"clamp\"", 1);
+        let config = Config::parse(&text).unwrap();
+        let tables = tables(&config, &[MacAddr::default(); 2], 8, 1);
+        let mtus = tables.interfaces.iter().map(|of| (of.mtu_bytes, of.unfragmented_bytes));
+        assert_eq!(mtus.collect::<Vec<_>>(), [(u16::MAX, 1500), (1500, 1500)]);
+        let mss = tables.interfaces.iter().map(|of| of.tcp_mss);
+        assert_eq!(mss.collect::<Vec<_>>(), [TcpMss::Off, TcpMss::Clamp]);
     }
 }

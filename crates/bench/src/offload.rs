@@ -135,6 +135,7 @@ fn xdp(count: u32) -> anyhow::Result<Value> {
         vlan: VlanId::UNTAGGED,
         mac: MacAddr([2, 0, 0, 0, 0, id]),
         mtu_bytes: 1500,
+        keeps_syns: false,
         v4,
         v6: None,
     };

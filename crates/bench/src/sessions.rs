@@ -16,7 +16,7 @@ use adit_session::{
 use adit_tables::{Interface, IpPrefix, Publisher, Route, TablesConfig, TablesReader};
 use adit_types::{
     BitRate, DomainId, FarId, InterfaceId, InterfaceRole, Ipv4Prefix, Ipv6Prefix, Nanos, PdrId,
-    PortId, Precedence, QerId, Qfi, Seid, Teid, UrrId, VlanId,
+    PortId, Precedence, QerId, Qfi, Seid, TcpMss, Teid, UrrId, VlanId,
 };
 use anyhow::Context;
 
@@ -51,6 +51,8 @@ fn tables(
         vlan,
         mac: MACS[usize::from(id)],
         mtu_bytes: 1500,
+        unfragmented_bytes: 1500,
+        tcp_mss: TcpMss::Off,
         station: None,
         v4: Some((addr, if role == InterfaceRole::N3 { N3_PREFIX_LEN } else { 24 })),
         v6: match role {

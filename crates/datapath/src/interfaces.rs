@@ -94,6 +94,8 @@ pub(crate) struct UsualLink {
     pub n3_v6: Option<UsualN3<Ipv6Addr, GPduV6Pattern>>,
     /// The interface towards the data network.
     pub n6: Option<(InterfaceId, IpPattern)>,
+    /// SYNs from that data network take the stages, which may lower their MSS.
+    pub keeps_syns: bool,
     /// Its routing domain.
     pub domain: DomainId,
     /// If the link has interfaces of both kinds: our addresses, with upper halves of IPv6 addresses. A
@@ -175,6 +177,8 @@ pub(crate) struct TxLink {
     pub mac: MacAddr,
     /// Largest IP packet that leaves here by a fast rule. Unit: octets.
     pub mtu_bytes: u16,
+    /// SYNs that leave here take the stages, which may lower their MSS.
+    pub keeps_syns: bool,
     /// Headers of tunnels over IPv4.
     pub outer: Option<UsualOuter>,
     /// Headers of tunnels over IPv6.
@@ -201,6 +205,7 @@ pub(crate) struct Interfaces {
     ports: Vec<Vec<VlanLink>>,
     usual: Vec<UsualPort>,
     have_tags: bool,
+    clamp_mss: bool,
     by_id: Vec<Interface>,
     tx_links: Vec<TxLink>,
     /// What the transmit links of tunnels are limited to.
@@ -217,6 +222,7 @@ impl Interfaces {
             tx_links: interfaces.iter().map(|of| tx_link_of(of, u16::MAX)).collect(),
             tunnel_mtu: u16::MAX,
             have_tags: interfaces.iter().any(|interface| interface.vlan != VlanId::UNTAGGED),
+            clamp_mss: interfaces.iter().any(|interface| interface.tcp_mss.is_on()),
         };
         for interface in interfaces {
             all.link(*interface);
@@ -291,6 +297,12 @@ impl Interfaces {
         self.have_tags
     }
 
+    /// True if some data network has a setting for the MSS of TCP.
+    #[inline]
+    pub(crate) fn clamp_mss(&self) -> bool {
+        self.clamp_mss
+    }
+
     /// What usual packets on `port` are compared with.
     #[inline]
     pub(crate) fn usual(&self, port: PortId) -> Option<&UsualPort> {
@@ -350,7 +362,9 @@ fn usual_link(link: &VlanLink) -> UsualLink {
         (true, Some(_)) => link.interfaces.iter().flat_map(addrs).collect(),
         _ => Vec::new(),
     };
-    UsualLink { vlan, n3, n3_v6, n6, domain: link.domain(), own }
+    let of_n6 = link.interfaces.iter().find(|interface| Some(interface.id) == link.n6);
+    let keeps_syns = of_n6.is_some_and(|interface| interface.tcp_mss.is_on());
+    UsualLink { vlan, n3, n3_v6, n6, keeps_syns, domain: link.domain(), own }
 }
 
 /// `tunnel_mtu`: what packets into tunnels are limited to beside the link's MTU.
@@ -360,7 +374,8 @@ fn tx_link_of(interface: &Interface, tunnel_mtu: u16) -> TxLink {
     let mtu_bytes = mtu_bytes.min(limit);
     let outer = v4.map(|(addr, _)| UsualOuter::new(addr));
     let outer_v6 = v6.map(|(addr, _)| UsualOuterV6::new(addr));
-    TxLink { id, port, vlan, mac, mtu_bytes, outer, outer_v6 }
+    let keeps_syns = interface.tcp_mss.is_on();
+    TxLink { id, port, vlan, mac, mtu_bytes, keeps_syns, outer, outer_v6 }
 }
 
 /// The address of `interface` that packets of the family of `family` leave with.

@@ -84,6 +84,7 @@ struct RareSums {
     handed_across_nodes: u64,
     fragments_added: u64,
     locally_switched: u64,
+    mss_clamped: u64,
     dropped: u64,
     punted: u64,
     originated: u64,
@@ -195,6 +196,12 @@ impl StepTally {
     /// One packet was switched from one UE to another.
     pub(crate) fn switch_locally(&mut self) {
         self.rare().locally_switched += 1;
+    }
+
+    /// One SYN left with a lower MSS.
+    #[cold]
+    pub(crate) fn clamp_mss(&mut self) {
+        self.rare().mss_clamped += 1;
     }
 
     /// True if packets were switched from one UE to another in this step.
@@ -490,6 +497,7 @@ impl RareSums {
         counters.taken_over_pkts.add(self.taken_over);
         counters.fragments_added_pkts.add(self.fragments_added);
         counters.locally_switched_pkts.add(self.locally_switched);
+        counters.mss_clamped_pkts.add(self.mss_clamped);
         counters.originated_pkts.add(self.originated);
         counters.originated_lost_pkts.add(self.originated_lost);
         counters.duplicated_pkts.add(self.duplicated);

@@ -46,6 +46,8 @@ pub enum FlowHeader {
     Ipv4,
     /// UDP.
     Udp,
+    /// TCP, not in a later fragment.
+    Tcp,
     /// The eight octets that every GTP-U header has.
     Gtpu,
     /// A PDU Session Container of four octets as the only extension header of GTP-U, after the four octets of optional

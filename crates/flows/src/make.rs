@@ -81,6 +81,8 @@ pub enum FlowException {
     Address(u32, u8),
     /// The length of the user's packet has this value in the bits of a mask.
     Length(u16, u16),
+    /// The user's packet is a SYN of TCP.
+    Syn,
 }
 
 /// Flows of a rule for uplink packets, which leave through `departure`.
@@ -228,6 +230,12 @@ pub fn exceptions(
     let overhead = u16::try_from(TUNNEL_LEN + CONTAINER_LEN).unwrap_or_default();
     let mut all = vec![FlowException::HopsUsedUp];
     all.extend(RESERVED.map(|(addr, len)| FlowException::Address(addr, len)));
+    // The data network that a packet in a tunnel goes to is known by its session only.
+    let keeps_syns = match interface.role.is_gtpu() {
+        true => config.interfaces.iter().any(|of| of.keeps_syns),
+        false => interface.keeps_syns,
+    };
+    all.extend(keeps_syns.then_some(FlowException::Syn));
     let longest = if interface.role.is_gtpu() {
         all.extend(others.iter().map(|of| FlowException::Address(of.addr().to_bits(), of.len())));
         config.interfaces.iter().filter(|of| !is_gtpu(of)).map(mtu).min()
@@ -252,16 +260,18 @@ fn longer_than(limit: u16) -> impl Iterator<Item = FlowException> {
 #[must_use]
 pub fn exception_flows(interface: &OffloadInterface, exception: FlowException) -> Vec<Flow> {
     let is_tunnel = interface.role.is_gtpu();
-    let field = match exception {
-        FlowException::HopsUsedUp => ipv4().field(8, &[0], &[!1]),
+    let is_syn = || FlowItem::any(FlowHeader::Tcp).field(13, &[2], &[2]);
+    let fields = match exception {
+        FlowException::HopsUsedUp => vec![ipv4().field(8, &[0], &[!1])],
         FlowException::Address(addr, len) => {
             let mask = u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0);
             let at = if is_tunnel { 16 } else { 12 };
-            ipv4().field(at, &addr.to_be_bytes(), &mask.to_be_bytes())
+            vec![ipv4().field(at, &addr.to_be_bytes(), &mask.to_be_bytes())]
         }
         FlowException::Length(value, mask) => {
-            ipv4().field(2, &value.to_be_bytes(), &mask.to_be_bytes())
+            vec![ipv4().field(2, &value.to_be_bytes(), &mask.to_be_bytes())]
         }
+        FlowException::Syn => vec![ipv4().exactly(0, &[0x45]).exactly(9, &[6]), is_syn()],
     };
     let fronts = match (is_tunnel, interface.v4) {
         (false, _) => vec![ethernet_items(interface)],
@@ -271,7 +281,7 @@ pub fn exception_flows(interface: &OffloadInterface, exception: FlowException) -
         }
     };
     let flow = |mut items: Vec<FlowItem>| {
-        items.push(field.clone());
+        items.extend(fields.iter().cloned());
         let actions = vec![FlowAction::ToWorker];
         Flow { port: interface.port, priority: FlowPriority::Exception, items, actions }
     };

@@ -170,6 +170,7 @@ fn header_len(header: FlowHeader, octets: &[u8]) -> Option<(usize, usize)> {
         FlowHeader::Ethernet => (0, 14),
         FlowHeader::Vlan => (0, 4),
         FlowHeader::Udp | FlowHeader::Gtpu => (0, 8),
+        FlowHeader::Tcp => (0, 20),
         FlowHeader::Ipv4 => match octets.first()? {
             first if first >> 4 == 4 && first & 0xf >= 5 => (0, usize::from(first & 0xf) * 4),
             _ => return None,

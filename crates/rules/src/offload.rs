@@ -62,6 +62,8 @@ pub struct OffloadInterface {
     pub mac: MacAddr,
     /// Largest IP packet. Unit: octets.
     pub mtu_bytes: u16,
+    /// SYNs of TCP from and to this data network are for workers, which may change them.
+    pub keeps_syns: bool,
     /// Our IPv4 address.
     pub v4: Option<Ipv4Addr>,
     /// Our IPv6 address.

@@ -8,7 +8,7 @@ use adit_types::limits::{
 };
 use adit_types::{
     DomainId, InterfaceId, InterfaceRole, InterfaceSet, IpPrefix, Ipv4Prefix, Ipv6Prefix, MacAddr,
-    PortId, VlanId,
+    PortId, TcpMss, VlanId,
 };
 
 /// Low bits of a TEID that may select its place: an index of 2 GiB.
@@ -62,6 +62,10 @@ pub struct Interface {
     pub mac: MacAddr,
     /// Largest IP packet that the link carries.
     pub mtu_bytes: u16,
+    /// Longest IP packet that leaves in one piece: less than `mtu_bytes` if the kernel fragments.
+    pub unfragmented_bytes: u16,
+    /// The setting of the data network for the MSS of TCP; of N6 interfaces only.
+    pub tcp_mss: TcpMss,
     /// The link-layer address of the only station on the link, to which all packets go: it routes them.
     /// `None` for a link whose stations have to be resolved.
     pub station: Option<MacAddr>,
@@ -75,7 +79,8 @@ impl From<&Interface> for OffloadInterface {
     fn from(of: &Interface) -> Self {
         let &Interface { id, role, domain, port, vlan, mac, mtu_bytes, .. } = of;
         let (v4, v6) = (of.v4.map(|(addr, _)| addr), of.v6.map(|(addr, _)| addr));
-        Self { id, role, domain, port, vlan, mac, mtu_bytes, v4, v6 }
+        let keeps_syns = of.tcp_mss.is_on();
+        Self { id, role, domain, port, vlan, mac, mtu_bytes, keeps_syns, v4, v6 }
     }
 }
 

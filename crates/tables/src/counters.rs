@@ -165,6 +165,7 @@ counters! {
     transmitted_downlink_pkts, "Packets received from data networks and transmitted.";
     transmitted_downlink_bytes, "Octets of them as transmitted, from the Ethernet header on.";
     locally_switched_pkts, "Packets from one UE to another that turned round inside; their outcome is that of the other UE's session.";
+    mss_clamped_pkts, "SYNs of TCP whose MSS was lowered: tcp_mss of the interface to their data network.";
     originated_pkts, "Packets that Adit made itself and transmitted: ARP, ICMP, GTP-U echo.";
     originated_lost_pkts, "Packets that Adit made itself and could not transmit.";
     express_pkts, "Packets that took the fast path; among the transmitted ones.";

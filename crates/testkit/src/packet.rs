@@ -49,7 +49,7 @@ pub struct PacketBuilder {
 #[derive(Debug, Clone)]
 struct PacketLayer {
     kind: LayerKind,
-    /// IPv4 options, or IPv6 and GTP-U extension headers as type and content.
+    /// Options of IPv4 and TCP, or IPv6 and GTP-U extension headers as type and content.
     options: Vec<u8>,
     extensions: Vec<(u8, Vec<u8>)>,
     overwrites: Vec<(usize, Vec<u8>)>,
@@ -126,7 +126,7 @@ impl PacketBuilder {
         self.layer(LayerKind::Udp { src_port, dst_port, checksum: true })
     }
 
-    /// A TCP header of the given flags, without options.
+    /// A TCP header of the given flags.
     #[must_use]
     pub fn tcp(self, src_port: u16, dst_port: u16, flags: u8) -> Self {
         self.layer(LayerKind::Tcp { src_port, dst_port, flags })
@@ -188,11 +188,14 @@ impl PacketBuilder {
         self
     }
 
-    /// IPv4 options; zeros fill them up to the next multiple of 4 octets.
+    /// Options of IPv4 or TCP; zeros fill them up to the next multiple of 4 octets.
     #[must_use]
     pub fn options(mut self, options: &[u8]) -> Self {
         let layer = self.last();
-        assert!(matches!(layer.kind, LayerKind::Ipv4 { .. }), "options belong to IPv4");
+        assert!(
+            matches!(layer.kind, LayerKind::Ipv4 { .. } | LayerKind::Tcp { .. }),
+            "options belong to IPv4 and TCP"
+        );
         layer.options = options.to_vec();
         self
     }
@@ -406,7 +409,8 @@ impl PacketBuilder {
                 (header(8, |out| UdpHeader::new(src_port, dst_port, len, 0).emit(out)), 6)
             }
             LayerKind::Tcp { src_port, dst_port, flags } => {
-                (header(20, |out| TcpHeader::new(src_port, dst_port, 0, flags).emit(out)), 16)
+                let options = self.layers.get(index).map_or(&[][..], |layer| &layer.options);
+                (tcp_header(&TcpHeader::new(src_port, dst_port, 0, flags), options), 16)
             }
             LayerKind::IcmpEcho { reply, identifier, sequence } => {
                 let kind = match (ipv6, reply) {
@@ -505,6 +509,16 @@ fn protocol_of(following: Option<&LayerKind>, ipv6: bool) -> u8 {
         Some(LayerKind::Ipv6 { .. }) => protocol::IPV6,
         _ => PROTOCOL_EXPERIMENT,
     }
+}
+
+fn tcp_header(fixed: &TcpHeader, options: &[u8]) -> Vec<u8> {
+    let mut packet = header(20, |out| fixed.emit(out));
+    packet.extend_from_slice(options);
+    packet.resize(packet.len().next_multiple_of(4), 0);
+    assert!(packet.len() <= 60, "TCP has room for 40 octets of options");
+    let words = u8::try_from(packet.len() / 4).unwrap_or(u8::MAX);
+    put(&mut packet, 12, &[words << 4]);
+    packet
 }
 
 fn ipv4_header(fields: Ipv4Fields, flags_offset: u16, options: &[u8], body_len: usize) -> Vec<u8> {

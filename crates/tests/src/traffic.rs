@@ -75,7 +75,34 @@ pub fn usual(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {
     let (src, dst) = if is_uplink { (ue, host) } else { (host, ue) };
     let builder = builder.ipv4(src, dst).tos(ecn(rng, 2));
     let payload = vec![0x5a; rng.random_range(0..200)];
-    (interface.port, builder.udp(4000, 53).payload(&payload).build())
+    let mut own = StdRng::seed_from_u64(rng.clone().random());
+    let builder = match one_chance_in(&mut own, 4) {
+        // Not longer than datagrams.
+        true => segment(&mut own, builder, 4000, 443).payload(&payload[..payload.len() / 2]),
+        false => builder.udp(4000, 53).payload(&payload),
+    };
+    (interface.port, builder.build())
+}
+
+/// Adds a TCP header, most often of a SYN with options, of which some are malformed.
+fn segment(rng: &mut StdRng, builder: PacketBuilder, near: u16, far: u16) -> PacketBuilder {
+    let flags = *[0x02, 0x12, 0x12, 0x10, 0x18, 0x06, 0xc2].choose(rng).unwrap();
+    let mut options = Vec::new();
+    while options.len() < 36 && !one_chance_in(rng, 5) {
+        let mss: u16 = *[1460, 1440, 1400, 1360, 536, 65_535, 0].choose(rng).unwrap();
+        let [high, low] = mss.to_be_bytes();
+        let option: &[u8] = match rng.random_range(0..12) {
+            0..5 => &[2, 4, high, low],
+            5..8 => &[1],
+            8 => &[3, 3, 7],
+            9 => &[4, 2],
+            10 => &[2, 3, high],
+            _ => &[rng.random(), rng.random_range(0..6)],
+        };
+        options.extend(option);
+    }
+    options.truncate(40);
+    builder.tcp(near, far, flags).options(&options)
 }
 
 /// An ECN field, Not-ECT most often. A generator of its own: what else a seed means stays the same.
@@ -190,7 +217,8 @@ fn user(rng: &mut StdRng, builder: PacketBuilder, src: IpAddr, dst: IpAddr) -> P
     let (near, far) = (*ports.choose(rng).unwrap(), *ports.choose(rng).unwrap());
     let builder = match rng.random_range(0..7) {
         0..3 => builder.udp(near, far),
-        3 | 4 => builder.tcp(near, far, 0x10),
+        // A generator of its own, as above.
+        3 | 4 => segment(&mut StdRng::seed_from_u64(rng.clone().random()), builder, near, far),
         5 => builder.icmp_echo(1, rng.random()),
         _ => {
             let protocol = *[50, 51, 132, 33, 253].choose(rng).unwrap();

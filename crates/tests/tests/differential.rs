@@ -31,6 +31,8 @@ struct Coverage {
     handed_off: u64,
     /// Packets from one UE to another that did not leave.
     locally_switched: u64,
+    /// SYNs that left with a lower MSS.
+    mss_clamped: u64,
     /// Packets that left by the rules that held them although they match others now.
     kept_their_rules: u64,
     /// Later fragments of which the first was known.
@@ -249,6 +251,7 @@ fn note(coverage: &mut Coverage, world: &World) {
     coverage.offloaded += world.offloaded();
     coverage.handed_off += sum.handed_off_pkts;
     coverage.locally_switched += sum.locally_switched_pkts;
+    coverage.mss_clamped += sum.mss_clamped_pkts;
     add(&mut coverage.drops, &sum.drops);
     add(&mut coverage.punts, &sum.punts);
 }
@@ -412,6 +415,7 @@ fn check(coverage: &Coverage) {
     assert!(coverage.fast_path > 3_000, "{coverage:?}");
     assert!(coverage.handed_off > 10_000, "{coverage:?}");
     assert!(coverage.locally_switched > 500, "{coverage:?}");
+    assert!(coverage.mss_clamped > 1_000, "{coverage:?}");
     assert!(coverage.kept_their_rules > 100, "{coverage:?}");
     assert!(coverage.known_parts > 100, "{coverage:?}");
     assert!(unseen.is_empty(), "never seen: {unseen:?}");

@@ -60,6 +60,7 @@ fn layout(workers: usize) -> WorldLayout {
         v6: (Ipv6Addr::new(0x2001, 0xdb8, net, 0, 0, 0, 0, 2), 64),
         network_instance: None,
         local_switching: true,
+        tcp_mss: adit_types::TcpMss::Off,
     };
     WorldLayout {
         interfaces: vec![interface(0, smf::N3, 3), interface(1, Ipv4Addr::new(10, 0, 6, 2), 6)],

@@ -61,6 +61,7 @@ fn receive() {
         vlan: VlanId::UNTAGGED,
         mac,
         mtu_bytes: 1500,
+        keeps_syns: false,
         v4: Some([10, 0, 3, 2].into()),
         v6: None,
     };

@@ -47,6 +47,13 @@ impl InterfaceSet {
         Self(self.0 | other.0)
     }
 
+    /// The interface with the lowest identifier.
+    #[inline]
+    #[must_use]
+    pub fn first(self) -> Option<InterfaceId> {
+        (0..32).map(InterfaceId).find(|id| self.contains(*id))
+    }
+
     /// True without any interface.
     #[inline]
     #[must_use]

@@ -11,6 +11,7 @@ mod net;
 mod owner;
 mod quantity;
 mod role;
+mod tcp_mss;
 
 pub use id::{
     BarId, FarId, GtpuPeerIndex, NextHopIndex, PdrId, PortId, Precedence, QerId, Qfi, Seid,
@@ -24,6 +25,7 @@ pub use net::{
 pub use owner::{OWNER_GROUP_SHIFT, OWNER_GROUPS, OWNER_STRIDE, Owners, owner_group};
 pub use quantity::{BitRate, ByteCount, Nanos};
 pub use role::{Role, Roles};
+pub use tcp_mss::TcpMss;
 
 /// Direction of user traffic, seen from the UE (TS 23.501).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -27,6 +27,7 @@ pub mod icmpv6;
 pub mod ipv4;
 pub mod ipv6;
 mod malformed;
+mod mss;
 pub mod neighbor;
 mod open_checksum;
 pub mod parse;
@@ -45,6 +46,7 @@ pub use fragment::{FragmentPosition, Ipv4Split, restore_header};
 pub use fragment_kind::FragmentKind;
 pub use glance::{Glance, UeAddress};
 pub use malformed::Malformed;
+pub use mss::{clamp_mss, is_syn, mss_headers_len};
 pub use open_checksum::finish_open_checksum;
 pub use parse::{
     FiveTuple, Frame, GtpuPacket, IpAddrs, IpPacket, five_tuple, parse_frame, parse_gtpu, parse_ip,
@@ -54,7 +56,7 @@ pub use quoted::QuotedGpdu;
 pub use usual::{
     GPduPattern, GPduV6Pattern, INNER_OFFSET_OVER_IPV6_MIN, IpPattern, OrderingKey, UsualFiveTuple,
     UsualGPdu, UsualIp, UsualLinkHeader, UsualOuter, UsualOuterV6, UsualTunnel, UsualTuple,
-    decrement_usual_hops, guess_is_v6, ordering_key, ordering_key_over_v6, tag_len, usual_dst,
-    usual_dst_key, usual_five_tuple, usual_g_pdu, usual_g_pdu_over_v6, usual_ip, usual_tos,
-    usual_tuple, vlan_of,
+    decrement_usual_hops, guess_is_v6, is_usual_syn, ordering_key, ordering_key_over_v6, tag_len,
+    usual_dst, usual_dst_key, usual_five_tuple, usual_g_pdu, usual_g_pdu_over_v6, usual_ip,
+    usual_tos, usual_tuple, vlan_of,
 };

@@ -34,7 +34,7 @@ pub struct TcpHeader {
     data_offset: u8,
     flags: u8,
     window: U16,
-    checksum: U16,
+    pub(crate) checksum: U16,
     urgent: U16,
 }
 
@@ -75,11 +75,17 @@ impl TcpHeader {
     /// `bytes`.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         let (header, _) = split::<Self>(bytes)?;
-        let header_len = usize::from(header.data_offset >> 4) * 4;
+        let header_len = header.header_len();
         match bytes.get(header_len..) {
             Some(data) if header_len >= Self::LEN => Ok((header, data)),
             _ => Err(Malformed::bad_length(header_len, bytes.len())),
         }
+    }
+
+    /// Octets of the header with its options, as it says. Below 20 it is malformed.
+    #[must_use]
+    pub fn header_len(&self) -> usize {
+        usize::from(self.data_offset >> 4) * 4
     }
 
     /// Source port.

@@ -236,11 +236,12 @@ fn settings(config: &XdpConfig, pools: &[MappedPool]) -> Vec<u8> {
 /// `struct interface`. `slot`: of its device, if the program can send through it.
 fn interface_octets(interface: &OffloadInterface, slot: Option<usize>) -> Vec<u8> {
     let slot = slot.filter(|_| interface.vlan == VlanId::UNTAGGED);
-    let port = slot.and_then(|slot| u32::try_from(slot + 1).ok()).unwrap_or_default();
+    let port = slot.and_then(|slot| u16::try_from(slot + 1).ok()).unwrap_or_default();
     let mut value = interface.mac.0.to_vec();
     value.extend(interface.mtu_bytes.to_ne_bytes());
     value.extend(interface.v4.map_or(0, |addr| addr.to_bits()).to_ne_bytes());
     value.extend(port.to_ne_bytes());
+    value.extend(u16::from(interface.keeps_syns).to_ne_bytes());
     value
 }
 
@@ -266,7 +267,8 @@ fn port_octets(config: &XdpConfig, port: PortId, is_virtual: bool) -> Vec<u8> {
     };
     let id = |of: Option<&OffloadInterface>| of.map_or(0, |of| u32::from(of.id.0));
     let mut value = link().next().map_or([0; 6], |of| of.mac.0).to_vec();
-    value.extend([u8::from(is_virtual), 0]);
+    let keeps_syns = n6.is_some_and(|of| of.keeps_syns);
+    value.extend([u8::from(is_virtual), u8::from(keeps_syns)]);
     value.extend(octets([
         bit(n3),
         n3.and_then(|of| of.v4).map_or(0, |addr| addr.to_bits()),

@@ -23,6 +23,8 @@ const SESSION: SessionIndex = SessionIndex(5);
 const TEID: Teid = Teid(0xabcd_0003);
 const UE: Ipv4Addr = Ipv4Addr::new(10, 60, 0, 9);
 const SERVER: Ipv4Addr = Ipv4Addr::new(8, 8, 8, 8);
+const UE_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x45, 9, 0, 0, 0, 1);
+const SERVER_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 8);
 const GNB: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 const OURS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
@@ -32,6 +34,11 @@ const CONTAINER: [u8; 4] = [1, 0x10, 9, 0];
 
 /// Port 0 is N3, port 1 is N6. `None` without the privilege to load programs.
 fn loaded() -> Option<(XdpOffload, Vec<XdpProgram>)> {
+    loaded_with(false)
+}
+
+/// The same, of which SYNs of the data network are for workers if `keeps_syns`.
+fn loaded_with(keeps_syns: bool) -> Option<(XdpOffload, Vec<XdpProgram>)> {
     let interface = |id: u8, role, v4| OffloadInterface {
         id: InterfaceId(id),
         role,
@@ -40,6 +47,7 @@ fn loaded() -> Option<(XdpOffload, Vec<XdpProgram>)> {
         vlan: VlanId::UNTAGGED,
         mac: MacAddr(MACS[usize::from(id)]),
         mtu_bytes: 1500,
+        keeps_syns: keeps_syns && role == InterfaceRole::N6,
         v4: Some(v4),
         v6: None,
     };
@@ -63,11 +71,16 @@ fn loaded() -> Option<(XdpOffload, Vec<XdpProgram>)> {
     }
 }
 
+/// An IPv6 address as a key.
+fn upper(addr: Ipv6Addr) -> u64 {
+    u64::try_from(addr.to_bits() >> 64).unwrap()
+}
+
 fn rule(forwarding: FastRuleForwarding, arrival: u8) -> FastRule {
     FastRule {
         arrival: InterfaceSet::only(InterfaceId(arrival)),
         ue_v4: FastRuleUe::Only(UE),
-        ue_v6: FastRuleUe::None,
+        ue_v6: FastRuleUe::Only(upper(UE_V6)),
         forwarding,
         meters: [false; 2],
         slice: SliceId(0),
@@ -101,10 +114,12 @@ fn put(offload: &mut XdpOffload, is_limited: bool) {
     let within = InterfaceSet::only(InterfaceId(1));
     offload.set_gateway(within, 1, Some(NextHopIndex(0)));
     offload.set_networks(NetworkPart::V4(0x0808), 1);
+    offload.set_networks(NetworkPart::V6(0x2001 ^ 0x0db8 ^ 0xffff), 1);
     offload.set_next_hop(NextHopIndex(0), Some((InterfaceId(1), MacAddr(GATEWAY_MAC))));
     offload.set_next_hop(NextHopIndex(1), Some((InterfaceId(0), MacAddr(GNB_MAC))));
     offload.add_key(SessionKey::Teid(TEID), SESSION);
     offload.add_key(SessionKey::UeIpv4(DomainId(0), UE), SESSION);
+    offload.add_key(SessionKey::UeIpv6(DomainId(0), upper(UE_V6)), SESSION);
     for (direction, rule) in [(Direction::Uplink, uplink()), (Direction::Downlink, downlink())] {
         let rule = OffloadRule { rule: &rule, is_limited, has_shared_rates: false };
         offload.put(SESSION, direction, &rule).unwrap();
@@ -139,8 +154,15 @@ fn packet(src: Ipv4Addr, dst: Ipv4Addr, ttl: u8) -> Vec<u8> {
     [&ipv4(src, dst, ttl, 17, 0, 0, 30)[..], &[7; 30]].concat()
 }
 
+fn packet_v6(src: Ipv6Addr, dst: Ipv6Addr, next_header: u8, payload: &[u8]) -> Vec<u8> {
+    let [high, low] = u16::try_from(payload.len()).unwrap().to_be_bytes();
+    let fixed = [0x60, 0, 0, 0, high, low, next_header, 64];
+    [&fixed[..], &src.octets(), &dst.octets(), payload].concat()
+}
+
 fn ethernet(dst: [u8; 6], src: [u8; 6], payload: &[u8]) -> Vec<u8> {
-    [&dst[..], &src, &[8, 0], payload].concat()
+    let kind = if payload[0] >> 4 == 6 { [0x86, 0xdd] } else { [8, 0] };
+    [&dst[..], &src, &kind, payload].concat()
 }
 
 fn tunneled(teid: Teid, container: [u8; 4], inner: &[u8]) -> Vec<u8> {
@@ -278,6 +300,55 @@ fn other_packets_pass_unchanged() {
     assert_eq!(run(&mut programs[0], &good).0, XdpVerdict::Forwarded);
     offload.remove(SESSION, Direction::Uplink);
     assert_eq!(run(&mut programs[0], &good).0, XdpVerdict::Passed);
+}
+
+/// A segment of `len` octets with a flag, or a datagram with the same octets.
+fn upper_layer(flags: u8, len: usize) -> Vec<u8> {
+    let mut segment = vec![0x12, 0x34, 1, 0xbb, 0, 0, 0, 9, 0, 0, 0, 0, 0x60, flags];
+    segment.resize(len.max(14), 7);
+    segment[..len].to_vec()
+}
+
+#[test]
+fn syns_pass_where_workers_have_to_see_them() {
+    use XdpVerdict::{Forwarded, Passed};
+    for keeps_syns in [false, true] {
+        let Some((mut offload, mut programs)) = loaded_with(keeps_syns) else { return };
+        put(&mut offload, false);
+        settle(&mut programs[0], &from_gnb(TEID, CONTAINER, &packet(UE, SERVER, 64)));
+        settle(&mut programs[1], &ethernet(MACS[1], GATEWAY_MAC, &packet(SERVER, UE, 64)));
+        let kept = if keeps_syns { Passed } else { Forwarded };
+        let segments = [
+            ("SYN", 6, upper_layer(0x02, 24), kept),
+            ("SYN-ACK", 6, upper_layer(0x12, 24), kept),
+            ("ACK", 6, upper_layer(0x10, 24), Forwarded),
+            ("all other flags", 6, upper_layer(0xfd, 24), Forwarded),
+            ("UDP", 17, upper_layer(0x02, 24), Forwarded),
+            ("flags at the end", 6, upper_layer(0x02, 14), kept),
+            ("no flags", 6, upper_layer(0x02, 13), Forwarded),
+        ];
+        for is_v6 in [false, true] {
+            let between = |is_uplink, protocol, payload: &[u8]| match (is_v6, is_uplink) {
+                (false, true) => {
+                    [&ipv4(UE, SERVER, 64, protocol, 0, 0, payload.len())[..], payload].concat()
+                }
+                (false, false) => {
+                    [&ipv4(SERVER, UE, 64, protocol, 0, 0, payload.len())[..], payload].concat()
+                }
+                (true, true) => packet_v6(UE_V6, SERVER_V6, protocol, payload),
+                (true, false) => packet_v6(SERVER_V6, UE_V6, protocol, payload),
+            };
+            for (name, protocol, payload, verdict) in &segments {
+                let uplink = from_gnb(TEID, CONTAINER, &between(true, *protocol, payload));
+                let packet = between(false, *protocol, payload);
+                let downlink = ethernet(MACS[1], GATEWAY_MAC, &packet);
+                for (program, frame) in programs.iter_mut().zip([uplink, downlink]) {
+                    let told = run(program, &frame).0;
+                    assert_eq!(told, *verdict, "{name}, IPv6: {is_v6}, kept: {keeps_syns}");
+                }
+            }
+        }
+    }
 }
 
 #[test]

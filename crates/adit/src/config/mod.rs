@@ -22,6 +22,7 @@ mod section;
 mod standby;
 mod store;
 mod store_tls;
+mod tcp_mss;
 #[cfg(test)]
 mod tests;
 
@@ -34,7 +35,7 @@ use adit_dpdk::{Device, HugepageMode};
 use adit_kernel::KernelDevice;
 use adit_rss::ToeplitzKey;
 pub(crate) use adit_session::{PredefinedRule, QosPolicy, Tolerances};
-use adit_types::{DomainId, InterfaceRole, Nanos, PortId, Role, Roles, VlanId};
+use adit_types::{DomainId, InterfaceRole, Nanos, PortId, Role, Roles, TcpMss, VlanId};
 
 use crate::this_machine::this_machine;
 pub(crate) use peer_names::ConfiguredPeer;
@@ -50,6 +51,7 @@ pub(crate) use section::ConfigProblem;
 pub(crate) use standby::{StandbySettings, WhenIsolated};
 pub(crate) use store::{SharedStoreSettings, StoreKind, StoreSettings};
 pub(crate) use store_tls::StoreTlsFiles;
+pub(crate) use tcp_mss::told_tcp_mss;
 
 /// A checked configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -422,6 +424,8 @@ pub(crate) struct InterfaceSettings {
     /// True if adit switches packets between UEs locally instead of sending them through this interface.
     /// For n6 only; n6 interfaces of one routing domain have the same value.
     pub local_switching: bool,
+    /// What becomes of the MSS of TCP. For n6 only; n6 interfaces of one routing domain have the same value.
+    pub tcp_mss: TcpMss,
 }
 
 impl InterfaceSettings {

@@ -20,6 +20,7 @@ use super::fields::{HALF_OF_MBUFS, names_twice, network, read_network_instance};
 use super::peer_names::is_fqdn;
 use super::placement::{CpuPlanner, DistributorCpus, MachineReader, ThreadCpus};
 use super::section::{ConfigDocument, ConfigSection};
+use super::tcp_mss::read_tcp_mss;
 use super::{
     Config, ConfigProblem, ConfiguredPeer, DatapathSettings, DpdkSettings, GtpuSettings,
     InterfaceSettings, IpNet, ModelSettings, N4Settings, NodeIdSetting, PollMode, PortDevice,
@@ -520,11 +521,8 @@ fn read_interfaces(
         let (v4, v6) = read_addresses(&mut section);
         check_tunnel_addresses(&section, role, (v4, v6), &interfaces);
         let network_instance = read_network_instance(&mut section);
-        let local_switching = section.boolean_optional("local_switching");
-        if role != InterfaceRole::N6 && local_switching.is_some() {
-            section.problem("local_switching", "is for interfaces with role = \"n6\"");
-        }
-        let local_switching = local_switching.unwrap_or(true);
+        let local_switching = read_local_switching(&mut section, role);
+        let tcp_mss = read_tcp_mss(&mut section, role);
         section.finish();
         interfaces.push(InterfaceSettings {
             name,
@@ -536,9 +534,10 @@ fn read_interfaces(
             v6,
             network_instance,
             local_switching,
+            tcp_mss,
         });
     }
-    check_local_switching(root, &interfaces);
+    check_domains(root, &interfaces);
     let count = |role| interfaces.iter().filter(|interface| interface.role == role).count();
     if count(InterfaceRole::N3) == 0 {
         root.problem("interface", "write at least one interface with role = \"n3\"");
@@ -555,17 +554,30 @@ fn read_interfaces(
     interfaces
 }
 
+/// Reads `local_switching`; on without it.
+fn read_local_switching(section: &mut ConfigSection<'_, '_>, role: InterfaceRole) -> bool {
+    let local_switching = section.boolean_optional("local_switching");
+    if role != InterfaceRole::N6 && local_switching.is_some() {
+        section.problem("local_switching", "is for interfaces with role = \"n6\"");
+    }
+    local_switching.unwrap_or(true)
+}
+
 /// N6 interfaces of one routing domain must agree on local switching, since a locally switched packet
-/// belongs to the domain and not to an interface.
-fn check_local_switching(root: &ConfigSection<'_, '_>, interfaces: &[InterfaceSettings]) {
+/// belongs to the domain and not to an interface, and on the MSS of TCP, since both directions of a connection may pass
+/// different ones.
+fn check_domains(root: &ConfigSection<'_, '_>, interfaces: &[InterfaceSettings]) {
     let all: Vec<_> = interfaces.iter().zip(domains(interfaces)).collect();
     let networks = || all.iter().filter(|(known, _)| known.role == InterfaceRole::N6);
     for (known, domain) in networks() {
         let first = networks().find(|(_, other)| other == domain).map_or(*known, |other| other.0);
-        if first.local_switching != known.local_switching {
+        let differing = [
+            ("local_switching", first.local_switching != known.local_switching),
+            ("tcp_mss", first.tcp_mss != known.tcp_mss),
+        ];
+        for (key, _) in differing.into_iter().filter(|(_, differs)| *differs) {
             let names = format!("\"{}\" and \"{}\"", first.name, known.name);
-            let what =
-                format!("{names} are in one routing domain; give both the same local_switching");
+            let what = format!("{names} are in one routing domain; give both the same {key}");
             root.problem("interface", what);
         }
     }

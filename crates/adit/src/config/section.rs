@@ -283,6 +283,29 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
         found
     }
 
+    /// An integer out of `range`, or one of `choices`, for an optional key.
+    pub(super) fn integer_or_choice<T: Copy>(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<u16>,
+        of_integer: impl Fn(u16) -> T,
+        choices: &[(&str, T)],
+    ) -> Option<T> {
+        let value = self.value(key)?;
+        let named = choices.iter().find(|(name, _)| value.get_ref().as_str() == Some(name));
+        let integer = || self.as_integer(value).and_then(|number| u16::try_from(number).ok());
+        let found = match named {
+            Some((_, choice)) => Some(*choice),
+            None => integer().filter(|number| range.contains(number)).map(of_integer),
+        };
+        if found.is_none() {
+            let (low, high) = range.into_inner();
+            let names: Vec<_> = choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();
+            self.problem(key, format!("takes {low} to {high}, {}", names.join(" or ")));
+        }
+        found
+    }
+
     /// Takes note of a key whose value depends on another one that is wrong.
     pub(super) fn skip(&mut self, key: &'static str) {
         self.value(key);

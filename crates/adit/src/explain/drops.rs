@@ -142,7 +142,7 @@ const ADVICE: &[Advice] = &[
     ),
     (
         &[DropReason::PacketTooBig],
-        "mtu_bytes of the port, and whether hosts see the ICMP message that names the MTU.",
+        "mtu_bytes of the port, and whether hosts see the ICMP message that names the MTU; tcp_mss spares TCP that.",
     ),
     (
         &[DropReason::FragmentNoBuffer],

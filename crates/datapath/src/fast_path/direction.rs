@@ -6,7 +6,7 @@ use adit_rules::{FastRuleUe, OuterTos};
 use adit_tables::{CountedPacket, FastRuleSnapshot, FastRuleUrrs, TablesView, UeTable};
 use adit_types::{Direction, SessionIndex};
 use adit_wire::ethernet::EthernetHeader;
-use adit_wire::{UsualTunnel, decrement_usual_hops, usual_tos};
+use adit_wire::{UsualTunnel, decrement_usual_hops, is_usual_syn, usual_tos};
 
 use super::burst::BurstContext;
 use super::packet::FastPacket;
@@ -119,7 +119,9 @@ impl<const OVER_V6: bool> FastRewrite for Decapsulation<OVER_V6> {
         if !is_unchecked(ctx, rule, packet, rates, rule_urrs) {
             return None;
         }
-        if packet.len > tx_link.mtu_bytes {
+        if packet.len > tx_link.mtu_bytes
+            || tx_link.keeps_syns && is_usual_syn(buf.data(), packet.offset, is_v6)
+        {
             return None;
         }
         pass_rates(ctx, Direction::Uplink, rates, rule, packet, burst)?;

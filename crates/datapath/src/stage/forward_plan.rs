@@ -40,7 +40,8 @@ pub(super) struct ForwardPlan<'v> {
     pub egress: Egress<'v>,
     /// It does not leave there, but is switched to another UE.
     pub is_switched: bool,
-    outer: Option<CreatedHeader>,
+    /// The outer header that it leaves with.
+    pub outer: Option<CreatedHeader>,
     target: Option<RedirectTarget>,
     /// Its TTL or hop limit is decremented.
     is_routed: bool,

@@ -7,6 +7,7 @@ pub(crate) mod forward_plan;
 mod fragment;
 pub(crate) mod marking;
 pub(crate) mod measure;
+mod mss;
 pub(crate) mod observe;
 pub(crate) mod outer;
 mod outer_ip;

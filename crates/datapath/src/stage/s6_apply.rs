@@ -16,6 +16,7 @@ use crate::stage::divert::divert;
 use crate::stage::duplicate::duplicate;
 use crate::stage::forward_plan::{NotForwarded, finish, plan_forwarding, rewrite};
 use crate::stage::fragment::send_fragments;
+use crate::stage::mss::clamp_syn;
 use crate::stage::redirect;
 use crate::stage::send::{WrittenFrame, send_or_queue, switch_or_queue};
 use crate::tx_queues::TxFrame;
@@ -78,6 +79,9 @@ fn forward<Io: PacketIo>(
         run_commands_before(ctx, io, state, session, matched.rules.generation);
     }
     let plan = plan_forwarding(ctx, arrival, ip, matched);
+    if let Ok(plan) = &plan {
+        clamp_syn(ctx, &mut state.tally, &mut buf, packet, matched, plan);
+    }
     if let Ok(plan) = &plan
         && plan.divided_to.is_some()
     {

@@ -18,7 +18,7 @@ use adit_testkit::packet::PacketBuilder;
 use adit_types::limits::TAP_LATE_PACKETS_PER_STEP;
 use adit_types::{
     FarId, GtpuPeerIndex, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, Nanos, NextHopIndex,
-    PdrId, PortId, Precedence, QerId, Qfi, Seid, SessionIndex, Teid, VlanId, WorkerId,
+    PdrId, PortId, Precedence, QerId, Qfi, Seid, SessionIndex, TcpMss, Teid, VlanId, WorkerId,
 };
 use rtrb::{Consumer, Producer, RingBuffer};
 
@@ -165,6 +165,8 @@ fn interface(
         vlan: VlanId::new(vlan).unwrap_or(VlanId::UNTAGGED),
         mac,
         mtu_bytes: 1500,
+        unfragmented_bytes: 1500,
+        tcp_mss: TcpMss::Off,
         station: None,
         v4: Some((v4.parse().unwrap(), 24)),
         v6: v6.map(|addr| (addr.parse().unwrap(), 64)),

@@ -20,6 +20,7 @@ mod hostile;
 mod limits;
 mod local;
 mod local_switching;
+mod mss;
 mod neighbors;
 mod network_instance;
 mod path_mtu;

@@ -39,6 +39,7 @@ const _: () = assert!(
         && size_of::<sys::rte_flow_item_vlan>() <= ITEM_SIZE
         && size_of::<sys::rte_flow_item_ipv4>() <= ITEM_SIZE
         && size_of::<sys::rte_flow_item_udp>() <= ITEM_SIZE
+        && size_of::<sys::rte_flow_item_tcp>() <= ITEM_SIZE
         && size_of::<sys::rte_flow_item_gtp>() <= ITEM_SIZE
         && size_of::<sys::rte_flow_item_gtp_psc>() <= ITEM_SIZE
         && size_of::<sys::rte_flow_item_integrity>() <= ITEM_SIZE
@@ -374,6 +375,7 @@ fn item(item: &FlowItem) -> EthdevItem {
         FlowHeader::Vlan => item_type::RTE_FLOW_ITEM_TYPE_VLAN,
         FlowHeader::Ipv4 => item_type::RTE_FLOW_ITEM_TYPE_IPV4,
         FlowHeader::Udp => item_type::RTE_FLOW_ITEM_TYPE_UDP,
+        FlowHeader::Tcp => item_type::RTE_FLOW_ITEM_TYPE_TCP,
         FlowHeader::Gtpu => item_type::RTE_FLOW_ITEM_TYPE_GTPU,
         FlowHeader::Container => item_type::RTE_FLOW_ITEM_TYPE_GTP_PSC,
         FlowHeader::Intact(nth) => return integrity(nth),
@@ -427,11 +429,12 @@ mod tests {
             header(FlowHeader::Gtpu, &[0x34, 255, 0, 0, 1, 2, 3, 4]),
             container,
             FlowItem { header: FlowHeader::Intact(2), spec: Vec::new(), mask: Vec::new() },
+            header(FlowHeader::Tcp, &[0, 1, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0x50, 2]),
         ];
         let flow = flow(items, Vec::new());
         let lists = FlowLists::of(&flow, 7, null_mut(), |_| None).unwrap();
         let items = lists.items();
-        assert_eq!(items.len(), 6);
+        assert_eq!(items.len(), 7);
         let port: sys::rte_flow_item_ethdev = read(items[0].spec);
         let ethernet: sys::rte_flow_item_eth = read(items[1].spec);
         let gtpu: sys::rte_flow_item_gtp = read(items[2].spec);
@@ -443,6 +446,8 @@ mod tests {
         assert_eq!((gtpu.v_pt_rsv_flags, { gtpu.teid }), (0x34, 0x0102_0304_u32.to_be()));
         assert_eq!((container.hdr.ext_hdr_len, container.hdr.type_()), (1, 1));
         assert_eq!(container.hdr.qfi(), 9);
+        let tcp: sys::rte_flow_item_tcp = read(items[5].spec);
+        assert_eq!((tcp.hdr.data_off, tcp.hdr.tcp_flags), (0x50, 2));
         assert_eq!(integrity.level, 2);
         // SAFETY: as above.
         assert_eq!(unsafe { integrity.__bindgen_anon_1.value }, 1 << 2 | 1 << 5);

@@ -10,7 +10,7 @@ use adit_rules::{
 use adit_tables::{Interface, Route, TablesConfig};
 use adit_types::{
     DomainId, FarId, GtpuPeerIndex, InterfaceId, InterfaceRole, InterfaceSet, MacAddr,
-    NextHopIndex, PortId, Seid, SessionIndex, Teid, VlanId,
+    NextHopIndex, PortId, Seid, SessionIndex, TcpMss, Teid, VlanId,
 };
 
 pub(crate) const N3: InterfaceId = InterfaceId(0);
@@ -25,6 +25,8 @@ pub(crate) fn interface(id: u8, role: InterfaceRole, v4: &str, v6: &str) -> Inte
         vlan: VlanId::UNTAGGED,
         mac: MacAddr([2, 0, 0, 0, 0, id]),
         mtu_bytes: 1500,
+        unfragmented_bytes: 1500,
+        tcp_mss: TcpMss::Off,
         station: None,
         v4: Some((v4.parse().unwrap(), 24)),
         v6: Some((v6.parse().unwrap(), 64)),

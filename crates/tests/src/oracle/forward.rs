@@ -74,6 +74,7 @@ impl OracleForwarding<'_> {
             None => None,
         };
         let (at, station) = route.ok_or(DropReason::RouteUnknown)?;
+        let inner = self.with_mss(inner, at, outer.as_ref());
         let packets = self.packets(&oracle.interfaces[at], outer.as_ref(), inner)?;
         Ok(oracle.send_to_station(at, station, &packets, self.arrival.lane()))
     }
@@ -172,7 +173,8 @@ impl OracleForwarding<'_> {
         }
         let at = self.oracle.switches_locally_at(self.pdr, self.forwarding, networks, dst)?;
         let interface = &self.oracle.interfaces[at];
-        let (port, frame) = (interface.port, link(interface, interface.mac, inner));
+        let inner = self.with_mss(inner.to_vec(), at, None);
+        let (port, frame) = (interface.port, link(interface, interface.mac, &inner));
         Some(OracleOutcome::SwitchLocally { port, frame })
     }
 

@@ -169,7 +169,7 @@ pub(super) fn redirect(
 }
 
 /// Corrects the checksum at `at` for all words that differ from `before`. Spec: RFC 1624 §3.
-fn correct_checksum(packet: &mut [u8], before: &[u8], at: usize) {
+pub(super) fn correct_checksum(packet: &mut [u8], before: &[u8], at: usize) {
     let mut sum = u64::from(!u16_at(packet, at));
     for word in (0..before.len() & !1).step_by(2).filter(|word| *word != at) {
         let (old, new) = (u16_at(before, word), u16_at(packet, word));

@@ -19,6 +19,7 @@ mod instance;
 mod judge;
 mod keys;
 mod local_switching;
+mod mss;
 mod packet;
 mod packet_rate;
 pub mod predefined;
@@ -42,7 +43,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_rules::DestinationInterface;
 use adit_session::Forwarding;
-use adit_types::Nanos;
+use adit_types::{Nanos, TcpMss};
 
 /// What is behind an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +77,8 @@ pub struct OracleInterface {
     pub network_instance: Option<&'static str>,
     /// Packets between UEs of the data network come back instead of leaving.
     pub local_switching: bool,
+    /// What becomes of the MSS that TCP connections with the data network announce.
+    pub tcp_mss: TcpMss,
 }
 
 impl OracleInterface {

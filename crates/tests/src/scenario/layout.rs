@@ -12,7 +12,7 @@ use adit_session::{
     FTeidSpec, Far, Forwarding, PdiSpec, PdrSpec, PdrTimes, Qer, QosPolicy, SessionChange, UeMatch,
     UeSide,
 };
-use adit_types::{FarId, Ipv6Prefix, PdrId, Precedence, QerId, Qfi, Roles, Teid};
+use adit_types::{FarId, Ipv6Prefix, PdrId, Precedence, QerId, Qfi, Roles, TcpMss, Teid};
 use rand::Rng;
 use rand::rngs::StdRng;
 
@@ -60,6 +60,7 @@ fn interface(
         v6: (v6, 64),
         network_instance,
         local_switching: true,
+        tcp_mss: TcpMss::Off,
     }
 }
 
@@ -86,6 +87,14 @@ pub fn layout(rng: &mut StdRng, seed: u64) -> WorldLayout {
     };
     let local_switching = !one_chance_in(rng, 5);
     interfaces.iter_mut().for_each(|known| known.local_switching = local_switching);
+    // Not drawn: what else a seed means stays.
+    for known in interfaces.iter_mut().filter(|known| known.role == N6) {
+        known.tcp_mss = match (seed / 2 % 4, known.network_instance) {
+            (1, _) | (2, Some("internet")) => TcpMss::Clamp,
+            (3, _) => TcpMss::AtMost(1000),
+            _ => TcpMss::Off,
+        };
+    }
     let at = |net: u8| interfaces.iter().position(|i| i.v4.0.octets()[2] == net);
     let mut routes = Vec::new();
     let mut route = |interface: Option<usize>, prefix: &str, len: u8, gateway: &str| {

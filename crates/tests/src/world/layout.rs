@@ -190,6 +190,8 @@ fn interface(
         vlan: VlanId::from_tag_control(interface.vlan),
         mac: MacAddr(interface.mac),
         mtu_bytes: u16::try_from(interface.mtu_bytes).unwrap(),
+        unfragmented_bytes: u16::try_from(interface.mtu_bytes).unwrap(),
+        tcp_mss: interface.tcp_mss,
         station: None,
         v4: Some(interface.v4),
         v6: Some(interface.v6),

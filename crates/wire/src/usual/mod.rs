@@ -32,5 +32,6 @@ pub use recognize::{
 };
 pub use rewrite::{UsualLinkHeader, decrement_usual_hops};
 pub use tuple::{
-    UsualFiveTuple, UsualTuple, usual_dst, usual_dst_key, usual_five_tuple, usual_tos, usual_tuple,
+    UsualFiveTuple, UsualTuple, is_usual_syn, usual_dst, usual_dst_key, usual_five_tuple,
+    usual_tos, usual_tuple,
 };

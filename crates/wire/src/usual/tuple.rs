@@ -1,5 +1,6 @@
 //! Fields of a packet that was recognized.
 
+use core::mem::offset_of;
 use core::net::{IpAddr, Ipv4Addr};
 
 use zerocopy::FromBytes;
@@ -8,6 +9,7 @@ use super::layout::FRAGMENT;
 use crate::ipv4::Ipv4Header;
 use crate::ipv6::Ipv6Header;
 use crate::protocol;
+use crate::tcp::TcpHeader;
 
 /// The fields of a usual packet that SDF filters compare. An IPv4 address takes the first word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,6 +123,21 @@ pub fn usual_tos(frame: &[u8], offset: u8, is_v6: bool) -> Option<u8> {
     let front = u16::from_be_bytes(*frame.get(usize::from(offset)..)?.first_chunk()?);
     let [_, tos] = (if is_v6 { front >> 4 } else { front }).to_be_bytes();
     Some(tos)
+}
+
+/// True if a usual packet whose family is known and that begins at `offset` of a frame is a SYN of TCP. A later fragment
+/// may look like one.
+#[inline]
+#[must_use]
+pub fn is_usual_syn(frame: &[u8], offset: u8, is_v6: bool) -> bool {
+    const PROTOCOL_V4: usize = offset_of!(Ipv4Header, protocol);
+    const PROTOCOL_V6: usize = offset_of!(Ipv6Header, next_header);
+    const FLAGS: usize = 13;
+    let (protocol_at, ip_len) =
+        if is_v6 { (PROTOCOL_V6, Ipv6Header::LEN) } else { (PROTOCOL_V4, Ipv4Header::LEN) };
+    let packet = frame.get(usize::from(offset)..).unwrap_or_default();
+    packet.get(protocol_at) == Some(&protocol::TCP)
+        && packet.get(ip_len + FLAGS).is_some_and(|flags| flags & TcpHeader::SYN != 0)
 }
 
 /// The destination of a usual packet whose family is known.

@@ -86,7 +86,9 @@ struct interface {
     // Our IPv4 address for tunnels, zero for none.
     __u32 v4;
     // Slot of tx_ports, plus one; zero if packets that leave through it need a worker.
-    __u32 port;
+    __u16 port;
+    // SYNs that leave through it need a worker.
+    __u16 keeps_syns;
 };
 
 struct pool {
@@ -102,7 +104,8 @@ struct port {
     __u8 mac[6];
     // Not zero if kernels on this host send through the device: see has_open_checksum.
     __u8 is_virtual;
-    __u8 spare;
+    // SYNs that arrive on its N6 need a worker.
+    __u8 keeps_syns;
     __u32 n3;
     __u32 n3_v4;
     __u32 n6;
@@ -275,6 +278,15 @@ INLINE int has_open_checksum(const void *ip, const void *data_end, const struct 
     if (protocol == 17)
         return U16(upper + 6) == folded(sum);
     return protocol == 6 && upper + 18 <= data_end && U16(upper + 16) == folded(sum);
+}
+
+// Whether a packet is a SYN of TCP. A later fragment may look like one.
+INLINE int is_syn(void *ip, void *data_end, __u32 is_v6)
+{
+    void *flags = ip + (is_v6 ? IPV6_LEN : IPV4_LEN) + 13;
+    if (flags + 1 > data_end)
+        return 0;
+    return *(__u8 *)(ip + (is_v6 ? 6 : 9)) == 6 && *(__u8 *)flags & 2;
 }
 
 // Spec: RFC 1812 §5.3.1; RFC 1624 §3; RFC 8200 §3.
@@ -556,7 +568,9 @@ INLINE int uplink(struct xdp_md *ctx, const struct port *port, const struct sett
     __u64 hop;
     __u32 id;
     struct interface *of = find_hop(index - 1, &hop, &id);
-    if (!of || packet.len > of->mtu || !charge(entry, rule.head, packet.len))
+    if (!of || packet.len > of->mtu || (of->keeps_syns && is_syn(data + offset, data_end, packet.is_v6)))
+        return pass(ctx);
+    if (!charge(entry, rule.head, packet.len))
         return pass(ctx);
     __u32 tx_len = ETH_LEN + packet.len;
     __u32 cut = offset - ETH_LEN;
@@ -589,6 +603,8 @@ INLINE int downlink(struct xdp_md *ctx, const struct port *port, const struct se
     if (packet.is_v6 != (BE16(data + 12) == ETH_IPV6))
         return pass(ctx);
     if (!is_forwardable(packet.src, packet.is_v6) || is_own(port, packet.dst, packet.is_v6))
+        return pass(ctx);
+    if (port->keeps_syns && is_syn(data + ETH_LEN, data_end, packet.is_v6))
         return pass(ctx);
     __u32 session = session_of_ue(all, port->domain, packet.dst, packet.is_v6);
     if (!session)

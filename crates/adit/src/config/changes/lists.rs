@@ -69,6 +69,7 @@ impl ConfigComparison {
             v6,
             network_instance,
             local_switching,
+            tcp_mss,
         } = old;
         if name != &new.name {
             return;
@@ -82,6 +83,7 @@ impl ConfigComparison {
         self.fixed(&key("network_instance"), network_instance, named, INTERFACES);
         let switched = &new.local_switching;
         self.fixed(&key("local_switching"), local_switching, switched, INTERFACES);
+        self.fixed(&key("tcp_mss"), tcp_mss, &new.tcp_mss, INTERFACES);
     }
 
     fn added_interfaces(&mut self, old: &Config, new: &Config, running: RunningParts) {

@@ -244,6 +244,7 @@ fn keys_of_the_start_are_refused_each_by_its_name() {
         ),
         ("# vlan = 6", "vlan = 6", "interface \"n6\".vlan"),
         ("# local_switching = true", "local_switching = false", "interface \"n6\".local_switching"),
+        ("# tcp_mss = \"clamp\"", "tcp_mss = \"clamp\"", "interface \"n6\".tcp_mss"),
         ("folder = \"/var/lib/adit/journal\"", "folder = \"/var/lib/adit/other\"", "store.folder"),
         ("socket = \"/run/adit/admin.sock\"", "socket = \"/run/adit/other.sock\"", "admin.socket"),
         (

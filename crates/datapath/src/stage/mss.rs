@@ -1,0 +1,109 @@
+//! Lowers the maximum segment size that TCP connections announce to what fits their packets' way.
+//!
+//! Servers send with "don't fragment", and if a filter drops the ICMP error about a packet that is too long, the
+//! connection hangs. An MSS that fits avoids that. A SYN passes in each direction, and what it announces is for the
+//! other direction; so both get the smaller of what fits the tunnel and what fits the link to the data network.
+
+use adit_pktio::PacketBuf;
+use adit_rules::{HeaderCreation, HeaderRemoval};
+use adit_tables::Interface;
+use adit_types::{InterfaceRole, TcpMss};
+use adit_wire::ipv4::Ipv4Header;
+use adit_wire::ipv6::Ipv6Header;
+use adit_wire::udp::UdpHeader;
+use adit_wire::{clamp_mss, is_syn, mss_headers_len, protocol};
+
+use crate::carried::CreatedHeader;
+use crate::columns::{Matched, OuterHeader, UserPacket};
+use crate::context::StepContext;
+use crate::stage::forward_plan::ForwardPlan;
+use crate::tally::StepTally;
+
+/// Octets of GTP-U with the longest container that Adit creates, which has a PPI. Spec: TS 38.415 §5.5.2.1.
+const GTPU_LEN_MAX: usize = 8 + 4 + 8;
+
+/// Lowers the MSS that a SYN in `buf` announces if the setting of its data network says so.
+///
+/// Cost: two comparisons for other packets.
+#[inline]
+pub(super) fn clamp_syn<B: PacketBuf>(
+    ctx: &StepContext<'_>,
+    tally: &mut StepTally,
+    buf: &mut B,
+    packet: UserPacket<'_>,
+    matched: &Matched<'_>,
+    plan: &ForwardPlan<'_>,
+) {
+    if !ctx.interfaces.clamp_mss() || packet.ip.protocol != protocol::TCP {
+        return;
+    }
+    let front = usize::from(packet.arrival.ip_offset);
+    if buf.data().get(front..).is_some_and(|octets| is_syn(octets, packet.ip)) {
+        clamp(ctx, tally, buf, packet, matched, plan);
+    }
+}
+
+/// [`clamp_syn`] for a SYN.
+#[cold]
+fn clamp<B: PacketBuf>(
+    ctx: &StepContext<'_>,
+    tally: &mut StepTally,
+    buf: &mut B,
+    UserPacket { arrival, ip, .. }: UserPacket<'_>,
+    matched: &Matched<'_>,
+    plan: &ForwardPlan<'_>,
+) {
+    let arrived_on = arrival.interfaces.first().and_then(|id| ctx.interfaces.get(id));
+    let leaves_on = plan.egress.interface;
+    let network = |on: &&Interface| on.role == InterfaceRole::N6;
+    let Some(network) = Some(leaves_on).filter(network).or(arrived_on.filter(network)) else {
+        return;
+    };
+    let most = match network.tcp_mss {
+        TcpMss::Off => return,
+        TcpMss::AtMost(most) => most,
+        TcpMss::Clamp => {
+            let leaves = fits(leaves_on, plan.outer.as_ref().map_or(0, created_len));
+            let removed = removed_len(arrival.outer, matched.pdr.outer_header_removal);
+            let longest = arrived_on.map_or(leaves, |on| leaves.min(fits(on, removed)));
+            longest.saturating_sub(mss_headers_len(ip.is_ipv4()))
+        }
+    };
+    let front = usize::from(arrival.ip_offset);
+    if buf.data_mut().get_mut(front..).is_some_and(|packet| clamp_mss(packet, ip, most)) {
+        tally.clamp_mss();
+    }
+}
+
+/// The longest packet of a user on the link of an interface behind outer headers of `outer_len` octets.
+fn fits(interface: &Interface, outer_len: usize) -> u16 {
+    let outer_len = u16::try_from(outer_len).unwrap_or(u16::MAX);
+    interface.unfragmented_bytes.saturating_sub(outer_len)
+}
+
+/// Octets of an outer header that is created, with the longest container.
+fn created_len(outer: &CreatedHeader) -> usize {
+    match outer.header {
+        HeaderCreation::Gtpu(tunnel) => tunnel_len(tunnel.addr.is_ipv4()),
+        HeaderCreation::Udp { .. } | HeaderCreation::Ip { .. } => outer.len(),
+    }
+}
+
+/// Octets of the outer header that packets of the other direction leave with, by the one that was removed.
+fn removed_len(outer: OuterHeader, removal: Option<HeaderRemoval>) -> usize {
+    match (outer, removal) {
+        (OuterHeader::GtpuUdpIpv4, _) => tunnel_len(true),
+        (OuterHeader::GtpuUdpIpv6, _) => tunnel_len(false),
+        (OuterHeader::None, Some(HeaderRemoval::UdpIpv4)) => Ipv4Header::LEN + UdpHeader::LEN,
+        (OuterHeader::None, Some(HeaderRemoval::UdpIpv6)) => Ipv6Header::LEN + UdpHeader::LEN,
+        (OuterHeader::None, Some(HeaderRemoval::Ipv4)) => Ipv4Header::LEN,
+        (OuterHeader::None, Some(HeaderRemoval::Ipv6)) => Ipv6Header::LEN,
+        (OuterHeader::None, _) => 0,
+    }
+}
+
+/// Octets of the longest headers of a tunnel.
+const fn tunnel_len(is_ipv4: bool) -> usize {
+    let ip = if is_ipv4 { Ipv4Header::LEN } else { Ipv6Header::LEN };
+    ip + UdpHeader::LEN + GTPU_LEN_MAX
+}

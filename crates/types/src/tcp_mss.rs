@@ -1,0 +1,22 @@
+//! What becomes of the maximum segment size that TCP announces.
+
+/// The setting of a data network for the maximum segment size (MSS) of TCP connections, in both directions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TcpMss {
+    /// It stays as it is.
+    #[default]
+    Off,
+    /// At most what fits one packet on the way: on the link to the data network, and in the tunnel.
+    Clamp,
+    /// At most this. Unit: octets.
+    AtMost(u16),
+}
+
+impl TcpMss {
+    /// True if a SYN may have to be changed.
+    #[inline]
+    #[must_use]
+    pub const fn is_on(self) -> bool {
+        !matches!(self, Self::Off)
+    }
+}
