@@ -1,6 +1,9 @@
 //! The program on single frames, through `BPF_PROG_TEST_RUN`.
 #![allow(clippy::unwrap_used, reason = "a test stops where its premise fails")]
 
+#[path = "program/fields.rs"]
+mod fields;
+
 use core::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
 use std::process::Command;
