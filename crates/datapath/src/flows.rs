@@ -651,6 +651,29 @@ mod tests {
     }
 
     #[test]
+    fn frames_of_any_flows_need_new_fences_of_all_that_are_held() {
+        let [mut first, second] = pair();
+        for flow in [7, 9] {
+            first.schedule(flow, true);
+        }
+        first.hold_scheduled(|_| true);
+        first.end_step();
+        first.give_up(|_| false, |_| true);
+        first.unfence_all();
+        for flow in [7, 9] {
+            assert_eq!(second.on_their_way(flow), 1);
+            second.settle_packet(flow);
+        }
+        first.give_up(|_| false, |_| true);
+        for flow in [7, 9] {
+            assert_eq!(second.on_their_way(flow), 1, "a fence behind the last frames");
+            second.settle_packet(flow);
+        }
+        first.give_up(|_| false, |_| true);
+        assert!(!first.holds_any());
+    }
+
+    #[test]
     fn flow_is_requested_once_at_a_time() {
         let [first, second] = pair();
         assert!(first.request(7) && !second.request(7) && second.request(8));

@@ -408,11 +408,16 @@ impl<'a> UsageView<'a> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use core::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::Arc;
+
+    use adit_rules::{OffloadCounts, OffloadUsage, share_of};
+
     use super::*;
 
     #[test]
     fn first_packet_is_that_of_the_generation_asked_for() {
-        let table = UsageTable::new(std::sync::Arc::new(FastRuleTable::new(1, None)));
+        let table = UsageTable::new(Arc::new(FastRuleTable::new(1, None)));
         let line = &table.lines[1];
         line.marks.set(3 << MARK_BITS | UsageMark::Start as u64);
         line.count(Direction::Uplink, 100, Nanos(7));
@@ -423,5 +428,48 @@ mod tests {
         let next = table.usage(UsageSlot(1), 4);
         assert_eq!(next, UsageCounts { first: None, ..now });
         assert_eq!(table.usage(UsageSlot(2), 3), UsageCounts::default());
+    }
+
+    /// An offload that forwards as much as it may between any two calls.
+    #[derive(Debug, Default)]
+    struct GreedyOffload {
+        budget: AtomicU64,
+        bytes: AtomicU64,
+    }
+
+    impl OffloadUsage for GreedyOffload {
+        fn counted(&self, _: SessionIndex) -> OffloadCounts {
+            let forwarded = self.budget.swap(0, Ordering::Relaxed);
+            let ul_bytes = self.bytes.fetch_add(forwarded, Ordering::Relaxed);
+            OffloadCounts { ul_bytes, ..OffloadCounts::default() }
+        }
+
+        fn take_back(&self, _: SessionIndex) {
+            self.budget.store(0, Ordering::Relaxed);
+        }
+
+        fn divide(&self, _: SessionIndex, more: u64, others: u64) -> u64 {
+            let share = share_of(more, others + 1);
+            self.budget.store(share, Ordering::Relaxed);
+            share
+        }
+    }
+
+    #[test]
+    fn volume_that_is_compared_with_a_limit_does_not_grow_meanwhile() {
+        let offload = Arc::new(GreedyOffload::default());
+        let fast_rules = Arc::new(FastRuleTable::new(1, Some(Arc::clone(&offload) as _)));
+        let table = UsageTable::new(Arc::clone(&fast_rules));
+        let view = UsageView::new(&table);
+        let own = own_usage_slot(1, SessionIndex(0));
+        for _ in 0..3 {
+            fast_rules.limit_to(SessionIndex(0), 1000);
+            let volume = view.volume(own);
+            assert_eq!(view.volume(own), volume, "the worker decided by this");
+        }
+        assert_eq!(offload.bytes.load(Ordering::Relaxed), 0, "no call between");
+        fast_rules.limit_to(SessionIndex(0), 1000);
+        assert_eq!(view.counted_bytes(own), 0);
+        assert!(view.volume(own).0 > 0, "what was forwarded before counts");
     }
 }

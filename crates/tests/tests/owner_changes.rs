@@ -23,7 +23,8 @@ use adit_tests::scenario;
 use adit_tests::threads::{FlowChoice, PathThreads, PathThreadsConfig};
 use adit_tests::world::{WorldLayout, control, resolve_stations};
 use adit_types::{
-    BitRate, FarId, InterfaceSet, MacAddr, Nanos, PortId, Roles, Seid, SessionIndex, Teid, WorkerId,
+    BitRate, FarId, InterfaceSet, MacAddr, Nanos, PortId, Roles, Seid, SessionIndex, Teid,
+    WorkerId, owner_group,
 };
 use adit_wire::gtpu::GtpuMessageType;
 use rand::rngs::StdRng;
@@ -387,6 +388,47 @@ fn workers_of_a_pipeline_give_sessions_away() {
 #[test]
 fn workers_that_get_packets_by_hashes_give_sessions_away() {
     run_all(Roles::pipeline(2, 3), Spread::Rss);
+}
+
+/// More than a worker takes from its rings in the two steps that it makes before it gives the sessions away.
+const IN_RING: u32 = 1000;
+
+#[test]
+fn what_the_rings_of_the_former_owner_hold_leaves_before_what_came_later() {
+    let mut upf = Upf::new(Roles::run_to_completion(3), Spread::Owner);
+    for _ in 0..4 {
+        (0..3).for_each(|thread| upf.step(thread));
+    }
+    let (former, latter, receiver) = (WorkerId(0), WorkerId(1), 2);
+    let owner_of = |upf: &Upf, host: &EstablishedSession| {
+        upf.owners.owners()[owner_group(host.index) as usize]
+    };
+    // Of sessions without a rate.
+    let host = (0..SESSIONS).filter(|host| (host + 1) % 3 != 0);
+    let mut host = host.filter(|host| owner_of(&upf, &upf.sessions[usize::from(*host)]) == former);
+    let key = NumberedFlow { session: host.next().unwrap(), is_uplink: true, receiver: 2 };
+    let mut number = 0;
+    let mut inject = |upf: &mut Upf| {
+        let frame = upf.sessions[usize::from(key.session)].frame(key, number);
+        number += 1;
+        upf.ios[receiver].inject(N3, &frame);
+        upf.injected.insert(key, number);
+    };
+    (0..IN_RING).for_each(|_| inject(&mut upf));
+    (0..IN_RING / 32 + 1).for_each(|_| upf.step(receiver));
+    let next = upf.owners.owners().map(|owner| if owner == former { latter } else { owner });
+    let room = WaitingRoom { buffered_pkts: WAITING_PKTS, shaped_pkts: WAITING_PKTS };
+    assert!(upf.owners.begin(&next, room, &mut upf.publisher));
+    while upf.owners.is_changing() {
+        inject(&mut upf);
+        [receiver, 1, 0].into_iter().for_each(|thread| upf.step(thread));
+        upf.owners.turn(&mut upf.publisher, &mut false);
+    }
+    for _ in 0..100 {
+        (0..3).for_each(|thread| upf.step(thread));
+    }
+    upf.check_end();
+    assert_eq!(owner_of(&upf, &upf.sessions[usize::from(key.session)]), latter);
 }
 
 #[test]

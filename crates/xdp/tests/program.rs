@@ -477,6 +477,52 @@ fn session_that_exchanges_a_teid_for_one_with_the_same_place_stays_known() {
 }
 
 #[test]
+fn keys_of_deleted_sessions_leave_their_places_to_others() {
+    let Some((mut offload, mut programs)) = loaded() else { return };
+    let domain = DomainId(0);
+    // More addresses than the map of UEs has room for, one session after the other.
+    for number in 0..200 {
+        let keys = [
+            SessionKey::Teid(Teid(TEID.0 ^ number << 8)),
+            SessionKey::UeIpv4(domain, UE),
+            SessionKey::UeIpv4(domain, Ipv4Addr::from_bits(0x0b00_0000 + number)),
+            SessionKey::UeIpv6(domain, upper(UE_V6) + u64::from(number) + 1),
+        ];
+        let session = SessionIndex(number % 4);
+        keys.into_iter().for_each(|key| offload.add_key(key, session));
+        keys.into_iter().for_each(|key| offload.remove_key(key, session));
+    }
+    put(&mut offload, false);
+    let server = packet_v6(SERVER_V6, UE_V6, 17, &[7; 30]);
+    for (program, frame) in [
+        (0, from_gnb(TEID, CONTAINER, &packet(UE, SERVER, 64))),
+        (1, ethernet(MACS[1], GATEWAY_MAC, &packet(SERVER, UE, 64))),
+        (1, ethernet(MACS[1], GATEWAY_MAC, &server)),
+    ] {
+        thread::sleep(QUIET);
+        let frames = [&frame, &frame].map(|frame| {
+            thread::sleep(QUIET);
+            run(&mut programs[program], frame).0
+        });
+        assert_eq!(frames[1], XdpVerdict::Forwarded, "{frame:?}");
+    }
+    // The keys of the session lead nowhere when it is gone.
+    for key in [
+        SessionKey::Teid(TEID),
+        SessionKey::UeIpv4(domain, UE),
+        SessionKey::UeIpv6(domain, upper(UE_V6)),
+    ] {
+        offload.remove_key(key, SESSION);
+    }
+    let up = from_gnb(TEID, CONTAINER, &packet(UE, SERVER, 64));
+    let down = ethernet(MACS[1], GATEWAY_MAC, &packet(SERVER, UE, 64));
+    let down_v6 = ethernet(MACS[1], GATEWAY_MAC, &server);
+    for (program, frame) in [(0, up), (1, down), (1, down_v6)] {
+        assert_eq!(run(&mut programs[program], &frame).0, XdpVerdict::Passed, "{frame:?}");
+    }
+}
+
+#[test]
 fn packets_beyond_the_budget_pass() {
     let Some((mut offload, mut programs)) = loaded() else { return };
     put(&mut offload, true);
