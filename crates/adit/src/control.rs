@@ -6,7 +6,8 @@ mod acts;
 mod node_events;
 mod pause;
 mod reload;
-pub(crate) mod standby;
+pub(crate) mod silence;
+mod standby;
 mod workers;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,6 +40,7 @@ use crate::store_warnings;
 use crate::tap::{TapContext, TapQuestion, TapRefusal};
 
 use self::pause::UsedAddress;
+use self::silence::SilenceWatch;
 
 /// Datagrams handled in one turn before workers' events and timers get theirs.
 const DATAGRAMS_PER_TURN: usize = 64;
@@ -122,6 +124,7 @@ pub(crate) struct ControlThread {
     owners: Option<workers::PendingOwners>,
     /// Since when workers have yet to observe a change, or observed the last one.
     unobserved_since: Option<Nanos>,
+    silence: SilenceWatch,
 }
 
 impl ControlThread {
@@ -154,6 +157,7 @@ impl ControlThread {
             drained: Vec::new(),
             owners: None,
             unobserved_since: None,
+            silence: SilenceWatch::default(),
         }
     }
 
@@ -317,6 +321,7 @@ impl ControlThread {
         self.parts.node.handle_timeout(now);
         self.publish(now);
         self.exchange_records(now);
+        self.ask_silent_neighbors(now);
         self.neighbors.handle_timeout(now, &mut self.parts.publisher);
         self.command();
         let ControlParts { taps, node, publisher, commands, bells, .. } = &mut self.parts;
@@ -512,6 +517,21 @@ impl ControlThread {
             self.publication.conclude(clock.now(), concluded);
             self.unobserved_since = None;
         }
+    }
+
+    /// A gateway or peer may have gone, or have got another address, without a word.
+    fn ask_silent_neighbors(&mut self, now: Nanos) {
+        let publisher = &self.parts.publisher;
+        let silent = self.silence.check(now, || {
+            publisher.interfaces().iter().map(|interface| {
+                let workers = publisher.worker_counters().iter();
+                let counters = workers.filter_map(|worker| worker.interface(interface.id));
+                counters.fold((0, 0), |(received, sent), of| {
+                    (received + of.rx_pkts.load(), sent + of.tx_pkts.load())
+                })
+            })
+        });
+        silent.into_iter().for_each(|interface| self.neighbors.handle_silence(now, interface));
     }
 
     fn command(&mut self) {

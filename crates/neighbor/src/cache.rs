@@ -43,6 +43,9 @@ const STALE_CHECK: Nanos = Nanos::from_secs(5);
 /// Time after which an unused stale neighbor is forgotten, as Linux does.
 const STALE_LIFETIME: Nanos = Nanos::from_secs(60);
 
+/// Neighbors of a silent link that are asked at a time.
+const SILENT_MAX: usize = 64;
+
 /// An absent neighbor is not solicited again for this time, unless it is pinned.
 const HOLD_DOWN: Nanos = Nanos::from_secs(3);
 
@@ -159,6 +162,24 @@ impl NeighborCache {
         }
     }
 
+    /// Packets leave through `interface`, and none comes back: asks its gateways and GTP-U peers, and at the same time all
+    /// stations, because another one may have their addresses by now. For once a second.
+    pub fn handle_silence(&mut self, now: Nanos, interface: InterfaceId) {
+        let is_asked = |entry: &NeighborRecord| {
+            entry.interface == interface && entry.pinned && entry.state == NeighborState::Reachable
+        };
+        let entries = (0..).map(NextHopIndex).zip(&self.entries);
+        let asked = entries.filter(|(_, entry)| entry.as_ref().is_some_and(is_asked));
+        let asked: Vec<NextHopIndex> = asked.map(|(index, _)| index).take(SILENT_MAX).collect();
+        for index in asked {
+            if let Some(entry) = self.entry_mut(index) {
+                entry.disputed_at = Some(now);
+            }
+            self.probe(now, index);
+            self.send_solicitation(index, None);
+        }
+    }
+
     /// Runs the timers that are due at `now`.
     pub fn handle_timeout(&mut self, now: Nanos, next_hops: &mut dyn NextHops) {
         self.handle_changes(now, next_hops);
@@ -261,6 +282,17 @@ impl NeighborCache {
             let wait = entry.disputed_at.map_or(now, |at| at + CLAIM_WAIT);
             let deadline = entry.deadline.min(wait.max(now));
             self.arm(index, deadline);
+            return;
+        }
+        // All stations were asked, and this is the first other one to answer.
+        let was_asked = entry.disputed_at.is_some_and(|at| now.since(at) < RETRANSMIT);
+        if is_probed
+            && was_asked
+            && entry.claim.is_none()
+            && entry.mac.is_some_and(|own| own != mac)
+        {
+            entry.claim = Some(DisputedAddress { mac, is_answered: true });
+            self.arm(index, now + CLAIM_WAIT);
             return;
         }
         let conflict = match conflict {

@@ -104,6 +104,12 @@ fn answer(interface: InterfaceId, addr: &str) -> WorkerEvent {
     WorkerEvent::NeighborLearned { interface, addr, mac, solicited, conflict }
 }
 
+/// A station with this address answers.
+fn answer_of(addr: &str, mac: MacAddr) -> WorkerEvent {
+    let (addr, conflict) = (ip(addr), AddressConflict::Verify);
+    WorkerEvent::NeighborLearned { interface: N3, addr, mac, solicited: true, conflict }
+}
+
 const fn secs(n: u64) -> Nanos {
     Nanos::from_secs(n)
 }
@@ -407,6 +413,41 @@ fn gateway_that_answers_after_an_outage_is_there_at_once() {
     fixture.cache.handle_event(fixture.now, answer(N3, peer), &mut fixture.publisher);
     assert_eq!(fixture.state(peer), Some(NeighborState::Reachable));
     assert_eq!(fixture.worker_mac(N3, ip(peer)), Some(MAC_A));
+}
+
+#[test]
+fn gateway_that_moved_without_a_word_is_found_when_nothing_comes_back() {
+    let mut fixture = NeighborFixture::new();
+    let peer = "192.0.2.7";
+    fixture.publisher.apply(DeltaId(1), install(0, &[], rules(1, &[peer])));
+    fixture.cache.handle_changes(fixture.now, &mut fixture.publisher);
+    fixture.cache.handle_event(fixture.now, answer(N3, peer), &mut fixture.publisher);
+    fixture.pass(secs(5));
+    // The known station and all others are asked; packets still go to the known one.
+    fixture.cache.handle_silence(fixture.now, N3);
+    assert_eq!(fixture.pass(Nanos(0)), [(0, Some(MAC_A)), (0, None)]);
+    assert_eq!(fixture.worker_mac(N3, ip(peer)), Some(MAC_A));
+    // Another one answers, and the known one does not within 40 ms.
+    let other = answer_of(peer, MAC_B);
+    fixture.cache.handle_event(fixture.now, other, &mut fixture.publisher);
+    fixture.pass(Nanos::from_millis(39));
+    assert_eq!(fixture.worker_mac(N3, ip(peer)), Some(MAC_A));
+    fixture.pass(Nanos::from_millis(1));
+    assert_eq!(fixture.worker_mac(N3, ip(peer)), Some(MAC_B));
+    assert_eq!(fixture.state(peer), Some(NeighborState::Reachable));
+    // One that answers stays, whoever else does.
+    fixture.pass(secs(2));
+    fixture.cache.handle_silence(fixture.now, N3);
+    let forged = answer_of(peer, MAC_A);
+    fixture.cache.handle_event(fixture.now, forged, &mut fixture.publisher);
+    let known = answer_of(peer, MAC_B);
+    fixture.cache.handle_event(fixture.now, known, &mut fixture.publisher);
+    fixture.pass(secs(1));
+    assert_eq!(fixture.worker_mac(N3, ip(peer)), Some(MAC_B));
+    assert_eq!(fixture.state(peer), Some(NeighborState::Reachable));
+    // Of another link nobody is asked.
+    fixture.cache.handle_silence(fixture.now, N6);
+    assert_eq!(fixture.pass(Nanos(0)), []);
 }
 
 #[test]
