@@ -1,5 +1,6 @@
 // Command control-planes sends a UPF what the SMFs of Open5GS, free5GC, SD-Core and OAI send, octet for
-// octet, and checks every answer and the packets that the UPF sends. go-pfcp parses the answers.
+// octet, and checks every answer and the packets that the UPF sends. go-pfcp parses the answers. The
+// profiles ulcl and epc have two UPFs in a row.
 //
 // Usage: control-planes PROFILE, in the network that world.go describes.
 //
@@ -38,6 +39,8 @@ var profiles = []profile{
 	{"free5gc", free5gcCases},
 	{"sd-core", sdcoreCases},
 	{"oai", oaiCases},
+	{"ulcl", ulclCases},
+	{"epc", epcPairCases},
 }
 
 var (
@@ -66,7 +69,7 @@ func main() {
 			}
 		}
 	}
-	fmt.Fprintln(os.Stderr, "usage: control-planes open5gs|free5gc|sd-core|oai")
+	fmt.Fprintln(os.Stderr, "usage: control-planes open5gs|free5gc|sd-core|oai|ulcl|epc")
 	os.Exit(2)
 }
 

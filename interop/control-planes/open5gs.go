@@ -62,6 +62,9 @@ func newOpen5GS(w *World) (*open5gs, error) {
 	if w.ims, err = newServer(imsAddr, serverPort); err != nil {
 		return nil, err
 	}
+	if w.imsV6, err = newServer(imsV6, serverPort); err != nil {
+		return nil, err
+	}
 	return &open5gs{World: w, userPlane: userPlane, nextUE: 1}, nil
 }
 

@@ -601,8 +601,8 @@ func (w *World) wantDead(ue *UE) error {
 // twoNetworks opens a session of each data network.
 func (o *open5gs) twoNetworks() error {
 	first := o.newSession(4)
-	second := o.newSession(4)
-	second.dnn, second.v4 = imsDNN, net.IPv4(10, 47, 0, 2)
+	second := o.newSession(46)
+	second.dnn, second.v4, second.v6 = imsDNN, net.IPv4(10, 47, 0, 2), net.ParseIP("2001:db8:face:2::1")
 	for _, s := range []*open5gsSession{first, second} {
 		if err := s.establish(); err != nil {
 			return fmt.Errorf("%s: %w", s.dnn, err)
@@ -615,8 +615,10 @@ func (o *open5gs) twoNetworks() error {
 		if err := o.carries(&first.UE, o.server, 1); err != nil {
 			return fmt.Errorf("%s: %w", first.dnn, err)
 		}
-		if err := o.carries(&second.UE, o.ims, 1); err != nil {
-			return fmt.Errorf("%s: %w", second.dnn, err)
+		for _, s := range []*Server{o.ims, o.imsV6} {
+			if err := o.carries(&second.UE, s, 1); err != nil {
+				return fmt.Errorf("%s: %w", second.dnn, err)
+			}
 		}
 	}
 	if err := first.release(); err != nil {

@@ -23,13 +23,14 @@ const (
 	causeAccepted       = 1
 	causeNotFound       = 65
 	causeNoAssociation  = 72
+	causeRuleFailure    = 73
 	pfcpPort            = 8805
 	sequenceMask        = 0xff_ffff
 	pfcpDatagramMax     = 65536
 	inboxSize           = 64
 )
 
-// SMF is a CP function with its own socket. It answers heartbeats itself; reports and
+// SMF is a CP function towards one UPF. It answers heartbeats itself; reports and
 // association setups of the UPF wait until a case takes them.
 type SMF struct {
 	addr net.IP
@@ -37,6 +38,8 @@ type SMF struct {
 	started time.Time
 	conn    *net.UDPConn
 	upf     *net.UDPAddr
+	// others are the same CP function towards further UPFs, over the same socket.
+	others []*SMF
 
 	mutex    sync.Mutex
 	sequence uint32
@@ -58,26 +61,51 @@ type parsed struct {
 	message.Message
 	ies    []*ie.IE
 	octets []byte
+	// upf is the sender.
+	upf net.IP
 }
 
-// newSMF binds the PFCP port of the address.
-func newSMF(addr net.IP) (*SMF, error) {
+// newSMFs binds the PFCP port of the address and returns the CP function towards each UPF.
+func newSMFs(addr net.IP, upfs ...net.IP) ([]*SMF, error) {
 	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: addr, Port: pfcpPort})
 	if err != nil {
 		return nil, err
 	}
-	s := &SMF{
-		addr: addr, started: time.Now(), conn: conn,
-		upf:        &net.UDPAddr{IP: upfN4, Port: pfcpPort},
-		waiting:    map[uint32]chan *parsed{},
-		answered:   map[uint32][]byte{},
-		seen:       map[uint32]int{},
-		heartbeats: make(chan *parsed, inboxSize),
-		reports:    make(chan *parsed, inboxSize),
-		setups:     make(chan *parsed, inboxSize),
+	var all []*SMF
+	for _, upf := range upfs {
+		all = append(all, &SMF{
+			addr: addr, started: time.Now(), conn: conn,
+			upf:        &net.UDPAddr{IP: upf, Port: pfcpPort},
+			waiting:    map[uint32]chan *parsed{},
+			answered:   map[uint32][]byte{},
+			seen:       map[uint32]int{},
+			heartbeats: make(chan *parsed, inboxSize),
+			reports:    make(chan *parsed, inboxSize),
+			setups:     make(chan *parsed, inboxSize),
+		})
 	}
-	go s.read()
-	return s, nil
+	all[0].others = all[1:]
+	go all[0].read()
+	return all, nil
+}
+
+// newSMF is a CP function with a socket of its own and one UPF.
+func newSMF(addr net.IP) (*SMF, error) {
+	all, err := newSMFs(addr, upfN4)
+	if err != nil {
+		return nil, err
+	}
+	return all[0], nil
+}
+
+// towards is the CP function that messages of a UPF are for.
+func (s *SMF) towards(upf net.IP) *SMF {
+	for _, other := range s.others {
+		if other.upf.IP.Equal(upf) {
+			return other
+		}
+	}
+	return s
 }
 
 func (s *SMF) close() { _ = s.conn.Close() }
@@ -105,13 +133,13 @@ func parse(octets []byte) (*parsed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("go-pfcp does not parse the IEs %s: %w", hex.EncodeToString(octets), err)
 	}
-	return &parsed{view, ies, octets}, nil
+	return &parsed{Message: view, ies: ies, octets: octets}, nil
 }
 
 func (s *SMF) read() {
 	for {
 		buffer := make([]byte, pfcpDatagramMax)
-		n, _, err := s.conn.ReadFromUDP(buffer)
+		n, from, err := s.conn.ReadFromUDP(buffer)
 		if err != nil {
 			if isClosed(err) {
 				return
@@ -120,13 +148,15 @@ func (s *SMF) read() {
 			continue
 		}
 		got, err := parse(buffer[:n])
-		s.mutex.Lock()
+		to := s.towards(from.IP)
+		to.mutex.Lock()
 		if err != nil {
-			s.broken = append(s.broken, err.Error())
+			to.broken = append(to.broken, err.Error())
 		} else {
-			s.sort(got)
+			got.upf = from.IP
+			to.sort(got)
 		}
-		s.mutex.Unlock()
+		to.mutex.Unlock()
 	}
 }
 
@@ -368,7 +398,7 @@ func (s *SMF) associate(nodeID, features []byte) (time.Time, error) {
 	if id == nil {
 		return time.Time{}, fmt.Errorf("answer without Node ID")
 	}
-	if name, err := id.NodeID(); err != nil || name != upfN4.String() {
+	if name, err := id.NodeID(); err != nil || name != s.upf.IP.String() {
 		return time.Time{}, fmt.Errorf("Node ID %q (%v)", name, err)
 	}
 	if err := wantFeatures(got); err != nil {
@@ -421,7 +451,7 @@ func upSEID(m *parsed, cpSEID uint64) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if fseid.SEID == 0 || !fseid.IPv4Address.Equal(upfN4) {
+	if fseid.SEID == 0 || !fseid.IPv4Address.Equal(m.upf) {
 		return 0, fmt.Errorf("UP F-SEID %+v", fseid)
 	}
 	return fseid.SEID, nil

@@ -7,12 +7,17 @@ import (
 	"time"
 )
 
-// The network that `crates/tests/tests/interop_control_planes.rs` creates. One namespace has everything except
-// the UPF: control planes, RAN and data network.
+// The network that `crates/tests/src/control_planes.rs` creates. One namespace has everything except
+// the UPFs: control planes, RAN and data networks.
 var (
 	upfN4   = net.IPv4(10, 0, 4, 2)
 	upfN3   = net.IPv4(10, 0, 3, 2)
 	upfN3v6 = net.ParseIP("2001:db8:3::2")
+	upfN9   = net.IPv4(10, 0, 9, 2)
+
+	// The second UPF, behind N9, of the profiles with two. Its data network is that of imsAddr.
+	anchorN4 = net.IPv4(10, 0, 4, 5)
+	anchorN9 = net.IPv4(10, 0, 9, 3)
 
 	smfAddr  = net.IPv4(10, 0, 4, 1)
 	sgwcAddr = net.IPv4(10, 0, 4, 3)
@@ -25,6 +30,7 @@ var (
 
 	dnAddr   = net.IPv4(10, 0, 6, 1)
 	imsAddr  = net.IPv4(10, 0, 7, 1)
+	imsV6    = net.ParseIP("2001:db8:7::1")
 	dnAddrV6 = net.ParseIP("2001:db8:6::1")
 
 	// fixedUE is the UE of cases in which the UPF knows no UE address.
@@ -50,9 +56,9 @@ type World struct {
 	gnb, target, another *Node
 	server, flow         *Server
 	serverV6             *Server
-	// ims is in another data network, if there is one.
-	ims    *Server
-	serial int
+	// ims and imsV6 are in another data network, if there is one.
+	ims, imsV6 *Server
+	serial     int
 	// smf is the control plane of the profile.
 	smf *SMF
 	// fence is a session besides that of the case. Once its packets arrive, all packets sent
@@ -247,7 +253,7 @@ func awaitReply(conn net.PacketConn, reply byte, rest []byte) error {
 func (w *World) servers() []*Server {
 	all := []*Server{w.server, w.flow, w.serverV6}
 	if w.ims != nil {
-		all = append(all, w.ims)
+		all = append(all, w.ims, w.imsV6)
 	}
 	return all
 }

@@ -9,7 +9,7 @@ use adit_rules::sdf::AddrMatch;
 use adit_rules::{DropReason, OuterTos, Steering};
 use adit_session::{
     Application, LocalAddresses, LocalInterface, OwnerNodes, ProvisionedForwardingPolicy,
-    Provisioning, SessionPreparer, StoreConfig, UePool,
+    Provisioning, SessionPreparer, StoreConfig, TunnelRoutes, UePool,
 };
 use adit_tables::{Interface, IpPrefix, Route, RoutesConfig, TablesConfig};
 use adit_types::limits::NEXT_HOPS_MAX;
@@ -88,6 +88,7 @@ fn provisioning(config: &Config) -> Provisioning {
     };
     Provisioning {
         interfaces: config.interfaces.iter().zip(domains).map(interface).collect(),
+        tunnel_routes: tunnel_routes(config),
         ue_pools: config.ue_pools.iter().filter_map(ue_pool).collect(),
         applications: config.applications.iter().map(application).collect(),
         policies: config.forwarding_policies.iter().map(policy).collect(),
@@ -96,6 +97,20 @@ fn provisioning(config: &Config) -> Provisioning {
         qos: config.qos.clone(),
         tolerances: config.n4.tolerances,
     }
+}
+
+/// The links of GTP-U interfaces, and the routes through them.
+fn tunnel_routes(config: &Config) -> TunnelRoutes {
+    let interfaces = || (0..).map(InterfaceId).zip(&config.interfaces);
+    let links = interfaces().flat_map(|(id, of)| {
+        let v4 = of.v4.map(|(addr, len)| IpNet { addr: addr.into(), len });
+        let v6 = of.v6.map(|(addr, len)| IpNet { addr: addr.into(), len });
+        v4.into_iter().chain(v6).filter_map(move |net| Some((prefix(net)?, id)))
+    });
+    let routes = routes(config).into_iter().map(|route| (route.prefix, route.interface));
+    let is_gtpu =
+        |id: InterfaceId| interfaces().any(|(of, known)| of == id && known.role.is_gtpu());
+    TunnelRoutes::new(links.chain(routes).filter(|(_, id)| is_gtpu(*id)).collect())
 }
 
 /// Configuration of the lookup tables; `macs` are the ports' addresses, by `PortId`.

@@ -387,7 +387,7 @@ impl PathQos {
         };
     }
 
-    /// Updates the sides that a GTP-U peer is on. Returns how many paths found no room.
+    /// Updates the reference points that a GTP-U peer is at. Returns how many paths found no room.
     pub(crate) fn set_peer(&mut self, now: Nanos, peer: IpAddr, sides: PeerSides) -> usize {
         let owners: Vec<OwnerId> = self.monitors.keys().copied().collect();
         let left_out = owners.into_iter().map(|owner| self.set_peer_of(now, owner, peer, sides));
@@ -549,11 +549,11 @@ impl PathQos {
     }
 }
 
-/// The reference points that the sides of this UPF are: an access network, or another UPF.
+/// The same as the flags of the IE.
 fn interfaces(sides: PeerSides) -> GtpuPathInterfaceType {
     let mut interfaces = GtpuPathInterfaceType::default();
-    interfaces.set(GtpuPathInterfaceType::N3, sides.access);
-    interfaces.set(GtpuPathInterfaceType::N9, sides.core);
+    interfaces.set(GtpuPathInterfaceType::N3, sides.n3);
+    interfaces.set(GtpuPathInterfaceType::N9, sides.n9);
     interfaces
 }
 

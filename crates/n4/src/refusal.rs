@@ -131,6 +131,14 @@ const fn rule_id_ie(rule: RuleId) -> IeType {
     }
 }
 
+/// The IE with the side of a rule.
+const fn interface_ie(rule: RuleId) -> IeType {
+    match rule {
+        RuleId::Pdr(_) => IeType::SOURCE_INTERFACE,
+        _ => IeType::DESTINATION_INTERFACE,
+    }
+}
+
 /// The IE that a reporting trigger depends on.
 fn trigger_ie(trigger: UsageTriggers) -> IeType {
     let ies = [
@@ -210,6 +218,7 @@ causes! {
     RuleCreationModificationFailure, MEASUREMENT_METHOD: MeasuresNothing;
     RuleCreationModificationFailure, DESTINATION_INTERFACE: UnsupportedInterface;
     RuleCreationModificationFailure, NETWORK_INSTANCE: UnknownNetworkInstance;
+    RuleCreationModificationFailure, (interface_ie(*rule)): NoDataNetwork { rule };
     RuleCreationModificationFailure, OUTER_HEADER_REMOVAL: UnsupportedOuterHeaderRemoval;
     RuleCreationModificationFailure, F_TEID:
         FTeidZero, FTeidWithoutAddress, ForeignAddress, FTeidTaken, FTeidSidesDiffer,
@@ -231,7 +240,8 @@ causes! {
         TrafficEndpointUnusable;
     RuleCreationModificationFailure, APPLY_ACTION: UnsupportedAction, ContradictoryAction;
     RuleCreationModificationFailure, REDIRECT_INFORMATION: RedirectInvalid, RedirectUnusable;
-    RuleCreationModificationFailure, OUTER_HEADER_CREATION: TunnelInvalid, TunnelFamilyUnavailable;
+    RuleCreationModificationFailure, OUTER_HEADER_CREATION:
+        TunnelInvalid, TunnelFamilyUnavailable, TunnelUnreachable;
 }
 
 #[cfg(test)]

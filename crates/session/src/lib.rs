@@ -50,7 +50,7 @@ pub use provisioning::{
     Application, ChangedApplications, Enforcement, LocalAddresses, LocalInterface, PfdApplication,
     PfdProvision, PfdRefusal, PredefinedAction, PredefinedDetection, PredefinedRule,
     ProvidedApplication, ProvisionedForwardingPolicy, Provisioning, QosPolicy, Slice, Tolerances,
-    UePool,
+    TunnelRoutes, UePool,
 };
 pub use record::{
     Aggregated, Bar, ChosenFTeid, DroppedThreshold, Exempted, Far, Forwarding, InterfaceType,

@@ -257,6 +257,11 @@ refusals! {
         /// The PDR or FAR.
         rule: RuleId,
     } => Some(rule), "no interface of this network instance";
+    /// The rule needs a data network, and no interface is an N6 interface.
+    NoDataNetwork {
+        /// The PDR or FAR.
+        rule: RuleId,
+    } => Some(rule), "there is no N6 interface";
     /// The PDR removes an outer header of an unsupported kind.
     UnsupportedOuterHeaderRemoval {
         /// The PDR.
@@ -535,6 +540,14 @@ refusals! {
         /// The FAR.
         far: FarId,
     } => Some(RuleId::Far(far)), "no local address of the tunnel's family";
+    /// No link or route of the GTP-U interfaces that the FAR may use leads to the outer header's address, or the
+    /// address is ours.
+    TunnelUnreachable {
+        /// The FAR.
+        far: FarId,
+        /// The address.
+        addr: IpAddr,
+    } => Some(RuleId::Far(far)), "no route leads to the other end of the tunnel";
     /// The FAR duplicates without duplicating parameters.
     FarWithoutDuplicatingParameters {
         /// The FAR.
@@ -601,9 +614,9 @@ impl Refusal {
             Self::UnknownBar { bar, .. } => write!(f, ": {bar}"),
             Self::UnknownLinkedUrr { linked, .. } => write!(f, ": {linked}"),
             Self::AggregatedUrrUnusable { aggregated, .. } => write!(f, ": {aggregated}"),
-            Self::ForeignAddress { addr, .. } | Self::UeAddressTaken { addr, .. } => {
-                write!(f, ": {addr}")
-            }
+            Self::ForeignAddress { addr, .. }
+            | Self::TunnelUnreachable { addr, .. }
+            | Self::UeAddressTaken { addr, .. } => write!(f, ": {addr}"),
             Self::FTeidTaken { teid, .. }
             | Self::FTeidSidesDiffer { teid, .. }
             | Self::FTeidDirectionsDiffer { teid, .. } => write!(f, ": {teid}"),

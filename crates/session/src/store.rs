@@ -280,19 +280,19 @@ impl SessionStore {
         self.tunnel_index.users(tunnel, first).filter_map(|index| self.session_at(index))
     }
 
-    /// The GTP-U peers that FARs send to, with their sides, in ascending order: those after `peer`,
-    /// or all.
+    /// The GTP-U peers that FARs send to, with their reference points, in ascending order: those after
+    /// `peer`, or all.
     pub fn peers_after(
         &self,
         peer: Option<IpAddr>,
     ) -> impl Iterator<Item = (IpAddr, PeerSides)> + '_ {
-        self.tunnel_index.peers_after(peer)
+        self.tunnel_index.peers_after(peer, self.provisioning.n9_interfaces())
     }
 
-    /// The sides of a GTP-U peer; none for an address that no FAR sends to.
+    /// The reference points of a GTP-U peer; none for an address that no FAR sends to.
     #[must_use]
     pub fn peer_sides(&self, addr: IpAddr) -> PeerSides {
-        self.tunnel_index.sides(addr)
+        self.tunnel_index.sides(addr, self.provisioning.n9_interfaces())
     }
 
     /// Takes a GTP-U peer that appeared or disappeared on a side since it was last taken.

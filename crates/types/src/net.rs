@@ -266,6 +266,16 @@ impl IpPrefix {
         }
     }
 
+    /// The number of leading bits that matter.
+    #[allow(clippy::len_without_is_empty, reason = "a length of bits, not of a container")]
+    #[must_use]
+    pub const fn len(self) -> u8 {
+        match self {
+            Self::V4(prefix) => prefix.len(),
+            Self::V6(prefix) => prefix.len(),
+        }
+    }
+
     /// The first address.
     #[must_use]
     pub const fn addr(self) -> IpAddr {

@@ -538,13 +538,7 @@ fn read_interfaces(
         });
     }
     check_domains(root, &interfaces);
-    let count = |role| interfaces.iter().filter(|interface| interface.role == role).count();
-    if count(InterfaceRole::N3) == 0 {
-        root.problem("interface", "write at least one interface with role = \"n3\"");
-    }
-    if count(InterfaceRole::N6) == 0 {
-        root.problem("interface", "write at least one interface with role = \"n6\"");
-    }
+    check_roles(root, &interfaces);
     for (index, port) in ports.iter().enumerate() {
         if !interfaces.iter().any(|interface| usize::from(interface.port.0) == index) {
             let name = &port.name;
@@ -561,6 +555,20 @@ fn read_local_switching(section: &mut ConfigSection<'_, '_>, role: InterfaceRole
         section.problem("local_switching", "is for interfaces with role = \"n6\"");
     }
     local_switching.unwrap_or(true)
+}
+
+/// Tunnels need an interface towards the RAN or other UPFs. A UPF between other UPFs or gateways has no data network.
+fn check_roles(root: &ConfigSection<'_, '_>, interfaces: &[InterfaceSettings]) {
+    let has = |role| interfaces.iter().any(|interface| interface.role == role);
+    if !has(InterfaceRole::N3) && !has(InterfaceRole::N9) {
+        let what =
+            "write at least one interface with role = \"n3\" (RAN) or role = \"n9\" (other UPFs)";
+        root.problem("interface", what);
+    }
+    if !has(InterfaceRole::N6) && !has(InterfaceRole::N9) {
+        let what = "write at least one interface with role = \"n6\"; only a UPF between others (I-UPF, SGW-U) needs none, and it needs role = \"n9\"";
+        root.problem("interface", what);
+    }
 }
 
 /// N6 interfaces of one routing domain must agree on local switching, since a locally switched packet

@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use adit_pfcp::ie::{self, OuterHeaderDescription};
 use adit_pfcp::{Cause, IeType};
 use adit_rules::{DestinationInterface, GtpuTunnel, HeaderCreation};
-use adit_session::{FTeidSpec, LocalAddresses, SdfSpec};
+use adit_session::{FTeidSpec, SdfSpec};
 use adit_types::Nanos;
 
 use crate::name;
@@ -64,11 +64,11 @@ pub(super) fn destination(
 }
 
 /// One kind of header is created: GTP-U, UDP or IP. VLAN tags and multicast transport are not.
-/// Where both families are offered, IPv4 is taken if `local` has it.
+/// Of a GTP-U peer's addresses of both families the IPv4 address is taken if `can_send_to` it.
 /// Spec: TS 29.244 §8.2.56.
 pub(super) fn creation(
     ie: ie::OuterHeaderCreation,
-    local: LocalAddresses,
+    can_send_to: impl Fn(IpAddr) -> bool,
 ) -> Result<HeaderCreation, Rejected> {
     use OuterHeaderDescription as D;
     let unusable = unusable(IeType::OUTER_HEADER_CREATION);
@@ -76,8 +76,10 @@ pub(super) fn creation(
     let kinds = ie.description & !(D::N19 | D::N6);
     let is_only = |families: D| !kinds.is_empty() && families.contains(kinds);
     let (v4, v6) = (ie.v4.map(IpAddr::V4), ie.v6.map(IpAddr::V6));
-    let addr = if local.v4.is_some() { v4.or(v6) } else { v6.or(v4) }.ok_or(unusable)?;
-    if is_only(D::GTPU_UDP_IPV4 | D::GTPU_UDP_IPV6) {
+    let is_gtpu = is_only(D::GTPU_UDP_IPV4 | D::GTPU_UDP_IPV6);
+    let v4 = v4.filter(|addr| v6.is_none() || !is_gtpu || can_send_to(*addr));
+    let addr = v4.or(v6).ok_or(unusable)?;
+    if is_gtpu {
         let teid = ie.teid.ok_or(unusable)?;
         return Ok(HeaderCreation::Gtpu(GtpuTunnel { teid, addr }));
     }

@@ -19,9 +19,9 @@ pub(super) fn duplicating(
 ) -> Result<Forwarding, Rejected> {
     let header = group.outer_header_creation;
     let destination = destination(group.destination_interface)?;
-    let local = own.tunnel_addresses(Some(destination), None, None);
+    let can_send_to = |peer| own.can_send_to(peer, Some(destination), None, None);
     Ok(Forwarding {
-        outer_header_creation: header.map(|ie| creation(ie, local)).transpose()?,
+        outer_header_creation: header.map(|ie| creation(ie, can_send_to)).transpose()?,
         transport_level_marking: group.transport_level_marking.map(marking),
         policy: group.forwarding_policy.map(policy),
         ..Forwarding::new(destination)
@@ -35,10 +35,10 @@ pub(super) fn duplicating_update(
     let header = group.outer_header_creation;
     let created = header.and_then(|ie| ie.value());
     let destination = group.destination_interface.map(destination).transpose()?;
-    let local = own.tunnel_addresses(destination, None, None);
+    let can_send_to = |peer| own.can_send_to(peer, destination, None, None);
     Ok(ForwardingUpdate {
         destination,
-        outer_header_creation: created.map(|ie| creation(ie, local)).transpose()?,
+        outer_header_creation: created.map(|ie| creation(ie, can_send_to)).transpose()?,
         withdraw_outer_header: header == Some(Nullable::Null),
         transport_level_marking: group
             .transport_level_marking

@@ -195,15 +195,15 @@ fn forwarding(
     let network_instance =
         group.network_instance.map(name::network_instance).filter(|name| !name.is_empty());
     let interface_type = group.destination_interface_type.map(interface_type);
-    let local =
-        own.tunnel_addresses(Some(destination), interface_type, network_instance.as_deref());
+    let can_send_to = |peer| {
+        own.can_send_to(peer, Some(destination), interface_type, network_instance.as_deref())
+    };
+    let outer_header_creation =
+        group.outer_header_creation.map(|ie| creation(ie, can_send_to)).transpose()?;
     Ok(Forwarding {
         destination,
         network_instance,
-        outer_header_creation: group
-            .outer_header_creation
-            .map(|ie| creation(ie, local))
-            .transpose()?,
+        outer_header_creation,
         transport_level_marking: group.transport_level_marking.map(marking),
         interface_type,
         linked_endpoint: linked.map(|id| TrafficEndpointId(id.0)),
@@ -222,9 +222,10 @@ fn forwarding_update(
     let destination = group.destination_interface.map(destination).transpose()?;
     let network_instance = group.network_instance.map(name::network_instance);
     let interface_type = group.destination_interface_type.map(interface_type);
-    let local = own.tunnel_addresses(destination, interface_type, network_instance.as_deref());
+    let can_send_to =
+        |peer| own.can_send_to(peer, destination, interface_type, network_instance.as_deref());
     let outer_header_creation =
-        header.and_then(|ie| ie.value()).map(|ie| creation(ie, local)).transpose()?;
+        header.and_then(|ie| ie.value()).map(|ie| creation(ie, can_send_to)).transpose()?;
     Ok(ForwardingUpdate {
         destination,
         network_instance,

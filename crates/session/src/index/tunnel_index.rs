@@ -32,18 +32,25 @@ struct TunnelPeer {
     interfaces: InterfaceSet,
 }
 
-/// The sides that a GTP-U peer is on.
+/// The reference points that a GTP-U peer is at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PeerSides {
-    /// Towards the UE.
-    pub access: bool,
-    /// Towards another UPF and the data network.
-    pub core: bool,
+    /// It is an access network.
+    pub n3: bool,
+    /// It is another UPF: on the side of the data network, or towards the UE behind an N9 interface.
+    pub n9: bool,
 }
 
 impl TunnelPeer {
-    const fn sides(&self) -> PeerSides {
-        PeerSides { access: self.access > 0, core: self.core > 0 }
+    /// `n9`: our N9 interfaces.
+    fn sides(&self, n9: InterfaceSet) -> PeerSides {
+        let behind_n9 = self.interfaces.intersection(n9);
+        let is_behind_n9_alone = !behind_n9.is_empty() && behind_n9 == self.interfaces;
+        let is_access = self.access > 0;
+        PeerSides {
+            n3: is_access && !is_behind_n9_alone,
+            n9: self.core > 0 || is_access && !behind_n9.is_empty(),
+        }
     }
 
     fn count(&mut self, side: PeerSide) -> &mut usize {
@@ -164,18 +171,20 @@ impl TunnelIndex {
         users.map(|user| user.2).filter(move |&index| last.replace(index) != Some(index))
     }
 
-    /// The peers after this one, in ascending order, with the sides that they are on.
+    /// The peers after this one, in ascending order, with their reference points. `n9`: our N9 interfaces.
     pub(crate) fn peers_after(
         &self,
         peer: Option<IpAddr>,
+        n9: InterfaceSet,
     ) -> impl Iterator<Item = (IpAddr, PeerSides)> + '_ {
         let first = peer.map_or(Bound::Unbounded, Bound::Excluded);
-        self.peers.range((first, Bound::Unbounded)).map(|(&addr, peer)| (addr, peer.sides()))
+        let peers = self.peers.range((first, Bound::Unbounded));
+        peers.map(move |(&addr, peer)| (addr, peer.sides(n9)))
     }
 
-    /// The sides of a peer; none for an address that is not a peer.
-    pub(crate) fn sides(&self, addr: IpAddr) -> PeerSides {
-        self.peers.get(&addr).map_or(PeerSides::default(), TunnelPeer::sides)
+    /// The reference points of a peer; none for an address that is not a peer. `n9`: our N9 interfaces.
+    pub(crate) fn sides(&self, addr: IpAddr, n9: InterfaceSet) -> PeerSides {
+        self.peers.get(&addr).map_or(PeerSides::default(), |peer| peer.sides(n9))
     }
 
     /// Takes a peer that appeared or disappeared on a side since it was last taken.

@@ -40,35 +40,35 @@ impl Provisioning {
 
     /// The GTP-U interfaces of one side's tunnels.
     ///
-    /// The interfaces that serve the network instance, narrowed in three steps; a step that would
-    /// leave none is skipped. The steps keep those of the role that the 3GPP Interface Type names;
-    /// those with the name of the network instance; those of the role of the side: N3 for Access,
-    /// N9 for Core, N4-u for the CP function. Only the CP function uses N4-u interfaces; without
-    /// one it uses N3.
+    /// The interfaces that serve the network instance, narrowed step by step; a step that would leave none is
+    /// skipped. The steps keep those that lead to the tunnel's other end; those of the role that the 3GPP
+    /// Interface Type names; those with the name of the network instance; those with the longest prefix
+    /// around the other end; those of the role of the side: N3 for Access, N9 for Core. Only the CP
+    /// function uses N4-u interfaces; without one it uses those of the user plane, N3 first.
     pub(crate) fn tunnel_interfaces(&self, side: GtpuSide<'_>) -> InterfaceSet {
-        let GtpuSide { role, reference, network_instance } = side;
+        let GtpuSide { role, reference, network_instance, peer } = side;
         let of_role = |wanted| self.set_of(|interface| interface.role == wanted);
+        let keep = |left: InterfaceSet, wanted| match left.intersection(wanted) {
+            none if none.is_empty() => left,
+            some => some,
+        };
         let serving = self.set_of(|interface| {
             interface.role.is_gtpu() && network_instance.is_none_or(|name| interface.serves(name))
         });
+        let leading = |left| peer.map_or(left, |peer| self.tunnel_routes.towards(left, peer));
+        if role == InterfaceRole::N4u {
+            let left = keep(serving, leading(serving));
+            return keep(keep(left, of_role(InterfaceRole::N4u)), of_role(InterfaceRole::N3));
+        }
         let user = of_role(InterfaceRole::N3).union(of_role(InterfaceRole::N9));
-        let serving = match role {
-            InterfaceRole::N4u => {
-                let own = serving.intersection(of_role(InterfaceRole::N4u));
-                let shared = serving.intersection(of_role(InterfaceRole::N3));
-                return if own.is_empty() { shared } else { own };
-            }
-            _ => serving.intersection(user),
-        };
+        let left = serving.intersection(user);
+        let left = keep(left, leading(left));
+        let left = keep(left, reference.and_then(InterfaceType::role).map_or(left, of_role));
         let named =
             self.set_of(|interface| network_instance.is_some_and(|name| interface.is_named(name)));
-        let by_type = reference.and_then(InterfaceType::role).map_or(serving, of_role);
-        [by_type, named, of_role(role)].into_iter().fold(serving, |left, wanted| {
-            match left.intersection(wanted) {
-                none if none.is_empty() => left,
-                some => some,
-            }
-        })
+        let left = keep(left, named);
+        let left = peer.map_or(left, |peer| self.tunnel_routes.closest(left, peer));
+        keep(left, of_role(role))
     }
 
     /// The network instance that forwarding with `parts` names: that of its forwarding policy, or else
@@ -81,16 +81,16 @@ impl Provisioning {
     }
 
     /// The interfaces that forwarding with `parts` uses: of its network instance, and for a tunnel
-    /// those of its side.
+    /// those of its side that lead to its other end.
     pub(crate) fn forwarding_interfaces(&self, parts: &Forwarding) -> InterfaceSet {
+        let Forwarding { destination, interface_type, .. } = *parts;
         let network_instance = self.network_instance_of(parts);
-        match parts.is_gtpu() {
-            true => self.tunnel_interfaces(GtpuSide::of_destination(
-                parts.destination,
-                parts.interface_type,
-                network_instance,
-            )),
-            false => self.interfaces_of(network_instance),
+        match parts.tunnel() {
+            Some(tunnel) => self.tunnel_interfaces(
+                GtpuSide::of_destination(destination, interface_type, network_instance)
+                    .towards(tunnel.addr),
+            ),
+            None => self.interfaces_of(network_instance),
         }
     }
 
@@ -136,23 +136,36 @@ impl Provisioning {
         within.intersection(self.set_of(has_one))
     }
 
-    /// Our addresses, the first of each family, on the GTP-U interfaces of tunnels towards
-    /// `destination`; of an unknown one, on any.
+    /// True when a tunnel to `peer` can leave towards `destination`; towards an unknown one, through any
+    /// GTP-U interface.
     #[must_use]
-    pub fn tunnel_addresses(
+    pub fn can_send_to(
         &self,
+        peer: IpAddr,
         destination: Option<DestinationInterface>,
         reference: Option<InterfaceType>,
         network_instance: Option<&str>,
-    ) -> LocalAddresses {
+    ) -> bool {
         let within = destination.map_or(InterfaceSet::ALL, |destination| {
-            self.tunnel_interfaces(GtpuSide::of_destination(
-                destination,
-                reference,
-                network_instance,
-            ))
+            let side = GtpuSide::of_destination(destination, reference, network_instance);
+            self.tunnel_interfaces(side.towards(peer))
         });
-        self.addresses_on(within)
+        self.addresses_on(within).has_family_of(peer) && self.leads_to(within, peer)
+    }
+
+    /// True when one of the GTP-U interfaces `within` leads to `peer`, which is not ours.
+    pub(crate) fn leads_to(&self, within: InterfaceSet, peer: IpAddr) -> bool {
+        !self.owns(peer) && !self.tunnel_routes.towards(within, peer).is_empty()
+    }
+
+    /// The N9 interfaces.
+    pub(crate) fn n9_interfaces(&self) -> InterfaceSet {
+        self.set_of(|interface| interface.role == InterfaceRole::N9)
+    }
+
+    /// True unless all interfaces carry GTP-U.
+    pub(crate) fn has_data_network(&self) -> bool {
+        self.interfaces.is_empty() || self.interfaces.iter().any(|known| !known.role.is_gtpu())
     }
 
     /// True when `addr` is ours on a GTP-U interface.

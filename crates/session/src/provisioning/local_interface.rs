@@ -126,6 +126,8 @@ pub(crate) struct GtpuSide<'a> {
     pub role: InterfaceRole,
     pub reference: Option<InterfaceType>,
     pub network_instance: Option<&'a str>,
+    /// The other end of the tunnel, if it is known.
+    pub peer: Option<IpAddr>,
 }
 
 impl<'a> GtpuSide<'a> {
@@ -148,7 +150,7 @@ impl<'a> GtpuSide<'a> {
             SourceInterface::Core | SourceInterface::SgiLanN6Lan => InterfaceRole::N9,
         };
         let reference = reference.filter(|of| of.fits_source(source));
-        Self { role, reference, network_instance }
+        Self { role, reference, network_instance, peer: None }
     }
 
     /// The side that packets leave to; for the type of interface see [`GtpuSide::of_source`].
@@ -166,6 +168,11 @@ impl<'a> GtpuSide<'a> {
             | DestinationInterface::LiFunction => InterfaceRole::N9,
         };
         let reference = reference.filter(|of| of.fits_destination(destination));
-        Self { role, reference, network_instance }
+        Self { role, reference, network_instance, peer: None }
+    }
+
+    /// The same for a tunnel to `peer`.
+    pub(crate) fn towards(self, peer: IpAddr) -> Self {
+        Self { peer: Some(peer), ..self }
     }
 }

@@ -11,6 +11,7 @@ mod local_interface;
 mod pfd;
 mod predefined;
 mod qos;
+mod tunnel_routes;
 
 pub(crate) use catalog::RuleCatalog;
 pub(crate) use local_interface::{DomainSet, GtpuSide};
@@ -19,6 +20,7 @@ pub(crate) use pfd::Pfds;
 pub use pfd::{ChangedApplications, PfdApplication, PfdProvision, PfdRefusal, ProvidedApplication};
 pub use predefined::{PredefinedAction, PredefinedDetection, PredefinedRule};
 pub use qos::{Enforcement, QosPolicy, Slice};
+pub use tunnel_routes::TunnelRoutes;
 
 /// Everything that rules may name and that the control plane does not provide.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -26,6 +28,8 @@ pub struct Provisioning {
     /// Our logical interfaces, by `InterfaceId`. Without any, every network instance is accepted
     /// and means all interfaces.
     pub interfaces: Vec<LocalInterface>,
+    /// Where the GTP-U interfaces lead.
+    pub tunnel_routes: TunnelRoutes,
     /// Pools of UE addresses that we allocate from; prefixes do not overlap.
     pub ue_pools: Vec<UePool>,
     /// Applications that PDIs may name; identifiers differ.

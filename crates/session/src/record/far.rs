@@ -68,7 +68,13 @@ impl Forwarding {
     /// True when packets leave in a GTP-U tunnel.
     #[must_use]
     pub fn is_gtpu(&self) -> bool {
-        self.outer_header_creation.is_some_and(|outer| outer.tunnel().is_some())
+        self.tunnel().is_some()
+    }
+
+    /// The tunnel that packets leave in.
+    #[must_use]
+    pub fn tunnel(&self) -> Option<GtpuTunnel> {
+        self.outer_header_creation?.tunnel()
     }
 
     /// True when packets leave to a data network: without a GTP-U tunnel.
@@ -83,9 +89,6 @@ impl Far {
     /// The tunnel that packets are sent through, if the FAR creates a GTP-U header.
     #[must_use]
     pub fn tunnel(&self) -> Option<GtpuTunnel> {
-        match self.forwarding.as_ref()?.outer_header_creation? {
-            HeaderCreation::Gtpu(tunnel) => Some(tunnel),
-            _ => None,
-        }
+        self.forwarding.as_ref()?.tunnel()
     }
 }

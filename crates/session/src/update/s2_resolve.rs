@@ -144,7 +144,7 @@ fn check_alone(
     check_counts(records)?;
     endpoints::link(records)?;
     let before = before.unwrap_or(records);
-    check_fars(known.configured, records)?;
+    check_fars(known.configured, before, records)?;
     check_urrs(known, before, records)?;
     check_pdrs(known, before, records, wanted)
 }
@@ -216,10 +216,10 @@ fn choose(
     Ok(Chosen { teids, f_teids, ues })
 }
 
-fn check_fars(known: &Provisioning, records: &Records) -> Result<(), Refusal> {
+fn check_fars(known: &Provisioning, before: &Records, records: &Records) -> Result<(), Refusal> {
     for far in &records.fars {
         check::far(known, far)?;
-        provisioned::far(known, far)?;
+        provisioned::far(known, before, far)?;
         check_bar(records, far)?;
         check_linked_endpoint(records, far)?;
     }

@@ -31,7 +31,8 @@ fn interface_type_of_another_side_is_kept_and_says_nothing() {
     const N9: InterfaceType = InterfaceType(15);
     const N9_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 9, 1);
     let on = |role, v4| LocalInterface::of_role(role, LocalAddresses { v4: Some(v4), v6: None });
-    let interfaces = vec![on(InterfaceRole::N9, N9_ADDR), on(InterfaceRole::N3, N3)];
+    let n6 = LocalInterface::of_role(InterfaceRole::N6, LocalAddresses::default());
+    let interfaces = vec![on(InterfaceRole::N9, N9_ADDR), on(InterfaceRole::N3, N3), n6];
     let mut store = store_with(4, Provisioning { interfaces, ..Provisioning::default() });
     for (reference, wanted) in [(N6, N3), (N3_ACCESS, N3), (N9, N9_ADDR)] {
         let mut change = session(1);

@@ -13,6 +13,7 @@ mod framed;
 mod interface_type;
 mod interfaces;
 mod model;
+mod n9;
 mod packed_record;
 mod pfd;
 mod predefined;

@@ -21,6 +21,7 @@ fn two_networks() -> Provisioning {
         applications: Vec::new(),
         policies: Vec::new(),
         predefined_rules: Vec::new(),
+        tunnel_routes: adit_session::TunnelRoutes::default(),
         interfaces: vec![
             interface(InterfaceRole::N3, None, N3),
             interface(InterfaceRole::N6, Some("internet"), N3),

@@ -129,6 +129,7 @@ fn provisioning(layout: &WorldLayout) -> Provisioning {
     };
     Provisioning {
         interfaces,
+        tunnel_routes: adit_session::TunnelRoutes::default(),
         ue_pools: UE_POOLS.into_iter().map(pool).collect(),
         applications: APPLICATIONS.iter().map(application).collect(),
         policies: oracle::POLICIES.iter().map(policy).collect(),
