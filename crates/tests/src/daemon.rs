@@ -359,10 +359,17 @@ pub fn linked_namespace(purpose: &str) -> TestNamespace {
     namespace
 }
 
-/// Ports `access` and `core` on two devices, with an interface on each and a route to 10.0.6.1.
+/// Ports `access` and `core` on two devices, with an interface on each and a route to 10.0.6.1. Behind [`N3`] there is
+/// also a route to the gNBs of scripts in 198.51.100.0/24.
 #[must_use]
 pub fn interfaces(devices: [&str; 2], n3: &str) -> String {
     let [access, core] = devices;
+    let to_gnbs = match n3 {
+        N3 => {
+            "[[route]]\ninterface = \"n3\"\nprefix = \"198.51.100.0/24\"\nnext_hop = \"10.0.3.1\"\n"
+        }
+        _ => "",
+    };
     format!(
         r#"
 [[port]]
@@ -385,7 +392,7 @@ addresses = ["10.0.6.2/24"]
 interface = "n6"
 prefix = "0.0.0.0/0"
 next_hop = "10.0.6.1"
-"#
+{to_gnbs}"#
     )
 }
 

@@ -96,7 +96,8 @@ const MEANINGS: &[CauseMeaning] = &[
     CauseMeaning {
         cause: Cause::RuleCreationModificationFailure,
         meaning: "A rule cannot be created or changed; the response names it.",
-        advice: "the Failed Rule ID of the response and the log line \"refused\".",
+        advice: "the Failed Rule ID of the response and the log line \"refused\". With the Offending IE Outer Header Creation: the \
+                 addresses of the interfaces and the [[route]] sections, by which no interface leads to the peer.",
     },
     CauseMeaning {
         cause: Cause::EntityInCongestion,

@@ -185,7 +185,7 @@ fn choose_without_a_family_gets_ipv4_and_by_option_one_f_teid_for_the_session() 
 /// Point 5. Open5GS asks for both families, offers a tunnel of both, and removes any GTP-U header.
 #[test]
 fn both_families_are_asked_for_and_offered_where_one_is_usable() {
-    let v6 = "2001:db8:3::2".parse().ok();
+    let v6 = "2001:db8:3::1".parse().ok();
     for n3_addresses in [
         LocalAddresses { v4: Some(N3), v6: None },
         LocalAddresses { v4: None, v6 },

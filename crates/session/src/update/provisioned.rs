@@ -1,10 +1,10 @@
 //! Checks of what rules name and the operator configured.
 
-use adit_rules::{ApplyAction, DestinationInterface};
+use adit_rules::{ApplyAction, DestinationInterface, GtpuTunnel};
 
 use crate::provisioning::GtpuSide;
 use crate::provisioning::{Provisioning, RuleCatalog};
-use crate::record::{Far, Pdi, Pdr, Records};
+use crate::record::{Far, Forwarding, Pdi, Pdr, Records};
 use crate::refusal::{Refusal, RuleId};
 
 /// A PDR's application must be known, and its packets must be able to arrive: tunneled ones on
@@ -55,40 +55,44 @@ pub(super) fn far(known: &Provisioning, before: &Records, far: &Far) -> Result<(
             return Err(Refusal::UnknownForwardingPolicy { far: far.id });
         }
     }
-    let Some(forwarding) = &far.forwarding else { return Ok(()) };
-    let name = forwarding.network_instance.as_deref();
     let rule = RuleId::Far(far.id);
-    let side = forwarding
-        .is_gtpu()
-        .then(|| GtpuSide::of_destination(forwarding.destination, forwarding.interface_type, name));
-    network_instance(known, name, side, rule)?;
-    if !forwards(far) {
-        return Ok(());
+    if let Some(parts) = &far.forwarding {
+        let name = parts.network_instance.as_deref();
+        let side = parts
+            .is_gtpu()
+            .then(|| GtpuSide::of_destination(parts.destination, parts.interface_type, name));
+        network_instance(known, name, side, rule)?;
     }
-    if forwarding.leads_to_a_data_network() && !known.has_data_network() {
-        return Err(Refusal::NoDataNetwork { rule });
+    let former = before.fars.iter().find(|old| old.id == far.id);
+    for parts in in_use(far) {
+        if parts.leads_to_a_data_network() && !known.has_data_network() {
+            return Err(Refusal::NoDataNetwork { rule });
+        }
+        if let Some(GtpuTunnel { addr, .. }) = new_tunnel(former, parts)
+            && !known.leads_to(known.forwarding_interfaces(parts), addr)
+        {
+            return Err(Refusal::TunnelUnreachable { far: far.id, addr });
+        }
     }
-    tunnel(known, before, far)
+    Ok(())
 }
 
-fn forwards(far: &Far) -> bool {
-    far.action.contains(ApplyAction::FORW)
+/// What the FAR forwards and copies packets with.
+fn in_use(far: &Far) -> impl Iterator<Item = &Forwarding> {
+    let forwarding = far.forwarding.iter().filter(|_| far.action.contains(ApplyAction::FORW));
+    let copies = far.duplicating.iter().filter(|_| far.action.contains(ApplyAction::DUPL));
+    forwarding.chain(copies)
 }
 
-/// A route must lead to the other end of a tunnel, unless packets of the session were sent there before:
-/// then a route that has gone is not this change's fault. A tunnel to the CP function carries Router
-/// Advertisements alone: it may lead nowhere, so that sessions without them are not refused.
-fn tunnel(known: &Provisioning, before: &Records, far: &Far) -> Result<(), Refusal> {
-    let Some(parts) = &far.forwarding else { return Ok(()) };
-    let Some(tunnel) = parts.tunnel() else { return Ok(()) };
-    let is_same = |old: &Far| old.id == far.id && forwards(old) && old.tunnel() == Some(tunnel);
-    let is_exempt =
-        parts.destination == DestinationInterface::CpFunction || before.fars.iter().any(is_same);
-    let within = known.forwarding_interfaces(parts);
-    match is_exempt || known.leads_to(within, tunnel.addr) {
-        true => Ok(()),
-        false => Err(Refusal::TunnelUnreachable { far: far.id, addr: tunnel.addr }),
-    }
+/// The tunnel of `parts`, unless the FAR used it before the change: a route that has gone meanwhile refuses no other
+/// change. A tunnel to the CP function carries Router Advertisements alone and may lead nowhere, so that
+/// sessions that need none are not refused.
+fn new_tunnel(former: Option<&Far>, parts: &Forwarding) -> Option<GtpuTunnel> {
+    let tunnel = parts.tunnel();
+    let is_former = |far: &Far| in_use(far).any(|used| used.tunnel() == tunnel);
+    tunnel.filter(|_| {
+        parts.destination != DestinationInterface::CpFunction && !former.is_some_and(is_former)
+    })
 }
 
 fn network_instance(

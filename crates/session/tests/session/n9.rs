@@ -122,6 +122,11 @@ fn tunnel_that_no_route_leads_to_is_refused_and_changes_nothing() {
         assert_eq!(refusal, unreachable(addr));
     }
     assert_eq!(store, before);
+    let mut copies = towards(ON_N3, None, None);
+    copies.create_fars[1].action = ApplyAction::FORW.union(ApplyAction::DUPL);
+    let to = towards(NOWHERE, None, None).create_fars.remove(1).forwarding;
+    copies.create_fars[1].duplicating.extend(to);
+    assert_eq!(store.establish(OWNER, CP, copies).unwrap_err(), unreachable(NOWHERE));
     let mut buffers = towards(NOWHERE, None, None);
     buffers.create_fars[1].action = ApplyAction::BUFF;
     let up_seid = store.establish(OWNER, CP, buffers).unwrap().up_seid;
