@@ -98,7 +98,16 @@ impl TunnelIndex {
         for (tunnel, side) in has.iter().filter(|tunnel| !had.contains(tunnel)) {
             self.add(*tunnel, index, *side);
         }
-        for (tunnel, _, parts) in tunnels(after) {
+        self.note_interfaces(after, interfaces);
+    }
+
+    /// Adds the interfaces that forwarding with `records` may use now, to those of the peers.
+    pub(crate) fn note_interfaces(
+        &mut self,
+        records: &Records,
+        interfaces: impl Fn(&Forwarding) -> InterfaceSet,
+    ) {
+        for (tunnel, _, parts) in tunnels(records) {
             if let Some(peer) = self.peers.get_mut(&tunnel.addr) {
                 peer.interfaces = peer.interfaces.union(interfaces(parts));
             }

@@ -79,6 +79,8 @@ impl SessionStore {
         let session = self.session_at(index)?.open();
         let OpenSession { ref records, ref usage, .. } = session;
         let rules = compile(known, session.identity(&self.packet_rates), records, usage);
+        let own = &self.provisioning;
+        self.tunnel_index.note_interfaces(records, |parts| own.forwarding_interfaces(parts));
         self.retired.entry(index).or_default().push_back(RetiredResources::default());
         Some(RuleDelta { session: index, keys: Vec::new(), rules: Some(Box::new(rules)) })
     }

@@ -7,7 +7,7 @@ use adit_session::{
     FarUpdate, Forwarding, ForwardingUpdate, InterfaceType, LocalInterface, PeerSides,
     Provisioning, Refusal, RuleId, SessionChange, SessionStore, TunnelRoutes,
 };
-use adit_types::{FarId, InterfaceId, InterfaceRole, InterfaceSet, PdrId, Teid};
+use adit_types::{FarId, InterfaceId, InterfaceRole, InterfaceSet, Nanos, PdrId, Teid};
 
 use crate::builders::*;
 
@@ -88,7 +88,7 @@ fn chosen_f_teid_of_an_access_pdr_is_on_n9_by_type_or_network_instance() {
         change.create_pdrs[0].pdi.interface_type = reference;
         change.create_pdrs[0].pdi.network_instance = name.map(Box::from);
         let established = both(&[]).establish(OWNER, CP, change).unwrap();
-        assert_eq!(established.created.iter().next().unwrap().f_teid.v4, Some(N9));
+        assert_eq!(established.created[0].f_teid.v4, Some(N9));
     }
 }
 
@@ -109,7 +109,7 @@ fn anchor_without_n3_has_all_its_tunnels_on_n9() {
     change.create_pdrs.push(from_cp);
     let established = store.establish(OWNER, CP, change).unwrap();
     assert!(established.created.iter().all(|made| made.f_teid.v4 == Some(N9)));
-    assert_eq!(established.created.iter().count(), 2);
+    assert_eq!(established.created.len(), 2);
 }
 
 #[test]
@@ -154,6 +154,28 @@ fn tunnel_whose_route_has_gone_refuses_no_other_change() {
     let change = SessionChange { update_fars: vec![update], ..SessionChange::default() };
     let refusal = Refusal::TunnelUnreachable { far: FarId(2), addr: IpAddr::V4(NOWHERE) };
     assert_eq!(store.modify(up_seid, change).unwrap_err(), refusal);
+}
+
+#[test]
+fn session_whose_route_has_gone_is_restored() {
+    let mut store = both(&[("198.18.0.0/16", 1)]);
+    store.establish(OWNER, CP, towards(NOWHERE, None, None)).unwrap();
+    let mut later = both(&[]);
+    let mut former = kept(&store, Nanos(1)).remove(0);
+    assert!(later.restore(Nanos(1), &mut former).is_ok());
+    assert_eq!(later.sessions().count(), 1);
+}
+
+#[test]
+fn route_that_moves_a_peer_to_another_interface_moves_its_tunnels_and_its_path() {
+    let (n3, n9) = (InterfaceSet(0b001), InterfaceSet(0b010));
+    let mut store = both(&[]);
+    let index = store.establish(OWNER, CP, towards(ON_N3, None, None)).unwrap().delta.session;
+    assert_eq!(store.peer_interfaces(ON_N3.into()), n3);
+    store.set_provisioning(both(&[("192.0.2.77/32", 1)]).provisioning().clone());
+    let rules = store.recompile(index).unwrap().rules.unwrap();
+    assert_eq!(rules.fars[1].interfaces, n9);
+    assert!(store.peer_interfaces(ON_N3.into()).intersects(n9));
 }
 
 #[test]
