@@ -3,8 +3,8 @@
 use adit_pfcp::{Cause, IeType as T};
 use adit_rules::sdf::AddrMatch;
 use adit_rules::{ApplyAction, UeAddresses};
-use adit_session::{Provisioning, StoreConfig};
-use adit_types::{InterfaceId, InterfaceSet, Nanos, PdrId, Precedence, Qfi, Teid};
+use adit_session::{LocalAddresses, LocalInterface, Provisioning, StoreConfig, TunnelRoutes};
+use adit_types::{InterfaceId, InterfaceRole, InterfaceSet, Nanos, PdrId, Precedence, Qfi, Teid};
 
 use crate::octets::*;
 use crate::planes::*;
@@ -46,6 +46,39 @@ fn network_instance_is_the_same_as_labels_and_as_text_and_of_length_zero_is_none
     let all = internet.with(InterfaceId(2));
     assert_eq!(empty.rules().fars[0].interfaces, all, "length 0");
     assert_eq!(empty.rules().downlink[0].interfaces, internet);
+}
+
+/// free5GC names neither network instance nor interface type towards a UPF on N9.
+#[test]
+fn tunnel_leaves_where_a_route_leads_and_is_refused_without_one_except_to_the_cp_function() {
+    let n9 = LocalAddresses { v4: Some([10, 0, 9, 3].into()), v6: None };
+    let n9 = LocalInterface::of_role(InterfaceRole::N9, n9);
+    let links = [("198.51.100.0/24", 0), ("10.0.9.0/24", 2)];
+    let links = links.map(|(link, id)| (link.parse().unwrap(), InterfaceId(id)));
+    let provisioning = Provisioning {
+        interfaces: [interfaces(), vec![n9]].concat(),
+        tunnel_routes: TunnelRoutes::new(links.to_vec()),
+        ..Provisioning::default()
+    };
+    let store = StoreConfig { provisioning, ..config().store };
+    let mut bench = Bench::with(adit_n4::NodeConfig { store, ..config() });
+    bench.associate(10);
+    let up_seid = accepted(&mut bench, &free5gc_establishment()).up_seid;
+    let tunnel = |peer: &str| {
+        let header = ie(T::OUTER_HEADER_CREATION, &format!("0100 00000001 {peer}"));
+        let parts = [ie(T::DESTINATION_INTERFACE, "00"), header];
+        let parts = group(T::UPDATE_FORWARDING_PARAMETERS, parts);
+        group(T::UPDATE_FAR, [ie(T::FAR_ID, "00000004"), ie(T::APPLY_ACTION, "02"), parts])
+    };
+    let to_upf = accepted(&mut bench, &modification(3, up_seid, &[tunnel("0a000902")]));
+    let rules = to_upf.rules();
+    let far = &rules.fars[usize::from(rules.downlink[0].far)];
+    assert_eq!(far.interfaces, InterfaceSet::NONE.with(InterfaceId(2)));
+    let refusal = refused(&mut bench, &modification(4, up_seid, &[tunnel("0a006301")]));
+    let wanted = (Cause::RuleCreationModificationFailure, Some(T::OUTER_HEADER_CREATION));
+    assert_eq!(refusal, wanted);
+    // Its FAR to the SMF's GTP-U address, which no route leads to.
+    open5gs(&mut bench);
 }
 
 /// Point 8. free5GC.
