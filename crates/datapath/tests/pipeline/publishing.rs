@@ -1,12 +1,13 @@
 //! Changes that are published in the middle of a step.
 
-use adit_datapath::Worker;
+use adit_datapath::{EventQueues, EventWorker, RxTx, RxTxConfig, SharedFlows, Worker, connect};
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::{MemBuf, MemIo};
 use adit_rules::{DeltaId, GtpuTunnel, NextHops, RuleDelta, SessionKey, WorkerCommand};
 use adit_rules::{KeyChange, SessionRules};
-use adit_tables::{Publisher, build};
-use adit_types::{Nanos, PortId, SessionIndex, Teid};
+use adit_tables::{Publisher, TablesConfig, build};
+use adit_testkit::mem_events::{MemScheduler, MemSchedulerConfig};
+use adit_types::{Nanos, PortId, Roles, SessionIndex, Teid};
 use rtrb::{Producer, RingBuffer};
 
 use crate::fixture::*;
@@ -162,4 +163,73 @@ fn end_marker_does_not_precede_packets_that_were_classified_before_its_change() 
             (G_PDU, OTHER_NEW_TEID),
         ]
     );
+}
+
+/// The control thread moves the tunnel while the worker divides a packet.
+struct MovedWhileDividing(MovedTunnel);
+
+impl MidStep for MovedWhileDividing {
+    fn before_receive(&mut self, _: PortId, _: &mut MemIo) {}
+
+    fn before_alloc(&mut self) {
+        if core::mem::take(&mut self.0.is_due) {
+            self.0.commands.push(end_marker(SESSION, GNB_TEID, 2)).unwrap();
+            publish(&mut self.0.publisher, 2, moved());
+        }
+    }
+}
+
+/// An event-driven worker runs its commands before it looks at the packets that it dequeued.
+#[test]
+fn end_marker_leaves_before_the_new_path_from_an_event_driven_worker() {
+    let roles = Roles::event_driven(1, 1);
+    let queues = EventQueues::default().with_tx(1);
+    let mut tables = TablesConfig { workers: roles.threads(), ..usual_config() };
+    tables.interfaces[usize::from(IF_N6.0)].mtu_bytes = 600;
+    let (mut publisher, mut readers) = build(tables).unwrap();
+    let keys = vec![
+        KeyChange::Add(SessionKey::Teid(Teid(TEID))),
+        KeyChange::Add(SessionKey::UeIpv4(adit_types::DomainId(0), v4(UE))),
+    ];
+    let delta = RuleDelta { session: SESSION, keys, rules: Some(Box::new(rules())) };
+    publisher.apply(DeltaId(1), delta);
+    let gnb = publisher.ensure_next_hop(IF_N3, ip(GNB)).unwrap();
+    publisher.set_mac(gnb, GNB_MAC, false);
+    let gateway = publisher.ensure_next_hop(IF_N6, ip("10.6.0.254")).unwrap();
+    publisher.set_mac(gateway, GATEWAY_MAC, false);
+    let (_scheduler, mut ports) = MemScheduler::new(MemSchedulerConfig {
+        queues: queues.schedules().collect(),
+        links: queues.links(roles),
+        flows: 64,
+        new_threshold: 256,
+        choose: Box::new(|_, _, ports| ports[0]),
+        keep_back: Box::new(|_, _| false),
+    });
+    let flows = SharedFlows::new(64, &queues, 64);
+    let (event_tx, _events) = RingBuffer::new(256);
+    let (commands, command_rx) = RingBuffer::new(64);
+    let worker = Worker::new(worker_config(&[]), readers.remove(0), event_tx, command_rx);
+    let handoff = connect(roles, 256).remove(0).with_flows(flows.clone());
+    let worker = worker.with_handoff(handoff);
+    let mut worker = EventWorker::new(worker, ports.remove(0), flows.clone());
+    let config = RxTxConfig { number: 0, ports: vec![N3, N6], burst: 32 };
+    let mut rx_tx = RxTx::new(config, readers.remove(0), flows, ports.remove(0));
+
+    let hook = MovedWhileDividing(MovedTunnel { publisher, commands, is_due: false });
+    let mut ports = HookedPorts::new(hook);
+    let mut wire = MemIo::new(&[N3_MAC, N6_MAC]);
+    let divided = tunneled().ipv4(UE, SERVER).udp(1, 2).payload(&[7; 1000]).build();
+    for is_due in [false, true, false, false] {
+        while ports.hook.0.publisher.poll_observed().is_some() {}
+        ports.hook.0.is_due = is_due;
+        wire.inject(N3, &divided);
+        wire.inject(N6, &downlink().build());
+        let now = Nanos::from_secs(1000);
+        rx_tx.step(now, &mut wire);
+        worker.step(now, &mut ports);
+        rx_tx.step(now, &mut wire);
+    }
+    let seen: Vec<_> = wire.take_sent(N3).iter().map(describe).collect();
+    let new = (G_PDU, NEW_TEID);
+    assert_eq!(seen, [(G_PDU, GNB_TEID), (END_MARKER, GNB_TEID), new, new, new]);
 }
