@@ -205,7 +205,7 @@ pub(crate) struct Interfaces {
     ports: Vec<Vec<VlanLink>>,
     usual: Vec<UsualPort>,
     have_tags: bool,
-    clamp_mss: bool,
+    have_tcp_mss: bool,
     by_id: Vec<Interface>,
     tx_links: Vec<TxLink>,
     /// What the transmit links of tunnels are limited to.
@@ -222,7 +222,7 @@ impl Interfaces {
             tx_links: interfaces.iter().map(|of| tx_link_of(of, u16::MAX)).collect(),
             tunnel_mtu: u16::MAX,
             have_tags: interfaces.iter().any(|interface| interface.vlan != VlanId::UNTAGGED),
-            clamp_mss: interfaces.iter().any(|interface| interface.tcp_mss.is_on()),
+            have_tcp_mss: interfaces.iter().any(|interface| interface.tcp_mss.is_on()),
         };
         for interface in interfaces {
             all.link(*interface);
@@ -299,8 +299,8 @@ impl Interfaces {
 
     /// True if some data network has a setting for the MSS of TCP.
     #[inline]
-    pub(crate) fn clamp_mss(&self) -> bool {
-        self.clamp_mss
+    pub(crate) fn have_tcp_mss(&self) -> bool {
+        self.have_tcp_mss
     }
 
     /// What usual packets on `port` are compared with.

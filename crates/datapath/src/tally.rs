@@ -200,7 +200,7 @@ impl StepTally {
 
     /// One SYN left with a lower MSS.
     #[cold]
-    pub(crate) fn clamp_mss(&mut self) {
+    pub(crate) fn count_lower_mss(&mut self) {
         self.rare().mss_clamped += 1;
     }
 

@@ -34,7 +34,7 @@ pub(super) fn clamp_syn<B: PacketBuf>(
     matched: &Matched<'_>,
     plan: &ForwardPlan<'_>,
 ) {
-    if !ctx.interfaces.clamp_mss() || packet.ip.protocol != protocol::TCP {
+    if !ctx.interfaces.have_tcp_mss() || packet.ip.protocol != protocol::TCP {
         return;
     }
     let front = usize::from(packet.arrival.ip_offset);
@@ -71,7 +71,7 @@ fn clamp<B: PacketBuf>(
     };
     let front = usize::from(arrival.ip_offset);
     if buf.data_mut().get_mut(front..).is_some_and(|packet| clamp_mss(packet, ip, most)) {
-        tally.clamp_mss();
+        tally.count_lower_mss();
     }
 }
 
