@@ -55,21 +55,18 @@ impl FromStr for KernelDevice {
         if text == "kernel:udp" {
             return Ok(Self::Udp);
         }
-        let kinds: [(&str, fn(String) -> Self); 2] = [
-            ("kernel:tun,name=", |name| Self::Tun { name }),
-            ("kernel:packet,iface=", |iface| Self::Packet { iface }),
-        ];
-        let mut found =
-            kinds.into_iter().filter_map(|(kind, of)| Some((text.strip_prefix(kind)?, of)));
-        let (name, of) = found.next().ok_or(KernelDeviceParseError::Unrecognized)?;
+        let tun = text.strip_prefix("kernel:tun,name=");
+        let packet = text.strip_prefix("kernel:packet,iface=");
+        let name = tun.or(packet).ok_or(KernelDeviceParseError::Unrecognized)?;
         let is_allowed = |byte: u8| byte.is_ascii_graphic() && !b"/:%,".contains(&byte);
         let is_name = (1..=NAME_BYTES_MAX).contains(&name.len())
             && name.bytes().all(is_allowed)
             && name != "."
             && name != "..";
-        match is_name {
-            true => Ok(of(name.to_owned())),
-            false => Err(KernelDeviceParseError::Name),
+        match (is_name, tun) {
+            (true, Some(_)) => Ok(Self::Tun { name: name.to_owned() }),
+            (true, None) => Ok(Self::Packet { iface: name.to_owned() }),
+            (false, _) => Err(KernelDeviceParseError::Name),
         }
     }
 }

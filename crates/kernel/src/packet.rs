@@ -11,7 +11,6 @@ use adit_pktio::{Burst, PacketBuf};
 use adit_types::MacAddr;
 use adit_types::limits::BURST_MAX;
 use adit_wire::parse_frame;
-use arrayvec::ArrayVec;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -94,7 +93,7 @@ pub struct PacketPort {
     /// Places of received frames, each behind its [`VnetHeader`].
     buffer: Box<[u8]>,
     controls: Box<[ControlBuffer]>,
-    received: ArrayVec<Received, BURST_MAX>,
+    received: Vec<Received>,
     /// The frame that is cut next, or that `pending` is of.
     at: usize,
     pending: Option<PendingFrame>,
@@ -140,7 +139,7 @@ impl PacketPort {
             counters: KernelCounters::default(),
             buffer: vec![0; BATCH * STRIDE].into(),
             controls: vec![ControlBuffer::default(); BATCH].into(),
-            received: ArrayVec::new(),
+            received: Vec::with_capacity(BATCH),
             at: 0,
             pending: None,
             dropped: 0,
@@ -155,7 +154,7 @@ impl PacketPort {
             counters: KernelCounters::default(),
             buffer: Box::default(),
             controls: Box::default(),
-            received: ArrayVec::new(),
+            received: Vec::new(),
             at: 0,
             pending: None,
             dropped: 0,
@@ -207,7 +206,7 @@ impl PacketPort {
         match receive_datagrams(self.socket.as_fd(), BATCH, buffer, places, controls) {
             Ok(received) => {
                 add(&self.counters.0.rx_calls, 1);
-                self.received = received;
+                self.received.extend(received);
                 !self.received.is_empty()
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => true,

@@ -80,12 +80,11 @@ fn configuration(control_plane: &str, dir: &Path) -> String {
     set("dpdk", dpdk);
     set("store", "kind = \"none\"");
     set("admin", &format!("socket = \"{}\"", dir.join("admin.sock").display()));
-    for (number, port) in table["port"].as_array_mut().unwrap().iter_mut().enumerate() {
+    for port in table["port"].as_array_mut().unwrap() {
         let port = port.as_table_mut().unwrap();
         let (_, device) =
             DEVICES.iter().find(|(name, _)| port["name"].as_str() == Some(*name)).unwrap();
-        let device = format!("net_af_packet{number},iface={device}");
-        port.insert("device".to_owned(), device.into());
+        port.insert("device".to_owned(), format!("kernel:packet,iface={device}").into());
         // The MTU of the veth devices.
         port.insert("mtu_bytes".to_owned(), 1500.into());
     }
@@ -120,11 +119,6 @@ fn link(upf: &TestNamespace, device: &str, peer: &TestNamespace, peer_device: &s
     let link = ["link", "add", device, "type", "veth", "peer", "name", peer_device];
     upf.ip(&[&link[..], &["netns", peer.name()]].concat());
     upf.ip(&["link", "set", device, "up", "arp", "off"]);
-    // Without offloads, as on a wire: whole checksums, and no segment longer than the MTU.
-    let mut ethtool = peer.command(Path::new("ethtool"));
-    let off = ["tx", "off", "tso", "off", "gso", "off", "gro", "off"];
-    let output = run(ethtool.args(["-K", peer_device]).args(off), LIMIT);
-    assert!(output.status.success(), "{output:?}");
 }
 
 /// Links N4 of a UPF to the device of the control planes.

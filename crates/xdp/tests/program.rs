@@ -392,9 +392,9 @@ fn packet_whose_checksum_a_kernel_left_open_passes_to_the_worker() {
     let both = FastRule { ue_v6: FastRuleUe::Only(key), ..downlink() };
     let rule = OffloadRule { rule: &both, is_limited: false, has_shared_rates: false };
     offload.put(SESSION, Direction::Downlink, &rule).unwrap();
-    const LEN: u16 = 30;
+    const LEN: u8 = 30;
     let v6_header = |protocol| {
-        let fixed = [0x60, 0, 0, 0, 0, LEN as u8, protocol, 64];
+        let fixed = [0x60, 0, 0, 0, 0, LEN, protocol, 64];
         [&fixed[..], &SERVER_V6.octets(), &UE_V6.octets()].concat()
     };
     let v6_type = |mut frame: Vec<u8>| {
@@ -408,7 +408,7 @@ fn packet_whose_checksum_a_kernel_left_open_passes_to_the_worker() {
     };
     settle(&mut programs[1], &ethernet(MACS[1], GATEWAY_MAC, &packet(SERVER, UE, 64)));
     for (protocol, field) in [(17, 6), (6, 16)] {
-        let v4 = pseudo_ipv4(SERVER, UE, protocol, LEN).fold();
+        let v4 = pseudo_ipv4(SERVER, UE, protocol, LEN.into()).fold();
         let v6 = pseudo_ipv6(SERVER_V6, UE_V6, protocol, LEN.into()).fold();
         let frame_v4 = |sum, flags| {
             let header = ipv4(SERVER, UE, 64, protocol, 0, flags, LEN.into());

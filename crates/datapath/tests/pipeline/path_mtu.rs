@@ -161,11 +161,10 @@ fn narrow_path_of_one_peer_limits_no_other() {
     let mut rules = rules();
     rules.fars[1].outer_header_creation = Some(tunnel(GNB_TEID, OTHER));
     // The former peer is one as long as a FAR of its own sends to it.
-    let mut both = rules.clone();
-    let mut unused = both.fars[1].clone();
+    let mut unused = rules.fars[1].clone();
     (unused.id, unused.outer_header_creation) = (adit_types::FarId(3), Some(tunnel(GNB_TEID, GNB)));
-    both.fars = [both.fars.to_vec(), vec![unused]].concat().into();
-    scene.install(both);
+    rules.fars.push(unused);
+    scene.install(rules);
     scene.resolve(IF_N3, OTHER, GNB_MAC);
     scene.publisher.set_path_mtu(ip(GNB), 1300);
     assert_eq!(sent_into_tunnel(&mut scene, 1500 - OUTER).len(), 1500);
