@@ -285,9 +285,11 @@ mod tests {
 
     #[test]
     fn packets_of_a_kernel_port_are_fragmented_beyond_the_mtu_of_the_port() {
-        let text = EXAMPLE
-            .replacen("device = \"net_af_packet0,iface=n3\"", "device = \"kernel:udp\"", 1)
-            .replacen("# tcp_mss = \"clamp\"", "tcp_mss = \"clamp\"", 1);
+        let text = EXAMPLE.replacen("kernel:packet,iface=n3", "kernel:udp", 1).replacen(
+            "# tcp_mss = \"clamp\"",
+            "tcp_mss = \"clamp\"",
+            1,
+        );
         let config = Config::parse(&text).unwrap();
         let tables = tables(&config, &[MacAddr::default(); 2], 8, 1);
         let mtus = tables.interfaces.iter().map(|of| (of.mtu_bytes, of.unfragmented_bytes));

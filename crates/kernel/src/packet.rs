@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use adit_pktio::{Burst, PacketBuf};
 use adit_types::MacAddr;
 use adit_types::limits::BURST_MAX;
-use adit_wire::parse_frame;
+use adit_wire::{parse_frame, parse_ip};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -22,7 +22,7 @@ use crate::netlink::Netlink;
 use crate::packet_socket::{bind_device, receive_multicast};
 use crate::segment::Cut;
 use crate::syscall::{PlaceLayout, Received, SendBatch, receive_datagrams, set_option};
-use crate::vnet::VnetHeader;
+use crate::vnet::{GSO_NONE, NEEDS_CSUM, VnetHeader};
 
 /// Frames per system call. Each may be a large packet.
 const BATCH: usize = 32;
@@ -299,13 +299,16 @@ impl PendingFrame {
         let (header, frame) = place.split_at_mut_checked(VnetHeader::LEN)?;
         let mut header = VnetHeader::read_from_bytes(header).ok()?;
         let l3_offset = usize::from(parse_frame(frame).ok()?.l3_offset);
-        if header.flags != 0 || header.gso_type != 0 {
-            // The kernel counts from the frame, cutting from the IP packet.
-            let start = usize::from(header.csum_start).checked_sub(l3_offset)?;
-            header.csum_start = u16::try_from(start).ok()?;
-        }
         let len = frame.len();
-        let cut = Cut::new(&header, frame.get_mut(l3_offset..)?)?;
+        let packet = frame.get_mut(l3_offset..)?;
+        // The kernel counts from the frame, cutting from the IP packet.
+        header.csum_start = match (header.flags & NEEDS_CSUM, header.gso_type) {
+            (0, GSO_NONE) => 0,
+            // A card has verified the checksums.
+            (0, _) => parse_ip(packet, false).ok()?.payload_offset,
+            _ => header.csum_start.checked_sub(u16::try_from(l3_offset).ok()?)?,
+        };
+        let cut = Cut::new(&header, packet)?;
         Some(Self { cut, tag, l3_offset, len, next: 0 })
     }
 
@@ -333,5 +336,80 @@ impl PendingFrame {
 impl AsFd for PacketPort {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use adit_wire::checksum::Sum;
+
+    use super::*;
+    use crate::vnet::GSO_TCPV4;
+
+    /// `VIRTIO_NET_HDR_F_DATA_VALID`: a card has verified the checksums.
+    const VERIFIED: u8 = 2;
+
+    /// A frame with `len` octets of TCP payload.
+    fn tcp(len: u16) -> Vec<u8> {
+        let [a, b] = (40 + len).to_be_bytes();
+        let ip = [0x45, 0, a, b, 0, 7, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        let mut frame = [&[2; 12][..], &[8, 0], &ip].concat();
+        frame.extend([0, 80, 0x10, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0x50, 0x10, 0, 9, 0, 0, 0, 0]);
+        frame.extend((0..len).map(|at| at.to_be_bytes()[1]));
+        frame
+    }
+
+    fn parts(header: VnetHeader, frame: &[u8]) -> Option<Vec<Vec<u8>>> {
+        let mut place = [header.as_bytes(), frame].concat();
+        let pending = PendingFrame::new(&mut place, None)?;
+        let part = |part| {
+            let mut out = vec![0; pending.len_of(part)];
+            pending.write(&place[VnetHeader::LEN..], part, &mut out);
+            out
+        };
+        Some((0..pending.cut.count()).map(part).collect())
+    }
+
+    #[test]
+    fn frame_that_a_card_verified_passes_as_it_is() {
+        let header = VnetHeader { flags: VERIFIED, ..VnetHeader::default() };
+        let arp = [&[2; 12][..], &[8, 6], &[1; 28]].concat();
+        for frame in [tcp(100), arp] {
+            assert_eq!(parts(header, &frame), Some(vec![frame]));
+        }
+    }
+
+    #[test]
+    fn large_packet_is_cut_whether_its_checksum_is_open_or_verified() {
+        let open = VnetHeader {
+            flags: NEEDS_CSUM,
+            gso_type: GSO_TCPV4,
+            gso_size: 100,
+            csum_start: 34,
+            csum_offset: 16,
+            ..VnetHeader::default()
+        };
+        let verified = VnetHeader { flags: VERIFIED, csum_start: 0, csum_offset: 0, ..open };
+        for header in [open, verified] {
+            let parts = parts(header, &tcp(250)).unwrap();
+            assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), [154, 154, 104]);
+            for part in parts {
+                let upper = &part[34..];
+                let len = u16::try_from(upper.len()).unwrap();
+                let sum = Sum::new().bytes(&part[26..34]).word(6).word(len).bytes(upper);
+                assert_eq!(sum.checksum(), 0, "{header:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn header_that_fits_no_frame_is_refused() {
+        let open =
+            |csum_start| VnetHeader { flags: NEEDS_CSUM, csum_start, ..VnetHeader::default() };
+        assert_eq!(parts(open(13), &tcp(10)), None);
+        assert_eq!(parts(open(500), &tcp(10)), None);
+        let large = VnetHeader { gso_type: GSO_TCPV4, gso_size: 5, ..VnetHeader::default() };
+        assert_eq!(parts(large, &tcp(10)[..30]), None);
+        assert_eq!(parts(VnetHeader::default(), &[1; 13]), None);
     }
 }

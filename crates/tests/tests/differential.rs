@@ -380,8 +380,10 @@ fn check(coverage: &Coverage) {
     use adit_rules::{DropReason, PuntReason};
     // These worlds cannot cause: buffers in parts, short headroom, full queues and rings, too many
     // requests to redirect. No packet waits for its rate (see `shaping.rs`), and no sessions share one. No
-    // two fragments of a datagram arrive (see `fragments.rs`). FARs to the RAN have a tunnel at once.
+    // two fragments of a datagram arrive (see `fragments.rs`). FARs to the RAN have a tunnel at once. No router says an
+    // MTU (see `pipeline/path_mtu.rs`).
     let absent = [
+        DropReason::IcmpQuoteUnknown,
         DropReason::TunnelUnknown,
         DropReason::FragmentNoBuffer,
         DropReason::ReassemblyDuplicate,
@@ -408,7 +410,7 @@ fn check(coverage: &Coverage) {
             PuntReason::ALL
                 .iter()
                 .filter(|reason| coverage.punts[reason.index()] == 0)
-                .filter(|reason| **reason != PuntReason::Reassembled)
+                .filter(|of| ![PuntReason::Reassembled, PuntReason::PathMtu].contains(of))
                 .map(|reason| reason.name()),
         )
         .collect();

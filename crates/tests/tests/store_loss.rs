@@ -57,8 +57,9 @@ fn packets_pass_while_the_primary_of_the_store_is_killed() {
     println!("{said}");
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
     let counters = daemon.show("counters");
+    // The kernel's own frames on its devices, now and then, are for no station of the test.
     let told = (&counters["dropped_pkts"], &counters["identity_holds"]);
-    assert_eq!(told, (&0.into(), &true.into()), "{counters}");
+    assert_eq!(told, (&counters["drops"]["frame_not_for_us"], &true.into()), "{counters}");
     assert!(daemon.stop().status.success());
 }
 
