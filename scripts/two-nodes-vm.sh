@@ -49,6 +49,10 @@ addresses = ["10.0.6.2/24"]
 interface = "n6"
 prefix = "0.0.0.0/0"
 next_hop = "10.0.6.1"
+[[route]]
+interface = "n3"
+prefix = "198.51.100.0/24"
+next_hop = "10.0.3.1"
 CONFIG
 cat > "$tree/other-node.toml" <<'CONFIG'
 [[port]]
@@ -60,6 +64,10 @@ role = "n3"
 port = "access-0"
 addresses = ["10.0.30.2/24"]
 network_instance = "node-0"
+[[route]]
+interface = "n3-0"
+prefix = "198.51.100.0/24"
+next_hop = "10.0.30.1"
 CONFIG
 vm_init <<'INIT'
 failures=0
