@@ -157,6 +157,7 @@ fn interfaces(config: &Config, mac_of: impl Fn(PortId) -> MacAddr) -> Vec<Interf
                 _ => config.ports[usize::from(interface.port.0)].mtu_bytes,
             },
             unfragmented_bytes: config.ports[usize::from(interface.port.0)].mtu_bytes,
+            outer_df: config.gtpu.outer_df,
             tcp_mss: interface.tcp_mss,
             station: interface.is_kernel.then_some(adit_kernel::STATION_MAC),
             v4: interface.v4,

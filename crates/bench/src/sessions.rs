@@ -52,6 +52,7 @@ fn tables(
         mac: MACS[usize::from(id)],
         mtu_bytes: 1500,
         unfragmented_bytes: 1500,
+        outer_df: true,
         tcp_mss: TcpMss::Off,
         station: None,
         v4: Some((addr, if role == InterfaceRole::N3 { N3_PREFIX_LEN } else { 24 })),

@@ -181,6 +181,8 @@ pub(crate) struct TxLink {
     pub keeps_syns: bool,
     /// Headers of tunnels over IPv4.
     pub outer: Option<UsualOuter>,
+    /// They keep DF.
+    pub outer_df: bool,
     /// Headers of tunnels over IPv6.
     pub outer_v6: Option<UsualOuterV6>,
 }
@@ -221,7 +223,7 @@ impl Interfaces {
             by_id: interfaces.to_vec(),
             tx_links: interfaces.iter().map(|of| tx_link_of(of, u16::MAX)).collect(),
             tunnel_mtu: u16::MAX,
-            have_tags: interfaces.iter().any(|interface| interface.vlan != VlanId::UNTAGGED),
+            have_tags: interfaces.iter().any(|of| of.vlan != VlanId::UNTAGGED || !of.outer_df),
             have_tcp_mss: interfaces.iter().any(|interface| interface.tcp_mss.is_on()),
         };
         for interface in interfaces {
@@ -291,7 +293,7 @@ impl Interfaces {
         PortLinks { port, links }
     }
 
-    /// True if frames through some interface have a tag.
+    /// True if frames through some interface have a tag, or outer headers without DF: what is rare, and costs the fast path.
     #[inline]
     pub(crate) fn have_tags(&self) -> bool {
         self.have_tags
@@ -375,7 +377,17 @@ fn tx_link_of(interface: &Interface, tunnel_mtu: u16) -> TxLink {
     let outer = v4.map(|(addr, _)| UsualOuter::new(addr));
     let outer_v6 = v6.map(|(addr, _)| UsualOuterV6::new(addr));
     let keeps_syns = interface.tcp_mss.is_on();
-    TxLink { id, port, vlan, mac, mtu_bytes, keeps_syns, outer, outer_v6 }
+    TxLink {
+        id,
+        port,
+        vlan,
+        mac,
+        mtu_bytes,
+        keeps_syns,
+        outer,
+        outer_df: interface.outer_df,
+        outer_v6,
+    }
 }
 
 /// The address of `interface` that packets of the family of `family` leave with.

@@ -165,7 +165,9 @@ const IES: &[(IeType, Acts)] = &[
     (IeType::QOS_REPORT_TRIGGER, Acts::Yes),
     (
         IeType::GTP_U_PATH_INTERFACE_TYPE,
-        Acts::Partly("N3 is where FARs lead to Access, N9 all else; not in reports"),
+        Acts::Partly(
+            "N3 is where FARs lead to Access except through an `n9` interface, N9 all else; not in reports",
+        ),
     ),
     (IeType::AVERAGE_PACKET_DELAY, Acts::Yes),
     (IeType::MINIMUM_PACKET_DELAY, Acts::Yes),

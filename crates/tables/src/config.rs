@@ -64,6 +64,8 @@ pub struct Interface {
     pub mtu_bytes: u16,
     /// Longest IP packet that leaves in one piece: less than `mtu_bytes` if the kernel fragments.
     pub unfragmented_bytes: u16,
+    /// Outer IPv4 headers of tunnels have DF; else routers may fragment their packets.
+    pub outer_df: bool,
     /// The setting of the data network for the MSS of TCP; of N6 interfaces only.
     pub tcp_mss: TcpMss,
     /// The link-layer address of the only station on the link, to which all packets go: it routes them.
@@ -78,7 +80,10 @@ pub struct Interface {
 impl From<&Interface> for OffloadInterface {
     fn from(of: &Interface) -> Self {
         let &Interface { id, role, domain, port, vlan, mac, mtu_bytes, .. } = of;
-        let (v4, v6) = (of.v4.map(|(addr, _)| addr), of.v6.map(|(addr, _)| addr));
+        // An offload writes headers with DF only.
+        let is_usual = of.outer_df || !of.role.is_gtpu();
+        let v4 = of.v4.filter(|_| is_usual).map(|(addr, _)| addr);
+        let v6 = of.v6.map(|(addr, _)| addr);
         let keeps_syns = of.tcp_mss.is_on();
         Self { id, role, domain, port, vlan, mac, mtu_bytes, keeps_syns, v4, v6 }
     }

@@ -256,6 +256,29 @@ pub fn set_tos(packet: &mut [u8], tos: u8) -> bool {
     true
 }
 
+/// Lets routers fragment a packet that begins with an IPv4 header without options and has DF and no identification: takes
+/// DF away, and derives an identification from the octets behind the header, so that packets of different contents differ
+/// by all likelihood, as RFC 6864 §4.3 wants of fragments that meet. Nothing changes in a shorter packet.
+pub fn allow_fragmentation(packet: &mut [u8]) {
+    /// Octets that the identification is derived from: outer UDP and GTP-U headers, and the headers of the packet inside.
+    const READ: usize = 8 + 16 + 60;
+    let Ok((header, rest)) = Ipv4Header::mut_from_prefix(packet) else { return };
+    let rest = rest.get(..READ).unwrap_or(rest);
+    // No sum: those of packets with right checksums are alike.
+    let mix = |hash: u32, word: &[u8; 4]| {
+        (hash.rotate_left(5) ^ u32::from_ne_bytes(*word)).wrapping_mul(0x9e37_79b1)
+    };
+    let [.., high, low] = (rest.as_chunks().0.iter().fold(0, mix) >> 16).to_be_bytes();
+    // Zero would say that there is none.
+    let identification = u16::from_be_bytes([high, low]).max(1);
+    let flags = header.flags_offset.get();
+    let sum = checksum::update(header.checksum.get(), flags, flags & !DONT_FRAGMENT);
+    let sum = checksum::update(sum, header.identification.get(), identification);
+    header.flags_offset.set(flags & !DONT_FRAGMENT);
+    header.identification.set(identification);
+    header.checksum.set(sum);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -143,6 +143,8 @@ pub(crate) struct GtpuSettings {
     pub copies_ecn: bool,
     /// Outer headers copy the DSCP of packets, unless the FAR has one.
     pub copies_dscp: bool,
+    /// Outer IPv4 headers have DF.
+    pub outer_df: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

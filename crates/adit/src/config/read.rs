@@ -220,6 +220,7 @@ fn read_gtpu(mut gtpu: ConfigSection<'_, '_>) -> GtpuSettings {
     let n3_requests = gtpu.integer("n3_requests", 1..=20u8, Some(3));
     let copies_ecn = gtpu.choice("ecn", &ECN_MODES, Some(false)).unwrap_or_default();
     let copies_dscp = gtpu.choice("dscp", &DSCP_MODES, Some(false)).unwrap_or_default();
+    let outer_df = gtpu.boolean_optional("outer_df").unwrap_or(true);
     gtpu.finish();
     GtpuSettings {
         echo_interval: Nanos::from_millis(echo_interval_ms),
@@ -227,6 +228,7 @@ fn read_gtpu(mut gtpu: ConfigSection<'_, '_>) -> GtpuSettings {
         n3_requests,
         copies_ecn,
         copies_dscp,
+        outer_df,
     }
 }
 

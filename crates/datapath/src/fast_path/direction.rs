@@ -6,6 +6,7 @@ use adit_rules::{FastRuleUe, OuterTos};
 use adit_tables::{CountedPacket, FastRuleSnapshot, FastRuleUrrs, TablesView, UeTable};
 use adit_types::{Direction, SessionIndex};
 use adit_wire::ethernet::EthernetHeader;
+use adit_wire::ipv4::allow_fragmentation;
 use adit_wire::{UsualTunnel, decrement_usual_hops, is_usual_syn, usual_tos};
 
 use super::burst::BurstContext;
@@ -289,6 +290,9 @@ impl FastRewrite for FastDownlink {
             frame.get_mut(tag_len..)?,
         )?;
         decrement_usual_hops(ip, is_v6);
+        if HAS_TAGS && !tx_link.outer_df {
+            allow_fragmentation(frame.get_mut(tag_len + EthernetHeader::LEN..)?);
+        }
         if tag_len != 0 {
             burst.hops.link_header(false).write_tag(frame, tx_link.vlan)?;
         }

@@ -3,6 +3,8 @@
 use adit_pktio::PacketBuf;
 use adit_tables::{FastRuleSnapshot, FastRuleUrrs};
 use adit_types::Direction;
+use adit_wire::ethernet::EthernetHeader;
+use adit_wire::ipv4::allow_fragmentation;
 use adit_wire::{UsualTunnel, decrement_usual_hops, usual_container, usual_dst_key};
 
 use super::burst::BurstContext;
@@ -152,6 +154,9 @@ fn relay<'v, B: PacketBuf, const HAS_TAGS: bool>(
     let untagged = frame.get_mut(tag_len..)?;
     let ip = outer.emit(&tunnel, burst.hops.link_header(false), direction, packet.len, untagged)?;
     decrement_usual_hops(ip, is_v6);
+    if HAS_TAGS && !tx_link.outer_df {
+        allow_fragmentation(frame.get_mut(tag_len + EthernetHeader::LEN..)?);
+    }
     if tag_len != 0 {
         burst.hops.link_header(false).write_tag(frame, tx_link.vlan)?;
     }

@@ -3,7 +3,7 @@
 //!
 //! Choices that the standards leave to us: source UDP port 2152 (some firewalls between sites open
 //! this port both ways only, and entropy would cost the read of the inner ports), TTL 64,
-//! identification 0 with "don't fragment" (RFC 6864 §4.1), no UDP checksum over IPv4 (RFC 768,
+//! identification 0 with "don't fragment" (RFC 6864 §4.1) unless the interface lets routers fragment, no UDP checksum over IPv4 (RFC 768,
 //! TS 29.281 §4.4.2.3 allows it), a computed one over IPv6 (RFC 8200 §8.1).
 
 use core::net::IpAddr;
@@ -13,7 +13,9 @@ use adit_rules::{DropReason, HeaderCreation};
 use adit_tables::Interface;
 use adit_types::MacAddr;
 use adit_wire::checksum::Sum;
+use adit_wire::ethernet::link_len;
 use adit_wire::gtpu::UDP_PORT;
+use adit_wire::ipv4::allow_fragmentation;
 use adit_wire::{OuterIpv4, OuterIpv6, UdpChecksum, emit_gtpu_ipv4, emit_gtpu_ipv6};
 
 use crate::carried::CreatedHeader;
@@ -55,7 +57,12 @@ pub(crate) fn encapsulate<B: PacketBuf>(
                 inner_len,
             };
             let room = prepend(buf, headers.len())?;
-            emit_gtpu_ipv4(room, &headers).map_err(|_| DropReason::PacketTooBig)
+            emit_gtpu_ipv4(room, &headers).map_err(|_| DropReason::PacketTooBig)?;
+            if !interface.outer_df {
+                let packet = buf.data_mut().get_mut(link_len(interface.vlan)..);
+                allow_fragmentation(packet.unwrap_or_default());
+            }
+            Ok(())
         }
         (IpAddr::V6(dst), _, Some((src, _))) => {
             let headers = OuterIpv6 {

@@ -166,6 +166,7 @@ fn interface(
         mac,
         mtu_bytes: 1500,
         unfragmented_bytes: 1500,
+        outer_df: true,
         tcp_mss: TcpMss::Off,
         station: None,
         v4: Some((v4.parse().unwrap(), 24)),

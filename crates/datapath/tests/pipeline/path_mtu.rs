@@ -1,7 +1,7 @@
 //! Paths to GTP-U peers that are narrower than their links: what is believed, and what it limits.
 //! Spec: RFC 1191 §3; RFC 8201 §4; RFC 4443 §3.2.
 
-use adit_rules::{DropReason, PuntReason, SessionRules, WorkerEvent};
+use adit_rules::{DropReason, PuntReason, SessionRules, TapFilter, TapKey, WorkerEvent};
 use adit_testkit::packet::PacketBuilder;
 use adit_types::Teid;
 use adit_wire::{icmp, icmpv6};
@@ -171,4 +171,37 @@ fn narrow_path_of_one_peer_limits_no_other() {
     assert_eq!(scene.counts().express_pkts, 0, "longer ones take the stages, which know the peer");
     assert_eq!(sent_into_tunnel(&mut scene, 1300 - OUTER).len(), 1300);
     assert_eq!(scene.counts().express_pkts, 1);
+}
+
+/// Outer headers that routers may fragment: the same from both paths, and of different packets with other identifications.
+#[test]
+fn outer_headers_without_df_have_identifications_from_stages_and_fast_path_alike() {
+    // It has a tap of its own.
+    if taps_drops() {
+        return;
+    }
+    let scene = |mut tables: adit_tables::TablesConfig, rules| {
+        tables.interfaces.iter_mut().for_each(|of| of.outer_df = false);
+        PipelineFixture::usual_with(tables, rules)
+    };
+    let mut usual = scene(usual_config(), rules());
+    // Packets of a tap take the stages.
+    let mut stages = scene(usual_config(), rules());
+    let filter = TapFilter { key: TapKey::Any, drop: None, one_of: 1 };
+    stages.commands.push(tap(filter)).unwrap();
+    let mut identifications = std::collections::BTreeSet::new();
+    for number in 0..100_u8 {
+        let packet =
+            from_gateway().ipv4(SERVER, UE).dont_fragment().udp(1, 2).payload(&[number; 9]);
+        let [fast, slow] =
+            [&mut usual, &mut stages].map(|scene| scene.pass(N6, &packet.build(), N3).remove(0));
+        assert_eq!(fast, slow, "{number}");
+        let ip = adit_wire::parse_ip(&fast[14..], true).unwrap();
+        assert!(!ip.dont_fragment, "{number}");
+        let identification = u16::from_be_bytes([fast[18], fast[19]]);
+        assert_ne!(identification, 0);
+        identifications.insert(identification);
+    }
+    assert_eq!((usual.counts().express_pkts, stages.counts().express_pkts), (100, 0));
+    assert!(identifications.len() > 90, "{}", identifications.len());
 }

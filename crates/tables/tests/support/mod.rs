@@ -26,6 +26,7 @@ pub(crate) fn interface(id: u8, role: InterfaceRole, v4: &str, v6: &str) -> Inte
         mac: MacAddr([2, 0, 0, 0, 0, id]),
         mtu_bytes: 1500,
         unfragmented_bytes: 1500,
+        outer_df: true,
         tcp_mss: TcpMss::Off,
         station: None,
         v4: Some((v4.parse().unwrap(), 24)),

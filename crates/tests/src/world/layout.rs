@@ -192,6 +192,7 @@ fn interface(
         mac: MacAddr(interface.mac),
         mtu_bytes: u16::try_from(interface.mtu_bytes).unwrap(),
         unfragmented_bytes: u16::try_from(interface.mtu_bytes).unwrap(),
+        outer_df: true,
         tcp_mss: interface.tcp_mss,
         station: None,
         v4: Some(interface.v4),

@@ -230,7 +230,8 @@ impl ConfigComparison {
     }
 
     fn gtpu(&mut self, old: &GtpuSettings, new: &GtpuSettings) {
-        let GtpuSettings { echo_interval, t3, n3_requests, copies_ecn, copies_dscp } = old;
+        let GtpuSettings { echo_interval, t3, n3_requests, copies_ecn, copies_dscp, outer_df } =
+            old;
         self.plain("gtpu.echo_interval_ms", echo_interval, &new.echo_interval, millis);
         self.plain("gtpu.t3_ms", t3, &new.t3, millis);
         self.plain("gtpu.n3_requests", n3_requests, &new.n3_requests, u8::to_string);
@@ -243,6 +244,7 @@ impl ConfigComparison {
         let effect = ChangeEffect::Rules;
         self.value("gtpu.ecn", effect, copies_ecn, ecn, |on| word(&ECN_MODES, *on));
         self.value("gtpu.dscp", effect, copies_dscp, dscp, |on| word(&DSCP_MODES, *on));
+        self.fixed("gtpu.outer_df", outer_df, &new.outer_df, "interfaces keep their headers");
     }
 
     fn datapath(&mut self, old: &DatapathSettings, new: &DatapathSettings) {
