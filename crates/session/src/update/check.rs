@@ -36,9 +36,6 @@ pub(super) fn pdr(own: &Provisioning, records: &Records, pdr: &Pdr) -> Result<()
 /// Checks one of the alternatives that packets of a PDR match.
 fn pdi(own: &Provisioning, pdr: &Pdr, is_of_ue: bool, pdi: &Pdi) -> Result<(), Refusal> {
     let id = pdr.id;
-    if let Some(removal) = pdr.outer_header_removal {
-        outer_header_removal(pdr, pdi, removal)?;
-    }
     if let Some(given) = &pdi.f_teid {
         f_teid(own, id, given, pdi.network_instance.as_deref())?;
     }
@@ -67,9 +64,10 @@ fn ue_networks(own: &Provisioning, pdr: PdrId, pdi: &Pdi) -> Result<(), Refusal>
 }
 
 /// GTP-U headers are those of tunnels to an F-TEID of ours. UDP and IP headers are those of packets
-/// from a data network to the UE's own address: their PDRs name the UE and no F-TEID.
+/// from a data network to the UE's own address: their PDRs name the UE and neither have nor request an F-TEID.
 /// Spec: TS 29.244 §8.2.64; TS 23.501 §5.6.10.3 (N6 tunnels).
-fn outer_header_removal(pdr: &Pdr, pdi: &Pdi, removal: HeaderRemoval) -> Result<(), Refusal> {
+pub(super) fn outer_header_removal(pdr: &Pdr, pdi: &Pdi, tunneled: bool) -> Result<(), Refusal> {
+    let Some(removal) = pdr.outer_header_removal else { return Ok(()) };
     match removal {
         HeaderRemoval::GtpuUdpIpv4 | HeaderRemoval::GtpuUdpIpv6 | HeaderRemoval::GtpuUdpIp => {
             Ok(())
@@ -78,7 +76,7 @@ fn outer_header_removal(pdr: &Pdr, pdi: &Pdi, removal: HeaderRemoval) -> Result<
         | HeaderRemoval::UdpIpv6
         | HeaderRemoval::Ipv4
         | HeaderRemoval::Ipv6 => {
-            let is_plain = pdi.source.is_network() && pdi.f_teid.is_none() && !pdi.is_of_any_ue();
+            let is_plain = pdi.source.is_network() && !tunneled && !pdi.is_of_any_ue();
             match is_plain {
                 true => Ok(()),
                 false => Err(Refusal::UnsupportedOuterHeaderRemoval { pdr: pdr.id, removal }),

@@ -3,13 +3,16 @@
 //! Parts of a change with the same CHOOSE ID get the same F-TEID. INTEROP: so do parts of later
 //! changes, while a PDR or traffic endpoint that the change leaves alone has that F-TEID; some
 //! control planes give the ID of the session's tunnel again with each QoS flow that they add. After a
-//! restoration the ID of a QoS flow means the one tunnel of its kind that the session has.
+//! restoration the ID of a QoS flow means the one tunnel of its kind that the session has. A part in a
+//! network instance that does not have the address of the F-TEID gets the same TEID with an address of
+//! that network instance.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use adit_rules::{DestinationInterface, SourceInterface};
 use adit_types::{SessionIndex, Teid};
 
+use super::check;
 use super::draft::{ChoiceTarget, TeidRequest};
 use super::found::has_teid;
 use crate::alloc::{Holder, TeidPlan};
@@ -36,12 +39,12 @@ pub(super) fn choose(
     records: &mut Records,
     wanted: &[TeidRequest],
 ) -> Result<(TeidPlan, Vec<(ChoiceTarget, LocalFTeid)>), Refusal> {
+    let own = &store.provisioning;
     let mut groups: Vec<(FTeidGroup, Option<LocalFTeid>)> = Vec::new();
     let mut members = Vec::with_capacity(wanted.len());
     for wanted in wanted {
-        let within = store.provisioning.tunnel_interfaces(side_of(records, wanted.target));
-        let local = store.provisioning.addresses_on(within);
-        let (v4, v6) = addresses(&local, wanted)?;
+        let local = own.addresses_on(own.tunnel_interfaces(side_of(records, wanted.target)));
+        let mut addrs = addresses(&local, wanted)?;
         let group = group_of(store, records, wanted);
         let known = groups.iter().position(|(other, _)| *other == group);
         let at = known.unwrap_or_else(|| {
@@ -50,16 +53,21 @@ pub(super) fn choose(
             groups.push((group, held));
             groups.len() - 1
         });
-        members.push((wanted.target, at, (v4, v6)));
+        if let Some(held) = groups[at].1
+            && check::is_local(own, &held, side_of(records, wanted.target).network_instance)
+        {
+            addrs = (held.v4, held.v6);
+        }
+        members.push((wanted.target, at, addrs));
     }
     let new = groups.iter().filter(|(_, held)| held.is_none()).count();
     let given = |teid| records.pdrs.iter().any(|pdr| has_teid(pdr, teid));
     let plan = store.teids.plan(session, new, given).ok_or(Refusal::TeidsExhausted)?;
     let mut planned = plan.teids().iter();
-    let teids: Vec<Result<LocalFTeid, Teid>> = groups
+    let teids: Vec<Teid> = groups
         .iter()
         .map(|(group, held)| match held {
-            Some(held) => Ok(*held),
+            Some(held) => held.teid,
             None => {
                 let Some(&teid) = planned.next() else {
                     unreachable!("the plan has a TEID for each new group")
@@ -67,13 +75,12 @@ pub(super) fn choose(
                 if let FTeidGroup::ChooseId(choose_id) = *group {
                     records.chosen.push(ChosenFTeid { choose_id: Some(choose_id), teid });
                 }
-                Err(teid)
+                teid
             }
         })
         .collect();
-    let f_teid = |(target, at, (v4, v6)): (ChoiceTarget, usize, FTeidAddresses)| match teids[at] {
-        Ok(held) => (target, held),
-        Err(teid) => (target, LocalFTeid { teid, v4, v6 }),
+    let f_teid = |(target, at, (v4, v6)): (ChoiceTarget, usize, FTeidAddresses)| {
+        (target, LocalFTeid { teid: teids[at], v4, v6 })
     };
     let chosen: Vec<_> = members.into_iter().map(f_teid).collect();
     for &(target, f_teid) in &chosen {

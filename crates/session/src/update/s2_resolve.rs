@@ -247,7 +247,9 @@ fn check_pdrs(
     for pdr in &records.pdrs {
         check::pdr(known.configured, records, pdr)?;
         for pdi in pdr.pdi.each() {
-            provisioned::pdi(known, before, pdr, pdi, is_tunneled(pdr, pdi, wanted))?;
+            let tunneled = is_tunneled(pdr, pdi, wanted);
+            check::outer_header_removal(pdr, pdi, tunneled)?;
+            provisioned::pdi(known, before, pdr, pdi, tunneled)?;
         }
         predefined::check(known, pdr)?;
         check_references(known, records, pdr)?;

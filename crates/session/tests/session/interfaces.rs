@@ -7,13 +7,14 @@ use adit_rules::{
     SessionKey, SourceInterface, Steering,
 };
 use adit_session::{
-    ChooseUe, FTeidSpec, FarUpdate, Forwarding, ForwardingUpdate, InterfaceType, LocalAddresses,
-    LocalInterface, OwnerNodes, PdrSpec, PdrUpdate, ProvisionedForwardingPolicy, Provisioning,
-    Refusal, SessionChange, SessionStore, StoreConfig, UePool, UeSide,
+    ChooseUe, FTeidSpec, FarUpdate, FormerSession, Forwarding, ForwardingUpdate, InterfaceType,
+    LocalAddresses, LocalFTeid, LocalInterface, OwnerNodes, PdrSpec, PdrUpdate,
+    ProvisionedForwardingPolicy, Provisioning, Refusal, SessionChange, SessionStore, StoreConfig,
+    UePool, UeSide,
 };
 use adit_types::{
-    DomainId, FarId, InterfaceId, InterfaceRole, InterfaceSet, OWNER_GROUP_SHIFT, OWNER_GROUPS,
-    Owners, PdrId, Teid, WorkerId,
+    DomainId, FarId, InterfaceId, InterfaceRole, InterfaceSet, Nanos, OWNER_GROUP_SHIFT,
+    OWNER_GROUPS, Owners, PdrId, Teid, WorkerId,
 };
 
 use crate::builders::*;
@@ -76,6 +77,28 @@ fn chosen_f_teid_has_the_address_of_the_side_and_the_network_instance() {
         let entry = entries.find(|entry| entry.id == PdrId(9)).unwrap();
         assert_eq!(entry.interfaces, InterfaceSet(interfaces), "{source:?} {name:?}");
     }
+}
+
+#[test]
+fn f_teid_of_one_choose_id_has_an_address_of_each_network_instance() {
+    let choose = FTeidSpec::Choose { v4: true, v6: false, choose_id: Some(1) };
+    let pdr = |name| tunneled(SourceInterface::Access, name, None, choose);
+    let mut store = five_interfaces();
+    let mut change = session(1);
+    change.create_pdrs.push(pdr(Some("slice")));
+    let established = store.establish(OWNER, CP, change).unwrap();
+    let first = established.created.iter().find(|made| made.pdr == PdrId(9)).unwrap().f_teid;
+    assert_eq!(first.v4, Some(N3_SLICE));
+    for (id, name, addr) in [(10, "internet", N3), (11, "slice", N3_SLICE)] {
+        let create_pdrs = vec![PdrSpec { id: PdrId(id), ..pdr(Some(name)) }];
+        let change = SessionChange { create_pdrs, ..SessionChange::default() };
+        let created = store.modify(established.up_seid, change).unwrap().created;
+        assert_eq!(created[0].f_teid, LocalFTeid { v4: Some(addr), ..first }, "{name}");
+    }
+    let now = Nanos::from_secs(1);
+    let octets = store.kept(now, established.up_seid).unwrap().octets();
+    let mut former = FormerSession::from_octets(&octets).unwrap();
+    assert!(five_interfaces().restore(now, &mut former).is_ok());
 }
 
 #[test]

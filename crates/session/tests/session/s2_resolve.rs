@@ -70,6 +70,15 @@ fn outer_header_removal_other_than_gtpu_is_refused() {
             Refusal::UnsupportedOuterHeaderRemoval { pdr: UL, removal }
         );
     }
+    // The downlink PDR may remove them, unless it has or requests a tunnel.
+    for (f_teid, is_usable) in [(None, true), (Some(given(5)), false), (Some(CHOOSE), false)] {
+        let mut change = session(1);
+        change.create_pdrs[1].outer_header_removal = Some(R::UdpIpv4);
+        change.create_pdrs[1].pdi.f_teid = f_teid;
+        let refusal = Refusal::UnsupportedOuterHeaderRemoval { pdr: DL, removal: R::UdpIpv4 };
+        let established = store(4).establish(OWNER, CP, change).map(|_| ());
+        assert_eq!(established, if is_usable { Ok(()) } else { Err(refusal) }, "{f_teid:?}");
+    }
     for removal in [R::GtpuUdpIpv4, R::GtpuUdpIpv6, R::GtpuUdpIp] {
         let mut change = session(1);
         change.create_pdrs[0].outer_header_removal = Some(removal);
