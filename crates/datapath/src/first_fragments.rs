@@ -56,19 +56,14 @@ impl FirstFragments {
         let FragmentPosition { identification, protocol, .. } = FragmentPosition::read(packet)?;
         let key = PacketKey { session, addrs: ip.addrs, identification, protocol };
         let ways = self.ways(&key)?;
-        let known = ways.iter_mut().find(|way| way.is_some_and(|(known, ..)| known == key));
         if !ip.is_first_fragment() {
-            let (_, since, upper) = (*known?)?;
-            return (now.since(since) < REMEMBERED_FOR).then_some(upper);
+            let (_, since, upper) = ways.iter().flatten().find(|(known, ..)| *known == key)?;
+            return (now.since(*since) < REMEMBERED_FOR).then_some(*upper);
         }
         let tuple = five_tuple(packet, ip);
         let ports = (tuple.src_port, tuple.dst_port);
         let upper = FirstFragment { protocol: tuple.protocol, ports, spi: tuple.spi };
-        let way = match known {
-            Some(known) => known,
-            None => ways.iter_mut().min_by_key(|way| way.map(|(_, since, _)| since))?,
-        };
-        *way = Some((key, now, upper));
+        *way_of(ways, &key)? = Some((key, now, upper));
         Some(upper)
     }
 
@@ -91,14 +86,101 @@ impl FirstFragments {
         copied.extend(self.0.iter().flatten().filter(|(key, ..)| is_moving(key.session)));
     }
 
-    /// Remembers those that another worker remembered.
+    /// Remembers those that another worker remembered. This one may have had their sessions before: then the later first
+    /// fragment of a packet stays.
     #[cold]
     pub(crate) fn put(&mut self, copied: &mut Vec<RememberedFragment>) {
         for fragment in copied.drain(..) {
-            let Some(ways) = self.ways(&fragment.0) else { continue };
-            if let Some(way) = ways.iter_mut().min_by_key(|way| way.map(|(_, since, _)| since)) {
+            let (key, since, _) = fragment;
+            let Some(way) = self.ways(&key).and_then(|ways| way_of(ways, &key)) else { continue };
+            if way.is_none_or(|(_, before, _)| before <= since) {
                 *way = Some(fragment);
             }
         }
+    }
+}
+
+/// The position that has the packet, or else the one to replace.
+fn way_of<'a>(
+    ways: &'a mut [Option<RememberedFragment>],
+    key: &PacketKey,
+) -> Option<&'a mut Option<RememberedFragment>> {
+    ways.iter_mut().min_by_key(|way| {
+        let of_packet = way.is_some_and(|(known, ..)| known == *key);
+        (!of_packet, way.map(|(_, since, _)| since))
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test")]
+mod tests {
+    use adit_wire::parse_ip;
+
+    use super::*;
+
+    const AT: Nanos = Nanos::from_secs(10);
+
+    /// A UDP packet in fragments: the first of them, from a port, or the last one.
+    fn fragment(identification: u16, first_from: Option<u16>) -> [u8; 28] {
+        let mut packet = [0; 28];
+        packet[..4].copy_from_slice(&[0x45, 0, 0, 28]);
+        packet[4..6].copy_from_slice(&identification.to_be_bytes());
+        // More fragments follow the first one.
+        let position = if first_from.is_some() { [0x20, 0] } else { [0, 1] };
+        packet[6..8].copy_from_slice(&position);
+        packet[8..10].copy_from_slice(&[64, 17]);
+        packet[12..20].copy_from_slice(&[10, 45, 0, 1, 10, 45, 0, 2]);
+        packet[20..22].copy_from_slice(&first_from.unwrap_or(0).to_be_bytes());
+        packet
+    }
+
+    /// The source port that the table has for a packet after a fragment of it.
+    fn port(table: &mut FirstFragments, now: Nanos, session: u32, packet: [u8; 28]) -> Option<u16> {
+        let ip = parse_ip(&packet, false).unwrap();
+        let upper = table.first_of(now, SessionIndex(session), &packet, &ip);
+        upper.map(|upper| upper.ports.0)
+    }
+
+    /// Gives the first fragments of a session to another worker.
+    fn give(from: &FirstFragments, to: &mut FirstFragments, session: u32) {
+        let mut copied = Vec::new();
+        from.copy_of(&|known| known == SessionIndex(session), &mut copied);
+        to.put(&mut copied);
+    }
+
+    #[test]
+    fn session_that_comes_back_takes_no_further_positions() {
+        let (mut one, mut other) = (FirstFragments::new(), FirstFragments::new());
+        assert_eq!(port(&mut one, AT, 1, fragment(7, Some(1000))), Some(1000));
+        let (key, ..) = one.0.iter().flatten().next().copied().unwrap();
+        let set = one.ways(&key).unwrap().as_ptr();
+        let mut is_in_set = |identification: &u32| {
+            let key =
+                PacketKey { session: SessionIndex(2), identification: *identification, ..key };
+            one.ways(&key).unwrap().as_ptr() == set
+        };
+        let identification = (0..=u32::from(u16::MAX)).find(&mut is_in_set).unwrap();
+        let identification = u16::try_from(identification).unwrap();
+        port(&mut one, AT + Nanos(1), 2, fragment(identification, Some(2000)));
+        for _ in 0..WAYS {
+            give(&one, &mut other, 2);
+            give(&other, &mut one, 2);
+        }
+        assert_eq!(port(&mut one, AT, 2, fragment(identification, None)), Some(2000));
+        assert_eq!(port(&mut one, AT, 1, fragment(7, None)), Some(1000), "of another session");
+    }
+
+    #[test]
+    fn latest_first_fragment_of_a_packet_stays_wherever_it_was_remembered() {
+        let (mut one, mut other) = (FirstFragments::new(), FirstFragments::new());
+        let later = AT + Nanos::from_secs(1);
+        port(&mut one, AT, 1, fragment(7, Some(1000)));
+        give(&one, &mut other, 1);
+        port(&mut other, later, 1, fragment(7, Some(2000)));
+        give(&one, &mut other, 1);
+        assert_eq!(port(&mut other, later, 1, fragment(7, None)), Some(2000));
+        give(&other, &mut one, 1);
+        let expired = AT + REMEMBERED_FOR;
+        assert_eq!(port(&mut one, expired, 1, fragment(7, None)), Some(2000));
     }
 }
