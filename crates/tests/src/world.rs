@@ -97,11 +97,12 @@ pub struct World {
     pub kept_their_rules: u64,
     /// Later fragments of which the first was known.
     pub known_fragments: u64,
-    roles: Roles,
+    /// The threads of the packet path.
+    pub roles: Roles,
     /// Queues that packets pass with an event scheduler.
     packet_queues: usize,
     /// Workers look up flows, so that packets of several ports are in no order among themselves.
-    has_rx: bool,
+    pub has_rx: bool,
     threads: Vec<Box<dyn PathThread<MemIo> + Send>>,
     events: Vec<rtrb::Consumer<WorkerEvent>>,
     /// Commands to each worker.

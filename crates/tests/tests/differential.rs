@@ -299,13 +299,15 @@ fn burst(rng: &mut StdRng, world: &World) -> Vec<InjectedFrame> {
 }
 
 /// Removes later fragments of tunnel packets whose first one can wait, and all but one of those that wait, in this burst and
-/// before: the oracle judges fragments one by one, and parts that contradict each other drop both.
+/// before: the oracle judges fragments one by one, and parts that contradict each other drop both. Removes later fragments of
+/// users whose first one passed by other rules: rules without filters remember none where they are fast.
 fn without_further_parts(world: &World, mut arrivals: Vec<InjectedFrame>) -> Vec<InjectedFrame> {
     let mut is_first = !world.has_fragments();
     arrivals.retain(|arrival| {
         let verdict = world.oracle.judge(arrival.port, &arrival.frame);
         let waits = verdict.outcome == OracleOutcome::Reassemble;
-        !waits || !verdict.is_known_fragment && core::mem::take(&mut is_first)
+        let is_usable = !verdict.follows_other_rules;
+        is_usable && (!waits || !verdict.is_known_fragment && core::mem::take(&mut is_first))
     });
     arrivals
 }
@@ -327,12 +329,16 @@ fn without_lonely(
 }
 
 /// Removes packets that arrive in another lane than earlier ones of their session, if both share a rate or
-/// a quota: the order of lanes in a burst depends on how usual its packets are. With a tap packets are buffered in the
-/// order in which they came, whatever their lane.
+/// a quota: the order of lanes in a burst depends on how usual its packets are. With a tap, packets are processed and buffered
+/// in the order in which they came, whatever their lane, so sessions that share a rate count as one. A scheduler gives out the
+/// lanes of a flow in any bursts, keeps no order between flows, and with an Rx queue none between ports.
 fn in_one_lane(world: &World, mut arrivals: Vec<InjectedFrame>) -> Vec<InjectedFrame> {
-    let mut lanes: HashMap<usize, OracleLane> = HashMap::new();
+    let has_events = world.roles.rx_tx() > 0;
+    let mut ways: HashMap<(Option<usize>, bool), (OracleLane, Option<usize>, Option<u16>)> =
+        HashMap::new();
     arrivals.retain(|arrival| {
-        let OracleVerdict { session, lane, .. } = world.oracle.judge(arrival.port, &arrival.frame);
+        let OracleVerdict { session, lane, outcome, .. } =
+            world.oracle.judge(arrival.port, &arrival.frame);
         let (Some(at), Some(lane)) = (session, lane) else { return true };
         let session = &world.oracle.sessions[at].1;
         let is_back = |pdr: &PdrSpec| {
@@ -344,9 +350,19 @@ fn in_one_lane(world: &World, mut arrivals: Vec<InjectedFrame>) -> Vec<InjectedF
             pdr.pdi.f_teid.is_some() && (pdr.pdi.source != SourceInterface::Access || is_back(pdr))
         };
         let is_uplink = lane == OracleLane::Tunneled && !session.pdrs.iter().any(from_tunnel);
-        let is_free =
-            !world.is_tapped && !session.has_quotas() && (is_uplink || !session.has_rates());
-        is_free || *lanes.entry(at).or_insert(lane) == lane
+        let is_limited = session.has_quotas() || session.has_rates();
+        let waits = has_events && matches!(outcome, OracleOutcome::Buffer { .. });
+        if !is_limited && !waits && !world.is_tapped {
+            return true;
+        }
+        let is_shared = session.shares_rates() && (world.is_tapped || has_events);
+        // Uplink packets that come in one lane alone have rates of their own.
+        let is_apart =
+            is_uplink && !session.has_quotas() && !waits && !world.is_tapped && !is_shared;
+        let group = (if is_shared { None } else { Some(at) }, is_apart);
+        let of_port = (world.has_rx && is_limited).then_some(arrival.port);
+        let way = (lane, has_events.then_some(at), of_port);
+        *ways.entry(group).or_insert(way) == way
     });
     arrivals
 }

@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 
 use adit_rules::{DropReason, HeaderRemoval};
 use adit_session::{FTeidSpec, Far, PdrSpec, Qer, SdfSpec};
-use adit_types::Seid;
 
 use super::arrival::OraclePacket;
 use super::keys::{contains_address, local_teid, networks};
@@ -115,7 +114,7 @@ impl Oracle {
             None => self.owner_of_ue(arrival.at, arrival.ip.dst).ok_or(DropReason::UeUnknown)?,
         };
         notes.session = Some(owner);
-        self.classify_fragment(self.sessions[owner].0, arrival, notes);
+        self.classify_fragment(owner, arrival, notes);
         let (ip, arrival) = (&arrival.ip, &*arrival);
         let session = &self.sessions[owner].1;
         let side = side::of(session, arrival.tunnel.map(|tunnel| tunnel.teid));
@@ -146,7 +145,7 @@ impl Oracle {
     /// A first fragment leaves, and a later one finds, the header that filters compare.
     fn classify_fragment(
         &self,
-        seid: Seid,
+        owner: usize,
         arrival: &mut OraclePacket<'_>,
         notes: &mut VerdictNotes,
     ) {
@@ -154,12 +153,15 @@ impl Oracle {
         if !ip.is_fragment {
             return;
         }
-        let id = first_fragment::id(seid, ip);
+        let (seid, session) = &self.sessions[owner];
+        let id = first_fragment::id(*seid, ip);
+        let arrived = (arrival.tunnel.map(|tunnel| tunnel.teid), session.changes);
         if ip.is_later_fragment {
             arrival.first = first_fragment::known(&self.first_fragments, self.now, &id);
             notes.is_known_fragment = arrival.first.is_some();
+            notes.follows_other_rules = arrival.first.is_some_and(|first| first.arrived != arrived);
         } else {
-            notes.first_fragment = Some((id, first_fragment::of(ip, arrival.packet)));
+            notes.first_fragment = Some((id, first_fragment::of(ip, arrival.packet, arrived)));
         }
     }
 

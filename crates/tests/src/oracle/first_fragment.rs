@@ -23,7 +23,12 @@ pub struct OracleFirstFragment {
     pub protocol: u8,
     front: [u8; 8],
     len: usize,
+    /// How it arrived.
+    pub(super) arrived: FragmentArrival,
 }
+
+/// The tunnel of a fragment, and how often the rules of its session had changed.
+pub(super) type FragmentArrival = (Option<u32>, u64);
 
 impl OracleFirstFragment {
     /// The front of the upper layer, with ports or SPI.
@@ -43,11 +48,11 @@ pub(super) fn id(seid: Seid, ip: &OracleIp) -> FragmentedPacketId {
 }
 
 /// The header of a first fragment.
-pub(super) fn of(ip: &OracleIp, packet: &[u8]) -> OracleFirstFragment {
+pub(super) fn of(ip: &OracleIp, packet: &[u8], arrived: FragmentArrival) -> OracleFirstFragment {
     let upper = &packet[ip.upper..ip.len];
     let (mut front, len) = ([0; 8], upper.len().min(8));
     front[..len].copy_from_slice(&upper[..len]);
-    OracleFirstFragment { protocol: ip.protocol, front, len }
+    OracleFirstFragment { protocol: ip.protocol, front, len, arrived }
 }
 
 /// The first fragment of a packet, if it passed recently.

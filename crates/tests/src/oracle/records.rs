@@ -38,6 +38,8 @@ pub struct OracleSession {
     pub windows: OracleRateWindows,
     /// When QERs got their packet rates.
     pub packet_rates_since: BTreeMap<QerId, Nanos>,
+    /// Changes of its rules.
+    pub changes: u64,
     /// Packets and octets that passed uplink.
     pub uplink: (u64, u64),
     /// Packets and octets that passed downlink.
@@ -91,7 +93,13 @@ impl OracleSession {
         self.qers.iter().any(|qer| qer.mbr.is_some() || qer.packet_rate.is_some())
     }
 
-    /// The same for volume quotas.
+    /// True if it has a bit rate that other sessions may share.
+    #[must_use]
+    pub fn shares_rates(&self) -> bool {
+        self.qers.iter().any(|qer| qer.mbr.is_some() && qer.correlation.is_some())
+    }
+
+    /// [`OracleSession::has_rates`] for volume quotas.
     #[must_use]
     pub fn has_quotas(&self) -> bool {
         self.urrs.iter().any(|urr| urr.settings.volume_quota.is_some())
@@ -100,6 +108,7 @@ impl OracleSession {
     /// Carries out an accepted request: removals, creations, updates.
     /// Spec: TS 29.244 §7.5.2, §7.5.4.
     pub fn apply(&mut self, change: &SessionChange, chosen: ChosenByUpf<'_>) {
+        self.changes += 1;
         self.apply_endpoints(change, chosen.endpoints);
         self.stated.retain(|pdr| !change.remove_pdrs.contains(&pdr.id));
         self.fars.retain(|far| !change.remove_fars.contains(&far.id));

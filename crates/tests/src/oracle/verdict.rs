@@ -36,6 +36,8 @@ pub struct OracleVerdict {
     pub first_fragment: Option<(FragmentedPacketId, OracleFirstFragment)>,
     /// It is a later fragment, and the first one is known.
     pub is_known_fragment: bool,
+    /// The first one came in another tunnel, or before the rules of the session changed.
+    pub follows_other_rules: bool,
 }
 
 /// A verdict without its outcome, while the rules are carried out.
@@ -50,6 +52,7 @@ pub(super) struct VerdictNotes {
     pub copies: Vec<OracleExit>,
     pub first_fragment: Option<(FragmentedPacketId, OracleFirstFragment)>,
     pub is_known_fragment: bool,
+    pub follows_other_rules: bool,
     /// Its copies left before.
     pub is_copied: bool,
 }
@@ -72,6 +75,7 @@ impl VerdictNotes {
             copies: self.copies,
             first_fragment: self.first_fragment,
             is_known_fragment: self.is_known_fragment,
+            follows_other_rules: self.follows_other_rules,
         }
     }
 }
