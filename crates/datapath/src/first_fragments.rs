@@ -112,7 +112,6 @@ fn way_of<'a>(
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test")]
 mod tests {
     use adit_wire::parse_ip;
 
@@ -154,12 +153,12 @@ mod tests {
         assert_eq!(port(&mut one, AT, 1, fragment(7, Some(1000))), Some(1000));
         let (key, ..) = one.0.iter().flatten().next().copied().unwrap();
         let set = one.ways(&key).unwrap().as_ptr();
-        let mut is_in_set = |identification: &u32| {
+        let is_in_set = |identification: &u32| {
             let key =
                 PacketKey { session: SessionIndex(2), identification: *identification, ..key };
             one.ways(&key).unwrap().as_ptr() == set
         };
-        let identification = (0..=u32::from(u16::MAX)).find(&mut is_in_set).unwrap();
+        let identification = (0..=u32::from(u16::MAX)).find(is_in_set).unwrap();
         let identification = u16::try_from(identification).unwrap();
         port(&mut one, AT + Nanos(1), 2, fragment(identification, Some(2000)));
         for _ in 0..WAYS {

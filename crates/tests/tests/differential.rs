@@ -299,8 +299,8 @@ fn burst(rng: &mut StdRng, world: &World) -> Vec<InjectedFrame> {
 }
 
 /// Removes later fragments of tunnel packets whose first one can wait, and all but one of those that wait, in this burst and
-/// before: the oracle judges fragments one by one, and parts that contradict each other drop both. Removes later fragments of
-/// users whose first one passed by other rules: rules without filters remember none where they are fast.
+/// before: the oracle judges fragments one by one, and parts that contradict each other drop both. Removes later fragments
+/// whose first one passed by other rules, which may have been fast: such rules have no filters and remember no fragments.
 fn without_further_parts(world: &World, mut arrivals: Vec<InjectedFrame>) -> Vec<InjectedFrame> {
     let mut is_first = !world.has_fragments();
     arrivals.retain(|arrival| {
@@ -334,8 +334,7 @@ fn without_lonely(
 /// lanes of a flow in any bursts, keeps no order between flows, and with an Rx queue none between ports.
 fn in_one_lane(world: &World, mut arrivals: Vec<InjectedFrame>) -> Vec<InjectedFrame> {
     let has_events = world.roles.rx_tx() > 0;
-    let mut ways: HashMap<(Option<usize>, bool), (OracleLane, Option<usize>, Option<u16>)> =
-        HashMap::new();
+    let mut ways = HashMap::new();
     arrivals.retain(|arrival| {
         let OracleVerdict { session, lane, outcome, .. } =
             world.oracle.judge(arrival.port, &arrival.frame);
@@ -396,8 +395,8 @@ fn check(coverage: &Coverage) {
     use adit_rules::{DropReason, PuntReason};
     // These worlds cannot cause: buffers in parts, short headroom, full queues and rings, too many
     // requests to redirect. No packet waits for its rate (see `shaping.rs`), and no sessions share one. No
-    // two fragments of a datagram arrive (see `fragments.rs`). FARs to the RAN have a tunnel at once. No router says an
-    // MTU (see `pipeline/path_mtu.rs`).
+    // two fragments of a datagram arrive (see `fragments.rs`). FARs to the RAN have a tunnel at once. No router says the MTU
+    // of a path (see `pipeline/path_mtu.rs` of `datapath`).
     let absent = [
         DropReason::IcmpQuoteUnknown,
         DropReason::TunnelUnknown,
@@ -426,7 +425,7 @@ fn check(coverage: &Coverage) {
             PuntReason::ALL
                 .iter()
                 .filter(|reason| coverage.punts[reason.index()] == 0)
-                .filter(|of| ![PuntReason::Reassembled, PuntReason::PathMtu].contains(of))
+                .filter(|reason| !matches!(reason, PuntReason::Reassembled | PuntReason::PathMtu))
                 .map(|reason| reason.name()),
         )
         .collect();

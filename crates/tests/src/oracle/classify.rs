@@ -155,12 +155,21 @@ impl Oracle {
         }
         let (seid, session) = &self.sessions[owner];
         let id = first_fragment::id(*seid, ip);
-        let arrived = (arrival.tunnel.map(|tunnel| tunnel.teid), session.changes);
+        let teid = arrival.tunnel.map(|tunnel| tunnel.teid);
+        let arrived = (teid, session.changes);
         if ip.is_later_fragment {
             arrival.first = first_fragment::known(&self.first_fragments, self.now, &id);
             notes.is_known_fragment = arrival.first.is_some();
-            notes.follows_other_rules = arrival.first.is_some_and(|first| first.arrived != arrived);
+            let first = arrival.first.and_then(|first| first.arrived);
+            notes.follows_other_rules = first.is_some_and(|first| first != arrived);
         } else {
+            // Where the first rule has a filter, no fragment is forwarded by a fast rule.
+            let readings = readings(session);
+            let first = readings.iter().find(|(pdr, _)| local_teid(pdr) == teid);
+            let is_filtered = first.is_some_and(|(pdr, rule)| {
+                rule.is_some() || !pdr.pdi.sdf.is_empty() || pdr.pdi.application.is_some()
+            });
+            let arrived = (!is_filtered).then_some(arrived);
             notes.first_fragment = Some((id, first_fragment::of(ip, arrival.packet, arrived)));
         }
     }

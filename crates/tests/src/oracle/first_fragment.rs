@@ -23,8 +23,8 @@ pub struct OracleFirstFragment {
     pub protocol: u8,
     front: [u8; 8],
     len: usize,
-    /// How it arrived.
-    pub(super) arrived: FragmentArrival,
+    /// How it arrived, unless it is remembered for sure.
+    pub(super) arrived: Option<FragmentArrival>,
 }
 
 /// The tunnel of a fragment, and how often the rules of its session had changed.
@@ -48,7 +48,11 @@ pub(super) fn id(seid: Seid, ip: &OracleIp) -> FragmentedPacketId {
 }
 
 /// The header of a first fragment.
-pub(super) fn of(ip: &OracleIp, packet: &[u8], arrived: FragmentArrival) -> OracleFirstFragment {
+pub(super) fn of(
+    ip: &OracleIp,
+    packet: &[u8],
+    arrived: Option<FragmentArrival>,
+) -> OracleFirstFragment {
     let upper = &packet[ip.upper..ip.len];
     let (mut front, len) = ([0; 8], upper.len().min(8));
     front[..len].copy_from_slice(&upper[..len]);

@@ -38,7 +38,7 @@ pub struct OracleSession {
     pub windows: OracleRateWindows,
     /// When QERs got their packet rates.
     pub packet_rates_since: BTreeMap<QerId, Nanos>,
-    /// Changes of its rules.
+    /// Changes of the rules that packets match.
     pub changes: u64,
     /// Packets and octets that passed uplink.
     pub uplink: (u64, u64),
@@ -108,7 +108,7 @@ impl OracleSession {
     /// Carries out an accepted request: removals, creations, updates.
     /// Spec: TS 29.244 §7.5.2, §7.5.4.
     pub fn apply(&mut self, change: &SessionChange, chosen: ChosenByUpf<'_>) {
-        self.changes += 1;
+        self.changes += u64::from(changes_matching(change));
         self.apply_endpoints(change, chosen.endpoints);
         self.stated.retain(|pdr| !change.remove_pdrs.contains(&pdr.id));
         self.fars.retain(|far| !change.remove_fars.contains(&far.id));
@@ -415,4 +415,16 @@ pub(super) fn waits_for_tunnel(far: &Far) -> bool {
     far.forwarding.as_ref().is_some_and(|parts| {
         parts.destination == DestinationInterface::Access && parts.outer_header_creation.is_none()
     })
+}
+
+/// True if packets may match other rules, or exemptions of other URRs, after the change.
+fn changes_matching(change: &SessionChange) -> bool {
+    let pdrs = [change.create_pdrs.len(), change.update_pdrs.len(), change.remove_pdrs.len()];
+    let urrs = [change.create_urrs.len(), change.update_urrs.len(), change.remove_urrs.len()];
+    let endpoints = [
+        change.create_traffic_endpoints.len(),
+        change.update_traffic_endpoints.len(),
+        change.remove_traffic_endpoints.len(),
+    ];
+    [pdrs, urrs, endpoints].concat().iter().any(|count| *count > 0)
 }

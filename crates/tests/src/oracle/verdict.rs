@@ -36,7 +36,7 @@ pub struct OracleVerdict {
     pub first_fragment: Option<(FragmentedPacketId, OracleFirstFragment)>,
     /// It is a later fragment, and the first one is known.
     pub is_known_fragment: bool,
-    /// The first one came in another tunnel, or before the rules of the session changed.
+    /// The first one, if a fast rule forwarded it, came in another tunnel or by former rules of the session.
     pub follows_other_rules: bool,
 }
 
