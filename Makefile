@@ -23,16 +23,19 @@ build:
 run: build
 	$(SUDO) target/release/adit-lab demo $(DEMO_ARGS)
 
+# Of the same features as all tests: another selection of packages compiles most crates once more.
+XTASK := $(or $(CARGO_TARGET_DIR),target)/debug/xtask
+
 test:
 	@scripts/install.sh test
 	cargo fmt --check
 	cargo clippy --quiet --workspace --all-targets -- -D warnings
-	cargo xtask tidy
-	cargo build --quiet --package adit --package adit-lab
+	cargo build --quiet --workspace --bins
+	$(XTASK) tidy
 	cargo test --quiet --workspace
 	RUSTFLAGS="--cfg loom" cargo test --quiet --package adit-tables --target-dir target/loom --test loom_publish
-	cargo xtask miri
-	cargo xtask fuzz --quick --seconds 5
+	$(XTASK) miri
+	$(XTASK) fuzz --quick --seconds 5
 
 # Each target for SECONDS; finds go to crates/tests/regressions, where `make test` replays them.
 SECONDS ?= 300
