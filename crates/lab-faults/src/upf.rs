@@ -221,7 +221,7 @@ impl AdminTarget {
     }
 }
 
-/// The configuration of the adit in place `at`, with its files in `dir`.
+/// The configuration of the adit in place `at`, with its files in `dir`: one that a former release reads, too.
 fn configuration(setting: StoreSetting, at: usize, dir: &Path) -> String {
     let socket = dir.join("admin.sock");
     let store = store_tables(setting, at, dir);
@@ -247,10 +247,10 @@ rx_descriptors = 256
 tx_descriptors = 256
 [[port]]
 name = "access"
-device = "kernel:packet,iface=n3"
+device = "net_af_packet0,iface=n3"
 [[port]]
 name = "core"
-device = "kernel:packet,iface=n6"
+device = "net_af_packet1,iface=n6"
 [[interface]]
 name = "n3"
 role = "n3"
