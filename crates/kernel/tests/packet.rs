@@ -86,8 +86,13 @@ fn with_hosts(
 ) -> Option<SeenFrames> {
     let (tids, tid) = channel();
     let (go, wait) = (Arc::new(std::sync::Barrier::new(3)), Arc::new(AtomicBool::new(false)));
-    let host = |own: &'static str, own_v6: &'static str, work: Box<dyn FnOnce() + Send>| {
-        let (tids, go) = (tids.clone(), Arc::clone(&go));
+    // Each host holds one until its work is done, and its namespace until the ports have forwarded all.
+    let (at_work, is_done) = channel::<()>();
+    let mut holds = Vec::new();
+    let mut host = |own: &'static str, own_v6: &'static str, work: Box<dyn FnOnce() + Send>| {
+        let (tids, go, at_work) = (tids.clone(), Arc::clone(&go), at_work.clone());
+        let (hold, is_released) = channel::<()>();
+        holds.push(hold);
         in_namespace(move || {
             // SAFETY: returns a number.
             tids.send((own, unsafe { libc::gettid() })).unwrap();
@@ -97,6 +102,8 @@ fn with_hosts(
             ip(&format!("address add {own_v6}/64 dev host nodad"));
             go.wait();
             work();
+            drop(at_work);
+            let _ = is_released.recv();
         })
     };
     let threads = [host(LEFT, LEFT_V6, Box::new(left)), host(RIGHT, RIGHT_V6, Box::new(right))];
@@ -134,10 +141,13 @@ fn with_hosts(
         }
         seen
     });
-    let done = threads.into_iter().map(JoinHandle::join).collect::<Vec<_>>();
+    drop(at_work);
+    let _ = is_done.recv();
     wait.store(true, Ordering::Relaxed);
-    let seen = middle.join().unwrap();
-    done.into_iter().for_each(|host| assert!(host.is_ok()));
+    let seen = middle.join();
+    drop(holds);
+    threads.into_iter().for_each(|host| assert!(host.join().is_ok()));
+    let seen = seen.unwrap();
     seen
 }
 
