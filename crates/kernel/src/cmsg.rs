@@ -76,6 +76,13 @@ impl ControlBuffer {
 }
 
 impl ReceivedControl {
+    /// Datagrams that the kernel dropped since it last said so, which `known` has.
+    pub(crate) fn missed_since(&self, known: &mut u32) -> usize {
+        let dropped = self.dropped.unwrap_or(*known);
+        let missed = dropped.wrapping_sub(core::mem::replace(known, dropped));
+        usize::try_from(missed).unwrap_or(0)
+    }
+
     fn note(&mut self, level: i32, number: i32, data: &[u8]) {
         let word = data.first_chunk::<4>().map(|bytes| u32::from_ne_bytes(*bytes));
         match (level, number) {

@@ -28,6 +28,7 @@ mod network;
 mod owner_filter;
 mod packet;
 mod packet_socket;
+mod receive;
 mod segment;
 mod syscall;
 mod tun;

@@ -9,7 +9,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use adit_pktio::{Burst, PacketBuf};
 use adit_types::MacAddr;
-use adit_types::limits::BURST_MAX;
 use adit_wire::{parse_frame, parse_ip};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use zerocopy::{FromBytes, IntoBytes};
@@ -20,6 +19,7 @@ use crate::error::KernelError;
 use crate::frame::ETHERNET;
 use crate::netlink::Netlink;
 use crate::packet_socket::{bind_device, receive_multicast};
+use crate::receive::{LOST_MAX, fill, grow_buffers};
 use crate::segment::Cut;
 use crate::syscall::{PlaceLayout, Received, SendBatch, receive_datagrams, set_option};
 use crate::vnet::{GSO_NONE, NEEDS_CSUM, VnetHeader};
@@ -35,9 +35,6 @@ const STRIDE: usize = SIZE.next_multiple_of(64) + 17 * 64;
 /// Octets of a tag of IEEE 802.1Q, behind both addresses of a frame.
 const TAG: usize = 4;
 const ADDRESSES: usize = 12;
-
-/// After so many frames without a buffer, or that fit none, a burst reads no more.
-const LOST_MAX: usize = 4 * BURST_MAX;
 
 /// Buffers of a socket in the kernel. Unit: octets.
 const SOCKET_BUFFER_BYTES: i32 = 16 << 20;
@@ -123,13 +120,7 @@ impl PacketPort {
         set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
         // Without it drops are not counted.
         let _ = set(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
-        for (forced, plain) in
-            [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
-        {
-            if set(libc::SOL_SOCKET, forced, SOCKET_BUFFER_BYTES).is_err() {
-                let _ = set(libc::SOL_SOCKET, plain, SOCKET_BUFFER_BYTES);
-            }
-        }
+        grow_buffers(socket.as_fd(), SOCKET_BUFFER_BYTES);
         let mac = bind_device(&socket, index, libc::ETH_P_ALL)?;
         let mac = mac.ok_or_else(|| io::Error::other("it is no Ethernet device"))?;
         receive_multicast(&socket, index)?;
@@ -178,23 +169,21 @@ impl PacketPort {
         burst: &mut Burst<B>,
         mut alloc: impl FnMut() -> Option<B>,
     ) -> usize {
-        let before = burst.len();
-        let limit = before + limit.min(burst.remaining_capacity());
-        // Frames that arrive without end and find no buffer must not keep the worker from releasing buffers.
-        let (mut lost, mut may_read) = (0, true);
-        while burst.len() < limit && lost < LOST_MAX {
+        let mut may_read = !self.buffer.is_empty();
+        fill(limit, burst, |burst, lost| {
+            if lost >= LOST_MAX {
+                return false;
+            }
             if self.pending.is_none() && self.at == self.received.len() {
-                if !may_read || self.buffer.is_empty() || !self.receive() {
-                    break;
+                if !may_read || !self.receive() {
+                    return false;
                 }
                 // After a batch that is not full the device has no frame.
                 may_read = self.received.len() == BATCH;
             }
-            let count = burst.len();
             self.take_next(burst, &mut alloc);
-            lost += usize::from(burst.len() == count);
-        }
-        burst.len() - before
+            true
+        })
     }
 
     /// Receives a batch of frames; false if none waits.
@@ -229,10 +218,7 @@ impl PacketPort {
         if self.pending.is_none() {
             let Some(received) = self.received.get(self.at).copied() else { return };
             let control = self.controls[self.at].read(received.control_len);
-            if let Some(dropped) = control.dropped {
-                let missed = dropped.wrapping_sub(core::mem::replace(&mut self.dropped, dropped));
-                add(&cells.rx_missed_pkts, usize::try_from(missed).unwrap_or(0));
-            }
+            add(&cells.rx_missed_pkts, control.missed_since(&mut self.dropped));
             let place = &mut self.buffer[self.at * STRIDE..][..received.len.min(SIZE)];
             let frame = (!received.is_cut).then(|| PendingFrame::new(place, control.tag)).flatten();
             if frame.is_none() {

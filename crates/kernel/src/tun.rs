@@ -11,15 +11,13 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::counters::{KernelCounters, add};
 use crate::frame::{ETHERNET, carries_ip, ether_type, write_ethernet};
 use crate::join::{JoinOffer, JoinPlan, Joined};
+use crate::receive::{LOST_MAX, fill};
 use crate::segment::Cut;
 use crate::syscall::WriteSlices;
 use crate::vnet::VnetHeader;
 
 /// The largest packet that a device passes, with its header.
 const READ_MAX: usize = VnetHeader::LEN + 65_536;
-
-/// After so many packets without a buffer, or that fit none, a burst reads no more.
-const LOST_MAX: usize = 4 * BURST_MAX;
 
 /// Headers that joining changes, at most: IPv6 and TCP with all options.
 const HEADERS_MAX: usize = 100;
@@ -88,19 +86,16 @@ impl TunQueue {
         burst: &mut Burst<B>,
         mut alloc: impl FnMut() -> Option<B>,
     ) -> usize {
-        let before = burst.len();
-        let limit = before + limit.min(burst.remaining_capacity());
-        // Packets that arrive without end and find no buffer must not keep the worker from releasing buffers.
-        let mut lost = 0;
-        while burst.len() < limit && !self.buffer.is_empty() {
-            if self.pending.is_none() && (lost >= LOST_MAX || !self.read()) {
-                break;
-            }
-            let count = burst.len();
-            self.take_next(burst, &mut alloc);
-            lost += usize::from(burst.len() == count);
+        if self.buffer.is_empty() {
+            return 0;
         }
-        burst.len() - before
+        fill(limit, burst, |burst, lost| {
+            let has_one = self.pending.is_some() || lost < LOST_MAX && self.read();
+            if has_one {
+                self.take_next(burst, &mut alloc);
+            }
+            has_one
+        })
     }
 
     /// Reads one packet; false if none waits.

@@ -16,6 +16,7 @@ use crate::counters::{KernelCounters, add};
 use crate::error::KernelError;
 use crate::frame::{DatagramHeaders, OutgoingDatagram, headers_len, write_headers};
 use crate::owner_filter;
+use crate::receive::{LOST_MAX, grow_buffers};
 use crate::syscall::{
     PlaceLayout, Received, SendBatch, attach_reuseport, receive_datagrams, set_option,
 };
@@ -38,9 +39,6 @@ const PAYLOAD_MAX: usize = 65_000;
 /// narrower than the port, and a kernel or device without segmentation costs one refused call in each of
 /// these spans.
 const SINGLE_BURSTS: u32 = 1024;
-
-/// After so many datagrams without a buffer, or that fit none, a burst reads no more from a socket.
-const LOST_MAX: usize = 4 * BURST_MAX;
 
 /// Buffers of a socket in the kernel. Unit: octets.
 const SOCKET_BUFFER_BYTES: i32 = 8 << 20;
@@ -363,13 +361,7 @@ impl UdpSocket {
             wish(libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1);
             wish(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DONT);
         }
-        for (forced, plain) in
-            [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
-        {
-            if !wish(libc::SOL_SOCKET, forced, SOCKET_BUFFER_BYTES) {
-                wish(libc::SOL_SOCKET, plain, SOCKET_BUFFER_BYTES);
-            }
-        }
+        grow_buffers(socket.as_fd(), SOCKET_BUFFER_BYTES);
         let bound = rustix::net::getsockname(&socket).map_err(fail)?;
         Ok(Self {
             socket,
@@ -449,11 +441,8 @@ impl UdpSocket {
         let Some(received) = self.received.get(self.at) else { return };
         let (at, cells) = (self.at, &counters.0);
         let control = self.controls[at].read(received.control_len);
-        if self.offset == 0
-            && let Some(dropped) = control.dropped
-        {
-            let missed = dropped.wrapping_sub(core::mem::replace(&mut self.dropped, dropped));
-            add(&cells.rx_missed_pkts, usize::try_from(missed).unwrap_or(0));
+        if self.offset == 0 {
+            add(&cells.rx_missed_pkts, control.missed_since(&mut self.dropped));
         }
         let start = self.offset;
         let end = control.segment.map_or(received.len, |size| start + size).min(received.len);
