@@ -7,10 +7,10 @@
 //! packets back. A Neighbor Advertisement with the Override flag replaces the address at once unless the
 //! next hop is pinned and nobody asked; one without it only makes the address stale (RFC 4861 §7.2.5).
 //!
-//! Pinned next hops (gateways, GTP-U peers) are resolved and kept resolved without traffic. While packets leave through
-//! an interface and none comes back, those that count as reachable are asked each second, and all stations with them. Others are
-//! created when a packet needs them and removed when unused. An unsolicited announcement creates no
-//! entry, so a flood of announcements cannot fill the table.
+//! Pinned next hops (gateways, GTP-U peers) are resolved and kept resolved without traffic. While packets
+//! leave through an interface and none comes back, those that count as reachable are asked each second, and
+//! all stations with them. Others are created when a packet needs them and removed when unused. An
+//! unsolicited announcement creates no entry, so a flood of announcements cannot fill the table.
 
 use core::net::IpAddr;
 use std::collections::{BTreeSet, VecDeque};

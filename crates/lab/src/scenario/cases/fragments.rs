@@ -60,8 +60,7 @@ pub(super) fn fragmentation(context: &ScenarioContext<'_>) -> Result<String> {
     ))
 }
 
-/// adit reassembles tunnel packets that arrive in two fragments. The test uses IPv6, since the kernel
-/// reassembles IPv4 fragments before DPDK's AF_PACKET ports receive them.
+/// adit reassembles tunnel packets that arrive in two fragments, over IPv6.
 pub(super) fn reassembly(context: &ScenarioContext<'_>) -> Result<String> {
     if !context.network.topology.ipv6 {
         return Ok("skipped: the kernel has no IPv6".to_owned());
