@@ -147,8 +147,7 @@ fn with_hosts(
     let seen = middle.join();
     drop(holds);
     threads.into_iter().for_each(|host| assert!(host.join().is_ok()));
-    let seen = seen.unwrap();
-    seen
+    seen.unwrap()
 }
 
 fn pattern(len: usize) -> Vec<u8> {
