@@ -24,6 +24,7 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use crate::columns::{BurstColumn, BurstLane, LaneKind};
 use crate::flows::{Flows, SharedFlows};
 use crate::owner_map::{KnownOwners, OwnerChanges};
+use crate::sweeps::Sweeps;
 use crate::tally::StepTally;
 
 /// A packet, and the port that received it.
@@ -76,6 +77,7 @@ pub struct Handoff<B> {
     /// How many workers share the sessions.
     workers: usize,
     owners: KnownOwners<B>,
+    sweeps: Sweeps,
     /// Packets of sessions that are about to be this worker's.
     parked: VecDeque<HandedPacket<B>>,
     /// By thread; `None` for this one and for those that it hands nothing to.
@@ -129,8 +131,9 @@ impl<B> core::fmt::Debug for Handoff<B> {
 #[must_use]
 pub fn connect<B>(roles: Roles, ring_len: usize) -> Vec<Handoff<B>> {
     let owners = KnownOwners::of_threads(roles.workers()).take(roles.threads());
-    let end = |(id, owners)| Handoff::new(id, roles.workers(), owners, ring_len);
-    let mut ends: Vec<_> = (0_u8..).zip(owners).map(end).collect();
+    let known = owners.zip(Sweeps::of_threads(roles.transmitters()));
+    let end = |(id, (owners, sweeps))| Handoff::new(id, roles.workers(), owners, sweeps, ring_len);
+    let mut ends: Vec<_> = (0_u8..).zip(known).map(end).collect();
     if roles.rx_tx() == 0 && roles.workers() > 1 {
         for end in ends.iter_mut().take(roles.workers()) {
             end.parked.reserve_exact(PARKED_MAX);
@@ -154,11 +157,18 @@ pub fn connect<B>(roles: Roles, ring_len: usize) -> Vec<Handoff<B>> {
 }
 
 impl<B> Handoff<B> {
-    fn new(id: u8, workers: usize, owners: KnownOwners<B>, ring_len: usize) -> Self {
+    fn new(
+        id: u8,
+        workers: usize,
+        owners: KnownOwners<B>,
+        sweeps: Sweeps,
+        ring_len: usize,
+    ) -> Self {
         Self {
             id: WorkerId(id),
             workers,
             owners,
+            sweeps,
             parked: VecDeque::new(),
             rings: Vec::new(),
             from: Vec::new(),
@@ -171,10 +181,11 @@ impl<B> Handoff<B> {
 
     /// The ends of the only worker.
     pub(crate) fn alone() -> Self {
-        let Some(owners) = KnownOwners::of_threads(1).next() else {
+        let mut known = KnownOwners::of_threads(1).zip(Sweeps::of_threads(1));
+        let Some((owners, sweeps)) = known.next() else {
             unreachable!("there is always a next thread")
         };
-        Self::new(0, 1, owners, 0)
+        Self::new(0, 1, owners, sweeps, 0)
     }
 
     /// The control thread's side of the owners of sessions, which all threads of these ends share.
@@ -200,6 +211,30 @@ impl<B> Handoff<B> {
         if self.owners.has_news() {
             self.owners.read();
         }
+    }
+
+    /// This thread's side of the sweeps.
+    pub(crate) fn sweeps(&mut self) -> &mut Sweeps {
+        &mut self.sweeps
+    }
+
+    /// True if this worker has to make a sweep.
+    #[inline]
+    pub(crate) fn is_sweep_due(&self) -> bool {
+        self.sweeps.is_due()
+    }
+
+    /// Asks all workers for a sweep, also those that sleep. Returns its number; `None` if packets of a session cannot be
+    /// with another worker: there is none, or a scheduler keeps their order.
+    #[cold]
+    pub(crate) fn ask_for_sweep(&mut self) -> Option<u32> {
+        if self.is_alone() || self.events.is_some() {
+            return None;
+        }
+        for thread in self.sweeps.sweeping().filter(|thread| *thread != usize::from(self.id.0)) {
+            self.notified.insert(thread);
+        }
+        Some(self.sweeps.ask())
     }
 
     /// The same, counting packets to threads on other nodes. `nodes`: those of the threads, as far as they are known.

@@ -12,7 +12,7 @@
 //!
 //! ```text
 //! context, columns, interfaces, egress, late_packets, tally, events, origin, reason, tap
-//! queues: tx_queues, tx_backlog, neighbor_queue, buffering, shaping, owner_map, handoff, fragments, slow_queue …
+//! queues: tx_queues, tx_backlog, neighbor_queue, buffering, shaping, owner_map, sweeps, handoff, held_end_markers, fragments …
 //! worker_state, selection, packet_fate
 //! originate, command          frames of our own, commands of the control thread
 //! stage, resume               the stages; buffered packets that go on
@@ -42,6 +42,7 @@ mod first_fragments;
 mod flows;
 mod fragments;
 mod handoff;
+mod held_end_markers;
 mod interfaces;
 mod kept_hops;
 mod late_packets;
@@ -61,6 +62,7 @@ mod shaping;
 mod slow;
 mod slow_queue;
 mod stage;
+mod sweeps;
 mod tally;
 mod tap;
 mod tx_backlog;

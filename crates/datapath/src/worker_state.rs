@@ -14,6 +14,7 @@ use crate::events::Events;
 use crate::flows::FlowMap;
 use crate::fragments::Fragments;
 use crate::handoff::Handoff;
+use crate::held_end_markers::HeldEndMarkers;
 use crate::kept_hops::KeptHops;
 use crate::neighbor_queue::{NeighborQueue, REQUEST_INTERVAL, is_waited_for};
 use crate::origin::Origin;
@@ -52,6 +53,8 @@ pub(crate) struct WorkerState<B> {
     pub shaping: Shaping<B>,
     /// Rings to and from other workers.
     pub handoff: Handoff<B>,
+    /// Received End Markers that wait for packets on their way from other workers.
+    pub held_end_markers: HeldEndMarkers<B>,
     /// Fragments.
     pub fragments: Fragments<B>,
     /// Packets for the slow path.
@@ -107,6 +110,7 @@ impl<B: PacketBuf> WorkerState<B> {
             buffering: Buffering::new(capacity.buffered_pkts, capacity.sessions),
             shaping: Shaping::new(capacity.shaped_pkts, capacity.sessions, leases),
             handoff: Handoff::alone(),
+            held_end_markers: HeldEndMarkers::new(),
             fragments: Fragments::new(),
             slow: SlowQueue::new(),
             events: Events::new(events),

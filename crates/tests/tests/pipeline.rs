@@ -7,14 +7,18 @@ use std::collections::BTreeMap;
 use adit_datapath::{EventQueues, Spread};
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
-use adit_rules::{DeltaId, DropReason, PuntReason};
-use adit_session::{CpFSeid, OwnerId, SessionStore};
+use adit_rss::{Toeplitz, ToeplitzKey};
+use adit_rules::{DeltaId, DropReason, HeaderRemoval, PuntReason};
+use adit_session::{CpFSeid, FTeidSpec, OwnerId, SessionStore};
 use adit_tables::{Publisher, Snapshot};
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::scenario;
 use adit_tests::threads::{FlowChoice, PathThreads, PathThreadsConfig};
 use adit_tests::world::{WorldLayout, control, resolve_stations};
 use adit_types::{MacAddr, Nanos, Owners, PortId, Roles, SessionIndex, Teid};
+use adit_wire::gtpu::GtpuMessageType;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 
 const UPF: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0x10, 0]), MacAddr([2, 0, 0, 0, 0x10, 1])];
 const PEER: MacAddr = MacAddr([2, 0xaa, 0, 0, 0, 1]);
@@ -45,6 +49,18 @@ impl EstablishedSession {
         let frame = PacketBuilder::ethernet(UPF[1], PEER).ipv4("8.8.8.8", self.ue);
         frame.udp(53, 4000).payload(payload).build()
     }
+
+    /// A packet of `host` in the tunnel, from another UPF.
+    fn relayed(self, host: Ipv4Addr, payload: &[u8]) -> Vec<u8> {
+        let outer = PacketBuilder::ethernet(UPF[0], PEER).ipv4("10.0.3.1", "10.0.3.2");
+        let inner = outer.gtpu(self.teid.0).psc_dl(9, false).ipv4(host, self.ue);
+        inner.udp(53, 4000).payload(payload).build()
+    }
+
+    fn end_marker(self) -> Vec<u8> {
+        let outer = PacketBuilder::ethernet(UPF[0], PEER).ipv4("10.0.3.1", "10.0.3.2");
+        outer.gtpu_message(GtpuMessageType::END_MARKER, self.teid.0).build()
+    }
 }
 
 /// A GTP-U Echo Request to our address on N3.
@@ -66,6 +82,8 @@ struct Pipeline {
     threads: PathThreads<MemIo>,
     ios: Vec<MemIo>,
     sessions: Vec<EstablishedSession>,
+    /// Another UPF sends its downlink packets, into the tunnel.
+    intermediate: EstablishedSession,
 }
 
 impl Pipeline {
@@ -73,14 +91,21 @@ impl Pipeline {
         let layout = WorldLayout { roles: ROLES, sessions_max: 64, ..scenario::plain_layout(0) };
         let (mut store, mut publisher, readers) = control(&layout);
         let mut sessions = Vec::new();
-        for host in 1..=SESSIONS {
-            let change = scenario::plain_session(host, "10.0.3.1");
+        for host in 1..=SESSIONS + 1 {
+            let mut change = scenario::plain_session(host, "10.0.3.1");
+            if host > SESSIONS {
+                let downlink = &mut change.create_pdrs[1];
+                downlink.pdi.f_teid =
+                    Some(FTeidSpec::Choose { v4: true, v6: false, choose_id: None });
+                downlink.outer_header_removal = Some(HeaderRemoval::GtpuUdpIp);
+            }
             let made = store.establish(OwnerId(1), CpFSeid::default(), change).unwrap();
-            let teid = made.created[0].f_teid.teid;
+            let teid = made.created.last().unwrap().f_teid.teid;
             let ue = Ipv4Addr::new(10, 45, 0, host);
             sessions.push(EstablishedSession { index: made.index, teid, ue });
             publisher.apply(DeltaId(host.into()), made.delta);
         }
+        let intermediate = sessions.pop().unwrap();
         resolve_stations(&mut publisher);
         let config = PathThreadsConfig {
             roles: ROLES,
@@ -94,7 +119,7 @@ impl Pipeline {
         };
         let threads = PathThreads::new(readers, &config);
         let ios = ROLES.all().map(|_| MemIo::new(&UPF)).collect();
-        Self { _store: store, publisher, threads, ios, sessions }
+        Self { _store: store, publisher, threads, ios, sessions, intermediate }
     }
 
     fn step(&mut self, thread: usize) -> usize {
@@ -190,6 +215,110 @@ fn hash_of_the_ue_address_chooses_one_worker_for_both_directions_and_owners_send
     // Sessions of other owners than their hash chooses are handed on, both directions alike.
     assert!(pipeline.handed_on() > 0 && pipeline.handed_on().is_multiple_of(16));
     assert!(counters[..ROLES.workers()].iter().all(|of| of.taken_over_pkts > 0));
+}
+
+/// The worker that a receiver hands packets from `host` in tunnels to.
+fn worker_of(host: Ipv4Addr) -> usize {
+    let mut hash = [0];
+    Toeplitz::new(ToeplitzKey::SYMMETRIC).hash_all(&[host.octets()], &mut hash);
+    hash[0] as usize % ROLES.workers()
+}
+
+/// In the order in which the owner of `known` sends: the payload's number of a packet, `None` of an End Marker.
+fn sent_downlink(pipeline: &mut Pipeline, known: EstablishedSession) -> Vec<Option<u16>> {
+    let owner = usize::from(Owners::new(ROLES.workers()).of(known.index).0);
+    let number_of = |frame: &Vec<u8>| {
+        let number = frame.last_chunk().map(|number| u16::from_be_bytes(*number));
+        number.filter(|_| frame[14 + 20 + 8 + 1] != GtpuMessageType::END_MARKER.0)
+    };
+    pipeline.sent(owner).iter().map(number_of).collect()
+}
+
+#[test]
+fn end_marker_leaves_behind_all_packets_of_its_tunnel_that_other_workers_have() {
+    // A ring holds more than a step takes from it.
+    const PACKETS: u16 = 2400;
+    for seed in 0..20 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let mut pipeline = Pipeline::new(Spread::Rss, PACKETS.into());
+        let known = pipeline.intermediate;
+        let owner = usize::from(Owners::new(ROLES.workers()).of(known.index).0);
+        for number in 0..PACKETS {
+            let host = loop {
+                let host = Ipv4Addr::new(198, 18, rng.random(), rng.random());
+                if worker_of(host) != owner {
+                    break host;
+                }
+            };
+            let frame = known.relayed(host, &number.to_be_bytes());
+            pipeline.ios[RECEIVER].inject(N3, &frame);
+        }
+        pipeline.ios[RECEIVER].inject(N3, &known.end_marker());
+        while pipeline.step(RECEIVER) > 0 {}
+        let mut sent = Vec::new();
+        for _ in 0..400 {
+            let thread = rng.random_range(0..ROLES.transmitters());
+            if thread == owner && rng.random_ratio(7, 8) {
+                continue;
+            }
+            pipeline.step(thread);
+            sent.extend(sent_downlink(&mut pipeline, known));
+        }
+        let (packets, marker) = sent.split_at(sent.len() - 1);
+        assert_eq!(marker, [None], "seed {seed}: the End Marker is the last one");
+        let mut numbers: Vec<u16> = packets.iter().filter_map(|number| *number).collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, Vec::from_iter(0..PACKETS), "seed {seed}");
+        let sum = pipeline.publisher.snapshot();
+        assert!(pipeline.counters().iter().all(Snapshot::identity_holds));
+        assert_eq!(sum.handed_off_pkts, sum.taken_over_pkts);
+        assert_eq!(
+            pipeline.handed_on(),
+            u64::from(PACKETS) + 1,
+            "and the End Marker, which waited"
+        );
+    }
+}
+
+#[test]
+fn end_marker_waits_for_a_worker_that_makes_no_steps_but_not_for_ever() {
+    let mut pipeline = Pipeline::new(Spread::Rss, 1024);
+    let known = pipeline.intermediate;
+    let owner = usize::from(Owners::new(ROLES.workers()).of(known.index).0);
+    pipeline.ios[RECEIVER].inject(N3, &known.end_marker());
+    pipeline.step(RECEIVER);
+    let step_at = |pipeline: &mut Pipeline, millis: u64| {
+        let now = Nanos(NOW.0 + Nanos::from_millis(millis).0);
+        let report = pipeline.threads.threads[owner].step(now, &mut pipeline.ios[owner]);
+        (sent_downlink(pipeline, known).len(), report.idle)
+    };
+    assert_eq!(step_at(&mut pipeline, 0), (0, false));
+    assert_eq!(step_at(&mut pipeline, 19), (0, false), "it goes on asking");
+    assert_eq!(step_at(&mut pipeline, 20), (1, false));
+    assert_eq!(step_at(&mut pipeline, 21), (0, true));
+}
+
+#[test]
+fn end_markers_that_wait_when_their_worker_ends_are_dropped_by_name() {
+    let mut pipeline = Pipeline::new(Spread::Rss, 1024);
+    let known = pipeline.intermediate;
+    let owner = usize::from(Owners::new(ROLES.workers()).of(known.index).0);
+    // More than the owner keeps, in steps of as many as its slow path takes.
+    for _ in 0..300 / 30 {
+        for _ in 0..30 {
+            pipeline.ios[RECEIVER].inject(N3, &known.end_marker());
+        }
+        while pipeline.step(RECEIVER) > 0 {}
+        pipeline.step(owner);
+    }
+    let full =
+        |pipeline: &Pipeline| pipeline.counters()[owner].drops[DropReason::HandoffFull.index()];
+    assert_eq!(full(&pipeline), 300 - 256);
+    pipeline.threads.threads[owner].drain(&mut pipeline.ios[owner]);
+    assert_eq!(full(&pipeline), 300);
+    let sum = pipeline.publisher.snapshot();
+    assert!(pipeline.counters().iter().all(Snapshot::identity_holds));
+    assert_eq!(sum.handed_off_pkts, sum.taken_over_pkts);
 }
 
 #[test]

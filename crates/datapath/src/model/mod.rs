@@ -10,6 +10,7 @@ mod processing;
 pub(crate) mod run_to_completion;
 pub(crate) mod rx_tx;
 mod stages;
+mod sweep;
 pub(crate) mod worker;
 
 use adit_pktio::{EventPort, PacketIo};

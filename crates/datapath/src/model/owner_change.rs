@@ -3,7 +3,7 @@
 use adit_pktio::{Burst, PacketBuf, PacketIo};
 use adit_rules::DropReason;
 
-use super::processing::{process, process_handed, process_switched};
+use super::processing::{process, process_switched, take_over_all};
 use crate::context::StepContext;
 use crate::owner_map::RELEASE_MAX;
 use crate::slow::{self, SlowLimits};
@@ -40,27 +40,6 @@ pub(super) fn change_owners<Io: PacketIo>(
         pkts += take_parked(ctx, io, rx, state);
     }
     pkts
-}
-
-/// Processes all packets that others handed to this worker so far.
-fn take_over_all<Io: PacketIo>(
-    ctx: &StepContext<'_>,
-    io: &mut Io,
-    rx: &mut Burst<Io::Buf>,
-    state: &mut WorkerState<Io::Buf>,
-) -> usize {
-    let mut taken = 0;
-    state.tally.set_taken_over(true);
-    for source in 0..state.handoff.sources() {
-        let mut left = state.handoff.waiting_from(source);
-        while left > 0 {
-            let Some(count) = process_handed(ctx, io, source, rx, state) else { break };
-            left = left.saturating_sub(count);
-            taken += count;
-        }
-    }
-    state.tally.set_taken_over(false);
-    taken
 }
 
 /// Gives away what waits of the groups to release, and owns them no longer. Returns how many packets left.

@@ -29,8 +29,8 @@ pub enum Spread {
     Owner,
     /// By the Toeplitz hash of the UE's address, as a NIC chooses a queue. The receiver looks nothing up; a worker
     /// hands packets of other owners' sessions on. Packets between the same two addresses keep their order. A packet
-    /// without an inner address, such as an End Marker, goes to its session's owner, and may overtake those that other
-    /// workers still hand on.
+    /// without an inner address goes to its session's owner, where an End Marker waits for those that other workers still
+    /// hand on ([`crate::sweeps`]).
     Rss,
 }
 

@@ -38,6 +38,28 @@ pub(super) fn process_handed<Io: PacketIo>(
     Some(count)
 }
 
+/// Processes all packets that others handed to this worker so far. Returns how many.
+#[cold]
+pub(super) fn take_over_all<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) -> usize {
+    let mut taken = 0;
+    state.tally.set_taken_over(true);
+    for source in 0..state.handoff.sources() {
+        let mut left = state.handoff.waiting_from(source);
+        while left > 0 {
+            let Some(count) = process_handed(ctx, io, source, rx, state) else { break };
+            left = left.saturating_sub(count);
+            taken += count;
+        }
+    }
+    state.tally.set_taken_over(false);
+    taken
+}
+
 /// Processes packets that are switched to other UEs, as packets that arrive from their data network.
 #[inline]
 pub(super) fn process_switched<Io: PacketIo>(

@@ -12,6 +12,7 @@ use adit_types::PortId;
 use super::owner_change::{change_owners, drop_parked};
 use super::processing::{process, process_handed, process_switched};
 use super::stages::tapped::report_late_packets;
+use super::sweep::sweep;
 use crate::command::run_commands;
 use crate::context::StepContext;
 use crate::handoff::WorkerSet;
@@ -81,7 +82,12 @@ pub(crate) fn step<Io: PacketIo>(
         state.queues.flush(io, &mut state.tally);
         state.handoff.flush(&mut state.tally);
     }
-    let idle = received == 0 && !is_busy && !has_owner_news;
+    let must_sweep =
+        !is_alone && (state.handoff.is_sweep_due() || !state.held_end_markers.is_empty());
+    if must_sweep {
+        received += sweep(ctx, io, limits, rx, state);
+    }
+    let idle = received == 0 && !is_busy && !has_owner_news && !must_sweep;
     if !idle {
         publish_counts(ctx, waited, state);
     }
@@ -166,6 +172,7 @@ pub(crate) fn drain<B: PacketBuf>(
 ) {
     let waited = state.packets_waiting();
     drop_taken_over(rx, state);
+    state.held_end_markers.drain(&mut state.tally);
     state.unresolved.drain(&mut state.tally);
     state.buffering.drain(&mut state.tally);
     state.fragments.reassembly.drain(&mut state.tally);

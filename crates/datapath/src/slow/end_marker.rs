@@ -1,18 +1,21 @@
 //! End Markers that arrive.
 //!
 //! One that arrives in a tunnel towards UEs is forwarded into the tunnels that the tunnel's FARs lead
-//! to, after the last packet: the session's owner sends it at the end of a step, after all waiting
-//! packets of the session. One that arrives in another tunnel has reached its destination.
+//! to, after the last packet: the session's owner waits until the other workers have handed on what arrived
+//! before ([`crate::sweeps`]), and sends it at the end of a step, after all waiting packets of the session. One that
+//! arrives in another tunnel has reached its destination.
 //! Spec: TS 29.281 §7.3.2; TS 23.501 §5.8.2.9.
 
-use adit_pktio::PacketIo;
+use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::{
-    ApplyAction, DropReason, GtpuTunnel, PublishedFar, PublishedRules, PuntReason, WorkerEvent,
+    ApplyAction, DropReason, GtpuTunnel, PublishedFar, PublishedRules, PuntReason, TunnelSide,
+    WorkerEvent,
 };
-use adit_types::{Direction, PortId, SessionIndex, Teid};
+use adit_types::{Direction, SessionIndex, Teid};
 
 use crate::context::StepContext;
 use crate::egress::egress_to_hop;
+use crate::held_end_markers::ReceivedEndMarker;
 use crate::origin::Origin;
 use crate::originate::end_marker::{TunnelEndMarker, write};
 use crate::resume::review_session;
@@ -20,18 +23,6 @@ use crate::slow::gtpu_signaling::report;
 use crate::slow::limiter::SlowLimits;
 use crate::slow::outcome::settle;
 use crate::worker_state::WorkerState;
-
-/// A received End Marker.
-pub(super) struct ReceivedEndMarker<B> {
-    /// The frame.
-    pub buf: B,
-    /// The port that it arrived on.
-    pub port: PortId,
-    /// The tunnel that it arrived in.
-    pub teid: Teid,
-    /// The sender's position among GTP-U peers.
-    pub peer: Option<u32>,
-}
 
 /// Handles a received End Marker at the owner of the tunnel's session; hands it to the owner elsewhere.
 #[cold]
@@ -42,21 +33,69 @@ pub(super) fn receive<Io: PacketIo>(
     state: &mut WorkerState<Io::Buf>,
     received: ReceivedEndMarker<Io::Buf>,
 ) {
-    let ReceivedEndMarker { buf, port, teid, peer } = received;
+    let Some((received, tunnel)) = find_tunnel(ctx, state, received) else { return };
+    if tunnel.side().direction == Direction::Downlink
+        && let Some(sweep) = state.handoff.ask_for_sweep()
+    {
+        state.held_end_markers.hold(ctx.now, sweep, received, &mut state.tally);
+    } else {
+        pass_on(ctx, io, limits, state, received, tunnel);
+    }
+}
+
+/// Passes on the End Markers that have waited for their sweeps. Call it when what the rings of this worker hold is
+/// processed, after [`HeldEndMarkers::ready`](crate::held_end_markers::HeldEndMarkers::ready) gave `count`.
+#[cold]
+pub(crate) fn pass_on_held<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    limits: &mut SlowLimits,
+    state: &mut WorkerState<Io::Buf>,
+    count: usize,
+) {
+    for _ in 0..count {
+        let WorkerState { held_end_markers, tally, .. } = &mut *state;
+        let Some(received) = held_end_markers.take(tally) else { return };
+        if let Some((received, tunnel)) = find_tunnel(ctx, state, received) {
+            pass_on(ctx, io, limits, state, received, tunnel);
+        }
+    }
+}
+
+/// The tunnel of an End Marker that arrived in one of a session of this worker. `None`: it is handed to the owner,
+/// or dropped.
+fn find_tunnel<'v, B: PacketBuf>(
+    ctx: &StepContext<'v>,
+    state: &mut WorkerState<B>,
+    received: ReceivedEndMarker<B>,
+) -> Option<(ReceivedEndMarker<B>, TunnelRules<'v>)> {
+    let teid = received.teid;
     let mut session = [SessionIndex::NONE];
     ctx.view.lookup_teids(&[teid], &mut session);
     let [session] = session;
     let Some(rules) = ctx.view.rules(session) else {
         settle(state, Err(DropReason::TeidUnknown));
-        return;
+        return None;
     };
     if !state.handoff.owns(session) {
-        state.handoff.hand_off(session, port, buf, &mut state.tally);
-        return;
+        state.handoff.hand_off(session, received.port, received.buf, &mut state.tally);
+        return None;
     }
-    let may_report = limits.end_markers.take(ctx.now, peer);
-    report(state, WorkerEvent::EndMarker { session }, may_report);
-    forward(ctx, io, state, buf, TunnelRules { session, rules, teid });
+    Some((received, TunnelRules { session, rules, teid }))
+}
+
+/// Reports an End Marker that arrived in a tunnel of this worker, and forwards it.
+fn pass_on<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    limits: &mut SlowLimits,
+    state: &mut WorkerState<Io::Buf>,
+    received: ReceivedEndMarker<Io::Buf>,
+    tunnel: TunnelRules<'_>,
+) {
+    let may_report = limits.end_markers.take(ctx.now, received.peer);
+    report(state, WorkerEvent::EndMarker { session: tunnel.session }, may_report);
+    forward(ctx, io, state, received.buf, tunnel);
 }
 
 /// A tunnel and the rules of its session.
@@ -67,6 +106,12 @@ struct TunnelRules<'v> {
     teid: Teid,
 }
 
+impl TunnelRules<'_> {
+    fn side(&self) -> TunnelSide {
+        self.rules.tunnel_side(self.teid)
+    }
+}
+
 /// Sends an End Marker into every tunnel that the FARs of its tunnel lead to. The first one is the
 /// received packet itself. Without any, the packet is consumed.
 fn forward<Io: PacketIo>(
@@ -74,9 +119,10 @@ fn forward<Io: PacketIo>(
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,
     buf: Io::Buf,
-    TunnelRules { session, rules, teid }: TunnelRules<'_>,
+    tunnel: TunnelRules<'_>,
 ) {
-    let side = rules.tunnel_side(teid);
+    let side = tunnel.side();
+    let TunnelRules { session, rules, teid } = tunnel;
     let pdrs = rules.pdrs(side.direction);
     let next = |at: usize| {
         let pdr = pdrs.get(at)?;

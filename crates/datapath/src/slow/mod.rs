@@ -22,11 +22,12 @@ use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::{DropReason, PuntReason, TapStage};
 use adit_wire::gtpu::GtpuMessageType;
 
-use self::end_marker::ReceivedEndMarker;
+pub(crate) use self::end_marker::pass_on_held;
 use self::gtpu_signaling::ReceivedSignaling;
 pub(crate) use self::limiter::SlowLimits;
 use self::outcome::settle;
 use crate::context::StepContext;
+use crate::held_end_markers::ReceivedEndMarker;
 use crate::interfaces::VlanLink;
 use crate::slow_queue::{SlowPacket, SlowTask, SlowWork};
 use crate::worker_state::WorkerState;
