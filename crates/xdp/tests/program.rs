@@ -1,6 +1,8 @@
 //! The program on single frames, through `BPF_PROG_TEST_RUN`.
 #![allow(clippy::unwrap_used, reason = "a test stops where its premise fails")]
 
+#[path = "program/division.rs"]
+mod division;
 #[path = "program/fields.rs"]
 mod fields;
 
