@@ -1,6 +1,6 @@
 //! The pipeline against the oracle: random sessions, packets and modifications.
 //!
-//! `ADIT_SEED=n` runs one scenario again, `ADIT_SCENARIOS=n` another number of them.
+//! `ADIT_SEED=n` runs one scenario again, `ADIT_SCENARIOS=n` another number of them, `ADIT_SCENARIOS=m..n` those from m to n.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test")]
 
 use std::collections::HashMap;
@@ -129,11 +129,11 @@ fn coverage_of(
     between: Between,
     world: impl Fn(u64, &WorldLayout) -> Result<World, String>,
 ) -> Option<Coverage> {
-    let scenarios =
-        std::env::var("ADIT_SCENARIOS").map_or(scenarios, |count| count.parse().unwrap());
+    let chosen = std::env::var("ADIT_SCENARIOS").unwrap_or_else(|_| scenarios.to_string());
+    let (first, last) = chosen.split_once("..").unwrap_or(("1", &chosen));
     let seeds: Vec<u64> = match std::env::var("ADIT_SEED") {
         Ok(seed) => vec![seed.parse().unwrap()],
-        Err(_) => (1..=scenarios).collect(),
+        Err(_) => (first.parse().unwrap()..=last.parse().unwrap()).collect(),
     };
     let mut coverage = Coverage::default();
     let mut differences = Vec::new();
@@ -294,17 +294,31 @@ fn burst(rng: &mut StdRng, world: &World) -> Vec<InjectedFrame> {
             InjectedFrame { worker: rng.random_range(world.receiving()), port, frame }
         })
         .collect();
-    let arrivals = without_further_parts(world, arrivals);
-    in_one_lane(world, without_lonely(rng, world, arrivals))
+    let judged = arrivals.into_iter().map(|frame| JudgedFrame::new(frame, world)).collect();
+    let judged = without_further_parts(world, judged);
+    let judged = in_one_lane(world, without_lonely(rng, world, judged));
+    judged.into_iter().map(|judged| judged.frame).collect()
+}
+
+/// A frame that arrives, and what the oracle says of it.
+struct JudgedFrame {
+    frame: InjectedFrame,
+    verdict: OracleVerdict,
+}
+
+impl JudgedFrame {
+    fn new(frame: InjectedFrame, world: &World) -> Self {
+        let verdict = world.oracle.judge(frame.port, &frame.frame);
+        Self { frame, verdict }
+    }
 }
 
 /// Removes later fragments of tunnel packets whose first one can wait, and all but one of those that wait, in this burst and
 /// before: the oracle judges fragments one by one, and parts that contradict each other drop both. Removes later fragments
 /// whose first one passed by other rules, which may have been fast: such rules have no filters and remember no fragments.
-fn without_further_parts(world: &World, mut arrivals: Vec<InjectedFrame>) -> Vec<InjectedFrame> {
+fn without_further_parts(world: &World, mut arrivals: Vec<JudgedFrame>) -> Vec<JudgedFrame> {
     let mut is_first = !world.has_fragments();
-    arrivals.retain(|arrival| {
-        let verdict = world.oracle.judge(arrival.port, &arrival.frame);
+    arrivals.retain(|JudgedFrame { verdict, .. }| {
         let waits = verdict.outcome == OracleOutcome::Reassemble;
         let is_usable = !verdict.follows_other_rules;
         is_usable && (!waits || !verdict.is_known_fragment && core::mem::take(&mut is_first))
@@ -316,13 +330,14 @@ fn without_further_parts(world: &World, mut arrivals: Vec<InjectedFrame>) -> Vec
 fn without_lonely(
     rng: &mut StdRng,
     world: &World,
-    mut arrivals: Vec<InjectedFrame>,
-) -> Vec<InjectedFrame> {
-    let lonely = arrivals.iter().position(|arrival| world.must_be_switched_alone(arrival));
-    match lonely.filter(|_| rng.random_ratio(1, 4)) {
-        Some(at) => vec![arrivals.swap_remove(at)],
-        None => {
-            arrivals.retain(|arrival| !world.must_be_switched_alone(arrival));
+    mut arrivals: Vec<JudgedFrame>,
+) -> Vec<JudgedFrame> {
+    let is_lonely = |arrival: &mut JudgedFrame| world.must_be_switched_alone(&arrival.verdict);
+    let mut lonely = arrivals.extract_if(.., is_lonely);
+    match lonely.next() {
+        Some(first) if rng.random_ratio(1, 4) => vec![first],
+        _ => {
+            lonely.for_each(drop);
             arrivals
         }
     }
@@ -332,37 +347,38 @@ fn without_lonely(
 /// a quota: the order of lanes in a burst depends on how usual its packets are. With a tap, packets are processed and buffered
 /// in the order in which they came, whatever their lane, so sessions that share a rate count as one. A scheduler gives out the
 /// lanes of a flow in any bursts, keeps no order between flows, and with an Rx queue none between ports.
-fn in_one_lane(world: &World, mut arrivals: Vec<InjectedFrame>) -> Vec<InjectedFrame> {
+fn in_one_lane(world: &World, mut arrivals: Vec<JudgedFrame>) -> Vec<JudgedFrame> {
     let has_events = world.roles.rx_tx() > 0;
     let mut ways = HashMap::new();
-    arrivals.retain(|arrival| {
-        let OracleVerdict { session, lane, outcome, .. } =
-            world.oracle.judge(arrival.port, &arrival.frame);
-        let (Some(at), Some(lane)) = (session, lane) else { return true };
-        let session = &world.oracle.sessions[at].1;
-        let is_back = |pdr: &PdrSpec| {
-            let far = session.fars.iter().find(|far| Some(far.id) == pdr.far);
-            let forwarding = far.and_then(|far| far.forwarding.as_ref());
-            forwarding.is_some_and(|to| to.destination == DestinationInterface::Access)
-        };
-        let from_tunnel = |pdr: &PdrSpec| {
-            pdr.pdi.f_teid.is_some() && (pdr.pdi.source != SourceInterface::Access || is_back(pdr))
-        };
-        let is_uplink = lane == OracleLane::Tunneled && !session.pdrs.iter().any(from_tunnel);
-        let is_limited = session.has_quotas() || session.has_rates();
-        let waits = has_events && matches!(outcome, OracleOutcome::Buffer { .. });
-        if !is_limited && !waits && !world.is_tapped {
-            return true;
-        }
-        let is_shared = session.shares_rates() && (world.is_tapped || has_events);
-        // Uplink packets that come in one lane alone have rates of their own.
-        let is_apart =
-            is_uplink && !session.has_quotas() && !waits && !world.is_tapped && !is_shared;
-        let group = (if is_shared { None } else { Some(at) }, is_apart);
-        let of_port = (world.has_rx && is_limited).then_some(arrival.port);
-        let way = (lane, has_events.then_some(at), of_port);
-        *ways.entry(group).or_insert(way) == way
-    });
+    arrivals.retain(
+        |JudgedFrame { frame, verdict: OracleVerdict { session, lane, outcome, .. } }| {
+            let (Some(at), Some(lane)) = (*session, *lane) else { return true };
+            let session = &world.oracle.sessions[at].1;
+            let is_back = |pdr: &PdrSpec| {
+                let far = session.fars.iter().find(|far| Some(far.id) == pdr.far);
+                let forwarding = far.and_then(|far| far.forwarding.as_ref());
+                forwarding.is_some_and(|to| to.destination == DestinationInterface::Access)
+            };
+            let from_tunnel = |pdr: &PdrSpec| {
+                pdr.pdi.f_teid.is_some()
+                    && (pdr.pdi.source != SourceInterface::Access || is_back(pdr))
+            };
+            let is_uplink = lane == OracleLane::Tunneled && !session.pdrs.iter().any(from_tunnel);
+            let is_limited = session.has_quotas() || session.has_rates();
+            let waits = has_events && matches!(outcome, OracleOutcome::Buffer { .. });
+            if !is_limited && !waits && !world.is_tapped {
+                return true;
+            }
+            let is_shared = session.shares_rates() && (world.is_tapped || has_events);
+            // Uplink packets that come in one lane alone have rates of their own.
+            let is_apart =
+                is_uplink && !session.has_quotas() && !waits && !world.is_tapped && !is_shared;
+            let group = (if is_shared { None } else { Some(at) }, is_apart);
+            let of_port = (world.has_rx && is_limited).then_some(frame.port);
+            let way = (lane, has_events.then_some(at), of_port);
+            *ways.entry(group).or_insert(way) == way
+        },
+    );
     arrivals
 }
 

@@ -86,6 +86,11 @@ impl Oracle {
         let whole = if addr.is_ipv4() { 32 } else { 64 };
         let mut best: Option<(u8, usize)> = None;
         for (at, (_, session)) in self.sessions.iter().enumerate() {
+            let has_addr = |(first, len): &(IpAddr, u8)| in_prefix(addr, *first, (*len).min(whole));
+            // Most sessions are not asked for more.
+            if !session.pdrs.iter().flat_map(networks).any(|network| has_addr(&network)) {
+                continue;
+            }
             let is_key_here = |pdr: &PdrSpec| {
                 let name = pdr.pdi.network_instance.as_deref();
                 instance::is_from_a_network(pdr) && self.is_about(session, name, from)
@@ -93,9 +98,9 @@ impl Oracle {
             let names_no_ue = |pdr: &PdrSpec| is_key_here(pdr) && networks(pdr).is_empty();
             let any = session.pdrs.iter().any(names_no_ue);
             let is_key = |pdr: &&PdrSpec| any || is_key_here(pdr);
-            for (first, len) in session.pdrs.iter().filter(is_key).flat_map(networks) {
+            for (_, len) in session.pdrs.iter().filter(is_key).flat_map(networks).filter(has_addr) {
                 let len = len.min(whole);
-                if in_prefix(addr, first, len) && best.is_none_or(|(longest, _)| len > longest) {
+                if best.is_none_or(|(longest, _)| len > longest) {
                     best = Some((len, at));
                 }
             }

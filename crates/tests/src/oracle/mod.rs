@@ -313,10 +313,10 @@ impl Oracle {
 /// True if both addresses are of one family and agree in their first `len` bits.
 #[must_use]
 pub fn in_prefix(addr: IpAddr, prefix: IpAddr, len: u8) -> bool {
-    let (a, b): (Vec<u8>, Vec<u8>) = match (addr, prefix) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => (a.octets().into(), b.octets().into()),
-        (IpAddr::V6(a), IpAddr::V6(b)) => (a.octets().into(), b.octets().into()),
+    let differing = match (addr, prefix) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => u128::from(a.to_bits() ^ b.to_bits()) << 96,
+        (IpAddr::V6(a), IpAddr::V6(b)) => a.to_bits() ^ b.to_bits(),
         _ => return false,
     };
-    (0..usize::from(len)).all(|bit| (a[bit / 8] ^ b[bit / 8]) & (0x80 >> (bit % 8)) == 0)
+    differing.leading_zeros() >= len.into()
 }

@@ -33,25 +33,13 @@ impl World {
         self.oracle.judge(arrival.port, &arrival.frame)
     }
 
-    /// Expects the outcome of a packet that comes back for another UE.
-    #[must_use]
-    pub fn judge_locally_switched(&self, arrival: &InjectedFrame) -> Option<OracleVerdict> {
-        match self.judge(arrival).outcome {
-            OracleOutcome::SwitchLocally { port, frame } => Some(self.oracle.judge(port, &frame)),
-            _ => None,
-        }
-    }
-
     /// True if the packet must arrive alone, because its order among packets of other lanes is undefined
     /// and decides outcomes: it comes back to a session with rates or quotas, waits, is copied, or is an
     /// End Marker.
     #[must_use]
-    pub fn must_be_switched_alone(&self, arrival: &InjectedFrame) -> bool {
-        let Some(OracleVerdict { session, lane, outcome, copies, .. }) =
-            self.judge_locally_switched(arrival)
-        else {
-            return false;
-        };
+    pub fn must_be_switched_alone(&self, verdict: &OracleVerdict) -> bool {
+        let OracleOutcome::SwitchLocally { port, frame } = &verdict.outcome else { return false };
+        let OracleVerdict { session, lane, outcome, copies, .. } = self.oracle.judge(*port, frame);
         let session = session.map(|at| &self.oracle.sessions[at].1);
         let is_limited = session.is_some_and(|session| session.has_rates() || session.has_quotas());
         let waits = matches!(
