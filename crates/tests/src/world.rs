@@ -355,7 +355,9 @@ impl World {
     /// session, or, between UEs, to the owner of the other session.
     fn settle(&mut self) {
         let rounds = match self.roles.rx_tx() {
-            0 => self.roles.threads().min(3),
+            // A packet is handed on twice, then an End Marker waits for a sweep of all.
+            0 if self.roles.threads() > 1 => 6,
+            0 => 1,
             // A packet between UEs passes the queues twice before it leaves.
             _ => 4 + 2 * self.packet_queues,
         };
