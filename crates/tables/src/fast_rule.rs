@@ -248,6 +248,7 @@ impl fmt::Debug for FastRuleTable {
 #[cfg(all(test, not(loom)))]
 #[allow(clippy::unwrap_used, reason = "a test stops where its premise fails")]
 mod tests {
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
 
@@ -286,6 +287,22 @@ mod tests {
         }
     }
 
+    /// An offload without entries.
+    #[derive(Debug)]
+    struct CellsOnly;
+
+    impl OffloadUsage for CellsOnly {
+        fn counted(&self, _: SessionIndex) -> adit_rules::OffloadCounts {
+            adit_rules::OffloadCounts::default()
+        }
+
+        fn take_back(&self, _: SessionIndex) {}
+
+        fn divide(&self, _: SessionIndex, more: u64, others: u64) -> u64 {
+            share_of(more, others)
+        }
+    }
+
     fn put(table: &FastRuleTable, direction: Direction, rule: &PackedFastRule) {
         let written = table.set(SESSION, direction, Some(rule));
         table.activate(SESSION, direction, written, u64::MAX);
@@ -319,6 +336,23 @@ mod tests {
         assert_eq!((is_found(), cell.flags().is_rule()), ((false, false), false));
         any |= cell.flags();
         assert!(any.may_refer() && any.may_be_metered());
+    }
+
+    #[test]
+    fn limit_is_divided_among_the_cells_that_have_rules_less_the_reserve() {
+        for offload in [None, Some(Arc::new(CellsOnly) as Arc<dyn OffloadUsage>)] {
+            let has_reserve = offload.is_some();
+            let table = FastRuleTable::new(2, offload);
+            put(&table, Direction::Downlink, &downlink(1));
+            put(&table, Direction::Uplink, &downlink(2));
+            table.limit_to(SESSION, 1000);
+            assert_eq!(table.unchecked_bytes(SESSION), 1000);
+            table.reserve(SESSION, 100);
+            table.limit_to(SESSION, 1000);
+            assert_eq!(table.unchecked_bytes(SESSION), if has_reserve { 900 } else { 1000 });
+            table.limit_to(SESSION, u64::MAX);
+            assert_eq!(table.unchecked_bytes(SESSION), u64::MAX, "no limit has no reserve");
+        }
     }
 
     #[test]

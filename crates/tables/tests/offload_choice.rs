@@ -1,23 +1,25 @@
-//! What a turn of the control thread does at most for an offload that has room for few sessions.
+//! What an offload is asked for: by a turn of the control thread at most, if it has room for few sessions, and of next hops and
+//! paths.
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use adit_rules::{
-    DestinationInterface, HeaderRemoval, NetworkPart, Offload, OffloadBatch, OffloadChoice,
-    OffloadCounts, OffloadRefusal, OffloadRule, OffloadTotals, OffloadUsage, PdrEntry, SdfSet,
-    SessionKey, SourceInterface, UeAddresses, share_of,
+    DestinationInterface, HeaderRemoval, NetworkPart, NextHops, Offload, OffloadBatch,
+    OffloadChoice, OffloadCounts, OffloadInterface, OffloadRefusal, OffloadRule, OffloadTotals,
+    OffloadUsage, PdrEntry, SdfSet, SessionKey, SourceInterface, UeAddresses, share_of,
 };
 use adit_tables::{TablesConfig, build_with_offload};
 use adit_types::{
-    Direction, InterfaceId, InterfaceSet, MacAddr, Nanos, NextHopIndex, PdrId, Precedence,
-    SessionIndex, Teid,
+    Direction, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, Nanos, NextHopIndex, PdrId,
+    Precedence, SessionIndex, TcpMss, Teid,
 };
-use support::{config, id, install, rules};
+use support::{N3, config, id, install, interface, ip, rules};
 
 const SESSIONS: u32 = 5000;
 
@@ -41,6 +43,10 @@ struct Asked {
     readings: AtomicU64,
     puts: AtomicU64,
     pkts: AtomicU64,
+    /// The next hops that it knows.
+    hops: Mutex<BTreeMap<u32, (InterfaceId, MacAddr)>>,
+    /// How long packets into tunnels may be.
+    tunnel_mtu: AtomicU64,
 }
 
 impl OffloadUsage for Asked {
@@ -79,7 +85,17 @@ impl Offload for CountingOffload {
 
     fn remove_key(&mut self, _: SessionKey, _: SessionIndex) {}
 
-    fn set_next_hop(&mut self, _: NextHopIndex, _: Option<(InterfaceId, MacAddr)>) {}
+    fn set_next_hop(&mut self, index: NextHopIndex, hop: Option<(InterfaceId, MacAddr)>) {
+        let mut hops = self.asked.hops.lock().unwrap();
+        match hop {
+            Some(hop) => hops.insert(index.0, hop),
+            None => hops.remove(&index.0),
+        };
+    }
+
+    fn limit_tunnels(&mut self, mtu_bytes: u16) {
+        self.asked.tunnel_mtu.store(mtu_bytes.into(), Ordering::Relaxed);
+    }
 
     fn set_networks(&mut self, _: NetworkPart, _: u8) {}
 
@@ -189,4 +205,63 @@ fn withheld_session_has_no_entry_until_it_is_released_and_published_again() {
     assert_eq!(publish(&mut publisher), (1, 0));
     assert!(publisher.release_withheld(session));
     assert_eq!(publish(&mut publisher), (2, 1));
+}
+
+#[test]
+fn offload_knows_resolved_next_hops_unless_it_is_paused() {
+    let asked = Arc::new(Asked::default());
+    let offload = Box::new(CountingOffload { asked: Arc::clone(&asked), choice: None });
+    let (mut publisher, _) = build_with_offload(config(0), Some(offload)).unwrap();
+    let hops = || asked.hops.lock().unwrap().values().copied().collect::<Vec<_>>();
+    let (first, second) = (MacAddr([2, 0, 0, 0, 0, 9]), MacAddr([2, 0, 0, 0, 0, 8]));
+    let hop = publisher.ensure_next_hop(N3, ip("192.0.2.9")).unwrap();
+    assert_eq!(hops(), [], "its address is unknown");
+    publisher.set_mac(hop, first, false);
+    assert_eq!(hops(), [(N3, first)]);
+    publisher.pause_offload(true);
+    assert_eq!(hops(), []);
+    publisher.set_mac(hop, second, false);
+    assert_eq!(hops(), [], "paused");
+    publisher.pause_offload(false);
+    assert_eq!(hops(), [(N3, second)]);
+    publisher.clear_mac(hop);
+    assert_eq!(hops(), []);
+}
+
+#[test]
+fn offload_is_told_the_narrowest_path_of_all() {
+    let asked = Arc::new(Asked::default());
+    let offload = Box::new(CountingOffload { asked: Arc::clone(&asked), choice: None });
+    let (mut publisher, _) = build_with_offload(config(0), Some(offload)).unwrap();
+    let peers = ["192.0.2.9", "192.0.2.10"];
+    publisher.apply(id(1), install(3, &[], rules(4, &peers)));
+    let [first, second] = peers.map(ip);
+    for (peer, mtu_bytes, narrowest) in [
+        (first, 1400, 1400),
+        (second, 1300, 1300),
+        (first, 1200, 1200),
+        (first, u16::MAX, 1300),
+        (second, u16::MAX, u16::MAX),
+    ] {
+        publisher.set_path_mtu(peer, mtu_bytes);
+        assert_eq!(asked.tunnel_mtu.load(Ordering::Relaxed), u64::from(narrowest), "{peer}");
+    }
+}
+
+#[test]
+fn offload_leaves_to_workers_what_it_cannot_write_or_change() {
+    for (role, outer_df, tcp_mss, has_v4, keeps_syns) in [
+        (InterfaceRole::N3, true, TcpMss::Off, true, false),
+        // It writes headers with DF only.
+        (InterfaceRole::N3, false, TcpMss::Off, false, false),
+        (InterfaceRole::N9, false, TcpMss::Off, false, false),
+        (InterfaceRole::N6, false, TcpMss::Off, true, false),
+        (InterfaceRole::N6, true, TcpMss::Clamp, true, true),
+    ] {
+        let mut of = interface(0, role, "192.0.2.1", "2001:db8:3::1");
+        (of.outer_df, of.tcp_mss) = (outer_df, tcp_mss);
+        let known = OffloadInterface::from(&of);
+        assert_eq!((known.v4.is_some(), known.keeps_syns), (has_v4, keeps_syns), "{of:?}");
+        assert!(known.v6.is_some());
+    }
 }

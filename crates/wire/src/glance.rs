@@ -93,15 +93,11 @@ impl Glance {
     #[inline]
     #[must_use]
     pub fn inner_source(gtpu: &[u8]) -> Option<UeAddress> {
-        let inner = inner_packet(gtpu)?;
-        match inner.first()? >> 4 {
-            4 => Some(UeAddress::of(Ipv4Header::ref_from_prefix(inner).ok()?.0.src().into())),
-            6 => Some(UeAddress::of(Ipv6Header::ref_from_prefix(inner).ok()?.0.src().into())),
-            _ => None,
-        }
+        Self::inner_addresses(gtpu).map(|(source, _)| UeAddress::of(source))
     }
 
     /// Source and destination of the packet in the tunnel, as [`Glance::inner_source`].
+    #[inline]
     #[must_use]
     pub fn inner_addresses(gtpu: &[u8]) -> Option<(IpAddr, IpAddr)> {
         let inner = inner_packet(gtpu)?;

@@ -200,6 +200,8 @@ proptest! {
             (Ok(Some((teid, gtpu_at))), glance) => {
                 prop_assert_eq!(glance, Glance::Tunneled { teid, gtpu_at });
                 if let Some(source) = walked_source(&frame[gtpu_at..]) {
+                    let (found, _) = Glance::inner_addresses(&frame[gtpu_at..]).unwrap();
+                    prop_assert_eq!(UeAddress::of(found), source);
                     prop_assert_eq!(Glance::inner_source(&frame[gtpu_at..]), Some(source));
                 }
             }
