@@ -9,9 +9,10 @@ use core::net::IpAddr;
 use adit_rules::{ApplyAction, HeaderRemoval, UeAddresses};
 use adit_types::limits::{
     DUPLICATES_PER_FAR_MAX, EXEMPTED_APPLICATIONS_PER_URR_MAX, KEYS_PER_SESSION_MAX,
-    MONITORING_TIMES_PER_URR_MAX, PREDEFINED_RULES_PER_SESSION_MAX, QERS_PER_PDR_MAX,
-    RULES_PER_SESSION_MAX, SDF_FILTERS_PER_PDR_MAX, SESSION_RECORD_BYTES_MAX,
-    TRAFFIC_ENDPOINTS_PER_PDI_MAX, UE_NETWORKS_PER_PDI_MAX, URRS_PER_PDR_MAX,
+    MONITORING_TIMES_PER_URR_MAX, POOL_MEMBERS_PER_SESSION_MAX, PREDEFINED_RULES_PER_SESSION_MAX,
+    QERS_PER_PDR_MAX, RATES_PER_SESSION_MAX, RULES_PER_SESSION_MAX, SDF_FILTERS_PER_PDR_MAX,
+    SESSION_RECORD_BYTES_MAX, TRAFFIC_ENDPOINTS_PER_PDI_MAX, UE_NETWORKS_PER_PDI_MAX,
+    URRS_PER_PDR_MAX,
 };
 use adit_types::{BarId, FarId, IpPrefix, Ipv6Prefix, PdrId, QerId, Seid, Teid, UrrId};
 
@@ -135,6 +136,8 @@ refusals! {
         /// The kind.
         kind: RuleKind,
     } => None, "too many rules of one kind";
+    /// The session would exceed `limits::RATES_PER_SESSION_MAX` QERs with a bit rate.
+    TooManyRates => None, "too many QERs with a bit rate in one session";
     /// The session would exceed `limits::KEYS_PER_SESSION_MAX` lookup keys.
     TooManyKeys => None, "too many TEIDs and UE addresses in one session";
     /// All sessions together would have more UE addresses or framed routes than there is room for.
@@ -194,6 +197,11 @@ refusals! {
         /// The URR that it names.
         aggregated: UrrId,
     } => Some(RuleId::Urr(urr)), "the credit pool cannot have this URR";
+    /// The session would exceed `limits::POOL_MEMBERS_PER_SESSION_MAX` URRs in credit pools.
+    TooManyPoolMembers {
+        /// The pool.
+        urr: UrrId,
+    } => Some(RuleId::Urr(urr)), "too many URRs in credit pools of one session";
     /// The credit pool measures more than volume.
     PoolMeasuresOthers {
         /// The pool.
@@ -583,6 +591,8 @@ impl Refusal {
     pub const fn limit(&self) -> Option<usize> {
         Some(match self {
             Self::TooManyRules { .. } | Self::TooManyTrafficEndpoints => RULES_PER_SESSION_MAX,
+            Self::TooManyRates => RATES_PER_SESSION_MAX,
+            Self::TooManyPoolMembers { .. } => POOL_MEMBERS_PER_SESSION_MAX,
             Self::RecordTooLarge => SESSION_RECORD_BYTES_MAX,
             Self::TooManyKeys => KEYS_PER_SESSION_MAX,
             Self::TooManyQers { .. } => QERS_PER_PDR_MAX,

@@ -21,6 +21,7 @@ use adit_pfcp::message::{
 use adit_pfcp::{Message, MessageBody, PfcpDatagram, RawMessage};
 use adit_session::{LocalAddresses, LocalInterface, OwnerNodes, Provisioning, StoreConfig};
 use adit_store::{RecordGroup, RecordKind, RecordName};
+use adit_types::limits::PFCP_MESSAGE_BYTES_MAX;
 use adit_types::{FarId, InterfaceRole, Nanos, PdrId, Precedence, QerId, Qfi, Seid, Teid};
 
 pub(crate) const UPF: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
@@ -85,7 +86,7 @@ pub(crate) fn encode<'a, M: MessageBody<'a>>(
     sequence: u32,
     body: &M,
 ) -> Vec<u8> {
-    let mut buf = vec![0xa5; 8192];
+    let mut buf = vec![0xa5; PFCP_MESSAGE_BYTES_MAX];
     let len = adit_pfcp::encode(&mut buf, seid, sequence, body).unwrap();
     buf.truncate(len);
     buf
