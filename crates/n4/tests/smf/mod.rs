@@ -225,6 +225,23 @@ pub(crate) fn decode(bytes: &[u8]) -> Message<'_> {
 /// The records that a store has.
 pub(crate) type StoredRecords = BTreeMap<(RecordKind, RecordName), Vec<u8>>;
 
+/// The store of `node` gets a group, and says so.
+pub(crate) fn write(
+    records: &mut StoredRecords,
+    node: &mut Node,
+    now: Nanos,
+    RecordGroup { number, changes }: RecordGroup,
+) {
+    for change in changes {
+        let key = (change.kind, change.name);
+        match change.value {
+            Some(value) => records.insert(key, value),
+            None => records.remove(&key),
+        };
+    }
+    node.handle_durable(now, number);
+}
+
 /// A node, virtual time, and a publisher and a store that act at once or on demand.
 pub(crate) struct Bench {
     pub node: Node,
@@ -276,15 +293,8 @@ impl Bench {
     }
 
     /// The store gets a group, and says so.
-    pub(crate) fn write(&mut self, RecordGroup { number, changes }: RecordGroup) {
-        for change in changes {
-            let key = (change.kind, change.name);
-            match change.value {
-                Some(value) => self.records.insert(key, value),
-                None => self.records.remove(&key),
-            };
-        }
-        self.node.handle_durable(self.now, number);
+    pub(crate) fn write(&mut self, group: RecordGroup) {
+        write(&mut self.records, &mut self.node, self.now, group);
     }
 
     /// The one response to a request.
