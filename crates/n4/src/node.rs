@@ -40,7 +40,7 @@ use crate::transmit::{AnsweredRequest, Transmit};
 use crate::ue_pools::PoolUsage;
 
 /// Octets of the longest message that we send. A response with as many Created PDRs and Created Traffic Endpoints of
-/// two addresses each as a session may have, and with as many usage reports as it may have, fits.
+/// two addresses each as a session may have, and with as many usage reports as a response may have, fits.
 pub(crate) const OWN_MESSAGE_BYTES_MAX: usize = PFCP_MESSAGE_BYTES_MAX;
 
 /// A message that is being handled.

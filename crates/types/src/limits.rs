@@ -11,8 +11,14 @@ pub const BURST_DEFAULT: usize = 32;
 /// PFCP sessions at most in one process; an index must fit 24 bits of a lookup entry.
 pub const SESSIONS_MAX: usize = 1 << 24;
 
-/// Rules of each kind (PDR, FAR, QER, URR, BAR) and traffic endpoints in one PFCP session.
+/// Rules of each kind (PDR, FAR, QER, URR) in one PFCP session.
 pub const RULES_PER_SESSION_MAX: usize = 256;
+
+/// BARs in one PFCP session.
+pub const BARS_PER_SESSION_MAX: usize = 64;
+
+/// Traffic endpoints in one PFCP session.
+pub const TRAFFIC_ENDPOINTS_PER_SESSION_MAX: usize = 64;
 
 /// QERs of one PFCP session with a bit rate: one for each QoS flow that a PDU session may have. The buckets beyond the
 /// second take huge pages of arrays that all sessions share, and queues are found by a set of 64 bits.
@@ -437,8 +443,8 @@ const _: () = assert!(NEIGHBOR_PENDING_PER_HOP_MAX <= NEIGHBOR_PENDING_PKTS_MAX)
 /// Octets of the packed record of a session. A store adds the session's names and usage, and what the node knows of it.
 pub const SESSION_RECORD_BYTES_MAX: usize = STORE_VALUE_BYTES_MAX / 4 * 3;
 
-/// Octets of a record in the durable store: a session with as many rules and filters as it may have, of usual texts, and
-/// room.
+/// Octets of a record in the durable store: a session with as many rules as it may have and four filters of usual texts in
+/// each PDR, and room.
 pub const STORE_VALUE_BYTES_MAX: usize = 1 << 18;
 
 /// Octets of changes that the durable store takes as one group, and of what it writes at once.

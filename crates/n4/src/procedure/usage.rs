@@ -205,7 +205,7 @@ mod tests {
     };
     use adit_types::limits::{
         EVENTS_PER_REPORT_MAX, PFD_APPLICATION_ID_BYTES_MAX, REPORT_ITEMS_PER_REQUEST_MAX,
-        RULES_PER_SESSION_MAX,
+        RULES_PER_SESSION_MAX, TRAFFIC_ENDPOINTS_PER_SESSION_MAX,
     };
     use adit_types::{Ipv6Prefix, PdrId, Teid, UrrId};
 
@@ -257,7 +257,8 @@ mod tests {
         response.usage_reports = groups.as_slice().into();
         let chosen = most_chosen();
         let (pdrs, endpoints) = (chosen.created_pdrs(), chosen.created_endpoints());
-        assert_eq!((pdrs.len(), endpoints.len()), (RULES_PER_SESSION_MAX, RULES_PER_SESSION_MAX));
+        let most = (RULES_PER_SESSION_MAX, TRAFFIC_ENDPOINTS_PER_SESSION_MAX);
+        assert_eq!((pdrs.len(), endpoints.len()), most);
         response.created_pdrs = pdrs.as_slice().into();
         response.created_traffic_endpoints = endpoints.as_slice().into();
         assert!(len(&response) < OWN_MESSAGE_BYTES_MAX);
@@ -269,14 +270,15 @@ mod tests {
         let f_teid = LocalFTeid { teid: Teid(1), v4: Some(v4), v6: Some(v6) };
         let addresses = UeAddresses { v4: Some(v4), v6: Ipv6Prefix::containing(v6, 64) };
         let all = || (0..=u16::MAX).take(RULES_PER_SESSION_MAX);
+        let endpoints = || (0..=u8::MAX).take(TRAFFIC_ENDPOINTS_PER_SESSION_MAX);
         let pdr = |id| CreatedPdr { pdr: PdrId(id), f_teid };
         let ue = |id| CreatedUe { pdr: PdrId(id), addresses, side: UeSide::Source };
-        let endpoint = |id: u16| CreatedTrafficEndpoint {
-            id: TrafficEndpointId(u8::try_from(id).unwrap()),
+        let endpoint = |id| CreatedTrafficEndpoint {
+            id: TrafficEndpointId(id),
             f_teid: Some(f_teid),
             ue: Some(addresses),
         };
         let (pdrs, ues) = (all().map(pdr).collect::<Vec<_>>(), all().map(ue).collect::<Vec<_>>());
-        ChosenIdentifiers::new(&pdrs, &ues, &all().map(endpoint).collect::<Vec<_>>())
+        ChosenIdentifiers::new(&pdrs, &ues, &endpoints().map(endpoint).collect::<Vec<_>>())
     }
 }

@@ -6,7 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use adit_rules::{PacketFilter, Redirect, SessionKey, SourceInterface, UeAddresses};
-use adit_types::limits::{KEYS_PER_SESSION_MAX, RATES_PER_SESSION_MAX, RULES_PER_SESSION_MAX};
+use adit_types::limits::{
+    KEYS_PER_SESSION_MAX, RATES_PER_SESSION_MAX, TRAFFIC_ENDPOINTS_PER_SESSION_MAX,
+};
 use adit_types::{Nanos, QerId, SessionIndex, Teid, UrrId};
 
 use super::draft::{ChoiceTarget, Draft, TeidRequest, UeAddressRequest};
@@ -296,10 +298,10 @@ fn check_counts(records: &Records) -> Result<(), Refusal> {
         (RuleKind::Bar, records.bars.len()),
         (RuleKind::Urr, records.urrs.len()),
     ];
-    if records.traffic_endpoints.len() > RULES_PER_SESSION_MAX {
+    if records.traffic_endpoints.len() > TRAFFIC_ENDPOINTS_PER_SESSION_MAX {
         return Err(Refusal::TooManyTrafficEndpoints);
     }
-    if let Some((kind, _)) = counts.into_iter().find(|&(_, count)| count > RULES_PER_SESSION_MAX) {
+    if let Some((kind, _)) = counts.into_iter().find(|&(kind, count)| count > kind.most()) {
         return Err(Refusal::TooManyRules { kind });
     }
     let rates = records.qers.iter().filter(|qer| qer.mbr.is_some() || qer.gbr.is_some()).count();

@@ -2,12 +2,12 @@
 
 use adit_rules::DestinationInterface;
 use adit_session::{
-    Aggregated, Qer, Rates, Refusal, RuleKind, SessionChange, Urr, UrrSettings, UsageTriggers,
+    Aggregated, Bar, Qer, Rates, Refusal, RuleKind, SessionChange, Urr, UrrSettings, UsageTriggers,
 };
 use adit_types::limits::{
     POOL_MEMBERS_PER_SESSION_MAX, RATES_PER_SESSION_MAX, RULES_PER_SESSION_MAX,
 };
-use adit_types::{BitRate, Direction, FarId, PdrId, Precedence, QerId, UrrId};
+use adit_types::{BarId, BitRate, Direction, FarId, PdrId, Precedence, QerId, UrrId};
 
 use crate::builders::*;
 use crate::usage::volume_urr;
@@ -88,14 +88,18 @@ fn one_rule_more_of_any_kind_is_refused_by_kind_and_limit() {
             RuleKind::Far => change.create_fars = whole.create_fars,
             RuleKind::Qer => change.create_qers = whole.create_qers,
             RuleKind::Urr => change.create_urrs = whole.create_urrs,
-            RuleKind::Bar => unreachable!("a BAR ID has one octet"),
+            RuleKind::Bar => {
+                let bar = |id| Bar { id: BarId(id), notification_delay: 0, suggested_pkts: None };
+                change.create_bars = (0..=u8::MAX).take(kind.most() + 1).map(bar).collect();
+            }
         }
         change
     };
-    for kind in [RuleKind::Pdr, RuleKind::Far, RuleKind::Qer, RuleKind::Urr] {
+    let kinds = [(RuleKind::Pdr, 256), (RuleKind::Far, 256), (RuleKind::Qer, 256)];
+    for (kind, most) in kinds.into_iter().chain([(RuleKind::Urr, 256), (RuleKind::Bar, 64)]) {
         let refusal = refused(more(kind)).unwrap();
         assert_eq!(refusal, Refusal::TooManyRules { kind });
-        let text = format!("too many rules of one kind: {kind} (at most {RULES_PER_SESSION_MAX})");
+        let text = format!("too many rules of one kind: {kind} (at most {most})");
         assert_eq!(refusal.to_string(), text);
     }
 }
