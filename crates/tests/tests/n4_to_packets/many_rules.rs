@@ -20,7 +20,10 @@ use adit_types::{FarId, Nanos, PdrId, PortId, Precedence, QerId, Qfi, Seid, Teid
 
 use super::{MACS, PEER, UpfInMemory, outer_teid, smf};
 
-const COUNT: u16 = RULES_PER_SESSION_MAX as u16;
+/// Rules of each kind.
+const COUNT: u16 = 256;
+
+const _: () = assert!(COUNT as usize == RULES_PER_SESSION_MAX);
 
 /// What tells the packets of a PDR apart. There are as many PDRs of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
