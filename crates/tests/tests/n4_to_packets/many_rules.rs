@@ -27,7 +27,7 @@ const _: () = assert!(COUNT as usize == RULES_PER_SESSION_MAX);
 
 /// What tells the packets of a PDR apart. There are as many PDRs of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Condition {
+enum PdrCondition {
     /// An SDF filter of packets from the data network.
     Downlink,
     /// An SDF filter of packets of the UE, all in one tunnel.
@@ -38,7 +38,7 @@ enum Condition {
     Flow,
 }
 
-impl Condition {
+impl PdrCondition {
     const fn of(number: u16) -> Self {
         match number % 4 {
             0 => Self::Downlink,
@@ -65,10 +65,10 @@ const fn port(number: u16) -> u16 {
 
 /// Later PDRs have precedence; what they leave is for the earlier ones.
 fn pdr(number: u16, script: &smf::SessionScript) -> CreatePdr<'static> {
-    let condition = Condition::of(number);
+    let condition = PdrCondition::of(number);
     let source = match condition {
-        Condition::Downlink => SourceInterface::Core,
-        Condition::Uplink | Condition::Tunnel | Condition::Flow => SourceInterface::Access,
+        PdrCondition::Downlink => SourceInterface::Core,
+        PdrCondition::Uplink | PdrCondition::Tunnel | PdrCondition::Flow => SourceInterface::Access,
     };
     let mut pdr =
         CreatePdr::new(PdrId(number), Precedence((1000 - number).into()), Pdi::new(source));
@@ -77,21 +77,21 @@ fn pdr(number: u16, script: &smf::SessionScript) -> CreatePdr<'static> {
     let text: &'static [u8] = text.leak().as_bytes();
     let filter = SdfFilter { flow_description: Some(text), ..SdfFilter::default() };
     match condition {
-        Condition::Downlink => pdr.pdi.sdf_filters = smf::list([filter]).into(),
-        Condition::Uplink => {
+        PdrCondition::Downlink => pdr.pdi.sdf_filters = smf::list([filter]).into(),
+        PdrCondition::Uplink => {
             pdr.pdi.local_f_teid = choose(Some(1));
             pdr.pdi.sdf_filters = smf::list([filter]).into();
         }
-        Condition::Tunnel => pdr.pdi.local_f_teid = choose(None),
-        Condition::Flow => {
+        PdrCondition::Tunnel => pdr.pdi.local_f_teid = choose(None),
+        PdrCondition::Flow => {
             pdr.pdi.local_f_teid = choose(Some(2));
             pdr.pdi.qfis = smf::list([qfi(number)]).into();
         }
     }
-    if condition != Condition::Downlink {
+    if condition != PdrCondition::Downlink {
         pdr.outer_header_removal = Some(OuterHeaderRemovalDescription::GtpuUdpIpv4.into());
     }
-    let destination = condition != Condition::Uplink;
+    let destination = condition != PdrCondition::Uplink;
     let ue = UeIpAddress { v4: Some(script.ue), destination, ..UeIpAddress::default() };
     pdr.pdi.ue_ip_addresses = smf::list([ue]).into();
     pdr.far_id = Some(FarId(number.into()));
@@ -102,8 +102,8 @@ fn pdr(number: u16, script: &smf::SessionScript) -> CreatePdr<'static> {
 
 fn far(number: u16) -> CreateFar<'static> {
     let mut far = CreateFar::new(FarId(number.into()), ApplyAction::FORW);
-    far.forwarding_parameters = Some(match Condition::of(number) {
-        Condition::Uplink => ForwardingParameters::new(DestinationInterface::Core),
+    far.forwarding_parameters = Some(match PdrCondition::of(number) {
+        PdrCondition::Uplink => ForwardingParameters::new(DestinationInterface::Core),
         _ => {
             let mut to_gnb = ForwardingParameters::new(DestinationInterface::Access);
             let header = OuterHeaderCreation::gtpu_ipv4(gnb_teid(number), smf::GNB);
@@ -148,14 +148,14 @@ fn packet(number: u16, script: &smf::SessionScript, teids: &BTreeMap<u16, Teid>)
             .gtpu(teids[&number].0)
             .psc_ul(qfi.value())
     };
-    let builder = match Condition::of(number) {
-        Condition::Downlink => PacketBuilder::ethernet(MACS[1], PEER)
+    let builder = match PdrCondition::of(number) {
+        PdrCondition::Downlink => PacketBuilder::ethernet(MACS[1], PEER)
             .ipv4("8.8.8.8", script.ue)
             .udp(port(number), 4000),
-        Condition::Uplink => {
+        PdrCondition::Uplink => {
             tunneled(Qfi::new(1).unwrap()).ipv4(script.ue, "8.8.8.8").udp(4000, port(number))
         }
-        Condition::Tunnel | Condition::Flow => {
+        PdrCondition::Tunnel | PdrCondition::Flow => {
             tunneled(qfi(number)).ipv4("8.8.8.8", script.ue).udp(9, 4000)
         }
     };
@@ -165,7 +165,7 @@ fn packet(number: u16, script: &smf::SessionScript, teids: &BTreeMap<u16, Teid>)
 /// Sends a packet for each PDR, and checks that each left by its own FAR and QER.
 fn check_packets(upf: &mut UpfInMemory, script: &smf::SessionScript, teids: &BTreeMap<u16, Teid>) {
     for number in 1..=COUNT {
-        let from = PortId(u16::from(Condition::of(number) == Condition::Downlink));
+        let from = PortId(u16::from(PdrCondition::of(number) == PdrCondition::Downlink));
         upf.io.inject(from, &packet(number, script, teids));
     }
     let mut user = upf.settle().1;
@@ -175,8 +175,8 @@ fn check_packets(upf: &mut UpfInMemory, script: &smf::SessionScript, teids: &BTr
         let udp_len = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
         let is_tunneled = frame[6..12] == MACS[0].0;
         let number = udp_len(14 + if is_tunneled { 44 } else { 0 } + 20 + 4) - 8;
-        let expected = match Condition::of(number) {
-            Condition::Uplink => None,
+        let expected = match PdrCondition::of(number) {
+            PdrCondition::Uplink => None,
             _ => Some((gnb_teid(number), qfi(number).value())),
         };
         let header = is_tunneled.then(|| (outer_teid(frame), frame[56] & 0x3f));
