@@ -232,7 +232,7 @@ pub const DRAIN_SESSIONS_MAX: usize = 1024;
 /// accepted.
 pub const PENDING_MAX: usize = 16_384;
 
-/// PFCP sessions that jobs look at in one turn of the control thread: ending as many takes some two
+/// PFCP sessions that jobs look at in one turn of the control thread: ending as many usual ones takes some two
 /// milliseconds.
 pub const SESSIONS_PER_TURN_MAX: usize = 128;
 
