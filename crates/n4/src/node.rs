@@ -11,7 +11,7 @@ use std::hash::DefaultHasher;
 use adit_pfcp::{Cause, Header, MessageBody, MessageType, PfcpDatagram, RawMessage};
 use adit_rules::{DeltaId, RuleDelta, WorkerCommand};
 use adit_session::{Session, SessionStore, UsageReport};
-use adit_types::limits::{PENDING_MAX, PENDING_PER_PEER_MAX};
+use adit_types::limits::{PENDING_MAX, PENDING_PER_PEER_MAX, PFCP_MESSAGE_BYTES_MAX};
 use adit_types::{Nanos, Seid, SessionIndex};
 
 use crate::admission::{Admission, AdmittedRequest};
@@ -39,10 +39,9 @@ use crate::transaction::{RequestPurpose, Retransmission, Transactions};
 use crate::transmit::{AnsweredRequest, Transmit};
 use crate::ue_pools::PoolUsage;
 
-/// Octets of the longest message that we send. A response with 64 Created PDRs of two addresses
-/// each and 128 usage reports fits, and so does an association message with a Node ID of 255
-/// octets.
-pub(crate) const OWN_MESSAGE_BYTES_MAX: usize = 32_768;
+/// Octets of the longest message that we send. A response with as many Created PDRs and Created Traffic Endpoints of
+/// two addresses each as a session may have, and with as many usage reports as a response may have, fits.
+pub(crate) const OWN_MESSAGE_BYTES_MAX: usize = PFCP_MESSAGE_BYTES_MAX;
 
 /// A message that is being handled.
 #[derive(Debug, Clone, Copy)]

@@ -183,12 +183,13 @@ macro_rules! causes {
 causes! {
     SessionContextNotFound, -: UnknownSession;
     NoResourcesAvailable, -:
-        SessionTableFull, RecordTooLarge, TeidsExhausted, UsageSlotsExhausted, TooManyRules, TooManyKeys,
-        UeTableFull, GivenTeidsFull, TooManyTrafficEndpoints, TooManyPredefinedRules;
+        SessionTableFull, RecordTooLarge, TeidsExhausted, UsageSlotsExhausted, TooManyRules, TooManyRates,
+        TooManyKeys, UeTableFull, GivenTeidsFull, TooManyTrafficEndpoints, TooManyPredefinedRules;
     NoResourcesAvailable, GBR: GuaranteedRatesExhausted;
     NoResourcesAvailable, QER_CORRELATION_ID: CorrelatedRatesExhausted;
     NoResourcesAvailable, ADDITIONAL_MONITORING_TIME: TooManyMonitoringTimes;
     NoResourcesAvailable, APPLICATION_ID: TooManyExemptedApplications;
+    NoResourcesAvailable, AGGREGATED_URRS: TooManyPoolMembers;
     NoResourcesAvailable, FRAMED_ROUTE: TooManyUeNetworks;
     NoResourcesAvailable, DUPLICATING_PARAMETERS: TooManyDuplicates;
     AllDynamicAddressesOccupied, UE_IP_ADDRESS: UePoolsExhausted;

@@ -10,6 +10,7 @@
 mod smf;
 mod usage_scene;
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use adit_n4::Transmit;
@@ -25,7 +26,7 @@ use adit_pfcp::message::{
 };
 use adit_pfcp::{Cause, Message, MessageType};
 use adit_session::CpFSeid;
-use adit_types::limits::{DRAIN_SESSIONS_MAX, SESSIONS_PER_TURN_MAX};
+use adit_types::limits::{DRAIN_SESSIONS_MAX, RULES_PER_SESSION_MAX, SESSIONS_PER_TURN_MAX};
 use adit_types::{Nanos, Seid};
 
 use smf::*;
@@ -329,6 +330,42 @@ fn deletion_with_more_reports_than_fit_sends_the_rest_to_who_takes_it() {
             assert_eq!(raw(&sent[1].bytes).header.seid, Some(Seid(0xc1)));
             assert_eq!(scene.acknowledge(&sent[1]), []);
         }
+    }
+}
+
+/// Half of the CP functions take the reports that have no room in the answer, and half of the sessions have two per URR.
+#[test]
+fn deletion_of_a_session_with_as_many_urrs_as_it_may_have_reports_the_usage_of_each() {
+    let urrs = u32::try_from(RULES_PER_SESSION_MAX).unwrap();
+    for (takes, is_split) in [(true, false), (true, true), (false, false), (false, true)] {
+        let features = if takes { CpFunctionFeatures::ARDR } else { CpFunctionFeatures::empty() };
+        let mut scene = scene(features, urrs);
+        if is_split {
+            split_all(&mut scene, urrs);
+        }
+        for at in 0..RULES_PER_SESSION_MAX {
+            scene.count(at, 1000 + u64::try_from(at).unwrap(), 7);
+        }
+        let mut sent = scene.ask(&delete(4, scene.up_seid));
+        let answer = sent.remove(0);
+        let Message::SessionDeletionResponse(body) = decode(&answer.bytes) else { panic!() };
+        let mut used = BTreeMap::new();
+        let mut add = |reports: &mut dyn Iterator<Item = UsageReport<'_>>| {
+            for report in reports {
+                let (uplink, downlink, ..) = volume(&report);
+                let sum: &mut (u64, u64) = used.entry(report.urr_id.0).or_default();
+                *sum = (sum.0 + uplink, sum.1 + downlink);
+            }
+        };
+        add(&mut body.usage_reports.iter());
+        while let Some(request) = sent.pop() {
+            add(&mut report(&request).usage_reports.iter());
+            sent.extend(scene.acknowledge(&request));
+        }
+        let expected = (1..=urrs).map(|id| (id, (999 + u64::from(id), 7)));
+        assert_eq!(used, expected.collect(), "{takes} {is_split}");
+        let lost = scene.bench.node.counters().scalars;
+        assert_eq!((lost.responses_too_long, lost.reports_lost_queue_full), (0, 0));
     }
 }
 

@@ -9,7 +9,7 @@ use adit_rules::{
     FlowKey, FlowSelector, Matcher, PacketFilter, PdrEntry, SdfSet, SourceInterface, UeAddresses,
 };
 use adit_types::{
-    Direction, InterfaceSet, IpPrefix, Ipv4Prefix, Ipv6Prefix, PdrId, Precedence, Qfi,
+    Direction, InterfaceSet, IpPrefix, Ipv4Prefix, Ipv6Prefix, PdrId, Precedence, Qfi, Teid,
     is_forwardable,
 };
 use proptest::collection::vec;
@@ -250,6 +250,39 @@ proptest! {
         pdrs.splice(at..at, odd);
         check(&pdrs, &flows)?;
     }
+}
+
+/// Tunnels tell them apart, which is no field of the matcher.
+#[test]
+fn each_of_many_pdrs_with_equal_filters_is_tried_once_and_in_order() {
+    let udp = PacketFilter { protocol: Some(17), ..PacketFilter::ANY };
+    let pdr = |number: u32| {
+        let filters = usize::try_from(1 + number % 5).unwrap();
+        PdrEntry { teid: Some(Teid(number + 1)), sdf: vec![udp.clone(); filters].into(), ..plain() }
+    };
+    let pdrs: Vec<_> = (0..256).map(pdr).collect();
+    let matcher = Matcher::compile(Direction::Uplink, &pdrs).unwrap();
+    let flow = FlowSelector {
+        src: UE_V4.into(),
+        dst: Ipv4Addr::new(20, 0, 0, 1).into(),
+        protocol: 17,
+        src_port: 1,
+        dst_port: 2,
+        tos: 0,
+        spi: None,
+        flow_label: 0,
+    };
+    let key = FlowKey::new(Direction::Uplink, &flow);
+    for last in 0..pdrs.len() {
+        let mut tried = Vec::new();
+        let found = matcher.view().find(&key, |candidate| {
+            tried.push(candidate.pdr);
+            candidate.pdr == last
+        });
+        assert_eq!(found, Some(last));
+        assert_eq!(tried, (0..=last).collect::<Vec<_>>());
+    }
+    assert_eq!(matcher.view().find(&key, |_| false), None);
 }
 
 #[test]

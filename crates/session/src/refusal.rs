@@ -8,10 +8,12 @@ use core::net::IpAddr;
 
 use adit_rules::{ApplyAction, HeaderRemoval, UeAddresses};
 use adit_types::limits::{
-    DUPLICATES_PER_FAR_MAX, EXEMPTED_APPLICATIONS_PER_URR_MAX, KEYS_PER_SESSION_MAX,
-    MONITORING_TIMES_PER_URR_MAX, PREDEFINED_RULES_PER_SESSION_MAX, QERS_PER_PDR_MAX,
+    BARS_PER_SESSION_MAX, DUPLICATES_PER_FAR_MAX, EXEMPTED_APPLICATIONS_PER_URR_MAX,
+    KEYS_PER_SESSION_MAX, MONITORING_TIMES_PER_URR_MAX, POOL_MEMBERS_PER_SESSION_MAX,
+    PREDEFINED_RULES_PER_SESSION_MAX, QERS_PER_PDR_MAX, RATES_PER_SESSION_MAX,
     RULES_PER_SESSION_MAX, SDF_FILTERS_PER_PDR_MAX, SESSION_RECORD_BYTES_MAX,
-    TRAFFIC_ENDPOINTS_PER_PDI_MAX, UE_NETWORKS_PER_PDI_MAX, URRS_PER_PDR_MAX,
+    TRAFFIC_ENDPOINTS_PER_PDI_MAX, TRAFFIC_ENDPOINTS_PER_SESSION_MAX, UE_NETWORKS_PER_PDI_MAX,
+    URRS_PER_PDR_MAX,
 };
 use adit_types::{BarId, FarId, IpPrefix, Ipv6Prefix, PdrId, QerId, Seid, Teid, UrrId};
 
@@ -130,11 +132,13 @@ refusals! {
         /// The rule.
         rule: RuleId,
     } => Some(rule), "no such rule";
-    /// The session would exceed `limits::RULES_PER_SESSION_MAX` rules of one kind.
+    /// The session would exceed [`RuleKind::most`] rules of one kind.
     TooManyRules {
         /// The kind.
         kind: RuleKind,
     } => None, "too many rules of one kind";
+    /// The session would exceed `limits::RATES_PER_SESSION_MAX` QERs with a bit rate.
+    TooManyRates => None, "too many QERs with a bit rate in one session";
     /// The session would exceed `limits::KEYS_PER_SESSION_MAX` lookup keys.
     TooManyKeys => None, "too many TEIDs and UE addresses in one session";
     /// All sessions together would have more UE addresses or framed routes than there is room for.
@@ -194,6 +198,11 @@ refusals! {
         /// The URR that it names.
         aggregated: UrrId,
     } => Some(RuleId::Urr(urr)), "the credit pool cannot have this URR";
+    /// The session would exceed `limits::POOL_MEMBERS_PER_SESSION_MAX` URRs in credit pools.
+    TooManyPoolMembers {
+        /// The pool.
+        urr: UrrId,
+    } => Some(RuleId::Urr(urr)), "too many URRs in credit pools of one session";
     /// The credit pool measures more than volume.
     PoolMeasuresOthers {
         /// The pool.
@@ -430,7 +439,7 @@ refusals! {
         /// The traffic endpoint.
         id: TrafficEndpointId,
     } => None, "the traffic endpoint is taken or not ours";
-    /// The session would exceed `limits::RULES_PER_SESSION_MAX` traffic endpoints.
+    /// The session would exceed `limits::TRAFFIC_ENDPOINTS_PER_SESSION_MAX`.
     TooManyTrafficEndpoints => None, "too many traffic endpoints";
     /// The PDR names an unknown application.
     UnknownApplication {
@@ -582,7 +591,10 @@ impl Refusal {
     #[must_use]
     pub const fn limit(&self) -> Option<usize> {
         Some(match self {
-            Self::TooManyRules { .. } | Self::TooManyTrafficEndpoints => RULES_PER_SESSION_MAX,
+            Self::TooManyRules { kind } => kind.most(),
+            Self::TooManyTrafficEndpoints => TRAFFIC_ENDPOINTS_PER_SESSION_MAX,
+            Self::TooManyRates => RATES_PER_SESSION_MAX,
+            Self::TooManyPoolMembers { .. } => POOL_MEMBERS_PER_SESSION_MAX,
             Self::RecordTooLarge => SESSION_RECORD_BYTES_MAX,
             Self::TooManyKeys => KEYS_PER_SESSION_MAX,
             Self::TooManyQers { .. } => QERS_PER_PDR_MAX,
@@ -628,6 +640,17 @@ impl Refusal {
             Self::DuplicateSdfFilter { filter_id, .. }
             | Self::UnknownSdfFilter { filter_id, .. } => write!(f, ": {filter_id}"),
             _ => Ok(()),
+        }
+    }
+}
+
+impl RuleKind {
+    /// How many rules of this kind a session may have.
+    #[must_use]
+    pub const fn most(self) -> usize {
+        match self {
+            Self::Pdr | Self::Far | Self::Qer | Self::Urr => RULES_PER_SESSION_MAX,
+            Self::Bar => BARS_PER_SESSION_MAX,
         }
     }
 }

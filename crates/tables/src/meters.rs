@@ -23,7 +23,7 @@
 use core::fmt;
 
 use adit_rules::{Bucket, RateLimit};
-use adit_types::limits::RULES_PER_SESSION_MAX;
+use adit_types::limits::RATES_PER_SESSION_MAX;
 use adit_types::{Direction, Nanos, SessionIndex};
 
 use crate::correlated_rates::{CorrelatedRate, CorrelatedRateTable};
@@ -42,10 +42,10 @@ pub(crate) const PER_LINE: usize = 2;
 const DEFERRED: u64 = 1 << 63;
 
 // Each QER with a rate has a bucket; buckets of partial guarantees take numbers that are left.
-const _: () = assert!(RULES_PER_SESSION_MAX <= 64, "the publisher keeps them in a set of 64 bits");
+const _: () = assert!(RATES_PER_SESSION_MAX <= 64, "the publisher keeps them in a set of 64 bits");
 
 /// Most lines of one direction of a session.
-const LINES_MAX: usize = RULES_PER_SESSION_MAX.div_ceil(PER_LINE);
+const LINES_MAX: usize = RATES_PER_SESSION_MAX.div_ceil(PER_LINE);
 
 #[derive(Debug, Default)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
@@ -780,7 +780,7 @@ mod tests {
     #[test]
     fn further_buckets_exist_once_they_are_needed() {
         let table = MeterTable::new(2);
-        let last = u8::try_from(RULES_PER_SESSION_MAX - 1).unwrap();
+        let last = u8::try_from(RATES_PER_SESSION_MAX - 1).unwrap();
         for bucket in [2, last] {
             assert!(table.meter(SESSION, Direction::Uplink, bucket).is_none());
             table.make_room(bucket);

@@ -521,8 +521,8 @@ impl Publisher {
         };
         let kept = rules.qers.iter().filter_map(|qer| had(qer.id));
         let mut taken = kept.fold(0, |set, meter| set | bit(meter.bucket));
-        // There are as many buckets as a session has QERs at most, so only guarantees may find
-        // none.
+        // There are as many buckets as a session has QERs with a rate at most, so only guarantees may
+        // find none.
         for qer in &mut rules.qers {
             let Some(meter) = &mut qer.meter else { continue };
             let known = had(qer.id).map(|known| known.bucket);

@@ -5,6 +5,8 @@
 mod cp_function;
 #[path = "n4_to_packets/floods.rs"]
 mod floods;
+#[path = "n4_to_packets/many_rules.rs"]
+mod many_rules;
 #[path = "n4_to_packets/reload.rs"]
 mod reload;
 #[path = "../../n4/tests/smf/mod.rs"]
@@ -85,6 +87,8 @@ struct ControlSide {
     neighbors: NeighborCache,
     events: Vec<rtrb::Consumer<WorkerEvent>>,
     commands: Vec<rtrb::Producer<WorkerCommand>>,
+    /// What the node keeps, if it keeps records.
+    records: smf::StoredRecords,
 }
 
 impl ControlSide {
@@ -116,7 +120,8 @@ impl ControlSide {
             let worker = Worker::new(config, reader, event_tx, command_rx);
             made.push(worker.with_handoff(handoff));
         }
-        (Self { node, publisher, neighbors, events, commands }, made)
+        let records = smf::StoredRecords::new();
+        (Self { node, publisher, neighbors, events, commands, records }, made)
     }
 
     fn turn(&mut self, now: Nanos) -> Vec<Transmit> {
@@ -140,6 +145,9 @@ impl ControlSide {
         self.neighbors.handle_timeout(now, &mut self.publisher);
         while let Some(command) = self.neighbors.poll_command() {
             self.commands[0].push(command).unwrap();
+        }
+        while let Some(group) = self.node.poll_records(now) {
+            smf::write(&mut self.records, &mut self.node, now, group);
         }
         while self.node.poll_event().is_some() {}
         core::iter::from_fn(|| self.node.poll_transmit()).collect()

@@ -12,7 +12,20 @@ pub const BURST_DEFAULT: usize = 32;
 pub const SESSIONS_MAX: usize = 1 << 24;
 
 /// Rules of each kind (PDR, FAR, QER, URR) in one PFCP session.
-pub const RULES_PER_SESSION_MAX: usize = 64;
+pub const RULES_PER_SESSION_MAX: usize = 256;
+
+/// BARs in one PFCP session.
+pub const BARS_PER_SESSION_MAX: usize = 64;
+
+/// Traffic endpoints in one PFCP session.
+pub const TRAFFIC_ENDPOINTS_PER_SESSION_MAX: usize = 64;
+
+/// QERs of one PFCP session with a bit rate: one for each QoS flow that a PDU session may have. The buckets beyond the
+/// second take huge pages of arrays that all sessions share, and queues are found by a set of 64 bits.
+pub const RATES_PER_SESSION_MAX: usize = 64;
+
+/// URRs of one PFCP session that draw from credit pools: a worker adds up their counters for each packet of a pool.
+pub const POOL_MEMBERS_PER_SESSION_MAX: usize = 64;
 
 /// QERs that one PDR may name: session rate, flow rate, and room for two more.
 pub const QERS_PER_PDR_MAX: usize = 4;
@@ -21,11 +34,13 @@ pub const QERS_PER_PDR_MAX: usize = 4;
 pub const URRS_PER_PDR_MAX: usize = 8;
 
 /// Usage slots that URRs of any session can take, in a process with `sessions_max` PFCP sessions: two per session on
-/// average (64 octets each), and room for one session with as many as it may have. Those behind them belong to one
+/// average (64 octets each) and some, and at least as many as one session may have. Those behind them belong to one
 /// session each ([`own_usage_slot`]).
 #[must_use]
 pub const fn usage_slots_max(sessions_max: usize) -> usize {
-    sessions_max.saturating_mul(2).saturating_add(RULES_PER_SESSION_MAX)
+    let slots = sessions_max.saturating_mul(2).saturating_add(64);
+    let of_one_session = RULES_PER_SESSION_MAX + 1;
+    if slots < of_one_session { of_one_session } else { slots }
 }
 
 /// The usage slot of a session's own URR, whose counters stand beside the session's fast rules.
@@ -179,8 +194,9 @@ pub const REPORTS_IN_FLIGHT_MAX: usize = 16_384;
 /// Session Report Requests that are sent in one turn of the control thread.
 pub const REPORTS_PER_TURN_MAX: usize = 512;
 
-/// Report items (a PDR with downlink data, a usage report, …) of one PFCP session that wait.
-pub const REPORT_ITEMS_PER_SESSION_MAX: usize = 256;
+/// Report items (a PDR with downlink data, a usage report, …) of one PFCP session that wait: the last usage of as many
+/// URRs as it may have, split by some monitoring times.
+pub const REPORT_ITEMS_PER_SESSION_MAX: usize = 4 * RULES_PER_SESSION_MAX;
 
 /// Report items of all PFCP sessions that wait.
 pub const REPORT_ITEMS_MAX: usize = 262_144;
@@ -216,7 +232,7 @@ pub const DRAIN_SESSIONS_MAX: usize = 1024;
 /// accepted.
 pub const PENDING_MAX: usize = 16_384;
 
-/// PFCP sessions that jobs look at in one turn of the control thread: ending as many takes some two
+/// PFCP sessions that jobs look at in one turn of the control thread: ending as many usual ones takes some two
 /// milliseconds.
 pub const SESSIONS_PER_TURN_MAX: usize = 128;
 
@@ -427,8 +443,8 @@ const _: () = assert!(NEIGHBOR_PENDING_PER_HOP_MAX <= NEIGHBOR_PENDING_PKTS_MAX)
 /// Octets of the packed record of a session. A store adds the session's names and usage, and what the node knows of it.
 pub const SESSION_RECORD_BYTES_MAX: usize = STORE_VALUE_BYTES_MAX / 4 * 3;
 
-/// Octets of a record in the durable store: a session with as many rules and filters as it may have, of usual texts, and
-/// room.
+/// Octets of a record in the durable store: a session with as many rules as it may have and four filters of usual texts in
+/// each PDR, and room.
 pub const STORE_VALUE_BYTES_MAX: usize = 1 << 18;
 
 /// Octets of changes that the durable store takes as one group, and of what it writes at once.

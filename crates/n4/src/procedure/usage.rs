@@ -194,16 +194,24 @@ impl Node {
 
 #[cfg(test)]
 mod tests {
+    use core::net::{Ipv4Addr, Ipv6Addr};
+
     use adit_pfcp::MessageBody;
     use adit_pfcp::ie::ReportType;
     use adit_pfcp::message::{SessionModificationResponse, SessionReportRequest};
-    use adit_types::UrrId;
+    use adit_rules::UeAddresses;
+    use adit_session::{
+        CreatedPdr, CreatedTrafficEndpoint, CreatedUe, LocalFTeid, TrafficEndpointId, UeSide,
+    };
     use adit_types::limits::{
         EVENTS_PER_REPORT_MAX, PFD_APPLICATION_ID_BYTES_MAX, REPORT_ITEMS_PER_REQUEST_MAX,
+        RULES_PER_SESSION_MAX, TRAFFIC_ENDPOINTS_PER_SESSION_MAX,
     };
+    use adit_types::{Ipv6Prefix, PdrId, Teid, UrrId};
 
     use super::*;
     use crate::node::OWN_MESSAGE_BYTES_MAX;
+    use crate::procedure::endpoint_decode::ChosenIdentifiers;
 
     /// As long as a report can be.
     fn full() -> adit_session::UsageReport {
@@ -247,6 +255,30 @@ mod tests {
             vec![usage_report(&report, ntp_clock, &events); USAGE_REPORTS_PER_RESPONSE_MAX];
         let mut response = SessionModificationResponse::new(adit_pfcp::Cause::RequestAccepted);
         response.usage_reports = groups.as_slice().into();
-        assert!(len(&response) < OWN_MESSAGE_BYTES_MAX - 12_288, "with room for what was created");
+        let chosen = most_chosen();
+        let (pdrs, endpoints) = (chosen.created_pdrs(), chosen.created_endpoints());
+        let most = (RULES_PER_SESSION_MAX, TRAFFIC_ENDPOINTS_PER_SESSION_MAX);
+        assert_eq!((pdrs.len(), endpoints.len()), most);
+        response.created_pdrs = pdrs.as_slice().into();
+        response.created_traffic_endpoints = endpoints.as_slice().into();
+        assert!(len(&response) < OWN_MESSAGE_BYTES_MAX);
+    }
+
+    /// F-TEIDs and UE addresses of both families for as many PDRs and traffic endpoints as a session may have.
+    fn most_chosen() -> ChosenIdentifiers {
+        let (v4, v6) = (Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST);
+        let f_teid = LocalFTeid { teid: Teid(1), v4: Some(v4), v6: Some(v6) };
+        let addresses = UeAddresses { v4: Some(v4), v6: Ipv6Prefix::containing(v6, 64) };
+        let all = || (0..=u16::MAX).take(RULES_PER_SESSION_MAX);
+        let endpoints = || (0..=u8::MAX).take(TRAFFIC_ENDPOINTS_PER_SESSION_MAX);
+        let pdr = |id| CreatedPdr { pdr: PdrId(id), f_teid };
+        let ue = |id| CreatedUe { pdr: PdrId(id), addresses, side: UeSide::Source };
+        let endpoint = |id| CreatedTrafficEndpoint {
+            id: TrafficEndpointId(id),
+            f_teid: Some(f_teid),
+            ue: Some(addresses),
+        };
+        let (pdrs, ues) = (all().map(pdr).collect::<Vec<_>>(), all().map(ue).collect::<Vec<_>>());
+        ChosenIdentifiers::new(&pdrs, &ues, &endpoints().map(endpoint).collect::<Vec<_>>())
     }
 }

@@ -21,6 +21,7 @@ use adit_pfcp::message::{
 use adit_pfcp::{Message, MessageBody, PfcpDatagram, RawMessage};
 use adit_session::{LocalAddresses, LocalInterface, OwnerNodes, Provisioning, StoreConfig};
 use adit_store::{RecordGroup, RecordKind, RecordName};
+use adit_types::limits::PFCP_MESSAGE_BYTES_MAX;
 use adit_types::{FarId, InterfaceRole, Nanos, PdrId, Precedence, QerId, Qfi, Seid, Teid};
 
 pub(crate) const UPF: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
@@ -85,7 +86,7 @@ pub(crate) fn encode<'a, M: MessageBody<'a>>(
     sequence: u32,
     body: &M,
 ) -> Vec<u8> {
-    let mut buf = vec![0xa5; 8192];
+    let mut buf = vec![0xa5; PFCP_MESSAGE_BYTES_MAX];
     let len = adit_pfcp::encode(&mut buf, seid, sequence, body).unwrap();
     buf.truncate(len);
     buf
@@ -224,6 +225,23 @@ pub(crate) fn decode(bytes: &[u8]) -> Message<'_> {
 /// The records that a store has.
 pub(crate) type StoredRecords = BTreeMap<(RecordKind, RecordName), Vec<u8>>;
 
+/// The store of `node` gets a group, and says so.
+pub(crate) fn write(
+    records: &mut StoredRecords,
+    node: &mut Node,
+    now: Nanos,
+    RecordGroup { number, changes }: RecordGroup,
+) {
+    for change in changes {
+        let key = (change.kind, change.name);
+        match change.value {
+            Some(value) => records.insert(key, value),
+            None => records.remove(&key),
+        };
+    }
+    node.handle_durable(now, number);
+}
+
 /// A node, virtual time, and a publisher and a store that act at once or on demand.
 pub(crate) struct Bench {
     pub node: Node,
@@ -275,15 +293,8 @@ impl Bench {
     }
 
     /// The store gets a group, and says so.
-    pub(crate) fn write(&mut self, RecordGroup { number, changes }: RecordGroup) {
-        for change in changes {
-            let key = (change.kind, change.name);
-            match change.value {
-                Some(value) => self.records.insert(key, value),
-                None => self.records.remove(&key),
-            };
-        }
-        self.node.handle_durable(self.now, number);
+    pub(crate) fn write(&mut self, group: RecordGroup) {
+        write(&mut self.records, &mut self.node, self.now, group);
     }
 
     /// The one response to a request.

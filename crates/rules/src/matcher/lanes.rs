@@ -171,7 +171,9 @@ pub(super) fn scan<F: LaneFamily, const LINES: usize, const FULL: bool>(
     floor: u32,
 ) -> u32 {
     let (all, _) = lines.as_chunks::<LINES>();
-    for group in all.iter().take(groups) {
+    let all = all.get(..groups).unwrap_or(all);
+    let before = if floor == 0 { 0 } else { groups_before::<F, LINES>(all, floor) };
+    for group in all.get(before..).unwrap_or_default() {
         // Groups are sorted by PDR.
         let least = compare::<F, LINES, FULL>(group, key, floor);
         if least != NOTHING {
@@ -179,6 +181,17 @@ pub(super) fn scan<F: LaneFamily, const LINES: usize, const FULL: bool>(
         }
     }
     NOTHING
+}
+
+/// Groups that have no filter from `floor` on, as their first lanes tell: groups are sorted by PDR, and each has a filter
+/// in its first lane.
+fn groups_before<F: LaneFamily, const LINES: usize>(
+    all: &[[MatcherLine; LINES]],
+    floor: u32,
+) -> usize {
+    let column = F::PORTS + 2;
+    let first_meta = |group: &[MatcherLine; LINES]| group[column / 4].0[column % 4][0];
+    all.partition_point(|group| first_meta(group) < floor).saturating_sub(1)
 }
 
 /// The least meta, not below `floor`, of the lanes of one group that match.

@@ -165,6 +165,9 @@ fn claim_restored(
     target: ChoiceTarget,
 ) -> Option<LocalFTeid> {
     let (FTeidGroup::ChooseId(id), ChoiceTarget::Pdr(pdr)) = (group, target) else { return None };
+    if records.chosen.iter().all(|chosen| chosen.choose_id.is_some()) {
+        return None;
+    }
     let is_uplink = |pdr: &&Pdr| {
         let far = records.fars.iter().find(|far| Some(far.id) == pdr.far);
         let forwarding = far.and_then(|far| far.forwarding.as_ref());

@@ -2,11 +2,13 @@
 //! table 7.5.2.4-2.
 
 use adit_types::UrrId;
+use adit_types::limits::POOL_MEMBERS_PER_SESSION_MAX;
 
 use crate::record::{Aggregated, MeasurementMethod, Urr};
 use crate::refusal::Refusal;
 
-/// Checks that every pool measures volume, of URRs that are there and in no other pool.
+/// Checks that every pool measures volume, of URRs that are there and in no other pool, and that there are not too many of
+/// them.
 pub(super) fn check(urrs: &[Urr]) -> Result<(), Refusal> {
     let mut taken: Vec<UrrId> = Vec::new();
     for pool in urrs {
@@ -18,6 +20,9 @@ pub(super) fn check(urrs: &[Urr]) -> Result<(), Refusal> {
             let is_plain = |known: &Urr| known.id == urr && known.settings.aggregated.is_none();
             if taken.contains(&urr) || !urrs.iter().any(is_plain) {
                 return Err(Refusal::AggregatedUrrUnusable { urr: pool.id, aggregated: urr });
+            }
+            if taken.len() >= POOL_MEMBERS_PER_SESSION_MAX {
+                return Err(Refusal::TooManyPoolMembers { urr: pool.id });
             }
             taken.push(urr);
         }

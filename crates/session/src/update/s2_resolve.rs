@@ -3,12 +3,15 @@
 //! Reads the store and writes nothing to it; TEIDs are only planned here. The checks of single
 //! rules are in `check`.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use adit_rules::{PacketFilter, Redirect, SessionKey, SourceInterface, UeAddresses};
-use adit_types::limits::{KEYS_PER_SESSION_MAX, RULES_PER_SESSION_MAX};
+use adit_types::limits::{
+    KEYS_PER_SESSION_MAX, RATES_PER_SESSION_MAX, TRAFFIC_ENDPOINTS_PER_SESSION_MAX,
+};
 use adit_types::{Nanos, QerId, SessionIndex, Teid, UrrId};
 
 use super::draft::{ChoiceTarget, Draft, TeidRequest, UeAddressRequest};
-use super::found::has_teid;
 use super::{check, choose_f_teid, choose_ue, endpoints, exemption, pool, predefined, provisioned};
 use crate::alloc::{Holder, TeidPlan, UePlan};
 use crate::cp_function::OwnerId;
@@ -295,12 +298,16 @@ fn check_counts(records: &Records) -> Result<(), Refusal> {
         (RuleKind::Bar, records.bars.len()),
         (RuleKind::Urr, records.urrs.len()),
     ];
-    if records.traffic_endpoints.len() > RULES_PER_SESSION_MAX {
+    if records.traffic_endpoints.len() > TRAFFIC_ENDPOINTS_PER_SESSION_MAX {
         return Err(Refusal::TooManyTrafficEndpoints);
     }
-    match counts.into_iter().find(|&(_, count)| count > RULES_PER_SESSION_MAX) {
-        Some((kind, _)) => Err(Refusal::TooManyRules { kind }),
-        None => Ok(()),
+    if let Some((kind, _)) = counts.into_iter().find(|&(kind, count)| count > kind.most()) {
+        return Err(Refusal::TooManyRules { kind });
+    }
+    let rates = records.qers.iter().filter(|qer| qer.mbr.is_some() || qer.gbr.is_some()).count();
+    match rates > RATES_PER_SESSION_MAX {
+        true => Err(Refusal::TooManyRates),
+        false => Ok(()),
     }
 }
 
@@ -323,11 +330,12 @@ fn check_linked_endpoint(records: &Records, far: &Far) -> Result<(), Refusal> {
 /// URRs and what they refer to. The applications that `before` names need no PFDs.
 fn check_urrs(known: RuleCatalog<'_>, before: &Records, records: &Records) -> Result<(), Refusal> {
     pool::check(&records.urrs)?;
+    let ids: BTreeSet<UrrId> = records.urrs.iter().map(|urr| urr.id).collect();
     for urr in &records.urrs {
         check::urr(urr)?;
         exemption::check(known, before, urr)?;
         let links = urr.settings.linked.as_deref().unwrap_or_default();
-        if let Some(&linked) = links.iter().find(|&&id| !records.urrs.iter().any(|u| u.id == id)) {
+        if let Some(&linked) = links.iter().find(|&id| !ids.contains(id)) {
             return Err(Refusal::UnknownLinkedUrr { urr: urr.id, linked });
         }
         let quota_far = urr.settings.quota_far;
@@ -506,14 +514,12 @@ fn created(
 /// A bidirectional filter may be defined in both of its PDRs as long as the definitions agree.
 /// Spec: TS 29.244 §8.2.5 (BID).
 fn link_sdf_filters(pdrs: &mut [Pdr]) -> Result<(), Refusal> {
-    let mut defined: Vec<(u32, PacketFilter)> = Vec::new();
+    let mut defined: BTreeMap<u32, PacketFilter> = BTreeMap::new();
     for pdr in &*pdrs {
         for sdf in &pdr.pdi.sdf {
             let Some(filter_id) = sdf.definition() else { continue };
-            match defined.iter().find(|(id, _)| *id == filter_id) {
-                Some((_, filter)) if *filter == sdf.filter => {}
-                Some(_) => return Err(Refusal::DuplicateSdfFilter { pdr: pdr.id, filter_id }),
-                None => defined.push((filter_id, sdf.filter.clone())),
+            if *defined.entry(filter_id).or_insert_with(|| sdf.filter.clone()) != sdf.filter {
+                return Err(Refusal::DuplicateSdfFilter { pdr: pdr.id, filter_id });
             }
         }
     }
@@ -521,8 +527,8 @@ fn link_sdf_filters(pdrs: &mut [Pdr]) -> Result<(), Refusal> {
         let pdr_id = pdr.id;
         for sdf in &mut pdr.pdi.sdf {
             let Some(filter_id) = sdf.reference() else { continue };
-            let found = defined.iter().find(|(id, _)| *id == filter_id);
-            let (_, filter) = found.ok_or(Refusal::UnknownSdfFilter { pdr: pdr_id, filter_id })?;
+            let found = defined.get(&filter_id);
+            let filter = found.ok_or(Refusal::UnknownSdfFilter { pdr: pdr_id, filter_id })?;
             sdf.filter = filter.clone();
         }
     }
@@ -533,14 +539,24 @@ fn link_sdf_filters(pdrs: &mut [Pdr]) -> Result<(), Refusal> {
 /// One from the CP function leads to the UE or away from it, and not both.
 fn check_tunnel_sides(records: &Records) -> Result<(), Refusal> {
     let directions = Directions::new(records);
-    let all = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each().map(move |pdi| (pdr, pdi)));
-    for (pdr, f_teid) in all.filter_map(|(pdr, pdi)| Some((pdr, pdi.f_teid?))) {
-        let mut sharing = records.pdrs.iter().filter(|other| has_teid(other, f_teid.teid));
-        if sharing.any(|other| other.pdi.source != pdr.pdi.source) {
-            return Err(Refusal::FTeidSidesDiffer { pdr: pdr.id, teid: f_teid.teid });
+    let all = || {
+        let pdrs = records.pdrs.iter();
+        let pdis = pdrs.flat_map(|pdr| pdr.pdi.each().map(move |pdi| (pdr, pdi)));
+        pdis.filter_map(|(pdr, pdi)| Some((pdr, pdi.f_teid?.teid)))
+    };
+    let mut sources: BTreeMap<Teid, SourceInterface> = BTreeMap::new();
+    let mut differ: BTreeSet<Teid> = BTreeSet::new();
+    for (pdr, teid) in all() {
+        if *sources.entry(teid).or_insert(pdr.pdi.source) != pdr.pdi.source {
+            differ.insert(teid);
         }
-        if pdr.pdi.source == SourceInterface::CpFunction && directions.is_mixed(f_teid.teid) {
-            return Err(Refusal::FTeidDirectionsDiffer { pdr: pdr.id, teid: f_teid.teid });
+    }
+    for (pdr, teid) in all() {
+        if differ.contains(&teid) {
+            return Err(Refusal::FTeidSidesDiffer { pdr: pdr.id, teid });
+        }
+        if pdr.pdi.source == SourceInterface::CpFunction && directions.is_mixed(teid) {
+            return Err(Refusal::FTeidDirectionsDiffer { pdr: pdr.id, teid });
         }
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! All measurements of one session.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use adit_rules::{
@@ -160,16 +161,15 @@ impl SessionUsage {
         source: &dyn UsageSource,
         now: Nanos,
     ) -> Vec<UsageReport> {
-        let reported = |due: &[UsageTriggers], id: &UrrId| {
-            let notices = UsageTriggers::NOTICES;
-            urrs.iter().zip(due).any(|(urr, due)| urr.id == *id && !(*due & !notices).is_empty())
-        };
+        let is_reported = |due: UsageTriggers| !(due & !UsageTriggers::NOTICES).is_empty();
+        let of_due = urrs.iter().zip(&*due).filter(|(_, due)| is_reported(**due));
+        let reported: BTreeSet<UrrId> = of_due.map(|(urr, _)| urr.id).collect();
         let linked: Vec<bool> = urrs
             .iter()
             .map(|urr| {
                 let links = urr.settings.linked.as_deref().unwrap_or_default();
                 urr.triggers.contains(UsageTriggers::LINKED)
-                    && links.iter().any(|id| reported(due, id))
+                    && links.iter().any(|id| reported.contains(id))
             })
             .collect();
         for (due, linked) in due.iter_mut().zip(linked) {

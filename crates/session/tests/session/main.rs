@@ -12,6 +12,7 @@ mod forwarding;
 mod framed;
 mod interface_type;
 mod interfaces;
+mod many_rules;
 mod model;
 mod n9;
 mod packed_record;

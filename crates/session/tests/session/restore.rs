@@ -47,9 +47,9 @@ fn pooled() -> SessionChange {
     change
 }
 
-/// A session with as many rules as it may have, each PDR with `filters` filters.
-fn full(filters: u32) -> SessionChange {
-    let all = || 1..=u32::try_from(RULES_PER_SESSION_MAX).unwrap();
+/// A session with `rules` rules of each kind, each PDR with `filters` filters.
+fn full(rules: usize, filters: u32) -> SessionChange {
+    let all = || 1..=u32::try_from(rules).unwrap();
     let limits = UrrSettings {
         volume_threshold: total(u64::MAX),
         volume_quota: total(u64::MAX),
@@ -82,27 +82,26 @@ fn full(filters: u32) -> SessionChange {
 }
 
 #[test]
-fn session_with_as_many_rules_and_filters_as_it_may_have_fits_a_record() {
-    let mut store = store(1);
-    let change = full(u32::try_from(SDF_FILTERS_PER_PDR_MAX).unwrap());
-    let established = store.establish(OWNER, CP, change).unwrap();
-    let len = store.kept(S(1), established.up_seid).unwrap().octets().len();
-    // Its FARs may redirect to a URL each.
-    let urls = RULES_PER_SESSION_MAX * REDIRECT_URL_BYTES_MAX;
-    assert!(len + urls <= SESSION_RECORD_BYTES_MAX.min(STORE_VALUE_BYTES_MAX), "{len}");
+fn session_with_as_many_rules_or_filters_as_it_may_have_fits_a_record() {
+    let kept_bytes = |rules, filters| {
+        let mut store = store(1);
+        let established = store.establish(OWNER, CP, full(rules, filters)).unwrap();
+        store.kept(S(1), established.up_seid).unwrap().octets().len()
+    };
+    let room = SESSION_RECORD_BYTES_MAX.min(STORE_VALUE_BYTES_MAX);
+    let most_filters = u32::try_from(SDF_FILTERS_PER_PDR_MAX).unwrap();
+    let len = kept_bytes(RULES_PER_SESSION_MAX, most_filters / 4);
+    assert!(len <= room, "{len}");
+    let len = kept_bytes(RULES_PER_SESSION_MAX / 4, most_filters);
+    // A FAR may redirect to a URL.
+    let urls = RULES_PER_SESSION_MAX / 4 * REDIRECT_URL_BYTES_MAX;
+    assert!(len + urls <= room, "{len}");
 }
 
 #[test]
 fn session_whose_record_would_be_too_large_for_a_store_is_refused_and_nothing_changes() {
     let mut store = store(2);
-    let mut change = full(u32::try_from(SDF_FILTERS_PER_PDR_MAX).unwrap());
-    let spaces = " ".repeat(SESSION_RECORD_BYTES_MAX / 1024);
-    for pdr in &mut change.create_pdrs {
-        for sdf in &mut pdr.pdi.sdf {
-            let text = sdf.flow_description.as_deref().unwrap_or_default();
-            sdf.flow_description = Some(format!("{text}{spaces}").into());
-        }
-    }
+    let change = full(RULES_PER_SESSION_MAX, u32::try_from(SDF_FILTERS_PER_PDR_MAX).unwrap());
     let before = store.clone();
     assert_eq!(store.establish(OWNER, CP, change).err(), Some(Refusal::RecordTooLarge));
     assert_eq!(store, before);
@@ -201,7 +200,7 @@ fn changes() -> Vec<SessionChange> {
         }
         change
     });
-    [session(1), pooled(), full(2)].into_iter().chain(measured).collect()
+    [session(1), pooled(), full(RULES_PER_SESSION_MAX, 2)].into_iter().chain(measured).collect()
 }
 
 #[test]

@@ -393,18 +393,23 @@ fn limits_of_rules_filters_and_qers_are_enforced() {
     assert_eq!(refused(many_keys), Refusal::GivenTeidsFull);
     let mut change = session(1);
     many_keys(&mut change);
-    assert_eq!(store(256).establish(OWNER, CP, change), Err(Refusal::TooManyKeys));
+    assert_eq!(
+        store(RULES_PER_SESSION_MAX).establish(OWNER, CP, change),
+        Err(Refusal::TooManyKeys)
+    );
 }
 
-/// 64 PDRs with a TEID, an IPv4 address and an IPv6 prefix each.
+/// As many PDRs as there may be with a TEID, an IPv4 address and an IPv6 prefix each.
 fn many_keys(change: &mut SessionChange) {
-    change.create_pdrs = (1..=64u16)
+    change.create_pdrs = (1..=u16::try_from(RULES_PER_SESSION_MAX).unwrap())
         .map(|id| {
-            let mut pdr = uplink(u8::try_from(id).unwrap());
+            let [third, last] = id.to_be_bytes();
+            let mut pdr = uplink(1);
             pdr.id = PdrId(id);
             pdr.pdi.f_teid = Some(given(u32::from(id)));
             let prefix = format!("2001:db8:{id:x}::/64").parse().unwrap();
-            pdr.pdi.ue.as_mut().unwrap().addresses.v6 = Some(prefix);
+            let v4 = Some(Ipv4Addr::new(10, 46, third, last));
+            pdr.pdi.ue.as_mut().unwrap().addresses = UeAddresses { v4, v6: Some(prefix) };
             pdr
         })
         .collect();

@@ -9,7 +9,7 @@ use adit_session::{
     PfdProvision, Refusal, SessionChange, SessionStore, TrafficStart, Urr, UrrSettings, UrrUpdate,
     UsageOutcome, UsagePart, UsageReport, UsageTriggers, Volumes,
 };
-use adit_types::limits::own_usage_slot;
+use adit_types::limits::{RULES_PER_SESSION_MAX, own_usage_slot};
 use adit_types::{FarId, Nanos, PdrId, Seid, SessionIndex, UrrId, UsageSlot};
 use proptest::prelude::*;
 
@@ -616,13 +616,13 @@ fn urr_that_cannot_act_is_refused() {
     let refusal = store(4).establish(OWNER, CP, change).unwrap_err();
     assert_eq!(refusal, Refusal::UnknownUrr { pdr: adit_types::PdrId(1), urr });
     let mut change = session(1);
-    change.create_urrs =
-        (1..=64).map(|id| volume_urr(id, UsageTriggers::empty(), UrrSettings::default())).collect();
+    let all = || 1..=u32::try_from(RULES_PER_SESSION_MAX).unwrap();
+    let urr = |id| volume_urr(id, UsageTriggers::empty(), UrrSettings::default());
+    change.create_urrs = all().map(urr).collect();
     let mut store = store(1);
     let up_seid = store.establish(OWNER, CP, change).unwrap().up_seid;
-    let again = (1..=64).map(UrrId).collect::<Vec<_>>();
-    let create =
-        (1..=64).map(|id| volume_urr(id, UsageTriggers::empty(), UrrSettings::default())).collect();
+    let again = all().map(UrrId).collect::<Vec<_>>();
+    let create = all().map(urr).collect();
     let change =
         SessionChange { remove_urrs: again, create_urrs: create, ..SessionChange::default() };
     assert_eq!(store.modify(up_seid, change).unwrap_err(), Refusal::UsageSlotsExhausted);

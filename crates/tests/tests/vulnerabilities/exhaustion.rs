@@ -32,21 +32,21 @@ fn session_beyond_the_limit_is_refused_until_there_is_room() {
 #[test]
 fn rules_beyond_the_limit_are_refused_whole() {
     let mut victim = Victim::new();
-    let fars: Vec<_> = (10..200).map(|id| CreateFar::new(FarId(id), ApplyAction::DROP)).collect();
+    let fars: Vec<_> = (10..300).map(|id| CreateFar::new(FarId(id), ApplyAction::DROP)).collect();
     let fars: &'static [_] = Vec::leak(fars);
     let request = modify_with(1, victim.session, |body| body.create_fars = fars.into());
     assert!(matches!(
         victim.refuses(&request),
         NodeAnswer::Refused(Cause::NoResourcesAvailable, ..)
     ));
-    let qers: Vec<_> = (10..200).map(|id| CreateQer::new(QerId(id), GateStatus::OPEN)).collect();
+    let qers: Vec<_> = (10..300).map(|id| CreateQer::new(QerId(id), GateStatus::OPEN)).collect();
     let qers: &'static [_] = Vec::leak(qers);
     let request = modify_with(2, victim.session, |body| body.create_qers = qers.into());
     assert!(matches!(
         victim.refuses(&request),
         NodeAnswer::Refused(Cause::NoResourcesAvailable, ..)
     ));
-    let pdrs: Vec<_> = (10..100).map(|id| messages::pdr(id, 1, 0)).collect();
+    let pdrs: Vec<_> = (10..300).map(|id| messages::pdr(id, 1, 0)).collect();
     let pdrs: &'static [_] = Vec::leak(pdrs);
     let request = modify_with(3, victim.session, |body| body.create_pdrs = pdrs.into());
     assert!(matches!(
@@ -60,7 +60,7 @@ fn rules_beyond_the_limit_are_refused_whole() {
 fn newer_rules_beyond_the_limit_are_refused_whole() {
     let mut victim = Victim::new();
     let full = |said| matches!(said, NodeAnswer::Refused(Cause::NoResourcesAvailable, ..));
-    let urrs: Vec<_> = (10..90).map(messages::urr).collect();
+    let urrs: Vec<_> = (10..300).map(messages::urr).collect();
     let urrs: &'static [_] = Vec::leak(urrs);
     let request = modify_with(1, victim.session, |body| body.create_urrs = urrs.into());
     assert!(full(victim.refuses(&request)));
