@@ -46,7 +46,7 @@ pub use counters::{KernelCounters, PortCounters};
 pub use device::{KernelDevice, KernelDeviceParseError};
 pub use error::KernelError;
 pub use host_addresses::{DeviceAddress, HostAddresses};
-pub use network::IpNetwork;
+pub use network::{IpNetwork, raise_mtu, set_mac};
 pub use packet::{PacketConfig, PacketPort, open_packet};
 pub use tun::TunQueue;
 pub use tun_config::{TunConfig, open_tun, tun_missed_pkts};
