@@ -231,7 +231,7 @@ fn keys_of_the_start_are_refused_each_by_its_name() {
         ("hugepages = \"auto\"", "hugepages = \"never\"", "dpdk.hugepages"),
         ("memory_mib = 512", "memory_mib = 256", "dpdk.memory_mib"),
         ("mempool_mbufs = 16384", "mempool_mbufs = 32768", "dpdk.mempool_mbufs"),
-        ("mbuf_bytes = 2048", "mbuf_bytes = 4096", "dpdk.mbuf_bytes"),
+        ("# mbuf_bytes = 2048", "mbuf_bytes = 4096", "dpdk.mbuf_bytes"),
         ("rx_descriptors = 1024", "rx_descriptors = 512", "dpdk.rx_descriptors"),
         ("tx_descriptors = 1024", "tx_descriptors = 512", "dpdk.tx_descriptors"),
         ("eal_extra_args = []", "eal_extra_args = [\"-v\"]", "dpdk.eal_extra_args"),
