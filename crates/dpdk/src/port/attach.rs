@@ -79,6 +79,10 @@ fn create_device(device: &Device, name: &CString, arguments: &str) -> Result<(),
     if let Some(family) = family(device) {
         try_socket(family).map_err(refused)?;
     }
+    if device.is_driver("net_af_packet") {
+        // SAFETY: no preconditions.
+        unsafe { sys::adit_af_packet_keep_fragments() };
+    }
     ffi::add_virtual(name, &c_string(arguments)).map_err(|errno| match errno.value() {
         libc::EEXIST => PortError::InUse { device: device.to_string() },
         _ => refused(errno),
