@@ -115,8 +115,9 @@ fn changed_frames(device: &Device) -> Option<String> {
     if device.is_driver("net_af_packet") {
         let iface = device.argument("iface").unwrap_or_default();
         return Some(format!(
-            "the driver joins fragments, and cuts what a kernel has joined (TSO, GRO, UDP segmentation) beyond its slots; such \
-             frames are dropped as frame_cut. Write device = \"kernel:packet,iface={iface}\", or run ethtool -K {iface} gro off, \
+            "of what a kernel has joined (TSO, GRO, UDP segmentation) the driver cuts what its slots do not hold, which is \
+             dropped as frame_cut, and passes the rest as one packet; write device = \"kernel:packet,iface={iface}\", or \
+             run ethtool -K {iface} gro off, \
              and at the other end of a virtual device: ethtool -K PEER tso off gso off"
         ));
     }
