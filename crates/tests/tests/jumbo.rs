@@ -68,12 +68,12 @@ fn raise_far_ends(namespace: &TestNamespace) {
     namespace.ip(&["route", "add", "10.44.0.0/14", "via", "10.0.6.2"]);
 }
 
-/// A veth pair for each port, which carries jumbo packets at its far end.
-fn link(namespace: &TestNamespace) {
+/// A veth pair for each port, which carries packets of `mtu` octets at its far end.
+fn link(namespace: &TestNamespace, mtu: usize) {
     for (near, far) in NEAR.into_iter().zip(FAR) {
         namespace.ip(&["link", "add", near, "type", "veth", "peer", "name", far]);
         namespace.ip(&["link", "set", near, "addrgenmode", "none", "up"]);
-        namespace.ip(&["link", "set", far, "mtu", &MTU.to_string()]);
+        namespace.ip(&["link", "set", far, "mtu", &mtu.to_string()]);
     }
     raise_far_ends(namespace);
 }
@@ -89,16 +89,16 @@ fn start(namespace: TestNamespace, devices: &[String; 2], mtu: usize) -> Option<
     })
 }
 
-/// Exchanges packets with a daemon, and ends it. Returns its counters and ports.
-fn exchange(daemon: Daemon, test: &str, mtu: usize) -> [serde_json::Value; 2] {
+/// Exchanges packets with a daemon, and ends it. Returns its counters.
+fn exchange(daemon: Daemon, test: &str, mtu: usize) -> serde_json::Value {
     let output =
         ChildProcess::start(daemon.this_test(test).env(PART, mtu.to_string())).finish(PATIENCE);
     let said = String::from_utf8_lossy(&output.stderr);
-    let shown = ["counters", "ports"].map(|topic| daemon.show(topic));
-    assert!(output.status.success(), "{said}\n{}\n{}", shown[0], shown[1]);
-    assert_eq!(shown[0]["identity_holds"], true, "{}", shown[0]);
+    let counters = daemon.show("counters");
+    assert!(output.status.success(), "{said}\n{counters}\n{}", daemon.show("ports"));
+    assert_eq!(counters["identity_holds"], true, "{counters}");
     assert!(daemon.stop().status.success());
-    shown
+    counters
 }
 
 #[test]
@@ -113,8 +113,34 @@ fn packets_of_a_kernel_pass_net_tap() {
     let devices = [0, 1].map(|number| format!("net_tap{number},iface={}", FAR[number]));
     let Some(daemon) = start(TestNamespace::new("taps"), &devices, SHORT) else { return };
     raise_far_ends(daemon.namespace());
-    let [counters, _] = exchange(daemon, TEST, SHORT);
+    let counters = exchange(daemon, TEST, SHORT);
     assert_eq!(counters["dropped_pkts"], 0, "{counters}");
+}
+
+#[test]
+fn jumbo_packets_and_fragments_pass_net_af_packet_which_cuts_joined_ones() {
+    const TEST: &str = "jumbo_packets_and_fragments_pass_net_af_packet_which_cuts_joined_ones";
+    if let Some(mtu) = part() {
+        let peers = KernelPeers::new(mtu.parse().unwrap());
+        peers.pass_singly();
+        // The kernel passes them as one, which no slot holds.
+        setsockopt(&peers.server, UdpGsoSegment, &SEGMENT.into()).unwrap();
+        peers.send_down(AT_ONCE);
+        assert_eq!(peers.receive_down(), None);
+        return;
+    }
+    if !is_root() {
+        return;
+    }
+    for mtu in [SHORT, MTU] {
+        let namespace = TestNamespace::new("afpacket");
+        link(&namespace, mtu);
+        let devices = [0, 1].map(|nth| format!("net_af_packet{nth},iface={}", NEAR[nth]));
+        let Some(daemon) = start(namespace, &devices, mtu) else { return };
+        let counters = exchange(daemon, TEST, mtu);
+        assert_eq!(counters["drops"]["frame_cut"], 1, "{counters}");
+        assert_eq!(counters["dropped_pkts"], 1, "{counters}");
+    }
 }
 
 #[test]
@@ -160,7 +186,7 @@ fn start_with_bridge(
     }
     let (namespace, dir) = (TestNamespace::new(purpose), tempfile::tempdir().unwrap());
     let [[first, first_far], [second, second_far]] = [0, 1].map(|nth| links(dir.path(), nth));
-    link(&namespace);
+    link(&namespace, MTU);
     let mut command = namespace.this_test(test);
     command.env(PART, "bridge").env(DEVICES, format!("{first_far} {second_far}"));
     let mut bridge = ChildProcess::start(&mut command);
@@ -175,7 +201,7 @@ fn pass_bridge(test: &str, purpose: &str, links: LinkDevices) {
         None => {}
     }
     let Some((daemon, bridge, _dir)) = start_with_bridge(test, purpose, links, MTU) else { return };
-    let [counters, _] = exchange(daemon, test, MTU);
+    let counters = exchange(daemon, test, MTU);
     assert_eq!(counters["dropped_pkts"], 0, "{counters}");
     drop(bridge);
 }
@@ -187,9 +213,9 @@ fn frame_beyond_a_packet_buffer_is_dropped_as_the_fault_of_the_port() {
     match part().as_deref() {
         Some("bridge") => return run_bridge(),
         Some(_) => {
-            let exchange = Exchange::new(SHORT);
-            exchange.send_down(5000);
-            return exchange.expect_both_ways(1000);
+            let peers = KernelPeers::new(SHORT);
+            peers.send_down(5000);
+            return peers.expect_both_ways(1000);
         }
         None => {}
     }
@@ -197,7 +223,7 @@ fn frame_beyond_a_packet_buffer_is_dropped_as_the_fault_of_the_port() {
         let Some((daemon, bridge, _dir)) = start_with_bridge(TEST, purpose, links, SHORT) else {
             return;
         };
-        let [counters, _] = exchange(daemon, TEST, SHORT);
+        let counters = exchange(daemon, TEST, SHORT);
         assert_eq!(counters["drops"]["frame_segmented"], 1, "{purpose}: {counters}");
         assert_eq!(counters["dropped_pkts"], 1, "{purpose}: {counters}");
         drop(bridge);
@@ -249,7 +275,7 @@ fn run_bridge() {
 }
 
 /// A gNB with one session, and a host in the data network.
-struct Exchange {
+struct KernelPeers {
     gnb: UdpSocket,
     server: UdpSocket,
     ue: SocketAddr,
@@ -263,7 +289,7 @@ fn payload(len: usize) -> Vec<u8> {
     (0..=250).cycle().take(len).collect()
 }
 
-impl Exchange {
+impl KernelPeers {
     /// Establishes the session, and waits until packets pass both ways.
     fn new(mtu: usize) -> Self {
         let mut smf = TestSmf::associated();
@@ -279,20 +305,20 @@ impl Exchange {
             socket
         };
         let gnb = bind((smf::GNB, adit_wire::gtpu::UDP_PORT).into());
-        let exchange = Self { gnb, server: bind(SERVER), ue: (script.ue, 4000).into(), teid, mtu };
+        let peers = Self { gnb, server: bind(SERVER), ue: (script.ue, 4000).into(), teid, mtu };
         let end = Instant::now() + Duration::from_secs(20);
         for way in [Self::send_up, Self::send_down] {
-            way(&exchange, 100);
-            while exchange.receive_up().is_none() && exchange.receive_down().is_none() {
+            way(&peers, 100);
+            while peers.receive_up().is_none() && peers.receive_down().is_none() {
                 assert!(Instant::now() < end, "nothing passes");
-                way(&exchange, 100);
+                way(&peers, 100);
             }
         }
         // Copies that came late.
-        while exchange.receive_up().is_some() || exchange.receive_down().is_some() {}
-        exchange.server.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        exchange.gnb.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        exchange
+        while peers.receive_up().is_some() || peers.receive_down().is_some() {}
+        peers.server.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        peers.gnb.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        peers
     }
 
     /// The UE sends a datagram, in fragments that fill a tunnel packet of the link. One that fits N6 is in one piece: the gNB's
@@ -358,6 +384,13 @@ impl Exchange {
         Some(datagram.split_off(8))
     }
 
+    /// Datagrams that fill N3 and N6, and the longest one.
+    fn pass_singly(&self) {
+        for len in [self.mtu - TUNNEL - HEADERS, self.mtu - HEADERS, LONGEST] {
+            self.expect_both_ways(len);
+        }
+    }
+
     fn expect_both_ways(&self, len: usize) {
         self.send_up(len);
         assert!(self.receive_up() == Some(payload(len)), "uplink, {len} octets");
@@ -366,15 +399,13 @@ impl Exchange {
     }
 }
 
-/// Datagrams that fill N3 and N6, the longest one, and those that a kernel gets as one.
+/// Datagrams one by one, and those that a kernel gets as one.
 fn exchange_all(mtu: usize) {
-    let exchange = Exchange::new(mtu);
-    for len in [mtu - TUNNEL - HEADERS, mtu - HEADERS, LONGEST] {
-        exchange.expect_both_ways(len);
-    }
-    setsockopt(&exchange.server, UdpGsoSegment, &SEGMENT.into()).unwrap();
-    exchange.send_down(AT_ONCE);
+    let peers = KernelPeers::new(mtu);
+    peers.pass_singly();
+    setsockopt(&peers.server, UdpGsoSegment, &SEGMENT.into()).unwrap();
+    peers.send_down(AT_ONCE);
     for part in payload(AT_ONCE).chunks(SEGMENT.into()) {
-        assert!(exchange.receive_down().as_deref() == Some(part), "joined datagrams");
+        assert!(peers.receive_down().as_deref() == Some(part), "joined datagrams");
     }
 }
