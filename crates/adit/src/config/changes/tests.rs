@@ -236,7 +236,7 @@ fn keys_of_the_start_are_refused_each_by_its_name() {
         ("tx_descriptors = 1024", "tx_descriptors = 512", "dpdk.tx_descriptors"),
         ("eal_extra_args = []", "eal_extra_args = [\"-v\"]", "dpdk.eal_extra_args"),
         ("iface=n3", "iface=n4", "port \"access\".device"),
-        ("mtu_bytes = 1500", "mtu_bytes = 9000", "port \"access\".mtu_bytes"),
+        ("mtu_bytes = 1500", "mtu_bytes = 1900", "port \"access\".mtu_bytes"),
         (
             "addresses = [\"10.0.3.2/24\"]",
             "addresses = [\"10.0.3.4/24\"]",
