@@ -115,16 +115,17 @@ fn changed_frames(device: &Device) -> Option<String> {
     if device.is_driver("net_af_packet") {
         let iface = device.argument("iface").unwrap_or_default();
         return Some(format!(
-            "of what a kernel has joined (TSO, GRO, UDP segmentation) the driver cuts what its slots do not hold, which is \
-             dropped as frame_cut, and passes the rest as one packet; write device = \"kernel:packet,iface={iface}\", or \
-             run ethtool -K {iface} gro off, \
+            "the driver cuts frames that a kernel has joined (TSO, GRO, UDP segmentation) where its slots end, and they are \
+             dropped as frame_cut; shorter joined frames pass as one packet. Write \
+             device = \"kernel:packet,iface={iface}\", or run ethtool -K {iface} gro off, \
              and at the other end of a virtual device: ethtool -K PEER tso off gso off"
         ));
     }
     (device.is_driver("net_vhost") && device.argument("tso") == Some("1")).then(|| {
         format!(
-            "with tso=1 guests send joined segments, and those beyond a packet buffer are dropped as frame_segmented; \
-             write device = \"{device}\" without it"
+            "with tso=1 guests send joined segments, and those beyond a packet buffer are dropped as frame_segmented; write \
+             device = \"{}\"",
+            device.to_string().replace(",tso=1", "")
         )
     })
 }
@@ -360,5 +361,26 @@ impl PortShares<'_> {
             routes: &routes,
         };
         Ok(open_tun(&config)?.into_iter().map(KernelPort::Tun).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn driver_that_passes_changed_frames_is_named_with_what_to_write() {
+        let told = |text: &str| changed_frames(&text.parse().unwrap());
+        let packet = told("net_af_packet0,iface=eth1").unwrap();
+        for words in
+            ["frame_cut", "device = \"kernel:packet,iface=eth1\"", "ethtool -K eth1 gro off"]
+        {
+            assert!(packet.contains(words), "{packet}");
+        }
+        let vhost = told("net_vhost0,iface=/run/v,tso=1").unwrap();
+        assert!(vhost.ends_with("write device = \"net_vhost0,iface=/run/v\""), "{vhost}");
+        for device in ["net_vhost0,iface=/run/v", "net_virtio_user0", "net_memif0", "net_tap0"] {
+            assert_eq!(told(device), None);
+        }
     }
 }
