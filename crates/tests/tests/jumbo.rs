@@ -9,6 +9,7 @@ mod smf;
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use adit_dpdk::{
@@ -29,9 +30,11 @@ use nix::sys::socket::sockopt::UdpGsoSegment;
 use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
 use smf::SessionScript;
 
-/// Environment variables of the runs inside the daemon's namespace: the MTU of adit's ports for its peers, or `bridge` and devices.
+/// Environment variables of the runs inside the daemon's namespace: the MTU of adit's ports for its peers, or `bridge`, its
+/// devices and the folder of their sockets.
 const PART: &str = "ADIT_TEST_PART";
 const DEVICES: &str = "ADIT_TEST_DEVICES";
+const FOLDER: &str = "ADIT_TEST_FOLDER";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const MTU: usize = 9000;
@@ -53,6 +56,12 @@ const FAR: [&str; 2] = ["far0", "far1"];
 /// The other ends of veth pairs.
 const NEAR: [&str; 2] = ["near0", "near1"];
 const FAR_ADDRESSES: [&str; 2] = ["198.51.100.2/24", "10.0.6.1/24"];
+
+/// One test after the other: the workers of all poll the same cores.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// What runs in the namespace, or `None` in the test itself.
 fn part() -> Option<String> {
@@ -110,6 +119,7 @@ fn packets_of_a_kernel_pass_net_tap() {
     if !is_root() {
         return;
     }
+    let _alone = alone();
     let devices = [0, 1].map(|number| format!("net_tap{number},iface={}", FAR[number]));
     let Some(daemon) = start(TestNamespace::new("taps"), &devices, SHORT) else { return };
     raise_far_ends(daemon.namespace());
@@ -132,6 +142,7 @@ fn jumbo_packets_and_fragments_pass_net_af_packet_which_cuts_joined_ones() {
     if !is_root() {
         return;
     }
+    let _alone = alone();
     for mtu in [SHORT, MTU] {
         let namespace = TestNamespace::new("afpacket");
         link(&namespace, mtu);
@@ -174,13 +185,26 @@ fn virtio(dir: &Path, number: usize) -> [String; 2] {
     ]
 }
 
+/// A process that moves frames between a daemon and a kernel while the folder of its sockets exists.
+struct Bridge {
+    process: ChildProcess,
+    dir: tempfile::TempDir,
+}
+
+impl Bridge {
+    fn end(self) {
+        drop(self.dir);
+        assert!(self.process.finish(PATIENCE).status.success());
+    }
+}
+
 /// A daemon and a bridge in the namespace of `purpose`, whose links to each other are `links`.
 fn start_with_bridge(
     test: &str,
     purpose: &str,
     links: LinkDevices,
     mtu: usize,
-) -> Option<(Daemon, ChildProcess, tempfile::TempDir)> {
+) -> Option<(Daemon, Bridge)> {
     if !is_root() {
         return None;
     }
@@ -189,9 +213,10 @@ fn start_with_bridge(
     link(&namespace, MTU);
     let mut command = namespace.this_test(test);
     command.env(PART, "bridge").env(DEVICES, format!("{first_far} {second_far}"));
-    let mut bridge = ChildProcess::start(&mut command);
-    bridge.wait_for("the bridge runs");
-    Some((start(namespace, &[first, second], mtu)?, bridge, dir))
+    command.env(FOLDER, dir.path());
+    let mut process = ChildProcess::start(&mut command);
+    process.wait_for("the bridge runs");
+    Some((start(namespace, &[first, second], mtu)?, Bridge { process, dir }))
 }
 
 fn pass_bridge(test: &str, purpose: &str, links: LinkDevices) {
@@ -200,10 +225,11 @@ fn pass_bridge(test: &str, purpose: &str, links: LinkDevices) {
         Some(mtu) => return exchange_all(mtu.parse().unwrap()),
         None => {}
     }
-    let Some((daemon, bridge, _dir)) = start_with_bridge(test, purpose, links, MTU) else { return };
+    let _alone = alone();
+    let Some((daemon, bridge)) = start_with_bridge(test, purpose, links, MTU) else { return };
     let counters = exchange(daemon, test, MTU);
     assert_eq!(counters["dropped_pkts"], 0, "{counters}");
-    drop(bridge);
+    bridge.end();
 }
 
 /// The peers' MTU is larger than that of adit's port.
@@ -219,20 +245,21 @@ fn frame_beyond_a_packet_buffer_is_dropped_as_the_fault_of_the_port() {
         }
         None => {}
     }
+    let _alone = alone();
     for (purpose, links) in [("longmemif", memif as LinkDevices), ("longvirtio", virtio)] {
-        let Some((daemon, bridge, _dir)) = start_with_bridge(TEST, purpose, links, SHORT) else {
+        let Some((daemon, bridge)) = start_with_bridge(TEST, purpose, links, SHORT) else {
             return;
         };
         let counters = exchange(daemon, TEST, SHORT);
         assert_eq!(counters["drops"]["frame_segmented"], 1, "{purpose}: {counters}");
         assert_eq!(counters["dropped_pkts"], 1, "{purpose}: {counters}");
-        drop(bridge);
+        bridge.end();
     }
 }
 
-/// Moves frames between each of [`DEVICES`] and a veth device. Ends when it is killed.
+/// Moves frames between each of [`DEVICES`] and a veth device.
 fn run_bridge() {
-    let devices = std::env::var(DEVICES).unwrap();
+    let [devices, folder] = [DEVICES, FOLDER].map(|name| std::env::var(name).unwrap());
     let config = EalConfig {
         hugepages: HugepageMode::Never,
         memory_mib: 256,
@@ -261,8 +288,9 @@ fn run_bridge() {
     };
     let mut bridged: Vec<_> = devices.split(' ').zip(NEAR).map(open).collect();
     eprintln!("the bridge runs");
-    loop {
-        let mut moved = 0;
+    let mut moved = 0;
+    while moved > 0 || Path::new(&folder).exists() {
+        moved = 0;
         for ((_, rx, tx), host, [to_link, to_host]) in &mut bridged {
             moved += rx[0].rx_burst(32, to_host) + host.rx_burst(32, to_link, || pool.alloc());
             tx[0].tx_burst(to_link);
