@@ -19,7 +19,7 @@ const LIBRARIES: [&str; 6] =
 
 /// Patterns of bound functions: those that `adit-dpdk` calls and a few related ones. A short list keeps
 /// the build fast.
-const FUNCTIONS: [&str; 18] = [
+const FUNCTIONS: [&str; 19] = [
     "rte_(openlog_stream|log_set_global_level|log_get_global_level|version|strerror|get_tsc_hz|rdtsc)",
     "rte_eal_(alarm_set|init|cleanup|hotplug_add|hotplug_remove|has_hugepages|process_type|get_runtime_dir|iova_mode)",
     "rte_intr_(instance_alloc|instance_free|fd_set|type_set|callback_register)",
@@ -38,6 +38,7 @@ const FUNCTIONS: [&str; 18] = [
     "rte_service_(runstate_set|run_iter_on_app_lcore|set_runstate_mapped_check|component_runstate_set)",
     "adit_rte_errno",
     "adit_memif_gate_(guards|take|give_back|enter|leave)",
+    "adit_af_packet_keep_fragments",
 ];
 
 /// Types bound in addition to those that the bound functions use.
@@ -59,6 +60,8 @@ const CONSTANTS: [&str; 5] = [
 
 fn main() {
     println!("cargo:rerun-if-changed=dpdk.h");
+    println!("cargo:rerun-if-changed=af_packet.c");
+    println!("cargo:rerun-if-changed=af_packet.h");
     println!("cargo:rerun-if-changed=memif_gate.c");
     println!("cargo:rerun-if-changed=memif_gate.h");
     println!("cargo:rerun-if-changed=build.rs");
@@ -158,13 +161,13 @@ fn bind(out: &Path, flags: &[String]) {
     }
 }
 
-/// Compiles the functions that DPDK's headers define inline, and the gate of the memif driver.
+/// Compiles the functions that DPDK's headers define inline, and what keeps drivers from harm.
 fn compile_inlines(out: &Path, flags: &[String]) {
     let mut build = cc::Build::new();
     build.file(out.join("inlines.c")).include(".").warnings(false).flag("-w").opt_level(3);
     for flag in flags {
         build.flag(flag);
     }
-    build.file("memif_gate.c");
+    build.file("memif_gate.c").file("af_packet.c");
     build.compile("adit_dpdk_inlines");
 }

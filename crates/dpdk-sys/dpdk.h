@@ -22,6 +22,7 @@
 #include <rte_thash.h>
 #include <rte_version.h>
 
+#include "af_packet.h"
 #include "memif_gate.h"
 
 /* rte_errno is a thread-local lvalue macro. */

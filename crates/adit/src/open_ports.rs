@@ -5,10 +5,12 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 
-use adit_dpdk::{Eal, Mempool, MempoolConfig, Port, PortConfig, RxQueue, WorkerIo, WorkerPort};
+use adit_dpdk::{
+    Device, Eal, Mempool, MempoolConfig, Port, PortConfig, RxQueue, WorkerIo, WorkerPort,
+};
 use adit_kernel::{
     IpNetwork, KernelCounters, KernelDevice, KernelPort, PacketConfig, TunConfig, UdpPort,
-    UdpPortConfig, open_packet, open_tun,
+    UdpPortConfig, open_packet, open_tun, raise_mtu, set_mac,
 };
 use adit_types::{MacAddr, PortId};
 use adit_wire::gtpu::UDP_PORT;
@@ -86,6 +88,46 @@ pub(crate) fn take_sockets(ports: &mut [OpenPort]) -> Vec<XdpSockets> {
         OpenPort::Kernel { .. } => None,
     };
     (0..).map(PortId).zip(ports).filter_map(of_port).collect()
+}
+
+/// Prepares the network device that a port of DPDK is or receives from, as far as the process may.
+fn prepare_network_device(device: u32, port: &PortSettings, mac: MacAddr) {
+    let PortSettings { name, mtu_bytes, .. } = port;
+    if let Err(error) = raise_mtu(device, *mtu_bytes) {
+        warn!(
+            port = name,
+            "{error}; packets beyond its own MTU are lost: run ip link set DEVICE mtu {mtu_bytes}, or lower mtu_bytes"
+        );
+    }
+    let Some(tap) = port.device.dpdk().filter(|device| device.is_driver("net_tap")) else { return };
+    // The driver gives the kernel's end the address of the port, so that neither could resolve the other.
+    let MacAddr([a, b, c, d, e, last]) = mac;
+    let of_kernel = MacAddr([a, b, c, d, e, last ^ 1]);
+    if tap.argument("remote").is_none()
+        && let Err(error) = set_mac(device, of_kernel)
+    {
+        warn!(port = name, "{error}; run ip link set DEVICE address {of_kernel}");
+    }
+}
+
+/// What the driver or its peer does to frames that adit cannot undo, and what to do about it.
+fn changed_frames(device: &Device) -> Option<String> {
+    if device.is_driver("net_af_packet") {
+        let iface = device.argument("iface").unwrap_or_default();
+        return Some(format!(
+            "the driver cuts frames that a kernel has joined (TSO, GRO, UDP segmentation) where its slots end, and they are \
+             dropped as frame_cut; shorter joined frames pass as one packet. Write \
+             device = \"kernel:packet,iface={iface}\", or run ethtool -K {iface} gro off, \
+             and at the other end of a virtual device: ethtool -K PEER tso off gso off"
+        ));
+    }
+    (device.is_driver("net_vhost") && device.argument("tso") == Some("1")).then(|| {
+        format!(
+            "with tso=1 guests send joined segments, and those beyond a packet buffer are dropped as frame_segmented; write \
+             device = \"{}\"",
+            device.to_string().replace(",tso=1", "")
+        )
+    })
 }
 
 /// What the threads get, while ports are opened.
@@ -174,14 +216,11 @@ impl PortShares<'_> {
             );
         }
         info!(port = port.name, %device, mac = %info.mac, rx_queues, "port started");
-        if device.is_driver("net_af_packet") {
-            let iface = device.argument("iface").unwrap_or_default();
-            warn!(
-                port = port.name,
-                "the driver cuts frames that a kernel has joined (TSO, GRO, UDP segmentation, fragments), and they are \
-                 dropped as frame_cut; write device = \"kernel:packet,iface={iface}\", or run ethtool -K {iface} gro \
-                 off, and at the other end of a virtual device: ethtool -K PEER tso off gso off"
-            );
+        if let Some(of_kernel) = opened.network_device() {
+            prepare_network_device(of_kernel, port, info.mac);
+        }
+        if let Some(changed) = changed_frames(device) {
+            warn!(port = port.name, "{changed}");
         }
         let duplicate = |rx: &RxQueue| rx.socket()?.try_clone_to_owned().ok();
         let sockets = rx.iter().filter_map(duplicate).collect();
@@ -211,16 +250,6 @@ impl PortShares<'_> {
         port: &PortSettings,
         device: &KernelDevice,
     ) -> anyhow::Result<OpenPort> {
-        // The kernel has no tags where it routes.
-        let link = if device.is_routed() { 14 } else { 14 + 4 };
-        let (frame, room) =
-            (u32::from(port.mtu_bytes) + link, u32::from(self.config.dpdk.mbuf_bytes));
-        if frame > room {
-            bail!(
-                "a packet of mtu_bytes needs buffers of {frame} bytes; raise dpdk.mbuf_bytes or lower \
-                 mtu_bytes"
-            );
-        }
         let rx_queues = port.rx_queues.map_or(self.receiving.len(), usize::from);
         let queues = match device {
             KernelDevice::Udp => self.open_sockets(id, port, rx_queues)?,
@@ -332,5 +361,26 @@ impl PortShares<'_> {
             routes: &routes,
         };
         Ok(open_tun(&config)?.into_iter().map(KernelPort::Tun).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn driver_that_passes_changed_frames_is_named_with_what_to_write() {
+        let told = |text: &str| changed_frames(&text.parse().unwrap());
+        let packet = told("net_af_packet0,iface=eth1").unwrap();
+        for words in
+            ["frame_cut", "device = \"kernel:packet,iface=eth1\"", "ethtool -K eth1 gro off"]
+        {
+            assert!(packet.contains(words), "{packet}");
+        }
+        let vhost = told("net_vhost0,iface=/run/v,tso=1").unwrap();
+        assert!(vhost.ends_with("write device = \"net_vhost0,iface=/run/v\""), "{vhost}");
+        for device in ["net_vhost0,iface=/run/v", "net_virtio_user0", "net_memif0", "net_tap0"] {
+            assert_eq!(told(device), None);
+        }
     }
 }

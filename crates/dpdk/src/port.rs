@@ -44,8 +44,8 @@ pub struct PortConfig<'a> {
     pub rx_descriptors: u16,
     /// Transmit descriptors per queue, adjusted to the driver's limits.
     pub tx_descriptors: u16,
-    /// MTU, without the Ethernet header. A virtual device on a kernel interface does not change that
-    /// interface's MTU. Unit: bytes.
+    /// MTU, without the Ethernet header. A port on a network device of the kernel does not change that device's MTU, see
+    /// [`Port::network_device`]. Unit: bytes.
     pub mtu_bytes: u16,
     /// Receive frames to any MAC address.
     pub promiscuous: bool,
@@ -179,7 +179,7 @@ impl Port {
 
     /// Starts a port. Returns it with the number of its receive queues.
     fn start(eal: &Eal, config: &PortConfig<'_>) -> Result<(StartedPort, u16), PortError> {
-        let attached = AttachedDevice::attach(eal, config.device)?;
+        let attached = AttachedDevice::attach(eal, config.device, config.mtu_bytes)?;
         let id = attached.id();
         let fail = |operation| {
             move |errno| PortError::Refused {
@@ -256,6 +256,15 @@ impl Port {
         self.running.id()
     }
 
+    /// The number of the kernel's network device that the port is or receives from; `None` for ports without one.
+    #[must_use]
+    pub fn network_device(&self) -> Option<u32> {
+        ffi::dev_info(self.running.id())
+            .ok()
+            .map(|offer| offer.if_index)
+            .filter(|index| *index != 0)
+    }
+
     /// Description of the port with its current link state.
     ///
     /// # Errors
@@ -314,7 +323,7 @@ fn check_offer(config: &PortConfig<'_>, offer: &sys::rte_eth_dev_info) -> Result
         });
     }
     let mtu_bytes = config.mtu_bytes;
-    let (min, max) = (offer.min_mtu, offer.max_mtu.min(frame::mtu_max(config.device)));
+    let (min, max) = (offer.min_mtu, offer.max_mtu.min(config.device.mtu_max()));
     if mtu_bytes < min || mtu_bytes > max {
         return Err(PortError::Mtu { device: device(), mtu_bytes, min, max });
     }

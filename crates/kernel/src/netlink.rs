@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
+use adit_types::MacAddr;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
 };
@@ -91,6 +92,12 @@ impl Netlink {
         }
         let request = Request::new(libc::RTM_NEWLINK, 0, &link(index, 0, 0));
         self.request(request.attribute(libc::IFLA_MTU, &mtu.to_ne_bytes()))
+    }
+
+    /// Sets the link-layer address of the device.
+    pub(crate) fn set_mac(&mut self, index: i32, mac: MacAddr) -> io::Result<()> {
+        let request = Request::new(libc::RTM_NEWLINK, 0, &link(index, 0, 0));
+        self.request(request.attribute(libc::IFLA_ADDRESS, &mac.0))
     }
 
     /// Keeps the kernel from giving the device a link-local address, and so from soliciting routers there.

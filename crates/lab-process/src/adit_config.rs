@@ -254,7 +254,6 @@ burst_pkts = 32
 hugepages = "auto"
 memory_mib = {memory}
 mempool_mbufs = {mbufs}
-mbuf_bytes = 2048
 rx_descriptors = 1024
 tx_descriptors = 1024
 eal_extra_args = []

@@ -150,10 +150,10 @@ impl Adit {
         let socket = dir.join("admin.sock");
         let log = dir.join(format!("adit-{}.log", device.name()));
         let has_corp = topology.corp.is_some();
-        let (ipv6, store) = (topology.ipv6, dir.join("journal"));
-        let mut text = configuration(device, model, cores, ipv6, has_corp, [&store, &socket]);
+        let (ipv6, mtu, store) = (topology.ipv6, topology.mtu_bytes, dir.join("journal"));
+        let mut text = configuration(device, model, cores, ipv6, has_corp, mtu, [&store, &socket]);
         if has_corp {
-            text += &corp_sections(device, model);
+            text += &corp_sections(device, model, mtu);
         }
         text += sections;
         if device == PacketDevice::Kernel {
@@ -246,7 +246,7 @@ fn pool_sections(ipv6: bool) -> String {
 }
 
 /// Configuration sections for the port and interface of the second data network.
-fn corp_sections(device: PacketDevice, model: ExecutionModel) -> String {
+fn corp_sections(device: PacketDevice, model: ExecutionModel, mtu_bytes: u16) -> String {
     let xdp = if device == PacketDevice::Xdp { "xdp = \"on\"" } else { "" };
     let device = device.argument(2, CORP_LINK, queue_pairs(model));
     format!(
@@ -254,7 +254,7 @@ fn corp_sections(device: PacketDevice, model: ExecutionModel) -> String {
 [[port]]
 name = "corp"
 device = "{device}"
-mtu_bytes = 1500
+mtu_bytes = {mtu_bytes}
 {xdp}
 
 [[interface]]
@@ -278,6 +278,7 @@ fn configuration(
     cores: CoreAssignment,
     ipv6: bool,
     has_corp: bool,
+    mtu_bytes: u16,
     [store, socket]: [&Path; 2],
 ) -> String {
     let addresses = |v4: Ipv4Addr, v6: Ipv6Addr, [v4_len, v6_len]: [u8; 2]| {
@@ -315,7 +316,7 @@ fn configuration(
         devices: [(0, N3_LINK), (1, "n6")]
             .map(|(index, interface)| device.argument(index, interface, queue_pairs(model))),
         xdp: device == PacketDevice::Xdp,
-        mtu_bytes: [1500; 2],
+        mtu_bytes: [mtu_bytes; 2],
         n3: addresses(ADIT_N3, ADIT_N3_V6, [24, 64]),
         n6,
         routes,
@@ -343,6 +344,7 @@ mod tests {
             cores,
             true,
             false,
+            1500,
             [Path::new("/run/x/journal"), Path::new("/run/x/admin.sock")],
         );
         assert!(text.contains("device = \"net_af_xdp0,iface=n3\""));
@@ -356,6 +358,7 @@ mod tests {
             cores,
             true,
             false,
+            1500,
             [Path::new("/run/x/journal"), Path::new("/run/x/admin.sock")],
         );
         assert!(text.contains("device = \"net_af_xdp1,iface=n6\""));
@@ -366,6 +369,7 @@ mod tests {
             cores,
             false,
             false,
+            1500,
             [Path::new("/run/x/journal"), Path::new("/run/x/admin.sock")],
         );
         assert!(text.contains("device = \"kernel:packet,iface=n6\""));
@@ -377,6 +381,7 @@ mod tests {
             cores,
             true,
             false,
+            1500,
             [Path::new("/run/x/journal"), Path::new("/run/x/admin.sock")],
         );
         assert!(text.contains("\"kernel:udp\"") && text.contains("\"kernel:tun,name=adit0\""));

@@ -37,8 +37,8 @@ use adit_lab_process::stop::Stop;
 
 /// Length of the uplink headers: GTP-U header, optional fields, PDU Session Container. Unit: octets.
 pub(crate) const UL_HEADERS: usize = GtpuHeader::LEN + GtpuOptional::LEN + 4;
-/// Buffer size for one packet with its headers.
-const SLOT_BYTES: usize = 2048;
+/// Buffer size for one packet with its headers, on links of up to 9600 octets.
+const SLOT_BYTES: usize = 10_240;
 /// Maximum number of packets that one system call sends, and that the gNB reads from one UE before it
 /// serves the next.
 const BATCH_PKTS: usize = 32;

@@ -54,6 +54,9 @@ struct ScenarioArguments {
     /// Execution model of adit.
     #[arg(long, value_enum, default_value_t)]
     model: ExecutionModel,
+    /// MTU of adit's links, for `large-packets`; other scenarios expect the default, 1500.
+    #[arg(long, value_name = "OCTETS", value_parser = clap::value_parser!(u16).range(1500..=9600))]
+    mtu: Option<u16>,
     /// Print one JSON document at the end; progress goes to standard error.
     #[arg(long)]
     json: bool,

@@ -66,9 +66,12 @@ pub(crate) const ADIT_N6_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0,
 
 const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);
 
-/// MTU of a UE: 1500 minus the outer IPv4, UDP and GTP-U headers with a PDU Session Container
+/// MTU of a UE on links of 1500 octets: minus the outer IPv4, UDP and GTP-U headers with a PDU Session Container
 /// (20 + 8 + 16), rounded down.
 pub(crate) const UE_MTU: u16 = 1400;
+
+/// MTU of the links, unless [`Topology::set_link_mtu`] sets another.
+const LINK_MTU: u16 = 1500;
 
 /// Maximum number of UEs: their addresses are the hosts of 10.45.0.0/24 from .2.
 pub(crate) const UES_MAX: u8 = 250;
@@ -123,6 +126,8 @@ pub(crate) struct Topology {
     pub corp: Option<NetNamespace>,
     /// True if the kernel has IPv6.
     pub ipv6: bool,
+    /// MTU of adit's links to the gNB and to data networks. Unit: octets.
+    pub mtu_bytes: u16,
 }
 
 const V6_QUIET: [(&str, &str); 8] = [
@@ -168,7 +173,7 @@ impl Topology {
         let ipv6 = Path::new("/proc/sys/net/ipv6").exists();
         let (ran, upf, dn) = (create(ran)?, create(upf)?, create(dn)?);
         let corp = if corp { Some(create(second)?) } else { None };
-        let topology = Self { ran, upf, dn, corp, ipv6 };
+        let topology = Self { ran, upf, dn, corp, ipv6, mtu_bytes: LINK_MTU };
         for namespace in [&topology.ran, &topology.dn] {
             namespace.sysctl(&NO_RP_FILTER)?;
             namespace.sysctl(&V6_QUIET)?;
@@ -242,6 +247,19 @@ impl Topology {
             ));
         }
         self.dn.ip_batch(&[], &lines)
+    }
+
+    /// Sets the MTU of both ends of adit's links. Call it before adit starts.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn set_link_mtu(&mut self, mtu_bytes: u16) -> Result<()> {
+        self.mtu_bytes = mtu_bytes;
+        let ends = [(&self.ran, "n3"), (&self.upf, "n3"), (&self.upf, "n6"), (&self.dn, "n6")];
+        let corp = self.corp.as_ref().map(|corp| [(&self.upf, CORP_LINK), (corp, CORP_LINK)]);
+        ends.iter().chain(corp.iter().flatten()).try_for_each(|(namespace, link)| {
+            namespace.ip_batch(&[], &format!("link set {link} mtu {mtu_bytes}\n"))
+        })
     }
 
     /// Makes the kernel of the UPF's namespace a router: it gets the addresses of the links, which then have

@@ -41,7 +41,7 @@ reasons! {
     DropReason {
         FrameMalformed, "frame_malformed", "The Ethernet frame or its VLAN tag is truncated.";
         FrameNotForUs, "frame_not_for_us", "The frame is addressed to another station.";
-        FrameSegmented, "frame_segmented", "The frame spans several buffers; raise the buffer size above the link's frame size.";
+        FrameSegmented, "frame_segmented", "The frame is longer than a packet buffer: the other end of the port has a larger MTU, or joins segments. Raise mtu_bytes of the port, or lower that MTU.";
         FrameCut, "frame_cut", "The frame is longer than the port's MTU and ends before its packet does: the port cut it, not the sender.";
         VlanUnknown, "vlan_unknown", "No interface is configured for this VLAN on this port.";
         EtherTypeUnknown, "ether_type_unknown", "The frame carries neither IPv4, IPv6 nor ARP.";

@@ -89,7 +89,29 @@ fn packets_obey_every_kind_of_rule_behind_the_xdp_program() {
     pass_all(&["all", "--json", "--io", "xdp"]);
 }
 
+#[test]
+fn packets_that_fill_links_of_9000_octets_pass_packet_sockets() {
+    pass(&["large-packets", "--json", "--mtu", "9000"], &["large-packets"]);
+}
+
+#[test]
+fn packets_that_fill_links_of_9000_octets_pass_ports_of_the_kernel() {
+    pass(&["large-packets", "--json", "--mtu", "9000", "--io", "kernel"], &["large-packets"]);
+}
+
+/// The largest MTU of AF_XDP.
+#[test]
+fn packets_that_fill_links_of_3430_octets_pass_af_xdp_with_and_without_the_program() {
+    for io in ["af-xdp", "xdp"] {
+        pass(&["large-packets", "--json", "--mtu", "3430", "--io", io], &["large-packets"]);
+    }
+}
+
 fn pass_all(arguments: &[&str]) {
+    pass(arguments, SCENARIOS);
+}
+
+fn pass(arguments: &[&str], scenarios: &[&str]) {
     let before = interfaces();
     let Some(lab) = start(arguments) else { return };
     let pid = lab.id();
@@ -103,13 +125,12 @@ fn pass_all(arguments: &[&str]) {
     }
     assert_eq!(output.status.code(), Some(0), "{progress}");
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let scenarios = report["scenarios"].as_array().unwrap();
     let mut passed = BTreeSet::new();
-    for scenario in scenarios {
+    for scenario in report["scenarios"].as_array().unwrap() {
         assert_eq!(scenario["ok"], true, "{scenario}");
         passed.insert(scenario["name"].as_str().unwrap());
     }
-    let wanted: BTreeSet<&str> = SCENARIOS.iter().copied().collect();
+    let wanted: BTreeSet<&str> = scenarios.iter().copied().collect();
     assert_eq!(passed, wanted);
     assert_nothing_left(pid, &before);
 }

@@ -10,6 +10,7 @@ mod fields;
 mod file_error;
 mod kernel_ports;
 mod log;
+mod mbufs;
 mod offload;
 mod peer_names;
 mod placement;
@@ -377,6 +378,15 @@ impl PortDevice {
         match self {
             Self::Dpdk(device) => Some(device),
             Self::Kernel(_) => None,
+        }
+    }
+
+    /// Size of the smallest packet buffer for packets of `mtu_bytes`, headroom excluded. Unit: bytes.
+    fn mbuf_bytes(&self, mtu_bytes: u16) -> u32 {
+        match self {
+            Self::Dpdk(device) => device.mbuf_bytes(mtu_bytes),
+            // Ethernet header and a tag.
+            Self::Kernel(_) => u32::from(mtu_bytes) + 14 + 4,
         }
     }
 

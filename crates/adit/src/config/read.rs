@@ -26,7 +26,9 @@ use super::{
     InterfaceSettings, IpNet, ModelSettings, N4Settings, NodeIdSetting, PollMode, PortDevice,
     PortSettings, RouteSettings, SmfSetSettings, Tolerances, domains,
 };
-use super::{api, kernel_ports, log, offload, predefined, provisioning, qos, standby, store};
+use super::{
+    api, kernel_ports, log, mbufs, offload, predefined, provisioning, qos, standby, store,
+};
 use adit_host::n4_socket::RECEIVE_BUFFER_KIB;
 
 /// Default maximum of packets buffered by FARs, at most half of the packet buffers.
@@ -356,7 +358,7 @@ fn read_dpdk(
             .unwrap_or(HugepageMode::Auto),
         memory_mib: dpdk.integer("memory_mib", 64..=1_048_576, Some(512)),
         mempool_mbufs: dpdk.integer("mempool_mbufs", 1024..=16_777_216, Some(16_384)),
-        mbuf_bytes: dpdk.integer("mbuf_bytes", 2048..=16_384, Some(2048)),
+        mbuf_bytes: mbufs::read_mbuf_bytes(&mut dpdk, ports),
         rx_descriptors: dpdk.integer("rx_descriptors", 64..=32_768, Some(1024)),
         tx_descriptors: dpdk.integer("tx_descriptors", 64..=32_768, Some(1024)),
         eal_extra_args: dpdk.parsed_list("eal_extra_args", false, "an argument"),
@@ -422,6 +424,7 @@ fn read_ports(
         let mtu_bytes = section.integer("mtu_bytes", 1280..=9600, Some(1500));
         let rx_queues = section.integer_optional("rx_queues", 1..=datapath.queues_max());
         let dpdk_device = device.as_ref().and_then(PortDevice::dpdk);
+        mbufs::check_mtu(&section, dpdk_device, mtu_bytes);
         if let Some((offered, argument)) = dpdk_device.and_then(queues_of_arguments) {
             let needed = datapath.queues_max();
             // The kernel distributes packets over all sockets that the driver opens.

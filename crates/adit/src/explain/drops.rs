@@ -21,12 +21,16 @@ const ADVICE: &[Advice] = &[
         "what the link carries (a capture on the neighbor's side), and errors of the port (adit show ports). A few \
         are usual on a shared link.",
     ),
-    (&[DropReason::FrameSegmented], "dpdk.mbuf_bytes and mtu_bytes of the port."),
+    (
+        &[DropReason::FrameSegmented],
+        "the other end of the port (the machine or program behind a memif or virtio device): its MTU is beyond mtu_bytes of \
+        the port, or it joins segments (tso=1 of net_vhost). Packet buffers follow mtu_bytes unless dpdk.mbuf_bytes is set.",
+    ),
     (
         &[DropReason::FrameCut],
         "the driver of the port. net_af_packet cuts what a kernel has joined (offloads of a veth device or of a card: \
-        TSO, GRO, UDP segmentation, fragments): take device = \"kernel:packet,iface=NAME\". A packet beyond mtu_bytes \
-        needs larger slots (framesz=, bsize=).",
+        TSO, GRO, UDP segmentation): take device = \"kernel:packet,iface=NAME\". Packets beyond mtu_bytes need a larger \
+        one; slots follow it unless the device has framesz=.",
     ),
     (
         &[DropReason::VlanUnknown],

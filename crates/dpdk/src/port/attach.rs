@@ -8,7 +8,7 @@ use crate::device::{Device, DeviceKind};
 use crate::eal::{Eal, settle_interrupts};
 use crate::errno::Errno;
 use crate::port::PortError;
-use crate::port::ffi;
+use crate::port::{ffi, frame};
 
 /// An ethdev port that this value owns.
 ///
@@ -24,11 +24,11 @@ pub(super) struct AttachedDevice {
 }
 
 impl AttachedDevice {
-    pub(super) fn attach(eal: &Eal, device: &Device) -> Result<Self, PortError> {
+    pub(super) fn attach(eal: &Eal, device: &Device, mtu_bytes: u16) -> Result<Self, PortError> {
         let name = c_string(device.name());
         let is_virtual = device.kind() == DeviceKind::Virtual;
         if is_virtual {
-            create_device(device, &name)?;
+            create_device(device, &name, &frame::arguments(device, mtu_bytes))?;
         }
         let found = ffi::port_by_name(&name);
         let made = is_virtual.then_some(name);
@@ -64,7 +64,7 @@ impl Drop for AttachedDevice {
     }
 }
 
-fn create_device(device: &Device, name: &CString) -> Result<(), PortError> {
+fn create_device(device: &Device, name: &CString, arguments: &str) -> Result<(), PortError> {
     if ffi::port_by_name(name).is_some() {
         return Err(PortError::InUse { device: device.to_string() });
     }
@@ -79,7 +79,11 @@ fn create_device(device: &Device, name: &CString) -> Result<(), PortError> {
     if let Some(family) = family(device) {
         try_socket(family).map_err(refused)?;
     }
-    ffi::add_virtual(name, &c_string(device.arguments())).map_err(|errno| match errno.value() {
+    if device.is_driver("net_af_packet") {
+        // SAFETY: no preconditions.
+        unsafe { sys::adit_af_packet_keep_fragments() };
+    }
+    ffi::add_virtual(name, &c_string(arguments)).map_err(|errno| match errno.value() {
         libc::EEXIST => PortError::InUse { device: device.to_string() },
         _ => refused(errno),
     })

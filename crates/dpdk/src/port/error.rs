@@ -61,7 +61,7 @@ pub enum PortError {
     /// The device cannot carry packets of this size.
     #[error(
         "device {device} takes an MTU of {min} to {max} bytes, not {mtu_bytes}; net_af_packet takes \
-         more with `framesz=4096`, net_memif with `bsize=4096`"
+         larger packets without `framesz=` and `blocksz=`"
     )]
     Mtu {
         /// The device.

@@ -72,6 +72,8 @@ pub(crate) struct BringUpOptions<'a> {
     pub corp: bool,
     /// Each packet is captured singly: links carry no large ones, even where the kernel could.
     pub has_captures: bool,
+    /// MTU of adit's links; `None` for that of the topology. Unit: octets.
+    pub mtu_bytes: Option<u16>,
 }
 
 /// Everything that runs. Fields drop in order: users of a namespace or of the directory come before
@@ -121,7 +123,10 @@ impl Network {
         live.phase("namespaces, links and UEs");
         let pid = std::process::id();
         let dir = RunDir::create(pid)?;
-        let topology = Topology::create(pid, plan.corp, queue_pairs(arguments.model))?;
+        let mut topology = Topology::create(pid, plan.corp, queue_pairs(arguments.model))?;
+        if let Some(mtu_bytes) = plan.mtu_bytes {
+            topology.set_link_mtu(mtu_bytes)?;
+        }
         let devices = topology.create_ues(arguments.ues)?;
         let gnb = topology.ran.enter(|| bind((GNB, gtpu::UDP_PORT).into()))?;
         let gnb = Gnb::start(gnb, ADIT_N3, qfi, devices)?;

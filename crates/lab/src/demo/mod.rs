@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &DemoArguments, stop: &Stop) -> Result<bool> {
     let sections = qos.unwrap_or_default() + &api.unwrap_or_default();
     let mut network = Network::bring_up(
         arguments,
-        BringUpOptions { sections: &sections, corp: false, has_captures: false },
+        BringUpOptions { sections: &sections, corp: false, has_captures: false, mtu_bytes: None },
         &live,
         stop,
     )?;

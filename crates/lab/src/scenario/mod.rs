@@ -79,7 +79,12 @@ pub(crate) fn run(arguments: &ScenarioArguments, stop: &Stop) -> Result<bool> {
     let live = DemoView::new(output);
     let has_links = arguments.datapath != DatapathChoice::Kernel;
     let sections = [SECTIONS, if has_links { LINK_SECTIONS } else { "" }].concat();
-    let plan = BringUpOptions { sections: &sections, corp: has_links, has_captures: true };
+    let plan = BringUpOptions {
+        sections: &sections,
+        corp: has_links,
+        has_captures: true,
+        mtu_bytes: arguments.mtu,
+    };
     let network = Network::bring_up(&demo_arguments(arguments)?, plan, &live, stop)?;
     let mut outcomes = Vec::new();
     for (ue, case) in (1..).map(LabUe).zip(CASES) {

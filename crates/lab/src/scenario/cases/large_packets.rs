@@ -6,40 +6,54 @@ use std::net::UdpSocket;
 use anyhow::{Context, Result, ensure};
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::UdpGsoSegment;
+use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
 
 use super::fragments::bind;
 use crate::scenario::session::{ScenarioContext, ScenarioRules};
 use crate::topology::DN;
 
-/// Octets of each datagram that a socket sends at once with others.
-const SEGMENT: u16 = 1200;
-/// All of them: 20, and a shorter one.
-const SEGMENTS: usize = 20 * SEGMENT as usize + 7;
-/// A datagram in as many fragments as its way needs.
-const LONGEST: usize = 60_000;
+/// The longest datagram, in as many fragments as its way needs.
+const LONGEST: usize = 65_507;
+/// What a tunnel with a PDU Session Container puts in front of a packet, and the headers of a datagram. Unit: octets.
+const TUNNEL: usize = 20 + 8 + 16;
+const HEADERS: usize = 20 + 8;
 
-/// Datagrams that a kernel sends at once arrive one by one, and one of 60,000 octets arrives whole, both ways: with the
-/// checksums, segments and fragments of devices with their default offloads.
+/// Datagrams that fill N3 and N6, datagrams that a kernel sends at once, and the longest one, in fragments, arrive both ways: with
+/// the checksums, segments and fragments of devices with their default offloads.
 pub(super) fn large_packets(context: &ScenarioContext<'_>) -> Result<String> {
     let session = context.establish_with(&ScenarioRules::USUAL)?;
     let topology = &context.network.topology;
+    let mtu = usize::from(topology.mtu_bytes);
+    let fits = mtu - TUNNEL;
+    topology.set_mtu(context.ue, u16::try_from(fits)?)?;
     let ue = bind(&topology.ran, context.ue.ipv4())?;
     let dn = bind(&topology.dn, DN)?;
+    for socket in [&ue, &dn] {
+        // Without DF: adit fragments what fills N6 and exceeds N3 by the tunnel's headers.
+        set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::DONT).context("set IP_MTU_DISCOVER")?;
+    }
+    // Shorter than what fits, so that they arrive as they are.
+    let segment = u16::try_from(fits - 256)?;
+    // All of a message: 64 segments and 64 kB at most.
+    let at_once = usize::from(segment) * (LONGEST / usize::from(segment)).min(20) + 7;
     for (way, from, to) in [("uplink", &ue, &dn), ("downlink", &dn, &ue)] {
-        send(from, to, LONGEST).with_context(|| format!("{way}, {LONGEST} octets"))?;
-        expect(to, LONGEST).with_context(|| format!("{way}, {LONGEST} octets"))?;
-        setsockopt(from, UdpGsoSegment, &SEGMENT.into()).context("set UDP_SEGMENT")?;
-        send(from, to, SEGMENTS).with_context(|| format!("{way}, {SEGMENTS} octets at once"))?;
+        for len in [fits - HEADERS, mtu - HEADERS, LONGEST] {
+            send(from, to, len).with_context(|| format!("{way}, {len} octets"))?;
+            expect(to, len).with_context(|| format!("{way}, {len} octets"))?;
+        }
+        setsockopt(from, UdpGsoSegment, &segment.into()).context("set UDP_SEGMENT")?;
+        send(from, to, at_once).with_context(|| format!("{way}, {at_once} octets at once"))?;
         setsockopt(from, UdpGsoSegment, &0).context("reset UDP_SEGMENT")?;
-        for part in payload(SEGMENTS).chunks(SEGMENT.into()) {
+        for part in payload(at_once).chunks(segment.into()) {
             let received = receive(to).with_context(|| format!("{way}, joined datagrams"))?;
             ensure!(received == part, "{way}: {} octets instead of {}", received.len(), part.len());
         }
     }
     session.end()?;
     Ok(format!(
-        "{} datagrams sent at once arrived one by one, and one of {LONGEST} octets whole, both ways",
-        SEGMENTS.div_ceil(SEGMENT.into())
+        "{} datagrams sent at once arrived one by one, one that fills links of {mtu} octets and one of {LONGEST} octets \
+         whole, both ways",
+        at_once.div_ceil(segment.into())
     ))
 }
 
