@@ -38,6 +38,8 @@ pub(crate) enum PacketDevice {
     Xdp,
     /// Packet sockets of adit.
     AfPacket,
+    /// DPDK's `net_af_packet`.
+    NetAfPacket,
     /// UDP sockets and a TUN device.
     Kernel,
 }
@@ -50,21 +52,25 @@ impl PacketDevice {
             Self::AfXdp => "AF_XDP",
             Self::Xdp => "XDP",
             Self::AfPacket => "AF_PACKET",
+            Self::NetAfPacket => "net_af_packet",
             Self::Kernel => "kernel",
         }
     }
 
     /// The device string for the interface `interface`, the `index`-th of its driver.
     fn argument(self, index: usize, interface: &str, queue_pairs: usize) -> String {
-        let device = match self {
-            Self::AfXdp | Self::Xdp => format!("net_af_xdp{index},iface={interface}"),
+        let (device, queues) = match self {
+            Self::AfXdp | Self::Xdp => {
+                (format!("net_af_xdp{index},iface={interface}"), "queue_count")
+            }
+            Self::NetAfPacket => (format!("net_af_packet{index},iface={interface}"), "qpairs"),
             Self::AfPacket => return format!("kernel:packet,iface={interface}"),
             Self::Kernel if interface == N3_LINK => return "kernel:udp".to_owned(),
             Self::Kernel => return format!("kernel:tun,name={TUN}"),
         };
         match queue_pairs {
             1 => device,
-            pairs => format!("{device},queue_count={pairs}"),
+            pairs => format!("{device},{queues}={pairs}"),
         }
     }
 }

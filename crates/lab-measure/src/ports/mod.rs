@@ -67,8 +67,10 @@ pub enum PortKind {
     Xdp,
     /// AF_XDP sockets alone.
     AfXdp,
-    /// AF_PACKET sockets.
+    /// Packet sockets of adit, `kernel:packet`.
     AfPacket,
+    /// DPDK's `net_af_packet`.
+    NetAfPacket,
     /// UDP sockets and a TUN device.
     Kernel,
 }
@@ -79,6 +81,7 @@ impl fmt::Display for PortKind {
             Self::Xdp => "xdp",
             Self::AfXdp => "af-xdp",
             Self::AfPacket => "af-packet",
+            Self::NetAfPacket => "net-af-packet",
             Self::Kernel => "kernel",
         })
     }
@@ -174,7 +177,7 @@ impl PortsArguments {
                 stop.check()?;
                 for seen in turn(io)? {
                     eprintln!(
-                        "round {round} of {}: {io:<9} {:<8} {:.3} of {:.3} Mpps with {:.0} % of a core: {:.3} million packets per CPU-second; sender {:.0} %, receiver {:.0} %",
+                        "round {round} of {}: {io:<13} {:<8} {:.3} of {:.3} Mpps with {:.0} % of a core: {:.3} million packets per CPU-second; sender {:.0} %, receiver {:.0} %",
                         self.rounds,
                         seen.direction,
                         seen.mpps,

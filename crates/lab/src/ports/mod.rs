@@ -32,6 +32,7 @@ const fn device(io: PortKind) -> PacketDevice {
         PortKind::Xdp => PacketDevice::Xdp,
         PortKind::AfXdp => PacketDevice::AfXdp,
         PortKind::AfPacket => PacketDevice::AfPacket,
+        PortKind::NetAfPacket => PacketDevice::NetAfPacket,
         PortKind::Kernel => PacketDevice::Kernel,
     }
 }
