@@ -33,7 +33,7 @@ pub use self::card::CardSettings;
 pub use self::layout::{APPLICATIONS, WorldLayout, control};
 pub use self::stations::{resolve_stations, station_mac};
 
-use self::expected::{ExpectedStep, ReceivedFrames};
+use self::expected::{ExpectedStep, OrderingGroup, ReceivedFrames};
 use self::layout::port_macs;
 use self::offload::{FrontSide, SentFrame};
 use crate::oracle::{
@@ -67,6 +67,8 @@ struct AwaitingNeighbor {
     interface: usize,
     station: IpAddr,
     frame: Vec<u8>,
+    /// What it keeps its order in.
+    group: OrderingGroup,
 }
 
 /// A packet that waits because its FAR buffers.
@@ -611,8 +613,7 @@ impl World {
                 Some(mac) => {
                     packet.frame[..6].copy_from_slice(mac);
                     let port = self.oracle.interfaces[packet.interface].port;
-                    let order = (packet.worker as u64, None);
-                    expected.forwarded.push((port, order, packet.frame));
+                    expected.forwarded.push((port, packet.group, packet.frame));
                 }
                 None => self.awaiting_neighbor.push(packet),
             }
@@ -702,6 +703,11 @@ impl World {
                 let waits = |held: &&AwaitingNeighbor| {
                     (held.worker, held.interface, held.station) == (worker, interface, station)
                 };
+                // A scheduler keeps no order between flows, nor between the lanes of one.
+                let group = match order.filter(|_| self.roles.rx_tx() > 0) {
+                    Some((of, lane)) => (of, Some(lane)),
+                    None => (worker as u64, None),
+                };
                 for frame in frames {
                     if self.awaiting_neighbor.iter().filter(waits).count()
                         < NEIGHBOR_PENDING_PER_HOP_MAX
@@ -711,6 +717,7 @@ impl World {
                             interface,
                             station,
                             frame,
+                            group,
                         });
                     } else {
                         expected.drops[DropReason::NeighborQueueFull.index()] += 1;
