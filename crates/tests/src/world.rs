@@ -480,7 +480,8 @@ impl World {
             let counted = verdict.counted.map(|(session, ..)| session);
             let end_marker =
                 verdict.session.filter(|_| verdict.lane == Some(OracleLane::EndMarker));
-            let session = counted.or(end_marker).map(|session| session as u64);
+            // Positions of sessions change while packets wait.
+            let session = counted.or(end_marker).map(|at| self.oracle.sessions[at].0.0);
             let order = session.map(|session| self.ordered(session, arrival)).zip(verdict.lane);
             self.expect_outcome(
                 &mut expected,

@@ -16,7 +16,8 @@ impl World {
             expected.came_back += 1;
             let is_copied = expected.expect_copies(&verdict);
             // The packets of one UE to another keep their order.
-            let order = verdict.session.map(|to| 1 << 63 | from << 24 | to as u64);
+            let to = verdict.session.map(|to| self.oracle.sessions[to].0.0);
+            let order = to.map(|to| 1 << 63 | from ^ to.rotate_left(1));
             let order = order.zip(verdict.lane);
             self.expect_outcome(
                 expected,
