@@ -59,6 +59,11 @@ pub struct InjectedFrame {
     pub frame: Vec<u8>,
 }
 
+/// What is added to the SEID for the order of packets that waited for a station and for rules: those that arrive when they
+/// leave may go first, since an offload forwards them.
+const FOR_STATION: u64 = 1 << 63;
+const FOR_RULES: u64 = 1 << 62;
+
 /// A packet that waits for a hardware address.
 #[derive(Debug, Clone)]
 struct AwaitingNeighbor {
@@ -569,7 +574,8 @@ impl World {
             self.count(&verdict);
             let is_copied = expected.expect_copies(&verdict) || is_copied;
             // In any lane, packets that waited keep the order of their session.
-            let order = Some((self.ordered(by.seid.0, &arrival), OracleLane::Tunneled));
+            let of = by.seid.0 ^ FOR_RULES;
+            let order = Some((self.ordered(of, &arrival), OracleLane::Tunneled));
             self.expect_outcome(expected, worker, &arrival, verdict.outcome, order, is_copied);
         }
     }
@@ -706,7 +712,7 @@ impl World {
                 };
                 // A scheduler keeps no order between flows, nor between the lanes of one.
                 let group = match order.filter(|_| self.roles.rx_tx() > 0) {
-                    Some((of, lane)) => (of, Some(lane)),
+                    Some((of, lane)) => (of ^ FOR_STATION, Some(lane)),
                     None => (worker as u64, None),
                 };
                 for frame in frames {
