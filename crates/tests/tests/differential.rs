@@ -297,6 +297,7 @@ fn burst(rng: &mut StdRng, world: &World) -> Vec<InjectedFrame> {
     let judged = arrivals.into_iter().map(|frame| JudgedFrame::new(frame, world)).collect();
     let judged = without_further_parts(world, judged);
     let judged = in_one_lane(world, without_lonely(rng, world, judged));
+    let judged = to_a_station_in_one_lane(world, judged);
     judged.into_iter().map(|judged| judged.frame).collect()
 }
 
@@ -379,6 +380,24 @@ fn in_one_lane(world: &World, mut arrivals: Vec<JudgedFrame>) -> Vec<JudgedFrame
             *ways.entry(group).or_insert(way) == way
         },
     );
+    arrivals
+}
+
+/// With a tap, removes packets that would wait for a station behind others of another lane that arrive with them on one port:
+/// those that the tap selects wait in the order in which they came, the others lane by lane.
+fn to_a_station_in_one_lane(world: &World, mut arrivals: Vec<JudgedFrame>) -> Vec<JudgedFrame> {
+    let mut lanes = HashMap::new();
+    arrivals.retain(|JudgedFrame { frame, verdict }| {
+        let OracleOutcome::AwaitNeighbor { interface, station, lane, .. } = verdict.outcome else {
+            return true;
+        };
+        if !world.is_tapped || lane == OracleLane::EndMarker {
+            return true;
+        }
+        let worker = world.processing_worker(frame, verdict.session);
+        let queue = (worker, interface, station);
+        *lanes.entry((queue, frame.worker, frame.port)).or_insert(lane) == lane
+    });
     arrivals
 }
 
