@@ -587,11 +587,11 @@ impl<'a> Meter<'a> {
         self.cell.limit()
     }
 
-    /// When [`Meter::is_open`] becomes true; `None` if never. Call it after `is_open` returned false: that
-    /// one forgives former debt.
+    /// When [`Meter::is_open`] becomes true; `None` if never. Changes nothing: debt from a former limit stays, but does not
+    /// count.
     #[must_use]
     pub fn opens_at(&self, limit: RateLimit, now: Nanos) -> Option<Nanos> {
-        let own = || self.cell.bucket();
+        let own = || self.cell.bucket().without_former_debt(limit, now);
         self.correlated.map_or_else(own, |rate| rate.bucket(limit, now)).opens_at(limit)
     }
 

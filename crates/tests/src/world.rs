@@ -511,14 +511,6 @@ impl World {
         session ^ if self.has_rx { u64::from(arrival.port + 1) << 48 } else { 0 }
     }
 
-    /// The worker that processes packets of the session at a position: its owner.
-    fn processing_worker(&self, arrival: &InjectedFrame, session: Option<usize>) -> usize {
-        let Some(session) = session else { return arrival.worker };
-        let seid = self.oracle.sessions[session].0;
-        let index = self.store.session(seid).unwrap().index();
-        self.owner_of(index)
-    }
-
     /// Runs a step of all workers and compares the result with what is expected.
     fn compare(
         &mut self,

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use adit_rules::{DestinationInterface, DroppedFor, SourceInterface, TapFilter, TapKey};
 use adit_session::PdrSpec;
-use adit_tests::oracle::{OracleLane, OracleOutcome, OracleVerdict};
+use adit_tests::oracle::{Oracle, OracleLane, OracleOutcome, OracleVerdict};
 use adit_tests::world::{CardSettings, InjectedFrame, World, WorldLayout};
 use adit_tests::{scenario, traffic};
 use adit_types::InterfaceId;
@@ -294,9 +294,12 @@ fn burst(rng: &mut StdRng, world: &World) -> Vec<InjectedFrame> {
             InjectedFrame { worker: rng.random_range(world.receiving()), port, frame }
         })
         .collect();
-    let judged = arrivals.into_iter().map(|frame| JudgedFrame::new(frame, world)).collect();
-    let judged = without_further_parts(world, judged);
+    let mut oracle = None;
+    let judge = |frame| JudgedFrame::new(frame, world, &mut oracle);
+    let judged = arrivals.into_iter().map(judge).collect();
+    let judged = without_lonely_beyond_quotas(world, without_further_parts(world, judged));
     let judged = in_one_lane(world, without_lonely(rng, world, judged));
+    let judged = to_a_station_in_one_lane(world, judged);
     judged.into_iter().map(|judged| judged.frame).collect()
 }
 
@@ -304,12 +307,22 @@ fn burst(rng: &mut StdRng, world: &World) -> Vec<InjectedFrame> {
 struct JudgedFrame {
     frame: InjectedFrame,
     verdict: OracleVerdict,
+    /// What it may say once earlier packets of the burst used up a quota.
+    beyond_quotas: Vec<OracleVerdict>,
 }
 
 impl JudgedFrame {
-    fn new(frame: InjectedFrame, world: &World) -> Self {
-        let verdict = world.oracle.judge(frame.port, &frame.frame);
-        Self { frame, verdict }
+    /// `copy`: one of the world's oracle, made when the first frame needs it.
+    fn new(frame: InjectedFrame, world: &World, copy: &mut Option<Oracle>) -> Self {
+        let InjectedFrame { port, frame: octets, .. } = &frame;
+        let verdict = world.oracle.judge(*port, octets);
+        let beyond_quotas = match verdict.session.map(|at| &world.oracle.sessions[at].1) {
+            Some(session) if session.usage.values().any(|usage| usage.quota.is_some()) => copy
+                .get_or_insert_with(|| world.oracle.clone())
+                .judge_beyond_quotas(&verdict, *port, octets),
+            _ => Vec::new(),
+        };
+        Self { frame, verdict, beyond_quotas }
     }
 }
 
@@ -323,6 +336,16 @@ fn without_further_parts(world: &World, mut arrivals: Vec<JudgedFrame>) -> Vec<J
         let is_usable = !verdict.follows_other_rules;
         is_usable && (!waits || !verdict.is_known_fragment && core::mem::take(&mut is_first))
     });
+    arrivals
+}
+
+/// Removes packets that must arrive alone once a quota is used up, unless they do.
+fn without_lonely_beyond_quotas(world: &World, mut arrivals: Vec<JudgedFrame>) -> Vec<JudgedFrame> {
+    if arrivals.len() > 1 {
+        arrivals.retain(|JudgedFrame { beyond_quotas, .. }| {
+            !beyond_quotas.iter().any(|verdict| world.must_be_switched_alone(verdict))
+        });
+    }
     arrivals
 }
 
@@ -351,7 +374,7 @@ fn in_one_lane(world: &World, mut arrivals: Vec<JudgedFrame>) -> Vec<JudgedFrame
     let has_events = world.roles.rx_tx() > 0;
     let mut ways = HashMap::new();
     arrivals.retain(
-        |JudgedFrame { frame, verdict: OracleVerdict { session, lane, outcome, .. } }| {
+        |JudgedFrame { frame, verdict: OracleVerdict { session, lane, outcome, .. }, .. }| {
             let (Some(at), Some(lane)) = (*session, *lane) else { return true };
             let session = &world.oracle.sessions[at].1;
             let is_back = |pdr: &PdrSpec| {
@@ -379,6 +402,24 @@ fn in_one_lane(world: &World, mut arrivals: Vec<JudgedFrame>) -> Vec<JudgedFrame
             *ways.entry(group).or_insert(way) == way
         },
     );
+    arrivals
+}
+
+/// With a tap, removes packets that would wait for a station behind others of another lane that arrive with them on one port:
+/// those that the tap selects wait in the order in which they came, the others lane by lane.
+fn to_a_station_in_one_lane(world: &World, mut arrivals: Vec<JudgedFrame>) -> Vec<JudgedFrame> {
+    let mut lanes = HashMap::new();
+    arrivals.retain(|JudgedFrame { frame, verdict, .. }| {
+        let OracleOutcome::AwaitNeighbor { interface, station, lane, .. } = verdict.outcome else {
+            return true;
+        };
+        if !world.is_tapped || lane == OracleLane::EndMarker {
+            return true;
+        }
+        let worker = world.processing_worker(frame, verdict.session);
+        let queue = (worker, interface, station);
+        *lanes.entry((queue, frame.worker, frame.port)).or_insert(lane) == lane
+    });
     arrivals
 }
 

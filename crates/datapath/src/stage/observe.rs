@@ -109,7 +109,9 @@ impl StageObserver for TapRecord {
         for qer in rules.qers_of(pdr) {
             let has_room = limit_of(qer, matched).map(|(limit, bucket)| {
                 let meter = ctx.view.meter(*session, direction, bucket);
-                meter.is_some_and(|meter| meter.is_open(limit, ctx.now))
+                // A look, which forgives no debt.
+                let opens_at = meter.and_then(|meter| meter.opens_at(limit, ctx.now));
+                opens_at.is_some_and(|at| at <= ctx.now)
             });
             self.push(TapItem::Qer(TapQer {
                 qer: qer.id,

@@ -169,6 +169,25 @@ fn link_local_packet_without_a_rule_of_the_cp_function_is_invalid() {
 }
 
 #[test]
+fn held_solicitation_that_is_to_be_routed_is_invalid_whatever_its_hop_limit() {
+    for hop_limit in [1, 255] {
+        let mut rules = cp_rules();
+        rules.fars[2].action = ApplyAction::BUFF;
+        let mut scene = scene(rules);
+        let message = [133, 0, 0, 0, 0, 0, 0, 0];
+        let packet = tunneled().ipv6(LINK_LOCAL, ROUTERS).ttl(hop_limit).protocol(58);
+        let held = scene.pass(N3, &packet.payload(&message).build(), N3);
+        assert_eq!((held.len(), scene.counts().buffered_by_far_pkts), (0, 1));
+        let mut rules = cp_rules();
+        rules.fars[2] = FarEntry { id: FarId(3), ..rules.fars[0].clone() };
+        scene.install(rules);
+        scene.step();
+        assert_eq!(scene.dropped(DropReason::IpAddressInvalid), 1, "{hop_limit}");
+        assert_eq!((scene.sent(N3).len(), scene.sent(N6).len()), (0, 0));
+    }
+}
+
+#[test]
 fn foreign_global_addresses_on_either_side_of_the_ue_are_dropped() {
     let mut scene = scene(cp_rules());
     let spoofed = icmpv6(tunneled(), "2001:db8:46::2", ROUTERS, &[133, 0, 0, 0, 0, 0, 0, 0]);

@@ -151,6 +151,43 @@ fn closed_gate_and_used_up_rate_show_in_the_qer() {
 }
 
 #[test]
+fn record_of_a_packet_that_a_gate_stops_forgives_no_debt() {
+    let rules = |kbps, gate| {
+        let depth = Nanos::from_millis(if kbps == 1 { 2000 } else { 5 });
+        let limit = RateLimit::new(BitRate::from_kbps(kbps), depth, Excess::Policed);
+        let mut rules = rules();
+        rules.qers[0].gate_uplink = gate;
+        rules.qers[0].meter = Some(QerMeter {
+            uplink: limit,
+            downlink: limit,
+            bucket: 0,
+            correlated_rate: None,
+            guaranteed: Default::default(),
+            guaranteed_bucket: None,
+        });
+        rules
+    };
+    let sent = [false, true].map(|has_tap| {
+        let mut scene = PipelineFixture::with(rules(1, Gate::Open));
+        if has_tap {
+            scene = tapped(scene, ALL);
+        }
+        let mut pass = |kbps, gate, count| {
+            scene.publish(rules(kbps, gate));
+            for _ in 0..count {
+                scene.io.inject(N3, &uplink().build());
+            }
+            records(&mut scene);
+            scene.now += Nanos::from_millis(10);
+            scene.sent(N6).len()
+        };
+        // 36 octets take 288 milliseconds, then 36 microseconds.
+        [pass(1, Gate::Open, 20), pass(8000, Gate::Closed, 1), pass(8000, Gate::Open, 20)]
+    });
+    assert_eq!(sent, [[7, 0, 1]; 2]);
+}
+
+#[test]
 fn keys_select_their_packets_and_no_others() {
     let other =
         || PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR).gtpu(0x999).psc_ul(9);

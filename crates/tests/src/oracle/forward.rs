@@ -33,11 +33,12 @@ impl OracleForwarding<'_> {
     pub(super) fn exit(&self) -> OracleExit {
         let Self { oracle, session, from_ue, forwarding, .. } = *self;
         let ip = &self.arrival.ip;
-        if ip.ttl <= 1 && !self.is_of_cp() {
-            return Err(DropReason::TtlExceeded);
-        }
+        // In this order: what no router forwards gets no Time Exceeded. Spec: RFC 1812 §5.3.7; RFC 4443 §2.4 (e).
         if side::is_on_link(ip) && !self.is_of_cp() {
             return Err(DropReason::IpAddressInvalid);
+        }
+        if ip.ttl <= 1 && !self.is_of_cp() {
+            return Err(DropReason::TtlExceeded);
         }
         let target = self.redirect_target()?;
         let outer = self.outer_header();

@@ -20,6 +20,31 @@ impl Oracle {
         notes.verdict(outcome)
     }
 
+    /// The verdicts on a frame with this `verdict` once a quota that counts it is used up, if packets have a FAR then; one for
+    /// each such quota. Nothing changes.
+    #[must_use]
+    pub fn judge_beyond_quotas(
+        &mut self,
+        verdict: &OracleVerdict,
+        port: u16,
+        frame: &[u8],
+    ) -> Vec<OracleVerdict> {
+        let mut verdicts = Vec::new();
+        for &(at, id, ..) in &verdict.measured {
+            let session = &mut self.sessions[at].1;
+            let has_far =
+                session.urrs.iter().any(|urr| urr.id == id && urr.settings.quota_far.is_some());
+            let usage = session.usage.get_mut(&id).unwrap();
+            if !has_far || usage.quota.is_none() {
+                continue;
+            }
+            let quota = usage.quota.replace((0, 0));
+            verdicts.push(self.judge(port, frame));
+            self.sessions[at].1.usage.get_mut(&id).unwrap().quota = quota;
+        }
+        verdicts
+    }
+
     /// The outcome of a frame. `held`: the rules that buffered it before.
     pub(super) fn frame(
         &self,

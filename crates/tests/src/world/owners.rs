@@ -5,7 +5,7 @@ use adit_types::{SessionIndex, WorkerId, owner_group};
 use rand::Rng;
 use rand::rngs::StdRng;
 
-use super::{WAITING_PKTS, World};
+use super::{InjectedFrame, WAITING_PKTS, World};
 
 impl World {
     /// Gives some groups of sessions to other workers. Nothing that waits for rules leaves or is lost by that. Does
@@ -61,6 +61,15 @@ impl World {
     fn owners(&self) -> GroupOwners {
         let owners = self.owners.as_ref().map(|owners| *owners.owners());
         owners.unwrap_or_else(|| first_owners(self.roles.workers()))
+    }
+
+    /// The worker that processes packets of the session at a position: its owner.
+    #[must_use]
+    pub fn processing_worker(&self, arrival: &InjectedFrame, session: Option<usize>) -> usize {
+        let Some(session) = session else { return arrival.worker };
+        let seid = self.oracle.sessions[session].0;
+        let index = self.store.session(seid).unwrap().index();
+        self.owner_of(index)
     }
 
     /// The worker that owns a session.
