@@ -732,12 +732,6 @@ impl World {
         self.reassembling.iter().any(|since| self.now.since(*since) < Nanos::from_secs(2))
     }
 
-    /// Packets that wait for a station that is not resolved.
-    #[must_use]
-    pub fn unresolved_stations(&self) -> Vec<(usize, IpAddr)> {
-        self.awaiting_neighbor.iter().map(|held| (held.interface, held.station)).collect()
-    }
-
     fn snapshots(&self) -> Vec<Snapshot> {
         let counters = self.publisher.worker_counters();
         counters.iter().map(|worker| Snapshot::sum([&**worker])).collect()

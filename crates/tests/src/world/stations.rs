@@ -6,6 +6,16 @@ use adit_rules::NextHops;
 use adit_tables::Publisher;
 use adit_types::{InterfaceId, MacAddr};
 
+use super::World;
+
+impl World {
+    /// Packets that wait for a station that is not resolved.
+    #[must_use]
+    pub fn unresolved_stations(&self) -> Vec<(usize, IpAddr)> {
+        self.awaiting_neighbor.iter().map(|held| (held.interface, held.station)).collect()
+    }
+}
+
 /// Resolves the two stations of [`crate::scenario::plain_layout`]: the gNB at interface 0, the gateway at interface 1.
 ///
 /// # Panics
