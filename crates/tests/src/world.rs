@@ -59,8 +59,7 @@ pub struct InjectedFrame {
     pub frame: Vec<u8>,
 }
 
-/// What is added to the SEID for the order of packets that waited for a station and for rules: those that arrive when they
-/// leave may go first, since an offload forwards them.
+/// Added to the SEID for the order of packets that waited for a station or for rules: an offload may send later ones first.
 const FOR_STATION: u64 = 1 << 63;
 const FOR_RULES: u64 = 1 << 62;
 
