@@ -281,6 +281,8 @@ pub fn allow_fragmentation(packet: &mut [u8]) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     const WIRE: [u8; 20] = [
@@ -299,6 +301,31 @@ mod tests {
             src: Ipv4Addr::new(192, 168, 0, 1),
             dst: Ipv4Addr::new(192, 168, 0, 199),
         }
+    }
+
+    #[test]
+    fn packet_that_routers_may_fragment_has_an_identification_of_its_contents() {
+        let allowed = |at: usize, octet: u8| {
+            let mut packet = [0; 20 + 100];
+            packet[..20].copy_from_slice(&WIRE);
+            packet[20 + at] = octet;
+            allow_fragmentation(&mut packet);
+            let (header, _) = Ipv4Header::ref_from_prefix(&packet).unwrap();
+            assert!(Ipv4Header::verify_checksum(&packet).is_ok() && !header.dont_fragment());
+            assert_eq!(header.flags_offset.get(), 0);
+            header.identification.get()
+        };
+        // The last octet that is read, and the next one.
+        let at =
+            |at: usize| (0..=255).map(|octet| allowed(at, octet)).collect::<BTreeSet<_>>().len();
+        for place in [0, 7, 8, 40, 83] {
+            assert!(at(place) > 250, "{} of 256 octets at {place}", at(place));
+        }
+        assert_eq!(at(84), 1);
+        assert_ne!(allowed(84, 0), 0, "zero says that there is none");
+        let mut short = WIRE;
+        allow_fragmentation(&mut short[..19]);
+        assert_eq!(short, WIRE);
     }
 
     #[test]
