@@ -11,10 +11,10 @@ use crate::sweeps::Sweeps;
 use crate::tally::StepTally;
 
 /// Most End Markers that wait. Further ones are dropped as `HandoffFull`.
-pub(crate) const HELD_MAX: usize = 4 * SLOW_PER_STEP_MAX;
+const HELD_MAX: usize = 4 * SLOW_PER_STEP_MAX;
 
 /// How long one waits for a worker that makes no steps.
-pub(crate) const HELD_TIME_MAX: Nanos = Nanos::from_millis(20);
+const HELD_TIME_MAX: Nanos = Nanos::from_millis(20);
 
 /// A received End Marker.
 pub(crate) struct ReceivedEndMarker<B> {
@@ -51,7 +51,7 @@ impl<B: PacketBuf> HeldEndMarkers<B> {
         self.held.is_empty()
     }
 
-    /// Keeps an End Marker until all others have made `sweep`, [`HELD_TIME_MAX`] at most.
+    /// Keeps an End Marker until all others have made `sweep`, `HELD_TIME_MAX` at most.
     #[cold]
     pub(crate) fn hold(
         &mut self,

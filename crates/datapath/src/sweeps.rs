@@ -2,7 +2,7 @@
 //!
 //! A packet without an inner address, such as an End Marker, shows no hash of its UE: it may come to its session's
 //! owner before packets of its tunnel that arrived earlier and that other workers still have to hand on. The owner
-//! asks for a sweep. When all other workers have made it, these packets are in the owner's rings, or have their outcome.
+//! asks for a sweep. When all other workers have made it, these packets are in the owner's rings or have an outcome.
 //!
 //! Threads: whoever asks has taken the packet from a ring. Its receiver wrote the earlier packets before it, so
 //!          a worker that sees the request sees them as well, and whoever sees that the worker made the sweep sees

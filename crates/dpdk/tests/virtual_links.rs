@@ -74,7 +74,7 @@ fn open_datagram(len: u16) -> (Vec<u8>, [u8; 2]) {
     (frame, finished)
 }
 
-/// `to` is told whether it has to finish checksums.
+/// `to` gets the flag whether it has to finish checksums.
 fn frame_passes(
     what: &str,
     from: &mut LinkEnd<'_>,

@@ -1,5 +1,4 @@
-//! What an offload is asked for: by a turn of the control thread at most, if it has room for few sessions, and of next hops and
-//! paths.
+//! Calls to an offload: at most so many in a turn of the control thread, and those about next hops, paths and interfaces.
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
 mod support;

@@ -3,10 +3,10 @@
 use adit_pktio::{Burst, PacketBuf, PacketIo};
 use adit_rules::DropReason;
 
-use super::processing::{process, process_switched, take_over_all};
+use super::processing::{process, process_slow, take_over_all};
 use crate::context::StepContext;
 use crate::owner_map::RELEASE_MAX;
-use crate::slow::{self, SlowLimits};
+use crate::slow::SlowLimits;
 use crate::worker_state::WorkerState;
 
 /// Looks at the owners again, between bursts: releases groups of sessions that others own from now on, and takes those
@@ -29,10 +29,7 @@ pub(super) fn change_owners<Io: PacketIo>(
         if !is_sending || ctx.now.since(since) >= RELEASE_MAX {
             pkts += take_over_all(ctx, io, rx, state);
             // What the slow path keeps for the end of the step may be of the sessions.
-            slow::run(ctx, io, limits, state);
-            process_switched(ctx, io, rx, state);
-            state.queues.flush(io, &mut state.tally);
-            state.handoff.flush(&mut state.tally);
+            process_slow(ctx, io, limits, rx, state);
             pkts += release(state);
         }
     }

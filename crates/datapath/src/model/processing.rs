@@ -5,6 +5,7 @@ use adit_types::PortId;
 
 use super::stages::forward_any;
 use crate::context::StepContext;
+use crate::slow::{self, SlowLimits};
 use crate::worker_state::WorkerState;
 
 /// Processes a burst that was received or taken over, then the packets of it that are switched to other
@@ -58,6 +59,21 @@ pub(super) fn take_over_all<Io: PacketIo>(
     }
     state.tally.set_taken_over(false);
     taken
+}
+
+/// Runs the slow path, and sends what follows from it.
+#[cold]
+pub(super) fn process_slow<Io: PacketIo>(
+    ctx: &StepContext<'_>,
+    io: &mut Io,
+    limits: &mut SlowLimits,
+    rx: &mut Burst<Io::Buf>,
+    state: &mut WorkerState<Io::Buf>,
+) {
+    slow::run(ctx, io, limits, state);
+    process_switched(ctx, io, rx, state);
+    state.queues.flush(io, &mut state.tally);
+    state.handoff.flush(&mut state.tally);
 }
 
 /// Processes packets that are switched to other UEs, as packets that arrive from their data network.

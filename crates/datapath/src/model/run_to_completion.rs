@@ -10,7 +10,7 @@ use adit_rules::DropReason;
 use adit_types::PortId;
 
 use super::owner_change::{change_owners, drop_parked};
-use super::processing::{process, process_handed, process_switched};
+use super::processing::{process, process_handed, process_slow, process_switched};
 use super::stages::tapped::report_late_packets;
 use super::sweep::sweep;
 use crate::command::run_commands;
@@ -18,7 +18,7 @@ use crate::context::StepContext;
 use crate::handoff::WorkerSet;
 use crate::resume::review_some;
 use crate::shaping::ReviewTime;
-use crate::slow::{self, SlowLimits};
+use crate::slow::SlowLimits;
 use crate::tally::WaitingCounts;
 use crate::worker_state::{BurstPath, WorkerState};
 
@@ -77,10 +77,7 @@ pub(crate) fn step<Io: PacketIo>(
         received += take_over(ctx, io, plan.port_count, rx, state);
     }
     if !state.slow.is_empty() {
-        slow::run(ctx, io, limits, state);
-        process_switched(ctx, io, rx, state);
-        state.queues.flush(io, &mut state.tally);
-        state.handoff.flush(&mut state.tally);
+        process_slow(ctx, io, limits, rx, state);
     }
     let must_sweep =
         !is_alone && (state.handoff.is_sweep_due() || !state.held_end_markers.is_empty());

@@ -2,7 +2,7 @@
 
 use adit_pktio::{Burst, PacketIo};
 
-use super::processing::{process_switched, take_over_all};
+use super::processing::{process_slow, take_over_all};
 use crate::context::StepContext;
 use crate::slow::{self, SlowLimits};
 use crate::worker_state::WorkerState;
@@ -23,11 +23,8 @@ pub(super) fn sweep<Io: PacketIo>(
     // Before the rings are emptied: what others handed on in these sweeps is in them.
     let ready = state.held_end_markers.ready(ctx.now, state.handoff.sweeps());
     let taken = take_over_all(ctx, io, rx, state);
-    slow::run(ctx, io, limits, state);
     slow::pass_on_held(ctx, io, limits, state, ready);
-    process_switched(ctx, io, rx, state);
-    state.queues.flush(io, &mut state.tally);
-    state.handoff.flush(&mut state.tally);
+    process_slow(ctx, io, limits, rx, state);
     state.handoff.sweeps().end(sweep);
     taken + ready
 }

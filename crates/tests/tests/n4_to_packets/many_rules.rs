@@ -25,7 +25,7 @@ const COUNT: u16 = 256;
 
 const _: () = assert!(COUNT as usize == RULES_PER_SESSION_MAX);
 
-/// What tells the packets of a PDR apart. There are as many PDRs of each.
+/// How packets of a PDR differ from those of others. There are as many PDRs of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PdrCondition {
     /// An SDF filter of packets from the data network.
