@@ -1,7 +1,7 @@
 //! The neighbor cache over the tables, under virtual time.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")]
 
-#[path = "../../tables/tests/support/mod.rs"]
+#[path = "../../tables/tests/tables/support.rs"]
 mod support;
 
 use std::net::{IpAddr, Ipv4Addr};

@@ -15,10 +15,10 @@ mod resp;
 mod text;
 
 #[allow(missing_docs, reason = "shared with the tests of adit-pfcp, where it is private")]
-#[path = "../../../pfcp/tests/leaves/mod.rs"]
+#[path = "../../../pfcp/tests/pfcp/leaves.rs"]
 mod leaves;
 
-#[path = "../../../store/tests/model/mod.rs"]
+#[path = "../../../store/tests/store/model.rs"]
 mod model;
 
 /// A target: its name, which is also that of its folder of inputs, and its function.
