@@ -1,4 +1,4 @@
-//! From what is wrong with octets to why a packet was dropped: the one place that knows both.
+//! Maps faults of octets to drop reasons, in one place.
 
 use adit_rules::DropReason;
 use adit_types::{is_forwardable_v4, is_forwardable_v6};

@@ -1,4 +1,4 @@
-//! What a frame belongs to, before it is parsed: for receivers, and for taps.
+//! The session or link that a frame belongs to, before it is parsed: for receivers, and for taps.
 
 use core::cell::Cell;
 use core::net::IpAddr;

@@ -85,7 +85,7 @@ pub(crate) struct WorkerState<B> {
 /// How a burst is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BurstPath {
-    /// The fast path, and what it leaves takes the stages.
+    /// The fast path; the packets that it leaves take the stages.
     Usual,
     /// The same, but what taps select takes the stages alone.
     Tapped,

@@ -172,8 +172,8 @@ fn user_packet<'b, B: PacketBuf>(packet: &FastPacket<'_>, buf: &'b B) -> Option<
     buf.data().get(usize::from(packet.offset)..)?.get(..usize::from(packet.len))
 }
 
-/// What a single filter compares of one packet. `None` for packets that take the stages: those that are not usual,
-/// fragments, of which only the stages know the ports, and the shortest ones.
+/// The fields of one packet that a single filter compares. `None` for packets that take the stages:
+/// those that are not usual, fragments (only the stages have their ports), and the shortest ones.
 #[inline(always)]
 // PERF (adit bench datapath --sdf): a call would pass the key through memory.
 fn filter_key<B: PacketBuf, D: FastDirection>(
@@ -187,8 +187,8 @@ fn filter_key<B: PacketBuf, D: FastDirection>(
     Some(FilterKey { is_v6, remote, protocol, ports })
 }
 
-/// The fast rule of one packet by a matcher. Fragments take the stages, which know the ports of the first
-/// fragment.
+/// The fast rule of one packet by a matcher. Fragments take the stages, which have the ports of the
+/// first fragment.
 #[inline(always)]
 // PERF (adit bench datapath --sdf): a call would pass the key through memory.
 fn find<'v, B: PacketBuf, D: FastDirection>(

@@ -1,4 +1,4 @@
-//! What goes from an event-driven worker to the scheduler.
+//! Output of an event-driven worker to the scheduler.
 
 use std::collections::VecDeque;
 
@@ -24,7 +24,7 @@ pub(super) const FENCE: u8 = 1;
 /// Events on their way from a worker to the scheduler.
 pub(super) struct Outbox<B> {
     events: VecDeque<Event<B>>,
-    /// What ends the events of the last dequeue, if some came from an ordered queue.
+    /// Events that complete those of the last dequeue, if some came from an ordered queue.
     completions: EventBurst<B>,
 }
 
@@ -37,7 +37,7 @@ impl<B: PacketBuf> Outbox<B> {
         OUTBOX_LEN.saturating_sub(self.events.len())
     }
 
-    /// True without events, besides those that end others.
+    /// True without events, apart from those that complete others.
     pub(super) fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
@@ -113,7 +113,7 @@ impl<B: PacketBuf> Outbox<B> {
     }
 }
 
-/// The ports of a worker: what it transmits goes to a Tx queue, or to the queue of the next stage.
+/// The ports of a worker: transmitted frames go to a Tx queue, or to the queue of the next stage.
 pub(super) struct EventIo<'e, Io: PacketIo> {
     pub(super) ports: &'e mut Io,
     pub(super) outbox: &'e mut Outbox<Io::Buf>,

@@ -142,7 +142,8 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         StepReport { idle: is_idle, ..report }
     }
 
-    /// Sets the worker's timer while packets wait or flows are held. Without one, each step looks for what is due.
+    /// Sets the worker's timer while packets wait or flows are held. Without one, each step
+    /// searches for due packets.
     fn set_timer(&mut self, now: Nanos) {
         let Self { worker, flows, inbox, timer, .. } = self;
         let number = usize::from(worker.id().0);
@@ -329,7 +330,8 @@ fn visit_arrived<Io: PacketIo>(
     received
 }
 
-/// Takes packets of one port from an ordered queue through their stages. What follows from each of them takes its turn.
+/// Takes packets of one port from an ordered queue through their stages. Events that follow from
+/// each of them take its turn.
 #[cold]
 fn visit_ordered<Io: PacketIo>(
     ctx: &StepContext<'_>,

@@ -1,9 +1,10 @@
 //! Pipeline: receivers poll the ports and hand each packet to a worker, which processes and transmits it.
 //!
 //! A receiver does as little as the hand-over needs: a glance at the headers ([`Glance`]), and the choice of a worker
-//! ([`Spread`]). It writes nothing of a session. The workers run to completion what they take over. Packets that are no
-//! user's (ARP, neighbor discovery, ICMP, GTP-U path management) have a ring of their own to the signaling worker, a
-//! worker that owns no session, so that they neither delay user packets nor wait behind them.
+//! ([`Spread`]). It writes nothing of a session. The workers run the packets that they take over to
+//! completion. Packets that are no user's (ARP, neighbor discovery, ICMP, GTP-U path management)
+//! have a ring of their own to the signaling worker, a worker that owns no session, so that they
+//! neither delay user packets nor wait behind them.
 
 use core::net::IpAddr;
 
@@ -211,7 +212,7 @@ pub(super) fn ues<'v>(view: &TablesView<'v>, link: &VlanLink) -> &'v UeTable {
     view.ues(link.domain())
 }
 
-/// What the choice of workers reads.
+/// The state that the choice of workers reads.
 struct Chooser<'a, 'v, B> {
     view: &'a TablesView<'v>,
     handoff: &'a Handoff<B>,

@@ -1,4 +1,4 @@
-//! What every worker does with a burst, wherever it comes from.
+//! The processing of a burst that all workers share, whatever its source.
 
 use adit_pktio::{Burst, PacketIo};
 use adit_types::PortId;

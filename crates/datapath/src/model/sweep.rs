@@ -7,8 +7,8 @@ use crate::context::StepContext;
 use crate::slow::{self, SlowLimits};
 use crate::worker_state::WorkerState;
 
-/// Makes the sweep that was asked for, and passes on the End Markers that have waited for theirs. Returns how many packets
-/// it processed.
+/// Makes the sweep that was requested, and passes on the End Markers that have waited for theirs.
+/// Returns how many packets it processed.
 ///
 /// Cost: all packets that the rings hold. No allocation.
 #[cold]

@@ -118,7 +118,7 @@ impl<Io: PacketIo> Worker<Io> {
         self
     }
 
-    /// What an execution model drives.
+    /// The parts of a worker that an execution model drives.
     pub(crate) fn parts(&mut self) -> WorkerParts<'_, Io::Buf> {
         let Self { config, reader, interfaces, limits, rx, state } = self;
         WorkerParts { config, reader, interfaces, limits, rx, state }

@@ -159,7 +159,7 @@ impl<B: PacketBuf> Shaping<B> {
     /// Checks whether the aggregates admit a packet that arrives now.
     ///
     /// # Errors
-    /// What happens to the packet otherwise.
+    /// The packet exceeds an aggregate: the value says whether to queue or to drop it.
     pub(crate) fn check_aggregates(
         &mut self,
         ctx: &StepContext<'_>,

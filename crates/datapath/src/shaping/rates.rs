@@ -137,8 +137,8 @@ pub(super) fn first_eligibility(
     }
 }
 
-/// When the next packet of a queue may leave, by the limits of now. Takes leases of aggregates, and forgives
-/// debt from former limits. Charges nothing.
+/// When the next packet of a queue may leave, by the limits of now. Takes leases of aggregates, and
+/// forgives debt from previous limits. Charges nothing.
 pub(super) fn eligibility(
     ctx: &StepContext<'_>,
     leases: &mut Leases,

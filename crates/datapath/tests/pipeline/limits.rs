@@ -90,7 +90,7 @@ fn traffic(scene: &PipelineFixture) -> [u64; 4] {
 
 #[test]
 fn threshold_met_exactly_is_told_with_the_packet_that_meets_it() {
-    // An own URR divides what is left among both directions.
+    // An own URR divides the rest among both directions.
     for (slot, second_express) in [(SLOTS[0], 1), (SLOTS[1], 0)] {
         for dl_bytes in [300, 301] {
             let report = UsageLimits { dl_bytes, ..UsageLimits::NONE };

@@ -131,7 +131,7 @@ fn arp_reply_to_us_teaches_as_solicited() {
     ));
 }
 
-/// What stations say of neighbors is reported while it is news.
+/// Claims of stations about neighbors are reported while they are news.
 #[test]
 fn neighbor_that_tells_what_is_known_is_not_reported_and_claims_of_others_are_limited() {
     let mut scene = PipelineFixture::new();

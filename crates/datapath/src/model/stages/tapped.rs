@@ -36,7 +36,7 @@ pub(super) fn forward_tapped<Io: PacketIo>(
     report_late_packets(ctx, state);
 }
 
-/// Takes packets through the stages; those alone that taps select there.
+/// Runs the stages: packets that a tap selects one at a time, all others as a burst.
 pub(super) fn take_stages_tapped<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,
@@ -102,7 +102,7 @@ fn take_alone<Io: PacketIo>(
     let record = state.tap.as_mut().and_then(|tap| tap.begin(packet, buf.data()));
     rx.push(buf);
     let Some(mut record) = record else {
-        // Another record is put together: this packet is part of what it is about.
+        // Another record is open: this packet is part of it.
         return take_stages(ctx, io, port, &mut rx, state);
     };
     let before = PacketFates::of(state);
