@@ -39,7 +39,7 @@ pub struct StandbyProgress {
     pub last: RecordNumber,
 }
 
-/// What the connection has reached.
+/// The state that the connection has reached.
 #[derive(Debug)]
 struct StandbyConnection {
     connection: Connection,
@@ -94,7 +94,7 @@ impl<T: Transport> ReplicationClient<T> {
 
     /// Sends what the queue of the shared store has, receives, connects and reconnects, as far as that is possible without waiting.
     pub fn poll(&mut self, now: Nanos, groups: &GroupQueue) {
-        // Sockets that are slept on tell only here that they are ready.
+        // Sockets that block show only here that they are ready.
         self.transport.wait(Duration::ZERO);
         self.transport.poll(now);
         if let Err(error) = self.drive(now, groups) {

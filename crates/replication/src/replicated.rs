@@ -40,7 +40,7 @@ pub struct ReplicatedStore<S, T, C> {
     options: ReplicatedStoreOptions,
     clock: C,
     durable: RecordNumber,
-    /// What keeps the store from making groups durable.
+    /// The reason why the store makes no groups durable.
     failure: Option<String>,
     fenced_by: Option<String>,
     /// Only the store's word counts from now on.
@@ -79,7 +79,7 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C>
         }
     }
 
-    /// Sends, receives, and notes what has become durable, without waiting.
+    /// Sends, receives, and records which groups have become durable, without waiting.
     ///
     /// # Errors
     /// [`StoreError::Fenced`]: nothing becomes durable any more.
@@ -97,7 +97,8 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C>
         }
         self.client.poll(now, self.store.groups());
         let standby = self.client.progress().filter(|_| !self.is_finishing);
-        // What only a standby has is looked for as long as the store names that one.
+        // Groups that only the standby has are searched for as long as the store names that
+        // standby.
         if self.store.durable() >= self.durable {
             self.store.set_standby(standby.map(|progress| progress.incarnation));
         }
@@ -130,7 +131,7 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C>
         self.options
     }
 
-    /// What keeps the shared store from making groups durable.
+    /// The reason why the shared store makes no groups durable.
     #[must_use]
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
@@ -252,8 +253,9 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> RecordStore for Replicat
     }
 }
 
-/// Writes a tail to the store of whoever has taken the records over, or nothing if the tail is lost. Then the store names no
-/// standby any more: until all of it is durable, the tail is needed again.
+/// Writes a tail to the store of the new holder, or nothing if the tail is lost, and removes the
+/// name of the standby last. If the holder dies before the removal is durable, the next holder
+/// reads the tail again.
 ///
 /// # Errors
 /// The store does not have all of it. The caller may write the same tail again.

@@ -1,4 +1,4 @@
-//! How long a lease has not been prolonged, by the clock of whoever looks at it.
+//! How long a lease has not been prolonged, by the clock of the process that looks at it.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ pub(crate) struct LeaseSight {
 /// No clock of a server or of another host counts: a lease is over when its holder did not prolong it for its whole length.
 #[derive(Debug, Default)]
 pub(crate) struct LeaseClock {
-    /// What was seen last, and when that lease is over unless it changes.
+    /// The last look, and when that lease is over unless it changes.
     seen: Option<(LeaseSight, Instant)>,
     /// How often the holder was seen to prolong it.
     renewals: u64,
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(clock.note(sight(2), at(999), LEASE), Duration::from_millis(1000));
         assert_eq!((clock.ended(at(1500)), clock.renewals()), (None, 1));
         assert_eq!(clock.ended(at(1999)), Some((3, 2)));
-        // Another connection knows nothing.
+        // Nothing has been read on another connection.
         clock.reset();
         assert_eq!(clock.ended(at(5000)), None);
         assert_eq!(clock.note(sight(2), at(5000), LEASE), Duration::from_millis(1000));

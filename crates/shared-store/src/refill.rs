@@ -1,7 +1,8 @@
 //! Records that a server lost, while their holder has all of them in memory.
 //!
-//! The holder waits for the length of a lease whether another server has more. Then the server begins anew behind the last durable
-//! group, with a mark; whoever has the records appends all of them again; and the mark goes with the last one.
+//! The holder waits for the length of a lease whether another server has more. Then the server
+//! begins anew behind the last durable group, with a mark; the owner of the records appends all of
+//! them again; and the mark goes with the last one.
 
 use std::time::Instant;
 
@@ -86,7 +87,7 @@ impl<T: Transport> SharedStore<T> {
         true
     }
 
-    /// The connection is lost: what was sent may not have arrived.
+    /// The connection is lost: commands that were sent may not have arrived.
     pub(crate) fn forget_refill(&mut self) {
         (self.refill.begins, self.refill.ends) = (false, false);
     }

@@ -53,7 +53,7 @@ impl CommitHeader {
     }
 }
 
-/// What a group is.
+/// The kind of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GroupTag {
     /// Changes that were appended together; the group has a number.
