@@ -62,14 +62,14 @@ struct AdminRequest {
     format: Option<MetricsFormat>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     act: Option<String>,
-    /// What the act is about.
+    /// The object of the act.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     of: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tap: Option<TapQuestion>,
 }
 
-/// What a client wants.
+/// A request of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AdminCommand {
     Show(AdminQuestion),
@@ -104,7 +104,7 @@ impl AdminCommand {
 }
 
 impl AdminCommand {
-    /// Counts rows that the client got. True if it wants no more.
+    /// Counts rows that the client got. True if it has all the rows that it requested.
     fn take_rows(&mut self, rows: usize) -> bool {
         let Self::Show(AdminQuestion { rows_max: Some(left), .. }) = self else { return false };
         *left = left.saturating_sub(rows);

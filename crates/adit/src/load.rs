@@ -54,7 +54,7 @@ impl ThreadLoad {
     }
 }
 
-/// What counts towards the load of a step.
+/// Counts that the load of a step is computed from.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StepLoad {
     /// When it began.

@@ -33,7 +33,7 @@ const PAUSED_SLEEP: Duration = Duration::from_millis(1);
 /// A thread of the packet path, running or done.
 pub(crate) type WorkerThread = JoinHandle<anyhow::Result<()>>;
 
-/// What all threads of the packet path share.
+/// State that all threads of the packet path share.
 pub(crate) struct PacketPath<'a> {
     pub eal: &'a Eal,
     pub config: &'a Config,
@@ -138,7 +138,7 @@ impl PacketPath<'_> {
     }
 }
 
-/// The parts of one thread of the packet path besides its ports.
+/// The parts of one thread of the packet path without its ports.
 pub(crate) struct ThreadParts {
     pub id: WorkerId,
     pub settings: ThreadSettings,
@@ -226,7 +226,7 @@ impl AssembledPath {
     }
 }
 
-/// What turns a worker or a receiver into a thread.
+/// Parts that turn a worker or a receiver into a thread.
 struct ThreadRunner {
     eal: Eal,
     clock: ProcessClock,
@@ -303,7 +303,7 @@ impl ThreadRunner {
         }
         // Other threads may hand packets over until they have stopped, too.
         inside.wait_for_all();
-        // A central scheduler still gives out what was in flight.
+        // A central scheduler still gives out events in flight.
         while !drained.is_open() {
             thread.drain(&mut io);
             std::thread::yield_now();

@@ -85,7 +85,7 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
     let records = StartRecords::open(&config, &eal, wiring::preparer(&config), opening)?;
     let (socket, addresses) = open_n4(&config, &records.source)?;
     let former = records.node();
-    // A process that continues a former one did not restart, for its peers.
+    // A process that continues a previous one did not restart, for its peers.
     let recovery_time = if former.is_none() { Some(RecoveryTime::next()?) } else { None };
     let own = recovery_time.map(RecoveryTime::time_stamp);
     let recovery_time_stamp =
@@ -258,7 +258,8 @@ fn prefer_memory(nodes: &ProcessNodes) {
     }
 }
 
-/// Opens the N4 socket. Of an active adit it is bound, after this host has the addresses of `[standby]`.
+/// Opens the N4 socket. The socket of an active adit is bound after this host has the addresses of
+/// `[standby]`.
 fn open_n4(
     config: &Config,
     source: &RecordSource,
@@ -292,7 +293,7 @@ fn bind_n4(config: &Config) -> anyhow::Result<N4Socket> {
     Ok(socket)
 }
 
-/// What the control thread begins with.
+/// The state with which the control thread begins.
 struct StartParts {
     clock: ProcessClock,
     socket: N4Socket,
@@ -303,7 +304,8 @@ struct StartParts {
     nodes: ProcessNodes,
 }
 
-/// The node, which continues a former one if the store has one, or follows that of the active adit.
+/// The node, which continues a previous one if the store has one, or follows that of the active
+/// adit.
 fn start_node(config: &Config, start: &StartParts, random: &mut StdRng) -> Node {
     let StartParts { clock, records, recovery_time_stamp, .. } = start;
     let (sequence_seed, secret_seed) = (random.random(), random.random());

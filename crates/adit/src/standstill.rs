@@ -15,7 +15,7 @@ const LOOK_INTERVAL: Nanos = Nanos::from_millis(100);
 #[derive(Debug, Clone, Copy)]
 struct WatchedWorker {
     core: u16,
-    /// When it was last seen to take steps, or to sleep.
+    /// When it was last seen taking steps, or sleeping.
     seen: Nanos,
     is_stopped: bool,
 }

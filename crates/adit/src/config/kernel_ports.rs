@@ -1,4 +1,4 @@
-//! What ports of the kernel require of their interfaces and routes.
+//! Requirements of the kernel's ports on their interfaces and routes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

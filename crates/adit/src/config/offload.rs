@@ -6,7 +6,8 @@ use adit_types::{Nanos, PortId};
 use super::section::ConfigSection;
 use super::{FlowOffloadSettings, InterfaceSettings, PortSettings, XdpMode};
 
-/// What forwards packets of a port before workers receive them. `others`: the ports before it.
+/// Reads the offload that forwards packets of a port before workers receive them. `others`: the
+/// ports before it.
 pub(super) fn read_port(
     section: &mut ConfigSection<'_, '_>,
     device: Option<&Device>,

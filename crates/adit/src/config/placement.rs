@@ -14,7 +14,7 @@ use super::fields::names_twice;
 use super::section::{ConfigSection, CpuKey};
 use super::{ModelSettings, PortDevice};
 
-/// What is written instead of a list of CPUs.
+/// The hint for a value that is no list of CPUs.
 const PLANNED: &str = "takes a list of CPU cores such as [1], \"auto\", or { count = 2 }";
 
 /// Gives the machine to plan for, if a plan is needed.
@@ -25,14 +25,14 @@ pub(super) type MachineReader<'a> = &'a dyn Fn() -> Result<MachineTopology, Topo
 pub(crate) struct PlacementSettings {
     /// The CPUs are those of a plan; otherwise the file lists them.
     pub is_planned: bool,
-    /// What siblings of a core may do.
+    /// Permitted use of the siblings of a core.
     pub siblings: SiblingPolicy,
     /// Nodes are ignored, to compare.
     pub ignores_nodes: bool,
 }
 
 impl PlacementSettings {
-    /// Asks for CPUs, as many as fit if `workers` is `None`.
+    /// Requests CPUs, as many as fit if `workers` is `None`.
     pub(crate) fn request(
         self,
         model: PlanModel,
@@ -65,14 +65,14 @@ pub(super) struct DistributorCpus {
     pub scheduler: Option<u16>,
 }
 
-/// What a plan depends on besides `[datapath]`.
+/// The inputs of a plan in addition to `[datapath]`.
 pub(super) struct CpuPlanner<'a> {
     ports: Vec<(String, PortDevice)>,
     machine: MachineReader<'a>,
 }
 
 impl<'a> CpuPlanner<'a> {
-    /// Takes note of the ports.
+    /// Reads the ports.
     pub(super) fn new(root: &mut ConfigSection<'_, '_>, machine: MachineReader<'a>) -> Self {
         let port = |section: ConfigSection<'_, '_>| {
             let device = section.peek("device")?.parse().ok()?;

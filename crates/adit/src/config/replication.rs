@@ -20,7 +20,7 @@ pub(crate) struct ReplicationSettings {
     pub tls: Option<StoreTlsFiles>,
 }
 
-/// What streams between the two adits run on.
+/// The transport of streams between the two adits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ReplicationTransport {
     /// Sockets of the kernel, and what threads do while nothing arrives.

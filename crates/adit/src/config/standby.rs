@@ -5,7 +5,7 @@ use adit_kernel::{DeviceAddress, IpNetwork};
 use super::section::ConfigSection;
 use super::{IpNet, StoreSettings};
 
-/// What an adit does that waits until it is the active one.
+/// Settings of an adit that waits until it is the active one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StandbySettings {
     /// Addresses of this host while it is active.
@@ -15,12 +15,12 @@ pub(crate) struct StandbySettings {
     pub when_isolated: WhenIsolated,
 }
 
-/// What the active adit does when neither the store nor the standby can say that it still is.
+/// The action of the active adit when neither the store nor the standby can say that it still is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WhenIsolated {
     /// It pauses before another one may be active.
     Stop,
-    /// It goes on, perhaps beside another one.
+    /// It goes on, perhaps while another one is active.
     Forward,
 }
 

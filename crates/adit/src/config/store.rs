@@ -58,7 +58,7 @@ pub(crate) struct SharedStoreSettings {
     pub tls: Option<StoreTlsFiles>,
     /// Replicas that must have a change before it is answered.
     pub acknowledge_replicas: u32,
-    /// What the thread of the store does while it waits for servers.
+    /// How the thread of the store waits for servers.
     pub wait: KernelWait,
     pub lease: Duration,
     /// The other adit of a pair has the records as well.

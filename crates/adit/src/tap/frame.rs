@@ -62,7 +62,7 @@ impl<'f> HeaderReader<'f> {
         }
     }
 
-    /// What follows is no header that is known, or is cut.
+    /// The rest is no known header, or is cut.
     fn note(&mut self, text: &str) {
         self.line.push(text.to_owned());
     }

@@ -254,7 +254,7 @@ impl StoreFigures {
     }
 }
 
-/// What forwards packets in front of the workers.
+/// Offloads that forward packets in front of the workers.
 pub(super) fn of_offload(control: &ControlView<'_>) -> Vec<MetricFamily> {
     control.parts.publisher.offload().map(offload_families).unwrap_or_default()
 }
