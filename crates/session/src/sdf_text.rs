@@ -131,8 +131,8 @@ fn parse_flow(mut words: FlowDescriptionWords<'_>) -> Result<PacketFilter, SdfTe
     }
 }
 
-/// Protocols by name. INTEROP: the standard wants numbers, but control planes hand on the names of
-/// their policies.
+/// Protocols by name. INTEROP: the standard requires numbers, but control planes hand on the names
+/// of their policies.
 const PROTOCOLS: [(&str, u8); 14] = [
     ("icmp", 1),
     ("igmp", 2),

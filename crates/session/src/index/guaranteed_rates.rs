@@ -1,4 +1,4 @@
-//! Guaranteed bit rates of all sessions together, and what is left of the capacity for them.
+//! Guaranteed bit rates of all sessions together, and the rest of the capacity for them.
 
 use std::collections::HashMap;
 

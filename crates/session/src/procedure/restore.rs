@@ -24,14 +24,14 @@ use crate::usage::{SessionUsage, UsageReport};
 pub struct Restored {
     /// Our identifier of the session, as before.
     pub up_seid: Seid,
-    /// Dense index by which workers know the session, as before.
+    /// Dense index by which workers identify the session, as before.
     pub index: SessionIndex,
-    /// What to publish.
+    /// The delta to publish.
     pub delta: RuleDelta,
 }
 
 impl SessionStore {
-    /// What must be kept of the session `up_seid` so that it can be restored.
+    /// The state of the session `up_seid` that restores it.
     #[must_use]
     pub fn kept(&self, now: Nanos, up_seid: Seid) -> Option<KeptSession> {
         let session = self.session(up_seid)?;
@@ -55,7 +55,7 @@ impl SessionStore {
         Some(KeptSession { names, usage, record: session.packed_record().clone() })
     }
 
-    /// What the session `up_seid` has used so far, to be kept from time to time.
+    /// The usage of the session `up_seid` so far, to be kept from time to time.
     #[must_use]
     pub fn kept_usage(&self, now: Nanos, up_seid: Seid) -> Option<KeptUsage> {
         let session = self.session(up_seid)?;
@@ -90,10 +90,11 @@ impl SessionStore {
         self.accepts_prepared = preparer.provisioning() == &self.provisioning;
     }
 
-    /// Restores a session that a former process kept, with the same SEID, TEIDs and UE addresses. Cheapest in ascending
-    /// order of [`FormerSession::up_seid`]'s indices. The delta is owed no [`SessionStore::reclaim`].
+    /// Restores a session that a previous process kept, with the same SEID, TEIDs and UE addresses.
+    /// Cheapest in ascending order of [`FormerSession::up_seid`]'s indices. The delta is owed no
+    /// [`SessionStore::reclaim`].
     ///
-    /// `former` is of no further use. Dropping it costs least on the thread that made it, whose memory it is.
+    /// `former` is used up. Dropping it costs least on the thread that made it, whose memory it is.
     ///
     /// # Errors
     /// A [`Refusal`] when the configuration or another session forbids it now; nothing has changed then.

@@ -145,8 +145,8 @@ fn is_ue_prefix(own: &Provisioning, prefix: Ipv6Prefix) -> bool {
     !is_special && !own.has_address_in(IpPrefix::V6(prefix))
 }
 
-/// Checks what a URR says by itself: whoever asks for a report must say when it is due.
-/// Spec: TS 29.244 §7.5.2.4.
+/// Checks a URR by itself: a requested report needs the time or the limit at which it is due. Spec:
+/// TS 29.244 §7.5.2.4.
 pub(super) fn urr(urr: &Urr) -> Result<(), Refusal> {
     if urr.method == MeasurementMethod::default() {
         return Err(Refusal::MeasuresNothing { urr: urr.id });
@@ -255,8 +255,8 @@ const fn is_host_v6(addr: Ipv6Addr) -> bool {
     !(addr.is_unspecified() || addr.is_loopback() || addr.is_multicast())
 }
 
-/// One of DROP, FORW and BUFF; NOCP and BDPN tell of buffering, DDPN of discarding, DUPL goes with
-/// all. Spec: TS 29.244 §8.2.26.
+/// One of DROP, FORW and BUFF; NOCP and BDPN notify of buffering, DDPN of discarding, DUPL goes
+/// with all. Spec: TS 29.244 §8.2.26.
 fn apply_action(far: FarId, action: ApplyAction) -> Result<(), Refusal> {
     if action.bits() & !ApplyAction::all().bits() != 0 {
         return Err(Refusal::UnsupportedAction { far, action });

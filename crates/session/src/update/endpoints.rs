@@ -89,7 +89,7 @@ fn merge(
     endpoint
 }
 
-/// Gives every PDR that names traffic endpoints what they have by now.
+/// Gives every PDR the present parts of the traffic endpoints that it names.
 pub(super) fn link(records: &mut Records) -> Result<(), Refusal> {
     let Records { pdrs, traffic_endpoints, .. } = records;
     for Pdr { id: pdr, pdi, .. } in pdrs {

@@ -140,7 +140,7 @@ impl UsageFixture {
         self.outcome(outcome)
     }
 
-    /// Lets time pass; returns what was reported and when.
+    /// Lets time pass; returns reports and their times.
     pub(crate) fn run_until(&mut self, until: Nanos) -> Vec<(Nanos, UsageReport)> {
         let mut all = Vec::new();
         while let Some(at) = self.store.usage_timeout().filter(|at| *at <= until) {
