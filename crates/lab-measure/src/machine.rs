@@ -43,7 +43,7 @@ pub struct Machine {
     pub git_revision: String,
     /// Cores of the tester, and of the target if known.
     pub core_map: BTreeMap<String, Vec<u16>>,
-    /// What took each core away, in a moment before the measurement.
+    /// The causes that took each core away, in a moment before the measurement.
     #[serde(default)]
     pub noise: Vec<NoiseReport>,
 }

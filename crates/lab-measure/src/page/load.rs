@@ -1,4 +1,4 @@
-//! What the target spends on its load, and where its threads run.
+//! The load of the target, and where its threads run.
 
 use super::axis::Axis;
 use super::svg::{LineStyle, Plot, Series, escape, put};
