@@ -41,7 +41,7 @@ impl JobWaiter {
 /// Work on many sessions.
 #[derive(Debug)]
 pub(crate) enum JobTask {
-    /// Ends the sessions of an association that ended, or what is left of their reports.
+    /// Ends the sessions of an association that ended, or their remaining reports.
     EndAssociation { owner: OwnerId, next: SessionIndex },
     /// Applies a disposition to the sessions of an association.
     Transition { owner: OwnerId, number: u64 },

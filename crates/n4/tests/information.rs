@@ -1,4 +1,5 @@
-//! What is told besides rules: pools of UE addresses by us, circumstances of sessions by the SMF.
+//! Information in addition to rules: pools of UE addresses by us, circumstances of sessions by the
+//! SMF.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may stop at the first surprise")]
 
 mod smf;
@@ -67,7 +68,8 @@ fn established(bytes: &[u8]) -> SessionEstablishmentResponse<'_> {
     body
 }
 
-/// Answers the one Association Update Request among `sent`; the metrics and counts that it told.
+/// Answers the one Association Update Request among `sent`; returns the metrics and counts that it
+/// reported.
 fn told(
     bench: &mut Bench,
     sent: &[adit_n4::Transmit],
@@ -104,7 +106,7 @@ fn pools_with_identity_are_announced_in_the_association_setup() {
     );
 }
 
-/// TS 29.244 §5.21.3, §7.4.4.3.1: usage is told when it moved, and once per interval.
+/// TS 29.244 §5.21.3, §7.4.4.3.1: usage is reported when it moved, and once per interval.
 #[test]
 fn pool_usage_is_told_when_it_moved_and_once_per_interval() {
     let mut bench = with_pools();
@@ -212,7 +214,7 @@ fn restored_session_keeps_the_f_teid_and_address_that_we_chose_before_our_restar
     assert_ne!(other[0].ue_ip_addresses.first().unwrap().v4, ue);
 }
 
-/// TS 29.244 §7.5.5.1: what is chosen for a PDR that is updated is in Updated PDR.
+/// TS 29.244 §7.5.5.1: the F-TEID chosen for a PDR that is updated is in Updated PDR.
 #[test]
 fn f_teid_chosen_for_an_updated_pdr_is_answered_as_updated() {
     let mut bench = Bench::associated();

@@ -84,7 +84,7 @@ fn paths_that_change_meanwhile_are_reported_together_afterwards() {
     assert_eq!(bench.node.counters().scalars.discarded_unmatched_response, 1);
 }
 
-/// The Node Report Requests among what is sent.
+/// The Node Report Requests among the sent messages.
 fn node_reports(sent: &[adit_n4::Transmit]) -> Vec<Vec<u8>> {
     let reports = sent.iter().filter(|t| t.bytes[1] == MessageType::NODE_REPORT_REQUEST.0);
     reports.map(|t| t.bytes.clone()).collect()

@@ -1,4 +1,5 @@
-//! Packet rates over N4: what a QER says, what it is asked for, and what it leaves behind.
+//! Packet rates over N4: the parameters of a QER, queries of its state, and the state that it
+//! leaves behind.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -59,7 +60,7 @@ impl Scene {
         (0..pkts).filter(one).count()
     }
 
-    /// What the answer to a query says.
+    /// The values in the answer to a query.
     fn query(&mut self, sequence: u32) -> Vec<(QerId, PacketRateStatus)> {
         let queries = list([QueryPacketRateStatus::new(QerId(7))]);
         let request =

@@ -48,7 +48,7 @@ impl Bench {
     }
 }
 
-/// The sequence number of the one Echo Request that was asked for.
+/// The sequence number of the one Echo Request that was requested.
 #[track_caller]
 fn asked(commands: &[WorkerCommand]) -> u16 {
     match commands {
@@ -176,7 +176,7 @@ fn path_is_as_narrow_as_a_router_says_for_ten_minutes() {
         core::iter::from_fn(|| bench.node.poll_path_mtu()).collect::<Vec<_>>()
     };
     let change = |mtu_bytes| PathMtuChange { peer: PEER, mtu_bytes };
-    // Who does not know the TEID has not seen the packet.
+    // A router that does not quote the TEID has not seen the packet.
     assert_eq!(told(&mut bench, Teid(teid.0 ^ 1), 1400), []);
     assert_eq!(told(&mut bench, teid, 1400), [change(1400)]);
     let news = NodeEvent::PathNarrowed { peer: PEER, mtu_bytes: 1400, router: ROUTER };
@@ -205,7 +205,8 @@ fn path_is_as_narrow_as_a_router_says_for_ten_minutes() {
     assert_eq!((scalars.path_mtus_told, scalars.path_mtus_disbelieved), (5, 2));
 }
 
-/// Tells of a start and answers what is asked because of it; returns how many exchanges there were.
+/// Reports a start and answers the Echo Requests that follow; returns how many exchanges there
+/// were.
 fn tell_start(bench: &mut Bench, hint: Option<u32>, started: u32) -> usize {
     if let Some(recovery) = hint {
         bench.node.handle_event(bench.now, WorkerEvent::EchoRequest { peer: PEER, recovery });

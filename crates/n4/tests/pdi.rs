@@ -78,7 +78,7 @@ fn one_pool() -> Provisioning {
     Provisioning { ue_pools, ..config().store.provisioning }
 }
 
-/// TS 29.244 §7.5.3.2: Created PDR carries the chosen address beside the F-TEID.
+/// TS 29.244 §7.5.3.2: Created PDR carries the chosen address next to the F-TEID.
 #[test]
 fn ue_address_of_our_choice_is_returned_in_created_pdr() {
     let mut bench = associated_with(one_pool());
@@ -148,7 +148,7 @@ fn refusal(edit: impl FnOnce(&mut Pdi<'static>)) -> (Cause, Option<OffendingIe>)
     (body.cause, body.offending_ie)
 }
 
-/// TS 29.244 §5.16; RFC 2865 §5.22: what is no route names the IE that it came in.
+/// TS 29.244 §5.16; RFC 2865 §5.22: a refusal of a text that is no route names its IE.
 #[test]
 fn framed_route_that_is_none_is_refused_with_rule_and_ie() {
     let failure = |ie| (Cause::RuleCreationModificationFailure, Some(OffendingIe::from(ie)));

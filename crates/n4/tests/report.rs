@@ -30,7 +30,7 @@ fn data_on(session: Seid, pdr: u16) -> WorkerEvent {
     WorkerEvent::DownlinkData { session, pdr: PdrId(pdr), dscp, qfi, delivery: None }
 }
 
-/// FAR 2 buffers and tells of everything; PDRs 2 to 40 use it.
+/// FAR 2 buffers and notifies of everything; PDRs 2 to 40 use it.
 fn bench_with(delay: u8) -> (Bench, Seid) {
     bench_of(config(), delay)
 }
@@ -231,13 +231,13 @@ fn other_refusal_is_counted_and_the_session_stays() {
     assert_eq!(sent.iter().map(pdrs).collect::<Vec<_>>(), [[3]]);
 }
 
-/// The Session Report Requests among what is sent.
+/// The Session Report Requests among the sent messages.
 fn reports(sent: &[Transmit]) -> Vec<Transmit> {
     let of = MessageType::SESSION_REPORT_REQUEST;
     sent.iter().filter(|t| raw(&t.bytes).header.message_type == of).cloned().collect()
 }
 
-/// What a CP function does with a report.
+/// The reaction of a CP function to a report.
 #[derive(Debug, Clone, Copy)]
 enum Reaction {
     Silence,
@@ -262,7 +262,8 @@ impl Reaction {
 }
 
 impl Bench {
-    /// The CP function reacts to a report. Returns what is sent next, besides copies of the report.
+    /// The CP function reacts to a report. Returns the messages that are sent next, except copies
+    /// of the report.
     fn react(&mut self, request: &Transmit, reaction: Reaction) -> Vec<Transmit> {
         match reaction {
             Reaction::Silence => {
@@ -287,7 +288,7 @@ impl Bench {
     }
 }
 
-/// §5.2.3.1: the CP function is to know of the packets that wait.
+/// §5.2.3.1: the CP function is to be notified of the packets that wait.
 #[test]
 fn downlink_data_report_that_is_not_delivered_is_repeated_with_the_next_packet() {
     for reaction in REACTIONS {

@@ -368,7 +368,7 @@ fn with_members() -> Bench {
     Bench::with(NodeConfig { policy, ..config() })
 }
 
-/// Spec: TS 29.244 §5.22 lets whoever names a set control its sessions.
+/// Spec: TS 29.244 §5.22 lets any CP function that names a set control its sessions.
 #[test]
 fn member_of_a_configured_set_controls_its_sessions_and_a_stranger_does_not() {
     let mut bench = with_members();

@@ -1,4 +1,4 @@
-//! What modifications change in rules, and what they are refused for; requests that a fault costs.
+//! Changes of rules by modifications, and the reasons of refusals; requests that a fault costs.
 #![allow(
     clippy::expect_used,
     clippy::panic,

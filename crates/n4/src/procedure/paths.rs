@@ -25,7 +25,7 @@ pub(crate) struct EchoResponse {
 }
 
 impl Node {
-    /// Processes what is due for paths, a bounded part of it.
+    /// Runs due work on paths, a bounded part of it.
     pub(crate) fn watch_paths(&mut self, now: Nanos) {
         for _ in 0..self.path_qos.peers_per_turn() {
             let Some(peer) = self.sessions.take_changed_peer() else { break };

@@ -238,7 +238,8 @@ impl Node {
         }
     }
 
-    /// The next packet of these FARs is reported, whatever was reported before. Returns what was.
+    /// The next packet of these FARs is reported, whatever was reported before. Returns the earlier
+    /// reports.
     pub(crate) fn rearm_notifications(
         &mut self,
         up_seid: Seid,
@@ -247,7 +248,7 @@ impl Node {
         self.sessions.states.take_notified(up_seid, Some(fars))
     }
 
-    /// Reports data again that was reported before, and still waits: an update asks for it anew.
+    /// Reports data again that was reported before, and still waits: an update requests it anew.
     pub(crate) fn repeat_notifications(
         &mut self,
         now: Nanos,
@@ -362,8 +363,8 @@ impl Node {
     }
 
     /// Where reports of a session go: to the address of its CP F-SEID of our own family, and to the
-    /// association's address without one; where a session went that is gone; or to another SMF of
-    /// the set, which knows the session by the CP F-SEID that the former one gave.
+    /// association's address without one; to the new owner of a session that moved; or to another
+    /// SMF of the set, which identifies the session by the CP F-SEID that the previous one gave.
     /// Spec: TS 29.244 §5.22, §7.2.2.4.2, §7.5.8.1 (Old CP F-SEID).
     pub(crate) fn report_destination(&self, up_seid: Seid) -> Option<ReportDestination> {
         if let Some(leaving) = self.sessions.states.ended(up_seid) {

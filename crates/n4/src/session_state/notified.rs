@@ -64,7 +64,8 @@ impl SessionStates {
         self.live.activity(up_seid).is_some_and(|activity| !activity.notified.is_empty())
     }
 
-    /// The CP function does not know of the notifications of a session: the next packet of each is reported.
+    /// The CP function did not accept the notifications of a session: the next packet of each is
+    /// reported.
     pub(crate) fn reopen_notified(&mut self, up_seid: Seid) {
         if self.has_notified(up_seid) {
             self.live.edit_activity(up_seid, |activity| {

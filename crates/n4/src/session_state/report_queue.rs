@@ -1,4 +1,4 @@
-//! What is to be reported about one session.
+//! The reports about one session.
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::VecDeque;
@@ -18,12 +18,12 @@ pub(crate) enum ReportItem {
     DownlinkData {
         /// The PDR that the data matched.
         pdr: PdrId,
-        /// What the first packet carried: paging policy and QoS flow.
+        /// The fields of the first packet: paging policy and QoS flow.
         service: DownlinkDataServiceInformation,
         /// Whether the data was buffered or dropped; `None` for a plain notification.
         status: Option<DataStatus>,
     },
-    /// A GTP-U peer does not know the tunnel that a FAR sends into. Spec: TS 29.244 §7.5.8.4.
+    /// A GTP-U peer reports the tunnel that a FAR sends into as unknown. Spec: TS 29.244 §7.5.8.4.
     ErrorIndication {
         /// The tunnel.
         tunnel: GtpuTunnel,
@@ -57,7 +57,7 @@ pub(crate) struct EndedSession {
     pub is_read: bool,
 }
 
-/// What becomes of the reports of a session that ends.
+/// The fate of the reports of a session that ends.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RemainingReports {
     /// Waiting usage, and the last usage to come, are reported to this destination.
@@ -89,7 +89,7 @@ pub(super) struct ReportQueue {
     pub is_held: bool,
     /// After requests that were refused or not answered.
     pub pause: ReportPause,
-    /// What the request in flight carries; empty without one.
+    /// The contents of the request in flight; empty without one.
     pub sending: Vec<ReportItem>,
     /// Sequence number of the request in flight.
     pub sequence: Option<u32>,
