@@ -86,7 +86,7 @@ fn filter() -> impl Strategy<Value = PacketFilter> {
     )
 }
 
-/// What classifiers see most: hosts and ports, all different.
+/// The filters that classifiers see most: hosts and ports, all different.
 fn host_filter() -> impl Strategy<Value = PacketFilter> {
     (0_u32..2000, 0_u16..4, any::<bool>()).prop_map(|(host, port, is_v6)| PacketFilter {
         protocol: Some(17),
@@ -252,7 +252,7 @@ proptest! {
     }
 }
 
-/// Tunnels tell them apart, which is no field of the matcher.
+/// Tunnels distinguish them, which are no field of the matcher.
 #[test]
 fn each_of_many_pdrs_with_equal_filters_is_tried_once_and_in_order() {
     let udp = PacketFilter { protocol: Some(17), ..PacketFilter::ANY };

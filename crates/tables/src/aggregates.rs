@@ -52,7 +52,7 @@ impl Aggregate {
         self.limit.store(limit.to_bits(), Ordering::Relaxed);
     }
 
-    /// What a worker takes at once. Unit: octets.
+    /// The lease that a worker takes at once. Unit: octets.
     fn lease(&self) -> i64 {
         let bytes = self.limit().bytes_within(LEASE_TIME).clamp(LEASE_BYTES_MIN, LEASE_BYTES_MAX);
         i64::try_from(bytes).unwrap_or_default()
@@ -155,7 +155,8 @@ impl Aggregates {
     }
 }
 
-/// What one worker leased and did not charge to packets yet. Unit: octets; below zero it charged more.
+/// Octets that one worker leased and did not charge to packets yet. Unit: octets; below zero it
+/// charged more.
 #[derive(Debug)]
 pub struct Leases([[i64; 2]; SCOPES]);
 
@@ -173,7 +174,7 @@ impl Leases {
         Self(left)
     }
 
-    /// What is left of a lease. `%` keeps the index in bounds; slices are at most `SLICES_MAX`.
+    /// The rest of a lease. `%` keeps the index in bounds; slices are at most `SLICES_MAX`.
     #[inline]
     const fn left(&mut self, slice: SliceId, direction: Direction) -> &mut i64 {
         &mut self.0[slice.0 as usize % SCOPES][direction.index()]

@@ -45,7 +45,7 @@ impl Counter {
     }
 }
 
-/// What one worker counted on one logical interface.
+/// The counters of one worker on one logical interface.
 #[derive(Debug, Default)]
 pub struct InterfaceCounters {
     /// Frames received.

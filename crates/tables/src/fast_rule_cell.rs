@@ -11,9 +11,10 @@
 //!
 //! Packets count without checks while the octets of their cell stay below its limit. The worker that owns the
 //! session writes counters and limit. When a rule is activated, the publisher writes the limit: zero with an own URR,
-//! so that the next packet takes the stages, which check and set it; none otherwise. If the stages of the new rules
-//! set it at the same time, either value is correct; those of the former rules set it before the boundary that
-//! activation waits for. The publisher writes zero, too, when the volume is to be divided again
+//! so that the next packet takes the stages, which check and set it; none otherwise. If the stages
+//! of the new rules set it at the same time, either value is correct; those of the previous rules
+//! set it before the boundary that activation waits for. The publisher writes zero, too, when the
+//! volume is to be divided again
 //! ([`FastRuleTable::check_next`](crate::fast_rule::FastRuleTable::check_next)).
 //!
 //! [`SessionRules::own_urr`]: adit_rules::SessionRules::own_urr
@@ -45,7 +46,7 @@ const RELAY: u64 = PackedFastRule::RELAY;
 const REFERS: u64 = 1 << 23;
 /// Workers may read the cell.
 const READABLE: u64 = 1 << 24;
-/// Of a cell that refers to lines: a single filter selects one of them, not a matcher.
+/// In a cell that refers to lines: a single filter selects one of them, not a matcher.
 const FILTER: u64 = PackedFilter::FLAG;
 
 const _: () = assert!(SEQUENCE | REFERS | READABLE == PackedFastRule::PUBLISHER_FLAGS);
@@ -55,7 +56,7 @@ const _: () = assert!(MIDDLE + LAST >= FILTER_WORDS);
 /// The flags of a cell of which readers need the second line.
 const LAST_WORDS: u64 = REFERS | PackedFastRule::LAST_WORDS;
 
-/// What an active cell holds: the bits of its head, and which of them say so.
+/// The kind of an active cell: the bits of its head, and the mask that selects them.
 #[derive(Clone, Copy)]
 pub(crate) struct CellKind {
     bits: u64,
@@ -109,8 +110,8 @@ impl CellKind {
 pub(crate) struct FastRuleCell {
     /// The flags of the rule or filter, the sequence number of the cell, [`REFERS`] and [`READABLE`].
     head: AtomicU64,
-    /// The address of lines; a pointer, because an integer would lose its provenance. Of a fast rule: its
-    /// first word, as a pointer without provenance that is never dereferenced.
+    /// The address of lines; a pointer, because an integer would lose its provenance. In a fast
+    /// rule: its first word, as a pointer without provenance that is never dereferenced.
     first: AtomicPtr<MatcherLine>,
     words: [AtomicU64; MIDDLE],
     pub(crate) pkts: Counter,
@@ -181,7 +182,7 @@ impl FastRuleCell {
         }
     }
 
-    /// Lets workers read what was written, unless something else was written since. For the publisher
+    /// Lets workers read the written rule, unless another one was written since. For the publisher
     /// only. `limit`: see [`FastRuleTable::activate`](crate::fast_rule::FastRuleTable::activate).
     pub(crate) fn activate(&self, WrittenRule(sequence): WrittenRule, limit: u64) -> bool {
         let head = self.head.load(Ordering::Relaxed);
@@ -315,7 +316,8 @@ impl CellFlags {
         self.0 & PackedFastRule::NOT_PLAIN != 0
     }
 
-    /// True if one of the cells may hold a fast rule with URRs besides the session's own one.
+    /// True if one of the cells may hold a fast rule with URRs in addition to the session's own
+    /// one.
     #[inline]
     #[must_use]
     pub const fn has_urrs(self) -> bool {
@@ -454,9 +456,9 @@ impl<'a> FastRuleCellRef<'a> {
         PackedFastRule::peer_in(far_end.load(Ordering::Relaxed))
     }
 
-    /// The usage slots of a fast rule with URRs besides the session's own one, to prefetch them before
-    /// [`FastRuleCellRef::read`]. During a write they may belong to different rules; slots without a URR are out of
-    /// range.
+    /// The usage slots of a fast rule with URRs in addition to the session's own one, to prefetch
+    /// them before [`FastRuleCellRef::read`]. During a write they may belong to different rules;
+    /// slots without a URR are out of range.
     #[inline]
     pub(crate) fn usage_slots(self) -> [UsageSlot; FAST_RULE_URRS_MAX] {
         let urrs = self.0.last_words.each_ref().map(|urr| urr.load(Ordering::Relaxed));

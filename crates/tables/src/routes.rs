@@ -463,8 +463,8 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    /// Builds routes. `own_addrs` are our addresses besides those of `interfaces`; `gateway` returns the index of a gateway
-    /// on an interface.
+    /// Builds routes. `own_addrs` are our addresses in addition to those of `interfaces`; `gateway`
+    /// returns the index of a gateway on an interface.
     pub(crate) fn build(
         interfaces: &[Interface],
         ues: Box<[Arc<UeTable>]>,
@@ -655,8 +655,8 @@ impl Routes {
     }
 
     /// The target of the longest prefix that contains `addr`, among routes through `within`: of GTP-U
-    /// interfaces if `role` is one of theirs, else of N6 interfaces. Of several targets the first
-    /// interface's. `None` without a route.
+    /// interfaces if `role` is one of theirs, else of N6 interfaces. If there are several targets,
+    /// the first interface's counts. `None` without a route.
     #[inline]
     pub(crate) fn lookup(
         &self,

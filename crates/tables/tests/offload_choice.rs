@@ -36,13 +36,13 @@ const CHOICE: OffloadChoice = OffloadChoice {
     watch_bytes: 1000,
 };
 
-/// Counts what is asked of it.
+/// Counts the calls to it.
 #[derive(Debug, Default)]
 struct Asked {
     readings: AtomicU64,
     puts: AtomicU64,
     pkts: AtomicU64,
-    /// The next hops that it knows.
+    /// Its next hops.
     hops: Mutex<BTreeMap<u32, (InterfaceId, MacAddr)>>,
     /// How long packets into tunnels may be.
     tunnel_mtu: AtomicU64,

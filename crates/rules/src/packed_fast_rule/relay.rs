@@ -122,7 +122,7 @@ impl PackedFastRule {
         }
     }
 
-    /// The URR of a rule from tunnel to tunnel, besides the session's own one.
+    /// The URR of a rule from tunnel to tunnel, in addition to the session's own one.
     #[inline]
     #[must_use]
     pub fn relayed_urr(&self) -> Option<FastRuleUrr> {

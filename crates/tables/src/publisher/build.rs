@@ -129,7 +129,7 @@ fn readers(
     readers.map(reader).collect()
 }
 
-/// What the UEs of a routing domain have room for.
+/// The capacities for the UEs of a routing domain.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DomainRoom {
     sessions_max: usize,
