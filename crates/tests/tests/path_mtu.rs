@@ -62,7 +62,8 @@ fn sender_behind_n6_learns_what_fits_a_narrow_link_behind_n3() {
     assert!(daemon.stop().status.success());
 }
 
-/// Establishes a session, and sends packets with DF to its UE until the kernel knows that they are too long.
+/// Establishes a session, and sends packets with DF to its UE until the kernel has learned that
+/// they are too long.
 fn inside() {
     let mut smf = TestSmf::associated();
     let script = SessionScript::new(1, 5);

@@ -115,7 +115,7 @@ fn beside(dir: &Path) {
     println!("acknowledged {}", serde_json::json!(acknowledged));
 }
 
-/// As [`INSIDE`], for the station that asks who has addresses.
+/// As [`INSIDE`], for the station that sends requests for addresses.
 const PROBER: &str = "ADIT_TEST_PROBER";
 
 /// The addresses of the active adit.
@@ -128,7 +128,7 @@ fn probed() -> [ProbedAddress; 3] {
     ]
 }
 
-/// What [`inside`] printed.
+/// The lines that [`inside`] printed.
 struct Told {
     book: Value,
     gaps: Value,
@@ -228,7 +228,7 @@ impl Pair {
         Daemon::start_in(namespace, |dir| configuration(dir, store_lines, standby_lines))
     }
 
-    /// Starts a station that asks for N3's, N4's and N6's address.
+    /// Starts a station that sends requests for N3's, N4's and N6's address.
     fn start_prober(&self, test: &str) -> ChildProcess {
         let dir = self.dir.path().join("prober");
         std::fs::create_dir_all(&dir).unwrap();
@@ -237,7 +237,7 @@ impl Pair {
         prober
     }
 
-    /// Ends it, and returns what it counted.
+    /// Ends it, and returns its counts.
     fn end_prober(&self, prober: ChildProcess) -> Vec<ProbeRound> {
         std::fs::write(self.dir.path().join("prober/end"), "").unwrap();
         let output = prober.finish(LIMIT);
@@ -263,7 +263,7 @@ impl Pair {
         inside
     }
 
-    /// Ends what [`Self::start_inside`] started, and returns what it printed.
+    /// Ends the process that [`Self::start_inside`] started, and returns its output.
     fn end_inside(&self, inside: ChildProcess) -> Told {
         std::fs::write(self.dir.path().join("end"), "").unwrap();
         let output = inside.finish(2 * PATIENCE);
@@ -279,7 +279,7 @@ impl Pair {
 
 fn without_offloads(namespace: &TestNamespace, device: &str) {
     let mut ethtool = namespace.command("ethtool".as_ref());
-    // Best effort: bridges do not know all of them.
+    // Best effort: bridges do not have all of them.
     let _ = run(
         ethtool.args(["-K", device, "tx", "off", "tso", "off", "gso", "off", "gro", "off"]),
         LIMIT,
@@ -374,7 +374,7 @@ fn standby_goes_on_after_a_crash_with_all_that_was_answered() {
     let took = wait_for_active(&two);
     seconds(1.0);
     println!("lease {LEASE_MS} ms: active {} ms after the crash", took.as_millis());
-    // The former active one comes back as the standby, and takes over in turn.
+    // The previous active one comes back as the standby, and takes over in turn.
     let one = one.start();
     assert_eq!(role(&one), "standby");
     seconds(0.5);
@@ -551,8 +551,9 @@ fn make_certificates(dir: &Path) -> bool {
     true
 }
 
-/// What the port of the second adit answers to a command that ended the active adit while there was no TLS: over TCP, over TLS
-/// without a certificate, with that of another host, and with that of the first adit.
+/// The answer of the second adit's port to a command that ended the active adit while there was no
+/// TLS: over TCP, over TLS without a certificate, with that of another host, and with that of the
+/// first adit.
 fn answers_to_strangers(world: &TestNamespace, dir: &Path) -> [String; 4] {
     let words = ["ADIT.HELLO", "4", "pair", "18446744073709551615", "0", "0", "0"];
     let words = words.map(|word| format!("${}\r\n{word}\r\n", word.len()));

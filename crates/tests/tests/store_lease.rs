@@ -106,7 +106,7 @@ fn lease_that_is_prolonged_at_the_last_moment_is_not_taken() {
     let first = held(&mut other);
     assert_eq!((first.left, first.renewals), (LEASE, 0));
     std::thread::sleep(LEASE + Duration::from_millis(50));
-    // The other one has seen nothing for the whole lease; what it saw is old.
+    // The other one has seen nothing for the whole lease; its last look is old.
     put(&mut store, 1);
     store.commit().unwrap();
     assert_eq!(held(&mut other).renewals, 1);
@@ -329,7 +329,7 @@ fn server_that_removes_records_by_itself_is_refused_by_name() {
     while !matches!(store.acquire(), Ok(LeaseAnswer::Taken { .. })) {
         assert!(began.elapsed() < LIMIT, "it does not look again");
     }
-    // What changes later is a warning: the records are in use.
+    // A later change is a warning: the records are in use.
     assert_eq!(server.answer("CONFIG SET maxmemory-policy allkeys-lru").trim(), "OK");
     while !store.figures().warnings.iter().any(|warning| warning.contains("allkeys-lru")) {
         assert!(began.elapsed() < 2 * LIMIT, "{:?}", store.figures());

@@ -24,7 +24,8 @@ use adit_rules::{DataDelivery, WorkerCommand, WorkerEvent};
 use adit_tests::capture::{self, MARKS};
 use adit_types::{BarId, Nanos, PdrId, Qfi, Seid, UrrId};
 
-/// A node between control functions that answer every request, and what it sends to them.
+/// A node between control functions that answer every request, and the messages that it sends to
+/// them.
 struct ReportExchange {
     bench: smf::Bench,
     up_seid: Seid,

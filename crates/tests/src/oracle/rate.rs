@@ -35,7 +35,7 @@ const SHARED_MARGIN_NS: u128 = 1 << 27;
 /// A bucket of a session, or one of all sessions whose QERs name a correlation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OracleBucket {
-    /// Of the QER alone.
+    /// A rate of the QER alone.
     Own(QerId),
     /// QER Correlation ID. Spec: TS 29.244 §8.2.10.
     Shared(u32),

@@ -46,7 +46,7 @@ pub struct OracleSession {
     pub downlink: (u64, u64),
 }
 
-/// What the UPF chose, as the answer to a request says.
+/// The identifiers that the UPF chose, by the answer to a request.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ChosenByUpf<'a> {
     /// F-TEIDs of PDRs.
@@ -65,7 +65,7 @@ pub type OracleSessions = Vec<(Seid, OracleSession)>;
 pub struct OracleUsage {
     /// Octets measured, uplink and downlink.
     pub measured: (u64, u64),
-    /// Of them, octets reported.
+    /// Reported octets of those.
     pub reported: (u64, u64),
     /// The quota: the octets that were measured before it, and its size.
     pub quota: Option<(u64, u64)>,
@@ -216,7 +216,7 @@ impl OracleSession {
         }
     }
 
-    /// Removal of a traffic endpoint removes its PDRs; an update replaces what it states.
+    /// Removal of a traffic endpoint removes its PDRs; an update replaces the parts that it states.
     /// Spec: TS 29.244 §7.5.4.13, §7.5.4.14.
     fn apply_endpoints(&mut self, change: &SessionChange, chosen: &[CreatedTrafficEndpoint]) {
         for id in &change.remove_traffic_endpoints {

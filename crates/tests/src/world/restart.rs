@@ -7,8 +7,8 @@ use crate::oracle::{Oracle, OracleFirstFragments};
 
 impl World {
     /// Both sides after the process ended and another one restored its sessions from their records, without neighbors
-    /// and without what waited. Rules, usage and what is left of packet rates go on; buckets of bit rates and counters of
-    /// sessions begin again.
+    /// and without what waited. Rules, usage and the rest of packet rates go on; buckets of bit
+    /// rates and counters of sessions begin again.
     ///
     /// # Panics
     /// When a session cannot be restored.

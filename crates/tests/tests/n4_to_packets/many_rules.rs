@@ -63,7 +63,7 @@ const fn port(number: u16) -> u16 {
     10_000 + number
 }
 
-/// Later PDRs have precedence; what they leave is for the earlier ones.
+/// Later PDRs have precedence; packets that they do not match are for the earlier ones.
 fn pdr(number: u16, script: &smf::SessionScript) -> CreatePdr<'static> {
     let condition = PdrCondition::of(number);
     let source = match condition {
