@@ -1,4 +1,4 @@
-//! The journal: what was there before, written before anything changes.
+//! The journal: the previous values, written before anything changes.
 
 use std::io;
 
