@@ -114,8 +114,9 @@ impl ThreadClock {
     }
 }
 
-/// Establishes `measured` sessions in each turn, beside `resident` ones, with a standby and without a store. The control
-/// thread and that of the store share the first core, the standby has the second one.
+/// Establishes `measured` sessions in each turn, in addition to `resident` ones, with a standby and
+/// without a store. The control thread and that of the store share the first core, the standby has
+/// the second one.
 ///
 /// # Errors
 /// A request is refused, or a transport cannot be used.

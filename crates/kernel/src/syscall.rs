@@ -114,7 +114,7 @@ pub(crate) struct Received {
 pub(crate) struct PlaceLayout {
     /// From one place to the next.
     pub stride: usize,
-    /// Of each place.
+    /// The size of each place.
     pub size: usize,
 }
 
@@ -319,7 +319,7 @@ pub(crate) fn attach_tun(file: &File, name: &str, flags: u16) -> io::Result<()> 
 /// Sets what a TUN device may pass to adit without finishing it: checksums, and large packets.
 ///
 /// # Errors
-/// The kernel does not know one of the flags.
+/// The kernel does not support one of the flags.
 pub(crate) fn set_tun_offload(file: &File, flags: libc::c_uint) -> io::Result<()> {
     // SAFETY: TUNSETOFFLOAD takes a number, no pointer.
     let done =

@@ -38,7 +38,7 @@ impl GtpuMessageType {
     pub const ECHO_REQUEST: Self = Self(1);
     /// Echo Response.
     pub const ECHO_RESPONSE: Self = Self(2);
-    /// Error Indication: the sender does not know the TEID of a G-PDU.
+    /// Error Indication: the sender does not have the TEID of a G-PDU.
     pub const ERROR_INDICATION: Self = Self(26);
     /// Supported Extension Headers Notification.
     pub const SUPPORTED_EXTENSION_HEADERS_NOTIFICATION: Self = Self(31);

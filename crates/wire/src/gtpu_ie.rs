@@ -154,7 +154,7 @@ impl<'a> Iterator for GtpuIes<'a> {
 pub struct ErrorIndication {
     /// TEID of the G-PDU.
     pub teid: Teid,
-    /// Destination address of the G-PDU: the endpoint that does not know the TEID.
+    /// Destination address of the G-PDU: the endpoint that does not have the TEID.
     pub peer: IpAddr,
 }
 

@@ -256,9 +256,10 @@ pub fn set_tos(packet: &mut [u8], tos: u8) -> bool {
     true
 }
 
-/// Lets routers fragment a packet that begins with an IPv4 header without options and has DF and no identification: takes
-/// DF away, and derives an identification from the octets behind the header, so that packets of different contents differ
-/// by all likelihood, as RFC 6864 §4.3 wants of fragments that meet. Nothing changes in a shorter packet.
+/// Lets routers fragment a packet that begins with an IPv4 header without options and has DF and no
+/// identification: takes DF away, and derives an identification from the octets behind the header,
+/// so that packets of different contents differ by all likelihood, as RFC 6864 §4.3 requires of
+/// fragments that meet. Nothing changes in a shorter packet.
 pub fn allow_fragmentation(packet: &mut [u8]) {
     /// Octets that the identification is derived from: outer UDP and GTP-U headers, and the headers of the packet inside.
     const READ: usize = 8 + 16 + 60;

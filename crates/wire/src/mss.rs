@@ -135,7 +135,7 @@ mod tests {
     /// they changed.
     fn clamped(is_v6: bool, front: &[u8], words: u8, behind: &[u8]) -> (Vec<u8>, bool) {
         let before = packet(is_v6, front, SYN_ACK, words, behind);
-        // What follows the packet is no part of it.
+        // Octets after the packet are no part of it.
         let mut after = [&before[..], &[2, 4, 0xff, 0xff]].concat();
         let ip = parse_ip(&after, false).unwrap();
         let is_changed = clamp_mss(&mut after, &ip, 1360);

@@ -1,4 +1,4 @@
-//! The usual packet: what is recognized at a glance is what the walk finds, and no other.
+//! The usual packet: a glance recognizes the packets that the walk finds, and no others.
 #![allow(clippy::unwrap_used, reason = "a test stops where its premise fails")]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -270,7 +270,7 @@ fn container_in_front_of_the_inner_packet_is_read() {
         assert_eq!(usual_container(&frame, offset), Some((flow, rqi)));
     }
     let mut frame = g_pdu(Some(uplink(9)), 30);
-    // Bits of an uplink container beside the QFI.
+    // Bits of an uplink container other than the QFI.
     frame[56] |= 0x40;
     assert_eq!(usual_container(&frame, 58), Some((flow, false)));
     assert_eq!(usual_container(&frame, 2), None);
@@ -421,7 +421,7 @@ proptest! {
         }
     }
 
-    /// Whatever is changed in a usual frame: what is still recognized, the walk finds the same.
+    /// Whatever is changed in a usual frame: if it is still recognized, the walk finds the same.
     #[test]
     fn recognized_g_pdu_is_what_the_walk_finds(
         changes in prop::collection::vec((0_usize..80, any::<u8>()), 0..4),

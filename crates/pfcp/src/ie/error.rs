@@ -1,4 +1,4 @@
-//! What can be wrong with IEs.
+//! Faults of IEs.
 
 use core::fmt;
 
