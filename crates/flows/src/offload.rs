@@ -48,7 +48,7 @@ struct InstalledFlow {
     arrival_len: u64,
     departure: InterfaceId,
     departure_len: u64,
-    /// What was read so far.
+    /// The counts read so far.
     pkts: u64,
     bytes: u64,
 }
@@ -58,7 +58,7 @@ struct InstalledFlow {
 struct FlowEntry {
     flows: Vec<InstalledFlow>,
     hop: NextHopIndex,
-    /// What `hop` was.
+    /// The address of `hop`.
     resolved: (InterfaceId, MacAddr),
 }
 

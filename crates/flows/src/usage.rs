@@ -1,4 +1,4 @@
-//! What the flows of each session counted, as last read.
+//! The counts of each session's flows, as last read.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};

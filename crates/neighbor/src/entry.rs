@@ -1,4 +1,4 @@
-//! What `adit show` displays of the cache.
+//! The cache as `adit show` displays it.
 
 use core::net::IpAddr;
 

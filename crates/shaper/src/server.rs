@@ -42,7 +42,7 @@ pub trait FlowServer<P> {
     fn end_turn(&mut self, turn: Self::Turn);
 }
 
-/// What [`FlowServer::serve_alone`] did.
+/// The result of [`FlowServer::serve_alone`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AloneResult {
     /// It took the packet, and the rates admit another one.

@@ -1,4 +1,4 @@
-//! Reads the machine: through hwloc, and from `/proc` and `/sys` what hwloc does not know.
+//! Reads the machine: through hwloc, and the facts that hwloc lacks from `/proc` and `/sys`.
 //!
 //! The machine is the one that this process runs on, one that an XML file of hwloc describes, or a made-up one. The
 //! result is plain data, [`MachineTopology`]. Nothing is changed.

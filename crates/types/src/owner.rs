@@ -25,8 +25,8 @@ pub const fn owner_group(session: SessionIndex) -> u32 {
 /// and writes its counters.
 ///
 /// The owner follows from the session index alone, so that it is known right behind the key table,
-/// for keys of either kind. A group gets another owner as a whole (`datapath::owner_map`). What only
-/// steers packets, as filters of NICs and sockets, goes on to use the owners of the start.
+/// for keys of either kind. A group gets another owner as a whole (`datapath::owner_map`). Parts
+/// that only steer packets, as filters of NICs and sockets, go on to use the owners of the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owners {
     workers: u32,
@@ -46,7 +46,7 @@ impl Owners {
         self.workers as usize
     }
 
-    /// The owner of `session`. Of `SessionIndex::NONE` it means nothing.
+    /// The owner of `session`. The result is meaningless for `SessionIndex::NONE`.
     ///
     /// Cost: two multiplications; no load.
     #[inline]

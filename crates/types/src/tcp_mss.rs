@@ -1,4 +1,4 @@
-//! What becomes of the maximum segment size that TCP announces.
+//! The setting of the maximum segment size that TCP announces.
 
 /// The setting of a data network for the maximum segment size (MSS) of TCP connections, in both directions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

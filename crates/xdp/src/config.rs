@@ -1,4 +1,4 @@
-//! What the program is loaded with.
+//! The configuration with which the program is loaded.
 
 use core::fmt;
 

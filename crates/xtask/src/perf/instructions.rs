@@ -19,7 +19,7 @@ use super::{read_json, release, write_json};
 /// Packets of the shorter and of the longer run.
 const PACKETS: [&str; 2] = ["20000", "60000"];
 
-/// Options of `adit bench datapath`, with what they measure.
+/// Options of `adit bench datapath`, with their subjects.
 const MODES: [(&str, &str); 26] = [
     ("", "the usual packet"),
     ("--rates police", "two rates, policed"),
@@ -106,7 +106,8 @@ const PARTS: [PacketPart; 32] = [
     part("stages", "/datapath/src/slow/", ALL),
 ];
 
-/// What is in no part: the step around the fast path, what the stages call, and functions of libraries.
+/// Instructions that are in no part: the step around the fast path, functions that the stages call,
+/// and functions of libraries.
 const REST: &str = "step";
 
 #[derive(Debug, clap::Args)]
@@ -146,7 +147,7 @@ pub(super) fn modes(quick: bool) -> Vec<&'static str> {
     if quick { QUICK.to_vec() } else { MODES.iter().map(|(mode, _)| *mode).collect() }
 }
 
-/// What is missing to count instructions, with what to install.
+/// The programs that are missing to count instructions, with the packages to install.
 pub(super) fn missing() -> Option<String> {
     let programs = [("valgrind", "valgrind"), ("addr2line", "binutils")];
     let missing = programs.into_iter().find(|(program, _)| {

@@ -140,7 +140,7 @@ fn wire(page: &mut String, document: &Value) {
     }
 }
 
-/// What a reader has to know before using the figures of each measurement.
+/// Warnings to read before using the figures of each measurement.
 fn warnings<'v>(page: &mut String, measurements: impl Iterator<Item = &'v Value>) {
     *page += "\nWarnings:\n\n";
     for measurement in measurements {

@@ -42,7 +42,7 @@ struct UseLeaf {
     is_public: bool,
 }
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Clone, Copy)]
 enum PathTarget {
     Module(ModuleIndex),

@@ -1,6 +1,6 @@
 //! Divides a Rust file into code, comments and texts.
 
-/// What a part of a file is.
+/// The kind of a part of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Region {
     /// Code.
