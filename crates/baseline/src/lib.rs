@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     #[cfg(target_feature = "avx2")]
-    fn old_processor_is_told_everything_it_lacks() {
+    fn every_extension_that_an_old_processor_lacks_is_named() {
         // Nehalem: SSE4.2 and POPCNT, no AVX.
         let nehalem = [0x0098_2201, 0, 1, 0, 0];
         let (count, names) = missing(&nehalem);

@@ -5,11 +5,12 @@
 //!
 //! 1. *Park*: the new owner parks the packets of the group that it receives, from ports and from rings.
 //! 2. *Redirect*: all others hand packets of the group to the new owner. The previous owner
-//!    processes what it receives itself and what others handed to it before.
+//!    processes packets that it receives itself and those that others handed to it before.
 //! 3. *Release*: no packet of the group is on its way to the previous owner any more. It processes
 //!    what its rings hold, gives the packets that wait for rules or rates to the control thread as
 //!    a [`WaitingParcel`], and owns the group no longer.
-//! 4. *Owned*: the new owner takes the parcel, then processes what it parked, in order, and owns the group.
+//! 4. *Owned*: the new owner takes the parcel, then processes the packets that it parked, in order,
+//!    and owns the group.
 //!
 //! So the packets of a session that one thread received keep their order, none is lost unless the parking place is
 //! full, and at each moment at most one worker writes what belongs to a session. Frames that only

@@ -357,7 +357,7 @@ fn store_that_another_process_takes_over_is_lost_and_does_not_count_as_failing()
 }
 
 #[test]
-fn group_that_upkeep_made_durable_is_told() {
+fn group_that_upkeep_made_durable_is_reported() {
     let store = SharedRecords {
         groups: GroupQueue::default(),
         commits_fail: true,

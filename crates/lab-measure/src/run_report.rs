@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_told_apart_by_the_options_that_differ() {
+    fn commands_are_distinguished_by_the_options_that_differ() {
         let command = |text: &str| text.split(' ').map(str::to_owned).collect();
         let commands: Vec<Vec<String>> = vec![
             command("throughput --rules=plain --sessions=1 --size=64"),

@@ -204,7 +204,7 @@ fn sessions_of_a_peer_that_stays_silent_go_and_its_next_setup_shows_it_by_a_newe
 }
 
 #[test]
-fn time_stamp_moves_with_each_end_that_the_peer_was_not_told_of() {
+fn time_stamp_moves_with_each_end_that_the_peer_was_not_notified_of() {
     let mut bench = Bench::associated();
     let mut seen = vec![UPF_STARTED];
     for sequence in [2, 12] {

@@ -108,7 +108,7 @@ fn pools_with_identity_are_announced_in_the_association_setup() {
 
 /// TS 29.244 §5.21.3, §7.4.4.3.1: usage is reported when it moved, and once per interval.
 #[test]
-fn pool_usage_is_told_when_it_moved_and_once_per_interval() {
+fn pool_usage_is_reported_when_it_moved_and_once_per_interval() {
     let mut bench = with_pools();
     bench.answer(smf(10), &setup_of(CpFunctionFeatures::UIAUR, None));
     let v4 = NumberOfUeIpAddresses { v4: Some(6), v6: None };
@@ -128,7 +128,7 @@ fn pool_usage_is_told_when_it_moved_and_once_per_interval() {
 }
 
 #[test]
-fn pool_usage_is_told_to_nobody_who_does_not_want_it() {
+fn pool_usage_is_reported_to_no_peer_without_the_feature() {
     let mut bench = with_pools();
     bench.answer(smf(10), &setup_of(CpFunctionFeatures::LOAD, None));
     let sent = bench.run_until(Nanos::from_secs(9));

@@ -83,7 +83,7 @@ fn status(packets: u16, additional: u16, until: u64) -> PacketRateStatus {
 }
 
 #[test]
-fn query_tells_what_is_left_and_until_when() {
+fn query_returns_the_rest_and_until_when() {
     let mut scene = scene(qer());
     scene.bench.now = Nanos::from_secs(100);
     assert_eq!(scene.query(3), [(QerId(7), status(10, 2, 100))], "no window runs");
@@ -97,7 +97,7 @@ fn query_tells_what_is_left_and_until_when() {
 }
 
 #[test]
-fn session_that_ends_tells_what_was_left_when_no_worker_counted_any_more() {
+fn session_that_ends_reports_the_rest_when_no_worker_counted_any_more() {
     for is_reported in [true, false] {
         let mut qer = qer();
         qer.qer_control_indications = is_reported.then_some(QerControlIndications::RCSR);

@@ -133,7 +133,7 @@ impl Bench {
 
 /// Spec: TS 29.244 §5.24.5, §7.4.5.1.5.
 #[test]
-fn periodic_report_tells_half_of_the_round_trips_since_the_last_one() {
+fn periodic_report_has_half_of_the_round_trips_since_the_last_one() {
     let mut control = on_n3(QosReportTrigger::PER);
     control.measurement_period = Some(MeasurementPeriod(3));
     let mut bench = watching(control);
@@ -218,7 +218,7 @@ fn delay_is_averaged_over_ten_measurements_where_no_period_ends_them() {
 }
 
 #[test]
-fn traffic_classes_are_measured_apart_and_told_with_their_marking() {
+fn traffic_classes_are_measured_apart_and_reported_with_their_marking() {
     let mut control = on_n3(QosReportTrigger::PER);
     control.measurement_period = Some(MeasurementPeriod(1));
     control.transport_level_markings =

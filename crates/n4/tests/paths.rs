@@ -265,7 +265,7 @@ fn later_start_of_a_peer_is_believed_when_a_second_exchange_confirms_it() {
 
 /// Spec: TS 29.281 §7.2.2.
 #[test]
-fn responses_to_no_request_of_ours_tell_of_no_restart() {
+fn responses_to_no_request_of_ours_report_no_restart() {
     let (mut bench, _) = bench();
     bench.now += T3;
     tell_start(&mut bench, Some(100), 100);
@@ -289,7 +289,7 @@ fn responses_to_no_request_of_ours_tell_of_no_restart() {
 }
 
 #[test]
-fn peer_that_tells_another_start_each_time_is_not_asked_without_end() {
+fn peer_that_reports_another_start_each_time_is_not_probed_without_end() {
     let (mut bench, _) = bench();
     let mut asked_for = 0;
     for started in 0..100 {

@@ -223,7 +223,7 @@ fn several_ue_addresses_that_contradict_each_other_are_refused() {
 
 /// TS 29.244 §8.2.25: UEIP is offered only with pools, PDIU always.
 #[test]
-fn features_tell_of_pools_and_traffic_endpoints() {
+fn features_announce_pools_and_traffic_endpoints() {
     let features = |provisioning| {
         let store = StoreConfig { provisioning, ..config().store };
         let mut bench = Bench::with(NodeConfig { store, ..config() });

@@ -480,7 +480,7 @@ fn bench_buffering_for(timer: Timer) -> (Bench, Seid) {
 
 /// Spec: TS 29.244 §7.5.9.2, §8.2.29.
 #[test]
-fn buffering_duration_that_is_over_discards_what_is_buffered_and_the_next_packet_is_told() {
+fn buffering_duration_that_is_over_discards_buffered_packets_and_the_next_one_is_reported() {
     let (mut bench, up_seid) = bench_buffering_for(Timer::from_secs(4));
     bench.now = Nanos(4_000_000_000 - 1);
     bench.node.handle_timeout(bench.now);

@@ -167,7 +167,7 @@ fn fault_of(event: NodeEvent) -> Option<&'static str> {
 }
 
 #[test]
-fn fault_is_told_once_per_kind() {
+fn fault_is_reported_once_per_kind() {
     let mut bench = Bench::associated();
     bench.events();
     for sequence in 2..5 {
@@ -296,7 +296,7 @@ fn leaked<T>(items: Vec<T>) -> &'static [T] {
 
 /// Spec: TS 29.244 §7.6: one error is answered; the log has the others.
 #[test]
-fn every_error_of_a_refused_request_is_told_once_and_not_too_often() {
+fn every_error_of_a_refused_request_is_logged_once_and_not_too_often() {
     let mut bench = Bench::associated();
     bench.events();
     let refused = establish_with(2, &script(), |body| {

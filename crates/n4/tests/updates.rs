@@ -289,7 +289,7 @@ fn answers_to_our_wish_of_release_are_taken_once_and_refusals_counted() {
 }
 
 #[test]
-fn words_for_the_log_tell_reasons_apart() {
+fn words_for_the_log_distinguish_reasons() {
     use adit_n4::{DownReason, NodeIdentity, SetupFailure};
     let reasons = [
         DownReason::Released,

@@ -275,7 +275,7 @@ fn placements_reach_the_target_of_50_percent_with_about_the_sessions_of_the_stud
 
 /// Rules that no table varies, each broken alone.
 #[test]
-fn hand_written_placement_is_told_the_rules_that_it_breaks() {
+fn rules_that_a_hand_written_placement_breaks_are_reported() {
     let mut host = machine(2, 12);
     host.limits.isolated = "4-11".parse().unwrap();
     host.limits.quota_millicpus = Some(2500);

@@ -608,7 +608,7 @@ fn number_that_the_active_adit_has_not_made_heals() {
 }
 
 #[test]
-fn executed_commands_are_told_apart() {
+fn executed_commands_are_distinguished() {
     let mut server = RespServer::new(RespLimits::default());
     let mut tail = tail();
     let mut executed = Vec::new();

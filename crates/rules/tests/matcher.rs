@@ -339,7 +339,7 @@ fn matcher_of_hosts_is_one_line_for_four_of_them_and_the_nodes_that_halve_them()
 }
 
 #[test]
-fn filters_as_many_as_a_matcher_tells_apart_are_compiled_and_one_more_is_not() {
+fn filters_as_many_as_a_matcher_distinguishes_are_compiled_and_one_more_is_not() {
     let filter = |host: u32| PacketFilter {
         protocol: Some(17),
         remote: AddrMatch::V4(

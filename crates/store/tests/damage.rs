@@ -224,7 +224,7 @@ fn header_of_no_size_is_damage() {
 
 /// Compaction meets a record that has changed: it says so once, the record stays, and commits go on.
 #[test]
-fn damage_that_compaction_meets_is_told_once_and_ends_when_the_records_are_written_anew() {
+fn damage_that_compaction_meets_is_reported_once_and_ends_when_the_records_are_written_anew() {
     let mut run = Run::new(16 << 10);
     let put = |journal: &mut Journal<MemoryFiles>, number: u64| {
         let key = RecordKey::number(RecordKind::Session, number % 40);

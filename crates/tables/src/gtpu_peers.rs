@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn path_is_as_narrow_as_told_until_its_peer_is_gone_and_the_narrowest_of_all_is_known() {
+    fn path_is_as_narrow_as_set_until_its_peer_is_gone_and_the_narrowest_of_all_is_returned() {
         let (mut rules, _) = slots::<()>(1, 0);
         let mut writer = GtpuPeerWriter::new(2, 1, 1);
         let peers = Arc::clone(writer.peers());

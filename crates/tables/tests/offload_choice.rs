@@ -228,7 +228,7 @@ fn offload_knows_resolved_next_hops_unless_it_is_paused() {
 }
 
 #[test]
-fn offload_is_told_the_narrowest_path_of_all() {
+fn offload_gets_the_narrowest_path_of_all() {
     let asked = Arc::new(Asked::default());
     let offload = Box::new(CountingOffload { asked: Arc::clone(&asked), choice: None });
     let (mut publisher, _) = build_with_offload(config(0), Some(offload)).unwrap();

@@ -385,8 +385,8 @@ fn standby_goes_on_after_a_crash_with_all_that_was_answered() {
 }
 
 #[test]
-fn standby_takes_over_when_it_is_told_to_and_when_the_active_one_is_stopped() {
-    const TEST: &str = "standby_takes_over_when_it_is_told_to_and_when_the_active_one_is_stopped";
+fn standby_takes_over_on_request_and_when_the_active_one_is_stopped() {
+    const TEST: &str = "standby_takes_over_on_request_and_when_the_active_one_is_stopped";
     if let Some(dir) = std::env::var_os(INSIDE) {
         return inside(dir.as_ref());
     }
@@ -722,8 +722,8 @@ fn adit_that_is_cut_off_pauses_and_goes_on_with_all_sessions() {
 }
 
 #[test]
-fn adit_that_is_cut_off_forwards_on_if_it_is_told_to() {
-    const TEST: &str = "adit_that_is_cut_off_forwards_on_if_it_is_told_to";
+fn adit_that_is_cut_off_forwards_on_if_configured() {
+    const TEST: &str = "adit_that_is_cut_off_forwards_on_if_configured";
     if let Some(dir) = std::env::var_os(INSIDE) {
         return inside(dir.as_ref());
     }

@@ -155,7 +155,7 @@ fn limit_that_somebody_else_changes_is_left_alone() {
 }
 
 #[test]
-fn frequencies_that_are_not_ours_to_change_are_told() {
+fn frequencies_that_are_not_ours_to_change_are_reported() {
     let mut host = MadeUpHost::new();
     host.files.insert(format!("{CPU}/cpufreq/policy2/affected_cpus"), "2 3\n".to_owned());
     host.files.insert(format!("{CPU}/cpufreq/policy4/scaling_max_freq"), "800000\n".to_owned());

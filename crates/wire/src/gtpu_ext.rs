@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn extension_comprehension_is_told_by_the_top_bits() {
+    fn extension_comprehension_follows_from_the_top_bits() {
         assert_eq!(ExtensionType(0x21).comprehension(), Comprehension::NotRequiredForward);
         assert_eq!(ExtensionType(0x41).comprehension(), Comprehension::NotRequiredDiscard);
         assert_eq!(ExtensionType(0x86).comprehension(), Comprehension::RequiredByEndpoint);

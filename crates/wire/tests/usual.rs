@@ -345,7 +345,7 @@ fn tag_is_written_over_the_front_of_a_frame() {
 }
 
 #[test]
-fn glance_tells_the_key_of_what_is_not_usual() {
+fn glance_finds_the_key_of_unusual_packets() {
     let mut frame = g_pdu(Some(uplink(9)), 30);
     frame[42] |= SPARE;
     assert_eq!(usual_g_pdu(&frame, MAC, N3, true), None);

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn batch_that_the_kernel_refuses_is_tried_again_and_told_once() {
+    fn batch_that_the_kernel_refuses_is_tried_again_and_reported_once() {
         let mut attempts = 0;
         let wait = move || {
             attempts += 1;

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_planned_is_told_in_one_sentence() {
+    fn impossible_plan_is_refused_in_one_sentence() {
         let small = || read_synthetic("core:2 pu:1");
         let of = |lines: &str, qpairs| load(&example(lines, qpairs), small).unwrap_err();
         let many = of("workers = { count = 3 }", 3);
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn cpuset_without_a_cpu_on_the_node_of_the_ports_is_told() {
+    fn cpuset_without_a_cpu_on_the_node_of_the_ports_is_reported() {
         let mut machine = two_node_server();
         machine.limits.allowed = "0-11".parse().unwrap();
         let refused = load(&example("workers = \"auto\"", 1), || Ok(machine.clone())).unwrap_err();

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told() {
+    fn mistakes_are_reported() {
         let device = "[standby]\naddresses = [{ device = \"a/b\", address = \"10.0.4.2/24\" }]";
         assert!(parsed(device, &[]).unwrap_err().contains("standby.addresses[0].device"));
         let length = ADDRESSES.replace("/24", "");

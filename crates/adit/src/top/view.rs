@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn adit_that_does_not_answer_is_told_and_the_last_figures_stay() {
+    fn adit_that_does_not_answer_is_reported_and_the_last_figures_stay() {
         let failure = Some("adit does not answer".to_owned());
         let rows = shown(&TopScreen { failure, is_paused: true, ..screen(TopTab::Overview) });
         assert!(

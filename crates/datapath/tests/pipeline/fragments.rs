@@ -285,7 +285,7 @@ fn extension_headers_in_the_fragments_of_a_tunnel_packet_are_walked_when_it_is_w
 }
 
 #[test]
-fn fragments_of_several_datagrams_in_one_burst_are_told_apart() {
+fn fragments_of_several_datagrams_in_one_burst_are_distinguished() {
     let mut scene = PipelineFixture::usual(rules());
     let (whole, expected) = tunnel_packet(outer_v4());
     let (one, other) = (divided(&whole, 1, &[304]), divided(&whole, 2, &[304]));

@@ -111,7 +111,7 @@ fn threshold_met_exactly_is_told_with_the_packet_that_meets_it() {
 }
 
 #[test]
-fn threshold_of_both_directions_is_told_with_the_packet_that_meets_it() {
+fn threshold_of_both_directions_is_reported_with_the_packet_that_meets_it() {
     for slot in SLOTS {
         for uplink_every in [1, 2, 7, 100] {
             let report = UsageLimits { total_bytes: 10_000, ..UsageLimits::NONE };

@@ -108,7 +108,7 @@ fn message_about_a_packet_that_was_not_sent_is_dropped() {
 }
 
 #[test]
-fn messages_about_tunnels_over_ipv6_are_told_apart_by_the_least_mtu() {
+fn messages_about_tunnels_over_ipv6_are_distinguished_by_the_least_mtu() {
     let mut scene = PipelineFixture::with(over_v6());
     scene.resolve(IF_N3, GNB_V6, GNB_MAC);
     let packet = sent_into_tunnel(&mut scene, 1500 - OUTER_V6);

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notification_beyond_the_bound_of_those_held_back_is_told_at_once() {
+    fn notification_beyond_the_bound_of_those_held_back_is_sent_at_once() {
         let data = NotifiedData { far: FarId(1), pdr: PdrId(1), delivery: None };
         let service = DownlinkDataServiceInformation::default();
         let notice = DownlinkDataNotice { data, service };

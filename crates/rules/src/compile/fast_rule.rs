@@ -25,7 +25,8 @@ type FastRuleUes = (FastRuleUe<Ipv4Addr>, FastRuleUe<u64>);
 
 impl FastRule {
     /// The fast rule of one direction of bound rules: of packets in tunnels from the RAN, or of packets from
-    /// a data network without a tunnel. `None` if a usual packet needs an action that a fast rule cannot express.
+    /// a data network without a tunnel. `None` if a usual packet needs an action that a fast rule
+    /// cannot express.
     #[must_use]
     pub fn compile(rules: &SessionRules, direction: Direction) -> Option<Self> {
         // Packets from a data network have no TEID, which is zero in the stages.

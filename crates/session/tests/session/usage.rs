@@ -503,7 +503,7 @@ fn start_and_stop_of_traffic_are_reported_in_turn() {
 }
 
 #[test]
-fn start_of_traffic_tells_no_usage() {
+fn start_of_traffic_reports_no_usage() {
     let urr = time_urr(UsageTriggers::START_OF_TRAFFIC, UrrSettings::default());
     let mut scene = UsageFixture::new(vec![urr]);
     scene.count(0, S(10), 8, 0);
