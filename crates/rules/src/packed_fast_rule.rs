@@ -28,8 +28,8 @@
 //! | 17..21 | slice |
 //! | 21, 22 | packets have to pass the first bucket, the second bucket |
 //! | 23, 24 | the publisher's: the cell holds a filter or a selector; workers may read it |
-//! | 25, 26 | IPv4 packets match; with any UE address |
-//! | 27, 28 | IPv6 packets match; with any UE address |
+//! | 25, 26 | IPv4 packets match; with any UE address; downlink, if something of the type of service is copied: only 26 |
+//! | 27, 28 | the same for IPv6 packets |
 //! | 29 | downlink and tunnel to tunnel: the QERs demand a PDU Session Container; uplink: packets over IPv6 match |
 //! | 30 | downlink: with the reflective QoS indication; uplink: no others match |
 //! | 31 | uplink and tunnel to tunnel: any QoS flow, or no PDU Session Container |
@@ -86,6 +86,9 @@ const V6_ANY: u64 = 1 << 28;
 const V6_FLAGS_SHIFT: u32 = 2;
 const _: () = assert!(V6 == V4 << V6_FLAGS_SHIFT && V6_ANY == V4_ANY << V6_FLAGS_SHIFT);
 const _: () = assert!(V4_ANY == V4 << 1);
+/// From the flags of families in downlink, where no rule is for any UE, to those of a rule that copies something of the type
+/// of service.
+const COPYING_SHIFT: u32 = 1;
 const HAS_QFI: u64 = 1 << 29;
 const REFLECTIVE: u64 = 1 << 30;
 /// Uplink: packets that arrive over IPv6 match.
@@ -120,7 +123,13 @@ impl From<&FastRule> for PackedFastRule {
         let FastRuleUsage { urrs, counts_apart } = usage;
         let (v4_flags, ue_v4) = pack_ue(*ue_v4, V4, V4_ANY, |addr| addr.to_bits().into());
         let (v6_flags, ue_v6) = pack_ue(*ue_v6, V6, V6_ANY, |key| key);
-        let mut flags = v4_flags | v6_flags;
+        let families = v4_flags | v6_flags;
+        let mut flags = match forwarding {
+            FastRuleForwarding::Downlink { tos, .. } if tos.is_copied() => {
+                families << COPYING_SHIFT
+            }
+            _ => families,
+        };
         flags |= u64::from(slice.0) << SLICE_SHIFT & SLICE;
         flags |= if *guaranteed { GUARANTEED } else { 0 };
         flags |= if *counts_apart { COUNTS_APART } else { 0 };
@@ -335,9 +344,9 @@ impl PackedFastRule {
         let flags = self.flags >> (V4.trailing_zeros() + if is_v6 { V6_FLAGS_SHIFT } else { 0 });
         let only = select_family(is_v6, self.words[1], u64::from(halves(self.words[0]).1));
         match flags & 0b11 {
-            0b01 => FastRuleUe::Only(only),
+            0b00 => FastRuleUe::None,
             0b11 => FastRuleUe::Any,
-            _ => FastRuleUe::None,
+            _ => FastRuleUe::Only(only),
         }
     }
 
@@ -353,16 +362,31 @@ impl PackedFastRule {
 
     /// True if a downlink packet matches: it arrived on one of the interfaces `on`, and its destination
     /// is the UE. `dst`: the lookup key by which its session was found, which is the IPv4 address or the
-    /// key of the IPv6 address.
+    /// key of the IPv6 address. False if something of the type of service is copied:
+    /// [`PackedFastRule::matches_copying_downlink`].
     ///
     /// PERF (adit bench datapath --mixed): see [`PackedFastRule::source`].
     #[inline(always)]
     #[must_use]
     pub fn matches_downlink(&self, on: InterfaceSet, dst: u64, is_v6: bool) -> bool {
+        self.leads_to_ue(on, dst, is_v6, V4)
+    }
+
+    /// [`PackedFastRule::matches_downlink`] for a rule that copies something of the type of service
+    /// ([`OuterTos::is_copied`]); false for others.
+    #[inline(always)]
+    #[must_use]
+    pub fn matches_copying_downlink(&self, on: InterfaceSet, dst: u64, is_v6: bool) -> bool {
+        self.leads_to_ue(on, dst, is_v6, V4 << COPYING_SHIFT)
+    }
+
+    /// `v4`: the flag of a rule for IPv4 packets.
+    #[inline(always)]
+    fn leads_to_ue(&self, on: InterfaceSet, dst: u64, is_v6: bool, v4: u64) -> bool {
         let (arrival, ue_v6) = halves(self.words[1]);
         let ue = select_family(is_v6, ue_v6, halves(self.words[0]).1);
         ue == select_family(is_v6, folded(dst), halves(dst).1)
-            && self.flags & select_family(is_v6, V6, V4) != 0
+            && self.flags & select_family(is_v6, v4 << V6_FLAGS_SHIFT, v4) != 0
             && InterfaceSet(arrival).intersects(on)
     }
 
@@ -679,14 +703,28 @@ pub(crate) mod tests {
 
     #[test]
     fn downlink_packet_fits_by_arrival_and_address() {
-        let rule = PackedFastRule::from(&downlink(1 << 3, None));
-        for (is_v6, ue, other) in
-            [(false, 1 << 3, 1 << 4), (true, pair(1 << 3, 7), pair(1 << 3, 8))]
-        {
-            assert!(rule.matches_downlink(on(3), ue, is_v6));
-            assert!(!rule.matches_downlink(on(2), ue, is_v6));
-            assert!(!rule.matches_downlink(on(3), other, is_v6));
-            assert!(!rule.matches_downlink(on(3), ue, !is_v6));
+        for (octet, is_copied) in [(0, false), (0xb8, false), (1, true), (2, true), (0xbb, true)] {
+            let mut rule = downlink(1 << 3, None);
+            if let FastRuleForwarding::Downlink { tos, .. } = &mut rule.forwarding {
+                *tos = OuterTos::from_octet(octet);
+            }
+            let rule = PackedFastRule::from(&rule);
+            let matches = |on, ue, is_v6| {
+                let fixed = rule.matches_downlink(on, ue, is_v6);
+                let copying = rule.matches_copying_downlink(on, ue, is_v6);
+                assert!(!(fixed && copying) && (!(fixed || copying) || copying == is_copied));
+                fixed || copying
+            };
+            for (is_v6, ue, other) in
+                [(false, 1 << 3, 1 << 4), (true, pair(1 << 3, 7), pair(1 << 3, 8))]
+            {
+                assert!(matches(on(3), ue, is_v6));
+                assert!(!matches(on(2), ue, is_v6));
+                assert!(!matches(on(3), other, is_v6));
+                assert!(!matches(on(3), ue, !is_v6));
+            }
+            let ue = FastRuleUe::Only(Ipv4Addr::from_bits(1 << 3));
+            assert_eq!(rule.to_ipv4_rule(Direction::Downlink).map(|rule| rule.ue_v4), Some(ue));
         }
     }
 

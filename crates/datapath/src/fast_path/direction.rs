@@ -212,7 +212,9 @@ fn encapsulate_over_v6<'v, B: PacketBuf, const HAS_TAGS: bool>(
     buf: &mut B,
 ) -> Option<Rewritten<'v>> {
     let arrival = burst.arrival_of::<HAS_TAGS>(packet);
-    if !rule.matches_downlink(arrival, packet.ue_key, is_v6) {
+    if !rule.matches_downlink(arrival, packet.ue_key, is_v6)
+        && !rule.matches_copying_downlink(arrival, packet.ue_key, is_v6)
+    {
         return None;
     }
     let tx_link = burst.hops.hop_over_v6(ctx, rule.next_hop())?;
@@ -255,50 +257,85 @@ impl FastRewrite for FastDownlink {
         ctx: &StepContext<'v>,
         rule: &FastRuleSnapshot<'v>,
         packet: &mut FastPacket<'v>,
-        PacketTraits { is_v6, rates }: PacketTraits,
+        traits: PacketTraits,
         burst: &mut BurstContext<'v, '_>,
         buf: &mut B,
     ) -> Option<Rewritten<'v>> {
         let arrival = burst.arrival_of::<HAS_TAGS>(packet);
-        if !rule.matches_downlink(arrival, packet.ue_key, is_v6) {
-            return None;
+        // PERF (adit bench datapath): by default nothing is copied, and the loop does not look for it.
+        if !rule.matches_downlink(arrival, packet.ue_key, traits.is_v6) {
+            return rewrite_apart::<CopyingTos, _, HAS_TAGS>(ctx, packet, traits, burst, buf);
         }
-        let tx_link = burst.hops.hop_to(ctx, rule.next_hop())?;
-        let outer = tx_link.outer.as_ref()?;
-        if !is_unchecked(ctx, rule, packet, rates, rule_urrs) {
-            return None;
-        }
-        let (teid, dst) = rule.tunnel();
-        let tos = outer_tos(rule.tos(), packet, is_v6, buf)?;
-        let tunnel = UsualTunnel { dst, tos, teid, marking: rule.marking() };
-        if tunnel.ip_len(packet.len)? > tx_link.mtu_bytes {
-            return None;
-        }
-        pass_rates(ctx, Self::DIRECTION, rates, rule, packet, burst)?;
-        let received_len = buf.data_len();
-        let tag_len = if HAS_TAGS { tx_link.tag_len() } else { 0 };
-        let headers_len = tag_len + tunnel.headers_len();
-        let (cut, keep) = (usize::from(packet.offset), usize::from(packet.len));
-        let frame = buf.replace_front(cut, headers_len, keep)?;
-        let frame_len = frame.len();
-        // None of these fails: there is room for the headers, and their length fields hold the length.
-        let ip = outer.emit(
-            &tunnel,
-            burst.hops.link_header(false),
-            Self::DIRECTION,
-            packet.len,
-            frame.get_mut(tag_len..)?,
-        )?;
-        decrement_usual_hops(ip, is_v6);
-        if HAS_TAGS && !tx_link.outer_df {
-            allow_fragmentation(frame.get_mut(tag_len + EthernetHeader::LEN..)?);
-        }
-        if tag_len != 0 {
-            burst.hops.link_header(false).write_tag(frame, tx_link.vlan)?;
-        }
-        count_packet(ctx, Self::DIRECTION, rule, packet, rates, rule_urrs);
-        Some(Rewritten { tx_link, received_len, frame_len })
+        let tos = rule.tos().octet();
+        encapsulate_over_v4::<_, HAS_TAGS>(ctx, rule, tos, packet, traits, burst, buf)
     }
+}
+
+/// Packets from data networks into tunnels over IPv4, by rules that copy something of the type of service.
+struct CopyingTos;
+
+impl FastRewrite for CopyingTos {
+    const HOPS: Direction = Direction::Downlink;
+
+    #[inline(always)]
+    fn rewrite<'v, B: PacketBuf, const HAS_TAGS: bool>(
+        ctx: &StepContext<'v>,
+        rule: &FastRuleSnapshot<'v>,
+        packet: &mut FastPacket<'v>,
+        traits: PacketTraits,
+        burst: &mut BurstContext<'v, '_>,
+        buf: &mut B,
+    ) -> Option<Rewritten<'v>> {
+        let arrival = burst.arrival_of::<HAS_TAGS>(packet);
+        if !rule.matches_copying_downlink(arrival, packet.ue_key, traits.is_v6) {
+            return None;
+        }
+        let tos = outer_tos(rule.tos(), packet, traits.is_v6, buf)?;
+        encapsulate_over_v4::<_, HAS_TAGS>(ctx, rule, tos, packet, traits, burst, buf)
+    }
+}
+
+/// [`FastRewrite::rewrite`] for a packet that matches a rule into a tunnel over IPv4. `tos`: of the outer header.
+#[inline(always)]
+fn encapsulate_over_v4<'v, B: PacketBuf, const HAS_TAGS: bool>(
+    ctx: &StepContext<'v>,
+    rule: &FastRuleSnapshot<'v>,
+    tos: u8,
+    packet: &mut FastPacket<'v>,
+    PacketTraits { is_v6, rates }: PacketTraits,
+    burst: &mut BurstContext<'v, '_>,
+    buf: &mut B,
+) -> Option<Rewritten<'v>> {
+    const DIRECTION: Direction = Direction::Downlink;
+    let tx_link = burst.hops.hop_to(ctx, rule.next_hop())?;
+    let outer = tx_link.outer.as_ref()?;
+    if !is_unchecked(ctx, rule, packet, rates, rule_urrs) {
+        return None;
+    }
+    let (teid, dst) = rule.tunnel();
+    let tunnel = UsualTunnel { dst, tos, teid, marking: rule.marking() };
+    if tunnel.ip_len(packet.len)? > tx_link.mtu_bytes {
+        return None;
+    }
+    pass_rates(ctx, DIRECTION, rates, rule, packet, burst)?;
+    let received_len = buf.data_len();
+    let tag_len = if HAS_TAGS { tx_link.tag_len() } else { 0 };
+    let headers_len = tag_len + tunnel.headers_len();
+    let (cut, keep) = (usize::from(packet.offset), usize::from(packet.len));
+    let frame = buf.replace_front(cut, headers_len, keep)?;
+    let frame_len = frame.len();
+    // None of these fails: there is room for the headers, and their length fields hold the length.
+    let link = burst.hops.link_header(false);
+    let ip = outer.emit(&tunnel, link, DIRECTION, packet.len, frame.get_mut(tag_len..)?)?;
+    decrement_usual_hops(ip, is_v6);
+    if HAS_TAGS && !tx_link.outer_df {
+        allow_fragmentation(frame.get_mut(tag_len + EthernetHeader::LEN..)?);
+    }
+    if tag_len != 0 {
+        burst.hops.link_header(false).write_tag(frame, tx_link.vlan)?;
+    }
+    count_packet(ctx, DIRECTION, rule, packet, rates, rule_urrs);
+    Some(Rewritten { tx_link, received_len, frame_len })
 }
 
 /// The type of service or traffic class octet of the outer header of a packet.

@@ -191,7 +191,10 @@ fn forwarded(
             takes.then_some(Forwarded { tunnel, marking, ..usual })
         }
         None => {
-            let takes = rule.matches_downlink(*arrival, key(flow.dst), is_v6);
+            let takes = match rule.tos().is_copied() {
+                false => rule.matches_downlink(*arrival, key(flow.dst), is_v6),
+                true => rule.matches_copying_downlink(*arrival, key(flow.dst), is_v6),
+            };
             let (teid, addr): (Teid, IpAddr) = match rule.leads_into_v6() {
                 false => (rule.tunnel().0, rule.tunnel().1.into()),
                 true => {

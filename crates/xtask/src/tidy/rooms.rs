@@ -1,5 +1,7 @@
-//! The table of rooms: what a room may import, and what its code may do. ARCHITECTURE.md has the same
-//! table.
+//! The table of rooms: what a room may import, and what its code may do. `docs/internals/rooms.md` has the same
+//! table, and ARCHITECTURE.md names each room.
+
+use std::fs;
 
 use cargo_metadata::{DependencyKind, Metadata, Package};
 
@@ -25,6 +27,40 @@ enum RoomPermission {
 }
 
 use RoomPermission::{Clock, Unsafe, Values};
+
+impl Room {
+    /// The name in documents.
+    fn name(&self) -> &'static str {
+        self.package.strip_prefix("adit-").unwrap_or(self.package)
+    }
+
+    /// The end of the room's row in `docs/internals/rooms.md`: imports and permissions.
+    fn row_end(&self) -> String {
+        let name = |package: &&'static str| package.strip_prefix("adit-").unwrap_or(package);
+        let imports = match self.imports {
+            ANY => vec!["any"],
+            imports => imports.iter().map(name).collect(),
+        };
+        let mut permissions = Vec::new();
+        for permission in self.may {
+            permissions.push(match permission {
+                Unsafe => "`unsafe`".to_owned(),
+                Clock => "clock".to_owned(),
+                Values => "serde".to_owned(),
+            });
+        }
+        let folder = format!("crates/{}/src/", self.name());
+        for file in UNSAFE_FILES.iter().filter_map(|file| file.strip_prefix(folder.as_str())) {
+            permissions.push(format!("`unsafe` in `{file}`"));
+        }
+        format!("| {} | {} |", or_dash(&imports.join(", ")), or_dash(&permissions.join(", ")))
+    }
+}
+
+/// The text of a cell.
+fn or_dash(text: &str) -> &str {
+    if text.is_empty() { "–" } else { text }
+}
 
 const ROOMS: &[Room] = &[
     Room { package: "adit-types", imports: &[], may: &[] },
@@ -277,6 +313,11 @@ const CLOCKS: &[&str] = &["Instant::now", "SystemTime::now", "_rdtsc"];
 const UNFINISHED: &[&str] = &["todo!(", "unimplemented!(", "#[ignore"];
 const LOCKS: &[&str] = &["Mutex", "RwLock", "Condvar", "OnceLock", "LazyLock", "thread_local!"];
 
+/// The table of rooms for readers.
+const TABLE: &str = "docs/internals/rooms.md";
+/// The page that names each room.
+const PAGE: &str = "ARCHITECTURE.md";
+
 /// Longest source file.
 const LINES_MAX: usize = 800;
 
@@ -294,6 +335,37 @@ pub(super) fn check(metadata: &Metadata, files: &[SourceFile], findings: &mut Ve
             check_file(room, file, findings);
         }
     }
+    let read = |path: &str| fs::read_to_string(metadata.workspace_root.join(path));
+    check_documents(&read(TABLE).unwrap_or_default(), &read(PAGE).unwrap_or_default(), findings);
+}
+
+/// Adds a finding for each room that a document lacks, has besides, or describes in another way.
+fn check_documents(table: &str, page: &str, findings: &mut Vec<String>) {
+    for (path, text) in [(TABLE, table), (PAGE, page)] {
+        let named: Vec<&str> = text.lines().filter_map(room_of_row).collect();
+        for room in ROOMS.iter().filter(|room| !named.contains(&room.name())) {
+            findings.push(format!("{path}: no row of the room {}", room.name()));
+        }
+        for name in named.iter().filter(|name| ROOMS.iter().all(|room| room.name() != **name)) {
+            findings.push(format!("{path}: {name} is no room"));
+        }
+    }
+    for row in table.lines() {
+        let room = ROOMS.iter().find(|room| room_of_row(row) == Some(room.name()));
+        let Some(room) = room else { continue };
+        let end = room.row_end();
+        if !row.ends_with(&end) {
+            findings.push(format!("{TABLE}: the row of {} must end with {end}", room.name()));
+        }
+    }
+}
+
+/// The room of a row that begins with a floor and a room.
+fn room_of_row(row: &str) -> Option<&str> {
+    let mut cells = row.strip_prefix("| ")?.split(" | ");
+    let floor = cells.next()?;
+    let is_floor = floor == "dev" || floor.parse::<u8>().is_ok();
+    cells.next()?.strip_prefix('`')?.strip_suffix('`').filter(|_| is_floor)
 }
 
 /// The number of rooms.
@@ -427,6 +499,38 @@ mod tests {
             ["adit-session: serde belongs to the binaries"]
         );
         assert_eq!(found("adit-tests", "adit-testkit", false), Vec::<String>::new());
+    }
+
+    #[test]
+    fn document_with_another_table_is_found() {
+        let row = |room: &Room| format!("| 1 | `{}` | text {}", room.name(), room.row_end());
+        let rows: Vec<String> = ROOMS.iter().map(row).collect();
+        let all = rows.join("\n");
+        let found = |table: &str, page: &str| {
+            let mut findings = Vec::new();
+            check_documents(table, page, &mut findings);
+            findings
+        };
+        assert_eq!(found(&all, &all), Vec::<String>::new());
+        assert_eq!(
+            found(&rows[1..].join("\n"), &all),
+            [format!("{TABLE}: no row of the room types")]
+        );
+        let more = format!("{all}\n| dev | `attic` | text | – | – |");
+        assert_eq!(found(&all, &more), [format!("{PAGE}: attic is no room")]);
+        let other = all.replace("| types, rules | `unsafe` |", "| types | `unsafe` |");
+        let expected =
+            format!("{TABLE}: the row of tables must end with | types, rules | `unsafe` |");
+        assert_eq!(found(&other, &all), [expected]);
+    }
+
+    #[test]
+    fn row_has_imports_and_permissions() {
+        let end = |name: &str| ROOMS.iter().find(|room| room.name() == name).unwrap().row_end();
+        assert_eq!(end("types"), "| – | – |");
+        assert_eq!(end("rss"), "| – | `unsafe` in `gfni.rs` |");
+        assert_eq!(end("xdp"), "| types, rules | `unsafe`, clock |");
+        assert_eq!(end("tests"), "| any | `unsafe`, clock |");
     }
 
     #[test]
