@@ -462,10 +462,9 @@ impl World {
         }
         let changed = self.changed.take();
         self.expect_reviewed(changed, &mut expected);
-        // The owner of a session processes packets that it received itself first, then those that
-        // others handed over, worker by worker. Each polls ports in order and processes the lanes
-        // of a burst one after the other. Quotas make the order matter. Packets that a program
-        // forwards come before all others.
+        // The owner of a session processes its own packets first, then those of other workers,
+        // worker by worker. Each polls ports in order and processes the lanes of a burst in order.
+        // Quotas make the order matter. Packets that a program forwards come before all others.
         let mut ordered: Vec<(usize, &InjectedFrame, bool)> = Vec::new();
         for (arrival, left) in arrivals.iter().zip(&left) {
             let verdict = self.oracle.judge(arrival.port, &arrival.frame);
@@ -505,9 +504,8 @@ impl World {
         self.check_traffic()
     }
 
-    /// The group in which the packets of a session that arrive on one port keep their order; with
-    /// an Rx queue those of other ports do not share it. Spec: docs/internals/eventdev.md, order
-    /// between queues.
+    /// The group in which packets of one session keep their order; with an Rx queue each port has
+    /// its own. Spec: docs/internals/eventdev.md, order between queues.
     fn ordered(&self, session: u64, arrival: &InjectedFrame) -> u64 {
         session ^ if self.has_rx { u64::from(arrival.port + 1) << 48 } else { 0 }
     }

@@ -111,7 +111,10 @@ const EVERYDAY: &[(&[&str], &str)] = &[
 const HEADLESS: &[&str] = &["What", "Whose", "Of"];
 
 /// Uses of [`EVERYDAY`] words that documents may have together. A number only falls; comments have none.
-const IN_DOCUMENTS_MAX: &[(&str, usize)] = &[("tell", 21), ("whoever", 20), ("as of", 0)];
+const IN_DOCUMENTS_MAX: &[(&str, usize)] = &[("tell", 20), ("whoever", 17), ("as of", 0)];
+
+/// Files whose comments are being rewritten elsewhere: [`EVERYDAY`] and [`HEADLESS`] do not apply yet.
+const UNDER_WORK: &[&str] = &["xtask/src/tidy/rooms.rs", "xtask/src/tidy/documents.rs"];
 
 /// Files that are checked in addition to Rust: extensions of text.
 const EXTENSIONS: &[&str] = &["md", "toml", "sh", "py"];
@@ -169,12 +172,17 @@ fn check_rust(path: &str, text: &str, findings: &mut Vec<String>) {
             check_turns(&place, part, findings);
         }
     }
+    if UNDER_WORK.iter().any(|end| path.ends_with(end)) {
+        return;
+    }
     for CommentLine { line, text, begins, before } in comment_lines(text) {
         for (word, instead) in everyday(before, text) {
             findings.push(format!("{path}:{line}: \"{word}\": {instead}"));
         }
         for word in headless(text, begins) {
-            findings.push(format!("{path}:{line}: a sentence begins with \"{word}\": name its subject"));
+            findings.push(format!(
+                "{path}:{line}: a sentence begins with \"{word}\": name its subject"
+            ));
         }
     }
 }
@@ -201,7 +209,10 @@ fn comment_lines(text: &str) -> Vec<CommentLine<'_>> {
         let text = part.trim_start().trim_start_matches(['/', '!', '*']);
         let marker = &part[..part.len() - text.len()];
         let follows = lines.last().filter(|last| {
-            last.line + 1 == line && code_line != line && marker == last_marker && !is_end(last.text)
+            last.line + 1 == line
+                && code_line != line
+                && marker == last_marker
+                && !is_end(last.text)
         });
         let before = follows.map_or("", |last| last.text);
         let begins = follows.is_none() || text.trim_start().starts_with("- ");
@@ -389,11 +400,14 @@ mod tests {
     fn documents_may_have_so_many_everyday_words_and_no_more() {
         let text = "It tells.\n\n```sh\ntell\n```\nIt told, as\nof now: `tell`.";
         let uses = everyday_of_document("x.md", text);
-        assert_eq!(uses, [
-            ("tell", "x.md:1".to_owned()),
-            ("tell", "x.md:6".to_owned()),
-            ("as of", "x.md:7".to_owned()),
-        ]);
+        assert_eq!(
+            uses,
+            [
+                ("tell", "x.md:1".to_owned()),
+                ("tell", "x.md:6".to_owned()),
+                ("as of", "x.md:7".to_owned()),
+            ]
+        );
         let found = |most: &[(&str, usize)]| {
             let mut findings = Vec::new();
             check_uses(&uses, most, &mut findings);
