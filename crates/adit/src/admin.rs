@@ -134,7 +134,7 @@ impl AdminQuestion {
     }
 
     /// # Errors
-    /// A sentence that names what the topic does not have, or cannot be read.
+    /// A sentence that names the part that the topic does not have, or that cannot be read.
     pub(crate) fn check(&self) -> Result<(), String> {
         let word = self.topic.word();
         SessionFilter::parse(&self.filter)?;
@@ -228,7 +228,7 @@ pub(crate) enum AdminAnswer {
 /// Takes the control thread's answer.
 pub(crate) type AnswerSink = Box<dyn FnOnce(AdminAnswer) + Send>;
 
-/// A command for the control thread, with what takes the answer.
+/// A command for the control thread, with the receiver of the answer.
 pub(crate) struct AdminQuery {
     pub command: AdminCommand,
     pub cursor: PageCursor,

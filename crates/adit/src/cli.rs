@@ -55,7 +55,8 @@ impl AdminSocket {
     }
 }
 
-/// The admin socket that a configuration file names. The rest of the file may be wrong: it is not what runs.
+/// The admin socket that a configuration file names. The rest of the file may be wrong: adit does
+/// not run it.
 fn configured_socket(file: &str) -> Result<PathBuf, String> {
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;

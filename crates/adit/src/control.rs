@@ -192,7 +192,7 @@ impl ControlThread {
         self.end.take()
     }
 
-    /// Records what sessions used until now, and waits until the store has it.
+    /// Records the usage of sessions until now, and waits until the store has it.
     fn keep(&mut self, questions: &Receiver<AdminQuery>) {
         let deadline = self.parts.clock.now() + KEEP_MAX;
         self.parts.node.record_all_usage(self.parts.clock.now());

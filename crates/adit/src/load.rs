@@ -14,7 +14,7 @@ const TURNS: u32 = 1 << 16;
 /// Approximate duration of a step without packets.
 const IDLE_TURN: Nanos = Nanos(128);
 
-/// Time per reading of the busy share of late.
+/// Time per reading of the recent busy share.
 const RECENT: Nanos = Nanos::from_millis(10);
 
 /// Time per reading of the busy share and of the rings.

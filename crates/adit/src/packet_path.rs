@@ -27,7 +27,7 @@ use crate::load::{LoadMeter, StepLoad, ThreadLoad};
 use crate::process_nodes::ProcessNodes;
 use crate::thread_io::ThreadIo;
 
-/// Sleep of a thread between two looks at what arrives while this adit may not serve.
+/// Sleep of a thread between two looks at arriving frames while this adit may not serve.
 const PAUSED_SLEEP: Duration = Duration::from_millis(1);
 
 /// A thread of the packet path, running or done.
@@ -163,7 +163,7 @@ pub(crate) struct ControlRings {
     pub records: rtrb::Producer<TapItem>,
 }
 
-/// The parts of all threads, and the control thread's sides of what connects it with them.
+/// The parts of all threads, and the control thread's ends of their rings.
 pub(crate) struct AssembledPath {
     pub parts: Vec<ThreadParts>,
     pub events: Vec<rtrb::Consumer<WorkerEvent>>,
@@ -246,7 +246,8 @@ struct ThreadRunner {
 }
 
 impl ThreadRunner {
-    /// Runs steps of what `make` makes, on its core, from the start gate until adit stops.
+    /// Runs steps of the thread that `make` makes, on its core, from the start gate until adit
+    /// stops.
     fn run<T: PathThread<ThreadIo>>(
         self,
         mut io: ThreadIo,

@@ -63,8 +63,8 @@ impl LinkStates {
         self.links.iter().filter(|link| link.is_up == Some(false)).count()
     }
 
-    /// Reads the links once per interval and logs what changed. True if one came up again: stations behind it may
-    /// have forgotten this host.
+    /// Reads the links once per interval and logs changes. True if one came up again: stations
+    /// behind it may have forgotten this host.
     pub(crate) fn check(&mut self, now: Nanos, ports: &[ControlPort]) -> bool {
         if now < self.next {
             return false;

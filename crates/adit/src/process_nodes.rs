@@ -177,7 +177,8 @@ mod tests {
         };
         // Worker 0 is next to the Rx/Tx thread, worker 1 is not.
         assert_eq!(of("[2]"), [1000, 120, 1000]);
-        // Where a packet was received is not known then: what workers hand to each other is counted.
+        // Then it is unknown where a packet was received: packets that workers hand to each other
+        // are counted.
         assert_eq!(of("[2, 14]"), [1007, 107, 1007]);
     }
 

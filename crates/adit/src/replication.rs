@@ -1,5 +1,5 @@
-//! Replication between this adit and the other one of the pair: the tail that a standby keeps, the store of the active adit,
-//! and what happens in between.
+//! Replication between this adit and the other one of the pair: the tail that a standby keeps, the
+//! store of the active adit, and the connection between them.
 
 use std::sync::Arc;
 use std::time::Instant;

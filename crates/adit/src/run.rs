@@ -247,7 +247,8 @@ fn log_placement(config: &Config) {
     }
 }
 
-/// Lets what all threads share come from the node of most of them: tables, sessions, packet buffers without hugepages.
+/// Allocates the parts that all threads share on the node of most of them: tables, sessions, packet
+/// buffers without hugepages.
 fn prefer_memory(nodes: &ProcessNodes) {
     let Some(node) = nodes.memory() else { return };
     match adit_dpdk::prefer_memory_of(Some(node)) {

@@ -97,7 +97,7 @@ impl ServiceManager {
         }
         let reading = self.liveness.read();
         if reading.turns == 0 {
-            // The control thread has yet to say what adit does.
+            // The control thread has yet to report the state of adit.
             return;
         }
         let is_due = self.status_at.is_none_or(|at| now.duration_since(at) >= STATUS_INTERVAL);

@@ -151,7 +151,7 @@ impl StandbyLink {
         self.state.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Clears what woke the caller.
+    /// Clears the event that woke the caller.
     pub(crate) fn take_wake_up(&self) {
         let _ = rustix::io::read(&self.state.event, &mut [0; 8]);
     }
@@ -183,7 +183,7 @@ impl Drop for StandbyLink {
 enum LeaseStage {
     /// Another process holds it, or nobody.
     NotHeld,
-    /// This one does, and the store may lack what its tail has.
+    /// This one holds it, and the store may lack groups of its tail.
     Taken,
     /// The store has everything.
     Complete,
@@ -281,7 +281,7 @@ impl StandbyFollower {
             Err(error) => return Ok(Err(error)),
         };
         if let (Some(tail), Some(lease)) = (&self.tail, &progress.lease) {
-            // The tail takes no sender's word for its epoch.
+            // The tail does not accept an epoch from a sender.
             tail.note_epoch(lease.epoch);
         }
         if let Some(tail) = self.tail.as_ref().filter(|_| progress.is_caught_up) {
@@ -330,7 +330,8 @@ impl StandbyFollower {
         }
     }
 
-    /// Prolongs the lease, and writes to the store what only the tail has: it is followed like all else.
+    /// Prolongs the lease, and writes the groups that only the tail has to the store: they are
+    /// followed like all others.
     fn keep_lease(
         &self,
         store: &mut SharedStoreClient,

@@ -55,7 +55,7 @@ impl Standstill {
         self.workers.iter().filter(|worker| worker.is_stopped).count()
     }
 
-    /// Checks the workers once per interval; returns what changed.
+    /// Checks the workers once per interval; returns the changes.
     pub(crate) fn check(&mut self, now: Nanos, publisher: &mut Publisher) -> Vec<StandstillChange> {
         if now < self.next {
             return Vec::new();

@@ -107,7 +107,7 @@ impl Drop for RestoredTerminal {
     }
 }
 
-/// Takes what the other thread saw.
+/// Takes the looks of the other thread.
 ///
 /// # Errors
 /// That thread has panicked, which restored the terminal.

@@ -292,7 +292,7 @@ fn replicated(
     Ok(ReplicatedStore::new(InstantStore::default(), client, options, move || clock.now()))
 }
 
-/// Waits until the standby's word suffices.
+/// Waits until the standby's acknowledgment suffices.
 fn await_standby(link: &StoreLink<StandbyBenchFigures>) -> anyhow::Result<()> {
     let began = Instant::now();
     while !link.report().figures.standby_is_enough {

@@ -135,7 +135,7 @@ fn write_text(counters: &[Arc<WorkerCounters>], signaling: &SignalingFigures) ->
         + write_families(format, signaling_families(&signaling.clone())).len()
 }
 
-/// Does what `setting` says until `done`. Returns how often.
+/// Scrapes as `setting` says until `done`. Returns how often.
 fn scrape(
     counters: &[Arc<WorkerCounters>],
     signaling: &SignalingFigures,

@@ -113,7 +113,7 @@ impl GroupWord {
     }
 }
 
-/// Packets of a worker that wait, and what belongs to them, on their way to another worker.
+/// Packets of a worker that wait, with their state, on their way to another worker.
 pub(crate) struct WaitingParcel<B> {
     to: WorkerId,
     /// Packets that FARs buffer; those of a session in order.
@@ -152,7 +152,7 @@ pub(crate) struct OwnerMap<B> {
     groups: [AtomicU32; GROUPS],
     /// Groups that their previous owners have released.
     released: AtomicU64,
-    /// Groups that their new owners have, with what waited.
+    /// Groups that their new owners have, with the packets that waited.
     taken: AtomicU64,
     /// Parcels of each worker.
     desks: Box<[Mutex<Vec<WaitingParcel<B>>>]>,
@@ -303,8 +303,9 @@ impl<B> KnownOwners<B> {
         }
     }
 
-    /// Fills parcels with what waits of the groups to release. `fill` gets a parcel and whether a session's packets go
-    /// into it. Returns how many packets are in parcels; `None` if that has to wait for the next step.
+    /// Fills parcels with the waiting packets of the groups to release. `fill` gets a parcel and
+    /// whether a session's packets go into it. Returns how many packets are in parcels; `None` if
+    /// that has to wait for the next step.
     pub(crate) fn fill_parcels(
         &self,
         mut fill: impl FnMut(&mut WaitingParcel<B>, &dyn Fn(SessionIndex) -> bool),
@@ -405,8 +406,9 @@ impl<B> OwnerChanges<B> {
         self.pending.is_some()
     }
 
-    /// Begins to give the groups to the owners in `next`, each below the number of workers. `room`: what waits in a
-    /// worker at most. Returns false if nothing changes, and during a change.
+    /// Begins to give the groups to the owners in `next`, each below the number of workers. `room`:
+    /// the packets that wait in a worker at most. Returns false if nothing changes, and during a
+    /// change.
     pub fn begin(
         &mut self,
         next: &GroupOwners,

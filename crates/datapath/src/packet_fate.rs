@@ -64,7 +64,7 @@ impl PacketFates {
     }
 }
 
-/// Sends what follows from one packet, and notes it.
+/// Sends the packets that follow from one, and notes it.
 pub(crate) fn transmit_alone<Io: PacketIo>(
     io: &mut Io,
     record: &mut TapRecord,

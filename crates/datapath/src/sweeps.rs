@@ -1,4 +1,4 @@
-//! Sweeps: every worker processes what its rings hold.
+//! Sweeps: every worker processes the packets that its rings hold.
 //!
 //! A packet without an inner address, such as an End Marker, shows no hash of its UE: it may come to its session's
 //! owner before packets of its tunnel that arrived earlier and that other workers still have to
@@ -56,13 +56,13 @@ impl Sweeps {
         self.shared.asked.load(Ordering::Relaxed) != self.made
     }
 
-    /// Begins a sweep, of what the rings hold from here on. Returns its number.
+    /// Begins a sweep, of the packets that the rings hold from here on. Returns its number.
     #[cold]
     pub(crate) fn begin(&self) -> u32 {
         self.shared.asked.load(Ordering::Acquire)
     }
 
-    /// Ends a sweep: what the rings held is processed or handed on.
+    /// Ends a sweep: the packets that the rings held are processed or handed on.
     #[cold]
     pub(crate) fn end(&mut self, sweep: u32) {
         self.made = sweep;

@@ -170,7 +170,7 @@ impl StepTally {
     }
 
     /// Counts that usual packets do not change.
-    // PERF (adit bench datapath --burst 1): a step adds only what changed.
+    // PERF (adit bench datapath --burst 1): a step adds only counters that changed.
     #[inline]
     fn rare(&mut self) -> &mut RareSums {
         self.has_rare = true;
@@ -426,7 +426,7 @@ impl StepTally {
         });
     }
 
-    /// Adds what usual packets do not change.
+    /// Adds the counters that usual packets do not change.
     #[cold]
     fn add_rare_to(&mut self, counters: &WorkerCounters) {
         self.has_rare = false;

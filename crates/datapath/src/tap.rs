@@ -1,8 +1,8 @@
 //! The taps of a worker: which packets it reports, and the ring that takes the records.
 //!
-//! A packet that a tap selects takes the stages alone ([`crate::model`]), so that what happened to it is seen between them.
-//! Its record is put together in memory of its own, and enters the ring as a whole or not at all. Without a tap none of this
-//! runs.
+//! A packet that a tap selects takes the stages alone ([`crate::model`]), so that its events are
+//! seen between them. Its record is put together in memory of its own, and enters the ring as a
+//! whole or not at all. Without a tap none of this runs.
 
 use adit_rules::{
     DropReason, DroppedFor, PublishedPdr, TAP_OCTETS, TapFilter, TapId, TapItem, TapKey,
@@ -38,7 +38,7 @@ impl core::fmt::Debug for TapPort {
 /// Where a packet may be selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TapPoint {
-    /// Before the fast path: by what the packet belongs to.
+    /// Before the fast path: by session, address, tunnel or interface of the packet.
     Arrival,
     /// Before the stages, which alone drop by name: whatever it belongs to.
     Stages,

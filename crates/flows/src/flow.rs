@@ -1,4 +1,4 @@
-//! A flow: the headers of the frames that it applies to, and what becomes of these frames.
+//! A flow: the headers of the frames that it applies to, and the actions on these frames.
 
 use adit_types::PortId;
 
@@ -40,7 +40,7 @@ pub struct FlowItem {
 pub enum FlowHeader {
     /// Ethernet.
     Ethernet,
-    /// A VLAN tag: its control field and the type of what follows.
+    /// A VLAN tag: its control field and the type of the payload.
     Vlan,
     /// IPv4.
     Ipv4,

@@ -1,7 +1,8 @@
 //! From a fast rule to the flows that do the same, and the exceptions that all flows need.
 //!
-//! A flow compares fields with constants. So what depends on more goes to the workers: by exceptions, flows of higher
-//! priority that say which frames of a port the workers get, or because the rule has no flows at all.
+//! A flow compares fields with constants. Packets that depend on more therefore go to the workers:
+//! by exceptions, flows of higher priority that say which frames of a port the workers get, or
+//! because the rule has no flows at all.
 
 use core::net::Ipv4Addr;
 

@@ -359,7 +359,7 @@ impl<C: FlowCard> FlowOffload<C> {
         }
     }
 
-    /// Counts what a flow forwarded since it was last read.
+    /// Counts the packets that a flow forwarded since it was last read.
     fn read(&mut self, key: EntryKey, flow: &mut InstalledFlow) -> Result<(), FlowCardError> {
         let counts = self.card.query(flow.number)?;
         let pkts = counts.pkts.wrapping_sub(flow.pkts);

@@ -25,8 +25,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 /// Default receive buffer of the N4 socket: about 10,000 requests of 500 octets with the kernel's overhead.
 pub const RECEIVE_BUFFER_KIB: usize = 16_384;
 
-/// Send buffer for known peers, and that for all others: what waits for 300 neighbors that are not there.
-/// Less without `CAP_NET_ADMIN`: `net.core.wmem_max`. Unit: octets.
+/// Send buffer for known peers, and that for all others: datagrams that wait for 300 absent
+/// neighbors. Less without `CAP_NET_ADMIN`: `net.core.wmem_max`. Unit: octets.
 const SEND_BUFFER_BYTES: usize = 64 << 20;
 
 /// Maximum number of datagrams per system call.

@@ -14,7 +14,7 @@ pub struct ReplicatedFigures<G> {
     pub store: G,
     /// How far the standby is; `None` while it is away.
     pub standby: Option<StandbyProgress>,
-    /// The standby's word makes a group durable.
+    /// The standby's acknowledgment makes a group durable.
     pub standby_is_enough: bool,
     /// Why there is no connection to the standby, or why the last one ended.
     pub standby_error: String,

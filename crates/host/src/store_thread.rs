@@ -67,7 +67,8 @@ pub trait ThreadStore: RecordStore + Send + 'static {
     /// The figures for operators now.
     fn figures(&self) -> Self::Figures;
 
-    /// Keeps what this process holds of the store, while it reads records and does not maintain the store.
+    /// Keeps this process's hold of the store, while it reads records and does not maintain the
+    /// store.
     ///
     /// # Errors
     /// The store is lost, or cannot be used now.
@@ -102,7 +103,7 @@ pub trait ThreadStore: RecordStore + Send + 'static {
         false
     }
 
-    /// Gives back what this process holds of the store, which it uses no more.
+    /// Gives back this process's hold of the store, which it uses no more.
     fn close(&mut self) {}
 }
 
@@ -353,7 +354,7 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
         self.state.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Clears what woke the caller.
+    /// Clears the event that woke the caller.
     pub fn take_wake_up(&self) {
         let _ = rustix::io::read(&self.state.event, &mut [0; 8]);
     }
@@ -540,7 +541,7 @@ impl<S: ThreadStore> StoreThread<S> {
         }
     }
 
-    /// Appends what waits, as far as the queue has room, and commits.
+    /// Appends waiting groups, as far as the queue has room, and commits.
     fn write(&mut self, groups: &Receiver<RecordGroup>) -> Result<(), StoreError> {
         let mut appended = Ok(());
         while appended.is_ok()
@@ -609,7 +610,7 @@ impl<S: ThreadStore> StoreThread<S> {
         report.commit_max = report.commit_max.max(took);
     }
 
-    /// Notes what the store says of itself. True if it can take more or less than before.
+    /// Notes the state of the store. True if it can take more or less than before.
     fn note(&self, failure: Option<StoreError>) -> bool {
         let state = match failure {
             Some(_) => StoreState::Failing,

@@ -81,7 +81,7 @@ fn child_that_writes() {
                 [StoreChange::remove(session(number)), StoreChange::remove(session(number + 1))]
             };
             let change = if group[0].value.is_some() { change } else { u64::MAX };
-            // Written before the commit: what the parent finds is one of these.
+            // Written before the commit: the parent finds one of these.
             writeln!(out, "try {} {number} {change}", journal.append(&group).unwrap().0).unwrap();
         }
         out.flush().unwrap();

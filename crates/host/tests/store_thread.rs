@@ -388,7 +388,8 @@ fn remove(file: &Path) {
     }
 }
 
-/// Nothing is acknowledged that only a removed file has; what waited is kept once the folder is back.
+/// Nothing is acknowledged that only a removed file has; waiting groups are kept once the folder is
+/// back.
 #[test]
 fn removed_folder_fails_within_a_second_and_heals_when_it_is_back() {
     let dir = tempfile::tempdir().unwrap();

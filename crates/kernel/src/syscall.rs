@@ -316,7 +316,7 @@ pub(crate) fn attach_tun(file: &File, name: &str, flags: u16) -> io::Result<()> 
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sets what a TUN device may pass to adit without finishing it: checksums, and large packets.
+/// Sets the unfinished packets that a TUN device may pass to adit: checksums, and large packets.
 ///
 /// # Errors
 /// The kernel does not support one of the flags.

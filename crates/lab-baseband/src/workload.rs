@@ -62,7 +62,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Refuses what cannot run here.
+    /// Refuses a workload that cannot run here.
     ///
     /// # Errors
     /// The message names the option.

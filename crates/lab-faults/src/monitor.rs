@@ -1,4 +1,4 @@
-//! Who is active: what the admin sockets of both adits say, all the time.
+//! The active adit over time: the answers of both admin sockets.
 
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};

@@ -1,4 +1,5 @@
-//! The adits of a run: their configuration, their processes one after the other, and what their admin sockets say.
+//! The adits of a run: their configuration, their processes one after the other, and the answers of
+//! their admin sockets.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -330,7 +330,7 @@ impl Rounds<'_> {
     }
 }
 
-/// Counts what a program makes.
+/// Counts the products of a program.
 struct ThroughputMeter {
     start: Instant,
     made: u64,

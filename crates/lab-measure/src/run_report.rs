@@ -45,7 +45,7 @@ pub(crate) struct StudyValue {
     pub measure: Option<usize>,
     /// Prefix of the figure's name.
     pub figure: Option<String>,
-    /// In what both differ, or why there is no corresponding figure.
+    /// The difference between both, or why there is no corresponding figure.
     pub note: Option<String>,
 }
 

@@ -44,7 +44,8 @@ const SLOT_BYTES: usize = 10_240;
 const BATCH_PKTS: usize = 32;
 /// Interval in which idle threads check whether to end.
 const IDLE: Duration = Duration::from_millis(100);
-/// Socket buffer size: it holds what arrives while the downlink thread waits for a core.
+/// Socket buffer size: it holds the datagrams that arrive while the downlink thread waits for a
+/// core.
 const SOCKET_BYTES: usize = 8 << 20;
 /// High octets of all gNB TEIDs, to recognize foreign TEIDs.
 const TEID_TAG: u32 = 0x6e62_0000;

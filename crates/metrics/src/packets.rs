@@ -15,7 +15,7 @@ const RENAMED: [(&str, &str); 1] = [("express_pkts", "fast_path_pkts")];
 /// The counts of the workers.
 #[derive(Debug, Clone)]
 pub struct PacketFigures {
-    /// All workers together, and what an offload forwarded.
+    /// All workers together, and the packets that an offload forwarded.
     pub all: Snapshot,
     /// Each thread of the packet path.
     pub workers: Vec<WorkerFigures>,

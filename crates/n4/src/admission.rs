@@ -236,7 +236,7 @@ impl AdmissionBuckets {
         admitted || is_heartbeat && bucket.take(now, KNOWN_HEARTBEATS)
     }
 
-    /// Takes what a request costs that is no heartbeat.
+    /// Charges the cost of a request that is no heartbeat.
     fn take_request(
         &mut self,
         now: Nanos,

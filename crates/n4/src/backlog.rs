@@ -47,7 +47,7 @@ pub(crate) enum JobTask {
     Transition { owner: OwnerId, number: u64 },
     /// Recompiles the sessions that name applications whose PFDs changed.
     Recompile { changed: ChangedApplications, next: SessionIndex },
-    /// Recompiles all sessions: what their rules name changed.
+    /// Recompiles all sessions: the objects that their rules name changed.
     RecompileAll { next: SessionIndex },
     /// Deletes the sessions of sets that an association, or another one of its SMF set, controls.
     DeleteSets { owner: OwnerId, keys: VecDeque<SetKey>, next: MemberCursor },

@@ -368,8 +368,7 @@ impl Node {
         self.sessions.store_mut()
     }
 
-    /// The information that the CP function sent about the session `up_seid`; `None` if it sent
-    /// none.
+    /// Information of the CP function about the session `up_seid`; `None` if it sent none.
     #[must_use]
     pub fn session_information(&self, up_seid: Seid) -> Option<&SessionInformation> {
         let index = self.store().session(up_seid)?.index();
@@ -735,7 +734,7 @@ impl Node {
         self.log_refusal(request, rejected);
     }
 
-    /// Sends bytes without keeping them for a retransmission, when the store has what changed before.
+    /// Sends bytes when the store has all earlier changes; keeps none for a retransmission.
     pub(crate) fn transmit(&mut self, message_type: MessageType, to: SocketAddr, bytes: Vec<u8>) {
         self.transmit_when_durable(message_type, Transmit { to, bytes, answers: None });
     }

@@ -45,15 +45,15 @@ pub use values::{
 /// The change of a session's record.
 #[derive(Debug)]
 enum SessionNews {
-    /// The record is to say what holds now.
+    /// The record is to have the present state.
     Changed,
-    /// The record is to say this, which held before changes that workers do not run yet.
+    /// The record is to have this state, from before changes that workers do not run yet.
     Former(Vec<u8>),
     Removed,
 }
 
-/// The changes of a session since its last record. It becomes durable as a whole: the record says
-/// what the answers say.
+/// The changes of a session since its last record. It becomes durable as a whole: the record has
+/// the state that the answers acknowledge.
 #[derive(Debug, Default)]
 struct SessionUnit {
     record: Option<SessionNews>,
@@ -290,7 +290,7 @@ impl RecordBook {
         }
     }
 
-    /// A session became what `octets` say, and is to change further.
+    /// A session has the state in `octets`, and is to change further.
     pub(crate) fn note_former_session(&mut self, up_seid: Seid, octets: Vec<u8>) {
         let known = self.noted(up_seid);
         if self.are_kept() && !matches!(known, Some(SessionNews::Changed | SessionNews::Removed)) {
@@ -298,7 +298,7 @@ impl RecordBook {
         }
     }
 
-    /// True if the next group is to say what this session is by then.
+    /// True if the next group is to have the state of this session by then.
     pub(crate) fn is_session_noted(&self, up_seid: Seid) -> bool {
         matches!(self.noted(up_seid), Some(SessionNews::Changed))
     }
@@ -385,7 +385,7 @@ impl RecordBook {
         is_new
     }
 
-    /// True if a group has, or will have, what this session used.
+    /// True if a group has, or will have, the usage of this session.
     pub(crate) fn has_usage(&self, up_seid: Seid) -> bool {
         self.usage_digests.contains_key(&up_seid)
     }
@@ -585,7 +585,7 @@ impl RecordBook {
         self.held.len()
     }
 
-    /// Groups that are not durable, with what waits to become one.
+    /// Groups that are not durable, and the changes for the next one.
     pub(crate) fn groups_under_way(&self) -> u64 {
         let waits = self.is_blocked() && !self.news.is_empty();
         self.handed_out - self.durable + u64::from(waits)

@@ -221,7 +221,7 @@ impl Sessions {
         self.pending_by_session.get(&up_seid)?.last().copied()
     }
 
-    /// Notes the change of a record, unless it is to follow: then returns what.
+    /// Notes the change of a record, unless it is to follow: then returns it.
     fn pend_record(
         &mut self,
         up_seid: Seid,
@@ -254,7 +254,8 @@ impl Sessions {
         PendingRecord::Unchanged
     }
 
-    /// Before a session changes again: records of the changes before it say what the session is now.
+    /// Before a session changes again: records of the changes before it have the present state of
+    /// the session.
     fn keep_former(&mut self, now: Nanos, up_seid: Seid) {
         if !self.records.are_kept() {
             return;
@@ -483,12 +484,12 @@ impl Sessions {
         self.store.accept_prepared(preparer);
     }
 
-    /// Replaces what rules may name; see [`SessionStore::set_provisioning`].
+    /// Replaces the objects that rules may name; see [`SessionStore::set_provisioning`].
     pub(crate) fn set_provisioning(&mut self, provisioning: Provisioning) {
         self.store.set_provisioning(provisioning);
     }
 
-    /// A worker reached a limit of usage. Commits the change and returns what to report.
+    /// A worker reached a limit of usage. Commits the change and returns its reports.
     pub(crate) fn on_usage_limit(
         &mut self,
         now: Nanos,
@@ -613,8 +614,8 @@ impl Sessions {
         Some(change)
     }
 
-    /// Reads the last usage of what a change removed, and frees that: all workers run the change.
-    /// Drops End Markers that should have gone before it.
+    /// Reads the last usage of the URRs that a change removed, and frees them: all workers run the
+    /// change. Drops End Markers that should have gone before it.
     pub(crate) fn reclaim(
         &mut self,
         now: Nanos,

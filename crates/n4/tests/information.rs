@@ -136,7 +136,8 @@ fn pool_usage_is_reported_to_no_peer_without_the_feature() {
     assert_eq!(bench.node.poll_timeout(), Some(HEARTBEAT_INTERVAL), "nor looked at");
 }
 
-/// TS 29.244 §7.5.2.1: what decides nothing is kept for the operator, identities masked.
+/// TS 29.244 §7.5.2.1: information that decides nothing is kept for the operator, identities
+/// masked.
 #[test]
 fn information_of_a_session_is_kept_masked_until_the_session_ends() {
     let mut bench = Bench::associated();

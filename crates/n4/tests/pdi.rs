@@ -1,4 +1,4 @@
-//! Packet Detection Information beyond the usual: what names the operator's configuration.
+//! Packet Detection Information beyond the usual: names of the operator's configuration.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may stop at the first surprise")]
 
 mod smf;

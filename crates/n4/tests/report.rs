@@ -1,4 +1,5 @@
-//! Session reports: their form, one at a time, retransmission, bounds, and what responses do.
+//! Session reports: their form, one at a time, retransmission, bounds, and the effects of
+//! responses.
 #![allow(
     clippy::expect_used,
     clippy::panic,

@@ -367,7 +367,7 @@ fn failed_modification_leaves_the_session_as_it_was() {
     assert!(*bench.node.store() == before);
 }
 
-/// TS 29.244 §8.2.9; TS 23.501 §5.7.2.5: what cannot be guaranteed is refused, whole.
+/// TS 29.244 §8.2.9; TS 23.501 §5.7.2.5: a rate that cannot be guaranteed is refused, whole.
 #[test]
 fn guaranteed_bit_rates_beyond_the_capacity_are_cause_75() {
     let mut config = config();

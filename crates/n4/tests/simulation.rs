@@ -182,7 +182,7 @@ impl Smf {
         self.open.insert(sequence, request);
     }
 
-    /// Starts what may start.
+    /// Starts procedures that may start.
     fn think(&mut self, now: Nanos, rng: &mut SmallRng) {
         if now < self.asleep_until {
             return;
@@ -315,7 +315,7 @@ impl Smf {
     }
 }
 
-/// A node whose process ended starts again with what `disk` has; its sessions run at once.
+/// A node whose process ended starts again with the records of `disk`; its sessions run at once.
 fn restored(config: NodeConfig, now: Nanos, disk: &Disk, workers: &mut Workers) -> Node {
     let mut node = Node::new(config);
     let (_, octets) = &disk.of(RecordKind::Node)[0];

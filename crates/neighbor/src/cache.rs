@@ -232,7 +232,7 @@ impl NeighborCache {
         (entries, next)
     }
 
-    /// Counts of what the cache did and refused.
+    /// Counts of the cache's actions and refusals.
     #[must_use]
     pub const fn counters(&self) -> NeighborCounters {
         self.counters

@@ -59,7 +59,7 @@ pub trait PacketBuf: Send {
         true
     }
 
-    /// Prefetches what the packet path reads first. Only a hint.
+    /// Prefetches the lines that the packet path reads first. Only a hint.
     #[inline]
     fn prefetch(&self) {}
 

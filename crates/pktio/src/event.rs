@@ -167,9 +167,10 @@ pub trait EventPort {
     /// Cost: one driver call. Never blocks. `limit` is cut to the room left in `events`.
     fn dequeue(&mut self, limit: usize, events: &mut EventBurst<Self::Buf>) -> usize;
 
-    /// Enqueues `events` that follow from those of the last dequeue; what the scheduler did not take stays, in order. An
-    /// atomic flow of the last dequeue may pass to another port as soon as an event is enqueued, so enqueue after the
-    /// last event was processed. Returns how many were enqueued.
+    /// Enqueues `events` that follow from those of the last dequeue; events that the scheduler did
+    /// not take stay, in order. An atomic flow of the last dequeue may pass to another port as soon
+    /// as an event is enqueued, so enqueue after the last event was processed. Returns how many
+    /// were enqueued.
     ///
     /// Cost: at most two driver calls. Never blocks.
     fn enqueue(&mut self, events: &mut EventBurst<Self::Buf>) -> usize;

@@ -30,7 +30,7 @@ pub trait PacketIo {
     /// Cost: one driver call. Never blocks. `limit` is cut to the room left in `burst`.
     fn rx_burst(&mut self, port: PortId, limit: usize, burst: &mut Burst<Self::Buf>) -> usize;
 
-    /// Sends `burst` on `port`; what the queue did not take stays in `burst`, in order.
+    /// Sends `burst` on `port`; packets that the queue did not take stay in `burst`, in order.
     ///
     /// Cost: one driver call. Never blocks.
     fn tx_burst(&mut self, port: PortId, burst: &mut Burst<Self::Buf>) -> usize;

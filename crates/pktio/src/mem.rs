@@ -76,7 +76,7 @@ impl MemBuf {
         self.0.room[self.0.start..self.0.end].copy_from_slice(packet);
     }
 
-    /// Sets what the receiving port would say about the IPv4 header checksum.
+    /// Sets the state of the IPv4 header checksum that the receiving port would report.
     pub fn set_rx_checksum(&mut self, verdict: RxChecksum) {
         self.0.checksum = verdict;
     }

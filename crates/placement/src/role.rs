@@ -18,7 +18,7 @@ pub enum PlacedRole {
     Worker,
     /// It runs a central event scheduler.
     Scheduler,
-    /// It receives packets for an event scheduler and transmits what workers send.
+    /// It receives packets for an event scheduler and transmits frames that workers send.
     RxTx,
 }
 

@@ -92,7 +92,8 @@ impl<T: Transport> ReplicationClient<T> {
         }
     }
 
-    /// Sends what the queue of the shared store has, receives, connects and reconnects, as far as that is possible without waiting.
+    /// Sends the groups of the shared store's queue, receives, connects and reconnects, as far as
+    /// that is possible without waiting.
     pub fn poll(&mut self, now: Nanos, groups: &GroupQueue) {
         // Sockets that block show only here that they are ready.
         self.transport.wait(Duration::ZERO);
@@ -151,7 +152,7 @@ impl<T: Transport> ReplicationClient<T> {
         }
     }
 
-    /// Connects to the standby, which needs what comes behind `after`.
+    /// Connects to the standby, which needs the groups behind `after`.
     fn connect(&mut self, now: Nanos, after: RecordNumber) -> Result<(), ReplicationError> {
         let connection = Connection::begin(&mut self.transport, self.config.peer, now)?;
         self.standby = Some(StandbyConnection {

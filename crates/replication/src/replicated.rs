@@ -12,7 +12,7 @@ use adit_types::Nanos;
 
 use crate::client::ReplicationClient;
 
-/// Pause between two looks at the store while the standby's word suffices.
+/// Pause between two polls of the store while the standby's acknowledgment suffices.
 const STORE_INTERVAL: Nanos = Nanos::from_millis(1);
 
 /// Longest pause in a commit between two looks at the store and the standby.
@@ -31,9 +31,10 @@ pub struct ReplicatedStoreOptions {
 
 /// A shared store whose groups go to a standby as well.
 ///
-/// A group is durable by the word of the standby or of the shared store, whichever has it first. The shared store names the
-/// incarnation of the standby that may be ahead of it, before the first group is durable by the standby's word alone. While the
-/// standby is away, the store's word counts.
+/// A group is durable by the word of the standby or of the shared store, whichever has it first.
+/// The shared store names the incarnation of the standby that may be ahead of it, before the first
+/// group is durable by the standby alone. While the standby is away, the store's acknowledgment
+/// counts.
 pub struct ReplicatedStore<S, T, C> {
     store: S,
     client: ReplicationClient<T>,
@@ -43,9 +44,9 @@ pub struct ReplicatedStore<S, T, C> {
     /// The reason why the store makes no groups durable.
     failure: Option<String>,
     fenced_by: Option<String>,
-    /// Only the store's word counts from now on.
+    /// Only the store's acknowledgment counts from now on.
     is_finishing: bool,
-    /// The store is looked at again at this time, while the standby's word suffices.
+    /// When the store is polled again, while the standby's acknowledgment suffices.
     store_due: Nanos,
 }
 
@@ -85,7 +86,7 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C>
     /// [`StoreError::Fenced`]: nothing becomes durable any more.
     pub fn poll(&mut self, now: Nanos) -> Result<(), StoreError> {
         self.check_lease()?;
-        // The store does not delay what the standby answers within microseconds.
+        // The store does not delay answers that the standby gives within microseconds.
         if !self.standby_is_enough() || now >= self.store_due {
             self.store_due = now + STORE_INTERVAL;
             match self.store.poll(now) {
@@ -120,7 +121,7 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C>
         &self.store
     }
 
-    /// The shared store, for what concerns only itself.
+    /// The shared store, for calls that concern only itself.
     pub const fn store_mut(&mut self) -> &mut S {
         &mut self.store
     }
@@ -137,7 +138,7 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C>
         self.failure.as_deref()
     }
 
-    /// True while the standby's word makes a group durable.
+    /// True while the standby's acknowledgment makes a group durable.
     #[must_use]
     pub fn standby_is_enough(&self) -> bool {
         let standby = self.client.progress().map(|progress| progress.incarnation);

@@ -1,4 +1,4 @@
-//! The tail: what the standby has not found in the shared store yet.
+//! The tail: groups that the standby has not found in the shared store yet.
 
 use std::cmp::Ordering;
 
@@ -207,7 +207,7 @@ impl ReplicationTail {
             // Groups missing before `after` are in the shared store.
             self.groups.drop_through(after);
         } else {
-            // A new writer has taken over what the tail had.
+            // A new writer has taken over the groups of the tail.
             self.groups = GroupQueue::new(after);
             self.groups_epoch = epoch;
         }
@@ -257,7 +257,8 @@ impl ReplicationTail {
         Ok(())
     }
 
-    /// Accepts only the newest holder of the lease that the shared store has shown. No sender's word counts.
+    /// Accepts only the newest holder of the lease that the shared store has shown. No sender can
+    /// change that.
     const fn check_epoch(&self, epoch: u64) -> Result<(), ReplicationRefusal> {
         if epoch < self.epoch {
             return Err(ReplicationRefusal::Fenced(self.epoch));

@@ -531,7 +531,7 @@ impl Stranger {
         Self { transport, stream }
     }
 
-    /// Sends octets and returns what comes back.
+    /// Sends octets and returns the reply.
     fn send(&mut self, pair: &mut Pair, octets: &[u8]) -> String {
         let (mut sent, mut answer, mut room) = (0, Vec::new(), [0; 4000]);
         for _ in 0..200 {

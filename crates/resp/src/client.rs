@@ -34,8 +34,8 @@ pub enum CommandRefusal {
 
 /// One connection to a server.
 ///
-/// `T` is what the caller recognizes a reply by. Memory: bounded by the limits of values, commands
-/// in flight and output; buffers grow to the used size and stay.
+/// `T` is the tag by which the caller identifies a reply. Memory: bounded by the limits of values,
+/// commands in flight and output; buffers grow to the used size and stay.
 #[derive(Debug)]
 pub struct RespClient<T> {
     input: RespInput,

@@ -9,8 +9,8 @@ use adit_types::{
     InterfaceId, InterfaceSet, MacAddr, Nanos, PdrId, Qfi, Seid, SessionIndex, Teid, UsageSlot,
 };
 
-/// Worker → control thread, over a bounded ring. A worker counts what the ring does not take; it
-/// never waits.
+/// Worker → control thread, over a bounded ring. A worker counts events that the ring does not
+/// take; it never waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkerEvent {
     /// A packet waits for the link-layer address of this on-link destination.

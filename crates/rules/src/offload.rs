@@ -127,7 +127,8 @@ pub trait Offload: fmt::Debug + Send {
         None
     }
 
-    /// Reads counters, and goes on with what takes several turns. Once in each turn of the control thread.
+    /// Reads counters, and continues work that takes several turns. Once in each turn of the
+    /// control thread.
     fn turn(&mut self, _now: Nanos) {}
 
     /// The next notice since the last call, oldest first.

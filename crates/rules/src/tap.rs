@@ -1,8 +1,9 @@
 //! Taps: the reports of a data plane about single packets, for clients that trace or capture them.
 //!
-//! The control thread starts a tap with a [`TapRequest`] at every worker and stops it again. A worker writes records of the
-//! packets that a tap selects into a ring: a record is a [`TapItem::Packet`], what happened to it in order, and a
-//! [`TapItem::End`]. Items have a fixed size, and names are numbers: the reader puts them in words.
+//! The control thread starts a tap with a [`TapRequest`] at every worker and stops it again. A
+//! worker writes records of the packets that a tap selects into a ring: a record is a
+//! [`TapItem::Packet`], its events in order, and a [`TapItem::End`]. Items have a fixed size, and
+//! names are numbers: the reader puts them in words.
 //!
 //! A worker reports each packet at most once to all its taps together. A packet that waits (for a
 //! neighbor, a rate, rules) is reported when it begins to wait; how its wait ends is a record of

@@ -3,8 +3,8 @@
 //! Counters only grow; a measurement is a difference between two readings. Octets are those of the
 //! user's IP packets, from the IP header on, without outer headers, link headers and padding. A
 //! packet counts when its gates are open and its FAR forwards it, whatever the network does to it
-//! later; what a closed gate stops counts only for a URR that measures before QoS enforcement.
-//! Spec: TS 29.244 §5.2.2.
+//! later; packets that a closed gate stops count only for a URR that measures before QoS
+//! enforcement. Spec: TS 29.244 §5.2.2.
 
 use core::fmt;
 
@@ -41,7 +41,7 @@ pub struct UrrEntry {
     pub members: PoolMembers,
     /// Report the first packet of this generation.
     pub report_start: bool,
-    /// Count what a closed gate stops, too.
+    /// Count packets that a closed gate stops, too.
     pub before_qos: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The compiler: its fast paths say of every packet what the rules say.
+//! The compiler: its fast paths decide on every packet as the rules do.
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
 #[allow(missing_docs, clippy::cast_possible_truncation, reason = "a test")]

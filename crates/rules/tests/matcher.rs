@@ -1,4 +1,4 @@
-//! A compiled matcher finds what the walk over the filters finds.
+//! A compiled matcher finds the same as the walk over the filters.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,4 +1,4 @@
-//! A change of one PFCP session, free of IEs: what to create, update and remove.
+//! A change of one PFCP session, free of IEs: rules to create, update and remove.
 //!
 //! Absent parts of an update stay as they are. Within one change, removals are applied first, then
 //! creations, then updates, so that an identifier may be removed and created again at once.

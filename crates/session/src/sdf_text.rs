@@ -101,7 +101,7 @@ pub(crate) fn parse_pfd(text: &str) -> Result<PacketFilter, SdfTextError> {
     }
 }
 
-/// Parses what follows the direction.
+/// Parses the text after the direction.
 fn parse_flow(mut words: FlowDescriptionWords<'_>) -> Result<PacketFilter, SdfTextError> {
     let protocol = match words.next().ok_or(SdfTextError::Protocol)? {
         "ip" => None,

@@ -24,7 +24,7 @@ use crate::record::{LocalFTeid, Rates, TrafficEndpointId, UeSide};
 use crate::session::Session;
 use crate::usage::{EndedMeasurement, UsageHandle};
 
-/// The capacity of a store and what rules may name.
+/// The capacity of a store and the objects that rules may name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreConfig {
     /// Sessions at most, including those that wait for their reclaim. Capped to
@@ -187,8 +187,8 @@ impl SessionStore {
         }
     }
 
-    /// Frees what the oldest unreclaimed delta of `session` removed. Call it once per delta, when
-    /// all workers run the delta. Does nothing without such a delta.
+    /// Frees the resources that the oldest unreclaimed delta of `session` removed. Call it once per
+    /// delta, when all workers run the delta. Does nothing without such a delta.
     pub fn reclaim(&mut self, session: SessionIndex) {
         let Some(queue) = self.retired.get_mut(&session) else { return };
         let retired = queue.pop_front().unwrap_or_default();
@@ -345,10 +345,10 @@ impl SessionStore {
         &self.provisioning
     }
 
-    /// Replaces what rules may name, except the conditions of slices, which stay. Sessions that
-    /// exist have the previous rules until [`SessionStore::recompile`]; addresses that they have
-    /// stay theirs. Forwarding policies that FARs name must keep their network instance: keys of
-    /// sessions depend on it.
+    /// Replaces the objects that rules may name, except the conditions of slices, which stay.
+    /// Sessions that exist have the previous rules until [`SessionStore::recompile`]; addresses
+    /// that they have stay theirs. Forwarding policies that FARs name must keep their network
+    /// instance: keys of sessions depend on it.
     ///
     /// The interfaces are the previous ones, and may be followed by further ones. Only rules that
     /// name its network instance use a routing domain that these add: rules without a name keep the

@@ -36,7 +36,7 @@ pub struct QueueKey {
     pub direction: Direction,
     /// The session's buckets: bit n is bucket n.
     pub buckets: u64,
-    /// The rest of what identifies its rates; opaque to this crate.
+    /// The rest of the key of its rates; opaque to this crate.
     pub tag: u16,
 }
 

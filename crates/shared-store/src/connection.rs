@@ -162,7 +162,7 @@ impl ServerConnection {
         Ok(has_arrived)
     }
 
-    /// Sends what the transport takes.
+    /// Sends as many octets as the transport takes.
     pub(crate) fn flush(&mut self, transport: &mut impl Transport) -> Result<(), LinkError> {
         while !self.resp.output().is_empty() {
             match transport.send(self.stream, self.resp.output())? {

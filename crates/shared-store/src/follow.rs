@@ -132,7 +132,8 @@ impl<T: Transport> SharedStore<T> {
         if !lacks || !is_whole || self.followed == Some(GroupPosition::default()) {
             return KeptRecords::None;
         }
-        // The holder has what the server lost, and reaches it within two lengths of the lease if it lives.
+        // The holder has the groups that the server lost, and reaches it within two lengths of the
+        // lease if it lives.
         let since = *self.lacking_since.get_or_insert_with(Instant::now);
         match (since.elapsed() < self.options.lease * 2, is_held) {
             (true, _) => KeptRecords::Waiting,

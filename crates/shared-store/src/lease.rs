@@ -113,8 +113,8 @@ impl<T: Transport> SharedStore<T> {
         self.incarnation = Some(own);
     }
 
-    /// Accepts that the standby which the server names is lost, with what only it had: from now on this process takes the lease in
-    /// spite of it.
+    /// Accepts that the standby which the server names is lost, with the groups that only it had:
+    /// from now on this process takes the lease in spite of it.
     pub const fn give_up_standby(&mut self) {
         self.gives_up_standby = true;
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct LeaseSight {
     /// Who holds it.
     pub(crate) holder: String,
-    /// How long it is, by its holder's word.
+    /// How long it is, as its holder wrote.
     pub(crate) lease_ms: Option<u64>,
     pub(crate) epoch: u64,
     /// Grows whenever the holder writes or prolongs the lease.
@@ -28,7 +28,8 @@ pub(crate) struct LeaseClock {
 }
 
 impl LeaseClock {
-    /// Begins anew: on another connection, or while too few replicas follow the server, nothing is known of what the holder does.
+    /// Begins anew: on another connection, or while too few replicas follow the server, the state
+    /// of the holder is unknown.
     pub(crate) fn reset(&mut self) {
         self.seen = None;
     }

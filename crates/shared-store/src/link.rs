@@ -293,7 +293,7 @@ impl<T: Transport> ServerLink<T> {
         }
     }
 
-    /// Sends what the transport takes.
+    /// Sends as many octets as the transport takes.
     pub(crate) fn flush(&mut self) -> Result<(), LinkError> {
         let Self { connection, transport, .. } = self;
         connection.as_mut().map_or(Ok(()), |connection| connection.flush(transport))

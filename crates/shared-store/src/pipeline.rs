@@ -39,8 +39,8 @@ impl<T: Transport> SharedStore<T> {
         let (epoch, wanted) = (self.epoch.unwrap_or(u64::MAX), self.options.acknowledge_replicas);
         let found = self.link.search(now, |greeting| {
             let replicas = greeting.replicas.unwrap_or(0);
-            // A holder may prefer a primary with replicas, since it has what the other one has. A
-            // holder goes first of all to one that names a later epoch.
+            // A holder may prefer a primary with replicas, since it has the groups of the other
+            // one. A holder goes first of all to one that names a later epoch.
             let is_enough = epoch != u64::MAX && replicas >= wanted;
             (greeting.epoch > epoch, is_enough, greeting.last, greeting.epoch, replicas)
         });
@@ -189,7 +189,7 @@ impl<T: Transport> SharedStore<T> {
         Ok(())
     }
 
-    /// Queues what the server has to get, once it has answered everything before.
+    /// Queues the commands for the server, once it has answered everything before.
     fn send(&mut self, now: Instant) {
         if self.epoch.is_none() || self.link.in_flight() != Some(0) {
             return;

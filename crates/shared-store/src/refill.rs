@@ -23,7 +23,7 @@ impl<T: Transport> SharedStore<T> {
         let lost =
             format!("it lost records: it has changes up to {last}, and {durable} was durable");
         if last.epoch != epoch && last.epoch > self.before.0 {
-            // They cannot be joined with what this process has.
+            // They cannot be joined with the records of this process.
             return Err(LinkError::Lost(format!(
                 "{lost}; another adit has written to it: let another server become the primary"
             )));
@@ -51,7 +51,8 @@ impl<T: Transport> SharedStore<T> {
         }
     }
 
-    /// Queues what begins or ends it. True if it is to begin: nothing else is of use before.
+    /// Queues the command that begins or ends it. True if it is to begin: nothing else is of use
+    /// before.
     pub(crate) fn queue_refill(&mut self, now: Instant) -> bool {
         let durable = self.tail.durable();
         let is_complete = self.refill.marked_until.is_some_and(|until| durable.number >= until);

@@ -4,7 +4,7 @@ use adit_resp::RespValue;
 
 use crate::scripts::{number, octets};
 
-/// Memory that is kept for what relieves the store, and its bound.
+/// Memory that is reserved for changes that relieve the store, and its bound.
 const RESERVE_PART: u64 = 8;
 const RESERVE_OCTETS_MAX: u64 = 64 << 20;
 

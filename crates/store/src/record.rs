@@ -202,6 +202,6 @@ pub enum Upkeep {
     Waiting,
 }
 
-/// One life of a standby. Another value after each start: what an earlier life had in memory is lost.
+/// One life of a standby. Another value after each start: the memory of an earlier life is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Incarnation(pub u64);

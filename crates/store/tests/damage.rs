@@ -254,8 +254,8 @@ fn damage_that_compaction_meets_is_reported_once_and_ends_when_the_records_are_w
     assert_eq!(reopened.records.len(), 40);
 }
 
-/// The owner of the records appends all of them again. After that the segment goes, with what
-/// nobody appended.
+/// The owner of the records appends all of them again. After that the segment goes, with records
+/// that nobody appended.
 #[test]
 fn damage_that_compaction_meets_is_a_loss_until_all_records_are_appended_again() {
     let mut run = Run::new(16 << 10);

@@ -1,4 +1,4 @@
-//! A journal does what a map does, keeps its bound, and uses its files again.
+//! A journal acts as a map does, keeps its bound, and uses its files again.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::cast_possible_truncation, reason = "a test")]
 
 mod model;

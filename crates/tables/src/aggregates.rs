@@ -14,14 +14,15 @@ use adit_types::{Direction, Nanos, SliceId};
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// A lease is what the rate admits within this time; see [`LEASE_BYTES_MIN`] and [`LEASE_BYTES_MAX`].
+/// A lease is the volume that the rate admits within this time; see [`LEASE_BYTES_MIN`] and
+/// [`LEASE_BYTES_MAX`].
 const LEASE_TIME: Nanos = Nanos::from_micros(50);
 
 /// The least lease: one packet. Below 240 Mb/s a lease lasts longer than [`LEASE_TIME`]. Unit: octets.
 const LEASE_BYTES_MIN: u64 = 1500;
 
-/// The greatest lease: what 42 Gb/s admit within [`LEASE_TIME`]. At a higher rate a lease lasts shorter.
-/// Unit: octets.
+/// The greatest lease: the volume that 42 Gb/s admit within [`LEASE_TIME`]. At a higher rate a
+/// lease lasts shorter. Unit: octets.
 const LEASE_BYTES_MAX: u64 = 1 << 18;
 
 /// The rate of one slice, or of all sessions, in one direction.

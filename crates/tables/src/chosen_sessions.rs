@@ -3,7 +3,7 @@
 //! A chosen session gets its entries in steps, because its worker may divide the volume before a limit at any time
 //! ([`FastRuleTable::limit_to`]):
 //!
-//! 1. A *reserve* is taken away from what the worker divides, from its next division on.
+//! 1. A *reserve* is subtracted from the volume that the worker divides, from its next division on.
 //! 2. When every worker has observed that, the next packet has to pass the worker's checks, after which it divides again.
 //! 3. When the volume left to the limit, less the volume that the cells may count, is the reserve
 //!    at least, the entries are put.

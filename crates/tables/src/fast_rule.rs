@@ -1,7 +1,8 @@
 //! Fast rules by session index: one cell per session and direction, and one for the tunnel in which another UPF
-//! sends packets to the UE. Sessions without such a tunnel never write that cell. A cell has one cache line for the
-//! usual rule and the counters of its packets, and one for what fewer rules need: further URRs, the far end of a rule
-//! from tunnel to tunnel, words of a filter or selector, and a deferred charge of the rule's buckets.
+//! sends packets to the UE. Sessions without such a tunnel never write that cell. A cell has one
+//! cache line for the usual rule and the counters of its packets, and one for parts of fewer rules:
+//! further URRs, the far end of a rule from tunnel to tunnel, words of a filter or selector, and a
+//! deferred charge of the rule's buckets.
 //!
 //! A change takes effect in this order:
 //!
@@ -185,8 +186,9 @@ impl FastRuleTable {
         (traffic, last.max(offloaded))
     }
 
-    /// Takes back what an offload may count of a session without checks: until [`FastRuleTable::limit_to`] is called,
-    /// only the worker counts its packets. For the worker that owns it only.
+    /// Takes back the volume that an offload may count of a session without checks: until
+    /// [`FastRuleTable::limit_to`] is called, only the worker counts its packets. For the worker
+    /// that owns it only.
     #[inline]
     pub(crate) fn take_back(&self, session: SessionIndex) {
         if let Some(offload) = &self.offload {

@@ -1,4 +1,5 @@
-//! The cell of a fast rule: what workers read of it, and what the session's packets change.
+//! The cell of a fast rule: the words that workers read, and those that the session's packets
+//! change.
 //!
 //! A cell is a sequence lock: the publisher (control thread) writes, workers read. A worker that reads a
 //! cell during a write finds no fast rule, and its packet takes the stages.
@@ -103,7 +104,7 @@ impl CellKind {
     }
 }
 
-/// A fast rule, or what selects among several, and what the session's packets change.
+/// A fast rule, or the selector among several, and the words that the session's packets change.
 #[derive(Default)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C, align(128))]
@@ -359,7 +360,8 @@ impl ops::BitOrAssign for CellFlags {
     }
 }
 
-/// The cell of one direction of a session, which holds its fast rule, or what selects among several.
+/// The cell of one direction of a session, which holds its fast rule, or the selector among
+/// several.
 #[derive(Clone, Copy)]
 pub struct FastRuleCellRef<'a>(pub(crate) &'a FastRuleCell);
 
@@ -376,7 +378,7 @@ impl<'a> FastRuleCellRef<'a> {
         prefetch::read(self.0);
     }
 
-    /// Prefetches its second line, of the deferred charge and of what few rules need.
+    /// Prefetches its second line, of the deferred charge and of parts that few rules need.
     #[inline]
     pub fn prefetch_second_line(self) {
         prefetch::read(&self.0.last_words);

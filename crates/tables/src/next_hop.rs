@@ -188,7 +188,8 @@ impl NextHopTable {
         Some((InterfaceId(interface), mac_of(word)?))
     }
 
-    /// How often a link-layer address changed. While it stays the same, so does what [`NextHopTable::resolved`] returns.
+    /// How often a link-layer address changed. While it stays the same, so does the result of
+    /// [`NextHopTable::resolved`].
     #[inline]
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)

@@ -249,7 +249,7 @@ impl<T> fmt::Debug for SlotReader<T> {
     }
 }
 
-/// A section in which what the slots hold stays alive.
+/// A section in which the values of the slots stay alive.
 pub struct SlotGuard<'a, T> {
     shared: &'a PublishedSlots<T>,
 }
@@ -283,7 +283,7 @@ impl<'a, T: Send + Sync> SlotGuard<'a, T> {
         }
     }
 
-    /// Prefetches the first cache line of what the slot holds. Reads the slot.
+    /// Prefetches the first cache line of the slot's value. Reads the slot.
     #[inline]
     pub fn prefetch(self, slot: usize) {
         if let Some(value) = self.get(slot) {

@@ -2,8 +2,8 @@
 //!
 //! Steps of one delta: bind its rules to these tables, compile them, add keys, swap the rules,
 //! remove keys. So a packet that finds the session sees its rules before or after the change, never
-//! a mixture. The publisher frees what the change retired once all workers have passed a burst
-//! boundary.
+//! a mixture. The publisher frees the values that the change retired once all workers have passed a
+//! burst boundary.
 
 mod build;
 mod routes;
@@ -49,7 +49,7 @@ pub use routes::{PreparedRoutes, RoutesConfig};
 
 const DIRECTIONS: [Direction; 2] = [Direction::Uplink, Direction::Downlink];
 
-/// Counters of the publisher: changes, and what found no room.
+/// Counters of the publisher: changes, and entries without room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PublisherCounters {
     /// Deltas applied.
@@ -127,8 +127,8 @@ pub struct Publisher {
 impl Publisher {
     /// Applies a delta. [`Publisher::poll_observed`] returns its id once all workers run it.
     ///
-    /// Cannot fail: [`PublisherCounters`] count what finds no room. A FAR without room for its next
-    /// hop keeps [`NextHopIndex::NONE`].
+    /// Cannot fail: [`PublisherCounters`] count entries without room. A FAR without room for its
+    /// next hop keeps [`NextHopIndex::NONE`].
     pub fn apply(&mut self, id: DeltaId, delta: RuleDelta) {
         let RuleDelta { session, keys, rules } = delta;
         self.counters.deltas_applied += 1;
@@ -237,8 +237,8 @@ impl Publisher {
         }
     }
 
-    /// Frees what no worker can read any more. Returns the oldest delta that all workers run and
-    /// that was not returned before. Call until it returns `None`.
+    /// Frees values that no worker can read any more. Returns the oldest delta that all workers run
+    /// and that was not returned before. Call until it returns `None`.
     pub fn poll_observed(&mut self) -> Option<DeltaId> {
         while let Some(rules) = self.rules.reclaim() {
             for far in &rules.fars {

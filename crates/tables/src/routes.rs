@@ -453,7 +453,8 @@ pub(crate) struct Routes {
     pub(crate) interfaces: Box<[Interface]>,
     /// By routing domain; never empty. Those of later routes begin with these.
     pub(crate) ues: Box<[Arc<UeTable>]>,
-    /// Differs from that of the routes before and after, for what workers keep of a lookup.
+    /// Differs from that of the routes before and after, for workers that keep the result of a
+    /// lookup.
     version: u16,
     /// The next hops that routes name, each once.
     gateways: Vec<NextHopIndex>,

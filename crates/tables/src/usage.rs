@@ -298,7 +298,8 @@ impl<'a> UsageView<'a> {
         (counted.ul_bytes, counted.dl_bytes)
     }
 
-    /// Octets counted in both directions, without the right to count on: what an offload counts meanwhile may be missing.
+    /// Octets counted in both directions, without the right to count on: counts of an offload
+    /// meanwhile may be missing.
     #[must_use]
     pub fn counted_bytes(&self, slot: UsageSlot) -> u64 {
         let counted = match self.owner(slot) {

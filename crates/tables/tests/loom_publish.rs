@@ -42,7 +42,7 @@ impl Canary {
     }
 }
 
-/// Takes back what can be taken back and marks it; returns how many values that were.
+/// Takes back values that can be taken back and marks them; returns how many those were.
 fn reclaim(writer: &mut SlotWriter<Canary>) -> usize {
     let mut count = 0;
     while let Some(canary) = writer.reclaim() {

@@ -225,7 +225,7 @@ impl SchedulerState {
         }
     }
 
-    /// Ends the first event that `port` has by what follows from it.
+    /// Ends the first event that `port` has by the event that follows from it.
     fn end(&mut self, port: usize, successor: Option<Event<MemBuf>>) {
         let (number, order) =
             self.dequeued[port].pop_front().unwrap_or_else(|| unreachable!("no event to end"));

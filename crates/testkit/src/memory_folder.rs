@@ -14,7 +14,7 @@ const SECTOR: usize = 512;
 /// The result and the effect of a call that fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileFault {
-    /// EIO. Nothing is written; what a sync covered is never durable.
+    /// EIO. Nothing is written; octets that a sync covered are never durable.
     Io,
     /// ENOSPC, after half of the octets.
     NoSpace,
@@ -437,7 +437,7 @@ impl Files for MemoryFiles {
         let of_file = state.unsynced.extract_if(.., |write| write.file == *file);
         let writes: Vec<UnsyncedWrite> = of_file.collect();
         if let Some(fault) = fault {
-            // Readers still see what no disk has.
+            // Readers still see octets that no disk has.
             return Err(error(fault));
         }
         for UnsyncedWrite { file, offset, octets } in writes {

@@ -23,7 +23,8 @@ pub fn binary(name: &str) -> Option<PathBuf> {
     None
 }
 
-/// True if a program of the lab ended with status 2: the machine lacks something. Prints the last line, which says what.
+/// True if a program of the lab ended with status 2: the machine lacks something. Prints the last
+/// line, which names the reason.
 #[must_use]
 pub fn is_refused_by_the_machine(output: &Output) -> bool {
     let refused = output.status.code() == Some(2);

@@ -243,7 +243,7 @@ fn run(
     Ok(())
 }
 
-/// Adds what the workers of a process did.
+/// Adds the counts of a process's workers.
 fn note(coverage: &mut Coverage, world: &World) {
     let sum = world.publisher.snapshot();
     coverage.transmitted += sum.transmitted_pkts();
@@ -303,7 +303,7 @@ fn burst(rng: &mut StdRng, world: &World) -> Vec<InjectedFrame> {
     judged.into_iter().map(|judged| judged.frame).collect()
 }
 
-/// A frame that arrives, and what the oracle says of it.
+/// A frame that arrives, and the oracle's verdict on it.
 struct JudgedFrame {
     frame: InjectedFrame,
     verdict: OracleVerdict,

@@ -66,7 +66,7 @@ struct NumberedTraffic {
     markers: u32,
 }
 
-/// Ports that make packets, and check what leaves.
+/// Ports that make packets, and check frames that leave.
 struct NumberingIo<'a> {
     pool: Mempool,
     sessions: Vec<NumberedTraffic>,

@@ -243,7 +243,7 @@ impl Upf {
         }
     }
 
-    /// Runs a step of one thread, and notes what left.
+    /// Runs a step of one thread, and notes the packets that left.
     fn step(&mut self, thread: usize) {
         self.now += Nanos::from_micros(5);
         self.threads[thread].step(self.now, &mut self.ios[thread]);

@@ -572,7 +572,7 @@ fn answers_to_strangers(world: &TestNamespace, dir: &Path) -> [String; 4] {
     })
 }
 
-/// Waits until the standby's word suffices for answers of `active`.
+/// Waits until the standby's acknowledgment suffices for answers of `active`.
 fn wait_for_replication(active: &Daemon) {
     let began = Instant::now();
     while active.show("store")["standby_acknowledges"] != true {
@@ -609,7 +609,7 @@ fn with_what_only_the_standby_has(purpose: &str, test: &str, transport: &str) {
     let [plain, nobody, other, peer] = answers_to_strangers(&pair.world, files.path());
     // An alert at most.
     assert!(plain.len() <= 10 && nobody.is_empty() && other.is_empty(), "{plain} {nobody} {other}");
-    // Even the peer's word ends nothing.
+    // Even the peer's answer ends nothing.
     assert!(peer.starts_with("-LATER 1 "), "{peer}");
     seconds(0.5);
     let shown = one.show("store");

@@ -196,7 +196,7 @@ fn server_that_lost_the_epoch_takes_it_again_unless_another_one_took_the_lease_t
             format!("HSET adit:{{upf-1}}:state epoch {epoch} holder {holder} held 1 last 0-0");
         assert_eq!(server.answer(&state).trim(), "4");
     };
-    // It has what the one before this holder wrote.
+    // It has the groups that the one before this holder wrote.
     state(2, "z/1");
     assert_eq!(write(&server, "3 a/1", "0-0 1", "2 z/1"), ["WRITTEN", "3-1", "0", "0"]);
     let now = server.answer("HMGET adit:{upf-1}:state epoch holder held");

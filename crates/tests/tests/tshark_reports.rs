@@ -62,7 +62,7 @@ impl ReportExchange {
         dialogue
     }
 
-    /// Keeps what the node sends and answers it, until the node sends nothing.
+    /// Keeps the messages of the node and answers them, until the node sends nothing.
     fn converse(&mut self, sent: Vec<Transmit>) {
         let mut queue = VecDeque::from(sent);
         while let Some(Transmit { to, bytes, .. }) = queue.pop_front() {

@@ -117,7 +117,7 @@ impl TlsStream {
     }
 
     /// Sends encrypted octets, an alert about a fault included. An error of the stream is left to a
-    /// read: what the peer said before it ended the stream explains more.
+    /// read: the peer's octets before it ended the stream explain more.
     fn send<T: Transport>(&mut self, inner: &mut T, id: StreamId) {
         let mut octets = StreamOctets { inner, id };
         while self.connection.wants_write() && self.connection.write_tls(&mut octets).is_ok() {}

@@ -76,8 +76,8 @@ pub fn apply(
     Ok(applied)
 }
 
-/// Takes back what the last [`apply`] wrote, also if that was interrupted. A setting that somebody else changed since
-/// stays as it is.
+/// Reverts the settings that the last [`apply`] wrote, also if that was interrupted. A setting that
+/// somebody else changed since stays as it is.
 ///
 /// # Errors
 /// When nothing is applied, the journal is damaged, or the kernel refuses a previous value.

@@ -19,7 +19,7 @@ const JOURNALS: &str = "run/adit";
 const JOURNAL_START: &str = "frequency-";
 const JOURNAL_END: &str = ".journal";
 
-/// From this busy share of late on the frequency is high, at once. Unit: thousandths.
+/// From this recent busy share on the frequency is high, at once. Unit: thousandths.
 const RAISE_PERMILLE: u64 = 700;
 
 /// The frequency is lowered if the busy share at the low one would be at most this. Unit: thousandths.

@@ -23,7 +23,7 @@ pub(crate) struct JournalEntry {
     pub place: SettingPlace,
     pub form: SettingForm,
     pub path: String,
-    /// Empty for what did not exist.
+    /// Empty for a file that did not exist.
     pub previous: String,
     pub wanted: String,
 }

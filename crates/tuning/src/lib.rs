@@ -1,4 +1,5 @@
-//! Linux settings of the machine for real-time work: profiles, what the machine has of them, and a way there and back.
+//! Linux settings of the machine for real-time work: profiles, the present settings of the machine,
+//! and a way there and back.
 //!
 //! A profile of study 004 becomes a list of [`TuningSetting`]s. [`check()`] compares them with the machine, [`apply()`]
 //! writes those that differ after it has written a journal, and [`revert()`] takes each back that still has the

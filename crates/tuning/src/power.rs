@@ -8,7 +8,7 @@ const ZONES: &str = "sys/class/powercap";
 /// The power management of a CPU; guests and some firmware show nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CpuPower {
-    /// The frequency of late. Unit: kHz.
+    /// The recent frequency. Unit: kHz.
     pub frequency_khz: Option<u64>,
     /// Its idle states, the lightest first.
     pub idle_states: Vec<IdleStateTime>,

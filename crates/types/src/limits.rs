@@ -165,7 +165,8 @@ pub const USAGE_RECORDS_PER_TURN_MAX: usize = 64;
 /// Taps at a time: traces and captures together.
 pub const TAPS_MAX: usize = 4;
 
-/// Items of one record of a tap at most: both frames of a packet of 9,000 octets, and what happened between.
+/// Items of one record of a tap at most: both frames of a packet of 9,000 octets, and the events
+/// between.
 pub const TAP_RECORD_LEN: usize = 448;
 
 /// Items in the ring of one worker's records. Items that do not fit are skipped and counted.
@@ -215,7 +216,7 @@ pub const USAGE_REPORTS_PER_RESPONSE_MAX: usize = 64;
 
 /// Events of one URR in one usage report, each with its time stamp of 8 octets; with the last one
 /// the report is made. A response with as many usage reports as it may have, all of them full,
-/// still fits what we send at most.
+/// still fits the largest message that we send.
 pub const EVENTS_PER_REPORT_MAX: usize = 16;
 
 /// Monitoring times of one URR. No measurement is split more often, whatever updates bring.
@@ -359,8 +360,8 @@ pub const API_TOKEN_BYTES_MIN: usize = 20;
 /// Octets of a token at most.
 pub const API_TOKEN_BYTES_MAX: usize = 256;
 
-/// Traces and captures over the HTTP interface at a time: one of [`TAPS_MAX`] stays for the admin socket. Each has a thread
-/// and some 100 KiB of what its client has yet to read.
+/// Traces and captures over the HTTP interface at a time: one of [`TAPS_MAX`] stays for the admin
+/// socket. Each has a thread and some 100 KiB that its client has yet to read.
 pub const API_TAPS_MAX: usize = TAPS_MAX - 1;
 
 /// Clients of the live stream of the HTTP interface.

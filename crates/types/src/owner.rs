@@ -6,8 +6,8 @@ use crate::{SessionIndex, WorkerId};
 /// group; with as many as `limits::WORKERS_MAX` every worker has one.
 pub const OWNER_GROUPS: u32 = 64;
 
-/// Neighboring sessions that are in one group, as a shift: what two of them write may share a cache
-/// line.
+/// Neighboring sessions that are in one group, as a shift: the values that two of them write may
+/// share a cache line.
 pub const OWNER_GROUP_SHIFT: u32 = 1;
 
 /// Spreads consecutive groups, so that few sessions are shared as well as many: odd, and next to

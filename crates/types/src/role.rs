@@ -12,7 +12,8 @@ pub enum Role {
     Signaling,
     /// It receives packets from ports, finds a worker for each, and hands them over.
     Receiver,
-    /// It receives packets from ports for an event scheduler, and transmits what workers send.
+    /// It receives packets from ports for an event scheduler, and transmits frames that workers
+    /// send.
     RxTx,
 }
 

@@ -95,7 +95,7 @@ impl ArpPacket {
         }
     }
 
-    /// The packet at the front of `bytes`, and what follows (Ethernet padding).
+    /// The packet at the front of `bytes`, and the rest (Ethernet padding).
     ///
     /// # Errors
     /// `Truncated` below 28 octets; `BadField` for other hardware or protocol types; `BadLength`

@@ -105,7 +105,7 @@ impl GtpuHeader {
         }
     }
 
-    /// The mandatory part at the front of `bytes`, and what follows up to the length field.
+    /// The mandatory part at the front of `bytes`, and the rest up to the length field.
     ///
     /// # Errors
     /// `Truncated` below 8 octets; `BadVersion` unless version 1 with protocol type 1; `BadLength`
@@ -161,7 +161,7 @@ impl GtpuOptional {
         Self { sequence: U16::new(sequence), n_pdu: 0, next_extension: next_extension.0 }
     }
 
-    /// The optional part at the front of `bytes`, and what follows.
+    /// The optional part at the front of `bytes`, and the rest.
     ///
     /// # Errors
     /// `Truncated` below 4 octets.

@@ -91,8 +91,8 @@ impl Ipv4Header {
         header
     }
 
-    /// The fixed part at the front of `bytes`, and the payload: what follows the options, up to the total
-    /// length, without Ethernet padding. Does not verify the checksum.
+    /// The fixed part at the front of `bytes`, and the payload: the octets after the options, up to
+    /// the total length, without Ethernet padding. Does not verify the checksum.
     ///
     /// # Errors
     /// `Truncated` below 20 octets; `BadVersion`; `BadLength` when the header length is below 20,

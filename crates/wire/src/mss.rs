@@ -32,7 +32,8 @@ pub fn is_syn(packet: &[u8], ip: &IpPacket) -> bool {
 /// Lowers the MSS to `most` in every such option of a SYN or SYN-ACK, and updates the TCP checksum. `packet` begins with
 /// the header that `ip` was parsed from. Returns whether an option changed.
 ///
-/// Later fragments, other packets, options that the packet cuts off, and what follows a malformed option stay as they are.
+/// Later fragments, other packets, options that the packet cuts off, and the octets after a
+/// malformed option stay as they are.
 pub fn clamp_mss(packet: &mut [u8], ip: &IpPacket, most: u16) -> bool {
     if !is_syn(packet, ip) {
         return false;

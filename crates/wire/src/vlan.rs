@@ -36,7 +36,7 @@ impl VlanTag {
         Self { tag_control: U16::new(tag_control), ether_type: U16::new(ether_type.0) }
     }
 
-    /// The tag at the front of `bytes`, and what follows.
+    /// The tag at the front of `bytes`, and the rest.
     ///
     /// # Errors
     /// `Truncated` below 4 octets.

@@ -130,7 +130,7 @@ fn inner_v6(payload: usize) -> Vec<u8> {
     packet
 }
 
-/// True when `found` says of a packet what the walk found.
+/// True when `found` has the same as the walk.
 fn is_same(found: &UsualIp, packet: &IpPacket) -> bool {
     let half = |addr| match addr {
         IpAddr::V4(addr) => u64::from(addr.to_bits()),
@@ -482,7 +482,8 @@ proptest! {
         prop_assert!(is_same(&found, &packet), "{:?} is not {:?}", found, packet);
     }
 
-    /// Both forms of a usual packet's tuple are what the walk finds, if it finds one: of fragments there is none.
+    /// Both forms of a usual packet's tuple are the one that the walk finds, if it finds one: of
+    /// fragments there is none.
     #[test]
     fn tuples_of_a_usual_packet_are_those_of_the_walk(
         changes in prop::collection::vec((0_usize..44, any::<u8>()), 0..4),

@@ -8,7 +8,7 @@ use adit_types::{InterfaceRole, VlanId};
 use super::section::ConfigSection;
 use super::{InterfaceSettings, IpNet, RouteSettings};
 
-/// Notes what an interface on a port of the kernel cannot have.
+/// Notes the features that an interface on a port of the kernel cannot have.
 pub(super) fn check_interface(
     section: &ConfigSection<'_, '_>,
     device: &KernelDevice,

@@ -425,8 +425,8 @@ pub(crate) struct InterfaceSettings {
     pub name: String,
     pub role: InterfaceRole,
     pub port: PortId,
-    /// True on a port of the kernel, which routes what leaves there.
-    /// True if the kernel routes behind it.
+    /// True on a port of the kernel, which routes the packets that leave there. True if the kernel
+    /// routes behind it.
     pub is_kernel: bool,
     pub vlan: VlanId,
     /// adit's address and the prefix length of its link.

@@ -51,8 +51,8 @@ pub(super) fn read_flows(
     settings
 }
 
-/// Checks that what forwards on some ports has an interface with GTP-U and one with plain IP on them: only packets between the
-/// two can be forwarded there.
+/// Checks that an offload on some ports has an interface with GTP-U and one with plain IP on them:
+/// only packets between the two can be forwarded there.
 pub(super) fn check_interfaces(
     root: &ConfigSection<'_, '_>,
     ports: &[PortSettings],

@@ -1,7 +1,8 @@
 //! CPUs of the threads: those that the file lists, or those of a plan for the machine.
 //!
-//! A plan needs the ports and the execution model, and gives the numbers of threads on which other keys depend. So it is made
-//! while the file is read, from what of it matters for the plan; mistakes in that are reported where it is read in full.
+//! A plan needs the ports and the execution model, and gives the numbers of threads on which other
+//! keys depend. So it is made while the file is read, from the keys that matter for the plan;
+//! mistakes in these are reported where they are read in full.
 
 use adit_kernel::KernelDevice;
 use adit_placement::{

@@ -86,7 +86,7 @@ pub(super) fn read(
     Some(StandbySettings { addresses, accepts_two_active, when_isolated })
 }
 
-/// True for what the kernel accepts as the name of a network device.
+/// True for a text that the kernel accepts as the name of a network device.
 fn is_device_name(name: &str) -> bool {
     let is_allowed = |octet: u8| octet.is_ascii_graphic() && !b"/:".contains(&octet);
     (1..=15).contains(&name.len()) && name.bytes().all(is_allowed)

@@ -190,7 +190,7 @@ pub(super) struct TracedPacket {
 
 #[derive(serde::Serialize, ToSchema)]
 pub(super) struct TracedWait {
-    /// For what.
+    /// The reason.
     r#for: String,
     /// How long.
     ns: u64,

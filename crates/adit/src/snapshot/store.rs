@@ -111,7 +111,7 @@ pub(crate) struct ReplicationDocument {
     replicated: bool,
     /// The last group of changes that the standby has.
     standby_group: u64,
-    /// The standby's word suffices for answers.
+    /// The standby's acknowledgment suffices for answers.
     standby_acknowledges: bool,
     /// Why the standby cannot be reached, or could not last.
     standby_failure: Option<String>,

@@ -351,7 +351,7 @@ impl HubTap {
             bells.get(*worker).into_iter().for_each(Doorbell::ring);
             is_full
         });
-        // After what workers skipped is known.
+        // After the count of skipped records is known.
         if self.unstopped.is_empty() && self.unconfirmed == 0 && !self.is_told {
             let ended = TapNews::Ended(TapEnd { why, skipped: self.skipped });
             self.is_told = !matches!(self.news.try_send(ended), Err(TrySendError::Full(_)));

@@ -82,8 +82,8 @@ impl<'v, 'l> BurstContext<'v, 'l> {
 }
 
 /// The last hops of the packets of one direction of a burst.
-// PERF (adit bench datapath): a structure of its own, so that what else a burst shares does not have to be in memory
-// for the functions that look up hops.
+// PERF (adit bench datapath): a structure of its own, so that the other shared state of a burst
+// does not have to be in memory for the functions that look up hops.
 pub(super) struct KnownHops<'v, 'l> {
     /// One of each family of the packets that leave: to data networks that of users' packets, into tunnels that of outer
     /// headers.

@@ -474,8 +474,8 @@ fn assign_ticket_apart<B: PacketBuf>(
     assign_ticket(queues, room, rule, packet)
 }
 
-/// Finds the session and the fast rule of each packet, hands off packets of other workers' sessions, and
-/// prefetches what the rewrite reads.
+/// Finds the session and the fast rule of each packet, hands off packets of other workers'
+/// sessions, and prefetches the lines that the rewrite reads.
 #[inline(always)]
 // PERF (adit bench datapath): one caller; no call per burst.
 fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
@@ -679,8 +679,8 @@ fn prefetch_other_usage<'v, D: FastDirection>(
     any
 }
 
-/// Prefetches what the loops of [`PreparedBurst::relays`] read for the rules of these loops at the front of `packets`.
-/// Returns their number and the flags of their cells.
+/// Prefetches the lines that the loops of [`PreparedBurst::relays`] read for the rules of these
+/// loops at the front of `packets`. Returns their number and the flags of their cells.
 #[inline(never)]
 fn prefetch_relayed_usage<'v, D: FastDirection>(
     view: &TablesView<'v>,
@@ -708,8 +708,8 @@ fn prefetch_other_relayed_usage<'v, D: FastDirection>(
     }
 }
 
-/// Prefetches what the loops of [`PreparedBurst::relays`] read for a rule of theirs. Returns the flags of its cell,
-/// `None` for other rules.
+/// Prefetches the lines that the loops of [`PreparedBurst::relays`] read for a rule of theirs.
+/// Returns the flags of its cell, `None` for other rules.
 #[inline(always)]
 // PERF (adit bench datapath --n9): once per packet of these loops.
 fn prefetch_relayed<'v, D: FastDirection>(

@@ -14,8 +14,9 @@ use super::family::{FamilyMix, FamilyOrder};
 use super::packet::FastPacket;
 use super::{FastPackets, note, prefetch_relayed};
 
-/// Selects the fast rules of packets whose sessions have several, by SDF filters, and prefetches what all packets
-/// of the burst need next. Returns the flags of cells that it found to hold a fast rule.
+/// Selects the fast rules of packets whose sessions have several, by SDF filters, and prefetches
+/// the lines that all packets of the burst need next. Returns the flags of cells that it found to
+/// hold a fast rule.
 ///
 /// Shape: writes `selected` of these packets.
 /// Cost:  one pass if a single filter selects each: it prefetches the line of the rule. Else two passes more:

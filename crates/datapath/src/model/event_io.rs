@@ -42,7 +42,8 @@ impl<B: PacketBuf> Outbox<B> {
         self.events.is_empty()
     }
 
-    /// True if there is room for what may follow from a burst of events, and the last one was ended.
+    /// True if there is room for the events that may follow from a burst of them, and the last one
+    /// was ended.
     pub(super) fn can_take_events(&self) -> bool {
         self.completions.is_empty() && self.room() >= OUTBOX_LEN / 2
     }
@@ -60,7 +61,8 @@ impl<B: PacketBuf> Outbox<B> {
         has_room
     }
 
-    /// Ends each event of the dequeue with these tags, unless [`Outbox::complete`] says what follows from it.
+    /// Ends each event of the dequeue with these tags, unless [`Outbox::complete`] names the event
+    /// that follows from it.
     pub(super) fn expect_completions(&mut self, tags: impl Iterator<Item = EventTag>) {
         let release =
             |tag: EventTag| Event { tag: tag.with_operation(EventOperation::Release), buf: None };

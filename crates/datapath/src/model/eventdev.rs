@@ -110,8 +110,8 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         let Self { worker, port, flows, inbox, outbox, .. } = self;
         let parts = worker.parts();
         outbox.send_completions(port);
-        // A worker that waits to send still takes events, as long as it has room for what follows from them: else all
-        // workers could wait for each other.
+        // A worker that waits to send still takes events, as long as it has room for those that
+        // follow from them: else all workers could wait for each other.
         outbox.send(port);
         let takes_events = outbox.can_take_events();
         // Before the tables are read.
@@ -218,8 +218,8 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         self.worker.take_fullest_ring()
     }
 
-    /// Ends the worker like [`Worker::drain`]; what the scheduler did not take yet is dropped, too. Call it again while a
-    /// central scheduler still gives out events.
+    /// Ends the worker like [`Worker::drain`]; events that the scheduler did not take yet are
+    /// dropped, too. Call it again while a central scheduler still gives out events.
     pub fn drain(&mut self, io: &mut Io) {
         let state = self.worker.parts().state;
         state.tally.set_taken_over(true);

@@ -39,7 +39,8 @@ pub(super) fn change_owners<Io: PacketIo>(
     pkts
 }
 
-/// Gives away what waits of the groups to release, and owns them no longer. Returns how many packets left.
+/// Gives away the waiting packets of the groups to release, and owns them no longer. Returns how
+/// many packets left.
 fn release<B: PacketBuf>(state: &mut WorkerState<B>) -> usize {
     let WorkerState { handoff, buffering, shaping, fragments, tally, .. } = state;
     let moved = handoff.owners().fill_parcels(|parcel, is_moving| {

@@ -106,7 +106,7 @@ impl<Io: PacketIo> Receiver<Io> {
         Self { hash, ..self }
     }
 
-    /// Polls every queue of the configuration once, and hands over what arrived.
+    /// Polls every queue of the configuration once, and hands over the frames that arrived.
     ///
     /// Cost:    no allocation, lock, system call or clock of its own. Per packet one cache line of the frame, and with
     ///          [`Spread::Owner`] one of the key table, prefetched; one store release per burst and worker.
@@ -167,7 +167,8 @@ pub(super) fn poll<Io: PacketIo>(
     received
 }
 
-/// Looks at the frames of a burst, counts their arrival, and prefetches what their sessions are looked up in.
+/// Classifies the frames of a burst, counts their arrival, and prefetches the lines of the tables
+/// in which their sessions are looked up.
 pub(super) fn look<'l, B: PacketBuf>(
     view: &TablesView<'_>,
     links: PortLinks<'l>,

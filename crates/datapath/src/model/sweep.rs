@@ -20,7 +20,7 @@ pub(super) fn sweep<Io: PacketIo>(
     state: &mut WorkerState<Io::Buf>,
 ) -> usize {
     let sweep = state.handoff.sweeps().begin();
-    // Before the rings are emptied: what others handed on in these sweeps is in them.
+    // Before the rings are emptied: packets that others handed on in these sweeps are in them.
     let ready = state.held_end_markers.ready(ctx.now, state.handoff.sweeps());
     let taken = take_over_all(ctx, io, rx, state);
     slow::pass_on_held(ctx, io, limits, state, ready);

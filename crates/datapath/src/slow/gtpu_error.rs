@@ -40,7 +40,7 @@ const _: () = assert!(MESSAGE_MAX >= 12 + 2 + SUPPORTED.len());
 
 /// Sends an error to the sender of the message in `buf`, within its limit.
 ///
-/// Errors: none; what cannot be sent is counted as lost.
+/// Errors: none; a message that cannot be sent is counted as lost.
 #[cold]
 pub(super) fn send<Io: PacketIo>(
     ctx: &StepContext<'_>,

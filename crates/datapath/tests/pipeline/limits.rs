@@ -1,4 +1,5 @@
-//! Limits met exactly: what just fits takes the fast path, what does not never passes it.
+//! Limits met exactly: a packet that just fits takes the fast path, one that does not never passes
+//! it.
 
 use adit_rules::{
     DropReason, PoolMembers, SessionRules, UrrEntry, UsageLimits, UsageSource, WorkerEvent,

@@ -1,4 +1,4 @@
-//! The maximum segment size that SYNs announce, lowered to what fits their way.
+//! The maximum segment size that SYNs announce, lowered to the size that fits their path.
 
 use adit_rules::{DestinationInterface, DropReason, HeaderCreation, HeaderRemoval, SessionRules};
 use adit_tables::TablesConfig;

@@ -69,7 +69,7 @@ fn router_that_quotes_a_packet_of_ours_is_reported_with_its_mtu() {
         let events = tell(&mut scene, &told_v4(said, &packet));
         assert_eq!(events, [narrowed(GNB, ROUTER, reported)], "{said}");
     }
-    // A quote of a router that changed what routers change, up to the TEID.
+    // A quote of a router that changed the fields that routers change, up to the TEID.
     let mut quote = packet[..20 + 16].to_vec();
     (quote[1], quote[8], quote[10]) = (0x03, 1, 0x55);
     assert_eq!(tell(&mut scene, &told_v4(1300, &quote)), [narrowed(GNB, ROUTER, 1300)]);

@@ -24,7 +24,7 @@ pub type PortsMeasurement = fn(&PortsArguments, &Stop) -> Result<bool>;
 /// Options of `adit-lab ports`.
 #[derive(Debug, clap::Args)]
 pub struct PortsArguments {
-    /// Kinds of ports to measure in turns; the last one is what the others are compared with.
+    /// Kinds of ports to measure in turns; the others are compared with the last one.
     #[arg(
         long,
         value_name = "KIND,…",

@@ -330,7 +330,7 @@ impl Node {
         });
     }
 
-    /// The work of a turn: what waits takes effect, a bounded part of it.
+    /// The work of a turn: waiting records take effect, a bounded part of them.
     pub(crate) fn advance_following(&mut self, now: Nanos) {
         self.begin_turn(now);
         self.while_following(|node, restoration, followed| {
@@ -393,7 +393,8 @@ impl Node {
         followed.is_some_and(FollowedRecords::has_work)
     }
 
-    /// This node takes over: what waited takes effect, or is refused. From now on changes are recorded.
+    /// This node takes over: waiting records take effect, or are refused. From now on changes are
+    /// recorded.
     pub(super) fn end_following(
         &mut self,
         now: Nanos,

@@ -67,7 +67,7 @@ impl Node {
         self.release_held(now);
     }
 
-    /// Why the store cannot keep what a request changes, if it cannot.
+    /// Why the store cannot keep the changes of a request, if it cannot.
     pub(crate) fn store_refusal(&self, request: &ReceivedMessage<'_>) -> Option<StoreState> {
         let grows = matches!(
             request.header.message_type,
@@ -178,7 +178,7 @@ impl Node {
         }
     }
 
-    /// Records what sessions used: each one once in an interval, a bounded number in each turn.
+    /// Records the usage of sessions: each one once in an interval, a bounded number in each turn.
     pub(crate) fn record_usage(&mut self, now: Nanos) {
         if self.next_usage_record().is_none_or(|due| due > now) {
             return;
@@ -212,7 +212,7 @@ impl Node {
         self.sessions.records.walk = UsageWalk { next: next.unwrap_or_default(), since };
     }
 
-    /// Records what all sessions used, at once: the process is about to end.
+    /// Records the usage of all sessions, at once: the process is about to end.
     pub fn record_all_usage(&mut self, now: Nanos) {
         self.sessions.records.walk = UsageWalk { next: SessionIndex(0), since: Nanos(0) };
         loop {
@@ -368,7 +368,8 @@ impl Node {
         }
     }
 
-    /// Restores what a record of its own says of an association, at once or when that is restored.
+    /// Restores the state that a record of its own has of an association, at once or when that is
+    /// restored.
     fn restore_peer_state(
         &mut self,
         now: Nanos,

@@ -1,10 +1,11 @@
 //! Session reports, from a session to the CP function that controls it.
 //!
-//! Each session has at most one Session Report Request in flight; what happens meanwhile waits in a
-//! bounded queue and leaves together in the next one. An item equal to one that waits is merged into
-//! it. A report that the CP function refuses or does not answer is not delivered: after a pause, which grows with each
-//! failure, usage is sent again as it was, and events that happen again are reported again. A new kind of report is a new [`ReportItem`], and its place in [`SessionReportGroups`].
-//! Spec: TS 29.244 §5.2.3, §6.3.5, §7.5.8, §7.5.9.
+//! Each session has at most one Session Report Request in flight; events meanwhile wait in a
+//! bounded queue and leave together in the next one. An item equal to one that waits is merged into
+//! it. A report that the CP function refuses or does not answer is not delivered: after a pause,
+//! which grows with each failure, usage is sent again as it was, and events that happen again are
+//! reported again. A new kind of report is a new [`ReportItem`], and its place in
+//! [`SessionReportGroups`]. Spec: TS 29.244 §5.2.3, §6.3.5, §7.5.8, §7.5.9.
 
 mod response;
 
@@ -330,7 +331,7 @@ impl Node {
         self.send_reports(now);
     }
 
-    /// Sends what may be sent in this turn.
+    /// Sends reports that may be sent in this turn.
     pub(crate) fn send_reports(&mut self, now: Nanos) {
         while let Some((up_seid, items)) = self.sessions.states.start_report() {
             // A session that moves reports to its new CP function.
@@ -399,7 +400,7 @@ impl Node {
         self.counters.scalars.usage_reports_given_up += as_count(given_up);
     }
 
-    /// The work of a turn for session reports: pauses end, and what may be sent is.
+    /// The work of a turn for session reports: pauses end, and reports that may be sent are.
     pub(crate) fn send_due_reports(&mut self, now: Nanos) {
         self.sessions.states.end_report_pauses(now);
         self.send_reports(now);

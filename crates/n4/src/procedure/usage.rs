@@ -128,7 +128,7 @@ impl Node {
         self.ntp_clock = NtpClock::from_nanos(at_zero);
     }
 
-    /// Carries out what usage or time led to.
+    /// Runs the actions that follow from usage or time.
     pub(crate) fn apply_usage_outcome(&mut self, now: Nanos, outcome: UsageOutcome) {
         let UsageOutcome { up_seid, reports, inactive, .. } = outcome;
         let mut items: Vec<ReportItem> = reports.into_iter().map(ReportItem::Usage).collect();

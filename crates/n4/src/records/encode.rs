@@ -56,8 +56,8 @@ pub(crate) fn session_value(
 }
 
 impl RecordBook {
-    /// The next group: what changed since the last one, as far as one group holds it. `None` if nothing did, or while the
-    /// store has enough to do.
+    /// The next group: the changes since the last one, as far as one group holds them. `None` if
+    /// nothing did, or while the store has enough to do.
     pub(crate) fn next_group(
         &mut self,
         now: Nanos,

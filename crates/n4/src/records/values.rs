@@ -450,7 +450,7 @@ pub(crate) struct AnswerValue {
     pub octets: Vec<u8>,
 }
 
-/// An answer that leaves, and to what.
+/// An answer that leaves, and its request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KeptAnswer<'a> {
     pub at: Nanos,

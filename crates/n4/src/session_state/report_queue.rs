@@ -148,8 +148,9 @@ impl ReportQueue {
         }
     }
 
-    /// Adds usage to that of its URR which waits and was not sent, while requests cannot be delivered: so what waits of a
-    /// session has a bound. False if there is none that it can be added to.
+    /// Adds usage to that of its URR which waits and was not sent, while requests cannot be
+    /// delivered: so the waiting reports of a session have a bound. False if there is none that it
+    /// can be added to.
     pub(super) fn merge(&mut self, item: &ReportItem) -> bool {
         let ReportItem::Usage(usage) = item else { return false };
         if !self.is_held && self.pause.failures() == 0 {
@@ -177,7 +178,7 @@ impl ReportQueue {
         ReportCounts { in_flight: usize::from(self.is_in_flight()), waiting: self.waiting.len() }
     }
 
-    /// Keeps of the reports what `remaining` says.
+    /// Keeps the reports that `remaining` selects.
     pub(super) fn end(&mut self, remaining: RemainingReports) -> DiscardedReports {
         match remaining {
             RemainingReports::Deliver(_) => {

@@ -158,7 +158,7 @@ pub(crate) fn open5gs_cp_function_with(cp: &str, ran: &str) -> Vec<Vec<u8>> {
     ]
 }
 
-/// An Open5GS session of PDRs 1 and 2, and what its answer said.
+/// An Open5GS session of PDRs 1 and 2, and the contents of its answer.
 pub(crate) fn open5gs(bench: &mut Bench) -> crate::octets::Outcome {
     accepted(bench, &establishment(2, &[open5gs_pdrs(), open5gs_rest()].concat()))
 }

@@ -151,7 +151,7 @@ fn fars_need_no_parameters_while_they_do_not_forward_and_idle_keeps_the_tunnel()
     assert_eq!(active.rules().fars[1].action, ApplyAction::FORW);
 }
 
-/// Point 10. Open5GS sends what changes, free5GC and SD-Core the whole PDI.
+/// Point 10. Open5GS sends the parts that change, free5GC and SD-Core the whole PDI.
 #[test]
 fn pdi_in_an_update_may_be_a_patch_or_whole() {
     let mut bench = Bench::associated();

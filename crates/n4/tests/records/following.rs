@@ -1,5 +1,5 @@
-//! A standby that follows the records of an active node, one change after another, and takes over at a random moment: it is
-//! what a process makes of the same records that restores them all at once.
+//! A standby that follows the records of an active node, one change after another, and takes over
+//! at a random moment: it is the same as a process that restores all of the same records at once.
 //!
 //! A failing run prints its seed; `SEED=<n> cargo test -p adit-n4 --test records following` repeats it.
 
@@ -109,7 +109,7 @@ impl Upf {
         }
     }
 
-    /// All that is due, and what follows from it.
+    /// All due work, and the work that follows from it.
     fn settle(&mut self) {
         self.publish(usize::MAX);
         while self.bench.node.poll_timeout().is_some_and(|at| at <= self.bench.now) {

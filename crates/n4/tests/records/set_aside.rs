@@ -146,7 +146,7 @@ fn index_of_a_session_that_is_set_aside_is_given_to_no_other() {
         let up_seid = later.session(smf(10), 100 + u32::from(at), &script);
         assert!(!indices.contains(&adit_session::seid_index(up_seid)), "{at}");
     }
-    // After the operator's word the indices are free again, and the records are gone.
+    // After the operator has discarded them, the indices are free again, and the records are gone.
     for up_seid in unreadable {
         assert!(later.node.discard_set_aside(later.now, up_seid));
         assert!(!later.node.discard_set_aside(later.now, up_seid), "only once");

@@ -430,7 +430,7 @@ impl ReplicationWorld {
         }
     }
 
-    /// The process on `host` goes on with what the store has.
+    /// The process on `host` goes on with the records of the store.
     fn begin_active(&mut self, host: usize, lease: ServerClient) {
         let config = self.config(host, lease.epoch());
         let client = ReplicationClient::new(self.network.transport(host), config);

@@ -149,7 +149,7 @@ impl ServerClient {
         Ok(())
     }
 
-    /// Receives what the server acknowledges.
+    /// Receives the groups that the server acknowledges.
     fn note_durable(&mut self) {
         let last = self.server.borrow().last_of(self.epoch);
         self.groups.set_durable(last);

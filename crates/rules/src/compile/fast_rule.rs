@@ -156,7 +156,7 @@ const fn strips_gtpu(removal: Option<HeaderRemoval>) -> bool {
     matches!(removal, Some(HeaderRemoval::GtpuUdpIpv4 | HeaderRemoval::GtpuUdpIp))
 }
 
-/// The QoS flows of a PDR; `None` beyond what a fast rule can name.
+/// The QoS flows of a PDR; `None` beyond the number that a fast rule can name.
 fn flows<const MAX: usize>(qfis: &[Qfi]) -> Option<ArrayVec<Qfi, MAX>> {
     let mut flows = ArrayVec::new();
     flows.try_extend_from_slice(qfis).ok()?;

@@ -34,8 +34,8 @@ const V6: u64 = 1 << 40;
 /// matcher.
 const PROTOCOLS_WITH_PORTS: [u8; 2] = [6, 17];
 
-/// One SDF filter in the layout in which workers read it, with what prefetches need of the two fast rules that it
-/// selects from.
+/// One SDF filter in the layout in which workers read it, with the fields for prefetches of the two
+/// fast rules that it selects from.
 ///
 /// | word | |
 /// |---|---|

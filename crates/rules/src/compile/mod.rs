@@ -1,4 +1,4 @@
-//! The compiler: turns the rules of one session into what a data plane runs.
+//! The compiler: turns the rules of one session into the form that a data plane runs.
 //!
 //! Input: [`SessionRules`], bound. The data plane that will run them has written its next hops, peers, bucket
 //! numbers and correlated rates into them; nothing else is needed from it. Output: [`CompiledSession`], which

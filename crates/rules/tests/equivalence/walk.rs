@@ -120,7 +120,7 @@ fn only_forwards(far: &FarEntry) -> bool {
         && far.duplicates.is_empty()
 }
 
-/// Adds what URRs of a PDR count.
+/// Adds the counts of a PDR's URRs.
 fn by_urrs(rules: &SessionRules, pdr: &PdrEntry, result: &mut Forwarded) -> Option<()> {
     result.counts_apart = rules.own_urr.is_some();
     for at in &pdr.urrs {

@@ -84,8 +84,8 @@ impl SessionStore {
             || keys.any(|key| self.ue_pools.is_retired(key))
     }
 
-    /// Takes what `preparer` prepared as it is, if both have the same provisioning, and until it changes. Sessions that
-    /// are restored must have been prepared by this preparer or by none.
+    /// Takes sessions of `preparer` as they are, if both have the same provisioning, and until it
+    /// changes. Sessions that are restored must have been prepared by this preparer or by none.
     pub fn accept_prepared(&mut self, preparer: &SessionPreparer) {
         self.accepts_prepared = preparer.provisioning() == &self.provisioning;
     }
@@ -151,8 +151,9 @@ impl SessionStore {
         self.indices.release(seid_index(up_seid));
     }
 
-    /// Replaces what a restored session has used by a later account of it, before workers count for the session. Returns
-    /// the change of its limits, if it has some; the delta is owed one [`SessionStore::reclaim`].
+    /// Replaces the usage of a restored session by a later account of it, before workers count for
+    /// the session. Returns the change of its limits, if it has some; the delta is owed one
+    /// [`SessionStore::reclaim`].
     pub fn resume_usage(
         &mut self,
         now: Nanos,
@@ -205,7 +206,7 @@ impl FormerSession {
     }
 }
 
-/// Continues measurements, in the counters that they have, from what `used` says.
+/// Continues measurements, in the counters that they have, from the counts in `used`.
 fn resume(usage: &mut SessionUsage, used: &KeptUsage, source: &dyn UsageSource) {
     for measure in &mut usage.measures {
         let known = used.counts.iter().find(|(id, _)| *id == measure.id);

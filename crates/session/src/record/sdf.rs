@@ -50,7 +50,8 @@ pub(crate) enum SdfError {
 }
 
 impl SdfSpec {
-    /// The filter, with what its own conditions match; [`Sdf::reference`] says if it has none.
+    /// The filter, with the packets that its own conditions match; [`Sdf::reference`] says if it
+    /// has none.
     ///
     /// INTEROP: a filter without any part matches every packet; some control planes send it for
     /// rules without a text.

@@ -1,4 +1,4 @@
-//! Checks of single rules: what a rule must carry to be carried out here.
+//! Checks of single rules: the parts that a rule must carry to be carried out here.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -17,7 +17,7 @@ use crate::record::{
 };
 use crate::refusal::Refusal;
 
-/// Checks what a PDR says by itself. Spec: TS 29.244 §7.5.2.2.
+/// Checks a PDR by itself. Spec: TS 29.244 §7.5.2.2.
 pub(super) fn pdr(own: &Provisioning, records: &Records, pdr: &Pdr) -> Result<(), Refusal> {
     let id = pdr.id;
     if pdr.qers.len() > QERS_PER_PDR_MAX {
@@ -177,7 +177,7 @@ pub(super) fn urr(urr: &Urr) -> Result<(), Refusal> {
     }
 }
 
-/// Checks what a FAR says by itself. Spec: TS 29.244 §7.5.2.3, §8.2.26.
+/// Checks a FAR by itself. Spec: TS 29.244 §7.5.2.3, §8.2.26.
 pub(super) fn far(own: &Provisioning, far: &Far) -> Result<(), Refusal> {
     let Far { id, action, .. } = *far;
     apply_action(id, action)?;

@@ -26,8 +26,8 @@ struct UeAddressChoice<'a> {
 
 /// Plans an address for all rules that request one and writes it into the records.
 ///
-/// Within a session the same pools yield the same address: what the session has of them, or what
-/// another part of the change was given. Returns the new addresses.
+/// Within a session the same pools yield the same address: the one that the session has of them, or
+/// that another part of the change was given. Returns the new addresses.
 pub(super) fn choose(
     store: &SessionStore,
     session: SessionIndex,

@@ -1,4 +1,4 @@
-//! The records of a session while a change is provided: what its stages share.
+//! The records of a session while a change is provided, shared by its stages.
 
 use adit_types::{BarId, FarId, PdrId, QerId, UrrId};
 

@@ -1,4 +1,4 @@
-//! Traffic endpoints: their records, and what PDRs take over from them.
+//! Traffic endpoints: their records, and the parts that PDRs take over from them.
 //!
 //! Spec: TS 29.244 §5.2.1A.2A, §7.5.2.7, §7.5.4.13, §7.5.4.14.
 

@@ -1,4 +1,4 @@
-//! Predefined rules: checks of their activation, and what workers run for them.
+//! Predefined rules: checks of their activation, and the entries that workers run for them.
 //!
 //! A PDR that activates rules becomes one entry per rule. Packets that are the PDR's and match none
 //! of them go on to other PDRs. FARs and QERs that rules add stand behind those of the session.

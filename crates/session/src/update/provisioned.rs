@@ -1,4 +1,4 @@
-//! Checks of what rules name and the operator configured.
+//! Checks of the configured objects that rules name.
 
 use adit_rules::{ApplyAction, DestinationInterface, GtpuTunnel};
 

@@ -453,8 +453,9 @@ impl OtherClaims<'_> {
     }
 }
 
-/// Checks what PDRs and traffic endpoints claim. A PDR whose tunnel was chosen is one with a tunnel from then on, so the
-/// session may claim what its rules name in other routing domains than before. Sessions `replaced` give way.
+/// Checks the claims of PDRs and traffic endpoints. A PDR whose tunnel was chosen is one with a
+/// tunnel from then on, so the session may claim what its rules name in other routing domains than
+/// before. Sessions `replaced` give way.
 fn check_all_claims(
     store: &SessionStore,
     index: SessionIndex,

@@ -86,7 +86,7 @@ pub(super) fn set_usage(
     rules.own_urr = usage.own_urr;
 }
 
-/// A session, and what its rules are compiled with.
+/// A session, and the parts with which its rules are compiled.
 struct RecordsCompiler<'a> {
     known: RuleCatalog<'a>,
     scope: Scope<'a>,

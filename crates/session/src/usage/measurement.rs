@@ -222,7 +222,8 @@ impl Measurement {
         }
     }
 
-    /// Ends what `urr`, the rule after the change, no longer has. Without any quota traffic passes.
+    /// Ends the measurements that `urr`, the rule after the change, no longer has. Without any
+    /// quota traffic passes.
     pub(crate) fn withdraw(&mut self, part: UrrPart, urr: &Urr) {
         match part {
             UrrPart::Period => self.next_period = None,

@@ -1,4 +1,4 @@
-//! Traffic endpoints: what PDRs take over from them. Spec: TS 29.244 §7.5.2.7.
+//! Traffic endpoints: the parts that PDRs take over from them. Spec: TS 29.244 §7.5.2.7.
 
 use adit_rules::sdf::AddrMatch;
 use adit_rules::{KeyChange, SessionKey};

@@ -243,7 +243,7 @@ fn same_ue_address_in_two_network_instances_is_two_ues() {
 fn tunnel_that_is_chosen_takes_no_address_of_another_session() {
     let mut store = two_domains();
     store.establish(OWNER, CP, session_in(1, Some("corp"))).unwrap();
-    // Without a rule for packets without a tunnel, what the session names is of all domains.
+    // Without a rule for packets without a tunnel, names of the session are of all domains.
     let mut change = session_in(1, Some("internet"));
     change.create_pdrs[1].pdi.f_teid =
         Some(FTeidSpec::Choose { v4: true, v6: false, choose_id: None });

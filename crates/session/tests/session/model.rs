@@ -221,7 +221,7 @@ enum ModelStep {
     Modify(Index, SessionChange),
     Delete(Index),
     Reclaim,
-    /// Another process restores what this one kept.
+    /// Another process restores the kept sessions.
     Restart,
 }
 

@@ -8,8 +8,8 @@ use crate::journal::commit::place_of;
 use crate::record::Upkeep;
 use crate::scan::{FoundCommit, ScanStep};
 
-/// Octets that a part of the upkeep reads or writes, at least and at most. Parts grow with what commits write, so
-/// that upkeep keeps pace.
+/// Octets that a part of the upkeep reads or writes, at least and at most. Parts grow with the
+/// octets that commits write, so that upkeep keeps pace.
 const PART_OCTETS_MIN: usize = 128 << 10;
 const PART_OCTETS_MAX: usize = 1 << 20;
 

@@ -24,7 +24,8 @@ use segments::{FreeFile, JournalSegment, NewFile, SyncTarget};
 /// How a journal is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JournalOptions {
-    /// Marks the files of this journal. A random number, used only where the folder has no journal yet.
+    /// Marks the files of this journal. A random number, used only if the folder has no journal
+    /// yet.
     pub identity: u64,
     /// Octets of a new segment: a multiple of 512. Existing segments keep theirs.
     pub segment_bytes: u32,

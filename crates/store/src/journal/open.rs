@@ -365,7 +365,7 @@ impl<F: Files> Journal<F> {
     }
 
     /// Keeps files of previous segments for new ones. Removes files that cannot be used. Removes
-    /// what cannot be used.
+    /// files that cannot be used.
     fn collect_free(&mut self, names: &FolderNames) -> Result<(), StoreError> {
         if names.has_new {
             self.files.remove(NEW_NAME).map_err(StoreError::io("remove", NEW_NAME))?;

@@ -180,7 +180,8 @@ impl<F: Files> Journal<F> {
         }
     }
 
-    /// Octets that are kept ready for what must not be refused when the file system is full.
+    /// Octets that are kept ready for changes that must not be refused when the file system is
+    /// full.
     pub(super) fn reserve(&self) -> usize {
         self.compaction_reserve() + capacity(self.sectors) / 2
     }

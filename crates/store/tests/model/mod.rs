@@ -175,7 +175,8 @@ impl Run {
         assert!(state == Some(&reopened.records), "{place}: not the state of {}", reopened.durable);
     }
 
-    /// The process ends and another one starts; the machine goes on, and what no sync has covered may still be lost.
+    /// The process ends and another one starts; the machine goes on, and octets that no sync has
+    /// covered may still be lost.
     pub fn restart_process(&mut self) {
         let durable = self.journal().durable().0;
         self.journal = None;

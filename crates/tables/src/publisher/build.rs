@@ -1,4 +1,4 @@
-//! Builds the tables with what reads and writes them.
+//! Builds the tables with their writers and readers.
 
 use std::collections::VecDeque;
 

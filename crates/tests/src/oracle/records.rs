@@ -16,11 +16,11 @@ use super::packet_rate::{self, OracleRateWindows};
 /// One PFCP session.
 #[derive(Debug, Clone, Default)]
 pub struct OracleSession {
-    /// PDRs, completed by what we chose and by their traffic endpoints.
+    /// PDRs, completed by our choices and by their traffic endpoints.
     pub pdrs: Vec<PdrSpec>,
-    /// PDRs as the control plane stated them, completed by what we chose.
+    /// PDRs as the control plane stated them, completed by our choices.
     stated: Vec<PdrSpec>,
-    /// Traffic endpoints, completed by what we chose.
+    /// Traffic endpoints, completed by our choices.
     pub endpoints: Vec<TrafficEndpointSpec>,
     /// FARs.
     pub fars: Vec<Far>,
@@ -87,7 +87,8 @@ impl OracleUsage {
 }
 
 impl OracleSession {
-    /// True if what passes depends on how many packets or octets passed before: bit rates or packet rates.
+    /// True if the packets that pass depend on how many packets or octets passed before: bit rates
+    /// or packet rates.
     #[must_use]
     pub fn has_rates(&self) -> bool {
         self.qers.iter().any(|qer| qer.mbr.is_some() || qer.packet_rate.is_some())

@@ -238,7 +238,7 @@ fn go_slowly(told: &FloodCounts, is_over: &AtomicBool) {
     }
 }
 
-/// The gNB's side of N3, with room for what arrives while this process waits for a core.
+/// The gNB's side of N3, with room for packets that arrive while this process waits for a core.
 fn gnb_socket() -> UdpSocket {
     let socket = UdpSocket::bind((smf::GNB, 2152)).unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();

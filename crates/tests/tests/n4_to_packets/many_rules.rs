@@ -203,7 +203,7 @@ fn config() -> NodeConfig {
     NodeConfig { records: Some(records), ..smf::config() }
 }
 
-/// Another process restores what this one kept.
+/// Another process restores the kept sessions.
 fn restarted(upf: &UpfInMemory) -> UpfInMemory {
     let mut later = UpfInMemory::with(config());
     later.now = upf.now;

@@ -1,4 +1,4 @@
-//! Numbered packets in both directions, stations that answer ARP, and what arrived where.
+//! Numbered packets in both directions, stations that answer ARP, and the arrivals by end.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;

@@ -38,7 +38,7 @@ impl<Io: PacketIo> StackDevice<Io> {
         !self.rx.is_empty()
     }
 
-    /// Sends what the stack has written.
+    /// Sends the frames that the stack has written.
     pub(super) fn flush(&mut self) {
         if !self.tx.is_empty() {
             self.io.tx_burst(self.port, &mut self.tx);

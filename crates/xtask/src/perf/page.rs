@@ -1,5 +1,5 @@
-//! The suite's document as a page in Markdown: one report of what a packet costs, in cycles, in instructions and
-//! over the wire.
+//! The suite's document as a page in Markdown: one report of a packet's cost, in cycles, in
+//! instructions and over the wire.
 
 use std::fmt::Write;
 

@@ -1,4 +1,5 @@
-//! Metrics of what only some configurations have: shared rates, pools of UE addresses, a store, an offload.
+//! Metrics that only some configurations have: shared rates, pools of UE addresses, a store, an
+//! offload.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Packets that taps select: they take the stages alone and in their place, so that their order is kept and what happens
-//! to each is seen.
+//! Packets that taps select: they take the stages alone and in their place, so that their order is
+//! kept and the events of each are seen.
 //!
 //! The packets between them are taken as without a tap, in shorter bursts. Nothing of the outcome depends on it.
 
@@ -89,7 +89,7 @@ fn in_runs<Io: PacketIo>(
     }
 }
 
-/// Takes one packet through the stages, and reports what happened to it.
+/// Takes one packet through the stages, and reports its events.
 fn take_alone<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,
