@@ -9,7 +9,7 @@ mod client;
 mod flood;
 #[path = "http_api/schema.rs"]
 mod schema;
-#[path = "../../n4/tests/smf/mod.rs"]
+#[path = "../../n4/tests/n4/smf.rs"]
 mod smf;
 #[path = "http_api/taps.rs"]
 mod taps;

@@ -5,7 +5,7 @@
 #[path = "http_api/client.rs"]
 #[allow(dead_code, reason = "it sends more than these tests need")]
 mod client;
-#[path = "../../n4/tests/smf/mod.rs"]
+#[path = "../../n4/tests/n4/smf.rs"]
 mod smf;
 
 use std::collections::BTreeSet;

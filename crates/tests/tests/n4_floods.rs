@@ -4,7 +4,7 @@
 //! `ADIT_FLOOD_S` is how long each lasts. Unit: seconds.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
-#[path = "../../n4/tests/smf/mod.rs"]
+#[path = "../../n4/tests/n4/smf.rs"]
 mod smf;
 
 use std::net::{Ipv4Addr, UdpSocket};

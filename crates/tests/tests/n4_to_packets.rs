@@ -9,7 +9,7 @@ mod floods;
 mod many_rules;
 #[path = "n4_to_packets/reload.rs"]
 mod reload;
-#[path = "../../n4/tests/smf/mod.rs"]
+#[path = "../../n4/tests/n4/smf.rs"]
 mod smf;
 #[path = "n4_to_packets/usage.rs"]
 mod usage;

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "modules that other tests share")]
 
 mod associated_smf;
-#[path = "../../n4/tests/smf/mod.rs"]
+#[path = "../../n4/tests/n4/smf.rs"]
 mod smf;
 
 use std::net::UdpSocket;

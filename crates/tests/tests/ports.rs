@@ -1,7 +1,7 @@
 //! Ports of a running `adit`: what `adit show ports` shows, and packets over several queues.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
-#[path = "../../n4/tests/smf/mod.rs"]
+#[path = "../../n4/tests/n4/smf.rs"]
 mod smf;
 
 use std::collections::BTreeMap;

@@ -17,7 +17,7 @@
 mod changes;
 #[path = "standby/prober.rs"]
 mod prober;
-#[path = "../../n4/tests/smf/mod.rs"]
+#[path = "../../n4/tests/n4/smf.rs"]
 mod smf;
 #[path = "standby/traffic.rs"]
 mod traffic;

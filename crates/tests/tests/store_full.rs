@@ -2,7 +2,7 @@
 //! the records grow, serves all else, and keeps acknowledged changes.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
-#[path = "../../n4/tests/smf/mod.rs"]
+#[path = "../../n4/tests/n4/smf.rs"]
 mod smf;
 
 use std::fs;

@@ -1,7 +1,7 @@
 //! An independent dissector reads the packets and messages of the datapath and the PFCP node.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
-#[path = "../../n4/tests/smf/mod.rs"]
+#[path = "../../n4/tests/n4/smf.rs"]
 mod smf;
 
 use std::net::SocketAddrV4;

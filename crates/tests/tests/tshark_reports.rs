@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 #![allow(dead_code, reason = "the scripted SMF serves several test programs")]
 
-#[path = "../../n4/tests/smf/mod.rs"]
+#[path = "../../n4/tests/n4/smf.rs"]
 mod smf;
 
 use std::collections::{BTreeSet, VecDeque};

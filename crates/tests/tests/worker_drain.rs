@@ -6,7 +6,7 @@
 mod associated_smf;
 #[path = "reload/load.rs"]
 mod load;
-#[path = "../../n4/tests/smf/mod.rs"]
+#[path = "../../n4/tests/n4/smf.rs"]
 mod smf;
 
 use std::path::Path;

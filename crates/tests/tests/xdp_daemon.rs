@@ -1,7 +1,7 @@
 //! A running `adit` with the XDP program on its ports: changes by an SMF under traffic, and the death of the process.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
-#[path = "../../n4/tests/smf/mod.rs"]
+#[path = "../../n4/tests/n4/smf.rs"]
 mod smf;
 
 use std::net::{Ipv4Addr, UdpSocket};

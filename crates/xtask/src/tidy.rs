@@ -1,6 +1,7 @@
 //! The rules of the house, as checks that fail.
 
 mod benches;
+mod documents;
 mod functions;
 mod loops;
 mod modules;
@@ -31,6 +32,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     shared_text::check(&files, &mut findings)?;
     promises::check(&metadata, &files, &mut findings)?;
     words::check(&metadata, &files, &mut findings)?;
+    documents::check(&metadata, &mut findings)?;
     if findings.is_empty() {
         println!("tidy: {} rooms in order", rooms::count());
         return Ok(());

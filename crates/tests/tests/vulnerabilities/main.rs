@@ -9,7 +9,7 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "../../../n4/tests/smf/mod.rs"]
+#[path = "../../../n4/tests/n4/smf.rs"]
 mod smf;
 
 mod absent;

@@ -1,0 +1,220 @@
+//! Documents in Markdown: code blocks end, links lead to files that exist, and anchors are headings.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::ops::Range;
+
+use anyhow::Context;
+use cargo_metadata::Metadata;
+use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
+
+use super::source::with_extension;
+
+/// Adds a finding for each code block without an end and for each link of a document that leads nowhere.
+///
+/// # Errors
+/// When a document cannot be read.
+pub(super) fn check(metadata: &Metadata, findings: &mut Vec<String>) -> anyhow::Result<()> {
+    let root = metadata.workspace_root.as_std_path();
+    let mut documents = HashMap::new();
+    for path in with_extension(root, "md")? {
+        let shown = path.strip_prefix(root).unwrap_or(&path).display().to_string();
+        let text = fs::read_to_string(&path).with_context(|| shown.clone())?;
+        let document = Document::new(&shown, &text, findings);
+        documents.insert(shown, document);
+    }
+    check_links(&documents, |path| root.join(path).exists(), findings);
+    Ok(())
+}
+
+/// A document's side of links.
+#[derive(Default)]
+struct Document {
+    /// Anchors of its headings.
+    anchors: HashSet<String>,
+    /// The links in it: line and destination.
+    links: Vec<(usize, String)>,
+}
+
+impl Document {
+    /// Reads the document at `path`. Adds a finding for each code block without an end.
+    fn new(path: &str, text: &str, findings: &mut Vec<String>) -> Self {
+        let line_at = |offset: usize| 1 + text.bytes().take(offset).filter(|&o| o == b'\n').count();
+        let options = Options::ENABLE_TABLES | Options::ENABLE_FOOTNOTES;
+        let mut document = Self::default();
+        let mut heading: Option<String> = None;
+        for (event, Range { start, end }) in Parser::new_ext(text, options).into_offset_iter() {
+            match event {
+                Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
+                Event::End(TagEnd::Heading(_)) => {
+                    document.add_anchor(&heading.take().unwrap_or_default());
+                }
+                Event::Text(part) | Event::Code(part) => {
+                    heading.iter_mut().for_each(|heading| heading.push_str(&part));
+                }
+                Event::SoftBreak => heading.iter_mut().for_each(|heading| heading.push(' ')),
+                Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
+                    document.links.push((line_at(start), dest_url.into_string()));
+                }
+                Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(_))) => {
+                    let block = text.get(start..end).unwrap_or_default();
+                    check_fences(path, line_at(start), block, findings);
+                }
+                _ => {}
+            }
+        }
+        document
+    }
+
+    /// Adds the anchor that GitHub gives to a heading.
+    fn add_anchor(&mut self, heading: &str) {
+        let kept = |c: &char| c.is_alphanumeric() || " -_".contains(*c);
+        let anchor = heading.trim().to_lowercase().chars().filter(kept).collect::<String>();
+        let anchor = anchor.replace(' ', "-");
+        if self.anchors.insert(anchor.clone()) {
+            return;
+        }
+        let mut number = 1;
+        while !self.anchors.insert(format!("{anchor}-{number}")) {
+            number += 1;
+        }
+    }
+}
+
+/// Checks a fenced code block that begins in `line`. A fence with a language never ends a block, so one within a block
+/// shows that the end of the block before is missing.
+fn check_fences(path: &str, line: usize, block: &str, findings: &mut Vec<String>) {
+    let mut lines = block.lines().map(|line| line.trim_start_matches([' ', '\t', '>']));
+    let opening = lines.next().unwrap_or_default();
+    let mark = opening.chars().next().unwrap_or('`');
+    let fence_len = |line: &str| line.chars().take_while(|&c| c == mark).count();
+    let opening_len = fence_len(opening);
+    let mut is_closed = false;
+    for (number, inner) in (line + 1..).zip(lines) {
+        if fence_len(inner) < opening_len {
+            continue;
+        }
+        is_closed = inner.trim_start_matches(mark).trim().is_empty();
+        if !is_closed {
+            findings.push(format!(
+                "{path}:{number}: a code block begins within the one of line {line}, which has no end"
+            ));
+        }
+    }
+    if !is_closed {
+        findings.push(format!("{path}:{line}: the code block has no end"));
+    }
+}
+
+/// Adds a finding for each link between `documents`, which have their paths from the root as keys, to a missing file or
+/// heading. `exists`: whether the root has a file or folder.
+fn check_links(
+    documents: &HashMap<String, Document>,
+    exists: impl Fn(&str) -> bool,
+    findings: &mut Vec<String>,
+) {
+    for (path, document) in documents {
+        for (line, link) in &document.links {
+            if link.contains("://") || link.starts_with("mailto:") {
+                continue;
+            }
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let Some(target) = resolved(path, file).filter(|target| exists(target)) else {
+                findings.push(format!("{path}:{line}: there is no file {file}"));
+                continue;
+            };
+            // Anchors of other files are lines.
+            let Some(target) = documents.get(&target) else { continue };
+            if !anchor.is_empty() && !target.anchors.contains(anchor) {
+                findings.push(format!("{path}:{line}: there is no heading for {link}"));
+            }
+        }
+    }
+}
+
+/// The path from the root of what the document at `path` calls `file`. `None` outside the root.
+fn resolved(path: &str, file: &str) -> Option<String> {
+    if file.is_empty() {
+        return Some(path.to_owned());
+    }
+    let folder = match (file.starts_with('/'), path.rsplit_once('/')) {
+        (false, Some((folder, _))) => folder,
+        _ => "",
+    };
+    let mut parts = Vec::new();
+    for part in folder.split('/').chain(file.split('/')) {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()?),
+            _ => parts.push(part),
+        }
+    }
+    Some(parts.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is found in documents, which are all files that there are.
+    fn found(texts: &[(&str, &str)]) -> Vec<String> {
+        let mut findings = Vec::new();
+        let mut documents = HashMap::new();
+        for (path, text) in texts {
+            documents.insert((*path).to_owned(), Document::new(path, text, &mut findings));
+        }
+        check_links(&documents, |path| documents.contains_key(path), &mut findings);
+        findings
+    }
+
+    #[test]
+    fn code_block_without_end_is_found() {
+        let expected = ["a.md:2: the code block has no end"];
+        assert_eq!(found(&[("a.md", "x\n```sh\nls\n")]), expected);
+        assert_eq!(found(&[("a.md", "x\n```")]), expected);
+        assert_eq!(found(&[("a.md", "x\n~~~~\nls\n~~~\n")]), expected);
+        assert_eq!(found(&[("a.md", "x\n- ```\n  ls\n\nx\n")]), expected);
+    }
+
+    #[test]
+    fn code_block_whose_end_is_that_of_the_next_one_is_found() {
+        let findings = found(&[("a.md", "```sh\nls\n\n## Next\n\n```sh\nls\n```\n")]);
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert!(findings[0].starts_with("a.md:6: a code block begins within the one of line 1"));
+    }
+
+    #[test]
+    fn code_blocks_with_an_end_pass() {
+        let blocks = "```sh\nls\n```\n\n~~~\n```\n~~~\n\n- ````md\n  ```sh\n  ```\n  ````\n\n> ```\n> x\n> ```";
+        assert_eq!(found(&[("a.md", blocks)]), Vec::<String>::new());
+        assert_eq!(found(&[("a.md", "```\n```\n\n    ```sh\n")]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn link_to_a_missing_file_is_found() {
+        let expected = ["docs/a.md:2: there is no file b.md"];
+        assert_eq!(found(&[("docs/a.md", "x\n[b](b.md)"), ("b.md", "")]), expected);
+        assert_eq!(found(&[("docs/a.md", "x\n![b](b.md)")]), expected);
+        assert_eq!(found(&[("docs/a.md", "x\n[b][]\n\n[b]: b.md#c")]), expected);
+        assert_eq!(found(&[("docs/a.md", "[b](../../docs/a.md)")]).len(), 1);
+    }
+
+    #[test]
+    fn link_to_a_missing_heading_is_found() {
+        let findings =
+            found(&[("a.md", "# A\n[b](b.md#c) [a](#b)"), ("b.md", "```\n# C\n```\n# B")]);
+        assert_eq!(
+            findings,
+            ["a.md:2: there is no heading for b.md#c", "a.md:2: there is no heading for #b"]
+        );
+        assert_eq!(found(&[("a.md", "# A\n# A\n[a](#a-2)")]).len(), 1);
+    }
+
+    #[test]
+    fn links_that_lead_somewhere_pass() {
+        let a = "# A `b` (c): [d](b.md)\n## a-b_é's\n# A b c d\n[1](#a-b-c-d) [2](#a-b_és) [3](#a-b-c-d-1)";
+        let b = "[1](/docs/a.md#a-b-c-d) [2](a.md) [3](../README.md#x) [4](https://x.example/y.md#z) [5](#y)\n\nY\n=";
+        let texts = [("docs/a.md", a), ("docs/b.md", b), ("README.md", "# X\n`[no](link.md)`")];
+        assert_eq!(found(&texts), Vec::<String>::new());
+    }
+}
