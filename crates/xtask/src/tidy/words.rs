@@ -111,9 +111,9 @@ const EVERYDAY: &[(&[&str], &str)] = &[
 const HEADLESS: &[&str] = &["What", "Whose", "Of"];
 
 /// Uses of [`EVERYDAY`] words that documents may have together. A number only falls; comments have none.
-const IN_DOCUMENTS_MAX: &[(&str, usize)] = &[("tell", 20), ("whoever", 17), ("as of", 0)];
+const IN_DOCUMENTS_MAX: &[(&str, usize)] = &[("tell", 10), ("whoever", 8), ("as of", 0)];
 
-/// Files whose comments are being rewritten elsewhere: [`EVERYDAY`] and [`HEADLESS`] do not apply yet.
+/// Files that others edit now, one comment each: [`EVERYDAY`] and [`HEADLESS`] do not apply to them yet.
 const UNDER_WORK: &[&str] = &["xtask/src/tidy/rooms.rs", "xtask/src/tidy/documents.rs"];
 
 /// Files that are checked in addition to Rust: extensions of text.
