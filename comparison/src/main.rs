@@ -1,5 +1,6 @@
-//! The journal of Adit beside fjall: durable records per second, filling, restoring, and the waits of changes that
-//! come at a rate. A package of its own, because fjall takes minutes to build.
+//! The journal of Adit compared with fjall: durable records per second, filling, restoring, and the
+//! waits of changes that come at a rate. A package of its own, because fjall takes minutes to
+//! build.
 //!
 //! ```sh
 //! make bench-journal FOLDER=/var/tmp/stores

@@ -26,7 +26,7 @@ fn revision_of_clone() -> Option<String> {
     Some(described)
 }
 
-/// What git prints in one line.
+/// The output of git in one line.
 fn git(arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").args(arguments).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

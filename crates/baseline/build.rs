@@ -1,13 +1,15 @@
 //! Lists the instruction set extensions that this build uses, and compiles the check for them.
 //!
-//! The check is C for the oldest x86-64: Rust code may use what it would have to check for.
+//! The check is C for the oldest x86-64: Rust code may use the extensions that it would have to
+//! check for.
 
 use std::env;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::exit;
 
-/// One extension: Rust's name, the name shown, the word of `baseline.c` that tells, its bits there.
+/// One extension: Rust's name, the name shown, the word of `baseline.c` with its bits, its bits
+/// there.
 ///
 /// Source: Intel SDM vol. 2A, CPUID; vol. 1 §13.3 (XCR0). AMD APM vol. 3, appendix E.
 const EXTENSIONS: [(&str, &str, u32, u32); 23] = [

@@ -161,7 +161,7 @@ fn bind(out: &Path, flags: &[String]) {
     }
 }
 
-/// Compiles the functions that DPDK's headers define inline, and what keeps drivers from harm.
+/// Compiles the functions that DPDK's headers define inline, and those that keep drivers from harm.
 fn compile_inlines(out: &Path, flags: &[String]) {
     let mut build = cc::Build::new();
     build.file(out.join("inlines.c")).include(".").warnings(false).flag("-w").opt_level(3);

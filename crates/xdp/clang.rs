@@ -11,7 +11,8 @@ pub(crate) fn compile(source: &str, object: &str) {
     println!("cargo:rerun-if-env-changed=CLANG");
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_else(|| fail("OUT_DIR is not set")));
     let clang = env::var_os("CLANG").unwrap_or_else(|| "clang".into());
-    // Atomic operations that return the former value came with the third version of the instruction set.
+    // Atomic operations that return the previous value came with the third version of the
+    // instruction set.
     let mut command = Command::new(clang);
     command.args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]);
     command.args(["-Wno-sign-compare", "-c", source, "-o"]).arg(out.join(object));

@@ -39,17 +39,18 @@ pub(crate) struct ActiveAddresses {
 /// When addresses are prolonged and announced.
 #[derive(Debug)]
 struct AddressSchedule {
-    /// How long the kernel keeps them without being told.
+    /// How long the kernel keeps them without a renewal.
     lifetime: Duration,
     prolong_at: Nanos,
     announce_at: Nanos,
     /// Announcements to come, with the last one.
     left: u8,
-    /// When the kernel of a former holder that died has no address any more; `None` before the first announcement.
+    /// When the kernel of a previous holder that died has no address any more; `None` before the
+    /// first announcement.
     last_at: Option<Nanos>,
 }
 
-/// What is due.
+/// Actions that are due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct AddressDue {
     prolong: bool,
@@ -104,7 +105,7 @@ impl AddressSchedule {
         if announce {
             self.left -= 1;
             self.announce_at = match self.left {
-                // Who asked while two hosts answered may know the former one.
+                // A host that sent a request while two hosts answered may keep the previous one.
                 1 => last_at.max(now + ANNOUNCEMENT_INTERVAL),
                 _ => now + ANNOUNCEMENT_INTERVAL,
             };

@@ -21,7 +21,7 @@ struct AddressConflictRecord {
     defended: Option<Nanos>,
 }
 
-/// What a conflict calls for.
+/// The response to a conflict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ConflictResponse {
     pub is_logged: bool,

@@ -62,14 +62,14 @@ struct AdminRequest {
     format: Option<MetricsFormat>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     act: Option<String>,
-    /// What the act is about.
+    /// The object of the act.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     of: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tap: Option<TapQuestion>,
 }
 
-/// What a client wants.
+/// A request of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AdminCommand {
     Show(AdminQuestion),
@@ -104,7 +104,7 @@ impl AdminCommand {
 }
 
 impl AdminCommand {
-    /// Counts rows that the client got. True if it wants no more.
+    /// Counts rows that the client got. True if it has all the rows that it requested.
     fn take_rows(&mut self, rows: usize) -> bool {
         let Self::Show(AdminQuestion { rows_max: Some(left), .. }) = self else { return false };
         *left = left.saturating_sub(rows);
@@ -134,7 +134,7 @@ impl AdminQuestion {
     }
 
     /// # Errors
-    /// A sentence that names what the topic does not have, or cannot be read.
+    /// A sentence that names the part that the topic does not have, or that cannot be read.
     pub(crate) fn check(&self) -> Result<(), String> {
         let word = self.topic.word();
         SessionFilter::parse(&self.filter)?;
@@ -228,7 +228,7 @@ pub(crate) enum AdminAnswer {
 /// Takes the control thread's answer.
 pub(crate) type AnswerSink = Box<dyn FnOnce(AdminAnswer) + Send>;
 
-/// A command for the control thread, with what takes the answer.
+/// A command for the control thread, with the receiver of the answer.
 pub(crate) struct AdminQuery {
     pub command: AdminCommand,
     pub cursor: PageCursor,

@@ -1,4 +1,5 @@
-//! What an operator may change in a running adit, over the admin socket and the HTTP interface alike.
+//! Acts by which an operator changes a running adit, over the admin socket and the HTTP interface
+//! alike.
 
 /// An act of an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,7 +12,7 @@ pub(crate) enum AdminAct {
     DiscardSession(String),
     /// The trace or capture with this number ends.
     EndTap(String),
-    /// The CP function with this Node ID is asked to release its association.
+    /// Requests the CP function with this Node ID to release its association.
     ReleaseAssociation(String),
     /// The association with the CP function that has this Node ID ends without its word, with all sessions.
     EndAssociation(String),
@@ -21,7 +22,7 @@ pub(crate) enum AdminAct {
     DrainWorker(String),
     /// The worker with this number gets sessions again.
     ResumeWorker(String),
-    /// What is logged, as in `RUST_LOG`.
+    /// The filter of the log, as in `RUST_LOG`.
     SetLog(String),
     /// The configuration file is read again.
     Reload,
@@ -45,7 +46,7 @@ impl AdminAct {
         }
     }
 
-    /// What it is about.
+    /// The object of the act.
     pub(crate) fn object(&self) -> Option<&str> {
         match self {
             Self::TakeOver | Self::Reload => None,

@@ -37,7 +37,7 @@ pub(crate) enum StoreOfKind {
     Replicated(Box<ReplicatedSharedStore>),
 }
 
-/// What operators see of it.
+/// Figures of the store for operators.
 #[derive(Debug, Clone)]
 pub(crate) enum AnyStoreFigures {
     Journal(JournalFigures),
@@ -45,7 +45,7 @@ pub(crate) enum AnyStoreFigures {
     Replicated(Box<ReplicatedFigures<SharedStoreFigures>>),
 }
 
-/// A store that passes on what it learns of the lease.
+/// A store that passes on the state of the lease.
 pub(crate) struct AnyStore {
     of_kind: StoreOfKind,
     lease: ServingLease,
@@ -214,7 +214,7 @@ impl ThreadStore for AnyStore {
     }
 }
 
-/// Logs what was lost and accepted.
+/// Logs losses that were accepted.
 pub(crate) fn log_losses(shared: &mut SharedStoreClient) {
     for loss in shared.take_accepted_losses() {
         warn!(loss, "records of the shared store are lost");

@@ -14,7 +14,7 @@ pub(crate) struct AuditActor {
     pub role: &'static str,
 }
 
-/// Logs an act by its name, what it is about, and its outcome: an error has the reason of the refusal.
+/// Logs an act by its name, its object, and its outcome: an error has the reason of the refusal.
 pub(crate) fn record(actor: &AuditActor, act: &str, of: Option<&str>, outcome: Result<(), &str>) {
     let (AuditActor { who, role }, of) = (actor, of.unwrap_or_default());
     match outcome {

@@ -96,7 +96,7 @@ fn placement(config: &Config) -> String {
     }
 }
 
-/// Describes what keeps sessions.
+/// Describes the store of sessions.
 fn store(config: &Config) -> String {
     let StoreSettings { kind, usage_interval, keeps_at_stop, .. } = &config.store;
     let place = match kind {
@@ -139,7 +139,7 @@ fn api(config: &Config) -> String {
     format!("{scheme}://{listen}/, {who}")
 }
 
-/// Describes what another adit with the same records changes.
+/// Describes the differences that another adit with the same records makes.
 fn standby(config: &Config) -> String {
     let (Some(standby), StoreKind::Shared(shared)) = (&config.standby, &config.store.kind) else {
         return String::new();

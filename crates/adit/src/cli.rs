@@ -55,7 +55,8 @@ impl AdminSocket {
     }
 }
 
-/// The admin socket that a configuration file names. The rest of the file may be wrong: it is not what runs.
+/// The admin socket that a configuration file names. The rest of the file may be wrong: adit does
+/// not run it.
 fn configured_socket(file: &str) -> Result<PathBuf, String> {
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
@@ -93,13 +94,15 @@ pub(crate) enum AditCommand {
     Show(Box<ShowArguments>),
     /// Watch a running adit in the terminal: traffic, sessions by rate, workers, drops.
     Top(TopArguments),
-    /// Explain a Cause, a reason of a drop, a counter or a metric: what it means, and what to look at.
+    /// Explain a Cause, a reason of a drop, a counter or a metric: its meaning, and where to look
+    /// next.
     Explain {
         /// Its name as adit shows it, or the number of a Cause; without one, all names.
         #[arg(value_name = "CAUSE|DROP|COUNTER")]
         name: Option<String>,
     },
-    /// Make the standby that is asked the active one: the active adit stops, and this one goes on with its sessions.
+    /// Make this standby the active adit: the active adit stops, and this one goes on with its
+    /// sessions.
     Takeover {
         #[command(flatten)]
         socket: AdminSocket,
@@ -145,7 +148,8 @@ pub(crate) enum AditCommand {
         #[command(flatten)]
         socket: AdminSocket,
     },
-    /// Follow packets through the stages: what they are, which rules they meet, where they leave or why they are dropped.
+    /// Follow packets through the stages: their kind, which rules they meet, where they leave or
+    /// why they are dropped.
     Trace(TraceArguments),
     /// Write packets, with what became of them, as pcapng.
     Capture(CaptureArguments),
@@ -177,7 +181,7 @@ pub(crate) enum AditCommand {
     },
 }
 
-/// What `adit show` prints, and how.
+/// The topic of `adit show`, and the format.
 #[derive(Debug, Args)]
 pub(crate) struct ShowArguments {
     /// The state to show.
@@ -242,13 +246,13 @@ pub(crate) enum Topic {
     Drops,
     /// Whether adit does its work, and why not.
     Health,
-    /// What this adit is: Node ID, version, state, sessions.
+    /// This adit: Node ID, version, state, sessions.
     Node,
     /// DPDK ports.
     Ports,
     /// Threads of the packet path: roles, cores, load, rings.
     Workers,
-    /// What forwards packets in front of the workers: sessions, share of packets, refusals.
+    /// Offloads that forward packets in front of the workers: sessions, share of packets, refusals.
     Offload,
     /// Link-layer neighbors.
     Neighbours,

@@ -79,7 +79,7 @@ const RELEASE_MAX: Nanos = Nanos::from_secs(1);
 /// Why the control thread ends by itself.
 #[derive(Debug)]
 pub(crate) enum ControlEnd {
-    /// Another adit asked for the lease: it gets all sessions.
+    /// Another adit requested the lease: it gets all sessions.
     Handover,
     /// It must not go on.
     Failed(String),
@@ -102,13 +102,13 @@ pub(crate) struct ControlThread {
     busy: Nanos,
     /// When the restoration began, while it goes on.
     restoring_since: Option<Nanos>,
-    /// It ends by itself, and why.
+    /// Set when the thread has to end on its own: the reason.
     end: Option<ControlEnd>,
-    /// What the node knows about the store.
+    /// The state of the store that was last passed to the node.
     store_state: StoreState,
     /// Losses of the store's records after which they were handed out again.
     store_losses: u64,
-    /// The store was told that the node has all of its records.
+    /// The store has been notified that the node has all of its records.
     has_all_records: bool,
     /// Warnings that were logged.
     store_warnings: Vec<String>,
@@ -161,8 +161,9 @@ impl ControlThread {
         }
     }
 
-    /// Runs until `stop`, or until it ends by itself. Then keeps the sessions for the next process or for the adit that
-    /// takes over, or asks the peers to release their associations and waits for them for [`RELEASE_MAX`] at most.
+    /// Runs until `stop`, or until it ends by itself. Then keeps the sessions for the next process
+    /// or for the adit that takes over, or requests the peers to release their associations and
+    /// waits for them for [`RELEASE_MAX`] at most.
     pub(crate) fn run(&mut self, questions: &Receiver<AdminQuery>, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) && self.end.is_none() {
             self.turn(questions);
@@ -191,7 +192,7 @@ impl ControlThread {
         self.end.take()
     }
 
-    /// Records what sessions used until now, and waits until the store has it.
+    /// Records the usage of sessions until now, and waits until the store has it.
     fn keep(&mut self, questions: &Receiver<AdminQuery>) {
         let deadline = self.parts.clock.now() + KEEP_MAX;
         self.parts.node.record_all_usage(self.parts.clock.now());
@@ -220,7 +221,7 @@ impl ControlThread {
         self.exchange_records(self.parts.clock.now());
     }
 
-    /// What `adit show` reads.
+    /// The state that `adit show` reads.
     pub(crate) fn view(&self) -> ControlView<'_> {
         ControlView {
             parts: &self.parts,
@@ -263,7 +264,7 @@ impl ControlThread {
         self.sleep(now);
     }
 
-    /// Ends the busy part of a turn, for whoever watches this thread.
+    /// Ends the busy part of a turn, for threads that watch this one.
     fn note_turn(&mut self, now: Nanos) {
         self.busy += self.parts.clock.now().since(now);
         self.parts.liveness.note_turn(LivenessReading {
@@ -366,7 +367,7 @@ impl ControlThread {
         }
     }
 
-    /// Restores records of a former process for a part of a turn.
+    /// Restores records of a previous process for a part of a turn.
     fn restore(&mut self, now: Nanos) {
         if !self.parts.node.is_restoring() {
             return;
@@ -405,7 +406,7 @@ impl ControlThread {
         }
     }
 
-    /// Hands changed records to the store, and passes on to the node what is durable.
+    /// Hands changed records to the store, and notifies the node of durable ones.
     fn exchange_records(&mut self, now: Nanos) {
         let ControlParts { node, store: Some(store), .. } = &mut self.parts else { return };
         // Another process answers from here on.
@@ -420,7 +421,7 @@ impl ControlThread {
         if let Some(last) = last {
             store.wait_for(last);
         }
-        // Before that a store that has lost records must not give up what it has.
+        // Before that a store that has lost records must keep the rest.
         let losses = if node.is_restoring() { self.store_losses } else { store.losses() };
         if losses != self.store_losses {
             self.store_losses = losses;
@@ -450,7 +451,8 @@ impl ControlThread {
         node.handle_durable(now, store.durable());
     }
 
-    /// Ends if the store is gone, without which this process must not go on, or if another adit wants to be active.
+    /// Ends if the store is gone, without which this process must not go on, or if another adit
+    /// requests to be active.
     fn check_store(&mut self) {
         let Some(store) = &self.parts.store else { return };
         if store.is_lost() {

@@ -1,4 +1,4 @@
-//! What the control thread is assembled from.
+//! The parts of which the control thread is assembled.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,18 +33,18 @@ use crate::standby_thread::{FollowedStore, StandbyLink};
 use crate::steering::PortSteering;
 use crate::tap::TapHub;
 
-/// What a reload reads again.
+/// The files that a reload reads again.
 pub(crate) struct ConfigFiles {
     /// The file of the configuration.
     pub config: PathBuf,
-    /// What the files of the HTTP interface said, if there is one.
+    /// The contents of the HTTP interface's files, if there is one.
     pub api: Option<ApiAccess>,
 }
 
 /// Everything that the control thread owns.
 pub(crate) struct ControlParts {
     pub config: Arc<Config>,
-    /// What a reload reads again.
+    /// The files that a reload reads again.
     pub files: ConfigFiles,
     /// When this process began.
     pub started: Instant,
@@ -52,11 +52,11 @@ pub(crate) struct ControlParts {
     pub node: Node,
     pub publisher: Publisher,
     pub socket: N4Socket,
-    /// What the names in `n4.connect` mean, if there are any.
+    /// The addresses of the names in `n4.connect`, if there are any.
     pub peer_names: Option<PeerNames>,
-    /// What keeps the node's records; none on a standby.
+    /// The store of the node's records; none on a standby.
     pub store: Option<StoreLink<AnyStoreFigures>>,
-    /// The records of the former process, until all are restored.
+    /// The records of the previous process, until all are restored.
     pub former: Option<FormerRecords<FormerRecord>>,
     /// While another adit is active.
     pub standby: Option<StandbyParts>,
@@ -70,13 +70,13 @@ pub(crate) struct ControlParts {
     pub owners: OwnerChanges<Mbuf>,
     /// Traces and captures.
     pub taps: TapHub,
-    /// What wakes each thread of the packet path.
+    /// The doorbell of each thread of the packet path.
     pub bells: Vec<Doorbell>,
     /// The execution model.
     pub model: &'static str,
     /// The event scheduler of the event-driven model.
     pub scheduler: Option<EventDevice>,
-    /// What each of them does, and where.
+    /// The role and the CPU of each of them.
     pub threads: Vec<config::ThreadSettings>,
     /// Their nodes.
     pub nodes: ProcessNodes,
@@ -93,11 +93,11 @@ pub(crate) struct ControlParts {
     pub pool: Option<Mempool>,
     /// Until when this adit may serve.
     pub lease: ServingLease,
-    /// What other threads know of this one.
+    /// State of this thread that other threads read.
     pub liveness: Liveness,
 }
 
-/// What a standby has until it takes over.
+/// State that a standby has until it takes over.
 #[derive(Debug)]
 pub(crate) struct StandbyParts {
     pub link: StandbyLink,
@@ -105,14 +105,14 @@ pub(crate) struct StandbyParts {
     pub pair: PairStore,
     /// Its gate lets the packet path begin.
     pub lifecycle: Lifecycle,
-    /// Since when this process has the lease, while what was followed takes effect.
+    /// Since when this process has the lease, while the followed records take effect.
     pub taken: Option<Instant>,
     /// The store with the lease, once this was so.
     pub store: Option<Box<SharedStoreClient>>,
 }
 
 impl StandbyParts {
-    /// Begins to follow what is in `store`.
+    /// Begins to follow the records in `store`.
     pub(crate) fn start(store: FollowedStore, lifecycle: &Lifecycle) -> anyhow::Result<Self> {
         let pair = store.pair.clone();
         let link = StandbyLink::start(store).context("cannot start the thread of the standby")?;
@@ -134,7 +134,7 @@ pub(crate) enum ControlPortDevice {
         steering: Vec<PortSteering>,
     },
     Kernel {
-        /// What the parts of the threads count.
+        /// Counters of the parts of the threads.
         parts: Vec<KernelCounters>,
         rx_queues: u16,
         /// The same.

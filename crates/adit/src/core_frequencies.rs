@@ -20,7 +20,7 @@ pub(crate) struct CoreFrequencies {
     /// `None` once it ended.
     scaling: Option<FrequencyScaling>,
     threads: Vec<(u32, ThreadLoad)>,
-    /// Of the threads, refilled in each turn.
+    /// The loads of the threads, refilled in each turn.
     loads: Vec<CpuLoad>,
 }
 
@@ -32,7 +32,7 @@ fn cores(datapath: &DatapathSettings) -> CpuSet {
     cores.difference(&others.map(u32::from).collect())
 }
 
-/// What `datapath.scale_frequency` does on this machine, for `adit check`. Empty if it is off.
+/// The effect of `datapath.scale_frequency` on this machine, for `adit check`. Empty if it is off.
 pub(crate) fn describe(datapath: &DatapathSettings) -> String {
     match datapath.scales_frequency {
         true => description(&RootedFiles::new(Path::new("/")), datapath),
@@ -59,8 +59,8 @@ fn description(files: &dyn HostFiles, datapath: &DatapathSettings) -> String {
 }
 
 impl CoreFrequencies {
-    /// Takes back what a process left that ended without doing so, and begins. `None` if it is not wanted, or has no effect
-    /// on this machine, which the log says.
+    /// Reverts the changes of a process that ended without doing so, and begins. `None` if it is
+    /// off, or has no effect on this machine, which the log says.
     pub(crate) fn start(datapath: &DatapathSettings, loads: &[ThreadLoad]) -> Option<Self> {
         let files = RootedFiles::new(Path::new("/"));
         datapath.scales_frequency.then(|| Self::start_on(files, datapath, loads)).flatten()
@@ -97,7 +97,7 @@ impl CoreFrequencies {
         Some(Self { files, scaling, threads, loads: Vec::new() })
     }
 
-    /// Changes what the loads ask for. A turn without a change reads a few words.
+    /// Sets the frequencies that the loads require. A turn without a change reads a few words.
     pub(crate) fn turn(&mut self, now: Nanos) {
         let Some(scaling) = &mut self.scaling else { return };
         self.loads.clear();

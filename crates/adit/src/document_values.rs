@@ -1,4 +1,4 @@
-//! Reads members of the documents that [`crate::snapshot`] makes, for whoever computes rates of them.
+//! Reads members of the documents that [`crate::snapshot`] makes, to compute rates of them.
 
 use serde_json::Value;
 

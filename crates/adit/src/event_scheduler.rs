@@ -15,12 +15,14 @@ use crate::config::{DatapathSettings, ModelSettings};
 use crate::exit_barrier::ExitBarriers;
 use crate::lifecycle::Lifecycle;
 
-/// Iterations of a central scheduler after all threads stopped: what is in flight reaches those that drop and count it.
+/// Iterations of a central scheduler after all threads stopped: packets in flight reach the threads
+/// that drop and count them.
 const LAST_ITERATIONS: usize = 10_000;
-/// The same as a time: beside other processes each of them may cost the scheduler a time slice of its core.
+/// The same as a time: if the core is shared with other processes, each iteration may cost the
+/// scheduler a time slice.
 const LAST_TIME: Duration = Duration::from_secs(1);
 
-/// What the threads of an event-driven packet path need; nothing in other models.
+/// Parts that the threads of an event-driven packet path need; none in other models.
 pub(crate) struct EventThreads {
     /// The device, for its statistics.
     pub device: Option<EventDevice>,
@@ -71,7 +73,7 @@ pub(crate) fn open(
     Ok(EventThreads { device: Some(device), ports, scheduler })
 }
 
-/// What the thread of a central scheduler does.
+/// The loop of the thread of a central scheduler.
 pub(crate) fn thread(
     eal: &Eal,
     lifecycle: &Lifecycle,

@@ -26,7 +26,7 @@ struct Explanation {
     name: String,
     kind: &'static str,
     meaning: String,
-    /// What to look at, if it is a problem.
+    /// Where to look next, if it is a problem.
     advice: Option<&'static str>,
 }
 
@@ -77,7 +77,7 @@ fn all() -> Vec<Explanation> {
     all
 }
 
-/// What metrics are called.
+/// The kind of metrics.
 const METRIC: &str = "metric";
 
 /// Every metric, in its own words.
@@ -90,7 +90,7 @@ fn metrics() -> impl Iterator<Item = Explanation> {
     })
 }
 
-/// What the name of a histogram ends with in the text.
+/// The suffixes of a histogram's name in the text.
 const HISTOGRAM: [&str; 3] = ["_bucket", "_sum", "_count"];
 
 /// Everything that has this name. A Cause is also found by its number, a refusal's counter by its Cause, a histogram also by
@@ -135,7 +135,7 @@ fn names(all: &[Explanation]) -> String {
     text
 }
 
-/// What to say of a name that nothing has.
+/// The answer for an unknown name.
 fn unknown(all: &[Explanation], wanted: &str) -> String {
     let lower = wanted.to_lowercase();
     let plane = PLANES.iter().find_map(|plane| lower.strip_prefix(plane));

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// True for characters that a terminal obeys instead of showing them: controls, and what changes the direction of text.
+/// True for characters that a terminal executes instead of showing them: controls, and those that
+/// change the direction of text.
 const fn is_obeyed(char: char) -> bool {
     matches!(char,
         '\0'..='\x1f' | '\x7f'..='\u{9f}' | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'

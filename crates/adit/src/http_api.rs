@@ -1,8 +1,9 @@
 //! The HTTP interface: the documents of `adit show`, the acts of an operator, traces and captures, health, the live stream
 //! and the dashboard.
 //!
-//! Handlers ask the control thread for the same pages as the admin socket, so both always agree. Room `api` has the
-//! machinery; here are the routes. The thread runs beside the control thread and yields to it.
+//! Handlers query the control thread for the same pages as the admin socket, so both always agree.
+//! Room `api` has the machinery; here are the routes. The thread shares the core of the control
+//! thread and yields to it.
 
 mod acts;
 mod answer;

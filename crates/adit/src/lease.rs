@@ -27,7 +27,8 @@ const PATIENCE_MAX: Duration = Duration::from_secs(1);
 /// Pause between attempts to take the lease.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// A client of the configured servers, without the lease. `admin_socket` tells the adits of a host apart.
+/// A client of the configured servers, without the lease. `admin_socket` distinguishes the adits of
+/// a host.
 ///
 /// # Errors
 /// A file cannot be read, or is of no use; the message names its key.
@@ -104,8 +105,9 @@ pub(crate) fn take(
     }
 }
 
-/// What this adit is called: the same for each of its processes until the host restarts, and unique. Clones of a host
-/// differ in the identifier of the boot, containers in the device of their folders.
+/// The name of this adit: the same for each of its processes until the host restarts, and unique.
+/// Clones of a host differ in the identifier of the boot, containers in the device of their
+/// folders.
 fn instance(admin_socket: &Path) -> String {
     let line = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let mut hasher = DefaultHasher::new();

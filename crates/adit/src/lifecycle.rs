@@ -17,7 +17,7 @@ pub(crate) struct Lifecycle {
     pub stop: Arc<AtomicBool>,
     /// Until when this adit may serve, once it is active.
     pub lease: ServingLease,
-    /// What the control thread sees.
+    /// State that the control thread publishes in each turn.
     pub liveness: Liveness,
 }
 

@@ -1,4 +1,4 @@
-//! What other threads may know of the control thread at any moment: that it turns, and what it sees.
+//! State of the control thread that other threads may read at any moment: its turns, and its view.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ struct LivenessWords {
     is_restoring: AtomicBool,
 }
 
-/// What the control thread sees in a turn.
+/// The view of the control thread in a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct LivenessReading {
     /// Turns so far. It grows each second, unless the thread stands still.
@@ -27,7 +27,7 @@ pub(crate) struct LivenessReading {
     pub ports_down: usize,
     /// False on a standby.
     pub is_active: bool,
-    /// Sessions of a former process are still to come.
+    /// Sessions of a previous process are still to come.
     pub is_restoring: bool,
 }
 

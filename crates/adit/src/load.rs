@@ -14,7 +14,7 @@ const TURNS: u32 = 1 << 16;
 /// Approximate duration of a step without packets.
 const IDLE_TURN: Nanos = Nanos(128);
 
-/// Time per reading of the busy share of late.
+/// Time per reading of the recent busy share.
 const RECENT: Nanos = Nanos::from_millis(10);
 
 /// Time per reading of the busy share and of the rings.
@@ -54,7 +54,7 @@ impl ThreadLoad {
     }
 }
 
-/// What counts towards the load of a step.
+/// Counts that the load of a step is computed from.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StepLoad {
     /// When it began.

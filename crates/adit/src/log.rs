@@ -1,8 +1,8 @@
 //! The log: its format, its levels by room, and how many lines of one kind it gets.
 //!
-//! A line's kind is its place in the code. Whatever peers do, each kind gets [`BURST`] lines at once and one per
-//! [`REFILL`] after that; what was left out is counted, and named in a line of its own. Lines of [`audit::TARGET`] are never
-//! left out.
+//! A line's kind is its place in the code. Whatever peers do, each kind gets [`BURST`] lines at
+//! once and one per [`REFILL`] after that; omitted lines are counted, and named in a line of its
+//! own. Lines of [`audit::TARGET`] are never left out.
 
 use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
@@ -37,7 +37,7 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// The log as the command line wants it.
+/// The log as the command line sets it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
 pub(crate) struct LogSettings {
     /// Format of the log, which goes to standard error.

@@ -1,4 +1,4 @@
-//! What is logged, which an operator may change while adit runs.
+//! The filter of the log, which an operator may change while adit runs.
 
 use std::sync::OnceLock;
 
@@ -7,13 +7,13 @@ use tracing_subscriber::{EnvFilter, Registry, reload};
 
 use crate::audit;
 
-/// What is logged unless `RUST_LOG` says otherwise.
+/// The filter of the log unless `RUST_LOG` sets another.
 const DEFAULT: &str = "info";
 
 /// The filter in use.
 static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 
-/// The filter that a log begins with: `wanted`, or what the environment says.
+/// The filter that a log begins with: `wanted`, or that of the environment.
 ///
 /// # Errors
 /// `wanted` is no filter.
@@ -34,12 +34,12 @@ fn of_environment() -> EnvFilter {
 }
 
 /// # Errors
-/// `wanted` is no filter, and why.
+/// `wanted` is no filter, with the reason.
 pub(crate) fn check(wanted: &str) -> Result<(), String> {
     parse(wanted).map(drop)
 }
 
-/// Changes what is logged to what the environment says.
+/// Changes the filter of the log to that of the environment.
 ///
 /// # Errors
 /// Nothing is logged yet.
@@ -47,7 +47,8 @@ pub(crate) fn reset() -> Result<(), String> {
     use_filter(of_environment())
 }
 
-/// Changes what is logged: a level such as `debug`, or levels by room such as `info,adit_n4=debug`.
+/// Changes the filter of the log: a level such as `debug`, or levels by room such as
+/// `info,adit_n4=debug`.
 ///
 /// # Errors
 /// `wanted` is no filter, or nothing is logged yet.
@@ -60,7 +61,7 @@ fn use_filter(filter: EnvFilter) -> Result<(), String> {
     handle.reload(filter).map_err(|error| error.to_string())
 }
 
-/// The filter in use, without what it says of audit lines.
+/// The filter in use, without its part for audit lines.
 pub(crate) fn current() -> Option<String> {
     let filter = FILTER.get()?.with_current(ToString::to_string).ok()?;
     let audit = format!("{}=info", audit::TARGET);

@@ -8,10 +8,10 @@ use tracing::{info, warn};
 use crate::any_store::SharedStoreClient;
 use crate::config::SharedStoreSettings;
 
-/// How long it may take to take over, besides the time in which the lease ends.
+/// How long its takeover may take, in addition to the time in which the lease ends.
 const TAKEOVER_MAX: Duration = Duration::from_secs(5);
 
-/// Waits for a standby that has what was acknowledged.
+/// Waits for a standby that has the acknowledged groups.
 #[derive(Debug)]
 pub(crate) struct NamedStandby {
     patience: Duration,

@@ -54,7 +54,7 @@ pub(crate) enum OpenPort {
         sockets: Vec<OwnedFd>,
     },
     Kernel {
-        /// What the parts of the threads count.
+        /// Counters of the parts of the threads.
         parts: Vec<KernelCounters>,
         rx_queues: u16,
         /// Whether the kernel gives packets to the owners of their sessions.
@@ -110,7 +110,7 @@ fn prepare_network_device(device: u32, port: &PortSettings, mac: MacAddr) {
     }
 }
 
-/// What the driver or its peer does to frames that adit cannot undo, and what to do about it.
+/// Changes that the driver or its peer makes to frames and adit cannot undo, with the remedy.
 fn changed_frames(device: &Device) -> Option<String> {
     if device.is_driver("net_af_packet") {
         let iface = device.argument("iface").unwrap_or_default();
@@ -130,7 +130,7 @@ fn changed_frames(device: &Device) -> Option<String> {
     })
 }
 
-/// What the threads get, while ports are opened.
+/// The shares of the threads, while ports are opened.
 struct PortShares<'a> {
     eal: &'a Eal,
     config: &'a Config,

@@ -27,13 +27,13 @@ use crate::load::{LoadMeter, StepLoad, ThreadLoad};
 use crate::process_nodes::ProcessNodes;
 use crate::thread_io::ThreadIo;
 
-/// Sleep of a thread between two looks at what arrives while this adit may not serve.
+/// Sleep of a thread between two looks at arriving frames while this adit may not serve.
 const PAUSED_SLEEP: Duration = Duration::from_millis(1);
 
 /// A thread of the packet path, running or done.
 pub(crate) type WorkerThread = JoinHandle<anyhow::Result<()>>;
 
-/// What all threads of the packet path share.
+/// State that all threads of the packet path share.
 pub(crate) struct PacketPath<'a> {
     pub eal: &'a Eal,
     pub config: &'a Config,
@@ -138,7 +138,7 @@ impl PacketPath<'_> {
     }
 }
 
-/// The parts of one thread of the packet path besides its ports.
+/// The parts of one thread of the packet path without its ports.
 pub(crate) struct ThreadParts {
     pub id: WorkerId,
     pub settings: ThreadSettings,
@@ -163,7 +163,7 @@ pub(crate) struct ControlRings {
     pub records: rtrb::Producer<TapItem>,
 }
 
-/// The parts of all threads, and the control thread's sides of what connects it with them.
+/// The parts of all threads, and the control thread's ends of their rings.
 pub(crate) struct AssembledPath {
     pub parts: Vec<ThreadParts>,
     pub events: Vec<rtrb::Consumer<WorkerEvent>>,
@@ -226,7 +226,7 @@ impl AssembledPath {
     }
 }
 
-/// What turns a worker or a receiver into a thread.
+/// Parts that turn a worker or a receiver into a thread.
 struct ThreadRunner {
     eal: Eal,
     clock: ProcessClock,
@@ -246,7 +246,8 @@ struct ThreadRunner {
 }
 
 impl ThreadRunner {
-    /// Runs steps of what `make` makes, on its core, from the start gate until adit stops.
+    /// Runs steps of the thread that `make` makes, on its core, from the start gate until adit
+    /// stops.
     fn run<T: PathThread<ThreadIo>>(
         self,
         mut io: ThreadIo,
@@ -303,7 +304,7 @@ impl ThreadRunner {
         }
         // Other threads may hand packets over until they have stopped, too.
         inside.wait_for_all();
-        // A central scheduler still gives out what was in flight.
+        // A central scheduler still gives out events in flight.
         while !drained.is_open() {
             thread.drain(&mut io);
             std::thread::yield_now();

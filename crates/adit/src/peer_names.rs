@@ -20,7 +20,7 @@ struct NamedPeer {
     known: Option<SocketAddr>,
 }
 
-/// What names mean.
+/// Resolves names to addresses.
 #[derive(Debug)]
 pub(crate) struct PeerNames(Receiver<(usize, SocketAddr)>);
 

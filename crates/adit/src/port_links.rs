@@ -15,7 +15,7 @@ const LOOK_INTERVAL: Nanos = Nanos::from_millis(250);
 /// The link of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct PortLink {
-    /// `None` where the kernel alone knows.
+    /// `None` where only the kernel has the state.
     pub is_up: Option<bool>,
     /// How often it went down.
     pub losses: u64,
@@ -63,8 +63,8 @@ impl LinkStates {
         self.links.iter().filter(|link| link.is_up == Some(false)).count()
     }
 
-    /// Reads the links once per interval and logs what changed. True if one came up again: stations behind it may
-    /// have forgotten this host.
+    /// Reads the links once per interval and logs changes. True if one came up again: stations
+    /// behind it may have forgotten this host.
     pub(crate) fn check(&mut self, now: Nanos, ports: &[ControlPort]) -> bool {
         if now < self.next {
             return false;
@@ -91,8 +91,8 @@ impl LinkStates {
     }
 }
 
-/// What the driver says; for the driver of a device that the kernel keeps, and which always says yes, what the kernel
-/// says, too.
+/// The link state by the driver; for the driver of a device that the kernel keeps, which always
+/// says up, by the kernel as well.
 fn is_up(port: &ControlPort) -> Option<bool> {
     if let Some(KernelDevice::Packet { iface }) = port.config.device.kernel() {
         return Some(has_carrier(iface));
@@ -108,7 +108,7 @@ fn is_up(port: &ControlPort) -> Option<bool> {
 fn has_carrier(device: &str) -> bool {
     match std::fs::read_to_string(format!("/sys/class/net/{device}/carrier")) {
         Ok(carrier) => carrier.trim() == "1",
-        // `/sys` may show another network namespace, and the driver alone knows.
+        // `/sys` may show another network namespace; then only the driver has the state.
         Err(error) if error.kind() == ErrorKind::NotFound => exists(device),
         // The kernel cannot read the carrier of a device that is set down.
         Err(_) => false,

@@ -15,7 +15,7 @@ use crate::this_machine::this_machine;
 pub(crate) struct ProcessNodes {
     /// By thread.
     threads: Vec<Option<u32>>,
-    /// Of the ports of interfaces, by `InterfaceId`.
+    /// The nodes of the ports of interfaces, by `InterfaceId`.
     interfaces: Vec<Option<u32>>,
     /// With an event scheduler: how many threads it gives packets to, the first ones, and the node that receives all of them.
     scheduled: Option<(usize, u32)>,
@@ -175,9 +175,10 @@ mod tests {
             let nodes = ProcessNodes::of(&Config::parse(&text).unwrap(), &two_node_server());
             [0, 1, 2].map(|thread| nodes.cross_node_pkts(thread, &counted()))
         };
-        // Worker 0 is beside the Rx/Tx thread, worker 1 is not.
+        // Worker 0 is next to the Rx/Tx thread, worker 1 is not.
         assert_eq!(of("[2]"), [1000, 120, 1000]);
-        // Where a packet was received is not known then: what workers hand to each other is counted.
+        // Then it is unknown where a packet was received: packets that workers hand to each other
+        // are counted.
         assert_eq!(of("[2, 14]"), [1007, 107, 1007]);
     }
 

@@ -1,4 +1,5 @@
-//! The store of records: opened before anything else, it says whether this process continues a former one.
+//! The store of records: opened first, since it determines whether this process continues a
+//! previous one.
 
 use std::path::Path;
 use std::thread::sleep;
@@ -47,15 +48,15 @@ pub(crate) struct StartRecords {
 
 /// How the records are opened.
 pub(crate) struct OpeningRecords {
-    /// Records of a former process are read on them, and its sessions prepared there.
+    /// Records of a previous process are read on them, and its sessions prepared there.
     pub cpus: CpuSet,
     /// Acknowledged changes may be lost.
     pub accept_loss: bool,
-    /// What the store says of the lease goes there.
+    /// Receives the state of the lease from the store.
     pub lease: ServingLease,
 }
 
-/// What a former process left.
+/// State that a previous process left.
 pub(crate) struct FormerProcess {
     pub node: NodeRecord,
     /// All of its records.
@@ -68,7 +69,8 @@ pub(crate) struct FormerProcess {
 pub(crate) enum RecordSource {
     /// Nowhere.
     None,
-    /// In the store of this process, which is active. Its thread reads the records of the former process first.
+    /// In the store of this process, which is active. Its thread reads the records of the previous
+    /// process first.
     Own { link: StoreLink<AnyStoreFigures>, former: Option<Box<FormerProcess>> },
     /// In a shared store, while another adit is active.
     Followed {
@@ -137,7 +139,7 @@ impl StartRecords {
         }
     }
 
-    /// Continues what is in the store of this process.
+    /// Continues the records in the store of this process.
     fn own(
         config: &Config,
         mut store: AnyStore,
@@ -269,7 +271,7 @@ fn open_journal(path: &Path, accept_loss: bool) -> anyhow::Result<Journal<Journa
     Ok(journal)
 }
 
-/// The clock of the process: that of the former one goes on.
+/// The clock of the process: that of the previous one goes on.
 pub(crate) fn clock(tsc_hz: u64, former: Option<&NodeRecord>) -> ProcessClock {
     let passed = former.and_then(|node| time_of_day()?.checked_sub(node.clock_zero));
     match passed {

@@ -1,4 +1,4 @@
-//! What a reload of the configuration did, or why it did nothing.
+//! The result of a reload of the configuration, or why it did nothing.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use utoipa::ToSchema;
 
 use crate::config::{Config, ConfigChange, ConfigFileError, ConfigProblem, KeyRefusal, mistakes};
 
-/// What a reload did.
+/// The result of a reload.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ReloadDocument {
-    /// What happened.
+    /// The result, in words.
     pub outcome: String,
     pub changed: Vec<ChangedKey>,
 }
@@ -20,7 +20,7 @@ pub(crate) struct ReloadDocument {
 pub(crate) struct ChangedKey {
     /// Key path, such as "n4.t1_ms".
     pub key: String,
-    /// What changed, in words.
+    /// The change, in words.
     pub change: String,
 }
 

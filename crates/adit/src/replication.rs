@@ -1,5 +1,5 @@
-//! Replication between this adit and the other one of the pair: the tail that a standby keeps, the store of the active adit,
-//! and what happens in between.
+//! Replication between this adit and the other one of the pair: the tail that a standby keeps, the
+//! store of the active adit, and the connection between them.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -29,7 +29,8 @@ const SILENCE_MAX: Nanos = Nanos::from_secs(1);
 /// Pause between attempts to reach it.
 const RETRY: Nanos = Nanos::from_millis(100);
 
-/// Longest pause between signs of life, which also ask the standby when it takes over at the earliest.
+/// Longest pause between signs of life, which also query when the standby takes over at the
+/// earliest.
 const PING_INTERVAL_MAX: Nanos = Nanos::from_millis(500);
 
 /// How long a commit waits for either store.
@@ -49,7 +50,7 @@ pub(crate) struct PairStore {
     pub settings: SharedStoreSettings,
     /// `None` without `[store.replication]`.
     pub link: Option<Arc<ReplicationLink>>,
-    /// What both say of the lease goes there.
+    /// Receives the state of the lease from both.
     pub lease: ServingLease,
 }
 
@@ -68,7 +69,7 @@ impl PairStore {
         Ok(Self { settings: settings.clone(), link: link.map(Arc::new), lease })
     }
 
-    /// What is configured of replication, and its link.
+    /// The settings of replication, and its link.
     fn replication(&self) -> Option<(&ReplicationSettings, &ReplicationLink)> {
         self.settings.replication.as_ref().zip(self.link.as_deref())
     }
@@ -115,7 +116,7 @@ pub(crate) fn recover_tail(
     accept_loss: bool,
 ) -> Result<(), StoreError> {
     if let Some(own) = own {
-        // From here on it takes no group of the former active adit.
+        // From here on it takes no group of the previous active adit.
         own.fence(store.figures().epoch);
     }
     let is_kept = store.kept().is_some();

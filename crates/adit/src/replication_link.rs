@@ -42,7 +42,7 @@ pub(crate) struct ReplicationLink {
     tls: Option<TlsSettings>,
 }
 
-/// What streams between the two adits run on.
+/// The transport of streams between the two adits.
 #[derive(Debug)]
 enum LinkMedium {
     Kernel(KernelWait),
@@ -61,7 +61,7 @@ struct UserLink {
 type PortQueues = Arc<Mutex<Option<WorkerIo>>>;
 
 impl ReplicationLink {
-    /// Opens what is configured.
+    /// Opens the configured transport.
     ///
     /// # Errors
     /// A file of TLS cannot be used, or the port cannot be opened.

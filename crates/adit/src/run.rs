@@ -85,7 +85,7 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
     let records = StartRecords::open(&config, &eal, wiring::preparer(&config), opening)?;
     let (socket, addresses) = open_n4(&config, &records.source)?;
     let former = records.node();
-    // A process that continues a former one did not restart, for its peers.
+    // A process that continues a previous one did not restart, for its peers.
     let recovery_time = if former.is_none() { Some(RecoveryTime::next()?) } else { None };
     let own = recovery_time.map(RecoveryTime::time_stamp);
     let recovery_time_stamp =
@@ -247,7 +247,8 @@ fn log_placement(config: &Config) {
     }
 }
 
-/// Lets what all threads share come from the node of most of them: tables, sessions, packet buffers without hugepages.
+/// Allocates the parts that all threads share on the node of most of them: tables, sessions, packet
+/// buffers without hugepages.
 fn prefer_memory(nodes: &ProcessNodes) {
     let Some(node) = nodes.memory() else { return };
     match adit_dpdk::prefer_memory_of(Some(node)) {
@@ -258,7 +259,8 @@ fn prefer_memory(nodes: &ProcessNodes) {
     }
 }
 
-/// Opens the N4 socket. Of an active adit it is bound, after this host has the addresses of `[standby]`.
+/// Opens the N4 socket. The socket of an active adit is bound after this host has the addresses of
+/// `[standby]`.
 fn open_n4(
     config: &Config,
     source: &RecordSource,
@@ -292,7 +294,7 @@ fn bind_n4(config: &Config) -> anyhow::Result<N4Socket> {
     Ok(socket)
 }
 
-/// What the control thread begins with.
+/// The state with which the control thread begins.
 struct StartParts {
     clock: ProcessClock,
     socket: N4Socket,
@@ -303,7 +305,8 @@ struct StartParts {
     nodes: ProcessNodes,
 }
 
-/// The node, which continues a former one if the store has one, or follows that of the active adit.
+/// The node, which continues a previous one if the store has one, or follows that of the active
+/// adit.
 fn start_node(config: &Config, start: &StartParts, random: &mut StdRng) -> Node {
     let StartParts { clock, records, recovery_time_stamp, .. } = start;
     let (sequence_seed, secret_seed) = (random.random(), random.random());

@@ -20,7 +20,7 @@ pub(crate) struct ServiceManager {
     socket: Option<NotifySocket>,
     watchdog: Option<Watchdog>,
     liveness: Liveness,
-    /// What it was told of the state, and when.
+    /// The state that it was last notified of, and when.
     status: String,
     status_at: Option<Instant>,
     is_ready: bool,
@@ -89,15 +89,15 @@ impl ServiceManager {
         self.send("STOPPING=1\nSTATUS=stopping");
     }
 
-    /// Tells the state when it changed, and that adit lives if the control thread turned since the last time and all
-    /// workers take steps. Call it several times a second.
+    /// Notifies the state when it changed, and that adit lives if the control thread turned since
+    /// the last time and all workers take steps. Call it several times a second.
     pub(crate) fn turn(&mut self, now: Instant) {
         if self.socket.is_none() || !self.is_ready {
             return;
         }
         let reading = self.liveness.read();
         if reading.turns == 0 {
-            // The control thread has yet to say what adit does.
+            // The control thread has yet to report the state of adit.
             return;
         }
         let is_due = self.status_at.is_none_or(|at| now.duration_since(at) >= STATUS_INTERVAL);

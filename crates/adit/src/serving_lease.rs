@@ -143,7 +143,7 @@ impl ServingLeaseState {
         }
         let confirmed = self.store.max(self.standby);
         if let Some(since) = self.distrusted {
-            // What was sent before may be older than the conflict.
+            // Earlier confirmations may be older than the conflict.
             if confirmed.is_none_or(|until| until < since + length) {
                 return 0;
             }

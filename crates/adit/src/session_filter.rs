@@ -1,4 +1,4 @@
-//! Which sessions a client wants to see.
+//! Selects the sessions that a client requests.
 
 use core::net::IpAddr;
 

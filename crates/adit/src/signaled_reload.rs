@@ -8,7 +8,7 @@ use crate::admin::{AdminAct, AdminAnswer, AdminCommand, AdminQuery, AnswerSink, 
 use crate::audit::{self, AuditActor};
 use crate::service_manager::ServiceManager;
 
-/// Reloads that signals ask for, one at a time.
+/// Reloads that signals request, one at a time.
 #[derive(Default)]
 pub(crate) struct SignaledReload {
     /// Where the answer to the one under way arrives.

@@ -19,8 +19,8 @@ use crate::any_store::{SharedStoreClient, log_losses};
 use crate::named_standby::NamedStandby;
 use crate::replication::{OwnTail, PairStore, recover_tail};
 
-/// How long a server waits for the next change before it tells of the lease. It bounds how late a standby sees that the
-/// lease is free.
+/// How long a server blocks before it answers with the remaining lease. It bounds how late a
+/// standby sees that the lease is free.
 const FOLLOW_WAIT: Duration = Duration::from_millis(20);
 
 /// Pause of a thread that keeps the lease.
@@ -43,17 +43,17 @@ pub(crate) struct FollowedRecord {
     pub value: Option<Vec<u8>>,
 }
 
-/// What the thread tells, in this order.
+/// Messages to the control thread, in this order.
 #[derive(Debug)]
 pub(crate) enum StandbyNews {
     /// All records follow. Those known before that are not among them are gone.
     AllBegin,
     /// Changed records.
     Records(Vec<FollowedRecord>),
-    /// All records were told.
+    /// All records have been sent.
     AllEnd,
-    /// This process holds the lease, and everything that former holders wrote was told. The thread keeps the lease until
-    /// [`StandbyLink::request_store`].
+    /// This process holds the lease and has forwarded everything that earlier holders wrote. The
+    /// thread keeps the lease until [`StandbyLink::request_store`].
     Taken,
     /// The store, with the lease. The thread has ended.
     Store(Box<SharedStoreClient>),
@@ -70,17 +70,17 @@ pub(crate) struct FollowedStore {
     pub accept_loss: bool,
 }
 
-/// What operators see.
+/// The report for operators.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StandbyReport {
     pub figures: SharedStoreFigures,
-    /// The last group that was told.
+    /// The last group that was forwarded.
     pub reached: GroupPosition,
     /// It has everything that the server had.
     pub is_caught_up: bool,
     /// Remaining time of the active adit's lease.
     pub lease_left: Option<Duration>,
-    /// What the active adit has replicated to this process.
+    /// The groups that the active adit has replicated to this process.
     pub tail: Option<TailReport>,
     /// Why the store cannot be used now.
     pub failure: Option<String>,
@@ -91,7 +91,7 @@ pub(crate) struct StandbyReport {
 struct StandbyState {
     event: OwnedFd,
     is_stopping: AtomicBool,
-    /// The active adit is to be asked for the lease.
+    /// Set to request the lease from the active adit.
     wants_handover: AtomicBool,
     /// The store is to be handed over.
     wants_store: AtomicBool,
@@ -136,22 +136,22 @@ impl StandbyLink {
         polled.ok()
     }
 
-    /// Asks the active adit for the lease.
+    /// Requests the lease from the active adit.
     pub(crate) fn request_handover(&self) {
         self.state.wants_handover.store(true, Ordering::Relaxed);
     }
 
-    /// Asks for [`StandbyNews::Store`], after [`StandbyNews::Taken`].
+    /// Requests [`StandbyNews::Store`], after [`StandbyNews::Taken`].
     pub(crate) fn request_store(&self) {
         self.state.wants_store.store(true, Ordering::Relaxed);
     }
 
-    /// What operators see.
+    /// The report for operators.
     pub(crate) fn report(&self) -> StandbyReport {
         self.state.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Clears what woke the caller.
+    /// Clears the event that woke the caller.
     pub(crate) fn take_wake_up(&self) {
         let _ = rustix::io::read(&self.state.event, &mut [0; 8]);
     }
@@ -183,7 +183,7 @@ impl Drop for StandbyLink {
 enum LeaseStage {
     /// Another process holds it, or nobody.
     NotHeld,
-    /// This one does, and the store may lack what its tail has.
+    /// This one holds it, and the store may lack groups of its tail.
     Taken,
     /// The store has everything.
     Complete,
@@ -192,7 +192,7 @@ enum LeaseStage {
 /// Nobody receives the news any more.
 struct Stopped;
 
-/// What the thread has.
+/// The state of the thread.
 struct StandbyFollower {
     state: Arc<StandbyState>,
     news: SyncSender<StandbyNews>,
@@ -215,7 +215,8 @@ impl StandbyFollower {
         let _ = self.tell(last);
     }
 
-    /// Keeps the lease until the store is asked for: what was followed may take longer than the lease to take effect.
+    /// Keeps the lease until the store is requested: the followed records may need longer than the
+    /// lease to take effect.
     fn hold(&self, store: &mut SharedStoreClient) -> Result<Result<(), StoreError>, Stopped> {
         self.tell(StandbyNews::Taken)?;
         while !self.state.wants_store.load(Ordering::Relaxed) {
@@ -280,7 +281,7 @@ impl StandbyFollower {
             Err(error) => return Ok(Err(error)),
         };
         if let (Some(tail), Some(lease)) = (&self.tail, &progress.lease) {
-            // The tail takes no sender's word for its epoch.
+            // The tail does not accept an epoch from a sender.
             tail.note_epoch(lease.epoch);
         }
         if let Some(tail) = self.tail.as_ref().filter(|_| progress.is_caught_up) {
@@ -329,7 +330,8 @@ impl StandbyFollower {
         }
     }
 
-    /// Prolongs the lease, and writes to the store what only the tail has: it is followed like all else.
+    /// Prolongs the lease, and writes the groups that only the tail has to the store: they are
+    /// followed like all others.
     fn keep_lease(
         &self,
         store: &mut SharedStoreClient,
@@ -347,7 +349,7 @@ impl StandbyFollower {
         Ok(())
     }
 
-    /// Passes on what is new in the store.
+    /// Forwards news of the store.
     fn follow(
         &self,
         store: &mut SharedStoreClient,
@@ -367,7 +369,7 @@ impl StandbyFollower {
                 tell(StandbyNews::AllBegin);
                 is_reset = true;
             }
-            // What the active adit knows of this process.
+            // Progress of this process as the active adit stored it.
             FollowedChange::Change(change) if change.key.kind == RecordKind::Standby => {}
             FollowedChange::Change(change) => {
                 batch.push(FollowedRecord {

@@ -15,7 +15,7 @@ const LOOK_INTERVAL: Nanos = Nanos::from_millis(100);
 #[derive(Debug, Clone, Copy)]
 struct WatchedWorker {
     core: u16,
-    /// When it was last seen to take steps, or to sleep.
+    /// When it was last seen taking steps, or sleeping.
     seen: Nanos,
     is_stopped: bool,
 }
@@ -55,7 +55,7 @@ impl Standstill {
         self.workers.iter().filter(|worker| worker.is_stopped).count()
     }
 
-    /// Checks the workers once per interval; returns what changed.
+    /// Checks the workers once per interval; returns the changes.
     pub(crate) fn check(&mut self, now: Nanos, publisher: &mut Publisher) -> Vec<StandstillChange> {
         if now < self.next {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! What an operator should change about the store although it works.
+//! Advice to operators about a store that works.
 
 use crate::any_store::AnyStoreFigures;
 use crate::config::StoreKind;

@@ -107,7 +107,7 @@ impl Drop for RestoredTerminal {
     }
 }
 
-/// Takes what the other thread saw.
+/// Takes the looks of the other thread.
 ///
 /// # Errors
 /// That thread has panicked, which restored the terminal.
@@ -178,7 +178,7 @@ struct Observer {
     socket: std::path::PathBuf,
     interval: Duration,
     sessions: usize,
-    /// What is known of sessions, by UP SEID.
+    /// Details of sessions, by UP SEID.
     details: BTreeMap<String, SessionDetails>,
 }
 
@@ -202,7 +202,7 @@ impl Observer {
         Look::take(&self.socket, self.sessions)
     }
 
-    /// What happened since `before`, and what is now.
+    /// The figures since `before`, and the present state.
     fn figures(&mut self, before: &Look) -> anyhow::Result<(TopFigures, Look)> {
         let now = self.look()?;
         let mut figures = TopFigures::between(before, &now);

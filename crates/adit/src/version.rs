@@ -9,7 +9,7 @@ pub(crate) const VERSION_LINE: &str =
 
 #[cfg(test)]
 mod tests {
-    /// Versions of what outlives a process or leaves it.
+    /// Versions of formats that outlive a process or leave it.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
     #[serde(deny_unknown_fields)]
     struct FormatVersions {

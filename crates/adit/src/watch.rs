@@ -12,7 +12,7 @@ use crate::show;
 /// Erases the screen and goes to its upper left. Spec: ECMA-48 §8.3.39, §8.3.21.
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
-/// Prints what the arguments name, until Ctrl-C if they say so.
+/// Prints the topic of the arguments, until Ctrl-C if they say so.
 ///
 /// # Errors
 /// The arguments do not go together; as for [`show::show`].

@@ -44,7 +44,7 @@ fn store(config: &Config, seed: u64) -> StoreConfig {
     StoreConfig { sessions_max, provisioning, seed, owner_nodes: OwnerNodes::default() }
 }
 
-/// Prepares former sessions for a node with this configuration.
+/// Prepares sessions of a previous process for a node with this configuration.
 pub(crate) fn preparer(config: &Config) -> SessionPreparer {
     SessionPreparer::new(provisioning(config))
 }
@@ -231,7 +231,7 @@ pub(crate) fn tap_limits(config: &Config) -> TapLimits {
     }
 }
 
-/// What a running node is to have instead of its configuration.
+/// The settings that a running node gets in place of its configuration.
 pub(crate) fn changed_node(config: &Config, known: &NodeConfig) -> NodeConfig {
     let records = known.records.map(|_| record_config(&config.store));
     node(config, known.seed, known.store.seed, known.recovery_time_stamp, records)

@@ -20,8 +20,8 @@ pub(crate) struct XdpSockets {
     pub sockets: Vec<OwnedFd>,
 }
 
-/// Loads the program and attaches it to the ports that want it. `None` without such ports, and with `xdp = "auto"` if it
-/// does not work here.
+/// Loads the program and attaches it to the ports that are configured for it. `None` without such
+/// ports, and with `xdp = "auto"` if it does not work here.
 ///
 /// # Errors
 /// It does not work here, and a port has `xdp = "on"`.
@@ -55,7 +55,7 @@ pub(crate) fn start(
 /// Loads the program and attaches it to all ports, or to none.
 ///
 /// # Errors
-/// A port receives nothing: its former program is gone.
+/// A port receives nothing: its previous program is gone.
 fn attach(
     config: &Config,
     tables: &TablesConfig,

@@ -9,7 +9,7 @@ use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use crate::config::ApiStartError;
 use crate::files::{FileSecrecy, read_text_file};
 
-/// What a client may do.
+/// The rights of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ApiRole {
     /// See everything.
@@ -34,7 +34,7 @@ impl ApiRole {
 pub struct ApiPrincipal {
     /// The name of the token, or "anybody" without tokens, with the address.
     pub name: String,
-    /// What the client may do.
+    /// The client's rights.
     pub role: ApiRole,
 }
 

@@ -34,7 +34,7 @@ const LIMIT: Duration = Duration::from_secs(API_CLIENT_TIMEOUT_S);
 /// How long a refused client is read, so that its kernel shows it the refusal.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// After this time without a word, the kernel asks a peer whether it is there.
+/// After this time without an octet, the kernel probes whether the peer is there.
 const PEER_IDLE: Duration = Duration::from_secs(30);
 
 /// Accepts connections until the process ends.
@@ -63,7 +63,7 @@ pub(crate) async fn serve(listener: TcpListener, access: ApiAccess, gate: Arc<Ap
         };
         let gate = Arc::clone(&gate);
         let place = Arc::new(place);
-        // Whoever ends for this one does so before the next one is accepted.
+        // A connection that ends for this one does so before the next one is accepted.
         tokio::task::yield_now().await;
         tokio::spawn(async move {
             // Answers are small and complete.
@@ -81,7 +81,7 @@ pub(crate) async fn serve(listener: TcpListener, access: ApiAccess, gate: Arc<Ap
                     }
                 }
             };
-            // A connection that keeps its place hears nothing any more.
+            // A connection that keeps its place gets no signal any more.
             let is_over = async {
                 if ends.await.is_err() {
                     std::future::pending::<()>().await;

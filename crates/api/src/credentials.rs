@@ -1,4 +1,5 @@
-//! The files of an interface, read at the start and again whenever the operator wants it: tokens, certificate and key.
+//! The files of an interface, read at the start and again at the operator's request: tokens,
+//! certificate and key.
 
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -11,12 +12,12 @@ use crate::config::{ApiServerConfig, ApiStartError};
 use crate::files::{FileSecrecy, read_file};
 use crate::tls::server_config;
 
-/// What the files say.
+/// The contents of the files.
 #[derive(Debug)]
 pub struct ApiCredentials {
     pub(crate) tokens: TokenList,
     pub(crate) tls: Option<Arc<ServerConfig>>,
-    /// Of the octets of all files.
+    /// The digest of all files' octets.
     digest: Digest,
 }
 
@@ -34,7 +35,8 @@ impl ApiCredentials {
     }
 }
 
-/// A digest of files, with the length of each. One that cannot be read counts as empty: whoever needs it says so.
+/// A digest of files, with the length of each. One that cannot be read counts as empty: the code
+/// that reads it reports the error.
 fn digest_of<'a>(files: impl Iterator<Item = &'a Path>) -> Digest {
     let mut digest = Context::new(&SHA256);
     for file in files {

@@ -1,4 +1,5 @@
-//! Files with secrets, certificates and the like: who may have changed or read them, and what they are.
+//! Files with secrets, certificates and the like: who may have changed or read them, and their
+//! types.
 
 use std::fmt;
 use std::fs::{File, FileType, Metadata, OpenOptions};
@@ -57,8 +58,9 @@ impl fmt::Display for FileError {
 
 impl std::error::Error for FileError {}
 
-/// Reads a file of at most 1 MiB. It belongs to root or to the user of the process, nobody else may write it, and a secret has
-/// no readers besides its owner and its group. Never waits: a FIFO or a device is refused.
+/// Reads a file of at most 1 MiB. It belongs to root or to the user of the process, nobody else may
+/// write it, and a secret has no readers except its owner and its group. Never waits: a FIFO or a
+/// device is refused.
 ///
 /// # Errors
 /// See [`FileError`].

@@ -1,4 +1,4 @@
-//! What every request passes: host, token, budget, role, body; and what every response gets.
+//! The checks of every request: host, token, budget, role, body; and the headers of every response.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};

@@ -1,5 +1,6 @@
-//! A connection that does not wait forever for a client that reads nothing, and on which the answers that hyper gives by
-//! itself, to what is no HTTP, have a problem document like all others.
+//! A connection that does not wait forever for a client that reads nothing, and on which the
+//! answers that hyper gives by itself, to octets that are no HTTP, have a problem document like all
+//! others.
 
 use std::future::Future;
 use std::io;
@@ -50,7 +51,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> GuardedStream<S> {
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 
-    /// Sends what is left of a problem document.
+    /// Sends the rest of a problem document.
     fn send_problem(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.sent < self.problem.len() {
             let rest = self.problem.get(self.sent..).unwrap_or_default();

@@ -1,8 +1,8 @@
-//! The machinery of an HTTP interface: it accepts connections, within limits, with or without TLS; knows who asks and
-//! what they may; and turns every failure into a problem document (RFC 9457).
+//! The machinery of an HTTP interface: it accepts connections, within limits, with or without TLS;
+//! identifies clients and their rights; and turns every failure into a problem document (RFC 9457).
 //!
-//! It is independent of what it serves: an axum router answers the requests that pass the gate. One thread with a runtime of its
-//! own carries all connections.
+//! It is independent of the documents: an axum router answers the requests that pass the gate. One
+//! thread with a runtime of its own carries all connections.
 #![deny(unsafe_code)]
 
 mod access;

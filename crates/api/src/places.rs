@@ -1,7 +1,7 @@
 //! Places for connections, of all peers together and of each.
 //!
-//! Whoever has shown no token keeps a place only while nobody else wants it: when all are taken, the oldest of
-//! such connections ends. So silent clients do not keep a health check out.
+//! A client that has shown no token keeps a place only while no other one needs it: when all are
+//! taken, the oldest of such connections ends. So silent clients do not keep a health check out.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -20,7 +20,7 @@ struct KnownPlaces {
     by_peer: HashMap<IpAddr, usize>,
     /// By age, those that end for others: their peers, and how they learn it.
     unproven: BTreeMap<u64, (IpAddr, oneshot::Sender<()>)>,
-    /// Those that were told to end, and have not ended.
+    /// Those that have been signaled to end, and have not ended.
     ending: usize,
     last: u64,
 }

@@ -20,7 +20,7 @@ pub struct ProblemDocument {
     title: &'static str,
     /// The status of the response.
     status: u16,
-    /// What happened, and what to do.
+    /// The event, and its remedy.
     detail: String,
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn closing_problem(status: StatusCode, detail: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// What a status means that comes without words.
+/// The meaning of a status that comes without words.
 pub(crate) const fn words_of(status: StatusCode) -> &'static str {
     match status {
         StatusCode::BAD_REQUEST => "The request is not HTTP/1.1 as RFC 9112 defines it.",

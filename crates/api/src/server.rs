@@ -32,7 +32,7 @@ impl ApiServer {
         Ok(Self { listener, access, open_paths: config.open_paths })
     }
 
-    /// Who may use it, for whoever changes that while it serves.
+    /// The access settings, to change them while it serves.
     #[must_use]
     pub fn access(&self) -> ApiAccess {
         self.access.clone()

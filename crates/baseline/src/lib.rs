@@ -4,7 +4,8 @@
 //! A program that links this crate (`use adit_baseline as _;`) has the check among its first
 //! initializers: before `main`, before those of DPDK, and before any Rust code. It reads CPUID and
 //! XCR0 and, when something is missing, names it on standard error and ends the process with
-//! status 2. `is_x86_feature_detected!` cannot tell: it is constant for what the build assumes.
+//! status 2. `is_x86_feature_detected!` cannot check: it is constant for the extensions that the
+//! build assumes.
 //!
 //! On other architectures than x86-64 there is nothing to check.
 
@@ -57,7 +58,7 @@ mod tests {
 
     #[test]
     #[cfg(target_feature = "avx2")]
-    fn old_processor_is_told_everything_it_lacks() {
+    fn every_extension_that_an_old_processor_lacks_is_named() {
         // Nehalem: SSE4.2 and POPCNT, no AVX.
         let nehalem = [0x0098_2201, 0, 1, 0, 0];
         let (count, names) = missing(&nehalem);

@@ -103,7 +103,7 @@ pub(crate) struct CFloor {
 }
 
 impl CFloor {
-    /// True if the C floor knows such sessions and packets. It ignores rates and filters.
+    /// True if the C floor handles such sessions and packets. It ignores rates and filters.
     pub(crate) fn covers(profile: &BenchProfile) -> bool {
         profile.family() == BenchIpVersion::V4
             && !(profile.given_keys || profile.n9 || profile.n3_v6 || profile.is_tagged)

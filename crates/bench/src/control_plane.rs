@@ -236,7 +236,7 @@ impl BenchControlPlane {
         Ok(())
     }
 
-    /// Hands records to the store, and tells the node what the store has.
+    /// Hands records to the store, and notifies the node of durable ones.
     fn exchange_records(&mut self, now: Nanos) {
         let Some(store) = &self.store else { return };
         if let Some(group) = self.node.poll_records(now) {
@@ -245,7 +245,7 @@ impl BenchControlPlane {
         self.node.handle_durable(now, store.durable());
     }
 
-    /// What the store reports.
+    /// The report of the store.
     pub(crate) fn store_report(&self) -> Option<StoreReport<JournalFigures>> {
         self.store.as_ref().map(StoreLink::report)
     }

@@ -54,7 +54,7 @@ pub(crate) struct DatapathBenchOptions {
     pub packets: usize,
     /// Burst sizes.
     pub bursts: Vec<usize>,
-    /// What ports say of IPv4 header checksums.
+    /// The state of IPv4 header checksums that ports report.
     pub checksum: RxChecksum,
     /// The measured directions.
     pub directions: BenchDirections,

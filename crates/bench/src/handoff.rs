@@ -2,7 +2,8 @@
 //!
 //! One worker receives packets of sessions that another one owns, and hands all of them off; the owner takes
 //! them over and sends them. Both take their steps in turns on one thread, so no cache line travels between
-//! cores: the figures are those of the work itself. The last row is a worker that owns what it receives.
+//! cores: the figures are those of the work itself. The last row is a worker that owns the packets
+//! that it receives.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -152,7 +153,7 @@ impl Drop for WorkerPair {
 }
 
 /// Returns the number of received packets.
-// A function of its own, so that a profiler can tell the workers apart.
+// A function of its own, so that a profiler can distinguish the workers.
 #[inline(never)]
 fn receiver_step(worker: &mut Worker<BenchIo>, now: Nanos, io: &mut BenchIo) -> usize {
     worker.step(now, io).received

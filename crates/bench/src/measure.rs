@@ -23,7 +23,7 @@ const WARM_UP_SHARE: usize = 10;
 /// … and at least this many per session with traffic, which touches the pages of nearly all sessions.
 const WARM_UP_PER_SESSION: usize = 4;
 
-/// Turns of what is measured together.
+/// Turns of cases that are measured together.
 const TURNS: usize = 3;
 /// Packets per session with traffic before each turn but the first: other traffic has displaced the state of sessions
 /// from the caches.
@@ -55,7 +55,7 @@ pub(crate) struct WorkerBenchConfig {
     pub packet: BenchPacket,
     /// Their required outcome.
     pub outcome: ExpectedOutcome,
-    /// What ports say of their IPv4 header checksums.
+    /// The state of their IPv4 header checksums that ports report.
     pub checksum: RxChecksum,
     /// Number of sessions with traffic: the first ones, in random order.
     pub active: usize,
@@ -129,7 +129,7 @@ pub(crate) struct WorkerBench {
     step: u64,
     /// Virtual time per step.
     pub step_time: Nanos,
-    /// What ports say of IPv4 header checksums.
+    /// The state of IPv4 header checksums that ports report.
     pub checksum: RxChecksum,
 }
 
@@ -221,7 +221,7 @@ pub(crate) fn fill(
     Ok(())
 }
 
-/// What is measured: processes one burst and returns its cycles.
+/// The measured function: processes one burst and returns its cycles.
 pub(crate) type BenchBurst<'b> = &'b mut dyn FnMut() -> anyhow::Result<u64>;
 
 /// Measures several ways to process the packets of `plan` in turns, so that changes of the machine's speed affect
@@ -263,7 +263,7 @@ pub(crate) fn measure(
     Ok(figures)
 }
 
-/// Measures the worker, and whatever `measure` measures beside it.
+/// Measures the worker, and in the same turns whatever `measure` measures.
 ///
 /// # Errors
 /// A packet had an unexpected outcome.

@@ -114,8 +114,9 @@ impl ThreadClock {
     }
 }
 
-/// Establishes `measured` sessions in each turn, beside `resident` ones, with a standby and without a store. The control
-/// thread and that of the store share the first core, the standby has the second one.
+/// Establishes `measured` sessions in each turn, in addition to `resident` ones, with a standby and
+/// without a store. The control thread and that of the store share the first core, the standby has
+/// the second one.
 ///
 /// # Errors
 /// A request is refused, or a transport cannot be used.
@@ -291,7 +292,7 @@ fn replicated(
     Ok(ReplicatedStore::new(InstantStore::default(), client, options, move || clock.now()))
 }
 
-/// Waits until the standby's word suffices.
+/// Waits until the standby's acknowledgment suffices.
 fn await_standby(link: &StoreLink<StandbyBenchFigures>) -> anyhow::Result<()> {
     let began = Instant::now();
     while !link.report().figures.standby_is_enough {

@@ -24,7 +24,8 @@ const TURNS: u32 = 5;
 /// The journal's identity, which only its folder sees.
 const IDENTITY: u64 = 1;
 
-/// Establishes `measured` sessions in each turn, beside `resident` ones, with a journal in `folder` and without.
+/// Establishes `measured` sessions in each turn, in addition to `resident` ones, with a journal in
+/// `folder` and without.
 ///
 /// # Errors
 /// A request is refused, or the folder has a journal, or cannot be written.
@@ -104,7 +105,7 @@ struct RestorationFigures {
     sessions: usize,
     /// From the opening of the journal until all sessions run.
     took: Duration,
-    /// What the thread of the node computed meanwhile: on a busy machine it waits for its core.
+    /// The CPU time of the node's thread meanwhile: on a busy machine it waits for its core.
     computed: Duration,
     /// The longest time in which a heartbeat waited for its answer.
     longest_turn: Duration,
@@ -153,7 +154,7 @@ fn restore(sessions_max: u32, folder: &Path) -> anyhow::Result<RestorationFigure
     Ok(RestorationFigures { sessions, took: began.elapsed(), computed, longest_turn })
 }
 
-/// What this thread computed since it began.
+/// The CPU time of this thread since it began.
 fn thread_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()

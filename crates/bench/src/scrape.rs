@@ -25,7 +25,7 @@ use super::report;
 use super::sessions::BenchProfile;
 use crate::size::BenchSize;
 
-/// What the other thread does. Rates are per second; zero is the reference.
+/// The load of the other thread. Rates are per second; zero is the reference.
 const SETTINGS: [ScrapeSetting; 7] = [
     ScrapeSetting { is_text: false, rate: 0 },
     ScrapeSetting { is_text: false, rate: 100 },
@@ -40,7 +40,7 @@ const ROUNDS: usize = 5;
 /// Longer steps were interrupted and do not count. Unit: cycles.
 const INTERRUPTED_CYCLES: u64 = 100_000;
 
-/// What the other thread does.
+/// The load of the other thread.
 #[derive(Clone, Copy)]
 struct ScrapeSetting {
     /// The whole text, with a snapshot for it; else the snapshot alone.
@@ -135,7 +135,7 @@ fn write_text(counters: &[Arc<WorkerCounters>], signaling: &SignalingFigures) ->
         + write_families(format, signaling_families(&signaling.clone())).len()
 }
 
-/// Does what `setting` says until `done`. Returns how often.
+/// Scrapes as `setting` says until `done`. Returns how often.
 fn scrape(
     counters: &[Arc<WorkerCounters>],
     signaling: &SignalingFigures,

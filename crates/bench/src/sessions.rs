@@ -99,7 +99,7 @@ fn store(sessions_max: usize, profile: &BenchProfile) -> StoreConfig {
     StoreConfig { sessions_max, provisioning: provisioning(profile), seed: 1, owner_nodes }
 }
 
-/// What rules may name.
+/// The objects that rules may name.
 pub(crate) fn provisioning(profile: &BenchProfile) -> Provisioning {
     let gtpu = |addr| LocalAddresses { v4: Some(addr), v6: None };
     let far = if profile.n9 { gtpu(N6_ADDR) } else { LocalAddresses::default() };

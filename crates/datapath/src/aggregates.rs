@@ -1,7 +1,8 @@
 //! The aggregates that a packet passes: the rate of its slice, and that of all sessions.
 //!
-//! They never stop guaranteed packets: these pass and are charged, so the other packets get what is left.
-//! If a transmit queue is full, guaranteed packets wait in [`crate::tx_backlog`], which has a limit.
+//! They never stop guaranteed packets: these pass and are charged, so the other packets get the
+//! rest. If a transmit queue is full, guaranteed packets wait in [`crate::tx_backlog`], which has a
+//! limit.
 //!
 //! Other packets pass while the aggregates are open. If a closed aggregate polices, arriving packets are
 //! dropped; if it shapes, flows take turns. A queue that already waits is never dropped for an aggregate.
@@ -20,7 +21,7 @@ pub(crate) const AGGREGATE_RATES: u8 = 2 * (SLICES_MAX as u8 + 1);
 
 const _: () = assert!(SLICES_MAX < 32, "a `RateSet` has 64 bits");
 
-/// What decides how a packet passes the aggregates: its slice, and what is guaranteed to it.
+/// The terms by which a packet passes the aggregates: its slice and its guarantee.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AggregateTerms {
     pub slice: SliceId,
@@ -36,7 +37,7 @@ pub(crate) struct BlockingRate {
     pub rate: u8,
     /// When that opens; now if other flows have their turn first.
     pub at: Nanos,
-    /// What happens to the packet.
+    /// Whether the packet is queued or dropped.
     pub excess: Excess,
 }
 

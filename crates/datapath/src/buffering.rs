@@ -59,7 +59,7 @@ pub(crate) struct MovedPacket<B> {
     packet: OwnedPacket<B>,
 }
 
-/// What the waiting packets of a session have in common.
+/// State that the waiting packets of a session share.
 #[derive(Debug, Clone, Copy)]
 struct SessionMark {
     up_seid: Seid,

@@ -1,4 +1,5 @@
-//! What a packet carries from one stage to the next, when an event scheduler is between them.
+//! The record that a packet carries from one stage to the next, when an event scheduler is between
+//! them.
 //!
 //! A record stands in front of the packet, in the headroom that its outer header will need later, and the packet's mark
 //! says which one. Before the second stage the record names rules by their positions, and the generation of the session's
@@ -22,8 +23,8 @@ use crate::flows::FLOWS_MAX;
 /// Octets of a record.
 pub(crate) const RECORD_LEN: usize = 40;
 
-/// What the mark of a packet says about it; its low bits are the flow. Above them is the flow of the Rx queue that the
-/// packet came through.
+/// The state of a packet in its mark, above the flow in the low bits. Above them is the flow of the
+/// Rx queue that the packet came through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mark {
     /// Nothing: a packet as it was received, or a frame that leaves without regard to others.
@@ -196,8 +197,8 @@ pub(crate) fn attach_classified<B: PacketBuf>(
     Ok(())
 }
 
-/// Removes a record of the first stage, and returns what it says by the rules that it names. `None` if they do not hold
-/// any more.
+/// Removes a record of the first stage, and returns its contents with the rules that it names.
+/// `None` if they do not hold any more.
 #[inline]
 pub(crate) fn detach_classified<'v, B: PacketBuf>(
     view: &TablesView<'v>,
@@ -235,10 +236,10 @@ pub(crate) fn detach_classified<'v, B: PacketBuf>(
     Some((session, arrival, matched))
 }
 
-/// What an outer header says.
+/// The fields of an outer header.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CreatedHeader {
-    /// What is put in front, and where it leads.
+    /// The header to add, which also has the destination.
     pub header: HeaderCreation,
     /// Type of service or traffic class octet.
     pub tos: u8,

@@ -1,4 +1,4 @@
-//! The columns of one burst: what each stage knows about each packet.
+//! The columns of one burst: the results of each stage for each packet.
 //!
 //! A lane is the part of a burst whose sessions are looked up by the same kind of key. Row *i* of every
 //! column belongs to the same packet. Each stage appends a column, or changes verdicts. After `s2_lookup`,
@@ -72,8 +72,8 @@ pub(crate) struct PacketArrival {
     /// Type of service or traffic class octet of the outer header that is removed; zero without one. Written by
     /// `s3_classify` if a PDR removes a UDP or IP header.
     pub outer_tos: u8,
-    /// The interface that it arrived on. Of a packet that Adit makes for a UE: all interfaces to its data
-    /// network, of which a PDR may name any.
+    /// The interface that it arrived on. For a packet that Adit makes for a UE: all interfaces to
+    /// its data network, of which a PDR may name any.
     pub interfaces: InterfaceSet,
     /// The tunnel that it arrived in, zero without one.
     pub teid: Teid,
@@ -84,7 +84,7 @@ pub(crate) struct PacketArrival {
     pub is_on_link: bool,
     /// PDU Session Container of the outer header; names the QoS flow.
     pub container: Option<PduSessionContainer>,
-    /// Of a fragment: ports and protocol of the first fragment. Written by `s3_classify`.
+    /// For a fragment: ports and protocol of the first fragment. Written by `s3_classify`.
     pub upper: Option<FirstFragment>,
 }
 
@@ -140,8 +140,8 @@ impl Matched<'_> {
     }
 }
 
-/// What becomes of a packet. Written by `s3_classify`; `s4_enforce` and `s5_account` may turn `Pass` into
-/// `Drop` or `Divert`, or replace its FAR.
+/// The verdict on a packet. Written by `s3_classify`; `s4_enforce` and `s5_account` may turn `Pass`
+/// into `Drop` or `Divert`, or replace its FAR.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum PacketVerdict<'v> {
     /// These rules apply to it.

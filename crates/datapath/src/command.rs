@@ -204,7 +204,8 @@ fn is_due(ctx: &StepContext<'_>, command: &WorkerCommand) -> bool {
     }
 }
 
-/// Runs one command. What cannot be sent is counted as lost; the control thread sends Echo Requests and solicitations again.
+/// Runs one command. A packet that cannot be sent is counted as lost; the control thread sends Echo
+/// Requests and solicitations again.
 #[cold]
 fn execute<Io: PacketIo>(
     ctx: &StepContext<'_>,

@@ -1,11 +1,11 @@
-//! What stays the same during one step.
+//! State that is constant during one step.
 
 use adit_tables::TablesView;
 use adit_types::Nanos;
 
 use crate::interfaces::Interfaces;
 
-/// What every part of the packet path reads during one step.
+/// State that every part of the packet path reads during one step.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StepContext<'v> {
     /// The tables.

@@ -140,7 +140,8 @@ impl EventQueues {
         Self { rx_tx, tx, ..self }
     }
 
-    /// The same with a timer queue for each of `workers` workers; zero: workers look for what is due in each step.
+    /// The same with a timer queue for each of `workers` workers; zero: workers search for due
+    /// packets in each step.
     #[must_use]
     pub fn with_timers(self, workers: usize) -> Self {
         Self { timers: workers, ..self }

@@ -4,7 +4,7 @@
 use adit_types::{Nanos, SessionIndex};
 use adit_wire::{FragmentPosition, IpAddrs, IpPacket, five_tuple};
 
-/// What filters need of a packet and only its first fragment has.
+/// Fields that filters compare and that only the first fragment of a packet contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FirstFragment {
     /// Upper-layer protocol.

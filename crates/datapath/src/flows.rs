@@ -1,17 +1,18 @@
 //! Flows of an event scheduler, and the workers that hold them.
 //!
-//! A session belongs to one flow. The scheduler gives the events of a flow to one worker at a time, so what is
-//! counted for a session has one writer although flows move between workers. Packets that wait do not move: a
-//! worker that keeps some *holds* the flows of its last packets. A worker that is given a packet of a flow that
-//! another one holds hands the packet to the holder, on a ring, and counts it in the flow's word. The holder
-//! gives the flow up when it keeps no packets and none is on its way.
+//! A session belongs to one flow. The scheduler gives the events of a flow to one worker at a time,
+//! so the counters of a session have one writer although flows move between workers. Packets that
+//! wait do not move: a worker that keeps some *holds* the flows of its last packets. A worker that
+//! is given a packet of a flow that another one holds hands the packet to the holder, on a ring,
+//! and counts it in the flow's word. The holder gives the flow up when it keeps no packets and none
+//! is on its way.
 //!
 //! A central scheduler takes events from one worker after the other. So frames that the holder sent before it gives a
 //! flow up may enter their queue after those of the next worker. Therefore the holder first sends a *fence*, an event of
 //! the flow without a packet, and counts it as on its way: once it was scheduled, the frames before it have left.
 //!
-//! So a worker that processes a packet has the packet's flow: the scheduler gave it, or the worker holds it. What
-//! one worker writes before it gives a flow up is visible to the next one.
+//! So a worker that processes a packet has the packet's flow: the scheduler gave it, or the worker
+//! holds it. The next worker sees all writes that a worker made before it gave the flow up.
 //!
 //! With several queues of stages, all of this holds for each queue: a flow has a *place* in each of them. A scheduler
 //! keeps the order of a flow within a queue, for each port that enqueues, but not between two ports: `event_dsw` lets a
@@ -35,7 +36,7 @@ pub(crate) const FLOWS_MAX: usize = 1 << 14;
 const COUNT_MASK: u32 = (1 << HOLDER_SHIFT) - 1;
 const HOLDER_SHIFT: u32 = 24;
 
-/// What a worker has of a flow: the scheduler gave it in this step.
+/// State of a flow in a worker: the scheduler gave it in this step.
 const IS_SCHEDULED: u8 = 1;
 /// The worker holds the flow.
 const IS_HELD: u8 = 2;
@@ -44,7 +45,7 @@ const IS_FENCED: u8 = 4;
 /// The worker holds the flow, and its packets wait until the next queue gave out those of the worker before.
 const IS_DEFERRED: u8 = 8;
 
-/// What workers share about one flow, on a cache line of its own.
+/// State of one flow that workers share, on a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct SharedFlow {
@@ -67,7 +68,8 @@ struct SharedFlow {
     given_out: AtomicU32,
 }
 
-/// When a worker wants an event of its timer queue. The worker writes it, and an Rx/Tx thread reads it.
+/// The time at which a worker requests an event of its timer queue. The worker writes it, and an
+/// Rx/Tx thread reads it.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct SharedTimer {
@@ -122,7 +124,7 @@ impl FlowMap {
 /// The flows that the workers of one packet path share.
 #[derive(Debug, Clone)]
 pub struct SharedFlows {
-    /// By place: all flows of the first queue, then those of the next one.
+    /// Indexed by `queue position × flows + flow`.
     places: Arc<[SharedFlow]>,
     queues: EventQueues,
     map: FlowMap,
@@ -204,7 +206,7 @@ impl SharedFlows {
         self.places.get(place as usize)
     }
 
-    /// Takes note that a packet goes from a place to the next queue. The worker has the place.
+    /// Counts a packet that goes from a place to the next queue. The worker has the place.
     #[inline]
     pub(crate) fn count_sent(&self, place: u32) {
         if let Some(SharedFlow { sent, .. }) = self.get(place) {
@@ -212,8 +214,8 @@ impl SharedFlows {
         }
     }
 
-    /// Takes note that the scheduler gave out a packet of the queue before at `place`; of an atomic queue to one worker at a
-    /// time.
+    /// Counts a packet that the scheduler dequeued from the previous queue for `place`.
+    /// `is_atomic`: the queue serves one worker at a time.
     #[inline]
     pub(crate) fn count_given_out(&self, place: u32, is_atomic: bool) {
         let Some(SharedFlow { given_out, .. }) = self.get(place) else { return };
@@ -250,7 +252,7 @@ pub(crate) struct Flows {
     id: u32,
     /// The first place of the queue of the second stage.
     enforcing: u32,
-    /// What this worker has of each place: [`IS_SCHEDULED`], [`IS_HELD`].
+    /// State of each place in this worker: [`IS_SCHEDULED`], [`IS_HELD`].
     has: Vec<u8>,
     /// Places that the scheduler gave in this step.
     scheduled: ArrayVec<u32, BURST_MAX>,
@@ -290,7 +292,7 @@ impl Flows {
         self.has.len()
     }
 
-    /// What all workers share.
+    /// State that all workers share.
     #[inline]
     pub(crate) const fn shared(&self) -> &SharedFlows {
         &self.shared
@@ -393,9 +395,9 @@ impl Flows {
         }
     }
 
-    /// Takes note that the scheduler gave `place` to this worker. If another worker holds it, one more packet is on its
-    /// way to that worker, which the caller has to hand over. At most a burst of places per step. `is_packet`: a packet
-    /// came, of which frames may follow.
+    /// Records that the scheduler gave `place` to this worker. If another worker holds it, one more
+    /// packet is on its way to that worker, which the caller has to hand over. At most a burst of
+    /// places per step. `is_packet`: a packet came, of which frames may follow.
     #[inline]
     pub(crate) fn schedule(&mut self, place: u32, is_packet: bool) -> FlowHolder {
         let Some(has) = self.has.get_mut(place as usize) else { return FlowHolder::This };
@@ -459,14 +461,14 @@ impl Flows {
         is_next
     }
 
-    /// Takes note that a packet that was on its way to the holder of `flow` has arrived and was processed, or is lost.
+    /// Counts a packet that was on its way to the holder of `flow` as processed, or as lost.
     pub(crate) fn settle_packet(&self, flow: u32) {
         if let Some(shared) = self.shared.get(flow) {
             shared.holder.fetch_sub(1, Ordering::Release);
         }
     }
 
-    /// Takes note that this worker sends frames of `flow` without an event of it.
+    /// Clears the fence of `flow`: this worker sends frames of it without an event of it.
     pub(crate) fn unfence(&mut self, flow: u32) {
         if let Some(has) = self.has.get_mut(flow as usize) {
             *has &= !IS_FENCED;
@@ -483,13 +485,14 @@ impl Flows {
         }
     }
 
-    /// Takes note of a request for `flow`. Returns whether it has to be sent: another one may be with the scheduler.
+    /// Records a request for `flow`. Returns whether it has to be sent: another one may be with the
+    /// scheduler.
     pub(crate) fn request(&self, flow: u32) -> bool {
         let shared = self.shared.get(flow);
         shared.is_some_and(|shared| !shared.is_requested.swap(true, Ordering::Relaxed))
     }
 
-    /// Takes note that a request for `flow` was scheduled, or is lost.
+    /// Clears the request for `flow`: it was scheduled, or is lost.
     pub(crate) fn end_request(&self, flow: u32) {
         if let Some(shared) = self.shared.get(flow) {
             shared.is_requested.store(false, Ordering::Relaxed);
@@ -568,7 +571,8 @@ impl Flows {
         done.is_none_or(|done| done.load(Ordering::Acquire) > number)
     }
 
-    /// Takes note that the command with this number is carried out. The caller has the flow of `session`.
+    /// Publishes that the command with this number is carried out. The caller has the flow of
+    /// `session`.
     pub(crate) fn finish_command(&mut self, session: SessionIndex, number: u64) {
         self.unfence(self.place_of(session));
         if let Some(done) = self.shared.commands_done.get(session.0 as usize) {

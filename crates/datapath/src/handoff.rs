@@ -65,7 +65,7 @@ const RETURNED_MAX: usize = 1024;
 struct HandoffRing<B> {
     ring: Producer<HandedPacket<B>>,
     staged: BurstColumn<HandedPacket<B>>,
-    /// What packets without room are counted as.
+    /// The drop reason of packets without room.
     full: DropReason,
     /// The other thread is on another node.
     crosses_nodes: bool,
@@ -194,7 +194,7 @@ impl<B> Handoff<B> {
         self.owners.changes(self.workers)
     }
 
-    /// What this thread knows of the owners of sessions.
+    /// The state of the owners of sessions in this thread.
     pub(crate) fn owners(&mut self) -> &mut KnownOwners<B> {
         &mut self.owners
     }
@@ -224,8 +224,9 @@ impl<B> Handoff<B> {
         self.sweeps.is_due()
     }
 
-    /// Asks all workers for a sweep, also those that sleep. Returns its number; `None` if packets of a session cannot be
-    /// with another worker: there is none, or a scheduler keeps their order.
+    /// Requests a sweep from all workers, also those that sleep. Returns its number; `None` if
+    /// packets of a session cannot be with another worker: there is none, or a scheduler keeps
+    /// their order.
     #[cold]
     pub(crate) fn ask_for_sweep(&mut self) -> Option<u32> {
         if self.is_alone() || self.events.is_some() {
@@ -354,7 +355,7 @@ impl<B> Handoff<B> {
         self.owners.owns(session)
     }
 
-    /// Takes note that the packets of the last [`Handoff::take`] are processed.
+    /// Records that the packets of the last [`Handoff::take`] are processed.
     #[inline]
     pub(crate) fn settle_taken(&mut self) {
         if let Some(events) = &mut self.events {

@@ -83,7 +83,7 @@ impl<'a> PortLinks<'a> {
     }
 }
 
-/// What usual packets of a link are compared with.
+/// The fields that usual packets of a link are compared with.
 #[derive(Debug)]
 pub(crate) struct UsualLink {
     /// The VLAN, or untagged.
@@ -143,7 +143,7 @@ pub(crate) struct UsualN3<A, P> {
     pub id: InterfaceId,
     /// Our address.
     pub addr: A,
-    /// What G-PDUs to it have in common.
+    /// Octets that all G-PDUs to it share.
     pub pattern: P,
 }
 
@@ -164,7 +164,7 @@ impl TxTarget {
     }
 }
 
-/// What all frames through an interface have in common.
+/// Fields that all frames through an interface share.
 #[derive(Debug)]
 pub(crate) struct TxLink {
     /// The interface.
@@ -210,7 +210,7 @@ pub(crate) struct Interfaces {
     have_tcp_mss: bool,
     by_id: Vec<Interface>,
     tx_links: Vec<TxLink>,
-    /// What the transmit links of tunnels are limited to.
+    /// The largest packet on transmit links of tunnels. Unit: octets.
     tunnel_mtu: u16,
 }
 
@@ -293,7 +293,8 @@ impl Interfaces {
         PortLinks { port, links }
     }
 
-    /// True if frames through some interface have a tag, or outer headers without DF: what is rare, and costs the fast path.
+    /// True if frames through some interface have a tag, or outer headers without DF: both are rare
+    /// and cost the fast path.
     #[inline]
     pub(crate) fn have_tags(&self) -> bool {
         self.have_tags
@@ -305,7 +306,7 @@ impl Interfaces {
         self.have_tcp_mss
     }
 
-    /// What usual packets on `port` are compared with.
+    /// The fields that usual packets on `port` are compared with.
     #[inline]
     pub(crate) fn usual(&self, port: PortId) -> Option<&UsualPort> {
         self.usual.get(usize::from(port.0))
@@ -369,7 +370,7 @@ fn usual_link(link: &VlanLink) -> UsualLink {
     UsualLink { vlan, n3, n3_v6, n6, keeps_syns, domain: link.domain(), own }
 }
 
-/// `tunnel_mtu`: what packets into tunnels are limited to beside the link's MTU.
+/// `tunnel_mtu`: limits packets into tunnels in addition to the link's MTU.
 fn tx_link_of(interface: &Interface, tunnel_mtu: u16) -> TxLink {
     let Interface { id, port, vlan, mac, mtu_bytes, v4, v6, .. } = *interface;
     let limit = if interface.role.is_gtpu() { tunnel_mtu } else { u16::MAX };

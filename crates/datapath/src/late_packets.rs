@@ -58,7 +58,8 @@ impl LatePackets {
         Self { notes_drops: false, packets: ArrayVec::new(), in_hand: TapSet::NONE }
     }
 
-    /// Says whether drops from here on are noted that no tap is known to have selected. Returns what was said before.
+    /// Says whether drops from here on are noted that no tap is known to have selected. Returns the
+    /// previous setting.
     pub(crate) fn note_drops(&mut self, is_on: bool) -> bool {
         core::mem::replace(&mut self.notes_drops, is_on)
     }

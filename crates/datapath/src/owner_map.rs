@@ -4,20 +4,22 @@
 //! and goes on when every thread has begun a step by it ([`OwnerChanges`]):
 //!
 //! 1. *Park*: the new owner parks the packets of the group that it receives, from ports and from rings.
-//! 2. *Redirect*: all others hand packets of the group to the new owner. The former owner processes what it receives
-//!    itself and what others handed to it before.
-//! 3. *Release*: no packet of the group is on its way to the former owner any more. It processes what its rings hold,
-//!    gives the packets that wait for rules or rates to the control thread as a [`WaitingParcel`], and owns the group
-//!    no longer.
-//! 4. *Owned*: the new owner takes the parcel, then processes what it parked, in order, and owns the group.
+//! 2. *Redirect*: all others hand packets of the group to the new owner. The previous owner
+//!    processes packets that it receives itself and those that others handed to it before.
+//! 3. *Release*: no packet of the group is on its way to the previous owner any more. It processes
+//!    what its rings hold, gives the packets that wait for rules or rates to the control thread as
+//!    a [`WaitingParcel`], and owns the group no longer.
+//! 4. *Owned*: the new owner takes the parcel, then processes the packets that it parked, in order,
+//!    and owns the group.
 //!
 //! So the packets of a session that one thread received keep their order, none is lost unless the parking place is
-//! full, and at each moment at most one worker writes what belongs to a session. Frames that only wait for a link-layer
-//! address or a transmit queue stay with the former owner; it waits for them for [`RELEASE_MAX`] at most.
+//! full, and at each moment at most one worker writes what belongs to a session. Frames that only
+//! wait for a link-layer address or a transmit queue stay with the previous owner; it waits for
+//! them for [`RELEASE_MAX`] at most.
 //!
-//! Threads: the word of a group has all that a thread needs to know, so a thread may see the words of some groups
-//!          earlier than others. A parcel is with one thread at a time: the control thread publishes a stage after it
-//!          put parcels on a desk, and takes them after the worker has ended the stage.
+//! Threads: the word of a group has all that a thread reads, so a thread may see the words of some
+//! groups earlier than others. A parcel is with one thread at a time: the control thread publishes
+//! a stage after it put parcels on a desk, and takes them after the worker has ended the stage.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
@@ -31,7 +33,8 @@ use crate::buffering::MovedPacket;
 use crate::first_fragments::{FIRST_FRAGMENTS_MAX, RememberedFragment};
 use crate::shaping::ReadyFrame;
 
-/// How long the former owner waits until frames have left that wait for a neighbor or a transmit queue.
+/// How long the previous owner waits until frames have left that wait for a neighbor or a transmit
+/// queue.
 pub(crate) const RELEASE_MAX: Nanos = Nanos::from_millis(20);
 
 /// Groups of sessions.
@@ -84,7 +87,7 @@ enum ChangeStage {
     Release,
 }
 
-/// What threads know of one group.
+/// The state of one group that threads read.
 #[derive(Debug, Clone, Copy)]
 struct GroupWord {
     former: WorkerId,
@@ -110,7 +113,7 @@ impl GroupWord {
     }
 }
 
-/// Packets of a worker that wait, and what belongs to them, on their way to another worker.
+/// Packets of a worker that wait, with their state, on their way to another worker.
 pub(crate) struct WaitingParcel<B> {
     to: WorkerId,
     /// Packets that FARs buffer; those of a session in order.
@@ -141,15 +144,15 @@ pub struct WaitingRoom {
     pub shaped_pkts: usize,
 }
 
-/// What threads and the control thread share.
+/// State that threads and the control thread share.
 pub(crate) struct OwnerMap<B> {
-    /// Counts what was published; written after the words.
+    /// Counts publications; written after the words.
     version: AtomicU32,
     /// [`GroupWord`]s, by group.
     groups: [AtomicU32; GROUPS],
-    /// Groups that their former owners have released.
+    /// Groups that their previous owners have released.
     released: AtomicU64,
-    /// Groups that their new owners have, with what waited.
+    /// Groups that their new owners have, with the packets that waited.
     taken: AtomicU64,
     /// Parcels of each worker.
     desks: Box<[Mutex<Vec<WaitingParcel<B>>>]>,
@@ -189,7 +192,7 @@ pub fn first_owners(workers: usize) -> GroupOwners {
     core::array::from_fn(|group| owners.of_group(u32::try_from(group).unwrap_or_default()))
 }
 
-/// What one thread knows of the owners.
+/// The state of the owners in one thread.
 pub(crate) struct KnownOwners<B> {
     id: WorkerId,
     map: Arc<OwnerMap<B>>,
@@ -215,7 +218,7 @@ impl<B> core::fmt::Debug for KnownOwners<B> {
 }
 
 impl<B> KnownOwners<B> {
-    /// What threads know at the start, if `workers` share the sessions; by thread.
+    /// The state of each thread at the start, if `workers` share the sessions; by thread.
     pub(crate) fn of_threads(workers: usize) -> impl Iterator<Item = Self> {
         let owners = first_owners(workers);
         let map = OwnerMap::new(&owners);
@@ -300,8 +303,9 @@ impl<B> KnownOwners<B> {
         }
     }
 
-    /// Fills parcels with what waits of the groups to release. `fill` gets a parcel and whether a session's packets go
-    /// into it. Returns how many packets are in parcels; `None` if that has to wait for the next step.
+    /// Fills parcels with the waiting packets of the groups to release. `fill` gets a parcel and
+    /// whether a session's packets go into it. Returns how many packets are in parcels; `None` if
+    /// that has to wait for the next step.
     pub(crate) fn fill_parcels(
         &self,
         mut fill: impl FnMut(&mut WaitingParcel<B>, &dyn Fn(SessionIndex) -> bool),
@@ -384,7 +388,7 @@ impl<B> core::fmt::Debug for OwnerChanges<B> {
 }
 
 impl<B> OwnerChanges<B> {
-    /// The owners, by group; during a change the former ones.
+    /// The owners, by group; during a change the previous ones.
     #[must_use]
     pub const fn owners(&self) -> &GroupOwners {
         &self.owners
@@ -402,8 +406,9 @@ impl<B> OwnerChanges<B> {
         self.pending.is_some()
     }
 
-    /// Begins to give the groups to the owners in `next`, each below the number of workers. `room`: what waits in a
-    /// worker at most. Returns false if nothing changes, and during a change.
+    /// Begins to give the groups to the owners in `next`, each below the number of workers. `room`:
+    /// the packets that wait in a worker at most. Returns false if nothing changes, and during a
+    /// change.
     pub fn begin(
         &mut self,
         next: &GroupOwners,
@@ -484,7 +489,8 @@ impl<B> OwnerChanges<B> {
         true
     }
 
-    /// Gives the parcels of former owners to the new ones. False if a worker has its parcels in hand.
+    /// Gives the parcels of previous owners to the new ones. False if a worker has its parcels in
+    /// hand.
     fn deliver_parcels(&self) -> bool {
         for from in (0..self.workers).filter_map(|worker| u8::try_from(worker).ok()).map(WorkerId) {
             let Some(mut desk) = self.map.desk(from) else { return false };

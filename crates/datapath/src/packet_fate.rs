@@ -1,4 +1,4 @@
-//! What became of a packet that a worker took alone, for taps.
+//! The outcome of a packet that a worker took alone, for taps.
 
 use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::{TapOutcome, TapPacket, TapSet, TapStage, TapWait};
@@ -34,7 +34,7 @@ impl PacketFates {
         }
     }
 
-    /// What became of the one packet since then. `None` if the slow path decides.
+    /// The outcome of the one packet since then. `None` if the slow path decides.
     pub(crate) fn outcome<B: PacketBuf>(&self, state: &WorkerState<B>) -> Option<TapOutcome> {
         let now = Self::of(state);
         if let Some(reason) = now.tallied.drop_since(&self.tallied) {
@@ -64,7 +64,7 @@ impl PacketFates {
     }
 }
 
-/// Sends what follows from one packet, and notes it.
+/// Sends the packets that follow from one, and notes it.
 pub(crate) fn transmit_alone<Io: PacketIo>(
     io: &mut Io,
     record: &mut TapRecord,
@@ -95,7 +95,7 @@ impl LoneRecord {
         state: &mut WorkerState<Io::Buf>,
     ) -> Option<Self> {
         let record = state.tap.as_mut()?.begin(packet, frame)?;
-        // What is queued belongs to packets before.
+        // Queued frames belong to earlier packets.
         state.queues.flush(io, &mut state.tally);
         let were_noted = state.tally.note_late_drops(false);
         state.tally.set_taps_in_hand(packet.taps);

@@ -1,4 +1,4 @@
-//! From what is wrong with octets to why a packet was dropped: the one place that knows both.
+//! Maps faults of octets to drop reasons, in one place.
 
 use adit_rules::DropReason;
 use adit_types::{is_forwardable_v4, is_forwardable_v6};
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_of_one_link_are_told_from_those_that_no_packet_has() {
+    fn addresses_of_one_link_are_distinguished_from_those_that_no_packet_has() {
         let usable = |src: &str, dst: &str| {
             let (src, dst) = (src.parse().unwrap(), dst.parse().unwrap());
             is_usable_on_link(&match (src, dst) {

@@ -35,7 +35,7 @@ const WAYS: usize = 8;
 const SETS: usize = REASSEMBLY_DATAGRAMS_MAX / WAYS;
 const _: () = assert!(SETS.is_power_of_two() && SETS * WAYS == REASSEMBLY_DATAGRAMS_MAX);
 
-/// What fragments of one datagram have in common.
+/// Fields that all fragments of one datagram share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct DatagramKey {
     /// The interface that they arrived on.
@@ -230,7 +230,7 @@ impl<B: PacketBuf> Reassembly<B> {
             }
             self.discard(at, DropReason::ReassemblyTimeout, tally);
         }
-        // A free place is older than all.
+        // Free slots (`None`) sort first.
         let at = ways.min_by_key(|at| self.since(*at)).unwrap_or(set);
         self.discard(at, DropReason::ReassemblyFull, tally);
         if self.used == 0 {
@@ -304,7 +304,7 @@ impl<B: PacketBuf> Reassembly<B> {
     }
 }
 
-/// What became of a fragment.
+/// The outcome of a fragment.
 enum FragmentOutcome {
     Waits,
     Completes,

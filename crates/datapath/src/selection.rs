@@ -1,4 +1,4 @@
-//! What a frame belongs to, before it is parsed: for receivers, and for taps.
+//! The session or link that a frame belongs to, before it is parsed: for receivers, and for taps.
 
 use core::cell::Cell;
 use core::net::IpAddr;
@@ -98,7 +98,7 @@ impl<'a> TapCandidate<'a> {
 
     fn has_key(&self, view: &TablesView<'_>, key: &TapKey) -> bool {
         match *key {
-            // Where it leaves is not known yet.
+            // The link where it leaves is not known yet.
             TapKey::Any | TapKey::Interface(_) => true,
             TapKey::Session(index, seid) => {
                 let found = self.session(view);

@@ -72,7 +72,7 @@ pub(crate) struct IcmpError {
     pub ip: IpPacket,
 }
 
-/// What is wrong with a GTP-U message that was dropped.
+/// The fault of a GTP-U message that was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GtpuError {
     /// A G-PDU to a TEID of no session.
@@ -94,7 +94,7 @@ pub(crate) struct Redirected {
     pub ip: IpPacket,
 }
 
-/// What the slow path does with a packet.
+/// Work of the slow path on a packet.
 pub(crate) enum SlowWork {
     Local(LinkId, SlowTask),
     Error(IcmpError),

@@ -1,20 +1,21 @@
-//! Sweeps: every worker processes what its rings hold.
+//! Sweeps: every worker processes the packets that its rings hold.
 //!
 //! A packet without an inner address, such as an End Marker, shows no hash of its UE: it may come to its session's
-//! owner before packets of its tunnel that arrived earlier and that other workers still have to hand on. The owner
-//! asks for a sweep. When all other workers have made it, these packets are in the owner's rings or have an outcome.
+//! owner before packets of its tunnel that arrived earlier and that other workers still have to
+//! hand on. The owner requests a sweep. When all other workers have made it, these packets are in
+//! the owner's rings or have an outcome.
 //!
-//! Threads: whoever asks has taken the packet from a ring. Its receiver wrote the earlier packets before it, so
-//!          a worker that sees the request sees them as well, and whoever sees that the worker made the sweep sees
-//!          what it handed on.
+//! Threads: the owner has taken the packet from a ring before it requests a sweep. Its receiver
+//! wrote the earlier packets before it, so a worker that sees the request sees them as well, and an
+//! owner that sees a worker's sweep sees the packets that it handed on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What the threads of a packet path share.
+/// State that the threads of a packet path share.
 #[derive(Debug)]
 struct SharedSweeps {
-    /// How many were asked for.
+    /// The number of sweeps requested.
     asked: AtomicU32,
     /// The last one that a thread has made, by thread.
     made: Box<[AtomicU32]>,
@@ -41,7 +42,7 @@ impl Sweeps {
         0..self.shared.made.len()
     }
 
-    /// Asks for a sweep. Returns its number.
+    /// Requests a sweep. Returns its number.
     #[cold]
     pub(crate) fn ask(&self) -> u32 {
         self.shared.asked.fetch_add(1, Ordering::AcqRel).wrapping_add(1)
@@ -49,19 +50,19 @@ impl Sweeps {
 
     /// True if this thread has to make a sweep.
     ///
-    /// Cost: one load of a line that is written only when a sweep is asked for.
+    /// Cost: one load of a line that is written only when a sweep is requested.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
         self.shared.asked.load(Ordering::Relaxed) != self.made
     }
 
-    /// Begins a sweep, of what the rings hold from here on. Returns its number.
+    /// Begins a sweep, of the packets that the rings hold from here on. Returns its number.
     #[cold]
     pub(crate) fn begin(&self) -> u32 {
         self.shared.asked.load(Ordering::Acquire)
     }
 
-    /// Ends a sweep: what the rings held is processed or handed on.
+    /// Ends a sweep: the packets that the rings held are processed or handed on.
     #[cold]
     pub(crate) fn end(&mut self, sweep: u32) {
         self.made = sweep;
@@ -89,7 +90,7 @@ mod tests {
     #[test]
     fn sweep_is_made_when_all_others_made_it_or_a_later_one() {
         let mut threads: Vec<_> = Sweeps::of_threads(3).take(3).collect();
-        // Beside the end of the numbers.
+        // At the wrap of the numbers.
         threads[0].shared.asked.store(u32::MAX, Ordering::Relaxed);
         threads.iter_mut().for_each(|thread| thread.end(u32::MAX));
         assert!(!threads[1].is_due());

@@ -1,4 +1,4 @@
-//! What happened in one step, counted locally and added to the worker's counters once per step.
+//! The counts of one step, kept locally and added to the worker's counters once per step.
 
 use adit_rules::{DropReason, PuntReason, TapOrigin, TapSet};
 use adit_tables::{Counter, SHAPING_DELAYS, WorkerCounters};
@@ -62,11 +62,11 @@ pub(crate) struct StepTally {
     busy: InterfaceSet,
     rx: [PacketSum; INTERFACES_MAX],
     tx: [PacketSum; INTERFACES_MAX],
-    /// What taps are told of packets that waited.
+    /// Packets that waited, for reports to taps.
     late: Option<Box<LatePackets>>,
 }
 
-/// What a step with usual packets counts.
+/// The counts of a step with usual packets.
 #[derive(Debug, Clone, Copy, Default)]
 struct UsualSums {
     received: PacketSum,
@@ -122,12 +122,12 @@ impl StepTally {
         self.late = Some(Box::new(LatePackets::new()));
     }
 
-    /// Says whether taps are told of drops from here on. Returns what was said before.
+    /// Sets whether drops from here on are reported to taps. Returns the previous setting.
     pub(crate) fn note_late_drops(&mut self, is_on: bool) -> bool {
         self.late.as_mut().is_some_and(|late| late.note_drops(is_on))
     }
 
-    /// The oldest packet whose wait ended, if taps are to be told of it.
+    /// The oldest packet whose wait ended, if it has to be reported to taps.
     pub(crate) fn take_late_packet(&mut self) -> Option<LatePacket> {
         self.late.as_mut()?.take_first()
     }
@@ -163,14 +163,14 @@ impl StepTally {
         }
     }
 
-    /// What happened to packets in the step so far.
+    /// Outcomes of packets in the step so far.
     pub(crate) fn outcomes(&self) -> TalliedOutcomes {
         let RareSums { handed_off, locally_switched, .. } = self.rare;
         TalliedOutcomes { drops: self.drops, punts: self.punts, handed_off, locally_switched }
     }
 
-    /// What usual packets do not change.
-    // PERF (adit bench datapath --burst 1): a step adds only what changed.
+    /// Counts that usual packets do not change.
+    // PERF (adit bench datapath --burst 1): a step adds only counters that changed.
     #[inline]
     fn rare(&mut self) -> &mut RareSums {
         self.has_rare = true;
@@ -187,8 +187,8 @@ impl StepTally {
         self.is_taken_over = is_taking;
     }
 
-    /// Says whether packets that arrive from here on arrived before: as fragments, or from another UE. Returns what was
-    /// said before.
+    /// Says whether packets that arrive from here on arrived before: as fragments, or from another
+    /// UE. Returns the previous setting.
     pub(crate) fn set_recirculated(&mut self, is_again: bool) -> bool {
         core::mem::replace(&mut self.is_recirculated, is_again)
     }
@@ -405,7 +405,7 @@ impl StepTally {
     /// Adds everything to the worker's counters and starts again. `waiting` packets wait, by reason in
     /// `counts`. Readers see all of it or nothing.
     ///
-    /// Cost: once per step that did something; skips what is zero.
+    /// Cost: once per step that did something; skips counters of zero.
     #[inline]
     pub(crate) fn flush(
         &mut self,
@@ -426,7 +426,7 @@ impl StepTally {
         });
     }
 
-    /// Adds what usual packets do not change.
+    /// Adds the counters that usual packets do not change.
     #[cold]
     fn add_rare_to(&mut self, counters: &WorkerCounters) {
         self.has_rare = false;

@@ -1,8 +1,8 @@
 //! The taps of a worker: which packets it reports, and the ring that takes the records.
 //!
-//! A packet that a tap selects takes the stages alone ([`crate::model`]), so that what happened to it is seen between them.
-//! Its record is put together in memory of its own, and enters the ring as a whole or not at all. Without a tap none of this
-//! runs.
+//! A packet that a tap selects takes the stages alone ([`crate::model`]), so that its events are
+//! seen between them. Its record is put together in memory of its own, and enters the ring as a
+//! whole or not at all. Without a tap none of this runs.
 
 use adit_rules::{
     DropReason, DroppedFor, PublishedPdr, TAP_OCTETS, TapFilter, TapId, TapItem, TapKey,
@@ -38,7 +38,7 @@ impl core::fmt::Debug for TapPort {
 /// Where a packet may be selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TapPoint {
-    /// Before the fast path: by what the packet belongs to.
+    /// Before the fast path: by session, address, tunnel or interface of the packet.
     Arrival,
     /// Before the stages, which alone drop by name: whatever it belongs to.
     Stages,
@@ -189,7 +189,7 @@ impl Tap {
         self.record = Some(record);
     }
 
-    /// Ends a record, and reports it to the taps that want a packet with this outcome.
+    /// Ends a record, and reports it to the taps whose filter matches this outcome.
     pub(crate) fn commit(&mut self, mut record: Box<TapRecord>, outcome: TapOutcome) {
         let mut taps = TapSet::NONE;
         for (id, place) in (0..).map(TapId).zip(&mut self.active) {
@@ -213,7 +213,7 @@ impl Tap {
     }
 }
 
-/// True if a tap that selected the packet of `record` is told of it.
+/// True if a tap that selected the packet of `record` gets it.
 fn is_wanted(filter: &TapFilter, record: &TapRecord, outcome: TapOutcome) -> bool {
     let is_here = match filter.key {
         // It was one of them when its wait began.
@@ -250,7 +250,7 @@ pub(crate) struct TapRecord {
     has_stages: bool,
     stage_began: Nanos,
     tried: usize,
-    /// The URRs of the packet's PDR, with what they counted before.
+    /// The URRs of the packet's PDR, with their counts before the packet.
     pub urrs: ArrayVec<(UrrId, UsageSlot, u64), { URRS_PER_PDR_MAX + 1 }>,
 }
 
@@ -289,14 +289,14 @@ impl TapRecord {
         let _ = self.items.try_push(item);
     }
 
-    /// Appends an item about stages or rules, if a tap wants it.
+    /// Appends an item about stages or rules, if a tap requests them.
     pub(crate) fn push_detail(&mut self, item: impl FnOnce() -> TapItem) {
         if self.has_stages {
             self.push(item());
         }
     }
 
-    /// True if a tap wants to know about stages and rules.
+    /// True if a tap requests items about stages and rules.
     pub(crate) const fn has_details(&self) -> bool {
         self.has_stages
     }
@@ -328,7 +328,7 @@ impl TapRecord {
         }
     }
 
-    /// What the record itself took since the last stage belongs to no stage.
+    /// The time that the record itself took since the last stage belongs to no stage.
     pub(crate) fn restart_stage(&mut self) {
         if self.has_stages {
             self.stage_began = (self.clock)();

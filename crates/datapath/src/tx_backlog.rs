@@ -2,8 +2,8 @@
 //!
 //! A frame within a guaranteed bit rate that its port does not take waits here and is sent at the
 //! beginning of the next step. While frames wait for a port, the port gets no others: guaranteed frames
-//! join the queue and others are dropped, so no frame overtakes another. If the port is the bottleneck,
-//! guaranteed packets get what they need and the others share the rest.
+//! join the queue and others are dropped, so no frame overtakes another. If the port is the
+//! bottleneck, guaranteed packets get their rate and the others share the rest.
 
 use std::collections::VecDeque;
 

@@ -85,9 +85,9 @@ pub(crate) struct WorkerState<B> {
 /// How a burst is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BurstPath {
-    /// The fast path, and what it leaves takes the stages.
+    /// The fast path; the packets that it leaves take the stages.
     Usual,
-    /// The same, but what taps select takes the stages alone.
+    /// The same, but packets that taps select take the stages alone.
     Tapped,
     /// Every packet takes the stages, also with taps. A command was pending when the step began to receive, and only the
     /// stages can place, for example, an End Marker between two packets. A command that arrives later does not matter:

@@ -65,7 +65,7 @@ pub enum EalNotice {
          `sysctl vm.nr_hugepages={pages}`", pages = wanted_mib.div_ceil(2)
     )]
     NoHugepages {
-        /// Wanted memory. Unit: MiB.
+        /// Requested memory. Unit: MiB.
         wanted_mib: u32,
         /// Free hugepages. Unit: MiB.
         free_mib: u64,
@@ -77,9 +77,9 @@ pub enum EalNotice {
         pages = wanted_mib.div_ceil(2)
     )]
     OtherNode {
-        /// The wanted node.
+        /// The requested node.
         node: u32,
-        /// Wanted memory. Unit: MiB.
+        /// Requested memory. Unit: MiB.
         wanted_mib: u32,
         /// Free hugepages of the node. Unit: MiB.
         free_mib: u64,
@@ -206,7 +206,7 @@ impl EalConfig {
     }
 }
 
-/// The value of `--socket-mem`: MiB of each node from 0 on. `None` for a node that DPDK does not know.
+/// The value of `--socket-mem`: MiB of each node from 0 on. `None` for a node beyond DPDK's limit.
 fn socket_memory(node: u32, mib: u32) -> Option<String> {
     let node = usize::try_from(node).ok().filter(|node| *node < NODES_MAX)?;
     Some(format!("{}{mib}", "0,".repeat(node)))
@@ -297,7 +297,7 @@ impl Eal {
         self.inner.notice
     }
 
-    /// The NUMA node that was asked for, if its hugepages suffice.
+    /// The requested NUMA node, if its hugepages suffice.
     #[must_use]
     pub fn memory_node(&self) -> Option<u32> {
         self.inner.memory_node
@@ -356,8 +356,8 @@ fn runtime_folder() -> Option<String> {
     text.to_str().ok().map(str::to_owned)
 }
 
-/// Removes what killed processes left beside `own`: empty folders with its name but for the number of the process, of which
-/// there is none. Best effort.
+/// Removes folders that killed processes left next to `own`: empty folders with its name but for
+/// the number of the process, of which there is none. Best effort.
 fn remove_left_folders(own: &Path) {
     let digits =
         |name: &str| name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
@@ -388,7 +388,7 @@ pub(crate) fn settle_interrupts() {
     extern "C" fn note_round(_: *mut c_void) {
         ROUNDS.fetch_add(1, Ordering::Release);
     }
-    // What the first one finds to be released is released before the second one.
+    // Memory that the first one finds to be released is released before the second one.
     for _ in 0..2 {
         let before = ROUNDS.load(Ordering::Acquire);
         // SAFETY: the EAL runs; the callback uses nothing but a static counter.

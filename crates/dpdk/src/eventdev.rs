@@ -1,8 +1,8 @@
 //! Event devices: DPDK's schedulers, which give packets to cores.
 //!
 //! `event_sw` schedules centrally, on a core of its own or wherever [`EventScheduler::run`] is called;
-//! `event_dsw` in the ports themselves. Events own their packets. What is in flight when the last handle
-//! is dropped returns to its pool.
+//! `event_dsw` in the ports themselves. Events own their packets. Events in flight when the last
+//! handle is dropped return to their pool.
 
 use core::cell::Cell;
 use core::ffi::{CStr, c_char, c_void};
@@ -105,11 +105,11 @@ pub enum EventDeviceError {
     TooMany {
         /// The driver.
         driver: &'static str,
-        /// What is scarce.
+        /// The scarce resource.
         what: &'static str,
-        /// What it offers.
+        /// The number that it offers.
         most: u32,
-        /// What is wanted.
+        /// The requested number.
         wanted: u32,
     },
     /// A queue is linked to no port: its events would go nowhere, and `event_dsw` would divide by zero.
@@ -125,7 +125,7 @@ pub enum EventDeviceError {
     Refused {
         /// The driver.
         driver: &'static str,
-        /// What was tried.
+        /// The failed step.
         step: &'static str,
         /// DPDK's reason.
         errno: Errno,
@@ -162,8 +162,8 @@ pub struct SchedulerPort {
     id: u8,
     port: u8,
     dequeue_depth: u16,
-    /// The driver keeps events until it is told to pass them on. Others may have the function of a device
-    /// that had their number before.
+    /// The driver keeps events until it is called to pass them on. Others may have the function of
+    /// a device that had their number before.
     keeps_events: bool,
     counts: EventPortCounts,
     not_sync: PhantomData<Cell<u8>>,
@@ -177,7 +177,7 @@ pub struct EventScheduler {
     not_sync: PhantomData<Cell<u8>>,
 }
 
-/// What [`EventDevice::open`] returns.
+/// The result of [`EventDevice::open`].
 #[derive(Debug)]
 pub struct OpenEventDevice {
     /// The device.
@@ -220,7 +220,7 @@ impl EventDevice {
         }
     }
 
-    /// What the scheduler counts: of the device, then of its ports, then of its queues.
+    /// The scheduler's counters: of the device, then of its ports, then of its queues.
     #[must_use]
     pub fn stats(&self) -> Vec<EventStat> {
         use sys::rte_event_dev_xstats_mode as mode;
@@ -338,7 +338,7 @@ fn check_limits(
     }
 }
 
-/// A wanted depth, within the device's limit; at least one.
+/// The depth for a requested one, within the device's limit; at least one.
 fn depth(wanted: u16, most: u32) -> u16 {
     wanted.clamp(1, u16::try_from(most).unwrap_or(u16::MAX).max(1))
 }
@@ -613,7 +613,7 @@ impl EventScheduler {
 
 /// The numbers of one part of a device.
 fn read_stats(id: u8, mode: sys::rte_event_dev_xstats_mode::Type, part: u8) -> Vec<EventStat> {
-    // SAFETY: null and zero ask for the number of entries.
+    // SAFETY: null and zero return the number of entries.
     let count = unsafe {
         sys::rte_event_dev_xstats_names_get(
             id,

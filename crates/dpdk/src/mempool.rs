@@ -48,7 +48,7 @@ pub enum MempoolError {
     NoMemory {
         /// The pool.
         name: String,
-        /// Wanted buffers.
+        /// Requested buffers.
         mbufs: u32,
         /// Estimate. Unit: MiB.
         need_mib: u64,
@@ -179,7 +179,7 @@ impl Mempool {
         if unsafe { sys::rte_pktmbuf_alloc_bulk(self.inner.raw.as_ptr(), free, number) } != 0 {
             return 0;
         }
-        // SAFETY: DPDK wrote `wanted` pointers to fresh mbufs that nobody else knows.
+        // SAFETY: DPDK wrote `wanted` pointers to fresh mbufs that no other code has.
         unsafe { burst.set_len(len + wanted) };
         wanted
     }
@@ -202,7 +202,7 @@ impl Mempool {
         self.inner.data_room_bytes
     }
 
-    /// The NUMA node that was asked for, or `SOCKET_ID_ANY`.
+    /// The requested NUMA node, or `SOCKET_ID_ANY`.
     pub(crate) fn node(&self) -> i32 {
         // SAFETY: the pool is alive.
         unsafe { self.inner.raw.as_ref() }.socket_id

@@ -10,7 +10,7 @@ pub enum PinError {
     /// The number exceeds the limit of the kernel interface.
     #[error("CPU {cpu} is out of range")]
     OutOfRange {
-        /// The wanted CPU.
+        /// The requested CPU.
         cpu: u16,
     },
     /// The kernel refused.
@@ -18,7 +18,7 @@ pub enum PinError {
         "this thread may not run on CPU {cpu}: {errno}; is it online and in the process's cpuset?"
     )]
     Refused {
-        /// The wanted CPU.
+        /// The requested CPU.
         cpu: u16,
         /// The kernel's reason.
         errno: rustix::io::Errno,

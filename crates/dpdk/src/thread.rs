@@ -55,7 +55,7 @@ pub fn register_thread(eal: &Eal) -> Result<ThreadGuard, RegisterError> {
     "no real-time priority {priority}: {errno}; it needs CAP_SYS_NICE, or RLIMIT_RTPRIO of as much"
 )]
 pub struct PriorityError {
-    /// The wanted priority.
+    /// The requested priority.
     pub priority: u8,
     /// The kernel's reason.
     pub errno: Errno,
@@ -80,7 +80,7 @@ pub fn set_realtime_priority(priority: u8) -> Result<(), PriorityError> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the kernel does not let adit prefer memory of {}: {errno}", describe(*node))]
 pub struct MemoryNodeError {
-    /// The wanted node.
+    /// The requested node.
     pub node: Option<u32>,
     /// The kernel's reason.
     pub errno: Errno,

@@ -75,7 +75,7 @@ thread_local! {
     static REGISTERED: RefCell<Option<ThreadGuard>> = const { RefCell::new(None) };
 }
 
-/// A [`WorkerIo`] that registers the thread that polls it, for threads that know nothing of DPDK.
+/// A [`WorkerIo`] that registers the thread that polls it, for threads that are not DPDK's.
 ///
 /// Threads: moves to a thread before its first poll and stays there.
 #[derive(Debug)]

@@ -93,7 +93,8 @@ fn tap_gives_frames_to_the_queues_that_rules_name() {
         assert!(std::env::var_os(REQUIRED).is_none(), "{refusal}");
         return adit_testkit::skip_on_this_machine(format!("net_tap refuses rules: {refusal}"));
     }
-    // What is sent on the kernel's end of the device arrives at ours. Rules are part of the queueing discipline.
+    // Packets sent on the kernel's end of the device arrive at ours. Rules are part of the queueing
+    // discipline.
     let (_link, _rx, mut link) = open(&eal, &pool, &link, 1);
     for (addr, _) in DESTINATIONS {
         for flow in 0..FRAMES {

@@ -1,4 +1,4 @@
-//! What a card can be told: the calls of `rte_flow`.
+//! The interface of a card: the calls of `rte_flow`.
 
 use core::fmt;
 
@@ -8,7 +8,7 @@ use crate::flow::Flow;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowNumber(pub u64);
 
-/// What a flow counted.
+/// The counts of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FlowCounts {
     /// Frames.

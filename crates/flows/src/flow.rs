@@ -1,4 +1,4 @@
-//! A flow: the headers of the frames that it applies to, and what becomes of these frames.
+//! A flow: the headers of the frames that it applies to, and the actions on these frames.
 
 use adit_types::PortId;
 
@@ -7,11 +7,11 @@ use adit_types::PortId;
 pub struct Flow {
     /// Frames arrive from the link of this port.
     pub port: PortId,
-    /// Of several flows that a frame matches, the one with the highest priority applies.
+    /// If a frame matches several flows, the one with the highest priority applies.
     pub priority: FlowPriority,
     /// The headers from the Ethernet header on.
     pub items: Vec<FlowItem>,
-    /// What the card does, in this order.
+    /// The actions of the card, in this order.
     pub actions: Vec<FlowAction>,
 }
 
@@ -40,7 +40,7 @@ pub struct FlowItem {
 pub enum FlowHeader {
     /// Ethernet.
     Ethernet,
-    /// A VLAN tag: its control field and the type of what follows.
+    /// A VLAN tag: its control field and the type of the payload.
     Vlan,
     /// IPv4.
     Ipv4,
@@ -58,7 +58,7 @@ pub enum FlowHeader {
     Intact(u32),
 }
 
-/// What a card does with a frame.
+/// The action of a card on a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FlowAction {
     /// Counts frames, and their octets as received.

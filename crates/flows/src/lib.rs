@@ -1,11 +1,12 @@
-//! Forwarding by flow rules of a network card (`rte_flow`): the flows that do what a fast rule says, and the
-//! [`Offload`](adit_rules::Offload) that installs them.
+//! Forwarding by flow rules of a network card (`rte_flow`): the flows that act as a fast rule, and
+//! the [`Offload`](adit_rules::Offload) that installs them.
 //!
-//! [`make`] turns a fast rule into [`Flow`]s: headers that a frame must have, and what the card does with it. It knows no
-//! card. [`FlowOffload`] keeps them on a [`FlowCard`], reads their counters, and removes them. Drivers of cards are one
-//! kind of it; [`SoftwareCard`] carries out flows on frames in memory, for tests.
+//! [`make`] turns a fast rule into [`Flow`]s: headers that a frame must have, and the card's
+//! actions on it. It depends on no card. [`FlowOffload`] keeps them on a [`FlowCard`], reads their
+//! counters, and removes them. Drivers of cards are one kind of it; [`SoftwareCard`] carries out
+//! flows on frames in memory, for tests.
 //!
-//! docs/internals/offload.md says what a card must be trusted with.
+//! docs/internals/offload.md lists the assumptions about a card.
 #![forbid(unsafe_code)]
 
 mod card;

@@ -1,7 +1,8 @@
 //! From a fast rule to the flows that do the same, and the exceptions that all flows need.
 //!
-//! A flow compares fields with constants. So what depends on more goes to the workers: by exceptions, flows of higher
-//! priority that say which frames of a port the workers get, or because the rule has no flows at all.
+//! A flow compares fields with constants. Packets that depend on more therefore go to the workers:
+//! by exceptions, flows of higher priority that say which frames of a port the workers get, or
+//! because the rule has no flows at all.
 
 use core::net::Ipv4Addr;
 
@@ -28,7 +29,7 @@ const PADDED_BELOW: u16 = 64;
 const RESERVED: [(u32, u8); 5] =
     [(0, 8), (0x7f00_0000, 8), (0xa9fe_0000, 16), (0xe000_0000, 4), (u32::MAX, 32)];
 
-/// What a card is used for.
+/// The properties of a card, and the sessions that use it.
 #[derive(Debug, Clone)]
 pub struct FlowConfig {
     /// Sessions at most.
@@ -88,7 +89,7 @@ pub enum FlowException {
 /// Flows of a rule for uplink packets, which leave through `departure`.
 ///
 /// # Errors
-/// What of the rule flows cannot do.
+/// The part of the rule that flows cannot express.
 pub fn uplink(
     config: &FlowConfig,
     rule: &OffloadRule<'_>,
@@ -131,7 +132,7 @@ pub fn uplink(
 /// Flows of a rule for downlink packets, which leave through `departure`.
 ///
 /// # Errors
-/// What of the rule flows cannot do.
+/// The part of the rule that flows cannot express.
 pub fn downlink(
     config: &FlowConfig,
     rule: &OffloadRule<'_>,
@@ -327,7 +328,7 @@ fn tunnel_items(
     let gtpu = FlowItem::any(FlowHeader::Gtpu).exactly(0, &[flags, 0xff]);
     items.push(teid.map_or(gtpu.clone(), |teid| gtpu.exactly(4, &teid.0.to_be_bytes())));
     if let Some(qfi) = container {
-        // Of PDU type 1, without further fields. Spec: TS 38.415 §5.5.2.2.
+        // A container of PDU type 1, without further fields. Spec: TS 38.415 §5.5.2.2.
         let container = FlowItem::any(FlowHeader::Container).exactly(0, &[1, 0x10]);
         items.push(match qfi {
             Some(qfi) => container.field(2, &[qfi.value()], &[0x3f]),

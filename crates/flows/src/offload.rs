@@ -48,7 +48,7 @@ struct InstalledFlow {
     arrival_len: u64,
     departure: InterfaceId,
     departure_len: u64,
-    /// What was read so far.
+    /// The counts read so far.
     pkts: u64,
     bytes: u64,
 }
@@ -58,7 +58,7 @@ struct InstalledFlow {
 struct FlowEntry {
     flows: Vec<InstalledFlow>,
     hop: NextHopIndex,
-    /// What `hop` was.
+    /// The address of `hop`.
     resolved: (InterfaceId, MacAddr),
 }
 
@@ -359,7 +359,7 @@ impl<C: FlowCard> FlowOffload<C> {
         }
     }
 
-    /// Counts what a flow forwarded since it was last read.
+    /// Counts the packets that a flow forwarded since it was last read.
     fn read(&mut self, key: EntryKey, flow: &mut InstalledFlow) -> Result<(), FlowCardError> {
         let counts = self.card.query(flow.number)?;
         let pkts = counts.pkts.wrapping_sub(flow.pkts);

@@ -9,7 +9,7 @@ use adit_types::PortId;
 use crate::card::{FlowCard, FlowCardError, FlowCounts, FlowNumber};
 use crate::flow::{Flow, FlowAction, FlowHeader};
 
-/// What becomes of a frame.
+/// The outcome of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SoftwareCardVerdict {
     /// It goes to the workers as it is.

@@ -1,4 +1,4 @@
-//! What the flows of each session counted, as last read.
+//! The counts of each session's flows, as last read.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -33,7 +33,7 @@ impl FlowUsage {
         Arc::new(Self { chunks: chunks.collect() })
     }
 
-    /// Adds what flows of one direction counted since they were last read. For one writer.
+    /// Adds the counts of one direction's flows since they were last read. For one writer.
     pub(crate) fn add(
         &self,
         session: SessionIndex,

@@ -25,7 +25,7 @@ pub(crate) struct CountedCauses {
 }
 
 impl CoreCounters {
-    /// Reads them. What the kernel does not report is empty.
+    /// Reads them. A file that the kernel does not provide is empty.
     pub(crate) fn read(core: u16) -> Self {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
         Self {
@@ -35,7 +35,7 @@ impl CoreCounters {
         }
     }
 
-    /// What has counted since `self`.
+    /// The counts since `self`.
     pub(crate) fn until(&self, later: &Self) -> CountedCauses {
         CountedCauses {
             interrupts: difference(&self.interrupts, &later.interrupts),

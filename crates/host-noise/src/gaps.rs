@@ -57,7 +57,7 @@ impl GapTotals {
 /// The gaps of one cause.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct GapHistogram {
-    /// Of all of them.
+    /// Totals of all gaps.
     pub totals: GapTotals,
     /// Their number from each bound to the next.
     pub counts: [u64; BOUNDS_NS.len()],

@@ -1,4 +1,5 @@
-//! What takes a core away from the thread that runs on it: interrupts, the hypervisor, other threads.
+//! Measures what takes a core away from the thread that runs on it: interrupts, the hypervisor,
+//! other threads.
 //!
 //! A thread on the core reads the clock in a loop. A turn that takes longer than a threshold is a gap: somebody else had
 //! the core. The kernel's counters for the thread and the core, read before and after, name the causes.
@@ -46,7 +47,7 @@ pub enum NoiseError {
 /// Samples `core` for `duration` with a thread of normal priority, and returns gaps from `threshold` on.
 ///
 /// # Errors
-/// [`NoiseError`] says what is wrong with the arguments.
+/// [`NoiseError`] names the wrong argument.
 pub fn run(core: u16, duration: Duration, threshold: Duration) -> Result<NoiseReport, NoiseError> {
     if threshold < THRESHOLD_MIN {
         return Err(NoiseError::Threshold(threshold));

@@ -22,7 +22,7 @@ pub struct NoiseBucket {
     pub interrupts_or_hypervisor: u64,
 }
 
-/// What took a core away.
+/// The gaps of a core and their causes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoiseReport {
     /// The core.

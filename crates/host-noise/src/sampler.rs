@@ -15,7 +15,7 @@ pub(crate) struct Sampled {
     pub other_threads: GapHistogram,
     /// From the rest.
     pub interrupts_or_hypervisor: GapHistogram,
-    /// Duration, longer than asked for by at most the last gap. Unit: ns.
+    /// Duration, longer than requested by at most the last gap. Unit: ns.
     pub elapsed_ns: u64,
     /// Turns of the loop.
     pub turns: u64,

@@ -1,4 +1,4 @@
-//! The sampler on the machine of the test: what it reports, not how much.
+//! The sampler on the machine of the test: which fields it reports, not their values.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::time::Duration;

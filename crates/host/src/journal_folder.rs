@@ -22,7 +22,7 @@ pub struct JournalFolder {
     /// The folder, whatever its name leads to.
     folder: File,
     lock: Option<File>,
-    /// Syncs beside the caller.
+    /// Syncs in parallel to the caller.
     syncing: Option<JoinHandle<io::Result<()>>>,
     narrowed: Vec<PathBuf>,
 }
@@ -47,7 +47,7 @@ impl JournalFolder {
         Ok(Self { path, folder, lock: None, syncing: None, narrowed })
     }
 
-    /// What others could read, and cannot any more.
+    /// Files and folders whose permissions were narrowed to the owner.
     #[must_use]
     pub fn narrowed(&self) -> &[PathBuf] {
         &self.narrowed

@@ -1,7 +1,7 @@
 //! Large pages for the session tables, on which packets depend beyond some ten thousand sessions.
 //!
-//! The tables ask the kernel for transparent huge pages (2 MiB on x86-64). Whether it has any is a setting
-//! of the host.
+//! The tables request transparent huge pages from the kernel (2 MiB on x86-64). Whether it has any
+//! is a setting of the host.
 
 use std::fs;
 

@@ -1,10 +1,10 @@
 //! The N4 socket: large buffers, reception in batches, and a count of datagrams that the kernel dropped.
 //!
 //! The kernel keeps datagrams to a neighbor that does not answer ARP or ND for about three seconds, and
-//! charges them to the send buffer. Whoever asks in the name of hosts that are not there can fill it, so
-//! answers to addresses without an association leave by a second socket of the same address and port, which
-//! receives nothing. A neighbor that is known and gone takes at most the kernel's queue for one neighbor
-//! (`unres_qlen_bytes`, 208 KiB).
+//! charges them to the send buffer. Requests in the name of absent hosts can fill it, so answers to
+//! addresses without an association leave by a second socket of the same address and port, which
+//! receives nothing. A neighbor that is known and gone takes at most the kernel's queue for one
+//! neighbor (`unres_qlen_bytes`, 208 KiB).
 
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
@@ -25,8 +25,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 /// Default receive buffer of the N4 socket: about 10,000 requests of 500 octets with the kernel's overhead.
 pub const RECEIVE_BUFFER_KIB: usize = 16_384;
 
-/// Send buffer for known peers, and that for all others: what waits for 300 neighbors that are not there.
-/// Less without `CAP_NET_ADMIN`: `net.core.wmem_max`. Unit: octets.
+/// Send buffer for known peers, and that for all others: datagrams that wait for 300 absent
+/// neighbors. Less without `CAP_NET_ADMIN`: `net.core.wmem_max`. Unit: octets.
 const SEND_BUFFER_BYTES: usize = 64 << 20;
 
 /// Maximum number of datagrams per system call.

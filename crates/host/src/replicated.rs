@@ -7,14 +7,14 @@ use adit_types::Nanos;
 
 use crate::store_thread::ThreadStore;
 
-/// What operators see of a replicated store.
+/// Figures of a replicated store for operators.
 #[derive(Debug, Clone)]
 pub struct ReplicatedFigures<G> {
     /// Figures of the shared store.
     pub store: G,
     /// How far the standby is; `None` while it is away.
     pub standby: Option<StandbyProgress>,
-    /// The standby's word makes a group durable.
+    /// The standby's acknowledgment makes a group durable.
     pub standby_is_enough: bool,
     /// Why there is no connection to the standby, or why the last one ended.
     pub standby_error: String,
@@ -68,8 +68,8 @@ where
         self.options().polls
     }
 
-    /// Gives the shared store everything, so that the next process needs no tail. What it does not take in time is in the
-    /// standby's tail.
+    /// Gives the shared store everything, so that the next process needs no tail. Groups that it
+    /// does not take in time are in the standby's tail.
     fn close(&mut self) {
         // The next process learns from the store that it needs the tail.
         let _ = self.finish();

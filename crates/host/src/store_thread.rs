@@ -43,7 +43,8 @@ const MOMENT: Duration = Duration::from_micros(100);
 /// Pause between attempts to hand over a batch of records.
 const HAND_OVER: Duration = Duration::from_millis(1);
 
-/// Records that are handed over at once when a former process's are read. A power of two.
+/// Records that are handed over at once when the records of a previous process are read. A power of
+/// two.
 const RECORDS_PER_BATCH: usize = 64;
 
 /// Batches of them that wait at most: they stay in the caches between the two threads.
@@ -52,7 +53,7 @@ const BATCHES_MAX: usize = 8;
 /// Records of one kind that are read before the first of them are handed over, by ascending index.
 const RECORDS_PER_WINDOW: usize = 4096;
 
-/// Makes what the receiver gets of a record that a former process left.
+/// Makes the receiver's form of a record that a previous process left.
 pub type ReadRecord<R> = Box<dyn FnMut(RecordKind, RecordName, Vec<u8>) -> R + Send>;
 
 /// A batch, or why there are no further ones.
@@ -60,13 +61,14 @@ type BatchResult<R> = Result<Vec<R>, StoreError>;
 
 /// A record store that a thread can own.
 pub trait ThreadStore: RecordStore + Send + 'static {
-    /// What operators see of it.
+    /// Figures for operators.
     type Figures: fmt::Debug + Clone + Send + 'static;
 
-    /// What operators see of it now.
+    /// The figures for operators now.
     fn figures(&self) -> Self::Figures;
 
-    /// Keeps what this process holds of the store, while it reads records and does not maintain the store.
+    /// Keeps this process's hold of the store, while it reads records and does not maintain the
+    /// store.
     ///
     /// # Errors
     /// The store is lost, or cannot be used now.
@@ -74,7 +76,7 @@ pub trait ThreadStore: RecordStore + Send + 'static {
         Ok(())
     }
 
-    /// Looks whether what is written is where a later process finds it.
+    /// Checks whether the written records are where a later process finds them.
     ///
     /// # Errors
     /// It is not; nothing counts as durable meanwhile.
@@ -82,7 +84,7 @@ pub trait ThreadStore: RecordStore + Send + 'static {
         Ok(())
     }
 
-    /// Goes on in the place of what was removed; see [`ThreadStore::check_place`].
+    /// Continues in the place of a removed journal; see [`ThreadStore::check_place`].
     ///
     /// # Errors
     /// It cannot, now or until somebody makes room for it there.
@@ -90,7 +92,7 @@ pub trait ThreadStore: RecordStore + Send + 'static {
         Ok(())
     }
 
-    /// True if another process wants to go on with the records.
+    /// True if another process requests a handover of the records.
     fn is_handover_requested(&self) -> bool {
         false
     }
@@ -101,7 +103,7 @@ pub trait ThreadStore: RecordStore + Send + 'static {
         false
     }
 
-    /// Gives back what this process holds of the store, which it uses no more.
+    /// Gives back this process's hold of the store, which it uses no more.
     fn close(&mut self) {}
 }
 
@@ -124,12 +126,12 @@ where
     }
 }
 
-/// What operators see of the store.
+/// The state of the store for operators.
 #[derive(Debug, Clone)]
 pub struct StoreReport<G> {
     /// Figures of the store itself.
     pub figures: G,
-    /// What it can take.
+    /// Which changes it accepts.
     pub state: StoreState,
     /// Why it cannot write now.
     pub failure: Option<String>,
@@ -154,14 +156,14 @@ struct RewrittenRecords {
     through: RecordNumber,
 }
 
-/// What the thread tells.
+/// State and events that the thread reports.
 #[derive(Debug)]
 struct StoreSignals<G> {
     durable: AtomicU64,
     /// A [`StoreState`].
     condition: AtomicU8,
     is_lost: AtomicBool,
-    /// How often the store lost its records; and what was answered to that.
+    /// How often the store lost its records; and the answer to the last loss.
     losses: AtomicU64,
     rewritten: Mutex<Option<RewrittenRecords>>,
     is_handover_requested: AtomicBool,
@@ -171,7 +173,7 @@ struct StoreSignals<G> {
     report: Mutex<StoreReport<G>>,
 }
 
-/// The records that a former process left, each as an `R`.
+/// The records that a previous process left, each as an `R`.
 #[derive(Debug)]
 pub struct FormerRecords<R> {
     batches: Receiver<BatchResult<R>>,
@@ -201,7 +203,7 @@ impl<R> FormerRecords<R> {
 /// The node's side of the thread. `G`: the figures of the store.
 #[derive(Debug)]
 pub struct StoreLink<G> {
-    /// `None` once the thread was told to end.
+    /// `None` once the thread has been requested to end.
     groups: Option<Sender<RecordGroup>>,
     state: Arc<StoreSignals<G>>,
     /// The thread answers within microseconds.
@@ -298,7 +300,7 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
         let _ = self.groups.as_ref().map(|groups| groups.send(group));
     }
 
-    /// The last durable group, at first that of a former process.
+    /// The last durable group, at first that of a previous process.
     #[must_use]
     pub fn durable(&self) -> RecordNumber {
         RecordNumber(self.state.durable.load(Ordering::Acquire))
@@ -313,7 +315,7 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
         }
     }
 
-    /// What the store can take.
+    /// Which changes the store accepts.
     #[must_use]
     pub fn state(&self) -> StoreState {
         let condition = self.state.condition.load(Ordering::Acquire);
@@ -328,7 +330,7 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
         self.state.is_lost.load(Ordering::Acquire)
     }
 
-    /// True if another process wants to go on with the records: this one should end.
+    /// True if another process requests a handover of the records: this one should end.
     #[must_use]
     pub fn is_handover_requested(&self) -> bool {
         self.state.is_handover_requested.load(Ordering::Acquire)
@@ -346,13 +348,13 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
         *rewritten = Some(RewrittenRecords { losses, through });
     }
 
-    /// What operators see.
+    /// The report for operators.
     #[must_use]
     pub fn report(&self) -> StoreReport<G> {
         self.state.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Clears what woke the caller.
+    /// Clears the event that woke the caller.
     pub fn take_wake_up(&self) {
         let _ = rustix::io::read(&self.state.event, &mut [0; 8]);
     }
@@ -371,7 +373,7 @@ impl<G> AsFd for StoreLink<G> {
     }
 }
 
-/// Ends the thread, after it has written what it can.
+/// Ends the thread, after it has written all that it can.
 impl<G> Drop for StoreLink<G> {
     fn drop(&mut self) {
         self.groups = None;
@@ -390,8 +392,8 @@ struct StoreThread<S: ThreadStore> {
 }
 
 impl<S: ThreadStore> StoreThread<S> {
-    /// Hands over the records of a former process. Those of a window go while the store is read, as far as the node
-    /// takes them; the others wait as octets.
+    /// Hands over the records of a previous process. Those of a window go while the store is read,
+    /// as far as the node takes them; the others wait as octets.
     fn read<R>(&mut self, kinds: &[RecordKind], mut reading: RecordReading<R>) {
         for &kind in kinds {
             let Self { store, state, .. } = self;
@@ -406,13 +408,13 @@ impl<S: ThreadStore> StoreThread<S> {
                 }
             });
             if let Err(error) = visited {
-                // Whoever does not receive it has ended.
+                // If the receiver is gone, it has ended.
                 let _ = reading.to.send(Err(error));
                 return self.wake();
             }
             reading.sort_all();
             while reading.is_pending() {
-                // What cannot be kept now is tried again soon.
+                // A failed upkeep is tried again soon.
                 if let Err(StoreError::Fenced { .. }) = self.store.keep() {
                     return;
                 }
@@ -441,7 +443,8 @@ impl<S: ThreadStore> StoreThread<S> {
                 return self.lose(failure);
             }
             pause = RETRY;
-            // A store that was just found away is not asked again at once. All others may make room by their upkeep.
+            // A store that was just unreachable is not tried again at once. All others may make
+            // room by their upkeep.
             let is_away = matches!(failure, Some(StoreError::Unavailable(_)));
             if !ended && is_in_place && !is_away {
                 match self.store.maintain() {
@@ -538,7 +541,7 @@ impl<S: ThreadStore> StoreThread<S> {
         }
     }
 
-    /// Appends what waits, as far as the queue has room, and commits.
+    /// Appends waiting groups, as far as the queue has room, and commits.
     fn write(&mut self, groups: &Receiver<RecordGroup>) -> Result<(), StoreError> {
         let mut appended = Ok(());
         while appended.is_ok()
@@ -585,7 +588,7 @@ impl<S: ThreadStore> StoreThread<S> {
         }
     }
 
-    /// Tells of records that the store lost, and tells the store when it has all of them again.
+    /// Reports records that the store lost, and notifies the store when it has all of them again.
     fn note_losses(&mut self) {
         let losses = self.store.losses();
         if self.state.losses.swap(losses, Ordering::AcqRel) != losses {
@@ -607,7 +610,7 @@ impl<S: ThreadStore> StoreThread<S> {
         report.commit_max = report.commit_max.max(took);
     }
 
-    /// Notes what the store says of itself. True if it can take more or less than before.
+    /// Notes the state of the store. True if it can take more or less than before.
     fn note(&self, failure: Option<StoreError>) -> bool {
         let state = match failure {
             Some(_) => StoreState::Failing,

@@ -14,13 +14,13 @@ use adit_types::Nanos;
 /// How long a thread that does not poll waits for octets.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Turns of a thread that polls between two looks at what its owner wants.
+/// Turns of a thread that polls between two looks at its owner's requests.
 const TURNS_PER_LOOK: u32 = 64;
 
-/// What operators see of the tail.
+/// The state of the tail for operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TailReport {
-    /// The life of this standby, by which the active adit knows its tail.
+    /// The incarnation of this standby, by which the active adit identifies its tail.
     pub incarnation: Incarnation,
     /// The newest epoch that the shared store has shown.
     pub epoch: u64,
@@ -32,7 +32,7 @@ pub struct TailReport {
     pub last: RecordNumber,
     /// Groups in the tail.
     pub groups: usize,
-    /// What the server has counted.
+    /// Counters of the server.
     pub counters: ReplicationServerCounters,
 }
 
@@ -78,7 +78,7 @@ impl<T: Transport + Send + 'static> TailThread<T> {
         Ok(Self { state, thread: Some(thread), noted_epoch: AtomicU64::new(0) })
     }
 
-    /// What operators see.
+    /// The report for operators.
     #[must_use]
     pub fn report(&self) -> TailReport {
         self.with(|server| {
@@ -135,7 +135,8 @@ impl<T: Transport + Send + 'static> TailThread<T> {
         self.with(|server| server.tail_mut().drop_found(through));
     }
 
-    /// The active adit may count on it that this one does not take over for `ms` milliseconds after it asks.
+    /// Promises the active adit that this one does not take over for `ms` milliseconds after a
+    /// request.
     pub fn set_promise(&self, ms: u64) {
         self.with(|server| server.tail_mut().set_promise(ms));
     }

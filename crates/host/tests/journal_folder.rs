@@ -58,7 +58,7 @@ fn spawn(path: &Path, test: &str) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// The child: changes pairs of sessions and says what is durable, until it is killed.
+/// The child: changes pairs of sessions and prints which are durable, until it is killed.
 #[test]
 fn child_that_writes() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
@@ -81,7 +81,7 @@ fn child_that_writes() {
                 [StoreChange::remove(session(number)), StoreChange::remove(session(number + 1))]
             };
             let change = if group[0].value.is_some() { change } else { u64::MAX };
-            // Written before the commit: what the parent finds is one of these.
+            // Written before the commit: the parent finds one of these.
             writeln!(out, "try {} {number} {change}", journal.append(&group).unwrap().0).unwrap();
         }
         out.flush().unwrap();
@@ -91,7 +91,7 @@ fn child_that_writes() {
     }
 }
 
-/// What a killed child said.
+/// Changes that a killed child printed.
 #[derive(Debug, Default)]
 struct Book {
     /// By group: the first session of the pair, and the change or `u64::MAX` for a removal.
@@ -242,7 +242,8 @@ fn restored_records_equal_those_of_the_last_commit() {
     }
 }
 
-/// Records say who uses which address: nobody but the owner reads them, whoever made the folder before.
+/// Records show who uses which address: nobody but the owner reads them, whichever user made the
+/// folder before.
 #[test]
 fn folder_and_files_are_of_their_owner_alone_and_what_was_open_is_said() {
     let dir = tempfile::tempdir().unwrap();

@@ -21,7 +21,7 @@ use adit_types::Nanos;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// What a store in memory does, and what it has.
+/// The behavior and the contents of a store in memory.
 #[derive(Debug, Default)]
 struct MemoryStoreState {
     is_away: AtomicBool,

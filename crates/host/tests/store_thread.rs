@@ -19,7 +19,7 @@ use adit_types::limits::STORE_VALUE_BYTES_MAX;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A folder on a disk that fails when it is told to.
+/// A folder on a disk that fails on command.
 struct FailingFolder {
     folder: JournalFolder,
     fails: Arc<AtomicBool>,
@@ -251,7 +251,7 @@ fn large_group_is_one_group_and_a_record_beyond_the_limit_is_counted_and_left_ou
     wait_for(|| link.durable() == RecordNumber(1));
     wait_for(|| link.report().figures.durable == RecordNumber(1));
     assert_eq!(link.report().too_large, 1);
-    // What no store could take as a whole is not taken in parts.
+    // A change that no store could take as a whole is not taken in parts.
     let changes = (0..40).map(|index| put(seid(index), 60_000)).collect();
     link.send(RecordGroup { number: RecordNumber(2), changes });
     wait_for(|| link.state() == StoreState::Failing);
@@ -260,7 +260,7 @@ fn large_group_is_one_group_and_a_record_beyond_the_limit_is_counted_and_left_ou
     assert_eq!(read(&path), (0..16).map(seid).collect::<Vec<_>>());
 }
 
-/// A store that another process takes over when it is told to.
+/// A store that another process takes over on command.
 struct SharedRecords {
     groups: GroupQueue,
     /// Only upkeep makes groups durable.
@@ -357,7 +357,7 @@ fn store_that_another_process_takes_over_is_lost_and_does_not_count_as_failing()
 }
 
 #[test]
-fn group_that_upkeep_made_durable_is_told() {
+fn group_that_upkeep_made_durable_is_reported() {
     let store = SharedRecords {
         groups: GroupQueue::default(),
         commits_fail: true,
@@ -388,7 +388,8 @@ fn remove(file: &Path) {
     }
 }
 
-/// Nothing is acknowledged that only a removed file has; what waited is kept once the folder is back.
+/// Nothing is acknowledged that only a removed file has; waiting groups are kept once the folder is
+/// back.
 #[test]
 fn removed_folder_fails_within_a_second_and_heals_when_it_is_back() {
     let dir = tempfile::tempdir().unwrap();

@@ -25,7 +25,7 @@ impl Default for ControlBuffer {
     }
 }
 
-/// What the kernel says about a received datagram.
+/// The kernel's control messages about a received datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ReceivedControl {
     /// Size of each of several datagrams that were received as one (`UDP_GRO`).

@@ -1,4 +1,4 @@
-//! What a kernel port counts: one writer, a worker; readers are other threads.
+//! The counters of a kernel port: one writer, a worker; readers are other threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -11,11 +11,11 @@ pub enum KernelError {
         "{operation} {device}: {reason}; adit needs CAP_NET_ADMIN for a TUN device, and CAP_NET_RAW for packet sockets"
     )]
     NotPermitted {
-        /// What was tried.
+        /// The failed operation.
         operation: &'static str,
         /// The device.
         device: String,
-        /// What the kernel says.
+        /// The kernel's error.
         reason: io::Error,
     },
     /// The machine has no TUN driver.
@@ -24,11 +24,11 @@ pub enum KernelError {
     /// The kernel refuses an operation on a device.
     #[error("{operation} {device}: {reason}")]
     Device {
-        /// What was tried.
+        /// The failed operation.
         operation: &'static str,
         /// The device.
         device: String,
-        /// What the kernel says.
+        /// The kernel's error.
         reason: io::Error,
     },
     /// An address cannot be bound.
@@ -39,7 +39,7 @@ pub enum KernelError {
     Bind {
         /// The address and port.
         address: SocketAddr,
-        /// What the kernel says.
+        /// The kernel's error.
         reason: io::Error,
     },
     /// A socket option that a port cannot do without.
@@ -47,7 +47,7 @@ pub enum KernelError {
     SocketOption {
         /// The option.
         option: &'static str,
-        /// What the kernel says.
+        /// The kernel's error.
         reason: io::Error,
     },
 }

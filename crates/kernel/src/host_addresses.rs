@@ -90,8 +90,8 @@ impl HostAddresses {
         Ok(())
     }
 
-    /// Announces every address on its link, once: gratuitous ARP, unsolicited Neighbor Advertisement. Links other
-    /// than Ethernet have no stations to tell.
+    /// Announces every address on its link, once: gratuitous ARP, unsolicited Neighbor
+    /// Advertisement. Links other than Ethernet have no stations to notify.
     ///
     /// # Errors
     /// The kernel's, for example without `CAP_NET_RAW`; the other addresses are announced all the same.
@@ -135,7 +135,7 @@ fn announce(index: i32, addr: IpAddr) -> io::Result<()> {
     }
 }
 
-/// Writes an unsolicited advertisement that replaces what nodes know.
+/// Writes an unsolicited advertisement that overrides the caches of nodes.
 fn advertise(packet: &mut [u8], target: Ipv6Addr, mac: MacAddr) -> Result<(), Malformed> {
     let pseudo = PseudoHeader { src: target, dst: ALL_NODES };
     let header = Ipv6Header::new(&Ipv6Fields {

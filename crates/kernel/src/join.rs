@@ -21,7 +21,7 @@ const DONT_FRAGMENT: u8 = 0x40;
 /// The largest joined packet, with headers: what a 16-bit length can say.
 const JOINED_MAX: usize = 65_535;
 
-/// What the kernel takes joined.
+/// The kinds of joined packets that the kernel takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct JoinOffer {
     /// TCP over IPv4 and over IPv6.
@@ -33,7 +33,7 @@ pub(crate) struct JoinOffer {
 /// A packet as joining sees it. Offsets count from the IP header.
 #[derive(Debug, Clone, Copy)]
 struct JoinablePacket {
-    /// Of the flow: equal keys may be different flows, different keys are.
+    /// The key of the flow: equal keys may be different flows, different keys are.
     key: u64,
     upper_at: usize,
     /// Octets of all headers; the whole packet if it cannot join.
@@ -142,7 +142,7 @@ impl JoinPlan {
         self.segments[group.first].map_or(0, |segment| segment.headers)
     }
 
-    /// Makes `first` the headers of the whole group, and returns what the kernel has to know of it.
+    /// Makes `first` the headers of the whole group, and returns their description for the kernel.
     /// `last` is the last packet's.
     pub(crate) fn finish(&self, group: &Joined, first: &mut [u8], last_flags: u8) -> VnetHeader {
         let Some(segment) = self.segments[group.first].filter(|_| group.count > 1) else {

@@ -131,7 +131,7 @@ fn is_intact(packet: &[u8]) -> bool {
     header && pseudo_header(packet, protocol, upper.len()).bytes(upper).checksum() == 0
 }
 
-/// What the device would be given: each group's header and octets.
+/// The groups that the device would get: each group's header and octets.
 fn join(packets: &[Vec<u8>]) -> Vec<Large> {
     let mut burst: Burst<MemBuf> =
         packets.iter().map(|octets| MemBuf::from_packet(octets)).collect();

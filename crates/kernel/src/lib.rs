@@ -10,7 +10,7 @@
 //!
 //! Large packets of the kernel (GSO) are cut into packets of the path's size, and packets of one flow are
 //! joined before they are sent, so that one system call moves many. A driver decides nothing about
-//! traffic: what it cannot send is counted, never answered.
+//! traffic: packets that it cannot send are counted, never answered.
 //!
 //! Does not live here: which frames are for us, and what their answers are (`datapath`).
 
@@ -89,8 +89,8 @@ impl KernelPort {
         }
     }
 
-    /// Sends `burst`. What the device has no room for stays in it, in order; what the device can never send
-    /// is freed and counted.
+    /// Sends `burst`. Packets that the device has no room for stay in it, in order; those that the
+    /// device can never send are freed and counted.
     ///
     /// Cost: a system call per packet or per run of packets that the kernel takes as one. Never blocks.
     pub fn tx_burst<B: PacketBuf>(&mut self, burst: &mut Burst<B>) -> usize {
@@ -123,7 +123,7 @@ impl KernelPort {
         udp.into_iter().flatten().chain(other)
     }
 
-    /// What a worker must know about the port, whose largest IP packet has `mtu_bytes`.
+    /// The properties of the port for a worker; its largest IP packet has `mtu_bytes`.
     #[must_use]
     pub const fn info(&self, mtu_bytes: u16) -> PortInfo {
         let mac = match self {
@@ -133,7 +133,7 @@ impl KernelPort {
         PortInfo { mac, mtu_bytes, rx_ipv4_checksum: false }
     }
 
-    /// What this part counts; the reader may be another thread.
+    /// The counters of this part; the reader may be another thread.
     #[must_use]
     pub fn counters(&self) -> KernelCounters {
         match self {

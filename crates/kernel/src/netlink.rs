@@ -237,7 +237,7 @@ fn address_message(index: i32, address: IpNetwork) -> Vec<u8> {
     body
 }
 
-/// True if a message of the kernel tells of this address, and that the device has it for good.
+/// True if a message of the kernel says that the device has this address for good.
 fn is_permanent_address(message: &[u8], index: i32, addr: IpAddr) -> bool {
     const PREFIX: usize = 8;
     let is_permanent =

@@ -1,7 +1,7 @@
 //! A program by which the kernel gives each datagram to the socket of its session's owner.
 //!
 //! The TEID of a G-PDU contains the position of its session, which determines the owner ([`Owners`]). The
-//! program computes the same number. It is a hint: workers hand over what arrives elsewhere.
+//! program computes the same number. It is a hint: workers hand over packets that arrive elsewhere.
 //!
 //! [`Owners`]: adit_types::Owners
 

@@ -39,7 +39,7 @@ const ADDRESSES: usize = 12;
 /// Buffers of a socket in the kernel. Unit: octets.
 const SOCKET_BUFFER_BYTES: i32 = 16 << 20;
 
-/// What the ports of a device get.
+/// The configuration of a device's ports.
 #[derive(Debug, Clone)]
 pub struct PacketConfig<'a> {
     /// Name of the network device.
@@ -208,7 +208,7 @@ impl PacketPort {
         }
     }
 
-    /// Makes a frame of the next part of what was received.
+    /// Makes a frame of the next part of the received octets.
     fn take_next<B: PacketBuf>(
         &mut self,
         burst: &mut Burst<B>,

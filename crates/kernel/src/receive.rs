@@ -1,4 +1,4 @@
-//! What the receiving sides of ports share.
+//! Parts that the receiving sides of ports share.
 
 use std::io;
 use std::os::fd::BorrowedFd;

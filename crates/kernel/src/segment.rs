@@ -182,7 +182,8 @@ pub(crate) fn pseudo_header(packet: &[u8], protocol: u8, len: usize) -> Sum {
     Sum::new().bytes(addrs).word(protocol.into()).word(word(len))
 }
 
-/// Completes a checksum that covers what begins at `start`, and whose field holds the pseudo header's sum.
+/// Completes a checksum that covers the octets from `start` on, and whose field holds the pseudo
+/// header's sum.
 fn complete_checksum(packet: &mut [u8], start: usize, offset: usize) -> Option<()> {
     let sum = Sum::new().bytes(packet.get(start..)?);
     let is_udp = offset == UDP_CHECKSUM && is_udp(packet);

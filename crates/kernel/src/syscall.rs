@@ -114,7 +114,7 @@ pub(crate) struct Received {
 pub(crate) struct PlaceLayout {
     /// From one place to the next.
     pub stride: usize,
-    /// Of each place.
+    /// The size of each place.
     pub size: usize,
 }
 
@@ -316,10 +316,10 @@ pub(crate) fn attach_tun(file: &File, name: &str, flags: u16) -> io::Result<()> 
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sets what a TUN device may pass to adit without finishing it: checksums, and large packets.
+/// Sets the unfinished packets that a TUN device may pass to adit: checksums, and large packets.
 ///
 /// # Errors
-/// The kernel does not know one of the flags.
+/// The kernel does not support one of the flags.
 pub(crate) fn set_tun_offload(file: &File, flags: libc::c_uint) -> io::Result<()> {
     // SAFETY: TUNSETOFFLOAD takes a number, no pointer.
     let done =

@@ -264,7 +264,7 @@ impl TunQueue {
     }
 }
 
-/// What became of a group.
+/// The outcome of a group.
 enum GroupOutcome {
     /// Each packet is sent or counted.
     Done,

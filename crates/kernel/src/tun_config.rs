@@ -22,7 +22,7 @@ const CHECKSUM: libc::c_uint = libc::TUN_F_CSUM;
 const TCP: libc::c_uint = CHECKSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
 const TCP_AND_UDP: libc::c_uint = TCP | libc::TUN_F_USO4 | libc::TUN_F_USO6;
 
-/// What a TUN device gets.
+/// The configuration of a TUN device.
 #[derive(Debug, Clone)]
 pub struct TunConfig<'a> {
     /// Its name; a device of this name that exists already is used if it is a TUN device with several
@@ -66,8 +66,9 @@ pub fn tun_missed_pkts(name: &str) -> u64 {
     missed_of(&std::fs::read_to_string("/proc/net/dev").unwrap_or_default(), name)
 }
 
-/// The number of dropped packets that the kernel wanted to send through a device, in the format of
-/// `/proc/net/dev`: eight numbers of received packets, then octets, packets, errors and drops of sent ones.
+/// The number of dropped packets that the kernel tried to send through a device, in the format of
+/// `/proc/net/dev`: eight numbers of received packets, then octets, packets, errors and drops of
+/// sent ones.
 fn missed_of(devices: &str, name: &str) -> u64 {
     const SENT_DROPPED: usize = 8 + 3;
     let lines = devices.lines().filter_map(|line| line.trim_start().split_once(':'));
@@ -82,7 +83,7 @@ fn open_driver() -> Result<File, KernelError> {
     options.open("/dev/net/tun").map_err(KernelError::NoTunDriver)
 }
 
-/// Enables all large packets that the kernel knows.
+/// Enables all large packets that the kernel supports.
 fn enable_offloads(file: &File) -> JoinOffer {
     let offers = [(TCP_AND_UDP, true, true), (TCP, true, false), (CHECKSUM, false, false)];
     let taken = offers.into_iter().find(|(flags, ..)| set_tun_offload(file, *flags).is_ok());

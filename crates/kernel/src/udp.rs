@@ -43,7 +43,7 @@ const SINGLE_BURSTS: u32 = 1024;
 /// Buffers of a socket in the kernel. Unit: octets.
 const SOCKET_BUFFER_BYTES: i32 = 8 << 20;
 
-/// What a [`UdpPort`] is made of.
+/// The configuration of a [`UdpPort`].
 #[derive(Debug, Clone)]
 pub struct UdpPortConfig {
     /// The addresses and ports to receive at, at most one of each family.
@@ -230,7 +230,7 @@ impl UdpPort {
     }
 }
 
-/// What became of frames: so many are sent or counted.
+/// The outcome of frames: so many are sent or counted.
 struct SendOutcome {
     done: usize,
     /// The kernel has no room for more.
@@ -349,7 +349,8 @@ impl UdpSocket {
             }
         }
         bind(&socket, &address).map_err(fail)?;
-        // What the kernel does not know, or does not allow, costs speed or a count only.
+        // An option that the kernel does not support, or does not allow, costs speed or a count
+        // only.
         let wish = |level, option, value| set_option(socket.as_fd(), level, option, value).is_ok();
         wish(libc::SOL_UDP, libc::UDP_GRO, 1);
         wish(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);

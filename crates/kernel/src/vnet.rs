@@ -4,8 +4,8 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Flag: the checksum at `csum_offset` covers what begins at `csum_start`, and lacks all but the pseudo
-/// header.
+/// Flag: the checksum at `csum_offset` covers the octets from `csum_start` on, and lacks all but
+/// the pseudo header.
 pub(crate) const NEEDS_CSUM: u8 = 1;
 
 /// No segmentation.

@@ -47,7 +47,7 @@ fn in_namespace<T: Send + 'static>(
     })
 }
 
-/// What a port saw.
+/// The frames that a port received.
 #[derive(Debug, Default)]
 struct SeenFrames {
     count: usize,
@@ -277,7 +277,7 @@ fn tags_stay_and_a_device_divides_its_flows_among_sockets() {
         sent.sort_unstable();
         assert_eq!(got, sent);
         assert!(shares.iter().all(|share| *share > 0), "{shares:?}");
-        // What the device sends itself does not come back.
+        // Frames that the device sends itself do not come back.
         let mut burst: Burst<MemBuf> = [MemBuf::from_packet(&frame(&[], 1))].into_iter().collect();
         assert_eq!(receivers[0].tx_burst(&mut burst), 1);
         std::thread::sleep(Duration::from_millis(50));

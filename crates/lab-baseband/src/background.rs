@@ -1,4 +1,4 @@
-//! Other programs on the machine: what their throughput is beside the workload.
+//! Other programs on the machine: their throughput together with the workload.
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub enum BackgroundKind {
 }
 
 impl BackgroundKind {
-    /// What it makes.
+    /// Its product.
     #[must_use]
     pub const fn product(self) -> &'static str {
         match self {
@@ -66,7 +66,7 @@ impl BackgroundLoad {
         Ok(Self { program })
     }
 
-    /// What it has made since its start.
+    /// The number of products since its start.
     ///
     /// # Errors
     /// ffmpeg has ended.

@@ -31,7 +31,8 @@ pub(crate) struct ExecutionTimes {
 }
 
 impl ExecutionTimes {
-    /// Of a stage with time `time_ns`. Threads with different seeds have independent times.
+    /// The times of a stage with mean time `time_ns`. Threads with different seeds have independent
+    /// times.
     pub(crate) fn new(distribution: TimeDistribution, time_ns: u64, seed: u64) -> Self {
         Self { distribution, time_ns, random: SmallRng::seed_from_u64(seed) }
     }

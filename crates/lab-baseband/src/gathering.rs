@@ -1,4 +1,4 @@
-//! What the scheduler thread waits for: the uplink threads of a TTI, or its end.
+//! The wait of the scheduler thread: for the uplink threads of a TTI, or its end.
 
 use std::collections::VecDeque;
 
@@ -28,7 +28,7 @@ impl TtiGrid {
     }
 }
 
-/// What the scheduler thread does next.
+/// The next step of the scheduler thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SchedulerStep {
     /// Runs for this TTI.

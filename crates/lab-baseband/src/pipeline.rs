@@ -155,7 +155,7 @@ impl<'s> PipelineThreads<'s> {
     }
 }
 
-/// What all threads are made from.
+/// The parts that all threads are made from.
 struct Starter<'s, 'e> {
     scope: &'s Scope<'s, 'e>,
     workload: &'e Workload,

@@ -24,7 +24,7 @@ pub struct ResponseTimes {
 }
 
 impl ResponseTimes {
-    /// Of these TTIs.
+    /// The statistics of these TTIs.
     #[must_use]
     pub fn of<'o>(outcomes: impl IntoIterator<Item = &'o TtiOutcome>) -> Self {
         let (mut responses_ns, mut ttis) = (Vec::new(), 0);

@@ -8,11 +8,11 @@ use rustix::io::Errno;
 pub(crate) struct SchedAttributes {
     /// `SCHED_FIFO` or `SCHED_DEADLINE`.
     pub policy: u32,
-    /// Of `SCHED_FIFO`: 1 to 99.
+    /// For `SCHED_FIFO`: 1 to 99.
     pub priority: u32,
-    /// Of `SCHED_DEADLINE`: CPU time in each period. Unit: ns.
+    /// For `SCHED_DEADLINE`: CPU time in each period. Unit: ns.
     pub runtime_ns: u64,
-    /// Of `SCHED_DEADLINE`: period and relative deadline. Unit: ns.
+    /// For `SCHED_DEADLINE`: period and relative deadline. Unit: ns.
     pub period_ns: u64,
 }
 

@@ -59,7 +59,7 @@ impl ThreadScheduling {
     /// Applies it to the calling thread.
     ///
     /// # Errors
-    /// The kernel refuses; the message says what it needs.
+    /// The kernel refuses; the message names the missing permission or setting.
     pub(crate) fn apply(&self) -> Result<()> {
         if let Some(core) = self.core {
             pin(&[core])?;
@@ -98,7 +98,7 @@ impl ThreadScheduling {
     }
 }
 
-/// What a refused policy needs.
+/// The permission or setting that a refused policy needs.
 fn refusal(policy: SchedulingPolicy, errno: Errno) -> &'static str {
     match (policy, errno) {
         (SchedulingPolicy::Deadline, Errno::BUSY) => {

@@ -17,7 +17,7 @@ pub(crate) struct StageRun {
     pub timed_out: bool,
 }
 
-/// What the threads recorded.
+/// The records of the threads.
 #[derive(Debug, Default)]
 pub(crate) struct PipelineRecord {
     /// TTIs that began.
@@ -26,13 +26,13 @@ pub(crate) struct PipelineRecord {
     pub released: Vec<StageRun>,
     /// By cell.
     pub uplinks: Vec<Vec<StageRun>>,
-    /// Of the scheduler thread.
+    /// The runs of the scheduler thread.
     pub scheduler: Vec<StageRun>,
     /// By cell.
     pub downlinks: Vec<Vec<StageRun>>,
 }
 
-/// What became of a TTI.
+/// The outcome of a TTI.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TtiOutcome {
     /// From the activation of the first uplink thread to the end of the last downlink thread; none if a stage was skipped.

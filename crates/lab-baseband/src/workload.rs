@@ -18,11 +18,11 @@ const RUNTIME_PERCENT: u64 = 105;
 /// The time of each stage. Unit: ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageTimes {
-    /// Of each uplink thread.
+    /// The time of each uplink thread.
     pub uplink_ns: u64,
-    /// Of the scheduler thread.
+    /// The time of the scheduler thread.
     pub scheduler_ns: u64,
-    /// Of each downlink thread.
+    /// The time of each downlink thread.
     pub downlink_ns: u64,
 }
 
@@ -62,7 +62,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Refuses what cannot run here.
+    /// Refuses a workload that cannot run here.
     ///
     /// # Errors
     /// The message names the option.

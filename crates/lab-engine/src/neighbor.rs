@@ -1,5 +1,5 @@
-//! Traffic besides probe packets that a target needs: ARP and neighbor discovery in both directions,
-//! and answers to GTP-U Echo Requests over IPv4 and IPv6.
+//! Traffic in addition to probe packets that a target needs: ARP and neighbor discovery in both
+//! directions, and answers to GTP-U Echo Requests over IPv4 and IPv6.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

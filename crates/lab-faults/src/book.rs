@@ -1,4 +1,4 @@
-//! The book of the SMF: each session, each request, and what was answered.
+//! The book of the SMF: each session, each request, and its answer.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::messages::SessionWish;
 
-/// What the SMF knows of a session.
+/// The state of a session in the SMF's book.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BookedState {
     /// The establishment is under way.
@@ -34,7 +34,7 @@ pub(crate) enum BookedState {
 pub(crate) struct BookedSession {
     pub wish: SessionWish,
     pub state: BookedState,
-    /// What the UPF chose.
+    /// The identifiers that the UPF chose.
     pub up_seid: Seid,
     pub uplink_teid: Teid,
     pub ue: Ipv4Addr,

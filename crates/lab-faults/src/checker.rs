@@ -1,4 +1,4 @@
-//! What a run must not show, found in its records after its end.
+//! Violations that a run must not show, found in its records after its end.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
@@ -24,8 +24,8 @@ const REPEAT_MS: u64 = 500;
 const TWO_ADDRESSES_MS: u64 = 1000;
 /// Packets within this time around a fault are lost to it. Unit: ms.
 const MARGIN_MS: u64 = 500;
-/// After this time a station that did not answer is asked again for its link-layer address. Spec: RFC 4861 §10
-/// (RETRANS_TIMER).
+/// After this time a station that did not answer gets another request for its link-layer address.
+/// Spec: RFC 4861 §10 (RETRANS_TIMER).
 const NEIGHBOR_MS: u64 = 1000;
 /// Memory may grow by this share, and by this much. Units: percent, KiB.
 const MEMORY_GROWTH_PERCENT: u64 = 10;
@@ -71,7 +71,7 @@ pub(crate) fn sessions(at_ms: u64, book: &SmfBook, shown: &Value) -> Vec<Finding
     findings
 }
 
-/// What of a session is not as it was acknowledged.
+/// The difference of a session from its acknowledged state.
 fn difference(session: &BookedSession, row: &Value) -> Option<String> {
     let seid = session.wish.cp_seid;
     if row.get("up_seid").and_then(Value::as_str) != Some(&session.up_seid.to_string()) {
@@ -171,7 +171,7 @@ pub(crate) fn answers(frames: &[PfcpFrame], roles: &[RoleSample]) -> Vec<Finding
 }
 
 /// True if an adit took the lease after the other one had acknowledged a change: it is active with a number that it did not have
-/// before. One that was stopped and goes on has its former number.
+/// before. One that was stopped and goes on has its previous number.
 fn became_active(roles: &[RoleSample], upf: usize, after_ms: u64, at_ms: u64) -> bool {
     // The monitor is late by its interval, and by how long an adit takes to answer it.
     let until_ms = at_ms + 2000;
@@ -339,7 +339,7 @@ pub(crate) struct UsageTotals {
     pub sent: u64,
     pub arrived: u64,
     pub reported: u64,
-    /// What crashes may lose.
+    /// The losses that crashes may cause.
     pub may_be_lost: u64,
 }
 

@@ -59,7 +59,7 @@ pub enum FaultKind {
     FilesRemoved,
     /// Syncs of the journal or of the primary server take long.
     SlowSync,
-    /// The active adit is replaced by the former release, and that one by this one.
+    /// The active adit is replaced by the previous release, and that one by this one.
     Update,
 }
 
@@ -189,7 +189,7 @@ impl Iterator for FaultPlan {
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct FaultRecord {
     pub kind: FaultKind,
-    /// What was done to what.
+    /// The action and its target.
     pub text: String,
     /// Unit: ms since the start of the run.
     pub start_ms: u64,

@@ -1,5 +1,6 @@
-//! `adit-lab faults`: real processes on a bad day, as a Jepsen test has them. A generator (the SMF and its users), a nemesis
-//! (faults drawn from a seed), and a checker that compares what was acknowledged with what is.
+//! `adit-lab faults`: real processes on a bad day, as a Jepsen test has them. A generator (the SMF
+//! and its users), a nemesis (faults drawn from a seed), and a checker that compares the
+//! acknowledged state with the actual one.
 #![deny(unsafe_code)]
 
 mod addresses;
@@ -63,7 +64,7 @@ pub struct FaultsArguments {
     /// Runs of each setting.
     #[arg(long, value_name = "N", default_value_t = 1)]
     runs: u64,
-    /// The former release, for the fault `update`.
+    /// The previous release, for the fault `update`.
     #[arg(long, value_name = "BINARY")]
     former: Option<PathBuf>,
     /// Folder for report.html, report.json, and the logs of runs that found something.

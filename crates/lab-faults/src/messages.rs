@@ -41,7 +41,7 @@ pub(crate) fn identity() -> SmfIdentity {
     SmfIdentity { address: SMF.into(), name: None }
 }
 
-/// What the SMF chooses of a session.
+/// The parameters of a session that the SMF chooses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SessionWish {
     pub cp_seid: Seid,

@@ -1,4 +1,4 @@
-//! Who is active: what the admin sockets of both adits say, all the time.
+//! The active adit over time: the answers of both admin sockets.
 
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// Samples of memory: one in so many turns.
 const MEMORY_TURNS: u64 = 10;
 
-/// What an adit said last.
+/// The last answer of an adit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct UpfStatus {
     /// `active`, `standby` …; empty without an answer.
@@ -30,7 +30,7 @@ pub(crate) struct UpfStatus {
     pub epoch: Option<u64>,
 }
 
-/// What an adit said from some time on.
+/// The role of an adit from some time on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct RoleSample {
     /// Unit: ms since the start of the run.
@@ -71,7 +71,7 @@ pub(crate) struct Monitor {
 }
 
 impl Monitor {
-    /// Starts to ask, with a thread for each adit: one that hangs does not hide the other one.
+    /// Starts to query, with a thread for each adit: one that hangs does not hide the other one.
     ///
     /// # Errors
     /// The system has no thread left.
@@ -90,14 +90,14 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// Sets whom to ask.
+    /// Sets the adit to query.
     pub(crate) fn set_target(&self, at: usize, target: Option<AdminTarget>) {
         if let Some(own) = lock(&self.state).targets.get_mut(at) {
             *own = target;
         }
     }
 
-    /// What an adit said last.
+    /// The last answer of an adit.
     pub(crate) fn status(&self, at: usize) -> UpfStatus {
         lock(&self.state).status.get(at).cloned().unwrap_or_default()
     }
@@ -112,7 +112,7 @@ impl Monitor {
         lock(&self.state).starved.clone()
     }
 
-    /// What was said so far, in the order of time.
+    /// The roles so far, in the order of time.
     pub(crate) fn roles(&self) -> Vec<RoleSample> {
         lock(&self.state).roles.clone()
     }

@@ -1,4 +1,4 @@
-//! What does the faults.
+//! Injects the faults.
 
 use std::path::Path;
 use std::time::Duration;
@@ -22,7 +22,7 @@ const PROBED_KEY: &str = "adit:{upf}:probe";
 /// How far a clock is stepped. Unit: s.
 const STEP_S: i64 = 3600;
 
-/// What faults act on.
+/// The targets of faults.
 pub(crate) struct FaultScene<'s> {
     pub setting: StoreSetting,
     pub switch: &'s Switch,
@@ -34,7 +34,7 @@ pub(crate) struct FaultScene<'s> {
     pub monitor: &'s Monitor,
     pub observer: Option<&'s PromotingObserver>,
     pub smf: &'s BookingSmf,
-    /// This release, and the former one.
+    /// This release, and the previous one.
     pub binaries: [&'s Path; 2],
 }
 
@@ -122,7 +122,7 @@ impl FaultScene<'_> {
         Ok(held)
     }
 
-    /// A fault of the process of an adit. Returns what was done.
+    /// A fault of the process of an adit. Returns a description.
     fn begin_at_process(&mut self, held: &mut HeldFault, is_standby: bool) -> Result<String> {
         held.calls_standby = self.setting != StoreSetting::Journal && !is_standby;
         let former = self.binaries[1].to_owned();
@@ -144,7 +144,7 @@ impl FaultScene<'_> {
         Ok(format!(" {}", upf.name))
     }
 
-    /// A fault of a disk. Returns what was done.
+    /// A fault of a disk. Returns a description.
     fn begin_at_disk(&mut self, held: &HeldFault, pick: u32) -> Result<String> {
         match held.kind {
             FaultKind::DiskFails => self.upf_shim(held.upf)?.fail_disk(true)?,
@@ -164,7 +164,7 @@ impl FaultScene<'_> {
         Ok(String::new())
     }
 
-    /// A fault of a network of the active adit. Returns what was done.
+    /// A fault of a network of the active adit. Returns a description.
     fn begin_at_network(&mut self, held: &mut HeldFault, network: u8, pick: u32) -> Result<String> {
         held.calls_standby = network == STORE_NETWORK && held.kind != FaultKind::Degraded;
         if held.kind == FaultKind::LinkDown {
@@ -176,7 +176,7 @@ impl FaultScene<'_> {
         Ok(format!(" {}: {words}", held.device))
     }
 
-    /// A fault of the primary server. Returns what was done.
+    /// A fault of the primary server. Returns a description.
     fn begin_at_server(&mut self, held: &mut HeldFault, pick: u32) -> Result<String> {
         let name = format!("s{}", held.server + 1);
         let server = self.servers.get_mut(held.server).context("no such server")?;
@@ -209,13 +209,13 @@ impl FaultScene<'_> {
         Ok(format!(" {name}"))
     }
 
-    /// What a fault does in its middle.
+    /// The middle of a fault.
     ///
     /// # Errors
     /// It cannot be done.
     pub(crate) fn continue_fault(&mut self, held: &HeldFault) -> Result<()> {
         let Some(replica) = held.replica else { return Ok(()) };
-        // It is promoted before it can hear what it missed.
+        // It is promoted before it can receive the writes that it missed.
         self.server(replica)?.ask(&["REPLICAOF", "NO", "ONE"])?;
         self.server(held.server)?.kill()?;
         self.switch.heal();
@@ -301,7 +301,8 @@ impl FaultScene<'_> {
         self.upfs.get(upf).and_then(TestedUpf::shim).context("no shim")
     }
 
-    /// Whoever syncs what is acknowledged: the primary server, or the adit with the journal.
+    /// The process that syncs acknowledged changes: the primary server, or the adit with the
+    /// journal.
     fn syncing(&self, held: &HeldFault) -> Result<(&Shim, String)> {
         if self.setting == StoreSetting::Journal {
             let name = UPFS.get(held.upf).copied().unwrap_or_default();
@@ -375,7 +376,7 @@ fn is_role(words: &[String], role: &str) -> bool {
     words.first().is_some_and(|word| word == role)
 }
 
-/// The rules of a fault of the network, and what they do.
+/// The rules of a fault of the network, and their description.
 fn rules(kind: FaultKind, pick: u32) -> (PortRules, String) {
     let pick = pick / 8;
     match kind {

@@ -1,4 +1,5 @@
-//! What promotes a replica when the primary is away, as Sentinel does, and makes a former primary a replica.
+//! Promotes a replica when the primary is away, as Sentinel does, and makes a previous primary a
+//! replica.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ const PATIENCE: Duration = Duration::from_millis(300);
 /// A primary that does not answer for so long is away.
 const AWAY_AFTER: Duration = Duration::from_millis(1000);
 
-/// What a server says of itself.
+/// The role of a server by its own answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum ServerRole {
     Primary,

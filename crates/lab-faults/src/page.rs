@@ -18,7 +18,7 @@ const BAR: f64 = 18.0;
 /// Distance of the lines that show the time. Unit: ms.
 const TICK_MS: u64 = 5000;
 
-/// What a time line has beyond the style of all reports.
+/// The style of a time line beyond that of all reports.
 const OWN_STYLE: &str = "rect.fault { fill: var(--bad); fill-opacity: .55; } rect.active { fill: var(--good); } \
     rect.standby { fill: var(--c0); fill-opacity: .5; } rect.failing { fill: var(--warn); } \
     rect.silent { fill: var(--edge); } rect.accepted { fill: var(--good); } rect.refused { fill: var(--warn); } \
@@ -130,7 +130,7 @@ fn section(out: &mut String, run: &RunReport) {
     out.push_str("</table></details>\n");
 }
 
-/// What draws into a time line.
+/// Draws into a time line.
 struct TimeLine<'r> {
     run: &'r RunReport,
     rows: usize,

@@ -16,7 +16,7 @@ use crate::users::PacketLog;
 /// Width of a bin of [`Activity`]. Unit: ms.
 pub(crate) const BIN_MS: u64 = 250;
 
-/// What happened in each bin of a run.
+/// The events in each bin of a run.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Activity {
     /// Requests about sessions that were accepted, and refused.
@@ -116,7 +116,7 @@ pub(crate) struct RunReport {
     /// Unit: ms.
     pub duration_ms: u64,
     pub faults: Vec<FaultRecord>,
-    /// What must not be.
+    /// Violations.
     pub findings: Vec<Finding>,
     /// Faults of the run through which the setting promises less.
     pub unpromised: Vec<String>,

@@ -35,20 +35,20 @@ const WHOLE_MAX_MS: u64 = 20_000;
 const SETTLE_MAX_MS: u64 = 15_000;
 const SHOW_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a run is made of.
+/// The parameters of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct RunOptions<'o> {
     pub setting: StoreSetting,
     pub seed: u64,
     pub duration_ms: u64,
     pub kinds: Vec<FaultKind>,
-    /// This release, and the former one.
+    /// This release, and the previous one.
     pub binaries: [&'o Path; 2],
     /// Folder for the files of this run.
     pub dir: &'o Path,
 }
 
-/// The processes of a run. Drop ends them, and what they run on.
+/// The processes of a run. Drop ends them, with the devices and folders that they use.
 struct Running {
     users: Option<Users>,
     smf: BookingSmf,
@@ -140,7 +140,7 @@ fn start(options: &RunOptions<'_>) -> Result<Running> {
 }
 
 impl Running {
-    /// One turn: processes that ended are started again, and the monitor knows whom to ask.
+    /// One turn: processes that ended are started again, and the monitor gets its targets.
     fn turn(&mut self, stop: &Stop) -> Result<()> {
         stop.sleep(TURN)?;
         for (at, (upf, host)) in self.upfs.iter_mut().zip(&self.hosts.upfs).enumerate() {
@@ -221,7 +221,7 @@ impl Running {
             self.turn(stop)?;
         }
         let due_from_ms = match held.calls_standby {
-            // What was under way at the start may still be answered.
+            // Requests under way at the start may still be answered.
             true => start_ms + 100,
             false => self.timeline.now_ms(),
         };

@@ -76,7 +76,7 @@ impl Drop for SmallDisk {
 }
 
 fn unmount(folder: &Path) {
-    // What remains is removed by the next run.
+    // A mount that remains is removed by the next run.
     let _ = Command::new("umount").arg("-l").arg(folder).output();
 }
 

@@ -1,4 +1,4 @@
-//! The SMF: it changes sessions all the time, repeats what is not answered, and keeps a book.
+//! The SMF: it changes sessions all the time, repeats unanswered requests, and keeps a book.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -42,7 +42,7 @@ const RECEIVE_WAIT: Duration = Duration::from_millis(4);
 /// Octets of a UE address that the SMF chooses; the number of the session follows.
 const UE_BASE: Ipv4Addr = Ipv4Addr::new(10, 45, 0, 0);
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RequestKind {
     Setup,
@@ -59,7 +59,7 @@ struct SmfRequest {
     sent_ms: u64,
 }
 
-/// What others tell the SMF to do.
+/// Orders of other threads to the SMF.
 #[derive(Debug, Default)]
 struct SmfOrders {
     /// No further requests about sessions.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-/// What a process has got from the scheduler so far.
+/// The CPU time and waits of a process so far.
 #[derive(Debug, Default)]
 pub(crate) struct CpuWaits {
     pid: u32,

@@ -1,10 +1,11 @@
-//! The switch between all hosts of a run: it loses, delays and cuts what it is told to, and sees who answers.
+//! The switch between all hosts of a run: it loses, delays and cuts frames by its rules, and
+//! records who answers.
 //!
 //! Each host has a veth pair for each of its networks; the other ends are in the namespace of the switch, where a
 //! packet socket reads and writes them. So faults need nothing of the kernel but packet sockets, and a packet that
 //! vanishes leaves no trace for the hosts: no ICMP, no RST, no lost carrier.
 //!
-//! A prober that belongs to no host asks by ARP for the addresses of the UPF all the time.
+//! A prober that belongs to no host sends ARP requests for the addresses of the UPF all the time.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
@@ -46,7 +47,7 @@ const PFCP_PORT: u16 = 8805;
 /// The longest wait of the switch.
 const WAIT_MAX: Duration = Duration::from_millis(20);
 
-/// What happens to frames in one direction of a port.
+/// The action on frames in one direction of a port.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct PathRule {
     /// All frames vanish.
@@ -90,7 +91,7 @@ pub(crate) struct PfcpFrame {
     pub octets: Vec<u8>,
 }
 
-/// What the switch saw.
+/// The observations of the switch.
 #[derive(Debug, Default)]
 pub(crate) struct Observations {
     pub arp: Vec<ArpAnswer>,
@@ -106,7 +107,7 @@ pub(crate) struct PortName {
     pub network: u8,
 }
 
-/// An address for which the prober asks.
+/// An address that the prober requests.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ProberTarget {
     pub network: u8,
@@ -170,7 +171,7 @@ impl Switch {
         lock(&self.rules).clear();
     }
 
-    /// Takes what was seen since the last call.
+    /// Takes the observations since the last call.
     pub(crate) fn take_observations(&self) -> Observations {
         std::mem::take(&mut *lock(&self.observations))
     }

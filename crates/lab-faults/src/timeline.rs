@@ -1,4 +1,4 @@
-//! What happened in a run, with times since its start.
+//! The events of a run, with times since its start.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use adit_lab_process::stop::Stop;
 use serde::Serialize;
 
-/// What an event of a run is about.
+/// The subject of an event of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum EventKind {

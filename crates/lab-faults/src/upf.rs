@@ -1,4 +1,5 @@
-//! The adits of a run: their configuration, their processes one after the other, and what their admin sockets say.
+//! The adits of a run: their configuration, their processes one after the other, and the answers of
+//! their admin sockets.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -37,7 +38,7 @@ pub(crate) struct TestedUpf {
     starts: u32,
     timeline: Timeline,
     shim: Option<Shim>,
-    /// What the journal is on.
+    /// The disk of the journal.
     disk: Option<SmallDisk>,
     /// Ends that no fault explains.
     pub unexpected_ends: Vec<(u64, String)>,
@@ -81,12 +82,12 @@ impl TestedUpf {
         })
     }
 
-    /// What is preloaded into it.
+    /// The library that is preloaded into it.
     pub(crate) fn shim(&self) -> Option<&Shim> {
         self.shim.as_ref()
     }
 
-    /// What its journal is on, if it has one.
+    /// The disk of its journal, if it has one.
     ///
     /// # Errors
     /// It has none.
@@ -142,7 +143,7 @@ impl TestedUpf {
         self.is_paused = false;
     }
 
-    /// What a supervisor does: starts a process again that ended by itself.
+    /// Acts as a supervisor: starts a process again that ended by itself.
     ///
     /// # Errors
     /// The program cannot be started.
@@ -165,7 +166,7 @@ impl TestedUpf {
         Ok(())
     }
 
-    /// How to ask it; `None` while it cannot answer.
+    /// Where to query it; `None` while it cannot answer.
     pub(crate) fn target(&self) -> Option<AdminTarget> {
         let process = self.process.as_ref().filter(|_| !self.is_paused)?;
         Some(AdminTarget { socket: self.dir.join("admin.sock"), pid: process.id() })
@@ -221,7 +222,8 @@ impl AdminTarget {
     }
 }
 
-/// The configuration of the adit in place `at`, with its files in `dir`: one that a former release reads, too.
+/// The configuration of the adit in place `at`, with its files in `dir`: one that the previous
+/// release reads, too.
 fn configuration(setting: StoreSetting, at: usize, dir: &Path) -> String {
     let socket = dir.join("admin.sock");
     let store = store_tables(setting, at, dir);

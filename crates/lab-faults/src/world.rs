@@ -106,7 +106,7 @@ impl Hosts {
     }
 }
 
-/// What adds a host's devices.
+/// Adds a host's devices.
 struct Links<'l> {
     switch: &'l NetNamespace,
     ports: &'l mut Vec<PortName>,

@@ -10,7 +10,7 @@ use adit_lab_engine::clock::scaled;
 /// Largest difference of counts without a warning. Unit: parts per million.
 const DIFFERENCE_MAX_PPM: u64 = 50_000;
 
-/// What the tester sent and received in all trials.
+/// Packets that the tester sent and received in all trials.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TesterTotals {
     /// Packets that the target's queues accepted.

@@ -42,7 +42,7 @@ pub(crate) struct ReportBase {
 }
 
 impl ReportBase {
-    /// Fills in what is known once the rig is built.
+    /// Fills in the fields that depend on the rig, once it is built.
     #[must_use]
     pub(crate) fn of(arguments: &TargetArguments, rig: &Rig) -> Self {
         Self {

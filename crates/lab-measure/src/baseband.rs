@@ -1,5 +1,5 @@
-//! `adit-lab baseband`: response times of a baseband application's graph of threads on this machine, and the throughput of a
-//! program beside it.
+//! `adit-lab baseband`: response times of a baseband application's graph of threads on this
+//! machine, and the throughput of a program that runs at the same time.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ use crate::report::{Figure, OutputArguments, Recorder, ReportHeader};
 /// Percentiles of the response time in reports, with their names.
 pub(crate) const PERCENTILES: [(&str, f64); 5] =
     [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9), ("p99.99", 99.99)];
-/// Time in which a program beside the workload reaches its speed.
+/// Time in which the background program reaches its speed.
 const BACKGROUND_WARM_UP: Duration = Duration::from_millis(500);
 /// Above this excess of the median round over the fastest one, the calibration gets a warning.
 const EXCESS_PERMILLE_MAX: u64 = 100;
@@ -79,7 +79,8 @@ pub struct BasebandArguments {
     /// Core of the I/O thread; default: the first of --cores.
     #[arg(long, value_name = "CORE")]
     io_core: Option<u16>,
-    /// Give each thread a core-scheduling cookie of its own: nothing else runs on its sibling core beside it.
+    /// Give each thread a core-scheduling cookie of its own: nothing else runs on its sibling core
+    /// at the same time.
     #[arg(long)]
     core_scheduling: bool,
     /// Hold /dev/cpu_dma_latency at this number of µs: cores enter no idle state with a longer wake-up, and with 0 none.
@@ -93,7 +94,8 @@ pub struct BasebandArguments {
     #[arg(long, value_name = "N", default_value_t = 3,
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Program with normal priority beside the workload. Its throughput is measured alone first, then beside the workload.
+    /// Program with normal priority that runs next to the workload. Its throughput is measured
+    /// alone first, then together with the workload.
     #[arg(long, value_enum)]
     background: Option<BackgroundKind>,
     /// Cores of that program; default: all.
@@ -112,7 +114,7 @@ pub struct BasebandArguments {
     output: OutputArguments,
 }
 
-/// A program beside the workload.
+/// A program that runs together with the workload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct BackgroundSpec {
     /// The program.
@@ -135,7 +137,7 @@ pub(crate) struct BasebandReport {
     pub cpu_dma_latency_us: Option<u32>,
     /// The speed of busy work.
     pub calibration: Calibration,
-    /// The program beside the workload.
+    /// The program that runs together with the workload.
     pub background: Option<BackgroundSpec>,
     /// The figures to compare.
     pub figures: Vec<Figure>,
@@ -168,7 +170,7 @@ pub(crate) struct BasebandRound {
     pub stages: Vec<StageDurations>,
     /// Throughput of the program before the workload started. Unit: primes or frames per minute.
     pub background_alone: Option<u64>,
-    /// Throughput beside the workload. Unit: primes or frames per minute.
+    /// Throughput together with the workload. Unit: primes or frames per minute.
     pub background_beside: Option<u64>,
 }
 
@@ -294,7 +296,8 @@ struct Rounds<'w> {
 }
 
 impl Rounds<'_> {
-    /// One round: the program alone, then beside the workload. An interrupted workload counts, an interrupted start does not.
+    /// One round: the program alone, then together with the workload. An interrupted workload
+    /// counts, an interrupted start does not.
     fn run(&mut self, what: &str, background: Option<&BackgroundSpec>, stop: &Stop) -> Result<()> {
         let mut load = match background {
             None => None,
@@ -327,7 +330,7 @@ impl Rounds<'_> {
     }
 }
 
-/// Counts what a program makes.
+/// Counts the products of a program.
 struct ThroughputMeter {
     start: Instant,
     made: u64,

@@ -29,7 +29,8 @@ pub enum MeasureCommand {
     Store(Box<crate::store::StoreArguments>),
     /// Measure what adit forwards through each kind of port of this host, per second of CPU time. Needs root.
     Ports(Box<crate::ports::PortsArguments>),
-    /// Measure the response times of a baseband application's threads, and the throughput of a program beside them.
+    /// Measure the response times of a baseband application's threads, and the throughput of a
+    /// program that runs at the same time.
     Baseband(Box<crate::baseband::BasebandArguments>),
     /// Run experiments from files and write one report.
     Run(crate::experiment::RunArguments),

@@ -16,14 +16,14 @@ use adit_lab_process::adit_binary::find_binary;
 use adit_lab_process::process::owned;
 use adit_lab_process::stop::{Stop, environment};
 
-/// What the bench counts, and the name of each in figures.
+/// The counts of the bench, and the name of each in figures.
 const PARTS: [(&str, &str); 4] = [
     ("cycles_per_packet", "all threads"),
     ("rx_tx_cycles", "receiver"),
     ("scheduler_cycles", "scheduler"),
     ("worker_cycles", "worker"),
 ];
-/// What tells rows apart.
+/// The columns that identify a row.
 const NAMES: [&str; 3] = ["model", "stages", "direction"];
 /// The ratio that the bench computes, and its name in figures.
 const RATIO: (&str, &str) = ("worker_to_run_to_completion", "worker to run-to-completion");

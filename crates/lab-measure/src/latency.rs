@@ -1,5 +1,5 @@
-//! `adit-lab latency`: measures the latency distribution at fixed rates or at shares of the loss-free
-//! rate, and with `--load` what the started adit spends on them.
+//! `adit-lab latency`: measures the latency distribution at fixed rates or at shares of the
+//! loss-free rate, and with `--load` the CPU time that the started adit spends on them.
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};

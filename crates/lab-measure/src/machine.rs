@@ -43,7 +43,7 @@ pub struct Machine {
     pub git_revision: String,
     /// Cores of the tester, and of the target if known.
     pub core_map: BTreeMap<String, Vec<u16>>,
-    /// What took each core away, in a moment before the measurement.
+    /// The causes that took each core away, in a moment before the measurement.
     #[serde(default)]
     pub noise: Vec<NoiseReport>,
 }
@@ -74,7 +74,7 @@ impl Machine {
 }
 
 impl Machine {
-    /// The same with what otherwise DPDK's environment says.
+    /// The same without an EAL: version and TSC frequency are from other sources.
     #[must_use]
     pub(crate) fn read_without_eal() -> Self {
         Self { dpdk: adit_dpdk::version(), tsc_hz: measured_tsc_hz(), ..Self::read() }

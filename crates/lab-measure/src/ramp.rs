@@ -199,7 +199,7 @@ impl RampArguments {
     }
 }
 
-/// What the ramp reached, and by number of sessions what it cost.
+/// The size that the ramp reached, and its cost by number of sessions.
 fn figures(rounds: &[RoundReport]) -> Vec<Figure> {
     let held = || rounds.iter().filter(|round| round.limit.is_none());
     let most = |value: fn(&RoundReport) -> u64| held().map(value).max().unwrap_or(0);

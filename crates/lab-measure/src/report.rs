@@ -56,7 +56,7 @@ pub(crate) struct ReportHeader {
     pub machine: Machine,
     /// Steal time during the run, by processor. Unit: ms.
     pub steal_ms: BTreeMap<String, u64>,
-    /// What a reader must know before using a figure.
+    /// Warnings to read before using a figure.
     pub warnings: Vec<String>,
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::agreement::Agreement;
 
-/// Figures from another source, shown beside the measured ones.
+/// Figures from another source, shown next to the measured ones.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Reference {
     /// The plot: `rate-by-size`, `rate-by-sessions`, `latency-by-size`, `rate`, or `response-cdf`.
@@ -21,7 +21,7 @@ pub(crate) struct Reference {
     pub points: Vec<[f64; 2]>,
 }
 
-/// Figures of a study, each beside the measured figure that corresponds to it.
+/// Figures of a study, each next to the measured figure that corresponds to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Study {
     /// Study and figure or table.
@@ -37,15 +37,15 @@ pub(crate) struct Study {
 /// One figure of a study.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StudyValue {
-    /// What was measured.
+    /// The measured quantity.
     pub label: String,
     /// The study's value; `None` if it shows a curve without numbers.
     pub value: Option<f64>,
     /// The measurement with the corresponding figure, counted from 1.
     pub measure: Option<usize>,
-    /// How the name of that figure begins.
+    /// Prefix of the figure's name.
     pub figure: Option<String>,
-    /// In what both differ, or why there is no corresponding figure.
+    /// The difference between both, or why there is no corresponding figure.
     pub note: Option<String>,
 }
 
@@ -124,7 +124,7 @@ impl ExperimentRunReport {
         self.experiments.iter().flat_map(|of| of.measurements.iter().map(|one| (&*of.title, one)))
     }
 
-    /// What this machine cannot run, and why.
+    /// Measurements that this machine cannot run, with the reason.
     pub(crate) fn left_out(&self) -> impl Iterator<Item = String> {
         self.measurements().filter_map(|(title, measurement)| {
             let why = measurement.left_out.as_ref()?;
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_told_apart_by_the_options_that_differ() {
+    fn commands_are_distinguished_by_the_options_that_differ() {
         let command = |text: &str| text.split(' ').map(str::to_owned).collect();
         let commands: Vec<Vec<String>> = vec![
             command("throughput --rules=plain --sessions=1 --size=64"),

@@ -129,7 +129,7 @@ pub(crate) struct SaturateReport {
     pub sessions: u32,
     /// Rules of each.
     pub rules: String,
-    /// What adit was configured to do with packets beyond a rate; `None` for its default.
+    /// Adit's configured action for packets beyond a rate; `None` for its default.
     pub excess: Option<String>,
     /// Duration and failures of their establishment.
     pub established: Option<ProcedureReport>,
@@ -556,7 +556,7 @@ fn take(
     memif.release(count);
 }
 
-/// Keeps a frame that may be a request, while there is room; targets repeat what is not answered.
+/// Keeps a frame that may be a request, while there is room; targets repeat unanswered requests.
 #[cold]
 fn keep(frame: Option<&[u8]>, port: PortId, requests: &mut Requests) {
     if let Some(frame) = frame.filter(|frame| frame.len() <= PACKET_LEN_MAX)

@@ -139,7 +139,7 @@ fn measure(
     let all = rig.session_count();
     let changing = arguments.churn_sessions.unwrap_or((all / 10).max(1)).min(all);
     if arguments.churn == Some(ChurnPattern::Recreate) {
-        // Recreated sessions can get new TEIDs from the UPF, which the transmit plan does not know.
+        // The UPF can give recreated sessions new TEIDs, which the transmit plan does not have.
         case.active = case.active.min(all - changing);
         if case.active == 0 {
             return Err(environment(

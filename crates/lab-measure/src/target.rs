@@ -60,7 +60,7 @@ pub(crate) enum TargetKind {
     Testpmd,
     /// A UPF that is running or that `--start` starts.
     Upf,
-    /// Anything that returns on `--port` what it receives there.
+    /// Anything that returns the packets it receives on `--port` there.
     L2,
 }
 
@@ -138,7 +138,7 @@ pub(crate) enum TeidChoice {
     Chosen,
 }
 
-/// What threads of the started adit do without packets.
+/// How threads of the started adit behave without packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum PollChoice {
@@ -187,13 +187,13 @@ pub(crate) struct TargetArguments {
     /// nodes; or the name of a rule that the plan then breaks, such as own-node. Default: the first ones in order.
     #[arg(long, value_name = "numa|uma|RULE")]
     pub placement: Option<PlacementChoice>,
-    /// What siblings of a core do in that plan.
+    /// Use of the siblings of a core in that plan.
     #[arg(long, value_enum, requires = "placement")]
     pub siblings: Option<SiblingChoice>,
     /// The plan of --placement, once there is one.
     #[arg(skip)]
     pub placed: Option<TargetPlacement>,
-    /// What threads of the started adit do without packets.
+    /// How threads of the started adit behave without packets.
     #[arg(long, value_enum, default_value_t)]
     pub poll: PollChoice,
     /// Let the started adit lower the frequency of its workers' cores under small load (as root).
@@ -203,7 +203,7 @@ pub(crate) struct TargetArguments {
     /// report then contains a warning.
     #[arg(long, value_enum, default_value_t)]
     pub model: ExecutionModel,
-    /// What the started adit does with packets beyond a maximum bit rate; default: that of adit.
+    /// The action of the started adit for packets beyond a maximum bit rate; default: that of adit.
     #[arg(long, value_enum)]
     pub excess: Option<ExcessAction>,
     /// Packets that the started adit may queue for rates.
@@ -563,8 +563,8 @@ impl TargetArguments {
         others.nth(usize::from(self.workers).saturating_sub(1)).unwrap_or(core)
     }
 
-    /// The cores of the target's workers, `core` first. Fewer than `--workers` if the machine lacks cores
-    /// beside the tester's.
+    /// The cores of the target's workers, `core` first. Fewer than `--workers` if the machine lacks
+    /// cores in addition to the tester's.
     #[must_use]
     pub(crate) fn worker_cores(&self, bench: &Testbed, core: u16) -> Vec<u16> {
         if let Some(placed) = &self.placed {
@@ -714,7 +714,7 @@ impl RunningTarget {
         RunQueueWait::of(pid, &self.cores)
     }
 
-    /// What reads its load; `None` unless the tester started an adit.
+    /// Reads its load; `None` unless the tester started an adit.
     #[must_use]
     pub(crate) fn load_probe(&self) -> Option<LoadProbe> {
         let (pid, adit) = (self.process.as_ref()?.id(), self.adit.clone()?);

@@ -1,4 +1,4 @@
-//! What a trial says about the target if tester or target lost their cores for some time.
+//! The conclusion of a trial about the target if tester or target lost their cores for some time.
 //!
 //! An absent tester neither sends nor receives, so that at most the packets in the queues of both sides
 //! are lost. A target that waits for a core loses at most the packets offered in that time. Any further

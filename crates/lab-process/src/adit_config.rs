@@ -6,7 +6,7 @@ use std::path::Path;
 
 use clap::ValueEnum;
 
-/// What adit does with packets beyond a maximum bit rate.
+/// The action of adit for packets beyond a maximum bit rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ExcessAction {
     /// Drop them (policing).
@@ -85,7 +85,7 @@ pub enum ExecutionModel {
 const SEVEN_QUEUES: &str = ", stages = 4, rx_queue = \"atomic\", timer_queue = true";
 
 impl ExecutionModel {
-    /// Threads that need queue pairs of their own beside the workers.
+    /// Threads that need queue pairs of their own in addition to the workers.
     #[must_use]
     pub const fn other_transmitters(self) -> usize {
         match self {
@@ -133,7 +133,7 @@ fn eventdev(rx_tx: usize, is_central: bool, queues: &str) -> String {
     format!("model = \"eventdev\"\neventdev = {{ rx_tx = [{rx_tx}]{scheduler}{queues} }}\n")
 }
 
-/// What a worker of the started adit does without packets.
+/// How a worker of the started adit behaves without packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WorkerPoll {
     /// It polls on.
@@ -185,7 +185,7 @@ pub struct AditConfig<'a> {
     pub model: ExecutionModel,
     /// Core of the receiver, for models that have one.
     pub receiver: usize,
-    /// What a worker does without packets.
+    /// How a worker behaves without packets.
     pub poll: WorkerPoll,
     /// Memory and rules of placement ignore NUMA nodes.
     pub ignores_nodes: bool,
@@ -288,7 +288,7 @@ addresses = [{n6}]
         text
     }
 
-    /// What else is said of the cores of the packet path.
+    /// Further settings of the cores of the packet path.
     fn cores_text(&self) -> String {
         let placement = if self.ignores_nodes { "placement = \"uma\"\n" } else { "" };
         let frequency = if self.scales_frequency { "scale_frequency = true\n" } else { "" };

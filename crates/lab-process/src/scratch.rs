@@ -45,7 +45,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Best effort: the next run removes what remains.
+        // Best effort: the next run removes the rest.
         let _ = fs::remove_dir_all(&self.path);
     }
 }

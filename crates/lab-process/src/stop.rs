@@ -47,7 +47,7 @@ pub fn environment(text: impl Into<String>) -> anyhow::Error {
     EnvironmentError(text.into()).into()
 }
 
-/// A shared flag that asks all threads to end.
+/// A shared flag that requests all threads to end.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);
 

@@ -29,7 +29,7 @@ const TUN: &str = "adit0";
 /// Interval of adit's heartbeats: short, so that a short demo receives some.
 const HEARTBEAT_INTERVAL_MS: u32 = 1000;
 
-/// What adit's ports are.
+/// The kind of adit's ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PacketDevice {
     /// DPDK's `net_af_xdp`.
@@ -82,7 +82,7 @@ pub(crate) struct CoreAssignment {
     pub main: usize,
     /// Core of the worker.
     pub worker: usize,
-    /// What the worker does without packets.
+    /// How the worker behaves without packets.
     pub poll: WorkerPoll,
 }
 

@@ -44,7 +44,8 @@ const SLOT_BYTES: usize = 10_240;
 const BATCH_PKTS: usize = 32;
 /// Interval in which idle threads check whether to end.
 const IDLE: Duration = Duration::from_millis(100);
-/// Socket buffer size: it holds what arrives while the downlink thread waits for a core.
+/// Socket buffer size: it holds the datagrams that arrive while the downlink thread waits for a
+/// core.
 const SOCKET_BYTES: usize = 8 << 20;
 /// High octets of all gNB TEIDs, to recognize foreign TEIDs.
 const TEID_TAG: u32 = 0x6e62_0000;
@@ -106,7 +107,7 @@ pub(crate) struct GnbCounters {
     pub unknown_teids: AtomicU64,
     /// Malformed messages, and messages of a type that a gNB does not expect.
     pub malformed: AtomicU64,
-    /// Error Indications received: adit does not know a TEID that the gNB used.
+    /// Error Indications received: adit does not have a TEID that the gNB used.
     pub error_indications: AtomicU64,
     /// Packets that a TUN device did not accept.
     pub tun_refused: AtomicU64,
@@ -702,7 +703,7 @@ mod tests {
         setsockopt(&gnb.shared.socket, UdpGroSegment, &true).unwrap();
         let gnb_addr = gnb.shared.socket.local_addr().unwrap();
         let SocketAddr::V4(to) = gnb_addr else { panic!("{gnb_addr}") };
-        // Three messages that no gNB knows.
+        // Three messages that the gNB ignores.
         let messages =
             [IoSlice::new(&[0x48; 12]), IoSlice::new(&[0x48; 12]), IoSlice::new(&[0x48; 5])];
         let cut = [ControlMessage::UdpGsoSegments(&12)];

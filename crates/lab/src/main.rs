@@ -86,7 +86,7 @@ struct DemoArguments {
     #[arg(long, value_name = "RATE,…", value_delimiter = ',',
         value_parser = adit_lab_measure::traffic::bit_rate)]
     mbr: Vec<u64>,
-    /// What adit does with packets beyond a maximum bit rate; default: that of adit.
+    /// The action of adit for packets beyond a maximum bit rate; default: that of adit.
     #[arg(long, value_enum)]
     excess: Option<ExcessAction>,
     /// Only kill adit in the middle of traffic and start it again, without the other programs.

@@ -289,7 +289,8 @@ impl Topology {
         Ok(())
     }
 
-    /// Lets the other ends of adit's links receive what an XDP program sends: a veth device does with GRO.
+    /// Lets the other ends of adit's links receive the frames that an XDP program sends: a veth
+    /// device does with GRO.
     ///
     /// # Errors
     /// The kernel refuses.

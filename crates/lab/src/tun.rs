@@ -54,8 +54,9 @@ pub(crate) fn open(name: &str) -> Result<File> {
     // SAFETY: TUNSETIFF is a valid opcode, and its argument is a `struct ifreq`, whose size and
     // leading fields `InterfaceRequest` has. The kernel writes the name that it chose back.
     let updater = unsafe { Updater::<TUNSETIFF, InterfaceRequest>::new(&mut request) };
-    // SAFETY: the descriptor is a TUN device, which knows this opcode; the kernel reads and writes
-    // `size_of::<ifreq>()` octets of `request`, which outlives the call and has no other reference.
+    // SAFETY: the descriptor is a TUN device, which supports this opcode; the kernel reads and
+    // writes `size_of::<ifreq>()` octets of `request`, which outlives the call and has no other
+    // reference.
     unsafe { ioctl(&file, updater) }.with_context(|| format!("create TUN device {name}"))?;
     Ok(file)
 }

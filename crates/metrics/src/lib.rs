@@ -1,10 +1,10 @@
 //! Figures of a running adit as text for Prometheus and whatever else reads its formats.
 //!
-//! Whoever owns the figures gathers them into [`PacketFigures`], [`SignalingFigures`] and [`MetricFamily`]s; this room
-//! names them, by the conventions of the Prometheus ecosystem, and writes the text. It reads no clock and no file, and
-//! knows no thread. Labels have few values: what peers choose, such as data network names, is bounded by
-//! [`SERVICES_MAX`].
-//! Formats: OpenMetrics 1.0.0; Prometheus text exposition format 0.0.4.
+//! The owner of the figures gathers them into [`PacketFigures`], [`SignalingFigures`] and
+//! [`MetricFamily`]s; this room names them, by the conventions of the Prometheus ecosystem, and
+//! writes the text. It reads no clock and no file, and has no thread. Labels have few values: those
+//! that peers choose, such as data network names, are bounded by [`SERVICES_MAX`]. Formats:
+//! OpenMetrics 1.0.0; Prometheus text exposition format 0.0.4.
 #![forbid(unsafe_code)]
 
 mod family;
@@ -44,7 +44,7 @@ impl MetricsTextFormat {
         }
     }
 
-    /// What follows after the last part of a text.
+    /// The text after the last part.
     #[must_use]
     pub const fn end(self) -> &'static str {
         match self {

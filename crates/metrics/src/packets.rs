@@ -12,10 +12,10 @@ const GAUGES: [&str; 5] =
 /// Counters whose names in the text are others than in the table.
 const RENAMED: [(&str, &str); 1] = [("express_pkts", "fast_path_pkts")];
 
-/// What the workers counted.
+/// The counts of the workers.
 #[derive(Debug, Clone)]
 pub struct PacketFigures {
-    /// All workers together, and what an offload forwarded.
+    /// All workers together, and the packets that an offload forwarded.
     pub all: Snapshot,
     /// Each thread of the packet path.
     pub workers: Vec<WorkerFigures>,
@@ -32,7 +32,7 @@ pub struct WorkerFigures {
     pub role: &'static str,
     /// Its CPU core.
     pub core: u16,
-    /// What it counted.
+    /// Its counts.
     pub counted: Snapshot,
     /// The share of the last second in steps with packets. Unit: thousandths.
     pub busy_permille: u16,

@@ -11,7 +11,7 @@ pub const SERVICES_MAX: usize = 50;
 /// The Slice Differentiator that stands for none. Spec: TS 23.003 §28.4.2.
 const NO_SD: u32 = 0xff_ffff;
 
-/// What the PFCP node knows.
+/// The figures of the PFCP node.
 #[derive(Debug, Clone)]
 pub struct SignalingFigures {
     /// Its counters.

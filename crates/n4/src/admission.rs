@@ -4,9 +4,9 @@
 //! bucket: its own when it has an association, else one of a fixed number of buckets that all
 //! unknown addresses share, so that these cost no memory. Heartbeat Requests have buckets of
 //! their own: those of a known peer one for the port that its association was set up from, and one
-//! for all other ports. Those whose sequence numbers continue have one more: whoever forges
-//! requests in a peer's name, even from its port, does not see the peer's numbers, and so costs it no
-//! answer.
+//! for all other ports. Those whose sequence numbers continue have one more: an attacker who forges
+//! requests in a peer's name, even from its port, does not see the peer's numbers, and so costs it
+//! no answer.
 
 use core::hash::{Hash, Hasher};
 use core::net::{IpAddr, SocketAddr};
@@ -45,10 +45,10 @@ impl PeerPrefix {
     }
 }
 
-/// What peers may do. The default accepts all peers, without limits.
+/// The limits of peers. The default accepts all peers, without limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerPolicy {
-    /// Accepted addresses, besides the configured peers. Empty: all.
+    /// Accepted addresses, in addition to the configured peers. Empty: all.
     pub allow: Vec<PeerPrefix>,
     /// Requests per second of one peer, in the long run. Zero: no limit.
     pub requests_per_s_max: u32,
@@ -236,7 +236,7 @@ impl AdmissionBuckets {
         admitted || is_heartbeat && bucket.take(now, KNOWN_HEARTBEATS)
     }
 
-    /// Takes what a request costs that is no heartbeat.
+    /// Charges the cost of a request that is no heartbeat.
     fn take_request(
         &mut self,
         now: Nanos,
@@ -414,7 +414,7 @@ mod tests {
         }
     }
 
-    /// 50,000 forged requests a second beside the peer's own, whose numbers other requests of it move on.
+    /// 50,000 forged requests a second in addition to the peer's own, which advance its numbers.
     /// Returns how many of its own were admitted, and how many forged ones.
     fn flood(forged: impl Fn(u32) -> u32) -> (usize, usize) {
         let rate = AdmissionRate::new(50_000, 10_000);

@@ -18,7 +18,7 @@ use crate::response_cache::RequestKey;
 /// Octets at the start of a message that its length field does not count.
 const LENGTH_END: usize = 4;
 
-/// What must happen before a response leaves.
+/// The condition under which a response leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Condition {
     /// All workers run this change.

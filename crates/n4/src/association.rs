@@ -81,7 +81,7 @@ pub struct Association {
     pub(crate) is_time_stamp_unknown: bool,
     /// The latest Recovery Time Stamp before the known one that was not repeated.
     pub(crate) older_time_stamp: Option<u32>,
-    /// What its Heartbeat Requests say about a restart.
+    /// The claim of its Heartbeat Requests about a restart.
     pub(crate) restart_claim: RestartClaim,
     /// When our next Heartbeat Request is due, unless one is in flight.
     pub(crate) next_heartbeat: Nanos,
@@ -91,7 +91,7 @@ pub struct Association {
     pub(crate) release_due: Option<Nanos>,
 }
 
-/// What a peer's Heartbeat Requests say about a restart, by a newer Recovery Time Stamp.
+/// The claim of a peer's Heartbeat Requests about a restart, by a newer Recovery Time Stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum RestartClaim {
     /// Nothing.
@@ -103,7 +103,7 @@ pub(crate) enum RestartClaim {
     Refuted,
 }
 
-/// What a Recovery Time Stamp says.
+/// The meaning of a Recovery Time Stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TimeStampMeaning {
     /// The peer is as it was known.
@@ -159,7 +159,7 @@ pub(crate) struct AssociationParameters {
     /// Keep the sessions that this peer has: those controlled from these addresses, or all if
     /// there are none. Spec: TS 29.244 §6.2.6.2.2.
     pub retain: Option<Vec<IpAddr>>,
-    /// Delays of GTP-U paths that it wants to know.
+    /// Delays of GTP-U paths that it requests.
     pub path_controls: Vec<PathQosControl>,
     pub requested_by_us: bool,
 }

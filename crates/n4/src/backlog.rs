@@ -41,13 +41,13 @@ impl JobWaiter {
 /// Work on many sessions.
 #[derive(Debug)]
 pub(crate) enum JobTask {
-    /// Ends the sessions of an association that ended, or what is left of their reports.
+    /// Ends the sessions of an association that ended, or their remaining reports.
     EndAssociation { owner: OwnerId, next: SessionIndex },
     /// Applies a disposition to the sessions of an association.
     Transition { owner: OwnerId, number: u64 },
     /// Recompiles the sessions that name applications whose PFDs changed.
     Recompile { changed: ChangedApplications, next: SessionIndex },
-    /// Recompiles all sessions: what their rules name changed.
+    /// Recompiles all sessions: the objects that their rules name changed.
     RecompileAll { next: SessionIndex },
     /// Deletes the sessions of sets that an association, or another one of its SMF set, controls.
     DeleteSets { owner: OwnerId, keys: VecDeque<SetKey>, next: MemberCursor },

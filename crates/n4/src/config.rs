@@ -13,7 +13,7 @@ use crate::transaction::Retransmission;
 /// How records are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordConfig {
-    /// How often the usage of each session is recorded, besides before each report.
+    /// How often the usage of each session is recorded, in addition to once before each report.
     pub usage_interval: Nanos,
     /// Requests are served while the store fails, and answered without it.
     pub serves_without_store: bool,

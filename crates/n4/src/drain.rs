@@ -27,7 +27,7 @@ pub(crate) struct Drain {
     /// Sessions below this index have ended.
     pub next: SessionIndex,
     pub release: Option<WaitingRelease>,
-    /// The CP function knows that all usage was reported.
+    /// The CP function has been notified that all usage was reported.
     pub is_notified: bool,
 }
 

@@ -192,14 +192,14 @@ pub enum NodeEvent {
     },
     /// A fault of this node ended work that no message requested. Reported once per kind.
     InternalFault {
-        /// What was being done.
+        /// The activity that failed.
         activity: &'static str,
         /// The text of the fault.
         text: String,
     },
     /// A request was refused. Reported at most once per second for those about sessions, and for others.
     Refused {
-        /// Who asked.
+        /// The sender of the request.
         from: IpAddr,
         /// Type of the request.
         message_type: &'static str,
@@ -237,16 +237,18 @@ pub enum NodeEvent {
         /// How many.
         sessions: usize,
     },
-    /// A record of a former process could not be restored. The first `limits::REFUSED_RECORDS_NAMED_MAX` are reported.
+    /// A record of a previous process could not be restored. The first
+    /// `limits::REFUSED_RECORDS_NAMED_MAX` are reported.
     RecordNotRestored {
-        /// What it is about.
+        /// The kind of the record.
         kind: RecordKind,
         /// Which one.
         name: RecordName,
         /// Why.
         reason: String,
     },
-    /// Sessions of a former process are not restored. They are set aside, or gone with their association.
+    /// Sessions of a previous process are not restored. They are set aside, or gone with their
+    /// association.
     SessionsNotRestored {
         /// Why; one event for each reason.
         reason: String,
@@ -255,7 +257,7 @@ pub enum NodeEvent {
         /// The first `limits::SET_ASIDE_NAMED_MAX`.
         first: Vec<Seid>,
     },
-    /// The records of a former process are restored.
+    /// The records of a previous process are restored.
     Restored {
         /// Associations.
         associations: usize,
@@ -266,9 +268,9 @@ pub enum NodeEvent {
     },
     /// A setup was refused: its Node ID is associated from another address.
     NodeIdConflict {
-        /// Who asked.
+        /// The sender of the request.
         from: IpAddr,
-        /// Whose association it is.
+        /// The owner of the association.
         held_by: IpAddr,
         /// The identity.
         node_id: NodeIdentity,

@@ -1,10 +1,10 @@
 //! Load and overload control information in responses.
 //!
 //! The load is the greatest of: the used share of the store (sessions, TEIDs, usage counters, the
-//! fullest pool of UE addresses), the used share of waiting requests and reports, and the saturation
-//! of the busiest worker; 100 % while a worker takes no step, or the operator wants no new sessions.
-//! It is reported when it changed by a step, with a sequence number of its own. Overload begins at 95 % of the capacity.
-//! Spec: TS 29.244 §6.2.3, §6.2.4, §7.5.3.3, §7.5.3.4.
+//! fullest pool of UE addresses), the used share of waiting requests and reports, and the
+//! saturation of the busiest worker; 100 % while a worker takes no step, or the operator drains the
+//! node. It is reported when it changed by a step, with a sequence number of its own. Overload
+//! begins at 95 % of the capacity. Spec: TS 29.244 §6.2.3, §6.2.4, §7.5.3.3, §7.5.3.4.
 
 use adit_pfcp::grouped::{LoadControlInformation, OverloadControlInformation};
 
@@ -27,11 +27,11 @@ pub(crate) struct ReportedMetric {
 /// The last computed metrics, the same for all CP functions.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Load {
-    /// Of the busiest worker. Unit: per cent.
+    /// The saturation of the busiest worker. Unit: per cent.
     pub worker_saturation: u8,
     /// Workers that take no step.
     pub standing_workers: usize,
-    /// The operator wants no new sessions.
+    /// The operator drains the node: it takes no new sessions.
     pub is_draining: bool,
     pub load: ReportedMetric,
     pub overload: ReportedMetric,

@@ -119,7 +119,7 @@ pub struct Node {
     pub(crate) latest_time_stamp: u32,
     /// While records are restored.
     pub(crate) restoration: Option<NodeRestoration>,
-    /// Sessions of former processes that stay in the store.
+    /// Sessions of previous processes that stay in the store.
     pub(crate) set_aside: SetAsideSessions,
 }
 
@@ -197,8 +197,8 @@ impl Node {
         }
     }
 
-    /// All workers run the change `id`: sends its response and frees what it removed. Call it in
-    /// the order in which [`Node::poll_delta`] returned the changes.
+    /// All workers run the change `id`: sends its response and frees the objects that it removed.
+    /// Call it in the order in which [`Node::poll_delta`] returned the changes.
     pub fn handle_published(&mut self, now: Nanos, id: DeltaId) {
         if let Some(change) = self.sessions.take_observed(id) {
             let faults = self.counters.scalars.faults;
@@ -368,7 +368,7 @@ impl Node {
         self.sessions.store_mut()
     }
 
-    /// What the CP function said about the session `up_seid`; `None` if nothing.
+    /// Information of the CP function about the session `up_seid`; `None` if it sent none.
     #[must_use]
     pub fn session_information(&self, up_seid: Seid) -> Option<&SessionInformation> {
         let index = self.store().session(up_seid)?.index();
@@ -394,8 +394,8 @@ impl Node {
         self.answers.len()
     }
 
-    /// The CP function number `position` of [`NodeConfig::connect`] is at `to`: its name says so by now. Nothing changes while
-    /// it has an association at its former address.
+    /// The CP function number `position` of [`NodeConfig::connect`] is at `to`: its name says so by
+    /// now. Nothing changes while it has an association at its previous address.
     pub fn set_configured_peer(&mut self, now: Nanos, position: usize, to: SocketAddr) {
         let to = canonical(to);
         if let Some(former) = self.peers.setups.move_to(now, position, to) {
@@ -545,7 +545,7 @@ impl Node {
                 let bytes = bytes.to_vec();
                 self.counters.scalars.retransmissions_replayed += 1;
                 let message_type = MessageType(bytes.get(1).copied().unwrap_or_default());
-                // It left before, so the store has what it tells of.
+                // It left before, so the store has the changes that it reports.
                 self.counters.count_sent(message_type);
                 self.transmits.push_back(Transmit { to: request.from, bytes, answers: None });
             }
@@ -734,7 +734,7 @@ impl Node {
         self.log_refusal(request, rejected);
     }
 
-    /// Sends bytes without keeping them for a retransmission, when the store has what changed before.
+    /// Sends bytes when the store has all earlier changes; keeps none for a retransmission.
     pub(crate) fn transmit(&mut self, message_type: MessageType, to: SocketAddr, bytes: Vec<u8>) {
         self.transmit_when_durable(message_type, Transmit { to, bytes, answers: None });
     }

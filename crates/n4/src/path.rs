@@ -59,7 +59,7 @@ pub struct PathMtu {
     pub messages: u64,
 }
 
-/// What packets to a GTP-U peer are limited to from now on.
+/// The new limit of packets to a GTP-U peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathMtuChange {
     /// The peer.
@@ -127,7 +127,7 @@ pub(crate) struct Paths {
     commands: VecDeque<WorkerCommand>,
     /// The last turn did not process all peers that had changed.
     pub has_peers_left: bool,
-    /// What random sequence numbers come from: a secret and how many were drawn.
+    /// The source of random sequence numbers: a secret, and the number of draws.
     random: (u64, u64),
 }
 
@@ -270,8 +270,8 @@ impl Paths {
         self.mtu_changes.pop_front()
     }
 
-    /// Sends what is due, `allowance` requests and changes at most; returns a path that failed. Call
-    /// until it returns `None`.
+    /// Sends requests and changes that are due, at most `allowance` of them; returns a path that
+    /// failed. Call until it returns `None`.
     pub(crate) fn poll_due(&mut self, now: Nanos, allowance: &mut usize) -> Option<PathTransition> {
         while let Some(&(due, peer)) = self.deadlines.first()
             && due <= now

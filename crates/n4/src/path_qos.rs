@@ -1,4 +1,4 @@
-//! Delays of GTP-U paths, measured for the CP functions that ask for them.
+//! Delays of GTP-U paths, measured for the CP functions that request them.
 //!
 //! Each path and traffic class of interest gets an Echo Request a second; half of the round trip
 //! is the packet delay. Every CP function has a window of its own over the delays of a path: it
@@ -34,7 +34,7 @@ const WINDOW_SAMPLES: u64 = 10;
 /// This bit of a sequence number marks Echo Requests that measure; those of `path` lack it.
 pub(crate) const MEASURES: u16 = 0x8000;
 
-/// What is measured: a GTP-U peer, and the ToS or Traffic Class of the Echo Request.
+/// The key of a measurement: a GTP-U peer, and the ToS or Traffic Class of the Echo Request.
 type PathClassKey = (IpAddr, u8);
 
 /// Average, least and greatest delay.
@@ -120,7 +120,7 @@ impl PathQosControl {
         default.into_iter().chain(self.markings.iter().map(|&marking| class(marking)))
     }
 
-    /// The marking as it was asked for, `None` for a class that was not named.
+    /// The marking as requested, `None` for a class that was not named.
     fn marking(&self, tos: u8) -> Option<TransportLevelMarking> {
         self.markings.iter().copied().find(|&marking| class(marking) == tos)
     }
@@ -331,7 +331,7 @@ impl PathQos {
         self.begin_scan();
     }
 
-    /// What a CP function wants to know.
+    /// The delays that a CP function requests.
     pub(crate) fn controls(&self, owner: OwnerId) -> impl Iterator<Item = PathQosControl> {
         let monitors = self.monitors.get(&owner).map_or(&[][..], Vec::as_slice);
         monitors.iter().map(|monitor| monitor.control.clone())

@@ -20,7 +20,7 @@ pub(crate) enum ReportedPathState {
 #[derive(Debug, Clone, Copy)]
 struct WaitingState {
     path: ReportedPathState,
-    /// The CP function may know an earlier state: a report was sent, and not accepted.
+    /// The CP function may have an earlier state: a report was sent, and not accepted.
     was_sent: bool,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct PathReports {
     waiting: BTreeMap<IpAddr, WaitingState>,
     restarted: BTreeSet<IpAddr>,
     delays: VecDeque<PathDelays>,
-    /// What the request in flight says.
+    /// The contents of the request in flight.
     sending: Option<NodeReportBatch>,
     pause: ReportPause,
 }
@@ -102,14 +102,14 @@ impl PathReports {
         (self.sending.is_none() && !self.is_idle()).then(|| self.pause.until())
     }
 
-    /// The CP function has what was in flight.
+    /// The CP function has accepted the reports in flight.
     pub(crate) fn on_delivered(&mut self) {
         self.sending = None;
         self.pause = ReportPause::default();
     }
 
-    /// What was in flight waits again, unless it is out of date: the CP function refused it or did not answer. Returns
-    /// how many reports had no room.
+    /// The reports in flight wait again, unless they are out of date: the CP function refused them
+    /// or did not answer. Returns how many reports had no room.
     pub(crate) fn on_not_delivered(&mut self, now: Nanos) -> usize {
         let Some(NodeReportBatch { paths, restarted, delays }) = self.sending.take() else {
             return 0;

@@ -20,7 +20,7 @@ use crate::response_cache::ResponseCache;
 use crate::setup::{ContestedSetup, Setups};
 use crate::ue_pools::PoolUsageReported;
 
-/// Steps in one turn that forget what is left of the response caches of associations that ended.
+/// Steps in one turn that clear the response caches of associations that ended.
 const OLD_CACHE_STEPS_PER_TURN: usize = 32;
 
 /// One peer address.
@@ -47,7 +47,7 @@ pub(crate) struct Peers {
     /// Setups that this node requests.
     pub setups: Setups,
     pub admission: Admission,
-    /// Of associations that ended: forgotten a bounded part in each turn.
+    /// Caches of associations that ended: a bounded part is forgotten in each turn.
     old_caches: Vec<ResponseCache>,
     last_owner: u32,
 }

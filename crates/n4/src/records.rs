@@ -1,8 +1,9 @@
 //! The records of this node: what a store keeps, so that a later process goes on where this one ended.
 //!
-//! Records say what peers know. A record changes when all workers run a change, in one group with the answer to
-//! the request, which is kept for retransmissions. Every later message waits until the store has the groups
-//! before it, so nobody learns of a state that a crash could take back. Heartbeats wait for nothing.
+//! Records hold the state that peers have been answered with. A record changes when all workers run
+//! a change, in one group with the answer to the request, which is kept for retransmissions. Every
+//! later message waits until the store has the groups before it, so nobody learns of a state that a
+//! crash could take back. Heartbeats wait for nothing.
 //!
 //! After a crash a request is either answered, and its retransmission gets the same octets, or it left nothing.
 
@@ -41,17 +42,18 @@ pub use values::{
     CLOCK_MARK, CLOCK_MARK_INTERVAL, NodeRecord, RECORD_VERSION, RecordError, clock_mark,
 };
 
-/// What happened to the record of a session.
+/// The change of a session's record.
 #[derive(Debug)]
 enum SessionNews {
-    /// The record is to say what holds now.
+    /// The record is to have the present state.
     Changed,
-    /// The record is to say this, which held before changes that workers do not run yet.
+    /// The record is to have this state, from before changes that workers do not run yet.
     Former(Vec<u8>),
     Removed,
 }
 
-/// What changed of a session since its last record. It becomes durable as a whole: the record says what the answers say.
+/// The changes of a session since its last record. It becomes durable as a whole: the record has
+/// the state that the answers acknowledge.
 #[derive(Debug, Default)]
 struct SessionUnit {
     record: Option<SessionNews>,
@@ -67,7 +69,7 @@ struct SessionUnit {
 /// Answers by their places; of one that is not to be replayed, none.
 type NotedAnswers = VecDeque<(u64, Option<AnswerValue>)>;
 
-/// What changed since the last group.
+/// The changes since the last group.
 #[derive(Debug, Default)]
 struct News {
     node: bool,
@@ -75,7 +77,7 @@ struct News {
     associations: BTreeSet<IpAddr>,
     peer_states: BTreeSet<OwnerId>,
     sessions: BTreeMap<Seid, SessionUnit>,
-    /// Answers about no single session. They tell of all that is noted before them.
+    /// Answers about no single session. They acknowledge everything that is noted before them.
     answers: NotedAnswers,
     /// Changes that did not fit the group before: each item as a whole.
     encoded: VecDeque<Vec<RecordChange>>,
@@ -155,7 +157,7 @@ pub(crate) struct RecordBook {
     /// The configuration while nothing is noted.
     suspended: Option<RecordConfig>,
     news: News,
-    /// Of sessions with a record of usage: a digest of it.
+    /// For sessions with a record of usage: a digest of it.
     usage_digests: BTreeMap<Seid, u64>,
     /// Sessions with a record of reports.
     reporting: BTreeSet<Seid>,
@@ -288,7 +290,7 @@ impl RecordBook {
         }
     }
 
-    /// A session became what `octets` say, and is to change further.
+    /// A session has the state in `octets`, and is to change further.
     pub(crate) fn note_former_session(&mut self, up_seid: Seid, octets: Vec<u8>) {
         let known = self.noted(up_seid);
         if self.are_kept() && !matches!(known, Some(SessionNews::Changed | SessionNews::Removed)) {
@@ -296,7 +298,7 @@ impl RecordBook {
         }
     }
 
-    /// True if the next group is to say what this session is by then.
+    /// True if the next group is to have the state of this session by then.
     pub(crate) fn is_session_noted(&self, up_seid: Seid) -> bool {
         matches!(self.noted(up_seid), Some(SessionNews::Changed))
     }
@@ -350,7 +352,7 @@ impl RecordBook {
         }
     }
 
-    /// A former process had set this session aside, or has not.
+    /// A previous process had set this session aside, or has not.
     pub(crate) fn resume_set_aside(&mut self, up_seid: Seid, is_set_aside: bool) {
         match is_set_aside {
             true => self.marked.insert(up_seid),
@@ -370,7 +372,7 @@ impl RecordBook {
         }
     }
 
-    /// What a session used, as octets. False if its record says so already.
+    /// The usage of a session, as octets. False if its record says so already.
     pub(crate) fn note_usage(&mut self, up_seid: Seid, octets: Vec<u8>) -> bool {
         if !self.are_kept() {
             return false;
@@ -383,13 +385,14 @@ impl RecordBook {
         is_new
     }
 
-    /// True if a group has, or will have, what this session used.
+    /// True if a group has, or will have, the usage of this session.
     pub(crate) fn has_usage(&self, up_seid: Seid) -> bool {
         self.usage_digests.contains_key(&up_seid)
     }
 
-    /// Keeps an answer, to a request about `session` if it is about a single one, if it tells of a change: one that is
-    /// noted, or `has_waited` for. Returns the number of its record.
+    /// Keeps an answer, to a request about `session` if it is about a single one, if it
+    /// acknowledges a change: one that is noted, or `has_waited` for. Returns the number of its
+    /// record.
     pub(crate) fn note_answer(
         &mut self,
         has_waited: bool,
@@ -431,7 +434,7 @@ impl RecordBook {
     pub(crate) fn note_lost_set_aside(&mut self, up_seid: Seid, session: &SetAsideSession) {
         let number = RecordName::Number(up_seid.0);
         let usage = session.usage.as_ref().map(KeptUsage::octets);
-        // Whoever follows these changes learns first that the session is set aside.
+        // Followers of these changes read first that the session is set aside.
         let values = [
             (RecordKind::Usage, set_aside_mark(up_seid), Some(vec![RECORD_VERSION])),
             (RecordKind::Usage, number.clone(), usage),
@@ -498,7 +501,8 @@ impl RecordBook {
         None
     }
 
-    /// True if so many messages wait for the store that nothing is taken that a further one would have to tell of.
+    /// True if so many messages wait for the store that no request is taken whose answer would have
+    /// to wait as well.
     pub(crate) fn is_full_of_held(&self) -> bool {
         self.held.len() >= PENDING_MAX
     }
@@ -534,7 +538,7 @@ impl RecordBook {
         Some((held.transmit, held.answered))
     }
 
-    /// The store has groups up to `number` of a former process: those of this one follow.
+    /// The store has groups up to `number` of a previous process: those of this one follow.
     pub(crate) fn begin_behind(&mut self, number: RecordNumber) {
         let skipped = number.0 - self.durable;
         (self.handed_out, self.durable) = (self.handed_out + skipped, number.0);
@@ -555,17 +559,18 @@ impl RecordBook {
         self.octets_under_way >= RECORD_OCTETS_UNDER_WAY_MAX
     }
 
-    /// What the store can take.
+    /// Which changes the store accepts.
     pub(crate) const fn store_state(&self) -> StoreState {
         self.store_state
     }
 
-    /// What the store can take from now on.
+    /// Which changes the store accepts from now on.
     pub(crate) const fn set_store_state(&mut self, state: StoreState) {
         self.store_state = state;
     }
 
-    /// Why a request is refused because what it changes could not be kept. `grows`: it lets the records grow.
+    /// Why a request is refused because its changes could not be kept. `grows`: it lets the records
+    /// grow.
     pub(crate) fn refusal(&self, grows: bool) -> Option<StoreState> {
         self.config.filter(|config| !config.serves_without_store)?;
         match self.store_state {
@@ -580,7 +585,7 @@ impl RecordBook {
         self.held.len()
     }
 
-    /// Groups that are not durable, with what waits to become one.
+    /// Groups that are not durable, and the changes for the next one.
     pub(crate) fn groups_under_way(&self) -> u64 {
         let waits = self.is_blocked() && !self.news.is_empty();
         self.handed_out - self.durable + u64::from(waits)

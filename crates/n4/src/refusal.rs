@@ -19,7 +19,7 @@ pub(crate) struct Rejected {
     pub detail: RefusalDetail,
 }
 
-/// What the log says of a refusal, besides Cause, Offending IE and Failed Rule ID.
+/// Details of a refusal for the log, in addition to Cause, Offending IE and Failed Rule ID.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum RefusalDetail {
     /// Nothing: these name it.

@@ -12,7 +12,7 @@ use adit_types::limits::{
     ANSWERS_FORGOTTEN_PER_STEP, PENDING_PER_PEER_MAX, RESPONSE_CACHE_PER_PEER_MAX,
 };
 
-/// What makes a request the same request. The peer's IP address is the cache's owner.
+/// The identity of a request. The peer's IP address is the cache's owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct RequestKey {
     /// UDP source port of the request: sequence numbers are unique per source address and port.

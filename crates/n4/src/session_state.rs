@@ -1,8 +1,8 @@
-//! What the node knows about a session besides its rules, which the session store keeps.
+//! The node's state of a session in addition to its rules, which the session store keeps.
 //!
 //! A [`SessionState`] begins with the establishment and ends in one place, [`SessionStates::end`].
 //! Last reports outlive the session: they become an [`EndedState`], which ends with the response to
-//! the last one. An empty state is not stored. The indices beside the states (members of sets,
+//! the last one. An empty state is not stored. The indices of the states (members of sets,
 //! deadlines, order of reports) hold session names only, and only this module writes them.
 
 mod buffering;
@@ -48,13 +48,13 @@ struct RareState {
     activity: Option<Box<SessionActivity>>,
 }
 
-/// What procedures under way store about a session.
+/// State of procedures under way about a session.
 #[derive(Debug, Default)]
 struct SessionActivity {
     /// The session. Its index alone does not distinguish it from a later one.
     up_seid: Seid,
     buffering_end: Option<BufferingEnd>,
-    /// The CP F-SEID of the former SMF, until the SMF that inherits the session takes over.
+    /// The CP F-SEID of the previous SMF, until the SMF that inherits the session takes over.
     former_cp: Option<CpFSeid>,
     /// Downlink data reported since its FAR was activated.
     notified: Vec<Notified>,
@@ -190,7 +190,7 @@ impl SessionStates {
         discarded
     }
 
-    /// The CP F-SEID that the former SMF gave; see [`Self::keep_former_cp`].
+    /// The CP F-SEID that the previous SMF gave; see [`Self::keep_former_cp`].
     pub(crate) fn former_cp(&self, up_seid: Seid) -> Option<CpFSeid> {
         self.live.activity(up_seid)?.former_cp
     }

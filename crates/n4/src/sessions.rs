@@ -2,7 +2,7 @@
 //!
 //! Only this module changes the session store. Each change of a session, by a message, a timer,
 //! usage or this node itself, leaves one [`CommittedChange`], and [`Sessions::commit`] is the only
-//! function that takes one. It calls whatever must know every change.
+//! function that takes one. It notifies every part that depends on changes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::session_state::{
 };
 use crate::transition::Transitions;
 
-/// What a change made of the record of its session.
+/// The effect of a change on the record of its session.
 #[derive(Debug, Clone, Copy)]
 enum CommittedRecord {
     /// Nothing.
@@ -36,7 +36,7 @@ enum CommittedRecord {
     Removed(RemainingReports),
 }
 
-/// What a change makes of the record outside of the process once all workers run it.
+/// The effect of a change on the record outside of the process once all workers run it.
 #[derive(Debug, Default)]
 enum PendingRecord {
     #[default]
@@ -53,11 +53,11 @@ enum PendingRecord {
 struct CommittedChange {
     up_seid: Seid,
     record: CommittedRecord,
-    /// What to publish; `None` if nothing changes for packets.
+    /// The delta to publish; `None` if nothing changes for packets.
     delta: Option<RuleDelta>,
 }
 
-/// What [`Sessions::commit`] made of a change.
+/// The result of [`Sessions::commit`].
 #[derive(Debug, Clone, Copy)]
 struct Commit {
     change: Option<DeltaId>,
@@ -77,7 +77,8 @@ pub(crate) struct NewSession {
     pub replaced: Vec<DeletedSession>,
 }
 
-/// What a CP function says about a session that it establishes, besides its rules.
+/// The parameters that a CP function sends about a session that it establishes, apart from its
+/// rules.
 #[derive(Debug)]
 pub(crate) struct EstablishmentContext {
     pub owner: OwnerId,
@@ -103,7 +104,7 @@ pub(crate) struct DeletedSession {
     pub discarded: DiscardedReports,
 }
 
-/// What to do once all workers run a change.
+/// The action once all workers run a change.
 #[derive(Debug, Default)]
 pub(crate) enum FollowUp {
     #[default]
@@ -220,7 +221,7 @@ impl Sessions {
         self.pending_by_session.get(&up_seid)?.last().copied()
     }
 
-    /// Notes the change of a record, unless it is to follow: then returns what.
+    /// Notes the change of a record, unless it is to follow: then returns it.
     fn pend_record(
         &mut self,
         up_seid: Seid,
@@ -253,7 +254,8 @@ impl Sessions {
         PendingRecord::Unchanged
     }
 
-    /// Before a session changes again: records of the changes before it say what the session is now.
+    /// Before a session changes again: records of the changes before it have the present state of
+    /// the session.
     fn keep_former(&mut self, now: Nanos, up_seid: Seid) {
         if !self.records.are_kept() {
             return;
@@ -373,7 +375,7 @@ impl Sessions {
         Ok(ModifiedSession { change, outcome })
     }
 
-    /// Restores a session of a former process. Its record says so already.
+    /// Restores a session of a previous process. Its record says so already.
     ///
     /// # Errors
     /// The store's refusal; nothing has changed then.
@@ -482,12 +484,12 @@ impl Sessions {
         self.store.accept_prepared(preparer);
     }
 
-    /// Replaces what rules may name; see [`SessionStore::set_provisioning`].
+    /// Replaces the objects that rules may name; see [`SessionStore::set_provisioning`].
     pub(crate) fn set_provisioning(&mut self, provisioning: Provisioning) {
         self.store.set_provisioning(provisioning);
     }
 
-    /// A worker reached a limit of usage. Commits the change and returns what to report.
+    /// A worker reached a limit of usage. Commits the change and returns its reports.
     pub(crate) fn on_usage_limit(
         &mut self,
         now: Nanos,
@@ -576,7 +578,8 @@ impl Sessions {
         self.store.inject_fault_in_commit();
     }
 
-    /// How many changes some worker does not run yet. Of restored sessions those that are not handed out.
+    /// How many changes some worker does not run yet. Among restored sessions, those that are not
+    /// handed out.
     pub(crate) fn pending_len(&self) -> usize {
         self.pending.len().max(self.deltas.len())
     }
@@ -611,8 +614,8 @@ impl Sessions {
         Some(change)
     }
 
-    /// Reads the last usage of what a change removed, and frees that: all workers run the change.
-    /// Drops End Markers that should have gone before it.
+    /// Reads the last usage of the URRs that a change removed, and frees them: all workers run the
+    /// change. Drops End Markers that should have gone before it.
     pub(crate) fn reclaim(
         &mut self,
         now: Nanos,

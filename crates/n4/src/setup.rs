@@ -24,7 +24,7 @@ enum SetupProgress {
     Waiting(Nanos),
     /// A request is in flight.
     Requested,
-    /// The peer has an association, whoever requested it.
+    /// The peer has an association, whichever side requested it.
     Connected,
 }
 

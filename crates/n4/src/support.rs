@@ -1,4 +1,4 @@
-//! What this UP function does with each message and IE: the source of `docs/spec`.
+//! The support of each message and IE in this UP function: the source of `docs/spec`.
 //!
 //! A slice that makes an IE act moves its row here. An IE that is refused (`procedure::demand`)
 //! is never one that acts; a test compares both.
@@ -12,7 +12,7 @@ use adit_pfcp::{IeType, MessageType};
 pub enum Acts {
     /// Wholly.
     Yes,
-    /// Understood, with a partial effect or a precise refusal; the text names what is missing.
+    /// Understood, with a partial effect or a precise refusal; the text names the missing part.
     Partly(&'static str),
     /// Not at all: the text names the function that this release leaves out, and is empty if it is
     /// only not implemented yet.

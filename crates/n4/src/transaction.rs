@@ -19,7 +19,7 @@ pub(crate) enum RequestPurpose {
         /// The association.
         owner: OwnerId,
     },
-    /// Is the peer of this association alive? Asked in quick succession.
+    /// Is the peer of this association alive? Sent in quick succession.
     Probe {
         /// The association.
         owner: OwnerId,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use adit_session::{OwnerId, SessionStore};
 use adit_types::{Seid, SessionIndex};
 
-/// What happens to the sessions of an association.
+/// The fate of an association's sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SessionDisposition {
     /// This association controls them from this address.
@@ -91,7 +91,7 @@ impl Transitions {
     }
 
     /// True if sessions of an association that ended go elsewhere: those that are gone except for
-    /// their last reports then have no receiver, because only their former CP function knows them.
+    /// their last reports then have no receiver, because only their previous CP function has them.
     pub(crate) fn strands_ended(&self, owner: OwnerId) -> bool {
         let stays = |transition: &Transition| match transition.disposition {
             SessionDisposition::Move { to, .. } => to == owner,
@@ -136,7 +136,7 @@ impl Transitions {
         self.of.keys().copied().filter(is_theirs).collect()
     }
 
-    /// Redirects what is on its way to `heir`. Returns whose sessions these are.
+    /// Redirects transitions on their way to `heir`. Returns the owners of these sessions.
     pub(crate) fn redirect(&mut self, heir: OwnerId, fate: &SessionDisposition) -> Vec<OwnerId> {
         let mut diverted = Vec::new();
         for (&owner, all) in &mut self.of {

@@ -1,4 +1,4 @@
-//! What leaves the node.
+//! Messages that leave the node.
 
 use core::net::SocketAddr;
 

@@ -25,7 +25,7 @@ pub(crate) const VALIDITY_S: u16 = 3600;
 /// The last computed usage, the same for all CP functions.
 #[derive(Debug, Default)]
 pub(crate) struct PoolUsage {
-    /// Of the announced pools. Unit: per cent, in steps.
+    /// The usage of the announced pools. Unit: per cent, in steps.
     pub metrics: Vec<u8>,
     /// Grows with every change.
     pub sequence: u32,
@@ -59,7 +59,7 @@ pub(crate) struct PoolAnnouncement<'a> {
 }
 
 impl<'a> PoolAnnouncement<'a> {
-    /// Of the pools that have an identity.
+    /// Announces the pools that have an identity.
     pub(crate) fn new(pools: &'a [UePool]) -> Self {
         let parts = announced(pools).map(|(_, pool, identity)| {
             let identity = [UeIpAddressPoolIdentity(identity.as_bytes())];

@@ -1,4 +1,4 @@
-//! Announcements of our own addresses, which make stations on the links replace what they knew.
+//! Announcements of our own addresses, by which stations on the links replace their entries.
 //!
 //! Each address is announced several times, since nobody acknowledges a gratuitous ARP or an unsolicited
 //! Neighbor Advertisement. Spec: RFC 5227 §2.3, RFC 4861 §7.2.6.

@@ -4,13 +4,15 @@
 //! messages are easily forged. The cache first solicits both stations, while packets still go to the known
 //! one, and believes the claim only if that station stays silent: for [`CLAIM_WAIT`] if the other one
 //! answers, else for [`RETRANSMIT`]. A known station that answers later, within [`RETRANSMIT`], gets its
-//! packets back. A Neighbor Advertisement with the Override flag replaces the address at once unless the
-//! next hop is pinned and nobody asked; one without it only makes the address stale (RFC 4861 §7.2.5).
+//! packets back. A Neighbor Advertisement with the Override flag replaces the address at once
+//! unless the next hop is pinned and no request was sent; one without it only makes the address
+//! stale (RFC 4861 §7.2.5).
 //!
-//! Pinned next hops (gateways, GTP-U peers) are resolved and kept resolved without traffic. While packets
-//! leave through an interface and none comes back, those that count as reachable are asked each second, and
-//! all stations with them. Others are created when a packet needs them and removed when unused. An
-//! unsolicited announcement creates no entry, so a flood of announcements cannot fill the table.
+//! Pinned next hops (gateways, GTP-U peers) are resolved and kept resolved without traffic. While
+//! packets leave through an interface and none comes back, those that count as reachable are probed
+//! each second, and all stations with them. Others are created when a packet needs them and removed
+//! when unused. An unsolicited announcement creates no entry, so a flood of announcements cannot
+//! fill the table.
 
 use core::net::IpAddr;
 use std::collections::{BTreeSet, VecDeque};
@@ -44,7 +46,7 @@ const STALE_CHECK: Nanos = Nanos::from_secs(5);
 /// Time after which an unused stale neighbor is forgotten, as Linux does.
 const STALE_LIFETIME: Nanos = Nanos::from_secs(60);
 
-/// Neighbors of a silent link that are asked at a time.
+/// Neighbors of a silent link that are probed at a time.
 const SILENT_MAX: usize = 64;
 
 /// An absent neighbor is not solicited again for this time, unless it is pinned.
@@ -79,7 +81,7 @@ struct DisputedAddress {
     is_answered: bool,
 }
 
-/// What a station claims about its link-layer address; see [`WorkerEvent::NeighborLearned`].
+/// The claim of a station about its link-layer address; see [`WorkerEvent::NeighborLearned`].
 #[derive(Debug, Clone, Copy)]
 struct NeighborClaim {
     mac: MacAddr,
@@ -111,7 +113,7 @@ impl NeighborCache {
         }
     }
 
-    /// Begins to announce our own addresses on the links, several times: stations that know another
+    /// Begins to announce our own addresses on the links, several times: stations with another
     /// link-layer address for them replace it.
     pub fn announce(&mut self, now: Nanos, next_hops: &dyn NextHops) {
         self.announcements = Announcements::new(now, next_hops);
@@ -163,8 +165,9 @@ impl NeighborCache {
         }
     }
 
-    /// Packets leave through `interface`, and none comes back: asks its gateways and GTP-U peers, and at the same time all
-    /// stations, because another one may have their addresses by now. For once a second.
+    /// Packets leave through `interface`, and none comes back: probes its gateways and GTP-U peers,
+    /// and at the same time all stations, because another one may have their addresses by now. For
+    /// once a second.
     pub fn handle_silence(&mut self, now: Nanos, interface: InterfaceId) {
         let is_asked = |entry: &NeighborRecord| {
             entry.interface == interface && entry.pinned && entry.state == NeighborState::Reachable
@@ -229,7 +232,7 @@ impl NeighborCache {
         (entries, next)
     }
 
-    /// Counts of what the cache did and refused.
+    /// Counts of the cache's actions and refusals.
     #[must_use]
     pub const fn counters(&self) -> NeighborCounters {
         self.counters
@@ -285,7 +288,7 @@ impl NeighborCache {
             self.arm(index, deadline);
             return;
         }
-        // All stations were asked, and this is the first other one to answer.
+        // All stations were probed, and this is the first other one to answer.
         let was_asked = entry.disputed_at.is_some_and(|at| now.since(at) < RETRANSMIT);
         if is_probed
             && was_asked

@@ -1,4 +1,4 @@
-//! What `adit show` displays of the cache.
+//! The cache as `adit show` displays it.
 
 use core::net::IpAddr;
 
@@ -38,7 +38,7 @@ pub struct NeighborEntry {
     pub pinned: bool,
 }
 
-/// Counts of what the cache did and refused.
+/// Counts of the cache's actions and refusals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NeighborCounters {
     /// Solicitations queued for a worker.

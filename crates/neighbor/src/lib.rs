@@ -1,7 +1,8 @@
 //! Neighbor resolution: which link-layer address a next hop has.
 //!
-//! The control thread owns the [`NeighborCache`]. Workers report what they receive, the cache decides,
-//! and [`adit_rules::NextHops`] publishes what it decided. Solicitations leave as worker commands.
+//! The control thread owns the [`NeighborCache`]. Workers report received packets, the cache
+//! decides, and [`adit_rules::NextHops`] publishes its decisions. Solicitations leave as worker
+//! commands.
 //!
 //! Does not live here: the table of next hops (`tables`), ARP and Neighbor Discovery messages (`wire`,
 //! `datapath::slow`).

@@ -82,7 +82,7 @@ impl NeighborFixture {
         self.entry(addr).map(|entry| entry.state)
     }
 
-    /// What a worker reads, leaving its mark on stale entries.
+    /// The address that a worker reads, leaving its mark on stale entries.
     fn worker_mac(&mut self, interface: InterfaceId, addr: IpAddr) -> Option<MacAddr> {
         let index = self.publisher.find_next_hop(interface, addr)?;
         self.reader.observe().next_hop(index)?.mac
@@ -206,7 +206,7 @@ fn announcement_of_a_stranger_creates_no_entry() {
     assert_eq!(fixture.publisher.next_hops(), 1);
 }
 
-/// A forged announcement, and a forged answer that nobody asked for.
+/// A forged announcement, and a forged answer without a request.
 #[test]
 fn claim_of_another_station_changes_nothing_while_the_known_one_answers() {
     for solicited in [false, true] {
@@ -423,7 +423,7 @@ fn gateway_that_moved_without_a_word_is_found_when_nothing_comes_back() {
     fixture.cache.handle_changes(fixture.now, &mut fixture.publisher);
     fixture.cache.handle_event(fixture.now, answer(N3, peer), &mut fixture.publisher);
     fixture.pass(secs(5));
-    // The known station and all others are asked; packets still go to the known one.
+    // The known station and all others are probed; packets still go to the known one.
     fixture.cache.handle_silence(fixture.now, N3);
     assert_eq!(fixture.pass(Nanos(0)), [(0, Some(MAC_A)), (0, None)]);
     assert_eq!(fixture.worker_mac(N3, ip(peer)), Some(MAC_A));
@@ -435,7 +435,7 @@ fn gateway_that_moved_without_a_word_is_found_when_nothing_comes_back() {
     fixture.pass(Nanos::from_millis(1));
     assert_eq!(fixture.worker_mac(N3, ip(peer)), Some(MAC_B));
     assert_eq!(fixture.state(peer), Some(NeighborState::Reachable));
-    // One that answers stays, whoever else does.
+    // One that answers stays, whichever others do.
     fixture.pass(secs(2));
     fixture.cache.handle_silence(fixture.now, N3);
     let forged = answer_of(peer, MAC_A);
@@ -445,7 +445,7 @@ fn gateway_that_moved_without_a_word_is_found_when_nothing_comes_back() {
     fixture.pass(secs(1));
     assert_eq!(fixture.worker_mac(N3, ip(peer)), Some(MAC_B));
     assert_eq!(fixture.state(peer), Some(NeighborState::Reachable));
-    // Of another link nobody is asked.
+    // No station of another link is probed.
     fixture.cache.handle_silence(fixture.now, N6);
     assert_eq!(fixture.pass(Nanos(0)), []);
 }
@@ -527,7 +527,7 @@ fn only_station_of_a_link_is_known_at_once_and_never_solicited() {
     cache.handle_changes(Nanos(0), &mut publisher);
     let entry = cache.entries().next().unwrap();
     assert_eq!((entry.state, entry.mac), (NeighborState::Fixed, Some(MAC_A)));
-    // On the former link, and beyond it.
+    // On the previous link, and beyond it.
     let view = readers[0].observe();
     let n6 = InterfaceSet::only(N6);
     for addr in [HOST, "8.8.8.8"] {

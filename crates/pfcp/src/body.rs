@@ -52,7 +52,7 @@ pub trait MessageBody<'a>: Sized {
     /// Decodes the IEs behind the header.
     ///
     /// # Errors
-    /// The first [`DecodeError`]; it knows the Cause, the Offending IE and the failing rule.
+    /// The first [`DecodeError`]; it has the Cause, the Offending IE and the failing rule.
     fn decode_body(body: &'a [u8]) -> Result<Self, DecodeError>;
 
     /// Appends the IEs.
@@ -303,7 +303,7 @@ macro_rules! bodies {
         }
 
         impl<'a> $name<'a> {
-            /// What this may contain.
+            /// The possible members.
             pub const MEMBERS: &'static [$crate::body::Member] = &[ $(
                 $crate::body::bodies!(@member $presence $ie),
             )* ];

@@ -31,7 +31,7 @@ pub const SEQUENCE_MAX: u32 = 0x00ff_ffff;
 pub struct Header {
     /// Type of the message.
     pub message_type: MessageType,
-    /// The receiver's SEID; present exactly with S = 1. Zero if the sender does not know it.
+    /// The receiver's SEID; present exactly with S = 1. Zero if the sender does not have it.
     pub seid: Option<Seid>,
     /// Sequence number, 0..=[`SEQUENCE_MAX`].
     pub sequence: u32,

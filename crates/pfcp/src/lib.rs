@@ -1,8 +1,8 @@
 //! PFCP codec (TS 29.244, Release 17): bytes to typed, borrowed messages and back.
 //!
 //! Here live the header, the IE and message tables, typed leaf and grouped IEs, and the writer.
-//! Nothing here knows a session, an association or a clock, and nothing allocates: every decoded
-//! value borrows from the datagram, every encoder writes into the caller's buffer.
+//! Nothing here depends on a session, an association or a clock, and nothing allocates: every
+//! decoded value borrows from the datagram, every encoder writes into the caller's buffer.
 //! Invariant: no input makes this crate panic or read outside the slice that it was given.
 //!
 //! Data flow: a UDP payload enters through [`PfcpDatagram`], becomes [`RawMessage`] and then

@@ -7,7 +7,7 @@ use core::fmt;
 #[repr(transparent)]
 pub struct MessageType(pub u8);
 
-/// What a message is about.
+/// The subject of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relation {
     /// Two nodes: no SEID in the header.
@@ -25,7 +25,7 @@ pub struct MessageInfo {
     pub name: &'static str,
     /// The clause of TS 29.244 with its IEs.
     pub clause: &'static str,
-    /// What it is about.
+    /// Its subject.
     pub relation: Relation,
     /// True for requests, false for responses.
     pub is_request: bool,

@@ -1,11 +1,12 @@
-//! Writes into a caller's buffer. A length is patched when what it counts has been written.
+//! Writes into a caller's buffer. A length is patched once the octets that it counts have been
+//! written.
 //!
 //! IEs and messages add their own methods where they are defined (`ie/put.rs`, `header.rs`).
 
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-/// The buffer, or a 16-bit length field, is too small for what was to be written.
+/// The buffer, or a 16-bit length field, is too small for the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoRoom;
 
@@ -126,7 +127,7 @@ impl<'b> PfcpWriter<'b> {
         self.bytes(bytes)
     }
 
-    /// Writes a two-octet length and then what it counts.
+    /// Writes a two-octet length and then the octets that it counts.
     pub(crate) fn length_prefixed(
         &mut self,
         fill: impl FnOnce(&mut Self) -> Result<(), NoRoom>,

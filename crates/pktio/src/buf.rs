@@ -6,7 +6,7 @@ use arrayvec::ArrayVec;
 /// Packets on their way between a driver and a worker. At most [`BURST_MAX`]; order is kept.
 pub type Burst<B> = ArrayVec<B, BURST_MAX>;
 
-/// What the receiving port says about the IPv4 header checksum of a packet.
+/// The state of a packet's IPv4 header checksum by the receiving port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RxChecksum {
     /// The port did not look.
@@ -59,7 +59,7 @@ pub trait PacketBuf: Send {
         true
     }
 
-    /// Prefetches what the packet path reads first. Only a hint.
+    /// Prefetches the lines that the packet path reads first. Only a hint.
     #[inline]
     fn prefetch(&self) {}
 

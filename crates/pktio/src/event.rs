@@ -34,7 +34,7 @@ impl ScheduleType {
     }
 }
 
-/// What an event says about itself: queue, flow, and a number that its sender chose.
+/// The tag of an event: queue, flow, and a number that its sender chose.
 ///
 /// The layout is that of DPDK's `struct rte_event`, so that drivers pass events on without copying them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +100,7 @@ impl EventTag {
         PortId(self.note() as u16)
     }
 
-    /// What the event means to the scheduler.
+    /// The event's operation for the scheduler.
     #[inline]
     #[must_use]
     pub const fn operation(self) -> EventOperation {
@@ -119,13 +119,13 @@ impl EventTag {
     }
 }
 
-/// What an enqueued event means to the scheduler. The number is DPDK's.
+/// The operation of an enqueued event for the scheduler. The number is DPDK's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum EventOperation {
     /// A further event.
     New = 0,
-    /// What follows from a dequeued event.
+    /// The event that follows from a dequeued one.
     Forward = 1,
     /// Nothing follows from a dequeued event.
     Release = 2,
@@ -135,13 +135,13 @@ pub enum EventOperation {
 #[derive(Debug)]
 #[repr(C)]
 pub struct Event<B> {
-    /// What it says about itself.
+    /// Its tag.
     pub tag: EventTag,
     /// Its packet; an event of a timer has none.
     pub buf: Option<B>,
 }
 
-/// What an event port did so far.
+/// The counts of an event port so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EventPortCounts {
     /// Events that were enqueued.
@@ -167,24 +167,26 @@ pub trait EventPort {
     /// Cost: one driver call. Never blocks. `limit` is cut to the room left in `events`.
     fn dequeue(&mut self, limit: usize, events: &mut EventBurst<Self::Buf>) -> usize;
 
-    /// Enqueues `events` that follow from those of the last dequeue; what the scheduler did not take stays, in order. An
-    /// atomic flow of the last dequeue may pass to another port as soon as an event is enqueued, so enqueue after the
-    /// last event was processed. Returns how many were enqueued.
+    /// Enqueues `events` that follow from those of the last dequeue; events that the scheduler did
+    /// not take stay, in order. An atomic flow of the last dequeue may pass to another port as soon
+    /// as an event is enqueued, so enqueue after the last event was processed. Returns how many
+    /// were enqueued.
     ///
     /// Cost: at most two driver calls. Never blocks.
     fn enqueue(&mut self, events: &mut EventBurst<Self::Buf>) -> usize;
 
     /// Enqueues `events` that are new to the scheduler; it refuses them while too many are in flight.
-    /// What it did not take stays, in order. Returns how many were enqueued.
+    /// Events that it did not take stay, in order. Returns how many were enqueued.
     ///
     /// Cost: one driver call. Never blocks.
     fn enqueue_new(&mut self, events: &mut EventBurst<Self::Buf>) -> usize;
 
     /// Ends all events of the last dequeue, in their order: for each there is one of `events`, which
-    /// [follows](EventOperation::Forward) from it, or says that [nothing does](EventOperation::Release). What follows from
-    /// the events of an ordered queue enters other queues in their order. What the scheduler did not take stays, in order,
-    /// and has to be passed again before the next dequeue. Events of atomic and parallel queues need not be ended.
-    /// Returns how many were taken.
+    /// [follows](EventOperation::Forward) from it, or says that [nothing
+    /// does](EventOperation::Release). Events that follow from those of an ordered queue enter
+    /// other queues in their order. Events that the scheduler did not take stay, in order, and have
+    /// to be passed again before the next dequeue. Events of atomic and parallel queues need not be
+    /// ended. Returns how many were taken.
     ///
     /// Cost: at most two driver calls. Never blocks.
     fn complete(&mut self, events: &mut EventBurst<Self::Buf>) -> usize;
@@ -192,7 +194,7 @@ pub trait EventPort {
     /// Passes on events that the driver keeps to form bursts. A core without events calls it.
     fn flush(&mut self);
 
-    /// What the port did so far.
+    /// The counts of the port so far.
     fn counts(&self) -> EventPortCounts;
 }
 

@@ -30,7 +30,7 @@ pub trait PacketIo {
     /// Cost: one driver call. Never blocks. `limit` is cut to the room left in `burst`.
     fn rx_burst(&mut self, port: PortId, limit: usize, burst: &mut Burst<Self::Buf>) -> usize;
 
-    /// Sends `burst` on `port`; what the queue did not take stays in `burst`, in order.
+    /// Sends `burst` on `port`; packets that the queue did not take stay in `burst`, in order.
     ///
     /// Cost: one driver call. Never blocks.
     fn tx_burst(&mut self, port: PortId, burst: &mut Burst<Self::Buf>) -> usize;
@@ -39,8 +39,8 @@ pub trait PacketIo {
     /// pool is exhausted.
     fn alloc(&mut self) -> Option<Self::Buf>;
 
-    /// Appends up to `count` empty buffers to `burst`; returns how many. Fewer than asked means that
-    /// the pool is exhausted or `burst` is full.
+    /// Appends up to `count` empty buffers to `burst`; returns how many. Fewer than `count` means
+    /// that the pool is exhausted or `burst` is full.
     ///
     /// Cost: drivers with pools override it with one call for all.
     fn alloc_burst(&mut self, count: usize, burst: &mut Burst<Self::Buf>) -> usize {
@@ -59,11 +59,11 @@ pub trait PacketIo {
         burst.clear();
     }
 
-    /// What is fixed about a port once it runs.
+    /// The properties of a port that are fixed once it runs.
     fn port_info(&self, port: PortId) -> PortInfo;
 }
 
-/// What a worker must know about a port.
+/// The properties of a port for a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PortInfo {
     /// The port's own hardware address.

@@ -1,7 +1,7 @@
 //! The in-memory driver: ports are queues of [`MemBuf`]s.
 //!
-//! Memory that a packet does not cover is poisoned with [`POISON`], so that a stage which forgets to
-//! write what it prepended shows in the output.
+//! Memory that a packet does not cover is poisoned with [`POISON`], so that a stage which forgets
+//! to write prepended octets shows in the output.
 
 use std::collections::VecDeque;
 
@@ -24,7 +24,7 @@ pub const BUF_BYTES: usize = 2048 + HEADROOM_BYTES;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemBuf(Box<MemBufStorage>);
 
-/// What is asked first shares a cache line, as in an mbuf.
+/// Fields that are read first share a cache line, as in an mbuf.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[repr(C)]
 struct MemBufStorage {
@@ -76,7 +76,7 @@ impl MemBuf {
         self.0.room[self.0.start..self.0.end].copy_from_slice(packet);
     }
 
-    /// Sets what the receiving port would say about the IPv4 header checksum.
+    /// Sets the state of the IPv4 header checksum that the receiving port would report.
     pub fn set_rx_checksum(&mut self, verdict: RxChecksum) {
         self.0.checksum = verdict;
     }
@@ -170,7 +170,7 @@ impl PacketBuf for MemBuf {
 /// One in-memory port.
 #[derive(Debug)]
 pub struct MemPort {
-    /// What the port tells a worker about itself.
+    /// The properties of the port for a worker.
     pub info: PortInfo,
     /// Packets that wait to be received.
     pub rx: VecDeque<MemBuf>,

@@ -130,7 +130,7 @@ impl RuleBreaker<'_> {
             PlacementRule::ControlNode => {
                 let node = self.machine.node_of(group.control_cpu);
                 let cpus = self.cpus_of_another_node(node);
-                // What control needs least: a CPU that is not isolated.
+                // The CPU that control needs least: one that is not isolated.
                 let isolated = &self.machine.limits.isolated;
                 let cpu = cpus.iter().min_by_key(|cpu| isolated.contains(**cpu));
                 group.control_cpu = *cpu.ok_or(ONE_NODE)?;
@@ -205,7 +205,7 @@ impl RuleBreaker<'_> {
         }
     }
 
-    /// Moves the workers of a receiver's core beside other workers.
+    /// Moves the workers of a receiver's core to cores of other workers.
     fn part_pair(&self, group: &mut PlacementGroup) -> Result<(), &'static str> {
         let pair =
             "no receiver shares a core with a worker while another worker has a free sibling";

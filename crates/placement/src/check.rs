@@ -20,7 +20,7 @@ pub struct RuleBreak {
     pub rule: PlacementRule,
     /// Which thread breaks it, and how.
     pub what: String,
-    /// What that costs.
+    /// Its cost.
     pub cost: RuleCost,
 }
 

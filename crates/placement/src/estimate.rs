@@ -1,4 +1,4 @@
-//! What broken rules cost together.
+//! The cost of broken rules together.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +27,7 @@ impl CostSum {
 /// Adds up `breaks` of `placement`. `workers`: how many workers the placement has that it is compared with; the load
 /// divides over workers.
 ///
-/// Of several breaks of one rule the highest counts, since the studies measured the whole machine.
+/// The highest of several breaks of one rule counts, since the studies measured the whole machine.
 #[must_use]
 pub fn cost_of(placement: &Placement, breaks: &[RuleBreak], workers: usize) -> CostSum {
     let mut cpu_points = 0.0;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::CpuSet;
 
-/// What Adit knows of a machine. CPUs are numbered as in the kernel.
+/// The properties of a machine that Adit reads. CPUs are numbered as in the kernel.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineTopology {
     /// Where the description comes from, for printing.
@@ -80,7 +80,7 @@ pub struct CpuCore {
     pub package: Option<u32>,
 }
 
-/// What a device is.
+/// The kind of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HostDeviceKind {
@@ -97,7 +97,7 @@ pub struct HostDevice {
     pub name: String,
     /// PCI address with domain, such as `0000:3b:00.0`.
     pub pci_address: Option<String>,
-    /// What it is.
+    /// Its kind.
     pub kind: HostDeviceKind,
     /// The node that it is attached to; `None` if the firmware does not say.
     pub node: Option<u32>,

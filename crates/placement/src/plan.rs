@@ -20,7 +20,7 @@ pub struct PlacementPlan {
     pub placement: Placement,
     /// Rules that the machine or the request does not let the plan keep.
     pub breaks: Vec<RuleBreak>,
-    /// What these cost together.
+    /// Their cost together.
     pub cost: CostSum,
     /// Whether nodes are ignored.
     pub ignores_nodes: bool,
@@ -122,7 +122,7 @@ fn all_cpus(machine: &MachineTopology) -> CpuSet {
     machine.cores.iter().flat_map(|core| core.cpus.iter()).collect()
 }
 
-/// What one group gets.
+/// The share of one group.
 struct GroupShare {
     /// Its node; `None` if nodes are ignored.
     node: Option<u32>,
@@ -210,7 +210,7 @@ impl Planner<'_> {
             let most = self.request.threads_max;
             return Err(PlanRefusal::TooManyThreads { needed, most });
         }
-        // With too few CPUs the packet path also runs beside control.
+        // With too few CPUs the packet path also runs on the control core.
         let mut cpus = candidates;
         if cpus.len() < needed {
             cpus.push(control_cpu);
@@ -337,7 +337,7 @@ impl Planner<'_> {
         threads
     }
 
-    /// The best CPUs with siblings beside each other.
+    /// The best CPUs with siblings next to each other.
     fn by_core(&self, cpus: &[u32], needed: usize) -> Vec<u32> {
         let mut chosen = Vec::with_capacity(cpus.len());
         for cpu in cpus {

@@ -1,10 +1,10 @@
-//! What a plan is made for.
+//! The request that a plan is made for.
 
 use serde::{Deserialize, Serialize};
 
 use crate::PlacedPort;
 
-/// What siblings of a core may do.
+/// Permitted use of the siblings of a core.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SiblingPolicy {
@@ -35,7 +35,7 @@ pub enum PlanModel {
     },
 }
 
-/// What to place.
+/// The threads to place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanRequest {
     /// The threads that there are.
@@ -46,7 +46,7 @@ pub struct PlanRequest {
     pub threads_max: usize,
     /// Ports with their nodes.
     pub ports: Vec<PlacedPort>,
-    /// What siblings may do.
+    /// Permitted use of siblings.
     pub siblings: SiblingPolicy,
     /// Ignore nodes, to compare.
     pub ignores_nodes: bool,

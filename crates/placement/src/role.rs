@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::CpuSet;
 
-/// What a thread does, as far as its place matters.
+/// The role of a thread, as far as its place matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlacedRole {
@@ -18,7 +18,7 @@ pub enum PlacedRole {
     Worker,
     /// It runs a central event scheduler.
     Scheduler,
-    /// It receives packets for an event scheduler and transmits what workers send.
+    /// It receives packets for an event scheduler and transmits frames that workers send.
     RxTx,
 }
 
@@ -55,7 +55,7 @@ impl PlacedRole {
 /// A thread of the packet path on its CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlacedThread {
-    /// What it does.
+    /// Its role.
     pub role: PlacedRole,
     /// Where it runs.
     pub cpu: u32,

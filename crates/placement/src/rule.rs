@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What breaking a rule costs.
+/// The cost of breaking a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RuleCost {
@@ -93,7 +93,7 @@ impl PlacementRule {
         }
     }
 
-    /// What it says, and why.
+    /// The rule in words, and its reason.
     #[must_use]
     pub const fn reason(self) -> &'static str {
         match self {
@@ -139,7 +139,7 @@ impl PlacementRule {
         }
     }
 
-    /// What the studies measured for a placement that breaks it.
+    /// The result of the studies for a placement that breaks it.
     #[must_use]
     pub const fn cost_text(self) -> &'static str {
         match self {

@@ -39,7 +39,7 @@ pub struct StandbyProgress {
     pub last: RecordNumber,
 }
 
-/// What the connection has reached.
+/// The state that the connection has reached.
 #[derive(Debug)]
 struct StandbyConnection {
     connection: Connection,
@@ -92,9 +92,10 @@ impl<T: Transport> ReplicationClient<T> {
         }
     }
 
-    /// Sends what the queue of the shared store has, receives, connects and reconnects, as far as that is possible without waiting.
+    /// Sends the groups of the shared store's queue, receives, connects and reconnects, as far as
+    /// that is possible without waiting.
     pub fn poll(&mut self, now: Nanos, groups: &GroupQueue) {
-        // Sockets that are slept on tell only here that they are ready.
+        // Sockets that block show only here that they are ready.
         self.transport.wait(Duration::ZERO);
         self.transport.poll(now);
         if let Err(error) = self.drive(now, groups) {
@@ -151,7 +152,7 @@ impl<T: Transport> ReplicationClient<T> {
         }
     }
 
-    /// Connects to the standby, which needs what comes behind `after`.
+    /// Connects to the standby, which needs the groups behind `after`.
     fn connect(&mut self, now: Nanos, after: RecordNumber) -> Result<(), ReplicationError> {
         let connection = Connection::begin(&mut self.transport, self.config.peer, now)?;
         self.standby = Some(StandbyConnection {

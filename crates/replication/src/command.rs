@@ -10,7 +10,7 @@ const HELLO: &[u8] = b"ADIT.HELLO";
 const GROUP: &[u8] = b"ADIT.GROUP";
 const PING: &[u8] = b"PING";
 
-/// What an adit sends to the one that keeps its tail.
+/// A command from an adit to the one that keeps its tail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplicationCommand<'a> {
     /// `ADIT.HELLO version name epoch after newest greeting`: the active adit begins. Groups up to `after` are in the shared store.

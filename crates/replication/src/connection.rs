@@ -24,7 +24,7 @@ const RECEIVED_PER_POLL: usize = 64;
 pub(crate) const LIMITS: RespLimits =
     RespLimits { value_bytes_max: 3 * STORE_GROUP_BYTES_MAX, elements_max: 1 << 16 };
 
-/// What the caller recognizes a reply by.
+/// The command that a reply belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SentCommand {
     Hello,
@@ -82,7 +82,7 @@ impl Connection {
         (self.resp.in_flight() == 0).then_some(self.last_sent)
     }
 
-    /// Receives what has arrived. [`Connection::next_reply`] returns it.
+    /// Receives the octets that have arrived. [`Connection::next_reply`] returns it.
     ///
     /// # Errors
     /// The connection is over.

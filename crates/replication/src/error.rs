@@ -27,7 +27,7 @@ pub enum ReplicationError {
     Reply,
 }
 
-/// Why a tail is of no use to whoever takes the records over: the shared store lacks groups that it had acknowledged.
+/// A new holder cannot use a tail: the shared store lacks groups that it had acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the shared store ends with group {}, although it had acknowledged the groups up to {}", store.0, base.0

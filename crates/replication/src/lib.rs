@@ -1,13 +1,16 @@
 //! Replication between an adit and its standby: groups of records go to the standby as well as to the shared store.
 //!
-//! The active adit is a client of its standby ([`ReplicationClient`], RESP over any [`adit_transport::Transport`]), which sends
-//! what the queue of the store has ([`adit_store::GroupQueue`]). The standby ([`ReplicationServer`]) keeps the *tail*: the groups
-//! that it has not found in the shared store yet, without a gap ([`ReplicationTail`]). [`ReplicatedStore`] joins the client and
-//! the shared store into one [`adit_store::RecordStore`], and decides whose word makes a group durable.
+//! The active adit is a client of its standby ([`ReplicationClient`], RESP over any
+//! [`adit_transport::Transport`]), which sends the groups of the store's queue
+//! ([`adit_store::GroupQueue`]). The standby ([`ReplicationServer`]) keeps the *tail*: the groups
+//! that it has not found in the shared store yet, without a gap ([`ReplicationTail`]).
+//! [`ReplicatedStore`] joins the client and the shared store into one [`adit_store::RecordStore`],
+//! and decides whose word makes a group durable.
 //!
-//! Each adit has an *epoch*, a number that the shared store gives to whoever takes the records over. The standby accepts
-//! commands of the newest epoch that the shared store has shown it, and of no other: an adit whose records were taken over
-//! cannot acknowledge anything by it, and no sender's word ends an epoch. Only the shared store's word ends an adit.
+//! Each adit has an *epoch*, a number that the shared store gives to each new holder of the
+//! records. The standby accepts commands of the newest epoch that the shared store has shown it,
+//! and of no other: an adit whose records were taken over cannot acknowledge anything by it, and no
+//! sender can end an epoch. Only the shared store ends an adit.
 //!
 //! An adit that acknowledges by its standby alone has the shared store name that standby first
 //! ([`adit_store::RecordStore::set_standby`]). As long as it does, nobody else takes the records over. The protocol and the

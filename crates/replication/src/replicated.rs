@@ -12,7 +12,7 @@ use adit_types::Nanos;
 
 use crate::client::ReplicationClient;
 
-/// Pause between two looks at the store while the standby's word suffices.
+/// Pause between two polls of the store while the standby's acknowledgment suffices.
 const STORE_INTERVAL: Nanos = Nanos::from_millis(1);
 
 /// Longest pause in a commit between two looks at the store and the standby.
@@ -31,21 +31,22 @@ pub struct ReplicatedStoreOptions {
 
 /// A shared store whose groups go to a standby as well.
 ///
-/// A group is durable by the word of the standby or of the shared store, whichever has it first. The shared store names the
-/// incarnation of the standby that may be ahead of it, before the first group is durable by the standby's word alone. While the
-/// standby is away, the store's word counts.
+/// A group is durable by the word of the standby or of the shared store, whichever has it first.
+/// The shared store names the incarnation of the standby that may be ahead of it, before the first
+/// group is durable by the standby alone. While the standby is away, the store's acknowledgment
+/// counts.
 pub struct ReplicatedStore<S, T, C> {
     store: S,
     client: ReplicationClient<T>,
     options: ReplicatedStoreOptions,
     clock: C,
     durable: RecordNumber,
-    /// What keeps the store from making groups durable.
+    /// The reason why the store makes no groups durable.
     failure: Option<String>,
     fenced_by: Option<String>,
-    /// Only the store's word counts from now on.
+    /// Only the store's acknowledgment counts from now on.
     is_finishing: bool,
-    /// The store is looked at again at this time, while the standby's word suffices.
+    /// When the store is polled again, while the standby's acknowledgment suffices.
     store_due: Nanos,
 }
 
@@ -79,13 +80,13 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C>
         }
     }
 
-    /// Sends, receives, and notes what has become durable, without waiting.
+    /// Sends, receives, and records which groups have become durable, without waiting.
     ///
     /// # Errors
     /// [`StoreError::Fenced`]: nothing becomes durable any more.
     pub fn poll(&mut self, now: Nanos) -> Result<(), StoreError> {
         self.check_lease()?;
-        // The store does not delay what the standby answers within microseconds.
+        // The store does not delay answers that the standby gives within microseconds.
         if !self.standby_is_enough() || now >= self.store_due {
             self.store_due = now + STORE_INTERVAL;
             match self.store.poll(now) {
@@ -97,7 +98,8 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C>
         }
         self.client.poll(now, self.store.groups());
         let standby = self.client.progress().filter(|_| !self.is_finishing);
-        // What only a standby has is looked for as long as the store names that one.
+        // Groups that only the standby has are searched for as long as the store names that
+        // standby.
         if self.store.durable() >= self.durable {
             self.store.set_standby(standby.map(|progress| progress.incarnation));
         }
@@ -119,7 +121,7 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C>
         &self.store
     }
 
-    /// The shared store, for what concerns only itself.
+    /// The shared store, for calls that concern only itself.
     pub const fn store_mut(&mut self) -> &mut S {
         &mut self.store
     }
@@ -130,13 +132,13 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C>
         self.options
     }
 
-    /// What keeps the shared store from making groups durable.
+    /// The reason why the shared store makes no groups durable.
     #[must_use]
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
-    /// True while the standby's word makes a group durable.
+    /// True while the standby's acknowledgment makes a group durable.
     #[must_use]
     pub fn standby_is_enough(&self) -> bool {
         let standby = self.client.progress().map(|progress| progress.incarnation);
@@ -252,8 +254,9 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> RecordStore for Replicat
     }
 }
 
-/// Writes a tail to the store of whoever has taken the records over, or nothing if the tail is lost. Then the store names no
-/// standby any more: until all of it is durable, the tail is needed again.
+/// Writes a tail to the store of the new holder, or nothing if the tail is lost, and removes the
+/// name of the standby last. If the holder dies before the removal is durable, the next holder
+/// reads the tail again.
 ///
 /// # Errors
 /// The store does not have all of it. The caller may write the same tail again.

@@ -25,7 +25,7 @@ const RECEIVED_PER_POLL: usize = 64;
 /// How long a connection may be silent. The active adit sends a sign of life more often.
 const SILENCE_MAX: Nanos = Nanos::from_secs(10);
 
-/// What a server has counted.
+/// Counters of a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReplicationServerCounters {
     /// Connections of active adits that began.
@@ -90,7 +90,7 @@ impl<T: Transport> ReplicationServer<T> {
         &self.tail
     }
 
-    /// The tail, for whoever takes the records over.
+    /// The tail, for a process that takes the records over.
     pub fn tail_mut(&mut self) -> &mut ReplicationTail {
         &mut self.tail
     }
@@ -178,7 +178,7 @@ impl<T: Transport> ReplicationServer<T> {
     }
 }
 
-/// What a poll of one connection did.
+/// The result of a poll of one connection.
 #[derive(Debug, Clone, Copy, Default)]
 struct Served {
     has_input: bool,
@@ -228,7 +228,7 @@ impl ActiveConnection {
         served
     }
 
-    /// Carries out what has arrived; true if the active adit began.
+    /// Runs the commands that have arrived; true if the active adit began.
     fn execute(
         &mut self,
         tail: &mut ReplicationTail,

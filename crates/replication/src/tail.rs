@@ -1,4 +1,4 @@
-//! The tail: what the standby has not found in the shared store yet.
+//! The tail: groups that the standby has not found in the shared store yet.
 
 use std::cmp::Ordering;
 
@@ -10,7 +10,7 @@ use adit_store::{
 use crate::command::{ReplicationCommand, ReplicationRefusal};
 use crate::error::TailError;
 
-/// What a command was.
+/// The result of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Executed {
     /// The active adit begins; a connection that did so before is obsolete.
@@ -40,12 +40,12 @@ pub struct ReplicationTail {
     promise: TakeoverPromise,
 }
 
-/// What a standby says about when it takes over.
+/// The promise of a standby about the time of its takeover.
 #[derive(Debug, Clone, Copy, Default)]
 struct TakeoverPromise {
-    /// How long it does not, from each `PING` on. Unit: ms.
+    /// How long it does not take over after each `PING`. Unit: ms.
     ms: u64,
-    /// It was said since [`ReplicationTail::take_promised`].
+    /// The promise was given since [`ReplicationTail::take_promised`].
     is_given: bool,
 }
 
@@ -119,8 +119,8 @@ impl ReplicationTail {
         self.epoch = self.epoch.max(epoch);
     }
 
-    /// Takes no group any more of the adit whose groups these are: this process has taken the records over in `epoch`, which is not a
-    /// later one if the store has lost what it had.
+    /// Refuses further groups of the adit whose groups these are: this process has taken the
+    /// records over in `epoch`, which is not a later one if the store has lost its records.
     pub fn fence(&mut self, epoch: u64) {
         self.note_epoch(epoch.max(self.groups_epoch.saturating_add(1)));
     }
@@ -128,8 +128,8 @@ impl ReplicationTail {
     /// The groups that the shared store may lack, for the adit that has taken the records over from this tail's. The tail is
     /// fenced, and the store names this incarnation.
     ///
-    /// A store with groups of a later epoch has a part of the tail: whoever wrote it did not finish. All of it follows then,
-    /// because the last change of each record counts.
+    /// A store with groups of a later epoch has a part of the tail: its writer did not finish. All
+    /// of it follows then, because the last change of each record counts.
     ///
     /// # Errors
     /// [`TailError`].
@@ -149,8 +149,8 @@ impl ReplicationTail {
         Ok(self.groups.after(last))
     }
 
-    /// The groups behind `after` up to `through`, if it has all of them: whoever finds them in the shared store need not read them
-    /// there.
+    /// The groups behind `after` up to `through`, if it has all of them: a process that finds them
+    /// in the shared store need not read them there.
     pub fn between(
         &self,
         after: GroupPosition,
@@ -204,10 +204,10 @@ impl ReplicationTail {
     fn greet(&mut self, epoch: u64, after: RecordNumber) {
         self.greetings += 1;
         if self.groups_epoch == epoch {
-            // What is missing before `after` is in the shared store.
+            // Groups missing before `after` are in the shared store.
             self.groups.drop_through(after);
         } else {
-            // A new writer has taken over what the tail had.
+            // A new writer has taken over the groups of the tail.
             self.groups = GroupQueue::new(after);
             self.groups_epoch = epoch;
         }
@@ -257,7 +257,8 @@ impl ReplicationTail {
         Ok(())
     }
 
-    /// Accepts only the newest holder of the lease that the shared store has shown. No sender's word counts.
+    /// Accepts only the newest holder of the lease that the shared store has shown. No sender can
+    /// change that.
     const fn check_epoch(&self, epoch: u64) -> Result<(), ReplicationRefusal> {
         if epoch < self.epoch {
             return Err(ReplicationRefusal::Fenced(self.epoch));

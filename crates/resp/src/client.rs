@@ -12,9 +12,9 @@ use crate::write::{command_bytes_max, write_command};
 /// A reply, or a message that answers no command.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RespReply<'a, T> {
-    /// What the caller gave with the command; `None` for a push message.
+    /// The caller's tag of the command; `None` for a push message.
     pub tag: Option<T>,
-    /// What the server says.
+    /// The server's value.
     pub value: RespValue<'a>,
 }
 
@@ -34,8 +34,8 @@ pub enum CommandRefusal {
 
 /// One connection to a server.
 ///
-/// `T` is what the caller recognizes a reply by. Memory: bounded by the limits of values, commands in flight
-/// and output; buffers grow to what is used and stay.
+/// `T` is the tag by which the caller identifies a reply. Memory: bounded by the limits of values,
+/// commands in flight and output; buffers grow to the used size and stay.
 #[derive(Debug)]
 pub struct RespClient<T> {
     input: RespInput,

@@ -8,7 +8,7 @@ use crate::value::RespValue;
 /// Free octets that a transport gets at least. Unit: octets.
 const ROOM_MIN: usize = 16 * 1024;
 
-/// What one peer sends, in a contiguous buffer.
+/// The octets that one peer sends, in a contiguous buffer.
 #[derive(Debug)]
 pub struct RespInput {
     octets: Vec<u8>,
@@ -28,8 +28,8 @@ impl RespInput {
         Self { octets, start: 0, end: 0, scanner: ValueScanner::default(), limits, broken: None }
     }
 
-    /// Room for octets to arrive. What was not read moves to the front, or into a larger buffer, when little is left. The
-    /// limits bound it, and with it the buffer.
+    /// Room for octets to arrive. Unread octets move to the front, or into a larger buffer, when
+    /// little room is left. The limits bound it, and with it the buffer.
     pub fn input_room(&mut self) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -49,7 +49,7 @@ impl RespInput {
         self.end = self.octets.len().min(self.end + len);
     }
 
-    /// What `accept` makes of the next value; `None` until the value is complete.
+    /// The result of `accept` for the next value; `None` until the value is complete.
     ///
     /// # Errors
     /// The octets are no RESP, or `accept` refuses the value. Every later call returns the same error.

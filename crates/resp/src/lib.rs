@@ -1,9 +1,9 @@
 //! RESP, the protocol of Redis and Valkey: codec, client and server, without I/O.
 //!
-//! A *value* is what one command or reply consists of. It arrives in parts: [`ValueScanner`] finds its end in
-//! octets that accumulate and never examines a complete part twice, and [`RespValue`] is a view into them.
-//! [`RespClient`] pairs replies with commands in their order; [`RespServer`] is the other side. Both exchange
-//! octets with a transport of the caller, and read no clock.
+//! A *value* is the content of one command or reply. It arrives in parts: [`ValueScanner`] finds
+//! its end in octets that accumulate and never examines a complete part twice, and [`RespValue`] is
+//! a view into them. [`RespClient`] pairs replies with commands in their order; [`RespServer`] is
+//! the other side. Both exchange octets with a transport of the caller, and read no clock.
 //!
 //! Every value of RESP2 and RESP3 is accepted, except those of unknown length (`$?`, `*?`), which no server
 //! sends. Size and number of elements are bounded by [`RespLimits`]; nesting needs no memory, so any depth is

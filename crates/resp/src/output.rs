@@ -3,13 +3,13 @@
 /// A contiguous buffer.
 #[derive(Debug, Default)]
 pub(crate) struct OutputBuffer {
-    /// What is written is appended.
+    /// New octets are appended.
     pub octets: Vec<u8>,
     sent: usize,
 }
 
 impl OutputBuffer {
-    /// What has not been sent.
+    /// The octets that have not been sent.
     pub(crate) fn contents(&self) -> &[u8] {
         self.octets.get(self.sent..).unwrap_or_default()
     }

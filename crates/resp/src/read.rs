@@ -31,8 +31,9 @@ impl ValueScanner {
         Self { scanned: 0, missing: values, announced: values }
     }
 
-    /// The length of the value that `input` starts with; `None` while it is incomplete. Call it with the same
-    /// octets and what has arrived behind them. After a length it is ready for the next value.
+    /// The length of the value that `input` starts with; `None` while it is incomplete. Call it
+    /// with the same octets and those that have arrived behind them. After a length it is ready for
+    /// the next value.
     ///
     /// Cost: complete units are read once.
     ///

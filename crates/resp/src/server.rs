@@ -11,9 +11,9 @@ use crate::write::write_reply;
 /// reply is written.
 #[derive(Debug)]
 pub struct RespServer {
-    /// What the client sends.
+    /// The commands of the client.
     pub requests: RespInput,
-    /// What it gets.
+    /// The replies to it.
     pub replies: RespReplies,
 }
 
@@ -51,8 +51,8 @@ impl RespInput {
     /// The next request; `None` until it is complete.
     ///
     /// # Errors
-    /// The client violates the protocol, or uses the inline form, which this server does not know. Every later
-    /// call returns the same error.
+    /// The client violates the protocol, or uses the inline form, which this server does not
+    /// support. Every later call returns the same error.
     pub fn next_command(&mut self) -> Result<Option<RespCommand<'_>>, RespError> {
         self.read_next(|request| match request {
             RespValue::Array(words) if is_command(words) => Ok(RespCommand { words }),

@@ -32,7 +32,7 @@ pub enum RespValue<'a> {
 /// The elements of a complete value; those of a map are keys and values in turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RespElements<'a> {
-    /// The elements that are left, and what is behind them.
+    /// The elements that are left, and the octets behind them.
     pub(crate) octets: &'a [u8],
     pub(crate) left: u32,
 }

@@ -1,4 +1,4 @@
-//! What a packet's rate costs: the bucket of one worker, and the word that several share.
+//! The cost of a packet's rate: the bucket of one worker, and the word that several share.
 #![allow(missing_docs, reason = "a benchmark")]
 
 use core::hint::black_box;

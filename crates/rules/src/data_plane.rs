@@ -1,9 +1,10 @@
 //! The contract between the control side and whatever runs the rules.
 //!
-//! The control side knows sessions and messages; a data plane knows packets. Between them are three
-//! things: changes, which go down; the notice that a change is in effect, which comes back; and usage,
-//! which is read. DPDK workers behind `tables::Publisher` are one data plane. Another one (XDP, a NIC,
-//! a recorder in tests) compiles changes with [`crate::compile`] and keeps this contract.
+//! The control side handles sessions and messages; a data plane handles packets. Between them are
+//! three things: changes, which go down; the notice that a change is in effect, which comes back;
+//! and usage, which is read. DPDK workers behind `tables::Publisher` are one data plane. Another
+//! one (XDP, a NIC, a recorder in tests) compiles changes with [`crate::compile`] and keeps this
+//! contract.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use crate::delta::RuleDelta;
 use crate::delta_id::DeltaId;
 use crate::usage::UsageSource;
 
-/// What runs the rules of sessions.
+/// A part that runs the rules of sessions.
 pub trait DataPlane {
     /// Starts to apply one change. Ids ascend, and changes take effect in this order.
     ///

@@ -16,7 +16,7 @@ pub enum SessionKey {
     /// The upper 64 bits of a UE's IPv6 address: packets from the data networks of a routing domain.
     UeIpv6(DomainId, u64),
     /// A network behind a UE, shorter than an address key: packets from the data networks
-    /// of a routing domain that no address key fits. Of several prefixes the longest counts.
+    /// of a routing domain that no address key fits. The longest of several prefixes counts.
     Framed(DomainId, IpPrefix),
 }
 

@@ -9,8 +9,8 @@ use adit_types::{
     InterfaceId, InterfaceSet, MacAddr, Nanos, PdrId, Qfi, Seid, SessionIndex, Teid, UsageSlot,
 };
 
-/// Worker → control thread, over a bounded ring. A worker counts what the ring does not take; it
-/// never waits.
+/// Worker → control thread, over a bounded ring. A worker counts events that the ring does not
+/// take; it never waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkerEvent {
     /// A packet waits for the link-layer address of this on-link destination.
@@ -30,7 +30,7 @@ pub enum WorkerEvent {
         mac: MacAddr,
         /// True if it answered our solicitation.
         solicited: bool,
-        /// What happens to a known address that differs.
+        /// The action on a known address that differs.
         conflict: AddressConflict,
     },
     /// Another station uses an address of ours. Spec: RFC 5227 §2.4.
@@ -42,11 +42,11 @@ pub enum WorkerEvent {
         /// The link-layer address of the other station.
         mac: MacAddr,
     },
-    /// A GTP-U peer does not know a TEID that we send to. Spec: TS 29.281 §7.3.1.
+    /// A GTP-U peer reports that it has no TEID that we send to. Spec: TS 29.281 §7.3.1.
     ErrorIndication {
         /// The peer.
         peer: IpAddr,
-        /// The TEID that the peer does not know.
+        /// The TEID that the peer does not have.
         teid: Teid,
     },
     /// Counters of a URR reached a limit of its entry. Sent once per limit, generation and worker;
@@ -127,12 +127,12 @@ pub enum WorkerEvent {
         dscp: Option<u8>,
         /// QoS flow that the packet belongs to.
         qfi: Option<Qfi>,
-        /// What happened to the packet; `None` for a plain notification (NOCP).
+        /// The fate of the packet; `None` for a plain notification (NOCP).
         delivery: Option<DataDelivery>,
     },
 }
 
-/// What happened to the first downlink packet. Spec: TS 29.244 §8.2.180.
+/// The fate of the first downlink packet. Spec: TS 29.244 §8.2.180.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DataDelivery {
     /// It was buffered.
@@ -141,7 +141,7 @@ pub enum DataDelivery {
     Discarded,
 }
 
-/// What happens to the known link-layer address of a neighbor when a station sends another one.
+/// The action on the known link-layer address of a neighbor when a station sends another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressConflict {
     /// It is replaced: a Neighbor Advertisement with the Override flag. Spec: RFC 4861 §7.2.5 (II).

@@ -30,7 +30,7 @@ pub const FAST_RULE_RELAY_URRS_MAX: usize = 1;
 /// fast rule.
 pub const FAST_RULE_METERS_MAX: usize = 2;
 
-/// Where a fast rule counts for a URR whose counters do not stand beside it.
+/// Where a fast rule counts for a URR whose counters are not next to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FastRuleUrr {
     /// The URR's counters.
@@ -59,7 +59,7 @@ pub struct FastRule {
     pub ue_v4: FastRuleUe<Ipv4Addr>,
     /// The key of the UE's IPv6 prefix ([`ue_ipv6_key`](crate::rule::ue_ipv6_key)).
     pub ue_v6: FastRuleUe<u64>,
-    /// What differs between the directions.
+    /// Parameters that differ between the directions.
     pub forwarding: FastRuleForwarding,
     /// The token buckets that the packet has to pass: item n is bucket n of the session and direction.
     pub meters: [bool; FAST_RULE_METERS_MAX],
@@ -67,14 +67,14 @@ pub struct FastRule {
     pub slice: SliceId,
     /// The rate of its buckets is guaranteed: no rate that sessions share delays the packet.
     pub guaranteed: bool,
-    /// What counts the packet.
+    /// The counters of the packet.
     pub usage: FastRuleUsage,
 }
 
-/// What counts the packets of a [`FastRule`].
+/// The counters of the packets of a [`FastRule`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FastRuleUsage {
-    /// URRs besides the session's own one.
+    /// URRs in addition to the session's own one.
     pub urrs: ArrayVec<FastRuleUrr, FAST_RULE_URRS_MAX>,
     /// The session has an own URR ([`SessionRules::own_urr`](crate::SessionRules::own_urr)), and it does not count the
     /// packet.
@@ -88,7 +88,7 @@ pub enum FastRuleForwarding {
     Uplink {
         /// The local tunnel.
         teid: Teid,
-        /// What carries the tunnel.
+        /// The IP version of the tunnel.
         transport: FastRuleTransport,
         /// QoS flows that packets carry; empty: any, and packets without a PDU Session Container.
         qfis: ArrayVec<Qfi, FAST_RULE_QFIS_MAX>,

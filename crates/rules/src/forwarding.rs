@@ -2,7 +2,7 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What a FAR redirects packets to. Spec: TS 29.244 §7.5.2.3, §8.2.20.
+/// The target to which a FAR redirects packets. Spec: TS 29.244 §7.5.2.3, §8.2.20.
 ///
 /// No flow is remembered. An address takes the place of the far side's: of the destination in
 /// uplink and, so that the answers come from where the UE sent to, of the source in downlink. The

@@ -1,5 +1,6 @@
-//! What control plane and data plane exchange: rules and their compiler, the contracts of a data plane
-//! ([`DataPlane`], [`NextHops`], [`Offload`]), verdicts and reasons, events and commands.
+//! The interface between control plane and data plane: rules and their compiler, the contracts of a
+//! data plane ([`DataPlane`], [`NextHops`], [`Offload`]), verdicts and reasons, events and
+//! commands.
 //!
 //! `session` writes [`SessionRules`], [`compile`](mod@compile) turns them into what workers run,
 //! `tables` publishes that, and `datapath` reads it. No IE and no octet of a packet appears here.

@@ -25,7 +25,7 @@ pub trait NextHops {
     fn interface_ids(&self) -> Vec<InterfaceId>;
 
     /// The link-layer address of the only station on the link of `interface`: its next hops need no
-    /// resolution, and the link knows no ARP or Neighbor Discovery. `None` for other links.
+    /// resolution, and the link has no ARP or Neighbor Discovery. `None` for other links.
     fn only_station(&self, interface: InterfaceId) -> Option<MacAddr>;
 
     /// True if either address is our own on `interface`, and if there is no such interface.

@@ -45,7 +45,7 @@ use adit_types::{
 use crate::delta::SessionKey;
 use crate::fast_rule::FastRule;
 
-/// A logical interface, as offloads know it.
+/// A logical interface, as offloads see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OffloadInterface {
     /// Its identifier.
@@ -86,7 +86,8 @@ pub trait Offload: fmt::Debug + Send {
     /// Removes the entry of one direction of a session. Packets on their way may still take it until the batch has passed.
     fn remove(&mut self, session: SessionIndex, direction: Direction);
 
-    /// Packets with `key` belong to `session`. Of a key without room, workers process all packets.
+    /// Packets with `key` belong to `session`. Without room for a key, workers process all its
+    /// packets.
     fn add_key(&mut self, key: SessionKey, session: SessionIndex);
 
     /// Packets with `key` belong to `session` no more.
@@ -96,7 +97,7 @@ pub trait Offload: fmt::Debug + Send {
     fn set_next_hop(&mut self, index: NextHopIndex, hop: Option<(InterfaceId, MacAddr)>);
 
     /// Packets into tunnels of more octets than this, with all headers, need a worker, whatever the MTU of their link;
-    /// `u16::MAX`: only links limit them. A network card, which compares no lengths, does not know it.
+    /// `u16::MAX`: only links limit them. A network card, which compares no lengths, ignores it.
     fn limit_tunnels(&mut self, _mtu_bytes: u16) {}
 
     /// The number of the gateways to a part of the data networks; zero if packets to it need a worker.
@@ -115,10 +116,10 @@ pub trait Offload: fmt::Debug + Send {
     /// The counters and budgets of entries.
     fn usage(&self) -> Arc<dyn OffloadUsage>;
 
-    /// What it is, for the operator.
+    /// Its kind, for the operator.
     fn name(&self) -> &'static str;
 
-    /// What it forwarded by all entries together.
+    /// The traffic that all entries together forwarded.
     fn totals(&self) -> OffloadTotals;
 
     /// How the publisher chooses the sessions whose entries it puts; `None` if it puts those of all sessions.
@@ -126,16 +127,17 @@ pub trait Offload: fmt::Debug + Send {
         None
     }
 
-    /// Reads counters, and goes on with what takes several turns. Once in each turn of the control thread.
+    /// Reads counters, and continues work that takes several turns. Once in each turn of the
+    /// control thread.
     fn turn(&mut self, _now: Nanos) {}
 
-    /// What happened since the last call, oldest first.
+    /// The next notice since the last call, oldest first.
     fn take_notice(&mut self) -> Option<OffloadNotice> {
         None
     }
 }
 
-/// What an offload did by itself.
+/// An action that an offload took by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OffloadNotice {
     /// It gave up an entry, as if the publisher had removed it.
@@ -159,13 +161,14 @@ pub struct OffloadChoice {
     pub scan: Nanos,
     /// The rates of the chosen sessions are measured, and the counters of their entries read, once in this time.
     pub watch: Nanos,
-    /// What the entries of one session can forward between two readings. Unit: octets.
+    /// The traffic that the entries of one session can forward between two readings. Unit: octets.
     pub watch_bytes: u64,
 }
 
 /// Counters and budgets of an offload's entries.
 pub trait OffloadUsage: fmt::Debug + Send + Sync {
-    /// What the entries of a session counted so far. Counters wrap, and are not reset when an entry is put.
+    /// The counts of a session's entries so far. Counters wrap, and are not reset when an entry is
+    /// put.
     fn counted(&self, session: SessionIndex) -> OffloadCounts;
 
     /// Takes back the budgets of a session: no packet is counted before the next grant. For the worker that owns the
@@ -216,7 +219,7 @@ pub enum NetworkPart {
     V6(u16),
 }
 
-/// What the entries of one session counted.
+/// The counts of one session's entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OffloadCounts {
     /// Uplink packets.
@@ -248,7 +251,7 @@ pub struct OffloadInterfaceTotals {
     pub dl_bytes: u64,
 }
 
-/// What an offload did.
+/// The counts of an offload.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OffloadTotals {
     /// By [`InterfaceId`].

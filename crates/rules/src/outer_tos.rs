@@ -2,9 +2,9 @@
 
 /// DSCP and ECN of an outer header, each fixed or copied from the packet behind it. The default is zero, fixed.
 ///
-/// One octet has both. Its upper six bits are the DSCP, if that is fixed. A fixed ECN field is always Not-ECT, so the lower
-/// two bits are free: they say what is copied.
-/// Spec: RFC 6040 §4.1 (not copied: compatibility mode; copied: normal mode); RFC 2983 §3.
+/// One octet has both. Its upper six bits are the DSCP, if that is fixed. A fixed ECN field is
+/// always Not-ECT, so the lower two bits are free: they select the copied fields. Spec: RFC 6040
+/// §4.1 (not copied: compatibility mode; copied: normal mode); RFC 2983 §3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct OuterTos(u8);
 
@@ -26,7 +26,7 @@ impl OuterTos {
         Self(tos & DSCP | self.0 & COPIES_ECN)
     }
 
-    /// What [`OuterTos::octet`] returned.
+    /// The inverse of [`OuterTos::octet`].
     #[inline]
     #[must_use]
     pub const fn from_octet(octet: u8) -> Self {

@@ -10,7 +10,8 @@
 //! | 2, downlink | IPv4 address of the far end, or the index of a peer over IPv6 | next hop |
 //! | 3 and 4 | usage slot of a URR | its generation |
 //!
-//! The session's own URR takes no word: its counters stand beside the rule. Most rules name no other one.
+//! The session's own URR takes no word: its counters are next to the rule. Most rules name no other
+//! one.
 //!
 //! A rule for packets that arrive over IPv6 only holds the complement of the TEID of the local tunnel, so that no
 //! packet over IPv4 matches it.
@@ -271,7 +272,7 @@ impl PackedFastRule {
         flags & Self::METERS != 0
     }
 
-    /// True if `flags` are of a rule that names URRs besides the session's own one.
+    /// True if `flags` are of a rule that names URRs in addition to the session's own one.
     #[inline]
     #[must_use]
     pub const fn has_urrs(flags: u64) -> bool {
@@ -333,7 +334,7 @@ impl PackedFastRule {
     }
 
     /// The source that an uplink packet of a family must have, as a lookup key: the IPv4 address, or the
-    /// key of the IPv6 address. Of a rule from tunnel to tunnel: the address on the UE's side.
+    /// key of the IPv6 address. For a rule from tunnel to tunnel: the address on the UE's side.
     ///
     /// PERF (adit bench datapath --mixed): in mixed bursts a branch on the family is mispredicted, so the
     /// value is selected without one.
@@ -416,7 +417,8 @@ impl PackedFastRule {
         (Teid(halves(self.words[0]).0), Ipv4Addr::from_bits(halves(self.words[2]).0))
     }
 
-    /// True of a rule of downlink packets that leave in a tunnel over IPv6. Of a rule in downlink only.
+    /// True of a rule of downlink packets that leave in a tunnel over IPv6. For a rule in downlink
+    /// only.
     #[inline]
     #[must_use]
     pub const fn leads_into_v6(&self) -> bool {
@@ -542,7 +544,8 @@ impl PackedFastRule {
         })
     }
 
-    /// The URRs that count the packet besides the session's own one; those that there are come first.
+    /// The URRs that count the packet in addition to the session's own one; those that there are
+    /// come first.
     #[inline]
     #[must_use]
     pub fn urrs(&self) -> [Option<FastRuleUrr>; FAST_RULE_URRS_MAX] {

@@ -96,7 +96,7 @@ struct DirectionPacketCounts {
 #[derive(Debug, Default)]
 struct PacketRateCounts([DirectionPacketCounts; 2]);
 
-/// What is left of one direction's packet rate. Spec: TS 29.244 §8.2.139.
+/// The packets left of one direction's packet rate. Spec: TS 29.244 §8.2.139.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PacketsLeft {
     /// Packets that may pass.
@@ -206,7 +206,7 @@ impl PacketRateMeter {
         }
     }
 
-    /// What is left of the rate of a direction at `now`; `None` without one.
+    /// The packets left of the rate of a direction at `now`; `None` without one.
     #[must_use]
     pub fn left(&self, direction: Direction, now: Nanos) -> Option<PacketsLeft> {
         let PacketLimit { plain, additional } = self.limit(direction)?;

@@ -36,7 +36,7 @@ const BUCKET_FRACTION_BITS: u32 = u64::BITS;
 /// Longest IP packet. Unit: octets.
 const PACKET_BYTES_MAX: u64 = u16::MAX as u64;
 
-/// What happens to packets beyond a rate.
+/// The action on packets beyond a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Excess {
     /// They are dropped (policing).
@@ -121,7 +121,7 @@ impl RateLimit {
         self.0 >> PRICE_SHIFT
     }
 
-    /// What happens to packets beyond the rate. A closed limit drops them.
+    /// The action on packets beyond the rate. A closed limit drops them.
     #[inline]
     #[must_use]
     pub const fn excess(self) -> Excess {
@@ -261,8 +261,8 @@ impl Bucket {
         limit.0 & SHAPED != 0 && room + most >= 0
     }
 
-    /// If the debt is greater than `limit` can cause, it stems from a former limit: returns a bucket
-    /// with neither credit nor debt. Otherwise returns the bucket.
+    /// If the debt is greater than `limit` can cause, it stems from a previous limit: returns a
+    /// bucket with neither credit nor debt. Otherwise returns the bucket.
     #[inline]
     #[must_use]
     pub const fn without_former_debt(self, limit: RateLimit, now: Nanos) -> Self {

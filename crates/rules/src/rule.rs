@@ -55,7 +55,7 @@ impl SourceInterface {
     }
 }
 
-/// What packets in a local tunnel are.
+/// The side and the direction of packets in a local tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TunnelSide {
     /// The side that they come from.
@@ -206,7 +206,7 @@ pub enum HeaderRemoval {
 pub struct FarEntry {
     /// The rule's identifier, for reports and traces.
     pub id: FarId,
-    /// What to do.
+    /// The actions.
     pub action: ApplyAction,
     /// Where to send forwarded packets.
     pub destination: DestinationInterface,
@@ -271,7 +271,7 @@ bitflags! {
 }
 
 impl ApplyAction {
-    /// What happens to a packet: exactly one of them is set.
+    /// The fates of a packet: exactly one of them is set.
     pub const FATES: Self = Self::DROP.union(Self::FORW).union(Self::BUFF);
     /// Actions that notify the control plane.
     pub const NOTICES: Self = Self::NOCP.union(Self::BDPN).union(Self::DDPN);
@@ -398,7 +398,7 @@ pub enum Guarantee {
     Nothing,
     /// All that conforms to its maximum bit rates.
     Whole,
-    /// What also conforms to this bucket of the session.
+    /// The part that also conforms to this bucket of the session.
     Bucket(u8),
 }
 
@@ -422,7 +422,7 @@ impl QerMeter {
         }
     }
 
-    /// What is guaranteed in `direction`.
+    /// The guaranteed share in `direction`.
     #[inline]
     #[must_use]
     pub const fn guaranteed(&self, direction: Direction) -> GuaranteedShare {
@@ -493,8 +493,9 @@ pub struct SessionRules {
     pub qers: Vec<QerEntry>,
     /// URRs, in the order that [`PdrEntry::urrs`] counts.
     pub urrs: Vec<UrrEntry>,
-    /// The usage slot of the session's own URR, whose counters stand beside its fast rules: they count what no other
-    /// slot counts. The URR may be gone; `None` if the session never had one.
+    /// The usage slot of the session's own URR, whose counters are next to its fast rules: they
+    /// count packets that no other slot counts. The URR may be gone; `None` if the session never
+    /// had one.
     pub own_urr: Option<UsageSlot>,
 }
 

@@ -1,4 +1,4 @@
-//! Service data flow filters: what they match.
+//! Service data flow filters: the packets that they match.
 //!
 //! Filters are stored from the UE's point of view. The *remote* side is the "from" of a flow description,
 //! whose direction is always "out" (network to UE); the *local* side is its "to". Matching swaps source and

@@ -111,7 +111,7 @@ mod tests {
         for (a, b) in (0..64_u32).flat_map(|a| (0..64_u16).map(move |b| (a, b))) {
             lowest.insert(hash.hash_one((a, b)) & 0xffff);
         }
-        // Of 4096 random values of 16 bits some 3970 are distinct.
+        // Some 3970 of 4096 random values of 16 bits are distinct.
         assert!(lowest.len() > 3800, "{}", lowest.len());
         assert_ne!(hash.hash_one("a"), hash.hash_one("b"));
         assert_ne!(hash.hash_one(vec![1_u8; 9]), hash.hash_one(vec![1_u8; 10]));

@@ -1,11 +1,13 @@
-//! Taps: what a data plane reports of single packets to whoever traces or captures them.
+//! Taps: the reports of a data plane about single packets, for clients that trace or capture them.
 //!
-//! The control thread starts a tap with a [`TapRequest`] at every worker and stops it again. A worker writes records of the
-//! packets that a tap selects into a ring: a record is a [`TapItem::Packet`], what happened to it in order, and a
-//! [`TapItem::End`]. Items have a fixed size, and names are numbers: the reader puts them in words.
+//! The control thread starts a tap with a [`TapRequest`] at every worker and stops it again. A
+//! worker writes records of the packets that a tap selects into a ring: a record is a
+//! [`TapItem::Packet`], its events in order, and a [`TapItem::End`]. Items have a fixed size, and
+//! names are numbers: the reader puts them in words.
 //!
-//! A worker tells each packet at most once to all its taps together. A packet that waits (for a neighbor, a rate, rules) is
-//! reported when it begins to wait; how its wait ends is a record of its own ([`TapOrigin::Waited`]).
+//! A worker reports each packet at most once to all its taps together. A packet that waits (for a
+//! neighbor, a rate, rules) is reported when it begins to wait; how its wait ends is a record of
+//! its own ([`TapOrigin::Waited`]).
 
 use core::net::IpAddr;
 
@@ -18,7 +20,7 @@ use adit_types::{
 use crate::rule::{ApplyAction, DestinationInterface, HeaderCreation, SourceInterface};
 use crate::verdict::{DropReason, PuntReason};
 
-/// Which packets a tap selects by what they belong to.
+/// The packets that a tap selects, by session, address, tunnel or interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TapKey {
     /// All.
@@ -26,7 +28,7 @@ pub enum TapKey {
     /// Those of a session. The index may be reused: the identifier is checked, too.
     Session(SessionIndex, Seid),
     /// Those to an address of a UE, and in tunnels those from it, and those of its session with a source that is not the
-    /// UE's. Of an IPv6 address the upper half counts.
+    /// UE's. For an IPv6 address the upper half counts.
     Ue(IpAddr),
     /// Those in a local tunnel, whether or not a session owns it.
     Teid(Teid),
@@ -57,7 +59,7 @@ impl DroppedFor {
 /// The packets that a tap reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TapFilter {
-    /// By what they belong to.
+    /// By session, address, tunnel or interface.
     pub key: TapKey,
     /// Only those that are dropped.
     pub drop: Option<DroppedFor>,
@@ -65,7 +67,7 @@ pub struct TapFilter {
     pub one_of: u32,
 }
 
-/// What a worker is to report.
+/// A request to a worker for reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TapRequest {
     /// The packets.
@@ -164,7 +166,7 @@ pub enum TapItem {
         pdr: PdrId,
         /// Lower is compared first.
         precedence: Precedence,
-        /// What of it the packet did not meet; `None` if it matched.
+        /// The condition that the packet does not meet; `None` if it matched.
         mismatch: Option<PdrMismatch>,
     },
     /// The rules that apply.
@@ -180,7 +182,7 @@ pub enum TapItem {
     Urr {
         /// The URR.
         urr: UrrId,
-        /// What it counted in both directions before the packet. Unit: octets.
+        /// Its count in both directions before the packet. Unit: octets.
         before: u64,
         /// The same after it.
         after: u64,
@@ -189,7 +191,7 @@ pub enum TapItem {
     Far {
         /// The FAR.
         far: FarId,
-        /// What it does.
+        /// Its actions.
         action: ApplyAction,
         /// Where to.
         destination: DestinationInterface,
@@ -229,7 +231,7 @@ pub enum TapItem {
 /// A packet, as the worker received it. Its octets follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TapPacket {
-    /// Who is told.
+    /// The taps that get the record.
     pub taps: TapSet,
     /// Where the worker has it from.
     pub origin: TapOrigin,
@@ -254,12 +256,12 @@ pub enum TapOrigin {
     Handoff,
     /// From the worker itself: it was joined from fragments, or comes from another UE.
     Recirculated,
-    /// It waited, and its frame may be written by now. Of one that a tap selected when its wait began, the frame that leaves
-    /// is the only one.
+    /// It waited, and its frame may be written by now. If a tap selected the packet when its wait
+    /// began, the frame that leaves is the only one.
     Waited,
 }
 
-/// What a packet waits for.
+/// The event that a packet waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TapWait {
     /// Rules that forward it: its FAR buffered it.
@@ -333,7 +335,7 @@ pub struct TapSession {
     pub has_matcher: bool,
 }
 
-/// What of a PDR a packet does not meet: the first condition in the order of comparison.
+/// The first condition of a PDR, in the order of comparison, that a packet does not meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PdrMismatch {
     /// It is about packets from this side.
@@ -381,7 +383,7 @@ pub struct TapQer {
     pub has_packet_rate: bool,
 }
 
-/// What became of a packet.
+/// The outcome of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TapOutcome {
     /// It left, or waits in the driver.

@@ -1,10 +1,10 @@
-//! Usage reporting rules as workers run them, and what is counted for them.
+//! Usage reporting rules as workers run them, and their counts.
 //!
 //! Counters only grow; a measurement is a difference between two readings. Octets are those of the
 //! user's IP packets, from the IP header on, without outer headers, link headers and padding. A
 //! packet counts when its gates are open and its FAR forwards it, whatever the network does to it
-//! later; what a closed gate stops counts only for a URR that measures before QoS enforcement.
-//! Spec: TS 29.244 §5.2.2.
+//! later; packets that a closed gate stops count only for a URR that measures before QoS
+//! enforcement. Spec: TS 29.244 §5.2.2.
 
 use core::fmt;
 
@@ -37,11 +37,11 @@ pub struct UrrEntry {
     pub exempt: Vec<PacketFilter>,
     /// The credit pool that the URR draws from: position in `SessionRules::urrs`.
     pub pool: Option<u16>,
-    /// Of a credit pool, whose usage is its own; without any for other URRs.
+    /// The members of a credit pool, whose usage is its own; none for other URRs.
     pub members: PoolMembers,
     /// Report the first packet of this generation.
     pub report_start: bool,
-    /// Count what a closed gate stops, too.
+    /// Count packets that a closed gate stops, too.
     pub before_qos: bool,
 }
 
@@ -119,7 +119,7 @@ impl UsageLimits {
     }
 }
 
-/// What was counted in one usage slot by all workers since the process started.
+/// The counts of all workers in one usage slot since the process started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct UsageCounts {
     /// Octets towards the data network.
@@ -134,7 +134,7 @@ pub struct UsageCounts {
     pub dropped_dl_bytes: u64,
     /// Packets towards the UE that rules dropped; not among the above.
     pub dropped_dl_pkts: u64,
-    /// The first packet of the generation asked for.
+    /// The first packet of the requested generation.
     pub first: Option<Nanos>,
     /// The last packet.
     pub last: Option<Nanos>,
@@ -156,8 +156,9 @@ impl UsageCounts {
         }
     }
 
-    /// What `other` lacks: `other.plus(self.minus(other))` has the octets and packets of `self`, and its first and last
-    /// packet unless `other` has an earlier or a later one.
+    /// The part of `self` that `other` lacks: `other.plus(self.minus(other))` has the octets and
+    /// packets of `self`, and its first and last packet unless `other` has an earlier or a later
+    /// one.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         Self {

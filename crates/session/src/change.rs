@@ -1,4 +1,4 @@
-//! A change of one PFCP session, free of IEs: what to create, update and remove.
+//! A change of one PFCP session, free of IEs: rules to create, update and remove.
 //!
 //! Absent parts of an update stay as they are. Within one change, removals are applied first, then
 //! creations, then updates, so that an identifier may be removed and created again at once.
@@ -44,16 +44,17 @@ pub struct SessionChange {
     pub update_bars: Vec<BarUpdate>,
     /// BARs to remove.
     pub remove_bars: Vec<BarId>,
-    /// Of a new session: a session of one of these owners gives way to it if it has a TEID or UE address that the new one
-    /// is to have.
+    /// For a new session: a session of one of these owners gives way to it if it has a TEID or UE
+    /// address that the new one is to have.
     pub replaces: Vec<OwnerId>,
-    /// TEIDs that are given were chosen here in a former run. Spec: TS 29.244 §8.2.136 (RESTI).
+    /// The control plane's TEIDs were chosen here in a previous run. Spec: TS 29.244 §8.2.136
+    /// (RESTI).
     pub is_restoration: bool,
     /// Buffered packets are to be discarded. Spec: TS 29.244 §8.2.31 (DROBU).
     pub drop_buffered: bool,
     /// Traffic endpoints to create.
     pub create_traffic_endpoints: Vec<TrafficEndpointSpec>,
-    /// Traffic endpoints to update: what is present replaces what was there.
+    /// Traffic endpoints to update: parts that are present replace the old ones.
     pub update_traffic_endpoints: Vec<TrafficEndpointSpec>,
     /// Traffic endpoints to remove, with the PDRs that name them.
     pub remove_traffic_endpoints: Vec<TrafficEndpointId>,
@@ -90,7 +91,7 @@ pub struct PdrSpec {
     pub id: PdrId,
     /// Lower is evaluated first.
     pub precedence: Precedence,
-    /// What packets must look like.
+    /// The packets that it detects.
     pub pdi: PdiSpec,
     /// The outer header to remove.
     pub outer_header_removal: Option<HeaderRemoval>,
@@ -129,7 +130,7 @@ pub struct PdiSpec {
     pub further_ues: Vec<IpPrefix>,
     /// Networks behind the UE.
     pub framed_routes: Vec<IpPrefix>,
-    /// UE addresses to be chosen here, beside those in `ue`.
+    /// UE addresses to be chosen here, in addition to those in `ue`.
     pub choose_ue: Option<ChooseUe>,
     /// QoS flows; a set, empty matches every packet.
     pub qfis: Vec<Qfi>,
@@ -139,13 +140,13 @@ pub struct PdiSpec {
     pub application: Option<Box<str>>,
 }
 
-/// UE addresses to be chosen here. All PDRs and traffic endpoints of a session that ask for an
+/// UE addresses to be chosen here. All PDRs and traffic endpoints of a session that request an
 /// address of the same pools get the same one. Spec: TS 29.244 §5.21.3, §8.2.62 (CHV4, CHV6).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChooseUe {
-    /// An IPv4 address is wanted.
+    /// An IPv4 address is requested.
     pub v4: bool,
-    /// An IPv6 /64 is wanted.
+    /// An IPv6 /64 is requested.
     pub v6: bool,
     /// Which address of packets is the UE's.
     pub side: UeSide,
@@ -170,7 +171,7 @@ pub struct TrafficEndpointSpec {
     pub framed_routes: Vec<IpPrefix>,
     /// The reference point that packets arrive at.
     pub interface_type: Option<InterfaceType>,
-    /// UE addresses to be chosen here, beside those in `ue`.
+    /// UE addresses to be chosen here, in addition to those in `ue`.
     pub choose_ue: Option<ChooseUe>,
     /// QoS flows; empty leaves those of the PDRs.
     pub qfis: Vec<Qfi>,
@@ -190,9 +191,9 @@ pub enum FTeidSpec {
     },
     /// We assign it.
     Choose {
-        /// An IPv4 address is wanted.
+        /// An IPv4 address is requested.
         v4: bool,
-        /// An IPv6 address is wanted.
+        /// An IPv6 address is requested.
         v6: bool,
         /// PDRs with the same CHOOSE ID get the same TEID, those that have it already included.
         choose_id: Option<u8>,
@@ -207,7 +208,7 @@ pub struct PdrUpdate {
     /// Replaces the precedence.
     pub precedence: Option<Precedence>,
     /// Replaces the detection information as a whole. One that names neither tunnel, UE nor traffic
-    /// endpoint keeps those of the former one, its network instance and its QoS flows.
+    /// endpoint keeps those of the previous one, its network instance and its QoS flows.
     pub pdi: Option<PdiSpec>,
     /// Replaces the outer header removal.
     pub outer_header_removal: Option<HeaderRemoval>,
@@ -238,8 +239,8 @@ pub struct FarUpdate {
     pub bar: Option<BarId>,
     /// Changes parts of the forwarding parameters, or provides them.
     pub forwarding: Option<ForwardingUpdate>,
-    /// Changes the sets of duplicating parameters in their order: they have no identifier. What is
-    /// beyond the last set provides a new one.
+    /// Changes the sets of duplicating parameters in their order: they have no identifier.
+    /// Parameters beyond the last set provide a new one.
     pub duplicating: Vec<ForwardingUpdate>,
 }
 
@@ -310,13 +311,13 @@ pub struct BarUpdate {
 /// A part of a rule that is taken away. Spec: TS 29.244 §5.6.3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Withdrawal {
-    /// Of a PDR.
+    /// A part of a PDR.
     Pdr(PdrId, PdrPart),
-    /// Of a FAR.
+    /// A part of a FAR.
     Far(FarId, FarPart),
-    /// Of a QER.
+    /// A part of a QER.
     Qer(QerId, QerPart),
-    /// Of a URR.
+    /// A part of a URR.
     Urr(UrrId, UrrPart),
     /// The suggested number of packets of a BAR.
     BarCount(BarId),

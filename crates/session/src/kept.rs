@@ -1,4 +1,4 @@
-//! What a store outside of this process keeps of a session.
+//! The state of a session that a store outside of this process keeps.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -25,19 +25,19 @@ pub struct KeptSession {
     pub(crate) record: PackedRecord,
 }
 
-/// A session that a former process kept: [`SessionStore::restore`](crate::SessionStore::restore) makes the same session
-/// of it, in a store with the same configuration or another one.
+/// A session that a previous process kept: [`SessionStore::restore`](crate::SessionStore::restore)
+/// makes the same session of it, in a store with the same configuration or another one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FormerSession {
     pub(crate) names: KeptNames,
     pub(crate) usage: KeptUsage,
     pub(crate) parts: RecordParts,
     pub(crate) rules: PackedRules,
-    /// Of another thread, for a store that accepts it.
+    /// Result of the reader thread's checks; used only if the store's configuration still matches.
     pub(crate) prepared: Option<Box<PreparedSession>>,
 }
 
-/// What was prepared of a session, whose records are linked and accepted by themselves.
+/// The prepared parts of a session, whose records are linked and accepted by themselves.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PreparedSession {
     pub keys: SessionKeys,
@@ -45,7 +45,7 @@ pub(crate) struct PreparedSession {
     pub rules: Box<SessionRules>,
 }
 
-/// How a session is called, by whom, and what was chosen for it here.
+/// The names of a session, its owners, and the keys that were chosen for it here.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct KeptNames {
     pub up_seid: Seid,
@@ -73,19 +73,19 @@ pub(crate) struct KeptAddress {
     v6: Option<u64>,
 }
 
-/// What a session has used so far. A later one takes the place of that of a [`KeptSession`] if the session did not change
-/// in between.
+/// The usage of a session so far. A later one takes the place of that of a [`KeptSession`] if the
+/// session did not change in between.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KeptUsage {
-    /// Of each URR.
+    /// The counts of each URR.
     pub(crate) counts: Vec<(UrrId, UsageCounts)>,
     /// The last packet of a session with a user plane inactivity timer.
     pub(crate) last: Option<Nanos>,
     pub(crate) packet_rates: Vec<KeptPacketRate>,
 }
 
-/// The packet rate of a QER: of several entries the first one says what is left, and is all that release 0.1.0 reads. See
-/// [`KeptPacketRate::of`].
+/// The packet rate of a QER: the first of several entries has the rest of the allowance, and is all
+/// that release 0.1.0 reads. See [`KeptPacketRate::of`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct KeptPacketRate {
     pub qer: QerId,
@@ -145,7 +145,7 @@ impl FormerSession {
         self.names.owner
     }
 
-    /// Replaces what was used by a later account of it.
+    /// Replaces the usage by a later account of it.
     pub fn set_usage(&mut self, later: KeptUsage) {
         self.usage = later;
     }

@@ -9,8 +9,8 @@ use crate::usage::SessionUsage;
 /// Octets that most records fit in while they are packed.
 const RECORD_BYTES_USUAL: usize = 512;
 
-/// Everything the session store keeps of a session besides its names: rules, measurements and the
-/// epoch of buffered packets, packed (`pack`).
+/// Everything that the session store keeps of a session except its names: rules, measurements and
+/// the epoch of buffered packets, packed (`pack`).
 ///
 /// The first octet is [`PackedRecord::VERSION`]. It costs one octet per session and, for a usual
 /// session (2 PDRs, 2 FARs, 2 QERs, 1 URR), no memory: its record takes 134 to 147 octets, and the
@@ -59,8 +59,8 @@ impl core::error::Error for PackedRecordError {}
 
 impl PackedRecord {
     /// The version that this program packs and unpacks. Every change of the octets of a record
-    /// raises it, a field appended to a structure included: former programs would misread what
-    /// follows.
+    /// raises it, a field appended to a structure included: older programs would misread the octets
+    /// that follow.
     pub const VERSION: u8 = 3;
 
     pub(crate) fn pack(records: &Records, usage: &SessionUsage, buffer_epoch: u32) -> Self {
@@ -131,7 +131,7 @@ impl RecordParts {
     }
 }
 
-/// What the octets of a [`PackedRecord`] yield. They always yield something.
+/// The parts that the octets of a [`PackedRecord`] yield. They always yield something.
 fn unpacked<T>(parts: Option<T>) -> T {
     let Some(parts) = parts else {
         unreachable!("a record is packed here or was unpacked by from_octets")

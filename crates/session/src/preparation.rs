@@ -7,7 +7,7 @@ use crate::record::Records;
 use crate::session::SessionIdentity;
 use crate::update::{check_former_alone, compile_alone};
 
-/// Checks and compiles sessions of a former process, for a store with the same provisioning.
+/// Checks and compiles sessions of a previous process, for a store with the same provisioning.
 #[derive(Debug, Clone)]
 pub struct SessionPreparer {
     provisioning: Provisioning,

@@ -90,7 +90,7 @@ macro_rules! refusals {
                 }
             }
 
-            /// What is wrong, without the values: a label for counters and logs.
+            /// The fault, without the values: a label for counters and logs.
             #[must_use]
             pub const fn text(&self) -> &'static str {
                 match self {
@@ -223,7 +223,7 @@ refusals! {
         /// The URR.
         urr: UrrId,
     } => Some(RuleId::Urr(urr)), "the URR measures nothing";
-    /// The URR requests reports and lacks what they depend on.
+    /// The URR requests reports and lacks the values that they depend on.
     TriggerIncomplete {
         /// The URR.
         urr: UrrId,
@@ -393,7 +393,7 @@ refusals! {
         /// The traffic endpoint.
         id: TrafficEndpointId,
     } => Some(RuleId::Far(far)), "the FAR is linked to no traffic endpoint";
-    /// It states an address and asks for one of the same family.
+    /// It states an address and requests one of the same family.
     UeAddressStatedAndRequested {
         /// The PDR; `None` if a traffic endpoint does so.
         pdr: Option<PdrId>,

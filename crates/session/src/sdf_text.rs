@@ -101,7 +101,7 @@ pub(crate) fn parse_pfd(text: &str) -> Result<PacketFilter, SdfTextError> {
     }
 }
 
-/// Parses what follows the direction.
+/// Parses the text after the direction.
 fn parse_flow(mut words: FlowDescriptionWords<'_>) -> Result<PacketFilter, SdfTextError> {
     let protocol = match words.next().ok_or(SdfTextError::Protocol)? {
         "ip" => None,
@@ -131,8 +131,8 @@ fn parse_flow(mut words: FlowDescriptionWords<'_>) -> Result<PacketFilter, SdfTe
     }
 }
 
-/// Protocols by name. INTEROP: the standard wants numbers, but control planes hand on the names of
-/// their policies.
+/// Protocols by name. INTEROP: the standard requires numbers, but control planes hand on the names
+/// of their policies.
 const PROTOCOLS: [(&str, u8); 14] = [
     ("icmp", 1),
     ("igmp", 2),

@@ -43,7 +43,7 @@ impl CpAddresses {
     }
 }
 
-/// What the rules of a session contain besides its records.
+/// Parts that the rules of a session contain in addition to its records.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SessionIdentity<'a> {
     pub up_seid: Seid,
@@ -70,7 +70,7 @@ pub(crate) struct OpenSession {
 }
 
 impl OpenSession {
-    /// What its rules are compiled with.
+    /// The identity with which its rules are compiled.
     pub(crate) fn identity<'a>(&self, packet_rates: &'a PacketRates) -> SessionIdentity<'a> {
         let &Self { up_seid, index, origin, buffer_epoch, .. } = self;
         SessionIdentity { up_seid, origin, buffer_epoch, packet_rates: packet_rates.of(index) }
@@ -130,7 +130,7 @@ impl Session {
         self.up_seid
     }
 
-    /// Dense index by which workers know the session.
+    /// Dense index by which workers identify the session.
     #[must_use]
     pub const fn index(&self) -> SessionIndex {
         seid_index(self.up_seid)

@@ -24,16 +24,16 @@ use crate::record::{LocalFTeid, Rates, TrafficEndpointId, UeSide};
 use crate::session::Session;
 use crate::usage::{EndedMeasurement, UsageHandle};
 
-/// The capacity of a store and what rules may name.
+/// The capacity of a store and the objects that rules may name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreConfig {
     /// Sessions at most, including those that wait for their reclaim. Capped to
     /// `limits::SESSIONS_MAX`.
     pub sessions_max: usize,
-    /// What rules may name.
+    /// The objects that rules may name.
     pub provisioning: Provisioning,
-    /// Seed of the random SEIDs and TEID tags. Whoever knows it can guess TEIDs, so in operation it
-    /// comes from the operating system's random source.
+    /// Seed of the random SEIDs and TEID tags. Anyone who has it can guess TEIDs, so in operation
+    /// it comes from the operating system's random source.
     pub seed: u64,
     /// The nodes of workers and ports: a new session gets an index whose owner is near its port.
     pub owner_nodes: OwnerNodes,
@@ -58,7 +58,8 @@ pub struct CreatedUe {
     pub side: UeSide,
 }
 
-/// What was chosen here for a traffic endpoint. Spec: TS 29.244 §7.5.3.5.
+/// The F-TEID and UE addresses that were chosen here for a traffic endpoint. Spec: TS 29.244
+/// §7.5.3.5.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CreatedTrafficEndpoint {
     /// The traffic endpoint.
@@ -88,7 +89,7 @@ pub struct CreatedPdr {
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionStore {
     pub(crate) provisioning: Provisioning,
-    /// Former sessions were prepared by this provisioning.
+    /// Sessions of the previous process were prepared by this provisioning.
     pub(crate) accepts_prepared: bool,
     pub(crate) pfds: Pfds,
     /// Keys of one kind in all sessions together at most; lookup tables have this size.
@@ -121,7 +122,7 @@ pub struct SessionStore {
     pub(crate) fault_in_commit: bool,
 }
 
-/// What one delta removes and its reclaim frees.
+/// The resources that one delta removes and its reclaim frees.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct RetiredResources {
     /// TEIDs and UE addresses that we chose.
@@ -186,8 +187,8 @@ impl SessionStore {
         }
     }
 
-    /// Frees what the oldest unreclaimed delta of `session` removed. Call it once per delta, when
-    /// all workers run the delta. Does nothing without such a delta.
+    /// Frees the resources that the oldest unreclaimed delta of `session` removed. Call it once per
+    /// delta, when all workers run the delta. Does nothing without such a delta.
     pub fn reclaim(&mut self, session: SessionIndex) {
         let Some(queue) = self.retired.get_mut(&session) else { return };
         let retired = queue.pop_front().unwrap_or_default();
@@ -312,8 +313,8 @@ impl SessionStore {
         self.tunnel_index.interfaces(addr)
     }
 
-    /// How many low bits of a TEID are its position, if it was chosen here. Positions are dense. Of
-    /// the chosen TEIDs with the same position, one at most is in use or waits for its reclaim.
+    /// How many low bits of a TEID are its position, if it was chosen here. Positions are dense. At
+    /// most one of the chosen TEIDs with the same position is in use or waits for its reclaim.
     #[must_use]
     pub const fn slot_bits(&self) -> u32 {
         self.teids.slot_bits()
@@ -344,12 +345,14 @@ impl SessionStore {
         &self.provisioning
     }
 
-    /// Replaces what rules may name, except the conditions of slices, which stay. Sessions that exist
-    /// have the former rules until [`SessionStore::recompile`]; addresses that they have stay theirs. Forwarding policies
-    /// that FARs name must keep their network instance: keys of sessions depend on it.
+    /// Replaces the objects that rules may name, except the conditions of slices, which stay.
+    /// Sessions that exist have the previous rules until [`SessionStore::recompile`]; addresses
+    /// that they have stay theirs. Forwarding policies that FARs name must keep their network
+    /// instance: keys of sessions depend on it.
     ///
-    /// The interfaces are the former ones, and may be followed by further ones. Only rules that name its network instance
-    /// use a routing domain that these add: rules without a name keep the domains in which their sessions have keys.
+    /// The interfaces are the previous ones, and may be followed by further ones. Only rules that
+    /// name its network instance use a routing domain that these add: rules without a name keep the
+    /// domains in which their sessions have keys.
     pub fn set_provisioning(&mut self, mut provisioning: Provisioning) {
         let former = &self.provisioning.interfaces;
         for (position, interface) in provisioning.interfaces.iter_mut().enumerate() {
@@ -380,7 +383,7 @@ impl SessionStore {
         self.indices.max_count()
     }
 
-    /// What rules may name.
+    /// The objects that rules may name.
     pub(crate) const fn catalog(&self) -> RuleCatalog<'_> {
         RuleCatalog { configured: &self.provisioning, pfds: &self.pfds }
     }

@@ -36,7 +36,7 @@ pub struct QueueKey {
     pub direction: Direction,
     /// The session's buckets: bit n is bucket n.
     pub buckets: u64,
-    /// The rest of what identifies its rates; opaque to this crate.
+    /// The rest of the key of its rates; opaque to this crate.
     pub tag: u16,
 }
 
@@ -78,8 +78,8 @@ pub struct RingWait {
     pub rate: u8,
     /// When that rate opens; now if other flows have their turn first.
     pub at: Nanos,
-    /// What the flow may send in a round; less than 512 counts as 512. From there on, shares are
-    /// proportional to it. Unit: octets.
+    /// The octets that the flow may send in a round; less than 512 counts as 512. From there on,
+    /// shares are proportional to it. Unit: octets.
     pub quantum: u32,
 }
 
@@ -93,7 +93,7 @@ pub struct TurnContext {
     pub contended: RateSet,
 }
 
-/// What happens to a flow that is reviewed before its time.
+/// The outcome of a review of a flow before its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReviewOutcome {
     /// Its rates are checked when it is served next; see [`Queues::review`](crate::Queues::review).

@@ -10,9 +10,9 @@ pub(crate) const NONE: u32 = u32::MAX;
 /// The share of a ring's member in the rounds of a shared rate.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RoundShare {
-    /// What it may send in a round. Unit: octets.
+    /// The octets that it may send in a round. Unit: octets.
     pub(crate) quantum: u32,
-    /// What it may still send in this round. Unit: octets.
+    /// The octets that it may still send in this round. Unit: octets.
     pub(crate) credit: u32,
     /// Its quantum of this round was added to `credit`.
     pub(crate) has_quantum: bool,

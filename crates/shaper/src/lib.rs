@@ -15,8 +15,8 @@
 //! and of all sessions. The flows that wait for a shared rate form its *ring*: they take turns by deficit
 //! round robin (SIGCOMM 1995), and the wheel wakes the rate instead of its flows.
 //!
-//! The crate knows neither clock, rules nor rates: `now` is an argument, and the caller decides which
-//! packet may leave ([`FlowServer`]). It allocates at construction only.
+//! The crate uses neither clock, rules nor rates: `now` is an argument, and the caller decides
+//! which packet may leave ([`FlowServer`]). It allocates at construction only.
 #![forbid(unsafe_code)]
 
 mod flow;

@@ -351,7 +351,8 @@ impl<P> Queues<P> {
         taken
     }
 
-    /// Prefetches what the turns of `due` read: the flows, then their first packets and rates.
+    /// Prefetches the lines that the turns of `due` read: the flows, then their first packets and
+    /// rates.
     #[inline(always)]
     // PERF (adit bench datapath --rates wait): once per turn.
     fn prefetch_turns(&self, due: &[u32], server: &impl FlowServer<P>) {

@@ -14,7 +14,7 @@ pub trait FlowServer<P> {
     /// State of one turn, such as the flow's buckets.
     type Turn;
 
-    /// Prefetches what the turn of a flow reads.
+    /// Prefetches the lines that the turn of a flow reads.
     fn prefetch_flow(&self, _key: &QueueKey) {}
 
     /// Prefetches a value that is read soon.
@@ -42,7 +42,7 @@ pub trait FlowServer<P> {
     fn end_turn(&mut self, turn: Self::Turn);
 }
 
-/// What [`FlowServer::serve_alone`] did.
+/// The result of [`FlowServer::serve_alone`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AloneResult {
     /// It took the packet, and the rates admit another one.

@@ -1,4 +1,4 @@
-//! Checksums of records, and what is said of those that do not match.
+//! Checksums of records, and reports of those that do not match.
 
 use adit_store::{RecordId, RecordKey, StoreError};
 
@@ -26,7 +26,7 @@ impl RecordDamage {
         self.count = self.count.max(count);
     }
 
-    /// The record of this name `is_what`: missing, or not what was written.
+    /// The record of this name `is_what`: missing, or different from what was written.
     pub(crate) fn note(&mut self, name: &[u8], is_what: &str) {
         self.count += 1;
         if self.named.len() < NAMED_MAX {

@@ -39,21 +39,21 @@ impl From<TransportError> for LinkError {
     }
 }
 
-/// What commands are made of.
+/// The words of a command.
 pub(crate) type CommandWords<'a> = Vec<&'a [u8]>;
 
-/// What a reply is recognized by.
+/// Identifies the command of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PipelineTag {
     /// One of the commands of a call, by its place.
     Call(usize),
     /// A group, or with number 0 only the lease, queued at this time.
     Write { at: Instant },
-    /// What the server is.
+    /// The role of the server.
     Role,
     /// The server's own figures, which it may refuse.
     Info,
-    /// Replicas must have what was queued up to this time.
+    /// Replicas must have all commands queued up to this time.
     Wait { at: Instant },
 }
 
@@ -115,7 +115,8 @@ impl ServerConnection {
         if is_waiting { now.saturating_duration_since(since) } else { Duration::ZERO }
     }
 
-    /// Sends and receives what is possible without waiting, and hands over each reply. True if octets arrived.
+    /// Makes progress without waiting: sends and receives, and hands over each reply. True if
+    /// octets arrived.
     pub(crate) fn advance(
         &mut self,
         transport: &mut impl Transport,
@@ -161,7 +162,7 @@ impl ServerConnection {
         Ok(has_arrived)
     }
 
-    /// Sends what the transport takes.
+    /// Sends as many octets as the transport takes.
     pub(crate) fn flush(&mut self, transport: &mut impl Transport) -> Result<(), LinkError> {
         while !self.resp.output().is_empty() {
             match transport.send(self.stream, self.resp.output())? {
@@ -173,7 +174,7 @@ impl ServerConnection {
     }
 }
 
-/// What the error of a server means.
+/// The meaning of a server's error.
 fn refusal(text: &[u8], server: SocketAddr) -> LinkError {
     let text = printable(text);
     let mut words = text.split(' ');

@@ -1,4 +1,4 @@
-//! What operators see of a shared store.
+//! Figures of a shared store for operators.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -10,15 +10,15 @@ use adit_store::GroupPosition;
 pub struct SharedStoreFigures {
     /// The server in use; `None` while none can be.
     pub server: Option<SocketAddr>,
-    /// Replicas that are connected to it, when the client last asked.
+    /// Replicas that are connected to it, by the latest `INFO`.
     pub replicas: u32,
-    /// Who holds the lease, or held it last, as far as the client knows.
+    /// The holder of the lease, or its last one, as last read.
     pub holder: String,
     /// The epoch of this process; 0 unless it holds the lease.
     pub epoch: u64,
-    /// As of [`SharedStore::lease_valid_until`](crate::SharedStore::lease_valid_until).
+    /// See [`SharedStore::lease_valid_until`](crate::SharedStore::lease_valid_until).
     pub lease_valid_until: Option<Instant>,
-    /// The last group that the server has, as far as the client knows.
+    /// The last group that the server has, as last read.
     pub last: GroupPosition,
     /// Connections that failed or were lost, each server counted.
     pub connection_failures: u64,
@@ -28,7 +28,7 @@ pub struct SharedStoreFigures {
     pub groups_resent: u64,
     /// An adit that wrote all records again, because servers had lost them, ended before it was done.
     pub is_incomplete: bool,
-    /// What an operator should change about the server in use.
+    /// Advice to operators about the server in use.
     pub warnings: Vec<String>,
     /// Octets of groups that are not durable.
     pub pending_octets: usize,

@@ -20,13 +20,13 @@ use crate::shared_store::SharedStore;
 /// Groups that a server is to return at once.
 const GROUPS_PER_READ: &[u8] = b"64";
 
-/// What the checksums of a group are called among its changes.
+/// The name of the checksums of a group among its changes.
 const CHECKSUMS: &[u8] = b"8=checksums";
 
 /// Nobody has all records.
 const UNFINISHED: &str = "the adit that wrote all records again, after the server had lost them, ended before it was done: start it again";
 
-/// What a follower learns.
+/// The news that a follower receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FollowedChange<'a> {
     /// Nothing that was learned before counts any more: all records follow, in the order of
@@ -53,7 +53,7 @@ pub struct FollowProgress {
     pub lease: Option<LeaseView>,
 }
 
-/// What a server says besides the records.
+/// The state of a server apart from the records.
 struct StoreView {
     last: GroupPosition,
     lease: Option<LeaseView>,
@@ -61,25 +61,27 @@ struct StoreView {
     is_filling: bool,
 }
 
-/// What becomes of the records that were yielded when the server does not have what follows them.
+/// The fate of the yielded records when the server does not have the changes that follow them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KeptRecords {
-    /// What the server has counts.
+    /// The records of the server count.
     None,
     /// They are not all, and the server does not have all either.
     Unusable,
-    /// The holder of the lease may still write what is missing.
+    /// The holder of the lease may still write the missing ones.
     Waiting,
     /// Nobody has more.
     Best,
 }
 
 impl<T: Transport> SharedStore<T> {
-    /// Yields what is new. The first call yields a reset and all records, and so does one whose changes the server does
-    /// not have any more. Otherwise it yields the changes of the groups that were written, in order, and waits for the next
-    /// one for at most `limit` if there is none. Groups that are `known` are not read again. The lease is not needed.
+    /// Yields news. The first call yields a reset and all records, and so does one whose changes
+    /// the server does not have any more. Otherwise it yields the changes of the groups that were
+    /// written, in order, and waits for the next one for at most `limit` if there is none. Groups
+    /// that are `known` are not read again. The lease is not needed.
     ///
-    /// After [`SharedStore::acquire`] call it until it has caught up: then nothing of the former holder can follow.
+    /// After [`SharedStore::acquire`] call it until it has caught up: then nothing of the previous
+    /// holder can follow.
     ///
     /// # Errors
     /// No server can be used, or a newer program wrote the records. The next call goes on, if need be with a reset.
@@ -113,7 +115,7 @@ impl<T: Transport> SharedStore<T> {
         })
     }
 
-    /// Whether what was yielded counts more than what the server has, which has less if `lacks`.
+    /// Whether the yielded records count more than those of the server, which has fewer if `lacks`.
     fn weigh(&mut self, view: &StoreView, lacks: bool) -> KeptRecords {
         let (is_held, is_whole) = (view.lease.is_some(), self.is_followed_whole);
         if self.epoch.is_some() {
@@ -130,7 +132,8 @@ impl<T: Transport> SharedStore<T> {
         if !lacks || !is_whole || self.followed == Some(GroupPosition::default()) {
             return KeptRecords::None;
         }
-        // The holder has what the server lost, and reaches it within two lengths of the lease if it lives.
+        // The holder has the groups that the server lost, and reaches it within two lengths of the
+        // lease if it lives.
         let since = *self.lacking_since.get_or_insert_with(Instant::now);
         match (since.elapsed() < self.options.lease * 2, is_held) {
             (true, _) => KeptRecords::Waiting,
@@ -139,7 +142,7 @@ impl<T: Transport> SharedStore<T> {
         }
     }
 
-    /// Keeps what was yielded.
+    /// Keeps the yielded records.
     fn keep_followed(
         &self,
         view: StoreView,

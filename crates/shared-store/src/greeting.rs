@@ -15,7 +15,7 @@ use crate::server_info::ServerInfo;
 /// How much a primary is worth: the greatest is used.
 pub(crate) type GreetingRank = (bool, bool, GroupPosition, u64, u32);
 
-/// What a server says of itself.
+/// A server's answers to the first commands.
 #[derive(Debug, Default)]
 pub(crate) struct Greeting {
     /// The last group that it has.
@@ -48,7 +48,7 @@ impl Greeting {
 /// role 1, and the scripts follow.
 const LOGIN: usize = usize::MAX;
 
-/// What the commands of a greeting need.
+/// The words of a greeting's commands.
 #[derive(Debug)]
 pub(crate) struct GreetingCommands {
     login: Option<StoreLogin>,

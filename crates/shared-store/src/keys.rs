@@ -2,7 +2,7 @@
 
 use adit_store::{RecordId, RecordKey, RecordKind};
 
-/// The version of what the keys hold.
+/// The version of the keys' contents.
 pub const FORMAT_VERSION: u32 = 1;
 
 /// The hash with `format`, `epoch`, `holder` and `last`, the lease, the wish to take over, the stream of groups, one

@@ -1,4 +1,4 @@
-//! The lease: taking it, giving it back, and asking its holder for it.
+//! The lease: taking it, giving it back, and requesting it from its holder.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::standby_name::StandbyName;
 /// How long a wish to take over lasts. Unit: ms.
 const HANDOVER_MS: &[u8] = b"10000";
 
-/// What became of an attempt to take the lease.
+/// The result of an attempt to take the lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeaseAnswer {
     /// This process holds it.
@@ -45,10 +45,10 @@ pub struct LeaseView {
 }
 
 impl<T: Transport> SharedStore<T> {
-    /// Takes the lease if nobody holds it, a former process of the same instance does, or its holder has not prolonged it for its
-    /// whole length while this process looked. From then on writes of former
-    /// holders are refused by the server, and this process may append. If the server names a standby, only that one gets the lease:
-    /// see [`SharedStore::set_incarnation`].
+    /// Takes the lease if nobody holds it, a previous process of the same instance does, or its
+    /// holder has not prolonged it for its whole length while this process looked. From then on the
+    /// server refuses writes of previous holders, and this process may append. If the server names
+    /// a standby, only that one gets the lease: see [`SharedStore::set_incarnation`].
     ///
     /// # Errors
     /// No server can be used, the server evicts records, or a newer program wrote the records.
@@ -91,7 +91,8 @@ impl<T: Transport> SharedStore<T> {
         })
     }
 
-    /// Prefers what was followed to a server that has groups up to `last` only, or not all records.
+    /// Prefers the followed records to a server that has groups up to `last` only, or not all
+    /// records.
     fn keep_what_was_followed(&mut self, last: GroupPosition, is_incomplete: bool) {
         let lacks = self.followed.is_some_and(|reached| reached > last) || is_incomplete;
         if lacks && self.is_followed_whole {
@@ -100,7 +101,8 @@ impl<T: Transport> SharedStore<T> {
         }
     }
 
-    /// The standby that the server named when this process took the lease: what it has may have been acknowledged, and lack here.
+    /// The standby that the server named when this process took the lease: the server may lack
+    /// groups that this standby acknowledged.
     #[must_use]
     pub const fn former_standby(&self) -> Option<Incarnation> {
         self.former_standby
@@ -111,8 +113,8 @@ impl<T: Transport> SharedStore<T> {
         self.incarnation = Some(own);
     }
 
-    /// Accepts that the standby which the server names is lost, with what only it had: from now on this process takes the lease in
-    /// spite of it.
+    /// Accepts that the standby which the server names is lost, with the groups that only it had:
+    /// from now on this process takes the lease in spite of it.
     pub const fn give_up_standby(&mut self) {
         self.gives_up_standby = true;
     }
@@ -127,7 +129,7 @@ impl<T: Transport> SharedStore<T> {
         Ok(is_marked)
     }
 
-    /// What a look at the lease of another holder says.
+    /// Returns the state of another holder's lease after a look at it.
     pub(crate) fn measure(&mut self, sight: LeaseSight) -> LeaseView {
         self.figures.holder.clone_from(&sight.holder);
         if self.figures.replicas < self.options.acknowledge_replicas {
@@ -169,7 +171,8 @@ impl<T: Transport> SharedStore<T> {
         StoreError::Newer { file, version, newest: FORMAT_VERSION }
     }
 
-    /// Gives the lease back, so that another process need not wait for its end. What is not durable stays appended.
+    /// Gives the lease back, so that another process need not wait for its end. Groups that are not
+    /// durable stay appended.
     ///
     /// # Errors
     /// No server can be used: the lease ends by itself.
@@ -187,8 +190,8 @@ impl<T: Transport> SharedStore<T> {
         })
     }
 
-    /// Asks the holder to give the lease back. It learns it when it writes or prolongs the lease next; the wish
-    /// lasts 10 seconds.
+    /// Requests the lease from its holder. It learns it when it writes or prolongs the lease next;
+    /// the wish lasts 10 seconds.
     ///
     /// # Errors
     /// No server can be used.
@@ -202,7 +205,8 @@ impl<T: Transport> SharedStore<T> {
         })
     }
 
-    /// True if somebody asked this holder to give the lease back, when it last wrote or prolonged the lease.
+    /// True if another process requested the lease from this holder, when it last wrote or
+    /// prolonged the lease.
     #[must_use]
     pub const fn is_handover_requested(&self) -> bool {
         self.is_handover_requested

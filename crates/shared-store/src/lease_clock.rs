@@ -1,4 +1,4 @@
-//! How long a lease has not been prolonged, by the clock of whoever looks at it.
+//! How long a lease has not been prolonged, by the clock of the process that looks at it.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct LeaseSight {
     /// Who holds it.
     pub(crate) holder: String,
-    /// How long it is, by its holder's word.
+    /// How long it is, as its holder wrote.
     pub(crate) lease_ms: Option<u64>,
     pub(crate) epoch: u64,
     /// Grows whenever the holder writes or prolongs the lease.
@@ -21,14 +21,15 @@ pub(crate) struct LeaseSight {
 /// No clock of a server or of another host counts: a lease is over when its holder did not prolong it for its whole length.
 #[derive(Debug, Default)]
 pub(crate) struct LeaseClock {
-    /// What was seen last, and when that lease is over unless it changes.
+    /// The last look, and when that lease is over unless it changes.
     seen: Option<(LeaseSight, Instant)>,
     /// How often the holder was seen to prolong it.
     renewals: u64,
 }
 
 impl LeaseClock {
-    /// Begins anew: on another connection, or while too few replicas follow the server, nothing is known of what the holder does.
+    /// Begins anew: on another connection, or while too few replicas follow the server, the state
+    /// of the holder is unknown.
     pub(crate) fn reset(&mut self) {
         self.seen = None;
     }
@@ -102,7 +103,7 @@ mod tests {
         assert_eq!(clock.note(sight(2), at(999), LEASE), Duration::from_millis(1000));
         assert_eq!((clock.ended(at(1500)), clock.renewals()), (None, 1));
         assert_eq!(clock.ended(at(1999)), Some((3, 2)));
-        // Another connection knows nothing.
+        // Nothing has been read on another connection.
         clock.reset();
         assert_eq!(clock.ended(at(5000)), None);
         assert_eq!(clock.note(sight(2), at(5000), LEASE), Duration::from_millis(1000));

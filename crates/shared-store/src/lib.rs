@@ -1,13 +1,14 @@
 //! Records in a shared store: any server of the Redis protocol, single, replicated or a Cluster.
 //!
-//! One process at a time holds the *lease* of the records of a name. Whoever takes it gets an *epoch*, the fencing
-//! token: the server compares it with each write and refuses those of former holders, which learn it that way
-//! ([`StoreError::Fenced`](adit_store::StoreError)). [`SharedStore`] is the holder's [`RecordStore`](adit_store::RecordStore), and
-//! a standby's view: [`SharedStore::follow`] yields all records, and then all changes in their order.
+//! One process at a time holds the *lease* of the records of a name. A process that takes it gets
+//! an *epoch*, the fencing token: the server compares it with each write and refuses those of
+//! previous holders with [`StoreError::Fenced`](adit_store::StoreError). [`SharedStore`] is the
+//! holder's [`RecordStore`](adit_store::RecordStore), and a standby's view: [`SharedStore::follow`]
+//! yields all records, and then all changes in their order.
 //!
-//! A group is durable once the primary has it, and as many replicas as configured. After a loss of the connection
-//! the client finds the primary again and sends what the server does not have. The keys, the scripts and the
-//! guarantees stand in `docs/internals/shared-store.md`.
+//! A group is durable once the primary has it, and as many replicas as configured. After a loss of
+//! the connection the client finds the primary again and sends the groups that the server does not
+//! have. The keys, the scripts and the guarantees stand in `docs/internals/shared-store.md`.
 //!
 //! [`RecordStore::poll`](adit_store::RecordStore::poll) never blocks. All other calls wait for a primary, for about
 //! [`SharedStoreOptions::patience`] at most, and for its replies; they belong on a thread of their own.

@@ -115,7 +115,7 @@ impl<T: Transport> ServerLink<T> {
 
     /// Moves what the transport can move.
     pub(crate) fn poll_transport(&mut self) {
-        // Sockets that are slept on tell only here that they are ready.
+        // Sockets that block show only here that they are ready.
         self.transport.wait(Duration::ZERO);
         let nanos = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.transport.poll(Nanos(nanos));
@@ -167,7 +167,7 @@ impl<T: Transport> ServerLink<T> {
                 CandidateStage::Usable { greeting, .. } => Some((rank(greeting), place)),
                 _ => None,
             });
-        // Of equal ones the first in the order of the configuration.
+        // Among equal ones the first in the order of the configuration.
         let best = ranks.max_by_key(|(rank, place)| (*rank, std::cmp::Reverse(*place)))?.1;
         let mut chosen = None;
         for (place, one) in self.candidates.iter_mut().enumerate() {
@@ -293,7 +293,7 @@ impl<T: Transport> ServerLink<T> {
         }
     }
 
-    /// Sends what the transport takes.
+    /// Sends as many octets as the transport takes.
     pub(crate) fn flush(&mut self) -> Result<(), LinkError> {
         let Self { connection, transport, .. } = self;
         connection.as_mut().map_or(Ok(()), |connection| connection.flush(transport))

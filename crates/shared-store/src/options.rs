@@ -1,4 +1,4 @@
-//! What a client of a shared store is told.
+//! Settings of a client of a shared store.
 
 use core::fmt;
 use std::net::SocketAddr;
@@ -11,12 +11,12 @@ pub struct SharedStoreOptions {
     pub servers: Vec<SocketAddr>,
     /// The name of the records: adits that take over from each other have the same one. No braces.
     pub name: String,
-    /// What this adit is called, the same after a restart on this host and different on each other one. A former
-    /// process of this instance loses its lease to this one at once.
+    /// The name of this adit, the same after a restart on this host and different on each other
+    /// one. A previous process of this instance loses its lease to this one at once.
     pub instance: String,
-    /// Unpredictable: tells the processes of an instance apart.
+    /// Unpredictable: distinguishes the processes of an instance.
     pub process: u64,
-    /// How to log in, if servers want it.
+    /// How to log in, if servers require it.
     pub login: Option<StoreLogin>,
     /// Replicas that must have a group before it is durable.
     pub acknowledge_replicas: u32,
@@ -27,12 +27,12 @@ pub struct SharedStoreOptions {
 }
 
 impl SharedStoreOptions {
-    /// What the lease says of this process.
+    /// The name of this process in the lease.
     pub(crate) fn holder(&self) -> String {
         format!("{}{:016x}", self.instance_prefix(), self.process)
     }
 
-    /// What the names of all processes of this instance begin with.
+    /// The prefix of the names of all processes of this instance.
     pub(crate) fn instance_prefix(&self) -> String {
         format!("{}/", self.instance)
     }

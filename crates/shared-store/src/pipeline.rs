@@ -18,7 +18,7 @@ use crate::tail::GroupWords;
 const BATCH_OCTETS_MAX: usize = 8 << 20;
 const BATCH_GROUPS_MAX: usize = 256;
 
-/// Longest pause between two renewals: they also tell when a full server has room again.
+/// Longest pause between two renewals: they also show when a full server has room again.
 const RENEWAL_MAX: Duration = Duration::from_millis(500);
 
 /// Pause between two looks at all that a server says of itself.
@@ -28,8 +28,8 @@ const INFO_INTERVAL: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(100);
 
 impl<T: Transport> SharedStore<T> {
-    /// Does what is possible without waiting: looks for the primary, prolongs the lease, sends groups and notes what has become
-    /// durable.
+    /// Makes progress without waiting: searches for the primary, prolongs the lease, sends groups
+    /// and records which have become durable.
     ///
     /// # Errors
     /// The lease is lost, or a newer program wrote the records.
@@ -39,8 +39,8 @@ impl<T: Transport> SharedStore<T> {
         let (epoch, wanted) = (self.epoch.unwrap_or(u64::MAX), self.options.acknowledge_replicas);
         let found = self.link.search(now, |greeting| {
             let replicas = greeting.replicas.unwrap_or(0);
-            // A holder may prefer a primary with replicas, since it has what the other one has. It goes first of all to one that
-            // knows of a successor.
+            // A holder may prefer a primary with replicas, since it has the groups of the other
+            // one. A holder goes first of all to one that names a later epoch.
             let is_enough = epoch != u64::MAX && replicas >= wanted;
             (greeting.epoch > epoch, is_enough, greeting.last, greeting.epoch, replicas)
         });
@@ -106,7 +106,7 @@ impl<T: Transport> SharedStore<T> {
     /// Sends and receives on the connection.
     fn advance(&mut self, now: Instant) -> Result<(), LinkError> {
         let advanced = self.link.advance(now);
-        // What the server said before it went counts.
+        // Replies that the server sent before it went count.
         for (tag, reply) in self.link.take_replies() {
             self.take_reply(tag, reply)?;
         }
@@ -139,7 +139,7 @@ impl<T: Transport> SharedStore<T> {
         }
     }
 
-    /// So many replicas have what was queued up to `at`.
+    /// So many replicas have all commands queued up to `at`.
     pub(crate) fn take_replicas(&mut self, replicas: i64, at: Instant) {
         let wanted = self.options.acknowledge_replicas;
         if replicas < i64::from(wanted) {
@@ -151,7 +151,7 @@ impl<T: Transport> SharedStore<T> {
         self.confirm(at);
     }
 
-    /// What was queued up to `at` is durable.
+    /// Commands queued up to `at` are durable.
     fn confirm(&mut self, at: Instant) {
         self.confirmed = Some(at);
         self.refusal = None;
@@ -189,7 +189,7 @@ impl<T: Transport> SharedStore<T> {
         Ok(())
     }
 
-    /// Queues what the server has to get, once it has answered everything before.
+    /// Queues the commands for the server, once it has answered everything before.
     fn send(&mut self, now: Instant) {
         if self.epoch.is_none() || self.link.in_flight() != Some(0) {
             return;
@@ -203,7 +203,7 @@ impl<T: Transport> SharedStore<T> {
         if self.is_ready && !self.queue_standby(now) {
             self.queue_groups(now);
         }
-        // Also alone, if too few replicas had what was written.
+        // Also alone, if too few replicas had everything written.
         if self.link.in_flight() != Some(0) || self.written_at > self.confirmed {
             self.queue_wait(now);
         }
@@ -294,12 +294,12 @@ impl<T: Transport> SharedStore<T> {
     }
 }
 
-/// The server answered something else than what was asked for.
+/// The server's answer does not fit the command.
 pub(crate) fn unreadable() -> LinkError {
     LinkError::Lost("its answer cannot be read".to_owned())
 }
 
-/// The words of a write besides its changes.
+/// The words of a write in addition to its changes.
 struct WriteWords {
     epoch: String,
     holder: String,

@@ -3,7 +3,8 @@
 /// Octets of a server's text that are shown.
 const OCTETS_MAX: usize = 300;
 
-/// What a server says, without control characters and of bounded length: it goes to logs and terminals.
+/// Text of a server, without control characters and of bounded length: it goes to logs and
+/// terminals.
 pub(crate) fn printable(octets: &[u8]) -> String {
     let shown = octets.get(..OCTETS_MAX).unwrap_or(octets);
     let text = shown.escape_ascii().to_string();

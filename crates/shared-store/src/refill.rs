@@ -1,7 +1,8 @@
 //! Records that a server lost, while their holder has all of them in memory.
 //!
-//! The holder waits for the length of a lease whether another server has more. Then the server begins anew behind the last durable
-//! group, with a mark; whoever has the records appends all of them again; and the mark goes with the last one.
+//! The holder waits for the length of a lease whether another server has more. Then the server
+//! begins anew behind the last durable group, with a mark; the owner of the records appends all of
+//! them again; and the mark goes with the last one.
 
 use std::time::Instant;
 
@@ -22,7 +23,7 @@ impl<T: Transport> SharedStore<T> {
         let lost =
             format!("it lost records: it has changes up to {last}, and {durable} was durable");
         if last.epoch != epoch && last.epoch > self.before.0 {
-            // They cannot be joined with what this process has.
+            // They cannot be joined with the records of this process.
             return Err(LinkError::Lost(format!(
                 "{lost}; another adit has written to it: let another server become the primary"
             )));
@@ -50,7 +51,8 @@ impl<T: Transport> SharedStore<T> {
         }
     }
 
-    /// Queues what begins or ends it. True if it is to begin: nothing else is of use before.
+    /// Queues the command that begins or ends it. True if it is to begin: nothing else is of use
+    /// before.
     pub(crate) fn queue_refill(&mut self, now: Instant) -> bool {
         let durable = self.tail.durable();
         let is_complete = self.refill.marked_until.is_some_and(|until| durable.number >= until);
@@ -86,7 +88,7 @@ impl<T: Transport> SharedStore<T> {
         true
     }
 
-    /// The connection is lost: what was sent may not have arrived.
+    /// The connection is lost: commands that were sent may not have arrived.
     pub(crate) fn forget_refill(&mut self) {
         (self.refill.begins, self.refill.ends) = (false, false);
     }

@@ -9,7 +9,7 @@ use adit_store::RecordNumber;
 pub(crate) struct RefillProgress {
     /// When it saw first that records are lost.
     pub(crate) seen_at: Option<Instant>,
-    /// Whoever appends records has all of them.
+    /// A process that appends records has all of them.
     pub(crate) is_possible: bool,
     /// The server lacks records, or has damaged ones.
     pub(crate) is_wanted: bool,

@@ -171,7 +171,7 @@ fn read_part(
     while let Some(field) = fields.next() {
         let (field, value) = (octets(field)?, octets(fields.next()?)?);
         let found = if are_known { Some(octets(checksums.next()?)) } else { None };
-        // What is no field of ours was put there by somebody else.
+        // A field that is not ours was put there by another program.
         let Some(id) = read_field(field) else { continue };
         let name = [&[b'0' + kind as u8], field].concat();
         let checksum = checksum(&[&name, b"=", value]);

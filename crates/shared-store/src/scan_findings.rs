@@ -1,4 +1,4 @@
-//! What scans find besides the records.
+//! Findings of scans in addition to the records.
 
 use adit_store::{GroupPosition, RecordChange, RecordName, StoreChange};
 
@@ -7,7 +7,7 @@ use crate::checksum::RecordDamage;
 /// Octets of groups that are gathered; with more all records are read again.
 const OCTETS_MAX: usize = 512 << 20;
 
-/// What scans find besides the records.
+/// Findings of scans in addition to the records.
 #[derive(Debug, Default)]
 pub(crate) struct ScanFindings {
     pub(crate) damage: RecordDamage,
@@ -15,7 +15,7 @@ pub(crate) struct ScanFindings {
     pub(crate) gathered: Option<GatheredGroups>,
 }
 
-/// What was taken from the order of changes meanwhile.
+/// The changes taken from the order meanwhile.
 #[derive(Debug, Default)]
 pub(crate) struct GatheredGroups {
     pub(crate) reached: GroupPosition,

@@ -33,7 +33,7 @@ pub(crate) const SCRIPT_TEXTS: [&[u8]; 8] = [
     include_bytes!("scripts/name.lua"),
 ];
 
-/// What a server calls the scripts.
+/// The digests by which a server identifies the scripts.
 #[derive(Debug, Default)]
 pub(crate) struct ScriptDigests([Vec<u8>; SCRIPT_TEXTS.len()]);
 
@@ -132,11 +132,11 @@ impl ScriptAnswer {
 /// A reply to a command of the pipeline.
 #[derive(Debug)]
 pub(crate) enum PipelineReply {
-    /// What a script says; `None` if it cannot be read.
+    /// The answer of a script; `None` if it cannot be read.
     Script(Option<ScriptAnswer>),
     /// Replicas of the server; `None` if it is no primary.
     Role(Option<u32>),
-    /// Replicas that have what was written.
+    /// Replicas that have everything written so far.
     Waited(i64),
     /// The server's own figures, as text.
     Info(Vec<u8>),

@@ -1,20 +1,20 @@
-//! What a server says of its memory, its files and its replicas.
+//! The reports of a server on its memory, its files and its replicas.
 
 use adit_resp::RespValue;
 
 use crate::scripts::{number, octets};
 
-/// Memory that is kept for what relieves the store, and its bound.
+/// Memory that is reserved for changes that relieve the store, and its bound.
 const RESERVE_PART: u64 = 8;
 const RESERVE_OCTETS_MAX: u64 = 64 << 20;
 
-/// What is known from the replies to `INFO`. A server may refuse it.
+/// The values from replies to `INFO`. A server may refuse it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ServerInfo {
     /// Octets that the server has and may have, if there is a limit.
     used: u64,
     most: u64,
-    /// Of those that it has, octets that do not count.
+    /// The octets of `used` that do not count.
     not_counted: u64,
     policy: String,
     has_append_only_file: Option<bool>,
@@ -22,7 +22,7 @@ pub(crate) struct ServerInfo {
 }
 
 impl ServerInfo {
-    /// Takes note of a reply to `INFO`, of whatever sections.
+    /// Adds a reply to `INFO`, of whatever sections.
     pub(crate) fn take(&mut self, value: RespValue<'_>) {
         let text = octets(value).map(String::from_utf8_lossy).unwrap_or_default();
         for line in text.lines() {
@@ -58,7 +58,7 @@ impl ServerInfo {
         })
     }
 
-    /// What an operator should change.
+    /// Advice to operators about the server's settings.
     pub(crate) fn warnings(&self, wanted_replicas: u32) -> Vec<String> {
         let is_volatile = self.has_append_only_file == Some(false) && self.replicas == Some(0);
         let volatile = is_volatile.then(|| {

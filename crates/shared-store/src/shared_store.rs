@@ -47,10 +47,10 @@ pub struct SharedStore<T: Transport> {
     pub(crate) tail: GroupTail,
     pub(crate) standby: StandbyName,
     pub(crate) former_standby: Option<Incarnation>,
-    /// Of this process as a standby.
+    /// The incarnation of this process as a standby.
     pub(crate) incarnation: Option<Incarnation>,
     pub(crate) gives_up_standby: bool,
-    /// The connection can be used: a holder knows which groups its server has.
+    /// The connection can be used: a holder has read which groups its server has.
     pub(crate) is_ready: bool,
     /// Since when there is no such connection.
     pub(crate) lost_at: Option<Instant>,
@@ -66,7 +66,7 @@ pub struct SharedStore<T: Transport> {
     /// The epoch before this holder's, and its holder.
     pub(crate) before: (u64, String),
     pub(crate) lease_clock: LeaseClock,
-    /// What the server said of itself, and when it said all of it.
+    /// The server's replies to `INFO`, and the time of the last of them.
     pub(crate) info: ServerInfo,
     pub(crate) informed_at: Option<Instant>,
     pub(crate) refill: RefillProgress,
@@ -77,9 +77,10 @@ pub struct SharedStore<T: Transport> {
     pub(crate) followed: Option<GroupPosition>,
     /// It has yielded all records up to there.
     pub(crate) is_followed_whole: bool,
-    /// The last group of what was yielded, when this process took the lease of a server that lacks some of it.
+    /// The last yielded group, when this process took the lease of a server that lacks some of the
+    /// yielded groups.
     pub(crate) kept: Option<GroupPosition>,
-    /// When the server was first seen to have less than that.
+    /// When the server was first seen to lack some of them.
     pub(crate) lacking_since: Option<Instant>,
     pub(crate) figures: SharedStoreFigures,
     /// The last group that was sent to any server.
@@ -172,14 +173,14 @@ impl<T: Transport> SharedStore<T> {
         self.judge(&missing)
     }
 
-    /// The last group that was followed, if the server lacked some of it when this process took the lease: what was followed counts, and
-    /// is written again.
+    /// The last group that was followed, if the server lacked some of it when this process took the
+    /// lease: the followed records count, and are written again.
     #[must_use]
     pub const fn kept(&self) -> Option<GroupPosition> {
         self.kept
     }
 
-    /// What was lost and accepted since the last call, in sentences.
+    /// Losses that were accepted since the last call, in sentences.
     pub fn take_accepted_losses(&mut self) -> Vec<String> {
         std::mem::take(&mut self.losses_accepted)
     }
@@ -405,7 +406,7 @@ impl<T: Transport> RecordStore for SharedStore<T> {
         self.judge(&findings.damage)
     }
 
-    /// Does what is possible without waiting.
+    /// Makes progress without waiting.
     fn poll(&mut self, _now: Nanos) -> Result<(), StoreError> {
         self.drive()?;
         self.check()

@@ -6,7 +6,7 @@ use adit_store::Incarnation;
 #[derive(Debug, Default)]
 pub(crate) struct StandbyName {
     wanted: Option<Option<Incarnation>>,
-    /// What was sent, and has no answer.
+    /// The name that was sent and is not answered.
     sent: Option<Option<Incarnation>>,
     written: Option<Option<Incarnation>>,
     /// As many replicas as configured have it, too.
@@ -24,12 +24,12 @@ impl StandbyName {
         self.named.flatten().filter(|_| is_settled)
     }
 
-    /// True until the one that is wanted is named.
+    /// True until the wanted standby is named.
     pub(crate) fn is_waiting(&self) -> bool {
         self.wanted.is_some() && self.wanted != self.named
     }
 
-    /// What the server does not have.
+    /// The name that the server does not have yet.
     pub(crate) fn unwritten(&self) -> Option<Option<Incarnation>> {
         self.wanted.filter(|_| self.wanted != self.written)
     }
@@ -38,7 +38,7 @@ impl StandbyName {
         self.sent = Some(standby);
     }
 
-    /// The connection is lost: what was sent may not have arrived.
+    /// The connection is lost: the name that was sent may not have arrived.
     pub(crate) fn forget_sent(&mut self) {
         if self.sent.is_some() {
             self.forget();
@@ -50,12 +50,12 @@ impl StandbyName {
         (self.sent, self.written, self.named) = (None, None, None);
     }
 
-    /// The server has answered what was sent.
+    /// The server has answered the name that was sent.
     pub(crate) fn note_written(&mut self) {
         self.written = self.sent.take().or(self.written);
     }
 
-    /// What the server has is durable.
+    /// The name that the server has is durable.
     pub(crate) fn note_durable(&mut self) {
         self.named = self.written;
     }

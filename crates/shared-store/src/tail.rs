@@ -19,7 +19,7 @@ pub(crate) struct GroupWords {
     octets: Vec<u8>,
     /// Where each of them ends.
     ends: Vec<usize>,
-    /// Of each change.
+    /// Checksums of the changes.
     checksums: Vec<u8>,
 }
 
@@ -64,7 +64,8 @@ pub(crate) struct GroupTail {
 }
 
 impl GroupTail {
-    /// Begins an epoch behind the last group of the store. What is not durable belongs to it.
+    /// Begins an epoch behind the last group of the store. Groups that are not durable belong to
+    /// it.
     pub(crate) fn begin(&mut self, epoch: u64, last: GroupPosition) {
         if epoch != self.epoch {
             self.groups.drop_through(self.groups.durable());
@@ -126,7 +127,7 @@ impl GroupTail {
         self.written = self.groups.durable();
     }
 
-    /// What the server has is durable.
+    /// The groups that the server has are durable.
     pub(crate) fn set_durable(&mut self) {
         self.groups.set_durable(self.written);
         if self.groups.trim(TAIL_OCTETS_MAX) {

@@ -16,7 +16,8 @@ pub enum AppendError {
     /// Groups that are not durable take up all the memory that they may.
     #[error("too much waits to become durable")]
     Backlog,
-    /// The file system has no room for another segment, and what is left is needed for compaction, which makes room.
+    /// The file system has no room for another segment, and the remaining space is reserved for
+    /// compaction, which makes room.
     #[error("the file system of the journal is full")]
     NoSpace,
 }
@@ -26,7 +27,7 @@ pub enum AppendError {
 pub struct Damage {
     /// The file.
     pub file: String,
-    /// What is wrong with it, such as "is missing".
+    /// The fault, such as "is missing".
     pub what: String,
     /// Groups with greater numbers than this one may be lost …
     pub after: u64,
@@ -35,7 +36,7 @@ pub struct Damage {
 }
 
 impl Damage {
-    /// What is wrong with a file whose sectors from `first` on, and before `end`, cannot be read.
+    /// The fault of a file whose sectors from `first` on, and before `end`, cannot be read.
     pub(crate) fn of_sectors(first: u32, end: u32) -> String {
         format!("is damaged from sector {first} to {}", end.saturating_sub(1))
     }
@@ -107,7 +108,7 @@ pub enum StoreError {
         "the shared store lacks records: its servers lost them, and the adit that wrote them again ended before it was done"
     )]
     Incomplete,
-    /// Records of a shared store are missing, or are not what was written. A sentence each.
+    /// Records of a shared store are missing, or differ from those written. A sentence each.
     #[error("the shared store is damaged: {}", .0.join("; "))]
     DamagedRecords(Vec<String>),
     /// The store lacks changes that a standby had acknowledged, and the standby's are not to be had. The text says why.
@@ -122,7 +123,7 @@ pub enum StoreError {
     /// The folder refused something.
     #[error("cannot {action} {}: {error}", if file.is_empty() { "the folder of the journal" } else { file.as_str() })]
     Io {
-        /// What, as a verb.
+        /// The failed action, as a verb.
         action: &'static str,
         /// The file, or the folder if empty.
         file: String,

@@ -5,10 +5,11 @@ use std::io;
 /// A folder, and the files in it. Names are plain: no path, ASCII.
 ///
 /// Nothing is durable before the sync that covers it: [`Files::sync_data`] for octets of a file, [`Files::sync_folder`] for
-/// creations, renames and removals. What a failed sync covered may be lost even if a later sync succeeds.
+/// creations, renames and removals. Octets that a failed sync covered may be lost even if a later
+/// sync succeeds.
 ///
-/// An error is that of the file system, unless a call names others. What it was to change is as before, but for
-/// [`Files::write_at`], which may have written some of the octets.
+/// An error is that of the file system, unless a call names others. A failed call changes nothing,
+/// but for [`Files::write_at`], which may have written some of the octets.
 pub trait Files {
     /// An open file, readable and writable.
     type File: core::fmt::Debug;
@@ -63,8 +64,8 @@ pub trait Files {
     /// Makes names durable.
     fn sync_folder(&mut self) -> io::Result<()>;
 
-    /// Begins to sync a file, or the folder if none is named, beside other calls. There is one such sync at a time; after an error
-    /// none is under way.
+    /// Begins to sync a file, or the folder if none is named, in parallel to other calls. There is
+    /// one such sync at a time; after an error none is under way.
     fn begin_sync(&mut self, file: Option<&Self::File>) -> io::Result<()>;
 
     /// True once the sync that was begun last is done, false while it is under way; `waits` waits for it. An error ends it.

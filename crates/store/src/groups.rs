@@ -12,7 +12,7 @@ use crate::record::{RecordNumber, StoreChange};
 /// The place of a group in the order of all groups of a shared store. The default is the place before the first one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct GroupPosition {
-    /// The fencing token of whoever wrote the group.
+    /// The fencing token of the process that wrote the group.
     pub epoch: u64,
     /// Its number among the groups of this epoch, from 1 on; there may be gaps.
     pub number: RecordNumber,
@@ -67,7 +67,7 @@ pub struct GroupQueue {
     groups: VecDeque<QueuedGroup>,
     durable: RecordNumber,
     octets: usize,
-    /// Of those that are not durable.
+    /// Octets of groups that are not durable.
     waiting_octets: usize,
 }
 

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// What a record is about.
+/// The subject of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RecordKind {
     /// The node itself: its recovery time stamp, the seeds of its identifiers.
@@ -53,7 +53,7 @@ pub enum RecordId<'a> {
 /// The name of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordKey<'a> {
-    /// What the record is about.
+    /// The subject of the record.
     pub kind: RecordKind,
     /// Which one of its kind.
     pub id: RecordId<'a>,
@@ -131,7 +131,7 @@ pub enum RecordName {
 /// A change of one record, owned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordChange {
-    /// What the record is about.
+    /// The subject of the record.
     pub kind: RecordKind,
     /// Which one.
     pub name: RecordName,
@@ -149,7 +149,7 @@ pub struct RecordGroup {
 }
 
 impl RecordName {
-    /// The name of a record as its store tells it.
+    /// The name of a record as its store has it.
     #[must_use]
     pub fn of(id: RecordId<'_>) -> Self {
         match id {
@@ -177,20 +177,21 @@ impl RecordChange {
     }
 }
 
-/// What a store can take.
+/// Which changes a store accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StoreState {
     /// Everything.
     #[default]
     Working,
-    /// What is left is a reserve: for what is under way, and for groups that do not let the records grow, above all
-    /// removals. Whoever makes groups begins nothing that needs more records.
+    /// The remaining space is a reserve: for changes under way, and for groups that do not let the
+    /// records grow, above all removals. The writer of groups begins nothing that needs more
+    /// records.
     Full,
     /// Nothing becomes durable.
     Failing,
 }
 
-/// What a call of [`RecordStore::maintain`] did.
+/// The result of a call of [`RecordStore::maintain`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Upkeep {
     /// Nothing needs to be done.
@@ -201,6 +202,6 @@ pub enum Upkeep {
     Waiting,
 }
 
-/// One life of a standby. Another value after each start: what an earlier life had in memory is lost.
+/// One life of a standby. Another value after each start: the memory of an earlier life is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Incarnation(pub u64);

@@ -20,7 +20,8 @@ pub trait RecordStore {
     /// [`AppendError`]: the queue has no room now, or the group can never become durable.
     fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError>;
 
-    /// Makes all appended groups durable, and what [`RecordStore::set_standby`] wants. Returns the number of the last group.
+    /// Makes all appended groups durable, and the last change by [`RecordStore::set_standby`].
+    /// Returns the number of the last group.
     ///
     /// # Errors
     /// The store cannot make them durable now. Those up to [`RecordStore::durable`] are; the others stay
@@ -35,8 +36,8 @@ pub trait RecordStore {
         self.groups().durable()
     }
 
-    /// True if what is left is a reserve; see [`StoreState::Full`]. A store says so while everything that may be under
-    /// way still fits.
+    /// True if the remaining space is a reserve; see [`StoreState::Full`]. A store says so while
+    /// everything that may be under way still fits.
     fn is_full(&self) -> bool {
         false
     }
@@ -46,8 +47,8 @@ pub trait RecordStore {
         false
     }
 
-    /// How often the store has lost records, all or some. Whoever has them appends all of them after each time, and then calls
-    /// [`RecordStore::set_complete`].
+    /// How often the store has lost records, all or some. The owner of the records appends all of
+    /// them after each time, and then calls [`RecordStore::set_complete`].
     fn losses(&self) -> u64 {
         0
     }

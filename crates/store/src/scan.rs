@@ -13,7 +13,7 @@ const WINDOW: u32 = 256;
 /// Fills octets from an offset of the file on.
 pub(crate) type ReadAt<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> io::Result<()>;
 
-/// What the next octets of a segment are.
+/// The kind of the next octets of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ScanStep {
     /// A whole commit; its octets are [`SegmentScan::content`].
@@ -37,7 +37,8 @@ pub(crate) struct FoundCommit {
 pub(crate) struct Gap {
     /// The sector where a commit would begin.
     pub at: u32,
-    /// The first sector of a later commit. What is before it was acknowledged, and is damaged.
+    /// The first sector of a later commit. The commits before it were acknowledged, and are
+    /// damaged.
     pub next: Option<u32>,
     /// Sectors of a commit that is not whole are there.
     pub is_torn: bool,

@@ -14,14 +14,15 @@ use adit_types::{Direction, Nanos, SliceId};
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// A lease is what the rate admits within this time; see [`LEASE_BYTES_MIN`] and [`LEASE_BYTES_MAX`].
+/// A lease is the volume that the rate admits within this time; see [`LEASE_BYTES_MIN`] and
+/// [`LEASE_BYTES_MAX`].
 const LEASE_TIME: Nanos = Nanos::from_micros(50);
 
 /// The least lease: one packet. Below 240 Mb/s a lease lasts longer than [`LEASE_TIME`]. Unit: octets.
 const LEASE_BYTES_MIN: u64 = 1500;
 
-/// The greatest lease: what 42 Gb/s admit within [`LEASE_TIME`]. At a higher rate a lease lasts shorter.
-/// Unit: octets.
+/// The greatest lease: the volume that 42 Gb/s admit within [`LEASE_TIME`]. At a higher rate a
+/// lease lasts shorter. Unit: octets.
 const LEASE_BYTES_MAX: u64 = 1 << 18;
 
 /// The rate of one slice, or of all sessions, in one direction.
@@ -52,7 +53,7 @@ impl Aggregate {
         self.limit.store(limit.to_bits(), Ordering::Relaxed);
     }
 
-    /// What a worker takes at once. Unit: octets.
+    /// The lease that a worker takes at once. Unit: octets.
     fn lease(&self) -> i64 {
         let bytes = self.limit().bytes_within(LEASE_TIME).clamp(LEASE_BYTES_MIN, LEASE_BYTES_MAX);
         i64::try_from(bytes).unwrap_or_default()
@@ -155,7 +156,8 @@ impl Aggregates {
     }
 }
 
-/// What one worker leased and did not charge to packets yet. Unit: octets; below zero it charged more.
+/// Octets that one worker leased and did not charge to packets yet. Unit: octets; below zero it
+/// charged more.
 #[derive(Debug)]
 pub struct Leases([[i64; 2]; SCOPES]);
 
@@ -173,7 +175,7 @@ impl Leases {
         Self(left)
     }
 
-    /// What is left of a lease. `%` keeps the index in bounds; slices are at most `SLICES_MAX`.
+    /// The rest of a lease. `%` keeps the index in bounds; slices are at most `SLICES_MAX`.
     #[inline]
     const fn left(&mut self, slice: SliceId, direction: Direction) -> &mut i64 {
         &mut self.0[slice.0 as usize % SCOPES][direction.index()]

@@ -3,13 +3,14 @@
 //! A chosen session gets its entries in steps, because its worker may divide the volume before a limit at any time
 //! ([`FastRuleTable::limit_to`]):
 //!
-//! 1. A *reserve* is taken away from what the worker divides, from its next division on.
+//! 1. A *reserve* is subtracted from the volume that the worker divides, from its next division on.
 //! 2. When every worker has observed that, the next packet has to pass the worker's checks, after which it divides again.
-//! 3. When what is left to the limit less what the cells may count is the reserve at least, the entries are put.
+//! 3. When the volume left to the limit, less the volume that the cells may count, is the reserve
+//!    at least, the entries are put.
 //!
 //! So the cells and the entries together never have more than is left, as long as the counters of the entries are read in
-//! time. The entries are removed before less than what they forward between two readings is left. The reserve ends with
-//! their last counts.
+//! time. The entries are removed before the volume left is less than they forward between two
+//! readings. The reserve ends with their last counts.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -22,8 +23,8 @@ use crate::hot_sessions::HotSessions;
 use crate::publish::{Epoch, SlotWriter};
 use crate::routes::Routes;
 
-/// The reserve, the least that entries begin with, and the least that they go on with: in units of what they forward
-/// between two readings.
+/// The reserve, the least that entries begin with, and the least that they go on with: in units of
+/// the volume that they forward between two readings.
 const RESERVE: u64 = 4;
 const LEAST: u64 = 2;
 /// A session with less than this left to a limit is not chosen.
@@ -35,7 +36,7 @@ const UNLIMITED: u64 = 1 << 62;
 /// Sessions that are looked at in one turn.
 const PORTION_MAX: u64 = 2048;
 
-/// What the publisher has, in a turn.
+/// State of the publisher, in a turn.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ChoiceContext<'a> {
     pub(crate) now: Nanos,
@@ -84,13 +85,13 @@ impl ChoiceContext<'_> {
 enum ChosenState {
     /// Its rules change.
     Changing,
-    /// Workers may not know its reserve before this epoch has passed.
+    /// Workers may not have seen its reserve before this epoch has passed.
     Reserved(Epoch),
     /// It has entries.
     Put,
 }
 
-/// What is to be done with a session.
+/// The next step for a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChosenStep {
     /// Put its entries, and call [`ChosenSessions::note_put`].
@@ -164,7 +165,7 @@ impl ChosenSessions {
         self.hot.len()
     }
 
-    /// True once if reserves were set that workers may not know: the caller ends the epoch.
+    /// True once if reserves were set that workers may not have seen: the caller ends the epoch.
     pub(crate) fn take_new_reserves(&mut self) -> bool {
         core::mem::take(&mut self.has_new_reserves)
     }
@@ -217,7 +218,7 @@ impl ChosenSessions {
         }
     }
 
-    /// Looks at a portion of the sessions, and returns what is to be done.
+    /// Checks a portion of the sessions, and returns the next step.
     pub(crate) fn turn(
         &mut self,
         passed: OffloadBatch,

@@ -1,4 +1,4 @@
-//! What the tables are built from: capacities, logical interfaces and routes.
+//! The configuration of the tables: capacities, logical interfaces and routes.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -31,8 +31,8 @@ pub struct TablesConfig {
     pub seed: u64,
     /// Logical interfaces; the id of each is its position.
     pub interfaces: Vec<Interface>,
-    /// Our addresses besides those of the interfaces, such as the one that N4 listens on. Packets of UEs
-    /// do not reach these either.
+    /// Our addresses in addition to those of the interfaces, such as the one that N4 listens on.
+    /// Packets of UEs do not reach these either.
     pub own_addrs: Vec<IpAddr>,
     /// Routes beyond the connected prefixes.
     pub routes: Vec<Route>,
@@ -215,7 +215,7 @@ pub enum TablesError {
     /// The interfaces of a running data plane change otherwise than by further ones.
     #[error("interfaces can only be added after those that exist, on their ports")]
     InterfacesDiffer,
-    /// What forwards packets in front of the workers knows the interfaces of the start.
+    /// An offload in front of the workers has the interfaces of the start.
     #[error("an offload forwards packets by the interfaces that it began with")]
     InterfacesOfOffload,
 }

@@ -45,7 +45,7 @@ impl Counter {
     }
 }
 
-/// What one worker counted on one logical interface.
+/// The counters of one worker on one logical interface.
 #[derive(Debug, Default)]
 pub struct InterfaceCounters {
     /// Frames received.
@@ -257,7 +257,7 @@ impl Snapshot {
         *self = sum;
     }
 
-    /// Adds what an offload forwarded. Each packet is received and transmitted at once.
+    /// Adds the counts of an offload. Each packet is received and transmitted at once.
     pub(crate) fn add_offloaded(&mut self, totals: &OffloadTotals) {
         for (of, sum) in totals.interfaces.iter().zip(&mut self.interfaces) {
             let (pkts, bytes) =

@@ -1,13 +1,14 @@
-//! Charges that wait to be written to the buckets: beside the fast rule of each direction of a session.
+//! Charges that wait to be written to the buckets: next to the fast rule of each direction of a
+//! session.
 //!
 //! Most packets find all buckets of their fast rule idle. Then the buckets follow from the time of the packet, its
 //! length and the limits, and nothing else. So time and octets are stored here, and the buckets are computed when
 //! somebody needs them. The next packet needs one of them, the one of the slowest rate: when it is idle, all
 //! are. That takes one multiplication, for one bucket as for two.
 //!
-//! While a charge of a bucket is deferred, the bucket says so and holds its limit ([`MeterCell::defer`]), and
-//! whoever reads it writes the charge first ([`DeferredCharge::settle`]). A bucket that the publisher resets has no
-//! deferred charge from then on.
+//! While a charge of a bucket is deferred, the bucket says so and holds its limit
+//! ([`MeterCell::defer`]), and each reader writes the charge first ([`DeferredCharge::settle`]). A
+//! bucket that the publisher resets has no deferred charge from then on.
 //!
 //! Threads: the worker that owns the session reads and writes it. The publisher reads the octets that passed.
 

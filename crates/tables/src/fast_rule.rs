@@ -1,7 +1,8 @@
 //! Fast rules by session index: one cell per session and direction, and one for the tunnel in which another UPF
-//! sends packets to the UE. Sessions without such a tunnel never write that cell. A cell has one cache line for the
-//! usual rule and the counters of its packets, and one for what fewer rules need: further URRs, the far end of a rule
-//! from tunnel to tunnel, words of a filter or selector, and a deferred charge of the rule's buckets.
+//! sends packets to the UE. Sessions without such a tunnel never write that cell. A cell has one
+//! cache line for the usual rule and the counters of its packets, and one for parts of fewer rules:
+//! further URRs, the far end of a rule from tunnel to tunnel, words of a filter or selector, and a
+//! deferred charge of the rule's buckets.
 //!
 //! A change takes effect in this order:
 //!
@@ -10,8 +11,8 @@
 //!    read them yet.
 //! 3. Every worker passes a quiescent state. From then on it uses the new rules, and each earlier command,
 //!    such as an End Marker, has run or is pending. While one is pending, no packet takes the fast path.
-//! 4. The publisher activates the fast rules. From then on the control thread may reuse the usage slots and
-//!    next hops that only the former rules name.
+//! 4. The publisher activates the fast rules. From then on the control thread may reuse the usage
+//!    slots and next hops that only the previous rules name.
 
 use core::fmt;
 
@@ -79,8 +80,8 @@ impl FastRuleTable {
         self.cell(session, direction).map_or(WrittenRule::NONE, |cell| cell.set(rule))
     }
 
-    /// Lets workers read what was written, unless something else was written since; returns whether it did. `limit`:
-    /// up to which octet packets count without checks. For the publisher only.
+    /// Lets workers read the written rule, unless another one was written since; returns whether it
+    /// did. `limit`: up to which octet packets count without checks. For the publisher only.
     pub(crate) fn activate(
         &self,
         session: SessionIndex,
@@ -161,7 +162,7 @@ impl FastRuleTable {
         }
     }
 
-    /// What the cells of `session` and an offload counted, and when the last packet arrived.
+    /// The counts of the cells of `session` and of an offload, and when the last packet arrived.
     #[inline]
     pub(crate) fn counted(&self, session: SessionIndex) -> (SessionTraffic, Option<Nanos>) {
         let Some(FastRuleCells { uplink, downlink }) = self.cells.get(session.0 as usize) else {
@@ -185,8 +186,9 @@ impl FastRuleTable {
         (traffic, last.max(offloaded))
     }
 
-    /// Takes back what an offload may count of a session without checks: until [`FastRuleTable::limit_to`] is called,
-    /// only the worker counts its packets. For the worker that owns it only.
+    /// Takes back the volume that an offload may count of a session without checks: until
+    /// [`FastRuleTable::limit_to`] is called, only the worker counts its packets. For the worker
+    /// that owns it only.
     #[inline]
     pub(crate) fn take_back(&self, session: SessionIndex) {
         if let Some(offload) = &self.offload {
@@ -223,7 +225,7 @@ impl FastRuleTable {
         let Some(FastRuleCells { uplink, downlink }) = self.cells.get(session.0 as usize) else {
             return;
         };
-        // What is empty is activated with a limit of its own.
+        // An empty cell is activated with a limit of its own.
         let tunnel = self.tunnel_cell(session).filter(|cell| !cell.is_empty());
         let reserve = self.reserves.get(session.0 as usize).map_or(0, Counter::load);
         let more = if more == u64::MAX { more } else { more.saturating_sub(reserve) };

@@ -1,4 +1,5 @@
-//! The cell of a fast rule: what workers read of it, and what the session's packets change.
+//! The cell of a fast rule: the words that workers read, and those that the session's packets
+//! change.
 //!
 //! A cell is a sequence lock: the publisher (control thread) writes, workers read. A worker that reads a
 //! cell during a write finds no fast rule, and its packet takes the stages.
@@ -11,9 +12,10 @@
 //!
 //! Packets count without checks while the octets of their cell stay below its limit. The worker that owns the
 //! session writes counters and limit. When a rule is activated, the publisher writes the limit: zero with an own URR,
-//! so that the next packet takes the stages, which check and set it; none otherwise. If the stages of the new rules
-//! set it at the same time, either value is correct; those of the former rules set it before the boundary that
-//! activation waits for. The publisher writes zero, too, when the volume is to be divided again
+//! so that the next packet takes the stages, which check and set it; none otherwise. If the stages
+//! of the new rules set it at the same time, either value is correct; those of the previous rules
+//! set it before the boundary that activation waits for. The publisher writes zero, too, when the
+//! volume is to be divided again
 //! ([`FastRuleTable::check_next`](crate::fast_rule::FastRuleTable::check_next)).
 //!
 //! [`SessionRules::own_urr`]: adit_rules::SessionRules::own_urr
@@ -45,7 +47,7 @@ const RELAY: u64 = PackedFastRule::RELAY;
 const REFERS: u64 = 1 << 23;
 /// Workers may read the cell.
 const READABLE: u64 = 1 << 24;
-/// Of a cell that refers to lines: a single filter selects one of them, not a matcher.
+/// In a cell that refers to lines: a single filter selects one of them, not a matcher.
 const FILTER: u64 = PackedFilter::FLAG;
 
 const _: () = assert!(SEQUENCE | REFERS | READABLE == PackedFastRule::PUBLISHER_FLAGS);
@@ -55,7 +57,7 @@ const _: () = assert!(MIDDLE + LAST >= FILTER_WORDS);
 /// The flags of a cell of which readers need the second line.
 const LAST_WORDS: u64 = REFERS | PackedFastRule::LAST_WORDS;
 
-/// What an active cell holds: the bits of its head, and which of them say so.
+/// The kind of an active cell: the bits of its head, and the mask that selects them.
 #[derive(Clone, Copy)]
 pub(crate) struct CellKind {
     bits: u64,
@@ -102,15 +104,15 @@ impl CellKind {
     }
 }
 
-/// A fast rule, or what selects among several, and what the session's packets change.
+/// A fast rule, or the selector among several, and the words that the session's packets change.
 #[derive(Default)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C, align(128))]
 pub(crate) struct FastRuleCell {
     /// The flags of the rule or filter, the sequence number of the cell, [`REFERS`] and [`READABLE`].
     head: AtomicU64,
-    /// The address of lines; a pointer, because an integer would lose its provenance. Of a fast rule: its
-    /// first word, as a pointer without provenance that is never dereferenced.
+    /// The address of lines; a pointer, because an integer would lose its provenance. In a fast
+    /// rule: its first word, as a pointer without provenance that is never dereferenced.
     first: AtomicPtr<MatcherLine>,
     words: [AtomicU64; MIDDLE],
     pub(crate) pkts: Counter,
@@ -181,7 +183,7 @@ impl FastRuleCell {
         }
     }
 
-    /// Lets workers read what was written, unless something else was written since. For the publisher
+    /// Lets workers read the written rule, unless another one was written since. For the publisher
     /// only. `limit`: see [`FastRuleTable::activate`](crate::fast_rule::FastRuleTable::activate).
     pub(crate) fn activate(&self, WrittenRule(sequence): WrittenRule, limit: u64) -> bool {
         let head = self.head.load(Ordering::Relaxed);
@@ -315,7 +317,8 @@ impl CellFlags {
         self.0 & PackedFastRule::NOT_PLAIN != 0
     }
 
-    /// True if one of the cells may hold a fast rule with URRs besides the session's own one.
+    /// True if one of the cells may hold a fast rule with URRs in addition to the session's own
+    /// one.
     #[inline]
     #[must_use]
     pub const fn has_urrs(self) -> bool {
@@ -357,7 +360,8 @@ impl ops::BitOrAssign for CellFlags {
     }
 }
 
-/// The cell of one direction of a session, which holds its fast rule, or what selects among several.
+/// The cell of one direction of a session, which holds its fast rule, or the selector among
+/// several.
 #[derive(Clone, Copy)]
 pub struct FastRuleCellRef<'a>(pub(crate) &'a FastRuleCell);
 
@@ -374,7 +378,7 @@ impl<'a> FastRuleCellRef<'a> {
         prefetch::read(self.0);
     }
 
-    /// Prefetches its second line, of the deferred charge and of what few rules need.
+    /// Prefetches its second line, of the deferred charge and of parts that few rules need.
     #[inline]
     pub fn prefetch_second_line(self) {
         prefetch::read(&self.0.last_words);
@@ -454,9 +458,9 @@ impl<'a> FastRuleCellRef<'a> {
         PackedFastRule::peer_in(far_end.load(Ordering::Relaxed))
     }
 
-    /// The usage slots of a fast rule with URRs besides the session's own one, to prefetch them before
-    /// [`FastRuleCellRef::read`]. During a write they may belong to different rules; slots without a URR are out of
-    /// range.
+    /// The usage slots of a fast rule with URRs in addition to the session's own one, to prefetch
+    /// them before [`FastRuleCellRef::read`]. During a write they may belong to different rules;
+    /// slots without a URR are out of range.
     #[inline]
     pub(crate) fn usage_slots(self) -> [UsageSlot; FAST_RULE_URRS_MAX] {
         let urrs = self.0.last_words.each_ref().map(|urr| urr.load(Ordering::Relaxed));

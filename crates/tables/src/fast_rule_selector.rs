@@ -21,7 +21,7 @@ use crate::publish::SlotGuard;
 #[derive(Clone, Copy)]
 pub struct FastRuleSelector<'a> {
     view: SelectorView<'a>,
-    /// Of its cell.
+    /// The flags of its cell.
     flags: CellFlags,
     /// Where the session's traffic is counted.
     cell: &'a FastRuleCell,

@@ -212,7 +212,7 @@ impl FramedWriter {
         }
     }
 
-    /// Frees what was removed in epochs up to `passed`.
+    /// Frees prefixes that were removed in epochs up to `passed`.
     pub(crate) fn reclaim(&mut self, passed: Epoch, epoch: Epoch) {
         self.v4.keys.reclaim(passed, epoch);
         self.v6.keys.reclaim(passed, epoch);

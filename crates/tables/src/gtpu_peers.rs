@@ -56,10 +56,11 @@ impl OutstandingEchoes {
     }
 }
 
-/// What workers know of one peer.
+/// The state of one peer that workers read.
 #[repr(C, align(32))]
 struct GtpuPeerCell {
-    /// The halves of its IPv6 address, octets in memory order. Written while no worker can know the index.
+    /// The halves of its IPv6 address, octets in memory order. Written while no worker can have the
+    /// index.
     addr_v6: [AtomicU64; 2],
     outstanding: OutstandingEchoes,
 }
@@ -232,7 +233,7 @@ impl GtpuPeerWriter {
 
     fn insert(&mut self, peer: IpAddr) -> Option<u32> {
         let key = self.peers.key(peer);
-        // Of two addresses with the same keyed hash the second one gets no position.
+        // The second of two addresses with the same keyed hash gets no position.
         let is_taken = self.peers.keys.lookup(key).is_some();
         let position = self.free.pop_if(|_| !is_taken)?;
         if let (IpAddr::V6(addr), Some(cell)) = (peer, self.peers.cells.get(position as usize)) {
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn path_is_as_narrow_as_told_until_its_peer_is_gone_and_the_narrowest_of_all_is_known() {
+    fn path_is_as_narrow_as_set_until_its_peer_is_gone_and_the_narrowest_of_all_is_returned() {
         let (mut rules, _) = slots::<()>(1, 0);
         let mut writer = GtpuPeerWriter::new(2, 1, 1);
         let peers = Arc::clone(writer.peers());

@@ -11,7 +11,7 @@ use adit_types::{Nanos, SessionIndex};
 /// How much faster a session has to be than the one whose place it takes.
 const REPLACES_AT: u64 = 2;
 
-/// What a measurement changed.
+/// The change by a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HotChange {
     /// Nothing.
@@ -30,7 +30,7 @@ struct HotSession {
     slow_since: Option<Nanos>,
 }
 
-/// The sessions with a place, and what was measured of all.
+/// The sessions with a place, and the measurements of all.
 #[derive(Debug)]
 pub(crate) struct HotSessions {
     choice: OffloadChoice,
@@ -67,7 +67,7 @@ impl HotSessions {
         }
     }
 
-    /// Forgets what was measured of a session, because another one gets its index.
+    /// Forgets the measurements of a session, because another one gets its index.
     pub(crate) fn forget(&mut self, session: SessionIndex) {
         self.remove(session);
         if let Some(sample) = self.samples.get_mut(session.0 as usize) {

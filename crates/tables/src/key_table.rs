@@ -164,7 +164,7 @@ impl fmt::Debug for KeyTable {
     }
 }
 
-/// What is free once all readers have passed.
+/// Memory that is free once all readers have passed.
 #[derive(Debug, Clone, Copy)]
 enum RetiredKey {
     /// An entry of `bucket`, whose chain begins at `home`.
@@ -275,8 +275,8 @@ impl KeyWriter {
         }
     }
 
-    /// Frees what was removed in epochs up to `passed`. Overflow buckets that this retires belong to `epoch`,
-    /// the current one.
+    /// Frees memory that was retired in epochs up to `passed`. Overflow buckets that this retires
+    /// belong to `epoch`, the current one.
     pub fn reclaim(&mut self, passed: Epoch, epoch: Epoch) {
         while let Some(&(since, limbo)) = self.retired.front()
             && since <= passed

@@ -59,7 +59,7 @@ mod mapped {
                 // JUSTIFICATION: elements whose zeros are no value are written before they are read.
                 // SAFETY: within the room of `len` elements.
                 let place = unsafe { start.add(at) };
-                // SAFETY: mapped and aligned, and nobody else knows it yet.
+                // SAFETY: mapped and aligned, and no other code has the address yet.
                 unsafe { place.write(make()) };
             }
             Self { start, len, elements: PhantomData }
@@ -168,7 +168,7 @@ mod pages {
 
     pub(super) fn map(bytes: usize) -> Option<NonNull<u8>> {
         let layout = Layout::from_size_align(bytes, PAGE_BYTES).ok()?;
-        // SAFETY: callers want one octet or more.
+        // SAFETY: callers request one octet or more.
         NonNull::new(unsafe { alloc_zeroed(layout) })
     }
 

@@ -4,8 +4,8 @@
 //! [`TablesView`] at every step: a quiescent state. Nothing a worker calls here allocates, locks, waits or
 //! makes a system call; [`build`] allocates all memory.
 //!
-//! Invariant: what a worker found through a [`TablesView`] stays as it is until that worker opens the
-//! next one (quiescent-state-based reclamation, [`publish`]).
+//! Invariant: values that a worker found through a [`TablesView`] stay as they are until that
+//! worker opens the next one (quiescent-state-based reclamation, [`publish`]).
 //!
 //! Does not live here: which sessions exist (`session`), which link-layer address a neighbor has
 //! (`neighbor`), what happens to packets (`datapath`).

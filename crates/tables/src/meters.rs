@@ -276,7 +276,7 @@ impl<'a> MeterPairs<'a> {
     }
 }
 
-/// The first two buckets of one direction of a session, with the limits stored beside them.
+/// The first two buckets of one direction of a session, with the limits stored next to them.
 #[derive(Debug, Clone, Copy)]
 pub struct MeterPair<'a>(&'a MeterLine);
 
@@ -336,9 +336,9 @@ impl<'a> MeterPair<'a> {
         true
     }
 
-    /// Checks whether the buckets `which` are open at `now`, with the time when they open as the error. Forgives debt
-    /// that dates from former limits. The buckets are the session's own. `None` if one of their limits is
-    /// [`RateLimit::CLOSED`].
+    /// Checks whether the buckets `which` are open at `now`, with the time when they open as the
+    /// error. Forgives debt that dates from previous limits. The buckets are the session's own.
+    /// `None` if one of their limits is [`RateLimit::CLOSED`].
     #[inline(never)]
     #[must_use]
     pub fn open(self, which: u64, now: Nanos) -> Option<Result<(), Nanos>> {
@@ -387,8 +387,8 @@ impl<'a> MeterPair<'a> {
     }
 
     /// True if a packet may wait for the buckets `which`: each one is open at `now` or shapes. False for
-    /// [`RateLimit::CLOSED`]. Also false if a bucket has debt from a former limit: the stages take such a
-    /// packet, and [`Meter::is_open`] forgives the debt.
+    /// [`RateLimit::CLOSED`]. Also false if a bucket has debt from a previous limit: the stages
+    /// take such a packet, and [`Meter::is_open`] forgives the debt.
     // PERF (adit bench datapath --rates wait): once per packet that waits.
     #[inline(always)]
     #[must_use]
@@ -546,8 +546,8 @@ impl<'a> Meter<'a> {
     }
 
     /// True if the bucket is open at `now` by `limit`: that of the worker's rules, or the stored one
-    /// ([`Meter::limit`]). Forgives debt that dates from a former limit. For the worker that owns the
-    /// session only.
+    /// ([`Meter::limit`]). Forgives debt that dates from a previous limit. For the worker that owns
+    /// the session only.
     #[inline]
     #[must_use]
     pub fn is_open(&self, limit: RateLimit, now: Nanos) -> bool {
@@ -587,8 +587,8 @@ impl<'a> Meter<'a> {
         self.cell.limit()
     }
 
-    /// When [`Meter::is_open`] becomes true; `None` if never. Changes nothing: debt from a former limit stays, but does not
-    /// count.
+    /// When [`Meter::is_open`] becomes true; `None` if never. Changes nothing: debt from a previous
+    /// limit stays, but does not count.
     #[must_use]
     pub fn opens_at(&self, limit: RateLimit, now: Nanos) -> Option<Nanos> {
         let own = || self.cell.bucket().without_former_debt(limit, now);
@@ -652,7 +652,7 @@ mod tests {
         for round in 0_u64..4000 {
             let now = NOW + Nanos::from_micros(round * 97);
             let (which, bytes) = (1 + round / 5 % 3, u16::try_from(40 + round * 7 % 1400).unwrap());
-            // Limits change now and then, so that debt of former ones is left.
+            // Limits change now and then, so that debt of previous ones is left.
             if round % 50 == 0 {
                 let kbps = |at: u64| [8, 900, 20_000, 5_000_000][usize::try_from(at % 4).unwrap()];
                 for (bucket, at) in [(0, round / 50), (1, round / 200)] {

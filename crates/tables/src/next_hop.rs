@@ -27,7 +27,7 @@ const IDENTITY_V6: u32 = 1 << 8;
 /// Bit of the identity word: the entry names a next hop.
 const IDENTITY_VALID: u32 = 1 << 9;
 
-/// What the tables hold of a neighbor.
+/// The entry of a neighbor in the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownNeighbor {
     /// The next hop that it is.
@@ -50,13 +50,13 @@ pub struct NextHopRef {
 /// The station that packets are sent to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Via {
-    /// A next hop that the control thread knows; resolved or not.
+    /// A next hop of the control thread; resolved or not.
     Known(NextHopIndex),
     /// An on-link address without an entry: report it with `WorkerEvent::NeighborUnresolved`.
     Unknown(IpAddr),
 }
 
-/// One next hop. Address and identity are written while no worker can know the index.
+/// One next hop. Address and identity are written while no worker can have the index.
 #[repr(C, align(32))]
 struct NextHopCell {
     addr_high: AtomicU64,
@@ -154,7 +154,7 @@ impl NextHopTable {
         }
     }
 
-    /// The index of a station, if the control thread knows it.
+    /// The index of a station, if the control thread has added it.
     #[inline]
     pub(crate) fn lookup(&self, interface: InterfaceId, addr: IpAddr) -> Option<NextHopIndex> {
         let (table, key) = self.key(interface, addr);
@@ -188,7 +188,8 @@ impl NextHopTable {
         Some((InterfaceId(interface), mac_of(word)?))
     }
 
-    /// How often a link-layer address changed. While it stays the same, so does what [`NextHopTable::resolved`] returns.
+    /// How often a link-layer address changed. While it stays the same, so does the result of
+    /// [`NextHopTable::resolved`].
     #[inline]
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
@@ -301,7 +302,7 @@ impl NextHopWriter {
         }
         let (table, key) = self.table.key(interface, addr);
         if table.lookup(key).is_some() {
-            // Of two IPv6 addresses with the same keyed hash the second one gets no next hop.
+            // The second of two IPv6 addresses with the same keyed hash gets no next hop.
             return None;
         }
         let index = self.free.pop()?;

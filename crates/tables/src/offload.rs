@@ -1,4 +1,4 @@
-//! The publisher's side of an [`Offload`]: which entries it has, what it waits for, and what it refused.
+//! The publisher's side of an [`Offload`]: its entries, pending changes, and refusals.
 
 use std::borrow::Cow;
 
@@ -15,10 +15,10 @@ use crate::routes::Routes;
 /// Refusals that are counted by their words; the words of further ones are not kept.
 const REFUSALS_MAX: usize = 32;
 
-/// What an offload has and did.
+/// The entries and counts of an offload.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OffloadReport {
-    /// What the offload is.
+    /// The kind of the offload.
     pub name: &'static str,
     /// Sessions with an entry.
     pub sessions: u64,
@@ -28,20 +28,20 @@ pub struct OffloadReport {
     pub chosen_sessions: Option<u64>,
     /// Rules that the offload refused, by its words.
     pub refusals: Vec<(Cow<'static, str>, u64)>,
-    /// What it forwarded.
+    /// The forwarded traffic.
     pub totals: OffloadTotals,
 }
 
 /// Entries put in one turn, of sessions that were chosen.
 const PUTS_PER_TURN: usize = 16;
 
-/// An offload, and what the publisher knows of it.
+/// An offload, and the publisher's state of it.
 #[derive(Debug)]
 pub(crate) struct OffloadWriter {
     offload: Box<dyn Offload>,
     /// By session: one bit per direction that has an entry.
     entries: Vec<u8>,
-    /// Sets of interfaces whose gateways the offload knows.
+    /// Sets of interfaces whose gateways the offload has.
     known_egress: Vec<InterfaceSet>,
     /// The last batch that was closed.
     closed: OffloadBatch,
@@ -52,11 +52,11 @@ pub(crate) struct OffloadWriter {
     sessions: u64,
     count: u64,
     refusals: Vec<(Cow<'static, str>, u64)>,
-    /// Of an offload that has room for few sessions.
+    /// For an offload that has room for few sessions.
     chosen: Option<ChosenSessions>,
     /// All packets to data networks take the workers until this batch has passed: then it gets the routes in effect.
     changes_networks: Option<OffloadBatch>,
-    /// What is to be done with chosen sessions.
+    /// Next steps for chosen sessions.
     steps: Vec<ChosenStep>,
     /// Sessions that workers keep, once for each reason.
     withheld: Vec<SessionIndex>,
@@ -307,7 +307,7 @@ impl OffloadWriter {
         self.offload.set_next_hop(index, hop);
     }
 
-    /// Tells the offload the gateways of all numbers through `egress`.
+    /// Gives the offload the gateways of all numbers through `egress`.
     fn set_gateways(&mut self, egress: InterfaceSet, routes: &Routes) {
         for gateway in 1..=u8::MAX {
             let next_hop = routes.block_gateway(egress, gateway);
@@ -315,7 +315,7 @@ impl OffloadWriter {
         }
     }
 
-    /// Tells the offload the present gateway of a part of the data networks.
+    /// Gives the offload the present gateway of a part of the data networks.
     pub(crate) fn set_networks(&mut self, part: NetworkPart, routes: &Routes) {
         if self.changes_networks.is_none() {
             self.offload.set_networks(part, routes.gateway_of(part));
@@ -339,7 +339,8 @@ impl OffloadWriter {
         self.changes_networks = Some(OffloadBatch(self.closed.0 + 1));
     }
 
-    /// Tells the offload the routes in effect once no packet sees former ones, which `passed` says. Returns true then.
+    /// Gives the offload the routes in effect once no packet sees previous ones, by `passed`.
+    /// Returns true then.
     pub(crate) fn take_networks(&mut self, passed: OffloadBatch, routes: &Routes) -> bool {
         let has_passed = self.changes_networks.take_if(|batch| *batch <= passed).is_some();
         if has_passed {
@@ -369,7 +370,7 @@ impl OffloadWriter {
         self.offload.passed()
     }
 
-    /// What it forwarded.
+    /// The forwarded traffic.
     pub(crate) fn totals(&self) -> OffloadTotals {
         self.offload.totals()
     }

@@ -1,9 +1,9 @@
 //! Publication from one writer to several readers: quiescent-state-based reclamation (QSBR).
 //!
 //! The writer swaps pointers in slots and counts an epoch up; each reader announces the epoch it
-//! has seen when it holds no reference ([`SlotReader::observe`]). What was retired in epoch *e* is
-//! freed when every reader that is online has announced *e* or later. A reader pays one load per
-//! observation, and one store when the epoch is another one, without a fence.
+//! has seen when it holds no reference ([`SlotReader::observe`]). A value that was retired in epoch
+//! *e* is freed when every reader that is online has announced *e* or later. A reader pays one load
+//! per observation, and one store when the epoch is another one, without a fence.
 //!
 //! Invariant: a pointer taken out of a slot is freed only after every reader that could have loaded
 //! it has announced a later quiescent state or gone offline.
@@ -27,7 +27,7 @@ const OFFLINE: u64 = u64::MAX;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(u64);
 
-/// What writer and readers share: the slots, the epoch and the announcements.
+/// State that writer and readers share: the slots, the epoch and the announcements.
 ///
 /// Ownership: a pointer in a slot owns its box. The writer alone stores into slots.
 struct PublishedSlots<T> {
@@ -42,9 +42,9 @@ impl<T> Drop for PublishedSlots<T> {
     fn drop(&mut self) {
         for slot in self.slots.iter() {
             if let Some(value) = NonNull::new(slot.load(Ordering::Acquire)) {
-                // JUSTIFICATION: the slots own what they point to.
-                // SAFETY: the pointer came from `Box::into_raw` in `SlotWriter::swap`, which keeps no
-                // copy, and writer and readers are gone: each holds an `Arc` of this.
+                // JUSTIFICATION: the slots own the values that they point to. SAFETY: the pointer
+                // came from `Box::into_raw` in `SlotWriter::swap`, which keeps no copy, and writer
+                // and readers are gone: each holds an `Arc` of this.
                 drop(unsafe { Box::from_raw(value.as_ptr()) });
             }
         }
@@ -108,8 +108,8 @@ impl<T: Send + Sync> SlotWriter<T> {
         self.shared.slots.len()
     }
 
-    /// Puts `value` into `slot` and retires what was there; returns whether there was something. A
-    /// value out of range is dropped.
+    /// Puts `value` into `slot` and retires the old value; returns whether there was one. A value
+    /// out of range is dropped.
     pub fn swap(&mut self, slot: usize, value: Option<Box<T>>) -> bool {
         debug_assert!(slot < self.shared.slots.len(), "slot {slot} out of range");
         let Some(cell) = self.shared.slots.get(slot) else { return false };
@@ -121,7 +121,7 @@ impl<T: Send + Sync> SlotWriter<T> {
         old.is_some()
     }
 
-    /// What a slot holds, for the writer.
+    /// The value of a slot, for the writer.
     #[must_use]
     pub fn get(&self, slot: usize) -> Option<&T> {
         let value = self.shared.slots.get(slot)?.load(Ordering::Relaxed);
@@ -196,7 +196,7 @@ impl<T> fmt::Debug for SlotWriter<T> {
 pub struct SlotReader<T> {
     shared: Arc<PublishedSlots<T>>,
     reader: usize,
-    /// What it announced last.
+    /// The epoch that it announced last.
     announced: u64,
 }
 
@@ -249,7 +249,7 @@ impl<T> fmt::Debug for SlotReader<T> {
     }
 }
 
-/// A section in which what the slots hold stays alive.
+/// A section in which the values of the slots stay alive.
 pub struct SlotGuard<'a, T> {
     shared: &'a PublishedSlots<T>,
 }
@@ -263,7 +263,7 @@ impl<T> Clone for SlotGuard<'_, T> {
 impl<T> Copy for SlotGuard<'_, T> {}
 
 impl<'a, T: Send + Sync> SlotGuard<'a, T> {
-    /// What `slot` holds now. Two calls may see two publications.
+    /// The present value of `slot`. Two calls may see two publications.
     #[inline]
     #[must_use]
     pub fn get(self, slot: usize) -> Option<&'a T> {
@@ -283,7 +283,7 @@ impl<'a, T: Send + Sync> SlotGuard<'a, T> {
         }
     }
 
-    /// Prefetches the first cache line of what the slot holds. Reads the slot.
+    /// Prefetches the first cache line of the slot's value. Reads the slot.
     #[inline]
     pub fn prefetch(self, slot: usize) {
         if let Some(value) = self.get(slot) {

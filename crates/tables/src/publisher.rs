@@ -2,8 +2,8 @@
 //!
 //! Steps of one delta: bind its rules to these tables, compile them, add keys, swap the rules,
 //! remove keys. So a packet that finds the session sees its rules before or after the change, never
-//! a mixture. The publisher frees what the change retired once all workers have passed a burst
-//! boundary.
+//! a mixture. The publisher frees the values that the change retired once all workers have passed a
+//! burst boundary.
 
 mod build;
 mod routes;
@@ -49,7 +49,7 @@ pub use routes::{PreparedRoutes, RoutesConfig};
 
 const DIRECTIONS: [Direction; 2] = [Direction::Uplink, Direction::Downlink];
 
-/// Counters of the publisher: changes, and what found no room.
+/// Counters of the publisher: changes, and entries without room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PublisherCounters {
     /// Deltas applied.
@@ -127,8 +127,8 @@ pub struct Publisher {
 impl Publisher {
     /// Applies a delta. [`Publisher::poll_observed`] returns its id once all workers run it.
     ///
-    /// Cannot fail: [`PublisherCounters`] count what finds no room. A FAR without room for its next
-    /// hop keeps [`NextHopIndex::NONE`].
+    /// Cannot fail: [`PublisherCounters`] count entries without room. A FAR without room for its
+    /// next hop keeps [`NextHopIndex::NONE`].
     pub fn apply(&mut self, id: DeltaId, delta: RuleDelta) {
         let RuleDelta { session, keys, rules } = delta;
         self.counters.deltas_applied += 1;
@@ -192,7 +192,7 @@ impl Publisher {
         self.unobserved.push_back(delta);
     }
 
-    /// Marks the tunnel to the UE that has a fast rule, instead of the former one.
+    /// Marks the tunnel to the UE that has a fast rule, instead of the previous one.
     fn mark_tunnel_to_ue(&self, session: SessionIndex, teid: Option<Teid>) {
         let former = self.tables.fast_rules.tunnel_to_ue(session);
         if let Some(former) = former.filter(|former| Some(*former) != teid) {
@@ -237,8 +237,8 @@ impl Publisher {
         }
     }
 
-    /// Frees what no worker can read any more. Returns the oldest delta that all workers run and
-    /// that was not returned before. Call until it returns `None`.
+    /// Frees values that no worker can read any more. Returns the oldest delta that all workers run
+    /// and that was not returned before. Call until it returns `None`.
     pub fn poll_observed(&mut self) -> Option<DeltaId> {
         while let Some(rules) = self.rules.reclaim() {
             for far in &rules.fars {
@@ -313,15 +313,15 @@ impl Publisher {
         Boundary(self.rules.advance())
     }
 
-    /// True if every worker has passed `boundary`. What it does from there on, it does by what was stored before the
-    /// boundary; what it did before is complete.
+    /// True if every worker has passed `boundary`. From there on it acts by state stored before the
+    /// boundary; its earlier actions are complete.
     #[must_use]
     pub fn has_passed(&self, boundary: Boundary) -> bool {
         self.rules.passed() >= boundary.0
     }
 
-    /// Sessions of a former process are still to come, or all of them are published. Until then workers tell no peer
-    /// that they do not know its tunnel.
+    /// Sessions of a previous process are still to come, or all of them are published. Until then
+    /// workers send no Error Indication for an unknown tunnel.
     pub fn set_restoring(&self, is_restoring: bool) {
         self.tables.is_restoring.store(is_restoring, std::sync::atomic::Ordering::Relaxed);
     }
@@ -406,14 +406,14 @@ impl Publisher {
         self.counters
     }
 
-    /// What the offload has and did, if there is one.
+    /// The report of the offload, if there is one.
     #[must_use]
     pub fn offload(&self) -> Option<OffloadReport> {
         self.offload.as_ref().map(OffloadWriter::report)
     }
 
-    /// Leaves all packets to the workers, or no more. The offload, if there is one, keeps its entries: it knows no next hop
-    /// meanwhile.
+    /// Leaves all packets to the workers, or no more. The offload, if there is one, keeps its
+    /// entries: it has no next hop meanwhile.
     pub fn pause_offload(&mut self, is_paused: bool) {
         self.is_offload_paused = is_paused;
         if self.offload.is_none() {
@@ -425,7 +425,8 @@ impl Publisher {
     }
 
     /// Packets into tunnels to `peer` have at most `mtu_bytes` octets with all headers; `u16::MAX`: only links limit them.
-    /// Packets that exceed the narrowest path of all leave the fast path and the offload, which know no peers.
+    /// Packets that exceed the narrowest path of all leave the fast path and the offload, which do
+    /// not distinguish peers.
     pub fn set_path_mtu(&mut self, peer: IpAddr, mtu_bytes: u16) {
         let narrowest = self.gtpu_peers.set_path_mtu(peer, mtu_bytes);
         if let Some(offload) = &mut self.offload {
@@ -433,7 +434,7 @@ impl Publisher {
         }
     }
 
-    /// Tells the offload, if there is one, how packets to the next hop leave.
+    /// Gives the offload, if there is one, the next hop as packets to it leave.
     fn offload_next_hop(&mut self, index: NextHopIndex) {
         if let Some(offload) = &mut self.offload {
             let resolved = self.tables.next_hops.resolved(index);
@@ -700,7 +701,7 @@ impl NextHops for Publisher {
     }
 }
 
-/// What the choice of sessions for an offload needs.
+/// The inputs of the choice of sessions for an offload.
 fn choice_context<'a>(
     now: Nanos,
     tables: &'a Tables,

@@ -38,7 +38,7 @@ pub(crate) struct Tables {
     pub(crate) meters: MeterTable,
     pub(crate) aggregates: Aggregates,
     pub(crate) rate_changes: RateChangeRing,
-    /// Sessions of a former process are still to come. Written by the control thread.
+    /// Sessions of a previous process are still to come. Written by the control thread.
     pub(crate) is_restoring: std::sync::atomic::AtomicBool,
 }
 
@@ -301,7 +301,8 @@ impl<'a> TablesView<'a> {
         self.tables.next_hops.neighbor(interface, addr)
     }
 
-    /// True while sessions of a former process are still to be published: a key that is not found may belong to one.
+    /// True while sessions of a previous process are still to be published: a key that is not found
+    /// may belong to one.
     #[must_use]
     pub fn is_restoring(&self) -> bool {
         self.tables.is_restoring.load(std::sync::atomic::Ordering::Relaxed)
@@ -337,13 +338,14 @@ impl<'a> TablesView<'a> {
         self.tables.next_hops.resolved(index)
     }
 
-    /// How often a link-layer address or the routes changed. A later call that returns the same, also of another view, says
-    /// that [`TablesView::block_gateway`] and [`TablesView::resolved_hop`] return what they did at the first one, for each
-    /// index that rules or routes name.
+    /// How often a link-layer address or the routes changed. If a later call returns the same
+    /// value, also of another view, [`TablesView::block_gateway`] and [`TablesView::resolved_hop`]
+    /// return the same as at the first call, for each index that rules or routes name.
     #[inline]
     #[must_use]
     pub fn next_hop_changes(&self) -> u64 {
-        // Of 2^48 changes of addresses or 2^16 of routes no worker sees the first and the last one alone.
+        // The value wraps after 2^48 changes of addresses or 2^16 of routes: no worker sees only
+        // the first and the last one.
         self.tables.next_hops.changes() ^ u64::from(self.routes.version()) << 48
     }
 

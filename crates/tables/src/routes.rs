@@ -453,7 +453,8 @@ pub(crate) struct Routes {
     pub(crate) interfaces: Box<[Interface]>,
     /// By routing domain; never empty. Those of later routes begin with these.
     pub(crate) ues: Box<[Arc<UeTable>]>,
-    /// Differs from that of the routes before and after, for what workers keep of a lookup.
+    /// Differs from that of the routes before and after, for workers that keep the result of a
+    /// lookup.
     version: u16,
     /// The next hops that routes name, each once.
     gateways: Vec<NextHopIndex>,
@@ -463,8 +464,8 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    /// Builds routes. `own_addrs` are our addresses besides those of `interfaces`; `gateway` returns the index of a gateway
-    /// on an interface.
+    /// Builds routes. `own_addrs` are our addresses in addition to those of `interfaces`; `gateway`
+    /// returns the index of a gateway on an interface.
     pub(crate) fn build(
         interfaces: &[Interface],
         ues: Box<[Arc<UeTable>]>,
@@ -655,8 +656,8 @@ impl Routes {
     }
 
     /// The target of the longest prefix that contains `addr`, among routes through `within`: of GTP-U
-    /// interfaces if `role` is one of theirs, else of N6 interfaces. Of several targets the first
-    /// interface's. `None` without a route.
+    /// interfaces if `role` is one of theirs, else of N6 interfaces. If there are several targets,
+    /// the first interface's counts. `None` without a route.
     #[inline]
     pub(crate) fn lookup(
         &self,

@@ -1,7 +1,7 @@
 //! Sessions by UE IPv4 address inside the configured pools: a direct index, one load and no hash.
 //!
-//! The index serves addresses of the pools, whoever chose them. Addresses outside the pools are in
-//! a hash table.
+//! The index serves addresses of the pools, whether we or the control plane chose them. Addresses
+//! outside the pools are in a hash table.
 
 use core::fmt;
 

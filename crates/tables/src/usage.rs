@@ -18,7 +18,7 @@ use crate::fast_rule::FastRuleTable;
 use crate::fast_rule_cell::FastRuleSnapshot;
 use crate::large::LargeArray;
 
-/// What a worker reports at most once per generation of a URR's entry; bits of `marks`.
+/// Events that a worker reports at most once per generation of a URR's entry; bits of `marks`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum UsageMark {
@@ -181,7 +181,7 @@ impl UsageSource for UsageTable {
     }
 }
 
-/// The URRs of a fast rule besides the session's own one.
+/// The URRs of a fast rule in addition to the session's own one.
 pub type FastRuleUrrs = [Option<FastRuleUrr>; FAST_RULE_URRS_MAX];
 
 /// A packet to be counted.
@@ -230,7 +230,8 @@ impl<'a> UsageView<'a> {
             Some(session) => {
                 let cell = self.fast_rules.cell(session, direction);
                 cell.inspect(|cell| cell.count(bytes, now));
-                // A forwarded packet counts in the line, too.
+                // The cell counts this packet. `count_session` adds the cell to the line later, so
+                // the line takes the packet and its octets back here.
                 line.count_forwarded(direction, u64::MAX, bytes.wrapping_neg());
             }
             None => line.count(direction, bytes, now),
@@ -297,7 +298,8 @@ impl<'a> UsageView<'a> {
         (counted.ul_bytes, counted.dl_bytes)
     }
 
-    /// Octets counted in both directions, without the right to count on: what an offload counts meanwhile may be missing.
+    /// Octets counted in both directions, without the right to count on: counts of an offload
+    /// meanwhile may be missing.
     #[must_use]
     pub fn counted_bytes(&self, slot: UsageSlot) -> u64 {
         let counted = match self.owner(slot) {

@@ -21,10 +21,10 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use loom::thread;
 
-/// What a reclaimed value holds: reading it means that it was freed too early.
+/// The contents of a reclaimed value: reading it means that it was freed too early.
 const FREED: u64 = u64::MAX;
 
-/// A value whose cell tells loom about every access, so that it finds unordered ones.
+/// A value whose cell reports every access to loom, so that it finds unordered ones.
 struct Canary(UnsafeCell<u64>);
 
 // SAFETY: the cell is written only by the writer after reclaim; loom reports it when that is not
@@ -42,7 +42,7 @@ impl Canary {
     }
 }
 
-/// Takes back what can be taken back and marks it; returns how many values that were.
+/// Takes back values that can be taken back and marks them; returns how many those were.
 fn reclaim(writer: &mut SlotWriter<Canary>) -> usize {
     let mut count = 0;
     while let Some(canary) = writer.reclaim() {
@@ -158,12 +158,12 @@ impl SharedEntry {
         EntryBudget { head: &self.head, budget: &self.budget, account: &self.account }
     }
 
-    /// What the control thread does: a limited entry with this number is active.
+    /// The action of the control thread: a limited entry with this number is active.
     fn put(&self, number: u64) {
         self.head.store(number | head::ACTIVE | head::LIMITED, Ordering::Release);
     }
 
-    /// What the program may forward by the entry.
+    /// The volume that the program may forward by the entry.
     fn usable(&self) -> u64 {
         let (head, budget) =
             (self.head.load(Ordering::Acquire), self.budget.load(Ordering::Acquire));
@@ -171,7 +171,7 @@ impl SharedEntry {
         if is_its { budget & ((1 << BUDGET_BITS) - 1) } else { 0 }
     }
 
-    /// What the program does with a packet. Returns the octets that it forwarded.
+    /// The action of the program on a packet. Returns the octets that it forwarded.
     fn forward(&self, len: u64) -> u64 {
         let head = self.head.load(Ordering::Acquire);
         let budget = self.budget.load(Ordering::Acquire);

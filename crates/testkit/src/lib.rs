@@ -1,5 +1,5 @@
-//! What tests share: a virtual clock, a simulated datagram link, an event scheduler in memory, a data plane that
-//! records, and a folder of files that loses what a crash loses.
+//! Parts that tests share: a virtual clock, a simulated datagram link, an event scheduler in
+//! memory, a data plane that records, and a folder of files that loses the same data as in a crash.
 //!
 //! Nothing here is part of the product; nothing here reads a real clock or opens a socket.
 #![forbid(unsafe_code)]

@@ -45,9 +45,9 @@ pub struct LinkDatagram {
 pub struct LinkCounts {
     /// Datagrams sent.
     pub sent: u64,
-    /// Of those, lost.
+    /// Lost ones among those.
     pub lost: u64,
-    /// Of those, delivered twice.
+    /// Those among them that were delivered twice.
     pub duplicated: u64,
     /// Copies delivered.
     pub delivered: u64,

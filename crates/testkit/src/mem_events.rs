@@ -16,7 +16,7 @@ pub type KeepBack = Box<dyn FnMut(u8, u32) -> bool + Send>;
 /// Events that a queue has room for without allocating.
 const QUEUE_LEN: usize = 8192;
 
-/// What a [`MemScheduler`] is built from.
+/// The configuration of a [`MemScheduler`].
 pub struct MemSchedulerConfig {
     /// How each queue orders the events of a flow.
     pub queues: Vec<ScheduleType>,
@@ -66,7 +66,7 @@ struct MemQueue {
     schedule: ScheduleType,
     /// In order.
     events: VecDeque<Event<MemBuf>>,
-    /// Of an ordered queue: the events that ports have, in order, and the number of the first.
+    /// In an ordered queue: the events that ports have, in order, and the number of the first.
     given: VecDeque<GivenEvent>,
     first_given: usize,
     flows: Vec<FlowPorts>,
@@ -78,7 +78,7 @@ struct MemQueue {
 enum GivenEvent {
     /// Its port did not end it yet.
     Open,
-    /// What follows from it.
+    /// Ended, with the event that follows from it.
     Ended(Option<Event<MemBuf>>),
 }
 
@@ -225,7 +225,7 @@ impl SchedulerState {
         }
     }
 
-    /// Ends the first event that `port` has by what follows from it.
+    /// Ends the first event that `port` has by the event that follows from it.
     fn end(&mut self, port: usize, successor: Option<Event<MemBuf>>) {
         let (number, order) =
             self.dequeued[port].pop_front().unwrap_or_else(|| unreachable!("no event to end"));

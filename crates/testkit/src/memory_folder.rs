@@ -1,5 +1,5 @@
-//! A folder of files in memory: what was not synced is lost in a crash, in the order or sectors that the test
-//! chooses; any call can fail.
+//! A folder of files in memory: unsynced data is lost in a crash, in the order or sectors that the
+//! test chooses; any call can fail.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,10 +11,10 @@ use adit_store::Files;
 /// Octets that a device writes whole or not at all.
 const SECTOR: usize = 512;
 
-/// What a call that fails returns, and does.
+/// The result and the effect of a call that fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileFault {
-    /// EIO. Nothing is written; what a sync covered is never durable.
+    /// EIO. Nothing is written; octets that a sync covered are never durable.
     Io,
     /// ENOSPC, after half of the octets.
     NoSpace,
@@ -22,11 +22,11 @@ pub enum FileFault {
     ReadOnly,
     /// EIO after half of the octets.
     Short,
-    /// The process ends before the call. What it wrote stays unsynced.
+    /// The process ends before the call. Its writes stay unsynced.
     Killed,
 }
 
-/// What changed the folder.
+/// A change of the folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FolderEvent {
     /// A file was created.
@@ -42,7 +42,7 @@ pub enum FolderEvent {
         file: usize,
         /// Where.
         offset: usize,
-        /// What.
+        /// The written octets.
         octets: Vec<u8>,
     },
     /// A file was renamed.
@@ -144,7 +144,7 @@ struct FolderState {
     fails: Vec<(u64, u64, FileFault)>,
     /// Octets that all files may have together.
     space: Option<usize>,
-    /// Polls that a sync beside other calls takes.
+    /// Polls that a parallel sync takes.
     sync_polls: u32,
     is_locked: bool,
 }
@@ -175,14 +175,14 @@ impl MemoryFolder {
         MemoryFiles { folder: self.clone(), has_lock: false, syncing: None }
     }
 
-    /// What a process that starts now sees.
+    /// The files that a process sees which starts now.
     #[must_use]
     pub fn image(&self) -> FolderImage {
         self.0.borrow().now.clone()
     }
 
-    /// What is left after a crash. Of each write that no sync covered, a sector is there if `keeps` says so; of the
-    /// changes of names, those before the first that `keeps` refuses.
+    /// The files that are left after a crash. A sector of a write that no sync covered is there if
+    /// `keeps` says so; of the changes of names, those before the first that `keeps` refuses.
     #[must_use]
     pub fn crash(&self, mut keeps: impl FnMut() -> bool) -> FolderImage {
         let state = self.0.borrow();
@@ -257,7 +257,7 @@ impl MemoryFolder {
         self.0.borrow_mut().space = octets;
     }
 
-    /// A sync that was begun beside other calls takes this many polls.
+    /// A parallel sync takes this many polls.
     pub fn delay_syncs(&self, polls: u32) {
         self.0.borrow_mut().sync_polls = polls;
     }
@@ -272,7 +272,7 @@ impl MemoryFolder {
         }
     }
 
-    /// Removes all files; whoever has one open reads and writes on.
+    /// Removes all files; a process that has one open reads and writes on.
     pub fn remove_all(&self) {
         let state = &mut *self.0.borrow_mut();
         state.now.names.clear();
@@ -325,7 +325,7 @@ pub struct MemoryFiles {
     syncing: Option<BegunSync>,
 }
 
-/// A sync beside other calls.
+/// A sync in parallel to other calls.
 #[derive(Debug, Clone, Copy)]
 struct BegunSync {
     file: Option<usize>,
@@ -437,7 +437,7 @@ impl Files for MemoryFiles {
         let of_file = state.unsynced.extract_if(.., |write| write.file == *file);
         let writes: Vec<UnsyncedWrite> = of_file.collect();
         if let Some(fault) = fault {
-            // Readers still see what no disk has.
+            // Readers still see octets that no disk has.
             return Err(error(fault));
         }
         for UnsyncedWrite { file, offset, octets } in writes {

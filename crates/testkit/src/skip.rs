@@ -17,7 +17,7 @@ pub fn skip_on_this_machine(reason: impl Display) {
     report(reason);
 }
 
-/// Writes to standard error itself: the harness hides what passing tests print.
+/// Writes to standard error itself: the harness hides the output of passing tests.
 fn report(reason: impl Display) {
     // A closed standard error must not fail the test.
     let _ = writeln!(std::io::stderr(), "skipped: {reason}");

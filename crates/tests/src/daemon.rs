@@ -98,7 +98,7 @@ impl Daemon {
         EndedDaemon { namespace, adit, config, dir }
     }
 
-    /// Waits until the process ends by itself. Returns what it wrote.
+    /// Waits until the process ends by itself. Returns its output.
     ///
     /// # Panics
     /// When it does not end.
@@ -109,12 +109,12 @@ impl Daemon {
         (output, EndedDaemon { namespace, adit, config, dir })
     }
 
-    /// Tells the process to end, as `systemctl stop` does.
+    /// Requests the process to end, as `systemctl stop` does.
     pub fn terminate(&self) {
         self.process.signal(libc::SIGTERM);
     }
 
-    /// Tells the process to read its configuration again, as a terminal or `kill -HUP` does.
+    /// Requests the process to read its configuration again, as a terminal or `kill -HUP` does.
     pub fn hang_up(&self) {
         self.process.signal(libc::SIGHUP);
     }
@@ -174,7 +174,7 @@ impl Daemon {
         self.run(&["show", topic, "--json"])
     }
 
-    /// What `adit show TOPIC --json` prints.
+    /// The output of `adit show TOPIC --json`.
     ///
     /// # Panics
     /// When the daemon does not answer.
@@ -182,7 +182,7 @@ impl Daemon {
     pub fn show(&self, topic: &str) -> Value {
         let mut output = self.run_show(topic);
         for _ in 0..3 {
-            // On a machine that has more to do than it can, adit asks to try again.
+            // On an overloaded machine adit answers to try again.
             if String::from_utf8_lossy(&output.stderr).contains("overloaded") {
                 output = self.run_show(topic);
             }
@@ -224,7 +224,7 @@ impl Daemon {
         run(&mut run_command(&self.namespace, &self.adit, &config), START_LIMIT)
     }
 
-    /// Tells the daemon to end, and waits for it.
+    /// Requests the daemon to end, and waits for it.
     ///
     /// # Panics
     /// When it does not end.

@@ -9,7 +9,7 @@ use crate::process::{run, skip};
 /// Longest build. The first one fetches and compiles all dependencies.
 const BUILD_LIMIT: Duration = Duration::from_secs(600);
 
-/// A correction of mistakes in a foreign program that would hide what the test checks.
+/// A correction of mistakes in a foreign program that would hide the subject of the test.
 #[derive(Debug, Clone, Copy)]
 pub struct SourcePatch {
     /// The module.

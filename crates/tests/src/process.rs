@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 pub use adit_testkit::{skip, skip_on_this_machine};
 
-/// The binary `name` beside the folder of the test executable; `None`, with the reason printed, if it was
-/// not built.
+/// The binary `name` in the folder above the test executable's; `None`, with the reason printed, if
+/// it was not built.
 ///
 /// # Panics
 /// When it was not built and `CI` is in the environment: a job must not pass because it skips tests.
@@ -23,7 +23,8 @@ pub fn binary(name: &str) -> Option<PathBuf> {
     None
 }
 
-/// True if a program of the lab ended with status 2: the machine lacks something. Prints the last line, which says what.
+/// True if a program of the lab ended with status 2: the machine lacks something. Prints the last
+/// line, which names the reason.
 #[must_use]
 pub fn is_refused_by_the_machine(output: &Output) -> bool {
     let refused = output.status.code() == Some(2);
@@ -102,7 +103,7 @@ impl ChildProcess {
         assert_eq!(sent, 0, "{}", std::io::Error::last_os_error());
     }
 
-    /// Waits for its end and collects what it wrote.
+    /// Waits for its end and collects its output.
     ///
     /// # Panics
     /// When it does not end within `limit`; kills it first.
@@ -200,8 +201,8 @@ impl TestNamespace {
         command
     }
 
-    /// A command that runs the test of this name in the namespace, and no other of this program. An environment variable has to
-    /// tell it that it is there.
+    /// A command that runs the test of this name in the namespace, and no other of this program. An
+    /// environment variable has to show that it is there.
     #[must_use]
     pub fn this_test(&self, test: &str) -> Command {
         let mut command = self.command(&std::env::current_exe().unwrap());

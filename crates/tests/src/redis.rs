@@ -48,11 +48,11 @@ pub fn store_client(options: SharedStoreOptions) -> SharedStore<KernelTcp> {
 #[derive(Debug)]
 pub struct RedisProcess {
     child: Option<Child>,
-    /// What every command begins with.
+    /// The words that every command begins with.
     prefix: Vec<String>,
     address: SocketAddr,
     options: Vec<String>,
-    /// What `redis-cli` needs besides the address.
+    /// Options of `redis-cli` in addition to the address.
     login: Vec<String>,
     dir: TempDir,
 }
@@ -167,7 +167,7 @@ impl RedisProcess {
         assert_eq!(sent, 0, "{}", std::io::Error::last_os_error());
     }
 
-    /// What `redis-cli` prints for a command.
+    /// The output of `redis-cli` for a command.
     #[must_use]
     pub fn answer(&self, command: &str) -> String {
         let mut cli = self.command("redis-cli");

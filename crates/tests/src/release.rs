@@ -1,9 +1,9 @@
-//! The binary of the former release, for tests of update and roll-back.
+//! The binary of the previous release, for tests of update and roll-back.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What the repository knows of its releases.
+/// The releases that the repository lists.
 const RELEASES: &str = include_str!("../../../releases.toml");
 
 struct FormerRelease {

@@ -26,10 +26,10 @@ pub enum FlowChoice {
     Random(u64),
 }
 
-/// What the threads are built from.
+/// The configuration of the threads.
 #[derive(Debug, Clone)]
 pub struct PathThreadsConfig {
-    /// What they do.
+    /// Their roles.
     pub roles: Roles,
     /// How receivers choose workers.
     pub spread: Spread,
@@ -155,7 +155,7 @@ fn scheduler(config: &PathThreadsConfig) -> Vec<MemEventPort> {
     let owners = Owners::new(roles.workers());
     let choose: ChoosePort = match config.flow_choice {
         FlowChoice::Owner => Box::new(move |_, flow, ports| match ports {
-            // Of transmission, or of timers.
+            // A thread for transmission, or for timers.
             [only] => *only,
             _ => usize::from(owners.of_group(flow).0),
         }),

@@ -147,7 +147,7 @@ fn ue_of(rng: &mut StdRng, session: Option<&OracleSession>) -> UeAddresses {
     })
 }
 
-/// A host in the network, seldom beside it.
+/// A host in the network, seldom outside it.
 fn host_of(rng: &mut StdRng, network: IpPrefix) -> UeAddresses {
     let beside = u32::from(one_chance_in(rng, 10));
     match network {

@@ -1,4 +1,4 @@
-//! The pipeline in a box: store, publisher and workers over in-memory ports, beside the oracle.
+//! The pipeline in a box: store, publisher and workers over in-memory ports, next to the oracle.
 //!
 //! Both sides get the same requests and packets. After every step, outcomes are compared packet by
 //! packet. [`station_mac`] is the hardware address of every station that can be resolved.
@@ -71,7 +71,7 @@ struct AwaitingNeighbor {
     interface: usize,
     station: IpAddr,
     frame: Vec<u8>,
-    /// What it keeps its order in.
+    /// The group in which it keeps its order.
     group: OrderingGroup,
 }
 
@@ -114,7 +114,7 @@ pub struct World {
     /// Commands to each worker.
     pub commands: Vec<rtrb::Producer<WorkerCommand>>,
     records: Vec<rtrb::Consumer<TapItem>>,
-    /// Of several workers that own sessions.
+    /// The owners, if several workers own sessions.
     owners: Option<OwnerChanges<MemBuf>>,
     /// Packets that taps reported.
     pub reported: u64,
@@ -137,7 +137,7 @@ pub struct World {
     copied: Vec<(usize, IpAddr)>,
     /// Limits that URRs reached, not handled yet.
     limits: VecDeque<(Seid, UsageSlot, u32)>,
-    /// What forwards packets before workers see them, if anything does.
+    /// The device that forwards packets before workers see them, if there is one.
     front: Option<FrontSide>,
 }
 
@@ -421,8 +421,8 @@ impl World {
     /// Gives `arrivals` to both sides, runs one step of every worker and compares.
     ///
     /// # Errors
-    /// What differs. Packets that leave change no state, so each is tried again alone to find the one that
-    /// differs.
+    /// The difference. Packets that leave change no state, so each is tried again alone to find the
+    /// one that differs.
     pub fn exchange(&mut self, arrivals: &[InjectedFrame]) -> Result<(), String> {
         self.count_records();
         let Err(difference) = self.exchange_once(arrivals) else { return Ok(()) };
@@ -448,7 +448,8 @@ impl World {
                 ));
             }
         }
-        Err(format!("only together: {difference}"))
+        let frames = arrivals.iter().map(|of| format!("port {} frame {}", of.port, hex(&of.frame)));
+        Err(format!("only together: {difference}\n{}", frames.collect::<Vec<_>>().join("\n")))
     }
 
     fn exchange_once(&mut self, arrivals: &[InjectedFrame]) -> Result<(), String> {
@@ -462,9 +463,9 @@ impl World {
         }
         let changed = self.changed.take();
         self.expect_reviewed(changed, &mut expected);
-        // The owner of a session processes what it received itself first, then what others handed over,
-        // worker by worker. Each polls ports in order and processes the lanes of a burst one after the
-        // other. Quotas make the order matter. What a program forwards comes before all others.
+        // The owner of a session processes its own packets first, then those of other workers,
+        // worker by worker. Each polls ports in order and processes the lanes of a burst in order.
+        // Quotas make the order matter. Packets that a program forwards come before all others.
         let mut ordered: Vec<(usize, &InjectedFrame, bool)> = Vec::new();
         for (arrival, left) in arrivals.iter().zip(&left) {
             let verdict = self.oracle.judge(arrival.port, &arrival.frame);
@@ -504,13 +505,13 @@ impl World {
         self.check_traffic()
     }
 
-    /// What the packets of a session that arrive on one port keep their order in; with an Rx queue those of other ports do
-    /// not share it. Spec: docs/internals/eventdev.md, order between queues.
+    /// The group in which packets of one session keep their order; with an Rx queue each port has
+    /// its own. Spec: docs/internals/eventdev.md, order between queues.
     fn ordered(&self, session: u64, arrival: &InjectedFrame) -> u64 {
         session ^ if self.has_rx { u64::from(arrival.port + 1) << 48 } else { 0 }
     }
 
-    /// Runs a step of all workers and compares the result with what is expected.
+    /// Runs a step of all workers and compares the result with the expected one.
     fn compare(
         &mut self,
         expected: &ExpectedStep,
@@ -621,7 +622,7 @@ impl World {
     /// Lets time pass until every waiting packet has waited too long.
     ///
     /// # Errors
-    /// What differs from dropping them.
+    /// The difference from dropping them.
     pub fn expire_neighbor_waits(&mut self) -> Result<(), String> {
         self.now += Nanos::from_secs(3);
         self.forget_expired();

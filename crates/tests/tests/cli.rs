@@ -1,4 +1,4 @@
-//! `adit` as an operator sees it: what it prints, its status, and what it leaves behind.
+//! `adit` as an operator sees it: its output, its status, and the files that it leaves behind.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 use std::fs;

@@ -38,7 +38,7 @@ fn fars() -> [CreateFar<'static>; 2] {
     [far(1, towards(DestinationInterface::Core)), far(2, access)]
 }
 
-/// What SMFs send for a PDU session: two PDRs, two FARs, a QER and a URR.
+/// The request that SMFs send for a PDU session: two PDRs, two FARs, a QER and a URR.
 fn establishment() -> Vec<u8> {
     let ue = UeIpAddress { v4: Some(Ipv4Addr::new(10, 45, 0, 2)), ..<_>::default() };
     let (up_ue, down_ue) = ([ue], [UeIpAddress { destination: true, ..ue }]);

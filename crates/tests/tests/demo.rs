@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use adit_tests::leftovers::{assert_nothing_left, interfaces, namespaces};
 use adit_tests::process::{ChildProcess, binary, is_refused_by_the_machine, is_root};
 
-/// A lab that runs the adit beside it.
+/// A lab that runs the adit in the same folder.
 fn start(arguments: &[&str]) -> Option<ChildProcess> {
     let (lab, _adit) = (binary("adit-lab")?, binary("adit")?);
     if !is_root() {

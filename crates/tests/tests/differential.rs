@@ -18,7 +18,7 @@ use rand::{Rng, SeedableRng};
 const SCENARIOS: u64 = 140;
 const PACKETS_PER_SCENARIO: usize = 2000;
 
-/// What a run exercised: a run that exercises nothing fails.
+/// The events of a run: a run without events fails.
 #[derive(Debug, Default)]
 struct Coverage {
     accepted: usize,
@@ -47,7 +47,7 @@ struct Coverage {
     moved: usize,
 }
 
-/// What happens between two packets at random.
+/// An event between two packets at random.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Between {
     Nothing,
@@ -102,7 +102,7 @@ fn card_workers_and_oracle_agree_on_every_packet() {
         Ok(scenario::world_with_card(layout, CardSettings::quick(seed)))
     };
     if let Some(coverage) = coverage_of(SCENARIOS, Between::Nothing, world) {
-        // Of rules that copy DSCP or ECN into outer headers, a card forwards uplink only.
+        // If rules copy DSCP or ECN into outer headers, a card forwards uplink only.
         assert!(coverage.offloaded > 300, "{coverage:?}");
     }
 }
@@ -122,8 +122,8 @@ fn tapped_workers_and_oracle_agree_on_every_packet() {
     }
 }
 
-/// Runs so many scenarios, or those that the environment names, and fails at the first difference. Returns what they
-/// exercised; `None` for a single one.
+/// Runs so many scenarios, or those that the environment names, and fails at the first difference.
+/// Returns their events; `None` for a single one.
 fn coverage_of(
     scenarios: u64,
     between: Between,
@@ -243,7 +243,7 @@ fn run(
     Ok(())
 }
 
-/// Adds what the workers of a process did.
+/// Adds the counts of a process's workers.
 fn note(coverage: &mut Coverage, world: &World) {
     let sum = world.publisher.snapshot();
     coverage.transmitted += sum.transmitted_pkts();
@@ -303,11 +303,11 @@ fn burst(rng: &mut StdRng, world: &World) -> Vec<InjectedFrame> {
     judged.into_iter().map(|judged| judged.frame).collect()
 }
 
-/// A frame that arrives, and what the oracle says of it.
+/// A frame that arrives, and the oracle's verdict on it.
 struct JudgedFrame {
     frame: InjectedFrame,
     verdict: OracleVerdict,
-    /// What it may say once earlier packets of the burst used up a quota.
+    /// Its possible verdicts once earlier packets of the burst used up a quota.
     beyond_quotas: Vec<OracleVerdict>,
 }
 

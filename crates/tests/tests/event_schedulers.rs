@@ -66,7 +66,7 @@ struct NumberedTraffic {
     markers: u32,
 }
 
-/// Ports that make packets, and check what leaves.
+/// Ports that make packets, and check frames that leave.
 struct NumberingIo<'a> {
     pool: Mempool,
     sessions: Vec<NumberedTraffic>,
@@ -76,7 +76,7 @@ struct NumberingIo<'a> {
     progress: &'a Progress,
 }
 
-/// What arrived and left so far.
+/// The packets that arrived and left so far.
 #[derive(Debug, Default)]
 struct Progress {
     wanted: usize,
@@ -260,7 +260,7 @@ impl ControlSide {
         (event_tx, command_rx)
     }
 
-    /// Moves a session's downlink to another tunnel, after an End Marker in the former one.
+    /// Moves a session's downlink to another tunnel, after an End Marker in the previous one.
     fn hand_over(&mut self) {
         let at = self.random.random_range(0..self.sessions.len());
         let host = u8::try_from(at + 1).unwrap();
@@ -335,7 +335,8 @@ impl Drop for EndOnPanic<'_> {
     }
 }
 
-/// Runs steps of a thread that DPDK knows, until `done`. Returns the End Markers that left.
+/// Runs steps of a thread that is registered with DPDK, until `done`. Returns the End Markers that
+/// left.
 fn drive<'a, T: PathThread<NumberingIo<'a>>>(
     eal: &Eal,
     done: &AtomicBool,

@@ -42,7 +42,7 @@ const READS: &str = "0123456789abcdef0123456789abcdef";
 const ACTS: &str = "fedcba9876543210fedcba9876543210";
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// What is behind the ports of the daemon.
+/// The network behind the ports of the daemon.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Behind {
     Nothing,
@@ -51,7 +51,7 @@ enum Behind {
 }
 
 /// Runs the test again inside the namespace of a daemon with this `[api]` section, where `inside` has the folder of the
-/// daemon. Returns what it said, and the log of the daemon.
+/// daemon. Returns its output, and the log of the daemon.
 fn run_inside(
     test: &str,
     behind: Behind,
@@ -127,7 +127,7 @@ fn get(path: &str, token: &str) -> HttpAnswer {
     request("GET", path, Some(token), None)
 }
 
-/// What `adit show` prints in the namespace.
+/// The output of `adit show` in the namespace.
 fn show(dir: &Path, arguments: &[&str]) -> Value {
     let adit = binary("adit").unwrap();
     let mut command = Command::new(adit);

@@ -1,6 +1,6 @@
-//! What the SMFs of Open5GS, free5GC, SD-Core and OAI send, sent to a running `adit` with traffic
-//! through its rules. The profiles are in `interop/control-planes`; adit runs with the configurations
-//! that `docs/interop.md` and `docs/interop-n9.md` show.
+//! Messages of the SMFs of Open5GS, free5GC, SD-Core and OAI, sent to a running `adit` with traffic
+//! through its rules. The profiles are in `interop/control-planes`; adit runs with the
+//! configurations that `docs/interop.md` and `docs/interop-n9.md` show.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::path::Path;
@@ -89,7 +89,7 @@ fn upf_needs_an_interface_for_tunnels_and_n6_unless_it_has_n9() {
     assert!(problem.contains("role = \"n3\" (RAN) or role = \"n9\""), "{problem}");
 }
 
-/// What `adit check` says against a configuration.
+/// The objection of `adit check` to a configuration.
 fn check(adit: &Path, text: &str) -> Result<(), String> {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("adit.toml");

@@ -32,7 +32,7 @@ const MEND: SourcePatch = SourcePatch {
     ],
 };
 
-/// The simulator beside the daemon, and the command line that drives it.
+/// The simulator next to the daemon, and the command line that drives it.
 struct Simulator<'a> {
     daemon: &'a Daemon,
     control: PathBuf,

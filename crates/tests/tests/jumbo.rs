@@ -1,5 +1,6 @@
-//! A running `adit` on devices of DPDK, with links of 9000 octets where the driver has them. Behind each port is a kernel with its
-//! default offloads: it joins datagrams, leaves checksums open and fragments what is longer.
+//! A running `adit` on devices of DPDK, with links of 9000 octets where the driver has them. Behind
+//! each port is a kernel with its default offloads: it joins datagrams, leaves checksums open and
+//! fragments longer packets.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 #![allow(dead_code, reason = "modules that other tests share")]
 
@@ -40,7 +41,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const MTU: usize = 9000;
 /// That of `net_tap`, whose driver sends no longer packets.
 const SHORT: usize = 1500;
-/// What a tunnel puts in front of a packet, and the headers of a datagram. Unit: octets.
+/// Octets that a tunnel adds in front of a packet, and the headers of a datagram. Unit: octets.
 const TUNNEL: usize = 20 + 8 + GTPU;
 const GTPU: usize = 16;
 const HEADERS: usize = 20 + 8;
@@ -63,7 +64,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What runs in the namespace, or `None` in the test itself.
+/// The part of the test that runs in the namespace, or `None` in the test itself.
 fn part() -> Option<String> {
     std::env::var(PART).ok()
 }
@@ -308,7 +309,7 @@ struct KernelPeers {
     server: UdpSocket,
     ue: SocketAddr,
     teid: Teid,
-    /// Of adit's ports.
+    /// The MTU of adit's ports.
     mtu: usize,
 }
 
@@ -377,7 +378,7 @@ impl KernelPeers {
         self.server.send_to(&payload(len), self.ue).unwrap();
     }
 
-    /// What the server receives.
+    /// A datagram that the server receives.
     fn receive_up(&self) -> Option<Vec<u8>> {
         let mut octets = vec![0; 65_536];
         let len = self.server.recv(&mut octets).ok()?;

@@ -118,7 +118,8 @@ fn update_and_roll_back_keep_all_sessions_in_a_shared_store() {
     run(test, start, section, |_, daemon| change_releases(daemon, &former));
 }
 
-/// From this program to that of the former release and back, killed or ended in order, while its SMF changes sessions.
+/// From this program to that of the previous release and back, killed or ended in order, while its
+/// SMF changes sessions.
 fn change_releases(mut daemon: Daemon, former: &Path) -> Daemon {
     let Some(present) = binary("adit") else { return daemon };
     for (adit, is_killed) in

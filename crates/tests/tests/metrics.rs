@@ -1,5 +1,5 @@
-//! What a running `adit` tells the tools of its operator: Prometheus with the shipped alerts and dashboards, the service
-//! manager, the log, and a terminal.
+//! The state of a running `adit` in its operator's tools: Prometheus with the shipped alerts and
+//! dashboards, the service manager, the log, and a terminal.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 #[path = "http_api/client.rs"]
@@ -164,7 +164,7 @@ fn alerts() -> Vec<String> {
     found
 }
 
-/// What a program says of its input, which it must accept; `None` if it is not installed.
+/// The output of a program for its input, which it must accept; `None` if it is not installed.
 fn accepted_by(program: &str, arguments: &[&str], input: &str) -> Option<String> {
     let command = Command::new(program)
         .args(arguments)
@@ -247,7 +247,7 @@ fn scrape(dir: &Path) {
     evaluate(dir, &rules, &dashboards);
 }
 
-/// `adit explain` knows the metrics of a running adit.
+/// `adit explain` has the metrics of a running adit.
 fn each_is_explained(metrics: &BTreeSet<String>) {
     let adit = binary("adit").unwrap();
     let output = run(Command::new(adit).arg("explain"), PATIENCE);
@@ -261,7 +261,7 @@ fn each_is_explained(metrics: &BTreeSet<String>) {
     assert!(others.is_empty() && metrics.len() > 100, "{others:?}");
 }
 
-/// A real Prometheus scrapes the daemon and evaluates what is deployed.
+/// A real Prometheus scrapes the daemon and evaluates the deployed rules.
 fn evaluate(dir: &Path, rules: &Path, dashboards: &[(String, String)]) {
     let config = dir.join("prometheus.yml");
     let shipped = fs::read_to_string(deployed("prometheus/prometheus.yml")).unwrap();

@@ -1,4 +1,5 @@
-//! Floods of N4, on real sockets, beside a healthy SMF: of hosts that are not there, and in the SMF's own name.
+//! Floods of N4, on real sockets, next to a healthy SMF: in the names of absent hosts, and in the
+//! SMF's own name.
 //!
 //! `ADIT_FLOOD_S` is how long each lasts. Unit: seconds.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
@@ -53,7 +54,7 @@ fn heartbeats_in_its_name_cost_an_smf_no_answer() {
         let mut n = 5_000_000;
         survive(50_000, || {
             n += 1;
-            // The kernel refuses none of them: this socket does not ask for answers.
+            // The kernel refuses none of them: this socket expects no answers.
             let _ = forger.send_to(&smf::heartbeat(n, smf::SMF_STARTED), (N4, 8805));
         });
     });
@@ -96,7 +97,7 @@ fn flood_lasts() -> Duration {
     Duration::from_secs(seconds.unwrap_or(8))
 }
 
-/// Sends `per_s` datagrams a second beside an SMF, whose heartbeats are all answered.
+/// Sends `per_s` datagrams a second next to an SMF, whose heartbeats are all answered.
 fn survive(per_s: u32, mut send: impl FnMut()) {
     let socket = UdpSocket::bind((SMF, 8805)).unwrap();
     socket.connect((N4, 8805)).unwrap();

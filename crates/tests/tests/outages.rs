@@ -101,7 +101,7 @@ fn smf_at_another_address_is_found_by_its_name() {
         return;
     }
     let namespace = TestNamespace::new("smfname");
-    // What `ip netns exec` puts in place of the machine's.
+    // The files that `ip netns exec` puts in place of the machine's.
     let files = NamespaceFiles::new(namespace.name());
     files.write_hosts("127.0.0.10 smf.test\n");
     let started = Daemon::start_in(namespace, |dir| {
@@ -213,7 +213,7 @@ fn sessions(smf: &mut TestSmf) -> Vec<LoadSession> {
     (1..=SESSIONS).map(|number| LoadSession::establish(smf, number).unwrap()).collect()
 }
 
-/// The SMF has lost nothing: its Recovery Time Stamp is the former one.
+/// The SMF has lost nothing: its Recovery Time Stamp is unchanged.
 fn set_up_again(smf: &mut TestSmf) {
     let answer = smf.set_up();
     let Message::AssociationSetupResponse(body) = smf::decode(&answer) else { panic!() };

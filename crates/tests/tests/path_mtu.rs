@@ -21,7 +21,8 @@ use smf::SessionScript;
 const INSIDE: &str = "ADIT_TEST_INSIDE";
 const TEST: &str = "sender_behind_n6_learns_what_fits_a_narrow_link_behind_n3";
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The MTU of the narrow link, and what of it a tunnel with a PDU Session Container leaves to a packet. Unit: octets.
+/// The MTU of the narrow link, and the part of it that a tunnel with a PDU Session Container leaves
+/// to a packet. Unit: octets.
 const NARROW: usize = 1400;
 const FITS: usize = NARROW - 44;
 /// IPv4 and UDP headers.
@@ -62,7 +63,8 @@ fn sender_behind_n6_learns_what_fits_a_narrow_link_behind_n3() {
     assert!(daemon.stop().status.success());
 }
 
-/// Establishes a session, and sends packets with DF to its UE until the kernel knows that they are too long.
+/// Establishes a session, and sends packets with DF to its UE until the kernel has learned that
+/// they are too long.
 fn inside() {
     let mut smf = TestSmf::associated();
     let script = SessionScript::new(1, 5);

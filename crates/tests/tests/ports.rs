@@ -38,7 +38,7 @@ fn two_cores() -> Option<Vec<usize>> {
 }
 
 #[test]
-fn driver_that_refuses_to_steer_is_told_with_its_reason() {
+fn driver_that_refuses_to_steer_is_reported_with_its_reason() {
     let Some(cores) = two_cores() else { return };
     let started = Daemon::start_with("steering", |dir| {
         let devices = ["net_tap0,iface=adtap0", "net_tap1,iface=adtap1"];
@@ -76,7 +76,7 @@ fn driver_that_refuses_to_steer_is_told_with_its_reason() {
 }
 
 #[test]
-fn card_that_refuses_flows_of_sessions_is_told_with_its_reason() {
+fn card_that_refuses_flows_of_sessions_is_reported_with_its_reason() {
     let Some(cores) = two_cores() else { return };
     let started = Daemon::start_with("flows", |dir| {
         let devices = ["net_tap0,iface=adtap0", "net_tap1,iface=adtap1"];

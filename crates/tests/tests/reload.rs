@@ -105,7 +105,8 @@ action = "drop"
     node + &ports + if is_odd { &gtpu } else { "" } + &rules
 }
 
-/// What this reload and later ones add: another network instance with a pool, and an interface for tunnels.
+/// The additions of this reload and later ones: another network instance with a pool, and an
+/// interface for tunnels.
 const WITH_NETWORK: u32 = 12;
 const NETWORK: &str = r#"
 [[interface]]
@@ -130,7 +131,7 @@ network_instance = "ims"
 prefix = "10.62.0.0/24"
 "#;
 
-/// What is added by the last reload.
+/// The additions of the last reload.
 const ADDED: &str = "[[ue_pool]]\nidentity = \"later\"\nprefix = \"10.61.0.0/24\"\n\
                      [[predefined_rule]]\nname = \"web\"\n\
                      flow_descriptions = [\"permit out 6 from any 443 to assigned\"]\n";

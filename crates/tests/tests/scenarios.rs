@@ -1,4 +1,4 @@
-//! `adit-lab scenario` with the real binaries: for each kind of rule, packets that obey it.
+//! `adit-lab scenario` with the real binaries: for each kind of rule, packets that match it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 use std::collections::BTreeSet;
@@ -44,7 +44,7 @@ const SCENARIOS: &[&str] = &[
     "local-switching",
 ];
 
-/// A lab that runs the adit beside it.
+/// A lab that runs the adit in the same folder.
 fn start(arguments: &[&str]) -> Option<ChildProcess> {
     let (lab, _adit) = (binary("adit-lab")?, binary("adit")?);
     if !is_root() {

@@ -1,4 +1,5 @@
-//! The shared store over real servers: what was acknowledged is there, after whatever happens to servers and holders.
+//! The shared store over real servers: acknowledged records are there, after whatever happens to
+//! servers and holders.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 use std::collections::BTreeMap;
@@ -44,7 +45,7 @@ fn records<S: RecordStore>(store: &mut S) -> FoundRecords {
     found
 }
 
-/// What a holder was acknowledged.
+/// The records that a holder got acknowledged.
 #[derive(Default)]
 struct Book {
     records: FoundRecords,
@@ -103,7 +104,7 @@ fn groups_are_there_for_the_next_process() {
     assert!(matches!(next.acquire().unwrap(), LeaseAnswer::Taken { epoch: 2 }));
 }
 
-/// What a follower knows.
+/// The records that a follower has.
 #[derive(Default)]
 struct Follower {
     records: FoundRecords,
@@ -160,7 +161,7 @@ fn follower_learns_all_records_and_then_each_change() {
     let late = &mut Follower::default();
     late.catch_up(&mut store_client(options(&[&server], "c")));
     assert_eq!((late.resets, &late.records), (1, &book.records));
-    // What a follower needs is gone from the stream.
+    // The changes that a follower needs are gone from the stream.
     book.append(&mut store);
     store.commit().unwrap();
     assert_eq!(server.answer("XTRIM adit:{upf-1}:groups MAXLEN 0").trim(), "211");
@@ -218,7 +219,7 @@ fn lease_goes_to_the_standby_that_is_named_and_to_nobody_else() {
     assert_eq!(other.acquire().unwrap(), LeaseAnswer::Taken { epoch: 2 });
     assert_eq!(other.former_standby(), Some(Incarnation(7)));
     other.check_records().unwrap();
-    // Until it has written what it has, nobody else gets the lease.
+    // Until it has written its records, nobody else gets the lease.
     book.append(&mut other);
     other.commit().unwrap();
     other.release().unwrap();
@@ -230,7 +231,7 @@ fn lease_goes_to_the_standby_that_is_named_and_to_nobody_else() {
     assert_eq!(again.acquire().unwrap(), LeaseAnswer::Taken { epoch: 3 });
     again.check_records().unwrap();
     assert_eq!((again.former_standby(), records(&mut again)), (None, book.records));
-    // What only a standby that is gone had is lost, if somebody says so.
+    // The records that only a lost standby had are given up on request.
     again.set_standby(Some(Incarnation(8)));
     again.commit().unwrap();
     again.release().unwrap();
@@ -265,7 +266,7 @@ fn follower_does_not_read_again_what_it_knows() {
         assert_eq!(follower.records, book.records);
     }
     assert!(!reads());
-    // What it does not know it reads.
+    // It reads the groups that it does not have.
     book.append(&mut store);
     store.commit().unwrap();
     follower.catch_up(&mut standby);
@@ -295,7 +296,7 @@ fn lease_lasts_while_it_is_prolonged_and_goes_to_another_holder_after_it() {
     }
     store.release().unwrap();
     assert_eq!(other.acquire().unwrap(), LeaseAnswer::Taken { epoch: 2 });
-    // A process of the same instance takes it at once: its former one has ended.
+    // A process of the same instance takes it at once: its previous one has ended.
     let mut next = store_client(SharedStoreOptions { process: 7, ..short("b") });
     assert_eq!(next.acquire().unwrap(), LeaseAnswer::Taken { epoch: 3 });
     drop(next);
@@ -400,7 +401,7 @@ fn acknowledged_by_a_replica_survives_the_loss_of_the_primary() {
         }
     });
     assert!(store.durable().0 > 1, "{:?}", store.durable());
-    // What one server alone has is not acknowledged, in spite of the new primary.
+    // A group that one server alone has is not acknowledged, in spite of the new primary.
     let known = store.durable();
     book.append(&mut store);
     assert!(store.commit().unwrap_err().to_string().contains("0 of 1 replicas"), "{known:?}");
@@ -432,7 +433,7 @@ fn replica_that_is_behind_gets_the_acknowledged_groups_again() {
     };
     write(&mut book, &mut store);
     second.wait("HGET adit:{upf-1}:state last", |answer| answer.trim() == "1-50");
-    // Nobody is there: it loses its primary, and keeps what it has.
+    // Nobody is there: it loses its primary, and keeps its records.
     assert_eq!(second.answer("REPLICAOF 127.0.0.1 1").trim(), "OK");
     write(&mut book, &mut store);
     first.kill();

@@ -12,7 +12,8 @@ use adit_transport::KernelTcp;
 /// Far more than any lease here: a search that a silent server stops never ends.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// An address at which connections never open: the kernel drops what comes, since the queue of the listener is full.
+/// An address at which connections never open: the kernel drops segments, since the queue of the
+/// listener is full.
 struct SilentServer {
     listener: TcpListener,
     _queue: Vec<TcpStream>,

@@ -115,7 +115,7 @@ fn beside(dir: &Path) {
     println!("acknowledged {}", serde_json::json!(acknowledged));
 }
 
-/// As [`INSIDE`], for the station that asks who has addresses.
+/// As [`INSIDE`], for the station that sends requests for addresses.
 const PROBER: &str = "ADIT_TEST_PROBER";
 
 /// The addresses of the active adit.
@@ -128,7 +128,7 @@ fn probed() -> [ProbedAddress; 3] {
     ]
 }
 
-/// What [`inside`] printed.
+/// The lines that [`inside`] printed.
 struct Told {
     book: Value,
     gaps: Value,
@@ -228,7 +228,7 @@ impl Pair {
         Daemon::start_in(namespace, |dir| configuration(dir, store_lines, standby_lines))
     }
 
-    /// Starts a station that asks for N3's, N4's and N6's address.
+    /// Starts a station that sends requests for N3's, N4's and N6's address.
     fn start_prober(&self, test: &str) -> ChildProcess {
         let dir = self.dir.path().join("prober");
         std::fs::create_dir_all(&dir).unwrap();
@@ -237,7 +237,7 @@ impl Pair {
         prober
     }
 
-    /// Ends it, and returns what it counted.
+    /// Ends it, and returns its counts.
     fn end_prober(&self, prober: ChildProcess) -> Vec<ProbeRound> {
         std::fs::write(self.dir.path().join("prober/end"), "").unwrap();
         let output = prober.finish(LIMIT);
@@ -263,7 +263,7 @@ impl Pair {
         inside
     }
 
-    /// Ends what [`Self::start_inside`] started, and returns what it printed.
+    /// Ends the process that [`Self::start_inside`] started, and returns its output.
     fn end_inside(&self, inside: ChildProcess) -> Told {
         std::fs::write(self.dir.path().join("end"), "").unwrap();
         let output = inside.finish(2 * PATIENCE);
@@ -279,7 +279,7 @@ impl Pair {
 
 fn without_offloads(namespace: &TestNamespace, device: &str) {
     let mut ethtool = namespace.command("ethtool".as_ref());
-    // Best effort: bridges do not know all of them.
+    // Best effort: bridges do not have all of them.
     let _ = run(
         ethtool.args(["-K", device, "tx", "off", "tso", "off", "gso", "off", "gro", "off"]),
         LIMIT,
@@ -374,7 +374,7 @@ fn standby_goes_on_after_a_crash_with_all_that_was_answered() {
     let took = wait_for_active(&two);
     seconds(1.0);
     println!("lease {LEASE_MS} ms: active {} ms after the crash", took.as_millis());
-    // The former active one comes back as the standby, and takes over in turn.
+    // The previous active one comes back as the standby, and takes over in turn.
     let one = one.start();
     assert_eq!(role(&one), "standby");
     seconds(0.5);
@@ -385,8 +385,8 @@ fn standby_goes_on_after_a_crash_with_all_that_was_answered() {
 }
 
 #[test]
-fn standby_takes_over_when_it_is_told_to_and_when_the_active_one_is_stopped() {
-    const TEST: &str = "standby_takes_over_when_it_is_told_to_and_when_the_active_one_is_stopped";
+fn standby_takes_over_on_request_and_when_the_active_one_is_stopped() {
+    const TEST: &str = "standby_takes_over_on_request_and_when_the_active_one_is_stopped";
     if let Some(dir) = std::env::var_os(INSIDE) {
         return inside(dir.as_ref());
     }
@@ -551,8 +551,9 @@ fn make_certificates(dir: &Path) -> bool {
     true
 }
 
-/// What the port of the second adit answers to a command that ended the active adit while there was no TLS: over TCP, over TLS
-/// without a certificate, with that of another host, and with that of the first adit.
+/// The answer of the second adit's port to a command that ended the active adit while there was no
+/// TLS: over TCP, over TLS without a certificate, with that of another host, and with that of the
+/// first adit.
 fn answers_to_strangers(world: &TestNamespace, dir: &Path) -> [String; 4] {
     let words = ["ADIT.HELLO", "4", "pair", "18446744073709551615", "0", "0", "0"];
     let words = words.map(|word| format!("${}\r\n{word}\r\n", word.len()));
@@ -571,7 +572,7 @@ fn answers_to_strangers(world: &TestNamespace, dir: &Path) -> [String; 4] {
     })
 }
 
-/// Waits until the standby's word suffices for answers of `active`.
+/// Waits until the standby's acknowledgment suffices for answers of `active`.
 fn wait_for_replication(active: &Daemon) {
     let began = Instant::now();
     while active.show("store")["standby_acknowledges"] != true {
@@ -608,7 +609,7 @@ fn with_what_only_the_standby_has(purpose: &str, test: &str, transport: &str) {
     let [plain, nobody, other, peer] = answers_to_strangers(&pair.world, files.path());
     // An alert at most.
     assert!(plain.len() <= 10 && nobody.is_empty() && other.is_empty(), "{plain} {nobody} {other}");
-    // Even the peer's word ends nothing.
+    // Even the peer's answer ends nothing.
     assert!(peer.starts_with("-LATER 1 "), "{peer}");
     seconds(0.5);
     let shown = one.show("store");
@@ -721,8 +722,8 @@ fn adit_that_is_cut_off_pauses_and_goes_on_with_all_sessions() {
 }
 
 #[test]
-fn adit_that_is_cut_off_forwards_on_if_it_is_told_to() {
-    const TEST: &str = "adit_that_is_cut_off_forwards_on_if_it_is_told_to";
+fn adit_that_is_cut_off_forwards_on_if_configured() {
+    const TEST: &str = "adit_that_is_cut_off_forwards_on_if_configured";
     if let Some(dir) = std::env::var_os(INSIDE) {
         return inside(dir.as_ref());
     }

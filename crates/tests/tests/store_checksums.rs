@@ -1,4 +1,5 @@
-//! Records of a shared store that are damaged or missing are named, and written again by whoever has them.
+//! Records of a shared store that are damaged or missing are named, and written again by a process
+//! that has them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 use std::collections::BTreeMap;
@@ -61,7 +62,7 @@ fn visit(store: &mut SharedStore<KernelTcp>) -> Result<VisitedValues, StoreError
     Ok(found)
 }
 
-/// What keeps another process of the instance from going on with the records.
+/// The error that keeps another process of the instance from going on with the records.
 fn refusal(server: &RedisProcess) -> String {
     let mut store = taken(server, 9);
     let refused = store.check_records().and_then(|()| visit(&mut store).map(|_| ()));

@@ -1,5 +1,5 @@
-//! A running `adit` whose journal's disk is full, and has room again: it refuses what lets the records grow, serves all else, and
-//! keeps what it answered.
+//! A running `adit` whose journal's disk is full, and has room again: it refuses requests that let
+//! the records grow, serves all else, and keeps acknowledged changes.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 #[path = "../../n4/tests/n4/smf.rs"]
@@ -79,7 +79,7 @@ fn ballast(disk: &Path) -> PathBuf {
     disk.join("ballast")
 }
 
-/// adit with its journal on the disk; the SMF runs beside it.
+/// adit with its journal on the disk; the SMF runs in the same namespace.
 fn with_disk(disk: &Path) {
     fs::write(ballast(disk), vec![1; BALLAST_OCTETS]).unwrap();
     let daemon = Daemon::start_with("storefull", |dir| {
@@ -133,7 +133,7 @@ fn serve_smf(disk: &Path) {
         let Message::SessionDeletionResponse(answer) = smf::decode(&answer) else { panic!() };
         assert_eq!(answer.cause, Cause::RequestAccepted);
     }
-    // What the deletions left is taken again.
+    // The space that the deletions left is taken again.
     smf.fill(&sessions);
     smf.wait_for_report();
     fs::remove_file(ballast(disk)).unwrap();

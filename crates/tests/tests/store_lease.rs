@@ -106,7 +106,7 @@ fn lease_that_is_prolonged_at_the_last_moment_is_not_taken() {
     let first = held(&mut other);
     assert_eq!((first.left, first.renewals), (LEASE, 0));
     std::thread::sleep(LEASE + Duration::from_millis(50));
-    // The other one has seen nothing for the whole lease; what it saw is old.
+    // The other one has seen nothing for the whole lease; its last look is old.
     put(&mut store, 1);
     store.commit().unwrap();
     assert_eq!(held(&mut other).renewals, 1);
@@ -196,7 +196,7 @@ fn server_that_lost_the_epoch_takes_it_again_unless_another_one_took_the_lease_t
             format!("HSET adit:{{upf-1}}:state epoch {epoch} holder {holder} held 1 last 0-0");
         assert_eq!(server.answer(&state).trim(), "4");
     };
-    // It has what the one before this holder wrote.
+    // It has the groups that the one before this holder wrote.
     state(2, "z/1");
     assert_eq!(write(&server, "3 a/1", "0-0 1", "2 z/1"), ["WRITTEN", "3-1", "0", "0"]);
     let now = server.answer("HMGET adit:{upf-1}:state epoch holder held");
@@ -329,7 +329,7 @@ fn server_that_removes_records_by_itself_is_refused_by_name() {
     while !matches!(store.acquire(), Ok(LeaseAnswer::Taken { .. })) {
         assert!(began.elapsed() < LIMIT, "it does not look again");
     }
-    // What changes later is a warning: the records are in use.
+    // A later change is a warning: the records are in use.
     assert_eq!(server.answer("CONFIG SET maxmemory-policy allkeys-lru").trim(), "OK");
     while !store.figures().warnings.iter().any(|warning| warning.contains("allkeys-lru")) {
         assert!(began.elapsed() < 2 * LIMIT, "{:?}", store.figures());

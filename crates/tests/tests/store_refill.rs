@@ -47,7 +47,7 @@ fn restarted(server: &RedisProcess) -> SharedStore<KernelTcp> {
     store
 }
 
-/// The sessions that a standby knows.
+/// The sessions that a standby has.
 #[derive(Default)]
 struct Followed {
     sessions: BTreeSet<u64>,
@@ -81,11 +81,11 @@ fn records_that_a_server_lost_are_written_again_and_a_standby_keeps_them_meanwhi
     let (mut standby, mut followed) = (client(&server, "b", 1), Followed::default());
     until(|| followed.follow(&mut standby));
     assert_eq!(followed.sessions.len(), 5);
-    // It lacks this one, which its order of changes does not tell it any more afterwards.
+    // It lacks this one, which its order of changes does not contain any more afterwards.
     put(&mut store, [6]);
     store.commit().unwrap();
     assert_eq!(server.answer("FLUSHALL").trim(), "OK");
-    // What is appended meanwhile is not lost.
+    // Records appended meanwhile are not lost.
     put(&mut store, [7]);
     until(|| {
         let _ = store.maintain();
@@ -94,7 +94,7 @@ fn records_that_a_server_lost_are_written_again_and_a_standby_keeps_them_meanwhi
     assert!(store.figures().warnings[0].contains("written again"), "{:?}", store.figures());
     until(|| store.commit().is_ok());
     assert_eq!(server.answer("HGET adit:{upf-1}:state filling").trim(), "1");
-    // A process that finds it like this is told so.
+    // A process that takes it meanwhile sees that it is incomplete.
     assert!(taken(&server, "a", 3).figures().is_incomplete);
     let mut store = taken(&server, "a", 4);
     assert!(store.figures().is_incomplete);
@@ -132,7 +132,7 @@ fn standby_keeps_what_a_server_lost_and_is_not_caught_up_while_the_holder_may_re
     // Nobody restores it: the standby has most, takes the lease and writes it again.
     until(|| followed.follow(&mut standby));
     assert!(matches!(standby.acquire().unwrap(), LeaseAnswer::Taken { .. }));
-    // What a standby alone had is written and followed like all else.
+    // The records that a standby alone had are written and followed like all else.
     put(&mut standby, [6]);
     standby.commit().unwrap();
     until(|| followed.follow(&mut standby));
@@ -182,7 +182,7 @@ fn standby_follows_while_records_are_written_again_and_goes_on_with_it_if_their_
 fn state_of_the_store_does_not_flap_while_its_records_are_lost() {
     let Some(server) = RedisProcess::start(&[]) else { return };
     let mut store = restarted(&server);
-    // Another adit wrote to what was left: the records of two cannot be joined.
+    // Another adit wrote to the remaining records: the records of two cannot be joined.
     let state = "HSET adit:{upf-1}:state epoch 1 last 9-1";
     let lose = || {
         assert_eq!(server.answer("FLUSHALL").trim(), "OK");

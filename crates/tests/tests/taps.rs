@@ -136,7 +136,7 @@ fn files_are_the_owners(daemon: &Daemon) {
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let length = std::fs::metadata(&path).unwrap().len();
     assert!(length > 2 * 98, "{length}");
-    // What exists is left as it is.
+    // An existing file is left as it is.
     let output = run(&mut tap(daemon, &capture), PATIENCE);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("must not exist"), "{}", text(&output.stderr));

@@ -51,7 +51,7 @@ fn modes(terminal: &impl AsRawFd) -> [u32; 4] {
     [modes.c_iflag, modes.c_oflag, modes.c_cflag, modes.c_lflag]
 }
 
-/// What appears on a terminal, in a thread that ends with it.
+/// The contents of a terminal, in a thread that ends with it.
 fn screen(near: &OwnedFd) -> Arc<Mutex<String>> {
     let seen = Arc::new(Mutex::new(String::new()));
     let (mut terminal, writes) = (File::from(near.try_clone().unwrap()), Arc::clone(&seen));

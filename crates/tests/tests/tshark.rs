@@ -1,4 +1,4 @@
-//! An independent dissector reads what the datapath and the PFCP node send.
+//! An independent dissector reads the packets and messages of the datapath and the PFCP node.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 #[path = "../../n4/tests/n4/smf.rs"]

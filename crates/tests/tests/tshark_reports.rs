@@ -24,7 +24,8 @@ use adit_rules::{DataDelivery, WorkerCommand, WorkerEvent};
 use adit_tests::capture::{self, MARKS};
 use adit_types::{BarId, Nanos, PdrId, Qfi, Seid, UrrId};
 
-/// A node between control functions that answer every request, and what it sends to them.
+/// A node between control functions that answer every request, and the messages that it sends to
+/// them.
 struct ReportExchange {
     bench: smf::Bench,
     up_seid: Seid,
@@ -61,7 +62,7 @@ impl ReportExchange {
         dialogue
     }
 
-    /// Keeps what the node sends and answers it, until the node sends nothing.
+    /// Keeps the messages of the node and answers them, until the node sends nothing.
     fn converse(&mut self, sent: Vec<Transmit>) {
         let mut queue = VecDeque::from(sent);
         while let Some(Transmit { to, bytes, .. }) = queue.pop_front() {

@@ -108,7 +108,7 @@ fn inside(dir: &Path) {
     assert!(rows.iter().all(|row| row["handed_off_pkts"].as_u64().unwrap() > 0), "{rows:?}");
 }
 
-/// Carries out `adit worker`. Returns what it says.
+/// Carries out `adit worker`. Returns its output.
 fn act(dir: &Path, verb: &str, worker: usize) -> Result<String, String> {
     let output = run(&mut adit(dir, &["worker", verb, &worker.to_string()]), LIMIT);
     let said = |octets: &[u8]| String::from_utf8_lossy(octets).trim().to_owned();

@@ -52,7 +52,7 @@ pub enum TopologyError {
     /// The description has CPU numbers beyond the kernel's.
     #[error("the description names CPUs that no Linux kernel has: {cpus}")]
     TooManyCpus {
-        /// What it names.
+        /// The CPUs that it names.
         cpus: String,
     },
     /// The description has no CPU.

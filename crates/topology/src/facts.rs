@@ -1,4 +1,4 @@
-//! What the kernel says about CPUs, cgroups, hugepages and interrupts, below any root.
+//! The kernel's facts about CPUs, cgroups, hugepages and interrupts, below any root.
 //!
 //! A file that is missing or has another form is a fact that is not known: kernels differ, and containers hide files.
 
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use adit_placement::{CpuSet, HostInterrupt, HugePages};
 
-/// Facts beside hwloc's. Defaults: nothing is known.
+/// Facts in addition to hwloc's. Defaults: nothing is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct HostFacts {
     pub online: Option<CpuSet>,

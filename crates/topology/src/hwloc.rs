@@ -97,7 +97,8 @@ impl HwlocTopology {
         let refused = || TopologyError::NotXml { path: path.to_owned() };
         let topology = Self::new()?;
         let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| refused())?;
-        // SAFETY: the topology is initialized and not loaded; hwloc copies what it needs of the string.
+        // SAFETY: the topology is initialized and not loaded; hwloc copies the parts of the string
+        // that it keeps.
         let set = unsafe { hwloc_topology_set_xml(topology.raw, name.as_ptr()) };
         if set != 0 {
             return Err(refused());
@@ -113,7 +114,8 @@ impl HwlocTopology {
         }
         let topology = Self::new()?;
         let description = CString::new(text).map_err(|_| refused())?;
-        // SAFETY: the topology is initialized and not loaded; hwloc copies what it needs of the string.
+        // SAFETY: the topology is initialized and not loaded; hwloc copies the parts of the string
+        // that it keeps.
         let set = unsafe { hwloc_topology_set_synthetic(topology.raw, description.as_ptr()) };
         if set != 0 {
             return Err(refused());

@@ -1,4 +1,4 @@
-//! Reads the machine: through hwloc, and from `/proc` and `/sys` what hwloc does not know.
+//! Reads the machine: through hwloc, and the facts that hwloc lacks from `/proc` and `/sys`.
 //!
 //! The machine is the one that this process runs on, one that an XML file of hwloc describes, or a made-up one. The
 //! result is plain data, [`MachineTopology`]. Nothing is changed.
@@ -31,8 +31,9 @@ pub fn read_live() -> Result<MachineTopology, TopologyError> {
     machine::build("this machine".to_owned(), &topology, &facts)
 }
 
-/// The machine that an XML file of hwloc describes, such as `lstopo machine.xml` writes. `root`: a folder with copies of
-/// that machine's `/proc` and `/sys`, for what the file does not have (isolated CPUs, quotas, interrupts).
+/// The machine that an XML file of hwloc describes, such as `lstopo machine.xml` writes. `root`: a
+/// folder with copies of that machine's `/proc` and `/sys`, for facts that the file does not have
+/// (isolated CPUs, quotas, interrupts).
 ///
 /// # Errors
 /// [`TopologyError`] when the file cannot be read or is not such a file.

@@ -91,7 +91,8 @@ fn cores(
     let core = |object: HwlocObject| {
         let is_within = |cpus: &CpuSet| object.cpus.difference(cpus).is_empty();
         let package = packages.iter().find(|package| is_within(&package.cpus));
-        // With several memories beside a core, such as high-bandwidth memory, the first one is the ordinary one.
+        // With several memories next to a core, such as high-bandwidth memory, the first one is the
+        // ordinary one.
         let node = nodes.iter().find(|node| is_within(&node.cpus));
         CpuCore {
             node: node.map_or(0, |node| node.index),
@@ -109,7 +110,7 @@ fn cores(
 fn devices(topology: &HwlocTopology) -> Result<Vec<HostDevice>, TopologyError> {
     let device = |object: HwlocObject, kind| HostDevice {
         kind,
-        // A device beside several nodes is one whose node the firmware does not say.
+        // The firmware does not report the node of a device that is next to several nodes.
         node: object.nodes.first().filter(|_| object.nodes.len() == 1),
         name: match (&object.pci_address, kind) {
             (Some(address), HostDeviceKind::Other) => address.clone(),

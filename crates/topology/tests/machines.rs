@@ -1,4 +1,4 @@
-//! Machines kept as test data: what is read of them, and what is planned for them.
+//! Machines kept as test data: the result of reading them, and the plans for them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "test code")]
 
 use std::fs;

@@ -76,7 +76,7 @@ pub enum TlsFault {
     /// The peer's certificate is of no use for another reason.
     #[error("the certificate of the peer is not accepted")]
     Certificate,
-    /// The peer wants a certificate, or does not accept ours.
+    /// The peer requires a certificate, or does not accept ours.
     #[error("the peer wants a certificate, or does not accept the one that it got")]
     OwnCertificate,
     /// The peer speaks something else, or another version.

@@ -22,7 +22,7 @@ use crate::{StreamId, StreamState, Transport, TransportError, busy_poll};
 const STREAMS_MAX: usize = 1024;
 /// Events that one system call returns at most.
 const EVENTS_MAX: usize = 64;
-/// What an event of the listening socket is recognized by.
+/// The number that identifies events of the listening socket.
 const LISTENER: u64 = u64::MAX;
 /// How long a receive call may poll the queue of a NIC. Unit: µs.
 const BUSY_POLL_US: i32 = 50;
@@ -30,7 +30,7 @@ const BUSY_POLL_US: i32 = 50;
 /// Flags of every socket.
 const SOCKET_FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
-/// What a thread does while nothing has arrived.
+/// How a thread waits while nothing has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KernelWait {
     /// It sleeps in [`Transport::wait`].
@@ -107,7 +107,7 @@ impl KernelTcp {
         }
     }
 
-    /// True if a call on the socket is cheaper than asking for its events first.
+    /// True if a call on the socket is cheaper than a poll for its events first.
     fn is_direct(&self) -> bool {
         self.wait == KernelWait::Poll && self.streams.len() == 1 && self.listener.is_none()
     }

@@ -2,8 +2,9 @@
 //!
 //! [`Transport`] moves octets of streams and never blocks outside [`Transport::wait`]. [`KernelTcp`] uses
 //! sockets, and either sleeps in `wait` until one is ready or polls them. [`UserTcp`] runs TCP, IP and neighbor
-//! resolution of smoltcp on a port of its own, on a thread that polls. [`TlsTransport`] protects the streams of either. What the octets mean is not known here,
-//! and no clock is read: `now` is an argument.
+//! resolution of smoltcp on a port of its own, on a thread that polls. [`TlsTransport`] protects
+//! the streams of either. The meaning of the octets is left to the caller, and no clock is read:
+//! `now` is an argument.
 #![deny(unsafe_code)]
 
 mod busy_poll;
@@ -28,7 +29,7 @@ pub use user_tcp::{UserTcp, UserTcpConfig};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub usize);
 
-/// What a stream can do.
+/// The state of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamState {
     /// The handshake is not finished.

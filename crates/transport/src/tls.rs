@@ -36,7 +36,8 @@ pub struct TlsTransport<T: Transport> {
 #[derive(Debug)]
 struct TlsStream {
     connection: Connection,
-    /// Of an accepted stream, until the caller accepts it, too: when its handshake must be complete.
+    /// For an accepted stream, until the caller accepts it, too: when its handshake must be
+    /// complete.
     handshake_until: Option<Nanos>,
     /// Why nothing more can be sent or arrive.
     fault: Option<TransportError>,
@@ -115,8 +116,8 @@ impl TlsStream {
         self.send(inner, id);
     }
 
-    /// Sends what is encrypted, an alert about a fault included. An error of the stream is left to a read: what the peer said before
-    /// it ended the stream explains more.
+    /// Sends encrypted octets, an alert about a fault included. An error of the stream is left to a
+    /// read: the peer's octets before it ended the stream explain more.
     fn send<T: Transport>(&mut self, inner: &mut T, id: StreamId) {
         let mut octets = StreamOctets { inner, id };
         while self.connection.wants_write() && self.connection.write_tls(&mut octets).is_ok() {}

@@ -20,7 +20,7 @@ pub struct TlsSettings {
     pub(crate) client: Arc<ClientConfig>,
     /// How streams are accepted; `None` if they are not.
     pub(crate) server: Option<Arc<ServerConfig>>,
-    /// What certificates must be for; `None` for the address of the peer.
+    /// The name that certificates must be for; `None` for the address of the peer.
     pub(crate) name: Option<ServerName<'static>>,
 }
 

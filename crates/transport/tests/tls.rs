@@ -121,8 +121,8 @@ fn transfer(from: (&mut Tls, StreamId), to: (&mut Tls, StreamId), octets: usize)
     assert!(received == data);
 }
 
-/// What becomes of a stream that a client with the certificate `own` opens to a server with `of_server`. The server accepts
-/// nothing.
+/// The error of a stream that a client with the certificate `own` opens to a server with
+/// `of_server`. The server accepts nothing.
 fn refusal(certificates: &Certificates, own: Option<&str>, of_server: &str) -> TransportError {
     let (mut server, address) = certificates.listening(of_server);
     let mut client = certificates.transport(own);

@@ -258,7 +258,7 @@ fn handshakes_that_never_end_keep_no_peer_out() {
     let peer = SocketAddr::new(ADDRESSES[0][1].parse().unwrap(), PORT);
     for wait_s in [0, 4, 60] {
         let mut pair = Pair::new(ADDRESSES[0], [0; 3]);
-        // So that both know each other's link-layer address.
+        // So that both have each other's link-layer address.
         let _ = pair.connect(ADDRESSES[0][1]);
         begin_handshakes(&mut pair, peer);
         let end = pair.now + wait_s * 1_000_000_000;

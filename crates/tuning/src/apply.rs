@@ -8,7 +8,7 @@ use crate::{
     TuningRequest, TuningSetting, check,
 };
 
-/// What `apply` did.
+/// The result of `apply`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AppliedTuning {
     /// Settings written.
@@ -19,12 +19,13 @@ pub struct AppliedTuning {
     pub fixed_count: usize,
 }
 
-/// What `revert` did.
+/// The result of `revert`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RevertedTuning {
-    /// Paths with their former value.
+    /// Paths with their previous value.
     pub restored: Vec<String>,
-    /// What somebody else changed or removed meanwhile, and what therefore stays, each with a sentence.
+    /// Settings that somebody else changed or removed meanwhile and that therefore stay, each with
+    /// a sentence.
     pub left: Vec<String>,
 }
 
@@ -75,11 +76,11 @@ pub fn apply(
     Ok(applied)
 }
 
-/// Takes back what the last [`apply`] wrote, also if that was interrupted. A setting that somebody else changed since
-/// stays as it is.
+/// Reverts the settings that the last [`apply`] wrote, also if that was interrupted. A setting that
+/// somebody else changed since stays as it is.
 ///
 /// # Errors
-/// When nothing is applied, the journal is damaged, or the kernel refuses a former value.
+/// When nothing is applied, the journal is damaged, or the kernel refuses a previous value.
 pub fn revert(files: &mut dyn HostFiles) -> Result<RevertedTuning, TuningError> {
     let journal = TuningJournal::read(files)?;
     let journal = journal.ok_or(TuningError::NotApplied { journal: JOURNAL_PATH })?;
@@ -159,7 +160,8 @@ pub(crate) struct TakenBack {
     pub(crate) failed: Vec<String>,
 }
 
-/// Takes entries back in reverse order: what was written last may be what keeps the others from changing.
+/// Takes entries back in reverse order: the last written value may be the one that keeps the others
+/// from changing.
 pub(crate) fn take_back(files: &mut dyn HostFiles, journal: &TuningJournal) -> TakenBack {
     let mut taken_back = TakenBack::default();
     for entry in journal.entries.iter().rev() {

@@ -9,7 +9,7 @@ use crate::{
 /// How a setting stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SettingState {
-    /// It has the wanted value.
+    /// It has the requested value.
     Fits,
     /// It has another value, which may be changed.
     Differs,
@@ -17,10 +17,10 @@ pub enum SettingState {
     Fixed(String),
 }
 
-/// A setting beside its value on the machine.
+/// A setting with its value on the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckedSetting {
-    /// What is wanted.
+    /// The requested setting.
     pub setting: TuningSetting,
     /// The value of the machine; `None` if it cannot be read or does not exist yet.
     pub current: Option<String>,
@@ -35,11 +35,11 @@ pub struct TuningReport {
     pub profile: TuningProfile,
     /// Settings in the order of writing.
     pub settings: Vec<CheckedSetting>,
-    /// What this machine does not have.
+    /// Settings that this machine does not have.
     pub missing: Vec<MissingSetting>,
 }
 
-/// Compares what `request` wants with the machine. Changes nothing.
+/// Compares the settings of `request` with the machine. Changes nothing.
 ///
 /// # Errors
 /// When the request does not fit the machine.

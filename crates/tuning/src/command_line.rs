@@ -7,7 +7,7 @@ use crate::{HostFiles, TuningError, TuningProfile, TuningRequest};
 pub struct KernelParameter {
     /// As it is written there.
     pub text: String,
-    /// What it does.
+    /// Its effect.
     pub why: &'static str,
     /// Whether the running kernel has it.
     pub is_present: bool,

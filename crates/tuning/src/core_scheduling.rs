@@ -16,7 +16,7 @@ pub enum CoreScheduling {
 }
 
 impl CoreScheduling {
-    /// What that means, as a sentence.
+    /// Its meaning, as a sentence.
     #[must_use]
     pub const fn describe(self) -> &'static str {
         match self {
@@ -29,7 +29,7 @@ impl CoreScheduling {
     }
 }
 
-/// Asks the running kernel, by reading the cookie of this process.
+/// Queries the running kernel, by reading the cookie of this process.
 #[must_use]
 pub fn core_scheduling() -> CoreScheduling {
     match core_scheduling_cookie(getpid(), CoreSchedulingScope::Thread) {

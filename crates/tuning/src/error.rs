@@ -107,27 +107,27 @@ pub enum TuningError {
         journal: String,
         /// Why.
         error: io::Error,
-        /// What that means for the settings.
+        /// The consequence for the settings.
         state: &'static str,
     },
     /// A setting failed, and the others were taken back.
     #[error("{why}; all settings were taken back")]
     Undone {
-        /// What failed.
+        /// The failure.
         why: String,
     },
     /// A setting failed, and taking back failed as well.
     #[error("{why}; and {left}. The journal stays: repeat `adit host revert`")]
     HalfApplied {
-        /// What failed.
+        /// The failure.
         why: String,
-        /// What could not be taken back.
+        /// The settings that could not be taken back.
         left: String,
     },
     /// Taking back failed.
     #[error("{left}. The journal stays: repeat `adit host revert`")]
     HalfReverted {
-        /// What could not be taken back.
+        /// The settings that could not be taken back.
         left: String,
     },
 }

@@ -34,7 +34,7 @@ impl SettingForm {
         }
     }
 
-    /// The value in the text of a file: what one writes to get it back.
+    /// The value in the text of a file, in the form in which it is written back.
     #[must_use]
     pub fn value(self, text: &str) -> String {
         let trimmed = text.trim();

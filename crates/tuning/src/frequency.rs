@@ -19,7 +19,7 @@ const JOURNALS: &str = "run/adit";
 const JOURNAL_START: &str = "frequency-";
 const JOURNAL_END: &str = ".journal";
 
-/// From this busy share of late on the frequency is high, at once. Unit: thousandths.
+/// From this recent busy share on the frequency is high, at once. Unit: thousandths.
 const RAISE_PERMILLE: u64 = 700;
 
 /// The frequency is lowered if the busy share at the low one would be at most this. Unit: thousandths.
@@ -126,7 +126,7 @@ pub struct CpuLoad {
     pub second_permille: u16,
 }
 
-/// What a turn changed.
+/// The change by a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FrequencyChange {
     /// The limit of these CPUs is the low frequency.
@@ -175,7 +175,8 @@ impl FrequencyScaling {
         Ok(Self { scaled: scaled.collect(), journal, journal_path })
     }
 
-    /// Changes what the loads of all threads at `now` ask for. Writes a file only for a change.
+    /// Sets the frequencies that the loads of all threads at `now` require. Writes a file only for
+    /// a change.
     pub fn turn(
         &mut self,
         files: &mut dyn HostFiles,
@@ -259,7 +260,7 @@ fn entry(range: &FrequencyRange, is_low: bool) -> JournalEntry {
 /// Takes back the limits of processes that ended without doing so. `own`: this process, which has begun nothing yet.
 ///
 /// # Errors
-/// A journal is damaged, or the kernel refuses a former limit.
+/// A journal is damaged, or the kernel refuses a previous limit.
 pub fn revert_frequencies(
     files: &mut dyn HostFiles,
     own: u32,

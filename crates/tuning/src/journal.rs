@@ -1,4 +1,4 @@
-//! The journal: what was there before, written before anything changes.
+//! The journal: the previous values, written before anything changes.
 
 use std::io;
 
@@ -23,7 +23,7 @@ pub(crate) struct JournalEntry {
     pub place: SettingPlace,
     pub form: SettingForm,
     pub path: String,
-    /// Empty for what did not exist.
+    /// Empty for a file that did not exist.
     pub previous: String,
     pub wanted: String,
 }

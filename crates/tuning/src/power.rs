@@ -1,14 +1,14 @@
-//! What the machine shows of power: frequencies, idle states, energy. Only reads.
+//! The machine's state of power: frequencies, idle states, energy. Only reads.
 
 use crate::HostFiles;
 
 const CPUS: &str = "sys/devices/system/cpu";
 const ZONES: &str = "sys/class/powercap";
 
-/// What the power management of a CPU shows; guests and some firmware show nothing.
+/// The power management of a CPU; guests and some firmware show nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CpuPower {
-    /// The frequency of late. Unit: kHz.
+    /// The recent frequency. Unit: kHz.
     pub frequency_khz: Option<u64>,
     /// Its idle states, the lightest first.
     pub idle_states: Vec<IdleStateTime>,
@@ -35,7 +35,7 @@ pub struct EnergyZone {
 /// Reads the power management of a CPU. Sources: cpufreq `scaling_cur_freq`, cpuidle `stateN/time`.
 pub fn cpu_power(files: &dyn HostFiles, cpu: u16) -> CpuPower {
     let cpu = format!("{CPUS}/cpu{cpu}");
-    // Of CPUs that must not be interrupted the kernel says 0.
+    // The kernel says 0 for CPUs that must not be interrupted.
     let frequency = number(files, &format!("{cpu}/cpufreq/scaling_cur_freq"));
     let folder = format!("{cpu}/cpuidle");
     let mut numbers: Vec<u32> = files

@@ -1,4 +1,4 @@
-//! What to tune, and whether it fits the machine.
+//! A request of a profile, and whether it fits the machine.
 
 use adit_placement::CpuSet;
 
@@ -15,7 +15,7 @@ pub struct HugePagesWanted {
     pub count: u64,
 }
 
-/// What to tune.
+/// A request of a profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TuningRequest {
     /// The profile.

@@ -1,8 +1,8 @@
-//! Kinds of settings, with what they cost the neighbors.
+//! Kinds of settings, with their cost for neighbors.
 
 use crate::SettingForm;
 
-/// What a setting is about.
+/// The kind of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SettingKind {
     /// Who chooses frequencies.
@@ -71,8 +71,9 @@ impl SettingKind {
         }
     }
 
-    /// What the setting takes from others on the machine. Figures: study 004, table 2, throughput of a transcoding and
-    /// of a computation beside the real-time threads, relative to a fixed frequency alone.
+    /// The cost of the setting for other programs on the machine. Figures: study 004, table 2,
+    /// throughput of a transcoding and of a computation together with the real-time threads,
+    /// relative to a fixed frequency alone.
     #[must_use]
     pub const fn neighbor_cost(self) -> &'static str {
         match self {
@@ -104,7 +105,7 @@ impl SettingKind {
 /// A value that a file should have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TuningSetting {
-    /// What it is about.
+    /// Its kind.
     pub kind: SettingKind,
     /// The file.
     pub path: String,
@@ -114,16 +115,16 @@ pub struct TuningSetting {
     pub wanted: String,
     /// Whether the kernel may refuse it without harm, as with interrupts that are bound to a CPU.
     pub may_be_refused: bool,
-    /// What `path` is.
+    /// The kind of `path`.
     pub place: SettingPlace,
 }
 
-/// What the path of a setting is.
+/// The kind of a setting's path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SettingPlace {
     /// A file that exists.
     File,
-    /// A cgroup to make; the wanted value is `exists`.
+    /// A cgroup to make; the requested value is `exists`.
     Folder,
     /// A file that the kernel makes with such a cgroup.
     NewFile,
@@ -144,7 +145,8 @@ impl TuningSetting {
 }
 
 impl SettingForm {
-    /// The wanted value in the form that a comparison needs; the controller's value is one already.
+    /// The requested value in the form that a comparison needs; the controller's value is one
+    /// already.
     fn value_of_wanted(self, wanted: &str) -> String {
         match self {
             Self::CpusetController => wanted.to_owned(),
@@ -156,7 +158,7 @@ impl SettingForm {
 /// A setting that this machine does not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingSetting {
-    /// What it is about.
+    /// Its kind.
     pub kind: SettingKind,
     /// Why there is none.
     pub why: String,

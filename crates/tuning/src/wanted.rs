@@ -9,7 +9,8 @@ use crate::{
     HostFiles, MissingSetting, SettingForm, SettingKind, TuningError, TuningRequest, TuningSetting,
 };
 
-/// What a request means on this machine. Settings are in the order of writing; they are taken back in reverse.
+/// The settings of a request on this machine. Settings are in the order of writing; they are taken
+/// back in reverse.
 #[derive(Debug, Default)]
 pub(crate) struct WantedSettings {
     pub settings: Vec<TuningSetting>,

@@ -31,7 +31,7 @@ ids! {
     Seid(u64), "0x{:016x}";
     /// Packet Detection Rule identifier, unique within one PFCP session. Spec: TS 29.244 §8.2.36.
     PdrId(u16), "{}";
-    /// Forwarding Action Rule identifier, unique within one PFCP session; the top bit tells
+    /// Forwarding Action Rule identifier, unique within one PFCP session; the top bit distinguishes
     /// predefined (1) from dynamic (0). Spec: TS 29.244 §8.2.74.
     FarId(u32), "{}";
     /// QoS Enforcement Rule identifier, unique within one PFCP session. Spec: TS 29.244 §8.2.75.

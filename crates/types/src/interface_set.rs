@@ -33,14 +33,14 @@ impl InterfaceSet {
         Self(self.0 | Self::only(id).0)
     }
 
-    /// What both sets have in common.
+    /// The interfaces that are in both sets.
     #[inline]
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// What is in either set.
+    /// The interfaces that are in either set.
     #[inline]
     #[must_use]
     pub const fn union(self, other: Self) -> Self {

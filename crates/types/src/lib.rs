@@ -1,6 +1,6 @@
 //! Words: identifiers, quantities and capacities that every room of Adit shares.
 //!
-//! Here live values without behavior; nothing here reads bytes, decides, or knows the time.
+//! Here live values without behavior; nothing here reads bytes, decides, or reads the time.
 //! Integers are in host byte order. Identifiers keep the names of TS 29.244 and TS 29.281.
 #![forbid(unsafe_code)]
 

@@ -5,7 +5,7 @@ use crate::{SessionIndex, UsageSlot};
 /// Packets in one burst at most: two DPDK bursts of 32, so that a column fits the L1 cache.
 pub const BURST_MAX: usize = 64;
 
-/// Burst that a worker asks a port for unless the configuration says otherwise.
+/// Burst that a worker requests from a port unless the configuration says otherwise.
 pub const BURST_DEFAULT: usize = 32;
 
 /// PFCP sessions at most in one process; an index must fit 24 bits of a lookup entry.
@@ -43,7 +43,7 @@ pub const fn usage_slots_max(sessions_max: usize) -> usize {
     if slots < of_one_session { of_one_session } else { slots }
 }
 
-/// The usage slot of a session's own URR, whose counters stand beside the session's fast rules.
+/// The usage slot of a session's own URR, whose counters are next to the session's fast rules.
 #[must_use]
 #[allow(clippy::cast_possible_truncation, reason = "three times SESSIONS_MAX fit 32 bits")]
 pub const fn own_usage_slot(sessions_max: usize, SessionIndex(session): SessionIndex) -> UsageSlot {
@@ -52,8 +52,8 @@ pub const fn own_usage_slot(sessions_max: usize, SessionIndex(session): SessionI
 
 const _: () = assert!(usage_slots_max(SESSIONS_MAX) + SESSIONS_MAX < 1 << 31);
 
-/// Correlated rates: those that sessions share by QER Correlation ID, in a process with `sessions_max` PFCP
-/// sessions: one for each, those that workers may still know included.
+/// Correlated rates: those that sessions share by QER Correlation ID, in a process with
+/// `sessions_max` PFCP sessions: one for each, those that workers may still use included.
 #[must_use]
 pub const fn correlated_rates_max(sessions_max: usize) -> usize {
     sessions_max
@@ -66,7 +66,7 @@ pub const RATE_CHANGES_LEN: usize = 1024;
 /// a few hundred kinds of sessions towards a few thousand gNBs.
 pub const RULE_SHAPES_MAX: usize = 16_384;
 
-/// Copies of a packet that one FAR may ask for: a lawful interception function or two, and room.
+/// Copies of a packet that one FAR may request: a lawful interception function or two, and room.
 pub const DUPLICATES_PER_FAR_MAX: usize = 4;
 
 /// Octets of a URL that HTTP requests are redirected to. The whole answer fits the smallest segment
@@ -121,8 +121,8 @@ pub const PREDEFINED_RULES_PER_SESSION_MAX: usize = 256;
 /// Lookup keys (TEIDs, UE addresses, framed routes) of one PFCP session.
 pub const KEYS_PER_SESSION_MAX: usize = 2 * RULES_PER_SESSION_MAX;
 
-/// Pools of UE addresses with an identity, of which CP functions are told: with names of 100
-/// octets, an association message stays below half of what we send at most.
+/// Pools of UE addresses with an identity, which are announced to CP functions: with names of 100
+/// octets, an association message stays below half of the largest one that we send.
 pub const ANNOUNCED_POOLS_MAX: usize = 64;
 
 /// Packets that one worker holds at most while they wait for the rates of their QERs.
@@ -165,10 +165,11 @@ pub const USAGE_RECORDS_PER_TURN_MAX: usize = 64;
 /// Taps at a time: traces and captures together.
 pub const TAPS_MAX: usize = 4;
 
-/// Items of one record of a tap at most: both frames of a packet of 9,000 octets, and what happened between.
+/// Items of one record of a tap at most: both frames of a packet of 9,000 octets, and the events
+/// between.
 pub const TAP_RECORD_LEN: usize = 448;
 
-/// Items in the ring of one worker's records. What does not fit is skipped and counted.
+/// Items in the ring of one worker's records. Items that do not fit are skipped and counted.
 pub const TAP_RING_LEN: usize = 16 * 1024;
 
 /// PDRs that one record names.
@@ -215,7 +216,7 @@ pub const USAGE_REPORTS_PER_RESPONSE_MAX: usize = 64;
 
 /// Events of one URR in one usage report, each with its time stamp of 8 octets; with the last one
 /// the report is made. A response with as many usage reports as it may have, all of them full,
-/// still fits what we send at most.
+/// still fits the largest message that we send.
 pub const EVENTS_PER_REPORT_MAX: usize = 16;
 
 /// Monitoring times of one URR. No measurement is split more often, whatever updates bring.
@@ -267,7 +268,7 @@ pub const PEER_HEARTBEATS_PER_S_MAX: u32 = 5_000;
 /// Association setups that wait for whether the holder of their Node ID lives.
 pub const CONTESTS_MAX: usize = 16;
 
-/// GTP-U peers whose state one CP function has yet to be told.
+/// GTP-U peers whose state has yet to be reported to one CP function.
 pub const PATHS_TO_REPORT_MAX: usize = 4096;
 
 /// GTP-U peers in one Node Report Request: with IPv6 addresses 21 octets each, together a frame.
@@ -280,7 +281,7 @@ pub const PATH_CONTROLS_MAX: usize = 64;
 pub const PATH_TRAFFIC_CLASSES_MAX: usize = 4;
 
 /// GTP-U paths, by peer and traffic class, of which the delay is measured: as many Echo Requests a
-/// second. Also those that one CP function is told of.
+/// second. The limit holds as well for the paths that are reported to one CP function.
 pub const PATH_PROBES_MAX: usize = 4096;
 
 /// GTP-U Path QoS Reports in one Node Report Request: with all traffic classes 250 octets each.
@@ -299,7 +300,7 @@ pub const FINDINGS_MAX: usize = 8;
 /// any more: whatever fails each time is not repaired by going on.
 pub const TURNS_WITH_FAULT_MAX: u32 = 64;
 
-/// Kinds of internal faults that are told apart in the log.
+/// Kinds of internal faults that the log distinguishes.
 pub const FAULT_KINDS_MAX: usize = 64;
 
 /// Data networks and slices, one with the other, whose sessions are counted; sessions of further ones are counted together.
@@ -359,8 +360,8 @@ pub const API_TOKEN_BYTES_MIN: usize = 20;
 /// Octets of a token at most.
 pub const API_TOKEN_BYTES_MAX: usize = 256;
 
-/// Traces and captures over the HTTP interface at a time: one of [`TAPS_MAX`] stays for the admin socket. Each has a thread
-/// and some 100 KiB of what its client has yet to read.
+/// Traces and captures over the HTTP interface at a time: one of [`TAPS_MAX`] stays for the admin
+/// socket. Each has a thread and some 100 KiB that its client has yet to read.
 pub const API_TAPS_MAX: usize = TAPS_MAX - 1;
 
 /// Clients of the live stream of the HTTP interface.
@@ -394,13 +395,13 @@ pub const ROUTES_MAX: usize = 4096;
 /// Packets that one worker holds while the link-layer address of their next hop is being resolved.
 pub const NEIGHBOR_PENDING_PKTS_MAX: usize = 256;
 
-/// Of those, packets for one next hop.
+/// Packets among those for one next hop.
 pub const NEIGHBOR_PENDING_PER_HOP_MAX: usize = 16;
 
 /// Packets that one worker holds for one PFCP session while a FAR buffers.
 pub const BUFFER_PKTS_PER_SESSION_MAX: u16 = 1024;
 
-/// Of those, as many as are held when no BAR suggests a number.
+/// The part of those that is held when no BAR suggests a number.
 pub const BUFFER_PKTS_DEFAULT: u16 = 64;
 
 /// Packets that one worker holds while FARs buffer, whatever the configuration says.
@@ -440,17 +441,19 @@ pub const ENCAPSULATION_BYTES_MAX: usize = 14 + 4 + 40 + 8 + 12 + 8;
 const _: () = assert!(ENCAPSULATION_BYTES_MAX <= 128, "DPDK's default headroom is 128 octets");
 const _: () = assert!(NEIGHBOR_PENDING_PER_HOP_MAX <= NEIGHBOR_PENDING_PKTS_MAX);
 
-/// Octets of the packed record of a session. A store adds the session's names and usage, and what the node knows of it.
+/// Octets of the packed record of a session. A store adds the session's names and usage, and the
+/// node's state of it.
 pub const SESSION_RECORD_BYTES_MAX: usize = STORE_VALUE_BYTES_MAX / 4 * 3;
 
 /// Octets of a record in the durable store: a session with as many rules as it may have and four filters of usual texts in
 /// each PDR, and room.
 pub const STORE_VALUE_BYTES_MAX: usize = 1 << 18;
 
-/// Octets of changes that the durable store takes as one group, and of what it writes at once.
+/// Octets of changes that the durable store takes as one group, and of those that it writes at
+/// once.
 pub const STORE_GROUP_BYTES_MAX: usize = 1 << 20;
 
-/// Octets that a store counts for a change besides its value.
+/// Octets that a store counts for a change in addition to its value.
 pub const RECORD_OVERHEAD_BYTES: usize = 300;
 
 /// Octets of changes that are handed to the store and not durable; beyond that the node keeps the latest of each record

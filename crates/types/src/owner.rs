@@ -6,8 +6,8 @@ use crate::{SessionIndex, WorkerId};
 /// group; with as many as `limits::WORKERS_MAX` every worker has one.
 pub const OWNER_GROUPS: u32 = 64;
 
-/// Neighboring sessions that are in one group, as a shift: what two of them write may share a cache
-/// line.
+/// Neighboring sessions that are in one group, as a shift: the values that two of them write may
+/// share a cache line.
 pub const OWNER_GROUP_SHIFT: u32 = 1;
 
 /// Spreads consecutive groups, so that few sessions are shared as well as many: odd, and next to
@@ -25,8 +25,8 @@ pub const fn owner_group(session: SessionIndex) -> u32 {
 /// and writes its counters.
 ///
 /// The owner follows from the session index alone, so that it is known right behind the key table,
-/// for keys of either kind. A group gets another owner as a whole (`datapath::owner_map`). What only
-/// steers packets, as filters of NICs and sockets, goes on to use the owners of the start.
+/// for keys of either kind. A group gets another owner as a whole (`datapath::owner_map`). Parts
+/// that only steer packets, as filters of NICs and sockets, go on to use the owners of the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owners {
     workers: u32,
@@ -46,7 +46,7 @@ impl Owners {
         self.workers as usize
     }
 
-    /// The owner of `session`. Of `SessionIndex::NONE` it means nothing.
+    /// The owner of `session`. The result is meaningless for `SessionIndex::NONE`.
     ///
     /// Cost: two multiplications; no load.
     #[inline]

@@ -1,18 +1,19 @@
-//! What the threads of the packet path do, and how they are numbered.
+//! Roles of the threads of the packet path, and their numbers.
 
 use crate::WorkerId;
 
-/// What one thread of the packet path does.
+/// The role of one thread of the packet path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     /// It owns sessions, processes their packets and transmits them.
     Worker,
-    /// It owns no session: it answers what is addressed to the UPF itself (ARP, neighbor discovery, ICMP, GTP-U path
-    /// management).
+    /// It owns no session: it answers packets that are addressed to the UPF itself (ARP, neighbor
+    /// discovery, ICMP, GTP-U path management).
     Signaling,
     /// It receives packets from ports, finds a worker for each, and hands them over.
     Receiver,
-    /// It receives packets from ports for an event scheduler, and transmits what workers send.
+    /// It receives packets from ports for an event scheduler, and transmits frames that workers
+    /// send.
     RxTx,
 }
 
@@ -107,7 +108,8 @@ impl Roles {
         }
     }
 
-    /// The signaling worker; `None` without receivers: then each worker processes what it receives.
+    /// The signaling worker; `None` without receivers: then each worker processes all packets that
+    /// it receives.
     #[must_use]
     pub fn signaling(self) -> Option<WorkerId> {
         (self.receivers > 0).then(|| WorkerId(u8::try_from(self.workers).unwrap_or(u8::MAX)))

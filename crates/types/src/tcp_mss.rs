@@ -1,4 +1,4 @@
-//! What becomes of the maximum segment size that TCP announces.
+//! The setting of the maximum segment size that TCP announces.
 
 /// The setting of a data network for the maximum segment size (MSS) of TCP connections, in both directions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -6,7 +6,8 @@ pub enum TcpMss {
     /// It stays as it is.
     #[default]
     Off,
-    /// At most what fits one packet on the way: on the link to the data network, and in the tunnel.
+    /// At most the size that fits one packet on its path: on the link to the data network, and in
+    /// the tunnel.
     Clamp,
     /// At most this. Unit: octets.
     AtMost(u16),

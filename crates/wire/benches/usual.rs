@@ -1,5 +1,5 @@
-//! Recognizing the usual packet and writing its outer headers, beside the walk and the emitter that
-//! know every packet.
+//! Recognizing the usual packet and writing its outer headers, next to the walk and the emitter for
+//! every packet.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a benchmark")]
 
 use core::hint::black_box;
@@ -79,7 +79,8 @@ fn usual(criterion: &mut Criterion) {
     criterion.bench_function("wire/ip/walk", |bench| bench.iter(|| walk(black_box(&plain), false)));
 }
 
-/// What the stages look at: the frame, the tunnel, the inner packet. Returns its length.
+/// Reads the headers that the stages read: the frame, the tunnel, the inner packet. Returns its
+/// length.
 fn walk(bytes: &[u8], is_tunneled: bool) -> Option<u16> {
     let frame = parse_frame(bytes).ok()?;
     let packet = bytes.get(usize::from(frame.l3_offset)..)?;

@@ -15,7 +15,7 @@ use crate::{EtherType, Malformed};
 pub struct ArpOperation(pub u16);
 
 impl ArpOperation {
-    /// Asks for the hardware address of the target.
+    /// Requests the hardware address of the target.
     pub const REQUEST: Self = Self(1);
     /// Announces the hardware address of the sender.
     pub const REPLY: Self = Self(2);
@@ -95,7 +95,7 @@ impl ArpPacket {
         }
     }
 
-    /// The packet at the front of `bytes`, and what follows (Ethernet padding).
+    /// The packet at the front of `bytes`, and the rest (Ethernet padding).
     ///
     /// # Errors
     /// `Truncated` below 28 octets; `BadField` for other hardware or protocol types; `BadLength`

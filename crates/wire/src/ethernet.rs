@@ -36,7 +36,7 @@ impl EthernetHeader {
         Self { dst: dst.0, src: src.0, ether_type: U16::new(ether_type.0) }
     }
 
-    /// The header at the front of a frame, and what follows.
+    /// The header at the front of a frame, and the rest.
     ///
     /// # Errors
     /// `Truncated` below 14 octets.
@@ -59,7 +59,7 @@ impl EthernetHeader {
         MacAddr(self.src)
     }
 
-    /// Type of what follows.
+    /// Type of the payload.
     #[inline]
     #[must_use]
     pub fn ether_type(&self) -> EtherType {

@@ -1,4 +1,5 @@
-//! What a frame may belong to, seen at a glance: enough to choose the worker that reads it whole.
+//! The session or link that a frame may belong to, seen at a glance: enough to choose the worker
+//! that reads it whole.
 //!
 //! A glance reads few octets at computed places and verifies nothing: the worker does. It separates packets of users from
 //! signaling, which no user traffic delays.
@@ -21,7 +22,7 @@ use crate::{EtherType, protocol};
 /// Extension headers of a G-PDU that [`Glance::inner_source`] passes over at most.
 const EXTENSIONS_MAX: usize = 4;
 
-/// What a frame may belong to.
+/// The session or link that a frame may belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Glance {
     /// A G-PDU or an End Marker in a tunnel of ours.
@@ -37,7 +38,7 @@ pub enum Glance {
     PlainV6(Ipv6Addr),
     /// A fragment of a packet to a tunnel endpoint. All fragments of a datagram have the same value.
     TunnelFragment(u32),
-    /// No packet of a user: for the UPF itself, or nothing that it knows.
+    /// No packet of a user: for the UPF itself, or of an unknown kind.
     Signaling,
 }
 
@@ -128,7 +129,7 @@ fn inner_packet(gtpu: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// What follows the optional part of a GTP-U header and the extension headers.
+/// The octets after the optional part of a GTP-U header and the extension headers.
 #[inline]
 fn behind_extensions(rest: &[u8], has_extensions: bool) -> Option<&[u8]> {
     let (optional, mut rest) = GtpuOptional::ref_from_prefix(rest).ok()?;
@@ -182,7 +183,7 @@ fn folded(addr: Ipv6Addr) -> u32 {
     words.iter().fold(0, |hash, word| hash ^ u32::from_be_bytes(*word))
 }
 
-/// What the UDP datagram behind an IP header belongs to.
+/// The tunnel that the UDP datagram behind an IP header belongs to.
 #[inline]
 fn tunneled(packet: &[u8], udp_at: usize) -> Option<Glance> {
     let (udp, rest) = UdpHeader::ref_from_prefix(packet.get(udp_at..)?).ok()?;

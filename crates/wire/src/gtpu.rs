@@ -38,7 +38,7 @@ impl GtpuMessageType {
     pub const ECHO_REQUEST: Self = Self(1);
     /// Echo Response.
     pub const ECHO_RESPONSE: Self = Self(2);
-    /// Error Indication: the sender does not know the TEID of a G-PDU.
+    /// Error Indication: the sender does not have the TEID of a G-PDU.
     pub const ERROR_INDICATION: Self = Self(26);
     /// Supported Extension Headers Notification.
     pub const SUPPORTED_EXTENSION_HEADERS_NOTIFICATION: Self = Self(31);
@@ -105,7 +105,7 @@ impl GtpuHeader {
         }
     }
 
-    /// The mandatory part at the front of `bytes`, and what follows up to the length field.
+    /// The mandatory part at the front of `bytes`, and the rest up to the length field.
     ///
     /// # Errors
     /// `Truncated` below 8 octets; `BadVersion` unless version 1 with protocol type 1; `BadLength`
@@ -161,7 +161,7 @@ impl GtpuOptional {
         Self { sequence: U16::new(sequence), n_pdu: 0, next_extension: next_extension.0 }
     }
 
-    /// The optional part at the front of `bytes`, and what follows.
+    /// The optional part at the front of `bytes`, and the rest.
     ///
     /// # Errors
     /// `Truncated` below 4 octets.

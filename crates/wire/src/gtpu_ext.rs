@@ -40,7 +40,7 @@ impl ExtensionType {
         matches!(self.0, 0x00 | 0x03 | 0x20 | 0x40 | 0x81..=0x85 | 0xc0)
     }
 
-    /// What a node that does not know this type has to do with it.
+    /// The required action of a node that does not support this type.
     #[inline]
     #[must_use]
     pub const fn comprehension(self) -> Comprehension {
@@ -105,7 +105,7 @@ impl<'a> GtpuExtensions<'a> {
         Self { next, rest: bytes, walked: 0 }
     }
 
-    /// What follows the headers walked so far; after the walk, what follows the chain.
+    /// The octets after the headers walked so far; after the walk, those after the chain.
     #[inline]
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn extension_comprehension_is_told_by_the_top_bits() {
+    fn extension_comprehension_follows_from_the_top_bits() {
         assert_eq!(ExtensionType(0x21).comprehension(), Comprehension::NotRequiredForward);
         assert_eq!(ExtensionType(0x41).comprehension(), Comprehension::NotRequiredDiscard);
         assert_eq!(ExtensionType(0x86).comprehension(), Comprehension::RequiredByEndpoint);

@@ -61,7 +61,7 @@ pub struct GtpuIes<'a> {
 }
 
 impl<'a> GtpuIes<'a> {
-    /// A walk over `bytes`: what follows header and extension headers, up to the length field.
+    /// A walk over `bytes`: the octets after header and extension headers, up to the length field.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
@@ -121,8 +121,8 @@ fn peer_address(value: &[u8]) -> Result<GtpuIe<'_>, Malformed> {
     }
 }
 
-/// When the sender of an Echo Request or Echo Response started, if the message says so. `ies` is what
-/// follows the headers. A malformed element ends the search.
+/// When the sender of an Echo Request or Echo Response started, if the message says so. `ies` are
+/// the octets after the headers. A malformed element ends the search.
 ///
 /// Units:   seconds since 1900-01-01 00:00 UTC.
 /// Spec: TS 29.281 §7.2.1, §7.2.2; TS 23.007 §18A.
@@ -154,7 +154,7 @@ impl<'a> Iterator for GtpuIes<'a> {
 pub struct ErrorIndication {
     /// TEID of the G-PDU.
     pub teid: Teid,
-    /// Destination address of the G-PDU: the endpoint that does not know the TEID.
+    /// Destination address of the G-PDU: the endpoint that does not have the TEID.
     pub peer: IpAddr,
 }
 

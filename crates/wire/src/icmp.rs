@@ -65,7 +65,7 @@ impl IcmpHeader {
         Self { kind, code, checksum: U16::ZERO, word1, word2 }
     }
 
-    /// The header at the front of `message`, which is the whole ICMP message, and what follows.
+    /// The header at the front of `message`, which is the whole ICMP message, and the rest.
     ///
     /// # Errors
     /// `Truncated` below 8 octets; `BadChecksum`.

@@ -81,7 +81,7 @@ impl Icmpv6Header {
         Self { kind, code, checksum: U16::ZERO, word: U32::new(word) }
     }
 
-    /// The header at the front of `message`, which is the whole ICMPv6 message, and what follows.
+    /// The header at the front of `message`, which is the whole ICMPv6 message, and the rest.
     ///
     /// # Errors
     /// `Truncated` below 8 octets; `BadChecksum`.

@@ -91,8 +91,8 @@ impl Ipv4Header {
         header
     }
 
-    /// The fixed part at the front of `bytes`, and the payload: what follows the options, up to the total
-    /// length, without Ethernet padding. Does not verify the checksum.
+    /// The fixed part at the front of `bytes`, and the payload: the octets after the options, up to
+    /// the total length, without Ethernet padding. Does not verify the checksum.
     ///
     /// # Errors
     /// `Truncated` below 20 octets; `BadVersion`; `BadLength` when the header length is below 20,
@@ -256,9 +256,10 @@ pub fn set_tos(packet: &mut [u8], tos: u8) -> bool {
     true
 }
 
-/// Lets routers fragment a packet that begins with an IPv4 header without options and has DF and no identification: takes
-/// DF away, and derives an identification from the octets behind the header, so that packets of different contents differ
-/// by all likelihood, as RFC 6864 §4.3 wants of fragments that meet. Nothing changes in a shorter packet.
+/// Lets routers fragment a packet that begins with an IPv4 header without options and has DF and no
+/// identification: takes DF away, and derives an identification from the octets behind the header,
+/// so that packets of different contents differ by all likelihood, as RFC 6864 §4.3 requires of
+/// fragments that meet. Nothing changes in a shorter packet.
 pub fn allow_fragmentation(packet: &mut [u8]) {
     /// Octets that the identification is derived from: outer UDP and GTP-U headers, and the headers of the packet inside.
     const READ: usize = 8 + 16 + 60;

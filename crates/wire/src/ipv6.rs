@@ -43,7 +43,7 @@ pub struct Ipv6Fields {
     pub traffic_class: u8,
     /// Flow label, the low 20 bits.
     pub flow_label: u32,
-    /// Length of what follows the header, extension headers included. Unit: octets.
+    /// Length of the payload, extension headers included. Unit: octets.
     pub payload_len: u16,
     /// Protocol number or extension header that follows.
     pub next_header: u8,
@@ -108,7 +108,7 @@ impl Ipv6Header {
         self.version_class_label.get() & 0x000f_ffff
     }
 
-    /// Length of what follows this header. Unit: octets.
+    /// Length of the payload after this header. Unit: octets.
     #[inline]
     #[must_use]
     pub fn payload_len(&self) -> u16 {

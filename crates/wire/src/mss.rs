@@ -32,7 +32,8 @@ pub fn is_syn(packet: &[u8], ip: &IpPacket) -> bool {
 /// Lowers the MSS to `most` in every such option of a SYN or SYN-ACK, and updates the TCP checksum. `packet` begins with
 /// the header that `ip` was parsed from. Returns whether an option changed.
 ///
-/// Later fragments, other packets, options that the packet cuts off, and what follows a malformed option stay as they are.
+/// Later fragments, other packets, options that the packet cuts off, and the octets after a
+/// malformed option stay as they are.
 pub fn clamp_mss(packet: &mut [u8], ip: &IpPacket, most: u16) -> bool {
     if !is_syn(packet, ip) {
         return false;
@@ -135,7 +136,7 @@ mod tests {
     /// they changed.
     fn clamped(is_v6: bool, front: &[u8], words: u8, behind: &[u8]) -> (Vec<u8>, bool) {
         let before = packet(is_v6, front, SYN_ACK, words, behind);
-        // What follows the packet is no part of it.
+        // Octets after the packet are no part of it.
         let mut after = [&before[..], &[2, 4, 0xff, 0xff]].concat();
         let ip = parse_ip(&after, false).unwrap();
         let is_changed = clamp_mss(&mut after, &ip, 1360);

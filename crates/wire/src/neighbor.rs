@@ -26,7 +26,7 @@ const SOURCE_LINK_LAYER: u8 = 1;
 /// Option: link-layer address of the target.
 const TARGET_LINK_LAYER: u8 = 2;
 
-/// Asks for the hardware address of `target`.
+/// Requests the hardware address of `target`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NeighborSolicitation {
     /// Address to resolve; never multicast.

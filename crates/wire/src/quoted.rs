@@ -24,8 +24,9 @@ impl QuotedGpdu {
     /// Octets of a quote up to the TEID, behind the IP header.
     const NEEDED: usize = 8 + 8;
 
-    /// Reads a quote; `None` if it is of another packet, or ends before the TEID. No checksum is verified: of IPv4 the
-    /// routers on the way have changed it, and the UDP checksum covers what is not quoted.
+    /// Reads a quote; `None` if it is of another packet, or ends before the TEID. No checksum is
+    /// verified: routers on the way have changed that of IPv4, and the UDP checksum covers octets
+    /// that are not quoted.
     #[must_use]
     pub fn read(quote: &[u8]) -> Option<Self> {
         let word = |at: usize| Some(u16::from_be_bytes(*quote.get(at..)?.first_chunk()?));

@@ -4,7 +4,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::Malformed;
 
-/// The header at the front of `bytes`, and what follows it.
+/// The header at the front of `bytes`, and the rest.
 #[inline]
 pub(crate) fn split<T>(bytes: &[u8]) -> Result<(&T, &[u8]), Malformed>
 where

@@ -8,7 +8,7 @@ use crate::Malformed;
 use crate::ether_type::EtherType;
 use crate::view::{fixed_header, split};
 
-/// What follows EtherType 0x8100: tag control information and the EtherType of the payload.
+/// The octets after EtherType 0x8100: tag control information and the EtherType of the payload.
 ///
 /// ```text
 /// Octets   8 7 6 5 4 3 2 1
@@ -36,7 +36,7 @@ impl VlanTag {
         Self { tag_control: U16::new(tag_control), ether_type: U16::new(ether_type.0) }
     }
 
-    /// The tag at the front of `bytes`, and what follows.
+    /// The tag at the front of `bytes`, and the rest.
     ///
     /// # Errors
     /// `Truncated` below 4 octets.

@@ -1,5 +1,5 @@
-//! The budget of an entry, between the program that uses it, the worker that grants it, the control thread that puts the
-//! entry, and whoever reads what was counted.
+//! The budget of an entry, between the program that uses it, the worker that grants it, the control
+//! thread that puts the entry, and readers of the counts.
 //!
 //! The word of a budget only decreases between two grants: by the octets that the program forwards. So the octets of an
 //! entry are a base, which the session's worker keeps, less this word. A grant adds to both.

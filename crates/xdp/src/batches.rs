@@ -1,4 +1,4 @@
-//! When no run of the program sees what was there before a change.
+//! When no run of the program sees the state before a change.
 //!
 //! The kernel waits for all runs under way when a map in a map is replaced (`bpf(2)`, BPF_MAP_UPDATE_ELEM). That takes
 //! some milliseconds, so a thread of its own does it, once for all batches that were closed meanwhile. If the kernel refuses,
@@ -16,13 +16,13 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 
 use crate::config::XdpError;
 
-/// How often the thread calls what it was started with.
+/// How often the thread calls its function.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Time until the kernel is asked again after it refused.
+/// Time until the kernel is called again after it refused.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// What the thread shares with the control thread.
+/// State that the thread shares with the control thread.
 #[derive(Debug, Default)]
 struct Shared {
     /// The last batch that was closed; `None` ends the thread.
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn batch_that_the_kernel_refuses_is_tried_again_and_told_once() {
+    fn batch_that_the_kernel_refuses_is_tried_again_and_reported_once() {
         let mut attempts = 0;
         let wait = move || {
             attempts += 1;

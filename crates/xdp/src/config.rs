@@ -1,11 +1,11 @@
-//! What the program is loaded with.
+//! The configuration with which the program is loaded.
 
 use core::fmt;
 
 use adit_rules::OffloadInterface;
 use adit_types::{DomainId, Ipv4Prefix, PortId};
 
-/// The sizes of maps, and what never changes.
+/// The sizes of maps, and values that never change.
 #[derive(Debug, Clone)]
 pub struct XdpConfig {
     /// Sessions at most.

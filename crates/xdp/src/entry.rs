@@ -14,7 +14,7 @@ pub(crate) type EntryRule = [u64; word::BUDGET];
 /// The words of a rule. `egress`: the number of a set of interfaces that packets leave through.
 ///
 /// # Errors
-/// What of it the program cannot do.
+/// The part of it that the program cannot express.
 pub(crate) fn pack(
     rule: &OffloadRule<'_>,
     egress: impl FnOnce(InterfaceSet) -> Option<u32>,

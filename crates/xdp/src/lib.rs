@@ -5,8 +5,8 @@
 //! counts them. All others go to the AF_XDP socket of their queue, and so to a worker.
 //!
 //! One entry of 64 octets per session and direction holds rule, budget and counters. The control thread and workers write
-//! entries through shared memory, without a system call. [`Batches`] knows when no run of the program sees what was there
-//! before.
+//! entries through shared memory, without a system call. [`Batches`] reports when no run of the
+//! program sees the earlier entries.
 //!
 //! The program forwards by fast rules without rates and whose packets only the session's own URR counts, if any: of packets
 //! over IPv4, between a GTP-U interface and a data network on links without VLAN. Routes that need a search stay with the
@@ -28,7 +28,7 @@ mod offload;
 mod program;
 mod usage;
 
-/// What [`account`] takes its atomics from, so that loom can give it others.
+/// The source of [`account`]'s atomics, so that loom can replace them.
 mod sync {
     pub(crate) use core::sync::atomic::{AtomicU64, Ordering, fence};
 }

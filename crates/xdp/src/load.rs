@@ -28,7 +28,7 @@ const OF_PORT: [&str; 2] = ["ports", "xsks_map"];
 /// The addresses of all pools at most: a chunk is left for the end of the last one.
 const POOL_ADDRS_MAX: u32 = 1 << 24;
 
-/// Loads the program for each of the devices. `clock`: the time in which moments of packets are told.
+/// Loads the program for each of the devices. `clock`: the clock of packets' times.
 ///
 /// # Errors
 /// Why there is no program: without the privilege, or on a kernel without a feature.

@@ -13,7 +13,7 @@ pub(crate) struct MappedArray {
     words: usize,
 }
 
-// SAFETY: whoever has access to the memory, the program too, changes it by atomic operations.
+// SAFETY: all threads and the program change the memory by atomic operations.
 unsafe impl Send for MappedArray {}
 // SAFETY: as above.
 unsafe impl Sync for MappedArray {}

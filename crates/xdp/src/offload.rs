@@ -39,7 +39,7 @@ pub struct XdpOffload {
     pub(crate) batches: Batches,
     pub(crate) teids: MappedArray,
     pub(crate) teid_mask: u32,
-    /// By place: the TEIDs of its session besides the first one.
+    /// By place: the TEIDs of its session in addition to the first one.
     pub(crate) same_place: BTreeMap<u32, u32>,
     pub(crate) ue_pools: MappedArray,
     pub(crate) pools: Vec<MappedPool>,
@@ -143,7 +143,7 @@ impl Offload for XdpOffload {
                     known if known == value => {
                         *self.same_place.entry(self.place_of(teid)).or_default() += 1
                     }
-                    // Of two sessions with one place, the first one keeps it.
+                    // If two sessions share one place, the first one keeps it.
                     _ => {}
                 }
             }

@@ -15,7 +15,7 @@ pub struct XdpProgram {
     pub(crate) object: Object,
     /// Ends with the process: then the device has no program.
     pub(crate) link: Option<Link>,
-    /// What gave its device's packets to the AF_XDP sockets before, and the device.
+    /// The program that gave its device's packets to the AF_XDP sockets before, and the device.
     pub(crate) former: Option<(i32, OwnedFd)>,
 }
 
@@ -25,7 +25,7 @@ impl fmt::Debug for XdpProgram {
     }
 }
 
-/// What the program says of a frame.
+/// The verdict of the program on a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XdpVerdict {
     /// It leaves through another port or its own, changed.

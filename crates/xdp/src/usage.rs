@@ -15,7 +15,7 @@ use crate::mapped::{MappedArray, coarse_ns};
 pub(crate) struct XdpUsage {
     pub(crate) entries: Arc<MappedArray>,
     accounts: MappedArray,
-    /// What is added to a moment of the coarse monotonic clock, modulo 2^64.
+    /// The offset that is added to a moment of the coarse monotonic clock, modulo 2^64.
     clock: AtomicU64,
 }
 
@@ -105,7 +105,7 @@ mod tests {
         Duration::from_secs(seconds.unwrap_or(2))
     }
 
-    /// What the program does with a packet: see `charge` in `bpf/forward.bpf.c`.
+    /// The action of the program on a packet: see `charge` in `bpf/forward.bpf.c`.
     fn charge(entry: &EntryCell) -> bool {
         let head = entry[word::HEAD].load(Ordering::Acquire);
         let budget = entry[word::BUDGET].load(Ordering::Acquire);
@@ -147,7 +147,7 @@ mod tests {
             scope.spawn(|| {
                 while goes_on() {
                     for cell in cells {
-                        // Whoever reads it before the exchange finds too much, never too little.
+                        // A reader before the exchange finds too much, never too little.
                         forwarded.fetch_add(PACKET, Ordering::SeqCst);
                         if !charge(cell) {
                             forwarded.fetch_sub(PACKET, Ordering::SeqCst);

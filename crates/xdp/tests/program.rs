@@ -636,7 +636,7 @@ fn former_program_is_back_after_the_program_could_not_stay() {
     assert_ne!(id(&drivers, index), former);
     programs[1].detach().unwrap();
     assert_eq!(id(&drivers, index), former);
-    // The loopback device has no native XDP: the former program stays.
+    // The loopback device has no native XDP: the previous program stays.
     let loopback = 1;
     drivers.attach(1, XdpFlags::NONE).unwrap();
     assert!(programs[1].attach(loopback, &[]).is_err());

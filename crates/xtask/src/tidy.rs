@@ -16,7 +16,7 @@ mod words;
 use anyhow::{Context, bail};
 use cargo_metadata::MetadataCommand;
 
-/// Runs all checks and prints what they find.
+/// Runs all checks and prints their findings.
 ///
 /// # Errors
 /// When something is found, and when a file cannot be read or parsed.

@@ -46,7 +46,7 @@ mod tests {
         let (adit, mut client) = UnixStream::pair().unwrap();
         let socket = TapSocket::new(&adit);
         assert!(!socket.is_closed());
-        // What it sends is no end.
+        // Octets that it sends are no end.
         client.write_all(b"x").unwrap();
         assert!(!socket.is_closed());
         let (adit, client) = UnixStream::pair().unwrap();

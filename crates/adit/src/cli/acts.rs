@@ -42,7 +42,7 @@ pub(crate) enum TapCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AssociationCommand {
-    /// Ask an SMF to release its association. The association goes on until the SMF does.
+    /// Request an SMF to release its association. The association goes on until the SMF does.
     Release {
         /// Its Node ID or address, as `adit show associations` prints it.
         node_id: String,

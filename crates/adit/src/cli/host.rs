@@ -6,7 +6,7 @@ use adit_placement::{CpuSet, PlacementRule};
 use adit_tuning::{HugePagesWanted, TuningProfile};
 use clap::{Args, Subcommand, ValueEnum};
 
-/// What to do with the machine.
+/// Commands about the machine.
 #[derive(Debug, Subcommand)]
 pub(crate) enum HostCommand {
     /// Draw the machine: packages, nodes, caches, cores, memory, devices, limits, interrupts.
@@ -36,7 +36,7 @@ pub(crate) enum HostCommand {
     Noise(NoiseArguments),
 }
 
-/// What to sample.
+/// Arguments of a measurement of noise.
 #[derive(Debug, Args)]
 pub(crate) struct NoiseArguments {
     /// The core. A thread of normal priority keeps it busy meanwhile.
@@ -68,7 +68,7 @@ pub(crate) struct MachineSource {
     pub synthetic: Option<String>,
 }
 
-/// What to plan for.
+/// Arguments of a plan.
 #[derive(Debug, Args)]
 pub(crate) struct PlanArguments {
     #[command(flatten)]
@@ -89,13 +89,15 @@ pub(crate) struct PlanArguments {
     /// A device that is a port: PCI address or network interface. May be repeated.
     #[arg(long, value_name = "DEVICE")]
     pub port: Vec<String>,
-    /// What siblings of a core do: "split", the default, leaves all but one free; "shared" uses them.
+    /// Use of the siblings of a core: "split", the default, leaves all but one free; "shared" uses
+    /// them.
     #[arg(long)]
     pub siblings: Option<PlannedSiblings>,
     /// Ignore NUMA nodes, to compare; in a configuration placement = "uma".
     #[arg(long)]
     pub uma: bool,
-    /// Break this rule, to measure what it is worth on this machine: threads are moved from the proposed CPUs to others.
+    /// Break this rule, to measure its effect on this machine: threads are moved from the proposed
+    /// CPUs to others.
     #[arg(long, value_name = "RULE", conflicts_with = "per_node")]
     pub breaking: Option<PlacementRule>,
     /// One process on each node that has ports, instead of one with all ports.
@@ -117,14 +119,14 @@ pub(crate) enum PlannedModel {
     EventdevCentral,
 }
 
-/// What siblings of a core do.
+/// Use of the siblings of a core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PlannedSiblings {
     Split,
     Shared,
 }
 
-/// A profile and what it is applied to.
+/// A profile and its targets.
 #[derive(Debug, Args)]
 pub(crate) struct TuningArguments {
     /// default, ff, ff-noidle, ff-noidle-rt, core or rt.

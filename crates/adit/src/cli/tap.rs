@@ -14,7 +14,8 @@ pub(crate) struct TapSelection {
     /// Packets of the PFCP session with this UP SEID (`adit show sessions`).
     #[arg(long, value_name = "SEID", group = "key")]
     pub session: Option<String>,
-    /// Packets to this address of a UE, and in its tunnels, also with a foreign source. Of an IPv6 address the /64 counts.
+    /// Packets to this address of a UE, and in its tunnels, also with a foreign source. For an IPv6
+    /// address the /64 counts.
     #[arg(long, value_name = "ADDRESS", group = "key")]
     pub ue: Option<IpAddr>,
     /// Packets in the local tunnel with this TEID, also if no session owns it.
@@ -30,7 +31,7 @@ pub(crate) struct TapSelection {
     pub socket: AdminSocket,
 }
 
-/// What to trace.
+/// Arguments of a trace.
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("followed").args(["session", "ue", "teid", "drop"]).required(true).multiple(true)))]
 pub(crate) struct TraceArguments {
@@ -45,7 +46,7 @@ pub(crate) struct TraceArguments {
     pub json: bool,
 }
 
-/// What to capture.
+/// Arguments of a capture.
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("captured")
     .args(["session", "ue", "teid", "drop", "interface", "all"]).required(true).multiple(true)))]

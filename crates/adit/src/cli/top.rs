@@ -11,7 +11,7 @@ pub(crate) struct TopArguments {
     #[arg(long, value_name = "SECONDS", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub interval: u64,
-    /// Look twice, one interval apart, print what was seen, and end.
+    /// Look twice, one interval apart, print the result, and end.
     #[arg(long)]
     pub once: bool,
     /// With --once: print JSON.

@@ -70,7 +70,7 @@ pub(super) fn read_eventdev(
     }
     let most_events = if is_central { SW_EVENTS_MAX } else { 1 << 20 };
     let events_max = section.integer("events_max", 256..=most_events, Some(SW_EVENTS_MAX));
-    // Room for what workers send while no more arrives.
+    // Room for frames that workers send while no more arrives.
     let threshold = section.integer("new_event_threshold", 64..=most_events, Some(events_max / 2));
     if threshold > events_max / 2 {
         let what = "takes at most half of events_max: the rest is for the frames that workers send";

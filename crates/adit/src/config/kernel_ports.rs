@@ -1,4 +1,4 @@
-//! What ports of the kernel require of their interfaces and routes.
+//! Requirements of the kernel's ports on their interfaces and routes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,7 +8,7 @@ use adit_types::{InterfaceRole, VlanId};
 use super::section::ConfigSection;
 use super::{InterfaceSettings, IpNet, RouteSettings};
 
-/// Notes what an interface on a port of the kernel cannot have.
+/// Notes the features that an interface on a port of the kernel cannot have.
 pub(super) fn check_interface(
     section: &ConfigSection<'_, '_>,
     device: &KernelDevice,

@@ -1,4 +1,4 @@
-//! `[log]`: what is logged.
+//! `[log]`: the filter of the log.
 
 use super::section::ConfigSection;
 use crate::log_filter;

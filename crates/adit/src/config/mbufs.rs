@@ -31,7 +31,7 @@ pub(super) fn check_mtu(section: &ConfigSection<'_, '_>, device: Option<&Device>
         .problem("mtu_bytes", format!("takes at most {} with {device}, {why}", device.mtu_max()));
 }
 
-/// Reads `mbuf_bytes`. The default is what the ports need.
+/// Reads `mbuf_bytes`. The default is the number that the ports need.
 pub(super) fn read_mbuf_bytes(dpdk: &mut ConfigSection<'_, '_>, ports: &[PortSettings]) -> u16 {
     let need = |port: &PortSettings| port.device.mbuf_bytes(port.mtu_bytes);
     let room = |port: &PortSettings| port.device.dpdk().map_or(u16::MAX, Device::mbuf_bytes_max);

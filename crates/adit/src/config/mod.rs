@@ -89,7 +89,7 @@ pub(crate) struct Config {
     pub admin_socket: PathBuf,
     /// The HTTP interface, if there is one.
     pub api: Option<ApiSettings>,
-    /// What is logged, unless the command line says it.
+    /// The filter of the log, unless the command line has one.
     pub log_levels: Option<String>,
 }
 
@@ -174,7 +174,7 @@ pub(crate) enum ModelSettings {
         /// CPU core of each receiver.
         receivers: Vec<u16>,
         spread: Spread,
-        /// Of [`Spread::Rss`].
+        /// The key of [`Spread::Rss`].
         rss_key: ToeplitzKey,
     },
     /// A scheduler gives workers packets that other threads receive.
@@ -259,7 +259,8 @@ impl DatapathSettings {
         on_core > 1 || core == self.main_core
     }
 
-    /// Cores on which several threads poll, or one polls beside the control thread, with the names of all.
+    /// Cores on which several threads poll, or one polls on the core of the control thread, with
+    /// the names of all.
     pub(crate) fn shared_cores(&self) -> Vec<(u16, Vec<String>)> {
         let mut cores: BTreeMap<u16, Vec<String>> = BTreeMap::new();
         for (id, thread) in self.threads().iter().enumerate() {
@@ -352,7 +353,7 @@ pub(crate) enum XdpMode {
     On,
 }
 
-/// What a port is.
+/// The device of a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PortDevice {
     /// A device of DPDK.
@@ -424,8 +425,8 @@ pub(crate) struct InterfaceSettings {
     pub name: String,
     pub role: InterfaceRole,
     pub port: PortId,
-    /// True on a port of the kernel, which routes what leaves there.
-    /// True if the kernel routes behind it.
+    /// True on a port of the kernel, which routes the packets that leave there. True if the kernel
+    /// routes behind it.
     pub is_kernel: bool,
     pub vlan: VlanId,
     /// adit's address and the prefix length of its link.
@@ -436,7 +437,8 @@ pub(crate) struct InterfaceSettings {
     /// True if adit switches packets between UEs locally instead of sending them through this interface.
     /// For n6 only; n6 interfaces of one routing domain have the same value.
     pub local_switching: bool,
-    /// What becomes of the MSS of TCP. For n6 only; n6 interfaces of one routing domain have the same value.
+    /// How to set the MSS of TCP. For n6 only; n6 interfaces of one routing domain have the same
+    /// value.
     pub tcp_mss: TcpMss,
 }
 

@@ -6,7 +6,8 @@ use adit_types::{Nanos, PortId};
 use super::section::ConfigSection;
 use super::{FlowOffloadSettings, InterfaceSettings, PortSettings, XdpMode};
 
-/// What forwards packets of a port before workers receive them. `others`: the ports before it.
+/// Reads the offload that forwards packets of a port before workers receive them. `others`: the
+/// ports before it.
 pub(super) fn read_port(
     section: &mut ConfigSection<'_, '_>,
     device: Option<&Device>,
@@ -50,8 +51,8 @@ pub(super) fn read_flows(
     settings
 }
 
-/// Checks that what forwards on some ports has an interface with GTP-U and one with plain IP on them: only packets between the
-/// two can be forwarded there.
+/// Checks that an offload on some ports has an interface with GTP-U and one with plain IP on them:
+/// only packets between the two can be forwarded there.
 pub(super) fn check_interfaces(
     root: &ConfigSection<'_, '_>,
     ports: &[PortSettings],

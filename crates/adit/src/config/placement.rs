@@ -1,7 +1,8 @@
 //! CPUs of the threads: those that the file lists, or those of a plan for the machine.
 //!
-//! A plan needs the ports and the execution model, and gives the numbers of threads on which other keys depend. So it is made
-//! while the file is read, from what of it matters for the plan; mistakes in that are reported where it is read in full.
+//! A plan needs the ports and the execution model, and gives the numbers of threads on which other
+//! keys depend. So it is made while the file is read, from the keys that matter for the plan;
+//! mistakes in these are reported where they are read in full.
 
 use adit_kernel::KernelDevice;
 use adit_placement::{
@@ -14,7 +15,7 @@ use super::fields::names_twice;
 use super::section::{ConfigSection, CpuKey};
 use super::{ModelSettings, PortDevice};
 
-/// What is written instead of a list of CPUs.
+/// The hint for a value that is no list of CPUs.
 const PLANNED: &str = "takes a list of CPU cores such as [1], \"auto\", or { count = 2 }";
 
 /// Gives the machine to plan for, if a plan is needed.
@@ -25,14 +26,14 @@ pub(super) type MachineReader<'a> = &'a dyn Fn() -> Result<MachineTopology, Topo
 pub(crate) struct PlacementSettings {
     /// The CPUs are those of a plan; otherwise the file lists them.
     pub is_planned: bool,
-    /// What siblings of a core may do.
+    /// Permitted use of the siblings of a core.
     pub siblings: SiblingPolicy,
     /// Nodes are ignored, to compare.
     pub ignores_nodes: bool,
 }
 
 impl PlacementSettings {
-    /// Asks for CPUs, as many as fit if `workers` is `None`.
+    /// Requests CPUs, as many as fit if `workers` is `None`.
     pub(crate) fn request(
         self,
         model: PlanModel,
@@ -65,14 +66,14 @@ pub(super) struct DistributorCpus {
     pub scheduler: Option<u16>,
 }
 
-/// What a plan depends on besides `[datapath]`.
+/// The inputs of a plan in addition to `[datapath]`.
 pub(super) struct CpuPlanner<'a> {
     ports: Vec<(String, PortDevice)>,
     machine: MachineReader<'a>,
 }
 
 impl<'a> CpuPlanner<'a> {
-    /// Takes note of the ports.
+    /// Reads the ports.
     pub(super) fn new(root: &mut ConfigSection<'_, '_>, machine: MachineReader<'a>) -> Self {
         let port = |section: ConfigSection<'_, '_>| {
             let device = section.peek("device")?.parse().ok()?;
@@ -307,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_planned_is_told_in_one_sentence() {
+    fn impossible_plan_is_refused_in_one_sentence() {
         let small = || read_synthetic("core:2 pu:1");
         let of = |lines: &str, qpairs| load(&example(lines, qpairs), small).unwrap_err();
         let many = of("workers = { count = 3 }", 3);
@@ -333,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn cpuset_without_a_cpu_on_the_node_of_the_ports_is_told() {
+    fn cpuset_without_a_cpu_on_the_node_of_the_ports_is_reported() {
         let mut machine = two_node_server();
         machine.limits.allowed = "0-11".parse().unwrap();
         let refused = load(&example("workers = \"auto\"", 1), || Ok(machine.clone())).unwrap_err();

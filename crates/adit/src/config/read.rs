@@ -267,7 +267,8 @@ fn read_datapath(
     }
 }
 
-/// Reads the execution model and the keys that only some models have. `planned`: the CPUs that these do not list then.
+/// Reads the execution model and the keys that only some models have. `planned`: CPUs that the plan
+/// assigns; the file must then omit these keys.
 fn read_model(
     datapath: &mut ConfigSection<'_, '_>,
     workers: usize,
@@ -312,7 +313,7 @@ fn read_model(
     if !is_pipeline {
         return ModelSettings::RunToCompletion;
     }
-    // Besides workers and receivers there is the signaling worker.
+    // The signaling worker runs in addition to workers and receivers.
     let room = WORKERS_MAX.saturating_sub(workers + 1);
     if receivers.is_empty() || receivers.len() > room {
         let what = format!("takes 1 to {room} CPU cores, one for each thread that only receives");
@@ -363,7 +364,7 @@ fn read_dpdk(
         tx_descriptors: dpdk.integer("tx_descriptors", 64..=32_768, Some(1024)),
         eal_extra_args: dpdk.parsed_list("eal_extra_args", false, "an argument"),
     };
-    // What a ring from a receiver or a scheduler holds must not keep ports from receiving.
+    // Packets in a ring from a receiver or a scheduler must not keep ports from receiving.
     let in_rings = match &datapath.model {
         ModelSettings::EventDriven(events) => {
             usize::try_from(events.events_max).unwrap_or(usize::MAX)

@@ -20,7 +20,7 @@ pub(crate) struct ReplicationSettings {
     pub tls: Option<StoreTlsFiles>,
 }
 
-/// What streams between the two adits run on.
+/// The transport of streams between the two adits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ReplicationTransport {
     /// Sockets of the kernel, and what threads do while nothing arrives.
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_of_replication_is_told() {
+    fn every_mistake_of_replication_is_reported() {
         let told =
             |changes: &[(&str, &str)], has_standby| parsed(changes, has_standby).unwrap_err();
         let same = told(&[("10.0.9.2", "10.0.9.1")], true);

@@ -20,7 +20,7 @@ pub(crate) struct ConfigProblem {
     pub line: usize,
     /// Key path, such as `interface[1].addresses`.
     pub path: String,
-    /// What is wrong and what to write instead.
+    /// The fault, and the value to write instead.
     pub what: String,
 }
 
@@ -306,7 +306,7 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
         found
     }
 
-    /// Takes note of a key whose value depends on another one that is wrong.
+    /// Marks a key as read whose value depends on another one that is wrong.
     pub(super) fn skip(&mut self, key: &'static str) {
         self.value(key);
     }

@@ -5,7 +5,7 @@ use adit_kernel::{DeviceAddress, IpNetwork};
 use super::section::ConfigSection;
 use super::{IpNet, StoreSettings};
 
-/// What an adit does that waits until it is the active one.
+/// Settings of an adit that waits until it is the active one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StandbySettings {
     /// Addresses of this host while it is active.
@@ -15,12 +15,12 @@ pub(crate) struct StandbySettings {
     pub when_isolated: WhenIsolated,
 }
 
-/// What the active adit does when neither the store nor the standby can say that it still is.
+/// The action of the active adit when neither the store nor the standby can say that it still is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WhenIsolated {
     /// It pauses before another one may be active.
     Stop,
-    /// It goes on, perhaps beside another one.
+    /// It goes on, perhaps while another one is active.
     Forward,
 }
 
@@ -86,7 +86,7 @@ pub(super) fn read(
     Some(StandbySettings { addresses, accepts_two_active, when_isolated })
 }
 
-/// True for what the kernel accepts as the name of a network device.
+/// True for a text that the kernel accepts as the name of a network device.
 fn is_device_name(name: &str) -> bool {
     let is_allowed = |octet: u8| octet.is_ascii_graphic() && !b"/:".contains(&octet);
     (1..=15).contains(&name.len()) && name.bytes().all(is_allowed)
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told() {
+    fn mistakes_are_reported() {
         let device = "[standby]\naddresses = [{ device = \"a/b\", address = \"10.0.4.2/24\" }]";
         assert!(parsed(device, &[]).unwrap_err().contains("standby.addresses[0].device"));
         let length = ADDRESSES.replace("/24", "");

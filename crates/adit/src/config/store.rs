@@ -58,7 +58,7 @@ pub(crate) struct SharedStoreSettings {
     pub tls: Option<StoreTlsFiles>,
     /// Replicas that must have a change before it is answered.
     pub acknowledge_replicas: u32,
-    /// What the thread of the store does while it waits for servers.
+    /// How the thread of the store waits for servers.
     pub wait: KernelWait,
     pub lease: Duration,
     /// The other adit of a pair has the records as well.
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_of_a_shared_store_is_told() {
+    fn every_mistake_of_a_shared_store_is_reported() {
         assert_eq!(paths("kind = \"redis\"\n"), ["store.name", "store.servers"]);
         let lines = "kind = \"redis\"\nservers = [\"192.0.2.1\", \"192.0.2.2:6379\"]\nname = \"a{b}\"\n\
                      username = \"x\"\nacknowledge_replicas = 99\ntransport = \"user\"\nlease_ms = 1\n\
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_another_kind_are_told() {
+    fn keys_of_another_kind_are_reported() {
         assert_eq!(
             paths("servers = [\"192.0.2.1:6379\"]\nname = \"a\"\n"),
             ["store.name", "store.servers"]

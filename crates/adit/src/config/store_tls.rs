@@ -11,7 +11,7 @@ pub(crate) struct StoreTlsFiles {
     pub authorities: PathBuf,
     /// Own certificate and its key.
     pub identity: Option<StoreIdentityFiles>,
-    /// What the certificates of peers are for, if not for their addresses.
+    /// The name that the certificates of peers are for, if not their addresses.
     pub name: Option<String>,
 }
 

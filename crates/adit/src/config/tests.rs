@@ -27,7 +27,7 @@ fn example_is_accepted_and_means_what_it_says() {
 }
 
 #[test]
-fn every_mistake_is_told_with_line_and_path() {
+fn every_mistake_is_reported_with_line_and_path() {
     let text = EXAMPLE
         .replace("t1_ms = 3000", "t1_mss = 3000")
         .replace("workers = [1]", "workers = [1, 1]")
@@ -389,7 +389,7 @@ fn device_named_twice_is_refused() {
 }
 
 #[test]
-fn text_that_is_no_toml_is_told_with_its_line() {
+fn text_that_is_no_toml_is_reported_with_its_line() {
     let problems = Config::parse("[node\nid = 3\n").unwrap_err();
     assert_eq!(problems[0].line, 1);
 }
@@ -420,7 +420,7 @@ fn forwarding_policy_is_read_and_must_lead_somewhere() {
 }
 
 #[test]
-fn workers_poll_as_they_are_told_one_by_one_or_all() {
+fn workers_poll_as_configured_one_by_one_or_all() {
     let poll = |text: &str| {
         let text = EXAMPLE
             .replacen("workers = [1]", &format!("workers = [1, 2]\npoll = {text}"), 1)

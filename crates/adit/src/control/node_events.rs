@@ -1,4 +1,4 @@
-//! Lines of the log for what happens in the PFCP node.
+//! Lines of the log for events of the PFCP node.
 
 use adit_n4::{DownReason, NodeEvent};
 use adit_store::RecordKey;
@@ -78,7 +78,7 @@ pub(super) fn log_event(event: &NodeEvent) {
     }
 }
 
-/// Logs what became of an association.
+/// Logs the begin or the end of an association.
 fn log_association(event: &NodeEvent) {
     match event {
         NodeEvent::AssociationUp { address, node_id, requested_by_us } => {

@@ -59,7 +59,7 @@ impl ControlThread {
         }
     }
 
-    /// A turn of the pause. What was answered before still becomes durable, and answers wait.
+    /// A turn of the pause. Earlier answers still become durable, and answers wait.
     pub(super) fn turn_while_paused(&mut self, now: Nanos) {
         self.discard_datagrams();
         self.exchange_records(now);
@@ -124,10 +124,11 @@ impl ControlThread {
         );
     }
 
-    /// Requests of a pause are not answered later: whoever sent them may have the answer of another adit.
+    /// Requests of a pause are not answered later: their senders may have the answer of another
+    /// adit.
     fn discard_datagrams(&mut self) {
         let mut received = 0;
-        // What the socket refuses is discarded as well.
+        // Datagrams that the socket refuses are discarded as well.
         let _ = self.parts.socket.receive(DATAGRAMS_PER_TURN, |_, _| received += 1);
         if let Some(pause) = &mut self.paused {
             pause.datagrams += received;

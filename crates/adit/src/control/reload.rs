@@ -140,7 +140,7 @@ impl ControlThread {
     }
 }
 
-/// What changed, and the gateway that did not answer.
+/// The changes, and the gateway that did not answer.
 fn document(changes: Vec<ConfigChange>, silent: Option<std::net::IpAddr>) -> AdminAnswer {
     let mut outcome = match changes.len() {
         0 => "nothing changed".to_owned(),

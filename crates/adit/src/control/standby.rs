@@ -51,7 +51,7 @@ impl ControlThread {
         }
     }
 
-    /// Handles what the thread of the store tells.
+    /// Handles the messages of the store's thread.
     fn follow(&mut self, now: Nanos) {
         let Some(StandbyParts { link, taken, store, .. }) = &mut self.parts.standby else { return };
         let node = &mut self.parts.node;
@@ -73,7 +73,7 @@ impl ControlThread {
                             self.end = Some(ControlEnd::Failed(why.to_owned()));
                             return;
                         }
-                        // An event tells of those that are not understood.
+                        // The node records an event for those that it cannot read.
                         let _ = node.follow_record(now, kind, &name, value.as_deref());
                     }
                 }
@@ -115,7 +115,7 @@ impl ControlThread {
         Ok(())
     }
 
-    /// Asks the active adit for the lease.
+    /// Requests the lease from the active adit.
     pub(super) fn request_takeover(&self) -> AdminAnswer {
         let Some(standby) = &self.parts.standby else {
             return AdminAnswer::Refused("this adit is no standby: it is active".to_owned());

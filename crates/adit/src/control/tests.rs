@@ -238,7 +238,7 @@ fn sessions_are_found_by_what_they_have_in_bounded_pages() {
     assert_eq!(find(SessionFilterText::default(), Some(100)).0.len(), 1000);
 }
 
-/// What the control thread says to an act.
+/// The answer of the control thread to an act.
 fn told(control: &mut ControlThread, act: AdminAct) -> String {
     let (answer, answered) = mpsc::channel();
     control.act(Nanos(0), act, Box::new(move |answered| answer.send(answered).unwrap()));
@@ -376,8 +376,8 @@ fn control_thread_sleeps_longer_the_longer_workers_observe_nothing() {
     assert_eq!(spans, expected);
 }
 
-/// What `supervise` says of a control thread that runs `body`, beside a worker and the admin thread.
-/// Checks that the worker was stopped.
+/// The result of `supervise` for a control thread that runs `body`, next to a worker and the admin
+/// thread. Checks that the worker was stopped.
 fn outcome_of(
     mut control: ControlThread,
     body: impl FnOnce(&mut ControlThread, &Receiver<AdminQuery>) + Send + 'static,

@@ -12,7 +12,7 @@ use crate::control_parts::ControlParts;
 /// How long changes of rules that are on their way may take before the sessions move.
 const SETTLE_MAX: Nanos = Nanos::from_secs(10);
 
-/// A change of owners that an operator asked for.
+/// A change of owners that an operator requested.
 pub(super) struct PendingOwners {
     worker: usize,
     drains: bool,

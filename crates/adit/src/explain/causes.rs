@@ -4,7 +4,7 @@ use adit_pfcp::Cause;
 
 use super::Explanation;
 
-/// What they are called.
+/// The kind of these explanations.
 pub(super) const KIND: &str = "Cause";
 
 /// All Causes that have a name.
@@ -24,11 +24,11 @@ fn explanation(cause: Cause) -> Explanation {
     }
 }
 
-/// What a Cause means when adit answers with it.
+/// The meaning of a Cause in adit's answers.
 struct CauseMeaning {
     cause: Cause,
     meaning: &'static str,
-    /// What to look at; empty for nothing.
+    /// Where to look next; empty for nothing.
     advice: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! What to look at when packets are dropped.
+//! Advice for packets that are dropped.
 
 use adit_rules::DropReason;
 

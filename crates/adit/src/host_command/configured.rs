@@ -18,7 +18,7 @@ pub(super) fn placement(config: &Config, machine: &MachineTopology) -> Placement
             Role::Worker => PlacedRole::Worker,
             Role::Receiver => PlacedRole::Receiver,
             Role::RxTx => PlacedRole::RxTx,
-            // It belongs beside control.
+            // It belongs to the control core.
             Role::Signaling => continue,
         };
         threads.push(PlacedThread { role, cpu: thread.core.into() });
@@ -41,7 +41,7 @@ pub(super) fn ports(config: &Config, machine: &MachineTopology) -> Vec<PlacedPor
     config.ports.iter().map(port).collect()
 }
 
-/// What is said of the placement of `config` on this machine.
+/// Notices about the placement of `config` on this machine.
 #[derive(Debug, Default)]
 pub(crate) struct PlacementNotice {
     /// The CPUs of a plan, and the rules by which they were chosen; `None` if the configuration lists CPUs.

@@ -15,7 +15,7 @@ use crate::this_machine::this_machine;
 pub(crate) use configured::{PlacementNotice, placement_notice};
 
 /// # Errors
-/// What stops the command, as a sentence.
+/// The error that stops the command, as a sentence.
 pub(crate) fn run(command: HostCommand) -> anyhow::Result<()> {
     match command {
         HostCommand::Show { source, json } => {

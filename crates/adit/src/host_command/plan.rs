@@ -15,7 +15,7 @@ use crate::cli::{PlanArguments, PlannedModel, PlannedSiblings};
 use crate::config::{Config, PlacementSettings};
 
 /// # Errors
-/// What stops the command, as a sentence.
+/// The error that stops the command, as a sentence.
 pub(super) fn run(arguments: &PlanArguments) -> anyhow::Result<()> {
     let machine = read(&arguments.source)?;
     let load = |path: &Path| Config::load_for(path, &|| Ok(machine.clone()));
@@ -68,7 +68,7 @@ fn request(
     Ok(PlanRequest { is_per_node, ..settings.request(model, workers, ports) })
 }
 
-/// What the configuration says, unless the arguments say something else.
+/// The settings of the configuration, unless the arguments have others.
 fn settings(arguments: &PlanArguments, config: Option<&Config>) -> PlacementSettings {
     let mut settings =
         config.map_or_else(PlacementSettings::default, |config| config.datapath.placement);

@@ -1,4 +1,4 @@
-//! What an operator changes. Each act is logged.
+//! Acts of operators. Each act is logged.
 
 use adit_api::ApiPrincipal;
 use axum::extract::{Path, Query, State};
@@ -30,7 +30,7 @@ pub(super) struct WorkerDrainWish {
     on: bool,
 }
 
-/// What is logged.
+/// The new filter of the log.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LogWish {
@@ -93,7 +93,8 @@ pub(super) struct ReleaseParameters {
     force: bool,
 }
 
-/// Asks an SMF to release its association, which goes on until the SMF does; or ends it without the SMF.
+/// Requests an SMF to release its association, which goes on until the SMF does; or ends it without
+/// the SMF.
 #[utoipa::path(delete, path = "/v1/associations/{node_id}", tag = "acts",
     params(("node_id" = String, Path, description = "Node ID or address of the SMF"), ReleaseParameters),
     responses((status = 200, body = ActOutcome), ProblemAnswers))]
@@ -137,7 +138,7 @@ pub(super) async fn drain_worker(
     carry_out(&api, principal, act).await
 }
 
-/// Changes what is logged.
+/// Changes the filter of the log.
 #[utoipa::path(put, path = "/v1/log", tag = "acts", request_body = LogWish,
     responses((status = 200, body = ActOutcome), ProblemAnswers))]
 pub(super) async fn log(
@@ -149,7 +150,7 @@ pub(super) async fn log(
     carry_out(&api, principal, AdminAct::SetLog(filter)).await
 }
 
-/// Makes this standby the active adit: it asks the active one for the lease.
+/// Makes this standby the active adit: it requests the lease from the active one.
 #[utoipa::path(post, path = "/v1/takeover", tag = "acts",
     responses((status = 200, body = ActOutcome), ProblemAnswers))]
 pub(super) async fn take_over(

@@ -18,7 +18,7 @@ pub(super) type ApiAnswer = Result<Json<Map<String, Value>>, ApiProblem>;
 #[derive(Debug)]
 pub(super) struct ApiProblem {
     pub status: StatusCode,
-    /// What happened, and what to do.
+    /// The fault, and its remedy.
     pub detail: String,
 }
 

@@ -55,7 +55,7 @@ struct LiveDrops {
     pkts: u64,
 }
 
-/// What a port receives and transmits.
+/// The rates of a port.
 #[derive(Debug, Serialize, ToSchema)]
 struct LivePort {
     name: String,
@@ -139,7 +139,7 @@ pub(super) async fn live(
         ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, what)
     })?;
     let mut events = api.live().subscribe();
-    // The last event of former clients is old.
+    // The last event of previous clients is old.
     events.mark_unchanged();
     let hello = Bytes::from_static(b"retry: 2000\n\n");
     let next = |(mut events, place, hello): (

@@ -36,7 +36,7 @@ pub(super) async fn metrics(
     Ok(response)
 }
 
-/// OpenMetrics for whoever knows it, else the older format, which all know.
+/// OpenMetrics for clients that accept it, else the older format, which all read.
 fn accepted(headers: &HeaderMap) -> MetricsFormat {
     let accepts = headers.get_all(ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
     match accepts.into_iter().any(|accept| accept.contains("application/openmetrics-text")) {

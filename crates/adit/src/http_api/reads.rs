@@ -1,4 +1,4 @@
-//! What an operator sees: the documents of `adit show`.
+//! Reads of operators: the documents of `adit show`.
 
 use adit_types::limits::API_ROWS_MAX;
 use axum::extract::{Query, State};
@@ -59,7 +59,7 @@ pub(super) struct SessionParameters {
     cursor: Option<String>,
 }
 
-/// Whose rates, and which page of them.
+/// The sessions whose rates are read, and the page.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -82,7 +82,7 @@ fn wanted(limit: Option<usize>, text: Option<&str>) -> Result<WantedRows, ApiPro
     Ok(WantedRows { limit, from: cursor::parse(text)? })
 }
 
-/// What this adit is, and how much it has to do.
+/// Identity and load of this adit.
 #[utoipa::path(get, path = "/v1/node", tag = "node",
     responses((status = 200, body = NodeDocument), ProblemAnswers))]
 pub(super) async fn node(_: Query<NoParameters>, State(api): State<ApiState>) -> ApiAnswer {
@@ -149,7 +149,7 @@ pub(super) async fn workers(_: Query<NoParameters>, State(api): State<ApiState>)
     api.document(Topic::Workers).await
 }
 
-/// What forwards packets in front of the workers.
+/// Offloads that forward packets in front of the workers.
 #[utoipa::path(get, path = "/v1/offload", tag = "packets",
     responses((status = 200, body = OffloadDocument), ProblemAnswers))]
 pub(super) async fn offload(_: Query<NoParameters>, State(api): State<ApiState>) -> ApiAnswer {

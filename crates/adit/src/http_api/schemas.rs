@@ -1,4 +1,4 @@
-//! What answers look like that are made of pages.
+//! Schemas of answers that are made of pages.
 #![allow(
     dead_code,
     reason = "a description: rows and members are JSON when they reach this module"
@@ -52,14 +52,14 @@ pub(super) struct QosPage {
     next: Option<String>,
 }
 
-/// A session with its rules and what it uses now.
+/// A session with its rules and its current use.
 #[derive(ToSchema)]
 pub(super) struct SessionNow {
     session: SessionRow,
     rates: Option<MeasuredRates>,
 }
 
-/// What a session used per second, over the time of the measurement.
+/// The use of a session per second, over the time of the measurement.
 #[derive(Debug, serde::Serialize, ToSchema)]
 pub(super) struct MeasuredRates {
     pub uplink_bps: u64,
@@ -70,10 +70,10 @@ pub(super) struct MeasuredRates {
     pub measured_ms: u64,
 }
 
-/// What an act did.
+/// The result of an act.
 #[derive(ToSchema)]
 pub(super) struct ActOutcome {
-    /// What happened.
+    /// The result, in words.
     outcome: String,
 }
 
@@ -101,7 +101,7 @@ pub(super) enum TraceLine {
     End(TraceEndLine),
 }
 
-/// What comes before the first packet.
+/// The head of a trace, before the first packet.
 #[derive(serde::Serialize, ToSchema)]
 pub(super) struct TraceHeadLine {
     tap: TraceHead,
@@ -113,7 +113,7 @@ pub(super) struct TraceHead {
     interfaces: Vec<String>,
     /// Names of the ports.
     ports: Vec<String>,
-    /// What the client should know.
+    /// Notes for the client.
     notes: Vec<String>,
 }
 
@@ -132,7 +132,7 @@ pub(super) struct TraceEnd {
     why: String,
 }
 
-/// What a packet met. Members of stages that it did not reach are absent.
+/// The stages and rules that a packet met. Members of stages that it did not reach are absent.
 #[derive(serde::Serialize, ToSchema)]
 pub(super) struct TracedPacket {
     /// Its number in the trace.
@@ -147,7 +147,8 @@ pub(super) struct TracedPacket {
     interface: Option<String>,
     /// Unit: octets.
     len: u32,
-    /// What it waited for, if it left a queue or was dropped there: its session, rules and times were those of its arrival.
+    /// Its wait, if it left a queue or was dropped there: its session, rules and times were those
+    /// of its arrival.
     #[schema(required = false)]
     waited: TracedWait,
     /// The link and outer headers, then those in a tunnel.
@@ -182,14 +183,14 @@ pub(super) struct TracedPacket {
     #[schema(required = false)]
     sent: Vec<TracedFrame>,
     outcome: TracedOutcome,
-    /// The same in words, if they are asked for.
+    /// The same in words, if requested.
     #[schema(required = false)]
     words: PacketWords,
 }
 
 #[derive(serde::Serialize, ToSchema)]
 pub(super) struct TracedWait {
-    /// For what.
+    /// The reason.
     r#for: String,
     /// How long.
     ns: u64,
@@ -198,7 +199,7 @@ pub(super) struct TracedWait {
 #[derive(serde::Serialize, ToSchema)]
 pub(super) struct TracedSession {
     up_seid: String,
-    /// What led to it.
+    /// The key that led to it.
     by: String,
     /// PDRs of the direction.
     pdrs: u64,

@@ -1,4 +1,4 @@
-//! One session, with its rules and what it uses now.
+//! One session, with its rules and its current use.
 
 use std::time::{Duration, Instant};
 

@@ -24,7 +24,7 @@ use crate::tap::{TapQuestion, TapStream};
 /// Longest wait for the control thread.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What handlers share.
+/// State that handlers share.
 #[derive(Debug, Clone)]
 pub(super) struct ApiState(Arc<ApiParts>);
 

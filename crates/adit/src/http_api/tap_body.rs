@@ -60,7 +60,7 @@ impl TapOutput for BodyWriter {
     }
 }
 
-/// A trace as lines of JSON, each packet with its words if the client wants them.
+/// A trace as lines of JSON, each packet with its words if the client requests them.
 #[derive(Debug)]
 pub(super) struct TraceBody {
     pub lines: JsonLines<BodyWriter>,

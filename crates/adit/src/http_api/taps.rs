@@ -37,7 +37,7 @@ const PCAPNG: &str = "application/x-pcapng";
 pub(super) struct TraceWish {
     /// Packets of the session with this UP SEID.
     session: Option<String>,
-    /// Packets to this address of a UE, and from it in tunnels. Of an IPv6 address the /64 counts.
+    /// Packets to this address of a UE, and from it in tunnels. For an IPv6 address the /64 counts.
     #[schema(value_type = Option<String>)]
     ue: Option<IpAddr>,
     /// Packets in the local tunnel with this TEID, also if no session owns it.
@@ -62,7 +62,7 @@ pub(super) struct TraceWish {
 pub(super) struct CaptureWish {
     /// Packets of the session with this UP SEID.
     session: Option<String>,
-    /// Packets to this address of a UE, and from it in tunnels. Of an IPv6 address the /64 counts.
+    /// Packets to this address of a UE, and from it in tunnels. For an IPv6 address the /64 counts.
     #[schema(value_type = Option<String>)]
     ue: Option<IpAddr>,
     /// Packets in the local tunnel with this TEID, also if no session owns it.

@@ -19,7 +19,7 @@ pub(crate) struct DropRow {
     /// Its name in the counters.
     reason: &'static str,
     pkts: u64,
-    /// What it means.
+    /// Its meaning.
     text: &'static str,
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct HealthDocument {
     ready: bool,
     /// Why this adit does not serve sessions.
     reasons: Vec<UnreadyReason>,
-    /// What to change although this adit serves sessions.
+    /// Warnings although this adit serves sessions.
     warnings: Vec<String>,
     /// New sessions are refused by the operator's decision.
     draining: bool,
@@ -26,7 +26,7 @@ pub(crate) struct HealthDocument {
 pub(crate) struct UnreadyReason {
     /// "standby", "restoring", "worker_stands_still", "port_down", "store_full", "store_failing" or "paused".
     reason: &'static str,
-    /// What it is about.
+    /// Its subject.
     detail: String,
 }
 

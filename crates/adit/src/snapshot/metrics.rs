@@ -25,7 +25,7 @@ use crate::cli::MetricsFormat;
 /// The key of the parts of the text, which are joined.
 const TEXT: &str = "metrics";
 
-/// What is written of a page, on another thread.
+/// Writes a page of families, on another thread.
 type WriteFamilies = Box<dyn FnOnce() -> Vec<MetricFamily> + Send>;
 
 /// The next part of the text.
@@ -89,7 +89,7 @@ pub(crate) const fn text_format(format: MetricsFormat) -> MetricsTextFormat {
     }
 }
 
-/// All families that the text can have, without figures: for their names and what they mean.
+/// All families that the text can have, without figures: for their names and their meaning.
 pub(crate) fn all_families() -> Vec<MetricFamily> {
     let packets = PacketFigures {
         all: Snapshot::default(),

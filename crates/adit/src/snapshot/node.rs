@@ -26,7 +26,7 @@ pub(crate) struct NodeDocument {
     associations: usize,
     sessions: usize,
     sessions_max: usize,
-    /// What is logged.
+    /// The filter of the log.
     log: Option<String>,
 }
 

@@ -67,7 +67,7 @@ impl PortRow {
         let PortLink { is_up, losses, recoveries, .. } = link;
         let mut shown = Self::of_device(row);
         (shown.link_losses, shown.link_recoveries) = (losses, recoveries);
-        // The kernel knows more than the driver of its device.
+        // The kernel reports more than the driver of its device.
         let of_kernel = is_up.map(|is_up| if is_up { "up" } else { "down" });
         shown.link = of_kernel.or(shown.link);
         shown

@@ -44,7 +44,7 @@ impl PowerReading {
         Self::read(&RootedFiles::new(Path::new("/")), threads)
     }
 
-    /// What a machine shows that shows nothing.
+    /// The figures of a machine that shows nothing.
     pub(super) const fn nothing() -> Self {
         Self { threads: Vec::new(), energy: Vec::new() }
     }

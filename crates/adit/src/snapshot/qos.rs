@@ -180,7 +180,7 @@ fn of_direction(rates: adit_session::Rates, direction: Direction) -> u64 {
     }
 }
 
-/// The configuration's word for the treatment of packets beyond a limit.
+/// The configuration's name of the treatment of packets beyond a limit.
 const fn excess_word(limit: RateLimit) -> &'static str {
     match limit.excess() {
         Excess::Policed => "drop",

@@ -28,7 +28,7 @@ pub(crate) struct StoreDocument {
     paused: Option<String>,
     /// Why it fails.
     failure: Option<String>,
-    /// What to change although it works.
+    /// Warnings although it works.
     warnings: Vec<String>,
     failures: u64,
     /// Why upkeep fails, while changes are kept.
@@ -111,7 +111,7 @@ pub(crate) struct ReplicationDocument {
     replicated: bool,
     /// The last group of changes that the standby has.
     standby_group: u64,
-    /// The standby's word suffices for answers.
+    /// The standby's acknowledgment suffices for answers.
     standby_acknowledges: bool,
     /// Why the standby cannot be reached, or could not last.
     standby_failure: Option<String>,
@@ -183,7 +183,7 @@ impl StandbyDocument {
     }
 }
 
-/// What a standby knows of the store, as an active adit reports it.
+/// The view that a standby has of the store, as an active adit reports it.
 fn followed(report: StandbyReport) -> StoreReport<AnyStoreFigures> {
     StoreReport {
         figures: AnyStoreFigures::Shared(report.figures),

@@ -1,4 +1,4 @@
-//! `adit show traffic`: what sessions forwarded, without their rules.
+//! `adit show traffic`: the traffic that sessions forwarded, without their rules.
 
 use adit_tables::SessionTraffic;
 use adit_types::limits::ROWS_PER_PAGE_MAX;

@@ -14,7 +14,7 @@ use crate::admin::AnswerPage;
 pub(crate) struct WorkersDocument {
     model: &'static str,
     workers: Vec<WorkerRow>,
-    /// What the event scheduler counts, by DPDK's names; nothing in other models.
+    /// The event scheduler's counters, by DPDK's names; nothing in other models.
     scheduler: Vec<SchedulerRow>,
     /// Idle states of the cores; none if the machine does not show them.
     idle_states: Vec<IdleStateRow>,

@@ -1,4 +1,5 @@
-//! The headers of a frame in words, and where they end. Reads what there is of a frame that was cut.
+//! The headers of a frame in words, and where they end. Reads the present part of a frame that was
+//! cut.
 
 use adit_types::Qfi;
 use adit_wire::arp::{ArpOperation, ArpPacket};
@@ -62,7 +63,7 @@ impl<'f> HeaderReader<'f> {
         }
     }
 
-    /// What follows is no header that is known, or is cut.
+    /// The rest is no known header, or is cut.
     fn note(&mut self, text: &str) {
         self.line.push(text.to_owned());
     }

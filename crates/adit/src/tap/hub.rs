@@ -40,7 +40,7 @@ pub(crate) struct TapLimits {
 }
 
 impl TapLimits {
-    /// Checks that a tap of these drops can see what it is about.
+    /// Checks that a tap of these drops can see its subject.
     fn check(&self, drop: Option<DroppedFor>) -> Result<(), TapRefusal> {
         if let Some(refusal) = &self.refusal {
             return Err(refusal.clone().into());
@@ -57,7 +57,7 @@ impl TapLimits {
     }
 }
 
-/// What a tap is started with.
+/// The context in which a tap is started.
 pub(crate) struct TapContext<'a> {
     pub now: Nanos,
     pub store: &'a SessionStore,
@@ -109,7 +109,7 @@ pub(crate) struct HubTapState {
     pub age: Nanos,
     /// Packets that its client got.
     pub pkts: u64,
-    /// Packets that workers or the client had no room for, as far as workers have told.
+    /// Packets that workers or the client had no room for, by the workers' reports so far.
     pub skipped: u64,
 }
 
@@ -141,7 +141,7 @@ struct HubTap {
     unstopped: Vec<usize>,
     /// Workers that have yet to confirm it.
     unconfirmed: usize,
-    /// The client knows that it has ended, or is gone.
+    /// The client has been notified of the end, or is gone.
     is_told: bool,
 }
 
@@ -342,7 +342,7 @@ impl HubTap {
         }
     }
 
-    /// Tells workers and the client that it has ended.
+    /// Notifies workers and the client that it has ended.
     fn stop(&mut self, id: TapId, commands: &mut [Producer<WorkerCommand>], bells: &[Doorbell]) {
         let Some(why) = self.why else { return };
         self.unstopped.retain(|worker| {
@@ -351,7 +351,7 @@ impl HubTap {
             bells.get(*worker).into_iter().for_each(Doorbell::ring);
             is_full
         });
-        // After what workers skipped is known.
+        // After the count of skipped records is known.
         if self.unstopped.is_empty() && self.unconfirmed == 0 && !self.is_told {
             let ended = TapNews::Ended(TapEnd { why, skipped: self.skipped });
             self.is_told = !matches!(self.news.try_send(ended), Err(TrySendError::Full(_)));
@@ -401,7 +401,7 @@ fn resolve(
     }
 }
 
-/// What the client should know before the first packet.
+/// Notes for the client before the first packet.
 fn notes(
     publisher: &Publisher,
     session: Option<SessionIndex>,

@@ -1,9 +1,9 @@
-//! What goes from the control thread to a client's thread.
+//! News from the control thread to a client's thread.
 
 use adit_rules::TapItem;
 use adit_types::{InterfaceId, PortId};
 
-/// What a client's thread gets.
+/// The news that a client's thread receives.
 #[derive(Debug)]
 pub(crate) enum TapNews {
     /// The items of one record.
@@ -23,7 +23,7 @@ pub(crate) struct TapEnd {
     pub skipped: u64,
 }
 
-/// What records are put in words with.
+/// Names that put records in words.
 #[derive(Debug)]
 pub(crate) struct TapNames {
     /// By `InterfaceId`.

@@ -20,7 +20,8 @@ pub(crate) const TRACE_TIME_DEFAULT: Nanos = Nanos::from_secs(10);
 /// How long a trace or a capture lasts at most.
 pub(crate) const TAP_TIME_MAX: Nanos = Nanos::from_secs(24 * 3600);
 
-/// Octets of a frame that a worker reports if the client wants headers only: all of them, in tunnels over IPv6, too.
+/// Octets of a frame that a worker reports if the client requests headers only: all of them, in
+/// tunnels over IPv6, too.
 pub(crate) const HEADER_SNAP_BYTES: u16 = 224;
 
 /// Octets of a frame that a client may have at most: the longest frame of any port.
@@ -108,10 +109,10 @@ impl CheckedQuestion {
 }
 
 impl TapQuestion {
-    /// The question with values for what is left out.
+    /// The question with defaults for omitted values.
     ///
     /// # Errors
-    /// What is wrong with it, and what to do.
+    /// The fault, and its remedy.
     pub(crate) fn check(&self) -> Result<CheckedQuestion, String> {
         let key = self.key()?;
         let drop = self.drop.as_deref().map(dropped_for).transpose()?;

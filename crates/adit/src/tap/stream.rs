@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) struct TapStream {
     pub(super) question: CheckedQuestion,
     pub(super) names: Arc<TapNames>,
-    /// What the client should know before the first packet.
+    /// Notes for the client before the first packet.
     pub(super) notes: Vec<String>,
     pub(super) news: Receiver<TapNews>,
 }
@@ -38,7 +38,7 @@ pub(crate) trait TapSink {
     /// The next packet, as its document.
     fn packet(&mut self, document: Value) -> anyhow::Result<()>;
 
-    /// Nothing more is there now: the client gets what was written.
+    /// No more is there now: the client gets the octets written so far.
     fn flush(&mut self) -> anyhow::Result<()>;
 
     /// Ends the answer, after so many packets.
@@ -49,7 +49,7 @@ pub(crate) trait TapSink {
 }
 
 impl TapStream {
-    /// What it is and what it is about, for the log.
+    /// Kind ("trace") and subject ("ue 10.45.0.2"), for the audit log.
     pub(crate) fn subject(&self) -> (&'static str, String) {
         (self.question.kind(), self.question.subject())
     }

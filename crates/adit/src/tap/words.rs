@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::frame;
 use super::news::TapNames;
 
-/// What of a record the client gets.
+/// The parts of a record that the client gets.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WordOptions {
     /// Octets of frames end with their headers.

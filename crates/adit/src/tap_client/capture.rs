@@ -14,7 +14,7 @@ use super::connection::{EndLine, TapConnection, TapLine, question};
 use crate::cli::CaptureArguments;
 use crate::tap::TapQuestion;
 
-/// What goes wrong with an output.
+/// The error of an output.
 const UNWRITTEN: &str = "cannot write the capture";
 
 /// Writes packets until there are enough, the time is over or the user interrupts.
@@ -61,7 +61,7 @@ struct CaptureFiles<'a> {
     writer: CaptureWriter<Box<dyn Write>>,
     /// Numbers of files, the present one last.
     numbers: VecDeque<u32>,
-    /// Octets of former files.
+    /// Octets of previous files.
     former_bytes: u64,
     packets: u64,
 }

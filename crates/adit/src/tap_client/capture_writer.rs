@@ -50,7 +50,7 @@ impl<W: Write> CaptureWriter<W> {
     pub(crate) fn packet(&mut self, packet: &Value) -> io::Result<()> {
         self.last_unix_ns = packet["time_unix_ns"].as_u64().unwrap_or_default();
         let verdict = comment(packet);
-        // Of a packet that waited there may be the frame that leaves alone.
+        // For a packet that waited, there may be only the frame that leaves.
         if packet.get("octets").is_some() || packet.get("sent").is_none() {
             self.frame(packet, FrameDirection::Inbound, &verdict)?;
         }
@@ -79,7 +79,7 @@ impl<W: Write> CaptureWriter<W> {
         })
     }
 
-    /// Hands what is written so far to the reader.
+    /// Hands the octets written so far to the reader.
     ///
     /// # Errors
     /// Those of the output.
@@ -96,7 +96,7 @@ impl<W: Write> CaptureWriter<W> {
     }
 }
 
-/// What became of a packet, in a line.
+/// The outcome of a packet, in a line.
 fn comment(packet: &Value) -> String {
     let outcome = &packet["outcome"];
     let word = |key: &str| outcome[key].as_str().unwrap_or_default();

@@ -37,12 +37,12 @@ pub(super) struct EndLine {
 #[derive(Debug)]
 pub(super) struct TapConnection {
     lines: BufReader<UnixStream>,
-    /// What of a line has arrived.
+    /// The part of a line that has arrived.
     line: Vec<u8>,
     is_interrupted: Arc<AtomicBool>,
     /// Names of the ports, in the order of their numbers.
     pub ports: Vec<String>,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 

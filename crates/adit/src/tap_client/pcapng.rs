@@ -42,7 +42,7 @@ pub(super) struct CapturedFrame<'f> {
     pub direction: FrameDirection,
     /// Its length on the wire. Unit: octets.
     pub len: u32,
-    /// What was captured of it.
+    /// The captured octets.
     pub octets: &'f [u8],
     pub comment: &'f str,
 }
@@ -135,7 +135,7 @@ impl<W: Write> PcapngWriter<W> {
         self.out.flush()
     }
 
-    /// Hands what is written so far to the reader.
+    /// Hands the octets written so far to the reader.
     ///
     /// # Errors
     /// Those of the output.
@@ -160,7 +160,7 @@ fn time(body: &mut Vec<u8>, ns: u64) {
 }
 
 fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
-    // What the length does not hold is cut.
+    // Octets that the length cannot count are cut.
     let value = value.get(..usize::from(u16::MAX)).unwrap_or(value);
     let len = u16::try_from(value.len()).unwrap_or(u16::MAX);
     body.extend([code, len].map(u16::to_le_bytes).as_flattened());

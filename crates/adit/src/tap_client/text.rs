@@ -14,16 +14,16 @@ const NAME_WIDTH: usize = 11;
 pub(crate) struct PacketWords {
     /// When and where it arrived.
     head: String,
-    /// What happened to it, in order.
+    /// Its events, in order.
     lines: Vec<WordsLine>,
-    /// What became of it.
+    /// Its outcome.
     outcome: String,
 }
 
 /// One line about a packet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct WordsLine {
-    /// What it is about, such as "FAR 1"; empty if it goes on with the line before.
+    /// Its subject, such as "FAR 1"; empty if it goes on with the line before.
     name: String,
     text: String,
 }

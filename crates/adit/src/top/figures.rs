@@ -1,4 +1,4 @@
-//! What happened between two looks: rates, and the present state.
+//! The figures between two looks: rates, and the present state.
 
 use serde::Serialize;
 use serde_json::Value;

@@ -31,7 +31,7 @@ impl SessionCounts {
     }
 }
 
-/// What adit answered at about one moment.
+/// The answers of adit at about one moment.
 #[derive(Debug, Clone)]
 pub(super) struct Look {
     pub at: Instant,

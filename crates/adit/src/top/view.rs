@@ -11,7 +11,7 @@ use super::figures::{FlowRate, SessionRate, TopFigures};
 /// Packets dropped per second, or a busy share, from which on a figure stands out. Unit of the share: percent.
 const BUSY_PERCENT: f64 = 90.0;
 
-/// What is shown in the middle.
+/// The view in the middle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum TopTab {
     #[default]
@@ -79,7 +79,7 @@ impl TopOrder {
     }
 }
 
-/// What the screen shows.
+/// The state of the screen.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TopScreen {
     pub tab: TopTab,
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn adit_that_does_not_answer_is_told_and_the_last_figures_stay() {
+    fn adit_that_does_not_answer_is_reported_and_the_last_figures_stay() {
         let failure = Some("adit does not answer".to_owned());
         let rows = shown(&TopScreen { failure, is_paused: true, ..screen(TopTab::Overview) });
         assert!(

@@ -22,7 +22,7 @@ use crate::packet::BenchPacket;
 use crate::sessions::{self, BenchProfile, Populated};
 use crate::size::BenchSize;
 
-/// Rounds of what is measured together.
+/// Rounds of cases that are measured together.
 const ROUNDS: usize = 3;
 
 /// Packets of a turn, whole bursts: half of what fits the ring.
@@ -66,7 +66,7 @@ impl PacketIo for FilledIo {
     }
 }
 
-/// Whose turn it is.
+/// The thread whose turn it is.
 struct Turns(AtomicU8);
 
 impl Turns {
@@ -99,7 +99,7 @@ impl Drop for EndOfTurns<'_> {
     }
 }
 
-/// Where the threads run, and what they share.
+/// The cores of the threads, and their shared parts.
 struct TwoCores<'a> {
     eal: &'a Eal,
     pool: &'a Mempool,

@@ -1,4 +1,4 @@
-//! Run to completion and the pipelines: what a packet costs the receiver, and what it costs the worker.
+//! Run to completion and the pipelines: the cost of a packet for the receiver, and for the worker.
 //!
 //! All forms are measured in turns, so that changes of the machine's speed affect them alike.
 
@@ -26,7 +26,7 @@ const RUN_TO_COMPLETION: &str = "run-to-completion";
 /// How models on cores of their own end.
 const OWN_CORES: &str = ", own cores";
 
-/// Turns of what is measured together.
+/// Turns of cases that are measured together.
 const TURNS: usize = 5;
 
 /// A form of the pipeline.
@@ -71,7 +71,7 @@ struct ModelThreads {
     ios: Vec<MbufIo>,
     sessions: Vec<BenchSession>,
     random: SmallRng,
-    /// Of each measured burst: the receiver's cycles, and the workers'.
+    /// For each measured burst: the receiver's cycles, and the workers'.
     cycles: [Vec<u64>; 2],
     /// Packets that arrived.
     arrived: usize,
@@ -224,7 +224,7 @@ pub(super) fn compare(rows: &mut [Value]) {
     }
 }
 
-/// What a ring costs a packet, at both ends together.
+/// The cost of a ring for a packet, at both ends together.
 pub(super) fn ring(pool: &Mempool, size: &BenchSize) -> anyhow::Result<Value> {
     let mut pair = RingPair::new(HANDOFF_RING_LEN).context("a ring")?;
     let mut burst: Burst<Mbuf> = Burst::new();

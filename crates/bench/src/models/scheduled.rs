@@ -36,7 +36,7 @@ const WAITING_SESSIONS: usize = 256;
 /// Queues of [`hop`].
 const HOPS: u8 = 4;
 
-/// One setting after the other, uplink with one queue, beside adit's defaults.
+/// One setting after the other, uplink with one queue, next to adit's defaults.
 ///
 /// # Errors
 /// As [`event_driven`].
@@ -77,7 +77,7 @@ pub(super) fn settings(eal: &Eal, pool: &Mempool, size: &BenchSize) -> anyhow::R
 /// Queues to measure, and the traffic.
 #[derive(Debug, Clone)]
 pub(super) struct QueuesCase {
-    /// What the model's name says about it.
+    /// The part of the model's name for it.
     name: &'static str,
     queues: EventQueues,
     rates: BenchRates,
@@ -89,8 +89,9 @@ impl QueuesCase {
         Self { name: "", queues: EventQueues::default(), rates: BenchRates::None }
     }
 
-    /// What is measured with a scheduler: one, two and four queues of stages; beside them the queues for reception and
-    /// timers; and packets that wait for their rates, without and with the events of timers.
+    /// The cases with a scheduler: one, two and four queues of stages; in addition the queues for
+    /// reception and timers; and packets that wait for their rates, without and with the events of
+    /// timers.
     ///
     /// # Errors
     /// Never: one, two and four queues are possible.
@@ -218,7 +219,7 @@ pub(super) fn event_driven(
         let now = Nanos(BURST_TIME.0 * (step as u64 + 1));
         let [worker_io, rx_tx_io] = &mut ios;
         if step == warm_up {
-            // What is in flight stays so: each step moves one burst through every part.
+            // Packets in flight stay so: each step moves one burst through every part.
             before = rx_tx_io.sent;
             (cycles, rx_tx_io.sent) = (PartCycles::default(), 0);
         }
@@ -277,7 +278,7 @@ fn add_outcomes(
     Ok(())
 }
 
-/// What is in flight leaves, so that nothing is lost.
+/// Packets in flight leave, so that nothing is lost.
 fn leave(
     worker: &mut EventWorker<SchedulerPort, MbufIo>,
     rx_tx: &mut RxTx<SchedulerPort, MbufIo>,

@@ -1,4 +1,4 @@
-//! What the packets of a burst share: their arrival, next hops and aggregates.
+//! State that the packets of a burst share: their arrival, next hops and aggregates.
 //!
 //! Most packets share a next hop, so the last one is kept for each family of the packets that leave, also from one
 //! burst to the next.
@@ -18,7 +18,7 @@ use crate::neighbor_queue::{UnresolvedStation, is_waited_for};
 /// The last next hop whose link-layer address was found.
 #[derive(Clone, Copy)]
 struct KnownHop<'v> {
-    /// What it was found by. To data networks: block and interfaces. Into tunnels: next-hop index.
+    /// The key of the lookup. To data networks: block and interfaces. Into tunnels: next-hop index.
     key: u64,
     tx_link: Option<&'v TxLink>,
     /// The header of frames to it.
@@ -33,7 +33,7 @@ impl KnownHop<'_> {
 /// same burst.
 const ONWARD: u64 = 1 << 48;
 
-/// What the packets of one direction of a burst share.
+/// State that the packets of one direction of a burst share.
 pub(super) struct BurstContext<'v, 'l> {
     /// The interface that all usual packets arrived on, if no interface has a tag.
     arrival: InterfaceSet,
@@ -82,8 +82,8 @@ impl<'v, 'l> BurstContext<'v, 'l> {
 }
 
 /// The last hops of the packets of one direction of a burst.
-// PERF (adit bench datapath): a structure of its own, so that what else a burst shares does not have to be in memory
-// for the functions that look up hops.
+// PERF (adit bench datapath): a structure of its own, so that the other shared state of a burst
+// does not have to be in memory for the functions that look up hops.
 pub(super) struct KnownHops<'v, 'l> {
     /// One of each family of the packets that leave: to data networks that of users' packets, into tunnels that of outer
     /// headers.

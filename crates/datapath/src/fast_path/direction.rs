@@ -17,7 +17,7 @@ use crate::context::StepContext;
 use crate::handoff::Handoff;
 use crate::interfaces::TxLink;
 
-/// What the loop over a burst knows of a packet.
+/// Traits of a packet that the loop over a burst reads.
 #[derive(Clone, Copy)]
 pub(super) struct PacketTraits {
     pub is_v6: bool,
@@ -48,7 +48,7 @@ pub(super) trait FastDirection: FastRewrite {
     ) -> SessionIndex;
 }
 
-/// What becomes of the packets of a burst; chosen outside the packet loops.
+/// The rewriting of a burst's packets; chosen outside the packet loops.
 pub(super) trait FastRewrite {
     /// The direction whose hops the bursts reuse and keep.
     const HOPS: Direction;
@@ -388,7 +388,7 @@ pub(super) fn accepts_source(rule: &FastRuleSnapshot<'_>, is_v6: bool, source: u
         || rule.source(is_v6) == FastRuleUe::Any && is_forwardable(is_v6, source)
 }
 
-/// The URRs of a rule besides the session's own one. Not for rules from tunnel to tunnel.
+/// The URRs of a rule in addition to the session's own one. Not for rules from tunnel to tunnel.
 #[inline(always)]
 pub(super) fn rule_urrs(rule: &FastRuleSnapshot<'_>) -> FastRuleUrrs {
     rule.urrs()

@@ -64,12 +64,14 @@ struct BurstOrigin<'l> {
     port: &'l UsualPort,
 }
 
-/// How many packets of a burst are usual, of how many [`FastPacket::is_v6`] is true, and how many usual ones arrived in
-/// tunnels over IPv6.
+/// Packet counts of a burst.
 #[derive(Clone, Copy)]
 struct BurstCounts {
+    /// Usual packets.
     usual: usize,
+    /// Packets with [`FastPacket::is_v6`].
     v6: usize,
+    /// Usual packets that arrived in tunnels over IPv6.
     over_v6: usize,
 }
 
@@ -249,7 +251,7 @@ fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
     }
 }
 
-/// [`rewrite_all`] for what it was compiled for.
+/// [`rewrite_all`] as compiled for one kind of burst.
 type RewriteLoop<B> = for<'v> fn(
     &StepContext<'v>,
     bool,
@@ -259,7 +261,7 @@ type RewriteLoop<B> = for<'v> fn(
 ) -> RewrittenBurst<'v>;
 
 /// The loop for a burst of which packets arrived in tunnels over IPv6: all of them on one untagged link if
-/// `are_all`. What leaves in another tunnel is left to the stages.
+/// `are_all`. Packets that leave in another tunnel take the stages.
 // PERF (adit bench datapath): the loops of IPv4 do not look at the IP version of tunnels.
 fn loop_from_v6<B: PacketBuf, F: FamilyMix>(are_all: bool, rates: BurstRates) -> RewriteLoop<B> {
     match (are_all, rates) {
@@ -281,12 +283,12 @@ fn loop_into_v6<B: PacketBuf, F: FamilyMix>(have_tags: bool, rates: BurstRates) 
     }
 }
 
-/// What the passes before the rewrite found out about a burst.
+/// Results of the passes before the rewrite.
 struct PreparedBurst {
     /// The rates that the packets may have to pass.
     rates: BurstRates,
-    /// The directions of its packets, if some of their rules have loops of their own: those from tunnel to tunnel, and
-    /// those into tunnels over IPv6.
+    /// Set if a packet needs the loop from tunnel to tunnel or the one into tunnels over IPv6: the
+    /// directions of the burst.
     relays: Option<TunnelDirections>,
 }
 
@@ -339,7 +341,7 @@ impl ArrivalRun {
     }
 }
 
-/// What [`rewrite_all`] did to a burst.
+/// The result of [`rewrite_all`] on a burst.
 struct RewrittenBurst<'v> {
     /// Octets of the frames that leave.
     sent_bytes: usize,
@@ -472,8 +474,8 @@ fn assign_ticket_apart<B: PacketBuf>(
     assign_ticket(queues, room, rule, packet)
 }
 
-/// Finds the session and the fast rule of each packet, hands off packets of other workers' sessions, and
-/// prefetches what the rewrite reads.
+/// Finds the session and the fast rule of each packet, hands off packets of other workers'
+/// sessions, and prefetches the lines that the rewrite reads.
 #[inline(always)]
 // PERF (adit bench datapath): one caller; no call per burst.
 fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
@@ -527,7 +529,7 @@ fn find_sessions<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     handoff: &Handoff<B>,
     packets: &mut FastPackets<'v>,
 ) -> usize {
-    // PERF (adit bench datapath): the loop of a worker that is alone does not ask for owners.
+    // PERF (adit bench datapath): the loop of a worker that is alone looks up no owners.
     let has_others = match handoff.is_alone() {
         true => find_own_sessions::<D, F>(view, ues_of, |_| true, packets),
         false => find_own_sessions::<D, F>(view, ues_of, |of| handoff.owns(of), packets),
@@ -569,7 +571,7 @@ fn find_own_sessions<'v, D: FastDirection, F: FamilyMix>(
 }
 
 /// Sets `flag`.
-// PERF (adit bench datapath): a flag that only a call writes takes no register of a loop.
+// PERF (adit bench datapath): a flag that is written out of line occupies no register of the loop.
 #[cold]
 #[inline(never)]
 const fn note(flag: &mut bool) {
@@ -677,8 +679,8 @@ fn prefetch_other_usage<'v, D: FastDirection>(
     any
 }
 
-/// Prefetches what the loops of [`PreparedBurst::relays`] read for the rules of these loops at the front of `packets`.
-/// Returns their number and the flags of their cells.
+/// Prefetches the lines that the loops of [`PreparedBurst::relays`] read for the rules of these
+/// loops at the front of `packets`. Returns their number and the flags of their cells.
 #[inline(never)]
 fn prefetch_relayed_usage<'v, D: FastDirection>(
     view: &TablesView<'v>,
@@ -706,8 +708,8 @@ fn prefetch_other_relayed_usage<'v, D: FastDirection>(
     }
 }
 
-/// Prefetches what the loops of [`PreparedBurst::relays`] read for a rule of theirs. Returns the flags of its cell,
-/// `None` for other rules.
+/// Prefetches the lines that the loops of [`PreparedBurst::relays`] read for a rule of theirs.
+/// Returns the flags of its cell, `None` for other rules.
 #[inline(always)]
 // PERF (adit bench datapath --n9): once per packet of these loops.
 fn prefetch_relayed<'v, D: FastDirection>(

@@ -1,4 +1,4 @@
-//! What the fast path knows of one packet.
+//! State of one packet in the fast path.
 
 use adit_shaper::FlowIndex;
 use adit_tables::{FastRuleCellRef, FastRuleSnapshot, SelectedFastRule};
@@ -23,7 +23,7 @@ pub(super) struct FastPacket<'v> {
     /// The fast path may forward it, or did. Otherwise it takes the stages, and so do later packets
     /// of its session.
     pub is_usual: bool,
-    /// Of a usual packet: the user's packet is IPv6. Of another one: `ue_key` is the key of an IPv6
+    /// In a usual packet: the user's packet is IPv6. In another one: `ue_key` is the key of an IPv6
     /// address; false in tunnels, true for a frame that belongs to no session.
     pub is_v6: bool,
     /// QoS flow of the PDU Session Container that it arrived with.

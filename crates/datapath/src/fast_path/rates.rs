@@ -311,8 +311,8 @@ fn charge_settled(
         && pair.is_some_and(|pair| pair.try_charge(ticket.buckets(), ctx.now, packet.len))
 }
 
-/// If every closed bucket shapes, the packet keeps its ticket or gets `ticket`, that of its rule. `None` if
-/// one polices or has debt from a former limit: the stages decide.
+/// If every closed bucket shapes, the packet keeps its ticket or gets `ticket`, that of its rule.
+/// `None` if one polices or has debt from a previous limit: the stages decide.
 #[cold]
 #[inline(never)]
 // PERF (adit bench datapath --rates police): cold, so that the packet loop keeps its values in registers.

@@ -233,7 +233,7 @@ pub(super) fn recognize_mixed<'v, B: PacketBuf, const TAG_LEN: usize>(
 /// Recognizes one packet, and prefetches the line that the session of a usual one is looked up in. Calls
 /// `put` unless the packet is unknown. `TAG_LEN`: octets of the link's tag. `OVER_V6`: it is expected to be tunneled
 /// over IPv6.
-// PERF (adit bench datapath): a call would pass what was recognized through memory.
+// PERF (adit bench datapath): a call would pass the result through memory.
 #[inline(always)]
 fn recognize<'v, B: PacketBuf, const TAG_LEN: usize, const OVER_V6: bool>(
     view: &TablesView<'v>,
@@ -294,7 +294,7 @@ fn other_packet<'v, B: PacketBuf, const TAG_LEN: usize, const OVER_V6: bool>(
 
 /// A usual G-PDU over IPv6, and the interface that it arrived on.
 #[inline(always)]
-// PERF (adit bench datapath --n3-v6): a call would pass what was recognized through memory.
+// PERF (adit bench datapath --n3-v6): a call would pass the result through memory.
 fn tunneled_over_v6<const TAG_LEN: usize>(
     link: &UsualLink,
     frame: &[u8],

@@ -85,7 +85,7 @@ impl FastRewrite for RelayedBoth {
     }
 }
 
-/// A packet and its direction, which most loops know at compile time.
+/// A packet and its direction, which is a constant in most loops.
 struct DirectedPacket<'p, 'v> {
     packet: &'p mut FastPacket<'v>,
     direction: Direction,
@@ -164,7 +164,7 @@ fn relay<'v, B: PacketBuf, const HAS_TAGS: bool>(
     Some(Rewritten { tx_link, received_len, frame_len })
 }
 
-/// The URRs of a rule from tunnel to tunnel besides the session's own one.
+/// The URRs of a rule from tunnel to tunnel in addition to the session's own one.
 #[inline(always)]
 fn relayed_urrs(rule: &FastRuleSnapshot<'_>) -> FastRuleUrrs {
     [rule.relayed_urr(), None]

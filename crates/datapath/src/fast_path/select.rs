@@ -14,8 +14,9 @@ use super::family::{FamilyMix, FamilyOrder};
 use super::packet::FastPacket;
 use super::{FastPackets, note, prefetch_relayed};
 
-/// Selects the fast rules of packets whose sessions have several, by SDF filters, and prefetches what all packets
-/// of the burst need next. Returns the flags of cells that it found to hold a fast rule.
+/// Selects the fast rules of packets whose sessions have several, by SDF filters, and prefetches
+/// the lines that all packets of the burst need next. Returns the flags of cells that it found to
+/// hold a fast rule.
 ///
 /// Shape: writes `selected` of these packets.
 /// Cost:  one pass if a single filter selects each: it prefetches the line of the rule. Else two passes more:
@@ -172,8 +173,8 @@ fn user_packet<'b, B: PacketBuf>(packet: &FastPacket<'_>, buf: &'b B) -> Option<
     buf.data().get(usize::from(packet.offset)..)?.get(..usize::from(packet.len))
 }
 
-/// What a single filter compares of one packet. `None` for packets that take the stages: those that are not usual,
-/// fragments, of which only the stages know the ports, and the shortest ones.
+/// The fields of one packet that a single filter compares. `None` for packets that take the stages:
+/// those that are not usual, fragments (only the stages have their ports), and the shortest ones.
 #[inline(always)]
 // PERF (adit bench datapath --sdf): a call would pass the key through memory.
 fn filter_key<B: PacketBuf, D: FastDirection>(
@@ -187,8 +188,8 @@ fn filter_key<B: PacketBuf, D: FastDirection>(
     Some(FilterKey { is_v6, remote, protocol, ports })
 }
 
-/// The fast rule of one packet by a matcher. Fragments take the stages, which know the ports of the first
-/// fragment.
+/// The fast rule of one packet by a matcher. Fragments take the stages, which have the ports of the
+/// first fragment.
 #[inline(always)]
 // PERF (adit bench datapath --sdf): a call would pass the key through memory.
 fn find<'v, B: PacketBuf, D: FastDirection>(

@@ -131,7 +131,7 @@ fn send_runs<Io: PacketIo>(
     }
 }
 
-/// What frames that leave together have in common.
+/// State that frames sent together share.
 #[derive(Clone, Copy)]
 pub(super) struct SentFrames<'v> {
     pub link: &'v TxLink,
@@ -140,8 +140,9 @@ pub(super) struct SentFrames<'v> {
     pub bytes: usize,
 }
 
-/// Sends `frames`. Of the packets in `packets` that leave through their link in their direction now, the last
-/// `frames.len()` are those of `frames`, in order. Frames that the port does not take are queued or dropped.
+/// Sends `frames`. The last `frames.len()` of those packets in `packets` that leave through `link`
+/// in `direction` now are those of `frames`, in order. Frames that the port does not take are
+/// queued or dropped.
 pub(super) fn send_all<Io: PacketIo>(
     io: &mut Io,
     SentFrames { link, direction, bytes }: SentFrames<'_>,

@@ -20,7 +20,7 @@ const DEFERRED_MAX: usize = 4096;
 /// The packets of a step that came from one queue and one port: that received them, or that they leave through.
 pub(super) struct ArrivedPackets<B> {
     pub(super) packets: Burst<B>,
-    /// Of an ordered queue: which events of the dequeue they were.
+    /// For an ordered queue: the indexes of the events in their dequeue.
     pub(super) indexes: ArrayVec<u8, BURST_MAX>,
 }
 
@@ -125,7 +125,7 @@ fn count_received<B: PacketBuf>(flows: &Flows, events: &[Event<B>]) {
     count(last, pkts);
 }
 
-/// Takes note of an event. Returns who processes its packet.
+/// Records an event. Returns who processes its packet.
 #[inline]
 fn schedule<B: PacketBuf>(
     flows: &mut Flows,

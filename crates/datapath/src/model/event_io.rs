@@ -1,4 +1,4 @@
-//! What goes from an event-driven worker to the scheduler.
+//! Output of an event-driven worker to the scheduler.
 
 use std::collections::VecDeque;
 
@@ -24,7 +24,7 @@ pub(super) const FENCE: u8 = 1;
 /// Events on their way from a worker to the scheduler.
 pub(super) struct Outbox<B> {
     events: VecDeque<Event<B>>,
-    /// What ends the events of the last dequeue, if some came from an ordered queue.
+    /// Events that complete those of the last dequeue, if some came from an ordered queue.
     completions: EventBurst<B>,
 }
 
@@ -37,12 +37,13 @@ impl<B: PacketBuf> Outbox<B> {
         OUTBOX_LEN.saturating_sub(self.events.len())
     }
 
-    /// True without events, besides those that end others.
+    /// True without events, apart from those that complete others.
     pub(super) fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
 
-    /// True if there is room for what may follow from a burst of events, and the last one was ended.
+    /// True if there is room for the events that may follow from a burst of them, and the last one
+    /// was ended.
     pub(super) fn can_take_events(&self) -> bool {
         self.completions.is_empty() && self.room() >= OUTBOX_LEN / 2
     }
@@ -60,7 +61,8 @@ impl<B: PacketBuf> Outbox<B> {
         has_room
     }
 
-    /// Ends each event of the dequeue with these tags, unless [`Outbox::complete`] says what follows from it.
+    /// Ends each event of the dequeue with these tags, unless [`Outbox::complete`] names the event
+    /// that follows from it.
     pub(super) fn expect_completions(&mut self, tags: impl Iterator<Item = EventTag>) {
         let release =
             |tag: EventTag| Event { tag: tag.with_operation(EventOperation::Release), buf: None };
@@ -113,7 +115,7 @@ impl<B: PacketBuf> Outbox<B> {
     }
 }
 
-/// The ports of a worker: what it transmits goes to a Tx queue, or to the queue of the next stage.
+/// The ports of a worker: transmitted frames go to a Tx queue, or to the queue of the next stage.
 pub(super) struct EventIo<'e, Io: PacketIo> {
     pub(super) ports: &'e mut Io,
     pub(super) outbox: &'e mut Outbox<Io::Buf>,

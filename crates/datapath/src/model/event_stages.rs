@@ -2,7 +2,8 @@
 //!
 //! 1. *Classify*: parse, find the session and its PDR. Reads tables and the packet only.
 //! 2. *Enforce and account*: everything with state of a session, and all that its rules decide, up to the plan of the
-//!    packet that leaves. Only this stage asks who holds a flow, and only here packets wait.
+//!    packet that leaves. Only this stage looks up the holder of a flow, and only here packets
+//!    wait.
 //! 3. *Apply*: removes the received headers and decrements the TTL.
 //! 4. *Prepare to transmit*: writes outer header and link header, and sends.
 //!

@@ -110,8 +110,8 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         let Self { worker, port, flows, inbox, outbox, .. } = self;
         let parts = worker.parts();
         outbox.send_completions(port);
-        // A worker that waits to send still takes events, as long as it has room for what follows from them: else all
-        // workers could wait for each other.
+        // A worker that waits to send still takes events, as long as it has room for those that
+        // follow from them: else all workers could wait for each other.
         outbox.send(port);
         let takes_events = outbox.can_take_events();
         // Before the tables are read.
@@ -142,7 +142,8 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         StepReport { idle: is_idle, ..report }
     }
 
-    /// Sets the worker's timer while packets wait or flows are held. Without one, each step looks for what is due.
+    /// Sets the worker's timer while packets wait or flows are held. Without one, each step
+    /// searches for due packets.
     fn set_timer(&mut self, now: Nanos) {
         let Self { worker, flows, inbox, timer, .. } = self;
         let number = usize::from(worker.id().0);
@@ -217,8 +218,8 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         self.worker.take_fullest_ring()
     }
 
-    /// Ends the worker like [`Worker::drain`]; what the scheduler did not take yet is dropped, too. Call it again while a
-    /// central scheduler still gives out events.
+    /// Ends the worker like [`Worker::drain`]; events that the scheduler did not take yet are
+    /// dropped, too. Call it again while a central scheduler still gives out events.
     pub fn drain(&mut self, io: &mut Io) {
         let state = self.worker.parts().state;
         state.tally.set_taken_over(true);
@@ -329,7 +330,8 @@ fn visit_arrived<Io: PacketIo>(
     received
 }
 
-/// Takes packets of one port from an ordered queue through their stages. What follows from each of them takes its turn.
+/// Takes packets of one port from an ordered queue through their stages. Events that follow from
+/// each of them take its turn.
 #[cold]
 fn visit_ordered<Io: PacketIo>(
     ctx: &StepContext<'_>,

@@ -12,8 +12,8 @@ use crate::worker_state::WorkerState;
 /// Looks at the owners again, between bursts: releases groups of sessions that others own from now on, and takes those
 /// that are this worker's. Returns how many packets it processed or moved.
 ///
-/// Cost: with groups to release, all packets that the rings hold and all that wait; with groups to take, all that are
-///       parked and all that waited in their former owners. No allocation.
+/// Cost: with groups to release, all packets that the rings hold and all that wait; with groups to
+/// take, all that are parked and all that waited in their previous owners. No allocation.
 #[cold]
 pub(super) fn change_owners<Io: PacketIo>(
     ctx: &StepContext<'_>,
@@ -28,7 +28,7 @@ pub(super) fn change_owners<Io: PacketIo>(
         let is_sending = !state.unresolved.stations().is_empty() || state.queues.backlog.len() > 0;
         if !is_sending || ctx.now.since(since) >= RELEASE_MAX {
             pkts += take_over_all(ctx, io, rx, state);
-            // What the slow path keeps for the end of the step may be of the sessions.
+            // The slow path may keep packets of the sessions for the end of the step.
             process_slow(ctx, io, limits, rx, state);
             pkts += release(state);
         }
@@ -39,7 +39,8 @@ pub(super) fn change_owners<Io: PacketIo>(
     pkts
 }
 
-/// Gives away what waits of the groups to release, and owns them no longer. Returns how many packets left.
+/// Gives away the waiting packets of the groups to release, and owns them no longer. Returns how
+/// many packets left.
 fn release<B: PacketBuf>(state: &mut WorkerState<B>) -> usize {
     let WorkerState { handoff, buffering, shaping, fragments, tally, .. } = state;
     let moved = handoff.owners().fill_parcels(|parcel, is_moving| {
@@ -53,8 +54,8 @@ fn release<B: PacketBuf>(state: &mut WorkerState<B>) -> usize {
     moved
 }
 
-/// Takes what waited in the former owners of the groups that this worker owns now. False if that has to wait for the
-/// next step.
+/// Takes the packets that waited in the previous owners of the groups that this worker owns now.
+/// False if that has to wait for the next step.
 fn take_waiting<B: PacketBuf>(ctx: &StepContext<'_>, state: &mut WorkerState<B>) -> bool {
     let WorkerState { handoff, buffering, shaping, fragments, tally, .. } = state;
     handoff.owners().empty_parcels(|parcel| {
@@ -84,7 +85,7 @@ fn take_parked<Io: PacketIo>(
     parked
 }
 
-/// Drops what is parked, at the end of the worker.
+/// Drops the parked packets, at the end of the worker.
 pub(super) fn drop_parked<B: PacketBuf>(rx: &mut Burst<B>, state: &mut WorkerState<B>) {
     while state.handoff.take_parked(usize::MAX, rx).is_some() {
         for buf in rx.drain(..) {

@@ -1,9 +1,10 @@
 //! Pipeline: receivers poll the ports and hand each packet to a worker, which processes and transmits it.
 //!
 //! A receiver does as little as the hand-over needs: a glance at the headers ([`Glance`]), and the choice of a worker
-//! ([`Spread`]). It writes nothing of a session. The workers run to completion what they take over. Packets that are no
-//! user's (ARP, neighbor discovery, ICMP, GTP-U path management) have a ring of their own to the signaling worker, a
-//! worker that owns no session, so that they neither delay user packets nor wait behind them.
+//! ([`Spread`]). It writes nothing of a session. The workers run the packets that they take over to
+//! completion. Packets that are no user's (ARP, neighbor discovery, ICMP, GTP-U path management)
+//! have a ring of their own to the signaling worker, a worker that owns no session, so that they
+//! neither delay user packets nor wait behind them.
 
 use core::net::IpAddr;
 
@@ -105,7 +106,7 @@ impl<Io: PacketIo> Receiver<Io> {
         Self { hash, ..self }
     }
 
-    /// Polls every queue of the configuration once, and hands over what arrived.
+    /// Polls every queue of the configuration once, and hands over the frames that arrived.
     ///
     /// Cost:    no allocation, lock, system call or clock of its own. Per packet one cache line of the frame, and with
     ///          [`Spread::Owner`] one of the key table, prefetched; one store release per burst and worker.
@@ -166,7 +167,8 @@ pub(super) fn poll<Io: PacketIo>(
     received
 }
 
-/// Looks at the frames of a burst, counts their arrival, and prefetches what their sessions are looked up in.
+/// Classifies the frames of a burst, counts their arrival, and prefetches the lines of the tables
+/// in which their sessions are looked up.
 pub(super) fn look<'l, B: PacketBuf>(
     view: &TablesView<'_>,
     links: PortLinks<'l>,
@@ -211,7 +213,7 @@ pub(super) fn ues<'v>(view: &TablesView<'v>, link: &VlanLink) -> &'v UeTable {
     view.ues(link.domain())
 }
 
-/// What the choice of workers reads.
+/// The state that the choice of workers reads.
 struct Chooser<'a, 'v, B> {
     view: &'a TablesView<'v>,
     handoff: &'a Handoff<B>,

@@ -1,4 +1,4 @@
-//! What every worker does with a burst, wherever it comes from.
+//! The processing of a burst that all workers share, whatever its source.
 
 use adit_pktio::{Burst, PacketIo};
 use adit_types::PortId;
@@ -61,7 +61,7 @@ pub(super) fn take_over_all<Io: PacketIo>(
     taken
 }
 
-/// Runs the slow path, and sends what follows from it.
+/// Runs the slow path, and sends the packets that follow from it.
 #[cold]
 pub(super) fn process_slow<Io: PacketIo>(
     ctx: &StepContext<'_>,

@@ -22,7 +22,7 @@ use crate::slow::SlowLimits;
 use crate::tally::WaitingCounts;
 use crate::worker_state::{BurstPath, WorkerState};
 
-/// What one step did.
+/// Results of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StepReport {
     /// Packets received, and taken over from other workers.
@@ -34,7 +34,7 @@ pub struct StepReport {
     pub handed_to: WorkerSet,
 }
 
-/// What a step polls.
+/// The ports that a step polls, and its limits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PollPlan<'c> {
     /// The ports, in this order.

@@ -1,4 +1,5 @@
-//! The Rx/Tx threads of the event-driven model: they receive for the scheduler, and transmit what workers send.
+//! The Rx/Tx threads of the event-driven model: they receive for the scheduler, and transmit frames
+//! that workers send.
 
 use core::mem;
 
@@ -49,7 +50,7 @@ struct TxPort<B> {
     refusing_since: Option<Nanos>,
 }
 
-/// A thread that receives for an event scheduler, and transmits what workers send.
+/// A thread that receives for an event scheduler, and transmits frames that workers send.
 ///
 /// The packet identity: every packet that it receives is handed off, or dropped because too many are with the
 /// scheduler. A frame that a port refuses for long is taken over and dropped; its worker counted it as transmitted.
@@ -97,7 +98,8 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> RxTx<P, Io> {
         }
     }
 
-    /// Polls every queue of the configuration once, gives what arrived to the scheduler, and transmits frames.
+    /// Polls every queue of the configuration once, gives received frames to the scheduler, and
+    /// transmits frames.
     ///
     /// Cost:    no allocation, lock, system call or clock of its own. Per packet one cache line of the frame and one of
     ///          the key table, prefetched.
@@ -213,7 +215,7 @@ fn dequeue_frames<P: EventPort>(scheduler: &mut P, tx: &mut [TxPort<P::Buf>]) ->
     count
 }
 
-/// Transmits what waits. Returns whether the ports took all of it.
+/// Transmits waiting frames. Returns whether the ports took all of it.
 fn transmit<Io: PacketIo>(io: &mut Io, tx: &mut [TxPort<Io::Buf>]) -> bool {
     let mut are_all_sent = true;
     for (id, port) in (0..).map(PortId).zip(tx) {

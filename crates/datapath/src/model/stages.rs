@@ -1,4 +1,4 @@
-//! The stages, one after the other: what every execution model that does not separate them runs.
+//! The stages, one after the other, for every execution model that does not separate them.
 
 pub(super) mod tapped;
 
@@ -60,7 +60,7 @@ pub(super) fn forward_burst<Io: PacketIo>(
     }
 }
 
-/// Takes a burst through all stages, and sends what leaves.
+/// Takes a burst through all stages, and sends the frames that leave.
 fn take_stages<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,

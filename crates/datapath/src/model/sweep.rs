@@ -7,8 +7,8 @@ use crate::context::StepContext;
 use crate::slow::{self, SlowLimits};
 use crate::worker_state::WorkerState;
 
-/// Makes the sweep that was asked for, and passes on the End Markers that have waited for theirs. Returns how many packets
-/// it processed.
+/// Makes the sweep that was requested, and passes on the End Markers that have waited for theirs.
+/// Returns how many packets it processed.
 ///
 /// Cost: all packets that the rings hold. No allocation.
 #[cold]
@@ -20,7 +20,7 @@ pub(super) fn sweep<Io: PacketIo>(
     state: &mut WorkerState<Io::Buf>,
 ) -> usize {
     let sweep = state.handoff.sweeps().begin();
-    // Before the rings are emptied: what others handed on in these sweeps is in them.
+    // Before the rings are emptied: packets that others handed on in these sweeps are in them.
     let ready = state.held_end_markers.ready(ctx.now, state.handoff.sweeps());
     let taken = take_over_all(ctx, io, rx, state);
     slow::pass_on_held(ctx, io, limits, state, ready);

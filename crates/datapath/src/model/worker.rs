@@ -101,8 +101,8 @@ impl<Io: PacketIo> Worker<Io> {
         Self { config, reader, interfaces, limits: SlowLimits::new(), rx: Burst::new(), state }
     }
 
-    /// Connects the worker with the others by its ends of the rings of [`crate::connect`]. Required if
-    /// several workers read the tables: only a session's owner may write what belongs to it.
+    /// Connects the worker with the others by its ends of the rings of [`crate::connect`]. Required
+    /// if several workers read the tables: only a session's owner may write the session's state.
     #[must_use]
     pub fn with_handoff(mut self, handoff: Handoff<Io::Buf>) -> Self {
         debug_assert_eq!(handoff.worker(), self.config.id, "the ends of another worker");
@@ -118,7 +118,7 @@ impl<Io: PacketIo> Worker<Io> {
         self
     }
 
-    /// What an execution model drives.
+    /// The parts of a worker that an execution model drives.
     pub(crate) fn parts(&mut self) -> WorkerParts<'_, Io::Buf> {
         let Self { config, reader, interfaces, limits, rx, state } = self;
         WorkerParts { config, reader, interfaces, limits, rx, state }

@@ -122,8 +122,8 @@ fn is_published(ctx: &StepContext<'_>, change: &RateChange) -> bool {
     ctx.view.rules(change.session).is_none_or(|rules| change.is_included_in(rules.generation))
 }
 
-/// What happens to a queue by new rules: its packets leave if no PDR uses it any more, and are dropped
-/// if the gates of all its PDRs are closed.
+/// The effect of new rules on a queue: its packets leave if no PDR uses it any more, and are
+/// dropped if the gates of all its PDRs are closed.
 fn review_queue(rules: &PublishedRules, key: QueueKey) -> ReviewOutcome {
     let direction = key.direction;
     let uses_queue = |pdr: &&PublishedPdr| queue_key_of(key.session, rules, pdr, direction) == key;

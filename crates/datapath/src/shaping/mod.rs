@@ -1,5 +1,5 @@
-//! Packets that wait for the rates of their QERs or for aggregates, ready to leave. A queue here is what
-//! the shaper calls a flow; both words mean the same.
+//! Packets that wait for the rates of their QERs or for aggregates, ready to leave. A queue here is
+//! a flow of the shaper; both words mean the same.
 //!
 //! Packets wait last: they are already rewritten and counted in URRs. Their rates are charged when they
 //! leave, by the limits of that moment. When a session moves to another tunnel, its waiting downlink
@@ -159,7 +159,7 @@ impl<B: PacketBuf> Shaping<B> {
     /// Checks whether the aggregates admit a packet that arrives now.
     ///
     /// # Errors
-    /// What happens to the packet otherwise.
+    /// The packet exceeds an aggregate: the value says whether to queue or to drop it.
     pub(crate) fn check_aggregates(
         &mut self,
         ctx: &StepContext<'_>,

@@ -137,8 +137,8 @@ pub(super) fn first_eligibility(
     }
 }
 
-/// When the next packet of a queue may leave, by the limits of now. Takes leases of aggregates, and forgives
-/// debt from former limits. Charges nothing.
+/// When the next packet of a queue may leave, by the limits of now. Takes leases of aggregates, and
+/// forgives debt from previous limits. Charges nothing.
 pub(super) fn eligibility(
     ctx: &StepContext<'_>,
     leases: &mut Leases,
@@ -198,8 +198,8 @@ fn guarantee_opens_at(
     }
 }
 
-/// The quantum of a queue in the rounds of an aggregate: what its lowest rate admits in a millisecond,
-/// but at most 2^17. A queue without a rate counts as one of 100 Mb/s. Unit: octets.
+/// The quantum of a queue in the rounds of an aggregate: the octets that its lowest rate admits in
+/// a millisecond, but at most 2^17. A queue without a rate counts as one of 100 Mb/s. Unit: octets.
 fn quantum(ctx: &StepContext<'_>, key: QueueKey) -> u32 {
     const WITHOUT_RATE: u64 = 12_500;
     const MOST: u64 = 1 << 17;

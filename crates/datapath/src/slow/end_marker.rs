@@ -43,8 +43,9 @@ pub(super) fn receive<Io: PacketIo>(
     }
 }
 
-/// Passes on the End Markers that have waited for their sweeps. Call it when what the rings of this worker hold is
-/// processed, after [`HeldEndMarkers::ready`](crate::held_end_markers::HeldEndMarkers::ready) gave `count`.
+/// Passes on the End Markers that have waited for their sweeps. Call it when the packets that the
+/// rings of this worker hold are processed, after
+/// [`HeldEndMarkers::ready`](crate::held_end_markers::HeldEndMarkers::ready) gave `count`.
 #[cold]
 pub(crate) fn pass_on_held<Io: PacketIo>(
     ctx: &StepContext<'_>,

@@ -12,7 +12,7 @@ use crate::originate::gtpu::{self, GtpuMessage};
 use crate::slow::outcome::frame_source;
 use crate::worker_state::WorkerState;
 
-/// What an Echo Response says.
+/// The fields of an Echo Response.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Echo {
     /// Source UDP port of the request, destination of the response.

@@ -1,5 +1,5 @@
-//! Errors to the sender of a GTP-U message: Error Indication for a TEID of no session,
-//! Supported Extension Headers Notification for an extension header that we do not know.
+//! Errors to the sender of a GTP-U message: Error Indication for a TEID of no session, Supported
+//! Extension Headers Notification for an unsupported extension header.
 //!
 //! Both go to the address that the message came from, to port 2152, and are written into its buffer.
 //! Spec: TS 29.281 §7.2.3, §7.3.1, §4.4.2.4, §4.4.2.5.
@@ -40,7 +40,7 @@ const _: () = assert!(MESSAGE_MAX >= 12 + 2 + SUPPORTED.len());
 
 /// Sends an error to the sender of the message in `buf`, within its limit.
 ///
-/// Errors: none; what cannot be sent is counted as lost.
+/// Errors: none; a message that cannot be sent is counted as lost.
 #[cold]
 pub(super) fn send<Io: PacketIo>(
     ctx: &StepContext<'_>,

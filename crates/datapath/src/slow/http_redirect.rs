@@ -61,7 +61,7 @@ struct Segment {
     data_len: u32,
 }
 
-/// What an answer carries besides its header.
+/// Options and data of an answer after its header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Content {
     Nothing,
@@ -165,7 +165,7 @@ fn page_len(url: &str) -> u32 {
     u32::try_from(PAGE[0].len() + url.len() + PAGE[1].len()).unwrap_or(0)
 }
 
-/// What a server answers whose first sequence number is `first` and whose page has `page_len`
+/// The answer of a server whose first sequence number is `first` and whose page has `page_len`
 /// octets. `None` if no answer is due.
 fn respond(segment: Segment, first: u32, page_len: u32) -> Option<Reply> {
     const ACK: u8 = TcpHeader::ACK;

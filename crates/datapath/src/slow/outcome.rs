@@ -1,4 +1,4 @@
-//! What the handlers of the slow path have in common.
+//! Parts that the handlers of the slow path share.
 
 use adit_pktio::PacketBuf;
 use adit_rules::{DropReason, PuntReason};

@@ -1,6 +1,6 @@
-//! What routers say about the MTU of the paths to GTP-U peers. Here it is compared with what this node can have sent; the
-//! control thread knows whether a session sends into the tunnel that is quoted.
-//! Spec: RFC 1191 §3, §7; RFC 8201 §4; TS 29.281 §4.2.4.
+//! Handles messages of routers about the MTU of the paths to GTP-U peers. This module compares them
+//! with what this node can have sent; the control thread checks whether a session sends into the
+//! quoted tunnel. Spec: RFC 1191 §3, §7; RFC 8201 §4; TS 29.281 §4.2.4.
 
 use core::net::IpAddr;
 

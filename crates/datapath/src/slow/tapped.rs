@@ -10,7 +10,8 @@ use crate::slow_queue::{SlowPacket, SlowWork};
 use crate::tap::TapPoint;
 use crate::worker_state::{BurstPath, WorkerState};
 
-/// Begins the record of a packet, if a tap selects it. What other frames are about was counted when they arrived.
+/// Begins the record of a packet, if a tap selects it. Other frames were counted for their taps
+/// when they arrived.
 pub(super) fn begin<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,

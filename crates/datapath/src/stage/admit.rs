@@ -20,7 +20,8 @@ pub(crate) fn admit(matched: &Matched<'_>, direction: Direction) -> Result<(), D
 /// Checks that a FAR forwards.
 ///
 /// # Errors
-/// `FarDrop` for DROP and for actions that do not forward; `TunnelUnknown` for FORW beside DROP.
+/// `FarDrop` for DROP and for actions that do not forward; `TunnelUnknown` for FORW together with
+/// DROP.
 #[inline]
 pub(crate) fn admit_far(far: &PublishedFar) -> Result<(), DropReason> {
     if far.action.intersection(ApplyAction::FATES) == ApplyAction::FORW {

@@ -12,7 +12,7 @@ use crate::stage::admit::admit_far;
 use crate::stage::measure::UsageMeter;
 use crate::worker_state::WorkerState;
 
-/// Applies a FAR that does not forward, but buffers or reports what it drops.
+/// Applies a FAR that does not forward, but buffers packets or reports those that it drops.
 ///
 /// Spec:   TS 29.244 §5.2.3.1, §8.2.26.
 /// Errors: none; without room the packet is dropped as `BufferFull`.

@@ -1,4 +1,4 @@
-//! Copies of packets that FARs ask for.
+//! Copies of packets that FARs request.
 
 use adit_pktio::{PacketBuf, PacketIo};
 

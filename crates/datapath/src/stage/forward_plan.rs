@@ -45,14 +45,14 @@ pub(super) struct ForwardPlan<'v> {
     target: Option<RedirectTarget>,
     /// Its TTL or hop limit is decremented.
     is_routed: bool,
-    /// What fits the link after the outer header, if the packet is longer and may be fragmented. Unit:
-    /// octets.
+    /// The length that fits the link after the outer header, if the packet is longer and may be
+    /// fragmented. Unit: octets.
     pub divided_to: Option<u16>,
 }
 
 impl ForwardPlan<'_> {
-    /// What later stages need to write the packet and to send it; `None` for packets that one stage writes: those that
-    /// wait, or are switched, redirected or divided.
+    /// The fields that later stages read to write and to send the packet; `None` for packets that
+    /// one stage writes: those that wait, or are switched, redirected or divided.
     #[inline]
     pub(super) fn for_later_stages(
         &self,
@@ -240,12 +240,12 @@ pub(crate) fn outer_header(
 
 /// The PDU Session Container that a packet leaves with, of the type of its direction.
 ///
-/// Downlink, the first QER of the PDR with a QFI says what is in it, else the container that came
-/// with the packet, else, from the CP function, the QERs of another PDR with the same FAR. Uplink,
-/// the one that came goes first, since the RAN knows the flow. So it does for packets that the RAN
-/// sends back to be forwarded to another part of the RAN. There are none towards the CP function.
-/// Spec: TS 29.244 §8.2.64, §8.2.89, §8.2.116; TS 38.415 §5.4.1, §5.5.2; TS 29.281 §5.2.2.7;
-/// TS 23.502 §4.9.1.3.
+/// Downlink, the content is from the first QER of the PDR with a QFI, else from the container that
+/// came with the packet, else, from the CP function, from the QERs of another PDR with the same
+/// FAR. Uplink, the container that came goes first, since the RAN classified the flow. So it does
+/// for packets that the RAN sends back to be forwarded to another part of the RAN. There are none
+/// towards the CP function. Spec: TS 29.244 §8.2.64, §8.2.89, §8.2.116; TS 38.415 §5.4.1, §5.5.2;
+/// TS 29.281 §5.2.2.7; TS 23.502 §4.9.1.3.
 #[inline]
 fn container(
     matched: &Matched<'_>,

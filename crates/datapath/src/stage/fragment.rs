@@ -25,7 +25,8 @@ const FRAGMENTS_MAX: usize = BURST_MAX;
 /// copy are counted as copies.
 ///
 /// Cost:   a copy of every fragment but the first into a buffer of the worker's pool.
-/// Errors: none; `FragmentNoBuffer` without buffers, `PacketTooBig` for what cannot be divided.
+/// Errors: none; `FragmentNoBuffer` without buffers, `PacketTooBig` for packets that cannot be
+/// divided.
 #[cold]
 #[allow(clippy::too_many_arguments, reason = "a packet, its rules, its plan and the worker")]
 pub(super) fn send_fragments<Io: PacketIo>(

@@ -15,9 +15,8 @@ pub(super) fn mark(packet: &mut [u8], dscp: u8) {
 /// Moves the congestion marks of the outer headers that packets arrived with into the packets; drops those that cannot have
 /// theirs.
 ///
-/// Not part of `s3_classify`: a packet that a later worker parses again still needs what the checksum of its outer header
-/// covers.
-/// Spec: RFC 6040 §4.2; RFC 9601 §3.
+/// Not part of `s3_classify`: a packet that a later worker parses again still needs the octets that
+/// the checksum of its outer header covers. Spec: RFC 6040 §4.2; RFC 9601 §3.
 #[inline]
 pub(crate) fn decapsulate_marks<B: PacketBuf, K: LaneKind>(lane: &mut BurstLane<'_, B, K>) {
     let BurstLane { bufs, arrivals, ips, verdicts, .. } = lane;

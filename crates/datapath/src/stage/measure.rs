@@ -111,7 +111,7 @@ impl<'v> UsageMeter<'v> {
         }
     }
 
-    /// Whose quota stops a packet of `urr`: its own, or that of its credit pool.
+    /// The URR whose quota stops a packet of `urr`: the URR itself, or its credit pool.
     #[inline]
     fn exhausted<'r>(
         &self,

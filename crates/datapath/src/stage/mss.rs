@@ -1,8 +1,10 @@
-//! Lowers the maximum segment size that TCP connections announce to what fits their packets' way.
+//! Lowers the maximum segment size that TCP connections announce to the size that fits their
+//! packets' path.
 //!
 //! Servers send with "don't fragment", and if a filter drops the ICMP error about a packet that is too long, the
-//! connection hangs. An MSS that fits avoids that. A SYN passes in each direction, and what it announces is for the
-//! other direction; so both get the smaller of what fits the tunnel and what fits the link to the data network.
+//! connection hangs. An MSS that fits avoids that. A SYN passes in each direction and announces an
+//! MSS for the other direction; so both get the smaller of what fits the tunnel and what fits the
+//! link to the data network.
 
 use adit_pktio::PacketBuf;
 use adit_rules::{HeaderCreation, HeaderRemoval};

@@ -117,7 +117,7 @@ impl Changes<'_> {
         self.packet.get_mut(at..)?.first_chunk_mut()
     }
 
-    /// Writes a word; returns what it was.
+    /// Writes a word; returns the previous value.
     fn replace(&mut self, at: usize, new: u16) -> Option<u16> {
         let word = self.word(at)?;
         Some(u16::from_be_bytes(core::mem::replace(word, new.to_be_bytes())))

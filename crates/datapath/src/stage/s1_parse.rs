@@ -1,4 +1,4 @@
-//! First stage: what is this packet, and which lane does it take?
+//! First stage: classifies a packet and selects its lane.
 //!
 //! G-PDUs to our addresses on GTP-U interfaces go to the tunneled lane, plain IP from a data
 //! network to a downlink lane, packets that need an answer to the slow queue. Others are dropped,
@@ -22,7 +22,7 @@ use crate::reason::{HeaderLayer, drop_reason, is_forwardable, verify_udp};
 use crate::slow_queue::{GtpuError, SlowQueue, SlowTask};
 use crate::tally::StepTally;
 
-/// What one packet is.
+/// The kind of one packet.
 enum Parsed {
     /// A user packet in a tunnel. Its payload is parsed when the session is known.
     Tunneled(PacketArrival),
@@ -45,7 +45,7 @@ enum Parsed {
 /// Shape:   drains `burst`; fills `lanes`, `slow`, `fragments` and `tally`. n ≤ BURST_MAX.
 /// Cost:    reads the headers of each packet once. No allocation, no clock.
 /// Spec:    RFC 1122 §3.2.1, §3.3; TS 29.281 §4.4, §5.1.
-/// Errors:  none; what is malformed becomes a drop reason.
+/// Errors: none; a malformed field becomes a drop reason.
 pub(crate) fn s1_parse<B: PacketBuf>(
     port: PortLinks<'_>,
     burst: &mut Burst<B>,
@@ -236,9 +236,9 @@ fn parse_local_fragment(frame: &Frame, interface: &Interface, ip: &IpPacket) -> 
 
 /// A UDP datagram to one of our addresses: GTP-U, or dropped.
 ///
-/// Over IPv4 the UDP checksum is not verified: what it protects is checked by the header checksum,
-/// length, version and inner checksums. Over IPv6 it is the only protection of the addresses, and is
-/// verified unless zero, which tunnels may send (RFC 6935 §5).
+/// Over IPv4 the UDP checksum is not verified: header checksum, length, version and inner checksums
+/// protect the same octets. Over IPv6 it is the only protection of the addresses, and is verified
+/// unless zero, which tunnels may send (RFC 6935 §5).
 #[inline]
 fn parse_udp(
     frame: &Frame,

@@ -217,7 +217,7 @@ impl Ingress {
         }
     }
 
-    /// True when the matcher of its direction knows the PDRs of packets from here.
+    /// True when the matcher of its direction has the PDRs of packets from here.
     #[inline]
     const fn is_usual(self) -> bool {
         match self {
@@ -274,7 +274,7 @@ pub(crate) fn find_pdr<'v>(
     Ok(Matched { rules, pdr, far, direction, must_queue: false, is_guaranteed: false })
 }
 
-/// The first condition of a PDR that the packet does not meet, besides its SDF filters.
+/// The first condition of a PDR, other than its SDF filters, that the packet does not meet.
 ///
 /// Spec: TS 29.244 §5.2.1A, §8.2.89: with QFIs, packets without one do not match.
 #[inline]

@@ -209,7 +209,7 @@ fn packet_that_waited_a_minute_is_discarded() {
 }
 
 #[test]
-fn first_downlink_packet_is_told_of_and_the_next_ones_are_not() {
+fn first_downlink_packet_is_reported_and_the_next_ones_are_not() {
     let mut scene = holding(NOTICES, 3);
     assert_eq!(scene.take_events(), [data(None)]);
     scene.install(acting(ApplyAction::FORW));
@@ -229,7 +229,7 @@ fn notice_carries_the_code_point_of_the_packet() {
 }
 
 #[test]
-fn data_status_tells_buffered_and_discarded() {
+fn data_status_reports_buffered_and_discarded() {
     let mut rules = acting(ApplyAction::BUFF | ApplyAction::BDPN | ApplyAction::DDPN);
     rules.fars[1].buffer_pkts_max = 1;
     let mut scene = PipelineFixture::with(rules);

@@ -274,7 +274,7 @@ fn rules_of_the_cp_function_leave_usual_packets_on_the_fast_path() {
     assert_eq!(scene.pass(N3, &uplink().build(), N6).len(), 1);
     assert_eq!(scene.pass(N6, &downlink().build(), N3).len(), 1);
     assert_eq!(scene.counts().express_pkts, 2);
-    // A dedicated flow beside them.
+    // A dedicated flow in addition to them.
     let mut rules = cp_rules();
     let filter = |port| {
         let remote_ports = vec![adit_rules::sdf::PortRange { first: port, last: port }];

@@ -1,4 +1,4 @@
-//! Copies that FARs ask for, forwarding policies, and quota actions that buffer.
+//! Copies that FARs request, forwarding policies, and quota actions that buffer.
 
 use adit_rules::{
     ApplyAction, DestinationInterface, DropReason, FarEntry, OuterTos, PoolMembers, SessionRules,

@@ -81,7 +81,7 @@ fn rules_with(outer: OuterTos, is_gnb_v6: bool) -> SessionRules {
 }
 
 #[test]
-fn outer_header_copies_what_it_is_told_to_on_the_fast_path_and_off_it() {
+fn outer_header_copies_configured_fields_on_the_fast_path_and_off_it() {
     let copying = OuterTos::copying;
     for (outer, expected) in [
         (OuterTos::default(), 0),

@@ -109,8 +109,8 @@ fn end_marker_waits_behind_packets_for_an_unresolved_station() {
     assert_eq!(messages(&scene.sent(N3)), [(G_PDU, GNB_TEID), (END_MARKER, GNB_TEID)]);
 }
 
-/// A session whose gNB is unresolved, with `count` packets for it, right after it moved to another gNB: the End Marker of the
-/// former tunnel is due.
+/// A session whose gNB is unresolved, with `count` packets for it, right after it moved to another
+/// gNB: the End Marker of the previous tunnel is due.
 fn moved_from_an_unresolved_gnb(count: usize) -> PipelineFixture {
     let mut scene = PipelineFixture::unresolved(rules());
     for _ in 0..count {

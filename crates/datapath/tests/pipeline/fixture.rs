@@ -54,12 +54,12 @@ pub(crate) const SERVER: &str = "8.8.8.8";
 pub(crate) const SERVER_V6: &str = "2001:db8:ffff::8";
 pub(crate) const TEID: u32 = 0x100;
 pub(crate) const GNB_TEID: u32 = 0xabcd;
-/// When the UPF started, as it tells GTP-U peers.
+/// When the UPF started, as it reports to GTP-U peers.
 pub(crate) const STARTED: u32 = 3_900_000_000;
 pub(crate) const SESSION: SessionIndex = SessionIndex(7);
 pub(crate) const SESSIONS_MAX: usize = 64;
 
-/// What happens in the middle of a step.
+/// A hook in the middle of a step.
 pub(crate) trait MidStep {
     /// Called before a burst is received from `port`.
     fn before_receive(&mut self, port: PortId, io: &mut MemIo);

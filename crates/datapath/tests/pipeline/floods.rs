@@ -1,4 +1,4 @@
-//! Floods of GTP-U messages beside users' packets and path management.
+//! Floods of GTP-U messages in addition to users' packets and path management.
 
 use adit_rules::{DropReason, WorkerCommand, WorkerEvent};
 use adit_testkit::packet::PacketBuilder;
@@ -134,8 +134,8 @@ fn echo_requests_and_packets_without_a_session_take_nothing_from_others() {
     assert!((900..=1100).contains(&hints), "of the peer alone, not of strangers: {hints}");
 }
 
-/// Echo Requests that tell when their senders started, by strangers and in the peer's name; their
-/// answers have other sequence numbers than those that are counted.
+/// Echo Requests that carry a start time of their senders, by strangers and in the peer's name;
+/// their answers have other sequence numbers than those that are counted.
 fn survive_requests() -> Vec<WorkerEvent> {
     let mut scene = PipelineFixture::new();
     let mut events = Vec::new();

@@ -17,7 +17,7 @@ const ETHERNET: usize = 14;
 /// IPv4, UDP, GTP-U with a PDU Session Container.
 const TUNNEL: usize = 20 + 8 + 16;
 
-/// Octets that tell their places.
+/// Octets that encode their positions.
 fn content(len: usize) -> Vec<u8> {
     (0..len).map(|at| u8::try_from(at % 253).unwrap()).collect()
 }
@@ -270,7 +270,7 @@ fn extension_headers_in_the_fragments_of_a_tunnel_packet_are_walked_when_it_is_w
             _ => assert_eq!(sent, [&expected[..]]),
         }
     }
-    // What turns out to be no tunnel packet is dropped when it is whole.
+    // A datagram that is no tunnel packet is dropped when it is whole.
     let (mut whole, _) = tunnel_packet(outer_v6());
     whole.splice(ETHERNET + 40..ETHERNET + 40, [6, 0, 1, 4, 0, 0, 0, 0]);
     let payload = u16::try_from(whole.len() - ETHERNET - 40).unwrap();
@@ -285,7 +285,7 @@ fn extension_headers_in_the_fragments_of_a_tunnel_packet_are_walked_when_it_is_w
 }
 
 #[test]
-fn fragments_of_several_datagrams_in_one_burst_are_told_apart() {
+fn fragments_of_several_datagrams_in_one_burst_are_distinguished() {
     let mut scene = PipelineFixture::usual(rules());
     let (whole, expected) = tunnel_packet(outer_v4());
     let (one, other) = (divided(&whole, 1, &[304]), divided(&whole, 2, &[304]));
@@ -377,7 +377,7 @@ fn fragments_that_contradict_each_other_discard_their_datagram() {
     drops(&[&halves[0], &changed], DropReason::ReassemblyOverlap, 2);
     let mut scene = drops(&[&halves[0], &halves[0]], DropReason::ReassemblyDuplicate, 1);
     assert_eq!(scene.pass(N3, &halves[1], N6), [&expected[..]], "a copy does no harm");
-    // The end lies before data that is there, or is told twice.
+    // The end lies before data that arrived, or is set twice.
     let quarters = parts(&[8, 392, 200]);
     let mut early = quarters[1].clone();
     early[ETHERNET + 6] &= !0x20;

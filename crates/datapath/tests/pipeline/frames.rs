@@ -1,4 +1,4 @@
-//! What is refused before any rule is asked.
+//! Packets that are refused before any rule is looked up.
 
 use adit_pktio::RxChecksum;
 use adit_pktio::mem::MemBuf;

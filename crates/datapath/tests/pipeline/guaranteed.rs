@@ -17,7 +17,7 @@ use crate::fixture::*;
 /// The UE of a session without a guarantee.
 const OTHER: &str = "10.45.0.99";
 
-/// What packets to it say.
+/// The payload octet of packets to it.
 const OTHERS: u8 = 200;
 
 const MILLI: Nanos = Nanos::from_millis(1);
@@ -85,7 +85,7 @@ fn to(ue: &str, number: u8, usual: bool) -> Vec<u8> {
     frame.udp(53, 4000).payload(&[number]).build()
 }
 
-/// What the packets say that left, except those to [`OTHER`].
+/// The payload octets of the packets that left, except those to [`OTHER`].
 fn left(scene: &mut PipelineFixture) -> Vec<u8> {
     let sent = scene.sent(N3);
     sent.iter().map(|frame| *frame.last().unwrap()).filter(|number| *number != OTHERS).collect()
@@ -136,9 +136,9 @@ fn what_is_not_guaranteed_is_dropped() {
 
 #[test]
 fn of_a_flow_with_a_guarantee_below_its_rate_exactly_that_survives() {
-    // A packet each 2 ms is half of what is offered, so each second packet is within. Rounding puts the
-    // bucket less than 33 * 2^-24 ns ahead with each packet, far less than its depth of 65 us. The
-    // other half comes behind packets that fill the port.
+    // A packet each 2 ms is half of the offered load, so each second packet is within. Rounding
+    // puts the bucket less than 33 * 2^-24 ns ahead with each packet, far less than its depth of 65
+    // us. The other half comes behind packets that fill the port.
     let wide = limit(10_000_000, Excess::Shaped);
     for (usual, bytes) in [(true, 29), (false, 33)] {
         let half = GuaranteedShare::Within(limit(bytes * 8 / 2, Excess::Policed));

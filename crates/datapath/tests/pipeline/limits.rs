@@ -1,4 +1,5 @@
-//! Limits met exactly: what just fits takes the fast path, what does not never passes it.
+//! Limits met exactly: a packet that just fits takes the fast path, one that does not never passes
+//! it.
 
 use adit_rules::{
     DropReason, PoolMembers, SessionRules, UrrEntry, UsageLimits, UsageSource, WorkerEvent,
@@ -90,7 +91,7 @@ fn traffic(scene: &PipelineFixture) -> [u64; 4] {
 
 #[test]
 fn threshold_met_exactly_is_told_with_the_packet_that_meets_it() {
-    // An own URR divides what is left among both directions.
+    // An own URR divides the rest among both directions.
     for (slot, second_express) in [(SLOTS[0], 1), (SLOTS[1], 0)] {
         for dl_bytes in [300, 301] {
             let report = UsageLimits { dl_bytes, ..UsageLimits::NONE };
@@ -111,7 +112,7 @@ fn threshold_met_exactly_is_told_with_the_packet_that_meets_it() {
 }
 
 #[test]
-fn threshold_of_both_directions_is_told_with_the_packet_that_meets_it() {
+fn threshold_of_both_directions_is_reported_with_the_packet_that_meets_it() {
     for slot in SLOTS {
         for uplink_every in [1, 2, 7, 100] {
             let report = UsageLimits { total_bytes: 10_000, ..UsageLimits::NONE };

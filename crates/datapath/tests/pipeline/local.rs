@@ -131,9 +131,9 @@ fn arp_reply_to_us_teaches_as_solicited() {
     ));
 }
 
-/// What stations say of neighbors is reported while it is news.
+/// Claims of stations about neighbors are reported while they are news.
 #[test]
-fn neighbor_that_tells_what_is_known_is_not_reported_and_claims_of_others_are_limited() {
+fn neighbor_that_repeats_its_address_is_not_reported_and_claims_of_others_are_limited() {
     let mut scene = PipelineFixture::new();
     let reply = |mac| {
         let sender = ArpStation { mac, addr: v4(GNB) };
@@ -256,7 +256,7 @@ fn recovery(started: u32) -> [u8; 7] {
 
 /// Spec: TS 29.281 §7.2.1; TS 23.007 §18A.
 #[test]
-fn echo_request_that_tells_when_its_sender_started_is_reported_and_answered() {
+fn echo_request_with_its_senders_start_is_reported_and_answered() {
     let mut scene = PipelineFixture::new();
     let link = PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR);
     let request = link.gtpu_message(GtpuMessageType::ECHO_REQUEST, 0).sequence(3);

@@ -51,7 +51,7 @@ fn peer_keys() -> Vec<SessionKey> {
 }
 
 impl PipelineFixture {
-    /// Publishes rules of a session besides that of the scene.
+    /// Publishes rules of a session in addition to that of the scene.
     fn install_other(&mut self, session: SessionIndex, keys: &[SessionKey], rules: SessionRules) {
         self.change_keys(session, keys, KeyChange::Add, Some(rules));
     }

@@ -1,7 +1,7 @@
 //! The packet path from the outside: frames into in-memory ports, frames and counters out of them.
 //!
-//! Every step of every test checks the packet identity. Buffers are poisoned, and what leaves is
-//! compared with expected octets, so that an octet nobody wrote shows.
+//! Every step of every test checks the packet identity. Buffers are poisoned, and frames that leave
+//! are compared with expected octets, so that an octet nobody wrote shows.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may stop at the first surprise")]
 
 mod buffering;

@@ -1,4 +1,4 @@
-//! The maximum segment size that SYNs announce, lowered to what fits their way.
+//! The maximum segment size that SYNs announce, lowered to the size that fits their path.
 
 use adit_rules::{DestinationInterface, DropReason, HeaderCreation, HeaderRemoval, SessionRules};
 use adit_tables::TablesConfig;
@@ -79,7 +79,7 @@ fn both(is_uplink: bool, is_gnb_v6: bool, is_v6: bool, flags: u8, mss: [u16; 2])
     ]
 }
 
-/// What segments of [`segment`] announce.
+/// The MSS values that segments of [`segment`] announce.
 fn announced(frames: &[Vec<u8>]) -> Vec<u16> {
     let mss = |frame: &Vec<u8>| match frame[..] {
         [.., high, low, 1] => u16::from_be_bytes([high, low]),
@@ -94,7 +94,7 @@ const fn ports(is_uplink: bool) -> [adit_types::PortId; 2] {
 
 #[test]
 fn both_directions_announce_what_fits_the_narrower_side_in_one_packet() {
-    // What fits a tunnel over IPv4, with 48 octets, and over IPv6, with 68.
+    // The segment sizes that fit a tunnel over IPv4, with 48 octets, and over IPv6, with 68.
     for (mtu, fits) in [
         ([1500, 1500], [1452, 1432]),
         ([1548, 1500], [1500, 1480]),

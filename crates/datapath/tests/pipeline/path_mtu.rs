@@ -1,5 +1,5 @@
-//! Paths to GTP-U peers that are narrower than their links: what is believed, and what it limits.
-//! Spec: RFC 1191 §3; RFC 8201 §4; RFC 4443 §3.2.
+//! Paths to GTP-U peers that are narrower than their links: which reports are believed, and what
+//! they limit. Spec: RFC 1191 §3; RFC 8201 §4; RFC 4443 §3.2.
 
 use adit_rules::{DropReason, PuntReason, SessionRules, TapFilter, TapKey, WorkerEvent};
 use adit_testkit::packet::PacketBuilder;
@@ -69,7 +69,7 @@ fn router_that_quotes_a_packet_of_ours_is_reported_with_its_mtu() {
         let events = tell(&mut scene, &told_v4(said, &packet));
         assert_eq!(events, [narrowed(GNB, ROUTER, reported)], "{said}");
     }
-    // A quote of a router that changed what routers change, up to the TEID.
+    // A quote of a router that changed the fields that routers change, up to the TEID.
     let mut quote = packet[..20 + 16].to_vec();
     (quote[1], quote[8], quote[10]) = (0x03, 1, 0x55);
     assert_eq!(tell(&mut scene, &told_v4(1300, &quote)), [narrowed(GNB, ROUTER, 1300)]);
@@ -108,7 +108,7 @@ fn message_about_a_packet_that_was_not_sent_is_dropped() {
 }
 
 #[test]
-fn messages_about_tunnels_over_ipv6_are_told_apart_by_the_least_mtu() {
+fn messages_about_tunnels_over_ipv6_are_distinguished_by_the_least_mtu() {
     let mut scene = PipelineFixture::with(over_v6());
     scene.resolve(IF_N3, GNB_V6, GNB_MAC);
     let packet = sent_into_tunnel(&mut scene, 1500 - OUTER_V6);
@@ -130,7 +130,8 @@ fn reports_of_one_peer_are_limited() {
     assert_eq!(scene.punted(PuntReason::PathMtu), 200);
 }
 
-/// What fits a narrow path leaves by the fast path; a longer packet is refused with what fits, or cut.
+/// A packet that fits a narrow path leaves by the fast path; a longer packet is refused with the
+/// size that fits, or cut.
 #[test]
 fn narrow_path_limits_packets_to_its_peer_until_it_is_wide_again() {
     for (rules, peer, outer) in [(rules(), GNB, OUTER), (over_v6(), GNB_V6, OUTER_V6)] {
@@ -160,7 +161,7 @@ fn narrow_path_of_one_peer_limits_no_other() {
     let mut scene = PipelineFixture::usual(rules());
     let mut rules = rules();
     rules.fars[1].outer_header_creation = Some(tunnel(GNB_TEID, OTHER));
-    // The former peer is one as long as a FAR of its own sends to it.
+    // The previous peer is one as long as a FAR of its own sends to it.
     let mut unused = rules.fars[1].clone();
     (unused.id, unused.outer_header_creation) = (adit_types::FarId(3), Some(tunnel(GNB_TEID, GNB)));
     rules.fars.push(unused);

@@ -1,4 +1,4 @@
-//! Rates of QERs: what is beyond them is dropped or waits.
+//! Rates of QERs: excess packets are dropped or wait.
 
 use adit_rules::sdf::PacketFilter;
 use adit_rules::{
@@ -360,7 +360,7 @@ fn packets_that_wait_for_a_neighbor_instead_of_their_rate_are_paid_for_by_later_
 #[test]
 fn queue_of_a_flow_is_bounded() {
     let mut scene = PipelineFixture::with(limited([limit(8, Excess::Shaped); 2], OPEN));
-    // Of the 512 packets that may wait, a flow takes no more than it leaves to others.
+    // A flow takes no more of the 512 packets that may wait than it leaves to others.
     assert_eq!(offer(&mut scene, Direction::Uplink, Nanos(0), 1 + 256 + 7), 1);
     assert_eq!(scene.dropped(DropReason::ShapingQueueFull), 7);
     assert_eq!(scene.counts().shaped_pkts, 256);

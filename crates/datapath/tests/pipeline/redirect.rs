@@ -154,7 +154,7 @@ impl HttpClient {
         ip.protocol(6).payload(&segment).build()
     }
 
-    /// Sends one segment to port 80; what comes back through the UE's tunnel.
+    /// Sends one segment to port 80; returns the frames that come back through the UE's tunnel.
     fn send(&mut self, flags: u8, numbers: (u32, u32), data: &[u8]) -> Option<HttpAnswer> {
         let frame = self.frame(80, flags, numbers, data);
         self.scene.io.inject(N3, &frame);

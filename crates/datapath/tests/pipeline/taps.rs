@@ -1,4 +1,4 @@
-//! Taps: what is reported of packets, and that nothing else changes.
+//! Taps: which reports packets cause, and that nothing else changes.
 
 use std::process::Command;
 
@@ -27,7 +27,7 @@ fn all_tests_pass_with_a_tap_of_all_drops() {
     assert!(said.contains("test result: ok"), "{said}");
 }
 
-/// A UPF with a tap, besides the one that [`taps_drops`] starts.
+/// A UPF with a tap, in addition to the one that [`taps_drops`] starts.
 fn tapped(mut scene: PipelineFixture, filter: TapFilter) -> PipelineFixture {
     scene.commands.push(tap(filter)).unwrap();
     scene.worker.step(scene.now, &mut scene.io);
@@ -336,7 +336,7 @@ fn buffered_packet_is_reported_as_such() {
     assert_eq!(outcome_of(&record), TapOutcome::Buffered);
 }
 
-/// What a packet waited for, and how long.
+/// The reason and the length of a packet's wait.
 fn wait_of(record: &[TapItem]) -> Option<(TapWait, Nanos)> {
     record.iter().find_map(|item| match item {
         TapItem::Waited(wait, time) => Some((*wait, *time)),
@@ -355,7 +355,7 @@ fn left_after(scene: &mut PipelineFixture, wait: TapWait, time: Nanos) -> Vec<u8
     octets_behind(record, sent)
 }
 
-/// Of a session: the frame that leaves names none.
+/// By session: the frame that leaves names none.
 const OF_SESSION: TapFilter = TapFilter { key: TapKey::Session(SESSION, Seid(1)), ..ALL };
 
 #[test]
@@ -395,7 +395,7 @@ fn packet_that_waited_for_its_rate_is_reported_when_it_leaves() {
     let time = scene.now.since(joined);
     let frame = left_after(&mut scene, TapWait::Rate, time);
     assert_eq!(scene.sent(N6), [frame]);
-    // Of a packet that nobody traced when it began to wait nothing is reported.
+    // Nothing is reported about a packet that no tap traced when it began to wait.
     scene.commands.push(WorkerCommand::StopTap(TapId(0))).unwrap();
     records(&mut scene);
     scene.io.inject(N3, &uplink().build());

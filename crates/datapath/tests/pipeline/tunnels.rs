@@ -114,8 +114,8 @@ fn add_n9_key(scene: &mut PipelineFixture, rules: SessionRules) {
 /// A packet of the fast path, and what makes the stages process the same one.
 const UNUSUAL: [bool; 2] = [false, true];
 
-/// Sends a frame over the fast path, then with the spare bit of GTP-U, which only the stages accept. Returns what
-/// left; it is the same.
+/// Sends a frame over the fast path, then with the spare bit of GTP-U, which only the stages
+/// accept. Returns the frames that left; they are the same.
 #[track_caller]
 fn pass_both(scene: &mut PipelineFixture, frame: &[u8]) -> Vec<Vec<u8>> {
     const GTPU_FLAGS_AT: usize = 14 + 20 + 8;

@@ -220,8 +220,8 @@ fn uplink_to_an_address_of_ours_is_dropped_by_name() {
 fn usual_uplink_to_an_address_of_ours_is_dropped_by_name_among_others() {
     let mut scene = PipelineFixture::usual(rules());
     for (at, own) in [N3_ADDR, N6_ADDR, N4_ADDR].into_iter().enumerate() {
-        // What precedes finds the gateway that leads to everything else, and the packets of the
-        // session that follow keep their order in the stages.
+        // Packets that precede find the gateway that leads to everything else, and the packets of
+        // the session that follow keep their order in the stages.
         scene.io.inject(N3, &uplink().build());
         scene.io.inject(N3, &tunneled().ipv4(UE, own).udp(1, 8805).build());
         scene.io.inject(N3, &uplink().build());

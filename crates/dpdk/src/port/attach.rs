@@ -55,7 +55,8 @@ impl AttachedDevice {
 impl Drop for AttachedDevice {
     fn drop(&mut self) {
         if self.is_memif {
-            // The peer may have gone just now, which the interrupt thread handles: the driver does not close beside that.
+            // The peer may have gone just now, which the interrupt thread handles: the driver does
+            // not close at the same time.
             settle_interrupts();
         }
         // SAFETY: the port is ours and stopped.

@@ -15,7 +15,7 @@ pub enum PortError {
     UnknownDevice {
         /// The device.
         device: String,
-        /// The ports that DPDK knows.
+        /// The ports of DPDK.
         ports: Vec<String>,
     },
     /// The kernel interface of `iface=` is not in this network namespace.
@@ -53,7 +53,7 @@ pub enum PortError {
     TooFewQueues {
         /// The device.
         device: String,
-        /// Wanted transmit queues.
+        /// Requested transmit queues.
         tx_wanted: u16,
         /// Offered transmit queues.
         tx_max: u16,

@@ -35,7 +35,7 @@ pub(super) fn port_by_name(name: &CStr) -> Option<u16> {
     (unsafe { sys::rte_eth_dev_get_port_by_name(name.as_ptr(), &raw mut id) } == 0).then_some(id)
 }
 
-/// The names of all ports that DPDK knows.
+/// The names of all ports of DPDK.
 pub(super) fn port_names() -> Vec<String> {
     let mut names = Vec::new();
     let mut next = 0;
@@ -135,7 +135,7 @@ fn configured(id: u16) -> Result<sys::rte_eth_conf, Errno> {
 
 /// Fields that RSS hashes, as the driver reports; the configured ones if it does not report any.
 pub(super) fn rss(id: u16) -> Vec<&'static str> {
-    // SAFETY: numbers and pointers only; no key is asked for.
+    // SAFETY: numbers and pointers only; no key is requested.
     let mut reported: sys::rte_eth_rss_conf = unsafe { zeroed() };
     // SAFETY: writes one structure.
     let code = unsafe { sys::rte_eth_dev_rss_hash_conf_get(id, &raw mut reported) };
@@ -259,7 +259,7 @@ pub(super) fn stats(id: u16) -> Result<PortStats, Errno> {
 }
 
 pub(super) fn xstats(id: u16) -> Result<Vec<(String, u64)>, Errno> {
-    // SAFETY: a null array of length zero asks for the count.
+    // SAFETY: a null array of length zero returns the count.
     let count = unsafe { sys::rte_eth_xstats_get(id, core::ptr::null_mut(), 0) };
     check(count)?;
     let Ok(len) = usize::try_from(count) else { return Ok(Vec::new()) };

@@ -151,7 +151,7 @@ fn create(id: u16, rule: &FlowRule) -> Result<*mut sys::rte_flow, (Errno, String
     let pattern = FlowPattern::of(rule);
     let (items, actions) = (pattern.items(), pattern.actions());
     let (attr, mut error) = (ingress(), no_error());
-    // SAFETY: as in `validate`; the driver copies what it keeps.
+    // SAFETY: as in `validate`; the driver copies the parts that it keeps.
     let flow = unsafe {
         sys::rte_flow_create(id, &raw const attr, items.as_ptr(), actions.as_ptr(), &raw mut error)
     };

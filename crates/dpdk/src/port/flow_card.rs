@@ -67,7 +67,7 @@ pub struct EthdevFlows {
 unsafe impl Send for EthdevFlows {}
 
 impl EthdevFlows {
-    /// Of these ports, whose numbers flows name.
+    /// A card of these ports, whose numbers flows name.
     #[must_use]
     pub fn new<'p>(ports: impl IntoIterator<Item = (PortId, &'p Port)>) -> Self {
         let ports = ports.into_iter().map(|(id, port)| (id, Arc::clone(&port.running)));
@@ -112,8 +112,8 @@ impl EthdevFlows {
         let lists = lists.map_err(|words| (Errno::none(), words.to_owned()))?;
         let (items, actions) = (lists.items(), lists.actions());
         let (attr, mut error) = (attributes(flow.priority), no_error());
-        // SAFETY: both lists end with their END and point into `lists`, which outlives the call; the driver copies what
-        // it keeps. The counter belongs to the port.
+        // SAFETY: both lists end with their END and point into `lists`, which outlives the call;
+        // the driver copies the parts that it keeps. The counter belongs to the port.
         let rule = unsafe {
             sys::rte_flow_create(
                 id,
@@ -262,7 +262,7 @@ fn destroy_counter(id: u16, counter: *mut sys::rte_flow_action_handle) {
 /// A pattern item: its kind, and its octets with their mask; `None` matches any content.
 type EthdevItem = (item_type::Type, Option<Box<MaskedItem>>);
 
-/// What the configuration of an action points to.
+/// The target of an action's configuration pointer.
 enum EthdevAction {
     None(action_type::Type),
     Counter(*mut sys::rte_flow_action_handle),
@@ -271,7 +271,7 @@ enum EthdevAction {
     Ethdev(action_type::Type, Box<sys::rte_flow_action_ethdev>),
 }
 
-/// The items and actions of a flow in DPDK's format, and what they point to.
+/// The items and actions of a flow in DPDK's format, and the values that they point to.
 struct FlowLists {
     items: Vec<EthdevItem>,
     actions: Vec<EthdevAction>,
@@ -409,7 +409,7 @@ mod tests {
         Flow { port: PortId(0), priority: FlowPriority::Session, items, actions }
     }
 
-    /// What an item or a configuration of `FlowLists` points to.
+    /// The value that an item or a configuration of `FlowLists` points to.
     fn read<T>(at: *const c_void) -> T {
         // SAFETY: the callers name the structure that stands there, or that begins a longer item; it is all numbers and
         // pointers.

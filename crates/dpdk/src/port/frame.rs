@@ -18,7 +18,8 @@ const XDP_HEADROOM_BYTES: u32 = 256;
 /// header, and a VLAN tag that the driver reinserts.
 const PACKET_SLOT_OVERHEAD_BYTES: u16 = 66 + 14 + 4;
 
-/// What the driver subtracts from a slot of `net_af_packet` before it compares it with a packet buffer.
+/// Octets that the driver subtracts from a slot of `net_af_packet` before it compares it with a
+/// packet buffer.
 const PACKET_SLOT_HEADER_BYTES: u32 = 32;
 
 /// Slot of `net_af_packet` without `framesz=`.

@@ -56,7 +56,8 @@ fn duplicate(fd: RawFd) -> Option<OwnedFd> {
 fn domain(fd: RawFd) -> Option<i32> {
     let mut domain = 0_i32;
     let mut len = libc::socklen_t::try_from(size_of::<i32>()).ok()?;
-    // SAFETY: writes at most `len` octets to a number of that size; any descriptor may be asked.
+    // SAFETY: writes at most `len` octets to a number of that size; the call is valid for any
+    // descriptor.
     let code = unsafe {
         libc::getsockopt(
             fd,
@@ -79,7 +80,8 @@ fn xdp_queue(fd: RawFd) -> Option<u32> {
         sxdp_shared_umem_fd: 0,
     };
     let mut len = libc::socklen_t::try_from(size_of::<libc::sockaddr_xdp>()).ok()?;
-    // SAFETY: writes at most `len` octets to a structure of that size; any descriptor may be asked.
+    // SAFETY: writes at most `len` octets to a structure of that size; the call is valid for any
+    // descriptor.
     let code = unsafe { libc::getsockname(fd, (&raw mut address).cast(), &raw mut len) };
     (code == 0).then_some(address.sxdp_queue_id)
 }

@@ -47,7 +47,7 @@ struct MeasuredFigure {
     figure: Figure,
 }
 
-/// What the rounds of one experiment have shown.
+/// The results of the rounds of one experiment.
 #[derive(Debug, Default)]
 struct SideResults {
     rounds: Vec<Vec<MeasuredFigure>>,
@@ -122,8 +122,8 @@ fn figures(
     Ok(figures)
 }
 
-/// Pairs the figures of both experiments. Of figures with the same name and unit, which several measurements
-/// may have, the *k*-th of A belongs to the *k*-th of B, and its name has the options in which its
+/// Pairs the figures of both experiments. If several measurements have figures with the same name
+/// and unit, the *k*-th of A belongs to the *k*-th of B, and its name has the options in which its
 /// measurement differs from the others of A.
 fn pair(results: &[SideResults; 2], labels: &[Vec<String>]) -> Vec<Paired> {
     let [a, b] = results;

@@ -1,4 +1,4 @@
-//! What the target spends on its load, and where its threads run.
+//! The load of the target, and where its threads run.
 
 use super::axis::Axis;
 use super::svg::{LineStyle, Plot, Series, escape, put};
@@ -94,7 +94,7 @@ fn plots(out: &mut String, measurements: &[(String, &LatencyReport)]) {
     out.push_str("</div>\n");
 }
 
-/// The quantity by the share of the loss-free rate, or by the rate where there are no shares.
+/// The quantity by the share of the loss-free rate, or by the rate if there are no shares.
 fn plot(quantity: &Quantity, measurements: &[(String, &LatencyReport)]) -> String {
     let points = || measurements.iter().flat_map(|(_, report)| &report.points);
     let has_shares = points().all(|point| point.share_percent.is_some());

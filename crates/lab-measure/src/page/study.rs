@@ -1,4 +1,4 @@
-//! Tables of the figures of studies beside ours.
+//! Tables of the figures of studies next to ours.
 
 use super::axis::figure;
 use super::svg::{escape, put};

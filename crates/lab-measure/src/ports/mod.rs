@@ -24,7 +24,7 @@ pub type PortsMeasurement = fn(&PortsArguments, &Stop) -> Result<bool>;
 /// Options of `adit-lab ports`.
 #[derive(Debug, clap::Args)]
 pub struct PortsArguments {
-    /// Kinds of ports to measure in turns; the last one is what the others are compared with.
+    /// Kinds of ports to measure in turns; the others are compared with the last one.
     #[arg(
         long,
         value_name = "KIND,…",
@@ -111,7 +111,7 @@ impl fmt::Display for PortDirection {
     }
 }
 
-/// What the packets of one direction showed in one turn.
+/// The packets of one direction in one turn.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct TurnFigures {
     /// Direction.
@@ -133,9 +133,9 @@ pub struct TurnFigures {
 /// The cores of a turn.
 #[derive(Debug, Clone, Copy)]
 pub struct PortsCores {
-    /// Of adit's worker and the kernel's work for its devices.
+    /// The core of adit's worker and of the kernel's work for its devices.
     pub worker: u16,
-    /// Of adit's other threads, the sender and the receiver.
+    /// The core of adit's other threads, the sender and the receiver.
     pub tester: u16,
 }
 

@@ -27,9 +27,9 @@ pub(crate) struct PortsReport {
     pub turn_s: u32,
     /// Packets on their way at most, or 0 for as many as the sender can make. There is no loss criterion.
     pub in_flight: u32,
-    /// Of adit's worker, or 0 for none.
+    /// The priority of adit's worker, or 0 for none.
     pub realtime_priority: u8,
-    /// What the ratios are to.
+    /// The kind of port that the ratios refer to.
     pub compared_with: PortKind,
     /// The figures to compare.
     pub figures: Vec<Figure>,
@@ -44,7 +44,7 @@ pub(crate) struct PortTurn {
     pub round: u32,
     /// Kind of port.
     pub io: PortKind,
-    /// What it showed.
+    /// Its result.
     #[serde(flatten)]
     pub seen: TurnFigures,
 }

@@ -1,4 +1,4 @@
-//! What is measured: transports, links, operations.
+//! The cases of a measurement: transports, links, operations.
 
 use std::fmt;
 
@@ -87,7 +87,7 @@ impl fmt::Display for StoreOperation {
 /// The load of one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StoreCase {
-    /// What the clients do.
+    /// The operation of the clients.
     pub operation: StoreOperation,
     /// Size of the value.
     pub value_bytes: usize,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use adit_lab_engine::histogram::CurvePoint;
 
-/// Longest latency that is told from longer ones. Unit: ns.
+/// Longest latency that is distinguished from longer ones. Unit: ns.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 /// Parts of a run whose slowest and fastest operations the timeline has.
 const TIMELINE_PARTS: usize = 500;

@@ -17,7 +17,7 @@ const SERVER_PREFIX: &str = "adit-store-server-";
 /// Names of the veth devices.
 const CLIENT_DEVICE: &str = "client";
 const SERVER_DEVICE: &str = "server";
-/// Port of the store, and of adit-lab's own server, which may run beside it.
+/// Port of the store, and of adit-lab's own server, which may run at the same time.
 pub(super) const STORE_PORT: u16 = 6379;
 const OWN_PORT: u16 = 6380;
 /// Addresses on the veth link: the kernels', then those in user space.

@@ -39,7 +39,7 @@ const HEAD_START: Duration = Duration::from_micros(300);
 /// How long a server sleeps between two looks at its clients.
 const NAP: Duration = Duration::from_micros(50);
 
-/// What other threads see of a load, and tell it.
+/// State of a load that other threads read, and requests that they set.
 #[derive(Debug, Default)]
 pub(super) struct LoadControl {
     /// Operations with reply.
@@ -83,7 +83,7 @@ impl RunClock {
     }
 }
 
-/// What a load measured.
+/// The measured result of a load.
 #[derive(Debug)]
 pub(super) struct LoadOutcome {
     pub times: OperationTimes,

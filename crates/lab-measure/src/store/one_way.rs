@@ -19,7 +19,7 @@ const WAIT_MAX: Duration = Duration::from_millis(20);
 /// See the rests of [`super::load`].
 const RUN_NS: Nanos = Nanos::from_millis(12);
 
-/// What arrived.
+/// Counters of arrived octets.
 #[derive(Debug, Default)]
 pub(super) struct SinkCounters {
     pub octets: AtomicU64,

@@ -30,7 +30,7 @@ const STORED_BYTES_MAX: usize = 256 << 20;
 pub(super) struct RedisServer {
     process: Process,
     scratch: Scratch,
-    /// What it calls itself.
+    /// Its version by its own report.
     pub version: String,
 }
 
@@ -195,7 +195,8 @@ pub(super) fn serve<T: Transport>(
     Ok(())
 }
 
-/// Reads what has arrived, carries it out and sends replies; false once the connection is over.
+/// Reads commands that have arrived, runs them and sends replies; false once the connection is
+/// over.
 fn serve_client<T: Transport>(
     transport: &mut T,
     client: &mut OwnClient,

@@ -29,7 +29,7 @@ const STREAMS_MAX: usize = 256;
 /// Time between two calls for progress.
 const PROGRESS: Duration = Duration::from_millis(20);
 
-/// What all turns share.
+/// State that all turns share.
 #[derive(Debug)]
 pub(super) struct StoreTurns<'a> {
     /// `None` for a server elsewhere.

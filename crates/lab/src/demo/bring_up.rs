@@ -185,7 +185,8 @@ impl Network {
 }
 
 /// # Errors
-/// [`EnvironmentError`] if the command line asks for what does not go together, or the machine lacks something.
+/// [`EnvironmentError`] if options of the command line exclude each other, or the machine lacks
+/// something.
 fn check_possible(arguments: &DemoArguments) -> Result<()> {
     let is_af_xdp = matches!(arguments.datapath, DatapathChoice::Xdp | DatapathChoice::AfXdp);
     let pairs = queue_pairs(arguments.model);
@@ -263,7 +264,8 @@ impl Affinity {
         Ok(affinity)
     }
 
-    /// Allows this thread, and what it starts from now on, every core of the process.
+    /// Allows this thread, and threads and processes that it starts from now on, every core of the
+    /// process.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -271,7 +273,8 @@ impl Affinity {
         sched_setaffinity(None, &self.all).context("set the CPU affinity")
     }
 
-    /// Keeps this thread, and what it starts from now on, off the worker's core: the worker polls.
+    /// Keeps this thread, and threads and processes that it starts from now on, off the worker's
+    /// core: the worker polls.
     ///
     /// # Errors
     /// The kernel refuses.

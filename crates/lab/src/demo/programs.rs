@@ -191,8 +191,8 @@ impl DemoHttpServer {
     }
 }
 
-/// Starts `iperf3 -s` in the data network, and waits until it listens. Between two runs a server listens anew and resets
-/// whoever connects before, so each run has its own.
+/// Starts `iperf3 -s` in the data network, and waits until it listens. Between two runs a server
+/// listens anew and resets clients that connect before, so each run has its own.
 ///
 /// # Errors
 /// The server cannot be started, or does not listen in time.

@@ -10,7 +10,7 @@ use serde_json::Value;
 /// One check.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct DemoCheck {
-    /// What the check tests.
+    /// The subject of the check.
     pub name: String,
     /// The result, with units.
     pub result: String,
@@ -44,13 +44,13 @@ impl DemoCheck {
 pub(crate) struct AditCounters {
     /// Packets received from ports.
     pub received_pkts: u64,
-    /// Of those, transmitted.
+    /// Transmitted packets among them.
     pub transmitted_pkts: u64,
-    /// Of those, dropped: the sum of `drops`.
+    /// Dropped packets among them: the sum of `drops`.
     pub dropped_pkts: u64,
-    /// Of those, handed to the control thread: the sum of `punts`.
+    /// Packets among them that were handed to the control thread: the sum of `punts`.
     pub punted_pkts: u64,
-    /// Of those, currently buffered.
+    /// Packets among them that are buffered now.
     pub buffered_pkts: u64,
     /// Additional packets that fragmentation created.
     pub fragments_added_pkts: u64,

@@ -62,7 +62,7 @@ pub(super) struct DemoSteps<'a> {
     sessions: Vec<LabSession>,
     checks: Vec<DemoCheck>,
     counters: Option<AditCounters>,
-    /// What the gNB had seen when the adit started that runs now.
+    /// The counts of the gNB when the running adit started.
     uncounted: GnbPackets,
     /// True once adit has ended: further steps are skipped.
     adit_ended: bool,
@@ -310,7 +310,7 @@ impl<'a> DemoSteps<'a> {
             let killed = stop.sleep(Duration::from_secs(2)).and_then(|()| {
                 affinity.allow_all()?;
                 let restarted = adit.kill_and_restart(topology, || {
-                    // What adit had sent has arrived: its counters begin anew.
+                    // All packets that adit had sent have arrived: its counters begin anew.
                     stop.sleep(SETTLE)?;
                     before = GnbPackets::of(gnb);
                     Ok(())

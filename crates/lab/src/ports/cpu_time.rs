@@ -39,8 +39,9 @@ impl NapiThreads {
         Ok(Self(threads))
     }
 
-    /// The same, before anything else that the core does. Like a network card that moderates its interrupts, a device that
-    /// has received is polled again [`MODERATION_NS`] later, and whoever sends to it wakes nobody until then.
+    /// The same, before anything else that the core does. Like a network card that moderates its
+    /// interrupts, a device that has received is polled again [`MODERATION_NS`] later, and senders
+    /// to it wake nobody until then.
     ///
     /// # Errors
     /// The kernel gives threads no real-time priority, or polls no veth device by threads.

@@ -33,7 +33,7 @@ const THRESHOLD_BYTES: u64 = 1 << 40;
 /// Requests of the SMF under way.
 const WINDOW: usize = 32;
 
-/// What has been counted until a point in time.
+/// Counts until a point in time.
 #[derive(Debug)]
 struct TurnReading {
     at: Instant,

@@ -40,7 +40,7 @@ const QFI: u8 = ScenarioRules::QFI;
 pub(super) struct ScenarioCase {
     /// Its name on the command line.
     pub name: &'static str,
-    /// Runs it and returns a summary of what it observed.
+    /// Runs it and returns a summary of its observations.
     pub run: fn(&ScenarioContext<'_>) -> Result<String>,
     /// Why ports of the kernel cannot show it, if so.
     pub needs_links: Option<&'static str>,
@@ -168,7 +168,7 @@ fn sdf(context: &ScenarioContext<'_>) -> Result<String> {
     Ok(format!("port {PORT} passes, port {OTHER_PORT} does not"))
 }
 
-/// Of two matching PDRs, the one with the lower precedence value applies. Spec: TS 29.244 §8.2.11.
+/// If two PDRs match, the one with the lower precedence value applies. Spec: TS 29.244 §8.2.11.
 fn precedence(context: &ScenarioContext<'_>) -> Result<String> {
     let special = PdrId(2);
     let drop =

@@ -60,7 +60,7 @@ const ALL: &str = "all";
 struct ScenarioResult {
     name: &'static str,
     ok: bool,
-    /// What the scenario observed, or its error.
+    /// The observations of the scenario, or its error.
     result: String,
     seconds: f64,
 }

@@ -148,7 +148,7 @@ impl Node {
             |purpose: &RequestPurpose| matches!(purpose, RequestPurpose::AssociationSetup { .. });
         let sequence = response.header.sequence;
         let purpose = self.transactions.take(response.from, sequence, expects);
-        // INTEROP: some control planes answer with sequence number 1, whatever was asked.
+        // INTEROP: some control planes answer with sequence number 1, whatever the request had.
         let purpose = purpose.or_else(|| match sequence {
             1 => self.transactions.take_of(response.from, expects),
             _ => None,

@@ -80,7 +80,7 @@ impl Node {
         });
         // Sessions that ended without the peer's knowledge have moved it.
         let own_time_stamp = self.time_stamp_towards(address).0;
-        // The peer's former sessions are gone before it gets the answer.
+        // The peer's previous sessions are gone before it gets the answer.
         let waiter = JobWaiter { address, node_id: node_id.clone() };
         let last = if facts.requested_by_us { None } else { self.wait_for_jobs(waiter) };
         self.peers.setups.connected(address);
@@ -118,7 +118,7 @@ impl Node {
         Ok(AcceptedAssociation { last, retained: retained.is_some() && facts.retain.is_some() })
     }
 
-    /// What a setup says of the association that its address has.
+    /// The meaning of a setup for the association that its address has.
     fn reason_of_end(&self, facts: &AssociationParameters) -> DownReason {
         match self.association(facts.address) {
             Some(known) if known.recovery_time_stamp != facts.recovery_time_stamp => {
@@ -130,9 +130,9 @@ impl Node {
 
     /// Keeps the sessions of the association that the address of a setup has. Returns their owner; `None` if they end.
     ///
-    /// The peer may wish to retain all, or those that are controlled from the addresses that it lists. A peer with the
-    /// Recovery Time Stamp that it had knows its sessions: all of them stay, and it deletes those that it does not want.
-    /// Spec: TS 29.244 §6.2.6.2.2.
+    /// The peer may wish to retain all, or those that are controlled from the addresses that it
+    /// lists. A peer with its earlier Recovery Time Stamp still has its sessions: all of them stay,
+    /// and it deletes those that it does not need. Spec: TS 29.244 §6.2.6.2.2.
     fn retain_sessions(&mut self, now: Nanos, facts: &AssociationParameters) -> Option<OwnerId> {
         let address = facts.address;
         let known = self.association(address)?;
@@ -239,7 +239,7 @@ impl Node {
         self.send_reports(now);
     }
 
-    /// Deletes a session without telling its CP function.
+    /// Deletes a session without notifying its CP function.
     pub(crate) fn delete_session(&mut self, up_seid: Seid) -> Option<DeltaId> {
         let remaining = RemainingReports::KeepUsageInFlight(self.reporting_session(up_seid));
         let deleted = self.sessions.delete(up_seid, remaining)?;

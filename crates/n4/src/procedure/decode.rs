@@ -64,7 +64,7 @@ pub(super) fn destination(
 }
 
 /// One kind of header is created: GTP-U, UDP or IP. VLAN tags and multicast transport are not.
-/// Of a GTP-U peer's addresses of both families the IPv4 address is taken if `can_send_to` it.
+/// If a GTP-U peer has addresses of both families, the IPv4 address is taken if `can_send_to` it.
 /// Spec: TS 29.244 §8.2.56.
 pub(super) fn creation(
     ie: ie::OuterHeaderCreation,

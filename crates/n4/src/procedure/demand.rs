@@ -36,8 +36,8 @@ const GROUPS: &[IeType] = &[
 /// us descend further.
 const DEPTH_MAX: u8 = 2;
 
-/// IEs that are refused wherever they stand, besides those of functions that we do not announce
-/// (`support::unannounced`).
+/// IEs that are refused wherever they stand, in addition to those of functions that we do not
+/// announce (`support::unannounced`).
 pub(crate) const DEMANDS: &[IeType] = &[
     IeType::ETHERNET_INACTIVITY_TIMER,
     IeType::CREATE_MAR,

@@ -79,8 +79,8 @@ impl Node {
         Ok(established)
     }
 
-    /// Whose sessions a new session of `owner` replaces: those of the same CP function or SMF set, which has lost or
-    /// restores them.
+    /// The owners whose sessions a new session of `owner` replaces: those of the same CP function
+    /// or SMF set, which has lost or restores them.
     pub(crate) fn owners_that_give_way(&self, owner: OwnerId) -> Vec<OwnerId> {
         let set = self.peers.association_of(owner).and_then(|known| known.smf_set.id.as_ref());
         let mut owners: Vec<OwnerId> = match set {

@@ -1,7 +1,8 @@
 //! Follows the records of an active node, until this one takes over; see [`crate::records`].
 //!
-//! Sessions and PFDs take effect as their records change, so workers know all sessions at the take-over. What concerns
-//! peers waits for it. Meanwhile nothing is sent, nothing is recorded, and nothing is counted.
+//! Sessions and PFDs take effect as their records change, so workers have all sessions at the
+//! take-over. Changes that concern peers wait for the take-over. Meanwhile nothing is sent, nothing
+//! is recorded, and nothing is counted.
 //!
 //! A session whose record changes ends, and begins again once its index is free. The order of changes of different
 //! sessions does not matter: a record that another session keeps from taking effect is tried again when something
@@ -48,8 +49,8 @@ impl Node {
     /// [`RecordKind::ALL`].
     ///
     /// # Errors
-    /// Why the record is not understood; an event tells of it. A session that another one excludes for now is none of
-    /// them.
+    /// The reason why the record cannot be read; an event reports it. A session that another one
+    /// excludes for now is none of them.
     pub fn follow_record(
         &mut self,
         now: Nanos,
@@ -243,7 +244,7 @@ impl Node {
         }
         followed.wait(up_seid, octets.to_vec());
         if is_known {
-            // It begins again when workers do not know it any more.
+            // It begins again when no worker uses it any more.
             return Ok(());
         }
         self.try_waiting(now, restoration, followed, up_seid)
@@ -318,7 +319,8 @@ impl Node {
         self.restore_session(now, restoration, up_seid, &mut value)
     }
 
-    /// Workers do not know the session of this index any more: session records take effect that wait for it.
+    /// No worker uses the session of this index any more: session records take effect that wait for
+    /// it.
     pub(crate) fn follow_freed(&mut self, now: Nanos, session: SessionIndex) {
         self.while_following(|node, restoration, followed| {
             followed.note_freed();
@@ -328,7 +330,7 @@ impl Node {
         });
     }
 
-    /// The work of a turn: what waits takes effect, a bounded part of it.
+    /// The work of a turn: waiting records take effect, a bounded part of them.
     pub(crate) fn advance_following(&mut self, now: Nanos) {
         self.begin_turn(now);
         self.while_following(|node, restoration, followed| {
@@ -391,7 +393,8 @@ impl Node {
         followed.is_some_and(FollowedRecords::has_work)
     }
 
-    /// This node takes over: what waited takes effect, or is refused. From now on changes are recorded.
+    /// This node takes over: waiting records take effect, or are refused. From now on changes are
+    /// recorded.
     pub(super) fn end_following(
         &mut self,
         now: Nanos,

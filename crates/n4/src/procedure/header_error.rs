@@ -1,4 +1,5 @@
-//! Messages whose header cannot be trusted: those that the standard wants answered are answered.
+//! Messages whose header cannot be trusted: those that the standard requires to be answered are
+//! answered.
 //!
 //! Spec: TS 29.244 §7.6.2, §7.6.3.
 

@@ -27,7 +27,7 @@ impl Node {
         let mut is_stale = false;
         if let Some(association) = self.peers.association_mut(request.peer()) {
             if association.is_silent() {
-                // It is there again; what its response to ours says counts.
+                // It is there again; its response to our request counts.
                 association.next_heartbeat = request.now;
             }
             let meaning = association.read_time_stamp(seen);

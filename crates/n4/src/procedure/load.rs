@@ -37,8 +37,8 @@ impl Node {
         self.load.standing_workers = count;
     }
 
-    /// The information for a response to `peer`: what changed since its last report, if it announced
-    /// the feature.
+    /// The information for a response to `peer`: the values that changed since its last report, if
+    /// it announced the feature.
     pub(crate) fn control_information(&mut self, peer: IpAddr) -> LoadAndOverload {
         let mut load = self.load;
         load.update(self.load_percent());

@@ -1,4 +1,4 @@
-//! One file per PFCP procedure, and what several of them share.
+//! One file per PFCP procedure, and the parts that several of them share.
 //!
 //! A procedure checks, changes the session store at most once, and responds; nothing fails after
 //! the change. Spec: TS 29.244 §6.2, §6.3.

@@ -1,9 +1,10 @@
 //! Node reports: events of GTP-U peers and of the user plane paths to them.
 //!
 //! Every associated CP function gets reports of paths that failed and recovered; of peers that
-//! restarted, if it supports such reports (RPGUR); of delays, if it requested them. It has one request in flight;
-//! what happens meanwhile waits, one state per GTP-U peer, and leaves in the next request. A failure
-//! that is over before it was reported is not reported. Spec: TS 29.244 §6.2.5, §7.4.5.1.
+//! restarted, if it supports such reports (RPGUR); of delays, if it requested them. It has one
+//! request in flight; events meanwhile wait, one state per GTP-U peer, and leave in the next
+//! request. A failure that is over before it was reported is not reported. Spec: TS 29.244 §6.2.5,
+//! §7.4.5.1.
 
 use core::net::{IpAddr, SocketAddr};
 

@@ -1,5 +1,5 @@
-//! What an operator may ask of the node: end a session, ask a CP function for the release of its association or end the
-//! association without it, and take no new sessions.
+//! Requests of an operator to the node: end a session, request a CP function to release its
+//! association or end the association without it, and take no new sessions.
 
 use core::net::IpAddr;
 
@@ -22,9 +22,9 @@ impl Node {
         is_ended
     }
 
-    /// Asks the CP function at `address` to release its association within `period`. The association and its sessions
-    /// go on until it does; [`NodeEvent::NotReleased`] says that it does not. False if there is no such association.
-    /// Spec: TS 29.244 §6.2.7.3.2.
+    /// Requests the CP function at `address` to release its association within `period`. The
+    /// association and its sessions go on until it does; [`NodeEvent::NotReleased`] says that it
+    /// does not. False if there is no such association. Spec: TS 29.244 §6.2.7.3.2.
     pub fn request_release(&mut self, now: Nanos, address: IpAddr, period: Nanos) -> bool {
         let Some(association) = self.peers.association_mut(address) else { return false };
         association.release_due = Some(now + period);

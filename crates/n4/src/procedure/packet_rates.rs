@@ -35,7 +35,7 @@ fn quota(limit: ie::PacketRateLimit) -> PacketQuota {
         2 => 60 * MINUTE,
         3 => 24 * 60 * MINUTE,
         4 => 7 * 24 * 60 * MINUTE,
-        // What later releases may name is read as 0.
+        // Units of later releases are read as 0.
         _ => MINUTE,
     };
     PacketQuota { pkts_max: limit.packets_max, unit: Nanos::from_secs(seconds) }

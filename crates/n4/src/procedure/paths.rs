@@ -25,7 +25,7 @@ pub(crate) struct EchoResponse {
 }
 
 impl Node {
-    /// Processes what is due for paths, a bounded part of it.
+    /// Runs due work on paths, a bounded part of it.
     pub(crate) fn watch_paths(&mut self, now: Nanos) {
         for _ in 0..self.path_qos.peers_per_turn() {
             let Some(peer) = self.sessions.take_changed_peer() else { break };
@@ -71,7 +71,8 @@ impl Node {
         self.paths.note_unproven_start(now, peer, started);
     }
 
-    /// Takes what a router says about a packet into a tunnel. It is believed if a session sends into that tunnel.
+    /// Handles a router's message about a packet into a tunnel. It is believed if a session sends
+    /// into that tunnel.
     pub(crate) fn narrow_path(
         &mut self,
         now: Nanos,
@@ -91,7 +92,7 @@ impl Node {
         }
     }
 
-    /// The next change of what packets to a GTP-U peer are limited to. Call until it returns `None`.
+    /// The next change of the limit of packets to a GTP-U peer. Call until it returns `None`.
     pub fn poll_path_mtu(&mut self) -> Option<PathMtuChange> {
         self.paths.poll_mtu_change()
     }

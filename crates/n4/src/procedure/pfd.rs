@@ -1,9 +1,9 @@
 //! PFD management: CP functions describe applications by packet flow descriptions.
 //!
-//! Of PFD contents the flow descriptions act. URLs, domain names and custom contents would need
-//! more than the headers of one packet; a request with such PFDs is refused, because detection
-//! without them would miss packets that the CP function counts on.
-//! Spec: TS 29.244 §6.2.5, §7.4.3, §8.2.39.
+//! Only the flow descriptions of PFD contents act. URLs, domain names and custom contents would
+//! need more than the headers of one packet; a request with such PFDs is refused, because detection
+//! without them would miss packets that the CP function counts on. Spec: TS 29.244 §6.2.5, §7.4.3,
+//! §8.2.39.
 
 use adit_pfcp::grouped::ApplicationIdsPfds;
 use adit_pfcp::ie::{OffendingIe, PfdContents};
@@ -40,7 +40,8 @@ impl Node {
     }
 
     /// # Errors
-    /// Cause 72 without an association, Cause 75 beyond a limit, else what is wrong with the PFDs.
+    /// Cause 72 without an association, Cause 75 beyond a limit, else the Cause of the fault in the
+    /// PFDs.
     fn manage_pfds(
         &mut self,
         request: &ReceivedMessage<'_>,

@@ -7,10 +7,11 @@ use crate::config::NodeConfig;
 use crate::node::Node;
 
 impl Node {
-    /// Takes over from `config` the policy for peers, the timers, the watch of GTP-U paths, how records are kept, and what
-    /// rules may name; all else stays. With `recompiles` the sessions that exist get rules by the new configuration, a
-    /// bounded number in each turn; without it they keep theirs. Requests are decided by the new configuration from here
-    /// on; what peers have, they keep.
+    /// Takes over from `config` the policy for peers, the timers, the watch of GTP-U paths, how
+    /// records are kept, and the objects that rules may name; all else stays. With `recompiles` the
+    /// sessions that exist get rules by the new configuration, a bounded number in each turn;
+    /// without it they keep theirs. Requests are decided by the new configuration from here on;
+    /// peers keep their sessions.
     ///
     /// The interfaces, which further ones may follow, the conditions of slices and the network instance of each forwarding
     /// policy must be the same as before: see [`adit_session::SessionStore::set_provisioning`].

@@ -1,4 +1,5 @@
-//! Hands out records, waits for them, and restores those of a former process; see [`crate::records`].
+//! Hands out records, waits for them, and restores those of a previous process; see
+//! [`crate::records`].
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -57,15 +58,16 @@ impl Node {
         self.release_held(now);
     }
 
-    /// The store can take less from now on, or more again. While it fails, requests are refused with Cause 77; while it
-    /// is full, those that let the records grow with Cause 75, which tells a CP function that another UP function may have
-    /// room. Or all are served all the same ([`RecordConfig::serves_without_store`](crate::RecordConfig)).
+    /// The store can take less from now on, or more again. While it fails, requests are refused
+    /// with Cause 77; while it is full, those that let the records grow with Cause 75, which lets a
+    /// CP function try another UP function with more room. Or all are served all the same
+    /// ([`RecordConfig::serves_without_store`](crate::RecordConfig)).
     pub fn set_store_state(&mut self, now: Nanos, state: StoreState) {
         self.sessions.records.set_store_state(state);
         self.release_held(now);
     }
 
-    /// Why the store cannot keep what a request changes, if it cannot.
+    /// Why the store cannot keep the changes of a request, if it cannot.
     pub(crate) fn store_refusal(&self, request: &ReceivedMessage<'_>) -> Option<StoreState> {
         let grows = matches!(
             request.header.message_type,
@@ -89,7 +91,8 @@ impl Node {
         self.sessions.records.note_node();
     }
 
-    /// The store has groups up to `number` of a former process: those of this one follow. Before the first of them is made.
+    /// The store has groups up to `number` of a previous process: those of this one follow. Before
+    /// the first of them is made.
     pub fn begin_groups_behind(&mut self, number: RecordNumber) {
         self.sessions.records.begin_behind(number);
     }
@@ -107,8 +110,9 @@ impl Node {
     }
 
     /// Takes an establishment back whose answer was held until no copy of its request came any more, T1 after the last one.
-    /// Its sender gave up and does not know the SEID, so nobody else could remove the session. Nothing is answered: should a
-    /// copy come all the same, the request is a new one. All other requests leave nothing that their sender cannot name.
+    /// Its sender gave up and does not have the SEID, so nobody else could remove the session.
+    /// Nothing is answered: should a copy come all the same, the request is a new one. All other
+    /// requests leave nothing that their sender cannot name.
     fn takes_back(&mut self, now: Nanos, answered: HeldAnswer, bytes: &[u8]) -> bool {
         let HeldAnswer { peer, key, number } = answered;
         if MessageType(key.message_type) != MessageType::SESSION_ESTABLISHMENT_REQUEST {
@@ -163,7 +167,7 @@ impl Node {
     pub(crate) fn next_usage_record(&self) -> Option<Nanos> {
         let records = &self.sessions.records;
         let interval = records.config()?.usage_interval;
-        // What cannot be written now is read when it can.
+        // Usage that cannot be recorded now is read when it can be.
         if records.is_blocked() || records.store_state() == StoreState::Failing {
             return None;
         }
@@ -174,7 +178,7 @@ impl Node {
         }
     }
 
-    /// Records what sessions used: each one once in an interval, a bounded number in each turn.
+    /// Records the usage of sessions: each one once in an interval, a bounded number in each turn.
     pub(crate) fn record_usage(&mut self, now: Nanos) {
         if self.next_usage_record().is_none_or(|due| due > now) {
             return;
@@ -208,7 +212,7 @@ impl Node {
         self.sessions.records.walk = UsageWalk { next: next.unwrap_or_default(), since };
     }
 
-    /// Records what all sessions used, at once: the process is about to end.
+    /// Records the usage of all sessions, at once: the process is about to end.
     pub fn record_all_usage(&mut self, now: Nanos) {
         self.sessions.records.walk = UsageWalk { next: SessionIndex(0), since: Nanos(0) };
         loop {
@@ -219,8 +223,8 @@ impl Node {
         }
     }
 
-    /// Begins to restore the records of a former process. Until [`Node::end_restoration`] only heartbeats are
-    /// answered; other requests wait.
+    /// Begins to restore the records of a previous process. Until [`Node::end_restoration`] only
+    /// heartbeats are answered; other requests wait.
     pub fn begin_restoration(&mut self, node: &NodeRecord) {
         self.clock_zero = node.clock_zero;
         // Its version is that of the program that wrote last.
@@ -364,7 +368,8 @@ impl Node {
         }
     }
 
-    /// Restores what a record of its own says of an association, at once or when that is restored.
+    /// Restores the state that a record of its own has of an association, at once or when that is
+    /// restored.
     fn restore_peer_state(
         &mut self,
         now: Nanos,
@@ -435,9 +440,9 @@ impl Node {
         }
     }
 
-    /// Tells peers by our Recovery Time Stamp that sessions of theirs are not restored.
+    /// Notifies peers by our Recovery Time Stamp that sessions of theirs are not restored.
     fn tell_of_lost_sessions(&mut self, now: Nanos, restoration: &NodeRestoration) {
-        // Whoever sets up an association anew sees a time stamp of this process.
+        // Peers that set up an association anew see a time stamp of this process.
         self.note_time_stamp(self.ntp_clock.seconds(now));
         let owners = self.associations().map(|known| known.owner);
         let has_lost =
@@ -478,8 +483,9 @@ impl Node {
         Ok(())
     }
 
-    /// A session of a former process is gone. Returns it if its last usage is to be reported, with reports that were not
-    /// acknowledged: to a CP function that takes such reports. Spec: TS 29.244 §5.18 (EPFAR).
+    /// A session of a previous process is gone. Returns it if its last usage is to be reported,
+    /// with reports that were not acknowledged: to a CP function that takes such reports. Spec: TS
+    /// 29.244 §5.18 (EPFAR).
     pub(super) fn end_former_session(
         &mut self,
         up_seid: Seid,
@@ -538,8 +544,9 @@ impl Node {
         Ok(())
     }
 
-    /// Remembers the answers whose requests may still be retransmitted. Their time stood still while nobody served: a
-    /// peer goes on with a request that was sent shortly before the former process ended.
+    /// Remembers the answers whose requests may still be retransmitted. Their time stood still
+    /// while nobody served: a peer goes on with a request that was sent shortly before the previous
+    /// process ended.
     fn restore_answers(&mut self, now: Nanos, mut answers: Vec<AnswerValue>) {
         answers.sort_unstable_by_key(|answer| answer.number);
         let last = answers.iter().map(|answer| answer.at).max().unwrap_or_default();

@@ -1,6 +1,6 @@
 //! The release of associations that this node requests before it stops.
 //!
-//! Only a CP function releases an association; the UP function asks it to, with a time that it
+//! Only a CP function releases an association; the UP function requests it to, with a time that it
 //! grants. Spec: TS 29.244 §6.2.7.3, §6.2.8, §7.4.4.3.
 
 use core::net::SocketAddr;
@@ -17,7 +17,7 @@ use crate::node::{Node, ReceivedMessage};
 use crate::transaction::RequestPurpose;
 
 impl Node {
-    /// Asks every CP function to release its association within `period`, and takes no new
+    /// Requests every CP function to release its association within `period`, and takes no new
     /// association from now on. The sessions live until the CP function releases them; those of a
     /// CP function with EPFAR end after half the time, so that their usage is reported.
     pub fn start_release(&mut self, now: Nanos, period: Nanos) {
@@ -28,7 +28,7 @@ impl Node {
         }
     }
 
-    /// Asks the CP function at `to` for the release of its association.
+    /// Requests the CP function at `to` to release its association.
     pub(super) fn send_release_request(
         &mut self,
         now: Nanos,

@@ -1,10 +1,11 @@
 //! Session reports, from a session to the CP function that controls it.
 //!
-//! Each session has at most one Session Report Request in flight; what happens meanwhile waits in a
-//! bounded queue and leaves together in the next one. An item equal to one that waits is merged into
-//! it. A report that the CP function refuses or does not answer is not delivered: after a pause, which grows with each
-//! failure, usage is sent again as it was, and events that happen again are reported again. A new kind of report is a new [`ReportItem`], and its place in [`SessionReportGroups`].
-//! Spec: TS 29.244 §5.2.3, §6.3.5, §7.5.8, §7.5.9.
+//! Each session has at most one Session Report Request in flight; events meanwhile wait in a
+//! bounded queue and leave together in the next one. An item equal to one that waits is merged into
+//! it. A report that the CP function refuses or does not answer is not delivered: after a pause,
+//! which grows with each failure, usage is sent again as it was, and events that happen again are
+//! reported again. A new kind of report is a new [`ReportItem`], and its place in
+//! [`SessionReportGroups`]. Spec: TS 29.244 §5.2.3, §6.3.5, §7.5.8, §7.5.9.
 
 mod response;
 
@@ -238,7 +239,8 @@ impl Node {
         }
     }
 
-    /// The next packet of these FARs is reported, whatever was reported before. Returns what was.
+    /// The next packet of these FARs is reported, whatever was reported before. Returns the earlier
+    /// reports.
     pub(crate) fn rearm_notifications(
         &mut self,
         up_seid: Seid,
@@ -247,7 +249,7 @@ impl Node {
         self.sessions.states.take_notified(up_seid, Some(fars))
     }
 
-    /// Reports data again that was reported before, and still waits: an update asks for it anew.
+    /// Reports data again that was reported before, and still waits: an update requests it anew.
     pub(crate) fn repeat_notifications(
         &mut self,
         now: Nanos,
@@ -329,7 +331,7 @@ impl Node {
         self.send_reports(now);
     }
 
-    /// Sends what may be sent in this turn.
+    /// Sends reports that may be sent in this turn.
     pub(crate) fn send_reports(&mut self, now: Nanos) {
         while let Some((up_seid, items)) = self.sessions.states.start_report() {
             // A session that moves reports to its new CP function.
@@ -362,8 +364,8 @@ impl Node {
     }
 
     /// Where reports of a session go: to the address of its CP F-SEID of our own family, and to the
-    /// association's address without one; where a session went that is gone; or to another SMF of
-    /// the set, which knows the session by the CP F-SEID that the former one gave.
+    /// association's address without one; to the new owner of a session that moved; or to another
+    /// SMF of the set, which identifies the session by the CP F-SEID that the previous one gave.
     /// Spec: TS 29.244 §5.22, §7.2.2.4.2, §7.5.8.1 (Old CP F-SEID).
     pub(crate) fn report_destination(&self, up_seid: Seid) -> Option<ReportDestination> {
         if let Some(leaving) = self.sessions.states.ended(up_seid) {
@@ -398,7 +400,7 @@ impl Node {
         self.counters.scalars.usage_reports_given_up += as_count(given_up);
     }
 
-    /// The work of a turn for session reports: pauses end, and what may be sent is.
+    /// The work of a turn for session reports: pauses end, and reports that may be sent are.
     pub(crate) fn send_due_reports(&mut self, now: Nanos) {
         self.sessions.states.end_report_pauses(now);
         self.send_reports(now);

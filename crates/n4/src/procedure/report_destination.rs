@@ -15,7 +15,7 @@ use crate::session_state::{EndedSession, RemainingReports, SessionStates};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReportDestination {
     pub to: SocketAddr,
-    /// The receiver's SEID; zero if the request carries the former one's F-SEID instead.
+    /// The receiver's SEID; zero if the request carries the previous one's F-SEID instead.
     pub cp_seid: Seid,
     pub owner: OwnerId,
     /// The CP F-SEID that another SMF of the set gave.
@@ -53,7 +53,7 @@ impl ReportingSession {
         Some(ReportDestination { to, cp_seid, owner, former })
     }
 
-    /// What becomes of the reports of a session that ends by our decision.
+    /// The fate of the reports of a session that ends by our decision.
     pub(crate) fn last_reports(
         self,
         config: &NodeConfig,

@@ -181,7 +181,7 @@ pub(super) fn update_far(group: &UpdateFar<'_>, own: &Provisioning) -> Result<Fa
     Ok(FarUpdate { id, action, bar: group.bar_id, forwarding, duplicating })
 }
 
-/// The store refuses flags that it does not know.
+/// The store refuses unknown flags.
 fn action(ie: ie::ApplyAction) -> ApplyAction {
     ApplyAction::from_bits_retain(ie.bits())
 }

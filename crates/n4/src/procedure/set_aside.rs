@@ -1,8 +1,9 @@
-//! Sessions of former processes that this node cannot have, because it cannot read their records or its configuration forbids
-//! them: their records stay in the store for a later process, and no other session gets their SEIDs.
+//! Sessions of previous processes that this node cannot have, because it cannot read their records
+//! or its configuration forbids them: their records stay in the store for a later process, and no
+//! other session gets their SEIDs.
 //!
-//! A mark beside such a record says so: a later process restores these sessions behind all others, so that one of them
-//! never takes the place of a session that was set up since.
+//! A mark stored with such a record says so: a later process restores these sessions behind all
+//! others, so that one of them never takes the place of a session that was set up since.
 
 use core::net::IpAddr;
 
@@ -18,8 +19,8 @@ use crate::records::{
 };
 
 impl Node {
-    /// Sessions of former processes that this node cannot have, those after `after`, by ascending SEID, with the reason. Their
-    /// records stay in the store.
+    /// Sessions of previous processes that this node cannot have, those after `after`, by ascending
+    /// SEID, with the reason. Their records stay in the store.
     pub fn set_aside_sessions(
         &self,
         after: Option<Seid>,
@@ -84,7 +85,7 @@ impl Node {
         self.sessions.records.note_set_aside(up_seid, true);
     }
 
-    /// Restores what former processes had set aside, behind all other sessions.
+    /// Restores sessions that previous processes had set aside, behind all other sessions.
     pub(super) fn restore_set_aside(&mut self, now: Nanos, restoration: &mut NodeRestoration) {
         for (up_seid, octets) in core::mem::take(&mut restoration.set_aside_before) {
             let restored = FormerSessionValue::from_octets(&octets).and_then(|mut value| {
@@ -111,7 +112,8 @@ impl Node {
         }
     }
 
-    /// What becomes of a session that is not restored: without its association it is gone, else it is set aside.
+    /// Decides on a session that is not restored: without its association it is gone, else it is
+    /// set aside.
     pub(super) fn keep_or_remove(
         &mut self,
         restoration: &mut NodeRestoration,
@@ -166,7 +168,7 @@ impl Node {
         }
     }
 
-    /// Tells of the sessions that are set aside, or gone, once for each reason.
+    /// Reports the sessions that are set aside, or gone, once for each reason.
     pub(super) fn tell_of_set_aside(&mut self, restoration: &mut NodeRestoration) {
         let mut reports = core::mem::take(&mut restoration.reports);
         for (up_seid, error) in self.set_aside.after(None) {

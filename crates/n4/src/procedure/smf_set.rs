@@ -22,8 +22,9 @@ impl Node {
         self.peers.association_for(address)
     }
 
-    /// The part of the claim `told` that the peer at `address` may make: all of it if the operator named
-    /// no sets, else a set that lists the address, with the alternative addresses that it lists, too.
+    /// The part of the claim `told` that the peer at `address` may make: all of it if the operator
+    /// named no sets, else a set that lists the address, with the alternative addresses that it
+    /// lists, too.
     pub(crate) fn authorized_smf_set(&mut self, address: IpAddr, told: SmfSet) -> SmfSet {
         let sets = &self.config.policy.smf_sets;
         if sets.is_empty() || told == SmfSet::default() {

@@ -1,8 +1,9 @@
 //! Our Recovery Time Stamp, which each peer compares with the one before.
 //!
-//! It moves towards a peer, and towards that peer alone, when sessions of its association ended and nobody told it: CP
-//! functions that restore sessions then do so, and others clean up. Whoever sets up an association anew gets the latest
-//! one. Spec: TS 29.244 §6.2.2, §8.2.65; TS 23.527 §4.
+//! It moves towards a peer, and towards that peer alone, when sessions of its association ended
+//! without a notification: CP functions that restore sessions then do so, and others clean up. A
+//! peer that sets up an association anew gets the latest one. Spec: TS 29.244 §6.2.2, §8.2.65; TS
+//! 23.527 §4.
 
 use core::net::IpAddr;
 

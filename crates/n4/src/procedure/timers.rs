@@ -13,7 +13,7 @@ use crate::transmit::Transmit;
 type TimerActivity = (&'static str, fn(&mut Node, Nanos));
 
 impl Node {
-    /// Processes what is due by `now`: retransmissions, heartbeats, setups, expiry.
+    /// Runs work that is due by `now`: retransmissions, heartbeats, setups, expiry.
     ///
     /// A bounded part of it: the rest is due at once, and requests of other peers are processed in
     /// between.
@@ -100,7 +100,7 @@ impl Node {
                     if let Some(&message_type) = bytes.get(1) {
                         self.counters.count_sent(MessageType(message_type));
                     }
-                    // The store has what the first copy told of.
+                    // The store has the changes that the first copy reported.
                     self.transmits.push_back(Transmit { to, bytes, answers: None });
                 }
                 Some(DueRequest::Failed(purpose)) => {

@@ -90,7 +90,7 @@ impl Node {
         self.send_request(now, to, &body, RequestPurpose::AssociationUpdate { owner });
     }
 
-    /// When pool usage is checked next, if any CP function wants reports.
+    /// When pool usage is checked next, if any CP function requests reports.
     pub(crate) fn next_pool_usage(&self) -> Option<Nanos> {
         self.has_reported_pools().then_some(self.pool_usage.next_look)
     }

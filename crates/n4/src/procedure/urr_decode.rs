@@ -34,7 +34,7 @@ const TRIGGERS: [(ReportingTriggers, UsageTriggers); 16] = [
     (ReportingTriggers::REEMR, UsageTriggers::END_MARKER),
 ];
 
-/// One monitoring time, with what counts from then on.
+/// One monitoring time, with the limits that count from then on.
 macro_rules! monitoring {
     ($group:expr, $time:expr, $when:expr) => {{
         let group = &$group;

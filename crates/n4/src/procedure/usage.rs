@@ -94,10 +94,9 @@ pub(crate) fn usage_report<'a>(
     group
 }
 
-/// Whether a report is about the usage before or after a monitoring time. `None` for a report that no monitoring time split:
-/// a URR measures either before or after QoS enforcement, which its SMF knows. INTEROP: some SMFs cannot read a report with
-/// this IE.
-/// Spec: TS 29.244 §7.5.8.3.
+/// Whether a report is about the usage before or after a monitoring time. `None` for a report that
+/// no monitoring time split: a URR measures either before or after QoS enforcement, as its SMF has
+/// requested. INTEROP: some SMFs cannot read a report with this IE. Spec: TS 29.244 §7.5.8.3.
 fn usage_information(report: &adit_session::UsageReport) -> Option<UsageInformation> {
     let mut information = match report.part? {
         UsagePart::Before => UsageInformation::BEF,
@@ -129,7 +128,7 @@ impl Node {
         self.ntp_clock = NtpClock::from_nanos(at_zero);
     }
 
-    /// Carries out what usage or time led to.
+    /// Runs the actions that follow from usage or time.
     pub(crate) fn apply_usage_outcome(&mut self, now: Nanos, outcome: UsageOutcome) {
         let UsageOutcome { up_seid, reports, inactive, .. } = outcome;
         let mut items: Vec<ReportItem> = reports.into_iter().map(ReportItem::Usage).collect();
@@ -139,7 +138,7 @@ impl Node {
         self.report_all(now, up_seid, items);
     }
 
-    /// Reports what is due by `now`.
+    /// Sends reports that are due by `now`.
     pub(crate) fn report_due_usage(&mut self, now: Nanos) {
         for _ in 0..TIMERS_PER_TURN_MAX {
             let Some(outcome) = self.sessions.poll_usage(now) else { return };

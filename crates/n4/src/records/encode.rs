@@ -1,4 +1,4 @@
-//! Makes the changes of a group of what was noted.
+//! Makes the changes of a group from noted changes.
 
 use core::hash::{Hash, Hasher};
 use core::net::IpAddr;
@@ -21,7 +21,7 @@ use crate::records::{AssociationValue, PeerStateValue, ReportsValue};
 use crate::session_state::SessionStates;
 use crate::transition::Transitions;
 
-/// What records are made of.
+/// The sources of records.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RecordSources<'a> {
     pub store: &'a SessionStore,
@@ -56,8 +56,8 @@ pub(crate) fn session_value(
 }
 
 impl RecordBook {
-    /// The next group: what changed since the last one, as far as one group holds it. `None` if nothing did, or while the
-    /// store has enough to do.
+    /// The next group: the changes since the last one, as far as one group holds them. `None` if
+    /// nothing did, or while the store has enough to do.
     pub(crate) fn next_group(
         &mut self,
         now: Nanos,
@@ -86,7 +86,7 @@ impl RecordBook {
         }
         let number = self.handed_out;
         if !self.news.is_empty() {
-            // What the last messages tell of may be in the next group.
+            // Changes that the last messages report may be in the next group.
             let waiting = self.held.iter_mut().rev().take_while(|held| held.group == number);
             waiting.for_each(|held| held.group += 1);
         }
@@ -95,7 +95,7 @@ impl RecordBook {
         Some(RecordGroup { number: RecordNumber(number), changes: group.changes })
     }
 
-    /// Encodes what is not about a single session.
+    /// Encodes changes that are not about a single session.
     fn encode_shared(&mut self, now: Nanos, node: NodeRecord, sources: RecordSources<'_>) {
         let mut unit = GroupChanges::default();
         if self.clock_mark.is_none_or(|last| now.since(last) >= CLOCK_MARK_INTERVAL) {
@@ -229,8 +229,8 @@ impl RecordBook {
             SessionNews::Removed => None,
         };
         self.unrecorded.remove(&up_seid);
-        // The session's own record has the usage, too. Whoever follows these changes does not take the former usage
-        // for a later one.
+        // The session's own record has the usage, too. Followers of these changes do not take the
+        // previous usage for a later one.
         if self.usage_digests.remove(&up_seid).is_some() {
             changes.push(RecordKind::Usage, name.clone(), None);
         }
@@ -264,7 +264,8 @@ fn encode_answers(answers: NotedAnswers, changes: &mut GroupChanges) {
     }
 }
 
-/// Octets of a group, as a store counts them. Stores take groups of [`STORE_GROUP_BYTES_MAX`] with what they add.
+/// Octets of a group, as a store counts them. Stores take groups of [`STORE_GROUP_BYTES_MAX`] with
+/// their own additions.
 const GROUP_OCTETS_MAX: usize = STORE_GROUP_BYTES_MAX - 4096;
 
 /// Changes, and their octets as a store counts them.

@@ -1,4 +1,4 @@
-//! The records of an active node, as a standby node knows them.
+//! The records of an active node, as a standby node has read them.
 
 use core::net::IpAddr;
 use core::ops::Bound;
@@ -13,7 +13,7 @@ use super::values::{AnswerValue, AssociationValue, PeerStateValue, ReportsValue}
 /// A session record that waits, in the order of indices.
 pub(crate) type WaitingKey = (SessionIndex, Seid);
 
-/// What is known of the records of an active node, besides sessions and PFDs, which are in the session store.
+/// The records of an active node, without sessions and PFDs, which are in the session store.
 #[derive(Debug, Default)]
 pub(crate) struct FollowedRecords {
     /// Associations, reports and answers concern peers: they take effect at the take-over.
@@ -25,8 +25,8 @@ pub(crate) struct FollowedRecords {
     pub answers: BTreeMap<u64, AnswerValue>,
     /// Sessions in the store with usage that is later than their record's.
     pub used: BTreeSet<Seid>,
-    /// Session records that cannot take effect yet: workers may still know a former session of that index, or another
-    /// session has a key.
+    /// Session records that cannot take effect yet: workers may still use a previous session of
+    /// that index, or another session has a key.
     waiting: BTreeMap<WaitingKey, Vec<u8>>,
     /// Sessions that the active node has set aside.
     pub marks: BTreeSet<Seid>,
@@ -43,7 +43,7 @@ pub(crate) struct FollowedRecords {
 }
 
 impl FollowedRecords {
-    /// Keeps the record of a session until it can take effect. It replaces the former one.
+    /// Keeps the record of a session until it can take effect. It replaces the previous one.
     pub(crate) fn wait(&mut self, up_seid: Seid, octets: Vec<u8>) -> WaitingKey {
         let key = (seid_index(up_seid), up_seid);
         self.waiting.insert(key, octets);

@@ -1,12 +1,12 @@
-//! Records of a former process, read apart from the node.
+//! Records of a previous process, read apart from the node.
 
 use adit_session::{FormerSession, SessionPreparer};
 use adit_store::{RecordKind, RecordName};
 
 use super::values::{CpFSeidValue, InformationValue, RecordError, SessionValue, SetValue, decoded};
 
-/// A record that a former process left. It is read without the node, so another thread can do that;
-/// [`Node::restore_record`](crate::Node::restore_record) takes it.
+/// A record that a previous process left. It is read without the node, so another thread can do
+/// that; [`Node::restore_record`](crate::Node::restore_record) takes it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FormerRecord {
     pub(crate) kind: RecordKind,
@@ -14,7 +14,7 @@ pub struct FormerRecord {
     pub(crate) value: FormerValue,
 }
 
-/// What a record says.
+/// The contents of a record.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum FormerValue {
     /// That of a session, the only kind of which there are many, with its octets for the case that it is refused.
@@ -47,7 +47,7 @@ impl FormerRecord {
         Self { kind, name, value }
     }
 
-    /// The same, and prepares sessions for a node that accepts what `preparer` prepares:
+    /// The same, and prepares sessions for a node that accepts sessions of `preparer`:
     /// [`Node::accept_prepared`](crate::Node::accept_prepared).
     #[must_use]
     pub fn read_prepared(

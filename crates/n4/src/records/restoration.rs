@@ -9,7 +9,7 @@ use adit_types::Seid;
 use super::FollowedRecords;
 use super::values::{AnswerValue, PeerStateValue, ReportsValue};
 
-/// What is known while records are restored.
+/// The state while records are restored.
 #[derive(Debug, Default)]
 pub(crate) struct NodeRestoration {
     /// Usage that is later than that in the record of the session.
@@ -20,11 +20,11 @@ pub(crate) struct NodeRestoration {
     pub peer_states: BTreeMap<OwnerId, PeerStateValue>,
     /// Associations of which a session is not restored.
     pub lost_of: BTreeSet<OwnerId>,
-    /// Sessions are not restored, and nobody knows whose they were.
+    /// Sessions are not restored, and their owners are unknown.
     pub is_loss_unknown: bool,
     /// For retransmissions of their requests.
     pub answers: Vec<AnswerValue>,
-    /// Sessions that a former process had set aside, of which no record has been found yet.
+    /// Sessions that a previous process had set aside, of which no record has been found yet.
     pub marks: BTreeSet<Seid>,
     /// Records of such sessions. They are restored behind all others.
     pub set_aside_before: Vec<(Seid, Vec<u8>)>,
@@ -43,7 +43,7 @@ pub(crate) struct NodeRestoration {
 }
 
 impl NodeRestoration {
-    /// A session of `owner`, or of nobody knows whom, is not restored.
+    /// A session of `owner`, or of an unknown owner, is not restored.
     pub(crate) fn note_loss(&mut self, owner: Option<OwnerId>) {
         match owner {
             None => self.is_loss_unknown = true,

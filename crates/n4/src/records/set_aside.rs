@@ -1,4 +1,4 @@
-//! Sessions of former processes that this node cannot have: their records stay in the store.
+//! Sessions of previous processes that this node cannot have: their records stay in the store.
 
 use core::net::IpAddr;
 use core::ops::Bound;
@@ -13,11 +13,11 @@ use super::values::RecordError;
 #[derive(Debug)]
 pub(crate) struct SetAsideSession {
     pub error: RecordError,
-    /// Of its record.
+    /// The octets of its record.
     pub octets: Vec<u8>,
     /// Usage that is later than the record's.
     pub usage: Option<KeptUsage>,
-    /// Of the record of its usage reports that were not acknowledged.
+    /// The octets of the record of its usage reports that were not acknowledged.
     pub reports: Option<Vec<u8>>,
     /// Its association, if the record can be read.
     pub owner: Option<OwnerId>,

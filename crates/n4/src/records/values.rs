@@ -1,7 +1,7 @@
 //! The values of records: the version of this file's structures, then the structure (postcard).
 //!
-//! `docs/internals/store.md` describes them. A change of a structure raises [`RECORD_VERSION`], and the former structures
-//! stay readable.
+//! `docs/internals/store.md` describes them. A change of a structure raises [`RECORD_VERSION`], and
+//! the previous structures stay readable.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -89,7 +89,7 @@ pub(crate) fn decoded<'a, T: Deserialize<'a>>(octets: &'a [u8]) -> Result<T, Rec
 }
 
 /// The record that says when the records changed last, by the node's clock: no record is later by [`CLOCK_MARK_INTERVAL`] or more.
-/// Release 0.1.0 does not know it: it has the name of an association that there cannot be.
+/// Release 0.1.0 ignores it: it has the name of an association that there cannot be.
 pub const CLOCK_MARK: RecordKey<'static> = RecordKey::number(RecordKind::Association, 1 << 32);
 
 /// How often the mark follows the clock, while records change.
@@ -272,8 +272,8 @@ impl From<PathControlValue> for PathQosControl {
     }
 }
 
-/// What release 0.1.0 does not know of an association: a record of its own, named by the association's number. Without it,
-/// the time stamp is the node's, and the peer answers.
+/// Parts of an association that release 0.1.0 does not read: a record of its own, named by the
+/// association's number. Without it, the time stamp is the node's, and the peer answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PeerStateValue {
     own_time_stamp: u32,
@@ -299,7 +299,7 @@ impl PeerStateValue {
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PfdValue(pub Vec<(u32, Vec<String>)>);
 
-/// A session: its own octets, and what the node knows besides.
+/// A session: its own octets, and the node's state of it.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SessionValue<'a> {
     /// [`KeptSession::octets`](adit_session::KeptSession::octets).
@@ -450,7 +450,7 @@ pub(crate) struct AnswerValue {
     pub octets: Vec<u8>,
 }
 
-/// An answer that leaves, and to what.
+/// An answer that leaves, and its request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KeptAnswer<'a> {
     pub at: Nanos,

@@ -1,4 +1,4 @@
-//! What CP functions say of a session for people to read. Nothing here changes behavior.
+//! Information of CP functions about a session for people to read. Nothing here changes behavior.
 //!
 //! Subscriber identities are masked before they are stored, so that neither an operator's screen
 //! nor a core dump reveals them.
@@ -19,7 +19,7 @@ const DNN_BYTES_MAX: usize = 100;
 /// Characters at the end of an identity that stay readable.
 const CLEAR_CHARS: usize = 4;
 
-/// What a CP function said of one session; absent parts were not sent.
+/// The information that a CP function sent about one session; absent parts were not sent.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SessionInformation {
     /// Data network name.
@@ -81,7 +81,7 @@ impl SessionInformation {
 }
 
 impl SessionStates {
-    /// What the CP function said of a session; `None` if nothing.
+    /// The information that the CP function sent about a session; `None` if it sent none.
     pub(crate) fn information(&self, session: SessionIndex) -> Option<&SessionInformation> {
         let information = &self.live.get(session)?.information;
         (!information.is_empty()).then_some(information)

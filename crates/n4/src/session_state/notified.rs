@@ -64,7 +64,8 @@ impl SessionStates {
         self.live.activity(up_seid).is_some_and(|activity| !activity.notified.is_empty())
     }
 
-    /// The CP function does not know of the notifications of a session: the next packet of each is reported.
+    /// The CP function did not accept the notifications of a session: the next packet of each is
+    /// reported.
     pub(crate) fn reopen_notified(&mut self, up_seid: Seid) {
         if self.has_notified(up_seid) {
             self.live.edit_activity(up_seid, |activity| {
@@ -115,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notification_beyond_the_bound_of_those_held_back_is_told_at_once() {
+    fn notification_beyond_the_bound_of_those_held_back_is_sent_at_once() {
         let data = NotifiedData { far: FarId(1), pdr: PdrId(1), delivery: None };
         let service = DownlinkDataServiceInformation::default();
         let notice = DownlinkDataNotice { data, service };

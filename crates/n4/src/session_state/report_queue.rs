@@ -1,4 +1,4 @@
-//! What is to be reported about one session.
+//! The reports about one session.
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::VecDeque;
@@ -18,12 +18,12 @@ pub(crate) enum ReportItem {
     DownlinkData {
         /// The PDR that the data matched.
         pdr: PdrId,
-        /// What the first packet carried: paging policy and QoS flow.
+        /// The fields of the first packet: paging policy and QoS flow.
         service: DownlinkDataServiceInformation,
         /// Whether the data was buffered or dropped; `None` for a plain notification.
         status: Option<DataStatus>,
     },
-    /// A GTP-U peer does not know the tunnel that a FAR sends into. Spec: TS 29.244 §7.5.8.4.
+    /// A GTP-U peer reports the tunnel that a FAR sends into as unknown. Spec: TS 29.244 §7.5.8.4.
     ErrorIndication {
         /// The tunnel.
         tunnel: GtpuTunnel,
@@ -57,7 +57,7 @@ pub(crate) struct EndedSession {
     pub is_read: bool,
 }
 
-/// What becomes of the reports of a session that ends.
+/// The fate of the reports of a session that ends.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RemainingReports {
     /// Waiting usage, and the last usage to come, are reported to this destination.
@@ -89,7 +89,7 @@ pub(super) struct ReportQueue {
     pub is_held: bool,
     /// After requests that were refused or not answered.
     pub pause: ReportPause,
-    /// What the request in flight carries; empty without one.
+    /// The contents of the request in flight; empty without one.
     pub sending: Vec<ReportItem>,
     /// Sequence number of the request in flight.
     pub sequence: Option<u32>,
@@ -148,8 +148,9 @@ impl ReportQueue {
         }
     }
 
-    /// Adds usage to that of its URR which waits and was not sent, while requests cannot be delivered: so what waits of a
-    /// session has a bound. False if there is none that it can be added to.
+    /// Adds usage to that of its URR which waits and was not sent, while requests cannot be
+    /// delivered: so the waiting reports of a session have a bound. False if there is none that it
+    /// can be added to.
     pub(super) fn merge(&mut self, item: &ReportItem) -> bool {
         let ReportItem::Usage(usage) = item else { return false };
         if !self.is_held && self.pause.failures() == 0 {
@@ -177,7 +178,7 @@ impl ReportQueue {
         ReportCounts { in_flight: usize::from(self.is_in_flight()), waiting: self.waiting.len() }
     }
 
-    /// Keeps of the reports what `remaining` says.
+    /// Keeps the reports that `remaining` selects.
     pub(super) fn end(&mut self, remaining: RemainingReports) -> DiscardedReports {
         match remaining {
             RemainingReports::Deliver(_) => {

@@ -1,4 +1,4 @@
-//! The session reports of each session: what waits, what is in flight, and whose turn it is.
+//! The session reports of each session: those that wait, those in flight, and whose turn it is.
 //!
 //! A session has at most one request in flight; further items wait. Counts are kept by association,
 //! so that its end frees the room of its reports at once, whatever their number; the reports
@@ -28,7 +28,7 @@ use crate::report_pause::ReportPause;
 pub(super) struct ReportSchedule {
     /// Sessions with something to send and nothing in flight, in the order of their turn.
     ready: VecDeque<Seid>,
-    /// Of associations that have not ended.
+    /// Counts of associations that have not ended.
     counts: BTreeMap<OwnerId, ReportCounts>,
     total: ReportCounts,
     /// Sessions whose reports wait until their silent peer is there again.
@@ -201,9 +201,10 @@ impl SessionStates {
         }
     }
 
-    /// The request in flight of a session was refused or not answered. What happens once waits again, to be sent as it was
-    /// after a pause; all else is reported with its next event. Returns the usage that is given up: that of a session which
-    /// is gone, after so many requests.
+    /// The request in flight of a session was refused or not answered. A report of something that
+    /// happens once waits again, to be sent as it was after a pause; all else is reported with its
+    /// next event. Returns the usage that is given up: that of a session which is gone, after so
+    /// many requests.
     pub(crate) fn fail_report(&mut self, now: Nanos, up_seid: Seid, attempts: u32) -> usize {
         self.reopen_notified(up_seid);
         let is_ended = self.ended.contains_key(&up_seid);

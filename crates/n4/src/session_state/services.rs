@@ -1,7 +1,7 @@
 //! How many sessions there are of each data network and slice.
 //!
-//! What a CP function sends decides about the names, so their number is bounded. A name that was counted once keeps its
-//! place: so a session is always taken from where it was added.
+//! The values that a CP function sends decide about the names, so their number is bounded. A name
+//! that was counted once keeps its place: so a session is always taken from where it was added.
 
 use std::collections::BTreeMap;
 

@@ -12,7 +12,7 @@ pub(crate) struct Unannounced {
     pub text: &'static str,
     /// IEs that are refused in the messages and rules that contain them.
     pub refused: &'static [IeType],
-    /// IEs that occur only inside of those, or in what a UP function with the feature sends.
+    /// IEs that occur only inside of those, or in messages of a UP function with the feature.
     pub within: &'static [IeType],
 }
 

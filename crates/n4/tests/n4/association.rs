@@ -107,7 +107,7 @@ fn setup_again_by_a_peer_that_has_not_restarted_keeps_its_sessions() {
     assert_eq!(bench.node.store().len(), 1);
 }
 
-/// How long a peer with sessions is heard of no more, until its heartbeats have failed.
+/// How long a peer with sessions is silent, until its heartbeats have failed.
 const LOST_AFTER: Nanos = Nanos(HEARTBEAT_INTERVAL.0 + T1.0 * (N1 as u64 + 1));
 
 /// A node whose sessions outlive their peer by 100 s, and a session of `smf(10)`, which is silent.
@@ -196,7 +196,7 @@ fn sessions_of_a_peer_that_stays_silent_go_and_its_next_setup_shows_it_by_a_newe
 }
 
 #[test]
-fn time_stamp_moves_with_each_end_that_the_peer_was_not_told_of() {
+fn time_stamp_moves_with_each_end_that_the_peer_was_not_notified_of() {
     let mut bench = Bench::associated();
     let mut seen = vec![UPF_STARTED];
     for sequence in [2, 12] {

@@ -1,5 +1,6 @@
-//! What four open-source control planes send, octet for octet, and what a UPF must make of it: one
-//! test for each thing that at least one of them needs. `docs/n4-tolerance.md` tells the rest.
+//! Messages of four open-source control planes, octet for octet, and the required reaction of a
+//! UPF: one test for each thing that at least one of them needs. `docs/n4-tolerance.md` has the
+//! rest.
 
 mod nodes;
 mod octets;

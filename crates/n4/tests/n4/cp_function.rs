@@ -16,7 +16,7 @@ use crate::smf::*;
 const SMF_GTPU: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 9);
 const INTERVAL: Nanos = Nanos::from_secs(60);
 
-/// FAR 3 leads to the CP function; FAR 2 buffers and tells.
+/// FAR 3 leads to the CP function; FAR 2 buffers and notifies.
 fn bench() -> (Bench, Seid) {
     let paths = PathConfig { echo_interval: INTERVAL, t3: Nanos::from_secs(3), n3: 3 };
     let heartbeat_interval = Nanos::from_secs(100_000);

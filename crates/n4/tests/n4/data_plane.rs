@@ -1,4 +1,5 @@
-//! The node in front of a data plane that only records: what it is given, and when answers leave.
+//! The node in front of a data plane that only records: which changes it gets, and when answers
+//! leave.
 
 use crate::smf::{Bench, SessionScript, decode, delete, establish, move_to, smf as peer};
 use adit_pfcp::Message;

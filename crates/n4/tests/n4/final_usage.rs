@@ -83,7 +83,7 @@ fn prepare(sequence: u32) -> Vec<u8> {
 
 /// Spec: TS 29.244 §5.18.
 #[test]
-fn prepared_release_reports_the_last_usage_of_sessions_and_then_tells_that_all_was_sent() {
+fn prepared_release_reports_the_last_usage_of_sessions_and_then_notifies_that_all_was_sent() {
     let mut scene = scene(CpFunctionFeatures::EPFAR, 2);
     let idle = scene.bench.session(smf(10), 9, &SessionScript::new(0xc9, 9));
     scene.count(1, 300, 40);
@@ -235,7 +235,7 @@ fn session_unknown_to_the_peer_reports_its_last_usage() {
 
 /// Spec: TS 29.244 §8.2.215 (PURU).
 #[test]
-fn deletion_tells_that_a_report_is_not_acknowledged_yet() {
+fn deletion_reports_that_a_report_is_not_acknowledged_yet() {
     let mut scene = scene(CpFunctionFeatures::empty(), 1);
     scene.count(0, 1000, 0);
     let first = scene.limit(0);

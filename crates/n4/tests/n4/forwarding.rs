@@ -1,4 +1,4 @@
-//! Duplicating parameters, forwarding policies and redirection as control planes ask for them.
+//! Duplicating parameters, forwarding policies and redirection as control planes request them.
 
 use std::net::Ipv4Addr;
 

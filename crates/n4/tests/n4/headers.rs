@@ -1,4 +1,5 @@
-//! Outer headers and QoS marks as control planes ask for them: what is accepted, and what is not.
+//! Outer headers and QoS marks as control planes request them: which are accepted, and which are
+//! not.
 
 use std::net::{IpAddr, Ipv4Addr};
 

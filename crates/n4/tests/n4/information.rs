@@ -1,4 +1,5 @@
-//! What is told besides rules: pools of UE addresses by us, circumstances of sessions by the SMF.
+//! Information in addition to rules: pools of UE addresses by us, circumstances of sessions by the
+//! SMF.
 
 use adit_n4::NodeConfig;
 use adit_pfcp::grouped::{CreatePdr, Pdi, UpdatePdr};
@@ -64,7 +65,8 @@ fn established(bytes: &[u8]) -> SessionEstablishmentResponse<'_> {
     body
 }
 
-/// Answers the one Association Update Request among `sent`; the metrics and counts that it told.
+/// Answers the one Association Update Request among `sent`; returns the metrics and counts that it
+/// reported.
 fn told(
     bench: &mut Bench,
     sent: &[adit_n4::Transmit],
@@ -101,9 +103,9 @@ fn pools_with_identity_are_announced_in_the_association_setup() {
     );
 }
 
-/// TS 29.244 §5.21.3, §7.4.4.3.1: usage is told when it moved, and once per interval.
+/// TS 29.244 §5.21.3, §7.4.4.3.1: usage is reported when it moved, and once per interval.
 #[test]
-fn pool_usage_is_told_when_it_moved_and_once_per_interval() {
+fn pool_usage_is_reported_when_it_moved_and_once_per_interval() {
     let mut bench = with_pools();
     bench.answer(smf(10), &setup_of(CpFunctionFeatures::UIAUR, None));
     let v4 = NumberOfUeIpAddresses { v4: Some(6), v6: None };
@@ -123,7 +125,7 @@ fn pool_usage_is_told_when_it_moved_and_once_per_interval() {
 }
 
 #[test]
-fn pool_usage_is_told_to_nobody_who_does_not_want_it() {
+fn pool_usage_is_reported_to_no_peer_without_the_feature() {
     let mut bench = with_pools();
     bench.answer(smf(10), &setup_of(CpFunctionFeatures::LOAD, None));
     let sent = bench.run_until(Nanos::from_secs(9));
@@ -131,7 +133,8 @@ fn pool_usage_is_told_to_nobody_who_does_not_want_it() {
     assert_eq!(bench.node.poll_timeout(), Some(HEARTBEAT_INTERVAL), "nor looked at");
 }
 
-/// TS 29.244 §7.5.2.1: what decides nothing is kept for the operator, identities masked.
+/// TS 29.244 §7.5.2.1: information that decides nothing is kept for the operator, identities
+/// masked.
 #[test]
 fn information_of_a_session_is_kept_masked_until_the_session_ends() {
     let mut bench = Bench::associated();
@@ -209,7 +212,7 @@ fn restored_session_keeps_the_f_teid_and_address_that_we_chose_before_our_restar
     assert_ne!(other[0].ue_ip_addresses.first().unwrap().v4, ue);
 }
 
-/// TS 29.244 §7.5.5.1: what is chosen for a PDR that is updated is in Updated PDR.
+/// TS 29.244 §7.5.5.1: the F-TEID chosen for a PDR that is updated is in Updated PDR.
 #[test]
 fn f_teid_chosen_for_an_updated_pdr_is_answered_as_updated() {
     let mut bench = Bench::associated();

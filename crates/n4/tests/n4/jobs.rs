@@ -1,4 +1,4 @@
-//! What one peer asks for about many sessions delays no other peer.
+//! A request of one peer about many sessions delays no other peer.
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -83,7 +83,7 @@ impl Scene {
         sessions.filter(|session| session.cp_f_seid().v4 == Some(address)).count()
     }
 
-    /// The gNB knows no tunnel of the session with this number.
+    /// The gNB has no tunnel of the session with this number.
     fn error_indication(&mut self, number: u16) -> Vec<Transmit> {
         let teid = SessionScript::new(1, number).gnb_teid;
         let event = WorkerEvent::ErrorIndication { peer: GNB.into(), teid };
@@ -114,7 +114,7 @@ impl Scene {
         body.up_f_seid.unwrap().seid
     }
 
-    /// Hands over a request; what it changes is not observed yet.
+    /// Hands over a request; its changes are not observed yet.
     fn ask(&mut self, host: u8, bytes: &[u8]) -> Vec<Transmit> {
         let before = self.bench.node.sessions_touched_by_jobs();
         self.bench.node.handle_datagram(self.bench.now, smf(host), bytes);
@@ -137,7 +137,7 @@ impl Scene {
         self.bench.sent()
     }
 
-    /// Workers observe what was published.
+    /// Workers observe published changes.
     fn observe(&mut self) -> Vec<Transmit> {
         while let Some((id, _)) = self.unobserved.pop_front() {
             self.bench.node.handle_published(self.bench.now, id);
@@ -145,7 +145,7 @@ impl Scene {
         self.bench.sent()
     }
 
-    /// Turns until nothing is left to do; returns what was sent.
+    /// Turns until nothing is left to do; returns the sent messages.
     fn finish(&mut self) -> Vec<Transmit> {
         let mut sent = Vec::new();
         loop {
@@ -362,7 +362,7 @@ fn sessions_go_to_another_smf_of_the_set_in_slices_and_nobody_sees_the_differenc
     assert_eq!((report.len(), report[0].to), (1, smf(10)), "it is on its way");
     scene.ask(10, &setup(7, TEN, SMF_STARTED + 9));
     assert_eq!(scene.len_at(ELEVEN), SESSIONS_PER_TURN_MAX);
-    // What concerns a session that has not moved moves it first.
+    // A request about a session that has not moved moves it first.
     let sequence = scene.next();
     let sent = scene.ask(10, &delete(sequence, last));
     let Message::SessionDeletionResponse(body) = decode(&sent[0].bytes) else { panic!() };
@@ -376,7 +376,7 @@ fn sessions_go_to_another_smf_of_the_set_in_slices_and_nobody_sees_the_differenc
     let Message::SessionReportRequest(body) = decode(&report[0].bytes) else { panic!() };
     assert_eq!(body.old_cp_f_seid.map(|cp| cp.v4), Some(Some(TEN)));
     assert_eq!(scene.len_at(ELEVEN), SESSIONS_PER_TURN_MAX + 2);
-    // The report that was on its way to the failed one is told again.
+    // The report that was on its way to the failed one is sent again.
     let sent = scene.finish();
     assert_eq!((sent.len(), sent[0].to), (1, smf(11)));
     assert_eq!(scene.len_at(ELEVEN), usize::from(MANY));
@@ -417,7 +417,7 @@ fn sessions_go_to_an_alternative_address_in_slices_and_later_ones_stay_where_the
     }
     // PFDs of an association that was lost, too, take their part of the turn.
     assert!((1..=SESSIONS_PER_TURN_MAX).contains(&scene.len_at(TWENTY)));
-    // Its control plane is at the former address all the same, because it says so now.
+    // Its control plane is at the previous address all the same, because it says so now.
     let newcomer = establish(8, &SessionScript::new(1, 3000));
     scene.ask(20, &newcomer);
     let report = scene.error_indication(MANY - 1);
@@ -579,7 +579,7 @@ fn peers_that_appear_together_are_taken_in_over_several_turns() {
     }
     assert!(bench.node.poll_timeout().is_none_or(|at| at > bench.now));
 
-    // A CP function asks for their delays: the measurements begin little by little, too.
+    // A CP function requests their delays: the measurements begin little by little, too.
     let mut control = GtpuPathQosControlInformation::new(QosReportTrigger::IRE);
     control.interface_type = Some(GtpuPathInterfaceType::N3);
     let mut body = AssociationUpdateRequest::new(ie::NodeId::Ipv4(TEN));

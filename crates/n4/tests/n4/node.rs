@@ -76,7 +76,7 @@ fn paths_that_change_meanwhile_are_reported_together_afterwards() {
     assert_eq!(bench.node.counters().scalars.discarded_unmatched_response, 1);
 }
 
-/// The Node Report Requests among what is sent.
+/// The Node Report Requests among the sent messages.
 fn node_reports(sent: &[adit_n4::Transmit]) -> Vec<Vec<u8>> {
     let reports = sent.iter().filter(|t| t.bytes[1] == MessageType::NODE_REPORT_REQUEST.0);
     reports.map(|t| t.bytes.clone()).collect()
@@ -186,7 +186,7 @@ fn load_told(bytes: &[u8]) -> (Told, Told) {
 
 /// Spec: TS 29.244 §6.2.3.3, §6.2.4.3.
 #[test]
-fn load_and_overload_are_told_when_they_change_to_those_who_want_to_know() {
+fn load_and_overload_are_reported_when_they_change_to_peers_with_the_feature() {
     let store = adit_session::StoreConfig { sessions_max: 10, ..config().store };
     let mut bench = Bench::with(NodeConfig { store, ..config() });
     associate_with(&mut bench, CpFunctionFeatures::LOAD | CpFunctionFeatures::OVRL);
@@ -361,7 +361,7 @@ fn release_that_a_cp_function_does_not_carry_out_is_reported_once_and_the_operat
 }
 
 #[test]
-fn node_tells_whether_it_has_something_to_send() {
+fn node_returns_whether_it_has_something_to_send() {
     let mut bench = Bench::new();
     assert!(!bench.node.has_transmit());
     bench.node.handle_datagram(bench.now, smf(10), &heartbeat(1, SMF_STARTED));

@@ -1,4 +1,5 @@
-//! Packet rates over N4: what a QER says, what it is asked for, and what it leaves behind.
+//! Packet rates over N4: the parameters of a QER, queries of its state, and the state that it
+//! leaves behind.
 
 use adit_pfcp::grouped::{CreateQer, PacketRateStatusReport, QueryPacketRateStatus, UpdateQer};
 use adit_pfcp::ie::{
@@ -50,7 +51,7 @@ impl Scene {
         (0..pkts).filter(one).count()
     }
 
-    /// What the answer to a query says.
+    /// The values in the answer to a query.
     fn query(&mut self, sequence: u32) -> Vec<(QerId, PacketRateStatus)> {
         let queries = list([QueryPacketRateStatus::new(QerId(7))]);
         let request =
@@ -73,7 +74,7 @@ fn status(packets: u16, additional: u16, until: u64) -> PacketRateStatus {
 }
 
 #[test]
-fn query_tells_what_is_left_and_until_when() {
+fn query_returns_the_rest_and_until_when() {
     let mut scene = scene(qer());
     scene.bench.now = Nanos::from_secs(100);
     assert_eq!(scene.query(3), [(QerId(7), status(10, 2, 100))], "no window runs");
@@ -87,7 +88,7 @@ fn query_tells_what_is_left_and_until_when() {
 }
 
 #[test]
-fn session_that_ends_tells_what_was_left_when_no_worker_counted_any_more() {
+fn session_that_ends_reports_the_rest_when_no_worker_counted_any_more() {
     for is_reported in [true, false] {
         let mut qer = qer();
         qer.qer_control_indications = is_reported.then_some(QerControlIndications::RCSR);

@@ -62,7 +62,7 @@ fn watching(control: Control) -> Bench {
 type Told = (QosReportTrigger, Option<Ipv4Addr>, Vec<(u32, u32, u32, Option<u16>)>);
 
 impl Bench {
-    /// Does what is due now, and returns the Echo Requests.
+    /// Runs due work, and returns the Echo Requests.
     fn asked(&mut self) -> Vec<(IpAddr, u16, u8)> {
         self.node.handle_timeout(self.now);
         let commands = core::iter::from_fn(|| self.node.poll_command());
@@ -82,7 +82,7 @@ impl Bench {
         self.node.handle_event(at, response);
     }
 
-    /// A second passes; each path is asked and answered after `round_trip_ns`.
+    /// A second passes; each path gets an Echo Request and answers after `round_trip_ns`.
     fn second(&mut self, round_trip_ns: u64) -> Vec<Told> {
         let mut told = self.told();
         for (peer, sequence, _) in self.asked() {
@@ -124,7 +124,7 @@ impl Bench {
 
 /// Spec: TS 29.244 §5.24.5, §7.4.5.1.5.
 #[test]
-fn periodic_report_tells_half_of_the_round_trips_since_the_last_one() {
+fn periodic_report_has_half_of_the_round_trips_since_the_last_one() {
     let mut control = on_n3(QosReportTrigger::PER);
     control.measurement_period = Some(MeasurementPeriod(3));
     let mut bench = watching(control);
@@ -137,7 +137,7 @@ fn periodic_report_tells_half_of_the_round_trips_since_the_last_one() {
     assert_eq!(bench.second(8 * MS), []);
     let second = (QosReportTrigger::PER, Some(GNB), vec![(4, 4, 4, None)]);
     assert_eq!(bench.second(1), [second], "the window began anew");
-    // Nothing is told of a path without answers.
+    // Nothing is reported about a path without answers.
     let mut reports = 0;
     for _ in 0..7 {
         bench.asked();
@@ -209,7 +209,7 @@ fn delay_is_averaged_over_ten_measurements_where_no_period_ends_them() {
 }
 
 #[test]
-fn traffic_classes_are_measured_apart_and_told_with_their_marking() {
+fn traffic_classes_are_measured_apart_and_reported_with_their_marking() {
     let mut control = on_n3(QosReportTrigger::PER);
     control.measurement_period = Some(MeasurementPeriod(1));
     control.transport_level_markings =
@@ -232,7 +232,7 @@ fn traffic_classes_are_measured_apart_and_told_with_their_marking() {
     assert_eq!(bench.told(), [(QosReportTrigger::PER, Some(GNB), told)]);
 }
 
-/// Workers tell of requests and responses apart, in any order.
+/// Workers report requests and responses apart, in any order.
 #[test]
 fn response_known_before_its_request_counts_and_one_without_a_request_does_not() {
     let mut bench = watching(on_n3(QosReportTrigger::IRE));
@@ -353,8 +353,8 @@ fn peer_that_restarted_is_reported_to_those_who_know_such_reports() {
     assert_eq!(bench.node.counters().scalars.gtpu_peers_restarted, 1);
 }
 
-/// Tells that the peer started at `started`, and answers the Echo Requests that follow; returns how
-/// many.
+/// Reports that the peer started at `started`, and answers the Echo Requests that follow; returns
+/// how many.
 fn exchange(bench: &mut Bench, started: u32) -> usize {
     let hint = WorkerEvent::EchoRequest { peer: PEER, recovery: started };
     bench.node.handle_event(bench.now, hint);

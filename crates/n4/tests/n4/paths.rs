@@ -39,7 +39,7 @@ impl Bench {
     }
 }
 
-/// The sequence number of the one Echo Request that was asked for.
+/// The sequence number of the one Echo Request that was requested.
 #[track_caller]
 fn asked(commands: &[WorkerCommand]) -> u16 {
     match commands {
@@ -167,7 +167,7 @@ fn path_is_as_narrow_as_a_router_says_for_ten_minutes() {
         core::iter::from_fn(|| bench.node.poll_path_mtu()).collect::<Vec<_>>()
     };
     let change = |mtu_bytes| PathMtuChange { peer: PEER, mtu_bytes };
-    // Who does not know the TEID has not seen the packet.
+    // A router that does not quote the TEID has not seen the packet.
     assert_eq!(told(&mut bench, Teid(teid.0 ^ 1), 1400), []);
     assert_eq!(told(&mut bench, teid, 1400), [change(1400)]);
     let news = NodeEvent::PathNarrowed { peer: PEER, mtu_bytes: 1400, router: ROUTER };
@@ -196,7 +196,8 @@ fn path_is_as_narrow_as_a_router_says_for_ten_minutes() {
     assert_eq!((scalars.path_mtus_told, scalars.path_mtus_disbelieved), (5, 2));
 }
 
-/// Tells of a start and answers what is asked because of it; returns how many exchanges there were.
+/// Reports a start and answers the Echo Requests that follow; returns how many exchanges there
+/// were.
 fn tell_start(bench: &mut Bench, hint: Option<u32>, started: u32) -> usize {
     if let Some(recovery) = hint {
         bench.node.handle_event(bench.now, WorkerEvent::EchoRequest { peer: PEER, recovery });
@@ -255,7 +256,7 @@ fn later_start_of_a_peer_is_believed_when_a_second_exchange_confirms_it() {
 
 /// Spec: TS 29.281 §7.2.2.
 #[test]
-fn responses_to_no_request_of_ours_tell_of_no_restart() {
+fn responses_to_no_request_of_ours_report_no_restart() {
     let (mut bench, _) = bench();
     bench.now += T3;
     tell_start(&mut bench, Some(100), 100);
@@ -279,7 +280,7 @@ fn responses_to_no_request_of_ours_tell_of_no_restart() {
 }
 
 #[test]
-fn peer_that_tells_another_start_each_time_is_not_asked_without_end() {
+fn peer_that_reports_another_start_each_time_is_not_probed_without_end() {
     let (mut bench, _) = bench();
     let mut asked_for = 0;
     for started in 0..100 {

@@ -1,4 +1,4 @@
-//! Packet Detection Information beyond the usual: what names the operator's configuration.
+//! Packet Detection Information beyond the usual: names of the operator's configuration.
 
 use adit_n4::NodeConfig;
 use adit_pfcp::grouped::{CreateTrafficEndpoint, Pdi};
@@ -75,7 +75,7 @@ fn one_pool() -> Provisioning {
     Provisioning { ue_pools, ..config().store.provisioning }
 }
 
-/// TS 29.244 §7.5.3.2: Created PDR carries the chosen address beside the F-TEID.
+/// TS 29.244 §7.5.3.2: Created PDR carries the chosen address next to the F-TEID.
 #[test]
 fn ue_address_of_our_choice_is_returned_in_created_pdr() {
     let mut bench = associated_with(one_pool());
@@ -145,7 +145,7 @@ fn refusal(edit: impl FnOnce(&mut Pdi<'static>)) -> (Cause, Option<OffendingIe>)
     (body.cause, body.offending_ie)
 }
 
-/// TS 29.244 §5.16; RFC 2865 §5.22: what is no route names the IE that it came in.
+/// TS 29.244 §5.16; RFC 2865 §5.22: a refusal of a text that is no route names its IE.
 #[test]
 fn framed_route_that_is_none_is_refused_with_rule_and_ie() {
     let failure = |ie| (Cause::RuleCreationModificationFailure, Some(OffendingIe::from(ie)));
@@ -220,7 +220,7 @@ fn several_ue_addresses_that_contradict_each_other_are_refused() {
 
 /// TS 29.244 §8.2.25: UEIP is offered only with pools, PDIU always.
 #[test]
-fn features_tell_of_pools_and_traffic_endpoints() {
+fn features_announce_pools_and_traffic_endpoints() {
     let features = |provisioning| {
         let store = StoreConfig { provisioning, ..config().store };
         let mut bench = Bench::with(NodeConfig { store, ..config() });

@@ -1,4 +1,4 @@
-//! PFD Management over N4: what is accepted acts in sessions, what is refused changes nothing.
+//! PFD Management over N4: accepted PFDs act in sessions, refused ones change nothing.
 
 use std::net::Ipv4Addr;
 

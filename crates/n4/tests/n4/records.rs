@@ -1,5 +1,5 @@
-//! What a store keeps of a node: what waits for it, what it says at each moment, and what a later process makes
-//! of it.
+//! The records of a node in a store: which messages wait for them, their state at each moment, and
+//! the node that a later process makes of them.
 
 mod answers;
 mod following;

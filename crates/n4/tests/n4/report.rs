@@ -1,4 +1,5 @@
-//! Session reports: their form, one at a time, retransmission, bounds, and what responses do.
+//! Session reports: their form, one at a time, retransmission, bounds, and the effects of
+//! responses.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -22,7 +23,7 @@ fn data_on(session: Seid, pdr: u16) -> WorkerEvent {
     WorkerEvent::DownlinkData { session, pdr: PdrId(pdr), dscp, qfi, delivery: None }
 }
 
-/// FAR 2 buffers and tells of everything; PDRs 2 to 40 use it.
+/// FAR 2 buffers and notifies of everything; PDRs 2 to 40 use it.
 fn bench_with(delay: u8) -> (Bench, Seid) {
     bench_of(config(), delay)
 }
@@ -223,13 +224,13 @@ fn other_refusal_is_counted_and_the_session_stays() {
     assert_eq!(sent.iter().map(pdrs).collect::<Vec<_>>(), [[3]]);
 }
 
-/// The Session Report Requests among what is sent.
+/// The Session Report Requests among the sent messages.
 fn reports(sent: &[Transmit]) -> Vec<Transmit> {
     let of = MessageType::SESSION_REPORT_REQUEST;
     sent.iter().filter(|t| raw(&t.bytes).header.message_type == of).cloned().collect()
 }
 
-/// What a CP function does with a report.
+/// The reaction of a CP function to a report.
 #[derive(Debug, Clone, Copy)]
 enum Reaction {
     Silence,
@@ -254,7 +255,8 @@ impl Reaction {
 }
 
 impl Bench {
-    /// The CP function reacts to a report. Returns what is sent next, besides copies of the report.
+    /// The CP function reacts to a report. Returns the messages that are sent next, except copies
+    /// of the report.
     fn react(&mut self, request: &Transmit, reaction: Reaction) -> Vec<Transmit> {
         match reaction {
             Reaction::Silence => {
@@ -279,7 +281,7 @@ impl Bench {
     }
 }
 
-/// §5.2.3.1: the CP function is to know of the packets that wait.
+/// §5.2.3.1: the CP function is to be notified of the packets that wait.
 #[test]
 fn downlink_data_report_that_is_not_delivered_is_repeated_with_the_next_packet() {
     for reaction in REACTIONS {
@@ -471,7 +473,7 @@ fn bench_buffering_for(timer: Timer) -> (Bench, Seid) {
 
 /// Spec: TS 29.244 §7.5.9.2, §8.2.29.
 #[test]
-fn buffering_duration_that_is_over_discards_what_is_buffered_and_the_next_packet_is_told() {
+fn buffering_duration_that_is_over_discards_buffered_packets_and_the_next_one_is_reported() {
     let (mut bench, up_seid) = bench_buffering_for(Timer::from_secs(4));
     bench.now = Nanos(4_000_000_000 - 1);
     bench.node.handle_timeout(bench.now);

@@ -31,7 +31,7 @@ const HEARTBEAT: Nanos = Nanos::from_secs(1);
 const WINDOW: usize = 400;
 /// Sessions of each of the two control planes.
 const SESSIONS: u16 = 5_000;
-/// Sessions that each of them establishes for other UEs while it restores the former ones.
+/// Sessions that each of them establishes for other UEs while it restores the previous ones.
 const NEW_SESSIONS: u16 = 250;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -347,7 +347,8 @@ impl Simulation {
         while self.node.poll_event().is_some() {}
     }
 
-    /// Steps on until the control planes know the present node and have what they want.
+    /// Steps on until the control planes have met the present node and have restored their
+    /// sessions.
     fn run(&mut self) {
         let started = self.node.config().recovery_time_stamp;
         let is_done = |cp: &Cp| cp.upf_started == Some(started) && cp.is_done();
@@ -356,7 +357,7 @@ impl Simulation {
         }
     }
 
-    /// Every session that a control plane knows exists, with its tunnels, and no other.
+    /// Every session that a control plane has exists, with its tunnels, and no other.
     fn check(&self) {
         let mut theirs = BTreeSet::new();
         for view in self.cps.iter().flat_map(|cp| &cp.views) {
@@ -391,7 +392,7 @@ impl Simulation {
     }
 }
 
-/// Twice, so that the second restoration meets TEIDs of two former lives.
+/// Twice, so that the second restoration meets TEIDs of two previous lives.
 #[test]
 fn sessions_are_restored_with_their_tunnels_beside_new_ones() {
     let mut simulation = Simulation::new(5, Style::Restore);

@@ -1,4 +1,4 @@
-//! What no peer may do to the node: speak without leave, ask for too much, or make it fall.
+//! Limits of every peer: none may speak without leave, request too much, or make the node fall.
 
 use std::net::Ipv4Addr;
 
@@ -159,7 +159,7 @@ fn fault_of(event: NodeEvent) -> Option<&'static str> {
 }
 
 #[test]
-fn fault_is_told_once_per_kind() {
+fn fault_is_reported_once_per_kind() {
     let mut bench = Bench::associated();
     bench.events();
     for sequence in 2..5 {
@@ -286,9 +286,9 @@ fn leaked<T>(items: Vec<T>) -> &'static [T] {
     Vec::leak(items)
 }
 
-/// Spec: TS 29.244 §7.6: one error is answered; we tell the others in the log.
+/// Spec: TS 29.244 §7.6: one error is answered; the log has the others.
 #[test]
-fn every_error_of_a_refused_request_is_told_once_and_not_too_often() {
+fn every_error_of_a_refused_request_is_logged_once_and_not_too_often() {
     let mut bench = Bench::associated();
     bench.events();
     let refused = establish_with(2, &script(), |body| {
@@ -326,7 +326,7 @@ fn every_error_of_a_refused_request_is_told_once_and_not_too_often() {
     assert!(findings[1].contains("FAR 2: "), "{findings:?}");
 }
 
-/// What the log says of a request that is refused.
+/// The lines of the log about a request that is refused.
 fn told(bench: &mut Bench, host: u8, request: &[u8]) -> Vec<String> {
     bench.now += Nanos::from_secs(1);
     bench.events();

@@ -41,7 +41,7 @@ fn established(bytes: &[u8]) -> SessionEstablishmentResponse<'_> {
     body
 }
 
-/// What an establishment is refused with; nothing may be left of it.
+/// The refusal of an establishment; nothing may be left of it.
 fn refused_establishment(request: &[u8]) -> ExpectedRefusal {
     let mut bench = Bench::associated();
     bench.node.handle_datagram(bench.now, smf(10), request);
@@ -359,7 +359,7 @@ fn failed_modification_leaves_the_session_as_it_was() {
     assert!(*bench.node.store() == before);
 }
 
-/// TS 29.244 §8.2.9; TS 23.501 §5.7.2.5: what cannot be guaranteed is refused, whole.
+/// TS 29.244 §8.2.9; TS 23.501 §5.7.2.5: a rate that cannot be guaranteed is refused, whole.
 #[test]
 fn guaranteed_bit_rates_beyond_the_capacity_are_cause_75() {
     let mut config = config();
@@ -550,7 +550,7 @@ fn session_set_up_anew_with_the_teid_of_a_former_one_replaces_it_and_has_the_tei
     }
 }
 
-/// One session with the UE address of one former session and the TEID of another one.
+/// One session with the UE address of one previous session and the TEID of another one.
 #[test]
 fn session_set_up_anew_replaces_all_that_it_excludes_or_none() {
     let mut bench = Bench::associated();

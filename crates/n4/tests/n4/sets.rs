@@ -296,7 +296,7 @@ fn setup_that_finds_no_association_retains_nothing_and_says_so() {
 
 /// Spec: TS 29.244 §6.2.9, §7.5.3.1; TS 23.007 §23.
 #[test]
-fn own_set_is_told_to_those_who_name_one_and_deletes_their_sessions() {
+fn own_set_is_sent_to_peers_that_name_one_and_deletes_their_sessions() {
     let mut bench = Bench::associated();
     let started = UPF_STARTED.to_be_bytes();
     let own = list([started[2], started[3] | 1]);
@@ -322,7 +322,7 @@ fn own_set_is_told_to_those_who_name_one_and_deletes_their_sessions() {
 }
 
 #[test]
-fn node_that_stops_tells_by_its_set_that_what_is_left_is_gone() {
+fn node_that_stops_reports_by_its_set_that_remaining_sessions_are_gone() {
     let mut bench = Bench::associated();
     bench.associate(20);
     let theirs = list([FqCsid::new(FqCsidNode::Ipv4(ip(10)), &[0, 7], None).unwrap()]);
@@ -360,7 +360,7 @@ fn with_members() -> Bench {
     Bench::with(NodeConfig { policy, ..config() })
 }
 
-/// Spec: TS 29.244 §5.22 lets whoever names a set control its sessions.
+/// Spec: TS 29.244 §5.22 lets any CP function that names a set control its sessions.
 #[test]
 fn member_of_a_configured_set_controls_its_sessions_and_a_stranger_does_not() {
     let mut bench = with_members();

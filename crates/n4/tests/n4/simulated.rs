@@ -1,4 +1,4 @@
-//! What stands around a simulated node: workers and a disk, in virtual time.
+//! The surroundings of a simulated node: workers and a disk, in virtual time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;

@@ -37,7 +37,7 @@ const ROUGH: LinkConfig = LinkConfig {
 /// Requests that one SMF has in flight.
 const WINDOW: usize = 40;
 
-/// Tells the seed when a test fails.
+/// Prints the seed when a test fails.
 struct Seed(u64);
 
 impl Drop for Seed {
@@ -85,7 +85,7 @@ struct View {
     gone: bool,
 }
 
-/// How often the SMF was told that something happened.
+/// How often the SMF was notified of each event.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Told {
     established: u64,
@@ -146,7 +146,7 @@ impl Smf {
     }
 
     /// Forgets everything and starts again, with the same sequence numbers: after the last answer
-    /// to its former life has arrived, and before the node has forgotten that life's requests.
+    /// to its previous life has arrived, and before the node has forgotten that life's requests.
     fn restart(&mut self, now: Nanos, sessions: u16, rng: &mut SmallRng) {
         self.started += 1;
         self.associated = false;
@@ -173,7 +173,7 @@ impl Smf {
         self.open.insert(sequence, request);
     }
 
-    /// Starts what may start.
+    /// Starts procedures that may start.
     fn think(&mut self, now: Nanos, rng: &mut SmallRng) {
         if now < self.asleep_until {
             return;
@@ -224,7 +224,7 @@ impl Smf {
         self.ask(now, purpose, bytes);
     }
 
-    /// Sends what is due.
+    /// Sends due messages.
     fn transmit(&mut self, now: Nanos, link: &mut LossyLink) {
         let src = self.socket;
         for request in self.open.values_mut().filter(|request| request.due <= now) {
@@ -306,7 +306,7 @@ impl Smf {
     }
 }
 
-/// A node whose process ended starts again with what `disk` has; its sessions run at once.
+/// A node whose process ended starts again with the records of `disk`; its sessions run at once.
 fn restored(config: NodeConfig, now: Nanos, disk: &Disk, workers: &mut Workers) -> Node {
     let mut node = Node::new(config);
     let (_, octets) = &disk.of(RecordKind::Node)[0];
@@ -446,7 +446,7 @@ impl Simulation {
         while self.node.poll_event().is_some() {}
     }
 
-    /// When an answer leaves for the first time, the workers run what it says.
+    /// When an answer leaves for the first time, the workers run the change that it acknowledges.
     fn check_first_answer(&mut self, transmit: &Transmit) {
         let header = raw(&transmit.bytes).header;
         let Some(smf) = self.smfs.iter().find(|smf| smf.socket == transmit.to) else { return };
@@ -481,7 +481,7 @@ impl Simulation {
         }
     }
 
-    /// Both sides know the same sessions with the same tunnels.
+    /// Both sides have the same sessions with the same tunnels.
     fn check_agreement(&self) {
         let mut theirs = BTreeSet::new();
         for smf in &self.smfs {
@@ -516,7 +516,7 @@ impl Simulation {
         sum
     }
 
-    /// Every request took effect as often as an SMF was told so: once.
+    /// Every request took effect as often as an SMF got an answer to it: once.
     fn check_exactly_once(&self) {
         let counters = self.node.counters();
         let scalars = counters.scalars;
@@ -605,8 +605,8 @@ fn restarted_upf_is_set_up_again_and_both_sides_agree() {
     }
 }
 
-/// A node whose process is killed goes on: no peer hears of it, what was answered holds, and requests that were under
-/// way are carried out once.
+/// A node whose process is killed goes on: no peer notices, acknowledged changes hold, and requests
+/// that were under way are carried out once.
 #[test]
 fn killed_upf_goes_on_with_all_that_it_answered() {
     let mut kills = 0;
@@ -620,7 +620,7 @@ fn killed_upf_goes_on_with_all_that_it_answered() {
             if is_done && simulation.workers.queue.is_empty() && simulation.disk.queue.is_empty() {
                 break;
             }
-            // What is asked in between is answered in the end.
+            // Requests that arrive in between are answered in the end.
             let now = simulation.clock.now();
             let is_associated = simulation.smfs.iter().all(|smf| smf.associated);
             let rests = now.since(killed) < Nanos::from_millis(1500);

@@ -271,7 +271,7 @@ impl Bench {
         assert!(body.cause.is_accepted());
     }
 
-    /// Hands over a datagram, publishes everything, and returns what is sent.
+    /// Hands over a datagram, publishes everything, and returns the sent messages.
     pub(crate) fn ask(&mut self, from: SocketAddr, bytes: &[u8]) -> Vec<Transmit> {
         self.node.handle_datagram(self.now, from, bytes);
         self.publish_all();
@@ -279,7 +279,7 @@ impl Bench {
         self.sent()
     }
 
-    /// Hands over a datagram, and returns what is sent without a publication or a record.
+    /// Hands over a datagram, and returns the sent messages without a publication or a record.
     pub(crate) fn ask_quietly(&mut self, from: SocketAddr, bytes: &[u8]) -> Vec<Transmit> {
         self.node.handle_datagram(self.now, from, bytes);
         self.sent()
@@ -306,7 +306,7 @@ impl Bench {
     }
 
     /// A heartbeat of `from` shows a newer time stamp, and so does its response to our probe.
-    /// Returns what is sent then.
+    /// Returns the messages sent then.
     pub(crate) fn restart(
         &mut self,
         from: SocketAddr,
@@ -356,7 +356,7 @@ impl Bench {
         body.up_f_seid.unwrap().seid
     }
 
-    /// Moves time on to `until`, handling every timeout on the way; returns what is sent.
+    /// Moves time on to `until`, handling every timeout on the way; returns the sent messages.
     pub(crate) fn run_until(&mut self, until: Nanos) -> Vec<Transmit> {
         let mut all = Vec::new();
         while let Some(at) = self.node.poll_timeout().filter(|&at| at <= until) {

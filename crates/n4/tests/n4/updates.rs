@@ -1,4 +1,4 @@
-//! What modifications change in rules, and what they are refused for; requests that a fault costs.
+//! Changes of rules by modifications, and the reasons of refusals; requests that a fault costs.
 
 use std::net::Ipv4Addr;
 
@@ -280,7 +280,7 @@ fn answers_to_our_wish_of_release_are_taken_once_and_refusals_counted() {
 }
 
 #[test]
-fn words_for_the_log_tell_reasons_apart() {
+fn words_for_the_log_distinguish_reasons() {
     use adit_n4::{DownReason, NodeIdentity, SetupFailure};
     let reasons = [
         DownReason::Released,

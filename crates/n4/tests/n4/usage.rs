@@ -385,7 +385,7 @@ fn refuse(scene: &mut Scene, request: &adit_n4::Transmit, cause: Cause) {
     assert!(scene.ask(&encode(Some(Seid(1)), sequence, &body)).is_empty(), "a pause");
 }
 
-/// A report that was not accepted is sent again as it was; what is used meanwhile is in the next one.
+/// A report that was not accepted is sent again as it was; usage meanwhile is in the next one.
 #[test]
 fn usage_that_is_not_delivered_is_sent_again_with_its_number() {
     let causes = [
@@ -427,7 +427,7 @@ fn usage_that_is_not_delivered_is_sent_again_with_its_number() {
     }
 }
 
-/// It ended, and nobody could be told for long.
+/// It ended, and nobody was reachable for long.
 #[test]
 fn last_usage_that_the_cp_function_refuses_again_and_again_is_given_up_and_counted() {
     let mut urr = urr(1, ReportingTriggers::VOLTH);

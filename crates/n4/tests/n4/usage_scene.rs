@@ -130,7 +130,7 @@ impl Scene {
         self.bench.sent()
     }
 
-    /// Moves time on; returns what is sent.
+    /// Moves time on; returns the sent messages.
     pub(crate) fn run_until(&mut self, until: Nanos) -> Vec<Transmit> {
         let mut all = Vec::new();
         while let Some(at) = self.bench.node.poll_timeout().filter(|&at| at <= until) {

@@ -38,7 +38,7 @@ pub use urr::{
     AdditionalMonitoringTime, AggregatedUrrs, CreateUrr, QueryUrr, RemoveUrr, UpdateUrr,
 };
 
-/// What a grouped IE may contain; empty for leaves and for groups without a typed form here.
+/// The possible members of a grouped IE; empty for leaves and for groups without a typed form here.
 #[must_use]
 pub fn members(ie_type: IeType) -> &'static [Member] {
     match ie_type {

@@ -84,7 +84,7 @@ bodies! {
         pdr_id: M PDR_ID => PdrId,
     }
 
-    /// What the UP function chose for a new PDR. Spec: TS 29.244 §7.5.3.2.
+    /// The identifiers that the UP function chose for a new PDR. Spec: TS 29.244 §7.5.3.2.
     group CreatedPdr = CREATED_PDR, rule Pdr {
         pdr_id: M PDR_ID => PdrId,
         /// A second one is for redundant transmission.
@@ -92,7 +92,7 @@ bodies! {
         ue_ip_addresses: Cs UE_IP_ADDRESS => UeIpAddress,
     }
 
-    /// What the UP function chose for a changed PDR. Spec: TS 29.244 §7.5.9.3.
+    /// The identifiers that the UP function chose for a changed PDR. Spec: TS 29.244 §7.5.9.3.
     group UpdatedPdr = UPDATED_PDR, rule Pdr {
         pdr_id: M PDR_ID => PdrId,
         local_f_teids: Cs F_TEID => FTeid,

@@ -43,7 +43,7 @@ bodies! {
         qer_control_indications: N QER_CONTROL_INDICATIONS => QerControlIndications,
     }
 
-    /// A QER whose packet rates are asked for. Spec: TS 29.244 §7.5.4.22.
+    /// A QER whose packet rates are queried. Spec: TS 29.244 §7.5.4.22.
     group QueryPacketRateStatus = QUERY_PACKET_RATE_STATUS, rule Qer {
         qer_id: M QER_ID => QerId,
     }

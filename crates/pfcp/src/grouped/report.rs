@@ -50,7 +50,7 @@ bodies! {
         data_status: C DATA_STATUS => DataStatus,
     }
 
-    /// Tunnels that a peer does not know. Spec: TS 29.244 §7.5.8.4.
+    /// Tunnels that a peer does not have. Spec: TS 29.244 §7.5.8.4.
     group ErrorIndicationReport = ERROR_INDICATION_REPORT {
         remote_f_teids: Ms F_TEID => FTeid,
     }

@@ -24,7 +24,7 @@ bodies! {
         source_interface_type: O TGPP_INTERFACE_TYPE => InterfaceType,
     }
 
-    /// What the UP function chose for a traffic endpoint. Spec: TS 29.244 §7.5.3.5.
+    /// The identifiers that the UP function chose for a traffic endpoint. Spec: TS 29.244 §7.5.3.5.
     group CreatedTrafficEndpoint = CREATED_TRAFFIC_ENDPOINT {
         traffic_endpoint_id: M TRAFFIC_ENDPOINT_ID => TrafficEndpointId,
         local_f_teids: Cs F_TEID => FTeid,

@@ -95,7 +95,7 @@ bodies! {
         urr_id: M URR_ID => UrrId,
     }
 
-    /// A URR whose usage is asked for. Spec: TS 29.244 §7.5.4.10.
+    /// A URR whose usage is queried. Spec: TS 29.244 §7.5.4.10.
     group QueryUrr = QUERY_URR, rule Urr {
         urr_id: M URR_ID => UrrId,
     }

@@ -31,9 +31,9 @@ pub enum FTeid {
     },
     /// The UP function chooses. INTEROP: some control planes set neither V4 nor V6.
     Choose {
-        /// An IPv4 address is wanted.
+        /// An IPv4 address is requested.
         v4: bool,
-        /// An IPv6 address is wanted.
+        /// An IPv6 address is requested.
         v6: bool,
         /// PDRs with the same identifier share the F-TEID.
         choose_id: Option<u8>,

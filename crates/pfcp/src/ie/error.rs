@@ -1,4 +1,4 @@
-//! What can be wrong with IEs.
+//! Faults of IEs.
 
 use core::fmt;
 
@@ -26,7 +26,7 @@ pub enum DecodeErrorKind {
     Incorrect,
 }
 
-/// The first defect of a message, with what an error response needs.
+/// The first defect of a message, with the fields that an error response needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecodeError {
     /// Class of the defect.

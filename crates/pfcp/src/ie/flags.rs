@@ -46,7 +46,7 @@ macro_rules! flag_sets {
 }
 
 flag_sets! {
-    /// What to do with packets of a FAR. Spec: TS 29.244 §8.2.26.
+    /// The actions on packets of a FAR. Spec: TS 29.244 §8.2.26.
     ApplyAction: u16, APPLY_ACTION, 1, 1 {
         0 DROP "Drop.",
         1 FORW "Forward.",
@@ -122,7 +122,7 @@ flag_sets! {
         6 UISR "UP Initiated Session Request.",
     }
 
-    /// What the UP function can do. Spec: TS 29.244 §8.2.25.
+    /// The features of the UP function. Spec: TS 29.244 §8.2.25.
     UpFunctionFeatures: u64, UP_FUNCTION_FEATURES, 2, 2 {
         0 BUCP "Buffering in the CP function.",
         1 DDND "Downlink data notification delay.",
@@ -180,7 +180,7 @@ flag_sets! {
         53 UPIDP "User plane inactivity per PDR.",
     }
 
-    /// What the CP function can do. Spec: TS 29.244 §8.2.58.
+    /// The features of the CP function. Spec: TS 29.244 §8.2.58.
     CpFunctionFeatures: u16, CP_FUNCTION_FEATURES, 1, 1 {
         0 LOAD "Load control.",
         1 OVRL "Overload control.",
@@ -241,7 +241,7 @@ flag_sets! {
         1 UUPSI "The UPF serves as IPUPS.",
     }
 
-    /// What a URR measures. Spec: TS 29.244 §8.2.40.
+    /// The quantities that a URR measures. Spec: TS 29.244 §8.2.40.
     MeasurementMethod: u8, MEASUREMENT_METHOD, 1, 1 {
         0 DURAT "Duration.",
         1 VOLUM "Volume.",
@@ -260,7 +260,7 @@ flag_sets! {
         7 CIAM "Control of inactive measurement.",
     }
 
-    /// What a usage report counts. Spec: TS 29.244 §8.2.59.
+    /// The part of the usage that a report counts. Spec: TS 29.244 §8.2.59.
     UsageInformation: u8, USAGE_INFORMATION, 1, 1 {
         0 BEF "Before the monitoring time or the change of QoS.",
         1 AFT "After it.",

@@ -13,7 +13,7 @@ macro_rules! octet_strings {
             const TYPE: IeType = IeType::$type;
 
             fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-                // The fixed part must be there; what follows it is kept too.
+                // The fixed part must be there; the octets after it are kept too.
                 IeReader::new(value).bytes($min).map(|_| Self(value))
             }
 

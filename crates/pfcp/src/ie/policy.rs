@@ -4,7 +4,7 @@ use crate::ie::{Ie, IeError, IeReader, IeType};
 use crate::writer::{NoRoom, PfcpWriter};
 
 crate::ie::code_points! {
-    /// What a redirect address is. Spec: TS 29.244 §8.2.20.
+    /// The type of a redirect address. Spec: TS 29.244 §8.2.20.
     RedirectAddressType, REDIRECT_INFORMATION, mask 0x0f {
         0 Ipv4 "IPv4 address",
         1 Ipv6 "IPv6 address",
@@ -69,7 +69,7 @@ impl<'a> Ie<'a> for RedirectInformation<'a> {
     }
 }
 
-/// Identifier of a policy that the UP function knows. Spec: TS 29.244 §8.2.23.
+/// Identifier of a policy that is configured in the UP function. Spec: TS 29.244 §8.2.23.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ForwardingPolicy<'a>(pub &'a [u8]);
 

@@ -79,7 +79,7 @@ impl<'a> IeReader<'a> {
         if present { Ok(Some(Ipv6Addr::from(self.array::<16>()?))) } else { Ok(None) }
     }
 
-    /// What `read` yields, if it is present.
+    /// The value that `read` yields, if it is present.
     pub(crate) fn when<T>(
         &mut self,
         present: bool,

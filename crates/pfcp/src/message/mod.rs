@@ -84,7 +84,7 @@ macro_rules! messages {
             }
         }
 
-        /// What a message may contain; empty for types without a typed form here.
+        /// The possible members of a message; empty for types without a typed form here.
         #[must_use]
         pub fn members(message_type: MessageType) -> &'static [crate::body::Member] {
             match message_type {

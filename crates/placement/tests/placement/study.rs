@@ -106,7 +106,7 @@ fn placements_of_table_4_12_have_the_order_of_the_study() {
     }
 }
 
-/// The number of workers, which no constant of ours knows, predicts these rows within 5 points.
+/// The number of workers, which is in no constant of ours, predicts these rows within 5 points.
 #[test]
 fn number_of_workers_predicts_the_rows_that_change_it() {
     let host = machine(2, 12);
@@ -227,7 +227,8 @@ fn utilization(host: &MachineTopology, placement: &Placement, baseline_percent: 
     cost_of(placement, &found, baseline().workers()).utilization(baseline_percent)
 }
 
-/// Tables 4.5 to 4.10 by the average CPU utilization, beside that of the baseline with the same sessions.
+/// Tables 4.5 to 4.10 by the average CPU utilization, compared with that of the baseline with the
+/// same sessions.
 #[test]
 fn each_table_from_4_5_to_4_10_is_on_the_right_side_of_the_baseline() {
     let host = machine(2, 12);
@@ -271,7 +272,7 @@ fn placements_reach_the_target_of_50_percent_with_about_the_sessions_of_the_stud
 
 /// Rules that no table varies, each broken alone.
 #[test]
-fn hand_written_placement_is_told_the_rules_that_it_breaks() {
+fn rules_that_a_hand_written_placement_breaks_are_reported() {
     let mut host = machine(2, 12);
     host.limits.isolated = "4-11".parse().unwrap();
     host.limits.quota_millicpus = Some(2500);

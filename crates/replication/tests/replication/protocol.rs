@@ -1,4 +1,4 @@
-//! What each command does, and what each wrong one is answered.
+//! The effect of each command, and the answer to each wrong one.
 
 use std::net::SocketAddr;
 
@@ -143,7 +143,7 @@ fn groups_that_the_shared_store_lost_are_noticed() {
     assert_eq!(after(&tail, 3, 8), Ok(0));
     assert_eq!(after(&tail, 3, 6), behind(6));
     assert_eq!(after(&tail, 2, 100), behind(0));
-    // Whoever has epoch 4 did not finish writing the tail.
+    // The holder of epoch 4 did not finish writing the tail.
     assert_eq!(after(&tail, 4, 1), Ok(1));
 }
 
@@ -386,7 +386,7 @@ fn standby_that_finds_groups_before_they_arrive_stays_connected() {
     pair.run(100);
     assert_eq!((pair.has(), pair.client.connections()), (Some(20), 1));
     assert_eq!((pair.server.tail().base(), pair.server.tail().len()), (RecordNumber(15), 5));
-    // The active process does not know that the shared store has any of them.
+    // The active process has not learned that the shared store has any of them.
     pair.network.cut();
     pair.find(20);
     pair.push(5);
@@ -420,7 +420,7 @@ fn active_adit_never_counts_on_the_standby_for_longer_than_the_standby_does() {
         if turn == 1000 {
             pair.server.tail_mut().set_promise(0);
         }
-        // Groups do not keep it from asking.
+        // Groups do not stop the request.
         pair.push(3);
         pair.run(1);
         assert!(pair.client.promised_until() <= pair.server.promised_until());
@@ -445,7 +445,7 @@ fn full_tail_makes_the_standby_useless_until_it_has_found_groups_in_the_shared_s
     pair.find(90);
     pair.run(200);
     assert_eq!(pair.has(), Some(100));
-    // Or until the active process knows of them.
+    // Or until the active process has learned of them.
     pair.push(100);
     pair.run(100);
     assert_eq!(pair.has(), None);
@@ -527,7 +527,7 @@ impl Stranger {
         Self { transport, stream }
     }
 
-    /// Sends octets and returns what comes back.
+    /// Sends octets and returns the reply.
     fn send(&mut self, pair: &mut Pair, octets: &[u8]) -> String {
         let (mut sent, mut answer, mut room) = (0, Vec::new(), [0; 4000]);
         for _ in 0..200 {
@@ -604,7 +604,7 @@ fn number_that_the_active_adit_has_not_made_heals() {
 }
 
 #[test]
-fn executed_commands_are_told_apart() {
+fn executed_commands_are_distinguished() {
     let mut server = RespServer::new(RespLimits::default());
     let mut tail = tail();
     let mut executed = Vec::new();

@@ -41,13 +41,13 @@ struct Active {
     is_cut_off: Rc<Cell<bool>>,
     /// Own groups: their numbers, and the identifiers in them.
     groups: Vec<(RecordNumber, u64)>,
-    /// Of those, acknowledged.
+    /// The acknowledged ones among those.
     acknowledged: usize,
     /// The number of identifiers before the first own group.
     first: usize,
 }
 
-/// What happened in a world, so that a test sees that it tests something.
+/// Counts of events in a world, so that a test can check that it covers something.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct WorldCounts {
     pub(crate) acknowledged: usize,
@@ -66,7 +66,7 @@ pub(crate) struct WorldCounts {
     /// Groups that a standby found in the server: from its tail, and read there.
     pub(crate) found_in_tail: usize,
     pub(crate) found_in_server: usize,
-    /// Times that a standby found a group which the active process did not know to be there.
+    /// Times that a standby found a group before the active process learned of it.
     pub(crate) found_early: usize,
     /// Greetings on connections that had one already.
     pub(crate) greeted_anew: usize,
@@ -82,7 +82,7 @@ pub(crate) struct ReplicationWorld {
     network: LossyNetwork,
     server: Rc<RefCell<SharedServer>>,
     active: Option<Active>,
-    /// Processes that were active before and may not know that they are not any more.
+    /// Processes that were active before and may not have noticed that they lost the lease.
     former: Vec<Active>,
     /// The epoch of the one whose records are being taken over: its groups may still be found.
     preceding: Option<u64>,
@@ -187,7 +187,7 @@ impl ReplicationWorld {
         }
     }
 
-    /// The process of a standby is no standby any more: what it had in memory is lost.
+    /// The process of a standby is no standby any more: its memory is lost.
     fn end_standby(&mut self, standby: &Standby) {
         self.ended.insert(standby.incarnation(), self.history.len());
         self.network.crash(standby.host);
@@ -239,7 +239,7 @@ impl ReplicationWorld {
         standby.server.poll(self.now.get());
     }
 
-    /// Processes that lost the lease: what they acknowledge must have been found by whoever has it.
+    /// Processes that lost the lease: the new holder must have found all that they acknowledge.
     fn poll_former(&mut self) {
         let (now, mut fenced) = (self.now.get(), 0);
         let (history, random, next) = (&mut self.history, &self.random, &mut self.next);
@@ -364,7 +364,7 @@ impl ReplicationWorld {
     fn take_over(&mut self, host: usize, lease: ServerClient, own: Option<Standby>) {
         let (mut lease, mut own) = (lease, own);
         self.counts.take_overs += 1;
-        // Whoever has lost the lease goes on until it notices.
+        // A process that has lost the lease goes on until it notices.
         self.run_others(&mut own);
         if let Some(own) = &mut own {
             own.server.tail_mut().fence(lease.epoch());
@@ -389,7 +389,8 @@ impl ReplicationWorld {
         self.begin_active(host, lease);
     }
 
-    /// Some turns of former processes, and of the standby, which does not follow any more if it takes over itself.
+    /// Some turns of processes that lost the lease, and of the standby, which does not follow any
+    /// more if it takes over itself.
     fn run_others(&mut self, own: &mut Option<Standby>) {
         for _ in 0..self.random.below(6) {
             self.poll_former();
@@ -429,13 +430,13 @@ impl ReplicationWorld {
         }
     }
 
-    /// The process on `host` goes on with what the store has.
+    /// The process on `host` goes on with the records of the store.
     fn begin_active(&mut self, host: usize, lease: ServerClient) {
         let config = self.config(host, lease.epoch());
         let client = ReplicationClient::new(self.network.transport(host), config);
         let (epoch, is_cut_off) = (lease.epoch(), lease.cut_off());
         let clock = Rc::clone(&self.now);
-        // Time passes for whoever waits.
+        // Time passes for a process that waits.
         let clock: Clock = Box::new(move || {
             clock.set(clock.get() + Nanos::from_micros(20));
             clock.get()

@@ -25,7 +25,8 @@ type FastRuleUes = (FastRuleUe<Ipv4Addr>, FastRuleUe<u64>);
 
 impl FastRule {
     /// The fast rule of one direction of bound rules: of packets in tunnels from the RAN, or of packets from
-    /// a data network without a tunnel. `None` if their usual packet needs more than a fast rule can say.
+    /// a data network without a tunnel. `None` if a usual packet needs an action that a fast rule
+    /// cannot express.
     #[must_use]
     pub fn compile(rules: &SessionRules, direction: Direction) -> Option<Self> {
         // Packets from a data network have no TEID, which is zero in the stages.
@@ -42,7 +43,7 @@ impl FastRule {
     }
 
     /// The fast rule of packets that another UPF sends to the UE in a tunnel, the first one of the session.
-    /// `None` if their usual packet needs more than a fast rule can say.
+    /// `None` if a usual packet needs an action that a fast rule cannot express.
     #[must_use]
     pub fn compile_tunnel_to_ue(rules: &SessionRules) -> Option<Self> {
         let direction = Direction::Downlink;
@@ -139,7 +140,8 @@ fn uplink(
     Some((tunneled_ues(rules, pdr)?, way))
 }
 
-/// What carries the GTP-U whose headers a PDR removes; `None` if it removes other headers or none.
+/// The IP version of the GTP-U tunnel whose headers a PDR removes; `None` if it removes other
+/// headers or none.
 const fn stripped_transport(removal: Option<HeaderRemoval>) -> Option<FastRuleTransport> {
     match removal {
         Some(HeaderRemoval::GtpuUdpIpv4) => Some(FastRuleTransport::V4),
@@ -154,7 +156,7 @@ const fn strips_gtpu(removal: Option<HeaderRemoval>) -> bool {
     matches!(removal, Some(HeaderRemoval::GtpuUdpIpv4 | HeaderRemoval::GtpuUdpIp))
 }
 
-/// The QoS flows of a PDR; `None` beyond what a fast rule can name.
+/// The QoS flows of a PDR; `None` beyond the number that a fast rule can name.
 fn flows<const MAX: usize>(qfis: &[Qfi]) -> Option<ArrayVec<Qfi, MAX>> {
     let mut flows = ArrayVec::new();
     flows.try_extend_from_slice(qfis).ok()?;

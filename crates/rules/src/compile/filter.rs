@@ -1,7 +1,7 @@
 //! Two fast rules of one direction: a single SDF filter selects the one of a packet.
 //!
-//! The usual case of a dedicated flow beside a default one, or of a session with one filter. The filter fits
-//! the session's line, so a packet needs no matcher. Other sessions take the form of
+//! The usual case of a dedicated flow next to a default one, or of a session with one filter. The
+//! filter fits the session's line, so a packet needs no matcher. Other sessions take the form of
 //! [`selector`](super::selector).
 
 use adit_types::Direction;
@@ -21,7 +21,7 @@ pub const FILTER_WORDS: usize = 3;
 /// Which fast rules there are: that of packets that match, always, and in the next bit that of the others.
 const HAS_MATCHING: u64 = 1 << 25;
 const HAS_OTHERS: u64 = HAS_MATCHING << 1;
-/// A fast rule names URRs besides the session's own one.
+/// A fast rule names URRs in addition to the session's own one.
 const HAS_URRS: u64 = 1 << 27;
 /// Bits that ports are rotated by, 0 or 16: then the ports that match are an interval.
 const ROTATION_SHIFT: u32 = 32;
@@ -34,8 +34,8 @@ const V6: u64 = 1 << 40;
 /// matcher.
 const PROTOCOLS_WITH_PORTS: [u8; 2] = [6, 17];
 
-/// One SDF filter in the layout in which workers read it, with what prefetches need of the two fast rules that it
-/// selects from.
+/// One SDF filter in the layout in which workers read it, with the fields for prefetches of the two
+/// fast rules that it selects from.
 ///
 /// | word | |
 /// |---|---|
@@ -207,7 +207,7 @@ impl PackedFilter {
         lines.get(lines.len().checked_sub(Self::lines_in(self.flags))?..)
     }
 
-    /// True if no fast rule has buckets or URRs besides the session's own one.
+    /// True if no fast rule has buckets or URRs in addition to the session's own one.
     #[inline]
     #[must_use]
     pub const fn is_plain(&self) -> bool {
@@ -221,7 +221,7 @@ impl PackedFilter {
         PackedFastRule::has_meters(self.flags)
     }
 
-    /// True if a fast rule names URRs besides the session's own one.
+    /// True if a fast rule names URRs in addition to the session's own one.
     #[inline]
     #[must_use]
     pub const fn has_urrs(&self) -> bool {
@@ -241,7 +241,8 @@ impl PackedFilter {
 
     /// True if a packet matches.
     ///
-    /// PERF (adit bench datapath --sdf): does not branch on the packet, which no predictor knows.
+    /// PERF (adit bench datapath --sdf): does not branch on the packet, which no predictor
+    /// foresees.
     #[inline(always)]
     fn matches(&self, key: &FilterKey) -> bool {
         let FilterKey { is_v6, remote, protocol, ports } = *key;

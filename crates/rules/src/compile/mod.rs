@@ -1,4 +1,4 @@
-//! The compiler: turns the rules of one session into what a data plane runs.
+//! The compiler: turns the rules of one session into the form that a data plane runs.
 //!
 //! Input: [`SessionRules`], bound. The data plane that will run them has written its next hops, peers, bucket
 //! numbers and correlated rates into them; nothing else is needed from it. Output: [`CompiledSession`], which
@@ -29,7 +29,7 @@ pub use filter::{FILTER_WORDS, FilterKey, PackedFilter};
 pub use idle_filter::has_idle_filters;
 pub use selector::{PackedSelector, SelectorView};
 
-/// What a data plane runs for one session.
+/// The rules of one session in the form that a data plane runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompiledSession {
     /// The rules, with the matchers of their SDF filters and, after these, the fast rules that a filter or

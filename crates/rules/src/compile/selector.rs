@@ -11,7 +11,7 @@ use crate::packed_fast_rule::PackedFastRule;
 use crate::published::PublishedRules;
 use crate::rule::SessionRules;
 
-/// PDRs that a selector knows.
+/// PDRs of a selector.
 const PDRS_MAX: usize = 16;
 
 /// The number of PDRs without a fast rule.

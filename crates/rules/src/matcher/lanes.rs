@@ -183,8 +183,8 @@ pub(super) fn scan<F: LaneFamily, const LINES: usize, const FULL: bool>(
     NOTHING
 }
 
-/// Groups that have no filter from `floor` on, as their first lanes tell: groups are sorted by PDR, and each has a filter
-/// in its first lane.
+/// Groups that have no filter from `floor` on, by their first lanes: groups are sorted by PDR, and
+/// each has a filter in its first lane.
 fn groups_before<F: LaneFamily, const LINES: usize>(
     all: &[[MatcherLine; LINES]],
     floor: u32,
@@ -230,8 +230,8 @@ fn compare<F: LaneFamily, const LINES: usize, const FULL: bool>(
     meta.or_max_unless(off.is_zero().and(meta.is_from(floor))).least()
 }
 
-/// Of `different`, in which word `at` of two addresses differs, the bits within a prefix of `len` bits,
-/// shifted to the right.
+/// Masks `different`, in which word `at` of two addresses differs, to the bits within a prefix of
+/// `len` bits, shifted to the right.
 #[inline(always)]
 // PERF (rules/matcher): see `compare`.
 fn prefix_part(at: usize, different: Quad, len: Quad) -> Quad {

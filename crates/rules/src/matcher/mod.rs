@@ -4,9 +4,9 @@
 //! pointers. It holds the filters of each address family in groups of four lanes, which are compared at
 //! once (`lanes`). With many groups a tree selects those to compare (`tree`).
 //!
-//! A matcher knows filters only; the caller checks the other conditions of a PDR, PDR by PDR. Lanes cannot
-//! express an SPI, a flow label or many pairs of port ranges: such a match is *unsure*, and the caller
-//! compares the filters themselves.
+//! A matcher has filters only; the caller checks the other conditions of a PDR, PDR by PDR. Lanes
+//! cannot express an SPI, a flow label or many pairs of port ranges: such a match is *unsure*, and
+//! the caller compares the filters themselves.
 
 pub(crate) mod entry;
 mod lanes;

@@ -70,7 +70,8 @@ impl PackedFastRule {
     #[inline(always)]
     #[must_use]
     pub fn matches_relayed(&self, on: InterfaceSet, teid: Teid, qfi: Option<Qfi>) -> bool {
-        // PERF (adit bench datapath --n9): one branch for what nearly every packet fulfills.
+        // PERF (adit bench datapath --n9): one branch for conditions that nearly every packet
+        // fulfills.
         let is_here = (halves(self.words[0]).0 == teid.0)
             & InterfaceSet(halves(self.words[2]).0).intersects(on);
         is_here && (self.flags & ANY_QFI != 0 || self.has_relayed_qfi(qfi))
@@ -122,7 +123,7 @@ impl PackedFastRule {
         }
     }
 
-    /// The URR of a rule from tunnel to tunnel, besides the session's own one.
+    /// The URR of a rule from tunnel to tunnel, in addition to the session's own one.
     #[inline]
     #[must_use]
     pub fn relayed_urr(&self) -> Option<FastRuleUrr> {

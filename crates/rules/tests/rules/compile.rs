@@ -1,6 +1,5 @@
-//! The compiler: its fast paths say of every packet what the rules say.
+//! The compiler: its fast paths decide on every packet as the rules do.
 
-#[allow(missing_docs, clippy::cast_possible_truncation, reason = "a test")]
 use crate::equivalence::{FastPathCounts, run};
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! A compiled matcher finds what the walk over the filters finds.
+//! A compiled matcher finds the same as the walk over the filters.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -85,7 +85,7 @@ fn filter() -> impl Strategy<Value = PacketFilter> {
     )
 }
 
-/// What classifiers see most: hosts and ports, all different.
+/// The filters that classifiers see most: hosts and ports, all different.
 fn host_filter() -> impl Strategy<Value = PacketFilter> {
     (0_u32..2000, 0_u16..4, any::<bool>()).prop_map(|(host, port, is_v6)| PacketFilter {
         protocol: Some(17),
@@ -251,7 +251,7 @@ proptest! {
     }
 }
 
-/// Tunnels tell them apart, which is no field of the matcher.
+/// Tunnels distinguish them, which are no field of the matcher.
 #[test]
 fn each_of_many_pdrs_with_equal_filters_is_tried_once_and_in_order() {
     let udp = PacketFilter { protocol: Some(17), ..PacketFilter::ANY };
@@ -338,7 +338,7 @@ fn matcher_of_hosts_is_one_line_for_four_of_them_and_the_nodes_that_halve_them()
 }
 
 #[test]
-fn filters_as_many_as_a_matcher_tells_apart_are_compiled_and_one_more_is_not() {
+fn filters_as_many_as_a_matcher_distinguishes_are_compiled_and_one_more_is_not() {
     let filter = |host: u32| PacketFilter {
         protocol: Some(17),
         remote: AddrMatch::V4(

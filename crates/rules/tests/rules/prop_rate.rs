@@ -217,7 +217,7 @@ proptest! {
         prop_assert!(settled.due <= bucket.due);
         prop_assert!(settled == bucket || !bucket.is_open(limit, START) && settled.is_open(limit, START));
         prop_assert_eq!(settled.without_former_debt(limit, START), settled);
-        // What a limit itself leads to is owed, whatever came before.
+        // A limit owes its own debt, whatever came before.
         let mut bucket = Bucket { due: START.0, fraction };
         bucket = bucket.after(RateLimit::new(before, depth, excess), START, 1500).without_former_debt(limit, START);
         let mut now = START;

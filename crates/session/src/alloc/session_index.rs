@@ -4,8 +4,8 @@ use adit_types::{OWNER_GROUP_SHIFT, OWNER_GROUPS, SessionIndex, owner_group};
 
 use super::OwnerNodes;
 
-/// Allocates indices below a maximum. Reuses the index released last first, which keeps them dense; with several
-/// nodes, the one released last of those whose owners are on the wanted node.
+/// Allocates indices below a maximum. Reuses the index released last first, which keeps them dense;
+/// with several nodes, the one released last of those whose owners are on the preferred node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SessionIndexAllocator {
     max: usize,
@@ -34,8 +34,8 @@ impl SessionIndexAllocator {
         &self.nodes
     }
 
-    /// A free index whose owner is on `node`; another one if there is none, or without a wanted node. `None` when all
-    /// are in use.
+    /// A free index whose owner is on `node`; another one if there is none, or without a preferred
+    /// node. `None` when all are in use.
     pub(crate) fn peek(&self, node: Option<u8>) -> Option<SessionIndex> {
         node.and_then(|node| self.peek_on(node)).or_else(|| self.peek_any())
     }
@@ -49,7 +49,7 @@ impl SessionIndexAllocator {
         })
     }
 
-    /// Of the node with most free indices.
+    /// A free index of the node with most of them.
     fn peek_any(&self) -> Option<SessionIndex> {
         let free = self.free.iter().max_by_key(|free| free.len());
         match free.and_then(|free| free.last()) {

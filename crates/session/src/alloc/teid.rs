@@ -1,7 +1,7 @@
 //! TEIDs: a dense position in the low bits, a random tag in the high bits.
 //!
 //! Workers index a table by the position. The tag keeps outsiders from guessing a live TEID, and
-//! keeps packets of a former tunnel out of a new one at the same position.
+//! keeps packets of a previous tunnel out of a new one at the same position.
 //!
 //! While free positions last, a TEID has a position in the group of owners of its session
 //! ([`adit_types::Owners`]), so that a NIC finds the owner in the low bits. A group first hands out
@@ -48,7 +48,7 @@ struct TeidSlot {
 /// The user of a free position.
 const FREE: SessionIndex = SessionIndex::NONE;
 
-/// The user of a position whose TEID workers may still know.
+/// The user of a position whose TEID workers may still use.
 const RETIRED: SessionIndex = SessionIndex(u32::MAX - 1);
 
 /// Who has a TEID.
@@ -56,7 +56,7 @@ const RETIRED: SessionIndex = SessionIndex(u32::MAX - 1);
 pub(crate) enum Holder {
     Nobody,
     Session(SessionIndex),
-    /// Workers may still know the TEID.
+    /// Workers may still use the TEID.
     Retired,
 }
 
@@ -172,8 +172,9 @@ impl TeidAllocator {
         self.user_of(self.slot_of(teid)) == RETIRED
     }
 
-    /// Records that `session` has `teid` again, which a former run chose. If its position is free,
-    /// the TEID takes it, and no other TEID is chosen there; otherwise the TEID counts as given.
+    /// Records that `session` has `teid` again, which a previous run chose. If its position is
+    /// free, the TEID takes it, and no other TEID is chosen there; otherwise the TEID counts as
+    /// given.
     pub(crate) fn restore(&mut self, teid: Teid, session: SessionIndex) {
         let slot = self.slot_of(teid);
         if self.holder(teid) != Holder::Nobody || !self.is_restorable(teid) {

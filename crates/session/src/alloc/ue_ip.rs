@@ -1,8 +1,8 @@
 //! UE addresses from the operator's pools: IPv4 addresses and IPv6 /64 prefixes.
 //!
 //! A pool first hands out addresses that were never taken, then free ones in the order of their
-//! release, so that a UE's former address rests as long as possible.
-//! Spec: TS 23.501 §5.8.2.2; TS 29.244 §5.21.
+//! release, so that a UE's previous address rests as long as possible. Spec: TS 23.501 §5.8.2.2; TS
+//! 29.244 §5.21.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 use std::collections::{HashMap, VecDeque};
@@ -38,7 +38,7 @@ struct UeAddressPool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AddressHold {
     Used(SessionIndex),
-    /// Workers may still know the address.
+    /// Workers may still use the address.
     Retired,
 }
 
@@ -235,8 +235,8 @@ impl UeIpAllocator {
         self.pools.iter().any(|pool| pool.hold(key) == Some(AddressHold::Used(session)))
     }
 
-    /// Records that `session` has `key` again, which was chosen here in a former run. An address that no
-    /// pool has any more counts as given.
+    /// Records that `session` has `key` again, which was chosen here in a previous run. An address
+    /// that no pool has any more counts as given.
     pub(crate) fn restore(&mut self, key: SessionKey, session: SessionIndex) {
         let pools = self.pools.iter_mut();
         let found =

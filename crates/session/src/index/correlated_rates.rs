@@ -61,7 +61,7 @@ impl CorrelatedRates {
 }
 
 /// The rate that a QER shares. Correlation IDs are those of the CP function that established the
-/// session, whoever controls it later.
+/// session, whichever one controls it later.
 pub(crate) fn correlated_rate(cp: OwnerId, qer: &Qer) -> Option<CorrelatedRateId> {
     let correlation = qer.correlation.filter(|_| qer.mbr.is_some())?;
     Some(CorrelatedRateId { cp: cp.0, correlation })

@@ -1,4 +1,4 @@
-//! Guaranteed bit rates of all sessions together, and what is left of the capacity for them.
+//! Guaranteed bit rates of all sessions together, and the rest of the capacity for them.
 
 use std::collections::HashMap;
 
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(guaranteed.check(two, NONE, &qers(8, 1)), refused, "beyond the total");
         guaranteed.check(two, NONE, &qers(7, 1)).unwrap();
         guaranteed.set(two, NONE, &qers(7, 1));
-        // Into the slice: of what the session has, the slice has given it nothing.
+        // Into the slice: the session's present rate is not from the slice.
         assert_eq!(guaranteed.check(two, slice, &qers(7, 1)), refused);
         guaranteed.set(one, NONE, &qers(5, 1));
         guaranteed.check(two, slice, &qers(5, 1)).unwrap();

@@ -73,7 +73,7 @@ fn begun(qer: &Qer, rate: PacketRateMeter) -> PacketRateMeter {
     rate
 }
 
-/// Lets a rate go on with what was left of it in uplink and downlink.
+/// Lets a rate go on with the packets that it had left in uplink and downlink.
 pub(crate) fn resume(rate: &PacketRateMeter, both: [Option<PacketsLeft>; 2]) {
     for (direction, left) in [Direction::Uplink, Direction::Downlink].into_iter().zip(both) {
         let Some(PacketsLeft { packets, additional, until }) = left else { continue };
@@ -93,7 +93,7 @@ pub struct QerPacketRate {
 }
 
 impl QerPacketRate {
-    /// What is left at `now` in uplink and downlink, if there is a rate.
+    /// The packets left at `now` in uplink and downlink, if there is a rate.
     #[must_use]
     pub fn left(&self, now: Nanos) -> [Option<PacketsLeft>; 2] {
         [Direction::Uplink, Direction::Downlink].map(|direction| self.rate.left(direction, now))

@@ -73,7 +73,7 @@ type TunnelUser = (PeerNumber, Teid, SessionIndex, PeerSide);
 pub(crate) struct TunnelIndex {
     users: BTreeSet<TunnelUser>,
     peers: BTreeMap<IpAddr, TunnelPeer>,
-    /// Numbers of former peers, free for reuse.
+    /// Numbers of previous peers, free for reuse.
     free: Vec<PeerNumber>,
     /// Peers that appeared or disappeared on a side since [`TunnelIndex::take_changed`] returned
     /// them, and whether they were peers then.

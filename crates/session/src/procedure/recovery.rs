@@ -1,8 +1,8 @@
 //! Recovery from a commit that unwound: it removes the session.
 //!
 //! Before a commit begins nothing is written, so an unwind leaves the store as it was. During a
-//! commit the store keeps what it concerns. A caller that contains an unwind calls
-//! [`SessionStore::recover`] before any other method.
+//! commit the store keeps the session and the resources that it changes. A caller that contains an
+//! unwind calls [`SessionStore::recover`] before any other method.
 
 use adit_rules::{KeyChange, RuleDelta, SessionKey};
 use adit_types::{Seid, SessionIndex, SliceId, Teid};

@@ -24,14 +24,14 @@ use crate::usage::{SessionUsage, UsageReport};
 pub struct Restored {
     /// Our identifier of the session, as before.
     pub up_seid: Seid,
-    /// Dense index by which workers know the session, as before.
+    /// Dense index by which workers identify the session, as before.
     pub index: SessionIndex,
-    /// What to publish.
+    /// The delta to publish.
     pub delta: RuleDelta,
 }
 
 impl SessionStore {
-    /// What must be kept of the session `up_seid` so that it can be restored.
+    /// The state of the session `up_seid` that restores it.
     #[must_use]
     pub fn kept(&self, now: Nanos, up_seid: Seid) -> Option<KeptSession> {
         let session = self.session(up_seid)?;
@@ -55,7 +55,7 @@ impl SessionStore {
         Some(KeptSession { names, usage, record: session.packed_record().clone() })
     }
 
-    /// What the session `up_seid` has used so far, to be kept from time to time.
+    /// The usage of the session `up_seid` so far, to be kept from time to time.
     #[must_use]
     pub fn kept_usage(&self, now: Nanos, up_seid: Seid) -> Option<KeptUsage> {
         let session = self.session(up_seid)?;
@@ -84,16 +84,17 @@ impl SessionStore {
             || keys.any(|key| self.ue_pools.is_retired(key))
     }
 
-    /// Takes what `preparer` prepared as it is, if both have the same provisioning, and until it changes. Sessions that
-    /// are restored must have been prepared by this preparer or by none.
+    /// Takes sessions of `preparer` as they are, if both have the same provisioning, and until it
+    /// changes. Sessions that are restored must have been prepared by this preparer or by none.
     pub fn accept_prepared(&mut self, preparer: &SessionPreparer) {
         self.accepts_prepared = preparer.provisioning() == &self.provisioning;
     }
 
-    /// Restores a session that a former process kept, with the same SEID, TEIDs and UE addresses. Cheapest in ascending
-    /// order of [`FormerSession::up_seid`]'s indices. The delta is owed no [`SessionStore::reclaim`].
+    /// Restores a session that a previous process kept, with the same SEID, TEIDs and UE addresses.
+    /// Cheapest in ascending order of [`FormerSession::up_seid`]'s indices. The delta is owed no
+    /// [`SessionStore::reclaim`].
     ///
-    /// `former` is of no further use. Dropping it costs least on the thread that made it, whose memory it is.
+    /// `former` is used up. Dropping it costs least on the thread that made it, whose memory it is.
     ///
     /// # Errors
     /// A [`Refusal`] when the configuration or another session forbids it now; nothing has changed then.
@@ -150,8 +151,9 @@ impl SessionStore {
         self.indices.release(seid_index(up_seid));
     }
 
-    /// Replaces what a restored session has used by a later account of it, before workers count for the session. Returns
-    /// the change of its limits, if it has some; the delta is owed one [`SessionStore::reclaim`].
+    /// Replaces the usage of a restored session by a later account of it, before workers count for
+    /// the session. Returns the change of its limits, if it has some; the delta is owed one
+    /// [`SessionStore::reclaim`].
     pub fn resume_usage(
         &mut self,
         now: Nanos,
@@ -204,7 +206,7 @@ impl FormerSession {
     }
 }
 
-/// Continues measurements, in the counters that they have, from what `used` says.
+/// Continues measurements, in the counters that they have, from the counts in `used`.
 fn resume(usage: &mut SessionUsage, used: &KeptUsage, source: &dyn UsageSource) {
     for measure in &mut usage.measures {
         let known = used.counts.iter().find(|(id, _)| *id == measure.id);

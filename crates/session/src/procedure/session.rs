@@ -15,14 +15,14 @@ use crate::store::{Created, CreatedPdr, CreatedTrafficEndpoint, CreatedUe, Sessi
 use crate::update::{self, ChangeKind, Committed, Compiled};
 use crate::usage::{SessionUsage, UsageReport};
 
-/// What an accepted establishment yields.
+/// The result of an accepted establishment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Established {
     /// Our identifier of the session.
     pub up_seid: Seid,
-    /// Dense index by which workers know the session.
+    /// Dense index by which workers identify the session.
     pub index: SessionIndex,
-    /// What to publish.
+    /// The delta to publish.
     pub delta: RuleDelta,
     /// PDRs whose F-TEID was chosen here, in the order of the change.
     pub created: Vec<CreatedPdr>,
@@ -43,14 +43,14 @@ pub struct ReplacedSession {
     pub owner: OwnerId,
     /// The control plane's endpoint.
     pub cp: CpFSeid,
-    /// What to publish.
+    /// The delta to publish.
     pub delta: RuleDelta,
 }
 
-/// What an accepted modification yields.
+/// The result of an accepted modification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Modified {
-    /// What to publish; `None` when nothing changes for packets.
+    /// The delta to publish; `None` when nothing changes for packets.
     pub delta: Option<RuleDelta>,
     /// Usage that the request queries, up to the modification.
     pub reports: Vec<UsageReport>,

@@ -1,4 +1,4 @@
-//! What time and the events of workers change in measurements.
+//! Changes of measurements by time and by events of workers.
 
 use std::sync::Arc;
 
@@ -102,7 +102,7 @@ impl SessionStore {
         records.urrs.iter().filter_map(|urr| usage.measure(urr.id)).map(so_far).collect()
     }
 
-    /// Processes what is due in `session`; `None` if that changes and reports nothing. Computes
+    /// Processes due events of `session`; `None` if that changes and reports nothing. Computes
     /// everything before the first write.
     fn advance(
         &mut self,

@@ -1,11 +1,12 @@
-//! What rules may name, wherever it comes from.
+//! The objects that rules may name, whatever their source.
 
 use adit_rules::SdfSet;
 
 use super::pfd::Pfds;
 use super::{PredefinedRule, Provisioning};
 
-/// What rules may name: what the operator configured, and applications of control planes.
+/// The objects that rules may name: the operator's configuration, and applications of control
+/// planes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RuleCatalog<'a> {
     pub configured: &'a Provisioning,

@@ -1,4 +1,4 @@
-//! What the operator configured for rules to refer to by name.
+//! The configured objects that rules refer to by name.
 
 use adit_rules::sdf::AddrMatch;
 use adit_rules::{OuterTos, SdfSet, Steering};
@@ -50,7 +50,7 @@ pub struct Provisioning {
 /// control planes that keep to it. All off by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tolerances {
-    /// PDRs from Access that ask for an F-TEID without a CHOOSE ID share one per network instance
+    /// PDRs from Access that request an F-TEID without a CHOOSE ID share one per network instance
     /// of a session, instead of getting one each. Spec: TS 29.244 §8.2.3.
     pub one_f_teid_per_session: bool,
 }

@@ -39,7 +39,7 @@ pub struct PfdApplication {
 pub enum PfdRefusal {
     /// A flow description cannot be understood or used.
     FlowDescription {
-        /// What is wrong with it.
+        /// Its fault.
         error: SdfTextError,
     },
     /// An application is named twice.
@@ -92,7 +92,7 @@ pub(crate) struct Provided {
     pub(crate) owner: OwnerId,
     /// Never empty.
     pub(crate) filters: SdfSet,
-    /// What the filters were made of.
+    /// The flow descriptions that the filters were made of.
     pub(crate) flow_descriptions: Arc<[Box<str>]>,
     /// Octets of the identifier and the flow descriptions.
     bytes: usize,

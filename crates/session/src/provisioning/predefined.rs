@@ -14,9 +14,9 @@ pub struct PredefinedRule {
     pub group: Option<Box<str>>,
     /// Counts among the session's PDRs instead of that of the PDR that activates the rule.
     pub precedence: Option<Precedence>,
-    /// What packets must look like.
+    /// The packets that it detects.
     pub detection: PredefinedDetection,
-    /// What is done with them.
+    /// The action on them.
     pub action: PredefinedAction,
     /// QoS flow that downlink packets are marked with, whatever the PDR's QERs say.
     pub qfi: Option<Qfi>,
@@ -31,7 +31,7 @@ pub enum PredefinedDetection {
     Application(Box<str>),
 }
 
-/// What a predefined rule does with packets.
+/// The action of a predefined rule on packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PredefinedAction {
     /// As the FAR of the PDR says.

@@ -16,9 +16,9 @@ pub struct QosPolicy {
     pub burst: Nanos,
     /// The bucket depth of a flow whose excess waits: longer than a worker may be late.
     pub shaping_burst: Nanos,
-    /// Guaranteed bit rates of all sessions together; what is beyond is refused.
+    /// Guaranteed bit rates of all sessions together; requests beyond them are refused.
     pub gbr_max: Rates,
-    /// What all sessions together may send: the rate of the links, or the licensed rate.
+    /// The rate that all sessions together may send: that of the links, or the licensed one.
     pub total: Rates,
     /// Slices with rates of their own, at most `limits::SLICES_MAX`.
     pub slices: Vec<Slice>,
@@ -32,20 +32,20 @@ pub struct Slice {
     pub s_nssai: Option<SliceIdentity>,
     /// Network instance towards the data network that the session's rules name.
     pub network_instance: Option<Box<str>>,
-    /// What its sessions may send together.
+    /// The rates that its sessions may send together.
     pub rates: Rates,
 }
 
 /// How the excess of one direction is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Enforcement {
-    /// Of QERs with a guaranteed bit rate.
+    /// For QERs with a guaranteed bit rate.
     pub gbr: Excess,
-    /// Of other QERs with a QoS flow.
+    /// For other QERs with a QoS flow.
     pub flow: Excess,
-    /// Of QERs without one: the rate of a session.
+    /// For QERs without one: the rate of a session.
     pub session: Excess,
-    /// Of rates that sessions share.
+    /// For rates that sessions share.
     pub shared: Excess,
 }
 

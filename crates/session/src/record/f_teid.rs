@@ -18,7 +18,7 @@ pub struct LocalFTeid {
 /// A TEID that we chose, and the CHOOSE ID that it was chosen for. Spec: TS 29.244 §8.2.3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ChosenFTeid {
-    /// The CHOOSE ID; `None` for a TEID of a former run until a PDR names its CHOOSE ID.
+    /// The CHOOSE ID; `None` for a TEID of a previous run until a PDR names its CHOOSE ID.
     pub choose_id: Option<u8>,
     /// The TEID.
     pub teid: Teid,

@@ -10,7 +10,7 @@ use crate::record::{InterfaceType, TrafficEndpointId};
 pub struct Far {
     /// Identifier, unique within the session.
     pub id: FarId,
-    /// What to do: exactly one of DROP, FORW and BUFF; NOCP and BDPN with BUFF, DDPN with DROP or
+    /// The actions: exactly one of DROP, FORW and BUFF; NOCP and BDPN with BUFF, DDPN with DROP or
     /// BUFF, DUPL with any.
     pub action: ApplyAction,
     /// How to buffer.

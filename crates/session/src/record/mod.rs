@@ -1,4 +1,4 @@
-//! Rule records: what the control plane provided, with references by identifier.
+//! Rule records: the rules that the control plane provided, with references by identifier.
 //!
 //! The control plane's view, kept for modification and display. Workers never see it: they run the
 //! rules that `update::s3_compile` makes of it.

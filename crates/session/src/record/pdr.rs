@@ -45,7 +45,7 @@ pub struct Pdi {
     pub traffic_endpoints: Vec<TrafficEndpointId>,
     /// This PDI with the parts of each further traffic endpoint.
     pub further: Vec<Pdi>,
-    /// The parts that the control plane provided beside the traffic endpoints.
+    /// The parts that the control plane provided in addition to the traffic endpoints.
     pub own: ReplaceablePdiParts,
     /// The local tunnel that packets must arrive in.
     pub f_teid: Option<LocalFTeid>,

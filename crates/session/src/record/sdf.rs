@@ -1,4 +1,4 @@
-//! SDF filters of PDRs: as requested, what they match, and how they are packed.
+//! SDF filters of PDRs: as requested, as matched, and as packed.
 //!
 //! Outside of this file nothing in `session` reads a part of a filter.
 
@@ -29,12 +29,12 @@ pub struct SdfSpec {
     pub bidirectional: bool,
 }
 
-/// An SDF filter: as provided, and what it matches.
+/// An SDF filter: as provided, and as matched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sdf {
     /// As the control plane provided it.
     pub spec: SdfSpec,
-    /// What it matches; a reference matches what the filter that it refers to matches.
+    /// The packets that it matches; a reference matches those of the filter that it refers to.
     pub filter: PacketFilter,
 }
 
@@ -50,7 +50,8 @@ pub(crate) enum SdfError {
 }
 
 impl SdfSpec {
-    /// The filter, with what its own conditions match; [`Sdf::reference`] says if it has none.
+    /// The filter, with the packets that its own conditions match; [`Sdf::reference`] says if it
+    /// has none.
     ///
     /// INTEROP: a filter without any part matches every packet; some control planes send it for
     /// rules without a text.
@@ -67,7 +68,8 @@ impl SdfSpec {
         Ok(Sdf { spec: self, filter: PacketFilter { tos, spi, flow_label, ..described } })
     }
 
-    /// What it matches if a URR exempts it from a quota; `None` if it names no traffic of its own.
+    /// The packets that it matches if a URR exempts it from a quota; `None` if it names no traffic
+    /// of its own.
     ///
     /// A reference names none: a URR has no PDR whose filter it could refer to. A filter without
     /// any part would exempt all traffic.

@@ -1,4 +1,4 @@
-//! Traffic endpoints: what several PDRs of a session share.
+//! Traffic endpoints: the parts that several PDRs of a session share.
 
 use adit_types::{IpPrefix, Qfi};
 

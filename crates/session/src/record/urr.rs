@@ -64,7 +64,7 @@ impl UsageTriggers {
         .union(Self::MONITORING_TIME);
 }
 
-/// What a URR measures. Spec: TS 29.244 §8.2.40.
+/// The quantities that a URR measures. Spec: TS 29.244 §8.2.40.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct MeasurementMethod {
     /// Volume.
@@ -160,7 +160,7 @@ pub struct Exempted {
 pub struct Monitoring {
     /// When.
     pub at: Nanos,
-    /// Replaces the volume threshold; `None` keeps the rest of the former one.
+    /// Replaces the volume threshold; `None` keeps the rest of the previous one.
     pub volume_threshold: Option<Volumes>,
     /// Replaces the time threshold.
     pub time_threshold: Option<Nanos>,
@@ -223,7 +223,7 @@ pub struct UrrSettings {
 pub struct Urr {
     /// Identifier, unique within the session.
     pub id: UrrId,
-    /// What it measures.
+    /// The measured quantities.
     pub method: MeasurementMethod,
     /// The reports that it requests.
     pub triggers: UsageTriggers,
@@ -236,7 +236,7 @@ pub struct Urr {
 pub struct UrrUpdate {
     /// The URR.
     pub id: UrrId,
-    /// Replaces what it measures.
+    /// Replaces the measured quantities.
     pub method: Option<MeasurementMethod>,
     /// Replaces the requested reports.
     pub triggers: Option<UsageTriggers>,

@@ -1,4 +1,4 @@
-//! Checks of single rules: what a rule must carry to be carried out here.
+//! Checks of single rules: the parts that a rule must carry to be carried out here.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -17,7 +17,7 @@ use crate::record::{
 };
 use crate::refusal::Refusal;
 
-/// Checks what a PDR says by itself. Spec: TS 29.244 §7.5.2.2.
+/// Checks a PDR by itself. Spec: TS 29.244 §7.5.2.2.
 pub(super) fn pdr(own: &Provisioning, records: &Records, pdr: &Pdr) -> Result<(), Refusal> {
     let id = pdr.id;
     if pdr.qers.len() > QERS_PER_PDR_MAX {
@@ -145,8 +145,8 @@ fn is_ue_prefix(own: &Provisioning, prefix: Ipv6Prefix) -> bool {
     !is_special && !own.has_address_in(IpPrefix::V6(prefix))
 }
 
-/// Checks what a URR says by itself: whoever asks for a report must say when it is due.
-/// Spec: TS 29.244 §7.5.2.4.
+/// Checks a URR by itself: a requested report needs the time or the limit at which it is due. Spec:
+/// TS 29.244 §7.5.2.4.
 pub(super) fn urr(urr: &Urr) -> Result<(), Refusal> {
     if urr.method == MeasurementMethod::default() {
         return Err(Refusal::MeasuresNothing { urr: urr.id });
@@ -177,7 +177,7 @@ pub(super) fn urr(urr: &Urr) -> Result<(), Refusal> {
     }
 }
 
-/// Checks what a FAR says by itself. Spec: TS 29.244 §7.5.2.3, §8.2.26.
+/// Checks a FAR by itself. Spec: TS 29.244 §7.5.2.3, §8.2.26.
 pub(super) fn far(own: &Provisioning, far: &Far) -> Result<(), Refusal> {
     let Far { id, action, .. } = *far;
     apply_action(id, action)?;
@@ -255,8 +255,8 @@ const fn is_host_v6(addr: Ipv6Addr) -> bool {
     !(addr.is_unspecified() || addr.is_loopback() || addr.is_multicast())
 }
 
-/// One of DROP, FORW and BUFF; NOCP and BDPN tell of buffering, DDPN of discarding, DUPL goes with
-/// all. Spec: TS 29.244 §8.2.26.
+/// One of DROP, FORW and BUFF; NOCP and BDPN notify of buffering, DDPN of discarding, DUPL goes
+/// with all. Spec: TS 29.244 §8.2.26.
 fn apply_action(far: FarId, action: ApplyAction) -> Result<(), Refusal> {
     if action.bits() & !ApplyAction::all().bits() != 0 {
         return Err(Refusal::UnsupportedAction { far, action });

@@ -21,7 +21,7 @@ use crate::record::{ChosenFTeid, LocalFTeid, Pdi, Pdr, Records};
 use crate::refusal::Refusal;
 use crate::store::SessionStore;
 
-/// What shares one F-TEID.
+/// The PDRs and endpoints that share one F-TEID.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum FTeidGroup {
     /// Everything with a CHOOSE ID.
@@ -32,7 +32,7 @@ enum FTeidGroup {
     Alone(ChoiceTarget),
 }
 
-/// Plans F-TEIDs for everything that wants one and writes them into the records.
+/// Plans F-TEIDs for all rules that request one and writes them into the records.
 pub(super) fn choose(
     store: &SessionStore,
     session: SessionIndex,
@@ -129,8 +129,8 @@ fn held(records: &Records, group: &FTeidGroup, target: ChoiceTarget) -> Option<L
     }
 }
 
-/// The TEIDs of a session that the control plane restores: those of its PDRs that were chosen here in a former run, if
-/// their positions are free, or for a session that gives way to it.
+/// The TEIDs of a session that the control plane restores: those of its PDRs that were chosen here
+/// in a previous run, if their positions are free, or for a session that gives way to it.
 pub(super) fn restored(
     store: &SessionStore,
     records: &Records,
@@ -243,8 +243,8 @@ fn side_of(records: &Records, target: ChoiceTarget) -> GtpuSide<'_> {
 
 type FTeidAddresses = (Option<Ipv4Addr>, Option<Ipv6Addr>);
 
-/// Our addresses `local` of the wanted families; one of two is enough. INTEROP: if no family is
-/// asked for, the one that we have, IPv4 first.
+/// Our addresses `local` of the requested families; one of two is enough. INTEROP: if no family is
+/// requested, the one that we have, IPv4 first.
 fn addresses(local: &LocalAddresses, wanted: &TeidRequest) -> Result<FTeidAddresses, Refusal> {
     let chosen = match (wanted.v4, wanted.v6) {
         (false, false) => (local.v4, local.v6.filter(|_| local.v4.is_none())),

@@ -11,7 +11,7 @@ use crate::record::{Records, UeMatch};
 use crate::refusal::Refusal;
 use crate::store::SessionStore;
 
-/// What one session gets: its addresses before the change, and those planned by it.
+/// The addresses of one session: those before the change, and those planned by it.
 struct UeAddressChoice<'a> {
     store: &'a SessionStore,
     session: SessionIndex,
@@ -24,10 +24,10 @@ struct UeAddressChoice<'a> {
     plans: Vec<UePlan>,
 }
 
-/// Plans an address for everything that wants one and writes it into the records.
+/// Plans an address for all rules that request one and writes it into the records.
 ///
-/// Within a session the same pools yield the same address: what the session has of them, or what
-/// another part of the change was given. Returns the new addresses.
+/// Within a session the same pools yield the same address: the one that the session has of them, or
+/// that another part of the change was given. Returns the new addresses.
 pub(super) fn choose(
     store: &SessionStore,
     session: SessionIndex,

@@ -1,4 +1,4 @@
-//! The records of a session while a change is provided: what its stages share.
+//! The records of a session while a change is provided, shared by its stages.
 
 use adit_types::{BarId, FarId, PdrId, QerId, UrrId};
 
@@ -16,14 +16,14 @@ pub(super) struct Draft {
     pub teid_requests: Vec<TeidRequest>,
     /// Buffered packets are to be discarded.
     pub drop_buffered: bool,
-    /// The control plane says that a former run had the session; see
+    /// The control plane says that a previous run had the session; see
     /// [`SessionChange::is_restoration`](crate::SessionChange::is_restoration).
     pub is_restoration: bool,
     /// See [`SessionChange::replaces`](crate::SessionChange::replaces).
     pub replaces: Vec<OwnerId>,
     /// The same for UE addresses.
     pub ue_requests: Vec<UeAddressRequest>,
-    /// What becomes of measurements.
+    /// The change of measurements.
     pub usage: UsageChange,
     /// QERs that the change creates.
     pub created_qers: Vec<QerId>,

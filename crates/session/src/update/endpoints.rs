@@ -1,4 +1,4 @@
-//! Traffic endpoints: their records, and what PDRs take over from them.
+//! Traffic endpoints: their records, and the parts that PDRs take over from them.
 //!
 //! Spec: TS 29.244 §5.2.1A.2A, §7.5.2.7, §7.5.4.13, §7.5.4.14.
 
@@ -89,7 +89,7 @@ fn merge(
     endpoint
 }
 
-/// Gives every PDR that names traffic endpoints what they have by now.
+/// Gives every PDR the present parts of the traffic endpoints that it names.
 pub(super) fn link(records: &mut Records) -> Result<(), Refusal> {
     let Records { pdrs, traffic_endpoints, .. } = records;
     for Pdr { id: pdr, pdi, .. } in pdrs {

@@ -30,7 +30,7 @@ pub(super) fn check(known: RuleCatalog<'_>, before: &Records, urr: &Urr) -> Resu
     }
 }
 
-/// What a URR exempts.
+/// The traffic that a URR exempts.
 pub(super) fn filters(known: RuleCatalog<'_>, urr: &Urr) -> Vec<PacketFilter> {
     let Some(Exempted { flows, applications }) = &urr.settings.exempted else { return Vec::new() };
     let of_applications = applications.iter().filter_map(|id| known.application(id));

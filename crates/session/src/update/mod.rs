@@ -37,8 +37,8 @@ use crate::session::OpenSession;
 use crate::store::SessionStore;
 use crate::usage::activation;
 
-/// Runs the stages that may refuse for a session that a former run had with `records`, of whose TEIDs it had chosen
-/// `teids`. Returns the rules, too, if they were prepared.
+/// Runs the stages that may refuse for a session that a previous run had with `records`, of whose
+/// TEIDs it had chosen `teids`. Returns the rules, too, if they were prepared.
 ///
 /// # Errors
 /// The first [`Refusal`] found.

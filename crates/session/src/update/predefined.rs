@@ -1,8 +1,8 @@
-//! Predefined rules: checks of their activation, and what workers run for them.
+//! Predefined rules: checks of their activation, and the entries that workers run for them.
 //!
 //! A PDR that activates rules becomes one entry per rule. Packets that are the PDR's and match none
-//! of them go on to other PDRs. What rules bring along besides FARs and QERs of the session stands
-//! behind those. Spec: TS 29.244 §7.5.2.2, §8.2.72.
+//! of them go on to other PDRs. FARs and QERs that rules add stand behind those of the session.
+//! Spec: TS 29.244 §7.5.2.2, §8.2.72.
 
 use adit_rules::{ApplyAction, PdrEntry};
 use adit_types::limits::{PREDEFINED_RULES_PER_SESSION_MAX, QERS_PER_PDR_MAX};
@@ -60,7 +60,7 @@ pub(super) struct PredefinedAdditions {
 }
 
 impl PredefinedAdditions {
-    /// What the rules of `records` need.
+    /// The additions of the rules of `records`.
     pub(super) fn new(known: RuleCatalog<'_>, records: &Records) -> Self {
         let (first_far, first_qer) = (records.fars.len(), records.qers.len());
         let mut brought = Self { first_far, first_qer, ..Self::default() };

@@ -1,4 +1,4 @@
-//! Checks of what rules name and the operator configured.
+//! Checks of the configured objects that rules name.
 
 use adit_rules::{ApplyAction, DestinationInterface, GtpuTunnel};
 
@@ -77,7 +77,7 @@ pub(super) fn far(known: &Provisioning, before: &Records, far: &Far) -> Result<(
     Ok(())
 }
 
-/// What the FAR forwards and copies packets with.
+/// The parameters by which the FAR forwards and copies packets.
 fn in_use(far: &Far) -> impl Iterator<Item = &Forwarding> {
     let forwarding = far.forwarding.iter().filter(|_| far.action.contains(ApplyAction::FORW));
     let copies = far.duplicating.iter().filter(|_| far.action.contains(ApplyAction::DUPL));

@@ -83,7 +83,7 @@ pub(super) fn provide(records: Records, change: SessionChange) -> Result<Draft, 
     Ok(draft)
 }
 
-/// What a change says about URRs.
+/// The changes of URRs.
 struct UrrChanges {
     create: Vec<Urr>,
     update: Vec<UrrUpdate>,
@@ -206,8 +206,8 @@ fn update_pdr(draft: &mut Draft, update: PdrUpdate) -> Result<(), Refusal> {
 /// True for a PDI that names no traffic by itself: no tunnel, UE or traffic endpoint; or from Access
 /// without the tunnel that the PDI had.
 ///
-/// INTEROP: a PDI in an update replaces the former one as a whole, but some control planes send only
-/// the parts that change. Spec: TS 29.244 §7.5.4.2.
+/// INTEROP: a PDI in an update replaces the previous one as a whole, but some control planes send
+/// only the parts that change. Spec: TS 29.244 §7.5.4.2.
 fn is_patch(before: &Pdi, had_tunnel: bool, spec: &PdiSpec) -> bool {
     let lost_tunnel = spec.source == SourceInterface::Access && had_tunnel;
     spec.source == before.source
@@ -222,7 +222,8 @@ fn names_no_ue(spec: &PdiSpec) -> bool {
     ue.is_none() && choose_ue.is_none() && further_ues.is_empty() && framed_routes.is_empty()
 }
 
-/// The new PDI with what it leaves out of the old one. Filters are those of the new one alone.
+/// The new PDI with the parts that it leaves out from the old one. Filters are those of the new one
+/// alone.
 fn patched(before: Pdi, keeps_ue: bool, new: Pdi) -> Pdi {
     let qfis = if new.qfis.is_empty() { before.qfis } else { new.qfis };
     let network_instance = new.network_instance.or(before.network_instance);
@@ -311,7 +312,7 @@ fn update_forwarding(before: Option<Forwarding>, parts: ForwardingUpdate) -> Opt
     let before = before.unwrap_or(Forwarding::new(destination));
     Some(Forwarding {
         destination,
-        // An empty name withdraws the former one. Spec: TS 29.244 §7.5.4.3.
+        // An empty name withdraws the previous one. Spec: TS 29.244 §7.5.4.3.
         network_instance: parts
             .network_instance
             .or(before.network_instance)

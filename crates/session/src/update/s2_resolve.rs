@@ -36,13 +36,13 @@ pub(crate) struct Resolved {
     pub teids: TeidPlan,
     /// UE addresses chosen for it.
     pub ues: Vec<UePlan>,
-    /// What was chosen for what.
+    /// The F-TEIDs and UE addresses chosen for PDRs and endpoints.
     pub created: Created,
     /// Buffered packets are discarded.
     pub drop_buffered: bool,
-    /// TEIDs that were chosen here in a former run.
+    /// TEIDs that were chosen here in a previous run.
     pub restored_teids: Vec<Teid>,
-    /// What becomes of measurements.
+    /// The change of measurements.
     pub usage: UsageChange,
     /// QERs that the change creates.
     pub created_qers: Vec<QerId>,
@@ -104,8 +104,8 @@ pub(super) fn resolve(
     })
 }
 
-/// Resolves a session that a former run had with `records`, of whose TEIDs it had chosen `teids`: what
-/// [`check_former_alone`] accepted.
+/// Resolves a session that a previous run had with `records`, of whose TEIDs it had chosen `teids`:
+/// [`check_former_alone`] has accepted the records.
 pub(super) fn resolve_former(
     store: &SessionStore,
     now: Nanos,
@@ -123,8 +123,8 @@ pub(super) fn resolve_former(
     Ok(Resolved { records, keys, restored_teids: teids, usage, ..Resolved::default() })
 }
 
-/// Checks and links the records of a session that a former run had, apart from other sessions. It may name an application
-/// that has lost its PFDs.
+/// Checks and links the records of a session that a previous run had, apart from other sessions. It
+/// may name an application that has lost its PFDs.
 pub(crate) fn check_former_alone(
     known: RuleCatalog<'_>,
     records: &mut Records,
@@ -136,8 +136,8 @@ pub(crate) fn check_former_alone(
     Ok(keys)
 }
 
-/// Checks the rules against each other and what is provisioned. Applications that `before` names need no PFDs, or those of
-/// the records themselves without it.
+/// Checks the rules against each other and against the provisioning. Applications that `before`
+/// names need no PFDs, or those of the records themselves without it.
 fn check_alone(
     known: RuleCatalog<'_>,
     before: Option<&Records>,
@@ -240,7 +240,8 @@ fn check_number_of_keys(store: &SessionStore, keys: &SessionKeys) -> Result<(), 
     }
 }
 
-/// Checks PDRs: what they say and what they name. The applications that `before` names need no PFDs.
+/// Checks PDRs: their contents and the objects that they name. The applications that `before` names
+/// need no PFDs.
 fn check_pdrs(
     known: RuleCatalog<'_>,
     before: &Records,
@@ -271,7 +272,8 @@ fn is_tunneled(pdr: &Pdr, pdi: &Pdi, wanted: &[TeidRequest]) -> bool {
 }
 
 /// All sessions together may have at most `keys_max` TEIDs that the control plane gave, so that publication
-/// never finds the table full. TEIDs that we choose, or chose in a former run, have a table of their own.
+/// never finds the table full. TEIDs that we choose, or chose in a previous run, have a table of
+/// their own.
 fn check_given_teids(
     store: &SessionStore,
     claims: &[SessionKey],
@@ -327,7 +329,8 @@ fn check_linked_endpoint(records: &Records, far: &Far) -> Result<(), Refusal> {
     }
 }
 
-/// URRs and what they refer to. The applications that `before` names need no PFDs.
+/// Checks URRs and the objects that they refer to. The applications that `before` names need no
+/// PFDs.
 fn check_urrs(known: RuleCatalog<'_>, before: &Records, records: &Records) -> Result<(), Refusal> {
     pool::check(&records.urrs)?;
     let ids: BTreeSet<UrrId> = records.urrs.iter().map(|urr| urr.id).collect();
@@ -431,7 +434,7 @@ impl OtherClaims<'_> {
         Ok(())
     }
 
-    /// True if another session has the key, or one that workers may still know.
+    /// True if another session has the key, or one that workers may still use.
     fn has(self, key: SessionKey) -> bool {
         let is_other = |holder| holder != self.index && !self.replaced.contains(&holder);
         match key {
@@ -450,8 +453,9 @@ impl OtherClaims<'_> {
     }
 }
 
-/// Checks what PDRs and traffic endpoints claim. A PDR whose tunnel was chosen is one with a tunnel from then on, so the
-/// session may claim what its rules name in other routing domains than before. Sessions `replaced` give way.
+/// Checks the claims of PDRs and traffic endpoints. A PDR whose tunnel was chosen is one with a
+/// tunnel from then on, so the session may claim what its rules name in other routing domains than
+/// before. Sessions `replaced` give way.
 fn check_all_claims(
     store: &SessionStore,
     index: SessionIndex,

@@ -86,14 +86,14 @@ pub(super) fn set_usage(
     rules.own_urr = usage.own_urr;
 }
 
-/// A session, and what its rules are compiled with.
+/// A session, and the parts with which its rules are compiled.
 struct RecordsCompiler<'a> {
     known: RuleCatalog<'a>,
     scope: Scope<'a>,
     records: &'a Records,
     /// The inactivity timer watches every PDR.
     has_activity: bool,
-    /// What predefined rules add.
+    /// The additions of predefined rules.
     brought: PredefinedAdditions,
     directions: Directions<'a>,
 }
@@ -211,7 +211,7 @@ impl RecordsCompiler<'_> {
             for parts in &record.duplicating {
                 let position = resolved(Some(entries.len()));
                 let copy = self.forwarding(record.id, ApplyAction::FORW, Some(parts));
-                // A copy goes where the control plane wants it, whoever the packet is for.
+                // A copy goes where the control plane sends it, whichever UE the packet is for.
                 entries.push(FarEntry { local_switching: InterfaceSet::NONE, ..copy });
                 entries[at].duplicates.push(position);
             }
@@ -227,8 +227,8 @@ impl RecordsCompiler<'_> {
     }
 
     /// A FAR that drops needs no destination; it gets one that no stage looks at, and no tunnel, since
-    /// nothing has checked its tunnel. A FAR that forwards to Access without a tunnel gets DROP beside
-    /// FORW: it drops until the control plane names the tunnel.
+    /// nothing has checked its tunnel. A FAR that forwards to Access without a tunnel gets DROP
+    /// together with FORW: it drops until the control plane names the tunnel.
     fn forwarding(&self, id: FarId, action: ApplyAction, parts: Option<&Forwarding>) -> FarEntry {
         let configured = self.known.configured;
         let policy =

@@ -20,7 +20,7 @@ use crate::session::{OpenSession, SessionIdentity};
 use crate::store::{RetiredResources, SessionStore};
 use crate::usage::{SessionUsage, UsageReport};
 
-/// What becomes of the session.
+/// The fate of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChangeKind {
     /// It is new.
@@ -53,7 +53,7 @@ pub(crate) struct Compiled {
     packet_rates: QerPacketRates,
 }
 
-/// The measurements of a session in a former run, and what it had used.
+/// The measurements of a session in a previous run, and its usage.
 #[derive(Debug)]
 pub(crate) struct FormerUsage<'a> {
     pub usage: SessionUsage,
@@ -62,12 +62,12 @@ pub(crate) struct FormerUsage<'a> {
     pub packed: Option<&'a PackedRules>,
 }
 
-/// What a commit leads to.
+/// The result of a commit.
 #[derive(Debug)]
 pub(crate) struct Committed {
-    /// What to publish; `None` when a modification changes nothing for packets.
+    /// The delta to publish; `None` when a modification changes nothing for packets.
     pub delta: Option<RuleDelta>,
-    /// Usage that was asked for.
+    /// Requested usage.
     pub reports: Vec<UsageReport>,
 }
 
@@ -93,7 +93,7 @@ impl Compiled {
         self.handed_over = claims.to_vec();
     }
 
-    /// What becomes of measurements.
+    /// The change of measurements.
     pub(crate) const fn usage(&self) -> &UsagePlan {
         &self.usage
     }
@@ -298,7 +298,7 @@ struct ClaimChange<'a> {
     before: &'a [SessionKey],
     after: &'a [SessionKey],
     handed_over: &'a [SessionKey],
-    /// TEIDs that were chosen here in a former run.
+    /// TEIDs that were chosen here in a previous run.
     restored: &'a [Teid],
 }
 

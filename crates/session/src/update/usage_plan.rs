@@ -1,4 +1,4 @@
-//! What a change makes of a session's measurements.
+//! The effect of a change on a session's measurements.
 
 use adit_types::{Nanos, UrrId, UsageSlot};
 
@@ -128,7 +128,7 @@ impl SessionStore {
     }
 }
 
-/// What a change makes of a session's measurements.
+/// The effect of a change on a session's measurements.
 #[derive(Debug, Default)]
 pub(crate) struct UsagePlan {
     pub after: SessionUsage,

@@ -118,9 +118,9 @@ pub(crate) struct Measurement {
     /// Events ever.
     events_total: u64,
     mechanism: Option<TimeMechanism>,
-    /// Of a credit pool, whose usage is its own.
+    /// The members of a credit pool, whose usage is its own.
     members: PoolMembers,
-    /// Packets, uplink and downlink, of former members of the pool.
+    /// Packets, uplink and downlink, of previous members of the pool.
     members_base_pkts: (u64, u64),
     /// Remaining reports, if their number is limited.
     reports_left: Option<u16>,
@@ -136,7 +136,7 @@ pub(crate) struct Measurement {
     application: Option<Arc<str>>,
     /// A new measurement or a part of one began: the entry needs a new generation.
     renewed: bool,
-    /// What counters of a former process counted, to be added to the present ones.
+    /// The counts of a previous process's counters, to be added to the present ones.
     carried: Option<Box<UsageCounts>>,
 }
 
@@ -222,7 +222,8 @@ impl Measurement {
         }
     }
 
-    /// Ends what `urr`, the rule after the change, no longer has. Without any quota traffic passes.
+    /// Ends the measurements that `urr`, the rule after the change, no longer has. Without any
+    /// quota traffic passes.
     pub(crate) fn withdraw(&mut self, part: UrrPart, urr: &Urr) {
         match part {
             UrrPart::Period => self.next_period = None,
@@ -279,7 +280,7 @@ impl Measurement {
         UsageCounts { ul_bytes, dl_bytes, first: None, ..sum }
     }
 
-    /// Makes a credit pool of these counters; what was measured before stays.
+    /// Makes a credit pool of these counters; earlier measurements stay.
     pub(crate) fn pool(&mut self, of: Vec<(UsageSlot, u64)>, source: &dyn UsageSource) {
         if self.members.of == of {
             return;
@@ -411,7 +412,7 @@ impl Measurement {
         UsageTriggers::START_OF_TRAFFIC
     }
 
-    /// Does what is due, and returns the triggers to report.
+    /// Runs due events, and returns the triggers to report.
     pub(crate) fn advance(
         &mut self,
         urr: &Urr,
@@ -645,7 +646,7 @@ impl Measurement {
         .min()
     }
 
-    /// What workers run; `quota_far` is the position of the quota action's FAR.
+    /// The entry that workers run; `quota_far` is the position of the quota action's FAR.
     pub(crate) fn entry(&self, urr: &Urr, quota_far: Option<u16>) -> UrrEntry {
         let asks = |trigger| urr.triggers.contains(trigger);
         let limits = |limit: Option<Limit<Volumes>>| {

@@ -1,4 +1,4 @@
-//! What is reported of a measurement. Spec: TS 29.244 §7.5.8.3.
+//! Reports of a measurement. Spec: TS 29.244 §7.5.8.3.
 
 use std::sync::Arc;
 

@@ -31,7 +31,7 @@ impl PartialEq for UsageHandle {
     }
 }
 
-/// What a change does to measurements.
+/// The effect of a change on measurements.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct UsageChange {
     /// When.
@@ -42,7 +42,7 @@ pub(crate) struct UsageChange {
     pub withdrawn: Vec<(UrrId, UrrPart)>,
     /// URRs to report at once.
     pub queried: Vec<UrrId>,
-    /// What reports of them carry.
+    /// The reference that their reports carry.
     pub query_reference: Option<u32>,
 }
 
@@ -99,17 +99,16 @@ pub struct TrafficStart {
     pub pdr: PdrId,
 }
 
-/// What an event or a timer caused.
+/// The outcome of an event or a timer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageOutcome {
     /// Our SEID of the session.
     pub up_seid: Seid,
-    /// What to report to the control plane.
+    /// Reports to the control plane.
     pub reports: Vec<UsageReport>,
     /// No packet came for the time of the user plane inactivity timer.
     pub inactive: bool,
-    /// What to publish; owed one
-    /// [`SessionStore::reclaim`](crate::SessionStore::reclaim).
+    /// The delta to publish; owed one [`SessionStore::reclaim`](crate::SessionStore::reclaim).
     pub delta: Option<RuleDelta>,
 }
 
@@ -133,7 +132,7 @@ impl SessionUsage {
     }
 
     /// Workers' entries of all URRs in the order of the records, and then of the inactivity timer,
-    /// without what they exempt.
+    /// without exempted traffic.
     pub(crate) fn entries(&self, records: &Records) -> Vec<UrrEntry> {
         let far = |urr: &Urr| {
             let id = urr.settings.quota_far?;
@@ -292,7 +291,7 @@ impl SessionUsage {
     }
 }
 
-/// Does what is due for every URR; returns the triggers to report, in the order of the records.
+/// Runs due events of every URR; returns the triggers to report, in the order of the records.
 pub(crate) fn advance_urrs(
     usage: &mut SessionUsage,
     records: &Records,

@@ -52,7 +52,7 @@ pub(crate) fn next_store_of(former: &SessionStore, sessions_max: usize) -> Sessi
     })
 }
 
-/// What is kept of all sessions, read back from its octets.
+/// The kept state of all sessions, read back from its octets.
 pub(crate) fn kept(store: &SessionStore, now: Nanos) -> Vec<FormerSession> {
     let octets =
         store.sessions().map(|session| store.kept(now, session.up_seid()).unwrap().octets());

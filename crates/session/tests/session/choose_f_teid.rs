@@ -13,7 +13,7 @@ const fn with_id(id: u8) -> FTeidSpec {
     FTeidSpec::Choose { v4: true, v6: true, choose_id: Some(id) }
 }
 
-/// A PDR that asks for `f_teid`, named by no UE.
+/// A PDR that requests `f_teid`, named by no UE.
 fn asking(id: u16, source: SourceInterface, f_teid: FTeidSpec) -> PdrSpec {
     let far = if source == SourceInterface::Access { 1 } else { 2 };
     PdrSpec {
@@ -96,7 +96,7 @@ fn with_ipv6_alone() -> SessionStore {
     store_with(4, Provisioning { interfaces, ..Provisioning::default() })
 }
 
-/// SD-Core asks for an F-TEID without a family.
+/// SD-Core requests an F-TEID without a family.
 #[test]
 fn choice_without_a_family_takes_one_that_we_have_ipv4_first() {
     let anything = FTeidSpec::Choose { v4: false, v6: false, choose_id: None };

@@ -14,7 +14,7 @@ use crate::builders::*;
 
 const SHARED: FTeidSpec = FTeidSpec::Choose { v4: true, v6: true, choose_id: Some(5) };
 
-/// What Open5GS 2.7.7 establishes for every PDU session.
+/// The rules that Open5GS 2.7.7 establishes for every PDU session.
 fn open5gs() -> SessionChange {
     let choosing = |pdr: PdrSpec, f_teid| {
         let pdi = PdiSpec { f_teid: Some(f_teid), ue: None, ..pdr.pdi };

@@ -1,4 +1,5 @@
-//! End Markers: one for each FAR that asks and leaves its tunnel, with the QoS flow that leaves.
+//! End Markers: one for each FAR that requests it and leaves its tunnel, with the QoS flow that
+//! leaves.
 
 use adit_rules::{ApplyAction, DestinationInterface, GtpuTunnel, HeaderCreation};
 use adit_session::{
@@ -33,7 +34,7 @@ fn established(change: SessionChange) -> (SessionStore, Seid, GtpuTunnel) {
     (store, up_seid, tunnel)
 }
 
-/// FAR `id` moves to another tunnel, or stays, and asks for an End Marker.
+/// FAR `id` moves to another tunnel, or stays, and requests an End Marker.
 fn to(id: u32, outer: Option<HeaderCreation>) -> FarUpdate {
     FarUpdate {
         id: FarId(id),

@@ -1,4 +1,4 @@
-//! Traffic endpoints: what PDRs take over from them. Spec: TS 29.244 §7.5.2.7.
+//! Traffic endpoints: the parts that PDRs take over from them. Spec: TS 29.244 §7.5.2.7.
 
 use adit_rules::sdf::AddrMatch;
 use adit_rules::{KeyChange, SessionKey};
@@ -195,7 +195,7 @@ fn traffic_endpoint_in_contradiction_is_refused_without_a_trace() {
     assert_eq!(refusal, Refusal::UnknownTrafficEndpoint { id });
 }
 
-/// Endpoint 3 beside endpoint 1: a second tunnel of the same UE.
+/// Endpoint 3 in addition to endpoint 1: a second tunnel of the same UE.
 fn with_two_tunnels() -> SessionChange {
     let mut change = with_endpoints();
     change.create_pdrs[0].pdi.traffic_endpoints = vec![TUNNEL, SECOND];

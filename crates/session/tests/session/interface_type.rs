@@ -1,4 +1,4 @@
-//! 3GPP Interface Type and what it must agree with. Spec: TS 29.244 §8.2.118.
+//! 3GPP Interface Type and the fields that it must agree with. Spec: TS 29.244 §8.2.118.
 
 use core::net::Ipv4Addr;
 

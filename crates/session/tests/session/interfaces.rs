@@ -243,7 +243,7 @@ fn same_ue_address_in_two_network_instances_is_two_ues() {
 fn tunnel_that_is_chosen_takes_no_address_of_another_session() {
     let mut store = two_domains();
     store.establish(OWNER, CP, session_in(1, Some("corp"))).unwrap();
-    // Without a rule for packets without a tunnel, what the session names is of all domains.
+    // Without a rule for packets without a tunnel, names of the session are of all domains.
     let mut change = session_in(1, Some("internet"));
     change.create_pdrs[1].pdi.f_teid =
         Some(FTeidSpec::Choose { v4: true, v6: false, choose_id: None });
@@ -359,7 +359,7 @@ fn session_moves_to_another_network_instance() {
 
 #[test]
 fn address_chosen_for_a_session_is_of_a_pool_of_its_domains_and_given_back() {
-    // The uplink PDR asks in the name of the other network instance, or in none.
+    // The uplink PDR makes the request in the name of the other network instance, or in none.
     for (name, is_given) in [(Some("internet"), false), (Some("corp"), true), (None, true)] {
         let mut store = two_domains();
         let mut change = session_in(1, Some("corp"));
@@ -402,7 +402,7 @@ fn ue_address_is_chosen_from_the_pool_of_the_network_instance() {
     let (_, _, second) = chosen("corp");
     assert_eq!(first, second, "each instance begins with the first address of its own pool");
     assert_ne!(chosen("corp").2, second);
-    // What one instance gives back is not free in the other.
+    // Addresses that one instance gives back are not free in the other.
     store.reclaim(index);
     store.delete(seid).unwrap();
     store.reclaim(index);

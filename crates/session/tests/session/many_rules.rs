@@ -37,7 +37,7 @@ fn urr(id: u32) -> Urr {
     volume_urr(id, UsageTriggers::empty(), UrrSettings::default())
 }
 
-/// What a session with these rules is refused with. The store stays as it was.
+/// The refusal of a session with these rules. The store stays as it was.
 fn refused(change: SessionChange) -> Option<Refusal> {
     let mut store = store(RULES_PER_SESSION_MAX);
     let before = store.clone();

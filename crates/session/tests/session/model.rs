@@ -15,7 +15,7 @@ use proptest::sample::Index;
 
 use crate::builders::*;
 
-/// A session as the model sees it. The F-TEID in a PDR is what was asked for; `teids` what it is.
+/// A session as the model sees it. The F-TEID in a PDR is the request; `teids` has the result.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct ModelSession {
     pdrs: BTreeMap<PdrId, PdrSpec>,
@@ -128,7 +128,7 @@ struct StoreModel {
     chosen: BTreeSet<Teid>,
     /// Per delta in order: the session, and the chosen TEIDs that it took away.
     owed: VecDeque<(SessionIndex, Vec<Teid>)>,
-    /// What the workers' table would hold.
+    /// The contents of the workers' table.
     table: HashMap<SessionKey, SessionIndex>,
 }
 
@@ -221,7 +221,7 @@ enum ModelStep {
     Modify(Index, SessionChange),
     Delete(Index),
     Reclaim,
-    /// Another process restores what this one kept.
+    /// Another process restores the kept sessions.
     Restart,
 }
 

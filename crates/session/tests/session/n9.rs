@@ -28,7 +28,8 @@ fn store_of(interfaces: Vec<LocalInterface>, routes: &[(&str, u8)]) -> SessionSt
     store_with(16, Provisioning { interfaces, tunnel_routes, ..Provisioning::default() })
 }
 
-/// N3, N9 of network instance "backbone", N6; with these routes besides the links of N3 and N9.
+/// N3, N9 of network instance "backbone", N6; with these routes in addition to the links of N3 and
+/// N9.
 fn both(routes: &[(&str, u8)]) -> SessionStore {
     let interfaces = vec![
         interface(InterfaceRole::N3, None, N3),

@@ -1,4 +1,4 @@
-//! The octets of packed records: they come back, their size, and what is not a record.
+//! The octets of packed records: they come back, their size, and which octets are no record.
 
 use adit_rules::DestinationInterface;
 use adit_session::{

@@ -1,4 +1,4 @@
-//! Predefined rules: their activation in PDRs, and what workers run for them.
+//! Predefined rules: their activation in PDRs, and the entries that workers run for them.
 
 use adit_rules::{ApplyAction, PacketFilter, SessionRules};
 use adit_session::{

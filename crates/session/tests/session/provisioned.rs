@@ -1,4 +1,4 @@
-//! What rules name and the operator configured.
+//! Objects that rules name and the operator configured.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;

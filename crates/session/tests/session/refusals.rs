@@ -1,4 +1,4 @@
-//! What a refusal says: the rule, the reason, and what of the rule was wrong.
+//! The contents of a refusal: the rule, the reason, and the wrong part of the rule.
 
 use adit_session::{Refusal, RuleId};
 use adit_types::{FarId, PdrId, QerId, Seid, Teid, UrrId};

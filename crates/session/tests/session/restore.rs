@@ -431,7 +431,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What workers may still pass until they reach a limit.
+/// The amounts that workers may still pass until they reach a limit.
 fn left(scene: &UsageFixture, at: usize) -> [u64; 6] {
     let urr = &scene.urrs[at];
     let counters = scene.counters.0.lock().unwrap();
@@ -485,8 +485,8 @@ proptest! {
                     prop_assert_eq!(one.limit(at, now), other.limit(at, now));
                 }
                 Step::Wait(seconds) => {
-                    // Workers tell of limits before time passes: which timers look at them besides depends on when
-                    // the timers were armed.
+                    // Workers report limits before time passes: which timers check them as well
+                    // depends on when the timers were armed.
                     for at in 0..urrs.len() {
                         prop_assert_eq!(one.limit(at, now), other.limit(at, now));
                     }

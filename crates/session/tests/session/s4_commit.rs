@@ -152,7 +152,7 @@ fn guarantee_is_compiled_whether_or_not_sessions_share_rates() {
         // Two packets of 1500 octets at least.
         let windowed = meter(rates(5000, 8000), rates(2000, 4000), Some(500)).unwrap();
         assert_eq!(windowed.guaranteed, [within(2000, 12), within(4000, 6)]);
-        // Without a maximum, what exceeds the guarantee has no limit.
+        // Without a maximum, traffic above the guarantee has no limit.
         let alone = meter(None, rates(2000, 4000), None).unwrap();
         assert_eq!(alone.guaranteed, [within(2000, 20), within(4000, 20)]);
         assert_eq!((alone.uplink, alone.downlink), (RateLimit::UNLIMITED, RateLimit::UNLIMITED));

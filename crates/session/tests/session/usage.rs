@@ -140,7 +140,7 @@ impl UsageFixture {
         self.outcome(outcome)
     }
 
-    /// Lets time pass; returns what was reported and when.
+    /// Lets time pass; returns reports and their times.
     pub(crate) fn run_until(&mut self, until: Nanos) -> Vec<(Nanos, UsageReport)> {
         let mut all = Vec::new();
         while let Some(at) = self.store.usage_timeout().filter(|at| *at <= until) {
@@ -503,7 +503,7 @@ fn start_and_stop_of_traffic_are_reported_in_turn() {
 }
 
 #[test]
-fn start_of_traffic_tells_no_usage() {
+fn start_of_traffic_reports_no_usage() {
     let urr = time_urr(UsageTriggers::START_OF_TRAFFIC, UrrSettings::default());
     let mut scene = UsageFixture::new(vec![urr]);
     scene.count(0, S(10), 8, 0);

@@ -202,7 +202,7 @@ fn numbered_reports_that_were_made_leave_no_notice_either() {
 }
 
 #[test]
-fn traffic_that_is_over_when_its_start_is_heard_is_told_of_again() {
+fn traffic_that_is_over_when_its_start_is_handled_is_reported_again() {
     let triggers = UsageTriggers::START_OF_TRAFFIC | UsageTriggers::STOP_OF_TRAFFIC;
     let inactivity_detection_time = Some(S(10));
     let settings = UrrSettings { inactivity_detection_time, ..UrrSettings::default() };
@@ -257,7 +257,7 @@ fn inactive_urr_measures_neither_packets_nor_time_until_it_is_resumed() {
 }
 
 #[test]
-fn end_marker_is_told_to_who_asks_without_ending_the_measurement() {
+fn end_marker_is_reported_on_request_without_ending_the_measurement() {
     let asks = volume_urr(1, UsageTriggers::END_MARKER, UrrSettings::default());
     let other = volume_urr(2, UsageTriggers::empty(), UrrSettings::default());
     let mut scene = UsageFixture::new(vec![asks, other]);

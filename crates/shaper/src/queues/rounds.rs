@@ -24,7 +24,7 @@ pub(super) struct RateRing {
     pub(super) share: RoundShare,
 }
 
-/// What a ring waits for.
+/// The event that a ring waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RingState {
     /// Nothing: it has no members.
@@ -86,7 +86,7 @@ pub(super) struct RateOpening {
     pub(super) at: Nanos,
 }
 
-/// What bounds the service of a ring.
+/// The bounds of a ring's service.
 pub(super) struct ServiceBudget<'b> {
     /// The rate that the wheel woke: that of the ring, or of the outer ring.
     outer_rate: u8,

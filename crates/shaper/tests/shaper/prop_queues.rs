@@ -13,7 +13,7 @@ use proptest::prelude::*;
 /// A number leaves the wheel at most this long after its time, if someone looks.
 const SLOT_NS: u64 = 1 << 15;
 
-/// What lies further ahead leaves the wheel after this, less a slot.
+/// An entry further ahead leaves the wheel after this, less a slot.
 const HORIZON_NS: u64 = 4096 * SLOT_NS;
 
 /// Packets of one flow that leave in a row while others are due.
@@ -54,7 +54,7 @@ fn wheel_op() -> impl Strategy<Value = WheelOp> {
     ]
 }
 
-/// When a number is due, and when it was told so.
+/// When a number is due, and when that was set.
 #[derive(Debug, Clone, Copy)]
 struct ModelEligibility {
     at: Nanos,
@@ -78,7 +78,7 @@ impl ModelEligibility {
     }
 }
 
-/// Numbers by slot, and what is due.
+/// Numbers by slot, and those that are due.
 #[derive(Debug, Default)]
 struct NaiveWheel {
     slots: BTreeMap<u64, Vec<(u32, ModelEligibility)>>,
@@ -247,7 +247,7 @@ impl NaiveFlow {
         }
     }
 
-    /// When it may leave, for a flow that is told anew.
+    /// When it may leave, for a flow that is set anew.
     fn at(&self, now: Nanos) -> Nanos {
         self.next.unwrap_or(now).max(now)
     }

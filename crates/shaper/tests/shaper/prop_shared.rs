@@ -92,7 +92,7 @@ proptest! {
             }
             now += SLOT;
             gate.opens = now + SLOT;
-            // The inner rate is half of the outer one, and what was too much is owed.
+            // The inner rate is half of the outer one, and the excess is owed.
             gates = [gates[0].min(0) + slot / 2, gates[1].min(0) + slot];
             gate.left = gates;
             loop {
@@ -124,7 +124,7 @@ proptest! {
                 prop_assert!(gates[0] <= 0 || gates[1] <= 0, "{gates:?}");
             }
         }
-        // Of flows that share the same rates, none is further ahead than a round and a packet.
+        // None of the flows that share the same rates is further ahead than a round and a packet.
         let rounds = |at: usize| bytes[at] as f64 / f64::from(quanta[at]);
         let slack = |at: usize| 1.0 + f64::from(lens[at]) / f64::from(quanta[at]);
         for one in 0..flows {

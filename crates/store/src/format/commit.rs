@@ -1,4 +1,4 @@
-//! Commits: what one write and one sync make durable.
+//! Commits: the changes that one write and one sync make durable.
 
 use super::{put_at, u32_at, u64_at};
 
@@ -53,7 +53,7 @@ impl CommitHeader {
     }
 }
 
-/// What a group is.
+/// The kind of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GroupTag {
     /// Changes that were appended together; the group has a number.
@@ -62,7 +62,7 @@ pub(crate) enum GroupTag {
     Copies = 2,
 }
 
-/// Appends a group's header, then what `push` appends as its changes.
+/// Appends a group's header, then the changes that `push` appends.
 pub(crate) fn push_group(out: &mut Vec<u8>, tag: GroupTag, push: impl FnOnce(&mut Vec<u8>)) {
     let at = out.len();
     out.extend_from_slice(&[0; GROUP_HEADER_BYTES - 1]);

@@ -11,7 +11,7 @@ const CRC_AT: usize = 508;
 /// The header: one sector, of which a segment has two copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
-    /// Of the whole journal; drawn when it was created.
+    /// The identity of the whole journal; drawn when it was created.
     pub identity: u64,
     /// Ascending along the journal.
     pub number: u64,

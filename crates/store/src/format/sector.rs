@@ -1,7 +1,8 @@
 //! Sectors: every 512 octets of a segment prove that they are whole, and to which life of the file they belong.
 //!
-//! A write that a crash cuts off leaves sectors of the file's former life, or one whose first octets are new: its
-//! stamp, which comes last, is old. A damaged sector has the right stamp and a wrong CRC.
+//! A write that a crash cuts off leaves sectors of the file's previous use, or one whose first
+//! octets are new: its stamp, which comes last, is old. A damaged sector has the right stamp and a
+//! wrong CRC.
 
 use super::{PAYLOAD, SECTOR, put_at, u32_at};
 
@@ -9,12 +10,13 @@ const START_AT: usize = PAYLOAD;
 const CRC_AT: usize = 504;
 const STAMP_AT: usize = 508;
 
-/// What a sector holds.
+/// The state of a sector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SectorState {
     /// Octets of the commit that begins in this sector.
     Whole(u32),
-    /// Nothing of this segment: zeros, a former life of the file, or the rest of a write that a crash cut off.
+    /// Nothing of this segment: zeros, a previous use of the file, or the rest of a write that a
+    /// crash cut off.
     Unwritten,
     /// Octets of this segment that changed since.
     Damaged,

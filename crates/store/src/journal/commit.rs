@@ -13,7 +13,7 @@ use crate::journal::Journal;
 use crate::journal::segments::BEGUN_NAME;
 use crate::record::RecordNumber;
 
-/// What one commit takes of what waits.
+/// The part of the waiting changes that one commit takes.
 #[derive(Debug, Clone, Copy, Default)]
 struct Share {
     copies: usize,
@@ -72,7 +72,8 @@ impl<F: Files> Journal<F> {
         Ok(())
     }
 
-    /// What fits into `room` octets: copies first, since a later change of the same record counts.
+    /// The changes that fit into `room` octets: copies first, since a later change of the same
+    /// record counts.
     fn share(&self, room: usize) -> Share {
         let room = room.saturating_sub(COMMIT_HEADER_BYTES);
         let mut share = Share::default();

@@ -8,8 +8,8 @@ use crate::journal::commit::place_of;
 use crate::record::Upkeep;
 use crate::scan::{FoundCommit, ScanStep};
 
-/// Octets that a part of the upkeep reads or writes, at least and at most. Parts grow with what commits write, so
-/// that upkeep keeps pace.
+/// Octets that a part of the upkeep reads or writes, at least and at most. Parts grow with the
+/// octets that commits write, so that upkeep keeps pace.
 const PART_OCTETS_MIN: usize = 128 << 10;
 const PART_OCTETS_MAX: usize = 1 << 20;
 
@@ -39,7 +39,7 @@ impl<F: Files> Journal<F> {
             return true;
         }
         if self.damaged == Some(oldest.number) {
-            // What cannot be read stays until it is written anew.
+            // Records that cannot be read stay until they are written anew.
             return self.chain.len() > 1 && self.index.live_in(oldest.short_number()) == 0;
         }
         if self.is_rewriting() {
@@ -73,7 +73,8 @@ impl<F: Files> Journal<F> {
         Ok(if self.remove_surplus(keep)? { Upkeep::Worked } else { Upkeep::Idle })
     }
 
-    /// Gets files ready. A full file system is no failure: [`Journal::is_full`] tells of it, and this is tried again.
+    /// Gets files ready. A full file system is no failure: [`Journal::is_full`] returns true, and
+    /// this is tried again.
     fn upkeep_files(&mut self, part: usize) -> Result<Upkeep, StoreError> {
         let is_due = self.is_compaction_due();
         if !self.is_preparing() && !self.wants_file(is_due) {

@@ -24,11 +24,12 @@ use segments::{FreeFile, JournalSegment, NewFile, SyncTarget};
 /// How a journal is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JournalOptions {
-    /// Marks the files of this journal. A random number, used only where the folder has no journal yet.
+    /// Marks the files of this journal. A random number, used only if the folder has no journal
+    /// yet.
     pub identity: u64,
     /// Octets of a new segment: a multiple of 512. Existing segments keep theirs.
     pub segment_bytes: u32,
-    /// Opens a damaged journal without what it lost, and writes what is left into new segments.
+    /// Opens a damaged journal without the lost records, and writes the rest into new segments.
     pub accept_loss: bool,
 }
 
@@ -40,14 +41,14 @@ impl JournalOptions {
     }
 }
 
-/// What opening a journal found.
+/// The findings of opening a journal.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OpenReport {
     /// The folder had no journal.
     pub is_new: bool,
     /// The last segment ends with a commit that is not whole. It was never acknowledged, and is dropped.
     pub is_torn: bool,
-    /// What was lost, with [`JournalOptions::accept_loss`].
+    /// The losses, with [`JournalOptions::accept_loss`].
     pub losses: Vec<Damage>,
     /// Segments of which one of two copies of the header is damaged.
     pub damaged_headers: Vec<String>,
@@ -112,7 +113,7 @@ impl WaitingCopies {
 pub struct Journal<F: Files> {
     files: F,
     identity: u64,
-    /// Of a new segment.
+    /// Sectors of a new segment.
     sectors: u32,
     index: LiveIndex,
     /// All segments that are needed, the oldest first. Commits go to the last one.
@@ -129,7 +130,7 @@ pub struct Journal<F: Files> {
     headed: Option<FreeFile<F::File>>,
     /// Names have changed since a sync of the folder began.
     has_new_names: bool,
-    /// What is being synced beside commits.
+    /// The target of a sync that runs in parallel to commits.
     syncing: Option<SyncTarget>,
     /// The greatest number of a segment so far.
     last_segment: u64,
@@ -152,7 +153,7 @@ pub struct Journal<F: Files> {
     last_changed: u64,
     /// Segments up to this one are compacted whatever they hold.
     rewrite_until: u64,
-    /// What cannot be read of segments up to this one is given up.
+    /// Unreadable records of segments up to this one are given up.
     salvage_until: u64,
     /// Segments up to this one were removed: this process has them open, and the folder does not have them.
     removed_until: u64,
@@ -248,8 +249,8 @@ impl<F: Files> Journal<F> {
     }
 
     /// Goes on in the place of a folder, or of the segment that takes commits, that was removed: this process has the removed
-    /// files open, and copies all live records from them. What it cannot copy now is left to upkeep; until that is done, the
-    /// journal is damaged for a process that opens it.
+    /// files open, and copies all live records from them. Records that it cannot copy now are left
+    /// to upkeep; until that is done, the journal is damaged for a process that opens it.
     ///
     /// # Errors
     /// [`StoreError::Removed`]: other files have the place. Or there can be no folder, or no segment; call it again.
@@ -270,7 +271,8 @@ impl<F: Files> Journal<F> {
         live + live * (SECTOR - PAYLOAD) as u64 / PAYLOAD as u64
     }
 
-    /// True if a group of so many octets leaves compaction what it needs. Gets another file ready before that is in doubt.
+    /// True if a group of so many octets leaves the reserve of compaction. Gets another file ready
+    /// before that is in doubt.
     fn has_room(&mut self, octets: usize) -> bool {
         let wanted = self.admitted_octets + octets + COMMIT_HEADER_BYTES;
         self.keep_reserve(wanted);

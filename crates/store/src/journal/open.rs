@@ -56,7 +56,7 @@ impl FolderNames {
     }
 }
 
-/// What reading the segments has come to.
+/// The results of reading the segments.
 #[derive(Debug, Default)]
 struct Replay {
     last: Option<FoundCommit>,
@@ -118,7 +118,7 @@ impl<F: Files> Journal<F> {
         journal.groups = GroupQueue::new(RecordNumber(replay.last_group()));
         journal.admitted = journal.groups.durable();
         if replay.last.is_some() && !names.has_begun {
-            // A crash came before it, or the program that wrote the journal knows no such file.
+            // A crash came before it, or an older program without such a file wrote the journal.
             journal.files.create(BEGUN_NAME).map_err(StoreError::io("create", BEGUN_NAME))?;
         }
         journal.has_begun = replay.last.is_some() || names.has_begun;
@@ -364,7 +364,8 @@ impl<F: Files> Journal<F> {
         self.files.sync_folder().map_err(StoreError::io("sync", ""))
     }
 
-    /// Keeps files of former segments for new ones. Removes what cannot be used.
+    /// Keeps files of previous segments for new ones. Removes files that cannot be used. Removes
+    /// files that cannot be used.
     fn collect_free(&mut self, names: &FolderNames) -> Result<(), StoreError> {
         if names.has_new {
             self.files.remove(NEW_NAME).map_err(StoreError::io("remove", NEW_NAME))?;

@@ -24,7 +24,7 @@ const SECTORS_MAX: u32 = 1 << 22;
 /// Sectors of zeros between two syncs while a commit waits for the segment.
 const PART_WAITING: u32 = 8192;
 
-/// What is synced beside commits.
+/// The target of a sync in parallel to commits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SyncTarget {
     /// Names.
@@ -48,7 +48,7 @@ pub(super) struct JournalSegment<File> {
     pub at: u32,
     /// Whether it has a durable commit.
     pub has_commits: bool,
-    /// Takes no further commit: what is behind `at` is not known.
+    /// Takes no further commit: the octets behind `at` are uncertain.
     pub is_suspect: bool,
 }
 
@@ -147,7 +147,8 @@ impl<F: Files> Journal<F> {
         used + free + self.making.as_ref().map_or(0, |making| offset_of(making.zeroed))
     }
 
-    /// Octets of commits that fit into what is there: the last segment, and the files that are ready to follow it.
+    /// Octets of commits that fit into the present files: the last segment, and the files that are
+    /// ready to follow it.
     pub(super) fn ready_octets(&self) -> usize {
         let last = self.chain.back().filter(|last| !last.is_suspect);
         let free = self.free.iter().chain(&self.headed);
@@ -161,14 +162,14 @@ impl<F: Files> Journal<F> {
         usize::try_from(live).unwrap_or(usize::MAX) / 8 * 9 + capacity(self.sectors) / 16
     }
 
-    /// Octets that compacting the oldest segment, or what is left of it, may take.
+    /// Octets that compacting the oldest segment, or the rest of it, may take.
     pub(super) fn compaction_octets(&self) -> usize {
         let oldest = self.chain.front();
         self.copies_octets(oldest.map_or(0, |oldest| self.index.live_in(oldest.short_number())))
     }
 
-    /// Octets that compaction needs of what is ready, to copy a segment full of live records now, or when it is done with
-    /// the oldest one.
+    /// Octets of the ready files that compaction needs to copy a segment full of live records now,
+    /// or when it is done with the oldest one.
     pub(super) fn compaction_reserve(&self) -> usize {
         let capacity = capacity(self.sectors);
         let most = u64::try_from(capacity).unwrap_or(u64::MAX);
@@ -179,7 +180,8 @@ impl<F: Files> Journal<F> {
         }
     }
 
-    /// Octets that are kept ready for what must not be refused when the file system is full.
+    /// Octets that are kept ready for changes that must not be refused when the file system is
+    /// full.
     pub(super) fn reserve(&self) -> usize {
         self.compaction_reserve() + capacity(self.sectors) / 2
     }
@@ -266,7 +268,7 @@ impl<F: Files> Journal<F> {
         Ok(is_done)
     }
 
-    /// Begins a sync beside commits.
+    /// Begins a sync in parallel to commits.
     fn begin_sync(&mut self, target: SyncTarget) -> Result<(), StoreError> {
         let file = match target {
             SyncTarget::Folder => None,
@@ -280,7 +282,7 @@ impl<F: Files> Journal<F> {
         Ok(())
     }
 
-    /// What was written is not trusted, and is written again.
+    /// The octets are not trusted, and are written again.
     fn sync_failed(&mut self, target: SyncTarget, error: io::Error) -> StoreError {
         self.syncing = None;
         let failed = match target {

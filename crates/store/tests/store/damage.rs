@@ -1,4 +1,5 @@
-//! Damaged files: a journal is whole, or its refusal names what is lost; with an explicit setting the rest is kept.
+//! Damaged files: a journal is whole, or its refusal names the loss; with an explicit setting the
+//! rest is kept.
 
 use crate::model::{
     ChangeShape, ModelRecords, Run, SMALL, options, random_group, records_of, reopen,
@@ -222,7 +223,7 @@ fn header_of_no_size_is_damage() {
 
 /// Compaction meets a record that has changed: it says so once, the record stays, and commits go on.
 #[test]
-fn damage_that_compaction_meets_is_told_once_and_ends_when_the_records_are_written_anew() {
+fn damage_that_compaction_meets_is_reported_once_and_ends_when_the_records_are_written_anew() {
     let mut run = Run::new(16 << 10);
     let put = |journal: &mut Journal<MemoryFiles>, number: u64| {
         let key = RecordKey::number(RecordKind::Session, number % 40);
@@ -252,7 +253,8 @@ fn damage_that_compaction_meets_is_told_once_and_ends_when_the_records_are_writt
     assert_eq!(reopened.records.len(), 40);
 }
 
-/// Whoever has the records in memory appends all of them again. After that the segment goes, with what nobody appended.
+/// The owner of the records appends all of them again. After that the segment goes, with records
+/// that nobody appended.
 #[test]
 fn damage_that_compaction_meets_is_a_loss_until_all_records_are_appended_again() {
     let mut run = Run::new(16 << 10);
@@ -278,7 +280,8 @@ fn damage_that_compaction_meets_is_a_loss_until_all_records_are_appended_again()
     run.folder.limit_space(None);
     let _ = run.journal().maintain();
     assert_eq!(run.journal().losses(), 1);
-    // The process does not know all: record 0 is in a commit that can be read, 3 in the one that cannot.
+    // The process has not read all: record 0 is in a commit that can be read, 3 in the one that
+    // cannot.
     for number in (1..40).filter(|number| *number != 3) {
         put(run.journal(), number);
     }
@@ -393,7 +396,7 @@ fn damaged_commit_is_dropped_and_listed_if_the_loss_is_accepted() {
     journal.append(&[StoreChange::put(key, b"value")]).unwrap();
     assert_eq!(journal.commit().unwrap().0, 9);
     drop(journal);
-    // What is left stands in new segments: the next start needs no permission.
+    // The rest stands in new segments: the next start needs no permission.
     options.accept_loss = false;
     let reopened = reopen(folder.image(), &options).unwrap();
     assert_eq!(reopened.records.len(), 8);

@@ -65,8 +65,8 @@ fn any_call_that_fails_once_costs_nothing() {
     }
 }
 
-/// From some call on all calls fail, for a while. Nothing is acknowledged meanwhile; the journal heals with the disk,
-/// and a crash at any time keeps what was acknowledged.
+/// From some call on all calls fail, for a while. Nothing is acknowledged meanwhile; the journal
+/// heals with the disk, and a crash at any time keeps the acknowledged changes.
 #[test]
 fn device_that_fails_for_a_while_costs_nothing_acknowledged() {
     for fault in FAULTS {
@@ -191,13 +191,13 @@ fn segment_options() -> JournalOptions {
     options(u32::try_from(SEGMENT).unwrap())
 }
 
-/// A full journal says so while it has a reserve, which takes what is under way and all removals, with the puts that go with
-/// them; what was removed makes room again.
+/// A full journal reports so while it has a reserve, which takes changes under way and all
+/// removals, with the puts that go with them; removals make room again.
 #[test]
 fn full_file_system_leaves_a_reserve_for_what_is_under_way_and_for_removals() {
     let (folder, mut journal, kept) = filled(8);
     assert!(kept > 200, "{kept} records in 8 segments");
-    // What was under way: a quarter of a segment.
+    // The changes under way: a quarter of a segment.
     let late = 12;
     for number in kept..kept + late {
         journal.append(&[StoreChange::put(session(number), &[3; 600])]).unwrap();
@@ -220,7 +220,7 @@ fn full_file_system_leaves_a_reserve_for_what_is_under_way_and_for_removals() {
     assert_eq!(reopened.records.len(), 17);
 }
 
-/// What there is no room for waits; what compaction needs stays.
+/// Changes without room wait; the reserve of compaction stays.
 #[test]
 fn reserve_ends_before_what_compaction_needs() {
     let (folder, mut journal, kept) = filled(8);

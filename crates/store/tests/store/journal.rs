@@ -1,4 +1,4 @@
-//! A journal does what a map does, keeps its bound, and uses its files again.
+//! A journal acts as a map does, keeps its bound, and uses its files again.
 
 use crate::model::{
     ChangeShape, ModelRecords, Run, SMALL, options, random_group, records_of, reopen,
@@ -80,8 +80,8 @@ fn second_process_is_refused_until_the_first_one_ends() {
     Journal::open(folder.files(), &options(8192)).unwrap();
 }
 
-/// Files do not exceed twice the live data and five segments. Where data are removed, the files shrink a little
-/// later: what was live within the last changes counts.
+/// Files do not exceed twice the live data and five segments. Where data are removed, the files
+/// shrink a little later: data that were live within the last changes count.
 fn assert_bound(run: &mut Run, live: &mut Vec<u64>) {
     let figures = run.journal().figures();
     live.push(figures.live_octets);

@@ -92,7 +92,7 @@ pub fn records_of(journal: &mut Journal<MemoryFiles>) -> Result<ModelRecords, St
     Ok(records)
 }
 
-/// What a journal holds after it was opened.
+/// The contents of a journal after it was opened.
 #[derive(Debug)]
 pub struct Reopened {
     pub records: ModelRecords,
@@ -115,7 +115,7 @@ pub struct Run {
     /// The records after each group.
     pub states: BTreeMap<u64, ModelRecords>,
     pub appended: u64,
-    /// Polls that syncs beside commits take.
+    /// Polls that parallel syncs take.
     pub sync_polls: u32,
 }
 
@@ -175,7 +175,8 @@ impl Run {
         assert!(state == Some(&reopened.records), "{place}: not the state of {}", reopened.durable);
     }
 
-    /// The process ends and another one starts; the machine goes on, and what no sync has covered may still be lost.
+    /// The process ends and another one starts; the machine goes on, and octets that no sync has
+    /// covered may still be lost.
     pub fn restart_process(&mut self) {
         let durable = self.journal().durable().0;
         self.journal = None;
@@ -189,7 +190,7 @@ impl Run {
         self.journal = Some(journal);
     }
 
-    /// Goes on after a crash with what is left.
+    /// Restarts after a crash with the remaining files.
     pub fn restart(&mut self, image: FolderImage) {
         let durable = self.journal.as_ref().map_or(0, |journal| journal.durable().0);
         self.journal = None;

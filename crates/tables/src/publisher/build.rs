@@ -1,4 +1,4 @@
-//! Builds the tables with what reads and writes them.
+//! Builds the tables with their writers and readers.
 
 use std::collections::VecDeque;
 
@@ -129,7 +129,7 @@ fn readers(
     readers.map(reader).collect()
 }
 
-/// What the UEs of a routing domain have room for.
+/// The capacities for the UEs of a routing domain.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DomainRoom {
     sessions_max: usize,

@@ -1,10 +1,11 @@
 //! Interfaces and routes that take the place of others while workers forward.
 //!
-//! Other routes are built and their gateways resolved beside those in effect; then one store puts them into effect.
-//! Workers see either all of the former routes or all of the new ones in a step.
+//! Other routes are built and their gateways resolved while those in effect stay; then one store
+//! puts them into effect. Workers see either all of the previous routes or all of the new ones in a
+//! step.
 //!
-//! An offload reads its routes word by word. So it leaves all packets to data networks to the workers first, and gets the
-//! new routes when no packet can see the former ones any more.
+//! An offload reads its routes word by word. So it leaves all packets to data networks to the
+//! workers first, and gets the new routes when no packet can see the previous ones any more.
 
 use core::net::IpAddr;
 
@@ -25,9 +26,9 @@ pub(super) struct RoutesWriter {
     /// One slot, never empty.
     slot: SlotWriter<Routes>,
     list: Vec<Route>,
-    /// Our addresses besides those of the interfaces.
+    /// Our addresses in addition to those of the interfaces.
     own_addrs: Vec<IpAddr>,
-    /// Former gateways that an offload may still lead to.
+    /// Previous gateways that an offload may still lead to.
     of_offload: Vec<NextHopIndex>,
 }
 
@@ -59,13 +60,13 @@ impl RoutesWriter {
         self.list = list;
     }
 
-    /// Frees former routes that no worker reads any more.
+    /// Frees previous routes that no worker reads any more.
     pub(super) fn reclaim(&mut self) {
         while self.slot.reclaim().is_some() {}
     }
 }
 
-/// What routes are built from.
+/// The configuration from which routes are built.
 #[derive(Debug, Clone)]
 pub struct RoutesConfig {
     /// Those in effect, and further ones after them. These are on ports that others are on; their routing domains are those
@@ -98,8 +99,8 @@ impl Publisher {
     /// gateways on further interfaces are resolved once [`Publisher::add_interfaces`] has added these.
     ///
     /// # Errors
-    /// The first mistake in interfaces and routes, or that an offload knows the interfaces in effect; nothing has changed
-    /// then.
+    /// The first mistake in interfaces and routes, or that an offload has the interfaces in effect;
+    /// nothing has changed then.
     pub fn prepare_routes(&mut self, config: RoutesConfig) -> Result<PreparedRoutes, TablesError> {
         self.check_interfaces(&config.interfaces)?;
         let (value, max) = (config.routes.len(), ROUTES_MAX);
@@ -214,8 +215,8 @@ impl Publisher {
         }
     }
 
-    /// Ends the batch of the offload if there are changes, gives it the routes in effect when packets cannot see former
-    /// ones any more, and returns the last batch that has passed.
+    /// Ends the batch of the offload if there are changes, gives it the routes in effect when
+    /// packets cannot see previous ones any more, and returns the last batch that has passed.
     pub(super) fn advance_offload(&mut self) -> Option<OffloadBatch> {
         let offload = self.offload.as_mut()?;
         let batch = offload.advance();

@@ -33,13 +33,13 @@ const CHOICE: OffloadChoice = OffloadChoice {
     watch_bytes: 1000,
 };
 
-/// Counts what is asked of it.
+/// Counts the calls to it.
 #[derive(Debug, Default)]
 struct Asked {
     readings: AtomicU64,
     puts: AtomicU64,
     pkts: AtomicU64,
-    /// The next hops that it knows.
+    /// Its next hops.
     hops: Mutex<BTreeMap<u32, (InterfaceId, MacAddr)>>,
     /// How long packets into tunnels may be.
     tunnel_mtu: AtomicU64,
@@ -225,7 +225,7 @@ fn offload_knows_resolved_next_hops_unless_it_is_paused() {
 }
 
 #[test]
-fn offload_is_told_the_narrowest_path_of_all() {
+fn offload_gets_the_narrowest_path_of_all() {
     let asked = Arc::new(Asked::default());
     let offload = Box::new(CountingOffload { asked: Arc::clone(&asked), choice: None });
     let (mut publisher, _) = build_with_offload(config(0), Some(offload)).unwrap();

@@ -273,7 +273,8 @@ proptest! {
     }
 }
 
-/// What an interface towards the data network connects: a prefix, and addresses that lead nowhere.
+/// The networks that an interface towards the data network connects: a prefix, and addresses that
+/// lead nowhere.
 fn connected_prefixes(interfaces: &[Interface]) -> Vec<(IpPrefix, InterfaceId, Option<IpAddr>)> {
     let mut known = Vec::new();
     for interface in interfaces.iter().filter(|interface| interface.role == InterfaceRole::N6) {

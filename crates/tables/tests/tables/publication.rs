@@ -1,4 +1,4 @@
-//! What a worker sees of published deltas, and what becomes of what was retired.
+//! The published deltas as a worker sees them, and the fate of retired ones.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -475,7 +475,7 @@ fn destinations_among_ues_have_no_gateway_in_common_while_there_are_ues() {
         SessionKey::UeIpv6(first, adit_rules::rule::ue_ipv6_key(addr.parse().unwrap()))
     };
     let framed = |prefix: &str| SessionKey::Framed(first, prefix.parse().unwrap());
-    // Of the pool, beside it, of IPv6; twice in one block.
+    // One of the pool, one outside it, one of IPv6; twice in one block.
     let keys = [v4("10.45.0.1"), v4("10.46.0.1"), v4("10.46.0.2"), v6("2001:db8:45:1::")];
     let networks = [framed("172.16.0.0/15"), framed("2001:db8:5000::/47")];
     let mut check = |publisher: &mut Publisher, marked: &[&str], free: &[&str]| {
@@ -504,7 +504,7 @@ fn destinations_among_ues_have_no_gateway_in_common_while_there_are_ues() {
     change(&mut publisher, 1, &keys, true);
     change(&mut publisher, 2, &networks, true);
     check(&mut publisher, &[&near[..], &behind].concat(), &far);
-    // Networks that no packet takes, for want of bits.
+    // Prefixes of zero bits: no packet takes these networks.
     change(&mut publisher, 3, &[framed("0.0.0.0/0"), framed("::/0")], true);
     check(&mut publisher, &[], &far);
     change(&mut publisher, 1, &keys[..2], false);

@@ -16,7 +16,7 @@ const STABLE: u32 = 24;
 /// Deltas that the writer applies.
 const ROUNDS: u64 = 6_000;
 
-/// The seed marks the session, so that a reader can tell whose rules it got: `session << 32 | n`.
+/// The seed marks the session, so that a reader can check whose rules it got: `session << 32 | n`.
 /// The list of QERs has the length of `n % 4`, all with the id `n`.
 fn marked(session: u32, n: u32) -> adit_rules::SessionRules {
     let mut marked = rules(u64::from(session) << 32 | u64::from(n), &[]);
@@ -39,7 +39,7 @@ fn keys(session: u32) -> [adit_rules::SessionKey; 3] {
     [teid(session), teid(session + 64), ue(u8::try_from(session).unwrap())]
 }
 
-/// Checks stable and changing sessions until told to stop; returns how many views it took.
+/// Checks stable and changing sessions until it is stopped; returns how many views it took.
 fn read(mut reader: TablesReader, start: &Barrier, stop: &AtomicBool) -> u64 {
     reader.observe();
     start.wait();

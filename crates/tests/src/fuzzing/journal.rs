@@ -1,4 +1,5 @@
-//! A journal whose device fails, whose process ends, and whose files are damaged, beside a map.
+//! A journal whose device fails, whose process ends, and whose files are damaged, compared with a
+//! map.
 
 use adit_store::{Journal, JournalOptions, RecordStore};
 use adit_testkit::memory_folder::{FileFault, MemoryFolder};

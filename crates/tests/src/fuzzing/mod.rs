@@ -1,4 +1,4 @@
-//! What the fuzz targets do with their input, so that tests can replay what fuzzing found.
+//! The drivers of the fuzz targets, so that tests can replay findings.
 //!
 //! Each function takes any octets and panics if an invariant does not hold. The targets in `fuzz/`
 //! and the replay in `tests/regressions.rs` both call them through [`TARGETS`].

@@ -66,7 +66,7 @@ impl RestoringNode {
         self.settle();
     }
 
-    /// Workers run everything, the store has everything, and what is due is done.
+    /// Workers run everything, the store has everything, and due work is done.
     fn settle(&mut self) {
         for _ in 0..1000 {
             while let Some((id, _)) = self.node.poll_delta() {

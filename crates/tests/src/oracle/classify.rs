@@ -87,7 +87,7 @@ impl Oracle {
         let mut best: Option<(u8, usize)> = None;
         for (at, (_, session)) in self.sessions.iter().enumerate() {
             let has_addr = |(first, len): &(IpAddr, u8)| in_prefix(addr, *first, (*len).min(whole));
-            // Most sessions are not asked for more.
+            // Most sessions have no more checks.
             if !session.pdrs.iter().flat_map(networks).any(|network| has_addr(&network)) {
                 continue;
             }

@@ -84,7 +84,7 @@ impl<'a> EnforcedPacket<'a> {
         }
     }
 
-    /// What the packet counts. Unit: octets.
+    /// The octets that the packet counts. Unit: octets.
     fn octets(&self) -> u64 {
         self.arrival.ip.len as u64
     }
@@ -136,13 +136,13 @@ impl<'a> EnforcedPacket<'a> {
         self.is_exhausted(urr) && !is_exempt
     }
 
-    /// Of the URRs that stop the packet, the one with the lowest identifier decides.
+    /// The URR with the lowest identifier among those that stop the packet decides.
     fn stopping_urr(&self) -> Option<&'a Urr> {
         let stopping = self.urrs.iter().copied().filter(|urr| self.is_stopped_by(urr));
         stopping.min_by_key(|urr| urr.id)
     }
 
-    /// What happens to the packet if the FAR does not forward it. Makes its copies then.
+    /// The fate of the packet if the FAR does not forward it. Makes its copies then.
     fn stopped(&self, far: &Far, notes: &mut VerdictNotes) -> Option<OracleExit> {
         let exit = match far.action {
             action if action.contains(ApplyAction::BUFF) => Ok(self.buffer(far)),

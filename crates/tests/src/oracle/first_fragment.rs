@@ -12,8 +12,8 @@ use super::packet::OracleIp;
 /// How long a first fragment is known.
 const REMEMBERED: Nanos = Nanos::from_secs(5);
 
-/// What all fragments of one packet of a session share: addresses, identification and, in IPv4, the
-/// protocol.
+/// The fields that all fragments of one packet of a session share: addresses, identification and,
+/// in IPv4, the protocol.
 pub type FragmentedPacketId = (Seid, IpAddr, IpAddr, u32, Option<u8>);
 
 /// The protocol of a packet, and the front of its upper layer.

@@ -33,7 +33,8 @@ impl OracleForwarding<'_> {
     pub(super) fn exit(&self) -> OracleExit {
         let Self { oracle, session, from_ue, forwarding, .. } = *self;
         let ip = &self.arrival.ip;
-        // In this order: what no router forwards gets no Time Exceeded. Spec: RFC 1812 §5.3.7; RFC 4443 §2.4 (e).
+        // In this order: a packet that no router forwards gets no Time Exceeded. Spec: RFC 1812
+        // §5.3.7; RFC 4443 §2.4 (e).
         if side::is_on_link(ip) && !self.is_of_cp() {
             return Err(DropReason::IpAddressInvalid);
         }

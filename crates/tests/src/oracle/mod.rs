@@ -45,7 +45,7 @@ use adit_rules::DestinationInterface;
 use adit_session::Forwarding;
 use adit_types::{Nanos, TcpMss};
 
-/// What is behind an interface.
+/// The network behind an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OracleRole {
     /// The RAN, through tunnels.
@@ -59,7 +59,7 @@ pub enum OracleRole {
 /// A logical interface as the operator configured it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OracleInterface {
-    /// What is behind it.
+    /// The network behind it.
     pub role: OracleRole,
     /// The port, counted from zero.
     pub port: u16,
@@ -77,7 +77,7 @@ pub struct OracleInterface {
     pub network_instance: Option<&'static str>,
     /// Packets between UEs of the data network come back instead of leaving.
     pub local_switching: bool,
-    /// What becomes of the MSS that TCP connections with the data network announce.
+    /// The setting of the MSS that TCP connections with the data network announce.
     pub tcp_mss: TcpMss,
 }
 
@@ -181,7 +181,7 @@ fn policy_of(forwarding: &Forwarding) -> Option<&'static OraclePolicy> {
     Some(POLICIES.iter().find(|policy| policy.id == id).unwrap())
 }
 
-/// What outer headers copy from packets.
+/// The fields that outer headers copy from packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OracleCopied {
     /// The code point, unless the FAR or its policy has one.
@@ -197,7 +197,7 @@ pub struct Oracle {
     pub interfaces: Vec<OracleInterface>,
     /// Routes in any order; the longest prefix wins.
     pub routes: Vec<OracleRoute>,
-    /// What outer headers copy from packets.
+    /// The fields that outer headers copy from packets.
     pub copied: OracleCopied,
     /// Applications by identifier, with the flow descriptions of which one must match.
     pub applications: &'static [(&'static str, &'static [&'static str])],

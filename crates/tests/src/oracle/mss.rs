@@ -1,4 +1,5 @@
-//! The maximum segment size that TCP announces, lowered to what fits the way of a packet. Spec: RFC 9293 §3.7.1.
+//! The maximum segment size that TCP announces, lowered to the size that fits the path of a packet.
+//! Spec: RFC 9293 §3.7.1.
 
 use adit_rules::{HeaderCreation, HeaderRemoval};
 use adit_types::TcpMss;

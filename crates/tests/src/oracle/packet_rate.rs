@@ -26,7 +26,7 @@ pub struct OracleWindowKey {
     pub qer: QerId,
     /// Its additional rate, not the plain one.
     pub is_additional: bool,
-    /// Of uplink packets.
+    /// The rate of uplink packets.
     pub is_uplink: bool,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn charge(
             let key = OracleWindowKey { qer: qer.id, is_additional, is_uplink };
             let (until, count) = match windows.get(&key) {
                 Some(window) if window.unit == Some(unit) => (window.until, window.passed),
-                // Of another rate, or of another session.
+                // A window of another rate, or of another session.
                 Some(window) => (window.until.min(since[&qer.id] + unit), window.passed),
                 None => (now, 0),
             };

@@ -28,14 +28,14 @@ const LEAST: u128 = 3000;
 /// Octets of the longest packet.
 const LONGEST: u128 = 65_535;
 
-/// A shared bucket whose debt exceeds what its rate can cause by more than this has it from another rate.
-/// Unit: nanoseconds.
+/// A shared bucket whose debt exceeds the debt that its rate can cause by more than this has it
+/// from another rate. Unit: nanoseconds.
 const SHARED_MARGIN_NS: u128 = 1 << 27;
 
 /// A bucket of a session, or one of all sessions whose QERs name a correlation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OracleBucket {
-    /// Of the QER alone.
+    /// A rate of the QER alone.
     Own(QerId),
     /// QER Correlation ID. Spec: TS 29.244 §8.2.10.
     Shared(u32),
@@ -48,8 +48,8 @@ pub(super) type OracleDue = (OracleBucket, bool, u128);
 pub type OracleSharedDue = BTreeMap<(u32, bool), u128>;
 
 /// Charges a packet of `octets` octets to the buckets of its QERs at `now`. Returns true if the packet
-/// passes, and the new state of the buckets. A debt beyond what the rate can cause dates from another
-/// rate: such a bucket counts as full.
+/// passes, and the new state of the buckets. A debt beyond the one that the rate can cause dates
+/// from another rate: such a bucket counts as full.
 pub(super) fn charge(
     session: &OracleSession,
     shared_due: &OracleSharedDue,

@@ -16,11 +16,11 @@ use super::packet_rate::{self, OracleRateWindows};
 /// One PFCP session.
 #[derive(Debug, Clone, Default)]
 pub struct OracleSession {
-    /// PDRs, completed by what we chose and by their traffic endpoints.
+    /// PDRs, completed by our choices and by their traffic endpoints.
     pub pdrs: Vec<PdrSpec>,
-    /// PDRs as the control plane stated them, completed by what we chose.
+    /// PDRs as the control plane stated them, completed by our choices.
     stated: Vec<PdrSpec>,
-    /// Traffic endpoints, completed by what we chose.
+    /// Traffic endpoints, completed by our choices.
     pub endpoints: Vec<TrafficEndpointSpec>,
     /// FARs.
     pub fars: Vec<Far>,
@@ -46,7 +46,7 @@ pub struct OracleSession {
     pub downlink: (u64, u64),
 }
 
-/// What the UPF chose, as the answer to a request says.
+/// The identifiers that the UPF chose, by the answer to a request.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ChosenByUpf<'a> {
     /// F-TEIDs of PDRs.
@@ -65,7 +65,7 @@ pub type OracleSessions = Vec<(Seid, OracleSession)>;
 pub struct OracleUsage {
     /// Octets measured, uplink and downlink.
     pub measured: (u64, u64),
-    /// Of them, octets reported.
+    /// Reported octets of those.
     pub reported: (u64, u64),
     /// The quota: the octets that were measured before it, and its size.
     pub quota: Option<(u64, u64)>,
@@ -87,7 +87,8 @@ impl OracleUsage {
 }
 
 impl OracleSession {
-    /// True if what passes depends on how many packets or octets passed before: bit rates or packet rates.
+    /// True if the packets that pass depend on how many packets or octets passed before: bit rates
+    /// or packet rates.
     #[must_use]
     pub fn has_rates(&self) -> bool {
         self.qers.iter().any(|qer| qer.mbr.is_some() || qer.packet_rate.is_some())
@@ -216,7 +217,7 @@ impl OracleSession {
         }
     }
 
-    /// Removal of a traffic endpoint removes its PDRs; an update replaces what it states.
+    /// Removal of a traffic endpoint removes its PDRs; an update replaces the parts that it states.
     /// Spec: TS 29.244 §7.5.4.13, §7.5.4.14.
     fn apply_endpoints(&mut self, change: &SessionChange, chosen: &[CreatedTrafficEndpoint]) {
         for id in &change.remove_traffic_endpoints {

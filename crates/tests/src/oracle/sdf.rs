@@ -9,7 +9,7 @@ use super::first_fragment::OracleFirstFragment;
 use super::in_prefix;
 use super::packet::{OracleIp, u16_at, u32_at};
 
-/// What a packet carries.
+/// The upper layer of a packet.
 #[derive(Clone, Copy)]
 struct OracleUpperLayer<'a> {
     protocol: u8,

@@ -13,10 +13,10 @@ use super::rate::OracleBucket;
 /// Hardware addresses by interface position and station.
 pub type OracleNeighbors = HashMap<(usize, IpAddr), [u8; 6]>;
 
-/// What happens to a frame, and what it changes.
+/// The outcome of a frame, and its effects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OracleVerdict {
-    /// What happens to it.
+    /// Its outcome.
     pub outcome: OracleOutcome,
     /// The session that its TEID or address belongs to, as position.
     pub session: Option<usize>,
@@ -36,7 +36,8 @@ pub struct OracleVerdict {
     pub first_fragment: Option<(FragmentedPacketId, OracleFirstFragment)>,
     /// It is a later fragment, and the first one is known.
     pub is_known_fragment: bool,
-    /// The first one, if a fast rule forwarded it, came in another tunnel or by former rules of the session.
+    /// The first one, if a fast rule forwarded it, came in another tunnel or by previous rules of
+    /// the session.
     pub follows_other_rules: bool,
 }
 
@@ -58,7 +59,7 @@ pub(super) struct VerdictNotes {
 }
 
 impl VerdictNotes {
-    /// Of a packet that waited. `is_copied`: its copies left before.
+    /// The notes of a packet that waited. `is_copied`: its copies left before.
     pub(super) fn of_buffered(is_copied: bool) -> Self {
         Self { is_copied, ..Self::default() }
     }
@@ -142,7 +143,7 @@ pub enum OracleOutcome {
     Consumed,
 }
 
-/// What happens to a packet, or why it is dropped.
+/// The outcome of a packet, or why it is dropped.
 pub type OracleExit = Result<OracleOutcome, DropReason>;
 
 /// The rules that hold a packet.

@@ -68,7 +68,8 @@ pub fn modification(rng: &mut StdRng, session: &OracleSession) -> SessionChange 
     change
 }
 
-/// What control planes do with an idle UE: FARs buffer or forward, and rules change while packets wait.
+/// Changes by control planes for an idle UE: FARs buffer or forward, and rules change while packets
+/// wait.
 fn idle_change(rng: &mut StdRng, session: &OracleSession, change: &mut SessionChange) {
     let towards_ue = |pdr: &&PdrSpec| pdr.id.0 > 4 || session.fars.len() == 2 && pdr.id.0 == 2;
     let Some(known) = session.pdrs.iter().find(towards_ue) else { return };

@@ -110,7 +110,7 @@ fn is_sound(frame: &[u8]) -> bool {
     if frame.get(at + 9) != Some(&17) || half(at + 22) != Some(2152) {
         return true;
     }
-    // Of G-PDUs, also those of the packet inside.
+    // For G-PDUs, also checks the packet inside.
     let inner = at + if frame.get(at + 28).is_some_and(|flags| flags & 7 != 0) { 44 } else { 36 };
     half(at + 24).is_some_and(|udp| udp + 20 == len)
         && half(at + 30).is_some_and(|gtpu| gtpu + 36 == len)

@@ -1,4 +1,4 @@
-//! The configuration of a world, and what is built from it.
+//! The configuration of a world, and the parts that are built from it.
 
 use core::net::IpAddr;
 
@@ -38,7 +38,7 @@ pub struct WorldLayout {
     pub interfaces: Vec<oracle::OracleInterface>,
     /// Routes beyond the connected prefixes.
     pub routes: Vec<oracle::OracleRoute>,
-    /// What outer headers copy from packets.
+    /// The fields that outer headers copy from packets.
     pub copied: oracle::OracleCopied,
     /// The threads of the packet path. Each that receives has a queue on every port.
     pub roles: Roles,

@@ -1,4 +1,4 @@
-//! What forwards packets in front of the workers: the XDP program, or a card in memory.
+//! Offloads in front of the workers: the XDP program, or a card in memory.
 
 use adit_flows::SoftwareCard;
 use adit_rules::{DeltaId, Offload, OffloadInterface};
@@ -10,7 +10,7 @@ use super::card::{self, CardSettings, CardSide};
 use super::layout::control_with;
 use super::{InjectedFrame, World, WorldLayout};
 
-/// What is in front of the workers, and what it forwarded.
+/// The device in front of the workers, and its forwarded packets.
 #[derive(Debug)]
 pub(super) struct FrontSide {
     device: FrontDevice,

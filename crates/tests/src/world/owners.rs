@@ -8,9 +8,10 @@ use rand::rngs::StdRng;
 use super::{InjectedFrame, WAITING_PKTS, World};
 
 impl World {
-    /// Gives some groups of sessions to other workers. Nothing that waits for rules leaves or is lost by that. Does
-    /// nothing with one worker, with an event scheduler, while rules change or packets wait for a neighbor, and if one
-    /// worker might have no room for what waits. Returns how many groups have another owner.
+    /// Gives some groups of sessions to other workers. Nothing that waits for rules leaves or is
+    /// lost by that. Does nothing with one worker, with an event scheduler, while rules change or
+    /// packets wait for a neighbor, and if one worker might have no room for the waiting packets.
+    /// Returns how many groups have another owner.
     ///
     /// # Panics
     /// When the change does not end.

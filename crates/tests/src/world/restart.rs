@@ -6,9 +6,9 @@ use super::{World, WorldLayout};
 use crate::oracle::{Oracle, OracleFirstFragments};
 
 impl World {
-    /// Both sides after the process ended and another one restored its sessions from their records, without neighbors
-    /// and without what waited. Rules, usage and what is left of packet rates go on; buckets of bit rates and counters of
-    /// sessions begin again.
+    /// Both sides after the process ended and another one restored its sessions from their records,
+    /// without neighbors and without waiting packets. Rules, usage and the rest of packet rates go
+    /// on; buckets of bit rates and counters of sessions begin again.
     ///
     /// # Panics
     /// When a session cannot be restored.

@@ -21,7 +21,7 @@ impl World {
         }
     }
 
-    /// Takes what taps reported.
+    /// Takes the records of taps.
     pub(super) fn count_records(&mut self) {
         for ring in &mut self.records {
             while let Ok(item) = ring.pop() {

@@ -19,7 +19,7 @@ impl World {
         }
     }
 
-    /// Checks that reported usage and usage since then add up to what the oracle measured.
+    /// Checks that reported usage and usage since then add up to the oracle's measurement.
     pub(super) fn check_usage(&self) -> Result<(), String> {
         for (seid, session) in &self.oracle.sessions {
             for so_far in self.store.running_usage(self.store.session(*seid).unwrap()) {

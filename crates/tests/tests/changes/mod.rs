@@ -1,4 +1,5 @@
-//! An SMF that changes its sessions all the time, whatever happens to `adit`, and keeps a book of what was answered.
+//! An SMF that changes its sessions all the time, whatever happens to `adit`, and keeps a book of
+//! acknowledged changes.
 #![allow(dead_code, reason = "every test uses a part")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,7 +60,7 @@ pub(crate) struct HeldSession {
     pub gnb_teid: Teid,
 }
 
-/// What became of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Comparison {
     pub lost: usize,
@@ -176,7 +177,7 @@ impl ChangingSmf {
         let mut asked = 0;
         while !end.exists() {
             let due = u64::try_from(began.elapsed().as_micros()).unwrap() * RATE / 1_000_000;
-            // What the window held back is not made up for.
+            // Requests that the window held back are not made up for.
             while asked < due {
                 asked += 1;
                 if self.open.len() < WINDOW {
@@ -194,7 +195,8 @@ impl ChangingSmf {
         }
     }
 
-    /// What the SMF knows: its sessions, how many requests were answered, and when none was for a while.
+    /// The SMF's book: its sessions, how many requests were answered, and when none was for a
+    /// while.
     pub(crate) fn book(&self) -> Value {
         let live = self.book.iter().filter_map(|entry| {
             let (ue, cp) = (entry.script.ue.to_string(), entry.script.cp_seid.to_string());

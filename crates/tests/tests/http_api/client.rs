@@ -1,4 +1,4 @@
-//! A client of HTTP that sends what it is told, right or wrong.
+//! A client of HTTP that sends any text, right or wrong.
 
 use std::fmt;
 use std::io::{Read, Write};

@@ -2,7 +2,8 @@
 //! heartbeats: neither notices, and the memory and the open files of adit stay within bounds.
 //!
 //! The loss is compared with that of the same packets without a flood, because other processes of the machine cost packets,
-//! too. The clients of the flood run when nobody else wants their core: what is tested is what adit does for them.
+//! too. The clients of the flood run when no other process needs their core: the test measures the
+//! work of adit for them.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -99,7 +100,7 @@ fn flood_costs_no_packet_and_no_heartbeat() {
     }
 }
 
-/// What clients of the flood saw.
+/// The results of the flood's clients.
 #[derive(Debug, Default)]
 struct FloodCounts {
     opened: AtomicU64,
@@ -237,7 +238,7 @@ fn go_slowly(told: &FloodCounts, is_over: &AtomicBool) {
     }
 }
 
-/// The gNB's side of N3, with room for what arrives while this process waits for a core.
+/// The gNB's side of N3, with room for packets that arrive while this process waits for a core.
 fn gnb_socket() -> UdpSocket {
     let socket = UdpSocket::bind((smf::GNB, 2152)).unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
@@ -297,7 +298,7 @@ struct TestLinks {
     gnb: UdpSocket,
 }
 
-/// What became of packets.
+/// The counts of forwarded packets.
 #[derive(Debug)]
 struct ForwardedPackets {
     sent: u64,
@@ -355,7 +356,7 @@ fn wait_with_heartbeats(smf: &mut TestSmf, time: Duration, is_over: &AtomicBool)
     most
 }
 
-/// This thread gets a core when nobody else wants it.
+/// This thread gets a core when no other one needs it.
 fn run_when_nobody_else_does() {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: the parameters are read; 0 is this thread.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// Where `value` is not what `schema` says.
+/// Where `value` does not match `schema`.
 pub(crate) fn mistakes(description: &Value, schema: &Value, value: &Value) -> Vec<String> {
     let mut found = Vec::new();
     check(description, schema, value, "", &mut found);

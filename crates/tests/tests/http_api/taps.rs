@@ -1,4 +1,5 @@
-//! Traces and captures over HTTP: what they say of packets, who may have them, and that they end with their clients.
+//! Traces and captures over HTTP: their contents, who may have them, and that they end with their
+//! clients.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -109,7 +110,8 @@ fn traced(wish: &Value) -> Vec<Value> {
     lines
 }
 
-/// Before adit knows the address of the gNB, packets wait for it; those that waited have no session any more.
+/// Before adit has resolved the address of the gNB, packets wait for it; those that waited have no
+/// session any more.
 fn sent_packets_are_traced(seid: &str) {
     let wish = json!({ "session": seid, "packets": 2, "duration_ms": 20_000, "words": true });
     let end = Instant::now() + PATIENCE;

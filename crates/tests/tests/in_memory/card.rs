@@ -127,8 +127,9 @@ fn limits_are_exact_on_the_octet_and_hot_sessions_come_back_first() {
     assert!(offloaded > 1000, "{offloaded} packets");
 }
 
-/// The worker divides the volume before a limit among the cells of a session. What the card may forward must not be in
-/// their shares: here the card forwards as long as it may, and then all packets take one cell.
+/// The worker divides the volume before a limit among the cells of a session. The volume that the
+/// card may forward must not be in their shares: here the card forwards as long as it may, and then
+/// all packets take one cell.
 #[test]
 fn what_the_card_forwards_is_in_no_share_of_the_cells() {
     for (is_uplink, threshold) in [true, false].into_iter().zip([30_000, 20_000]) {

@@ -128,7 +128,7 @@ struct ThreadWithPorts {
     /// Frames that arrived, and that left.
     arrived: usize,
     left: usize,
-    /// Of a worker.
+    /// The rings of a worker.
     rings: Option<(rtrb::Consumer<WorkerEvent>, rtrb::Producer<WorkerCommand>)>,
 }
 

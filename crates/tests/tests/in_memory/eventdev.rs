@@ -34,7 +34,7 @@ const WORKERS: usize = 3;
 const END_MARKER: u8 = 254;
 const ALL_ATOMIC: [ScheduleType; STAGES] = [Atomic; STAGES];
 
-/// A session, and what it sent so far.
+/// A session, and the packets that it sent so far.
 #[derive(Debug)]
 struct KnownSession {
     up_seid: Seid,
@@ -49,7 +49,7 @@ struct KnownSession {
     buffered: Option<u32>,
 }
 
-/// What left for a session.
+/// The packets that left for a session.
 #[derive(Debug, Default)]
 struct LeftPackets {
     uplink: Vec<u32>,
@@ -191,7 +191,7 @@ impl EventPath {
         self.publisher.apply(DeltaId(self.changes), modified.delta.unwrap());
     }
 
-    /// Moves the session's downlink to another tunnel, after an End Marker in the former one.
+    /// Moves the session's downlink to another tunnel, after an End Marker in the previous one.
     fn hand_over(&mut self, at: usize) {
         self.changes += 1;
         let known = &mut self.sessions[at];

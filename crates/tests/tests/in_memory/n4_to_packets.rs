@@ -81,7 +81,7 @@ struct ControlSide {
     neighbors: NeighborCache,
     events: Vec<rtrb::Consumer<WorkerEvent>>,
     commands: Vec<rtrb::Producer<WorkerCommand>>,
-    /// What the node keeps, if it keeps records.
+    /// The records of the node, if it keeps some.
     records: smf::StoredRecords,
 }
 

@@ -242,7 +242,7 @@ impl Upf {
         }
     }
 
-    /// Runs a step of one thread, and notes what left.
+    /// Runs a step of one thread, and notes the packets that left.
     fn step(&mut self, thread: usize) {
         self.now += Nanos::from_micros(5);
         self.threads[thread].step(self.now, &mut self.ios[thread]);
@@ -402,7 +402,7 @@ fn what_the_rings_of_the_former_owner_hold_leaves_before_what_came_later() {
     let owner_of = |upf: &Upf, host: &EstablishedSession| {
         upf.owners.owners()[owner_group(host.index) as usize]
     };
-    // Of sessions without a rate.
+    // Hosts of sessions without a rate.
     let host = (0..SESSIONS).filter(|host| (host + 1) % 3 != 0);
     let mut host = host.filter(|host| owner_of(&upf, &upf.sessions[usize::from(*host)]) == former);
     let key = NumberedFlow { session: host.next().unwrap(), is_uplink: true, receiver: 2 };
@@ -474,8 +474,8 @@ impl LoadBudget {
     }
 }
 
-/// Receives packets of sessions without a rate, which never wait; then, once `done` was called, runs until what it returns is
-/// true. Returns what it received.
+/// Receives packets of sessions without a rate, which never wait; then, once `done` was called,
+/// runs until the returned check is true. Returns the received packets.
 fn run_thread<'s>(
     receiver: u8,
     thread: &mut Box<dyn PathThread<MemIo> + Send>,
@@ -581,7 +581,7 @@ fn running_threads_lose_nothing_while_owners_change() {
     ios.iter_mut().for_each(assert_sent_in_order);
 }
 
-/// What one worker sent for one thread is in order.
+/// The packets that one worker sent for one thread are in order.
 fn assert_sent_in_order(io: &mut MemIo) {
     let mut last: HashMap<NumberedFlow, u32> = HashMap::new();
     for buf in [N3, N6].into_iter().flat_map(|port| io.take_sent(port)) {

@@ -1,4 +1,5 @@
-//! The pipeline: receivers hand packets to workers, and what is no user's to the signaling worker.
+//! The pipeline: receivers hand packets to workers, and packets that are no user's to the signaling
+//! worker.
 
 use core::net::Ipv4Addr;
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! The accuracy of rates in virtual time: errors of policing and shaping, alone and beside other flows.
-//! `--nocapture` prints the errors that `docs/internals/qos.md` shows.
+//! The accuracy of rates in virtual time: errors of policing and shaping, alone and together with
+//! other flows. `--nocapture` prints the errors that `docs/internals/qos.md` shows.
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rates of a test")]
 
 mod change;
@@ -68,7 +68,7 @@ struct SteadyFlow {
     /// When the first packet left, and the last.
     first: Nanos,
     last: Nanos,
-    /// Of the last packet that left towards the UE.
+    /// The QFI of the last packet that left towards the UE.
     qfi: u8,
 }
 

@@ -1,7 +1,7 @@
 //! Inputs with which fuzzing found faults, and its seeds.
 //!
-//! `regressions/<target>/` holds one file per finding, `/fuzz/seeds/<target>/` valid inputs. Those of
-//! the target `config` are replayed beside the reader, in `crates/adit/src/config/tests.rs`.
+//! `regressions/<target>/` holds one file per finding, `/fuzz/seeds/<target>/` valid inputs. Those
+//! of the target `config` are replayed next to the reader, in `crates/adit/src/config/tests.rs`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ fn seeds_of_every_target_break_nothing() {
     assert!(replay(&seeds) >= TARGETS.len(), "every target has a seed");
 }
 
-/// Every program under `fuzz/fuzz_targets` is replayed: by name here, or beside the reader.
+/// Every program under `fuzz/fuzz_targets` is replayed: by name here, or next to the reader.
 #[test]
 fn targets_are_those_that_are_replayed() {
     let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/fuzz_targets");

@@ -248,7 +248,7 @@ fn packets_for_workers_of_other_nodes_are_counted() {
         let mut expected = 0;
         for (owner, crosses) in (0..3).zip(crossing) {
             let known = fleet.of_worker(owner)[0];
-            // Worker 0 receives all; what finds the ring full crosses nothing.
+            // Worker 0 receives all; packets that find the ring full cross nothing.
             let sent = if owner == 2 { 20 } else { 5 };
             (0..sent).for_each(|_| fleet.ios[0].inject(N3, &known.uplink()));
             expected += crosses * sent.min(8);

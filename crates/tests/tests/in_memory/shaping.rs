@@ -62,7 +62,7 @@ enum Mistake {
     Forgotten,
 }
 
-/// What shares a queue: session, direction (1 is downlink) and rates.
+/// The key of a queue: session, direction (1 is downlink) and rates.
 type FlowKeyOfModel = (usize, usize, Vec<u32>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +75,7 @@ struct ModelPacket {
 struct QueueModel {
     mistake: Mistake,
     now: u64,
-    /// Of each session and QER, the time that an octet takes.
+    /// The time that an octet takes, by session and QER.
     octet_ns: BTreeMap<(usize, u32), u64>,
     /// QERs by session, direction and whether packets are of port 53.
     qers: BTreeMap<(usize, usize, usize), Vec<u32>>,
@@ -151,7 +151,7 @@ impl QueueModel {
         passes
     }
 
-    /// Removes waiting packets that left in this order, or returns what is wrong with it.
+    /// Removes waiting packets that left in this order, or returns the mistake.
     fn leave(&mut self, left: &[u32]) -> Result<(), String> {
         for number in left {
             let is_first = |(_, queue): &(&FlowKeyOfModel, &VecDeque<ModelPacket>)| {
@@ -194,7 +194,7 @@ impl QueueModel {
     }
 }
 
-/// What a run exercised: a run that exercises nothing fails.
+/// The events of a run: a run without events fails.
 #[derive(Debug, Default)]
 struct RunCoverage {
     passed: usize,

@@ -1,4 +1,4 @@
-//! Numbered packets in both directions, stations that answer ARP, and what arrived where.
+//! Numbered packets in both directions, stations that answer ARP, and the arrivals by end.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -56,14 +56,14 @@ impl LoadSession {
     }
 }
 
-/// What arrived.
+/// The packets that arrived.
 #[derive(Debug)]
 pub(crate) struct ReloadTrafficOutcome {
     /// Packets that did not arrive once, uplink and downlink.
     pub lost: (usize, usize),
     /// Packets that arrived behind a later one of their session.
     pub late: usize,
-    /// Uplink packets by gateway: the former one, the later one.
+    /// Uplink packets by gateway: the previous one, the later one.
     pub by_gateway: [usize; 2],
     /// That of the last packet.
     pub last_gateway: Option<usize>,
@@ -78,7 +78,7 @@ pub(crate) struct ReloadTraffic {
     is_stopping: Arc<AtomicBool>,
 }
 
-/// What one end receives: the number of each packet, and the station that it was sent to.
+/// The packets that one end receives: the number of each, and the station that it was sent to.
 struct LinkReceiver {
     thread: JoinHandle<Vec<(u64, MacAddr)>>,
     count: Arc<AtomicU64>,
@@ -210,7 +210,7 @@ impl ReloadTraffic {
         Self { sender, sessions: count, uplink, downlink, is_stopping }
     }
 
-    /// Ends all, once what was sent had time to arrive.
+    /// Ends all, once sent packets had time to arrive.
     pub(crate) fn stop(self) -> ReloadTrafficOutcome {
         self.is_stopping.store(true, Ordering::Relaxed);
         let sent = self.sender.join().unwrap();

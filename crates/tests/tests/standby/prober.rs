@@ -1,4 +1,4 @@
-//! A station that asks again and again who has addresses, and counts who answers.
+//! A station that sends requests for addresses again and again, and counts who answers.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -29,7 +29,7 @@ pub(crate) struct ProbeRound {
     pub answers: Vec<usize>,
 }
 
-/// Asks until the file `end` appears in the folder, and prints what came.
+/// Sends requests until the file `end` appears in the folder, and prints the answers.
 pub(crate) fn probe(dir: &Path, addresses: &[ProbedAddress]) {
     let links: Vec<_> = addresses.iter().map(|of| PacketLink::open(of.device)).collect();
     let (began, mut rounds) = (Instant::now(), Vec::new());
@@ -54,7 +54,7 @@ pub(crate) fn probe(dir: &Path, addresses: &[ProbedAddress]) {
     println!("rounds {}", serde_json::to_string(&rounds).unwrap());
 }
 
-/// What [`probe`] printed.
+/// The output of [`probe`].
 pub(crate) fn read(rounds: &str) -> Vec<ProbeRound> {
     let rounds: Vec<(u64, Vec<usize>)> = serde_json::from_str(rounds).unwrap();
     rounds.into_iter().map(|(at_ms, answers)| ProbeRound { at_ms, answers }).collect()

@@ -24,7 +24,7 @@ pub(crate) struct Gaps {
     pub downlink_ms: u64,
 }
 
-/// What arrives in one direction.
+/// The packets that arrive in one direction.
 #[derive(Default)]
 struct PacketArrivals {
     packets: AtomicU64,

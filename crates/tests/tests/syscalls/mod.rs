@@ -11,13 +11,13 @@ const DISPATCH_ON: libc::c_ulong = 1;
 const DISPATCH_OFF: libc::c_ulong = 0;
 const ALLOW: u8 = 0;
 const BLOCK: u8 = 1;
-/// Of `siginfo_t` for SIGSYS: number of the system call.
+/// In `siginfo_t` for SIGSYS: number of the system call.
 const SI_SYSCALL_AT: usize = 24;
 
 const NONE: i32 = -1;
 
 thread_local! {
-    /// What the kernel reads at each system call of this thread.
+    /// The octet that the kernel reads at each system call of this thread.
     static SELECTOR: AtomicU8 = const { AtomicU8::new(ALLOW) };
     static SEEN: AtomicI32 = const { AtomicI32::new(NONE) };
 }

@@ -19,7 +19,7 @@ use crate::victim::{NodeAnswer, Victim};
 
 type Edit = fn(&mut SessionModificationRequest<'static>);
 
-/// A mistake in a modification: what it is, the IE that the refusal names, and the rule if the test
+/// A mistake in a modification: its name, the IE that the refusal names, and the rule if the test
 /// compares it.
 type Dangling = (&'static str, Edit, IeType, Option<FailedRuleId>);
 

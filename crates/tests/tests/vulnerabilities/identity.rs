@@ -1,4 +1,4 @@
-//! Class 6: peers that touch what belongs to others.
+//! Class 6: peers that touch sessions of others.
 
 use adit_pfcp::Cause;
 use adit_pfcp::ie::{self, FSeid};

@@ -15,7 +15,7 @@ pub(super) struct StackDevice<Io: PacketIo> {
     port: PortId,
     /// Received, latest first.
     rx: Burst<Io::Buf>,
-    /// To be sent. What the port does not take stays.
+    /// To be sent. Frames that the port does not take stay.
     tx: Burst<Io::Buf>,
     /// The buffer of the next frame.
     spare: Option<Io::Buf>,
@@ -38,7 +38,7 @@ impl<Io: PacketIo> StackDevice<Io> {
         !self.rx.is_empty()
     }
 
-    /// Sends what the stack has written.
+    /// Sends the frames that the stack has written.
     pub(super) fn flush(&mut self) {
         if !self.tx.is_empty() {
             self.io.tx_burst(self.port, &mut self.tx);
@@ -114,7 +114,8 @@ impl<Io: PacketIo> TxToken for FreeFrame<'_, Io> {
             let _ = self.0.tx.try_push(frame);
             return result;
         }
-        // No buffer holds a frame of this length, though the stack knows the MTU: the frame is lost.
+        // No buffer holds a frame of this length, although the stack has the MTU: the frame is
+        // lost.
         f(&mut vec![0; len])
     }
 }

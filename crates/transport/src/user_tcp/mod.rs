@@ -25,7 +25,7 @@ const HANDSHAKES_WAIT: smoltcp::time::Duration = smoltcp::time::Duration::from_m
 const BURSTS_MAX: usize = 8;
 /// First of the local ports of streams to peers (RFC 6335 §6).
 const FIRST_PORT: u16 = 49_152;
-/// Time without octets after which a stream asks its peer whether it is there.
+/// Time without octets after which a stream probes whether its peer is there.
 const KEEP_ALIVE: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(1);
 /// How long a peer may be silent. NOTE: smoltcp 0.14 ends idle streams after this time, too, unless they keep alive.
 const SILENCE_MAX: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(5);

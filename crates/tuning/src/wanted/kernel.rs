@@ -1,4 +1,4 @@
-//! Settings beyond table 1 of study 004: what the kernel does on the CPUs of real-time threads.
+//! Settings beyond table 1 of study 004: the kernel's work on the CPUs of real-time threads.
 
 use adit_placement::CpuSet;
 

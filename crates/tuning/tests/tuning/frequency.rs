@@ -48,7 +48,7 @@ fn frequency_falls_after_calm_seconds_and_rises_at_once() {
     let (change, limit) = turn(13, load(88, 88));
     assert!(matches!(change, Some(FrequencyChange::Lowered(range)) if range.cpus == cpus("2")));
     assert_eq!(limit, "800000");
-    // What it was lowered for keeps it low, and more than that as well.
+    // The load for which it was lowered keeps it low, and more than that as well.
     for permille in [396, 699] {
         assert_eq!(turn(20, load(permille, permille)), (None, "800000".to_owned()));
     }
@@ -132,7 +132,7 @@ fn running_adit_keeps_its_frequencies() {
     assert_eq!((reverted.restored.len(), reverted.left.len()), (0, 1));
     assert!(reverted.left[0].contains("running adit (process 4711)"));
     assert_eq!(host.value(&limit_path(2)), "800000");
-    // A journal with the own number is that of a former process.
+    // A journal with the own number is that of a previous process.
     assert_eq!(revert_frequencies(&mut host, OWNER).unwrap().restored, [limit_path(2)]);
 }
 
@@ -151,7 +151,7 @@ fn limit_that_somebody_else_changes_is_left_alone() {
 }
 
 #[test]
-fn frequencies_that_are_not_ours_to_change_are_told() {
+fn frequencies_that_are_not_ours_to_change_are_reported() {
     let mut host = MadeUpHost::new();
     host.files.insert(format!("{CPU}/cpufreq/policy2/affected_cpus"), "2 3\n".to_owned());
     host.files.insert(format!("{CPU}/cpufreq/policy4/scaling_max_freq"), "800000\n".to_owned());

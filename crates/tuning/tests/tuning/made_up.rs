@@ -9,7 +9,7 @@ use adit_tuning::HostFiles;
 
 pub(crate) const CPU: &str = "sys/devices/system/cpu";
 
-/// What another process does right after the journal is there.
+/// The action of another process right after the journal is there.
 #[derive(Debug, Clone)]
 pub(crate) struct Meddling {
     pub(crate) path: String,

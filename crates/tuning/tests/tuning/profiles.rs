@@ -1,4 +1,4 @@
-//! Profiles on made-up machines: what they want, there and back, and every way that fails.
+//! Profiles on made-up machines: their settings, there and back, and every way that fails.
 
 use std::fs;
 use std::path::Path;
@@ -76,7 +76,7 @@ fn profiles_are_those_of_table_1() {
     assert_eq!(frequency(&ff), fixed);
     assert_eq!((turbo(&ff).as_str(), siblings(&ff).as_str()), ("1", "on"));
     assert_eq!((idle(&ff, 2, 1), idle(&ff, 2, 2)), ("0", "0"));
-    // What is not in the table is for profiles with CPUs of their own.
+    // Settings outside the table are for profiles with CPUs of their own.
     assert_eq!(ff.value("proc/sys/kernel/numa_balancing"), "1");
 
     let no_idle = applied(TuningProfile::FfNoIdle);

@@ -6,8 +6,8 @@
 //! nor ECT(1). One comparison with a pattern of the link checks all constant fields. For any other packet the functions return `None`, and only the walk of
 //! [`crate::parse`] classifies it. G-PDUs over IPv6 have patterns and functions of their own (`over_v6`).
 //!
-//! `TAG_LEN` is the length of the link's tag: 4 octets or none. What follows the tag is read as if there was
-//! none.
+//! `TAG_LEN` is the length of the link's tag: 4 octets or none. The octets after the tag are read
+//! as if there was none.
 //!
 //! PERF (wire/usual): all functions are inlined, because a call would pass the fields through memory.
 //! Spec: RFC 791; RFC 8200; IEEE 802.1Q §9.6; TS 29.281 §4.4, §5; TS 38.415 §5.5.2.

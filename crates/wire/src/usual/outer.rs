@@ -96,9 +96,10 @@ impl UsualOuter {
         Self { headers: zerocopy::transmute!(headers), sum: u32::from(!ip.checksum()) }
     }
 
-    /// Writes the headers of a packet of `inner_len` octets at the front of `out`, the same octets as
-    /// [`crate::emit_gtpu_ipv4`], and returns what follows. `link`: the Ethernet header. `direction`: that of the
-    /// container. `None`, and nothing written, if `out` is too short or a length field would overflow.
+    /// Writes the headers of a packet of `inner_len` octets at the front of `out`, the same octets
+    /// as [`crate::emit_gtpu_ipv4`], and returns the octets after them. `link`: the Ethernet
+    /// header. `direction`: that of the container. `None`, and nothing written, if `out` is too
+    /// short or a length field would overflow.
     #[inline(always)]
     #[must_use]
     pub fn emit<'o>(

@@ -1,6 +1,6 @@
 //! Usual G-PDUs over IPv6: the outer header has no extension headers.
 //!
-//! What follows the IP header has the layout of G-PDUs over IPv4, [`SHIFT`] octets later.
+//! The octets after the IP header have the layout of G-PDUs over IPv4, [`SHIFT`] octets later.
 
 use core::mem::offset_of;
 use core::net::Ipv6Addr;

@@ -105,8 +105,8 @@ pub fn tag_len(frame: &[u8]) -> usize {
     }
 }
 
-/// The bit of ECN that CE and ECT(1) have: what they say has to be written into the inner packet, or stops it.
-/// Spec: RFC 6040 §4.2.
+/// The bit of ECN that CE and ECT(1) have: their mark has to be written into the inner packet, or
+/// stops it. Spec: RFC 6040 §4.2.
 pub(super) const MARKS_INNER: u8 = 0x01;
 
 /// The constant fields of usual G-PDUs on a link.

@@ -1,4 +1,4 @@
-//! Recognition of usual frames, and what is found of the others at a glance.
+//! Recognition of usual frames, and the fields of the others that a glance finds.
 
 use core::mem::offset_of;
 use core::net::Ipv4Addr;

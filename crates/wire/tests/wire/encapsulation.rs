@@ -1,4 +1,4 @@
-//! Outer headers onto poisoned octets: known ones, and what the walk reads back.
+//! Outer headers onto poisoned octets: known ones, and the fields that the walk reads back.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

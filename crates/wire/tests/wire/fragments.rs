@@ -4,7 +4,7 @@ use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
 use adit_wire::{FragmentPosition, Ipv4Split, parse_ip, restore_header};
 use proptest::prelude::*;
 
-/// A packet with `options`, which fill whole words, and a payload that tells octets apart.
+/// A packet with `options`, which fill whole words, and a payload whose octets differ.
 fn packet(options: &[u8], payload_len: usize, flags_offset: u16) -> Vec<u8> {
     let header_len = 20 + options.len();
     let fields = Ipv4Fields {

@@ -1,4 +1,4 @@
-//! A glance tells of a frame what the walk finds in it, without reading it whole.
+//! A glance finds the same in a frame as the walk, without reading it whole.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -135,8 +135,8 @@ fn frames() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// What the walk finds in a whole packet to the GTP-U port of ours: the tunnel of a packet of a user, and where its
-/// GTP-U header begins.
+/// The result of the walk for a whole packet to the GTP-U port of ours: the tunnel of a packet of a
+/// user, and where its GTP-U header begins.
 fn walk(frame: &[u8]) -> Result<Option<(Teid, usize)>, Malformed> {
     let link = parse_frame(frame)?;
     let ip_at = usize::from(link.l3_offset);
@@ -208,7 +208,7 @@ proptest! {
                 let is_tunneled = matches!(glance, Glance::Tunneled { .. });
                 prop_assert!(!is_tunneled);
             }
-            // The worker drops what is malformed: any of them.
+            // The worker drops malformed packets: any of them.
             (Err(_), _) => {}
         }
     }

@@ -1,4 +1,4 @@
-//! The usual packet: what is recognized at a glance is what the walk finds, and no other.
+//! The usual packet: a glance recognizes the packets that the walk finds, and no others.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -129,7 +129,7 @@ fn inner_v6(payload: usize) -> Vec<u8> {
     packet
 }
 
-/// True when `found` says of a packet what the walk found.
+/// True when `found` has the same as the walk.
 fn is_same(found: &UsualIp, packet: &IpPacket) -> bool {
     let half = |addr| match addr {
         IpAddr::V4(addr) => u64::from(addr.to_bits()),
@@ -269,7 +269,7 @@ fn container_in_front_of_the_inner_packet_is_read() {
         assert_eq!(usual_container(&frame, offset), Some((flow, rqi)));
     }
     let mut frame = g_pdu(Some(uplink(9)), 30);
-    // Bits of an uplink container beside the QFI.
+    // Bits of an uplink container other than the QFI.
     frame[56] |= 0x40;
     assert_eq!(usual_container(&frame, 58), Some((flow, false)));
     assert_eq!(usual_container(&frame, 2), None);
@@ -344,7 +344,7 @@ fn tag_is_written_over_the_front_of_a_frame() {
 }
 
 #[test]
-fn glance_tells_the_key_of_what_is_not_usual() {
+fn glance_finds_the_key_of_unusual_packets() {
     let mut frame = g_pdu(Some(uplink(9)), 30);
     frame[42] |= SPARE;
     assert_eq!(usual_g_pdu(&frame, MAC, N3, true), None);
@@ -420,7 +420,7 @@ proptest! {
         }
     }
 
-    /// Whatever is changed in a usual frame: what is still recognized, the walk finds the same.
+    /// Whatever is changed in a usual frame: if it is still recognized, the walk finds the same.
     #[test]
     fn recognized_g_pdu_is_what_the_walk_finds(
         changes in prop::collection::vec((0_usize..80, any::<u8>()), 0..4),
@@ -481,7 +481,8 @@ proptest! {
         prop_assert!(is_same(&found, &packet), "{:?} is not {:?}", found, packet);
     }
 
-    /// Both forms of a usual packet's tuple are what the walk finds, if it finds one: of fragments there is none.
+    /// Both forms of a usual packet's tuple are the one that the walk finds, if it finds one: of
+    /// fragments there is none.
     #[test]
     fn tuples_of_a_usual_packet_are_those_of_the_walk(
         changes in prop::collection::vec((0_usize..44, any::<u8>()), 0..4),

@@ -1,4 +1,4 @@
-//! The usual G-PDU over IPv6: what is recognized at a glance is what the walk finds, and no other.
+//! The usual G-PDU over IPv6: a glance recognizes the packets that the walk finds, and no others.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

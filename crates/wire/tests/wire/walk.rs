@@ -119,7 +119,7 @@ fn gtpu_chain_of_length_zero_or_beyond_the_message_is_refused() {
 }
 
 #[test]
-fn ip_of_fragments_is_told_apart() {
+fn ip_of_fragments_is_distinguished() {
     let cases = [
         ([0x00, 0x00], FragmentKind::None),
         ([0x40, 0x00], FragmentKind::None),

@@ -1,5 +1,5 @@
-//! The program beside a worker that divides volume limits, a control thread that puts and removes entries, and somebody who
-//! reads what was counted.
+//! The program together with a worker that divides volume limits, a control thread that puts and
+//! removes entries, and a reader of the counts.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -75,7 +75,8 @@ fn change_entries(offload: &mut XdpOffload, goes_on: impl Fn() -> bool) -> u64 {
     changes
 }
 
-/// Divides what is left, and checks that no more was used than what was divided before. Returns how often.
+/// Divides the rest, and checks that no more was used than had been divided before. Returns how
+/// often.
 fn divide(usage: &dyn OffloadUsage) -> u64 {
     let (began, mut limit, mut divisions) = (Instant::now(), 0, 0_u64);
     while began.elapsed() < lasts() {

@@ -226,7 +226,7 @@ mod tests {
         let text =
             format!("#!/bin/sh\n[ \"$*\" = 'bench datapath --json -x 1' ] && echo '{rows}'\n");
         std::fs::write(&text_file, text).unwrap();
-        // Another process writes what is executed: a program that other tests fork off would
+        // Another process writes the program to execute: a program that other tests fork off would
         // inherit our descriptor of it, and executing a file open for writing fails (ETXTBSY).
         let mut install = Command::new("install");
         assert!(

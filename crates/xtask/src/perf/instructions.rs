@@ -1,8 +1,9 @@
 //! `cargo xtask perf instructions`: instructions of one packet, by part of the fast path.
 //!
 //! callgrind counts the instructions of `Worker::step` in `adit bench datapath`, with few and with many packets.
-//! The difference is what the further packets cost, without start and first packets. Each instruction belongs to
-//! the innermost function around it that [`PARTS`] names, functions that the compiler inlined included.
+//! The difference is the cost of the further packets, without start and first packets. Each
+//! instruction belongs to the innermost function around it that [`PARTS`] names, functions that the
+//! compiler inlined included.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use super::{read_json, release, write_json};
 /// Packets of the shorter and of the longer run.
 const PACKETS: [&str; 2] = ["20000", "60000"];
 
-/// Options of `adit bench datapath`, with what they measure.
+/// Options of `adit bench datapath`, with their subjects.
 const MODES: [(&str, &str); 26] = [
     ("", "the usual packet"),
     ("--rates police", "two rates, policed"),
@@ -106,7 +107,8 @@ const PARTS: [PacketPart; 32] = [
     part("stages", "/datapath/src/slow/", ALL),
 ];
 
-/// What is in no part: the step around the fast path, what the stages call, and functions of libraries.
+/// Instructions that are in no part: the step around the fast path, functions that the stages call,
+/// and functions of libraries.
 const REST: &str = "step";
 
 #[derive(Debug, clap::Args)]
@@ -146,7 +148,7 @@ pub(super) fn modes(quick: bool) -> Vec<&'static str> {
     if quick { QUICK.to_vec() } else { MODES.iter().map(|(mode, _)| *mode).collect() }
 }
 
-/// What is missing to count instructions, with what to install.
+/// The programs that are missing to count instructions, with the packages to install.
 pub(super) fn missing() -> Option<String> {
     let programs = [("valgrind", "valgrind"), ("addr2line", "binutils")];
     let missing = programs.into_iter().find(|(program, _)| {

@@ -1,6 +1,6 @@
 //! `cargo xtask perf suite`: every bench of `adit`, with the machine, in one document.
-//! `cargo xtask perf instructions`: what one packet costs in instructions, by part of the fast path.
-//! `cargo xtask perf ab REV`: the datapath of two revisions against each other.
+//! `cargo xtask perf instructions`: the cost of one packet in instructions, by part of the fast
+//! path. `cargo xtask perf ab REV`: the datapath of two revisions against each other.
 
 mod ab;
 mod callgrind;

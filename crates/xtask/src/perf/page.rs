@@ -1,5 +1,5 @@
-//! The suite's document as a page in Markdown: one report of what a packet costs, in cycles, in instructions and
-//! over the wire.
+//! The suite's document as a page in Markdown: one report of a packet's cost, in cycles, in
+//! instructions and over the wire.
 
 use std::fmt::Write;
 
@@ -140,7 +140,7 @@ fn wire(page: &mut String, document: &Value) {
     }
 }
 
-/// What a reader has to know before using the figures of each measurement.
+/// Warnings to read before using the figures of each measurement.
 fn warnings<'v>(page: &mut String, measurements: impl Iterator<Item = &'v Value>) {
     *page += "\nWarnings:\n\n";
     for measurement in measurements {

@@ -28,7 +28,7 @@ const fn bench(
     SuiteBench { name, arguments, kilopackets, long }
 }
 
-/// What one kind of rules or frames costs.
+/// The cost of one kind of rules or frames.
 const fn rules(name: &'static str, arguments: &'static [&'static str]) -> SuiteBench {
     bench(name, arguments, 1_000, false)
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::interrupt::Interrupt;
 use super::{captured_stdout, read_json};
 
-/// What the rules of a session cost over memif.
+/// The cost of a session's rules over memif.
 const EXPERIMENTS: [&str; 2] =
     ["experiments/rules-by-sessions.toml", "experiments/rules-alone.toml"];
 

@@ -28,7 +28,8 @@ pub(super) fn check(files: &[SourceFile], findings: &mut Vec<String>) {
     }
 }
 
-/// What follows the word PERF, if the comment begins with it. In other places the word is no note.
+/// The text after the word PERF, if the comment begins with it. In other places the word is no
+/// note.
 fn perf_note(comment: &str) -> Option<&str> {
     let text = comment.trim_start_matches(['/', '*', '!', ' ']);
     text.strip_prefix("PERF").filter(|note| !note.starts_with(char::is_alphanumeric))

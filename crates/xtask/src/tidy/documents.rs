@@ -156,7 +156,7 @@ fn resolved(path: &str, file: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// What is found in documents, which are all files that there are.
+    /// The findings in documents, which are all files that there are.
     fn found(texts: &[(&str, &str)]) -> Vec<String> {
         let mut findings = Vec::new();
         let mut documents = HashMap::new();

@@ -1,7 +1,7 @@
 //! The modules of one crate and their imports.
 //!
-//! A re-exported name (`pub use`) counts as imported from the module that defines it. Paths among the
-//! tokens of a macro count; what the macro expands to does not.
+//! A re-exported name (`pub use`) counts as imported from the module that defines it. Paths among
+//! the tokens of a macro count; those of its expansion do not.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -42,7 +42,7 @@ struct UseLeaf {
     is_public: bool,
 }
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Clone, Copy)]
 enum PathTarget {
     Module(ModuleIndex),
@@ -150,7 +150,7 @@ impl<'a> Crate<'a> {
         imports
     }
 
-    /// The modules that define what a module names.
+    /// The modules that define the names that a module uses.
     fn targets(&self, index: ModuleIndex) -> Vec<ModuleIndex> {
         let module = &self.modules[index];
         let mut mentions = Mentions::default();

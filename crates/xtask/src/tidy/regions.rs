@@ -1,6 +1,6 @@
 //! Divides a Rust file into code, comments and texts.
 
-/// What a part of a file is.
+/// The kind of a part of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Region {
     /// Code.
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn regions_of_a_file_are_told_apart() {
+    fn regions_of_a_file_are_distinguished() {
         let text = "let a = \"x \\\" // y\"; // end\nlet b = r#\"raw \"\n// no\"#;\n/* two\nlines */ c('\"', '\\'', 'a');";
         let found = regions(text);
         let of = |wanted| -> Vec<&str> {

@@ -15,7 +15,7 @@ struct Room {
     may: &'static [RoomPermission],
 }
 
-/// What only some rooms may do.
+/// A permission that only some rooms have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum RoomPermission {
     /// Hold `unsafe` blocks.

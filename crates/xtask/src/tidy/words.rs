@@ -1,4 +1,4 @@
-//! Spelling, and turns of phrase that are not plain, in code, comments and documents.
+//! Spelling, and turns of phrase and words that are not plain, in code, comments and documents.
 
 use std::fs;
 
@@ -87,8 +87,6 @@ const KEPT: &[&str] = &[
 const TURNS: &[(&str, &str)] = &[
     ("as far as that goes", "name the limit"),
     ("as far as it goes", "name the limit"),
-    ("as of [", "see"),
-    ("as of `", "see"),
     ("asks for a line", "prefetches"),
     ("what it has not", "say what is missing"),
     ("their chance", "say what happens to them"),
@@ -102,7 +100,20 @@ const TURNS: &[(&str, &str)] = &[
     ("ells how", "returns, reports or says"),
 ];
 
-/// Files that are checked besides Rust: extensions of text.
+/// Words of everyday life in place of the field's, by their first form, each with better ones.
+const EVERYDAY: &[(&[&str], &str)] = &[
+    (&["tell", "tells", "told", "telling"], "returns, reports, notifies or distinguishes"),
+    (&["whoever"], "say who acts"),
+    (&["as of"], "see, since or by"),
+];
+
+/// First words of sentences whose subject is missing. Comments name it: "The state that a worker shares."
+const HEADLESS: &[&str] = &["What", "Whose", "Of"];
+
+/// Uses of [`EVERYDAY`] words that documents may have together. A number only falls; comments have none.
+const IN_DOCUMENTS_MAX: &[(&str, usize)] = &[("tell", 10), ("whoever", 8), ("as of", 0)];
+
+/// Files that are checked in addition to Rust: extensions of text.
 const EXTENSIONS: &[&str] = &["md", "toml", "sh", "py"];
 
 /// Folders of text that is generated or foreign.
@@ -120,6 +131,7 @@ pub(super) fn check(
     for file in files.iter().filter(|file| !names_what_it_looks_for(&file.path)) {
         check_rust(&file.path, &file.text, findings);
     }
+    let mut uses = Vec::new();
     let root = metadata.workspace_root.as_std_path();
     for extension in EXTENSIONS {
         for path in with_extension(root, extension)? {
@@ -129,8 +141,12 @@ pub(super) fn check(
             }
             let text = fs::read_to_string(&path).with_context(|| shown.clone())?;
             check_document(&shown, &text, findings);
+            if *extension == "md" {
+                uses.extend(everyday_of_document(&shown, &text));
+            }
         }
     }
+    check_uses(&uses, IN_DOCUMENTS_MAX, findings);
     Ok(())
 }
 
@@ -151,6 +167,126 @@ fn check_rust(path: &str, text: &str, findings: &mut Vec<String>) {
         check_spelling(&place, part, &kept, findings);
         if region != Region::Code {
             check_turns(&place, part, findings);
+        }
+    }
+    for CommentLine { line, text, begins, before } in comment_lines(text) {
+        for (word, instead) in everyday(before, text) {
+            findings.push(format!("{path}:{line}: \"{word}\": {instead}"));
+        }
+        for word in headless(text, begins) {
+            findings.push(format!(
+                "{path}:{line}: a sentence begins with \"{word}\": name its subject"
+            ));
+        }
+    }
+}
+
+/// One line of a comment.
+struct CommentLine<'t> {
+    line: usize,
+    /// Without the markers.
+    text: &'t str,
+    /// A sentence begins with the line.
+    begins: bool,
+    /// The line before, if it belongs to the same sentence.
+    before: &'t str,
+}
+
+fn comment_lines(text: &str) -> Vec<CommentLine<'_>> {
+    let mut lines: Vec<CommentLine<'_>> = Vec::new();
+    let (mut code_line, mut last_marker) = (0, "");
+    for (line, region, part) in regions(text) {
+        if region != Region::Comment {
+            code_line = line;
+            continue;
+        }
+        let text = part.trim_start().trim_start_matches(['/', '!', '*']);
+        let marker = &part[..part.len() - text.len()];
+        let follows = lines.last().filter(|last| {
+            last.line + 1 == line
+                && code_line != line
+                && marker == last_marker
+                && !is_end(last.text)
+        });
+        let before = follows.map_or("", |last| last.text);
+        let begins = follows.is_none() || text.trim_start().starts_with("- ");
+        lines.push(CommentLine { line, text, begins, before });
+        last_marker = marker;
+    }
+    lines
+}
+
+/// True if no sentence of a comment goes on after this line.
+fn is_end(text: &str) -> bool {
+    let text = text.trim();
+    text.is_empty() || text.starts_with('#') || text.ends_with('.')
+}
+
+/// The words of a text in lower case, without code in backticks.
+fn words(text: &str) -> Vec<String> {
+    let prose: Vec<&str> = text.split('`').step_by(2).collect();
+    let prose = prose.join(" ` ").to_lowercase();
+    let is_of_word = |c: char| c.is_alphanumeric() || c == '`';
+    prose.split(|c| !is_of_word(c)).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}
+
+/// The everyday words of `text`, which may begin with the second half of one in `before`.
+fn everyday(before: &str, text: &str) -> Vec<(&'static str, &'static str)> {
+    let own = words(text);
+    let pairs = words(before).into_iter().next_back().into_iter().chain(own.iter().cloned());
+    let pairs: Vec<String> = pairs.collect();
+    let uses = |form: &str| match form.contains(' ') {
+        true => pairs.windows(2).filter(|pair| pair.join(" ") == form).count(),
+        false => own.iter().filter(|word| *word == form).count(),
+    };
+    let mut found = Vec::new();
+    for (forms, instead) in EVERYDAY {
+        for form in *forms {
+            found.extend(std::iter::repeat_n((*form, *instead), uses(form)));
+        }
+    }
+    found
+}
+
+/// The first words of sentences of a comment's line that have no subject.
+fn headless(text: &str, begins: bool) -> Vec<&str> {
+    let sentences = text.split(". ").skip(usize::from(!begins));
+    let first = sentences.filter_map(|sentence| {
+        let words = sentence.split(|c: char| !c.is_alphanumeric() && c != '`');
+        words.into_iter().find(|word| !word.is_empty())
+    });
+    first.filter(|word| HEADLESS.contains(word)).collect()
+}
+
+/// The everyday words of a document outside blocks of code, by their first form, each with its place.
+fn everyday_of_document(path: &str, text: &str) -> Vec<(&'static str, String)> {
+    let mut uses = Vec::new();
+    let (mut is_code, mut before) = (false, "");
+    for (number, line) in (1..).zip(text.lines()) {
+        is_code ^= line.trim_start().starts_with("```");
+        if is_code {
+            continue;
+        }
+        for (word, _) in everyday(before, line) {
+            let forms = EVERYDAY.iter().map(|(forms, _)| forms).find(|forms| forms.contains(&word));
+            let first = forms.and_then(|forms| forms.first()).unwrap_or(&word);
+            uses.push((*first, format!("{path}:{number}")));
+        }
+        before = line;
+    }
+    uses
+}
+
+/// Adds a finding, with all places, for each word that documents use more often than they may.
+fn check_uses(uses: &[(&str, String)], most: &[(&str, usize)], findings: &mut Vec<String>) {
+    for (word, most) in most {
+        let places = uses.iter().filter(|(of, _)| of == word).map(|(_, place)| place.as_str());
+        let places: Vec<&str> = places.collect();
+        if places.len() > *most {
+            let (count, places) = (places.len(), places.join(", "));
+            findings.push(format!(
+                "documents: {count} uses of \"{word}\", at most {most} may stay: one of {places}"
+            ));
         }
     }
 }
@@ -215,6 +351,66 @@ mod tests {
             assert_eq!(of_rust(&format!("// {kept}")).len(), 1);
             assert_eq!(of_rust(&format!("// `{kept}`")), Vec::<String>::new());
         }
+    }
+
+    #[test]
+    fn everyday_words_are_found_in_comments_but_not_in_code_and_texts() {
+        for (comment, found) in [
+            ("/// Tells the peer, who was told.", 2),
+            ("// Whoever asks.", 1),
+            ("//! The time, as of [`X`].", 1),
+            ("/// The time, as\n/// of now.", 1),
+            ("/// The time. As\n\n/// of now.", 0),
+            ("/// The name `told` of `tell`.", 0),
+            ("/// The retold story, intelligent.", 0),
+            ("fn tell() { let told = \"as of\"; }", 0),
+        ] {
+            assert_eq!(of_rust(comment).len(), found, "{comment}");
+        }
+        let findings = of_rust("fn f() {}\n// It told.");
+        assert!(findings[0].starts_with("x.rs:2: \"told\""), "{findings:?}");
+    }
+
+    #[test]
+    fn sentences_without_a_subject_are_found_where_they_begin() {
+        for (comment, found) in [
+            ("/// What workers share.", 1),
+            ("//! Whose turn it is.", 1),
+            ("/// One. Of two. What follows.", 2),
+            ("/// The first.\n/// Of the second.", 1),
+            ("/// The first\n/// Of the second.", 0),
+            ("/// One\n///\n/// Of two.", 1),
+            ("/// - Of two.", 1),
+            ("/// # Errors\n/// What fails.", 1),
+            ("let a = 1; // One\nlet b = 2; // Of two", 1),
+            ("/// `What` it is: What.", 0),
+            ("/// Whatever, Often.", 0),
+        ] {
+            assert_eq!(of_rust(comment).len(), found, "{comment}");
+        }
+    }
+
+    #[test]
+    fn documents_may_have_so_many_everyday_words_and_no_more() {
+        let text = "It tells.\n\n```sh\ntell\n```\nIt told, as\nof now: `tell`.";
+        let uses = everyday_of_document("x.md", text);
+        assert_eq!(
+            uses,
+            [
+                ("tell", "x.md:1".to_owned()),
+                ("tell", "x.md:6".to_owned()),
+                ("as of", "x.md:7".to_owned()),
+            ]
+        );
+        let found = |most: &[(&str, usize)]| {
+            let mut findings = Vec::new();
+            check_uses(&uses, most, &mut findings);
+            findings
+        };
+        assert_eq!(found(&[("tell", 2), ("as of", 1)]), Vec::<String>::new());
+        let findings = found(&[("tell", 1), ("as of", 1)]);
+        assert_eq!(findings.len(), 1);
+        assert!(findings[0].contains("x.md:1, x.md:6"), "{findings:?}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Compares two configurations: what a running adit can change, and what it cannot.
+//! Compares two configurations: which changes a running adit can apply, and which it cannot.
 //!
 //! Each function names all fields of its section, so a new key does not compile until it is decided here.
 
@@ -17,7 +17,7 @@ use super::{
 };
 use adit_types::Nanos;
 
-/// What has to be done for a change besides taking over the configuration.
+/// The action that a change needs in addition to taking over the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChangeEffect {
     /// Nothing: it counts from the next use on.
@@ -37,7 +37,7 @@ pub(crate) enum ChangeEffect {
 pub(crate) struct ConfigChange {
     /// Key path, such as `n4.t1_ms`.
     pub key: String,
-    /// What changes, in words.
+    /// The change, in words.
     pub change: String,
     pub effect: ChangeEffect,
 }
@@ -51,7 +51,7 @@ pub(crate) struct KeyRefusal {
     pub why: String,
 }
 
-/// What has to be known of the running adit.
+/// State of the running adit that the comparison needs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct RunningParts {
     /// XDP programs or network cards forward packets in front of the workers.

@@ -20,7 +20,7 @@ fn between(old: &Config, new: &Config) -> Result<Vec<ConfigChange>, Vec<KeyRefus
     compare(old, new, RunningParts::default())
 }
 
-/// The keys that change, with what has to be done.
+/// The keys that change, with the action for each.
 fn changes(new: &Config) -> Vec<(String, ChangeEffect)> {
     let found = between(&parsed(EXAMPLE), new).unwrap_or_else(|refused| panic!("{refused:?}"));
     found.into_iter().map(|of| (of.key, of.effect)).collect()

@@ -1,4 +1,5 @@
-//! Metrics of what only some configurations have: shared rates, pools of UE addresses, a store, an offload.
+//! Metrics that only some configurations have: shared rates, pools of UE addresses, a store, an
+//! offload.
 
 use std::time::Duration;
 
@@ -254,7 +255,7 @@ impl StoreFigures {
     }
 }
 
-/// What forwards packets in front of the workers.
+/// Offloads that forward packets in front of the workers.
 pub(super) fn of_offload(control: &ControlView<'_>) -> Vec<MetricFamily> {
     control.parts.publisher.offload().map(offload_families).unwrap_or_default()
 }

@@ -23,7 +23,7 @@ pub(super) fn without_figures() -> Vec<MetricFamily> {
     families
 }
 
-/// What a port counts, whatever its driver.
+/// The counters of a port, whatever its driver.
 #[derive(Debug, Clone, Copy, Default)]
 struct PortFigures {
     rx_pkts: u64,
@@ -183,7 +183,7 @@ fn build_family(build: Vec<MetricLabels>) -> MetricFamily {
     )
 }
 
-/// What the kernel says of this process. Spec: proc_pid_stat(5), proc_pid_statm(5).
+/// The kernel's figures of this process. Spec: proc_pid_stat(5), proc_pid_statm(5).
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 struct ProcessReading {
     resident_bytes: u64,

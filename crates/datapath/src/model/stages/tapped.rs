@@ -1,5 +1,5 @@
-//! Packets that taps select: they take the stages alone and in their place, so that their order is kept and what happens
-//! to each is seen.
+//! Packets that taps select: they take the stages alone and in their place, so that their order is
+//! kept and the events of each are seen.
 //!
 //! The packets between them are taken as without a tap, in shorter bursts. Nothing of the outcome depends on it.
 
@@ -36,7 +36,7 @@ pub(super) fn forward_tapped<Io: PacketIo>(
     report_late_packets(ctx, state);
 }
 
-/// Takes packets through the stages; those alone that taps select there.
+/// Runs the stages: packets that a tap selects one at a time, all others as a burst.
 pub(super) fn take_stages_tapped<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,
@@ -89,7 +89,7 @@ fn in_runs<Io: PacketIo>(
     }
 }
 
-/// Takes one packet through the stages, and reports what happened to it.
+/// Takes one packet through the stages, and reports its events.
 fn take_alone<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,
@@ -102,7 +102,7 @@ fn take_alone<Io: PacketIo>(
     let record = state.tap.as_mut().and_then(|tap| tap.begin(packet, buf.data()));
     rx.push(buf);
     let Some(mut record) = record else {
-        // Another record is put together: this packet is part of what it is about.
+        // Another record is open: this packet is part of it.
         return take_stages(ctx, io, port, &mut rx, state);
     };
     let before = PacketFates::of(state);

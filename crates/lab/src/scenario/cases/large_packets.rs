@@ -1,5 +1,5 @@
-//! What kernels join or leave unfinished, because devices and their peers have offloads by default.
-//! Spec: RFC 791 §3.2; udp(7), UDP_SEGMENT.
+//! Packets that kernels join or leave unfinished, because devices and their peers have offloads by
+//! default. Spec: RFC 791 §3.2; udp(7), UDP_SEGMENT.
 
 use std::net::UdpSocket;
 
@@ -14,7 +14,8 @@ use crate::topology::DN;
 
 /// The longest datagram, in as many fragments as its way needs.
 const LONGEST: usize = 65_507;
-/// What a tunnel with a PDU Session Container puts in front of a packet, and the headers of a datagram. Unit: octets.
+/// Octets that a tunnel with a PDU Session Container adds in front of a packet, and the headers of
+/// a datagram. Unit: octets.
 const TUNNEL: usize = 20 + 8 + 16;
 const HEADERS: usize = 20 + 8;
 

@@ -71,7 +71,7 @@ fn establish<'a>(context: &'a ScenarioContext<'a>) -> Result<ScenarioSession<'a>
     context.establish_with(&ScenarioRules { to_access: Some(tunnel), ..ScenarioRules::USUAL })
 }
 
-/// Sends datagrams from one UE to the other. Returns what arrives through tunnels.
+/// Sends datagrams from one UE to the other. Returns the packets that arrive through tunnels.
 fn exchange(
     gnb: &Endpoint,
     session: &ScenarioSession<'_>,

@@ -167,7 +167,7 @@ pub(super) fn ipv6_n3(context: &ScenarioContext<'_>) -> Result<String> {
     Ok("both directions passed through GTP-U over IPv6".to_owned())
 }
 
-/// The gNB does not know its TEID any more: adit reports it to the SMF. Spec: TS 29.244 §5.10.
+/// The gNB has lost its TEID: adit reports it to the SMF. Spec: TS 29.244 §5.10.
 pub(super) fn error_indication(context: &ScenarioContext<'_>) -> Result<String> {
     let session = context.establish_with(&ScenarioRules::USUAL)?;
     let probe = ProbeSockets::open(context, PORT)?;

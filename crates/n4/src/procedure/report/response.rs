@@ -126,7 +126,7 @@ impl Node {
         }
     }
 
-    /// The CP function does not know the session: it goes. Spec: TS 29.244 §6.3.5.
+    /// The CP function does not have the session: it goes. Spec: TS 29.244 §6.3.5.
     fn remove_unknown_session(&mut self, up_seid: Seid) {
         if self.end_locally(up_seid).is_some() {
             self.counters.scalars.sessions_removed_unknown_to_peer += 1;

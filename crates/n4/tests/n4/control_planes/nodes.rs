@@ -22,7 +22,7 @@ fn reported() -> (Bench, Seid, u32) {
     (bench, up_seid, sequence)
 }
 
-/// Tells the node of downlink data; returns the sequence number of its report.
+/// Notifies the node of downlink data; returns the sequence number of its report.
 fn report(bench: &mut Bench, session: Seid) -> Option<u32> {
     let (pdr, qfi) = (PdrId(1), adit_types::Qfi::new(1));
     let event = WorkerEvent::DownlinkData { session, pdr, dscp: None, qfi, delivery: None };
@@ -68,7 +68,7 @@ fn answers_to_reports_are_matched_by_sequence_number_alone() {
         assert!(bench.ask(smf(10), &answer).is_empty());
         assert_eq!(bench.node.counters().scalars.discarded_unmatched_response, 1);
     }
-    // Never: repeated, given up, and the next data is told of again.
+    // Never: repeated, given up, and the next data is reported again.
     let (mut bench, up_seid, _) = reported();
     let repeated = bench.run_until(Nanos(HEARTBEAT_INTERVAL.0 - 1));
     assert_eq!(of_type(&repeated, 56).len(), 3);
@@ -182,7 +182,7 @@ fn with_all_features() -> NodeConfig {
     NodeConfig { store, ..config() }
 }
 
-/// Point 23. What OAI, free5GC and SD-Core read in answers.
+/// Point 23. The IEs that OAI, free5GC and SD-Core read in answers.
 #[test]
 fn answers_have_the_ies_and_lengths_that_control_planes_can_read() {
     let mut bench = Bench::with(with_all_features());

@@ -96,13 +96,13 @@ pub(crate) fn modified(bytes: &[u8]) -> SessionModificationResponse<'_> {
     body
 }
 
-/// What an accepted request led to.
+/// The result of an accepted request.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub up_seid: Seid,
     /// PDRs of the answer and their F-TEIDs.
     pub created: Vec<(PdrId, FTeid)>,
-    /// What workers run now; `None` when nothing changes for packets.
+    /// The rules that workers run now; `None` when nothing changes for packets.
     pub rules: Option<Box<SessionRules>>,
     pub answer: Vec<u8>,
 }
@@ -167,7 +167,7 @@ pub(crate) fn values(message: &[u8], ie: IeType) -> Vec<&[u8]> {
     ies.filter(|found| found.ie_type == ie).map(|found| found.value).collect()
 }
 
-/// What is sent of one message type.
+/// The sent messages of one message type.
 pub(crate) fn of_type(sent: &[Transmit], message_type: u8) -> Vec<&Transmit> {
     sent.iter().filter(|sent| sent.bytes[1] == message_type).collect()
 }

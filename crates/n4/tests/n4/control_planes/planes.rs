@@ -158,7 +158,7 @@ pub(crate) fn open5gs_cp_function_with(cp: &str, ran: &str) -> Vec<Vec<u8>> {
     ]
 }
 
-/// An Open5GS session of PDRs 1 and 2, and what its answer said.
+/// An Open5GS session of PDRs 1 and 2, and the contents of its answer.
 pub(crate) fn open5gs(bench: &mut Bench) -> super::octets::Outcome {
     accepted(bench, &establishment(2, &[open5gs_pdrs(), open5gs_rest()].concat()))
 }
@@ -189,7 +189,7 @@ pub(crate) fn open5gs_tunnel(far: &str, flags: Option<&str>) -> Vec<u8> {
     )
 }
 
-/// Open5GS's second QoS flow: PDRs 5 and 6, which asks for CHOOSE ID 5 again, FARs 4 and 5, QER 2.
+/// Open5GS's second QoS flow: PDRs 5 and 6, which requests CHOOSE ID 5 again, FARs 4 and 5, QER 2.
 pub(crate) fn open5gs_flow(filters: &[Vec<u8>]) -> Vec<Vec<u8>> {
     use IeType as T;
     let filters = filters.concat();

@@ -1,4 +1,4 @@
-//! What PDRs match and what FARs and URRs do.
+//! The matches of PDRs and the actions of FARs and URRs.
 
 use adit_pfcp::{Cause, IeType as T};
 use adit_rules::sdf::AddrMatch;
@@ -90,7 +90,7 @@ fn forwarding_to_access_drops_until_the_tunnel_is_known() {
         let far = &rules.fars[usize::from(rules.downlink[0].far)];
         (far.action, far.outer_header_creation.and_then(|outer| outer.tunnel()))
     };
-    // DROP beside FORW is what workers drop as `tunnel_unknown`.
+    // DROP together with FORW: workers drop the packets as `tunnel_unknown`.
     assert_eq!(far(session.rules()), (ApplyAction::FORW | ApplyAction::DROP, None));
     let pdi =
         [ie(T::SOURCE_INTERFACE, "01"), text("internet"), ie(T::UE_IP_ADDRESS, "06 0a3c0001")];
@@ -151,7 +151,7 @@ fn fars_need_no_parameters_while_they_do_not_forward_and_idle_keeps_the_tunnel()
     assert_eq!(active.rules().fars[1].action, ApplyAction::FORW);
 }
 
-/// Point 10. Open5GS sends what changes, free5GC and SD-Core the whole PDI.
+/// Point 10. Open5GS sends the parts that change, free5GC and SD-Core the whole PDI.
 #[test]
 fn pdi_in_an_update_may_be_a_patch_or_whole() {
     let mut bench = Bench::associated();
@@ -242,7 +242,7 @@ fn flow_descriptions_of_policies_are_understood() {
     assert_eq!(&without_text.sdf[..], [adit_rules::PacketFilter::ANY]);
 }
 
-/// Point 12. Octets of Release 15 and of later ones, IEs in any order, IEs that nobody knows.
+/// Point 12. Octets of Release 15 and of later ones, IEs in any order, unknown IEs.
 #[test]
 fn short_and_long_forms_mean_the_same_and_unknown_ies_are_ignored() {
     let with = |action: &str, triggers: &str, removal: &str| {

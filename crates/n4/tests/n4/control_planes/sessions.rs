@@ -93,7 +93,7 @@ fn choose_id_of_a_later_message_is_the_f_teid_of_the_session() {
 }
 
 /// Open5GS creates its sessions anew with the F-TEIDs known before, without their CHOOSE IDs, and goes
-/// on with the IDs. A flow that is added later must use the tunnel that the gNB knows.
+/// on with the IDs. A flow that is added later must use the tunnel that the gNB has.
 #[test]
 fn choose_id_after_a_restoration_is_the_f_teid_of_the_pdu_session() {
     let restored = |bench: &mut Bench| {
@@ -119,8 +119,8 @@ fn choose_id_after_a_restoration_is_the_f_teid_of_the_pdu_session() {
     assert_eq!(added.teids(), [Teid(0x10)], "the forwarding took nothing away");
 }
 
-/// OAI knows no IPv6 address of a UE and sends the IE without one: nobody can say whose packets the rule
-/// would match.
+/// OAI has no IPv6 address of a UE and sends the IE without one: it is undefined whose packets the
+/// rule would match.
 #[test]
 fn ue_ip_address_without_an_address_is_refused_by_its_name() {
     for flags in ["00", "04"] {
@@ -182,7 +182,7 @@ fn choose_without_a_family_gets_ipv4_and_by_option_one_f_teid_for_the_session() 
     }
 }
 
-/// Point 5. Open5GS asks for both families, offers a tunnel of both, and removes any GTP-U header.
+/// Point 5. Open5GS requests both families, offers a tunnel of both, and removes any GTP-U header.
 #[test]
 fn both_families_are_asked_for_and_offered_where_one_is_usable() {
     let v6 = "2001:db8:3::1".parse().ok();

@@ -10,12 +10,13 @@ use adit_types::{Nanos, Teid};
 
 use super::*;
 
-/// Asks, ends the process once the answer left, and asks the later one again.
+/// Sends a request, ends the process once the answer left, and sends the later one the request
+/// again.
 fn ask_twice(bench: &mut Bench, request: &[u8]) {
     bench.node.handle_datagram(bench.now, smf(10), request);
     let mut sent = Vec::new();
     for _ in 0..100 {
-        // One change at a time, and what it led to.
+        // One change at a time, and its effects.
         if let Some((id, _)) = bench.node.poll_delta() {
             bench.node.handle_published(bench.now, id);
         }
@@ -103,7 +104,7 @@ fn refusal_and_heartbeat_that_change_nothing_are_not_kept() {
     assert_eq!(bench.records, before);
 }
 
-/// A peer that restarted counts its sequence numbers anew, and may ask for the same as before.
+/// A peer that restarted counts its sequence numbers anew, and may send the same request as before.
 #[test]
 fn answer_of_an_association_that_ended_is_not_given_in_the_next_one() {
     let mut bench = associated();

@@ -1,5 +1,5 @@
-//! A standby that follows the records of an active node, one change after another, and takes over at a random moment: it is
-//! what a process makes of the same records that restores them all at once.
+//! A standby that follows the records of an active node, one change after another, and takes over
+//! at a random moment: it is the same as a process that restores all of the same records at once.
 //!
 //! A failing run prints its seed; `SEED=<n> cargo test -p adit-n4 --test n4 records::following` repeats it.
 
@@ -45,12 +45,12 @@ fn pool_config(prefix: &str) -> NodeConfig {
     NodeConfig { store, ..kept_config() }
 }
 
-/// What workers have: the rules of sessions, and where keys lead.
+/// The state of workers: the rules of sessions, and where keys lead.
 #[derive(Default)]
 struct Workers {
     rules: BTreeMap<SessionIndex, SessionRules>,
     keys: BTreeMap<SessionKey, SessionIndex>,
-    /// Changes that they run, and that the node does not know of yet.
+    /// Changes that they run, and that the node has not been notified of yet.
     running: VecDeque<DeltaId>,
 }
 
@@ -109,7 +109,7 @@ impl Upf {
         }
     }
 
-    /// All that is due, and what follows from it.
+    /// All due work, and the work that follows from it.
     fn settle(&mut self) {
         self.publish(usize::MAX);
         while self.bench.node.poll_timeout().is_some_and(|at| at <= self.bench.now) {
@@ -185,7 +185,7 @@ impl Active {
         self.asked.push(AskedRequest { at: bench.now, owner, from, sequence, octets: bytes });
     }
 
-    /// The store gets what changed; peers react to what is sent.
+    /// The store gets the changes; peers react to the sent messages.
     fn store(&mut self) {
         let bench = &mut self.upf.bench;
         while let Some(group) = bench.node.poll_records(bench.now) {
@@ -448,7 +448,8 @@ fn compare(one: &mut Upf, other: &mut Upf) {
     assert_eq!(one.workers.keys, other.workers.keys);
 }
 
-/// Their further life is the same: retransmissions, reports of usage, and what is left for new sessions.
+/// Their further life is the same: retransmissions, reports of usage, and resources for new
+/// sessions.
 fn compare_lives(one: &mut Upf, other: &mut Upf, active: &Active) {
     let lifetime = Nanos(T1.0 * u64::from(N1 + 1));
     let (now, known) = (one.bench.now, one.seids());
@@ -496,7 +497,7 @@ fn compare_lives(one: &mut Upf, other: &mut Upf, active: &Active) {
     }
 }
 
-/// Tells the seed when a test fails.
+/// Prints the seed when a test fails.
 struct Seed(u64);
 
 impl Drop for Seed {
@@ -576,7 +577,7 @@ fn compare_after_take_over(standby: &mut Standby, other: &mut Upf, active: &Acti
     compare(one, other);
     let sent = [&mut *one, &mut *other].map(|upf| sorted(upf.bench.sent()));
     assert_eq!(sent[0], sent[1]);
-    // What it wrote leads to the same again.
+    // Its records lead to the same again.
     let mut again = restored(&one.bench.records, scarce_config(), one.bench.now);
     again.settle();
     assert_eq!(again.seids(), one.seids());
@@ -588,7 +589,8 @@ fn standby_is_at_any_moment_what_a_restart_would_make_of_the_records() {
     seeds().into_iter().for_each(run);
 }
 
-/// A session gets the address of one and the index of another: it is restored when no worker knows either of them.
+/// A session gets the address of one and the index of another: it is restored when no worker uses
+/// either of them.
 #[test]
 fn session_waits_until_the_former_holder_of_its_address_is_gone() {
     let mut active = Active::new(pool_config("10.60.0.0/30"));

@@ -7,7 +7,8 @@ use adit_types::Teid;
 use super::*;
 use crate::usage_scene::{threshold, urr, with_urrs};
 
-/// What a store that lost everything gets, in bounded parts, until the node says that this is all.
+/// The changes that a store that lost everything gets, in bounded parts, until the node says that
+/// this is all.
 fn rewrite(bench: &mut Bench, records: &mut StoredRecords) -> Option<RecordNumber> {
     let mut through = None;
     for _ in 0..100 {
@@ -82,7 +83,7 @@ fn all_records_are_handed_out_again_after_the_store_lost_them() {
     bench.session(smf(10), 90, &SessionScript::new(1, 50));
 }
 
-/// What ends it comes behind the record of a session that changes meanwhile.
+/// The end comes behind the record of a session that changes meanwhile.
 #[test]
 fn session_that_changes_meanwhile_is_handed_out_before_the_end() {
     let mut bench = associated();
@@ -97,7 +98,8 @@ fn session_that_changes_meanwhile_is_handed_out_before_the_end() {
     assert_eq!(count_of(&bench, RecordKind::Session), 1);
 }
 
-/// A request that was answered before the loss, by this process or a former one, is not run again by a later one.
+/// A request that was answered before the loss, by this process or a previous one, is not run again
+/// by a later one.
 #[test]
 fn retransmission_after_the_loss_gets_the_same_octets_from_a_later_process() {
     let mut bench = associated();

@@ -31,7 +31,7 @@ pub(super) fn full() -> Bench {
     scene.count(0, 10, 0);
     scene.bench.node.record_all_usage(scene.bench.now);
     scene.bench.store_all();
-    // Nodes know nothing of standbys.
+    // Nodes do not use records of standbys.
     for kind in RecordKind::ALL.into_iter().filter(|kind| *kind != RecordKind::Standby) {
         assert!(count_of(&scene.bench, kind) > 0, "{kind:?}");
     }

@@ -83,9 +83,10 @@ fn bench_of(lines: &str) -> Bench {
     bench
 }
 
-/// If this fails, the octets of records have changed, and a release may not read what is written now. Read docs/internals/store.md
-/// "How records change": put what is new into a record of its own, or raise the version and keep a reader of the former one.
-/// `PINNED=1` prints the present octets.
+/// If this fails, the octets of records have changed, and a release may not read the records of
+/// this program. Read docs/internals/store.md "How records change": put new parts into a record of
+/// its own, or raise the version and keep a reader of the previous one. `PINNED=1` prints the
+/// present octets.
 #[test]
 fn octets_of_version_1_with_packed_sessions_of_version_3_stay_as_they_are() {
     assert_eq!(
@@ -94,7 +95,7 @@ fn octets_of_version_1_with_packed_sessions_of_version_3_stay_as_they_are() {
         "pin the octets of the new version"
     );
     let mut bench = every_field();
-    // Release 0.1.0 does not know it.
+    // Release 0.1.0 ignores it.
     assert!(bench.records.extract_if(.., |key, _| is_clock_mark(key)).next().is_some());
     let present = lines(&bench);
     if std::env::var("PINNED").is_ok() {

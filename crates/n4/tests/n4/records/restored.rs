@@ -1,4 +1,5 @@
-//! What a later process knows of the former one: associations, PFDs, sessions, and identifiers that are taken.
+//! The state that a later process takes from the previous one: associations, PFDs, sessions, and
+//! identifiers that are taken.
 
 use std::net::IpAddr;
 
@@ -172,7 +173,8 @@ fn session_keeps_its_sets_its_information_and_its_former_control_plane() {
     assert_eq!(left, [CpFSeid { seid: Seid(2), v4: Some(ip(11)), v6: None }]);
 }
 
-/// Reports of a session that went to another SMF of the set name the F-SEID that the former one gave.
+/// Reports of a session that went to another SMF of the set name the F-SEID that the previous one
+/// gave.
 #[test]
 fn former_control_plane_is_named_in_reports_after_a_restart() {
     let mut bench = begun(kept_config());
@@ -262,7 +264,7 @@ fn datagrams_beyond_the_bound_are_dropped_and_counted() {
     assert_eq!(later.node.counters().scalars.discarded_restoring, 2);
 }
 
-/// Its seeds are those of the former process: it would draw the same again.
+/// Its seeds are those of the previous process: it would draw the same again.
 #[test]
 fn new_association_and_session_get_no_identifier_of_a_restored_one() {
     let prefix = AddrMatch::V4("10.60.0.0/29".parse().unwrap());

@@ -124,7 +124,7 @@ fn sessions_that_the_configuration_forbids_come_back_with_the_former_configurati
         sessions: 0,
         refused: 1
     }));
-    // Whoever asks for it learns that it is not here.
+    // A request for it is answered that it is not here.
     let answer = later.answer(smf(10), &move_to(3, up_seid, Teid(3)));
     assert_eq!(cause(&answer), Cause::SessionContextNotFound);
     let mut after = killed_into(&later, forbidding());
@@ -146,7 +146,7 @@ fn index_of_a_session_that_is_set_aside_is_given_to_no_other() {
         let up_seid = later.session(smf(10), 100 + u32::from(at), &script);
         assert!(!indices.contains(&adit_session::seid_index(up_seid)), "{at}");
     }
-    // After the operator's word the indices are free again, and the records are gone.
+    // After the operator has discarded them, the indices are free again, and the records are gone.
     for up_seid in unreadable {
         assert!(later.node.discard_set_aside(later.now, up_seid));
         assert!(!later.node.discard_set_aside(later.now, up_seid), "only once");
@@ -158,7 +158,8 @@ fn index_of_a_session_that_is_set_aside_is_given_to_no_other() {
     assert!(indices.contains(&adit_session::seid_index(up_seid)));
 }
 
-/// The record of a former process is older: the session that was set up since stays, whatever their indices are.
+/// The record of a previous process is older: the session that was set up since stays, whatever
+/// their indices are.
 #[test]
 fn session_that_was_set_up_since_is_not_displaced() {
     let (bench, unreadable, _) = half_unreadable();
@@ -229,14 +230,14 @@ fn sessions_whose_association_is_gone_are_removed() {
     assert!(!later.records.contains_key(&session_key(up_seid)));
 }
 
-/// A standby keeps what it cannot read, too, and what the active node has set aside.
+/// A standby keeps records that it cannot read, too, and those that the active node has set aside.
 #[test]
 fn standby_keeps_sessions_aside_and_restores_those_that_it_can_read_last() {
     let (bench, unreadable, readable) = half_unreadable();
     let mut active = killed_into(&bench, kept_config());
     active.store_all();
     active.sent();
-    // Of another version, the standby can read one of them; its UE has a new session.
+    // The standby, of another version, can read one of them; its UE has a new session.
     let again = unreadable[0];
     let anew = active.session(smf(10), 50, &SessionScript::new(1, 1));
     mend(&mut active, again);

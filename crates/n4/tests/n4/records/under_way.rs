@@ -1,4 +1,5 @@
-//! Changes of one session of which workers do not run all yet: its record says what was answered.
+//! Changes of one session of which workers do not run all yet: its record has the acknowledged
+//! state.
 
 use adit_pfcp::Cause;
 use adit_pfcp::grouped::{ApplicationIdsPfds, CreateUrr, PfdContext, RemoveUrr};
@@ -58,7 +59,7 @@ fn rat_type(sequence: u32, up_seid: Seid) -> Vec<u8> {
     modify_with(sequence, up_seid, |body| body.rat_type = Some(RatType::Nr))
 }
 
-/// What a session is after the first modification, and no other.
+/// The state of a session after the first modification, and no other.
 fn reference() -> Option<KeptSession> {
     let (mut bench, up_seid) = with_session();
     bench.answer(smf(10), &move_to(4, up_seid, Teid(4)));
@@ -218,7 +219,7 @@ fn session_established_and_deleted_before_workers_ran_it_leaves_no_record() {
     assert_eq!(count_of(&bench, RecordKind::Session), 0);
 }
 
-/// A report of usage tells of a measurement that ended, while a modification is under way.
+/// A report of usage is about a measurement that ended, while a modification is under way.
 #[test]
 fn usage_reported_while_a_modification_is_under_way_is_recorded_before_the_report() {
     let mut urr = urr(1, ReportingTriggers::VOLTH);

@@ -33,7 +33,7 @@ fn told(transmit: &Transmit) -> (u32, u64) {
     (report.ur_seqn.0, ul + dl)
 }
 
-/// A worker tells of a limit; nothing is recorded yet.
+/// A worker reports a limit; nothing is recorded yet.
 fn reach_limit(scene: &mut Scene) {
     let rule = &scene.rules.as_ref().unwrap().urrs[0];
     let (session, slot, generation) = (scene.up_seid, rule.slot, rule.generation);
@@ -154,7 +154,7 @@ fn quota(total: u64) -> CreateUrr<'static> {
     urr
 }
 
-/// Of 1000 octets, 400 were recorded and 250 came afterwards: a later process lets 600 pass.
+/// 400 of 1000 octets were recorded and 250 came afterwards: a later process lets 600 pass.
 #[test]
 fn quota_is_exceeded_by_no_more_than_was_counted_since_the_last_record() {
     let mut scene = scene(quota(1000));

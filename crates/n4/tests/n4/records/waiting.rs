@@ -36,7 +36,7 @@ fn heartbeat_waits_for_nothing_and_other_messages_leave_in_order() {
         bench.publish_all();
         groups.extend(bench.node.poll_records(bench.now));
     }
-    // A refusal changes nothing, and tells of what was before it.
+    // A refusal changes nothing, and reports the state before it.
     bench.node.handle_datagram(bench.now, smf(10), &delete(20, Seid(77)));
     assert_eq!(bench.sent(), []);
     bench.node.handle_datagram(bench.now, smf(10), &heartbeat(21, SMF_STARTED));
@@ -89,7 +89,8 @@ fn requests_are_refused_at_once_while_the_store_fails_and_those_under_way_answer
     assert_eq!(killed(&bench).node.store().len(), 2);
 }
 
-/// What lets the records grow is refused with a Cause of its own; what relieves the store goes on.
+/// Requests that let the records grow are refused with a Cause of their own; requests that relieve
+/// the store go on.
 #[test]
 fn full_store_refuses_what_needs_more_room_and_takes_deletions() {
     let mut bench = associated();
@@ -126,7 +127,8 @@ fn requests_are_served_while_the_store_fails_if_so_configured() {
     assert_eq!(killed(&bench).node.store().len(), 3, "it caught up");
 }
 
-/// The store takes longer than all retransmissions of a request: the peer could not answer what it never got.
+/// The store takes longer than all retransmissions of a request: the peer could not answer a
+/// request that it never got.
 #[test]
 fn report_that_waits_for_the_store_is_not_given_up() {
     let mut urr = urr(1, adit_pfcp::ie::ReportingTriggers::VOLTH);
@@ -170,7 +172,8 @@ fn move_works(bench: &mut Bench, up_seid: Seid) -> Cause {
     cause(&bench.answer(smf(10), &move_to(90, up_seid, Teid(90))))
 }
 
-/// Asks while the store takes nothing, with copies for longer than an answer is kept, and then lets the store have it.
+/// Sends a request while the store takes nothing, with copies for longer than an answer is kept,
+/// and then lets the store have it.
 fn ask_while_the_store_fails(bench: &mut Bench, request: &[u8]) -> Vec<u8> {
     bench.node.handle_datagram(bench.now, smf(10), request);
     for _ in 0..4 {
@@ -216,7 +219,7 @@ fn request_under_way_when_the_store_fails_has_one_answer_however_long_it_takes()
     assert_eq!((scalars.refused_store_fails, scalars.establishments_taken_back), (0, 0));
 }
 
-/// The sender of an establishment gave up and knows no SEID: nobody else could remove the session.
+/// The sender of an establishment gave up and has no SEID: nobody else could remove the session.
 #[test]
 fn establishment_whose_sender_gave_up_is_taken_back() {
     let (mut bench, group) = failing(false);
@@ -240,7 +243,8 @@ fn establishment_whose_sender_gave_up_is_taken_back() {
     }
 }
 
-/// What the sender can name, it can ask about again: it is carried out and answered.
+/// A session that the sender can name can be requested again: the deletion is carried out and
+/// answered.
 #[test]
 fn late_deletion_is_carried_out_and_answered() {
     let mut bench = associated();
@@ -315,8 +319,8 @@ fn usage_does_not_pile_up_while_the_store_takes_nothing() {
     }
 }
 
-/// What one turn changes may need several groups: a session's change and its answer are in one, and no message leaves before
-/// its own.
+/// The changes of one turn may need several groups: a session's change and its answer are in one,
+/// and no message leaves before its own.
 #[test]
 fn groups_are_bounded_and_have_a_session_and_its_answer_together() {
     let store = StoreConfig { sessions_max: 3000, ..config().store };

@@ -26,7 +26,7 @@ struct MemoryStream {
     /// From side 0, from side 1.
     directions: [LinkDirection; 2],
     is_accepted: bool,
-    /// What each side knows: a reset reaches it, or its host crashed and forgot the stream.
+    /// The state of each side: a reset reaches it, or its host crashed and forgot the stream.
     is_reset: [bool; 2],
     is_forgotten: [bool; 2],
 }
@@ -102,7 +102,7 @@ impl MemoryTransport {
         let is_down = state.is_down;
         let (index, side) = (id.0 / 2, id.0 % 2);
         let stream = state.streams.get_mut(index).ok_or(TransportError::NoStream)?;
-        // A host that forgot the stream resets it once it hears of it.
+        // A host that forgot the stream resets it at the next segment.
         if stream.is_forgotten[1 - side] && !is_down && self.network.random.permille(20) {
             stream.is_reset[side] = true;
         }

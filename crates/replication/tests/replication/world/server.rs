@@ -14,7 +14,7 @@ use super::random::ReplicationRandom;
 /// Octets that wait in a client at most.
 const WAITING_OCTETS_MAX: usize = 12_000;
 
-/// What the server has.
+/// The contents and state of the server.
 #[derive(Debug, Default)]
 pub(super) struct SharedServer {
     pub(super) is_down: bool,
@@ -149,7 +149,7 @@ impl ServerClient {
         Ok(())
     }
 
-    /// Receives what the server acknowledges.
+    /// Receives the groups that the server acknowledges.
     fn note_durable(&mut self) {
         let last = self.server.borrow().last_of(self.epoch);
         self.groups.set_durable(last);
@@ -176,7 +176,7 @@ impl RecordStore for ServerClient {
     }
 
     fn commit(&mut self) -> Result<RecordNumber, StoreError> {
-        // A name that was sent is answered before the one that is wanted now.
+        // The server answers the name that was sent before the one that is wanted now.
         while self.groups.is_waiting() || self.sent.is_some() || self.wanted != self.known {
             self.write(1)?;
             self.note_durable();
@@ -193,7 +193,7 @@ impl RecordStore for ServerClient {
     }
 
     fn standby(&self) -> Option<Incarnation> {
-        // Nobody knows while another name may be on its way.
+        // The answer is open while another name may be on its way.
         self.known.filter(|_| self.sent.is_none())
     }
 

@@ -149,7 +149,7 @@ fn fast_rule(
     }
 }
 
-/// What a fast rule does with a packet; `None` when it does not take it.
+/// The action of a fast rule on a packet; `None` when it does not take it.
 fn forwarded(
     rule: &PackedFastRule,
     direction: Direction,
@@ -210,7 +210,7 @@ fn forwarded(
     }
 }
 
-/// What the fast path compares of an address.
+/// The part of an address that the fast path compares.
 fn key(addr: IpAddr) -> u64 {
     match addr {
         IpAddr::V4(addr) => addr.to_bits().into(),

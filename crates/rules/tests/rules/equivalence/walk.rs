@@ -1,4 +1,4 @@
-//! What rules do with a packet, rule by rule.
+//! The actions of rules on a packet, rule by rule.
 
 use core::net::IpAddr;
 
@@ -27,7 +27,7 @@ pub(crate) struct Forwarded {
     pub counts_apart: bool,
 }
 
-/// What becomes of a packet. `None` when it is not forwarded, or with an effect that no fast rule has.
+/// The fate of a packet. `None` when it is not forwarded, or with an effect that no fast rule has.
 pub(super) fn forwarded(
     rules: &SessionRules,
     own: &[IpAddr],
@@ -120,7 +120,7 @@ fn only_forwards(far: &FarEntry) -> bool {
         && far.duplicates.is_empty()
 }
 
-/// Adds what URRs of a PDR count.
+/// Adds the counts of a PDR's URRs.
 fn by_urrs(rules: &SessionRules, pdr: &PdrEntry, result: &mut Forwarded) -> Option<()> {
     result.counts_apart = rules.own_urr.is_some();
     for at in &pdr.urrs {

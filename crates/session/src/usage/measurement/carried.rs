@@ -1,7 +1,8 @@
 //! Measurements that continue in the counters of a later process.
 //!
-//! A reading is what the former process counted plus the present counters, so it never decreases. A limit is a value of the
-//! reading; workers compare the present counters only, so the former part is subtracted from the limit.
+//! A reading is the sum of the previous process's counts and the present counters, so it never
+//! decreases. A limit is a value of the reading; workers compare the present counters only, so the
+//! previous part is subtracted from the limit.
 
 use adit_rules::{UsageCounts, UsageLimits, UsageSource};
 use adit_types::UsageSlot;
@@ -9,7 +10,8 @@ use adit_types::UsageSlot;
 use super::Measurement;
 
 impl Measurement {
-    /// The URR's own counters, or the weighted ones of its credit pool, and what former ones counted.
+    /// The URR's own counters, or the weighted ones of its credit pool, and the counts of previous
+    /// ones.
     pub(crate) fn counts(&self, source: &dyn UsageSource) -> UsageCounts {
         let present = self.present_counts(source);
         self.carried.as_deref().map_or(present, |carried| present.plus(*carried))

@@ -11,7 +11,7 @@ use adit_types::{MacAddr, PdrId, PortId, Seid, Teid};
 
 use super::{GATEWAY, MACS, PEER, UpfInMemory, smf};
 
-/// The SMF's GTP-U address, beside the gNB.
+/// The SMF's GTP-U address, next to the gNB's.
 const SMF_U: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 9);
 const UE: Ipv4Addr = Ipv4Addr::new(10, 45, 0, 2);
 const UE_V6: &str = "2001:db8:cafe::2";
@@ -174,7 +174,7 @@ fn accepted(answer: &[u8]) -> (Seid, Vec<(PdrId, Teid)>) {
 struct CpFunctionTest {
     upf: UpfInMemory,
     seid: Seid,
-    /// Of PDR 2, and of PDR 3.
+    /// The TEIDs of PDR 2 and of PDR 3.
     teids: [Teid; 2],
 }
 

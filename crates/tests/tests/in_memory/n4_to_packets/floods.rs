@@ -1,5 +1,5 @@
-//! Hostile hosts: 50,000 packets a second of each kind beside 10,000 of users. No user packet is lost,
-//! every heartbeat is answered, and no path fails.
+//! Hostile hosts: 50,000 packets a second of each kind together with 10,000 of users. No user
+//! packet is lost, every heartbeat is answered, and no path fails.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -56,7 +56,7 @@ fn recovery(started: u32) -> Vec<u8> {
     [&[231, 0, 4][..], &started.to_be_bytes()].concat()
 }
 
-/// A UPF with a session, its gNB and SMF, and what they received.
+/// A UPF with a session, its gNB and SMF, and the packets that they received.
 struct FloodTest {
     upf: UpfInMemory,
     script: smf::SessionScript,

@@ -63,7 +63,7 @@ const fn port(number: u16) -> u16 {
     10_000 + number
 }
 
-/// Later PDRs have precedence; what they leave is for the earlier ones.
+/// Later PDRs have precedence; packets that they do not match are for the earlier ones.
 fn pdr(number: u16, script: &smf::SessionScript) -> CreatePdr<'static> {
     let condition = PdrCondition::of(number);
     let source = match condition {
@@ -203,7 +203,7 @@ fn config() -> NodeConfig {
     NodeConfig { records: Some(records), ..smf::config() }
 }
 
-/// Another process restores what this one kept.
+/// Another process restores the kept sessions.
 fn restarted(upf: &UpfInMemory) -> UpfInMemory {
     let mut later = UpfInMemory::with(config());
     later.now = upf.now;

@@ -72,7 +72,8 @@ fn change_in_the_middle_of_traffic_counts_at_once_and_for_nobody_else() {
         assert!(stage.dropped(DropReason::GateClosed) > 0);
         for mbit in [10, 50, 400] {
             let (_, _, all) = expect(MidTrafficChange::Rate(mbit * MBIT));
-            // Packets that waited leave besides, because the flow offers less than the highest rate.
+            // Packets that waited leave in addition, because the flow offers less than the highest
+            // rate.
             let rate = (mbit * MBIT).min(120 * MBIT);
             let waited = if excess == Excess::Shaped && mbit == 400 { 512 } else { 0 };
             let error = error((all - waited) * 1400, rate, 1);
@@ -136,7 +137,7 @@ fn what_waits_for_a_rate_that_no_pdr_names_any_more_leaves_ahead_of_later_packet
     assert_eq!(stage.counts().shaped_pkts, 0);
     // The waiting packets, and all but the first of the others.
     assert!((21..30).contains(&stage.counts().express_pkts));
-    // When the session ends, its rates hold for what waits, too.
+    // When the session ends, its rates hold for waiting packets, too.
     let (stage, order) = order_behind(None);
     assert_eq!(order, [0]);
     let counts = stage.counts();

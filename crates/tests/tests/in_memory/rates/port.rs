@@ -25,7 +25,7 @@ struct SlowPort {
     direction: Direction,
     /// Inner lengths of the frames in the transmit queue.
     queue: VecDeque<u64>,
-    /// What the link can send now. Unit: as [`OCTET`].
+    /// The octets that the link can send now. Unit: as [`OCTET`].
     credit: u128,
     /// The link had nothing to send.
     idled: bool,
