@@ -86,7 +86,7 @@ const IES: &[(IeType, Acts)] = &[
     (IeType::PFCPSEREQ_FLAGS, Acts::Partly("RESTI; SUMPC is refused")),
     (IeType::USER_ID, Acts::Partly("information: shown, masked")),
     (IeType::APN_DNN, Acts::Partly("information: shown")),
-    (IeType::S_NSSAI, Acts::Partly("of sessions: rates of a slice, shown; of pools told")),
+    (IeType::S_NSSAI, Acts::Partly("of sessions: rates of a slice, shown; of pools reported")),
     (IeType::RAT_TYPE, Acts::Partly("information: shown")),
     (IeType::NF_INSTANCE_ID, Acts::Partly("of the CP function: shown; not sent")),
     (IeType::CAUSE, Acts::Yes),
@@ -237,7 +237,7 @@ const IES: &[(IeType, Acts)] = &[
     (IeType::USAGE_REPORT_SESSION_REPORT_REQUEST, Acts::Yes),
     (
         IeType::APPLICATION_DETECTION_INFORMATION,
-        Acts::Partly("Application ID; flows of an application are not told apart"),
+        Acts::Partly("Application ID; flows of an application are not distinguished"),
     ),
     (IeType::UR_SEQN, Acts::Yes),
     (IeType::USAGE_REPORT_TRIGGER, Acts::Partly("as the reporting triggers")),
@@ -275,8 +275,8 @@ const IES: &[(IeType, Acts)] = &[
 
 /// IEs of reports that a UP function sends on its own.
 const NOT_TOLD: &[(IeType, &str)] = &[
-    (IeType::APPLICATION_INSTANCE_ID, "not sent: applications are told apart by name alone"),
-    (IeType::FLOW_INFORMATION, "not sent: applications are told apart by name alone"),
+    (IeType::APPLICATION_INSTANCE_ID, "not sent: only the name distinguishes applications"),
+    (IeType::FLOW_INFORMATION, "not sent: only the name distinguishes applications"),
     (IeType::PREDEFINED_RULES_NAME, "not sent: reports name the URR"),
 ];
 

@@ -329,12 +329,18 @@ impl JudgedFrame {
 /// Removes later fragments of tunnel packets whose first one can wait, and all but one of those that wait, in this burst and
 /// before: the oracle judges fragments one by one, and parts that contradict each other drop both. Removes later fragments
 /// whose first one passed by other rules, which may have been fast: such rules have no filters and remember no fragments.
+/// A packet from one UE to another can wait when it has come back.
 fn without_further_parts(world: &World, mut arrivals: Vec<JudgedFrame>) -> Vec<JudgedFrame> {
     let mut is_first = !world.has_fragments();
     arrivals.retain(|JudgedFrame { verdict, .. }| {
-        let waits = verdict.outcome == OracleOutcome::Reassemble;
+        let returned = match &verdict.outcome {
+            OracleOutcome::SwitchLocally { port, frame } => Some(world.oracle.judge(*port, frame)),
+            _ => None,
+        };
+        let last = returned.as_ref().unwrap_or(verdict);
+        let waits = last.outcome == OracleOutcome::Reassemble;
         let is_usable = !verdict.follows_other_rules;
-        is_usable && (!waits || !verdict.is_known_fragment && core::mem::take(&mut is_first))
+        is_usable && (!waits || !last.is_known_fragment && core::mem::take(&mut is_first))
     });
     arrivals
 }

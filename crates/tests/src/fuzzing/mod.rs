@@ -14,7 +14,11 @@ mod replication;
 mod resp;
 mod text;
 
-#[allow(missing_docs, reason = "shared with the tests of adit-pfcp, where it is private")]
+#[allow(
+    dead_code,
+    missing_docs,
+    reason = "shared with the tests of adit-pfcp, where it is private"
+)]
 #[path = "../../../pfcp/tests/pfcp/leaves.rs"]
 mod leaves;
 

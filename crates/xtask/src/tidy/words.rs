@@ -110,9 +110,6 @@ const EVERYDAY: &[(&[&str], &str)] = &[
 /// First words of sentences whose subject is missing. Comments name it: "The state that a worker shares."
 const HEADLESS: &[&str] = &["What", "Whose", "Of"];
 
-/// Uses of [`EVERYDAY`] words that documents may have together. A number only falls; comments have none.
-const IN_DOCUMENTS_MAX: &[(&str, usize)] = &[("tell", 10), ("whoever", 8), ("as of", 0)];
-
 /// Files that are checked in addition to Rust: extensions of text.
 const EXTENSIONS: &[&str] = &["md", "toml", "sh", "py"];
 
@@ -131,7 +128,6 @@ pub(super) fn check(
     for file in files.iter().filter(|file| !names_what_it_looks_for(&file.path)) {
         check_rust(&file.path, &file.text, findings);
     }
-    let mut uses = Vec::new();
     let root = metadata.workspace_root.as_std_path();
     for extension in EXTENSIONS {
         for path in with_extension(root, extension)? {
@@ -142,11 +138,10 @@ pub(super) fn check(
             let text = fs::read_to_string(&path).with_context(|| shown.clone())?;
             check_document(&shown, &text, findings);
             if *extension == "md" {
-                uses.extend(everyday_of_document(&shown, &text));
+                check_everyday(&shown, &text, findings);
             }
         }
     }
-    check_uses(&uses, IN_DOCUMENTS_MAX, findings);
     Ok(())
 }
 
@@ -258,36 +253,18 @@ fn headless(text: &str, begins: bool) -> Vec<&str> {
     first.filter(|word| HEADLESS.contains(word)).collect()
 }
 
-/// The everyday words of a document outside blocks of code, by their first form, each with its place.
-fn everyday_of_document(path: &str, text: &str) -> Vec<(&'static str, String)> {
-    let mut uses = Vec::new();
+/// Checks the words of a document outside blocks of code.
+fn check_everyday(path: &str, text: &str, findings: &mut Vec<String>) {
     let (mut is_code, mut before) = (false, "");
-    for (number, line) in (1..).zip(text.lines()) {
-        is_code ^= line.trim_start().starts_with("```");
+    for (line, text) in (1..).zip(text.lines()) {
+        is_code ^= text.trim_start().starts_with("```");
         if is_code {
             continue;
         }
-        for (word, _) in everyday(before, line) {
-            let forms = EVERYDAY.iter().map(|(forms, _)| forms).find(|forms| forms.contains(&word));
-            let first = forms.and_then(|forms| forms.first()).unwrap_or(&word);
-            uses.push((*first, format!("{path}:{number}")));
+        for (word, instead) in everyday(before, text) {
+            findings.push(format!("{path}:{line}: \"{word}\": {instead}"));
         }
-        before = line;
-    }
-    uses
-}
-
-/// Adds a finding, with all places, for each word that documents use more often than they may.
-fn check_uses(uses: &[(&str, String)], most: &[(&str, usize)], findings: &mut Vec<String>) {
-    for (word, most) in most {
-        let places = uses.iter().filter(|(of, _)| of == word).map(|(_, place)| place.as_str());
-        let places: Vec<&str> = places.collect();
-        if places.len() > *most {
-            let (count, places) = (places.len(), places.join(", "));
-            findings.push(format!(
-                "documents: {count} uses of \"{word}\", at most {most} may stay: one of {places}"
-            ));
-        }
+        before = text;
     }
 }
 
@@ -391,26 +368,12 @@ mod tests {
     }
 
     #[test]
-    fn documents_may_have_so_many_everyday_words_and_no_more() {
+    fn everyday_words_are_found_in_documents_outside_code() {
+        let mut findings = Vec::new();
         let text = "It tells.\n\n```sh\ntell\n```\nIt told, as\nof now: `tell`.";
-        let uses = everyday_of_document("x.md", text);
-        assert_eq!(
-            uses,
-            [
-                ("tell", "x.md:1".to_owned()),
-                ("tell", "x.md:6".to_owned()),
-                ("as of", "x.md:7".to_owned()),
-            ]
-        );
-        let found = |most: &[(&str, usize)]| {
-            let mut findings = Vec::new();
-            check_uses(&uses, most, &mut findings);
-            findings
-        };
-        assert_eq!(found(&[("tell", 2), ("as of", 1)]), Vec::<String>::new());
-        let findings = found(&[("tell", 1), ("as of", 1)]);
-        assert_eq!(findings.len(), 1);
-        assert!(findings[0].contains("x.md:1, x.md:6"), "{findings:?}");
+        check_everyday("x.md", text, &mut findings);
+        let places: Vec<&str> = findings.iter().filter_map(|of| of.split(": ").next()).collect();
+        assert_eq!(places, ["x.md:1", "x.md:6", "x.md:7"]);
     }
 
     #[test]
