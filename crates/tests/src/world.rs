@@ -60,8 +60,8 @@ pub struct InjectedFrame {
 }
 
 /// Added to the SEID for the order of packets that waited for a station or for rules: an offload may send later ones first.
-const FOR_STATION: u64 = 1 << 63;
-const FOR_RULES: u64 = 1 << 62;
+const FOR_STATION: u128 = 1 << 127;
+const FOR_RULES: u128 = 1 << 62;
 
 /// A packet that waits for a hardware address.
 #[derive(Debug, Clone)]
@@ -127,7 +127,7 @@ pub struct World {
     awaiting_neighbor: Vec<AwaitingNeighbor>,
     awaiting_rules: Vec<AwaitingRules>,
     /// Packets that came back for other UEs, with the session of the sender.
-    locally_switched: Vec<(u64, InjectedFrame)>,
+    locally_switched: Vec<(u128, InjectedFrame)>,
     /// Since when fragments of tunnel packets wait.
     reassembling: Vec<Nanos>,
     /// The session whose packets wait and whose rules changed since the last step, and whether its
@@ -487,7 +487,8 @@ impl World {
                 verdict.session.filter(|_| verdict.lane == Some(OracleLane::EndMarker));
             // Positions of sessions change while packets wait.
             let session = counted.or(end_marker).map(|at| self.oracle.sessions[at].0.0);
-            let order = session.map(|session| self.ordered(session, arrival)).zip(verdict.lane);
+            let order =
+                session.map(|session| self.ordered(session.into(), arrival)).zip(verdict.lane);
             self.expect_outcome(
                 &mut expected,
                 processed_by,
@@ -507,8 +508,8 @@ impl World {
 
     /// The group in which packets of one session keep their order; with an Rx queue each port has
     /// its own. Spec: docs/internals/eventdev.md, order between queues.
-    fn ordered(&self, session: u64, arrival: &InjectedFrame) -> u64 {
-        session ^ if self.has_rx { u64::from(arrival.port + 1) << 48 } else { 0 }
+    fn ordered(&self, session: u128, arrival: &InjectedFrame) -> u128 {
+        session ^ if self.has_rx { u128::from(arrival.port + 1) << 48 } else { 0 }
     }
 
     /// Runs a step of all workers and compares the result with the expected one.
@@ -566,7 +567,7 @@ impl World {
             self.count(&verdict);
             let is_copied = expected.expect_copies(&verdict) || is_copied;
             // In any lane, packets that waited keep the order of their session.
-            let of = by.seid.0 ^ FOR_RULES;
+            let of = u128::from(by.seid.0) ^ FOR_RULES;
             let order = Some((self.ordered(of, &arrival), OracleLane::Tunneled));
             self.expect_outcome(expected, worker, &arrival, verdict.outcome, order, is_copied);
         }
@@ -664,12 +665,12 @@ impl World {
         worker: usize,
         arrival: &InjectedFrame,
         outcome: OracleOutcome,
-        order: Option<(u64, OracleLane)>,
+        order: Option<(u128, OracleLane)>,
         is_copied: bool,
     ) {
         match outcome {
             OracleOutcome::Forward { port, frames, lane } => {
-                let other = (arrival.worker as u64) << 16 | u64::from(arrival.port);
+                let other = (arrival.worker as u128) << 16 | u128::from(arrival.port);
                 let (of, lane) = order.unwrap_or((other, lane));
                 let departures = frames.into_iter().map(|frame| (port, (of, Some(lane)), frame));
                 expected.forwarded.extend(departures);
@@ -705,7 +706,7 @@ impl World {
                 // A scheduler keeps no order between flows, nor between the lanes of one.
                 let group = match order.filter(|_| self.roles.rx_tx() > 0) {
                     Some((of, lane)) => (of ^ FOR_STATION, Some(lane)),
-                    None => (worker as u64, None),
+                    None => (worker as u128, None),
                 };
                 for frame in frames {
                     if self.awaiting_neighbor.iter().filter(waits).count()

@@ -104,6 +104,7 @@ impl OracleSession {
     #[must_use]
     pub fn has_quotas(&self) -> bool {
         self.urrs.iter().any(|urr| urr.settings.volume_quota.is_some())
+            || self.usage.values().any(|usage| usage.quota.is_some())
     }
 
     /// Carries out an accepted request: removals, creations, updates.

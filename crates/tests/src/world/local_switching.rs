@@ -17,7 +17,7 @@ impl World {
             let is_copied = expected.expect_copies(&verdict);
             // The packets of one UE to another keep their order.
             let to = verdict.session.map(|to| self.oracle.sessions[to].0.0);
-            let order = to.map(|to| 1 << 63 | from ^ to.rotate_left(1));
+            let order = to.map(|to| from << 64 | u128::from(to));
             let order = order.zip(verdict.lane);
             self.expect_outcome(
                 expected,
