@@ -1,6 +1,7 @@
 //! The neighbor cache over the tables, under virtual time.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")]
 
+#[allow(dead_code, reason = "the tests of adit-tables use more of it")]
 #[path = "../../tables/tests/tables/support.rs"]
 mod support;
 

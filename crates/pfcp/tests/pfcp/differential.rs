@@ -58,7 +58,7 @@ fn fill(w: &mut PfcpWriter<'_>, rng: &mut Rng, members: &[Member]) -> Result<(),
 }
 
 fn leaf(rng: &mut Rng, ie: IeType) -> Vec<u8> {
-    let mut tries = (0..1000).filter_map(|_| leaves::canonical(ie, &rng.octets()));
+    let mut tries = (0..1000).filter_map(|_| crate::leaves::canonical(ie, &rng.octets()));
     tries
         .find(|value| ie != IeType::USER_ID || has_whole_numbers(value))
         .unwrap_or_else(|| unreachable!("{ie} never decodes"))
@@ -320,7 +320,7 @@ fn theirs(datagrams: &[Vec<u8>]) -> Option<Vec<Fields>> {
     for field in FIELDS {
         tshark.args(["-e", field]);
     }
-    let text = capture::read_with(tshark, datagrams)?;
+    let text = crate::capture::read_with(tshark, datagrams)?;
     let frame = |line: &str| {
         let values = FIELDS.iter().zip(line.split(';'));
         let present = values.filter(|(_, values)| !values.is_empty());
@@ -372,7 +372,7 @@ fn features_have_the_bits_that_tshark_knows() {
         .collect();
     let mut tshark = Command::new("tshark");
     tshark.args(["-V", "-O", "pfcp"]);
-    let Some(text) = capture::read_with(tshark, &datagrams) else { return };
+    let Some(text) = crate::capture::read_with(tshark, &datagrams) else { return };
     let frames: Vec<&str> = text.split("\nFrame ").collect();
     assert_eq!(frames.len(), named.len());
     for ((name, _), frame) in named.iter().zip(frames) {

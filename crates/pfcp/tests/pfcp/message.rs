@@ -44,7 +44,7 @@ fn only_lenient(octets: &[u8]) -> Option<RawMessage<'_>> {
 #[test]
 fn every_message_survives_a_round_trip_octet_by_octet() {
     let mut count = 0;
-    samples::each(|octets| {
+    crate::samples::each(|octets| {
         let raw = only(&octets);
         let message = Message::decode(&raw).unwrap();
         assert_eq!(message.message_type(), raw.header.message_type);
@@ -58,7 +58,7 @@ fn every_message_survives_a_round_trip_octet_by_octet() {
 
 #[test]
 fn every_prefix_of_a_message_is_refused_by_the_header() {
-    samples::each(|octets| {
+    crate::samples::each(|octets| {
         for len in 0..octets.len() {
             let first = PfcpDatagram::new(&octets[..len]).next().unwrap();
             assert!(matches!(
@@ -71,7 +71,7 @@ fn every_prefix_of_a_message_is_refused_by_the_header() {
 
 #[test]
 fn message_body_of_any_length_never_panics() {
-    samples::each(|octets| {
+    crate::samples::each(|octets| {
         let raw = only(&octets);
         for len in 0..raw.body.len() {
             if let Ok(message) = Message::decode(&RawMessage { body: &raw.body[..len], ..raw }) {
@@ -83,7 +83,7 @@ fn message_body_of_any_length_never_panics() {
 
 #[test]
 fn message_with_one_changed_octet_never_panics() {
-    samples::each(|octets| {
+    crate::samples::each(|octets| {
         let mut changed = octets.clone();
         for at in 0..octets.len() {
             for value in (0..8).map(|bit| octets[at] ^ (1 << bit)).chain([0, 0x7f, 0xff]) {
@@ -97,7 +97,7 @@ fn message_with_one_changed_octet_never_panics() {
 
 #[test]
 fn writer_without_room_says_so_at_every_length() {
-    samples::each(|octets| {
+    crate::samples::each(|octets| {
         let raw = only(&octets);
         let message = Message::decode(&raw).unwrap();
         let mut buf = vec![0; octets.len()];
@@ -117,8 +117,8 @@ fn written(fill: impl FnOnce(&mut PfcpWriter<'_>) -> Result<(), NoRoom>) -> Vec<
 
 fn establishment(fill: impl FnOnce(&mut PfcpWriter<'_>) -> Result<(), NoRoom>) -> Vec<u8> {
     written(|w| {
-        w.put(&NodeId::Ipv4(samples::V4))?;
-        w.put(&adit_pfcp::ie::FSeid::new(Seid(1), samples::V4.into()))?;
+        w.put(&NodeId::Ipv4(crate::samples::V4))?;
+        w.put(&adit_pfcp::ie::FSeid::new(Seid(1), crate::samples::V4.into()))?;
         fill(w)
     })
 }

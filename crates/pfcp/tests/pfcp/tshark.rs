@@ -14,7 +14,7 @@ use adit_types::{BarId, PdrId};
 fn dissect(datagrams: &[Vec<u8>]) -> Option<Vec<String>> {
     let mut tshark = Command::new("tshark");
     tshark.arg("-V");
-    let text = capture::read_with(tshark, datagrams)?;
+    let text = crate::capture::read_with(tshark, datagrams)?;
     let frames: Vec<_> = text.split("\nFrame ").map(str::to_owned).collect();
     assert_eq!(frames.len(), datagrams.len());
     Some(frames)
@@ -73,7 +73,7 @@ const EXPECTED: &[&str] = &[
 #[test]
 fn tshark_dissects_every_message_without_a_mark() {
     let mut datagrams = Vec::new();
-    samples::each(|octets| datagrams.push(octets));
+    crate::samples::each(|octets| datagrams.push(octets));
     let Some(frames) = dissect(&datagrams) else { return };
     for frame in &frames {
         for mark in MARKS {
@@ -104,8 +104,8 @@ fn tshark_dissects_variants_of_leaf_ies_without_a_mark() {
         heartbeat_with(|w| {
             w.put(&OuterHeaderCreation {
                 description,
-                v4: Some(samples::V4),
-                v6: Some(samples::V6),
+                v4: Some(crate::samples::V4),
+                v6: Some(crate::samples::V6),
                 port,
                 c_tag: tag,
                 s_tag: tag,
@@ -132,7 +132,7 @@ fn tshark_dissects_variants_of_leaf_ies_without_a_mark() {
         heartbeat_with(|w| w.put(&HeaderEnrichment { header_type: 0, name: b"x-id", value: b"1" })),
         heartbeat_with(|w| {
             w.put(&RemoteGtpuPeer {
-                v4: Some(samples::V4),
+                v4: Some(crate::samples::V4),
                 destination_interface: Some(DestinationInterface::Access),
                 network_instance: Some(NetworkInstance(b"internet")),
                 ..<_>::default()

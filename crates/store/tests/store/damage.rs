@@ -292,8 +292,9 @@ fn damage_that_compaction_meets_is_a_loss_until_all_records_are_appended_again()
     let reopened = reopen(run.folder.image(), &run.options).unwrap();
     assert_eq!(reopened.records, found);
     let numbers: Vec<_> = (0..40).filter(|number| *number != 3).collect();
-    let has =
-        |number: &u64| found.contains_key(&(RecordKind::Session, model::ModelId::Number(*number)));
+    let has = |number: &u64| {
+        found.contains_key(&(RecordKind::Session, crate::model::ModelId::Number(*number)))
+    };
     assert_eq!((0..40).filter(has).collect::<Vec<_>>(), numbers);
     assert!((0..200).all(|number| change(&mut run, number).is_none()), "all of it is sound");
 }
@@ -391,7 +392,7 @@ fn damaged_commit_is_dropped_and_listed_if_the_loss_is_accepted() {
     let records = records_of(&mut journal).unwrap();
     let numbers: Vec<_> = records.keys().cloned().collect();
     assert_eq!(records.len(), 7);
-    assert!(!numbers.contains(&(RecordKind::Session, model::ModelId::Number(3))));
+    assert!(!numbers.contains(&(RecordKind::Session, crate::model::ModelId::Number(3))));
     let key = RecordKey::number(RecordKind::Session, 9);
     journal.append(&[StoreChange::put(key, b"value")]).unwrap();
     assert_eq!(journal.commit().unwrap().0, 9);
@@ -521,8 +522,8 @@ fn octets_of_version_1_are_pinned() {
     let image = FolderImage::of(&[("0000000000000001.segment".into(), PINNED.to_vec())]);
     let reopened = reopen(image, &options(8192)).unwrap();
     assert_eq!(reopened.durable, 6);
-    let id = |octets: &[u8]| model::ModelId::Octets(octets.to_vec());
-    let number = model::ModelId::Number;
+    let id = |octets: &[u8]| crate::model::ModelId::Octets(octets.to_vec());
+    let number = crate::model::ModelId::Number;
     let expected = ModelRecords::from([
         ((RecordKind::Node, number(0)), b"node".to_vec()),
         ((RecordKind::Association, id(b"smf.example")), b"association".to_vec()),
