@@ -440,12 +440,10 @@ impl World {
         for arrival in arrivals {
             let verdict = self.oracle.judge(arrival.port, &arrival.frame);
             if let Err(alone) = self.exchange_once(core::slice::from_ref(arrival)) {
-                return Err(format!(
-                    "{difference}\nalone: {alone}\nport {} frame {}\noracle: {}",
-                    arrival.port,
-                    hex(&arrival.frame),
-                    describe(&verdict.outcome),
-                ));
+                let (port, frame) = (arrival.port, hex(&arrival.frame));
+                let oracle = describe(&verdict.outcome);
+                let alone = format!("alone: {alone}\nport {port} frame {frame}\noracle: {oracle}");
+                return Err(format!("{difference}\n{alone}"));
             }
         }
         let frames = arrivals.iter().map(|of| format!("port {} frame {}", of.port, hex(&of.frame)));
