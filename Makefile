@@ -3,10 +3,11 @@
 SUDO := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
 DEMO_ARGS ?=
 
-.PHONY: help run test fuzz build bench bench-memif bench-journal lab coverage clean
+.PHONY: help run check test fuzz build bench bench-memif bench-journal lab coverage clean
 
 help:
 	@echo "make run    build adit and run the demo: namespaces, gNB, SMF, real traffic (root)"
+	@echo "make check  what a change of most rooms needs: format, lints, tidy, tests without DPDK, root or packages"
 	@echo "make test   everything CI runs: format, lints, tidy, tests, namespace scenarios"
 	@echo "make fuzz   every fuzz target for five minutes (SECONDS=...)"
 	@echo "make bench  every bench of adit on this machine, and the rules over memif (WIRE=none|quick|full), into docs/benchmarks"
@@ -25,6 +26,17 @@ run: build
 
 # Of the same features as all tests: another selection of packages compiles most crates once more.
 XTASK := $(or $(CARGO_TARGET_DIR),target)/debug/xtask
+
+# Rooms that need no library, no root and no foreign program.
+CHECKED := types baseline wire pfcp rules pktio rss resp session shaper tables flows neighbor store placement n4 \
+	datapath metrics tuning transport shared-store replication testkit
+CHECKED := $(CHECKED:%=--package adit-%) --package xtask
+
+check:
+	cargo fmt --check
+	cargo clippy --quiet $(CHECKED) --all-targets -- -D warnings
+	cargo run --quiet --package xtask -- tidy
+	cargo test --quiet $(CHECKED)
 
 test:
 	@scripts/install.sh test

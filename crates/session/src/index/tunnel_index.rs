@@ -234,3 +234,32 @@ fn sorted(tunnels: impl Iterator<Item = (GtpuTunnel, PeerSide)>) -> Vec<(GtpuTun
     tunnels.dedup();
     tunnels
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peer_is_at_n3_unless_all_its_interfaces_are_n9_and_at_n9_for_either_side() {
+        const N9: InterfaceSet = InterfaceSet(0b110);
+        // Users of the sides Access and Core, interfaces; at N3, at N9.
+        for (access, core, interfaces, n3, n9) in [
+            (1, 0, 0b000, true, false),
+            (1, 0, 0b001, true, false),
+            (2, 0, 0b010, false, true),
+            (1, 0, 0b110, false, true),
+            (1, 0, 0b011, true, true),
+            (0, 1, 0b001, false, true),
+            (0, 2, 0b010, false, true),
+            (0, 1, 0b000, false, true),
+            (1, 1, 0b001, true, true),
+            (1, 1, 0b010, false, true),
+            (0, 0, 0b010, false, false),
+            (0, 0, 0b001, false, false),
+        ] {
+            let number = PeerNumber(0);
+            let peer = TunnelPeer { number, access, core, interfaces: InterfaceSet(interfaces) };
+            assert_eq!(peer.sides(N9), PeerSides { n3, n9 }, "{peer:?}");
+        }
+    }
+}
