@@ -106,5 +106,6 @@ mod tests {
         threads[2].end(begun);
         assert!(threads[0].have_others_made(first));
         assert!(!threads[1].have_others_made(second), "the one that asked first");
+        assert_eq!((threads[1].ask(), threads[0].begin()), (2, 2));
     }
 }
