@@ -5,7 +5,7 @@
 //!
 //! - `dpdk`, `dpdk-sys`, `host` and `xdp`: foreign code and system calls;
 //! - `tables::large` as a mapping: in Miri its arrays come from the allocator;
-//! - `threads`, `publication` and `prop_tables`: they build large tables, or read them so often that
+//! - `threads`, `publication` and `prop_tables` of `tables`: they build large tables, or read them so often that
 //!   a test takes minutes. `publish_memory` and `fast_rule_selector` visit the same `unsafe` code;
 //! - `loom_publish`: loom replaces the memory that Miri would follow.
 
@@ -26,7 +26,10 @@ struct MiriProgram {
 const PROGRAMS: &[MiriProgram] = &[
     MiriProgram { package: "adit-tables", selection: &["--lib"] },
     MiriProgram { package: "adit-tables", selection: &["--test", "publish_memory"] },
-    MiriProgram { package: "adit-tables", selection: &["--test", "fast_rule_selector"] },
+    MiriProgram {
+        package: "adit-tables",
+        selection: &["--test", "tables", "fast_rule_selector::"],
+    },
     MiriProgram { package: "adit-shaper", selection: &["--lib"] },
     MiriProgram { package: "adit-pktio", selection: &["--lib"] },
 ];

@@ -251,9 +251,12 @@ impl<F: Files> Journal<F> {
         Ok(Upkeep::Worked)
     }
 
-    /// The file that becomes the next segment, unless there is one.
+    /// The file that becomes the next segment, unless there is one. A new one comes first, also after
+    /// a failure: the file that is made next takes its name.
     fn next_free(&self) -> Option<usize> {
-        let position = self.free.iter().position(|free| free.sectors == self.sectors);
+        let new = self.free.iter().position(|free| free.name == NEW_NAME);
+        let position =
+            new.or_else(|| self.free.iter().position(|free| free.sectors == self.sectors));
         position.filter(|_| self.next.is_none())
     }
 

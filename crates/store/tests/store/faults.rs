@@ -6,8 +6,8 @@ use adit_store::{
     StoreChange, StoreError, Upkeep,
 };
 use adit_testkit::memory_folder::{FileFault, MemoryFiles, MemoryFolder};
-use rand::SeedableRng;
 use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 
 const FAULTS: [FileFault; 4] =
     [FileFault::Io, FileFault::NoSpace, FileFault::ReadOnly, FileFault::Short];
@@ -62,6 +62,33 @@ fn any_call_that_fails_once_costs_nothing() {
         }
         // Faults that nobody sees: of a seal or a removal that is tried again, of upkeep within a commit.
         assert!(seen > 100, "{fault:?}: {seen}");
+    }
+}
+
+/// Short failures again and again, of random calls: files that become ready again in another order are not mixed up.
+#[test]
+fn calls_that_fail_again_and_again_cost_nothing_once_the_disk_has_healed() {
+    for seed in 0..2000 {
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut run = Run::new(512 * random.random_range(8..32));
+        for _ in 0..10 * ROUNDS {
+            match random.random_range(0..8) {
+                0 => {
+                    let first = run.folder.calls() + random.random_range(0..16);
+                    let fault = FAULTS[random.random_range(0..4)];
+                    run.folder.fail(first, random.random_range(1..9), fault);
+                }
+                1 | 2 => _ = run.append(&random_group(&mut random, SMALL)),
+                3 | 4 => _ = run.journal().commit(),
+                5 => run.folder.heal(),
+                _ => _ = run.journal().maintain(),
+            }
+        }
+        run.folder.heal();
+        run.maintain_all();
+        run.commit();
+        let reopened = reopen(run.folder.crash(|| false), &run.options).unwrap();
+        run.check(&reopened, run.appended, &format!("seed {seed}"));
     }
 }
 
