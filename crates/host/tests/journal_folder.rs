@@ -142,7 +142,12 @@ fn killed_process_loses_nothing_that_it_acknowledged() {
     let path = folder.path().join("journal");
     let mut records = BTreeMap::new();
     let mut total = 0;
-    for round in 0..20 {
+    for round in 0.. {
+        // On a busy machine a child writes few groups before its end.
+        if round >= 20 && total > 1000 {
+            break;
+        }
+        assert!(round < 1000, "{total} groups");
         let mut child = spawn(&path, "child_that_writes");
         let mut out = child.stdout.take().unwrap();
         let reader = std::thread::spawn(move || {
@@ -166,7 +171,6 @@ fn killed_process_loses_nothing_that_it_acknowledged() {
         total += book.tried.len();
     }
     println!("{total} groups");
-    assert!(total > 1000);
 }
 
 /// The child: opens the journal, says so, and waits.
