@@ -31,30 +31,31 @@ use RoomPermission::{Clock, Unsafe, Values};
 impl Room {
     /// The name in documents.
     fn name(&self) -> &'static str {
-        self.package.strip_prefix("adit-").unwrap_or(self.package)
+        short_name(self.package)
     }
 
     /// The end of the room's row in `docs/internals/rooms.md`: imports and permissions.
     fn row_end(&self) -> String {
-        let name = |package: &&'static str| package.strip_prefix("adit-").unwrap_or(package);
         let imports = match self.imports {
             ANY => vec!["any"],
-            imports => imports.iter().map(name).collect(),
+            imports => imports.iter().map(|package| short_name(package)).collect(),
         };
-        let mut permissions = Vec::new();
-        for permission in self.may {
-            permissions.push(match permission {
-                Unsafe => "`unsafe`".to_owned(),
-                Clock => "clock".to_owned(),
-                Values => "serde".to_owned(),
-            });
-        }
+        let of_room = self.may.iter().map(|permission| match permission {
+            Unsafe => "`unsafe`".to_owned(),
+            Clock => "clock".to_owned(),
+            Values => "serde".to_owned(),
+        });
         let folder = format!("crates/{}/src/", self.name());
-        for file in UNSAFE_FILES.iter().filter_map(|file| file.strip_prefix(folder.as_str())) {
-            permissions.push(format!("`unsafe` in `{file}`"));
-        }
+        let files = UNSAFE_FILES.iter().filter_map(|file| file.strip_prefix(folder.as_str()));
+        let of_files = files.map(|file| format!("`unsafe` in `{file}`"));
+        let permissions: Vec<String> = of_room.chain(of_files).collect();
         format!("| {} | {} |", or_dash(&imports.join(", ")), or_dash(&permissions.join(", ")))
     }
+}
+
+/// The name of a package in documents.
+fn short_name(package: &'static str) -> &'static str {
+    package.strip_prefix("adit-").unwrap_or(package)
 }
 
 /// The text of a cell.

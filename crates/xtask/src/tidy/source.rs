@@ -57,7 +57,7 @@ pub(super) fn read(metadata: &Metadata) -> anyhow::Result<Vec<SourceFile>> {
     Ok(files)
 }
 
-/// All files below `folder` whose names end in `.extension`, without build outputs, in order.
+/// All files below `folder` whose names end in `.extension`, without build outputs and reports, in order.
 ///
 /// # Errors
 /// When a folder cannot be read.
@@ -69,7 +69,7 @@ pub(super) fn with_extension(folder: &Path, extension: &str) -> anyhow::Result<V
             let path = entry?.path();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             if path.is_dir() {
-                if !name.starts_with('.') && !name.starts_with("target") {
+                if !name.starts_with('.') && !name.starts_with("target") && name != "lab-report" {
                     folders.push(path);
                 }
             } else if path.extension().is_some_and(|found| found == extension) {

@@ -113,9 +113,6 @@ const HEADLESS: &[&str] = &["What", "Whose", "Of"];
 /// Files that are checked in addition to Rust: extensions of text.
 const EXTENSIONS: &[&str] = &["md", "toml", "sh", "py"];
 
-/// Folders of text that is generated or foreign.
-const FOREIGN: &[&str] = &["fuzz/target", "lab-report"];
-
 /// Adds a finding for each word and turn in sources and documents.
 ///
 /// # Errors
@@ -132,9 +129,6 @@ pub(super) fn check(
     for extension in EXTENSIONS {
         for path in with_extension(root, extension)? {
             let shown = path.strip_prefix(root).unwrap_or(&path).display().to_string();
-            if FOREIGN.iter().any(|folder| shown.starts_with(folder)) {
-                continue;
-            }
             let text = fs::read_to_string(&path).with_context(|| shown.clone())?;
             check_document(&shown, &text, findings);
             if *extension == "md" {
