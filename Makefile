@@ -28,8 +28,8 @@ run: build
 XTASK := $(or $(CARGO_TARGET_DIR),target)/debug/xtask
 
 # Rooms that need no library, no root and no foreign program.
-CHECKED := types baseline wire pfcp rules pktio rss resp session shaper tables flows neighbor store placement n4 \
-	datapath metrics tuning transport shared-store replication testkit
+CHECKED := types baseline wire pfcp rules pktio session tables flows store machine n4 datapath metrics transport \
+	shared-store testkit
 CHECKED := $(CHECKED:%=--package adit-%) --package xtask
 
 check:

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use adit_placement::CpuSet;
-use adit_tuning::{
+use adit_machine::placement::CpuSet;
+use adit_machine::tuning::{
     CpuLoad, FrequencyChange, FrequencyRange, FrequencyScaling, FrequencySurvey, HostFiles,
     RevertedTuning, RootedFiles, TuningError, frequency_survey, revert_frequencies,
 };

@@ -10,11 +10,11 @@ use adit_datapath::{
 };
 use adit_dpdk::{Eal, EventScheduler, Mbuf, SchedulerPort};
 use adit_host::idle::{Doorbell, IdlePolicy, Sleeper};
-use adit_rss::Toeplitz;
 use adit_rules::{TapItem, WorkerCommand, WorkerEvent};
 use adit_tables::TablesReader;
 use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN, HANDOFF_RING_LEN, TAP_RING_LEN};
 use adit_types::{Role, WorkerId};
+use adit_wire::rss::Toeplitz;
 use anyhow::{Context, bail};
 use tracing::{info, warn};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use adit_placement::MachineTopology;
+use adit_machine::placement::MachineTopology;
 use adit_session::OwnerNodes;
 use adit_tables::Snapshot;
 use adit_types::{Owners, Role, WorkerId};

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use adit_dpdk::Eal;
 use adit_host::tail_thread::TailThread;
-use adit_replication::{
+use adit_shared_store::replication::{
     ReplicatedStore, ReplicatedStoreOptions, ReplicationClient, ReplicationConfig,
     ReplicationServer, ReplicationTail, write_tail,
 };

@@ -21,7 +21,7 @@ mod traffic;
 mod workers;
 
 use adit_n4::DurationHistogram;
-use adit_neighbor::NeighborCache;
+use adit_tables::neighbor::NeighborCache;
 use adit_types::Nanos;
 use serde::Serialize;
 use serde_json::{Map, Value};

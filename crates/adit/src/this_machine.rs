@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use adit_placement::MachineTopology;
+use adit_machine::placement::MachineTopology;
 use adit_topology::{TopologyError, read_live};
 
 /// The machine as this process first read it. Later its main thread is on one CPU, and so would all of its process seem to

@@ -26,7 +26,7 @@ mod tests {
         packed_sessions: adit_session::PackedRecord::VERSION,
         journal: adit_store::FORMAT_VERSION,
         shared_store: adit_shared_store::FORMAT_VERSION,
-        replication: adit_replication::PROTOCOL_VERSION,
+        replication: adit_shared_store::replication::PROTOCOL_VERSION,
         // The paths of the HTTP interface begin with `/v1`.
         api: 1,
     };

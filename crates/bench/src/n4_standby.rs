@@ -12,7 +12,7 @@ use adit_dpdk::{
 use adit_host::replicated::ReplicatedFigures;
 use adit_host::store_thread::{StoreLink, ThreadStore};
 use adit_host::tail_thread::TailThread;
-use adit_replication::{
+use adit_shared_store::replication::{
     ReplicatedStore, ReplicatedStoreOptions, ReplicationClient, ReplicationConfig,
     ReplicationServer, ReplicationTail,
 };

@@ -7,8 +7,8 @@
 //! Other packets pass while the aggregates are open. If a closed aggregate polices, arriving packets are
 //! dropped; if it shapes, flows take turns. A queue that already waits is never dropped for an aggregate.
 
+use crate::shaper::{RateSet, TurnContext};
 use adit_rules::{Excess, Guarantee, PublishedPdr, PublishedRules};
-use adit_shaper::{RateSet, TurnContext};
 use adit_tables::{ALL_SESSIONS, Aggregate, Leases, Meter};
 use adit_types::limits::SLICES_MAX;
 use adit_types::{Direction, Nanos, SessionIndex, SliceId};

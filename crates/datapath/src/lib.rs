@@ -12,6 +12,7 @@
 //!
 //! ```text
 //! context, columns, interfaces, egress, late_packets, tally, events, origin, reason, tap
+//! shaper                      queues of packets that wait for their rates, timing wheel
 //! queues: tx_queues, tx_backlog, neighbor_queue, buffering, shaping, owner_map, sweeps, handoff, held_end_markers, fragments …
 //! worker_state, selection, packet_fate
 //! originate, command          frames of our own, commands of the control thread
@@ -58,6 +59,7 @@ mod reason;
 mod reassembly;
 mod resume;
 mod selection;
+pub mod shaper;
 mod shaping;
 mod slow;
 mod slow_queue;

@@ -24,7 +24,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
-use adit_shaper::{QueueKey, QueuedPacket};
+use crate::shaper::{QueueKey, QueuedPacket};
 use adit_tables::{Boundary, Publisher};
 use adit_types::limits::{BURST_MAX, WORKERS_MAX};
 use adit_types::{Nanos, OWNER_GROUPS, Owners, SessionIndex, WorkerId, owner_group};

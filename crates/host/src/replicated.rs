@@ -1,6 +1,6 @@
 //! A replicated store as the store of a thread.
 
-use adit_replication::{ReplicatedStore, StandbyProgress};
+use adit_shared_store::replication::{ReplicatedStore, StandbyProgress};
 use adit_store::{RecordStore, StoreError};
 use adit_transport::Transport;
 use adit_types::Nanos;

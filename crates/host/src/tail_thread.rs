@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use adit_replication::{ReplicationServer, ReplicationServerCounters, TailError};
+use adit_shared_store::replication::{ReplicationServer, ReplicationServerCounters, TailError};
 use adit_store::{GroupPosition, Incarnation, QueuedGroup, RecordNumber};
 use adit_transport::Transport;
 use adit_types::Nanos;
@@ -95,14 +95,14 @@ impl<T: Transport + Send + 'static> TailThread<T> {
         })
     }
 
-    /// Notes an epoch that the shared store shows: as [`adit_replication::ReplicationTail::note_epoch`].
+    /// Notes an epoch that the shared store shows: as [`adit_shared_store::replication::ReplicationTail::note_epoch`].
     pub fn note_epoch(&self, epoch: u64) {
         if self.noted_epoch.fetch_max(epoch, Ordering::Relaxed) < epoch {
             self.with(|server| server.tail_mut().note_epoch(epoch));
         }
     }
 
-    /// Takes no group any more: as [`adit_replication::ReplicationTail::fence`].
+    /// Takes no group any more: as [`adit_shared_store::replication::ReplicationTail::fence`].
     pub fn fence(&self, epoch: u64) {
         self.with(|server| server.tail_mut().fence(epoch));
     }
@@ -110,14 +110,14 @@ impl<T: Transport + Send + 'static> TailThread<T> {
     /// The groups that the shared store lacks. The caller fences the tail first.
     ///
     /// # Errors
-    /// As for [`adit_replication::ReplicationTail::groups_after`].
+    /// As for [`adit_shared_store::replication::ReplicationTail::groups_after`].
     pub fn groups_after(&self, store: GroupPosition) -> Result<Vec<QueuedGroup>, TailError> {
         self.with(|server| {
             server.tail().groups_after(store).map(|groups| groups.cloned().collect())
         })
     }
 
-    /// The groups behind `after` up to `through`: as [`adit_replication::ReplicationTail::between`].
+    /// The groups behind `after` up to `through`: as [`adit_shared_store::replication::ReplicationTail::between`].
     #[must_use]
     pub fn between(
         &self,
@@ -130,7 +130,7 @@ impl<T: Transport + Send + 'static> TailThread<T> {
         })
     }
 
-    /// Drops the groups that were found in the shared store: as [`adit_replication::ReplicationTail::drop_found`].
+    /// Drops the groups that were found in the shared store: as [`adit_shared_store::replication::ReplicationTail::drop_found`].
     pub fn drop_found(&self, through: GroupPosition) {
         self.with(|server| server.tail_mut().drop_found(through));
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use adit_host::store_thread::{StoreLink, ThreadStore};
 use adit_host::tail_thread::TailThread;
-use adit_replication::{
+use adit_shared_store::replication::{
     ReplicatedStore, ReplicatedStoreOptions, ReplicationClient, ReplicationConfig,
     ReplicationServer, ReplicationTail,
 };

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use adit_lab_process::netns::NetNamespace;
 use adit_lab_process::process::Process;
-use adit_resp::{RespValue, write_command};
+use adit_transport::resp::{RespValue, write_command};
 use anyhow::{Context, Result, bail};
 
 use crate::addresses::server_address;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use adit_host_noise::NoiseReport;
 use adit_lab_engine::clock::{NS_PER_S, scaled};
+use adit_machine::noise::NoiseReport;
 
 /// Properties of the machine that figures depend on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,7 +86,8 @@ impl Machine {
     pub(crate) fn sample_noise(&mut self) {
         const SPAN: Duration = Duration::from_millis(200);
         const THRESHOLD: Duration = Duration::from_micros(1);
-        let sample = |core: u16| thread::spawn(move || adit_host_noise::run(core, SPAN, THRESHOLD));
+        let sample =
+            |core: u16| thread::spawn(move || adit_machine::noise::run(core, SPAN, THRESHOLD));
         let threads: Vec<_> = processors(&read("/proc/cpuinfo")).map(sample).collect();
         let reports = threads.into_iter().filter_map(|thread| thread.join().ok());
         // A core outside the process's cpuset has no report.

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use adit_resp::{RespClient, RespError, RespLimits, RespValue};
 use adit_store::StoreError;
+use adit_transport::resp::{RespClient, RespError, RespLimits, RespValue};
 use adit_transport::{StreamId, StreamState, Transport, TransportError};
 
 use crate::printable::printable;

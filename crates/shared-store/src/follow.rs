@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use adit_resp::{RespElements, RespValue};
 use adit_store::{GroupPosition, QueuedGroup, RecordKind, StoreChange, StoreError};
 use adit_transport::Transport;
+use adit_transport::resp::{RespElements, RespValue};
 
 use crate::checksum::checksum;
 use crate::connection::LinkError;

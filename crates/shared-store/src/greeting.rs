@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use adit_resp::RespValue;
+use adit_transport::resp::RespValue;
 
 use adit_store::GroupPosition;
 

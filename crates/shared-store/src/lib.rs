@@ -10,6 +10,8 @@
 //! the connection the client finds the primary again and sends the groups that the server does not
 //! have. The keys, the scripts and the guarantees stand in `docs/internals/shared-store.md`.
 //!
+//! [`replication`] sends groups of records to a standby as well.
+//!
 //! [`RecordStore::poll`](adit_store::RecordStore::poll) never blocks. All other calls wait for a primary, for about
 //! [`SharedStoreOptions::patience`] at most, and for its replies; they belong on a thread of their own.
 #![forbid(unsafe_code)]
@@ -28,6 +30,7 @@ mod pipeline;
 mod printable;
 mod refill;
 mod refill_progress;
+pub mod replication;
 mod scan;
 mod scan_findings;
 mod scripts;

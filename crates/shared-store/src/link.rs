@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use adit_resp::RespValue;
 use adit_transport::Transport;
+use adit_transport::resp::RespValue;
 use adit_types::Nanos;
 
 use crate::connection::{CommandWords, LinkError, PipelineTag, ServerConnection};

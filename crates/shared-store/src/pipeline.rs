@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use adit_resp::RespValue;
 use adit_store::{GroupPosition, QueuedGroup, RecordKey, RecordKind, RecordNumber, StoreError};
 use adit_transport::Transport;
+use adit_transport::resp::RespValue;
 
 use crate::checksum::checksum;
 use crate::connection::{CommandWords, LinkError, PipelineTag};

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use adit_resp::RespValue;
 use adit_store::{RecordKey, RecordKind};
 use adit_transport::Transport;
+use adit_transport::resp::RespValue;
 
 use crate::checksum::{RecordDamage, checksum};
 use crate::connection::LinkError;

@@ -1,7 +1,7 @@
 //! The scripts that servers run, and how replies are read.
 
-use adit_resp::RespValue;
 use adit_store::{GroupPosition, Incarnation};
+use adit_transport::resp::RespValue;
 
 use crate::connection::PipelineTag;
 use crate::keys::{KEY_COUNT, StoreKeys};

@@ -1,6 +1,6 @@
 //! The reports of a server on its memory, its files and its replicas.
 
-use adit_resp::RespValue;
+use adit_transport::resp::RespValue;
 
 use crate::scripts::{number, octets};
 

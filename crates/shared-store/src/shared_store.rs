@@ -3,12 +3,12 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use adit_resp::RespValue;
 use adit_store::{
     AppendError, GroupPosition, GroupQueue, Incarnation, RecordKey, RecordKind, RecordNumber,
     RecordStore, StoreChange, StoreError, Upkeep,
 };
 use adit_transport::Transport;
+use adit_transport::resp::RespValue;
 use adit_types::Nanos;
 
 use crate::checksum::RecordDamage;

@@ -19,7 +19,7 @@ pub enum RecordKind {
     Report = 6,
     /// An answer, for a retransmission of its request.
     Answer = 7,
-    /// The standby that may have groups which the store lacks; see the room `replication`.
+    /// The standby that may have groups which the store lacks; see `shared_store::replication`.
     Standby = 8,
 }
 

@@ -7,8 +7,8 @@
 //! Invariant: values that a worker found through a [`TablesView`] stay as they are until that
 //! worker opens the next one (quiescent-state-based reclamation, [`publish`]).
 //!
-//! Does not live here: which sessions exist (`session`), which link-layer address a neighbor has
-//! (`neighbor`), what happens to packets (`datapath`).
+//! Does not live here: which sessions exist (`session`), what happens to packets (`datapath`).
+//! [`neighbor`] decides on the control thread which link-layer address a next hop has.
 #![deny(unsafe_code)]
 
 mod aggregates;
@@ -31,6 +31,7 @@ mod key_table;
 #[allow(unsafe_code, reason = "advice to the kernel about memory")]
 mod large;
 mod meters;
+pub mod neighbor;
 mod next_hop;
 mod offload;
 #[allow(unsafe_code, reason = "prefetch intrinsics")]

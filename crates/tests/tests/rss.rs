@@ -1,7 +1,7 @@
 //! The Toeplitz hash in software is that of DPDK.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use adit_rss::{INPUT_MAX, Toeplitz, ToeplitzKey, hash_by_bits, hash_by_set_bits};
+use adit_wire::rss::{INPUT_MAX, Toeplitz, ToeplitzKey, hash_by_bits, hash_by_set_bits};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

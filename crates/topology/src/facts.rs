@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use adit_placement::{CpuSet, HostInterrupt, HugePages};
+use adit_machine::placement::{CpuSet, HostInterrupt, HugePages};
 
 /// Facts in addition to hwloc's. Defaults: nothing is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

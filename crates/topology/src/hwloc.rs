@@ -10,8 +10,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 
-use adit_hwloc_sys::hwloc_obj_type_t as object_type;
-use adit_hwloc_sys::{
+use crate::hwloc_sys::hwloc_obj_type_t as object_type;
+use crate::hwloc_sys::{
     hwloc_bitmap_list_snprintf, hwloc_const_bitmap_t, hwloc_get_nbobjs_by_depth,
     hwloc_get_obj_by_depth, hwloc_get_type_depth, hwloc_obj, hwloc_obj_osdev_type_e,
     hwloc_obj_type_t, hwloc_topology_abi_check, hwloc_topology_destroy, hwloc_topology_flags_e,
@@ -19,7 +19,7 @@ use adit_hwloc_sys::{
     hwloc_topology_load, hwloc_topology_set_flags, hwloc_topology_set_io_types_filter,
     hwloc_topology_set_synthetic, hwloc_topology_set_xml, hwloc_topology_t, hwloc_type_filter_e,
 };
-use adit_placement::{CpuSet, HugePages};
+use adit_machine::placement::{CpuSet, HugePages};
 
 use crate::TopologyError;
 

@@ -7,11 +7,12 @@
 mod error;
 mod facts;
 mod hwloc;
+mod hwloc_sys;
 mod machine;
 
 use std::path::Path;
 
-use adit_placement::MachineTopology;
+use adit_machine::placement::MachineTopology;
 
 pub use error::TopologyError;
 

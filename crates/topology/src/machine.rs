@@ -1,6 +1,6 @@
 //! From objects of hwloc and facts of the kernel to the description of the machine.
 
-use adit_placement::{
+use adit_machine::placement::{
     CpuCache, CpuCore, CpuLimits, CpuPackage, CpuSet, HostDevice, HostDeviceKind, HugePages,
     MachineTopology, NumaNode,
 };

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use adit_placement::{
+use adit_machine::placement::{
     CpuSet, HostDeviceKind, MachineTopology, PlacedPort, PlacedRole, PlacementPlan, PlacementRule,
     PlanModel, PlanRefusal, PlanRequest, SiblingPolicy, plan,
 };

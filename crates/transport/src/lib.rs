@@ -1,4 +1,5 @@
-//! TCP streams for the store and for replication, over the kernel or in user space.
+//! TCP streams for the store and for replication, over the kernel or in user space, and RESP, the protocol that both
+//! speak over them ([`resp`]).
 //!
 //! [`Transport`] moves octets of streams and never blocks outside [`Transport::wait`]. [`KernelTcp`] uses
 //! sockets, and either sleeps in `wait` until one is ready or polls them. [`UserTcp`] runs TCP, IP and neighbor
@@ -10,6 +11,7 @@
 mod busy_poll;
 mod error;
 mod kernel_tcp;
+pub mod resp;
 mod tls;
 mod tls_settings;
 mod user_tcp;

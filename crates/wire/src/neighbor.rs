@@ -1,5 +1,5 @@
 //! IPv6 neighbor discovery: solicitation, advertisement, their link-layer address options, and the multicast
-//! addresses that they are sent to. The room `neighbor` has the cache.
+//! addresses that they are sent to. `tables::neighbor` has the cache.
 //! Spec: RFC 4861 §4.3, §4.4, §4.6.1, §7.1; RFC 4291 §2.7.1; RFC 2464 §7.
 
 use core::net::Ipv6Addr;

@@ -30,7 +30,7 @@ const PROGRAMS: &[MiriProgram] = &[
         package: "adit-tables",
         selection: &["--test", "tables", "fast_rule_selector::"],
     },
-    MiriProgram { package: "adit-shaper", selection: &["--lib"] },
+    MiriProgram { package: "adit-datapath", selection: &["--lib", "shaper::"] },
     MiriProgram { package: "adit-pktio", selection: &["--lib"] },
 ];
 

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use adit_placement::{CpuSet, PlacementRule};
-use adit_tuning::{HugePagesWanted, TuningProfile};
+use adit_machine::placement::{CpuSet, PlacementRule};
+use adit_machine::tuning::{HugePagesWanted, TuningProfile};
 use clap::{Args, Subcommand, ValueEnum};
 
 /// Commands about the machine.

@@ -34,9 +34,9 @@ use std::path::{Path, PathBuf};
 use adit_datapath::Spread;
 use adit_dpdk::{Device, HugepageMode};
 use adit_kernel::KernelDevice;
-use adit_rss::ToeplitzKey;
 pub(crate) use adit_session::{PredefinedRule, QosPolicy, Tolerances};
 use adit_types::{DomainId, InterfaceRole, Nanos, PortId, Role, Roles, TcpMss, VlanId};
+use adit_wire::rss::ToeplitzKey;
 
 use crate::this_machine::this_machine;
 pub(crate) use peer_names::ConfiguredPeer;

@@ -5,7 +5,7 @@
 //! mistakes in these are reported where they are read in full.
 
 use adit_kernel::KernelDevice;
-use adit_placement::{
+use adit_machine::placement::{
     MachineTopology, PlacedPort, PlacedRole, PlanModel, PlanRequest, SiblingPolicy, plan,
 };
 use adit_topology::TopologyError;
@@ -223,7 +223,7 @@ impl ModelSettings {
 mod tests {
     use std::path::Path;
 
-    use adit_placement::{MachineTopology, PlanModel, SiblingPolicy};
+    use adit_machine::placement::{MachineTopology, PlanModel, SiblingPolicy};
     use adit_topology::{TopologyError, read_synthetic, read_xml};
 
     use super::super::{Config, ModelSettings, read};

@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use adit_datapath::Spread;
 use adit_dpdk::{Device, HugepageMode};
 use adit_kernel::KernelDevice;
-use adit_rss::ToeplitzKey;
 use adit_types::limits::{
     BUFFER_PKTS_MAX, BURST_DEFAULT, BURST_MAX, HANDOFF_RING_LEN, INTERFACES_MAX, PORTS_MAX,
     REASSEMBLY_FRAGMENTS_MAX, ROUTES_MAX, SESSIONS_MAX, WORKERS_MAX,
 };
 use adit_types::{InterfaceRole, Ipv4Prefix, Ipv6Prefix, Nanos, PortId, Roles, VlanId};
+use adit_wire::rss::ToeplitzKey;
 use toml::de::DeTable;
 
 use super::eventdev::read_eventdev;

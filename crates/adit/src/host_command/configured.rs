@@ -1,6 +1,6 @@
 //! The placement of a configuration, for the rules.
 
-use adit_placement::{
+use adit_machine::placement::{
     MachineTopology, PlacedPort, PlacedRole, PlacedThread, Placement, PlacementGroup,
     PlacementRule, RuleBreak, check,
 };

@@ -6,7 +6,7 @@ mod tuning;
 
 use std::time::Duration;
 
-use adit_placement::MachineTopology;
+use adit_machine::placement::MachineTopology;
 use adit_topology::{read_synthetic, read_xml};
 
 use crate::cli::{HostCommand, MachineSource, NoiseArguments};
@@ -39,7 +39,7 @@ pub(crate) fn run(command: HostCommand) -> anyhow::Result<()> {
 fn sample_noise(arguments: &NoiseArguments) -> anyhow::Result<()> {
     let duration = Duration::from_secs(arguments.duration);
     let threshold = Duration::from_nanos(arguments.threshold_ns);
-    let report = adit_host_noise::run(arguments.core, duration, threshold)?;
+    let report = adit_machine::noise::run(arguments.core, duration, threshold)?;
     match arguments.json {
         true => println!("{}", serde_json::to_string_pretty(&report)?),
         false => println!("{report}"),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use adit_placement::{
+use adit_machine::placement::{
     MachineTopology, PlacedPort, PlacementPlan, PlacementRule, PlanModel, PlanRequest,
     SiblingPolicy, cost_of, plan, plan_breaking,
 };

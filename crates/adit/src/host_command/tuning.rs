@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use adit_tuning::{
+use adit_machine::tuning::{
     AppliedTuning, CheckedSetting, CpuLatencyHold, KernelParameter, RootedFiles, SettingKind,
     SettingState, TuningError, TuningProfile, TuningReport, TuningRequest, TuningSetting, apply,
     check, core_scheduling, kernel_parameters, revert, revert_frequencies,

@@ -12,7 +12,7 @@ use adit_metrics::{
     signaling_families, write_families,
 };
 use adit_n4::{Association, DurationHistogram, N4Counters, ServiceCounts};
-use adit_neighbor::NeighborCounters;
+use adit_tables::neighbor::NeighborCounters;
 use adit_tables::{PublisherCounters, Snapshot};
 use adit_types::Nanos;
 use serde_json::{Map, Value};

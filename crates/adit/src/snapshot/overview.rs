@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use adit_n4::{Association, PathEntry, PathState};
-use adit_neighbor::{NeighborEntry, NeighborState};
+use adit_tables::neighbor::{NeighborEntry, NeighborState};
 use adit_types::NextHopIndex;
 use adit_types::limits::ROWS_PER_PAGE_MAX;
 use serde::Serialize;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use adit_machine::tuning::{CpuPower, EnergyZone, HostFiles, RootedFiles, cpu_power, energy_zones};
 use adit_metrics::{MetricFamily, MetricSample, MetricUnit, MetricValues, as_gauge};
-use adit_tuning::{CpuPower, EnergyZone, HostFiles, RootedFiles, cpu_power, energy_zones};
 use serde::Serialize;
 use utoipa::ToSchema;
 

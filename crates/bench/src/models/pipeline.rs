@@ -5,10 +5,10 @@
 use adit_datapath::{Receiver, ReceiverConfig, RingPair, Spread, Worker, connect};
 use adit_dpdk::{Mbuf, Mempool};
 use adit_pktio::Burst;
-use adit_rss::{Toeplitz, ToeplitzForm, ToeplitzKey};
 use adit_tables::Publisher;
 use adit_types::limits::HANDOFF_RING_LEN;
 use adit_types::{Nanos, Roles};
+use adit_wire::rss::{Toeplitz, ToeplitzForm, ToeplitzKey};
 use anyhow::{Context, ensure};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;

@@ -1,6 +1,6 @@
 //! State of one packet in the fast path.
 
-use adit_shaper::FlowIndex;
+use crate::shaper::FlowIndex;
 use adit_tables::{FastRuleCellRef, FastRuleSnapshot, SelectedFastRule};
 use adit_types::{Direction, InterfaceId, Qfi, SessionIndex, Teid};
 use adit_wire::INNER_OFFSET_OVER_IPV6_MIN;

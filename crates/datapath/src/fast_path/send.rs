@@ -2,8 +2,8 @@
 
 use core::mem;
 
+use crate::shaper::QueuedPacket;
 use adit_pktio::{Burst, PacketBuf, PacketIo};
-use adit_shaper::QueuedPacket;
 use adit_types::Direction;
 
 use super::FastPackets;

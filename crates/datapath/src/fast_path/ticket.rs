@@ -1,7 +1,7 @@
 //! Which queue a packet has to join, in one word.
 
+use crate::shaper::{FlowIndex, QueueKey};
 use adit_rules::{FAST_RULE_METERS_MAX, Guarantee};
-use adit_shaper::{FlowIndex, QueueKey};
 use adit_tables::FastRuleSnapshot;
 use adit_types::limits::{BURST_MAX, SHAPED_PKTS_MAX};
 use adit_types::{Direction, SessionIndex};

@@ -9,11 +9,11 @@
 use core::net::IpAddr;
 
 use adit_pktio::{Burst, PacketBuf, PacketIo};
-use adit_rss::{Toeplitz, ToeplitzKey};
 use adit_rules::rule::ue_ipv6_key;
 use adit_tables::{TablesReader, TablesView, UeTable};
 use adit_types::limits::BURST_MAX;
 use adit_types::{Nanos, PortId, SessionIndex, VlanId, WorkerId};
+use adit_wire::rss::{Toeplitz, ToeplitzKey};
 use adit_wire::{Glance, UeAddress, vlan_of};
 
 use super::run_to_completion::StepReport;

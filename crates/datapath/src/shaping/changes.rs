@@ -1,8 +1,8 @@
 //! Reviews the queues of a session when its rules change.
 
+use crate::shaper::{QueueKey, QueuedPacket, ReviewOutcome};
 use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::{PublishedPdr, PublishedRules};
-use adit_shaper::{QueueKey, QueuedPacket, ReviewOutcome};
 use adit_tables::{NextRateChange, RateChange};
 use adit_types::Direction;
 

@@ -10,9 +10,9 @@ mod changes;
 mod rates;
 mod release;
 
+use crate::shaper::{QueueKey, QueuedPacket, Queues, QueuesConfig, ReviewOutcome};
 use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::{DropReason, Excess, TapSet, TapWait};
-use adit_shaper::{QueueKey, QueuedPacket, Queues, QueuesConfig, ReviewOutcome};
 use adit_tables::Leases;
 use adit_types::limits::{SHAPED_PKTS_MAX, SHAPED_PKTS_PER_FLOW_MAX};
 use adit_types::{Direction, Nanos, SessionIndex};

@@ -1,9 +1,9 @@
 //! The rates that a queue waits for, and when they admit its next packet.
 
+use crate::shaper::{Eligibility, QueueKey, RingWait, SLOT, TurnContext};
 use adit_rules::{
     Excess, FAST_RULE_METERS_MAX, Guarantee, PublishedPdr, PublishedRules, RateLimit,
 };
-use adit_shaper::{Eligibility, QueueKey, RingWait, SLOT, TurnContext};
 use adit_tables::{Leases, Meter, MeterPair, TablesView, WaitCounts};
 use adit_types::{Direction, Nanos, SessionIndex};
 

@@ -1,10 +1,10 @@
 //! Releases waiting packets whose rates admit them.
 
-use adit_pktio::{PacketBuf, PacketIo};
-use adit_rules::Guarantee;
-use adit_shaper::{
+use crate::shaper::{
     AloneResult, Eligibility, FlowServer, NextPacket, QueueKey, QueuedPacket, TurnContext,
 };
+use adit_pktio::{PacketBuf, PacketIo};
+use adit_rules::Guarantee;
 use adit_tables::{Leases, prefetch};
 use adit_types::Nanos;
 use adit_types::limits::BURST_MAX;

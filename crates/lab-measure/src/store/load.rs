@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use adit_resp::{CommandRefusal, RespClient, RespLimits, RespValue};
+use adit_transport::resp::{CommandRefusal, RespClient, RespLimits, RespValue};
 use adit_transport::{StreamId, StreamState, Transport};
 use adit_types::Nanos;
 use anyhow::{Context, Result, bail};

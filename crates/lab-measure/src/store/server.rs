@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use adit_resp::{RespCommand, RespError, RespLimits, RespServer, RespValue};
+use adit_transport::resp::{RespCommand, RespError, RespLimits, RespServer, RespValue};
 use adit_transport::{StreamId, Transport};
 use anyhow::{Context, Result, bail};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};

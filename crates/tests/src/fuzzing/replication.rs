@@ -1,8 +1,8 @@
 //! Octets from the active adit, to the side that keeps the tail.
 
-use adit_replication::{Executed, ReplicationRefusal, ReplicationTail};
-use adit_resp::{RespLimits, RespServer};
+use adit_shared_store::replication::{Executed, ReplicationRefusal, ReplicationTail};
 use adit_store::{GroupPosition, Incarnation, QueuedGroup, RecordNumber};
+use adit_transport::resp::{RespLimits, RespServer};
 
 /// Small, so that inputs reach it.
 const OCTETS_MAX: usize = 3000;

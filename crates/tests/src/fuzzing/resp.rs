@@ -1,6 +1,6 @@
 //! Octets from a peer, in any parts, to both sides of a RESP connection.
 
-use adit_resp::{
+use adit_transport::resp::{
     RespClient, RespError, RespLimits, RespServer, RespValue, ValueScanner, write_reply,
 };
 

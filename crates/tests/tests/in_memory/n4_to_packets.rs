@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 
 use adit_datapath::{Worker, WorkerConfig};
 use adit_n4::{Node, NodeConfig, Transmit};
-use adit_neighbor::NeighborCache;
 use adit_pfcp::Message;
 use adit_pfcp::grouped::{
     ApplicationIdsPfds, CreatePdr, CreateQer, CreateTrafficEndpoint, Pdi, PfdContext, UpdatePdr,
@@ -32,6 +31,7 @@ use adit_session::{
     PredefinedAction, PredefinedDetection, PredefinedRule, QosPolicy, parse_flow_description,
 };
 use adit_tables::Publisher;
+use adit_tables::neighbor::NeighborCache;
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::oracle::{OracleInterface, OracleRoute};
 use adit_tests::world::{WorldLayout, control, station_mac};

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use adit_datapath::{EventQueues, Spread};
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
-use adit_rss::{Toeplitz, ToeplitzKey};
 use adit_rules::{DeltaId, DropReason, HeaderRemoval, PuntReason};
 use adit_session::{CpFSeid, FTeidSpec, OwnerId, SessionStore};
 use adit_tables::{Publisher, Snapshot};
@@ -17,6 +16,7 @@ use adit_tests::threads::{FlowChoice, PathThreads, PathThreadsConfig};
 use adit_tests::world::{WorldLayout, control, resolve_stations};
 use adit_types::{MacAddr, Nanos, Owners, PortId, Roles, SessionIndex, Teid};
 use adit_wire::gtpu::GtpuMessageType;
+use adit_wire::rss::{Toeplitz, ToeplitzKey};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 

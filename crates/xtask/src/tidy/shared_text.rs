@@ -18,9 +18,7 @@ const PRODUCT: &[&str] = &[
     "adit-pfcp",
     "adit-rules",
     "adit-session",
-    "adit-shaper",
     "adit-tables",
-    "adit-neighbor",
     "adit-n4",
     "adit-datapath",
 ];

@@ -1,0 +1,55 @@
+//! The request that a plan is made for.
+
+use serde::{Deserialize, Serialize};
+
+use crate::placement::PlacedPort;
+
+/// Permitted use of the siblings of a core.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SiblingPolicy {
+    /// A core has one thread of the packet path; its other CPUs stay free.
+    #[default]
+    Split,
+    /// Both siblings have threads of the packet path, a receiver with a worker of its own where there are receivers.
+    Shared,
+}
+
+/// The execution model, as far as its threads matter. `None` in a number: as many as fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PlanModel {
+    /// Workers receive, process and transmit.
+    RunToCompletion,
+    /// Receivers distribute to workers.
+    Pipeline {
+        /// How many receivers.
+        receivers: Option<usize>,
+    },
+    /// A scheduler distributes to workers.
+    EventDriven {
+        /// How many Rx/Tx threads.
+        rx_tx: Option<usize>,
+        /// A central scheduler needs a core.
+        has_scheduler: bool,
+    },
+}
+
+/// The threads to place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlanRequest {
+    /// The threads that there are.
+    pub model: PlanModel,
+    /// How many workers; `None`: as many as fit.
+    pub workers: Option<usize>,
+    /// Most threads of the packet path of a group.
+    pub threads_max: usize,
+    /// Ports with their nodes.
+    pub ports: Vec<PlacedPort>,
+    /// Permitted use of siblings.
+    pub siblings: SiblingPolicy,
+    /// Ignore nodes, to compare.
+    pub ignores_nodes: bool,
+    /// One group, with control of its own, on each node that has ports. Otherwise one group has all ports.
+    pub is_per_node: bool,
+}

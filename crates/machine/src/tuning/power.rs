@@ -1,0 +1,85 @@
+//! The machine's state of power: frequencies, idle states, energy. Only reads.
+
+use crate::tuning::HostFiles;
+
+const CPUS: &str = "sys/devices/system/cpu";
+const ZONES: &str = "sys/class/powercap";
+
+/// The power management of a CPU; guests and some firmware show nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CpuPower {
+    /// The recent frequency. Unit: kHz.
+    pub frequency_khz: Option<u64>,
+    /// Its idle states, the lightest first.
+    pub idle_states: Vec<IdleStateTime>,
+}
+
+/// The time that a CPU spent in an idle state since the system started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdleStateTime {
+    /// The kernel's name, such as `C6`.
+    pub name: String,
+    /// Unit: microseconds.
+    pub time_us: u64,
+}
+
+/// A part of the machine whose energy is counted (RAPL).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EnergyZone {
+    /// Such as `package-0`, or `package-0/dram` for a part of it.
+    pub name: String,
+    /// Energy used. Starts again at zero now and then. Unit: microjoules.
+    pub energy_uj: u64,
+}
+
+/// Reads the power management of a CPU. Sources: cpufreq `scaling_cur_freq`, cpuidle `stateN/time`.
+pub fn cpu_power(files: &dyn HostFiles, cpu: u16) -> CpuPower {
+    let cpu = format!("{CPUS}/cpu{cpu}");
+    // The kernel says 0 for CPUs that must not be interrupted.
+    let frequency = number(files, &format!("{cpu}/cpufreq/scaling_cur_freq"));
+    let folder = format!("{cpu}/cpuidle");
+    let mut numbers: Vec<u32> = files
+        .names(&folder)
+        .iter()
+        .filter_map(|name| name.strip_prefix("state")?.parse().ok())
+        .collect();
+    numbers.sort_unstable();
+    let mut idle_states: Vec<IdleStateTime> = Vec::new();
+    for number_of_state in numbers {
+        let state = format!("{folder}/state{number_of_state}");
+        let (Ok(name), Some(time_us)) =
+            (files.read(&format!("{state}/name")), number(files, &format!("{state}/time")))
+        else {
+            continue;
+        };
+        let name = name.trim().to_owned();
+        match idle_states.iter_mut().find(|known| known.name == name) {
+            Some(known) => known.time_us = known.time_us.saturating_add(time_us),
+            None => idle_states.push(IdleStateTime { name, time_us }),
+        }
+    }
+    CpuPower { frequency_khz: frequency.filter(|khz| *khz > 0), idle_states }
+}
+
+/// Reads the energy of the machine. The kernel shows it to root only. Source: powercap `intel-rapl`, which AMD's processors
+/// have, too.
+pub fn energy_zones(files: &dyn HostFiles) -> Vec<EnergyZone> {
+    let name_of =
+        |zone: &str| Some(files.read(&format!("{ZONES}/{zone}/name")).ok()?.trim().to_owned());
+    let zone = |folder: &String| {
+        let place = folder.strip_prefix("intel-rapl:")?;
+        let energy_uj = number(files, &format!("{ZONES}/{folder}/energy_uj"))?;
+        let name = match place.split_once(':') {
+            None => name_of(folder)?,
+            Some((package, _)) => {
+                format!("{}/{}", name_of(&format!("intel-rapl:{package}"))?, name_of(folder)?)
+            }
+        };
+        Some(EnergyZone { name, energy_uj })
+    };
+    files.names(ZONES).iter().filter_map(zone).collect()
+}
+
+fn number(files: &dyn HostFiles, path: &str) -> Option<u64> {
+    files.read(path).ok()?.trim().parse().ok()
+}

@@ -1,0 +1,276 @@
+//! The shared store and the standby as one store.
+
+use std::fmt;
+use std::time::Duration;
+
+use adit_store::{
+    AppendError, GroupQueue, QueuedGroup, RecordKey, RecordKind, RecordNumber, RecordStore,
+    StoreChange, StoreError, Upkeep,
+};
+use adit_transport::Transport;
+use adit_types::Nanos;
+
+use crate::replication::client::ReplicationClient;
+
+/// Pause between two polls of the store while the standby's acknowledgment suffices.
+const STORE_INTERVAL: Nanos = Nanos::from_millis(1);
+
+/// Longest pause in a commit between two looks at the store and the standby.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// How a replicated store works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReplicatedStoreOptions {
+    /// How long a commit waits.
+    pub patience: Nanos,
+    /// Octets of groups that the shared store may lack.
+    pub lacking_octets_max: usize,
+    /// The transport to the standby polls, so its user may, too.
+    pub polls: bool,
+}
+
+/// A shared store whose groups go to a standby as well.
+///
+/// A group is durable by the word of the standby or of the shared store, whichever has it first.
+/// The shared store names the incarnation of the standby that may be ahead of it, before the first
+/// group is durable by the standby alone. While the standby is away, the store's acknowledgment
+/// counts.
+pub struct ReplicatedStore<S, T, C> {
+    store: S,
+    client: ReplicationClient<T>,
+    options: ReplicatedStoreOptions,
+    clock: C,
+    durable: RecordNumber,
+    /// The reason why the store makes no groups durable.
+    failure: Option<String>,
+    fenced_by: Option<String>,
+    /// Only the store's acknowledgment counts from now on.
+    is_finishing: bool,
+    /// When the store is polled again, while the standby's acknowledgment suffices.
+    store_due: Nanos,
+}
+
+impl<S: fmt::Debug, T, C> fmt::Debug for ReplicatedStore<S, T, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = (&self.store, &self.client, self.durable);
+        f.debug_tuple("ReplicatedStore").field(&all).finish_non_exhaustive()
+    }
+}
+
+impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C> {
+    /// Joins a store, which names no standby, and a client. A commit reads `clock`.
+    #[must_use]
+    pub fn new(
+        store: S,
+        client: ReplicationClient<T>,
+        options: ReplicatedStoreOptions,
+        clock: C,
+    ) -> Self {
+        let durable = store.durable();
+        Self {
+            store,
+            client,
+            options,
+            clock,
+            durable,
+            failure: None,
+            fenced_by: None,
+            is_finishing: false,
+            store_due: Nanos(0),
+        }
+    }
+
+    /// Sends, receives, and records which groups have become durable, without waiting.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`]: nothing becomes durable any more.
+    pub fn poll(&mut self, now: Nanos) -> Result<(), StoreError> {
+        self.check_lease()?;
+        // The store does not delay answers that the standby gives within microseconds.
+        if !self.standby_is_enough() || now >= self.store_due {
+            self.store_due = now + STORE_INTERVAL;
+            match self.store.poll(now) {
+                Ok(()) => self.failure = None,
+                Err(StoreError::Fenced { holder }) => return Err(self.fence(holder)),
+                Err(StoreError::Unavailable(why)) => self.failure = Some(why),
+                Err(error) => self.failure = Some(error.to_string()),
+            }
+        }
+        self.client.poll(now, self.store.groups());
+        let standby = self.client.progress().filter(|_| !self.is_finishing);
+        // Groups that only the standby has are searched for as long as the store names that
+        // standby.
+        if self.store.durable() >= self.durable {
+            self.store.set_standby(standby.map(|progress| progress.incarnation));
+        }
+        let standby = standby.filter(|_| self.standby_is_enough());
+        let reached = standby.map_or(RecordNumber(0), |standby| standby.last);
+        self.durable = self.durable.max(reached).max(self.store.durable());
+        Ok(())
+    }
+
+    /// The client.
+    #[must_use]
+    pub const fn client(&self) -> &ReplicationClient<T> {
+        &self.client
+    }
+
+    /// The shared store.
+    #[must_use]
+    pub const fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// The shared store, for calls that concern only itself.
+    pub const fn store_mut(&mut self) -> &mut S {
+        &mut self.store
+    }
+
+    /// The options.
+    #[must_use]
+    pub const fn options(&self) -> ReplicatedStoreOptions {
+        self.options
+    }
+
+    /// The reason why the shared store makes no groups durable.
+    #[must_use]
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// True while the standby's acknowledgment makes a group durable.
+    #[must_use]
+    pub fn standby_is_enough(&self) -> bool {
+        let standby = self.client.progress().map(|progress| progress.incarnation);
+        !self.is_finishing && standby.is_some() && standby == self.store.standby()
+    }
+
+    /// How long the standby does not take over, as it said itself.
+    pub fn promised_for(&mut self) -> Nanos {
+        let now = (self.clock)();
+        self.client.promised_until().since(now)
+    }
+
+    /// Gives the shared store all groups, and has it forget the standby, so that the next process needs no tail. Waits for at
+    /// most the patience.
+    ///
+    /// # Errors
+    /// The store does not have everything.
+    pub fn finish(&mut self) -> Result<(), StoreError> {
+        self.is_finishing = true;
+        self.wait_until(|this| !this.store.groups().is_waiting())?;
+        // No name at all may be on its way.
+        self.store.set_standby(None);
+        self.store.commit().map(|_| ())
+    }
+
+    /// Polls until `is_done`.
+    fn wait_until(&mut self, is_done: impl Fn(&Self) -> bool) -> Result<(), StoreError> {
+        let deadline = (self.clock)() + self.options.patience;
+        loop {
+            let now = (self.clock)();
+            self.poll(now)?;
+            if is_done(self) {
+                return Ok(());
+            }
+            let is_hopeless = self.failure.is_some() && !self.standby_is_enough();
+            if is_hopeless || now >= deadline {
+                let why = self.failure.clone();
+                let why = why.unwrap_or_else(|| "neither it nor the standby answers".to_owned());
+                return Err(StoreError::Unavailable(why));
+            }
+            self.wait();
+        }
+    }
+
+    fn fence(&mut self, holder: String) -> StoreError {
+        self.fenced_by = Some(holder.clone());
+        StoreError::Fenced { holder }
+    }
+
+    fn check_lease(&self) -> Result<(), StoreError> {
+        match &self.fenced_by {
+            Some(holder) => Err(StoreError::Fenced { holder: holder.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    fn wait(&mut self) {
+        if self.standby_is_enough() {
+            self.client.wait(PAUSE);
+        } else {
+            self.store.wait(PAUSE);
+        }
+    }
+}
+
+impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> RecordStore for ReplicatedStore<S, T, C> {
+    fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
+        match self.store.groups().waiting_octets() < self.options.lacking_octets_max {
+            true => self.store.append(changes),
+            false => Err(AppendError::Backlog),
+        }
+    }
+
+    fn commit(&mut self) -> Result<RecordNumber, StoreError> {
+        let appended = self.store.groups().last();
+        self.wait_until(|this| this.durable >= appended)?;
+        Ok(self.durable)
+    }
+
+    fn groups(&self) -> &GroupQueue {
+        self.store.groups()
+    }
+
+    fn durable(&self) -> RecordNumber {
+        self.durable
+    }
+
+    fn is_full(&self) -> bool {
+        self.store.is_full()
+    }
+
+    fn losses(&self) -> u64 {
+        self.store.losses()
+    }
+
+    fn set_complete(&mut self) {
+        self.store.set_complete();
+    }
+
+    fn maintain(&mut self) -> Result<Upkeep, StoreError> {
+        let now = (self.clock)();
+        self.poll(now)?;
+        let is_behind = self.store.groups().is_waiting() || self.client.is_waiting();
+        Ok(if is_behind { Upkeep::Waiting } else { Upkeep::Idle })
+    }
+
+    fn visit(
+        &mut self,
+        kinds: &[RecordKind],
+        visitor: &mut dyn FnMut(RecordKey<'_>, &[u8]),
+    ) -> Result<(), StoreError> {
+        self.store.visit(kinds, visitor)
+    }
+}
+
+/// Writes a tail to the store of the new holder, or nothing if the tail is lost, and removes the
+/// name of the standby last. If the holder dies before the removal is durable, the next holder
+/// reads the tail again.
+///
+/// # Errors
+/// The store does not have all of it. The caller may write the same tail again.
+pub fn write_tail(store: &mut impl RecordStore, groups: &[QueuedGroup]) -> Result<(), StoreError> {
+    for group in groups {
+        let changes: Vec<_> = group.changes().flatten().collect();
+        let mut appended = store.append(&changes);
+        if appended == Err(AppendError::Backlog) {
+            store.commit()?;
+            appended = store.append(&changes);
+        }
+        appended.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+    }
+    store.commit()?;
+    store.set_standby(None);
+    store.commit().map(|_| ())
+}

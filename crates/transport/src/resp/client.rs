@@ -1,0 +1,123 @@
+//! The client's side of a connection.
+
+use std::collections::VecDeque;
+
+use crate::resp::error::RespError;
+use crate::resp::input::RespInput;
+use crate::resp::limits::RespLimits;
+use crate::resp::output::OutputBuffer;
+use crate::resp::value::RespValue;
+use crate::resp::write::{command_bytes_max, write_command};
+
+/// A reply, or a message that answers no command.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RespReply<'a, T> {
+    /// The caller's tag of the command; `None` for a push message.
+    pub tag: Option<T>,
+    /// The server's value.
+    pub value: RespValue<'a>,
+}
+
+/// Why a command was not accepted. Nothing changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CommandRefusal {
+    /// As many commands wait for replies as may.
+    #[error("{0} commands wait for their replies")]
+    InFlight(usize),
+    /// The octets that wait to be sent leave no room.
+    #[error("{0} octets of commands wait to be sent")]
+    OutputFull(usize),
+    /// The connection broke before.
+    #[error("the connection is broken: {0}")]
+    Broken(RespError),
+}
+
+/// One connection to a server.
+///
+/// `T` is the tag by which the caller identifies a reply. Memory: bounded by the limits of values,
+/// commands in flight and output; buffers grow to the used size and stay.
+#[derive(Debug)]
+pub struct RespClient<T> {
+    input: RespInput,
+    output: OutputBuffer,
+    in_flight: VecDeque<T>,
+    in_flight_max: usize,
+    output_bytes_max: usize,
+}
+
+impl<T> RespClient<T> {
+    /// A client for a new connection, with at most `in_flight_max` commands without reply and `output_bytes_max`
+    /// octets that wait to be sent.
+    #[must_use]
+    pub fn new(limits: RespLimits, in_flight_max: usize, output_bytes_max: usize) -> Self {
+        Self {
+            input: RespInput::new(limits),
+            output: OutputBuffer::default(),
+            in_flight: VecDeque::with_capacity(in_flight_max.min(1024)),
+            in_flight_max,
+            output_bytes_max,
+        }
+    }
+
+    /// Appends a command to the output.
+    ///
+    /// # Errors
+    /// See [`CommandRefusal`].
+    pub fn command(&mut self, tag: T, arguments: &[&[u8]]) -> Result<(), CommandRefusal> {
+        if let Some(error) = self.input.broken {
+            return Err(CommandRefusal::Broken(error));
+        }
+        if self.in_flight.len() >= self.in_flight_max {
+            return Err(CommandRefusal::InFlight(self.in_flight_max));
+        }
+        let waiting = self.output.contents().len();
+        if waiting.saturating_add(command_bytes_max(arguments)) > self.output_bytes_max {
+            return Err(CommandRefusal::OutputFull(waiting));
+        }
+        write_command(&mut self.output.octets, arguments);
+        self.in_flight.push_back(tag);
+        Ok(())
+    }
+
+    /// Commands without reply.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// Octets to send.
+    #[must_use]
+    pub fn output(&self) -> &[u8] {
+        self.output.contents()
+    }
+
+    /// Removes the first `len` octets of the output, which the transport has taken.
+    pub fn output_sent(&mut self, len: usize) {
+        self.output.sent(len);
+    }
+
+    /// Room for octets from the server.
+    pub fn input_room(&mut self) -> &mut [u8] {
+        self.input.input_room()
+    }
+
+    /// Notes that the transport has filled the first `len` octets of the room.
+    pub fn input_arrived(&mut self, len: usize) {
+        self.input.input_arrived(len);
+    }
+
+    /// The next reply or push message; `None` until it is complete.
+    ///
+    /// # Errors
+    /// The server violates the protocol. Every later call returns the same error.
+    pub fn next_reply(&mut self) -> Result<Option<RespReply<'_, T>>, RespError> {
+        let in_flight = &mut self.in_flight;
+        self.input.read_next(|value| {
+            let tag = match value {
+                RespValue::Push(_) => None,
+                _ => Some(in_flight.pop_front().ok_or(RespError::Unsolicited)?),
+            };
+            Ok(RespReply { tag, value })
+        })
+    }
+}

@@ -1,0 +1,111 @@
+//! Reads values, of which the last may still arrive.
+
+use crate::resp::error::RespError;
+use crate::resp::limits::RespLimits;
+use crate::resp::unit::Unit;
+use crate::resp::value::{RespElements, RespValue};
+
+/// Finds the end of a value that arrives in parts.
+///
+/// Memory: three numbers, whatever the nesting. A value ends when the units that its headers announced are
+/// there, so a count of missing units replaces a stack.
+#[derive(Debug)]
+pub struct ValueScanner {
+    /// Octets of complete units.
+    scanned: usize,
+    /// Units that the value still lacks.
+    missing: u32,
+    /// Units announced so far.
+    announced: u32,
+}
+
+impl Default for ValueScanner {
+    fn default() -> Self {
+        Self::of(1)
+    }
+}
+
+impl ValueScanner {
+    /// A scanner for so many values in turn.
+    const fn of(values: u32) -> Self {
+        Self { scanned: 0, missing: values, announced: values }
+    }
+
+    /// The length of the value that `input` starts with; `None` while it is incomplete. Call it
+    /// with the same octets and those that have arrived behind them. After a length it is ready for
+    /// the next value.
+    ///
+    /// Cost: complete units are read once.
+    ///
+    /// # Errors
+    /// The octets are no RESP, or the value exceeds `limits`, which is noticed as soon as a header says so.
+    pub fn scan(&mut self, input: &[u8], limits: &RespLimits) -> Result<Option<usize>, RespError> {
+        while self.missing > 0 {
+            let unit = Unit::read(input.get(self.scanned..).unwrap_or_default())?;
+            let scanned = self.scanned.saturating_add(unit.len);
+            if scanned > limits.value_bytes_max {
+                return Err(RespError::LargeValue(limits.value_bytes_max));
+            }
+            if scanned > input.len() {
+                return Ok(None);
+            }
+            self.scanned = scanned;
+            let announced = self.announced.checked_add(unit.children);
+            self.announced = announced
+                .filter(|count| *count <= limits.elements_max)
+                .ok_or(RespError::ManyElements(limits.elements_max))?;
+            self.missing = self.missing - 1 + unit.children;
+        }
+        let len = self.scanned;
+        *self = Self::default();
+        Ok(Some(len))
+    }
+}
+
+impl<'a> RespValue<'a> {
+    /// The value that `octets` start with, and the octets behind it; `None` if it is incomplete.
+    ///
+    /// # Errors
+    /// The octets are no RESP.
+    pub fn read(octets: &'a [u8]) -> Result<Option<(Self, &'a [u8])>, RespError> {
+        let mut octets = octets;
+        loop {
+            let unit = Unit::read(octets)?;
+            let Some(rest) = octets.get(unit.len..) else { return Ok(None) };
+            // The last child of attributes is the value.
+            let skipped = unit.children - u32::from(unit.value.is_none());
+            let Some(behind) = behind(rest, skipped)? else { return Ok(None) };
+            match unit.value {
+                Some(value) => return Ok(Some((value, behind))),
+                None => octets = behind,
+            }
+        }
+    }
+}
+
+impl<'a> RespElements<'a> {
+    /// The elements that are left, as they arrived.
+    pub(crate) fn octets_left(&self) -> &'a [u8] {
+        let behind = behind(self.octets, self.left).ok().flatten().map_or(0, <[u8]>::len);
+        self.octets.get(..self.octets.len() - behind).unwrap_or_default()
+    }
+}
+
+impl<'a> Iterator for RespElements<'a> {
+    type Item = RespValue<'a>;
+
+    fn next(&mut self) -> Option<RespValue<'a>> {
+        self.left = self.left.checked_sub(1)?;
+        // A value hands out elements only after all of them were read, so none is incomplete or invalid.
+        let (value, behind) = RespValue::read(self.octets).ok().flatten()?;
+        self.octets = behind;
+        Some(value)
+    }
+}
+
+/// The octets behind so many values; `None` if the values are incomplete.
+fn behind(octets: &[u8], values: u32) -> Result<Option<&[u8]>, RespError> {
+    let unlimited = RespLimits { value_bytes_max: usize::MAX, elements_max: u32::MAX };
+    let len = ValueScanner::of(values).scan(octets, &unlimited)?;
+    Ok(len.and_then(|len| octets.get(len..)))
+}
