@@ -1,6 +1,7 @@
-//! Chores of the workspace: `cargo xtask tidy`, `fuzz`, `miri`, `spec`, `perf`, `aarch64`.
+//! Chores of the workspace: `cargo xtask tidy`, `commits`, `fuzz`, `miri`, `spec`, `perf`, `aarch64`.
 
 mod aarch64;
+mod commits;
 mod fuzz;
 mod miri;
 mod parallel;
@@ -21,6 +22,8 @@ struct XtaskCli {
 enum Chore {
     /// Refuse what the architecture forbids: imports, clocks, unsafe, names, unfinished code.
     Tidy,
+    /// Refuse commits since the last tag without a short subject and a reason.
+    Commits,
     /// Build the fuzz targets and run them one after another.
     Fuzz {
         #[command(flatten)]
@@ -48,6 +51,7 @@ enum Chore {
 fn main() -> anyhow::Result<()> {
     match XtaskCli::parse().chore {
         Chore::Tidy => tidy::run(),
+        Chore::Commits => commits::run(),
         Chore::Fuzz { options, targets } => fuzz::run(options, &targets),
         Chore::Miri => miri::run(),
         Chore::Perf { perf } => perf::run(&perf),
