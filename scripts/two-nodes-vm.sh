@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs adit in a virtual machine with two NUMA nodes of two CPUs each. With its network devices on node 1, the threads of its
 # plan and its memory have to be there; with one on each node, sessions have workers on the node that their packets arrive at.
-# scripts/vm.sh says what it needs. SMF establishes sessions (crates/tests/tests/two_nodes.rs).
+# scripts/vm.sh says what it needs. SMF establishes sessions (crates/tests/tests/running/two_nodes.rs).
 # Usage: scripts/two-nodes-vm.sh ADIT SMF [ROOT-OF-THE-KERNEL-PACKAGE]
 # Status: 0 if all is where it should be; 77 if something is missing here.
 set -eu

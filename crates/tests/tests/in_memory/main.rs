@@ -3,6 +3,7 @@
 
 mod card;
 mod churn;
+mod differential;
 mod eventdev;
 mod fragments;
 mod n4_to_packets;
@@ -10,5 +11,7 @@ mod owner_changes;
 mod pipeline;
 mod rates;
 mod regressions;
+mod rss;
 mod several_workers;
 mod shaping;
+mod xdp;

@@ -1,0 +1,115 @@
+//! `adit top` in a pseudo terminal: SIGTERM ends it, and the terminal is as before.
+
+use std::fs::File;
+use std::io::Read;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::process::{Child, Command};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use adit_tests::daemon::Daemon;
+use adit_tests::process::binary;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Enters and leaves the other screen, and shows the cursor.
+const ENTERS: &str = "\u{1b}[?1049h";
+const LEAVES: &str = "\u{1b}[?1049l";
+const CURSOR: &str = "\u{1b}[?25h";
+
+/// Both ends of a pseudo terminal of 100 columns and 30 rows.
+fn pseudo_terminal() -> (OwnedFd, OwnedFd) {
+    let (mut near, mut far) = (-1, -1);
+    let size = libc::winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: both descriptors are written, the name and the modes are absent, and the size is read.
+    let opened = unsafe {
+        libc::openpty(
+            &raw mut near,
+            &raw mut far,
+            std::ptr::null_mut(),
+            std::ptr::null(),
+            &raw const size,
+        )
+    };
+    assert_eq!(opened, 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: openpty returned it, and nobody else has it.
+    let near = unsafe { OwnedFd::from_raw_fd(near) };
+    // SAFETY: the same.
+    (near, unsafe { OwnedFd::from_raw_fd(far) })
+}
+
+/// The modes of a terminal.
+fn modes(terminal: &impl AsRawFd) -> [u32; 4] {
+    let mut modes = MaybeUninit::<libc::termios>::uninit();
+    // SAFETY: the descriptor is a terminal, and the modes are written.
+    let known = unsafe { libc::tcgetattr(terminal.as_raw_fd(), modes.as_mut_ptr()) };
+    assert_eq!(known, 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: tcgetattr wrote them.
+    let modes = unsafe { modes.assume_init() };
+    [modes.c_iflag, modes.c_oflag, modes.c_cflag, modes.c_lflag]
+}
+
+/// The contents of a terminal, in a thread that ends with it.
+fn screen(near: &OwnedFd) -> Arc<Mutex<String>> {
+    let seen = Arc::new(Mutex::new(String::new()));
+    let (mut terminal, writes) = (File::from(near.try_clone().unwrap()), Arc::clone(&seen));
+    std::thread::spawn(move || {
+        let mut octets = [0; 4096];
+        while let Ok(len @ 1..) = terminal.read(&mut octets) {
+            writes.lock().unwrap().push_str(&String::from_utf8_lossy(&octets[..len]));
+        }
+    });
+    seen
+}
+
+#[track_caller]
+fn wait_until(what: &str, seen: &Mutex<String>, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}: {:?}", seen.lock().unwrap());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Ends the process if the test fails.
+struct Top(Child);
+
+impl Drop for Top {
+    fn drop(&mut self) {
+        // It can have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn signal_and_key_end_top_and_the_terminal_is_as_before() {
+    let Some(daemon) = Daemon::start("top", 10) else { return };
+    for ends_by_key in [false, true] {
+        let (near, far) = pseudo_terminal();
+        let before = modes(&far);
+        let seen = screen(&near);
+        let mut command = Command::new(binary("adit").unwrap());
+        command.arg("top").arg("--socket").arg(daemon.dir().join("admin.sock"));
+        command.stdin(far.try_clone().unwrap()).stdout(far.try_clone().unwrap());
+        let mut top =
+            Top(command.stderr(far.try_clone().unwrap()).env("TERM", "xterm").spawn().unwrap());
+        wait_until("the first figures", &seen, || seen.lock().unwrap().contains("uplink"));
+        assert!(seen.lock().unwrap().contains(ENTERS));
+        assert_ne!(modes(&far), before, "keys come one by one");
+        if ends_by_key {
+            std::io::Write::write_all(&mut File::from(near.try_clone().unwrap()), b"q").unwrap();
+        } else {
+            let pid = i32::try_from(top.0.id()).unwrap();
+            // SAFETY: the child was not waited for, so the pid is its own.
+            assert_eq!(unsafe { libc::kill(pid, libc::SIGTERM) }, 0);
+        }
+        wait_until("its end", &seen, || top.0.try_wait().unwrap().is_some());
+        assert!(top.0.wait().unwrap().success());
+        wait_until("the former screen", &seen, || seen.lock().unwrap().contains(LEAVES));
+        assert!(seen.lock().unwrap().contains(CURSOR));
+        assert_eq!(modes(&far), before);
+    }
+    assert!(daemon.stop().status.success());
+}
