@@ -5,5 +5,6 @@ mod fast_rule_selector;
 mod offload_choice;
 mod prop_tables;
 mod publication;
+mod resolution;
 mod support;
 mod threads;

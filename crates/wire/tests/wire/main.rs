@@ -5,6 +5,7 @@ mod encapsulation;
 mod fragments;
 mod glance;
 mod properties;
+mod toeplitz;
 mod usual;
 mod usual_over_v6;
 mod walk;

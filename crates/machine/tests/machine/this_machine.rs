@@ -1,5 +1,4 @@
 //! The sampler on the machine of the test: which fields it reports, not their values.
-#![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
 //! All forms of the hash yield the same value.
-#![allow(clippy::unwrap_used, reason = "a test")]
 
 use adit_wire::rss::{INPUT_MAX, Toeplitz, ToeplitzKey, hash_by_bits, hash_by_set_bits};
 use proptest::collection::vec;

@@ -1,5 +1,4 @@
 //! TLS with certificates of both sides: the peer gets through, strangers get nothing and keep nobody out.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 use std::fs;
 use std::io::{Read, Write};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::made_up::{CPU, MadeUpHost};
+use crate::tuning::made_up::{CPU, MadeUpHost};
 use adit_machine::placement::CpuSet;
 use adit_machine::tuning::{
     CpuLoad, FrequencyChange, FrequencyScaling, TuningError, frequency_survey, revert_frequencies,

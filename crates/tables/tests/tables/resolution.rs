@@ -1,19 +1,15 @@
 //! The neighbor cache over the tables, under virtual time.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")]
 
 #[allow(dead_code, reason = "the tests of adit-tables use more of it")]
-#[path = "../../tables/tests/tables/support.rs"]
-mod support;
-
 use std::net::{IpAddr, Ipv4Addr};
 
+use crate::support::{N3, N6, config, install, ip, rules, uninstall};
 use adit_rules::{AddressConflict, DeltaId, NextHops, WorkerCommand, WorkerEvent};
 use adit_tables::neighbor::{NeighborCache, NeighborEntry, NeighborState};
 use adit_tables::{Publisher, Route, TablesReader, Via, build};
 use adit_types::{
     InterfaceId, InterfaceRole, InterfaceSet, IpPrefix, Ipv4Prefix, MacAddr, Nanos, NextHopIndex,
 };
-use support::{N3, N6, config, install, ip, rules, uninstall};
 
 const HOST: &str = "198.51.100.9";
 const MAC_A: MacAddr = MacAddr([2, 0xa, 0, 0, 0, 1]);

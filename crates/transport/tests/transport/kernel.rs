@@ -1,5 +1,4 @@
 //! Streams between two transports of the kernel over the loopback device.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};

@@ -1,6 +1,5 @@
 //! The journal on real files: processes that are killed, two processes on one folder, a folder that cannot be
 //! written.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -148,7 +147,7 @@ fn killed_process_loses_nothing_that_it_acknowledged() {
             break;
         }
         assert!(round < 1000, "{total} groups");
-        let mut child = spawn(&path, "child_that_writes");
+        let mut child = spawn(&path, "journal_folder::child_that_writes");
         let mut out = child.stdout.take().unwrap();
         let reader = std::thread::spawn(move || {
             let mut text = String::new();
@@ -186,7 +185,7 @@ fn child_that_waits() {
 #[test]
 fn second_process_is_refused_until_the_first_one_is_killed() {
     let folder = tempfile::tempdir().unwrap();
-    let mut child = spawn(folder.path(), "child_that_waits");
+    let mut child = spawn(folder.path(), "journal_folder::child_that_waits");
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let is_open = lines.map_while(Result::ok).any(|line| line.ends_with("open"));
     let second = open_now(folder.path()).err();

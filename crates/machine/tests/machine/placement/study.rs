@@ -14,7 +14,7 @@
 //! packets (section 4.3), which is no property of a placement. So 1cp1up (15.82 % fewer packets) and 2cp1up (4.39 %) are a
 //! tie by CPU utilization, in the study and here.
 
-use crate::made_up::machine;
+use crate::placement::made_up::machine;
 use adit_machine::placement::{
     MachineTopology, PlacedRole, PlacedThread, Placement, PlacementGroup, PlacementRule, PlanModel,
     PlanRequest, RuleBreak, SiblingPolicy, check, cost_of, plan,

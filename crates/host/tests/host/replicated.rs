@@ -1,5 +1,4 @@
 //! A replicated store over sockets of the kernel, on the thread of the store.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};

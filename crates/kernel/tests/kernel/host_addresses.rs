@@ -1,8 +1,6 @@
 //! Addresses that adit has while it is active, on virtual devices. Needs root; without it the tests print
 //! `skipped: reason`.
 
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
-
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Command;

@@ -1,8 +1,6 @@
 //! Kernel ports over real sockets and TUN devices. TUN devices need root; without it their tests print
 //! `skipped: reason`.
 
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
-
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;

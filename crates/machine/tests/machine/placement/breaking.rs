@@ -1,6 +1,6 @@
 //! Plans that break one rule.
 
-use crate::made_up::machine;
+use crate::placement::made_up::machine;
 use adit_machine::placement::{
     MachineTopology, PlacedPort, PlacedRole, PlacementGroup, PlacementPlan, PlacementRule,
     PlanModel, PlanRefusal, PlanRequest, SiblingPolicy, plan, plan_breaking,

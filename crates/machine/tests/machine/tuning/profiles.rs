@@ -10,7 +10,7 @@ use adit_machine::tuning::{
     kernel_parameters, revert,
 };
 
-use crate::made_up::{CPU, MadeUpHost, Meddling};
+use crate::tuning::made_up::{CPU, MadeUpHost, Meddling};
 
 fn request(profile: TuningProfile) -> TuningRequest {
     let has_cores = profile.has_cores();

@@ -1,5 +1,4 @@
 //! Streams of two stacks over ports in memory, whose wire delays, loses and reorders frames.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};

@@ -1,8 +1,6 @@
 //! Packet sockets on devices as the kernel makes them, with all offloads. Needs root; without it the tests print
 //! `skipped: reason`.
 
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;

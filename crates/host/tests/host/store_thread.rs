@@ -1,5 +1,4 @@
 //! The thread of a store whose disk fails for a while, or that another process takes over.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 use std::fs::File;
 use std::io;

@@ -1,0 +1,5 @@
+//! Plans for made-up machines.
+
+mod breaking;
+mod made_up;
+mod study;

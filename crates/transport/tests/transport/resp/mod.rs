@@ -1,0 +1,4 @@
+//! RESP in octets, and connections without sockets.
+
+mod codec;
+mod connection;
