@@ -3,12 +3,13 @@
 SUDO := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
 DEMO_ARGS ?=
 
-.PHONY: help run check test fuzz build bench bench-memif bench-journal lab coverage clean
+.PHONY: help run check test test-all fuzz build bench bench-memif bench-journal lab coverage clean
 
 help:
 	@echo "make run    build adit and run the demo: namespaces, gNB, SMF, real traffic (root)"
 	@echo "make check  what a change of most rooms needs: format, lints, tidy, tests without DPDK, root or packages"
-	@echo "make test   everything CI runs: format, lints, tidy, tests, namespace scenarios"
+	@echo "make test   format, lints, tidy and all tests, with what is installed; says what it skipped and why"
+	@echo "make test-all   what CI runs: installs the rest, then all of it with loom, Miri, fuzzing, aarch64 and licenses"
 	@echo "make fuzz   every fuzz target for five minutes (SECONDS=...)"
 	@echo "make bench  every bench of adit on this machine, and the rules over memif (WIRE=none|quick|full), into docs/benchmarks"
 	@echo "make bench-memif  what adit and dpdk-testpmd forward over memif, in turns, and their ratio"
@@ -36,18 +37,26 @@ check:
 	cargo fmt --check
 	cargo clippy --quiet $(CHECKED) --all-targets -- -D warnings
 	cargo run --quiet --package xtask -- tidy
-	cargo test --quiet $(CHECKED)
+	cargo run --quiet --package xtask -- commits
+	cargo test --quiet $(CHECKED) --lib --bins --tests
 
 test:
-	@scripts/install.sh test
+	@scripts/install.sh run
 	cargo fmt --check
 	cargo clippy --quiet --workspace --all-targets -- -D warnings
 	cargo build --quiet --workspace --bins
 	$(XTASK) tidy
-	cargo test --quiet --workspace
+	$(XTASK) commits
+	$(XTASK) test
+
+test-all:
+	@scripts/install.sh test
+	$(MAKE) --no-print-directory test
 	RUSTFLAGS="--cfg loom" cargo test --quiet --package adit-tables --target-dir target/loom --test loom_publish
 	$(XTASK) miri
 	$(XTASK) fuzz --quick --seconds 5
+	$(XTASK) aarch64
+	cargo deny --log-level error check licenses bans sources
 
 # Each target for SECONDS; finds go to crates/tests/regressions, where `make test` replays them.
 SECONDS ?= 300

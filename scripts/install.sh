@@ -62,6 +62,14 @@ if ! command -v cargo >/dev/null 2>&1; then
     exit 1
 fi
 
+# The check of licenses, and the target that no machine here runs.
+if [ "${1:-}" = test ]; then
+    cargo deny --version >/dev/null 2>&1 || cargo install --quiet --locked cargo-deny
+    if command -v rustup >/dev/null 2>&1; then
+        rustup target add aarch64-unknown-linux-gnu >/dev/null 2>&1
+    fi
+fi
+
 # Miri needs a nightly toolchain. Without rustup, or without a network, its tests are skipped.
 if [ "${1:-}" = test ] && command -v rustup >/dev/null 2>&1; then
     if ! cargo +nightly miri --version >/dev/null 2>&1; then

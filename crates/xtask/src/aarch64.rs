@@ -1,7 +1,7 @@
 //! `cargo xtask aarch64`: every room compiles for aarch64.
 //!
-//! DPDK's headers depend on the architecture. apt fetches those of Debian's arm64 packages into the build
-//! folder, with lists and caches there, and installs nothing. clang translates them. Nothing is linked
+//! DPDK's headers depend on the architecture. apt fetches the arm64 packages of this machine's own sources into
+//! the build folder, with lists and caches there, and installs nothing. clang translates them. Nothing is linked
 //! or run.
 
 use std::path::{Path, PathBuf};
@@ -22,10 +22,6 @@ const PACKAGES: [&str; 7] = [
     "libhwloc-dev",
 ];
 
-/// The Debian release whose DPDK is one that `adit-dpdk-sys` binds.
-const RELEASE: &str = "bookworm";
-const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-
 /// The folder of the packages that pkg-config reads.
 const PKG_CONFIG: &str = "usr/lib/aarch64-linux-gnu/pkgconfig";
 
@@ -42,15 +38,10 @@ pub(crate) fn run() -> anyhow::Result<()> {
 
 /// Fetches the packages and unpacks them into `sysroot`.
 fn fetch(folder: &Path, sysroot: &Path) -> anyhow::Result<()> {
-    if !Path::new(KEYRING).exists() {
-        bail!("{KEYRING} is missing; this needs apt and the package debian-archive-keyring");
-    }
     for part in ["state/lists/partial", "cache/archives/partial", "packages"] {
         std::fs::create_dir_all(folder.join(part)).context("folders for apt")?;
     }
     std::fs::write(folder.join("state/status"), "").context("folders for apt")?;
-    let source = format!("deb [signed-by={KEYRING}] http://deb.debian.org/debian {RELEASE} main\n");
-    std::fs::write(folder.join("sources.list"), source).context("folders for apt")?;
     let apt = |arguments: &[&str]| {
         let at = |path: &str| folder.join(path).display().to_string();
         let mut command = Command::new("apt-get");
@@ -59,8 +50,6 @@ fn fetch(folder: &Path, sysroot: &Path) -> anyhow::Result<()> {
             ("Dir::State", at("state")),
             ("Dir::State::status", at("state/status")),
             ("Dir::Cache", at("cache")),
-            ("Dir::Etc::sourceparts", "-".to_owned()),
-            ("Dir::Etc::sourcelist", at("sources.list")),
             ("APT::Sandbox::User", "root".to_owned()),
         ] {
             command.args(["-o", &format!("{name}={value}")]);

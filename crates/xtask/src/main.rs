@@ -1,4 +1,4 @@
-//! Chores of the workspace: `cargo xtask tidy`, `commits`, `fuzz`, `miri`, `spec`, `perf`, `aarch64`.
+//! Chores of the workspace: `cargo xtask tidy`, `commits`, `test`, `fuzz`, `miri`, `spec`, `perf`, `aarch64`.
 
 mod aarch64;
 mod commits;
@@ -6,6 +6,7 @@ mod fuzz;
 mod miri;
 mod parallel;
 mod perf;
+mod programs;
 mod spec;
 mod tidy;
 
@@ -24,6 +25,8 @@ enum Chore {
     Tidy,
     /// Refuse commits since the last tag without a short subject and a reason.
     Commits,
+    /// Build and run the test programs; say how long each took, and what was skipped and why.
+    Test(programs::TestOptions),
     /// Build the fuzz targets and run them one after another.
     Fuzz {
         #[command(flatten)]
@@ -52,6 +55,7 @@ fn main() -> anyhow::Result<()> {
     match XtaskCli::parse().chore {
         Chore::Tidy => tidy::run(),
         Chore::Commits => commits::run(),
+        Chore::Test(options) => programs::run(&options),
         Chore::Fuzz { options, targets } => fuzz::run(options, &targets),
         Chore::Miri => miri::run(),
         Chore::Perf { perf } => perf::run(&perf),

@@ -1,0 +1,189 @@
+//! Builds the test programs and runs them one after the other: a line for each, then what was
+//! skipped and why.
+//!
+//! `cargo test` shows neither the time of a program nor the reason of a skipped test, whose output
+//! it hides like that of all tests that pass.
+
+use std::collections::BTreeMap;
+use std::io::BufReader;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use cargo_metadata::{Message, PackageId, TargetKind};
+
+/// How a test prints why it was skipped, on a line of its own.
+const SKIPPED: &str = "skipped: ";
+
+/// Options of `cargo xtask test`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TestOptions {
+    /// Test these packages only, such as `adit-n4`; all if none is named.
+    #[arg(long, short)]
+    package: Vec<String>,
+    /// Print how long each program ran, longest first.
+    #[arg(long)]
+    times: bool,
+}
+
+/// A test program that was built.
+struct TestProgram {
+    /// The package and the target, such as `adit-n4 n4`.
+    name: String,
+    executable: PathBuf,
+    /// The folder of the package, in which its tests run.
+    folder: PathBuf,
+}
+
+/// One run of a program.
+struct ProgramRun {
+    name: String,
+    passed: usize,
+    failed: bool,
+    /// Each reason, with how often it was given.
+    skipped: BTreeMap<String, usize>,
+    time: Duration,
+}
+
+/// Runs all programs, also after one has failed.
+///
+/// # Errors
+/// When the programs cannot be built, and after all have run if one failed.
+pub(crate) fn run(options: &TestOptions) -> anyhow::Result<()> {
+    let programs = build(&options.package)?;
+    let mut runs = Vec::new();
+    for (number, program) in programs.iter().enumerate() {
+        let run = run_one(program)?;
+        let outcome = if run.failed { "FAILED" } else { "ok" };
+        println!(
+            "{:>3}/{} {outcome:<6} {:>4} passed {:>6.1} s  {}",
+            number + 1,
+            programs.len(),
+            run.passed,
+            run.time.as_secs_f64(),
+            run.name
+        );
+        runs.push(run);
+    }
+    report(&mut runs, options.times)
+}
+
+/// Builds the test programs of `packages`, of all without one.
+fn build(packages: &[String]) -> anyhow::Result<Vec<TestProgram>> {
+    let mut command = Command::new("cargo");
+    command.args(["test", "--no-run", "--message-format=json-render-diagnostics"]);
+    // Another selection of packages would have other features and compile most of them again.
+    command.arg("--workspace").stdout(Stdio::piped());
+    let mut child = command.spawn().context("cargo cannot be run")?;
+    let output = child.stdout.take().context("cargo has no output")?;
+    let mut programs = Vec::new();
+    for message in Message::parse_stream(BufReader::new(output)) {
+        let Message::CompilerArtifact(artifact) = message? else { continue };
+        let Some(executable) = artifact.executable.filter(|_| artifact.profile.test) else {
+            continue;
+        };
+        let package = package_name(&artifact.package_id);
+        if !packages.is_empty() && !packages.contains(&package) {
+            continue;
+        }
+        let kind =
+            if artifact.target.kind.contains(&TargetKind::Test) { "" } else { "unit tests of " };
+        let folder = artifact.manifest_path.parent().context("a manifest is in a folder")?;
+        programs.push(TestProgram {
+            name: format!("{package} {kind}{}", artifact.target.name),
+            executable: executable.into_std_path_buf(),
+            folder: folder.as_std_path().to_owned(),
+        });
+    }
+    if !child.wait()?.success() {
+        bail!("the test programs cannot be built");
+    }
+    programs.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(programs)
+}
+
+/// `adit-n4` of `path+file:///…/crates/n4#adit-n4@0.1.0`, and of `…/crates/adit#0.1.0` the folder's.
+fn package_name(id: &PackageId) -> String {
+    let (path, end) = id.repr.split_once('#').unwrap_or((&id.repr, ""));
+    let name = end.split_once('@').map_or_else(|| path.rsplit('/').next(), |(name, _)| Some(name));
+    name.unwrap_or_default().to_owned()
+}
+
+fn run_one(program: &TestProgram) -> anyhow::Result<ProgramRun> {
+    let started = Instant::now();
+    let output = Command::new(&program.executable)
+        .arg("--show-output")
+        .current_dir(&program.folder)
+        .env("CARGO_MANIFEST_DIR", &program.folder)
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("{} cannot be run", program.executable.display()))?;
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let failed = !output.status.success();
+    if failed {
+        println!("{stdout}{stderr}{}: {}", program.name, output.status);
+    }
+    let mut skipped = BTreeMap::new();
+    for line in stdout.lines().chain(stderr.lines()) {
+        if let Some(reason) = line.strip_prefix(SKIPPED) {
+            *skipped.entry(reason.to_owned()).or_insert(0) += 1;
+        }
+    }
+    let passed = passed_tests(&stdout);
+    Ok(ProgramRun { name: program.name.clone(), passed, failed, skipped, time: started.elapsed() })
+}
+
+/// The number in `test result: ok. 12 passed; …`.
+fn passed_tests(stdout: &str) -> usize {
+    let result = stdout.lines().rev().find_map(|line| line.strip_prefix("test result: "));
+    let count = result.and_then(|result| result.split_once(". ")).and_then(|(_, counts)| {
+        counts.split_once(" passed").and_then(|(count, _)| count.parse().ok())
+    });
+    count.unwrap_or_default()
+}
+
+/// Prints the sum, the programs with their times if `times`, and what was skipped.
+fn report(runs: &mut [ProgramRun], times: bool) -> anyhow::Result<()> {
+    let skipped: usize = runs.iter().flat_map(|run| run.skipped.values()).sum();
+    for run in runs.iter() {
+        for (reason, count) in &run.skipped {
+            println!("skipped {count}× in {}: {reason}", run.name);
+        }
+    }
+    if times {
+        runs.sort_by_key(|run| std::cmp::Reverse(run.time));
+        for run in runs.iter() {
+            println!("{:>7.1} s  {}", run.time.as_secs_f64(), run.name);
+        }
+    }
+    let passed: usize = runs.iter().map(|run| run.passed).sum();
+    println!("{passed} tests passed in {} programs, {skipped} skipped", runs.len());
+    let failed: Vec<&str> =
+        runs.iter().filter(|run| run.failed).map(|run| run.name.as_str()).collect();
+    if !failed.is_empty() {
+        bail!("failed: {}", failed.join(", "));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn count_of_passed_tests_is_read_from_the_result() {
+        let stdout = "test a ... ok\n\ntest result: ok. 12 passed; 0 failed; 0 ignored\n";
+        assert_eq!(passed_tests(stdout), 12);
+        assert_eq!(passed_tests("test result: FAILED. 3 passed; 1 failed;"), 3);
+        assert_eq!(passed_tests("Segmentation fault"), 0);
+    }
+
+    #[test]
+    fn package_has_its_name_in_both_forms_of_identifiers() {
+        let name = |repr: &str| package_name(&PackageId { repr: repr.to_owned() });
+        assert_eq!(name("path+file:///a/crates/n4#adit-n4@0.1.0"), "adit-n4");
+        assert_eq!(name("path+file:///a/crates/adit#0.1.0"), "adit");
+    }
+}
