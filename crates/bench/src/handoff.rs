@@ -1,4 +1,4 @@
-//! `adit bench handoff`: cycles of packets that another worker than their session's owner received.
+//! `adit-bench handoff`: cycles of packets that another worker than their session's owner received.
 //!
 //! One worker receives packets of sessions that another one owns, and hands all of them off; the owner takes
 //! them over and sends them. Both take their steps in turns on one thread, so no cache line travels between
@@ -20,7 +20,7 @@ use super::io::BenchIo;
 use super::measure::{
     self, ExpectedOutcome, Figures, SHAPED_PKTS_FEW, WorkerBenchConfig, fill, measure,
 };
-use super::network::BenchSession;
+use super::network::{BenchSession, PORTS};
 use super::packet::BenchPacket;
 use super::report;
 use super::sessions::{self, BenchProfile, Populated};
@@ -31,12 +31,12 @@ const RECEIVER: WorkerId = WorkerId(0);
 /// The worker that owns their sessions.
 const OWNER: WorkerId = WorkerId(1);
 
-/// Measures both directions with the sessions of `size`, and prints the result.
+/// Measures both directions with the sessions of `size`.
 ///
 /// # Errors
 /// A packet was not handed off, or not sent by its owner.
-pub(crate) fn run(size: &BenchSize, profile: BenchProfile) -> anyhow::Result<()> {
-    let &BenchSize { sessions: count, packets, burst, ref output } = size;
+pub(crate) fn run(size: &BenchSize, profile: BenchProfile) -> anyhow::Result<Value> {
+    let &BenchSize { sessions: count, packets, burst } = size;
     let mut rows = Vec::new();
     let family = profile.family();
     for packet in [BenchPacket::uplink(family), BenchPacket::Downlink { family }] {
@@ -57,19 +57,16 @@ pub(crate) fn run(size: &BenchSize, profile: BenchProfile) -> anyhow::Result<()>
         let plan = WorkerBenchConfig { active: count, ..plan };
         rows.push(row("no hand-off", &plan, &measure(&mut resident, &plan)?));
     }
-    report::print("handoff", &rows, output)
+    Ok(report::of("handoff", &rows))
 }
 
 fn row(what: &str, plan: &WorkerBenchConfig, figures: &Figures) -> Value {
-    json!({
+    figures.add_to(json!({
         "what": what,
-        "direction": if plan.packet.is_uplink() { "uplink" } else { "downlink" },
+        "direction": plan.packet.direction(),
         "active_sessions": plan.active,
         "burst_pkts": plan.burst,
-        "cycles_per_packet": report::rounded(figures.mean),
-        "cycles_per_packet_median_burst": report::rounded(figures.median),
-        "cycles_per_packet_p99_burst": report::rounded(figures.p99),
-    })
+    }))
 }
 
 /// Two workers of the same tables, and their packets.
@@ -98,7 +95,7 @@ impl WorkerPair {
         let mut next = |id: WorkerId| -> anyhow::Result<Worker<BenchIo>> {
             let reader: TablesReader = readers.next().context("a reader")?;
             ensure!(reader.worker() == id, "readers in the order of workers");
-            let worker = measure::worker(reader, BURST_MAX, SHAPED_PKTS_FEW);
+            let worker = measure::worker(reader, PORTS.to_vec(), BURST_MAX, SHAPED_PKTS_FEW);
             Ok(worker.with_handoff(handoffs.next().context("the ends of the rings")?))
         };
         Ok(Self {
