@@ -70,6 +70,10 @@ pub(crate) struct CyclesReport {
 /// There is no adit-bench; the bench fails; `stop` was raised.
 pub(crate) fn run(arguments: &CyclesArguments, stop: &Stop) -> Result<bool> {
     let binary = find_binary(arguments.adit.as_deref())?.with_file_name("adit-bench");
+    if !binary.is_file() {
+        let what = format!("there is no {}: cargo build --release -p adit-bench", binary.display());
+        return Err(environment(what));
+    }
     let recorder = Recorder::without_ports("cycles");
     let mut report = CyclesReport {
         header: ReportHeader::default(),

@@ -34,37 +34,6 @@ pub(crate) struct AbArguments {
     rounds: u32,
 }
 
-/// The worktree of the other revision. Dropping it removes the worktree.
-struct Worktree {
-    root: PathBuf,
-    path: PathBuf,
-}
-
-impl Worktree {
-    fn add(root: &Path, path: PathBuf, commit: &str) -> anyhow::Result<Self> {
-        let worktree = Self { root: root.to_owned(), path };
-        // A killed run leaves its worktree.
-        worktree.remove();
-        let mut command = Command::new("git");
-        command.current_dir(root).args(["worktree", "add", "--quiet", "--detach"]);
-        output(command.arg(&worktree.path).arg(commit))?;
-        Ok(worktree)
-    }
-
-    fn remove(&self) {
-        let mut command = Command::new("git");
-        command.current_dir(&self.root).args(["worktree", "remove", "--force"]);
-        // Fails if there is none.
-        let _ = command.arg(&self.path).output();
-    }
-}
-
-impl Drop for Worktree {
-    fn drop(&mut self) {
-        self.remove();
-    }
-}
-
 /// Measures both builds in turns.
 ///
 /// # Errors
@@ -78,11 +47,14 @@ pub(super) fn run(arguments: &AbArguments) -> anyhow::Result<Value> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
     let folder = target.join("perf");
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-    let worktree = Worktree::add(&root, folder.join("other"), &commit)?;
+    let tree = folder.join("other");
+    // That of an earlier run.
+    let _ = std::fs::remove_dir_all(&tree);
+    output(Command::new("git").args(["clone", "--quiet", "--shared"]).args([&root, &tree]))?;
+    output(Command::new("git").current_dir(&tree).args(["checkout", "--quiet", &commit]))?;
     eprintln!("building {commit}");
-    let other = build(&worktree.path, &folder.join("build"), &folder.join("other-bench"))
+    let other = build(&tree, &folder.join("build"), &folder.join("other-bench"))
         .with_context(|| format!("build of {}", arguments.revision))?;
-    drop(worktree);
     eprintln!("building the working tree");
     let own =
         build(&root, &target, &folder.join("own-bench")).context("build of the working tree")?;
