@@ -156,7 +156,10 @@ pub(crate) struct WorkerBench {
 impl WorkerBench {
     /// A worker that reads the tables of `reader`.
     pub(crate) fn new(reader: TablesReader, shaped_pkts_max: usize) -> Self {
-        let worker = worker(reader, PORTS.to_vec(), BURST_MAX, shaped_pkts_max);
+        Self::of(worker(reader, PORTS.to_vec(), BURST_MAX, shaped_pkts_max))
+    }
+
+    pub(crate) fn of(worker: Worker<BenchIo>) -> Self {
         let io = BenchIo::new(PortId(0));
         Self {
             worker,
@@ -213,17 +216,30 @@ impl WorkerBench {
 
     /// Runs one step on the prepared burst. Returns its cycles and the number of sent packets.
     pub(crate) fn step(&mut self) -> anyhow::Result<(u64, usize)> {
-        self.step += 1;
         let wanted = self.io.ready.len();
-        let now = Nanos(self.step * self.step_time.0);
-        // Complete the stores to the buffers before the timed step.
-        fence(Ordering::SeqCst);
-        let start = adit_dpdk::tsc();
-        let report = self.worker.step(now, &mut self.io);
-        let end = adit_dpdk::tsc();
-        ensure!(report.received == wanted, "a step received {} packets", report.received);
-        Ok((end.wrapping_sub(start), self.io.sent_pkts()))
+        let (cycles, [received, sent]) = self.any_step();
+        ensure!(received == wanted, "a step received {received} packets");
+        Ok((cycles, sent))
     }
+
+    /// The same for packets that another worker receives, too. Returns the cycles, and the numbers of received and of
+    /// sent packets.
+    pub(crate) fn any_step(&mut self) -> (u64, [usize; 2]) {
+        self.step += 1;
+        let now = Nanos(self.step * self.step_time.0);
+        let (cycles, report) = timed(|| self.worker.step(now, &mut self.io));
+        (cycles, [report.received, self.io.sent_pkts()])
+    }
+}
+
+/// Runs `work` and returns its cycles.
+#[inline]
+pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (u64, T) {
+    // Complete the stores to the buffers before the timed part.
+    fence(Ordering::SeqCst);
+    let start = adit_dpdk::tsc();
+    let done = work();
+    (adit_dpdk::tsc().wrapping_sub(start), done)
 }
 
 impl Drop for WorkerBench {
@@ -406,14 +422,12 @@ impl Floor {
         let port = io.rx_port;
         io.clear_sent();
         fill(io, plan.packet, RxChecksum::Good, plan.burst, sessions, random)?;
-        let start = adit_dpdk::tsc();
-        io.rx_burst(port, BURST_MAX, burst);
-        for buf in burst.iter_mut() {
-            swap_macs(buf);
-        }
-        io.tx_burst(port, burst);
-        let end = adit_dpdk::tsc();
-        Ok(end.wrapping_sub(start))
+        let (cycles, _) = timed(|| {
+            io.rx_burst(port, BURST_MAX, burst);
+            burst.iter_mut().for_each(swap_macs);
+            io.tx_burst(port, burst)
+        });
+        Ok(cycles)
     }
 }
 

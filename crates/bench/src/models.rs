@@ -7,8 +7,6 @@ mod cores;
 mod pipeline;
 mod scheduled;
 
-use std::sync::atomic::{Ordering, fence};
-
 use adit_dpdk::{Eal, EalConfig, EventDriver, HugepageMode, Mbuf, Mempool, MempoolConfig};
 use adit_pktio::{Burst, PacketBuf, PacketIo, PortInfo};
 use adit_types::PortId;
@@ -17,6 +15,7 @@ use rand::rngs::SmallRng;
 use serde_json::{Value, json};
 
 use self::scheduled::{QueuesCase, SchedulerSettings, event_driven, hop};
+use super::measure;
 use super::network::{self, BenchSession};
 use super::packet::BenchPacket;
 use super::report::{self, ratio, rounded};
@@ -164,12 +163,10 @@ impl PacketIo for MbufIo {
     }
 }
 
+/// Runs `work` and adds its cycles.
 fn timed<T>(cycles: &mut u64, work: impl FnOnce() -> T) -> T {
-    // Complete the stores to the buffers before the timed part.
-    fence(Ordering::SeqCst);
-    let start = adit_dpdk::tsc();
-    let done = work();
-    *cycles += adit_dpdk::tsc().wrapping_sub(start);
+    let (spent, done) = measure::timed(work);
+    *cycles += spent;
     done
 }
 

@@ -8,14 +8,14 @@
 use std::net::IpAddr;
 
 use adit_rules::{DeltaId, GtpuTunnel, HeaderCreation};
-use adit_session::{FarUpdate, ForwardingUpdate, SessionChange};
+use adit_session::{FarUpdate, ForwardingUpdate, Refusal, SessionChange};
 use adit_types::{FarId, Teid};
 use anyhow::{Context, ensure};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 
-use super::measure::{BenchNode, Figures, establish};
+use super::measure::{BenchNode, Figures, establish, timed};
 use super::packet::BenchPacket;
 use super::report::{self, rounded};
 use super::sessions::BenchProfile;
@@ -60,20 +60,18 @@ fn measure(
             let session = sessions.get(random.random_range(0..sessions.len()));
             let up_seid = session.context("a session")?.up_seid;
             let change = handover(random.random());
-            let start = adit_dpdk::tsc();
-            let modified = store.modify(up_seid, change).map_err(|r| anyhow::anyhow!("{r:?}"))?;
-            if let Some(delta) = modified.delta {
-                number += 1;
-                publisher.apply(DeltaId(number), delta);
-            }
-            spent += adit_dpdk::tsc().wrapping_sub(start);
+            number += 1;
+            let (cycles, modified) = timed(|| {
+                let delta = store.modify(up_seid, change)?.delta;
+                Ok::<_, Refusal>(delta.map(|delta| publisher.apply(DeltaId(number), delta)))
+            });
+            modified.map_err(|refusal| anyhow::anyhow!("{refusal:?}"))?;
+            spent += cycles;
         }
         let (step_cycles, sent) = bench.step()?;
         ensure!(sent == burst, "a step forwarded {sent} of {burst} packets");
         cycles.push(step_cycles);
-        let start = adit_dpdk::tsc();
-        while publisher.poll_observed().is_some() {}
-        spent += adit_dpdk::tsc().wrapping_sub(start);
+        spent += timed(|| while publisher.poll_observed().is_some() {}).0;
     }
     let figures = Figures::of(&mut cycles, burst);
     let modifications = steps * per_step;
