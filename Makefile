@@ -11,7 +11,7 @@ help:
 	@echo "make test   format, lints, tidy and all tests, with what is installed; says what it skipped and why"
 	@echo "make test-all   what CI runs: installs the rest, then all of it with loom, Miri, fuzzing, aarch64 and licenses"
 	@echo "make fuzz   every fuzz target for five minutes (SECONDS=...)"
-	@echo "make bench  every bench of adit on this machine, and the rules over memif (WIRE=none|quick|full), into docs/benchmarks"
+	@echo "make bench  most benches on this machine, and the rules over memif (WIRE=none|quick|full), into docs/benchmarks"
 	@echo "make bench-memif  what adit and dpdk-testpmd forward over memif, in turns, and their ratio"
 	@echo "make bench-journal  the journal beside fjall (FOLDER=... on the disk to be measured)"
 	@echo "make lab    the tester's own test and the short experiments on memif; writes lab-report/"
@@ -68,7 +68,8 @@ fuzz:
 WIRE ?= quick
 bench: build
 	@scripts/install.sh bench || echo "without valgrind instructions are not counted"
-	cargo xtask perf suite --wire $(WIRE)
+	cargo build --release --quiet --package adit-bench
+	target/release/adit-bench perf suite --wire $(WIRE) --folder docs/benchmarks > /dev/null
 
 bench-memif: build
 	$(SUDO) target/release/adit-lab saturate --sessions 100000 --rules usage

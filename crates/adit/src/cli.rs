@@ -7,7 +7,6 @@ mod top;
 
 use std::path::{Path, PathBuf};
 
-use adit_bench::command::BenchCommand;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use serde::{Deserialize, Serialize};
@@ -173,11 +172,6 @@ pub(crate) enum AditCommand {
         /// Write a page per command into this folder.
         #[arg(long, value_name = "FOLDER")]
         folder: Option<PathBuf>,
-    },
-    /// Measure a part of adit on this machine.
-    Bench {
-        #[command(subcommand)]
-        bench: BenchCommand,
     },
 }
 

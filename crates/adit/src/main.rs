@@ -144,6 +144,5 @@ fn dispatch(cli: AditCli) -> anyhow::Result<()> {
         }
         AditCommand::Reload { json, socket } => reload_command::reload(socket.path(), json),
         AditCommand::Host { host } => host_command::run(host),
-        AditCommand::Bench { bench } => bench.run(),
     }
 }

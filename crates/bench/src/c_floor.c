@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The C floor of `adit bench datapath`: what forwarding the usual packet costs in plain C without the
+ * The C floor of `adit-bench datapath`: what forwarding the usual packet costs in plain C without the
  * features of a UPF. Untagged IPv4 frames and one PDU Session Container. Per direction one array from
  * keys to sessions and one cache line per session; no filter, gate, rate, report or change of rules.
  * Frames are checked as Adit checks them, and leave with the same octets.

@@ -14,7 +14,7 @@ use rand::rngs::SmallRng;
 use rustix::mm::{Advice, madvise};
 use zerocopy::FromBytes;
 
-use super::measure::WorkerBenchConfig;
+use super::measure::{WorkerBenchConfig, timed};
 use super::network::{self, BenchIpVersion, BenchSession};
 use super::packet::{BenchPacket, TUNNEL_HEADERS_LEN as HEADERS_LEN};
 use super::sessions::BenchProfile;
@@ -215,15 +215,11 @@ impl CFloor {
             true => adit_floor_uplink,
             false => adit_floor_downlink,
         };
-        // Complete the stores to the buffers before the timed call.
-        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-        let start = adit_dpdk::tsc();
         // SAFETY: `count` packets are valid and `sent` has room for them. The index has a power of two
         // entries, each the position of a line; each line has the position of a hop.
-        let sent_count =
-            unsafe { forward(&raw const direction, received.as_ptr(), count, sent.as_mut_ptr()) };
-        let end = adit_dpdk::tsc();
-        (end.wrapping_sub(start), sent_count)
+        timed(|| unsafe {
+            forward(&raw const direction, received.as_ptr(), count, sent.as_mut_ptr())
+        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! `adit bench churn`: counts the packets that a worker loses while sessions are established and modified.
+//! `adit-bench churn`: counts the packets that a worker loses while sessions are established and modified.
 //!
 //! A worker on one core forwards in both directions at a constant rate, while the control thread on
 //! another core establishes or modifies sessions through the node. Packets that the worker has not yet
@@ -8,20 +8,20 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use adit_datapath::Worker;
+use adit_host::idle::thread_time;
 use adit_types::limits::BURST_DEFAULT;
-use adit_types::{Direction, Nanos, PortId};
 use anyhow::{Context, ensure};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 
 use super::control_plane::{BenchControlPlane, rate};
-use super::io::{BenchBuf, BenchIo};
+use super::measure::{SHAPED_PKTS_FEW, WorkerBench};
 use super::network::BenchSession;
-use super::packet::write_packet;
-use super::{measure, report, smf};
-use crate::report::BenchOutput;
+use super::packet::BenchPacket;
+use super::report::{self, quantile, ratio, rounded};
+use super::size::parse_sessions;
+use super::smf;
 
 /// Length of the receive ring. Unit: descriptors.
 const RX_RING: u64 = 4096;
@@ -35,21 +35,25 @@ const ESTABLISHMENTS_PER_S_MAX: u64 = 300_000;
 /// Maximum number of steps with recorded cycles per phase.
 const SAMPLES_MAX: usize = 1 << 21;
 
-/// Parameters of the bench.
-pub(crate) struct ChurnBenchConfig {
+/// Options of the bench.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ChurnArguments {
     /// Established sessions, all with traffic.
-    pub resident: u32,
-    /// Modifications per second of sessions with traffic.
-    pub modifications_per_s: u32,
-    /// Duration of each phase. Unit: seconds.
-    pub seconds: u32,
+    #[arg(long, value_name = "COUNT", default_value = "100k", value_parser = parse_sessions)]
+    resident: u32,
+    /// Modifications per second.
+    #[arg(long, value_name = "COUNT", default_value = "10k", value_parser = parse_sessions)]
+    modifications: u32,
+    /// Seconds of each phase.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3)]
+    seconds: u32,
 }
 
-/// Measures and prints.
+/// Measures.
 ///
 /// # Errors
 /// A request is refused or a packet is dropped.
-pub(crate) fn run(plan: &ChurnBenchConfig, output: &BenchOutput) -> anyhow::Result<()> {
+pub(crate) fn run(plan: &ChurnArguments) -> anyhow::Result<Value> {
     let extra = u32::try_from(ESTABLISHMENTS_PER_S_MAX)?.saturating_mul(plan.seconds);
     let mut control = BenchControlPlane::new(plan.resident + extra, 1)?;
     eprintln!("establishing {} sessions", plan.resident);
@@ -58,7 +62,9 @@ pub(crate) fn run(plan: &ChurnBenchConfig, output: &BenchOutput) -> anyhow::Resu
         .zip(&control.sessions)
         .map(|(number, known)| crate::control_plane::bench_session(number, *known))
         .collect();
-    let mut lane = ChurnWorker::new(&mut control, active)?;
+    let reader = control.readers.pop().context("one worker")?;
+    let bench = WorkerBench::new(reader, SHAPED_PKTS_FEW);
+    let mut lane = ChurnWorker { bench, active, random: SmallRng::seed_from_u64(1) };
     let duration = Duration::from_secs(plan.seconds.into());
     let wait = |_: &mut BenchControlPlane| {
         std::thread::sleep(duration);
@@ -79,29 +85,21 @@ pub(crate) fn run(plan: &ChurnBenchConfig, output: &BenchOutput) -> anyhow::Resu
     })?;
     let modifying =
         lane.run(&mut control, Some(pace), |control| modify(plan, control, duration))?;
-    let document = json!({
-        "bench": "churn",
-        "rules_per_session": smf::RULES_PER_SESSION,
-        "resident_sessions": plan.resident,
-        "offered_pkts_per_s": pace,
-        "rx_ring_pkts": RX_RING,
-        "quiet": quiet.row(),
-        "establishing": establishing.row(),
-        "modifying": modifying.row(),
-    });
-    report::flat(&document, output)
+    let phases = [("quiet", quiet), ("establishing", establishing), ("modifying", modifying)];
+    let rows = phases.map(|(name, phase)| phase.row(name, plan, pace));
+    Ok(report::of("churn", &rows))
 }
 
 /// Modifies sessions at the configured rate. Returns their number.
 fn modify(
-    plan: &ChurnBenchConfig,
+    plan: &ChurnArguments,
     control: &mut BenchControlPlane,
     duration: Duration,
 ) -> anyhow::Result<u32> {
     let mut random = SmallRng::seed_from_u64(2);
     let (started, mut done) = (Instant::now(), 0_u32);
     while started.elapsed() < duration {
-        let due = started.elapsed().as_secs_f64() * f64::from(plan.modifications_per_s);
+        let due = started.elapsed().as_secs_f64() * f64::from(plan.modifications);
         if f64::from(done) < due {
             control.modify_one(random.random_range(0..plan.resident))?;
             done += 1;
@@ -113,13 +111,11 @@ fn modify(
     Ok(done)
 }
 
-/// The worker and its packets.
+/// The worker and the sessions with traffic.
 struct ChurnWorker {
-    worker: Worker<BenchIo>,
-    io: BenchIo,
+    bench: WorkerBench,
     active: Vec<BenchSession>,
     random: SmallRng,
-    clock: Instant,
 }
 
 /// Result of one phase.
@@ -134,18 +130,6 @@ struct ChurnPhase {
 }
 
 impl ChurnWorker {
-    fn new(control: &mut BenchControlPlane, active: Vec<BenchSession>) -> anyhow::Result<Self> {
-        let reader = control.readers.pop().context("one worker")?;
-        let spare = (0..BURST_DEFAULT).map(|_| BenchBuf::take()).collect();
-        Ok(Self {
-            worker: measure::worker(reader, BURST_DEFAULT, measure::SHAPED_PKTS_FEW),
-            io: BenchIo { sent: spare, ..BenchIo::new(PortId(0)) },
-            active,
-            random: SmallRng::seed_from_u64(1),
-            clock: Instant::now(),
-        })
-    }
-
     /// Forwards at `pace` packets per second, or at full speed, while `changes` runs. `changes` returns the
     /// number of its changes.
     fn run(
@@ -179,10 +163,10 @@ impl ChurnWorker {
         let mut cycles = vec![u64::MAX; SAMPLES_MAX];
         cycles.clear();
         let started = Instant::now();
-        let core_started_ns = core_time_ns()?;
+        let core_started_ns = thread_time();
         while !stop.load(Ordering::Relaxed) {
             // Read the clock at full speed, too, so that its cost is the same in every phase.
-            let elapsed_ns = core_time_ns()? - core_started_ns;
+            let elapsed_ns = thread_time() - core_started_ns;
             let due = match pace {
                 Some(pace) => {
                     let due = u128::from(elapsed_ns) * u128::from(pace) / 1_000_000_000;
@@ -190,24 +174,22 @@ impl ChurnWorker {
                 }
                 None => burst,
             };
-            let now = Nanos(u64::try_from(self.clock.elapsed().as_nanos())?);
             if due < burst {
                 // An idle step of a polling worker: it observes publications.
-                self.worker.step(now, &mut self.io);
+                self.bench.prepare_each(BenchPacket::UPLINK, &[])?;
+                self.bench.step()?;
                 continue;
             }
             late_max = late_max.max(due);
             // Packets beyond the ring's length are lost.
             offered += due.saturating_sub(RX_RING);
-            self.write_burst()?;
-            let start = adit_dpdk::tsc();
-            let report = self.worker.step(now, &mut self.io);
-            let end = adit_dpdk::tsc();
-            ensure!(report.received == BURST_DEFAULT, "received {}", report.received);
-            self.io.gather();
-            ensure!(self.io.sent.len() == BURST_DEFAULT, "a packet was not forwarded");
+            let is_uplink = self.random.random();
+            let packet = if is_uplink { BenchPacket::UPLINK } else { BenchPacket::DOWNLINK };
+            self.bench.prepare(packet, &self.active, BURST_DEFAULT)?;
+            let (spent, sent) = self.bench.step()?;
+            ensure!(sent == BURST_DEFAULT, "a packet was not forwarded");
             if cycles.len() < SAMPLES_MAX {
-                cycles.push(end.wrapping_sub(start));
+                cycles.push(spent);
             }
             offered += burst;
         }
@@ -215,25 +197,6 @@ impl ChurnWorker {
         cycles.sort_unstable();
         Ok(ChurnPhase { changes: 0, elapsed, offered, forwarded: 0, late_max, cycles })
     }
-
-    /// Writes a burst of one direction, chosen at random.
-    fn write_burst(&mut self) -> anyhow::Result<()> {
-        let is_uplink = self.random.random();
-        let direction = if is_uplink { Direction::Uplink } else { Direction::Downlink };
-        self.io.rx_port = PortId(u16::from(!is_uplink));
-        while let Some(mut buf) = self.io.sent.pop() {
-            let session = self.active[self.random.random_range(0..self.active.len())];
-            write_packet(&mut buf, direction, session, crate::network::DN_ADDR)?;
-            self.io.ready.push(buf);
-        }
-        Ok(())
-    }
-}
-
-/// CPU time of this thread.
-fn core_time_ns() -> anyhow::Result<u64> {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Ok(u64::try_from(time.tv_sec)? * 1_000_000_000 + u64::try_from(time.tv_nsec)?)
 }
 
 impl ChurnPhase {
@@ -242,22 +205,22 @@ impl ChurnPhase {
         rate(u32::try_from(self.forwarded).unwrap_or(u32::MAX), self.elapsed)
     }
 
-    fn row(&self) -> Value {
-        #[allow(clippy::cast_precision_loss, reason = "shown to people, not computed with")]
-        let per_packet = |cycles: u64| (cycles as f64 / BURST_DEFAULT as f64 * 10.0).round() / 10.0;
-        let at = |share: usize| {
-            let place = (self.cycles.len() * share / 100).min(self.cycles.len().saturating_sub(1));
-            per_packet(self.cycles.get(place).copied().unwrap_or(0))
-        };
+    fn row(&self, name: &str, plan: &ChurnArguments, pace: u64) -> Value {
+        let at = |permille| rounded(ratio(quantile(&self.cycles, permille), BURST_DEFAULT));
         json!({
+            "phase": name,
+            "rules_per_session": smf::RULES_PER_SESSION,
+            "resident_sessions": plan.resident,
+            "offered_pkts_per_s": pace,
+            "rx_ring_pkts": RX_RING,
             "changes": self.changes,
             "changes_per_s": rate(self.changes, self.elapsed),
             "offered_pkts": self.offered,
             "forwarded_pkts": self.forwarded,
             "lost_pkts": self.offered - self.forwarded,
             "late_pkts_max": self.late_max,
-            "cycles_per_packet_median_burst": at(50),
-            "cycles_per_packet_p99_burst": at(99),
+            "cycles_per_packet_median_burst": at(500),
+            "cycles_per_packet_p99_burst": at(990),
         })
     }
 }

@@ -26,7 +26,7 @@ const UNOBSERVED_MAX: usize = 256;
 
 /// Identifiers of an established session.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct BenchSessionIds {
+pub(crate) struct BenchSessionIds {
     /// The SEID of the UP function.
     pub up_seid: Seid,
     /// The TEID that the gNB sends to.
@@ -35,7 +35,7 @@ pub struct BenchSessionIds {
 
 /// The node and its publisher. Without workers every delta is observed at once.
 #[derive(Debug)]
-pub struct BenchControlPlane {
+pub(crate) struct BenchControlPlane {
     /// The PFCP node.
     pub node: Node,
     /// The publisher of its rules.
@@ -55,7 +55,7 @@ impl BenchControlPlane {
     ///
     /// # Errors
     /// The association is refused.
-    pub fn new(sessions_max: u32, workers: usize) -> anyhow::Result<Self> {
+    pub(crate) fn new(sessions_max: u32, workers: usize) -> anyhow::Result<Self> {
         Self::make(sessions_max, workers, None)?.associated()
     }
 
@@ -117,7 +117,7 @@ impl BenchControlPlane {
     ///
     /// # Errors
     /// A request is refused.
-    pub fn establish(&mut self, first: u32, count: u32) -> anyhow::Result<()> {
+    pub(crate) fn establish(&mut self, first: u32, count: u32) -> anyhow::Result<()> {
         let mut buf = [0; smf::REQUEST_BYTES_MAX];
         for number in first..first + count {
             let len = smf::establishment(&mut buf, smf::sequence(self.requests), number)
@@ -131,7 +131,7 @@ impl BenchControlPlane {
     ///
     /// # Errors
     /// A request is refused.
-    pub fn modify(&mut self, first: u32, count: u32) -> anyhow::Result<()> {
+    pub(crate) fn modify(&mut self, first: u32, count: u32) -> anyhow::Result<()> {
         for number in first..first + count {
             self.modify_one(number)?;
         }
@@ -142,7 +142,7 @@ impl BenchControlPlane {
     ///
     /// # Errors
     /// As for [`BenchControlPlane::modify`].
-    pub fn modify_one(&mut self, number: u32) -> anyhow::Result<()> {
+    pub(crate) fn modify_one(&mut self, number: u32) -> anyhow::Result<()> {
         let mut buf = [0; smf::REQUEST_BYTES_MAX];
         let known = self.known(number)?;
         let sequence = smf::sequence(self.requests);
@@ -156,7 +156,7 @@ impl BenchControlPlane {
     ///
     /// # Errors
     /// A request is refused.
-    pub fn delete(&mut self, first: u32, count: u32) -> anyhow::Result<()> {
+    pub(crate) fn delete(&mut self, first: u32, count: u32) -> anyhow::Result<()> {
         let mut buf = [0; smf::REQUEST_BYTES_MAX];
         for number in first..first + count {
             let known = self.known(number)?;
@@ -214,7 +214,7 @@ impl BenchControlPlane {
     ///
     /// # Errors
     /// A request was refused.
-    pub fn poll(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn poll(&mut self) -> anyhow::Result<()> {
         self.exchange(self.now())
     }
 
@@ -222,7 +222,7 @@ impl BenchControlPlane {
     ///
     /// # Errors
     /// A request was refused.
-    pub fn settle(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn settle(&mut self) -> anyhow::Result<()> {
         while self.publisher.unobserved() > 0 || self.node.waiting_for_store().0 > 0 {
             self.exchange_records(self.now());
             self.exchange(self.now())?;
@@ -294,7 +294,7 @@ impl BenchControlPlane {
     }
 
     /// One turn of the control thread with one datagram.
-    pub fn turn(&mut self, now: Nanos, datagram: &[u8], mut sent: impl FnMut(&[u8])) {
+    pub(crate) fn turn(&mut self, now: Nanos, datagram: &[u8], mut sent: impl FnMut(&[u8])) {
         let Self { node, publisher, .. } = self;
         let peer = std::net::SocketAddr::from((smf::CP_ADDR, adit_pfcp::PFCP_PORT));
         node.handle_datagram(now, peer, datagram);
@@ -308,7 +308,7 @@ impl BenchControlPlane {
 }
 
 /// The Cause of a refused establishment; `None` if it was accepted.
-pub fn refusal(response: &[u8]) -> Option<Cause> {
+pub(crate) fn refusal(response: &[u8]) -> Option<Cause> {
     let raw = PfcpDatagram::new(response).next()?.ok()?;
     match Message::decode(&raw) {
         Ok(Message::SessionEstablishmentResponse(response)) => {
@@ -319,7 +319,7 @@ pub fn refusal(response: &[u8]) -> Option<Cause> {
 }
 
 /// Events per second.
-pub fn rate(count: u32, elapsed: std::time::Duration) -> u64 {
+pub(crate) fn rate(count: u32, elapsed: std::time::Duration) -> u64 {
     let per_s = f64::from(count) / elapsed.as_secs_f64().max(1e-9);
     #[allow(
         clippy::cast_possible_truncation,
@@ -331,7 +331,7 @@ pub fn rate(count: u32, elapsed: std::time::Duration) -> u64 {
 }
 
 /// The data that packets of session `number` need.
-pub fn bench_session(number: u32, known: BenchSessionIds) -> BenchSession {
+pub(crate) fn bench_session(number: u32, known: BenchSessionIds) -> BenchSession {
     BenchSession {
         teid: known.uplink_teid,
         ue: smf::ue_addr(number),

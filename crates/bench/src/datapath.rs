@@ -1,4 +1,4 @@
-//! `adit bench datapath`: TSC cycles that one worker step costs per packet.
+//! `adit-bench datapath`: TSC cycles that one worker step costs per packet.
 //!
 //! The bench writes a burst of packets of random sessions into buffers; then one `Worker::step`
 //! receives, processes and sends it. The figure includes the two reads of the TSC (about 25 cycles per
@@ -13,17 +13,17 @@ use serde_json::{Value, json};
 use super::c_floor::CFloor;
 use super::measure::{
     BenchNode, ExpectedOutcome, Figures, Floor, WorkerBenchConfig, active_sessions, establish,
-    in_turns, measure_empty, measure_with,
+    in_turns, measure_empty, measure_with, steps,
 };
 use super::network::{BenchIpVersion, INNER_LEN};
 use super::packet::BenchPacket;
-use super::report;
+use super::report::{self, rounded};
 use super::sessions::{BenchProfile, BenchRates};
-use crate::report::BenchOutput;
+use super::size::{parse_burst, parse_count};
 
 /// The measured directions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum BenchDirections {
+pub(crate) enum BenchDirections {
     /// Uplink, then downlink.
     Both,
     /// From gNBs.
@@ -43,65 +43,87 @@ impl BenchDirections {
     }
 }
 
-/// Parameters of the bench.
-#[derive(Debug)]
-pub(crate) struct DatapathBenchOptions {
-    /// Session counts.
-    pub counts: Vec<usize>,
-    /// Sessions with packets.
-    pub active: usize,
-    /// Packets of each measurement.
-    pub packets: usize,
-    /// Burst sizes.
-    pub bursts: Vec<usize>,
-    /// The state of IPv4 header checksums that ports report.
-    pub checksum: RxChecksum,
+/// Options of the bench.
+#[derive(Debug, clap::Parser)]
+pub(crate) struct DatapathArguments {
+    /// Session counts, such as 1k,16k,100k.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1k,16k,100k",
+          value_parser = parse_count)]
+    sessions: Vec<usize>,
+    /// Sessions with traffic, at random among the first ones; default: all.
+    #[arg(long, value_name = "COUNT", value_parser = parse_count)]
+    active: Option<usize>,
+    /// Packets measured for each direction and session count.
+    #[arg(long, value_name = "COUNT", default_value = "4M", value_parser = parse_count)]
+    packets: usize,
+    /// Packets in one burst, 1 to 64; several such as 1,8,32,64.
+    #[arg(long, value_name = "LIST", value_delimiter = ',',
+          default_values_t = [adit_types::limits::BURST_DEFAULT], value_parser = parse_burst)]
+    burst: Vec<usize>,
     /// The measured directions.
-    pub directions: BenchDirections,
-    /// Rules and keys of the sessions.
-    pub profile: BenchProfile,
+    #[arg(long, value_enum, default_value = "both")]
+    direction: BenchDirections,
+    /// The ports verify no checksums, so the worker verifies those of IPv4 headers.
+    #[arg(long)]
+    verify_checksums: bool,
+    #[command(flatten)]
+    profile: BenchProfile,
 }
 
-/// Measures every session count and burst in both directions and prints the result.
+impl DatapathArguments {
+    /// The measurement of some packets with `count` sessions.
+    fn plan(&self, packet: BenchPacket, count: usize, burst: usize) -> WorkerBenchConfig {
+        WorkerBenchConfig {
+            packet,
+            outcome: match self.profile.rates {
+                BenchRates::Exceed | BenchRates::Wait => ExpectedOutcome::Shaped,
+                BenchRates::None
+                | BenchRates::Police
+                | BenchRates::Shape
+                | BenchRates::Session
+                | BenchRates::Shared => ExpectedOutcome::Forwarded,
+            },
+            checksum: if self.verify_checksums { RxChecksum::Unknown } else { RxChecksum::Good },
+            active: self.active.unwrap_or(count).min(count),
+            packets: self.packets,
+            burst,
+        }
+    }
+
+    /// All packets that the worker of the first case processes, the warm-up included.
+    pub(crate) fn processed_pkts(&self) -> usize {
+        let [count, burst] = [&self.sessions, &self.burst].map(|list| list[0]);
+        let (steps, warm_up) = steps(&self.plan(BenchPacket::UPLINK, count, burst));
+        (steps + warm_up) * burst
+    }
+}
+
+/// Measures every session count and burst in both directions.
 ///
 /// # Errors
 /// Sessions cannot be established, or a packet was not forwarded.
-pub(crate) fn run(options: &DatapathBenchOptions, output: &BenchOutput) -> anyhow::Result<()> {
+pub(crate) fn run(options: &DatapathArguments) -> anyhow::Result<Value> {
     let mut rows = Vec::new();
-    for &count in &options.counts {
+    let profile = options.profile;
+    let family = profile.family();
+    let packets = [BenchPacket::uplink(family), BenchPacket::Downlink { family }];
+    for &count in &options.sessions {
         eprintln!("establishing {count} sessions");
-        let family = options.profile.family();
-        let directions = [BenchPacket::uplink(family), BenchPacket::Downlink { family }];
-        let directions = directions.into_iter().filter(|packet| options.directions.has(*packet));
-        let mut resident = establish(options.profile, count)?;
-        for &burst in &options.bursts {
-            for packet in directions.clone() {
-                let plan = WorkerBenchConfig {
-                    packet,
-                    outcome: match options.profile.rates {
-                        BenchRates::Exceed | BenchRates::Wait => ExpectedOutcome::Shaped,
-                        BenchRates::None
-                        | BenchRates::Police
-                        | BenchRates::Shape
-                        | BenchRates::Session
-                        | BenchRates::Shared => ExpectedOutcome::Forwarded,
-                    },
-                    checksum: options.checksum,
-                    active: options.active.min(count),
-                    packets: options.packets,
-                    burst,
-                };
-                rows.extend(measure_case(count, options, &plan, &mut resident)?);
+        let mut resident = establish(profile, count)?;
+        for &burst in &options.burst {
+            for packet in packets.into_iter().filter(|packet| options.direction.has(*packet)) {
+                let plan = options.plan(packet, count, burst);
+                rows.extend(measure_case(count, &profile, &plan, &mut resident)?);
             }
         }
     }
-    report::print("datapath", &rows, output)
+    Ok(report::of("datapath", &rows))
 }
 
 /// The rows of the worker and of its floors, which take turns.
 fn measure_case(
     count: usize,
-    options: &DatapathBenchOptions,
+    profile: &BenchProfile,
     plan: &WorkerBenchConfig,
     resident: &mut BenchNode,
 ) -> anyhow::Result<Vec<Value>> {
@@ -115,12 +137,12 @@ fn measure_case(
     let mut floor = Floor::new(plan);
     let mut run_floor = || floor.run(active, plan);
     let row = |what, figures, c_floor| {
-        let mut row = row(what, count, options, plan, figures, c_floor);
+        let mut row = row(what, count, profile, plan, figures, c_floor);
         let empty = empty.filter(|_| what == "worker");
-        row["cycles_per_empty_step"] = json!(empty.map(report::rounded));
+        row["cycles_per_empty_step"] = json!(empty.map(rounded));
         row
     };
-    if !CFloor::covers(&options.profile) {
+    if !CFloor::covers(profile) {
         let [floor, worker] =
             measure_with(resident, plan, |worker| in_turns(plan, [&mut run_floor, worker]))?;
         return Ok(vec![row("floor", &floor, None), row("worker", &worker, None)]);
@@ -141,44 +163,39 @@ fn measure_case(
 fn row(
     what: &str,
     count: usize,
-    options: &DatapathBenchOptions,
+    profile: &BenchProfile,
     plan: &WorkerBenchConfig,
     figures: &Figures,
     c_floor: Option<&Figures>,
 ) -> Value {
-    let tag = if options.profile.is_tagged { 4 } else { 0 };
-    let is_tunneled = plan.packet.is_uplink() || options.profile.n9;
-    let ip = if options.profile.n3_v6 { 40 } else { 20 };
+    let tag = if profile.is_tagged { 4 } else { 0 };
+    let is_tunneled = plan.packet.is_uplink() || profile.n9;
+    let ip = if profile.n3_v6 { 40 } else { 20 };
     let tunnel = if is_tunneled { ip + 8 + 16 } else { 0 };
-    json!({
+    figures.add_to(json!({
         "what": what,
-        "direction": if plan.packet.is_uplink() { "uplink" } else { "downlink" },
+        "direction": plan.packet.direction(),
         "sessions": count,
         "active_sessions": plan.active,
-        "order": "random",
-        "rules_per_session": options.profile.rules(),
-        "families": match options.profile.family() {
+        "rules_per_session": profile.rules(),
+        "families": match profile.family() {
             BenchIpVersion::V4 => "ipv4",
             BenchIpVersion::V6 => "ipv6",
             BenchIpVersion::Mixed => "mixed",
         },
-        "keys": if options.profile.given_keys { "given" } else { "chosen" },
-        "rates": format!("{:?}", options.profile.rates).to_lowercase(),
-        "is_tagged": options.profile.is_tagged,
-        "n9": options.profile.n9,
-        "n3_v6": options.profile.n3_v6,
-        "gnbs": options.profile.gnbs,
-        "checksums_verified_by": match options.checksum {
+        "keys": if profile.given_keys { "given" } else { "chosen" },
+        "rates": format!("{:?}", profile.rates).to_lowercase(),
+        "is_tagged": profile.is_tagged,
+        "n9": profile.n9,
+        "n3_v6": profile.n3_v6,
+        "gnbs": profile.gnbs,
+        "checksums_verified_by": match plan.checksum {
             RxChecksum::Good => "port",
             _ => "worker",
         },
         "frame_len_in_bytes": 14 + tag + tunnel + INNER_LEN,
         "burst_pkts": plan.burst,
         "window_pkts": plan.packets,
-        "warm_up_pkts": plan.warm_up(),
-        "cycles_per_packet": report::rounded(figures.mean),
-        "cycles_per_packet_median_burst": report::rounded(figures.median),
-        "cycles_per_packet_p99_burst": report::rounded(figures.p99),
         "median_burst_to_c_floor": c_floor.map(|floor| (figures.median / floor.median * 100.0).round() / 100.0),
-    })
+    }))
 }

@@ -153,11 +153,6 @@ impl BenchIo {
         self.sent.len() + self.more.iter().map(|burst| burst.len()).sum::<usize>()
     }
 
-    /// Moves sent packets into one burst. They must fit one burst.
-    pub(crate) fn gather(&mut self) {
-        self.sent.extend(self.more.drain(..).flatten());
-    }
-
     /// Discards sent packets.
     pub(crate) fn clear_sent(&mut self) {
         self.sent.clear();

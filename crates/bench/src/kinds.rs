@@ -1,4 +1,4 @@
-//! `adit bench kinds`: cycles of each kind of packet, and of each stage.
+//! `adit-bench kinds`: cycles of each kind of packet, and of each stage.
 //!
 //! A packet dropped at a stage has run the stages before it. So the rows from `s1_parse` to `s6_apply`
 //! are cumulative: each has the cost of a packet that ends there. `all stages` is a packet forwarded
@@ -89,12 +89,12 @@ const KINDS: [BenchPacketKind; 22] = [
     },
 ];
 
-/// Measures each kind with the sessions of `size`, and prints the result.
+/// Measures each kind with the sessions of `size`.
 ///
 /// # Errors
 /// A packet had an unexpected outcome.
-pub(crate) fn run(size: &BenchSize) -> anyhow::Result<()> {
-    let &BenchSize { sessions: count, packets, burst, ref output } = size;
+pub(crate) fn run(size: &BenchSize) -> anyhow::Result<Value> {
+    let &BenchSize { sessions: count, packets, burst } = size;
     let mut rows = Vec::new();
     let usual = establish(USUAL, count)?;
     let plan = |kind: &BenchPacketKind| WorkerBenchConfig {
@@ -117,16 +117,9 @@ pub(crate) fn run(size: &BenchSize) -> anyhow::Result<()> {
             .map_err(|error| error.context(format!("packet kind \"{}\"", kind.name)))?;
         rows.push(row(kind.name, count, burst, &figures));
     }
-    report::print("kinds", &rows, output)
+    Ok(report::of("kinds", &rows))
 }
 
 fn row(name: &str, count: usize, burst: usize, figures: &super::measure::Figures) -> Value {
-    json!({
-        "kind": name,
-        "sessions": count,
-        "burst_pkts": burst,
-        "cycles_per_packet": report::rounded(figures.mean),
-        "cycles_per_packet_median_burst": report::rounded(figures.median),
-        "cycles_per_packet_p99_burst": report::rounded(figures.p99),
-    })
+    figures.add_to(json!({ "kind": name, "sessions": count, "burst_pkts": burst }))
 }

@@ -1,6 +1,7 @@
 //! One measurement: bursts of packets through `Worker::step`; each step is timed.
 
 use std::sync::atomic::{Ordering, fence};
+use std::time::Instant;
 
 use adit_datapath::{Worker, WorkerConfig};
 use adit_pktio::{Burst, PacketBuf, PacketIo, RxChecksum};
@@ -12,10 +13,12 @@ use adit_types::{Nanos, PortId};
 use anyhow::{Context, ensure};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
+use serde_json::{Value, json};
 
 use super::io::{BenchBuf, BenchIo};
-use super::network::{self, BenchSession};
+use super::network::{self, BenchSession, PORTS};
 use super::packet::BenchPacket;
+use super::report::{self, quantile, rounded};
 use super::sessions::{self, BenchProfile, Populated};
 
 /// Warm-up of caches and branch predictors: one packet for this many measured packets …
@@ -28,6 +31,20 @@ const TURNS: usize = 3;
 /// Packets per session with traffic before each turn but the first: other traffic has displaced the state of sessions
 /// from the caches.
 const REFRESH_PER_SESSION: usize = 2;
+
+/// Time since the start of a bench, for all its threads.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BenchClock(Instant);
+
+impl BenchClock {
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    pub(crate) fn now(self) -> Nanos {
+        Nanos(u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+}
 
 /// Steps without packets of one measurement.
 const EMPTY_STEPS: usize = 10_000;
@@ -87,15 +104,17 @@ impl Figures {
     /// Computes the figures from the cycles of each burst. Sorts `cycles`.
     pub(crate) fn of(cycles: &mut [u64], burst: usize) -> Self {
         cycles.sort_unstable();
-        #[allow(clippy::cast_precision_loss, reason = "shown to people, not computed with")]
-        let per_packet = |cycles: u64| cycles as f64 / burst as f64;
-        let at = |share: usize| {
-            let index = (cycles.len() * share / 100).min(cycles.len().saturating_sub(1));
-            cycles.get(index).copied().unwrap_or(0)
-        };
-        #[allow(clippy::cast_precision_loss, reason = "shown to people, not computed with")]
-        let mean = cycles.iter().sum::<u64>() as f64 / (cycles.len() * burst).max(1) as f64;
-        Self { mean, median: per_packet(at(50)), p99: per_packet(at(99)) }
+        let at = |permille| report::ratio(quantile(cycles, permille), burst);
+        let mean = report::ratio(cycles.iter().sum(), cycles.len() * burst);
+        Self { mean, median: at(500), p99: at(990) }
+    }
+
+    /// Adds the figures to a row.
+    pub(crate) fn add_to(&self, mut row: Value) -> Value {
+        row["cycles_per_packet"] = json!(rounded(self.mean));
+        row["cycles_per_packet_median_burst"] = json!(rounded(self.median));
+        row["cycles_per_packet_p99_burst"] = json!(rounded(self.p99));
+        row
     }
 }
 
@@ -103,16 +122,17 @@ impl Figures {
 pub(crate) const SHAPED_PKTS_FEW: usize = SHAPED_PKTS_MAX / 16;
 
 /// A worker. Nobody reads its events or sends it commands.
-pub(crate) fn worker(
+pub(crate) fn worker<Io: PacketIo>(
     reader: TablesReader,
+    ports: Vec<PortId>,
     burst: usize,
     shaped_pkts_max: usize,
-) -> Worker<BenchIo> {
+) -> Worker<Io> {
     let (events, _) = rtrb::RingBuffer::new(EVENT_RING_LEN);
     let (_, commands) = rtrb::RingBuffer::new(COMMAND_RING_LEN);
     let config = WorkerConfig {
         id: reader.worker(),
-        ports: vec![PortId(0), PortId(1)],
+        ports,
         burst,
         buffer_pkts_max: BUFFER_PKTS_MAX,
         shaped_pkts_max,
@@ -135,8 +155,11 @@ pub(crate) struct WorkerBench {
 
 impl WorkerBench {
     /// A worker that reads the tables of `reader`.
-    pub(crate) fn new(reader: TablesReader) -> Self {
-        let worker = worker(reader, BURST_MAX, SHAPED_PKTS_MAX);
+    pub(crate) fn new(reader: TablesReader, shaped_pkts_max: usize) -> Self {
+        Self::of(worker(reader, PORTS.to_vec(), BURST_MAX, shaped_pkts_max))
+    }
+
+    pub(crate) fn of(worker: Worker<BenchIo>) -> Self {
         let io = BenchIo::new(PortId(0));
         Self {
             worker,
@@ -148,7 +171,19 @@ impl WorkerBench {
         }
     }
 
-    /// Writes one burst for the next step.
+    /// Writes a packet of each of some sessions for the next step.
+    pub(crate) fn prepare_each(
+        &mut self,
+        packet: BenchPacket,
+        sessions: &[BenchSession],
+    ) -> anyhow::Result<()> {
+        self.io.clear_sent();
+        self.io.rx_port = packet.rx_port();
+        let Self { io, random, checksum, .. } = self;
+        sessions.iter().try_for_each(|session| put(io, packet, *checksum, *session, random))
+    }
+
+    /// Writes one burst of random sessions for the next step.
     pub(crate) fn prepare(
         &mut self,
         packet: BenchPacket,
@@ -175,23 +210,36 @@ impl WorkerBench {
             self.io.ready.push(buf);
         }
         self.step()?;
-        self.io.gather();
-        Ok(self.io.sent.iter().map(|buf| buf.data().to_vec()).collect())
+        let sent = self.io.sent.iter().chain(self.io.more.iter().flatten());
+        Ok(sent.map(|buf| buf.data().to_vec()).collect())
     }
 
     /// Runs one step on the prepared burst. Returns its cycles and the number of sent packets.
     pub(crate) fn step(&mut self) -> anyhow::Result<(u64, usize)> {
-        self.step += 1;
         let wanted = self.io.ready.len();
-        let now = Nanos(self.step * self.step_time.0);
-        // Complete the stores to the buffers before the timed step.
-        fence(Ordering::SeqCst);
-        let start = adit_dpdk::tsc();
-        let report = self.worker.step(now, &mut self.io);
-        let end = adit_dpdk::tsc();
-        ensure!(report.received == wanted, "a step received {} packets", report.received);
-        Ok((end.wrapping_sub(start), self.io.sent_pkts()))
+        let (cycles, [received, sent]) = self.any_step();
+        ensure!(received == wanted, "a step received {received} packets");
+        Ok((cycles, sent))
     }
+
+    /// The same for packets that another worker receives, too. Returns the cycles, and the numbers of received and of
+    /// sent packets.
+    pub(crate) fn any_step(&mut self) -> (u64, [usize; 2]) {
+        self.step += 1;
+        let now = Nanos(self.step * self.step_time.0);
+        let (cycles, report) = timed(|| self.worker.step(now, &mut self.io));
+        (cycles, [report.received, self.io.sent_pkts()])
+    }
+}
+
+/// Runs `work` and returns its cycles.
+#[inline]
+pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (u64, T) {
+    // Complete the stores to the buffers before the timed part.
+    fence(Ordering::SeqCst);
+    let start = adit_dpdk::tsc();
+    let done = work();
+    (adit_dpdk::tsc().wrapping_sub(start), done)
 }
 
 impl Drop for WorkerBench {
@@ -209,15 +257,25 @@ pub(crate) fn fill(
     sessions: &[BenchSession],
     random: &mut SmallRng,
 ) -> anyhow::Result<()> {
+    (0..burst).try_for_each(|_| {
+        put(io, packet, checksum, network::random_session(sessions, random)?, random)
+    })
+}
+
+/// Writes a packet of `session`, to be received in the next step.
+fn put(
+    io: &mut BenchIo,
+    packet: BenchPacket,
+    checksum: RxChecksum,
+    session: BenchSession,
+    random: &mut SmallRng,
+) -> anyhow::Result<()> {
     let mut frame = [0; 256];
-    for _ in 0..burst {
-        let session = network::random_session(sessions, random)?;
-        let len = packet.write(&mut frame, session, random)?;
-        let mut buf = BenchBuf::take();
-        buf.reset(&frame[..len]);
-        buf.set_rx_checksum(checksum);
-        io.ready.push(buf);
-    }
+    let len = packet.write(&mut frame, session, random)?;
+    let mut buf = BenchBuf::take();
+    buf.reset(&frame[..len]);
+    buf.set_rx_checksum(checksum);
+    io.ready.push(buf);
     Ok(())
 }
 
@@ -364,14 +422,12 @@ impl Floor {
         let port = io.rx_port;
         io.clear_sent();
         fill(io, plan.packet, RxChecksum::Good, plan.burst, sessions, random)?;
-        let start = adit_dpdk::tsc();
-        io.rx_burst(port, BURST_MAX, burst);
-        for buf in burst.iter_mut() {
-            swap_macs(buf);
-        }
-        io.tx_burst(port, burst);
-        let end = adit_dpdk::tsc();
-        Ok(end.wrapping_sub(start))
+        let (cycles, _) = timed(|| {
+            io.rx_burst(port, BURST_MAX, burst);
+            burst.iter_mut().for_each(swap_macs);
+            io.tx_burst(port, burst)
+        });
+        Ok(cycles)
     }
 }
 
@@ -397,5 +453,5 @@ pub(crate) struct BenchNode {
 pub(crate) fn establish(profile: BenchProfile, count: usize) -> anyhow::Result<BenchNode> {
     let Populated { store, publisher, readers, sessions } = sessions::populate(profile, count, 1)?;
     let reader = readers.into_iter().next().context("one reader")?;
-    Ok(BenchNode { store, publisher, bench: WorkerBench::new(reader), sessions })
+    Ok(BenchNode { store, publisher, bench: WorkerBench::new(reader, SHAPED_PKTS_MAX), sessions })
 }

@@ -1,4 +1,4 @@
-//! `adit bench models`: cycles per packet of the execution models over DPDK's packet buffers, on one thread.
+//! `adit-bench models`: cycles per packet of the execution models over DPDK's packet buffers, on one thread.
 //!
 //! The threads of the event-driven model take their steps in turns, so no cache line travels between cores: the
 //! figures are those of the work itself. Packets arrive from memory and leave into it.
@@ -7,36 +7,35 @@ mod cores;
 mod pipeline;
 mod scheduled;
 
-use std::sync::atomic::{Ordering, fence};
-
-use adit_datapath::{Worker, WorkerConfig};
 use adit_dpdk::{Eal, EalConfig, EventDriver, HugepageMode, Mbuf, Mempool, MempoolConfig};
 use adit_pktio::{Burst, PacketBuf, PacketIo, PortInfo};
-use adit_tables::TablesReader;
 use adit_types::PortId;
-use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN};
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use rand::rngs::SmallRng;
 use serde_json::{Value, json};
 
 use self::scheduled::{QueuesCase, SchedulerSettings, event_driven, hop};
+use super::measure;
 use super::network::{self, BenchSession};
 use super::packet::BenchPacket;
-use super::report;
+use super::report::{self, ratio, rounded};
 use super::sessions::BenchProfile;
 use crate::size::BenchSize;
 
 /// Buffers of the pool.
 const MBUFS: u32 = 8191;
-/// Measures uplink and downlink in each model, and the cost of a ring and of a queue, and prints the result; or, with
+/// Most packets that wait for their rates.
+const SHAPED_PKTS_MAX: usize = 4096;
+
+/// Measures uplink and downlink in each model, and the cost of a ring and of a queue; or, with
 /// `settings`, the event-driven model with one setting of its schedulers after the other.
 ///
 /// # Errors
 /// DPDK does not start, or a packet was lost.
-pub(crate) fn run(size: &BenchSize, settings: bool) -> anyhow::Result<()> {
+pub(crate) fn run(size: &BenchSize, settings: bool) -> anyhow::Result<Value> {
     let (eal, pool) = start()?;
     if settings {
-        return report::print("models", &scheduled::settings(&eal, &pool, size)?, &size.output);
+        return Ok(report::of("models", &scheduled::settings(&eal, &pool, size)?));
     }
     let profile = BenchProfile::USUAL;
     let family = profile.family();
@@ -56,10 +55,14 @@ pub(crate) fn run(size: &BenchSize, settings: bool) -> anyhow::Result<()> {
         rows.push(hop(&eal, &pool, size, driver)?);
     }
     pipeline::compare(&mut rows);
-    report::print("models", &rows, &size.output)
+    Ok(report::of("models", &rows))
 }
 
-fn start() -> anyhow::Result<(Eal, Mempool)> {
+/// DPDK with a pool of buffers.
+///
+/// # Errors
+/// It does not start.
+pub(crate) fn start() -> anyhow::Result<(Eal, Mempool)> {
     let eal = Eal::init(&EalConfig {
         hugepages: HugepageMode::Never,
         memory_mib: 128,
@@ -80,11 +83,10 @@ struct PartCycles {
 }
 
 fn row(model: &str, packet: BenchPacket, burst: usize, cycles: &PartCycles, pkts: usize) -> Value {
-    #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
-    let each = |cycles: u64| report::rounded(cycles as f64 / pkts.max(1) as f64);
+    let each = |cycles| rounded(ratio(cycles, pkts));
     json!({
         "model": model,
-        "direction": if packet.is_uplink() { "uplink" } else { "downlink" },
+        "direction": packet.direction(),
         "burst_pkts": burst,
         "cycles_per_packet": each(cycles.rx_tx + cycles.scheduler + cycles.worker),
         "rx_tx_cycles": each(cycles.rx_tx),
@@ -97,13 +99,17 @@ fn row(model: &str, packet: BenchPacket, burst: usize, cycles: &PartCycles, pkts
 struct MbufIo {
     pool: Mempool,
     rx_port: PortId,
-    ready: Burst<Mbuf>,
+    /// The last burst arrives first.
+    ready: Vec<Mbuf>,
+    /// True to prefetch the frames at their arrival, as a queue of a NIC does.
+    prefetches: bool,
     sent: usize,
 }
 
 impl MbufIo {
     fn new(pool: &Mempool, rx_port: PortId) -> Self {
-        Self { pool: pool.clone(), rx_port, ready: Burst::new(), sent: 0 }
+        let pool = pool.clone();
+        Self { pool, rx_port, ready: Vec::new(), prefetches: false, sent: 0 }
     }
 
     fn fill(
@@ -113,13 +119,13 @@ impl MbufIo {
         sessions: &[BenchSession],
         random: &mut SmallRng,
     ) -> anyhow::Result<()> {
-        let mut frame = [0; 256];
-        self.pool.alloc_burst(burst - self.ready.len(), &mut self.ready);
-        for buf in &mut self.ready {
+        let (mut frame, mut fresh) = ([0; 256], Burst::new());
+        self.pool.alloc_burst(burst - self.ready.len(), &mut fresh);
+        for mut buf in fresh {
             let session = network::random_session(sessions, random)?;
             let len = packet.write(&mut frame, session, random)?;
-            ensure!(buf.truncate(0), "an empty buffer");
             buf.append(len).context("a frame fits a buffer")?.copy_from_slice(&frame[..len]);
+            self.ready.push(buf);
         }
         Ok(())
     }
@@ -129,11 +135,14 @@ impl PacketIo for MbufIo {
     type Buf = Mbuf;
 
     fn rx_burst(&mut self, port: PortId, limit: usize, burst: &mut Burst<Mbuf>) -> usize {
-        let count = match port == self.rx_port {
-            true => limit.min(self.ready.len()).min(burst.remaining_capacity()),
-            false => 0,
-        };
-        burst.extend(self.ready.drain(..count));
+        if port != self.rx_port {
+            return 0;
+        }
+        let count = limit.min(self.ready.len()).min(burst.remaining_capacity());
+        burst.extend(self.ready.drain(self.ready.len() - count..));
+        if self.prefetches {
+            burst.iter().for_each(PacketBuf::prefetch);
+        }
         count
     }
 
@@ -154,26 +163,10 @@ impl PacketIo for MbufIo {
     }
 }
 
-fn worker<Io: PacketIo>(reader: TablesReader, ports: Vec<PortId>, burst: usize) -> Worker<Io> {
-    let (events, _) = rtrb::RingBuffer::new(EVENT_RING_LEN);
-    let (_, commands) = rtrb::RingBuffer::new(COMMAND_RING_LEN);
-    let config = WorkerConfig {
-        id: reader.worker(),
-        ports,
-        burst,
-        buffer_pkts_max: 1024,
-        shaped_pkts_max: 4096,
-        recovery_time_stamp: None,
-    };
-    Worker::new(config, reader, events, commands)
-}
-
+/// Runs `work` and adds its cycles.
 fn timed<T>(cycles: &mut u64, work: impl FnOnce() -> T) -> T {
-    // Complete the stores to the buffers before the timed part.
-    fence(Ordering::SeqCst);
-    let start = adit_dpdk::tsc();
-    let done = work();
-    *cycles += adit_dpdk::tsc().wrapping_sub(start);
+    let (spent, done) = measure::timed(work);
+    *cycles += spent;
     done
 }
 
@@ -184,8 +177,6 @@ fn steady(cycles: &mut [u64]) -> u64 {
     let kept = cycles.len() - cycles.len() / 100;
     cycles[..kept].iter().sum::<u64>() * cycles.len() as u64 / kept.max(1) as u64
 }
-
-const PORTS: [PortId; 2] = [PortId(0), PortId(1)];
 
 /// Measured steps, and steps before them.
 fn steps(size: &BenchSize) -> (usize, usize) {

@@ -1,4 +1,4 @@
-//! `adit bench n4`: cost of a PFCP session on the control side.
+//! `adit-bench n4`: cost of a PFCP session on the control side.
 //!
 //! Measures the decoding of a typical establishment with all its rules; establishments, modifications
 //! and deletions through the whole node in this process (decoding, session change, publication,
@@ -8,6 +8,7 @@
 
 use std::hint::black_box;
 use std::net::{SocketAddr, UdpSocket};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -17,13 +18,13 @@ use adit_pfcp::{Message, PfcpDatagram};
 use adit_types::Nanos;
 use adit_types::limits::PFCP_MESSAGE_BYTES_MAX;
 use anyhow::{Context, bail, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::control_plane::{BenchControlPlane, rate, refusal};
+use super::size::parse_sessions;
 use super::{report, smf};
-use crate::report::BenchOutput;
 use adit_host::n4_socket::N4Socket;
 use adit_host::n4_socket::RECEIVE_BUFFER_KIB;
 
@@ -36,11 +37,55 @@ const WINDOW: u32 = 200;
 /// Timeout for a response over the loopback socket.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Establishes `resident` sessions, then `measured` more in each measurement.
+/// Options of the bench.
+#[derive(Debug, clap::Args)]
+pub(crate) struct N4Arguments {
+    /// Sessions established before the measurement.
+    #[arg(long, value_name = "COUNT", default_value = "100k", value_parser = parse_sessions)]
+    pub resident: u32,
+    /// Sessions established in each measurement.
+    #[arg(long, value_name = "COUNT", default_value = "100k", value_parser = parse_sessions)]
+    pub sessions: u32,
+    /// Compare establishments with this store and without, and restore them.
+    #[arg(long, value_name = "KIND", value_enum)]
+    pub store: Option<BenchStore>,
+    /// Folder of the journal, on the disk to be measured; without a journal before.
+    #[arg(long, value_name = "PATH", default_value = "adit-bench-journal")]
+    pub folder: PathBuf,
+    /// How the standby is reached, and answers.
+    #[arg(long, value_name = "TRANSPORT", value_enum, default_value = "user")]
+    pub transport: StandbyTransport,
+    /// CPU cores of the active adit's threads, and of the standby.
+    #[arg(long, value_name = "CORES", value_delimiter = ',', num_args = 2, default_values_t = [0, 1])]
+    pub cores: Vec<u16>,
+}
+
+/// A store of sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum BenchStore {
+    /// A journal in a folder.
+    Journal,
+    /// A standby, whose word suffices, in front of a store in memory.
+    Standby,
+}
+
+/// How an adit and its standby reach each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum StandbyTransport {
+    /// TCP in user space at both ends of a memif.
+    User,
+    /// TCP of the kernel over the loopback device, polled.
+    Polled,
+    /// TCP of the kernel over the loopback device; threads sleep.
+    Blocking,
+}
+
+/// Establishes resident sessions, then more in each measurement.
 ///
 /// # Errors
 /// A request is refused, or the loopback socket loses a datagram.
-pub(crate) fn run(resident: u32, measured: u32, output: &BenchOutput) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &N4Arguments) -> anyhow::Result<Value> {
+    let &N4Arguments { resident, sessions: measured, .. } = arguments;
     let (decode_ns, message_bytes) = decode()?;
     let mut control = BenchControlPlane::new(resident + 2 * measured, 0)?;
     eprintln!("establishing {resident} resident sessions");
@@ -61,8 +106,7 @@ pub(crate) fn run(resident: u32, measured: u32, output: &BenchOutput) -> anyhow:
     let len = smf::association_release(&mut buf).context("the request fits its buffer")?;
     let (end_ms, end_turn_ms) = longest_turn(&mut control, &buf[..len])?;
     ensure!(control.node.store().is_empty(), "sessions are left");
-    let document = json!({
-        "bench": "n4",
+    Ok(json!({
         "rules_per_session": smf::RULES_PER_SESSION,
         "establishment_request_bytes": message_bytes,
         "decode_ns": decode_ns,
@@ -81,8 +125,7 @@ pub(crate) fn run(resident: u32, measured: u32, output: &BenchOutput) -> anyhow:
         "hand_over_longest_turn_ms": hand_over_turn_ms,
         "association_end_ms": end_ms,
         "association_end_longest_turn_ms": end_turn_ms,
-    });
-    report::flat(&document, output)
+    }))
 }
 
 /// Reloads a configuration with another burst of rates, by which all sessions get their rules again. Returns the duration and
@@ -150,7 +193,7 @@ fn decode() -> anyhow::Result<(f64, usize)> {
         black_box(visit(black_box(request)));
     }
     let ns = started.elapsed().as_secs_f64() * 1e9 / f64::from(DECODINGS);
-    Ok(((ns * 10.0).round() / 10.0, len))
+    Ok((report::rounded(ns), len))
 }
 
 /// Decodes a datagram and visits every rule. Returns the number of rules.

@@ -1,4 +1,4 @@
-//! `adit bench n4 --store standby`: one establishment after the other, answered once the standby has it, and without a
+//! `adit-bench n4 --store standby`: one establishment after the other, answered once the standby has it, and without a
 //! store in turns.
 
 use std::net::SocketAddr;
@@ -6,8 +6,7 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use adit_dpdk::{
-    Device, Eal, EalConfig, HugepageMode, Mempool, MempoolConfig, Port, PortConfig, RegisteringIo,
-    WorkerIo, WorkerPort, pin_current_thread,
+    Device, Eal, Mempool, Port, PortConfig, RegisteringIo, WorkerIo, WorkerPort, pin_current_thread,
 };
 use adit_host::replicated::ReplicatedFigures;
 use adit_host::store_thread::{StoreLink, ThreadStore};
@@ -24,12 +23,13 @@ use adit_transport::{KernelTcp, KernelWait, Transport, UserTcp, UserTcpConfig};
 use adit_types::limits::{STORE_BACKLOG_BYTES_MAX, STORE_GROUP_BYTES_MAX};
 use adit_types::{MacAddr, Nanos, PortId};
 use anyhow::{Context, bail, ensure};
-use clap::ValueEnum;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::control_plane::BenchControlPlane;
-use super::{report, smf};
-use crate::report::{BenchOutput, rounded};
+use super::{models, smf};
+use crate::measure::BenchClock;
+use crate::n4::{N4Arguments, StandbyTransport};
+use crate::report::{quantile, rounded};
 
 /// Turns of each kind.
 const TURNS: u32 = 5;
@@ -39,17 +39,6 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Name of the records.
 const NAME: &str = "bench";
-
-/// How an adit and its standby reach each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum StandbyTransport {
-    /// TCP in user space at both ends of a memif.
-    User,
-    /// TCP of the kernel over the loopback device, polled.
-    Polled,
-    /// TCP of the kernel over the loopback device; threads sleep.
-    Blocking,
-}
 
 type BoxedTransport = Box<dyn Transport + Send>;
 type StandbyBenchFigures = ReplicatedFigures<()>;
@@ -104,36 +93,20 @@ impl ThreadStore for InstantStore {
     fn figures(&self) {}
 }
 
-/// The clock of all threads.
-#[derive(Debug, Clone, Copy)]
-struct ThreadClock(Instant);
-
-impl ThreadClock {
-    fn now(self) -> Nanos {
-        Nanos(u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX))
-    }
-}
-
-/// Establishes `measured` sessions in each turn, in addition to `resident` ones, with a standby and
-/// without a store. The control thread and that of the store share the first core, the standby has
+/// Establishes sessions in each turn, in addition to resident ones, with a standby and without a store. The control thread and that of the store share the first core, the standby has
 /// the second one.
 ///
 /// # Errors
 /// A request is refused, or a transport cannot be used.
-pub(crate) fn run(
-    resident: u32,
-    measured: u32,
-    transport: StandbyTransport,
-    cores: &[u16],
-    output: &BenchOutput,
-) -> anyhow::Result<()> {
-    let [active_core, standby_core] = *cores else { bail!("--cores takes two cores") };
+pub(crate) fn run(arguments: &N4Arguments) -> anyhow::Result<Value> {
+    let &N4Arguments { resident, sessions: measured, transport, ref cores, .. } = arguments;
+    let [active_core, standby_core] = cores[..] else { bail!("--cores takes two cores") };
     let sessions_max = resident + TURNS * measured;
     let mut plain = BenchControlPlane::new(sessions_max, 0)?;
     let mut stored = BenchControlPlane::unassociated(sessions_max)?;
     stored.node.begin_records(1);
     let mut stored = stored.associated()?;
-    let clock = ThreadClock(Instant::now());
+    let clock = BenchClock::start();
     // DPDK outlives the threads that use it.
     let mut dpdk = if transport == StandbyTransport::User { Some(start_dpdk()?) } else { None };
     let mut ends = match &mut dpdk {
@@ -166,8 +139,8 @@ pub(crate) fn run(
     drop(link);
     drop(standby);
     let (without, with) = (percentiles(without), percentiles(with));
-    let document = json!({
-        "bench": "n4 standby",
+    Ok(json!({
+        "store": "standby",
         "rules_per_session": smf::RULES_PER_SESSION,
         "transport": format!("{transport:?}").to_lowercase(),
         "resident_sessions": resident,
@@ -181,8 +154,7 @@ pub(crate) fn run(
         "with_p99_us": with[1],
         "with_p99_9_us": with[2],
         "more_p50_us": rounded(with[0] - without[0]),
-    });
-    report::flat(&document, output)
+    }))
 }
 
 /// Both ends of a link, and the address of the standby.
@@ -213,13 +185,7 @@ struct DpdkLink {
 
 fn start_dpdk() -> anyhow::Result<DpdkLink> {
     let socket = format!("/adit-bench-{}.sock", std::process::id());
-    let eal = Eal::init(&EalConfig {
-        hugepages: HugepageMode::Never,
-        memory_mib: 128,
-        file_prefix: format!("adit-bench-{}", std::process::id()),
-        ..EalConfig::default()
-    })?;
-    let pool = Mempool::create(&eal, &MempoolConfig { name: "bench", ..Default::default() })?;
+    let (eal, pool) = models::start()?;
     let (mut ports, mut queues) = (Vec::new(), Vec::new());
     for (number, role) in [(0, "server"), (1, "client")] {
         let device = format!("net_memif{number},role={role},socket={socket},socket-abstract=yes");
@@ -245,7 +211,7 @@ fn start_dpdk() -> anyhow::Result<DpdkLink> {
 
 impl DpdkLink {
     /// Streams in user space over the two ports.
-    fn ends(&mut self, clock: ThreadClock) -> anyhow::Result<LinkEnds> {
+    fn ends(&mut self, clock: BenchClock) -> anyhow::Result<LinkEnds> {
         let mut ends = Vec::new();
         for (number, queues) in (1..).zip(self.queues.drain(..)) {
             let io = WorkerIo::new(vec![queues], self.pool.clone());
@@ -273,7 +239,7 @@ fn replicated(
     transport: BoxedTransport,
     peer: SocketAddr,
     polls: bool,
-    clock: ThreadClock,
+    clock: BenchClock,
 ) -> anyhow::Result<ReplicatedStore<InstantStore, BoxedTransport, impl FnMut() -> Nanos + use<>>> {
     let config = ReplicationConfig {
         peer,
@@ -341,8 +307,5 @@ fn establish(
 /// The 50th, 99th and 99.9th percentile. Unit: µs.
 fn percentiles(mut took: Vec<Duration>) -> [f64; 3] {
     took.sort_unstable();
-    [500, 990, 999].map(|permille| {
-        let span = took.get(took.len() * permille / 1000).copied().unwrap_or_default();
-        rounded(span.as_secs_f64() * 1e6)
-    })
+    [500, 990, 999].map(|permille| rounded(quantile(&took, permille).as_secs_f64() * 1e6))
 }

@@ -1,9 +1,10 @@
-//! `adit bench n4 --store journal`: establishments with and without a journal in turns, and the restoration of all of
+//! `adit-bench n4 --store journal`: establishments with and without a journal in turns, and the restoration of all of
 //! them.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use adit_host::idle::thread_time;
 use adit_host::journal_folder::JournalFolder;
 use adit_host::store_thread::{StoreLink, read_record};
 use adit_n4::{FormerRecord, NodeRecord};
@@ -11,12 +12,13 @@ use adit_session::SessionPreparer;
 use adit_store::{Journal, JournalOptions, RecordKind};
 use adit_types::Nanos;
 use anyhow::{Context, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::control_plane::{BenchControlPlane, rate};
 use super::sessions::{self, BenchProfile};
-use super::{report, smf};
-use crate::report::{BenchOutput, rounded};
+use super::smf;
+use crate::n4::N4Arguments;
+use crate::report::{quantile, ratio, rounded};
 
 /// Turns of each kind.
 const TURNS: u32 = 5;
@@ -24,17 +26,13 @@ const TURNS: u32 = 5;
 /// The journal's identity, which only its folder sees.
 const IDENTITY: u64 = 1;
 
-/// Establishes `measured` sessions in each turn, in addition to `resident` ones, with a journal in
-/// `folder` and without.
+/// Establishes sessions in each turn, in addition to resident ones, with a journal and without.
 ///
 /// # Errors
 /// A request is refused, or the folder has a journal, or cannot be written.
-pub(crate) fn run(
-    resident: u32,
-    measured: u32,
-    folder: &Path,
-    output: &BenchOutput,
-) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &N4Arguments) -> anyhow::Result<Value> {
+    let N4Arguments { resident, sessions: measured, folder, .. } = arguments;
+    let (resident, measured) = (*resident, *measured);
     let sessions_max = resident + TURNS * measured;
     let mut plain = BenchControlPlane::new(sessions_max, 0)?;
     let journal = open(folder)?;
@@ -63,14 +61,12 @@ pub(crate) fn run(
     drop(stored);
     let restoration = restore(sessions_max, folder)?;
     ensure!(restoration.sessions == sessions, "{} sessions were restored", restoration.sessions);
-    let (without, with) = (median(without), median(with));
+    let (without, with) = (middle(without), middle(with));
     let micros = |span: Duration| rounded(span.as_secs_f64() * 1e6);
     let millis = |span: Duration| rounded(span.as_secs_f64() * 1e3);
-    let ratio = (f64::from(u32::try_from(with)?) / f64::from(u32::try_from(without)?) * 100.0)
-        .round()
-        / 100.0;
-    let document = json!({
-        "bench": "n4 store",
+    let ratio = (ratio(with, usize::try_from(without)?) * 100.0).round() / 100.0;
+    Ok(json!({
+        "store": "journal",
         "rules_per_session": smf::RULES_PER_SESSION,
         "resident_sessions": resident,
         "measured_sessions": measured,
@@ -86,8 +82,7 @@ pub(crate) fn run(
         "restoration_ms": millis(restoration.took),
         "restoration_thread_ms": millis(restoration.computed),
         "restoration_longest_turn_ms": millis(restoration.longest_turn),
-    });
-    report::flat(&document, output)
+    }))
 }
 
 fn open(folder: &Path) -> anyhow::Result<Journal<JournalFolder>> {
@@ -96,9 +91,9 @@ fn open(folder: &Path) -> anyhow::Result<Journal<JournalFolder>> {
     Ok(Journal::open(files, &JournalOptions::new(IDENTITY))?.0)
 }
 
-fn median(mut rates: Vec<u64>) -> u64 {
+fn middle(mut rates: Vec<u64>) -> u64 {
     rates.sort_unstable();
-    rates.get(rates.len() / 2).copied().unwrap_or_default()
+    quantile(&rates, 500)
 }
 
 struct RestorationFigures {
@@ -150,12 +145,6 @@ fn restore(sessions_max: u32, folder: &Path) -> anyhow::Result<RestorationFigure
         longest_turn = longest_turn.max(turn.elapsed());
     }
     let sessions = control.node.store().len();
-    let computed = thread_time().saturating_sub(computed);
+    let computed = Duration::from_nanos(thread_time().saturating_sub(computed));
     Ok(RestorationFigures { sessions, took: began.elapsed(), computed, longest_turn })
-}
-
-/// The CPU time of this thread since it began.
-fn thread_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::try_from(time).unwrap_or_default()
 }

@@ -2,12 +2,13 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use adit_types::{MacAddr, Nanos, Seid, Teid, VlanId};
+use adit_types::{MacAddr, Nanos, PortId, Seid, Teid, VlanId};
 use anyhow::Context;
 use rand::Rng;
 use rand::rngs::SmallRng;
 
 pub(crate) const MACS: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 3, 2]), MacAddr([2, 0, 0, 0, 6, 2])];
+pub(crate) const PORTS: [PortId; 2] = [PortId(0), PortId(1)];
 const GNB_MAC: MacAddr = MacAddr([2, 0, 0, 0, 3, 1]);
 pub(crate) const DN_MAC: MacAddr = MacAddr([2, 0, 0, 0, 6, 1]);
 pub(crate) const N3_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 2);
@@ -61,7 +62,7 @@ pub(crate) fn ue6(ue: Ipv4Addr) -> Ipv6Addr {
 
 /// The data of an established session that packets need.
 #[derive(Debug, Clone, Copy)]
-pub struct BenchSession {
+pub(crate) struct BenchSession {
     /// The TEID that the gNB sends to.
     pub teid: Teid,
     /// The address of the UE.

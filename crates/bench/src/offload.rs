@@ -1,4 +1,4 @@
-//! `adit bench offload`: what offloads cost the control thread with many sessions.
+//! `adit-bench offload`: what offloads cost the control thread with many sessions.
 //!
 //! For a card: the turns that look for the sessions with the most packets, put their rules and read their counters. The
 //! card is one in memory, so that nothing is measured but adit's own part. For XDP: the time to write the entries of all
@@ -23,10 +23,10 @@ use anyhow::{Context, ensure};
 use arrayvec::ArrayVec;
 use serde_json::{Value, json};
 
-use super::measure::WorkerBench;
+use super::measure::{SHAPED_PKTS_FEW, WorkerBench};
 use super::network::{GNB_ADDR, N3_ADDR};
 use super::packet::BenchPacket;
-use super::report::{self, BenchOutput};
+use super::report::{self, quantile, rounded};
 use super::sessions::{self, BenchProfile, Populated};
 
 /// Time from one turn of the control thread to the next.
@@ -53,13 +53,11 @@ const CHOICE: OffloadChoice = OffloadChoice {
 ///
 /// # Errors
 /// A session is refused, or a packet is not forwarded.
-pub(crate) fn run(count: u32, output: &BenchOutput) -> anyhow::Result<()> {
-    let mut document = json!({ "bench": "offload", "sessions": count });
-    let parts = [choice(count)?, xdp(count)?];
-    if let Some(all) = document.as_object_mut() {
-        all.extend(parts.into_iter().filter_map(|part| part.as_object().cloned()).flatten());
-    }
-    report::flat(&document, output)
+pub(crate) fn run(count: u32) -> anyhow::Result<Value> {
+    let parts = [json!({ "sessions": count }), choice(count)?, xdp(count)?];
+    let members = parts.iter().filter_map(Value::as_object).flatten();
+    let members = members.map(|(name, value)| (name.clone(), value.clone()));
+    Ok(report::of("offload", &[members.collect()]))
 }
 
 /// Turns of a control thread with a card.
@@ -67,7 +65,8 @@ fn choice(count: u32) -> anyhow::Result<Value> {
     eprintln!("establishing {count} sessions");
     let populated = sessions::populate_with(BenchProfile::USUAL, count.try_into()?, 1, card)?;
     let Populated { mut publisher, readers, sessions, .. } = populated;
-    let mut worker = WorkerBench::new(readers.into_iter().next().context("one worker")?);
+    let mut worker =
+        WorkerBench::new(readers.into_iter().next().context("one worker")?, SHAPED_PKTS_FEW);
     worker.step_time = Nanos(TURN.0 / STEPS_PER_TURN as u64);
     let hot = &sessions[..sessions.len().min(CHOICE.sessions_max)];
     let burst = (hot.len() * PPS / 1000).div_ceil(STEPS_PER_TURN);
@@ -95,18 +94,18 @@ fn choice(count: u32) -> anyhow::Result<Value> {
     let calm = &mut turns[calm..];
     let reading = mean(calm);
     calm.sort_unstable();
-    let us = |seconds: f64| report::rounded(seconds * 1e6);
-    let at = |percent: usize| us(calm[(calm.len() - 1) * percent / 100].as_secs_f64());
-    let ms = |seconds: f64| report::rounded(seconds * TURNS_PER_SECOND * 1e3);
+    let us = |seconds: f64| rounded(seconds * 1e6);
+    let at = |permille| us(quantile(calm, permille).as_secs_f64());
+    let ms = |seconds: f64| rounded(seconds * TURNS_PER_SECOND * 1e3);
     Ok(json!({
         "rte_flow_sessions_with_rules": report.sessions,
         "rte_flow_rules": report.entries,
         "rte_flow_scan_us_per_turn": us(scanning),
         "rte_flow_scan_ms_per_second": ms(scanning),
         "rte_flow_scan_and_read_us_per_turn": us(reading),
-        "rte_flow_scan_and_read_us_per_turn_median": at(50),
-        "rte_flow_scan_and_read_us_per_turn_p99": at(99),
-        "rte_flow_scan_and_read_us_per_turn_max": at(100),
+        "rte_flow_scan_and_read_us_per_turn_median": at(500),
+        "rte_flow_scan_and_read_us_per_turn_p99": at(990),
+        "rte_flow_scan_and_read_us_per_turn_max": at(1000),
         "rte_flow_scan_and_read_ms_per_second": ms(reading),
     }))
 }
@@ -163,9 +162,9 @@ fn xdp(count: u32) -> anyhow::Result<Value> {
     let map_bytes = map_bytes() - before;
     drop(programs);
     Ok(json!({
-        "xdp_load_ms": report::rounded(loading.as_secs_f64() * 1e3),
-        "xdp_fill_ms": report::rounded(filling.as_secs_f64() * 1e3),
-        "xdp_fill_ns_per_session": report::rounded(filling.as_secs_f64() * 1e9 / f64::from(count)),
+        "xdp_load_ms": rounded(loading.as_secs_f64() * 1e3),
+        "xdp_fill_ms": rounded(filling.as_secs_f64() * 1e3),
+        "xdp_fill_ns_per_session": rounded(filling.as_secs_f64() * 1e9 / f64::from(count)),
         "xdp_map_mib": map_bytes >> 20,
         "xdp_map_bytes_per_session": map_bytes / u64::from(count.max(1)),
     }))

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use adit_types::{Direction, MacAddr, PortId, Qfi, Teid, VlanId};
+use adit_types::{MacAddr, PortId, Qfi, Teid, VlanId};
 use adit_wire::checksum::Sum;
 use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
 use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
@@ -17,7 +17,6 @@ use rand::Rng;
 use rand::rngs::SmallRng;
 use zerocopy::IntoBytes;
 
-use super::io::BenchBuf;
 use super::network::{self, BenchIpVersion, BenchSession, INNER_LEN};
 
 /// Hosts of the data network, behind its gateway: 20.0.0.0 to 99.255.255.255.
@@ -87,6 +86,11 @@ impl BenchPacket {
     /// True for packets from the gNB.
     pub(crate) const fn is_uplink(self) -> bool {
         matches!(self, Self::Uplink { .. })
+    }
+
+    /// Its name in reports.
+    pub(crate) const fn direction(self) -> &'static str {
+        if self.is_uplink() { "uplink" } else { "downlink" }
     }
 
     /// The port that such packets arrive on.
@@ -172,26 +176,6 @@ impl BenchPacket {
         frame[ETHER_TYPE_AT + 2..][..2].copy_from_slice(&session.vlan.value().to_be_bytes());
         Ok(end + VlanTag::LEN)
     }
-}
-
-/// Fills `buf` with a usual packet of `session` with the remote `host`.
-///
-/// # Errors
-/// None for the lengths of this bench.
-pub(crate) fn write_packet(
-    buf: &mut BenchBuf,
-    direction: Direction,
-    session: BenchSession,
-    host: Ipv4Addr,
-) -> anyhow::Result<()> {
-    let packet = match direction {
-        Direction::Uplink => BenchPacket::UPLINK,
-        Direction::Downlink => BenchPacket::DOWNLINK,
-    };
-    let mut frame = [0; 256];
-    let len = packet.write_to(&mut frame, session, host.to_bits(), network::FILTER_PORT, false)?;
-    buf.reset(&frame[..len]);
-    Ok(())
 }
 
 /// The headers of a packet to gNB `number`, Ethernet included.

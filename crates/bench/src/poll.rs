@@ -1,4 +1,4 @@
-//! `adit bench poll`: the CPU share of an idle worker, and the latency of the first packet after a
+//! `adit-bench poll`: the CPU share of an idle worker, and the latency of the first packet after a
 //! pause, for each idle mode.
 //!
 //! A worker runs on its own core on a port in memory. Another thread waits for a random time, puts one
@@ -6,24 +6,23 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use adit_datapath::{Worker, WorkerConfig};
 use adit_pktio::{Burst, PacketIo, PortInfo};
 use adit_tables::TablesReader;
-use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN};
-use adit_types::{Direction, Nanos, PortId, WorkerId};
+use adit_types::limits::BURST_DEFAULT;
+use adit_types::{Nanos, PortId};
 use anyhow::{Context, ensure};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 
 use super::io::BenchBuf;
-use super::network::{BenchSession, DN_ADDR};
-use super::packet::write_packet;
-use super::report;
+use super::measure::{BenchClock, SHAPED_PKTS_FEW, worker};
+use super::network::{BenchSession, PORTS};
+use super::packet::BenchPacket;
+use super::report::{self, quantile, ratio, rounded};
 use super::sessions::{self, BenchProfile};
-use crate::report::BenchOutput;
 use adit_host::idle::{Doorbell, IdlePolicy, Sleeper, thread_time};
 
 /// Duration of the measurement of an idle worker's CPU share.
@@ -34,16 +33,6 @@ const SILENCE_US: core::ops::Range<u64> = 2000..6000;
 
 /// A packet with a higher latency counts as lost.
 const LOST: Nanos = Nanos::from_secs(1);
-
-/// Time since the start of the bench, for both threads.
-#[derive(Debug, Clone, Copy)]
-struct BenchClock(Instant);
-
-impl BenchClock {
-    fn now(self) -> Nanos {
-        Nanos(u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX))
-    }
-}
 
 /// How a worker waits for packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,17 +75,17 @@ impl PacketIo for RingIo {
     }
 }
 
-/// Measures every idle mode on `core`, with `packets` packets each, and prints the result.
+/// Measures every idle mode on `core`, with `packets` packets each.
 ///
 /// # Errors
 /// The worker cannot run on the core, or a packet is lost.
-pub(crate) fn run(core: u16, packets: usize, output: &BenchOutput) -> anyhow::Result<()> {
-    let clock = BenchClock(Instant::now());
+pub(crate) fn run(core: u16, packets: usize) -> anyhow::Result<Value> {
+    let clock = BenchClock::start();
     let mut rows = Vec::new();
     for mode in [WaitMode::Busy, WaitMode::Woken, WaitMode::Naps] {
         rows.push(measure(mode, core, packets, clock)?);
     }
-    report::print("poll", &rows, output)
+    Ok(report::of("poll", &rows))
 }
 
 /// State shared by the worker's thread and the sender.
@@ -143,17 +132,7 @@ fn run_worker(
     shared: &PollBenchState,
 ) -> anyhow::Result<()> {
     adit_dpdk::pin_current_thread(core)?;
-    let (events, _event_sink) = rtrb::RingBuffer::new(EVENT_RING_LEN);
-    let (_command_source, commands) = rtrb::RingBuffer::new(COMMAND_RING_LEN);
-    let config = WorkerConfig {
-        id: WorkerId(0),
-        ports: vec![PortId(1)],
-        burst: 32,
-        buffer_pkts_max: 0,
-        shaped_pkts_max: 0,
-        recovery_time_stamp: None,
-    };
-    let mut worker = Worker::new(config, reader, events, commands);
+    let mut worker = worker(reader, vec![PORTS[1]], BURST_DEFAULT, SHAPED_PKTS_FEW);
     let mut pause = match mode {
         WaitMode::Busy => IdlePolicy::Busy { shares_core: false },
         WaitMode::Woken => IdlePolicy::Adaptive(Sleeper::new(bell, Some(Vec::new()))),
@@ -204,8 +183,9 @@ fn send_packets(
     let mut latencies = Vec::with_capacity(packets);
     for _ in 0..packets {
         std::thread::sleep(Duration::from_micros(random.random_range(SILENCE_US)));
-        let mut buf = BenchBuf::take();
-        write_packet(&mut buf, Direction::Downlink, session, DN_ADDR)?;
+        let (mut buf, mut frame) = (BenchBuf::take(), [0; 256]);
+        let len = BenchPacket::DOWNLINK.write(&mut frame, session, &mut random)?;
+        buf.reset(&frame[..len]);
         left_at.store(0, Ordering::Release);
         let put_at = clock.now();
         ensure!(port.push(buf).is_ok(), "the port is full");
@@ -222,21 +202,16 @@ fn send_packets(
         latencies.push(left.since(put_at).0);
     }
     latencies.sort_unstable();
-    #[allow(clippy::cast_precision_loss, reason = "shown to people, not computed with")]
-    let us = |share: usize| {
-        let at = (latencies.len() * share / 100).min(latencies.len().saturating_sub(1));
-        (latencies.get(at).copied().unwrap_or(0) as f64 / 100.0).round() / 10.0
-    };
-    #[allow(clippy::cast_precision_loss, reason = "shown to people, not computed with")]
-    let share = after.saturating_sub(before) as f64 * 100.0 / to.saturating_sub(from).max(1) as f64;
+    let us = |permille| rounded(ratio(quantile(&latencies, permille), 1000));
+    let idle = usize::try_from(to.saturating_sub(from))?;
     Ok(json!({
         "poll": match mode {
             WaitMode::Busy => "busy",
             WaitMode::Woken => "adaptive, woken by the port",
             WaitMode::Naps => "adaptive, naps",
         },
-        "idle_share_percent": (share * 10.0).round() / 10.0,
-        "first_packet_us_median": us(50),
-        "first_packet_us_p99": us(99),
+        "idle_share_percent": rounded(100.0 * ratio(after.saturating_sub(before), idle)),
+        "first_packet_us_median": us(500),
+        "first_packet_us_p99": us(990),
     }))
 }

@@ -1,4 +1,4 @@
-//! `adit bench publication`: the cost of a session modification on the control side, and for the packets
+//! `adit-bench publication`: the cost of a session modification on the control side, and for the packets
 //! of a worker that observes it.
 //!
 //! One thread alternates between both, so nothing waits and the figures are cycles. It changes, publishes
@@ -8,16 +8,16 @@
 use std::net::IpAddr;
 
 use adit_rules::{DeltaId, GtpuTunnel, HeaderCreation};
-use adit_session::{FarUpdate, ForwardingUpdate, SessionChange};
+use adit_session::{FarUpdate, ForwardingUpdate, Refusal, SessionChange};
 use adit_types::{FarId, Teid};
 use anyhow::{Context, ensure};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 
-use super::measure::{BenchNode, Figures, establish};
+use super::measure::{BenchNode, Figures, establish, timed};
 use super::packet::BenchPacket;
-use super::report;
+use super::report::{self, rounded};
 use super::sessions::BenchProfile;
 use crate::size::BenchSize;
 
@@ -28,15 +28,15 @@ const PER_STEP: [usize; 3] = [0, 1, 8];
 ///
 /// # Errors
 /// A modification is refused or a packet is not forwarded.
-pub(crate) fn run(size: &BenchSize) -> anyhow::Result<()> {
-    let &BenchSize { sessions: count, packets, burst, ref output } = size;
+pub(crate) fn run(size: &BenchSize) -> anyhow::Result<Value> {
+    let &BenchSize { sessions: count, packets, burst } = size;
     eprintln!("establishing {count} sessions");
     let mut resident = establish(BenchProfile::USUAL, count)?;
     let mut rows = Vec::new();
     for per_step in PER_STEP {
         rows.push(measure(&mut resident, per_step, packets.div_ceil(burst), burst)?);
     }
-    report::print("publication", &rows, output)
+    Ok(report::of("publication", &rows))
 }
 
 fn measure(
@@ -60,35 +60,29 @@ fn measure(
             let session = sessions.get(random.random_range(0..sessions.len()));
             let up_seid = session.context("a session")?.up_seid;
             let change = handover(random.random());
-            let start = adit_dpdk::tsc();
-            let modified = store.modify(up_seid, change).map_err(|r| anyhow::anyhow!("{r:?}"))?;
-            if let Some(delta) = modified.delta {
-                number += 1;
-                publisher.apply(DeltaId(number), delta);
-            }
-            spent += adit_dpdk::tsc().wrapping_sub(start);
+            number += 1;
+            let (cycles, modified) = timed(|| {
+                let delta = store.modify(up_seid, change)?.delta;
+                Ok::<_, Refusal>(delta.map(|delta| publisher.apply(DeltaId(number), delta)))
+            });
+            modified.map_err(|refusal| anyhow::anyhow!("{refusal:?}"))?;
+            spent += cycles;
         }
         let (step_cycles, sent) = bench.step()?;
         ensure!(sent == burst, "a step forwarded {sent} of {burst} packets");
         cycles.push(step_cycles);
-        let start = adit_dpdk::tsc();
-        while publisher.poll_observed().is_some() {}
-        spent += adit_dpdk::tsc().wrapping_sub(start);
+        spent += timed(|| while publisher.poll_observed().is_some() {}).0;
     }
     let figures = Figures::of(&mut cycles, burst);
     let modifications = steps * per_step;
-    #[allow(clippy::cast_precision_loss, reason = "shown to people, not computed with")]
-    let each = (modifications > 0).then(|| report::rounded(spent as f64 / modifications as f64));
-    Ok(json!({
+    let each = (modifications > 0).then(|| rounded(report::ratio(spent, modifications)));
+    Ok(figures.add_to(json!({
         "modifications_per_burst": per_step,
         "modifications": modifications,
         "sessions": sessions.len(),
         "burst_pkts": burst,
         "cycles_per_modification": each,
-        "cycles_per_packet": report::rounded(figures.mean),
-        "cycles_per_packet_median_burst": report::rounded(figures.median),
-        "cycles_per_packet_p99_burst": report::rounded(figures.p99),
-    }))
+    })))
 }
 
 /// Moves the downlink to another tunnel.

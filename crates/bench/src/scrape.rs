@@ -1,4 +1,4 @@
-//! `adit bench scrape`: the cost of counter snapshots, and of the text of all metrics, for the packets.
+//! `adit-bench scrape`: the cost of counter snapshots, and of the text of all metrics, for the packets.
 //!
 //! One thread runs steps, while another takes snapshots of its counters, or writes the whole text as for a scrape of
 //! Prometheus, at different rates, including zero. One snapshot per second costs too little to measure, so the bench takes many and reports the
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use super::measure::{BenchNode, WorkerBench, establish};
 use super::network::BenchSession;
 use super::packet::BenchPacket;
-use super::report;
+use super::report::{self, median, rounded};
 use super::sessions::BenchProfile;
 use crate::size::BenchSize;
 
@@ -57,12 +57,12 @@ struct ScrapeInterval {
     snapshots: u32,
 }
 
-/// Measures the packets of `size` per rate and round, and prints the result.
+/// Measures the packets of `size` per rate and round.
 ///
 /// # Errors
 /// A packet is not forwarded.
-pub(crate) fn run(size: &BenchSize) -> anyhow::Result<()> {
-    let &BenchSize { sessions: count, packets, burst, ref output } = size;
+pub(crate) fn run(size: &BenchSize) -> anyhow::Result<Value> {
+    let &BenchSize { sessions: count, packets, burst } = size;
     let BenchNode { publisher, mut bench, sessions, .. } = establish(BenchProfile::USUAL, count)?;
     let signaling = signaling(count);
     let counters = publisher.worker_counters().to_vec();
@@ -87,17 +87,15 @@ pub(crate) fn run(size: &BenchSize) -> anyhow::Result<()> {
     let rows = SETTINGS.iter().zip(&spells);
     let rows: Vec<Value> =
         rows.map(|(setting, own)| row(*setting, own, &idle, burst, hz)).collect();
-    report::print("scrape", &rows, output)
+    Ok(report::of("scrape", &rows))
 }
 
 /// Measures the frequency of the time stamp counter against the system clock. Unit: Hz.
-pub(crate) fn tsc_hz() -> f64 {
+fn tsc_hz() -> f64 {
     let (start, ticks) = (Instant::now(), adit_dpdk::tsc());
     std::thread::sleep(Duration::from_millis(100));
     let (elapsed, ticks) = (start.elapsed(), adit_dpdk::tsc().wrapping_sub(ticks));
-    #[allow(clippy::cast_precision_loss, reason = "shown to people, not computed with")]
-    let hz = ticks as f64 / elapsed.as_secs_f64();
-    hz
+    ticks as f64 / elapsed.as_secs_f64()
 }
 
 /// N4 figures of a node with so many sessions, whose counters are zero: their text is as long as that of others.
@@ -181,7 +179,6 @@ fn measure_interval(
             counted += 1;
         }
     }
-    #[allow(clippy::cast_precision_loss, reason = "shown to people, not computed with")]
     let cycles_per_packet = spent as f64 / (counted * burst).max(1) as f64;
     Ok(ScrapeInterval { cycles_per_packet, steps: counted, snapshots: 0 })
 }
@@ -193,9 +190,8 @@ fn row(
     burst: usize,
     hz: f64,
 ) -> Value {
-    let mut cycles: Vec<f64> = own.iter().map(|interval| interval.cycles_per_packet).collect();
-    #[allow(clippy::cast_precision_loss, reason = "shown to people, not computed with")]
-    let mut costs: Vec<f64> = own
+    let cycles: Vec<f64> = own.iter().map(|interval| interval.cycles_per_packet).collect();
+    let costs: Vec<f64> = own
         .iter()
         .zip(idle)
         .filter(|(own, _)| own.snapshots > 0)
@@ -204,19 +200,14 @@ fn row(
             more * (own.steps * burst) as f64 / f64::from(own.snapshots)
         })
         .collect();
-    let cost = median(&mut costs);
+    let cost = median(&costs);
     json!({
         "what": if setting.is_text { "text" } else { "snapshot" },
         "snapshots_per_s": setting.rate,
-        "cycles_per_packet": median(&mut cycles).map(report::rounded),
-        "cycles_per_snapshot": cost.map(report::rounded),
+        "cycles_per_packet": median(&cycles).map(rounded),
+        "cycles_per_snapshot": cost.map(rounded),
         // Share of a core that one snapshot per second takes. Unit: parts per million.
         "one_per_s_costs_ppm": cost.map(|cost| (cost / hz * 1e9).round() / 1e3),
         "turns": own.len(),
     })
-}
-
-fn median(values: &mut [f64]) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
 }

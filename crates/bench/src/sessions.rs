@@ -22,8 +22,8 @@ use anyhow::Context;
 
 use super::network::{
     BURST_TIME, BenchIpVersion, BenchSession, DN_ADDR, DN_MAC, FILTER_PORT, FILTERED_PDRS,
-    GNB_ADDR, INNER_LEN, MACS, N3_ADDR, N3_ADDR6, N3_PREFIX_LEN, N6_ADDR, QFI, VLAN, gnb, gnb6,
-    ue6,
+    GNB_ADDR, GNBS_MAX, INNER_LEN, MACS, N3_ADDR, N3_ADDR6, N3_PREFIX_LEN, N6_ADDR, QFI, VLAN, gnb,
+    gnb6, ue6,
 };
 
 const DN6_ADDR: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 1);
@@ -203,39 +203,54 @@ pub(crate) fn populate_with(
 }
 
 /// Properties of the sessions of a measurement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
 pub(crate) struct BenchProfile {
     /// True if the UEs have an IPv6 prefix instead of an IPv4 address.
+    #[arg(skip)]
     pub v6: bool,
-    /// True if the UEs have both.
+    /// UEs have addresses of both families, and half of the packets are IPv6.
+    #[arg(long = "mixed")]
     pub dual: bool,
-    /// True if the SMF allocates TEIDs of N3 (at random) and UE addresses (outside of Adit's pools).
+    /// The SMF chooses TEIDs and UE addresses: the datapath looks them up by hash instead of index.
+    #[arg(long)]
     pub given_keys: bool,
     /// True for a QER with a QFI, which adds a PDU Session Container on downlink.
+    #[arg(skip = true)]
     pub qfi: bool,
     /// Gate status of the QERs.
+    #[arg(skip = Gate::Open)]
     pub gate: Gate,
     /// Apply Action of the FARs.
+    #[arg(skip = ApplyAction::FORW)]
     pub action: ApplyAction,
-    /// True if packets go to another UPF and come from there in tunnels.
+    /// Packets go to another UPF and come from there in tunnels (N9) instead of N6.
+    #[arg(long)]
     pub n9: bool,
-    /// True if the tunnels of N3 are over IPv6.
+    /// Tunnels of N3 are over IPv6.
+    #[arg(long, conflicts_with = "n9")]
     pub n3_v6: bool,
-    /// Number of URRs, which all packets count for.
+    /// URRs of each session, which all its packets count for.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=4))]
     pub urrs: u32,
-    /// SDF filters of the PDRs.
+    /// SDF filters of each session; without a value several, for both families.
+    #[arg(long = "sdf", value_enum, value_name = "FILTERS", num_args = 0..=1, require_equals = true,
+          default_value = "none", default_missing_value = "several")]
     pub filters: BenchFilters,
-    /// Maximum bit rates of the QERs.
+    /// Maximum bit rates of the QERs of each session.
+    #[arg(long, value_enum, default_value = "none")]
     pub rates: BenchRates,
-    /// True if frames have a VLAN tag on either side.
+    /// Frames have a VLAN tag on either side.
+    #[arg(long = "vlan")]
     pub is_tagged: bool,
     /// Number of gNBs, which the sessions are spread over.
+    #[arg(long, default_value_t = 1,
+          value_parser = clap::value_parser!(u16).range(1..=i64::from(GNBS_MAX)))]
     pub gnbs: u16,
 }
 
 /// SDF filters of the PDRs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum BenchFilters {
+pub(crate) enum BenchFilters {
     /// None.
     None,
     /// One in each PDR, which matches every packet of the UE.
@@ -284,7 +299,7 @@ impl BenchFilters {
 
 /// Maximum bit rates of the QERs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum BenchRates {
+pub(crate) enum BenchRates {
     /// No maximum bit rates.
     None,
     /// Above the offered rate, policed.
@@ -520,17 +535,10 @@ fn pdr(
 fn qer(id: QerId, qfi: Option<Qfi>, gate: Gate, limit: Option<BitRate>) -> Qer {
     Qer {
         id,
-        correlation: None,
         gates: QerGates { uplink: gate, downlink: gate },
         mbr: limit.map(|rate| adit_session::Rates { uplink: rate, downlink: rate }),
-        gbr: None,
-        averaging_window_ms: None,
-        packet_rate: None,
-        packet_status: None,
-        reports_packets: false,
         qfi,
-        rqi: false,
-        ppi: None,
+        ..Qer::default()
     }
 }
 

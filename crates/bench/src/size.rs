@@ -1,10 +1,8 @@
 //! How much a bench measures.
 
-use crate::report::BenchOutput;
-
 /// Size of a measurement.
 #[derive(Debug, clap::Args)]
-pub struct BenchSize {
+pub(crate) struct BenchSize {
     /// Sessions, all with traffic at random.
     #[arg(long, value_name = "COUNT", default_value = "16k", value_parser = parse_count)]
     pub(crate) sessions: usize,
@@ -15,9 +13,6 @@ pub struct BenchSize {
     #[arg(long, value_name = "COUNT", default_value_t = adit_types::limits::BURST_DEFAULT,
           value_parser = parse_burst)]
     pub(crate) burst: usize,
-    /// Output of the figures.
-    #[command(flatten)]
-    pub(crate) output: BenchOutput,
 }
 
 /// A count with an optional factor: k (1,000), M (1,000,000).

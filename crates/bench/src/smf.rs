@@ -21,25 +21,25 @@ use adit_pfcp::{NoRoom, Repeated, encode};
 use adit_types::{FarId, PdrId, Precedence, QerId, Qfi, Seid, Teid, UrrId};
 
 /// Rules of one session, for the report.
-pub const RULES_PER_SESSION: &str = "2 PDR, 2 FAR, 2 QER, 1 URR";
+pub(crate) const RULES_PER_SESSION: &str = "2 PDR, 2 FAR, 2 QER, 1 URR";
 
 /// Maximum length of a request. Unit: octets.
-pub const REQUEST_BYTES_MAX: usize = 1500;
+pub(crate) const REQUEST_BYTES_MAX: usize = 1500;
 
 /// Address of the emulated SMF.
-pub const CP_ADDR: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
+pub(crate) const CP_ADDR: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
 
 /// The SMF set of both SMFs.
 const SMF_SET: SmfSetId<'static> = SmfSetId(b"\0\x04set1\x03smf");
 
 /// Encodes an Association Setup Request. Returns its length.
-pub fn association_setup(out: &mut [u8]) -> Result<usize, NoRoom> {
+pub(crate) fn association_setup(out: &mut [u8]) -> Result<usize, NoRoom> {
     let node_id = NodeId::Ipv4(CP_ADDR);
     encode(out, None, 1, &AssociationSetupRequest::new(node_id, RecoveryTimeStamp(1)))
 }
 
 /// Encodes the Association Setup Request of the SMF at `addr`, a member of the set started at `started`.
-pub fn association_setup_in_set(
+pub(crate) fn association_setup_in_set(
     out: &mut [u8],
     addr: Ipv4Addr,
     started: u32,
@@ -51,14 +51,14 @@ pub fn association_setup_in_set(
 }
 
 /// Encodes an Association Update Request that adds the SMF to the set.
-pub fn joining_set(out: &mut [u8]) -> Result<usize, NoRoom> {
+pub(crate) fn joining_set(out: &mut [u8]) -> Result<usize, NoRoom> {
     let mut body = AssociationUpdateRequest::new(NodeId::Ipv4(CP_ADDR));
     body.smf_set_id = Some(SMF_SET);
     encode(out, None, 5, &body)
 }
 
 /// Encodes the establishment of session `number`, which determines UE address and CP SEID.
-pub fn establishment(out: &mut [u8], sequence: u32, number: u32) -> Result<usize, NoRoom> {
+pub(crate) fn establishment(out: &mut [u8], sequence: u32, number: u32) -> Result<usize, NoRoom> {
     let ue_addr = ue_addr(number);
     let ue = |destination| UeIpAddress { v4: Some(ue_addr), destination, ..UeIpAddress::default() };
     let (from_ue, to_ue) = ([ue(false)], [ue(true)]);
@@ -128,7 +128,7 @@ pub fn establishment(out: &mut [u8], sequence: u32, number: u32) -> Result<usize
 }
 
 /// Encodes a handover of the session to another gNB TEID.
-pub fn modification(
+pub(crate) fn modification(
     out: &mut [u8],
     sequence: u32,
     up_seid: Seid,
@@ -149,12 +149,12 @@ pub fn modification(
 }
 
 /// Encodes the deletion of a session.
-pub fn deletion(out: &mut [u8], sequence: u32, up_seid: Seid) -> Result<usize, NoRoom> {
+pub(crate) fn deletion(out: &mut [u8], sequence: u32, up_seid: Seid) -> Result<usize, NoRoom> {
     encode(out, Some(up_seid), sequence, &SessionDeletionRequest::new())
 }
 
 /// Encodes PFDs of an application that no session uses.
-pub fn pfd_management(out: &mut [u8]) -> Result<usize, NoRoom> {
+pub(crate) fn pfd_management(out: &mut [u8]) -> Result<usize, NoRoom> {
     let text = b"permit out 17 from any 53 to assigned";
     let contents = [PfdContents { flow_description: Some(text), ..PfdContents::default() }];
     let contexts = [PfdContext::new(Repeated::from(&contents))];
@@ -169,22 +169,22 @@ pub fn pfd_management(out: &mut [u8]) -> Result<usize, NoRoom> {
 }
 
 /// Encodes the release of the association.
-pub fn association_release(out: &mut [u8]) -> Result<usize, NoRoom> {
+pub(crate) fn association_release(out: &mut [u8]) -> Result<usize, NoRoom> {
     encode(out, None, 3, &AssociationReleaseRequest::new(NodeId::Ipv4(CP_ADDR)))
 }
 
 /// Encodes a heartbeat of the control plane.
-pub fn heartbeat(out: &mut [u8]) -> Result<usize, NoRoom> {
+pub(crate) fn heartbeat(out: &mut [u8]) -> Result<usize, NoRoom> {
     encode(out, None, 4, &HeartbeatRequest::new(RecoveryTimeStamp(1)))
 }
 
 /// The sequence number after `requests` requests: 24 bits; the association uses 1.
-pub const fn sequence(requests: u32) -> u32 {
+pub(crate) const fn sequence(requests: u32) -> u32 {
     (requests + 2) & adit_pfcp::SEQUENCE_MAX
 }
 
 /// The TEID that the UP function allocated for a PDR.
-pub fn given_teid(created: &CreatedPdr<'_>) -> Option<Teid> {
+pub(crate) fn given_teid(created: &CreatedPdr<'_>) -> Option<Teid> {
     created.local_f_teids.iter().find_map(|f_teid| match f_teid {
         FTeid::Given { teid, .. } => Some(teid),
         FTeid::Choose { .. } => None,
@@ -192,6 +192,6 @@ pub fn given_teid(created: &CreatedPdr<'_>) -> Option<Teid> {
 }
 
 /// The IPv4 address of the UE of session `number`.
-pub fn ue_addr(number: u32) -> Ipv4Addr {
+pub(crate) fn ue_addr(number: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(Ipv4Addr::new(10, 64, 0, 0).to_bits() + number)
 }

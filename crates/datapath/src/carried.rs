@@ -89,13 +89,13 @@ struct RecordWriter {
 
 impl RecordWriter {
     #[inline(always)]
-    // PERF (adit bench models): positions are constants.
+    // PERF (adit-bench models): positions are constants.
     fn new() -> Self {
         Self { octets: [0; RECORD_LEN], at: 0 }
     }
 
     #[inline(always)]
-    // PERF (adit bench models): as above.
+    // PERF (adit-bench models): as above.
     fn put<const N: usize>(&mut self, field: [u8; N]) {
         if let Some(room) = self.octets.get_mut(self.at..self.at + N) {
             room.copy_from_slice(&field);
@@ -108,7 +108,7 @@ impl RecordWriter {
     /// # Errors
     /// `HeadroomShort` without room.
     #[inline(always)]
-    // PERF (adit bench models): as above.
+    // PERF (adit-bench models): as above.
     fn attach<B: PacketBuf>(self, buf: &mut B) -> Result<(), DropReason> {
         let front = buf.prepend(RECORD_LEN).and_then(|data| data.first_chunk_mut());
         *front.ok_or(DropReason::HeadroomShort)? = self.octets;
@@ -124,13 +124,13 @@ struct RecordReader<'r> {
 
 impl<'r> RecordReader<'r> {
     #[inline(always)]
-    // PERF (adit bench models): positions are constants.
+    // PERF (adit-bench models): positions are constants.
     fn new<B: PacketBuf>(buf: &'r B) -> Option<Self> {
         Some(Self { octets: buf.data().first_chunk()?, at: 0 })
     }
 
     #[inline(always)]
-    // PERF (adit bench models): as above.
+    // PERF (adit-bench models): as above.
     fn take<const N: usize>(&mut self) -> [u8; N] {
         let field = self.octets.get(self.at..).and_then(|rest| rest.first_chunk());
         self.at += N;

@@ -457,7 +457,7 @@ impl<B: PacketBuf> Handoff<B> {
     }
 
     #[inline(always)]
-    // PERF (adit bench handoff): once per packet that is handed over.
+    // PERF (adit-bench handoff): once per packet that is handed over.
     fn stage(&mut self, owner: WorkerId, packet: HandedPacket<B>, tally: &mut StepTally) {
         let owner = usize::from(owner.0);
         let Some(Some(towards)) = self.rings.get_mut(owner) else {
@@ -527,13 +527,13 @@ impl<B: PacketBuf> Handoff<B> {
                 burst.push(packet.buf);
             }),
         }
-        // PERF (adit bench models): another core has written them.
+        // PERF (adit-bench models): another core has written them.
         burst[first..].iter().for_each(PacketBuf::prefetch);
         Some(port)
     }
 }
 
-/// Both ends of one ring without threads: what a hand-over costs alone (`adit bench models`).
+/// Both ends of one ring without threads: what a hand-over costs alone (`adit-bench models`).
 pub struct RingPair<B> {
     ends: [Handoff<B>; 2],
     tally: StepTally,

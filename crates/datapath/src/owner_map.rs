@@ -54,7 +54,7 @@ impl GroupSet {
 
     /// True if the group of `session` is in the set.
     #[inline(always)]
-    // PERF (adit bench handoff): once per packet of several workers.
+    // PERF (adit-bench handoff): once per packet of several workers.
     pub(crate) const fn has(self, session: SessionIndex) -> bool {
         self.0 >> owner_group(session) & 1 != 0
     }
@@ -241,7 +241,7 @@ impl<B> KnownOwners<B> {
 
     /// True if this worker owns `session`, which is one.
     #[inline(always)]
-    // PERF (adit bench handoff): once per packet of several workers.
+    // PERF (adit-bench handoff): once per packet of several workers.
     pub(crate) const fn owns(&self, session: SessionIndex) -> bool {
         self.own.has(session)
     }

@@ -170,7 +170,7 @@ impl StepTally {
     }
 
     /// Counts that usual packets do not change.
-    // PERF (adit bench datapath --burst 1): a step adds only counters that changed.
+    // PERF (adit-bench datapath --burst 1): a step adds only counters that changed.
     #[inline]
     fn rare(&mut self) -> &mut RareSums {
         self.has_rare = true;

@@ -55,7 +55,7 @@ impl<B: PacketBuf> TxQueues<B> {
 
     /// Queues one frame. A full queue is transmitted first.
     #[inline(always)]
-    // PERF (adit bench kinds): once per packet of the stages, and that waited; a call would pass the
+    // PERF (adit-bench kinds): once per packet of the stages, and that waited; a call would pass the
     // frame through memory.
     pub(crate) fn push<Io: PacketIo<Buf = B>>(
         &mut self,
@@ -69,7 +69,7 @@ impl<B: PacketBuf> TxQueues<B> {
             origin.count_lost(buf.data(), tally);
             return;
         };
-        // PERF (adit bench datapath --rates wait): one check of the length per frame.
+        // PERF (adit-bench datapath --rates wait): one check of the length per frame.
         if let Err(full) = queue.burst.try_push(buf) {
             transmit(io, port, queue, &mut self.backlog, tally);
             queue.burst.push(full.element());

@@ -23,7 +23,7 @@ pub enum MeasureCommand {
     Soak(Box<crate::soak::SoakArguments>),
     /// Offer changing rates to groups of sessions, and compare what passes with their QERs.
     Rates(Box<crate::rates::RatesArguments>),
-    /// Measure what a packet costs each thread of adit's execution models, without a wire (`adit bench models`).
+    /// Measure what a packet costs each thread of adit's execution models, without a wire (`adit-bench models`).
     Cycles(crate::cycles::CyclesArguments),
     /// Measure the latency of a RESP store over several transports, in turns. Needs root without --server.
     Store(Box<crate::store::StoreArguments>),

@@ -1,4 +1,4 @@
-//! `adit-lab cycles`: what a packet costs each thread of adit's execution models, by `adit bench models`.
+//! `adit-lab cycles`: what a packet costs each thread of adit's execution models, by `adit-bench models`.
 //!
 //! The bench has no wire: its figures do not depend on the tester, and models that need more cores than the machine has
 //! are measured thread by thread.
@@ -31,7 +31,7 @@ const RATIO: (&str, &str) = ("worker_to_run_to_completion", "worker to run-to-co
 /// Options of `adit-lab cycles`.
 #[derive(Debug, clap::Args)]
 pub struct CyclesArguments {
-    /// The adit binary; default: the one in the directory of adit-lab.
+    /// An adit with adit-bench in its directory; default: the one in the directory of adit-lab.
     #[arg(long, value_name = "PATH")]
     adit: Option<PathBuf>,
     /// Sessions, all with traffic in random order.
@@ -67,9 +67,13 @@ pub(crate) struct CyclesReport {
 /// Runs the bench.
 ///
 /// # Errors
-/// There is no adit; the bench fails; `stop` was raised.
+/// There is no adit-bench; the bench fails; `stop` was raised.
 pub(crate) fn run(arguments: &CyclesArguments, stop: &Stop) -> Result<bool> {
-    let binary = find_binary(arguments.adit.as_deref())?;
+    let binary = find_binary(arguments.adit.as_deref())?.with_file_name("adit-bench");
+    if !binary.is_file() {
+        let what = format!("there is no {}: cargo build --release -p adit-bench", binary.display());
+        return Err(environment(what));
+    }
     let recorder = Recorder::without_ports("cycles");
     let mut report = CyclesReport {
         header: ReportHeader::default(),
@@ -96,17 +100,17 @@ pub(crate) fn run(arguments: &CyclesArguments, stop: &Stop) -> Result<bool> {
 /// The rows of one run.
 fn bench(binary: &std::path::Path, arguments: &CyclesArguments) -> Result<Value> {
     let mut command = owned(binary, "KILL");
-    command.args(["bench", "models", "--json"]);
+    command.args(["models", "--json"]);
     command.arg(format!("--sessions={}", arguments.sessions));
     command.arg(format!("--packets={}", arguments.packets));
     command.stdin(Stdio::null()).stderr(Stdio::piped());
-    let output = command.output().context("start adit bench models")?;
+    let output = command.output().context("start adit-bench models")?;
     if !output.status.success() {
         let message = String::from_utf8_lossy(&output.stderr);
-        return Err(environment(format!("adit bench models failed: {}", message.trim())));
+        return Err(environment(format!("adit-bench models failed: {}", message.trim())));
     }
     let document: Value =
-        serde_json::from_slice(&output.stdout).context("read what adit bench models wrote")?;
+        serde_json::from_slice(&output.stdout).context("read what adit-bench models wrote")?;
     Ok(document.get("rows").cloned().unwrap_or_default())
 }
 

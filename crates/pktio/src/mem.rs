@@ -145,7 +145,7 @@ impl PacketBuf for MemBuf {
         fits
     }
 
-    // PERF (adit bench datapath): once per packet of the fast path.
+    // PERF (adit-bench datapath): once per packet of the fast path.
     #[inline(always)]
     fn replace_front(&mut self, cut: usize, add: usize, keep: usize) -> Option<&mut [u8]> {
         let inner = &mut *self.0;

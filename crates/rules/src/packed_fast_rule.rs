@@ -336,7 +336,7 @@ impl PackedFastRule {
     /// The source that an uplink packet of a family must have, as a lookup key: the IPv4 address, or the
     /// key of the IPv6 address. For a rule from tunnel to tunnel: the address on the UE's side.
     ///
-    /// PERF (adit bench datapath --mixed): in mixed bursts a branch on the family is mispredicted, so the
+    /// PERF (adit-bench datapath --mixed): in mixed bursts a branch on the family is mispredicted, so the
     /// value is selected without one.
     #[inline(always)]
     #[must_use]
@@ -365,7 +365,7 @@ impl PackedFastRule {
     /// key of the IPv6 address. False if something of the type of service is copied:
     /// [`PackedFastRule::matches_copying_downlink`].
     ///
-    /// PERF (adit bench datapath --mixed): see [`PackedFastRule::source`].
+    /// PERF (adit-bench datapath --mixed): see [`PackedFastRule::source`].
     #[inline(always)]
     #[must_use]
     pub fn matches_downlink(&self, on: InterfaceSet, dst: u64, is_v6: bool) -> bool {

@@ -68,7 +68,7 @@ struct RareRules {
 
 /// The QERs of a session, and its slice.
 ///
-/// PERF (adit bench publication): the list begins at a cache line of its own, because the reference count
+/// PERF (adit-bench publication): the list begins at a cache line of its own, because the reference count
 /// before it changes whenever a session is established or deleted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[repr(align(64))]

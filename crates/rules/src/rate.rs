@@ -213,7 +213,7 @@ impl Bucket {
 
     /// A bucket whose `due` was before `now`, after packets of `bytes` octets together: the first one passed at
     /// `now`, and each further one while `due` was not in the past. `bytes` is below 2^40.
-    // PERF (adit bench datapath --rates police): one multiplication and one addition.
+    // PERF (adit-bench datapath --rates police): one multiplication and one addition.
     #[inline(always)]
     #[must_use]
     pub const fn after_idle(limit: RateLimit, now: Nanos, bytes: u64) -> Self {
@@ -246,7 +246,7 @@ impl Bucket {
     /// True if a packet that finds the bucket like this at `now` may wait: the bucket is open, or
     /// `limit` shapes and can cause this debt. Times are below 2^62 nanoseconds.
     #[inline(always)]
-    // PERF (adit bench datapath --rates wait): once per bucket and packet that waits.
+    // PERF (adit-bench datapath --rates wait): once per bucket and packet that waits.
     #[must_use]
     pub const fn admits_waiting(self, limit: RateLimit, now: Nanos) -> bool {
         let room = self.room(limit, now);
@@ -282,7 +282,7 @@ impl Bucket {
 /// The time that octets take of which each one takes `price`, rounded down. For less than 2^64 units of 2^-24 ns.
 #[inline(always)]
 #[must_use]
-// PERF (adit bench datapath --rates police): once per packet, whatever the number of its buckets.
+// PERF (adit-bench datapath --rates police): once per packet, whatever the number of its buckets.
 pub const fn time_at_price(price: u64, bytes: u64) -> Nanos {
     Nanos(price.wrapping_mul(bytes) >> PRICE_FRACTION_BITS)
 }

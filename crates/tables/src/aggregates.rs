@@ -235,7 +235,7 @@ impl Leases {
 
     /// Charges a packet to the lease of a slice, or of all sessions.
     #[inline(always)]
-    // PERF (adit bench datapath --rates police): once per packet and aggregate; part of
+    // PERF (adit-bench datapath --rates police): once per packet and aggregate; part of
     // [`Leases::charge`].
     fn charge_one(
         &mut self,

@@ -230,7 +230,7 @@ impl WorkerCounters {
     ///
     /// Cost: two stores; no locked instruction, no waiting.
     #[inline(always)]
-    // PERF (adit bench datapath --burst 1): once per step.
+    // PERF (adit-bench datapath --burst 1): once per step.
     pub fn update(&self, write: impl FnOnce(&Self)) {
         let generation = self.generation.load(Ordering::Relaxed);
         self.generation.store(generation.wrapping_add(1), Ordering::Relaxed);

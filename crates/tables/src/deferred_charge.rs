@@ -55,7 +55,7 @@ impl DeferredCharge {
     /// Charges a packet of `bytes` octets of the fast rule with `head` if all its buckets are idle at `now` and
     /// their limits are known. Returns whether it did.
     #[inline(always)]
-    // PERF (adit bench datapath --rates police): once per packet with buckets.
+    // PERF (adit-bench datapath --rates police): once per packet with buckets.
     pub(crate) fn try_charge_idle(&self, head: u64, now: Nanos, bytes: u16) -> bool {
         if self.head.load() != head || self.since.load().wrapping_add(self.time().0) >= now.0 {
             return false;
@@ -67,7 +67,7 @@ impl DeferredCharge {
     /// Charges a packet of `bytes` octets of the fast rule with `head` if a charge of this rule is deferred that
     /// began at `now`, and the least of the depths leaves room. Returns whether it did.
     #[inline(always)]
-    // PERF (adit bench datapath --rates police): most packets with busy buckets follow others of their session in
+    // PERF (adit-bench datapath --rates police): most packets with busy buckets follow others of their session in
     // the burst.
     pub(crate) fn try_charge_at_once(&self, head: u64, now: Nanos, bytes: u16) -> bool {
         if self.head.load() != head
@@ -100,7 +100,7 @@ impl DeferredCharge {
     }
 
     #[inline(always)]
-    // PERF (adit bench datapath --rates police): part of [`DeferredCharge::try_charge_idle`].
+    // PERF (adit-bench datapath --rates police): part of [`DeferredCharge::try_charge_idle`].
     fn charge(&self, now: Nanos, bytes: u16) {
         let bytes = u64::from(bytes);
         self.since.set(now.0);
@@ -109,7 +109,7 @@ impl DeferredCharge {
     }
 
     #[inline(always)]
-    // PERF (adit bench datapath --rates police): part of [`DeferredCharge::try_charge_at_once`].
+    // PERF (adit-bench datapath --rates police): part of [`DeferredCharge::try_charge_at_once`].
     fn add(&self, bytes: u16) {
         self.octets.add(u64::from(bytes));
         self.passed.add(u64::from(bytes));
@@ -117,7 +117,7 @@ impl DeferredCharge {
 
     /// The time that the packets take by the slowest rate.
     #[inline(always)]
-    // PERF (adit bench datapath --rates police): part of [`DeferredCharge::try_charge_idle`].
+    // PERF (adit-bench datapath --rates police): part of [`DeferredCharge::try_charge_idle`].
     fn time(&self) -> Nanos {
         time_at_price(self.price.load(), self.octets.load())
     }

@@ -98,7 +98,7 @@ impl CellKind {
     /// True if a reader of a cell of this kind needs its last words.
     #[inline]
     const fn has_last_words(self, head: u64) -> bool {
-        // PERF (adit bench datapath): known when the loop for plain rules is compiled.
+        // PERF (adit-bench datapath): known when the loop for plain rules is compiled.
         let never = self.mask & LAST_WORDS == LAST_WORDS && self.bits & LAST_WORDS == 0;
         !never && head & LAST_WORDS != 0
     }
@@ -235,7 +235,7 @@ impl FastRuleCell {
 
     /// The words behind the head. `has_last`: also those of the second line.
     #[inline(always)]
-    // PERF (adit bench datapath): part of [`FastRuleCell::read_if`].
+    // PERF (adit-bench datapath): part of [`FastRuleCell::read_if`].
     fn words(&self, has_last: bool) -> CellWords {
         let first = self.first.load(Ordering::Relaxed);
         let [a, b] = self.words.each_ref().map(|word| word.load(Ordering::Relaxed));
@@ -400,7 +400,7 @@ impl<'a> FastRuleCellRef<'a> {
     /// them at `now`, all of them were idle before it, and they are open. Returns whether it did; if not,
     /// [`TablesView::try_charge`](crate::TablesView::try_charge) decides. For the worker that owns the session only.
     #[inline(always)]
-    // PERF (adit bench datapath --rates police): once per packet with busy buckets.
+    // PERF (adit-bench datapath --rates police): once per packet with busy buckets.
     #[must_use]
     pub fn try_charge_at_once(self, flags: u64, now: Nanos, bytes: u16) -> bool {
         self.0.charge.try_charge_at_once(flags, now, bytes)
@@ -415,7 +415,7 @@ impl<'a> FastRuleCellRef<'a> {
     }
 
     /// The fast rule if its packets count nowhere but in the cell; `None` as [`FastRuleCellRef::read`].
-    // PERF (adit bench datapath --rates police): one comparison finds both.
+    // PERF (adit-bench datapath --rates police): one comparison finds both.
     #[inline]
     #[must_use]
     pub fn read_counted_in_cell(self) -> Option<FastRuleSnapshot<'a>> {
@@ -423,7 +423,7 @@ impl<'a> FastRuleCellRef<'a> {
     }
 
     /// The fast rule if it is plain ([`CellFlags::may_not_be_plain`]); `None` as [`FastRuleCellRef::read`].
-    // PERF (adit bench datapath): one comparison finds both.
+    // PERF (adit-bench datapath): one comparison finds both.
     #[inline]
     #[must_use]
     pub fn read_plain(self) -> Option<FastRuleSnapshot<'a>> {
@@ -516,7 +516,7 @@ impl<'a> FastRuleSnapshot<'a> {
     /// idle at `now` and their limits are known. Returns whether it did; if not,
     /// [`TablesView::try_charge`](crate::TablesView::try_charge) decides. For the worker that owns the session only.
     #[inline(always)]
-    // PERF (adit bench datapath --rates police): once per packet with buckets.
+    // PERF (adit-bench datapath --rates police): once per packet with buckets.
     #[must_use]
     pub fn try_charge_idle(&self, now: Nanos, bytes: u16) -> bool {
         self.cell.charge.try_charge_idle(self.rule.flags(), now, bytes)
@@ -531,7 +531,7 @@ impl<'a> FastRuleSnapshot<'a> {
     /// True if a packet of `bytes` octets can be counted in the cell without checks: it reaches no limit of the
     /// session's own URR and is not the first of its generation.
     #[inline(always)]
-    // PERF (adit bench datapath): once per packet.
+    // PERF (adit-bench datapath): once per packet.
     #[must_use]
     pub fn is_unchecked(&self, bytes: u64) -> bool {
         // Counters of octets do not reach 2^63.
@@ -541,7 +541,7 @@ impl<'a> FastRuleSnapshot<'a> {
     /// Counts a forwarded packet in the cell. `bytes` is the length of the inner IP packet. For the worker that owns
     /// the session only.
     #[inline(always)]
-    // PERF (adit bench datapath): once per packet.
+    // PERF (adit-bench datapath): once per packet.
     pub fn count(&self, bytes: u64, now: Nanos) {
         self.cell.count(bytes, now);
     }

@@ -152,7 +152,7 @@ impl<'g> FastRuleCellRef<'g> {
 
     /// The filter; `None` if the cell holds no active one of this kind.
     #[inline(always)]
-    // PERF (adit bench datapath --sdf): a call would pass the words through memory.
+    // PERF (adit-bench datapath --sdf): a call would pass the words through memory.
     pub(crate) fn filter(
         self,
         kind: CellKind,
@@ -175,7 +175,7 @@ impl<'g> FastRuleCellRef<'g> {
         let Some((first, root)) = self.peek_selector(usize::from(is_v6)) else { return false };
         let lines = MatcherRoot::from_bits(root).first_lines(is_v6);
         let line = |number: usize| first.wrapping_add(number);
-        // PERF (adit bench datapath --sdf): one line or two, which depends on the family, are prefetched
+        // PERF (adit-bench datapath --sdf): one line or two, which depends on the family, are prefetched
         // without a branch, which would be mispredicted.
         prefetch::address(line(lines.start));
         prefetch::address(line(lines.end.saturating_sub(1)));
@@ -189,7 +189,7 @@ impl<'g> FastRuleCellRef<'g> {
 impl<'a> FastRuleFilter<'a> {
     /// The fast rule of the packet of `key`. `None` if the stages classify the packet: it does not match, and there is
     /// no fast rule for the others.
-    // PERF (adit bench datapath --sdf): a call would pass the key through memory.
+    // PERF (adit-bench datapath --sdf): a call would pass the key through memory.
     #[inline(always)]
     pub(crate) fn select(&self, key: &FilterKey) -> Option<SelectedFastRule<'a>> {
         let number = self.filter.select(key)?;
@@ -227,7 +227,7 @@ impl<'a> FastRuleSelector<'a> {
 
     /// The fast rule of the packet of `key`. `None` if the stages classify it: no filter matches, a filter
     /// needs the whole packet, or the PDR has no fast rule or is not among the first 16.
-    // PERF (adit bench datapath --sdf): a call would pass the key through memory.
+    // PERF (adit-bench datapath --sdf): a call would pass the key through memory.
     #[inline(always)]
     #[must_use]
     pub fn find(&self, key: &FlowKey) -> Option<SelectedFastRule<'a>> {

@@ -305,7 +305,7 @@ impl<'a> MeterPair<'a> {
     }
 
     /// [`MeterPair::try_charge`] of both buckets.
-    // PERF (adit bench datapath --rates police): once per packet. Idle buckets, which are open, are
+    // PERF (adit-bench datapath --rates police): once per packet. Idle buckets, which are open, are
     // charged in place; their depth and fraction are not read.
     #[inline(always)]
     #[must_use]
@@ -320,7 +320,7 @@ impl<'a> MeterPair<'a> {
     }
 
     /// [`MeterPair::try_charge_both`] of buckets that may not be idle.
-    // PERF (adit bench datapath --rates police): reads both buckets before it branches, so that each
+    // PERF (adit-bench datapath --rates police): reads both buckets before it branches, so that each
     // word is loaded once. Cold, so that the packet loop keeps its values in registers.
     #[cold]
     #[inline(never)]
@@ -360,7 +360,7 @@ impl<'a> MeterPair<'a> {
     /// how much [`Bucket::room`] is left then, negative if one is closed; `None` if it did not charge: also if
     /// [`MeterPair::open`] would forgive debt. The buckets are the session's own.
     #[inline(always)]
-    // PERF (adit bench datapath --rates wait): once per packet that leaves its queue; straight, so that its values
+    // PERF (adit-bench datapath --rates wait): once per packet that leaves its queue; straight, so that its values
     // stay in registers.
     #[must_use]
     pub fn charge_waiting(self, which: u64, now: Nanos, bytes: u16) -> Option<i64> {
@@ -389,7 +389,7 @@ impl<'a> MeterPair<'a> {
     /// True if a packet may wait for the buckets `which`: each one is open at `now` or shapes. False for
     /// [`RateLimit::CLOSED`]. Also false if a bucket has debt from a previous limit: the stages
     /// take such a packet, and [`Meter::is_open`] forgives the debt.
-    // PERF (adit bench datapath --rates wait): once per packet that waits.
+    // PERF (adit-bench datapath --rates wait): once per packet that waits.
     #[inline(always)]
     #[must_use]
     pub fn can_wait(self, which: u64, now: Nanos) -> bool {
@@ -404,7 +404,7 @@ impl MeterLine {
     #[inline]
     pub(crate) fn is_deferred(&self) -> bool {
         let Self([first, second]) = self;
-        // PERF (adit bench datapath --rates wait): one branch for both.
+        // PERF (adit-bench datapath --rates wait): one branch for both.
         (first.due.load() | second.due.load()).cast_signed() < 0
     }
 }
@@ -436,7 +436,7 @@ impl MeterCell {
 
     /// See [`MeterPair::can_wait`].
     #[inline(always)]
-    // PERF (adit bench datapath --rates wait): see its caller.
+    // PERF (adit-bench datapath --rates wait): see its caller.
     fn admits_waiting(&self, now: Nanos) -> bool {
         // The fraction does not matter.
         Bucket { due: self.due.load(), fraction: 0 }.admits_waiting(self.limit(), now)
@@ -444,21 +444,21 @@ impl MeterCell {
 
     /// True if `due` is before `now`: the bucket has all its credit.
     #[inline(always)]
-    // PERF (adit bench datapath --rates police): see its caller.
+    // PERF (adit-bench datapath --rates police): see its caller.
     pub(crate) fn is_idle(&self, now: Nanos) -> bool {
         self.due.load() < now.0
     }
 
     /// Charges a packet of `bytes` octets to a bucket that is idle.
     #[inline(always)]
-    // PERF (adit bench datapath --rates police): see its caller.
+    // PERF (adit-bench datapath --rates police): see its caller.
     fn charge_idle(&self, now: Nanos, bytes: u16) {
         self.commit(Bucket::after_idle(self.limit(), now, u64::from(bytes)), bytes);
     }
 
     /// See [`MeterPair::try_charge`].
     #[inline(always)]
-    // PERF (adit bench datapath --rates police): see its caller.
+    // PERF (adit-bench datapath --rates police): see its caller.
     fn try_charge(&self, now: Nanos, bytes: u16) -> bool {
         if self.is_idle(now) {
             self.charge_idle(now, bytes);
@@ -480,7 +480,7 @@ impl MeterCell {
 
     /// The bucket at `now`.
     #[inline(always)]
-    // PERF (adit bench datapath --rates police): see its caller.
+    // PERF (adit-bench datapath --rates police): see its caller.
     fn peek(&self, now: Nanos) -> PeekedBucket {
         let (bucket, limit) = (self.bucket(), self.limit());
         PeekedBucket { room: bucket.room(limit, now), bucket, limit }
@@ -488,7 +488,7 @@ impl MeterCell {
 
     /// Charges a packet of `bytes` octets to a bucket that was peeked at. Returns the [`Bucket::room`] that is left.
     #[inline(always)]
-    // PERF (adit bench datapath --rates police): see its caller.
+    // PERF (adit-bench datapath --rates police): see its caller.
     fn charge_peeked(&self, peeked: &PeekedBucket, now: Nanos, bytes: u16) -> i64 {
         let after = peeked.bucket.after_unsaturated(peeked.limit, now, bytes);
         self.commit(after, bytes);

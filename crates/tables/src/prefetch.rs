@@ -11,7 +11,7 @@ pub fn read<T>(place: &T) {
 /// Prefetches the cache line at the start of element `at`. An index out of range prefetches some other
 /// line.
 #[inline(always)]
-// PERF (adit bench datapath --rates police): without a check of the index.
+// PERF (adit-bench datapath --rates police): without a check of the index.
 pub(crate) fn element<T>(array: &[T], at: usize) {
     address(array.as_ptr().wrapping_add(at));
 }

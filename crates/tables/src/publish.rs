@@ -214,7 +214,7 @@ impl<T: Send + Sync> SlotReader<T> {
         SlotGuard { shared: &self.shared }
     }
 
-    // PERF (adit bench datapath): most steps see no new epoch.
+    // PERF (adit-bench datapath): most steps see no new epoch.
     #[inline(never)]
     fn announce(&mut self, epoch: u64) {
         let was_offline = self.announced == OFFLINE;

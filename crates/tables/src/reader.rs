@@ -390,7 +390,7 @@ impl<'a> TablesView<'a> {
 
     /// Prefetches usage counters that do not stand in a cell.
     #[inline(always)]
-    // PERF (adit bench datapath): part of the passes that prefetch.
+    // PERF (adit-bench datapath): part of the passes that prefetch.
     fn prefetch_usage(&self, slots: [UsageSlot; FAST_RULE_URRS_MAX]) {
         slots.into_iter().for_each(|slot| self.usage.prefetch(slot));
     }
@@ -469,7 +469,7 @@ impl<'a> TablesView<'a> {
 
     /// The filter of one direction, if a single one selects the fast rule and no rule leads into a tunnel over IPv6.
     #[inline(always)]
-    // PERF (adit bench datapath --sdf): a call would pass the words through memory.
+    // PERF (adit-bench datapath --sdf): a call would pass the words through memory.
     #[must_use]
     pub fn fast_rule_filter(&self, cell: FastRuleCellRef<'a>) -> Option<FastRuleFilter<'a>> {
         cell.filter(CellKind::FILTER, self.rules)
@@ -485,7 +485,7 @@ impl<'a> TablesView<'a> {
     /// The fast rule that `filter` selects for the packet of `key`: prefetches its line. `None` if the stages classify
     /// the packet: it does not match, and there is no fast rule for the others.
     #[inline(always)]
-    // PERF (adit bench datapath --sdf): a call would pass filter and key through memory.
+    // PERF (adit-bench datapath --sdf): a call would pass filter and key through memory.
     #[must_use]
     pub fn select_by_filter(
         &self,

@@ -336,7 +336,7 @@ impl<'a> UsageView<'a> {
     /// [`FastRuleSnapshot::is_unchecked`] for a rule that counts elsewhere: for its URRs `urrs`, and for the session's
     /// own one if it counts the packet.
     #[inline(always)]
-    // PERF (adit bench datapath --urrs 2): once per packet.
+    // PERF (adit-bench datapath --urrs 2): once per packet.
     #[must_use]
     pub fn is_unchecked_elsewhere(
         &self,
@@ -349,7 +349,7 @@ impl<'a> UsageView<'a> {
     }
 
     #[inline(always)]
-    // PERF (adit bench datapath --urrs 2): part of [`UsageView::is_unchecked_elsewhere`].
+    // PERF (adit-bench datapath --urrs 2): part of [`UsageView::is_unchecked_elsewhere`].
     fn is_unchecked(&self, urr: FastRuleUrr, bytes: u64) -> bool {
         self.line(urr.slot).is_some_and(|line| {
             line.marks.load() >> MARK_BITS == u64::from(urr.generation)
@@ -361,7 +361,7 @@ impl<'a> UsageView<'a> {
     /// [`FastRuleSnapshot::count`] for a rule that counts elsewhere, after
     /// [`UsageView::is_unchecked_elsewhere`]. For the worker that owns the session only.
     #[inline(always)]
-    // PERF (adit bench datapath --urrs 2): once per packet.
+    // PERF (adit-bench datapath --urrs 2): once per packet.
     pub fn count_elsewhere(
         &self,
         rule: &FastRuleSnapshot<'_>,

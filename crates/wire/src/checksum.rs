@@ -91,7 +91,7 @@ pub fn checksum(bytes: &[u8]) -> u16 {
 
 /// The checksum over an IPv4 header without options; zero if the header contains its correct checksum.
 ///
-/// PERF (adit bench datapath): five loads and adds without a loop, for the usual header length.
+/// PERF (adit-bench datapath): five loads and adds without a loop, for the usual header length.
 #[inline]
 #[must_use]
 pub fn ipv4_header(header: &[u8; 20]) -> u16 {

@@ -301,7 +301,7 @@ pub fn parse_gtpu(bytes: &[u8]) -> Result<GtpuPacket, Malformed> {
     let mut payload = rest;
     if header.flags() & FLAG_E != 0 {
         payload = match (optional.next_extension(), rest) {
-            // PERF (adit bench kinds): the usual chain of G-PDUs in 5G: a PDU Session Container of one
+            // PERF (adit-bench kinds): the usual chain of G-PDUs in 5G: a PDU Session Container of one
             // unit.
             (ExtensionType::PDU_SESSION_CONTAINER, &[1, a, b, 0, ref payload @ ..]) => {
                 packet.psc = Some(PduSessionContainer::parse(&[a, b])?);

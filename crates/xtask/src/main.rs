@@ -1,11 +1,10 @@
-//! Chores of the workspace: `cargo xtask tidy`, `commits`, `test`, `fuzz`, `miri`, `spec`, `perf`, `aarch64`.
+//! Chores of the workspace: `cargo xtask tidy`, `commits`, `test`, `fuzz`, `miri`, `spec`, `aarch64`.
 
 mod aarch64;
 mod commits;
 mod fuzz;
 mod miri;
 mod parallel;
-mod perf;
 mod programs;
 mod spec;
 mod tidy;
@@ -36,11 +35,6 @@ enum Chore {
     },
     /// Run unit tests of the rooms with unsafe code in Miri.
     Miri,
-    /// Measure: the bench suite, or two revisions against each other.
-    Perf {
-        #[command(subcommand)]
-        perf: perf::Perf,
-    },
     /// Check that every room compiles for aarch64, with Debian's DPDK headers for it.
     Aarch64,
     /// Write docs/spec from the tables in code.
@@ -58,7 +52,6 @@ fn main() -> anyhow::Result<()> {
         Chore::Test(options) => programs::run(&options),
         Chore::Fuzz { options, targets } => fuzz::run(options, &targets),
         Chore::Miri => miri::run(),
-        Chore::Perf { perf } => perf::run(&perf),
         Chore::Aarch64 => aarch64::run(),
         Chore::Spec { check } => spec::run(check),
     }

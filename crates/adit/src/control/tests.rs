@@ -1,8 +1,16 @@
+#[path = "../../../n4/tests/n4/smf.rs"]
+mod smf;
+
 use std::sync::{Arc, mpsc};
 
-use adit_n4::FaultPoint;
+use adit_n4::{FaultPoint, Node, NodeConfig};
+use adit_pfcp::Message;
+use adit_pfcp::grouped::CreateUrr;
+use adit_pfcp::ie::{MeasurementMethod, ReportingTriggers};
+use adit_session::StoreConfig;
+use adit_tables::{Publisher, TablesConfig, TablesReader};
 use adit_types::limits::SESSIONS_PER_PAGE_MAX;
-use adit_types::{Role, Roles};
+use adit_types::{MacAddr, Role, Roles, Seid, UrrId};
 use serde_json::{Map, Value};
 use signal_hook::iterator::Signals;
 
@@ -17,24 +25,82 @@ use crate::control_parts::ConfigFiles;
 use crate::lifecycle::Lifecycle;
 use crate::liveness::Liveness;
 use crate::packet_path::spawn;
-use crate::run;
-use adit_bench::{control_plane::BenchControlPlane, smf};
+use crate::{run, wiring};
 use adit_host::n4_socket::N4Socket;
+use smf::SessionScript;
+
+const EXAMPLE: &str = include_str!("../../../../adit.example.toml");
 
 fn worker_on(core: u16) -> ThreadSettings {
     ThreadSettings { role: Role::Worker, core, poll: PollMode::Busy }
 }
 
+/// An associated node, the publisher of its rules, and the readers of its workers.
+struct Plant {
+    node: Node,
+    publisher: Publisher,
+    readers: Vec<TablesReader>,
+    sessions: Vec<Seid>,
+}
+
+impl Plant {
+    /// A node of the script, and tables of the example configuration.
+    fn new(sessions_max: usize, workers: usize) -> Self {
+        let known = smf::config();
+        let store = StoreConfig { sessions_max, ..known.store };
+        let node = Node::new(NodeConfig { store, ..known });
+        let config = Config { sessions_max, ..Config::parse(EXAMPLE).unwrap() };
+        let macs = vec![MacAddr([2, 0, 0, 0, 0, 1]); config.ports.len()];
+        let tables =
+            wiring::tables(&config, &macs, u8::try_from(node.store().slot_bits()).unwrap(), 1);
+        let (publisher, readers) = adit_tables::build(TablesConfig { workers, ..tables }).unwrap();
+        let mut plant = Self { node, publisher, readers, sessions: Vec::new() };
+        plant.ask(&smf::setup(1, [192, 0, 2, 10].into(), smf::SMF_STARTED));
+        plant
+    }
+
+    /// The same with so many sessions.
+    fn with_sessions(sessions_max: usize, count: u32) -> Self {
+        let mut plant = Self::new(sessions_max, 0);
+        for number in 0..count {
+            let answer = plant.ask(&establishment(number));
+            let Message::SessionEstablishmentResponse(body) = smf::decode(&answer) else {
+                panic!()
+            };
+            plant.sessions.push(body.up_f_seid.unwrap().seid);
+        }
+        plant
+    }
+
+    /// The answer to a request, whose changes are published.
+    fn ask(&mut self, request: &[u8]) -> Vec<u8> {
+        let Self { node, publisher, .. } = self;
+        node.handle_datagram(Nanos(1), smf::smf(10), request);
+        node.apply_changes(publisher, |_| {});
+        node.conclude_changes(Nanos(1), publisher, usize::MAX);
+        node.poll_transmit().unwrap().bytes
+    }
+}
+
+/// Establishes session `number` with a URR.
+fn establishment(number: u32) -> Vec<u8> {
+    let script = SessionScript::of_many(u64::from(number) + 1, number);
+    smf::establish_with(2 + number, &script, |body| {
+        let triggers = ReportingTriggers::default();
+        let urr = CreateUrr::new(UrrId(1), MeasurementMethod::VOLUM, triggers);
+        body.create_urrs = smf::list([urr]).into();
+    })
+}
+
 /// A control thread without ports, over the sessions of `plant`.
-fn control(plant: BenchControlPlane) -> ControlThread {
-    let BenchControlPlane { node, publisher, readers, .. } = plant;
+fn control(plant: Plant) -> ControlThread {
+    let Plant { node, publisher, readers, .. } = plant;
     let socket = N4Socket::bind("127.0.0.1:0".parse().unwrap(), 1 << 20).unwrap();
     let threads = (0..).take(readers.len()).map(worker_on).collect();
     let ends = adit_datapath::connect(Roles::run_to_completion(readers.len()), 8);
     let owners = ends[0].owner_changes();
-    let example = include_str!("../../../../adit.example.toml");
     ControlThread::new(ControlParts {
-        config: Arc::new(Config::parse(example).unwrap()),
+        config: Arc::new(Config::parse(EXAMPLE).unwrap()),
         files: ConfigFiles { config: "no-file.toml".into(), api: None },
         started: std::time::Instant::now(),
         clock: ProcessClock::new(1_000_000_000),
@@ -94,9 +160,8 @@ fn seids(rows: &[Value]) -> Vec<String> {
 
 #[test]
 fn sessions_are_shown_in_pages_that_those_that_end_between_do_not_disturb() {
-    let mut plant = BenchControlPlane::new(1100, 0).unwrap();
-    plant.establish(0, 1000).unwrap();
-    let known: Vec<_> = plant.sessions.iter().map(|known| known.up_seid).collect();
+    let plant = Plant::with_sessions(1100, 1000);
+    let known = plant.sessions.clone();
     let mut control = control(plant);
     let question = AdminQuestion::about(Topic::Sessions);
     let (first, _, next) = page(&mut control, &question, PageCursor::default());
@@ -105,10 +170,8 @@ fn sessions_are_shown_in_pages_that_those_that_end_between_do_not_disturb() {
     let mut told = seids(&first);
     // The last one of the first page and the first one of the second.
     for gone in &known[SESSIONS_PER_PAGE_MAX - 1..=SESSIONS_PER_PAGE_MAX] {
-        let mut request = [0; smf::REQUEST_BYTES_MAX];
-        let len = smf::deletion(&mut request, 0xf_0000, *gone).unwrap();
-        let peer = std::net::SocketAddr::from((smf::CP_ADDR, adit_pfcp::PFCP_PORT));
-        control.parts.node.handle_datagram(Nanos::from_secs(9), peer, &request[..len]);
+        let request = smf::delete(0xf_0000, *gone);
+        control.parts.node.handle_datagram(Nanos::from_secs(9), smf::smf(10), &request);
         assert!(control.parts.node.store().session(*gone).is_none());
     }
     let mut next = next;
@@ -131,9 +194,7 @@ fn keys(value: &Value) -> String {
 
 #[test]
 fn documents_have_the_keys_that_operators_know() {
-    let mut plant = BenchControlPlane::new(10, 0).unwrap();
-    plant.establish(0, 1).unwrap();
-    let mut control = control(plant);
+    let mut control = control(Plant::with_sessions(10, 1));
     let mut ask = |topic| {
         let question = AdminQuestion::about(topic);
         page(&mut control, &question, PageCursor::default())
@@ -167,9 +228,8 @@ fn documents_have_the_keys_that_operators_know() {
 
 #[test]
 fn rates_of_one_session_are_found_by_its_seid_or_address_and_by_nothing_else() {
-    let mut plant = BenchControlPlane::new(1100, 0).unwrap();
-    plant.establish(0, 600).unwrap();
-    let wanted = plant.sessions[555].up_seid;
+    let plant = Plant::with_sessions(1100, 600);
+    let wanted = plant.sessions[555];
     let mut control = control(plant);
     let lists = |control: &mut ControlThread, session: Option<&str>| {
         let question = AdminQuestion {
@@ -187,7 +247,7 @@ fn rates_of_one_session_are_found_by_its_seid_or_address_and_by_nothing_else() {
     assert_eq!(lists(&mut control, None), 6, "two lists of three pages each");
     let seid = wanted.to_string();
     assert_eq!(lists(&mut control, Some(&seid)), 3, "the search and two lists");
-    assert_eq!(lists(&mut control, Some("10.64.2.43")), 3);
+    assert_eq!(lists(&mut control, Some("10.45.2.43")), 3);
     let unknown =
         AdminQuestion { session: Some("10.99.9.9".to_owned()), ..AdminQuestion::about(Topic::Qos) };
     let mut cursor = PageCursor::default();
@@ -205,9 +265,8 @@ fn rates_of_one_session_are_found_by_its_seid_or_address_and_by_nothing_else() {
 
 #[test]
 fn sessions_are_found_by_what_they_have_in_bounded_pages() {
-    let mut plant = BenchControlPlane::new(1100, 0).unwrap();
-    plant.establish(0, 1000).unwrap();
-    let wanted = plant.sessions[700].up_seid;
+    let plant = Plant::with_sessions(1100, 1000);
+    let wanted = plant.sessions[700];
     let mut control = control(plant);
     let mut find = |filter: SessionFilterText, rows_max: Option<usize>| {
         let question = AdminQuestion { filter, rows_max, ..AdminQuestion::about(Topic::Sessions) };
@@ -255,7 +314,7 @@ fn told(control: &mut ControlThread, act: AdminAct) -> String {
 
 /// The example configuration, with these words replaced, is in the file that a reload reads.
 fn change_file(control: &mut ControlThread, path: &std::path::Path, changes: &[(&str, &str)]) {
-    let mut text = include_str!("../../../../adit.example.toml").to_owned();
+    let mut text = EXAMPLE.to_owned();
     for (old, new) in changes {
         assert!(text.contains(old), "{old}");
         text = text.replace(old, new);
@@ -266,7 +325,7 @@ fn change_file(control: &mut ControlThread, path: &std::path::Path, changes: &[(
 
 #[test]
 fn reload_changes_all_or_nothing() {
-    let mut control = control(BenchControlPlane::new(10, 0).unwrap());
+    let mut control = control(Plant::new(10, 0));
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("adit.toml");
     change_file(&mut control, &path, &[]);
@@ -293,9 +352,8 @@ fn reload_changes_all_or_nothing() {
 
 #[test]
 fn acts_change_the_node_or_say_why_not() {
-    let mut plant = BenchControlPlane::new(10, 0).unwrap();
-    plant.establish(0, 2).unwrap();
-    let gone = plant.sessions[0].up_seid.to_string();
+    let plant = Plant::with_sessions(10, 2);
+    let gone = plant.sessions[0].to_string();
     let mut control = control(plant);
     let end = AdminAct::EndSession(gone);
     assert_eq!(told(&mut control, end.clone()), "the session is ended");
@@ -324,7 +382,7 @@ fn acts_change_the_node_or_say_why_not() {
 
 #[test]
 fn only_worker_keeps_its_sessions() {
-    let mut control = control(BenchControlPlane::new(10, 1).unwrap());
+    let mut control = control(Plant::new(10, 1));
     let drain = |of: &str| AdminAct::DrainWorker(of.to_owned());
     assert!(told(&mut control, drain("0")).contains("is the only one with sessions"));
     assert!(told(&mut control, drain("7")).starts_with("unknown: no worker has the number"));
@@ -334,7 +392,7 @@ fn only_worker_keeps_its_sessions() {
 
 #[test]
 fn worker_that_takes_no_step_is_named_once_and_again_when_it_goes_on() {
-    let mut plant = BenchControlPlane::new(10, 2).unwrap();
+    let mut plant = Plant::new(10, 2);
     let mut readers = core::mem::take(&mut plant.readers);
     let publisher = &mut plant.publisher;
     let mut watch = Standstill::new(&[4, 5].map(worker_on), Nanos(0));
@@ -357,7 +415,7 @@ fn worker_that_takes_no_step_is_named_once_and_again_when_it_goes_on() {
 
 #[test]
 fn worker_that_sleeps_does_not_stand_still() {
-    let mut plant = BenchControlPlane::new(10, 1).unwrap();
+    let mut plant = Plant::new(10, 1);
     let mut readers = core::mem::take(&mut plant.readers);
     readers[0].observe();
     readers[0].go_offline();
@@ -423,7 +481,7 @@ fn outcome_of(
 
 #[test]
 fn control_thread_whose_timers_fail_again_and_again_ends_the_process_by_name() {
-    let control = control(BenchControlPlane::new(10, 0).unwrap());
+    let control = control(Plant::new(10, 0));
     let outcome = outcome_of(control, |control, questions| {
         loop {
             control.parts.node.inject_fault(FaultPoint::Timer);
@@ -436,11 +494,8 @@ fn control_thread_whose_timers_fail_again_and_again_ends_the_process_by_name() {
 /// Nobody contains a fault in publication: workers may see half of it.
 #[test]
 fn panic_in_publication_ends_the_process_by_name() {
-    let mut plant = BenchControlPlane::new(10, 0).unwrap();
-    let mut request = [0; smf::REQUEST_BYTES_MAX];
-    let len = smf::establishment(&mut request, 0xf_0000, 0).unwrap();
-    let peer = std::net::SocketAddr::from((smf::CP_ADDR, adit_pfcp::PFCP_PORT));
-    plant.node.handle_datagram(Nanos::from_secs(9), peer, &request[..len]);
+    let mut plant = Plant::new(10, 0);
+    plant.node.handle_datagram(Nanos::from_secs(9), smf::smf(10), &establishment(0));
     let (id, mut delta) = plant.node.poll_delta().unwrap();
     // More than workers' rules can hold, which no session of the node has.
     delta.rules.as_mut().unwrap().ue = vec![Default::default(); 1 << 16];

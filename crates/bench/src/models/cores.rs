@@ -8,16 +8,17 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use adit_datapath::{Receiver, ReceiverConfig, Spread, Worker, connect};
 use adit_dpdk::{Eal, Mbuf, Mempool};
-use adit_pktio::{Burst, PacketBuf, PacketIo, PortInfo};
+use adit_pktio::PacketBuf;
 use adit_types::limits::HANDOFF_RING_LEN;
-use adit_types::{Nanos, PortId, Roles};
+use adit_types::{Nanos, Roles};
 use anyhow::{Context, anyhow, ensure};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use serde_json::Value;
 
-use super::{MbufIo, PORTS, PartCycles, row, timed, worker};
-use crate::network::BenchSession;
+use super::{MbufIo, PartCycles, SHAPED_PKTS_MAX, row, timed};
+use crate::measure::worker;
+use crate::network::{BenchSession, PORTS};
 use crate::packet::BenchPacket;
 use crate::sessions::{self, BenchProfile, Populated};
 use crate::size::BenchSize;
@@ -28,42 +29,6 @@ const ROUNDS: usize = 3;
 /// Packets of a turn, whole bursts: half of what fits the ring.
 fn pkts_per_turn(size: &BenchSize) -> usize {
     HANDOFF_RING_LEN / 2 / size.burst * size.burst
-}
-
-/// The ports of a worker that another core fills.
-struct FilledIo {
-    /// The last one arrives first.
-    arrived: Vec<Mbuf>,
-    rx_port: PortId,
-    out: MbufIo,
-}
-
-impl PacketIo for FilledIo {
-    type Buf = Mbuf;
-
-    /// As a queue of a NIC: prefetches the frames.
-    fn rx_burst(&mut self, port: PortId, limit: usize, burst: &mut Burst<Mbuf>) -> usize {
-        if port != self.rx_port {
-            return 0;
-        }
-        let count = limit.min(self.arrived.len()).min(burst.remaining_capacity());
-        let from = self.arrived.len() - count;
-        burst.extend(self.arrived.drain(from..));
-        burst.iter().for_each(PacketBuf::prefetch);
-        count
-    }
-
-    fn tx_burst(&mut self, port: PortId, burst: &mut Burst<Mbuf>) -> usize {
-        self.out.tx_burst(port, burst)
-    }
-
-    fn alloc(&mut self) -> Option<Mbuf> {
-        self.out.alloc()
-    }
-
-    fn port_info(&self, port: PortId) -> PortInfo {
-        self.out.port_info(port)
-    }
 }
 
 /// The thread whose turn it is.
@@ -178,11 +143,7 @@ impl TwoCores<'_> {
             readers.into_iter().zip(connect(roles, HANDOFF_RING_LEN)).map(Some).collect();
         let mut part = |id: usize| parts.get_mut(id).and_then(Option::take).context("a thread");
         let (reader, handoff) = part(0)?;
-        let io = FilledIo {
-            arrived: Vec::new(),
-            rx_port: packet.rx_port(),
-            out: MbufIo::new(self.pool, packet.rx_port()),
-        };
+        let io = MbufIo { prefetches: true, ..MbufIo::new(self.pool, packet.rx_port()) };
         let receiver = match spread {
             None => None,
             Some(spread) => {
@@ -194,8 +155,10 @@ impl TwoCores<'_> {
             }
         };
         let worker = match spread {
-            None => worker(reader, PORTS.to_vec(), size.burst),
-            Some(_) => worker(reader, Vec::new(), size.burst).with_handoff(handoff),
+            None => worker(reader, PORTS.to_vec(), size.burst, SHAPED_PKTS_MAX),
+            Some(_) => {
+                worker(reader, Vec::new(), size.burst, SHAPED_PKTS_MAX).with_handoff(handoff)
+            }
         };
         let turns = size.packets.div_ceil(pkts_per_turn(size) * ROUNDS);
         let warm_up = (4 * size.sessions).div_ceil(pkts_per_turn(size));
@@ -242,7 +205,7 @@ impl TwoCores<'_> {
                     }
                     None => {
                         let mut frames = self.frames.lock().map_err(|_| anyhow!("a lock"))?;
-                        frames.extend(io.ready.drain(..));
+                        frames.append(&mut io.ready);
                     }
                 }
             }
@@ -256,8 +219,8 @@ impl TwoCores<'_> {
     /// The worker's core. Returns the cycles of each turn.
     fn run_worker(
         &self,
-        mut worker: Worker<FilledIo>,
-        mut io: FilledIo,
+        mut worker: Worker<MbufIo>,
+        mut io: MbufIo,
         pkts: usize,
     ) -> anyhow::Result<Vec<u64>> {
         let _end = EndOfTurns(&self.turns);
@@ -269,12 +232,12 @@ impl TwoCores<'_> {
             let mut of_turn = 0;
             {
                 let mut frames = self.frames.lock().map_err(|_| anyhow!("a lock"))?;
-                std::mem::swap(&mut io.arrived, &mut *frames);
+                std::mem::swap(&mut io.ready, &mut *frames);
             }
             // A driver has written the buffers' headers.
-            let octets: usize = io.arrived.iter().map(PacketBuf::data_len).sum();
+            let octets: usize = io.ready.iter().map(PacketBuf::data_len).sum();
             std::hint::black_box(octets);
-            let before = io.out.sent;
+            let before = io.sent;
             timed(&mut of_turn, || {
                 loop {
                     now = Nanos(now.0 + 1);
@@ -283,8 +246,8 @@ impl TwoCores<'_> {
                     }
                 }
             });
-            let sent = io.out.sent - before;
-            ensure!(sent == pkts && io.arrived.is_empty(), "of {pkts} packets {sent} were sent");
+            let sent = io.sent - before;
+            ensure!(sent == pkts && io.ready.is_empty(), "of {pkts} packets {sent} were sent");
             cycles.push(of_turn);
             self.turns.pass(Turns::RECEIVER);
         }

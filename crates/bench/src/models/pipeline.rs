@@ -14,10 +14,11 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use serde_json::{Value, json};
 
-use super::{MbufIo, PORTS, PartCycles, row, steady, steps, timed, worker};
-use crate::network::BenchSession;
+use super::{MbufIo, PartCycles, SHAPED_PKTS_MAX, row, steady, steps, timed};
+use crate::measure::worker;
+use crate::network::{BenchSession, PORTS};
 use crate::packet::BenchPacket;
-use crate::report;
+use crate::report::{ratio, rounded};
 use crate::sessions::{self, BenchProfile, Populated};
 use crate::size::BenchSize;
 
@@ -110,10 +111,14 @@ impl ModelThreads {
                     let of_ports = Receiver::new(config, reader, handoff, signaling);
                     receiver = Some(of_ports.with_hash(hash.clone()));
                 }
-                (None, _) => workers.push(worker(reader, PORTS.to_vec(), size.burst)),
+                (None, _) => {
+                    workers.push(worker(reader, PORTS.to_vec(), size.burst, SHAPED_PKTS_MAX))
+                }
                 // The signaling worker has nothing to do.
                 _ if id >= roles.workers() => {}
-                _ => workers.push(worker(reader, Vec::new(), size.burst).with_handoff(handoff)),
+                _ => workers.push(
+                    worker(reader, Vec::new(), size.burst, SHAPED_PKTS_MAX).with_handoff(handoff),
+                ),
             }
         }
         let ends = workers.len() + usize::from(receiver.is_some());
@@ -235,7 +240,7 @@ pub(super) fn ring(pool: &Mempool, size: &BenchSize) -> anyhow::Result<Value> {
         timed(&mut cycles.worker, || pair.pass(&mut burst));
     }
     ensure!(burst.len() == size.burst, "{} packets are left", burst.len());
-    let each = report::rounded(cycles.worker as f64 / pkts.max(1) as f64);
+    let each = rounded(ratio(cycles.worker, pkts));
     Ok(json!({
         "model": "one ring",
         "direction": "",

@@ -15,8 +15,9 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use serde_json::{Value, json};
 
-use super::{MbufIo, PORTS, PartCycles, row, steps, timed, worker};
-use crate::network::BURST_TIME;
+use super::{MbufIo, PartCycles, SHAPED_PKTS_MAX, row, steps, timed};
+use crate::measure::worker;
+use crate::network::{BURST_TIME, PORTS};
 use crate::packet::BenchPacket;
 use crate::sessions::{self, BenchProfile, BenchRates, Populated};
 use crate::size::BenchSize;
@@ -205,7 +206,8 @@ pub(super) fn event_driven(
     let flows = SharedFlows::new(usize::try_from(settings.flows)?, queues, count);
     let mut parts = readers.into_iter().zip(ports);
     let (reader, port) = parts.next().context("a worker")?;
-    let mut worker = EventWorker::new(worker(reader, Vec::new(), size.burst), port, flows.clone());
+    let worker = worker(reader, Vec::new(), size.burst, SHAPED_PKTS_MAX);
+    let mut worker = EventWorker::new(worker, port, flows.clone());
     let (reader, port) = parts.next().context("an Rx/Tx thread")?;
     let config = RxTxConfig { number: 0, ports: PORTS.to_vec(), burst: size.burst };
     let mut rx_tx = RxTx::new(config, reader, flows, port);

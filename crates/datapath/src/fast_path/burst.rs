@@ -52,7 +52,7 @@ pub(super) struct BurstContext<'v, 'l> {
 impl<'v, 'l> BurstContext<'v, 'l> {
     /// A burst whose usual packets arrived on `arrival`, if no interface has a tag.
     #[inline(always)]
-    // PERF (adit bench datapath): once per burst, in place.
+    // PERF (adit-bench datapath): once per burst, in place.
     pub(super) fn new(
         ctx: &StepContext<'v>,
         arrival: InterfaceId,
@@ -72,7 +72,7 @@ impl<'v, 'l> BurstContext<'v, 'l> {
 
     /// The interface that a usual packet arrived on.
     #[inline(always)]
-    // PERF (adit bench datapath): one value per burst without tags.
+    // PERF (adit-bench datapath): one value per burst without tags.
     pub(super) fn arrival_of<const HAS_TAGS: bool>(&self, packet: &FastPacket<'_>) -> InterfaceSet {
         match HAS_TAGS {
             false => self.arrival,
@@ -82,7 +82,7 @@ impl<'v, 'l> BurstContext<'v, 'l> {
 }
 
 /// The last hops of the packets of one direction of a burst.
-// PERF (adit bench datapath): a structure of its own, so that the other shared state of a burst
+// PERF (adit-bench datapath): a structure of its own, so that the other shared state of a burst
 // does not have to be in memory for the functions that look up hops.
 pub(super) struct KnownHops<'v, 'l> {
     /// One of each family of the packets that leave: to data networks that of users' packets, into tunnels that of outer
@@ -101,7 +101,7 @@ pub(super) struct KnownHops<'v, 'l> {
 impl<'v, 'l> KnownHops<'v, 'l> {
     /// Those `kept` from the last burst of the direction, unless a neighbor changed since, or packets wait for one.
     #[inline(always)]
-    // PERF (adit bench datapath --burst 1): once per burst, in place.
+    // PERF (adit-bench datapath --burst 1): once per burst, in place.
     pub(super) fn new(
         ctx: &StepContext<'v>,
         kept: &BurstHops,
@@ -119,7 +119,7 @@ impl<'v, 'l> KnownHops<'v, 'l> {
     /// Keeps the last hops for the next burst of the direction. Returns the link of all `packets`, whose links have been
     /// written, if it is the same one.
     #[inline(always)]
-    // PERF (adit bench datapath --burst 1): most bursts found no hop.
+    // PERF (adit-bench datapath --burst 1): most bursts found no hop.
     pub(super) fn keep(
         &self,
         kept: &mut BurstHops,
@@ -142,7 +142,7 @@ impl<'v, 'l> KnownHops<'v, 'l> {
 
     /// The link of the hop of an uplink packet to a data network through one of the interfaces `within`; see
     /// [`KnownHops::find_hop`].
-    // PERF (adit bench datapath): once per uplink packet.
+    // PERF (adit-bench datapath): once per uplink packet.
     #[inline(always)]
     pub(super) fn hop_to_network<B: PacketBuf>(
         &mut self,
@@ -185,7 +185,7 @@ impl<'v, 'l> KnownHops<'v, 'l> {
     }
 
     /// The link of the hop `index` of a downlink packet; see [`KnownHops::resolve`].
-    // PERF (adit bench datapath): once per downlink packet.
+    // PERF (adit-bench datapath): once per downlink packet.
     #[inline(always)]
     pub(super) fn hop_to(
         &mut self,
@@ -197,7 +197,7 @@ impl<'v, 'l> KnownHops<'v, 'l> {
 
     /// The link of the hop `index` of a downlink packet that leaves in a tunnel over IPv6; see
     /// [`KnownHops::resolve`].
-    // PERF (adit bench datapath --n3-v6): once per packet.
+    // PERF (adit-bench datapath --n3-v6): once per packet.
     #[inline(always)]
     pub(super) fn hop_over_v6(
         &mut self,
@@ -208,7 +208,7 @@ impl<'v, 'l> KnownHops<'v, 'l> {
     }
 
     /// The link of the hop `index` of a packet that leaves a tunnel for another one; see [`KnownHops::resolve`].
-    // PERF (adit bench datapath --n9): once per packet.
+    // PERF (adit-bench datapath --n9): once per packet.
     #[inline(always)]
     pub(super) fn hop_onward(
         &mut self,
@@ -231,7 +231,7 @@ impl<'v, 'l> KnownHops<'v, 'l> {
     }
 
     /// [`KnownHops::resolve`] for a packet that leaves in a tunnel.
-    // PERF (adit bench datapath): a call, so that the packet loops keep their registers.
+    // PERF (adit-bench datapath): a call, so that the packet loops keep their registers.
     #[inline(never)]
     fn resolve_tunnel<const OVER_V6: bool>(
         &mut self,
@@ -244,7 +244,7 @@ impl<'v, 'l> KnownHops<'v, 'l> {
 
     /// The header of frames to the last hop of packets that leave with this family.
     #[inline(always)]
-    // PERF (adit bench datapath): read when it is written, so that the loop has registers.
+    // PERF (adit-bench datapath): read when it is written, so that the loop has registers.
     pub(super) const fn link_header(&self, is_v6: bool) -> &UsualLinkHeader {
         &self.hops[is_v6 as usize].header
     }
@@ -252,7 +252,7 @@ impl<'v, 'l> KnownHops<'v, 'l> {
     /// The link of the hop `index`, if its link-layer address is known and fresh and no packet waits for it. It
     /// is kept as the last one of packets that leave with a family.
     #[inline(always)]
-    // PERF (adit bench datapath --gnbs 256): two callers; for tunnels the family is a constant.
+    // PERF (adit-bench datapath --gnbs 256): two callers; for tunnels the family is a constant.
     fn resolve(
         &mut self,
         ctx: &StepContext<'v>,

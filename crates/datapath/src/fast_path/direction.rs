@@ -58,7 +58,7 @@ pub(super) trait FastRewrite {
     ///
     /// `HAS_TAGS`: the links of some interfaces have tags.
     ///
-    /// PERF (adit bench datapath --mixed): in mixed bursts a branch on the family is mispredicted, so
+    /// PERF (adit-bench datapath --mixed): in mixed bursts a branch on the family is mispredicted, so
     /// values are selected by family without one.
     fn rewrite<'v, B: PacketBuf, const HAS_TAGS: bool>(
         ctx: &StepContext<'v>,
@@ -97,7 +97,7 @@ impl<const OVER_V6: bool> FastRewrite for Decapsulation<OVER_V6> {
     const HOPS: Direction = Direction::Uplink;
 
     /// Decapsulates a packet.
-    // PERF (adit bench datapath): once per packet.
+    // PERF (adit-bench datapath): once per packet.
     #[inline(always)]
     fn rewrite<'v, B: PacketBuf, const HAS_TAGS: bool>(
         ctx: &StepContext<'v>,
@@ -165,7 +165,7 @@ impl FastRewrite for Encapsulation<true> {
     const HOPS: Direction = Direction::Downlink;
 
     /// Encapsulates a packet, most often over IPv6.
-    // PERF (adit bench datapath --n3-v6): once per packet.
+    // PERF (adit-bench datapath --n3-v6): once per packet.
     #[inline(always)]
     fn rewrite<'v, B: PacketBuf, const HAS_TAGS: bool>(
         ctx: &StepContext<'v>,
@@ -184,7 +184,7 @@ impl FastRewrite for Encapsulation<true> {
 
 /// [`FastRewrite::rewrite`] of the loops for other rules. Reads the rule of the packet again.
 #[inline(never)]
-// PERF (adit bench datapath --n9, --n3-v6): out of line, and without a reference to the rule, so that the loops for
+// PERF (adit-bench datapath --n9, --n3-v6): out of line, and without a reference to the rule, so that the loops for
 // rules of their own have registers for these and their rule stays in them.
 pub(super) fn rewrite_apart<'v, R: FastRewrite, B: PacketBuf, const HAS_TAGS: bool>(
     ctx: &StepContext<'v>,
@@ -251,7 +251,7 @@ impl FastRewrite for FastDownlink {
     const HOPS: Direction = Direction::Downlink;
 
     /// Encapsulates a packet over IPv4.
-    // PERF (adit bench datapath): once per packet.
+    // PERF (adit-bench datapath): once per packet.
     #[inline(always)]
     fn rewrite<'v, B: PacketBuf, const HAS_TAGS: bool>(
         ctx: &StepContext<'v>,
@@ -262,7 +262,7 @@ impl FastRewrite for FastDownlink {
         buf: &mut B,
     ) -> Option<Rewritten<'v>> {
         let arrival = burst.arrival_of::<HAS_TAGS>(packet);
-        // PERF (adit bench datapath): by default nothing is copied, and the loop does not look for it.
+        // PERF (adit-bench datapath): by default nothing is copied, and the loop does not look for it.
         if !rule.matches_downlink(arrival, packet.ue_key, traits.is_v6) {
             return rewrite_apart::<CopyingTos, _, HAS_TAGS>(ctx, packet, traits, burst, buf);
         }
@@ -340,7 +340,7 @@ fn encapsulate_over_v4<'v, B: PacketBuf, const HAS_TAGS: bool>(
 
 /// The type of service or traffic class octet of the outer header of a packet.
 #[inline(always)]
-// PERF (adit bench datapath): by default nothing is copied, and the packet is not read.
+// PERF (adit-bench datapath): by default nothing is copied, and the packet is not read.
 pub(super) fn outer_tos<B: PacketBuf>(
     tos: OuterTos,
     packet: &FastPacket<'_>,
@@ -383,7 +383,7 @@ pub(super) fn find_other_tunnels<'v, B: PacketBuf>(
 /// True if a rule accepts `source`, a lookup key, as the source of a packet.
 #[inline(always)]
 pub(super) fn accepts_source(rule: &FastRuleSnapshot<'_>, is_v6: bool, source: u64) -> bool {
-    // PERF (adit bench datapath): a rule for any UE is rare.
+    // PERF (adit-bench datapath): a rule for any UE is rare.
     rule.is_only_ue(is_v6, source)
         || rule.source(is_v6) == FastRuleUe::Any && is_forwardable(is_v6, source)
 }
@@ -397,7 +397,7 @@ pub(super) fn rule_urrs(rule: &FastRuleSnapshot<'_>) -> FastRuleUrrs {
 /// False if the stages have to check the packet: it may reach a limit of a URR, has to be reported, or is the first of
 /// a generation. `urrs` of the rule: [`rule_urrs`].
 #[inline(always)]
-// PERF (adit bench datapath): once per packet.
+// PERF (adit-bench datapath): once per packet.
 pub(super) fn is_unchecked(
     ctx: &StepContext<'_>,
     rule: &FastRuleSnapshot<'_>,
@@ -414,7 +414,7 @@ pub(super) fn is_unchecked(
 
 /// Counts a packet for its URRs and its session, after [`is_unchecked`].
 #[inline(always)]
-// PERF (adit bench datapath): once per packet.
+// PERF (adit-bench datapath): once per packet.
 pub(super) fn count_packet(
     ctx: &StepContext<'_>,
     direction: Direction,

@@ -53,7 +53,7 @@ impl FamilyMix for Mixed {
 
 /// The packets of a burst in the order IPv4, then IPv6.
 ///
-/// PERF (adit bench datapath --mixed): branches on the family of mixed packets are mispredicted. In
+/// PERF (adit-bench datapath --mixed): branches on the family of mixed packets are mispredicted. In
 /// this order they are predicted, and the order itself is found without a branch per packet.
 pub(super) struct FamilyOrder {
     /// Positions of IPv4 packets from the front, of IPv6 packets from the end in reverse.

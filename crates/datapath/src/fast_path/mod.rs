@@ -206,7 +206,7 @@ fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
         _ if D::DIRECTION == Direction::Downlink && relays.is_some() => {
             loop_into_v6::<_, F>(have_tags, rates)
         }
-        // PERF (adit bench datapath): only tunnels lead to tunnels; plain packets need no such loops.
+        // PERF (adit-bench datapath): only tunnels lead to tunnels; plain packets need no such loops.
         _ if D::DIRECTION == Direction::Uplink
             && let Some(directions) = relays =>
         {
@@ -262,7 +262,7 @@ type RewriteLoop<B> = for<'v> fn(
 
 /// The loop for a burst of which packets arrived in tunnels over IPv6: all of them on one untagged link if
 /// `are_all`. Packets that leave in another tunnel take the stages.
-// PERF (adit bench datapath): the loops of IPv4 do not look at the IP version of tunnels.
+// PERF (adit-bench datapath): the loops of IPv4 do not look at the IP version of tunnels.
 fn loop_from_v6<B: PacketBuf, F: FamilyMix>(are_all: bool, rates: BurstRates) -> RewriteLoop<B> {
     match (are_all, rates) {
         (true, BurstRates::None) => rewrite_all::<_, Decapsulation<true>, F, NoRates, false>,
@@ -272,7 +272,7 @@ fn loop_from_v6<B: PacketBuf, F: FamilyMix>(are_all: bool, rates: BurstRates) ->
 }
 
 /// The loop for a burst of which packets leave in tunnels over IPv6.
-// PERF (adit bench datapath): the loops of IPv4 do not look at the IP version of tunnels.
+// PERF (adit-bench datapath): the loops of IPv4 do not look at the IP version of tunnels.
 fn loop_into_v6<B: PacketBuf, F: FamilyMix>(have_tags: bool, rates: BurstRates) -> RewriteLoop<B> {
     match (have_tags, rates) {
         (false, BurstRates::None) => rewrite_all::<_, Encapsulation<true>, F, RelayNoRates, false>,
@@ -355,7 +355,7 @@ struct RewrittenBurst<'v> {
 /// without tags, all usual packets arrived on one interface. Compiled for each direction, family mix and
 /// kind of rates.
 #[inline(never)]
-// PERF (adit bench datapath): a function of its own has registers for its loop; a call per burst.
+// PERF (adit-bench datapath): a function of its own has registers for its loop; a call per burst.
 fn rewrite_all<
     'v,
     B: PacketBuf,
@@ -418,7 +418,7 @@ fn rewrite_all<
     }
     let link = burst.hops.keep(kept_hops.of(D::HOPS), packets);
     let only_link = link.filter(|_| !burst.is_any_queued && left_to_stages.is_empty());
-    // PERF (adit bench datapath): without tags there is one run, counted here instead of per packet.
+    // PERF (adit-bench datapath): without tags there is one run, counted here instead of per packet.
     if !HAS_TAGS {
         run.pkts = packets.len() - left_to_stages.len();
     }
@@ -430,7 +430,7 @@ fn rewrite_all<
 /// it. Returns false if a queue has no room for the packet: the stages then send it at once, or drop and count it.
 /// `room`: that of the queues ([`ShapingQueues::room`]).
 #[inline(always)]
-// PERF (adit bench datapath --rates wait): once per packet while packets wait.
+// PERF (adit-bench datapath --rates wait): once per packet while packets wait.
 fn assign_ticket<B: PacketBuf>(
     queues: &ShapingQueues<B>,
     room: u32,
@@ -447,7 +447,7 @@ fn assign_ticket<B: PacketBuf>(
 
 /// [`assign_ticket`] in the loop for `rates`.
 #[inline(always)]
-// PERF (adit bench datapath --rates wait): once per packet while packets wait.
+// PERF (adit-bench datapath --rates wait): once per packet while packets wait.
 fn find_queue<B: PacketBuf>(
     rates: BurstRates,
     queues: &ShapingQueues<B>,
@@ -463,7 +463,7 @@ fn find_queue<B: PacketBuf>(
 
 /// [`assign_ticket`], out of line.
 #[inline(never)]
-// PERF (adit bench datapath --rates shared): a call, so that the packet loop has registers; in most bursts with
+// PERF (adit-bench datapath --rates shared): a call, so that the packet loop has registers; in most bursts with
 // aggregates no packet waits.
 fn assign_ticket_apart<B: PacketBuf>(
     queues: &ShapingQueues<B>,
@@ -477,7 +477,7 @@ fn assign_ticket_apart<B: PacketBuf>(
 /// Finds the session and the fast rule of each packet, hands off packets of other workers'
 /// sessions, and prefetches the lines that the rewrite reads.
 #[inline(always)]
-// PERF (adit bench datapath): one caller; no call per burst.
+// PERF (adit-bench datapath): one caller; no call per burst.
 fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     ctx: &StepContext<'v>,
     origin: BurstOrigin<'_>,
@@ -522,14 +522,14 @@ fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
 /// other workers' sessions are not read: their cache lines stay with the owner, which writes them. `ues_of`:
 /// the UEs of the routing domain that a packet came from. Returns the number of packets in tunnels from other UPFs.
 #[inline(always)]
-// PERF (adit bench datapath): one caller; no call per burst.
+// PERF (adit-bench datapath): one caller; no call per burst.
 fn find_sessions<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     view: &TablesView<'v>,
     ues_of: impl Fn(&FastPacket<'v>) -> &'v UeTable,
     handoff: &Handoff<B>,
     packets: &mut FastPackets<'v>,
 ) -> usize {
-    // PERF (adit bench datapath): the loop of a worker that is alone looks up no owners.
+    // PERF (adit-bench datapath): the loop of a worker that is alone looks up no owners.
     let has_others = match handoff.is_alone() {
         true => find_own_sessions::<D, F>(view, ues_of, |_| true, packets),
         false => find_own_sessions::<D, F>(view, ues_of, |of| handoff.owns(of), packets),
@@ -540,7 +540,7 @@ fn find_sessions<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
 /// [`find_sessions`] by the tables of usual sessions. `owns`: whether this worker owns a session. Returns whether
 /// [`find_other_tunnels`] has to find the sessions of some packets.
 #[inline(always)]
-// PERF (adit bench datapath): no call per burst.
+// PERF (adit-bench datapath): no call per burst.
 fn find_own_sessions<'v, D: FastDirection, F: FamilyMix>(
     view: &TablesView<'v>,
     ues_of: impl Fn(&FastPacket<'v>) -> &'v UeTable,
@@ -571,7 +571,7 @@ fn find_own_sessions<'v, D: FastDirection, F: FamilyMix>(
 }
 
 /// Sets `flag`.
-// PERF (adit bench datapath): a flag that is written out of line occupies no register of the loop.
+// PERF (adit-bench datapath): a flag that is written out of line occupies no register of the loop.
 #[cold]
 #[inline(never)]
 const fn note(flag: &mut bool) {
@@ -606,13 +606,13 @@ fn hand_off_foreign<B: PacketBuf>(
 /// at the first cell by which SDF filters select the fast rule of a packet; `select_rules` prefetches then.
 /// `may_wait`: whether packets may wait, or there are aggregates.
 #[inline(always)]
-// PERF (adit bench datapath): one caller; no call per burst.
+// PERF (adit-bench datapath): one caller; no call per burst.
 fn prefetch_usage<'v, D: FastDirection>(
     view: &TablesView<'v>,
     may_wait: impl FnOnce() -> bool,
     packets: &FastPackets<'v>,
 ) -> CellFlags {
-    // PERF (adit bench datapath): most bursts end in a loop of their own, which looks for nothing else.
+    // PERF (adit-bench datapath): most bursts end in a loop of their own, which looks for nothing else.
     // Plain rules need nothing but their line.
     let is_plain =
         |packet: &FastPacket<'v>| packet.cell.is_none_or(|cell| cell.flags().is_plain_rule());
@@ -620,7 +620,7 @@ fn prefetch_usage<'v, D: FastDirection>(
         return CellFlags::default();
     };
     let others = packets.get(plain..).unwrap_or_default();
-    // PERF (adit bench datapath --rates police): the same for bursts of rules with buckets.
+    // PERF (adit-bench datapath --rates police): the same for bursts of rules with buckets.
     let mut any = CellFlags::default();
     let mut is_rule = |packet: &FastPacket<'v>| match packet.cell {
         Some(cell) => {
@@ -711,7 +711,7 @@ fn prefetch_other_relayed_usage<'v, D: FastDirection>(
 /// Prefetches the lines that the loops of [`PreparedBurst::relays`] read for a rule of theirs.
 /// Returns the flags of its cell, `None` for other rules.
 #[inline(always)]
-// PERF (adit bench datapath --n9): once per packet of these loops.
+// PERF (adit-bench datapath --n9): once per packet of these loops.
 fn prefetch_relayed<'v, D: FastDirection>(
     view: &TablesView<'v>,
     cell: FastRuleCellRef<'v>,

@@ -12,7 +12,7 @@ const NO_INTERFACE: InterfaceId = InterfaceId(u8::MAX);
 
 /// One packet of a burst.
 ///
-/// PERF (adit bench datapath): written field by field into its column and read by reference. A copy
+/// PERF (adit-bench datapath): written field by field into its column and read by reference. A copy
 /// of the whole goes through the stack, where loads wider than the stores before them stall (no
 /// store forwarding). Only bursts of both directions and hand-offs copy it.
 #[derive(Debug, Clone, Copy)]

@@ -39,7 +39,7 @@ impl BurstRates {
 
     /// True if packets with these rates have to look for a queue first; see [`Shaping::must_check_queues`].
     #[inline(always)]
-    // PERF (adit bench datapath): a constant in most packet loops.
+    // PERF (adit-bench datapath): a constant in most packet loops.
     pub(super) fn must_check_queues<B: PacketBuf>(self, shaping: &Shaping<B>) -> bool {
         match self {
             Self::Waiting => true,
@@ -92,7 +92,7 @@ impl RateChecks for NoRates {
 
     /// `None` if the rule is not plain: it was activated after the cells of the burst were read.
     #[inline(always)]
-    // PERF (adit bench datapath): once per packet.
+    // PERF (adit-bench datapath): once per packet.
     fn rule<'v>(packet: &FastPacket<'v>) -> Option<FastRuleSnapshot<'v>> {
         packet.cell.and_then(FastRuleCellRef::read_plain)
     }
@@ -102,7 +102,7 @@ impl RateChecks for BucketsOnly {
     const RATES: BurstRates = BurstRates::Buckets;
 
     #[inline(always)]
-    // PERF (adit bench datapath --rates police): once per packet.
+    // PERF (adit-bench datapath --rates police): once per packet.
     fn rule<'v>(packet: &FastPacket<'v>) -> Option<FastRuleSnapshot<'v>> {
         packet.cell.and_then(FastRuleCellRef::read_counted_in_cell)
     }
@@ -112,7 +112,7 @@ impl RateChecks for BucketsAndUrrs {
     const RATES: BurstRates = BurstRates::BucketsAndUrrs;
 
     #[inline(always)]
-    // PERF (adit bench datapath --urrs 2): once per packet.
+    // PERF (adit-bench datapath --urrs 2): once per packet.
     fn rule<'v>(packet: &FastPacket<'v>) -> Option<FastRuleSnapshot<'v>> {
         packet.cell.and_then(FastRuleCellRef::read)
     }
@@ -122,7 +122,7 @@ impl RateChecks for SelectedBuckets {
     const RATES: BurstRates = BurstRates::Selected;
 
     #[inline(always)]
-    // PERF (adit bench datapath --sdf): once per packet.
+    // PERF (adit-bench datapath --sdf): once per packet.
     fn rule<'v>(packet: &FastPacket<'v>) -> Option<FastRuleSnapshot<'v>> {
         packet.rule()
     }
@@ -132,7 +132,7 @@ impl RateChecks for WaitingBuckets {
     const RATES: BurstRates = BurstRates::Waiting;
 
     #[inline(always)]
-    // PERF (adit bench datapath --rates wait): once per packet.
+    // PERF (adit-bench datapath --rates wait): once per packet.
     fn rule<'v>(packet: &FastPacket<'v>) -> Option<FastRuleSnapshot<'v>> {
         packet.rule()
     }
@@ -142,7 +142,7 @@ impl RateChecks for EveryRate {
     const RATES: BurstRates = BurstRates::Every;
 
     #[inline(always)]
-    // PERF (adit bench datapath --rates shared): once per packet.
+    // PERF (adit-bench datapath --rates shared): once per packet.
     fn rule<'v>(packet: &FastPacket<'v>) -> Option<FastRuleSnapshot<'v>> {
         packet.rule()
     }
@@ -152,7 +152,7 @@ impl RateChecks for RelayNoRates {
     const RATES: BurstRates = BurstRates::None;
 
     #[inline(always)]
-    // PERF (adit bench datapath --n9): once per packet.
+    // PERF (adit-bench datapath --n9): once per packet.
     fn rule<'v>(packet: &FastPacket<'v>) -> Option<FastRuleSnapshot<'v>> {
         packet.cell.and_then(FastRuleCellRef::read_any_plain)
     }
@@ -162,7 +162,7 @@ impl RateChecks for RelayEveryRate {
     const RATES: BurstRates = BurstRates::Every;
 
     #[inline(always)]
-    // PERF (adit bench datapath --n9 --rates police): once per packet.
+    // PERF (adit-bench datapath --n9 --rates police): once per packet.
     fn rule<'v>(packet: &FastPacket<'v>) -> Option<FastRuleSnapshot<'v>> {
         packet.any_rule()
     }
@@ -190,7 +190,7 @@ pub(super) fn find_first_queues<B: PacketBuf>(
 /// After a charge, only a buffer without room for the new headers stops the packet; the stages then charge
 /// it again.
 #[inline(always)]
-// PERF (adit bench datapath --rates police): once per packet with rates.
+// PERF (adit-bench datapath --rates police): once per packet with rates.
 pub(super) fn pass_rates(
     ctx: &StepContext<'_>,
     direction: Direction,
@@ -230,7 +230,7 @@ pub(super) fn pass_rates(
 /// rule, which is that of its cell.
 #[cold]
 #[inline(never)]
-// PERF (adit bench datapath --rates police): cold, so that the packet loop keeps its values in registers.
+// PERF (adit-bench datapath --rates police): cold, so that the packet loop keeps its values in registers.
 fn pass_busy_buckets(
     ctx: &StepContext<'_>,
     direction: Direction,
@@ -264,7 +264,7 @@ fn pass_other_buckets(
 /// Charges a packet of `bytes` octets to the buckets of its rule if all of them are open. Returns whether
 /// it did.
 #[inline(always)]
-// PERF (adit bench datapath --rates police): once per packet with rates.
+// PERF (adit-bench datapath --rates police): once per packet with rates.
 fn try_charge(
     pair: MeterPair<'_>,
     ctx: &StepContext<'_>,
@@ -281,7 +281,7 @@ fn try_charge(
 /// [`pass_rates`] if a bucket is closed, or a charge of it deferred. `ticket` is that of the packet's rule.
 #[cold]
 #[inline(never)]
-// PERF (adit bench datapath --rates police): cold, so that the packet loop keeps its values in registers.
+// PERF (adit-bench datapath --rates police): cold, so that the packet loop keeps its values in registers.
 fn pass_closed_buckets(
     ctx: &StepContext<'_>,
     direction: Direction,
@@ -315,7 +315,7 @@ fn charge_settled(
 /// `None` if one polices or has debt from a previous limit: the stages decide.
 #[cold]
 #[inline(never)]
-// PERF (adit bench datapath --rates police): cold, so that the packet loop keeps its values in registers.
+// PERF (adit-bench datapath --rates police): cold, so that the packet loop keeps its values in registers.
 fn queue_if_shaped(
     ctx: &StepContext<'_>,
     direction: Direction,
@@ -368,7 +368,7 @@ fn pass_aggregates(
 
 /// Charges a packet to the buckets of its rule if all of them are open. Returns whether it did.
 #[inline(never)]
-// PERF (adit bench datapath --rates shared): most packets with aggregates only skip it.
+// PERF (adit-bench datapath --rates shared): most packets with aggregates only skip it.
 fn charge_buckets(
     ctx: &StepContext<'_>,
     direction: Direction,

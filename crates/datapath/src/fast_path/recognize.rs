@@ -106,7 +106,7 @@ pub(super) fn recognize_all<'v, B: PacketBuf, const TAG_LEN: usize, const OVER_V
 
 /// Recognizes the packets of a burst that have no entry in `packets` yet.
 #[inline(never)]
-// PERF (adit bench datapath --burst 1): a function of its own, which a burst of one kind does not prepare.
+// PERF (adit-bench datapath --burst 1): a function of its own, which a burst of one kind does not prepare.
 fn recognize_rest<'v, B: PacketBuf, const TAG_LEN: usize, const OVER_V6: bool>(
     view: &TablesView<'v>,
     link: &UsualLink,
@@ -124,7 +124,7 @@ fn recognize_rest<'v, B: PacketBuf, const TAG_LEN: usize, const OVER_V6: bool>(
 
 /// Recognizes the usual IPv4 packets at the front of a burst that all are plain, or all in tunnels with a PDU Session
 /// Container.
-// PERF (adit bench datapath): loops without a branch on the kind of packet; most bursts are such runs.
+// PERF (adit-bench datapath): loops without a branch on the kind of packet; most bursts are such runs.
 #[inline(always)]
 fn recognize_run<'v, B: PacketBuf, const TAG_LEN: usize>(
     view: &TablesView<'v>,
@@ -143,7 +143,7 @@ fn recognize_run<'v, B: PacketBuf, const TAG_LEN: usize>(
         }
     }
     if packets.is_empty() {
-        // PERF (adit bench datapath): without the setting, the loop does not look for SYNs.
+        // PERF (adit-bench datapath): without the setting, the loop does not look for SYNs.
         match link.keeps_syns {
             false => recognize_plain_run::<_, TAG_LEN>(view, link, rx, packets, |_, _| true),
             true => recognize_plain_run::<_, TAG_LEN>(view, link, rx, packets, |frame, ip| {
@@ -155,7 +155,7 @@ fn recognize_run<'v, B: PacketBuf, const TAG_LEN: usize>(
 
 /// [`recognize_run`] of plain packets, those that `is_usual` takes.
 #[inline(always)]
-// PERF (adit bench datapath): no call per burst.
+// PERF (adit-bench datapath): no call per burst.
 fn recognize_plain_run<'v, B: PacketBuf, const TAG_LEN: usize>(
     view: &TablesView<'v>,
     link: &UsualLink,
@@ -233,7 +233,7 @@ pub(super) fn recognize_mixed<'v, B: PacketBuf, const TAG_LEN: usize>(
 /// Recognizes one packet, and prefetches the line that the session of a usual one is looked up in. Calls
 /// `put` unless the packet is unknown. `TAG_LEN`: octets of the link's tag. `OVER_V6`: it is expected to be tunneled
 /// over IPv6.
-// PERF (adit bench datapath): a call would pass the result through memory.
+// PERF (adit-bench datapath): a call would pass the result through memory.
 #[inline(always)]
 fn recognize<'v, B: PacketBuf, const TAG_LEN: usize, const OVER_V6: bool>(
     view: &TablesView<'v>,
@@ -294,7 +294,7 @@ fn other_packet<'v, B: PacketBuf, const TAG_LEN: usize, const OVER_V6: bool>(
 
 /// A usual G-PDU over IPv6, and the interface that it arrived on.
 #[inline(always)]
-// PERF (adit bench datapath --n3-v6): a call would pass the result through memory.
+// PERF (adit-bench datapath --n3-v6): a call would pass the result through memory.
 fn tunneled_over_v6<const TAG_LEN: usize>(
     link: &UsualLink,
     frame: &[u8],
@@ -306,7 +306,7 @@ fn tunneled_over_v6<const TAG_LEN: usize>(
 
 /// True for a plain packet that is a SYN of TCP, if the stages have to see these.
 #[inline(always)]
-// PERF (adit bench datapath): without the setting one branch on the link.
+// PERF (adit-bench datapath): without the setting one branch on the link.
 fn is_kept_syn<const TAG_LEN: usize>(link: &UsualLink, frame: &[u8], ip: &UsualIp) -> bool {
     link.keeps_syns && is_usual_syn(frame, ip_offset::<TAG_LEN>(), ip.is_v6)
 }

@@ -23,7 +23,7 @@ pub(super) struct RelayedUplink;
 impl FastRewrite for RelayedUplink {
     const HOPS: Direction = Direction::Uplink;
 
-    // PERF (adit bench datapath --n9): once per packet.
+    // PERF (adit-bench datapath --n9): once per packet.
     #[inline(always)]
     fn rewrite<'v, B: PacketBuf, const HAS_TAGS: bool>(
         ctx: &StepContext<'v>,
@@ -44,7 +44,7 @@ pub(super) struct RelayedDownlink;
 impl FastRewrite for RelayedDownlink {
     const HOPS: Direction = Direction::Downlink;
 
-    // PERF (adit bench datapath --n9): once per packet.
+    // PERF (adit-bench datapath --n9): once per packet.
     #[inline(always)]
     fn rewrite<'v, B: PacketBuf, const HAS_TAGS: bool>(
         ctx: &StepContext<'v>,
@@ -69,7 +69,7 @@ pub(super) struct RelayedBoth;
 impl FastRewrite for RelayedBoth {
     const HOPS: Direction = Direction::Uplink;
 
-    // PERF (adit bench datapath --n9): once per packet.
+    // PERF (adit-bench datapath --n9): once per packet.
     #[inline(always)]
     fn rewrite<'v, B: PacketBuf, const HAS_TAGS: bool>(
         ctx: &StepContext<'v>,

@@ -28,9 +28,9 @@ pub(super) fn select_rules<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     rx: &Burst<B>,
     packets: &mut FastPackets<'v>,
 ) -> CellFlags {
-    // PERF (adit bench datapath --sdf): the words of filters and selectors end in the second lines of cells.
+    // PERF (adit-bench datapath --sdf): the words of filters and selectors end in the second lines of cells.
     packets.iter().filter_map(|packet| packet.cell).for_each(FastRuleCellRef::prefetch_second_line);
-    // PERF (adit bench datapath --sdf): a loop for filters alone has registers for all that it needs.
+    // PERF (adit-bench datapath --sdf): a loop for filters alone has registers for all that it needs.
     let mut has_urrs = false;
     let order = visit_order::<F>(packets);
     let done = visit_from::<_, F>(0, &order, rx, packets, |buf, packet, is_v6| {
@@ -104,7 +104,7 @@ fn prefetch_selected_usage<'v>(view: &TablesView<'v>, packets: &FastPackets<'v>)
 
 /// The order of the packets of a mixed burst; nothing for others.
 #[inline(always)]
-// PERF (adit bench datapath --sdf): nothing is left of it unless families are mixed.
+// PERF (adit-bench datapath --sdf): nothing is left of it unless families are mixed.
 fn visit_order<F: FamilyMix>(packets: &FastPackets<'_>) -> FamilyOrder {
     if F::ARE_MIXED { FamilyOrder::of(packets) } else { FamilyOrder::new() }
 }
@@ -112,7 +112,7 @@ fn visit_order<F: FamilyMix>(packets: &FastPackets<'_>) -> FamilyOrder {
 /// Calls `visit` with each packet and its family, in `order` if families are mixed, until it returns false. Leaves
 /// out `done` packets. Returns the number of packets that were left out or for which `visit` returned true.
 #[inline(always)]
-// PERF (adit bench datapath --sdf): the family is a constant of the visit.
+// PERF (adit-bench datapath --sdf): the family is a constant of the visit.
 fn visit_from<'v, B: PacketBuf, F: FamilyMix>(
     done: usize,
     order: &FamilyOrder,
@@ -148,7 +148,7 @@ fn visit_from<'v, B: PacketBuf, F: FamilyMix>(
 /// Selects the fast rule of the packet of `key` by a single filter, and prefetches it and its buckets. Returns true if
 /// usage counters remain to be prefetched.
 #[inline(always)]
-// PERF (adit bench datapath --sdf): a call would pass the filter through memory.
+// PERF (adit-bench datapath --sdf): a call would pass the filter through memory.
 fn select_by_filter<'v, D: FastDirection>(
     view: &TablesView<'v>,
     filter: &FastRuleFilter<'v>,
@@ -168,7 +168,7 @@ fn select_by_filter<'v, D: FastDirection>(
 
 /// The user's packet in its frame; empty unless it is usual.
 #[inline(always)]
-// PERF (adit bench datapath --sdf): once per packet.
+// PERF (adit-bench datapath --sdf): once per packet.
 fn user_packet<'b, B: PacketBuf>(packet: &FastPacket<'_>, buf: &'b B) -> Option<&'b [u8]> {
     buf.data().get(usize::from(packet.offset)..)?.get(..usize::from(packet.len))
 }
@@ -176,7 +176,7 @@ fn user_packet<'b, B: PacketBuf>(packet: &FastPacket<'_>, buf: &'b B) -> Option<
 /// The fields of one packet that a single filter compares. `None` for packets that take the stages:
 /// those that are not usual, fragments (only the stages have their ports), and the shortest ones.
 #[inline(always)]
-// PERF (adit bench datapath --sdf): a call would pass the key through memory.
+// PERF (adit-bench datapath --sdf): a call would pass the key through memory.
 fn filter_key<B: PacketBuf, D: FastDirection>(
     packet: &FastPacket<'_>,
     buf: &B,
@@ -191,7 +191,7 @@ fn filter_key<B: PacketBuf, D: FastDirection>(
 /// The fast rule of one packet by a matcher. Fragments take the stages, which have the ports of the
 /// first fragment.
 #[inline(always)]
-// PERF (adit bench datapath --sdf): a call would pass the key through memory.
+// PERF (adit-bench datapath --sdf): a call would pass the key through memory.
 fn find<'v, B: PacketBuf, D: FastDirection>(
     selector: &FastRuleSelector<'v>,
     packet: &FastPacket<'v>,

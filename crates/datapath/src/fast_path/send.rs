@@ -36,7 +36,7 @@ pub(super) fn send_some<Io: PacketIo>(
             leaving.push(buf);
             continue;
         }
-        // PERF (adit bench datapath --rates wait): once per packet that waits; calls get nothing by reference that the
+        // PERF (adit-bench datapath --rates wait): once per packet that waits; calls get nothing by reference that the
         // loop would have to keep in memory.
         let Some(queue) = packet.ticket.queue() else {
             queue_first(ctx, shaping, tally, packet, buf, tx_link);
@@ -91,7 +91,7 @@ fn overflow<B: PacketBuf>(
 
 /// The link of a rewritten packet; `None` if the stages take the packet.
 #[inline(always)]
-// PERF (adit bench datapath --rates wait): once per packet.
+// PERF (adit-bench datapath --rates wait): once per packet.
 fn departure<'v>(ctx: &StepContext<'v>, packet: &FastPacket<'_>) -> Option<&'v TxLink> {
     ctx.interfaces.tx_link(packet.interface).filter(|_| packet.is_usual)
 }

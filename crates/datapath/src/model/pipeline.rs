@@ -148,7 +148,7 @@ impl<Io: PacketIo> Receiver<Io> {
 /// Receives a burst of each port, and passes those with packets to `process`. Returns how many packets came. `rx` is room for
 /// a burst.
 #[inline(always)]
-// PERF (adit bench models): part of a step.
+// PERF (adit-bench models): part of a step.
 pub(super) fn poll<Io: PacketIo>(
     io: &mut Io,
     ports: &[PortId],

@@ -11,7 +11,7 @@ use crate::worker_state::WorkerState;
 /// Processes a burst that was received or taken over, then the packets of it that are switched to other
 /// UEs.
 #[inline(always)]
-// PERF (adit bench datapath): part of `Worker::step`, which is one function.
+// PERF (adit-bench datapath): part of `Worker::step`, which is one function.
 pub(super) fn process<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,

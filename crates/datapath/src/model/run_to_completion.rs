@@ -47,7 +47,7 @@ pub(crate) struct PollPlan<'c> {
 
 /// Runs one step. `rx` is room for a burst, and empty between steps.
 #[inline(always)]
-// PERF (adit bench datapath): part of `Worker::step`, which is one function.
+// PERF (adit-bench datapath): part of `Worker::step`, which is one function.
 pub(crate) fn step<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,
@@ -94,7 +94,7 @@ pub(crate) fn step<Io: PacketIo>(
 /// Runs commands, and sends packets that waited and may leave by now. Returns whether there was
 /// anything to do. Not called while the worker [is quiet](WorkerState::is_quiet).
 #[inline(never)]
-// PERF (adit bench datapath --burst 1): most steps have nothing to release.
+// PERF (adit-bench datapath --burst 1): most steps have nothing to release.
 pub(super) fn release_waiting<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,
@@ -196,7 +196,7 @@ fn drop_taken_over<B: PacketBuf>(rx: &mut Burst<B>, state: &mut WorkerState<B>) 
 
 /// Adds the counts of the step to the worker's counters. `waited`: packets that waited before it.
 #[inline(always)]
-// PERF (adit bench datapath --burst 1): once per step.
+// PERF (adit-bench datapath --burst 1): once per step.
 pub(super) fn publish_counts<B: PacketBuf>(
     ctx: &StepContext<'_>,
     waited: usize,

@@ -118,7 +118,7 @@ fn run_lane<'v, Io: PacketIo, K: LaneKind>(
 
 /// Takes a classified lane through the other stages.
 #[inline(always)]
-// PERF (adit bench kinds): part of the loop over the stages.
+// PERF (adit-bench kinds): part of the loop over the stages.
 pub(super) fn finish_lane<'v, Io: PacketIo, K: LaneKind>(
     ctx: &StepContext<'v>,
     io: &mut Io,

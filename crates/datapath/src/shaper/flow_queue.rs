@@ -43,7 +43,7 @@ pub(crate) struct QueueNode<P> {
 impl<P> QueueNode<P> {
     /// Puts a packet into a free node. Returns the next free one.
     #[inline(always)]
-    // PERF (adit bench datapath --rates wait): once per packet that waits. Without a value to drop, the packet is
+    // PERF (adit-bench datapath --rates wait): once per packet that waits. Without a value to drop, the packet is
     // written from registers.
     pub(crate) fn fill(&mut self, QueuedPacket { packet, bytes, since }: QueuedPacket<P>) -> u32 {
         let none = self.packet.replace(packet);
@@ -121,7 +121,7 @@ pub struct FreePlace<'q, P> {
 impl<P> FreePlace<'_, P> {
     /// Puts a packet there.
     #[inline(always)]
-    // PERF (adit bench datapath --rates wait): once per packet that waits.
+    // PERF (adit-bench datapath --rates wait): once per packet that waits.
     pub fn fill(self, held: QueuedPacket<P>) {
         let Self { len, nodes, free_node, flow } = self;
         let number = *free_node;
@@ -162,7 +162,7 @@ impl<P> NextPacket<'_, P> {
 
     /// Takes the packet; there always is one.
     #[inline(always)]
-    // PERF (adit bench datapath --rates wait): once per packet that leaves its queue.
+    // PERF (adit-bench datapath --rates wait): once per packet that leaves its queue.
     pub fn take(self) -> Option<QueuedPacket<P>> {
         self.node.take(self.flow, self.free_node)
     }

@@ -247,7 +247,7 @@ impl<P> Queues<P> {
     /// The place behind the packets of a flow with packets; `None` if all nodes are in use. Does not check the limits
     /// of [`Queues::has_room`].
     #[inline(always)]
-    // PERF (adit bench datapath --rates wait): once per packet that waits. It has no packet to drop, so that
+    // PERF (adit-bench datapath --rates wait): once per packet that waits. It has no packet to drop, so that
     // the packet stays in registers.
     pub fn place(&mut self, FlowIndex(flow): FlowIndex) -> Option<FreePlace<'_, P>> {
         let Self { len, nodes, free_node, flows, .. } = self;
@@ -325,7 +325,7 @@ impl<P> Queues<P> {
         self.wheel.advance(now);
         let mut taken = 0;
         while taken < limit {
-            // PERF (adit bench datapath --rates wait): taken and prefetched together, so that misses overlap.
+            // PERF (adit-bench datapath --rates wait): taken and prefetched together, so that misses overlap.
             let mut due = [0; DUE_BATCH];
             let room = (limit - taken).min(DUE_BATCH);
             let count = self.wheel.take_some(due.get_mut(..room).unwrap_or_default());
@@ -354,7 +354,7 @@ impl<P> Queues<P> {
     /// Prefetches the lines that the turns of `due` read: the flows, then their first packets and
     /// rates.
     #[inline(always)]
-    // PERF (adit bench datapath --rates wait): once per turn.
+    // PERF (adit-bench datapath --rates wait): once per turn.
     fn prefetch_turns(&self, due: &[u32], server: &impl FlowServer<P>) {
         let flows = || due.iter().filter_map(|number| self.flows.get(*number as usize));
         flows().for_each(|flow| server.prefetch(flow));
@@ -366,7 +366,7 @@ impl<P> Queues<P> {
 
     /// Serves a flow, which is in no list. Returns how many packets were taken, sent or dropped.
     #[inline(always)]
-    // PERF (adit bench datapath --rates wait): once per turn.
+    // PERF (adit-bench datapath --rates wait): once per turn.
     fn serve_flow(&mut self, number: u32, server: &mut impl FlowServer<P>) -> usize {
         match self.serve_next(number, server) {
             AloneResult::TakenLast(at) => {
@@ -384,7 +384,7 @@ impl<P> Queues<P> {
 
     /// Serves the next packet of a flow, if there is one.
     #[inline(always)]
-    // PERF (adit bench datapath --rates wait): once per turn.
+    // PERF (adit-bench datapath --rates wait): once per turn.
     fn serve_next(&mut self, number: u32, server: &mut impl FlowServer<P>) -> AloneResult {
         let Self { flows, nodes, free_node, len, .. } = self;
         let flow = flows.get_mut(number as usize);
@@ -401,7 +401,7 @@ impl<P> Queues<P> {
 
     /// Ends the turn of a flow whose rates are closed until `at`.
     #[inline(always)]
-    // PERF (adit bench datapath --rates wait): once per turn.
+    // PERF (adit-bench datapath --rates wait): once per turn.
     fn end_turn(&mut self, number: u32, at: Nanos) {
         match self.len_of(FlowIndex(number)) {
             0 => self.remove_flow(number),

@@ -21,7 +21,7 @@ pub trait FlowServer<P> {
     fn prefetch<T>(&self, _place: &T) {}
 
     /// Takes the next packet of a flow whose rates no other flow shares, if they admit it.
-    // PERF (adit bench datapath --rates wait): one packet, because most turns have one, and a loop would keep
+    // PERF (adit-bench datapath --rates wait): one packet, because most turns have one, and a loop would keep
     // what its packets share in memory.
     #[inline]
     fn serve_alone(&mut self, _packet: NextPacket<'_, P>) -> AloneResult {

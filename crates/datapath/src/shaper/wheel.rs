@@ -60,7 +60,7 @@ impl Wheel {
     /// range are ignored.
     #[inline]
     pub fn insert(&mut self, id: u32, at: Nanos) {
-        // PERF (adit bench datapath --rates wait): once per turn; the end of time becomes a slot less.
+        // PERF (adit-bench datapath --rates wait): once per turn; the end of time becomes a slot less.
         let slot = at.0.saturating_add(SLOT.0 - 1) >> SLOT_BITS;
         let slot = slot.min(self.cursor + SLOTS - 1).max(self.cursor);
         self.append(self.slot(slot), id);

@@ -64,7 +64,7 @@ impl FrameMark {
 impl<B: PacketBuf> ReadyFrame<B> {
     /// The frame in `buf`, which leaves through `target`.
     #[inline(always)]
-    // PERF (adit bench datapath --rates wait): once per packet that waits.
+    // PERF (adit-bench datapath --rates wait): once per packet that waits.
     pub(crate) fn new(buf: B, target: TxTarget) -> Self {
         #[allow(clippy::cast_possible_truncation, reason = "no frame is longer")]
         let len = buf.data_len() as u16;
@@ -287,7 +287,7 @@ fn send_unchecked<Io: PacketIo>(
 
 /// Sends a packet that waited for `delay`.
 #[inline(always)]
-// PERF (adit bench datapath --rates wait): once per packet that waited; a call would pass it through memory.
+// PERF (adit-bench datapath --rates wait): once per packet that waited; a call would pass it through memory.
 fn send<Io: PacketIo>(
     io: &mut Io,
     tx: &mut TxQueues<Io::Buf>,

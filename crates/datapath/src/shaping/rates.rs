@@ -105,7 +105,7 @@ const fn has_only_first_pair(buckets: u64) -> bool {
 /// The first two buckets of a queue, if nothing else decides: no aggregate is configured, and the queue has no
 /// further bucket, no guarantee bucket and no correlated rate.
 #[inline(always)]
-// PERF (adit bench datapath --rates wait): once per turn.
+// PERF (adit-bench datapath --rates wait): once per turn.
 pub(super) fn own_pair<'v>(
     ctx: &StepContext<'v>,
     key: QueueKey,

@@ -75,7 +75,7 @@ impl<Io: PacketIo> Releaser<'_, '_, Io> {
 
     /// Counts packets of a flow that left. The last of them waited for `delay`.
     #[inline(always)]
-    // PERF (adit bench datapath --rates wait): once per turn.
+    // PERF (adit-bench datapath --rates wait): once per turn.
     fn count_sent(&mut self, key: QueueKey, pkts: u64, delay: Nanos) {
         if pkts > 0 {
             wait_counts(&self.ctx.view, key).inspect(|waits| waits.remove(pkts, delay));
@@ -90,20 +90,20 @@ impl<Io: PacketIo> FlowServer<ReadyFrame<Io::Buf>> for Releaser<'_, '_, Io> {
     type Turn = FlowTurn;
 
     #[inline(always)]
-    // PERF (adit bench datapath --rates wait): once per turn.
+    // PERF (adit-bench datapath --rates wait): once per turn.
     fn prefetch_flow(&self, key: &QueueKey) {
         self.ctx.view.prefetch_pair_and_waits(key.session, key.direction);
     }
 
     #[inline(always)]
-    // PERF (adit bench datapath --rates wait): once per turn.
+    // PERF (adit-bench datapath --rates wait): once per turn.
     fn prefetch<T>(&self, place: &T) {
         prefetch(place);
     }
 
     /// Sends the next packet of a flow with an [`own_pair`], which its sharers never delay.
     #[inline(always)]
-    // PERF (adit bench datapath --rates wait): once per turn; most turns have one packet.
+    // PERF (adit-bench datapath --rates wait): once per turn; most turns have one packet.
     fn serve_alone(&mut self, packet: NextPacket<'_, ReadyFrame<Io::Buf>>) -> AloneResult {
         let (key, now) = (packet.key(), self.ctx.now);
         let Some(pair) = own_pair(self.ctx, key, self.sharing) else { return AloneResult::Shared };

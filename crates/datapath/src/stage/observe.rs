@@ -16,11 +16,11 @@ use crate::tap::TapRecord;
 /// Sees a lane between the stages.
 pub(crate) trait StageObserver {
     /// Headers are parsed.
-    #[inline(always)] // PERF (adit bench kinds): nothing for all packets without a tap.
+    #[inline(always)] // PERF (adit-bench kinds): nothing for all packets without a tap.
     fn parsed(&mut self) {}
 
     /// Sessions are looked up.
-    #[inline(always)] // PERF (adit bench kinds): as above.
+    #[inline(always)] // PERF (adit-bench kinds): as above.
     fn looked_up<B: PacketBuf, K: LaneKind>(
         &mut self,
         _ctx: &StepContext<'_>,
@@ -29,11 +29,11 @@ pub(crate) trait StageObserver {
     }
 
     /// A PDR is compared with the packet.
-    #[inline(always)] // PERF (adit bench kinds): as above.
+    #[inline(always)] // PERF (adit-bench kinds): as above.
     fn tried(&mut self, _pdr: &PublishedPdr, _mismatch: Option<PdrMismatch>) {}
 
     /// PDRs are found.
-    #[inline(always)] // PERF (adit bench kinds): as above.
+    #[inline(always)] // PERF (adit-bench kinds): as above.
     fn classified<B: PacketBuf, K: LaneKind>(
         &mut self,
         _ctx: &StepContext<'_>,
@@ -42,11 +42,11 @@ pub(crate) trait StageObserver {
     }
 
     /// Gates and rates are enforced.
-    #[inline(always)] // PERF (adit bench kinds): as above.
+    #[inline(always)] // PERF (adit-bench kinds): as above.
     fn enforced(&mut self) {}
 
     /// URRs have counted.
-    #[inline(always)] // PERF (adit bench kinds): as above.
+    #[inline(always)] // PERF (adit-bench kinds): as above.
     fn accounted<B: PacketBuf, K: LaneKind>(
         &mut self,
         _ctx: &StepContext<'_>,
@@ -55,7 +55,7 @@ pub(crate) trait StageObserver {
     }
 
     /// FARs are applied.
-    #[inline(always)] // PERF (adit bench kinds): as above.
+    #[inline(always)] // PERF (adit-bench kinds): as above.
     fn applied(&mut self) {}
 }
 

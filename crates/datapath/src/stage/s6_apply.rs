@@ -65,7 +65,7 @@ pub(crate) fn s6_apply<Io: PacketIo, K: LaneKind>(
 
 /// Forwards one packet.
 #[inline(always)]
-// PERF (adit bench kinds): the body of the loop over the lane.
+// PERF (adit-bench kinds): the body of the loop over the lane.
 fn forward<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,

@@ -232,7 +232,7 @@ impl PackedFilter {
     /// decide.
     #[inline(always)]
     #[must_use]
-    // PERF (adit bench datapath --sdf): a call would pass the key through memory.
+    // PERF (adit-bench datapath --sdf): a call would pass the key through memory.
     pub fn select(&self, key: &FilterKey) -> Option<usize> {
         let number = u32::from(!self.matches(key));
         let is_there = self.flags >> number & HAS_MATCHING != 0;
@@ -241,7 +241,7 @@ impl PackedFilter {
 
     /// True if a packet matches.
     ///
-    /// PERF (adit bench datapath --sdf): does not branch on the packet, which no predictor
+    /// PERF (adit-bench datapath --sdf): does not branch on the packet, which no predictor
     /// foresees.
     #[inline(always)]
     fn matches(&self, key: &FilterKey) -> bool {

@@ -134,7 +134,7 @@ impl<'a> SelectorView<'a> {
 
     /// The line of the fast rule of the packet of `key` ([`PackedFastRule::of_line`]). `None` when only
     /// the rules decide.
-    // PERF (adit bench datapath --sdf): a call would pass the key through memory.
+    // PERF (adit-bench datapath --sdf): a call would pass the key through memory.
     #[inline(always)]
     #[must_use]
     pub fn find(&self, key: &FlowKey) -> Option<&'a MatcherLine> {

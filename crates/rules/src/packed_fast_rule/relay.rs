@@ -70,7 +70,7 @@ impl PackedFastRule {
     #[inline(always)]
     #[must_use]
     pub fn matches_relayed(&self, on: InterfaceSet, teid: Teid, qfi: Option<Qfi>) -> bool {
-        // PERF (adit bench datapath --n9): one branch for conditions that nearly every packet
+        // PERF (adit-bench datapath --n9): one branch for conditions that nearly every packet
         // fulfills.
         let is_here = (halves(self.words[0]).0 == teid.0)
             & InterfaceSet(halves(self.words[2]).0).intersects(on);

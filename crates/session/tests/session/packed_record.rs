@@ -22,7 +22,7 @@ fn packed(change: SessionChange) -> PackedRecord {
     store.session(up_seid).unwrap().packed_record().clone()
 }
 
-/// 2 PDRs, 2 FARs, 2 QERs and 1 URR, as `adit bench memory` establishes them.
+/// 2 PDRs, 2 FARs, 2 QERs and 1 URR, as `adit-bench memory` establishes them.
 fn usual() -> SessionChange {
     let mut change = SessionChange { at: LATER, ..session(1) };
     change.create_fars[1] = Far { forwarding: Some(to_gnb()), ..change.create_fars[1].clone() };

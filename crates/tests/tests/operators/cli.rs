@@ -176,7 +176,7 @@ fn version_and_help_are_printed() {
     let revision = text(&output.stdout).trim().strip_prefix(version).map(str::to_owned);
     assert!(revision.is_some_and(|rest| rest.len() > 1 && rest.ends_with(')')));
     let output = run(Command::new(&adit).arg("--help"), LIMIT);
-    for command in ["run", "check", "show", "bench"] {
+    for command in ["run", "check", "show", "host"] {
         assert!(text(&output.stdout).contains(command), "{command}");
     }
 }

@@ -13,7 +13,7 @@ use crate::vlan::VlanTag;
 
 /// The Ethernet header of frames to a neighbor.
 ///
-/// PERF (adit bench datapath --burst 1): the words that are copied into a frame. A header written field by field
+/// PERF (adit-bench datapath --burst 1): the words that are copied into a frame. A header written field by field
 /// could not be read by words before these stores reached the cache.
 #[derive(Debug, Clone, Copy)]
 pub struct UsualLinkHeader {
@@ -29,7 +29,7 @@ impl UsualLinkHeader {
 
     /// The header of IPv4 or IPv6 packets.
     ///
-    /// PERF (adit bench datapath --mixed): no branch on the family, which is unpredictable in mixed bursts.
+    /// PERF (adit-bench datapath --mixed): no branch on the family, which is unpredictable in mixed bursts.
     #[inline(always)]
     #[must_use]
     pub fn new(dst: MacAddr, src: MacAddr, is_v6: bool) -> Self {
@@ -63,7 +63,7 @@ impl UsualLinkHeader {
 
 /// Decrements the TTL or hop limit of a usual packet, which is 2 or more. No change below 20 octets.
 ///
-/// PERF (adit bench datapath --mixed): no branch on the family, which is unpredictable in mixed bursts.
+/// PERF (adit-bench datapath --mixed): no branch on the family, which is unpredictable in mixed bursts.
 /// Spec: RFC 1812 §5.3.1; RFC 1624 §3; RFC 8200 §3.
 #[inline(always)]
 pub fn decrement_usual_hops(packet: &mut [u8], is_v6: bool) {

@@ -81,7 +81,7 @@ pub fn usual_five_tuple(frame: &[u8], offset: u8, len: u16, is_v6: bool) -> Opti
     const PORTS_LEN: usize = 4;
     let ip_len = if is_v6 { Ipv6Header::LEN } else { Ipv4Header::LEN };
     let (start, headers_len) = (usize::from(offset), ip_len + PORTS_LEN);
-    // PERF (adit bench datapath --sdf): one comparison with the length of the frame.
+    // PERF (adit-bench datapath --sdf): one comparison with the length of the frame.
     let headers = frame.get(start..start + headers_len)?;
     if usize::from(len) < headers_len {
         return None;

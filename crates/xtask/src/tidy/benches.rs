@@ -1,14 +1,14 @@
 //! Benches: the programs that measure, and the PERF notes that name one.
 //!
 //! Code that is written for speed has a note such as `PERF (rules/matcher): reason`. `rules/matcher` is
-//! `crates/rules/benches/matcher.rs`; `adit bench datapath --mixed` and `adit-lab saturate` are commands.
+//! `crates/rules/benches/matcher.rs`; `adit-bench datapath --mixed` and `adit-lab saturate` are commands.
 
 use super::regions::{Region, regions};
 use super::source::SourceFile;
 
 /// Commands that measure, and the types that parse them.
 const COMMANDS: &[(&str, &str)] =
-    &[("adit bench ", "BenchCommand"), ("adit-lab ", "MeasureCommand")];
+    &[("adit-bench ", "BenchCommand"), ("adit-lab ", "MeasureCommand")];
 
 /// Adds a finding for each PERF note without a bench, or with one that does not exist.
 pub(super) fn check(files: &[SourceFile], findings: &mut Vec<String>) {
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn note_with_a_bench_that_exists_passes() {
-        let benches = ["adit bench datapath", "adit bench datapath --mixed", "adit-lab saturate"];
+        let benches = ["adit-bench datapath", "adit-bench datapath --mixed", "adit-lab saturate"];
         for bench in benches.into_iter().chain(["x/one"]) {
             assert_eq!(findings(&format!("PERF ({bench}): why")), Vec::<String>::new());
         }
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn note_with_a_bench_that_does_not_exist_is_found() {
-        for bench in ["adit bench gone", "adit-lab gone", "x/gone", "one", "hope"] {
+        for bench in ["adit-bench gone", "adit-lab gone", "x/gone", "one", "hope"] {
             assert_eq!(
                 findings(&format!("PERF ({bench}): why")),
                 [format!("crates/x/src/lib.rs:1: there is no bench {bench}")]

@@ -103,7 +103,7 @@ mod tests {
     fn promise_with_a_test_and_a_bench_is_held() {
         let text = "| promise | held by |\n|---|---|\n\
                     | a `b` | `crates/x/tests/it.rs#one` `crates/x/tests/it.rs#two` |\n\
-                    | fast | `adit bench datapath` |\n";
+                    | fast | `adit-bench datapath` |\n";
         assert_eq!(findings(text), Vec::<String>::new());
     }
 
@@ -121,7 +121,7 @@ mod tests {
             "crates/x/tests/it.rs#gone",
             "crates/x/tests/it.rs#helper",
             "crates/x/tests/gone.rs#one",
-            "adit bench gone",
+            "adit-bench gone",
             "one",
         ] {
             assert_eq!(

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, bail};
-use comfy_table::{Table, presets};
+use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 
-use super::interrupt::Interrupt;
-use super::{captured_stdout, read_json, root};
+use super::{output, root};
+use crate::report::{self, median};
 
 /// The figure that is compared.
 const FIGURE: &str = "cycles_per_packet_median_burst";
@@ -18,10 +17,10 @@ const FIGURE: &str = "cycles_per_packet_median_burst";
 const NAMES: [&str; 5] = ["direction", "sessions", "active_sessions", "burst_pkts", "keys"];
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct AbArguments {
     /// The revision to compare with: a commit, branch or tag.
     revision: String,
-    /// Options of `adit bench datapath` that both revisions have.
+    /// Options of `adit-bench datapath` that both revisions have.
     #[arg(
         long,
         value_name = "OPTIONS",
@@ -33,103 +32,65 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
 }
 
-/// The worktree of the other revision. Dropping it removes the worktree.
-struct Worktree {
-    root: PathBuf,
-    path: PathBuf,
-}
-
-impl Worktree {
-    fn add(root: &Path, path: PathBuf, commit: &str) -> anyhow::Result<Self> {
-        let worktree = Self { root: root.to_owned(), path };
-        // A killed run leaves its worktree.
-        worktree.remove();
-        let mut command = Command::new("git");
-        command.current_dir(root).args(["worktree", "add", "--quiet", "--detach"]);
-        captured_stdout(command.arg(&worktree.path).arg(commit))?;
-        Ok(worktree)
-    }
-
-    fn remove(&self) {
-        let mut command = Command::new("git");
-        command.current_dir(&self.root).args(["worktree", "remove", "--force"]);
-        // Fails if there is none.
-        let _ = command.arg(&self.path).output();
-    }
-}
-
-impl Drop for Worktree {
-    fn drop(&mut self) {
-        self.remove();
-    }
-}
-
-pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+/// Measures both builds in turns.
+///
+/// # Errors
+/// There is no such revision, a build or a bench fails, or they have no case in common.
+pub(super) fn run(arguments: &AbArguments) -> anyhow::Result<Value> {
     let root = root()?;
     let mut command = Command::new("git");
     command.current_dir(&root).args(["rev-parse", "--verify", "--quiet"]);
-    let commit = captured_stdout(command.arg(format!("{}^{{commit}}", arguments.revision)))
-        .map_err(|_| {
-            anyhow::anyhow!("\"{}\" is no revision of this repository", arguments.revision)
-        })?;
-    let interrupt = Interrupt::watch()?;
+    let commit = output(command.arg(format!("{}^{{commit}}", arguments.revision)))
+        .with_context(|| format!("\"{}\" is no revision of this repository", arguments.revision))?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
     let folder = target.join("perf");
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-    let worktree = Worktree::add(&root, folder.join("other"), &commit)?;
+    let tree = folder.join("other");
+    // That of an earlier run.
+    let _ = std::fs::remove_dir_all(&tree);
+    output(Command::new("git").args(["clone", "--quiet", "--shared"]).args([&root, &tree]))?;
+    output(Command::new("git").current_dir(&tree).args(["checkout", "--quiet", &commit]))?;
     eprintln!("building {commit}");
-    let other =
-        build(&interrupt, &worktree.path, &folder.join("build"), &folder.join("adit-other"))
-            .with_context(|| format!("build of {}", arguments.revision))?;
-    drop(worktree);
+    let other = build(&tree, &folder.join("build"), &folder.join("other-bench"))
+        .with_context(|| format!("build of {}", arguments.revision))?;
     eprintln!("building the working tree");
-    let own = build(&interrupt, &root, &target, &folder.join("adit-own"))
-        .context("build of the working tree")?;
+    let own =
+        build(&root, &target, &folder.join("own-bench")).context("build of the working tree")?;
     let mut cases: BTreeMap<String, [Vec<f64>; 2]> = BTreeMap::new();
-    let part = folder.join("part.json");
     for round in 1..=arguments.rounds {
         for (index, binary) in [&other, &own].into_iter().enumerate() {
             eprintln!("turn {round}: {}", ["other", "own"][index]);
-            for (name, figure) in measure(&interrupt, binary, &arguments.bench, &part)? {
+            for (name, figure) in measure(binary, &arguments.bench)? {
                 cases.entry(name).or_default()[index].push(figure);
             }
         }
     }
     let rows: Vec<Value> = cases.iter().filter_map(|(name, runs)| row(name, runs)).collect();
-    print(arguments, &commit, &rows)
+    ensure!(!rows.is_empty(), "the two builds have no case in common");
+    let mut document = report::of("ab", &rows);
+    let AbArguments { bench, rounds, .. } = arguments;
+    document["about"] = json!(format!(
+        "{bench}, {rounds} turns; own: the working tree; other: {commit}; below 1: own is faster"
+    ));
+    Ok(document)
 }
 
-/// Builds adit in `tree` and keeps a copy of it as `copy`.
-fn build(
-    interrupt: &Interrupt,
-    tree: &Path,
-    target: &Path,
-    copy: &Path,
-) -> anyhow::Result<PathBuf> {
+/// Builds the benches in `tree` and keeps a copy of the program as `copy`.
+fn build(tree: &Path, target: &Path, copy: &Path) -> anyhow::Result<PathBuf> {
     let mut command = Command::new("cargo");
-    command.current_dir(tree).args(["build", "--release", "--quiet", "--package", "adit"]);
-    interrupt.run(command.env("CARGO_TARGET_DIR", target))?;
-    std::fs::copy(target.join("release/adit"), copy).context("keep the binary")?;
+    command.current_dir(tree).args(["build", "--release", "--quiet", "--package", "adit-bench"]);
+    output(command.env("CARGO_TARGET_DIR", target))?;
+    std::fs::copy(target.join("release/adit-bench"), copy).context("keep the program")?;
     Ok(copy.to_owned())
 }
 
 /// One run of the bench: figures by case, those of the worker.
-fn measure(
-    interrupt: &Interrupt,
-    binary: &Path,
-    options: &str,
-    part: &Path,
-) -> anyhow::Result<Vec<(String, f64)>> {
-    let file = std::fs::File::create(part).context("a file for the figures")?;
+fn measure(binary: &Path, options: &str) -> anyhow::Result<Vec<(String, f64)>> {
     let mut command = Command::new(binary);
-    command.args(["bench", "datapath", "--json"]).args(options.split_whitespace());
-    interrupt.run(command.stdout(file).stderr(std::process::Stdio::null()))?;
-    let document = read_json(part)?;
+    let text = output(command.args(["datapath", "--json"]).args(options.split_whitespace()))?;
+    let document: Value = serde_json::from_str(&text).context("the document of the bench")?;
     let rows = document["rows"].as_array().cloned().unwrap_or_default();
     let figure = |row: &Value| Some((name(row), row[FIGURE].as_f64()?));
     Ok(rows.iter().filter(|row| row["what"] == "worker").filter_map(figure).collect())
@@ -160,48 +121,6 @@ fn row(name: &str, [other, own]: &[Vec<f64>; 2]) -> Option<Value> {
     }))
 }
 
-fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied()
-}
-
-fn print(arguments: &Arguments, commit: &str, rows: &[Value]) -> anyhow::Result<()> {
-    if rows.is_empty() {
-        bail!("the two builds have no case in common");
-    }
-    if arguments.json {
-        let document = json!({
-            "other": commit,
-            "own": "working tree",
-            "options": arguments.bench,
-            "rounds": arguments.rounds,
-            "rows": rows,
-        });
-        println!("{}", serde_json::to_string_pretty(&document)?);
-        return Ok(());
-    }
-    let columns = [
-        "case",
-        "other_cycles_per_packet",
-        "own_cycles_per_packet",
-        "ratio_median",
-        "ratio_min",
-        "ratio_max",
-    ];
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
-    table.set_header(columns.map(|column| column.replace('_', " ")));
-    for row in rows {
-        table.add_row(columns.map(|column| match &row[column] {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        }));
-    }
-    println!("{table}\nown: the working tree; other: {commit}; below 1: own is faster");
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,15 +135,13 @@ mod tests {
 
     #[test]
     fn figures_of_a_run_are_those_of_the_worker() {
-        let folder = std::env::temp_dir().join(format!("xtask-ab-{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("adit-bench-ab-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let (text_file, script) = (folder.join("adit.sh"), folder.join("adit"));
-        let part = folder.join("part.json");
         let rows = r#"{"rows":[
             {"what":"floor","direction":"uplink","cycles_per_packet_median_burst":5.0},
             {"what":"worker","direction":"uplink","cycles_per_packet_median_burst":60.5}]}"#;
-        let text =
-            format!("#!/bin/sh\n[ \"$*\" = 'bench datapath --json -x 1' ] && echo '{rows}'\n");
+        let text = format!("#!/bin/sh\n[ \"$*\" = 'datapath --json -x 1' ] && echo '{rows}'\n");
         std::fs::write(&text_file, text).unwrap();
         // Another process writes the program to execute: a program that other tests fork off would
         // inherit our descriptor of it, and executing a file open for writing fails (ETXTBSY).
@@ -232,8 +149,7 @@ mod tests {
         assert!(
             install.args(["-m", "755"]).args([&text_file, &script]).status().unwrap().success()
         );
-        let interrupt = Interrupt::raised(false);
-        let found = measure(&interrupt, &script, "-x 1", &part);
+        let found = measure(&script, "-x 1");
         std::fs::remove_dir_all(&folder).unwrap();
         assert_eq!(found.unwrap(), [("uplink".to_owned(), 60.5)]);
     }

@@ -128,18 +128,18 @@ mod tests {
     #[test]
     fn counts_are_by_address_and_without_callees() {
         let text = "positions: instr line\nevents: Ir\n\n\
-            ob=(3) /lib/libc.so\nfn=(1) main\ncob=(6) /bin/adit\ncfn=(2)\ncalls=1 0x22ca70 0\n0x27248 58 500\n\
+            ob=(3) /lib/libc.so\nfn=(1) main\ncob=(6) /bin/adit-bench\ncfn=(2)\ncalls=1 0x22ca70 0\n0x27248 58 500\n\
             +4 59 7\n\
             ob=(6)\nfl=(9) a.rs\nfn=(2) step\n0x100 317 20\n+4 * 20\n* +2 1\n-4 * 5\n\
             cfn=(4)\ncalls=20 0x200 +78\n+8 * 900\n+2 * 3\n";
-        let found = counts(text, "/bin/adit").unwrap();
+        let found = counts(text, "/bin/adit-bench").unwrap();
         let expected = [(None, 7), (Some(0x100), 25), (Some(0x104), 21), (Some(0x10a), 3)];
         assert_eq!(found.into_iter().collect::<Vec<_>>(), expected);
     }
 
     #[test]
     fn file_without_counts_is_refused() {
-        assert!(counts("version: 1\nevents: Ir\n", "/bin/adit").is_err());
+        assert!(counts("version: 1\nevents: Ir\n", "/bin/adit-bench").is_err());
     }
 
     #[test]
