@@ -1,13 +1,15 @@
 //! `adit-lab compare A.json B.json`: prints ratios, with their spread, of the figures that two reports
 //! have in common.
 
+use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::progress;
-use super::report::Figure;
+use super::quantity::{Better, Figure};
+use super::report::Report;
 use crate::experiment::file::{self, OptionCheck};
 use crate::experiment::paired::{self, PairedSide};
 use adit_lab_process::stop::Stop;
@@ -43,22 +45,6 @@ pub struct CompareArguments {
     json: bool,
 }
 
-/// The fields of any report that the comparison needs.
-#[derive(Debug, Deserialize)]
-struct AnyReport {
-    complete: bool,
-    measurement: String,
-    machine: AnyMachine,
-    #[serde(default)]
-    figures: Vec<Figure>,
-}
-
-#[derive(Debug, Deserialize)]
-struct AnyMachine {
-    cpu: String,
-    kernel: String,
-}
-
 /// One figure of both reports. Ratios are in parts per thousand of A.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct FigureRatio {
@@ -66,6 +52,8 @@ pub(crate) struct FigureRatio {
     pub name: String,
     /// Its unit.
     pub unit: String,
+    /// The direction in which it is better.
+    pub better: Better,
     /// Median in A.
     pub a: u64,
     /// Median in B.
@@ -131,6 +119,7 @@ fn run_paired(arguments: &CompareArguments, check: OptionCheck, stop: &Stop) -> 
                 pair.name.clone()
             },
             unit: pair.unit.clone(),
+            better: pair.better,
             a: pair.a.median,
             b: pair.b.median,
             ratio_permille: pair.ratio_permille.median,
@@ -142,7 +131,7 @@ fn run_paired(arguments: &CompareArguments, check: OptionCheck, stop: &Stop) -> 
     Ok(true)
 }
 
-fn read(path: &Path) -> Result<AnyReport> {
+fn read(path: &Path) -> Result<Report> {
     let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
     serde_json::from_str(&text).with_context(|| format!("{} is not a report", path.display()))
 }
@@ -154,6 +143,7 @@ fn ratios(a: &[Figure], b: &[Figure]) -> Vec<FigureRatio> {
             Some(FigureRatio {
                 name: a.name.clone(),
                 unit: a.unit.clone(),
+                better: a.better,
                 a: a.median,
                 b: b.median,
                 ratio_permille: permille(b.median, a.median),
@@ -169,9 +159,18 @@ fn permille(value: u64, of: u64) -> u64 {
     if of == 0 { 0 } else { adit_lab_engine::clock::scaled(value, 1000, of) }
 }
 
+/// Whether B is better, unless both are the same or neither direction is better.
+fn verdict(ratio: &FigureRatio) -> &'static str {
+    match (ratio.better, ratio.b.cmp(&ratio.a)) {
+        (Better::Neither, _) | (_, Ordering::Equal) => "",
+        (Better::Higher, Ordering::Greater) | (Better::Lower, Ordering::Less) => "better",
+        _ => "worse",
+    }
+}
+
 fn print(ratios: &[FigureRatio]) {
     let mut table = comfy_table::Table::new();
-    table.set_header(["figure", "unit", "A", "B", "B/A", "spread"]);
+    table.set_header(["figure", "unit", "A", "B", "B/A", "spread", "B is"]);
     for ratio in ratios {
         let spread = format!(
             "{} … {}",
@@ -185,6 +184,7 @@ fn print(ratios: &[FigureRatio]) {
             ratio.b.to_string(),
             progress::ratio(ratio.ratio_permille),
             spread,
+            verdict(ratio).to_owned(),
         ]);
     }
     println!("{table}");
@@ -201,6 +201,9 @@ mod tests {
         let [ratio] = &ratios(&a, &b)[..] else { panic!("one figure in common") };
         assert_eq!((ratio.a, ratio.b, ratio.ratio_permille), (100, 200, 2000));
         assert_eq!((ratio.ratio_permille_min, ratio.ratio_permille_max), (1818, 2222));
+        assert_eq!(verdict(ratio), "", "nothing says which direction is better");
+        let of = |better| verdict(&FigureRatio { better, ..ratio.clone() });
+        assert_eq!([Better::Higher, Better::Lower].map(of), ["better", "worse"]);
     }
 
     #[test]

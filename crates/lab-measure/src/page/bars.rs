@@ -1,7 +1,9 @@
 //! Horizontal bar charts, for figures without an x value.
 
-use super::axis::{Axis, figure};
+use super::axis::Axis;
 use super::svg::{escape, put};
+use crate::number::figure;
+use crate::plot::linear;
 
 const WIDTH: f64 = 620.0;
 const LEFT: f64 = 250.0;
@@ -27,7 +29,7 @@ pub(super) struct ChartBar {
 #[must_use]
 pub(super) fn html(title: &str, label: &str, bars: &[ChartBar]) -> String {
     let reach = |bar: &ChartBar| bar.spread.map_or(bar.value, |(_, high)| high.max(bar.value));
-    let axis = Axis::linear(label, bars.iter().map(reach));
+    let axis = Axis::of(&linear(label), bars.iter().map(reach));
     let rows: f64 = bars.iter().map(|_| ROW).sum();
     let (height, foot) = (TOP + rows + FOOT, TOP + rows);
     let place = |value: f64| LEFT + axis.at(value) * (WIDTH - LEFT - RIGHT);

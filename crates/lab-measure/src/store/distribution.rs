@@ -1,8 +1,8 @@
 //! Latencies of the operations of one run.
 
 use hdrhistogram::Histogram;
-use serde::{Deserialize, Serialize};
 
+use crate::quantity::{Quantity, lower};
 use adit_lab_engine::histogram::CurvePoint;
 
 /// Longest latency that is distinguished from longer ones. Unit: ns.
@@ -27,7 +27,7 @@ pub(crate) struct OperationTimes {
 }
 
 /// The latencies of one run. Unit: ns.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct StoreLatency {
     /// Operations.
     pub count: u64,
@@ -54,25 +54,20 @@ pub(crate) struct StoreLatency {
 }
 
 impl StoreLatency {
-    /// Names and values in the order of tables.
-    pub(crate) fn columns(&self) -> [(&'static str, u64); 10] {
+    /// Its figures.
+    pub(super) fn figures(&self) -> [(Quantity<'static>, u64); 10] {
         [
-            ("min", self.min_ns),
-            ("mean", self.mean_ns),
-            ("stdev", self.stdev_ns),
-            ("p50", self.p50_ns),
-            ("p90", self.p90_ns),
-            ("p95", self.p95_ns),
-            ("p99", self.p99_ns),
-            ("p99.9", self.p99_9_ns),
-            ("p99.99", self.p99_99_ns),
-            ("max", self.max_ns),
+            (lower("min", "ns"), self.min_ns),
+            (lower("mean", "ns"), self.mean_ns),
+            (lower("stdev", "ns"), self.stdev_ns),
+            (lower("p50", "ns").plotted(), self.p50_ns),
+            (lower("p90", "ns"), self.p90_ns),
+            (lower("p95", "ns").plotted(), self.p95_ns),
+            (lower("p99", "ns").plotted(), self.p99_ns),
+            (lower("p99.9", "ns").plotted(), self.p99_9_ns),
+            (lower("p99.99", "ns"), self.p99_99_ns),
+            (lower("max", "ns"), self.max_ns),
         ]
-    }
-
-    /// The value of a column.
-    pub(crate) fn column(&self, name: &str) -> u64 {
-        self.columns().into_iter().find(|column| column.0 == name).map_or(0, |column| column.1)
     }
 }
 

@@ -132,18 +132,6 @@ impl TargetPlacement {
         })
     }
 
-    /// The names of the rules that it breaks.
-    #[must_use]
-    pub(crate) fn rules(&self) -> Vec<String> {
-        let mut names: Vec<_> = self
-            .breaks
-            .iter()
-            .filter_map(|found| found.split(':').next().map(str::to_owned))
-            .collect();
-        names.dedup();
-        names
-    }
-
     /// Its threads in words.
     #[must_use]
     pub(crate) fn threads(&self) -> String {
