@@ -231,7 +231,8 @@ impl AnyEngine {
     }
 }
 
-fn resolve<I: TrafficIo>(
+/// Resolves a neighbor through the ports of an engine; `None` after `timeout` or when `stop` is raised.
+pub(crate) fn resolve<I: TrafficIo>(
     engine: &mut Engine<I, TscClock>,
     port: PortId,
     address: std::net::IpAddr,

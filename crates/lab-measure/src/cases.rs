@@ -72,7 +72,7 @@ impl CaseArguments {
         let all = [target.sessions];
         let active = if self.active.is_empty() { &all[..] } else { &self.active };
         let payload = |len: &usize| {
-            Size::of_payload(target.inner, *len)
+            Size::of_payload(target.network.inner, *len)
                 .map_err(|error| environment(format!("--payload {len}: {error}")))
         };
         let payloads = self.payload.iter().map(payload).collect::<Result<Vec<_>>>()?;

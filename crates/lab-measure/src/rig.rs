@@ -165,7 +165,7 @@ impl Rig {
         let (waiting, mut target) = UnlinkedPorts::open_with_target(&bench, &reach, start, stop)?;
         let addresses = |macs: &[MacAddr]| {
             let mac = |at: usize| macs.get(at).copied().unwrap_or_default();
-            let mut own = arguments.port_addresses([mac(0), mac(1)]);
+            let mut own = arguments.network.port_addresses([mac(0), mac(1)]);
             own.truncate(macs.len());
             own
         };
@@ -210,7 +210,7 @@ impl Rig {
         let mut smf = arguments.lab_smf()?;
         let config = self.sessions_config.as_ref().context(NO_SESSIONS)?;
         let (target, timeout) = (&mut self.target, arguments.timeout());
-        eprintln!("establishing {} sessions with {}", config.count, arguments.n4);
+        eprintln!("establishing {} sessions with {}", config.count, arguments.pfcp.n4);
         let (sessions, report) = serve_while(
             &self.bench,
             || self.engine.serve(),
@@ -232,7 +232,7 @@ impl Rig {
 
     /// Resolves the UPF's MAC addresses on N3 and N6.
     fn resolve(&mut self, stop: &Stop) -> Result<()> {
-        let wanted = self.arguments.next_hops();
+        let wanted = self.arguments.network.next_hops();
         let engine = &mut self.engine;
         let found = on_tester_quietly(&self.bench, || {
             wanted
@@ -318,8 +318,8 @@ impl Rig {
         let plan: Arc<[_]> = draw_plan(&PlanConfig {
             teids,
             first: 0,
-            gnbs: &arguments.gnb_addresses(),
-            source_ports: arguments.source_ports,
+            gnbs: &arguments.network.gnb_addresses(),
+            source_ports: arguments.network.source_ports,
             weights: &case.size.weights,
             order: case.order,
             seed: 1,
@@ -346,7 +346,7 @@ impl Rig {
         };
         let mac = self.engine.mac(usize::from(tx == 1)).context("a port is missing")?;
         let [n3, n6] = self.next_hops;
-        let form = self.arguments.form(uplink, mac, if uplink { n3 } else { n6 });
+        let form = self.arguments.network.form(uplink, mac, if uplink { n3 } else { n6 });
         let template = |len: &usize| {
             Template::new(&form, *len).map_err(|error| environment(format!("size {len}: {error}")))
         };
@@ -519,7 +519,7 @@ pub(crate) fn record_cores(
         let cores = arguments.worker_cores(bench, core);
         report.cores("target", &cores);
         record_placement(arguments, report);
-        if arguments.model != ExecutionModel::RunToCompletion {
+        if arguments.adit.model != ExecutionModel::RunToCompletion {
             let receiver = arguments.receiver_core(bench, core);
             report.cores("receiver", &[receiver]);
             if cores.contains(&receiver) {
@@ -529,10 +529,10 @@ pub(crate) fn record_cores(
                 ));
             }
         }
-        if cores.len() < usize::from(arguments.workers) {
+        if cores.len() < usize::from(arguments.adit.workers) {
             report.warn(format!(
                 "{} workers requested, but this machine has cores for {} beside the tester's",
-                arguments.workers,
+                arguments.adit.workers,
                 cores.len()
             ));
         }
@@ -551,7 +551,7 @@ fn record_placement(arguments: &TargetArguments, report: &mut Report) {
     let Some(placed) = &arguments.placed else { return };
     report.cores("control", &[placed.control]);
     for found in &placed.breaks {
-        if arguments.placement.as_ref().is_none_or(|choice| !choice.breaks(found)) {
+        if arguments.adit.placement.as_ref().is_none_or(|choice| !choice.breaks(found)) {
             report.warn(format!("this machine leaves no better placement; it breaks {found}"));
         }
     }

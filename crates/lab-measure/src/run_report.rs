@@ -12,7 +12,7 @@ use crate::report::Report;
 /// Figures from another source, shown next to the measured ones.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Reference {
-    /// The plot: `rate-by-size`, `rate-by-sessions`, `latency-by-size`, `rate`, or `response-cdf`.
+    /// The plot: `rate-by-size`, `rate-by-sessions`, `latency-by-size`, or `response-cdf`.
     pub plot: String,
     /// Source of the figures, for the legend.
     pub label: String,

@@ -6,13 +6,11 @@
 //! target is the bottleneck. testpmd swaps MAC addresses (macswap) on one memif; adit forwards between
 //! two, N3 and N6. Both receive frames of the same length.
 
-use std::time::Instant;
-
 use adit_pktio::mem::MemBuf;
 use adit_types::{MacAddr, PortId};
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::any_engine::TESTER_MACS;
+use super::any_engine::{TESTER_MACS, resolve};
 use super::measurement::{LabMeasurement, Prepared};
 use super::progress::mpps;
 use super::quantity::{Quantity, higher, lower, plain};
@@ -22,14 +20,15 @@ use super::target::rules::possible_value;
 use super::target::{OuterFamily, RunningTarget, TargetArguments, TargetKind};
 use super::testbed::{Testbed, TestbedArguments, memif_address, on_core};
 use super::traffic::span_ns;
-use adit_lab_engine::clock::{NS_PER_S, scaled};
+use adit_lab_engine::clock::{NS_PER_S, TscClock, scaled};
 use adit_lab_engine::frame::Template;
 use adit_lab_engine::inspect::probe;
 use adit_lab_engine::memif::{Listener, Memif, PACKET_LEN_MAX, Ports};
 use adit_lab_engine::neighbor::Neighbors;
 use adit_lab_engine::plan::{PlanConfig, PlannedPacket, SessionOrder, draw_plan};
 use adit_lab_engine::stamp::Stamp;
-use adit_lab_process::stop::{POLL, Stop, environment};
+use adit_lab_engine::trial::Engine;
+use adit_lab_process::stop::{Stop, environment};
 use adit_lab_smf::LabSmf;
 use adit_lab_smf::bulk::SessionsConfig;
 use adit_lab_smf::exchange::ProcedureReport;
@@ -125,8 +124,8 @@ impl LabMeasurement for SaturateArguments {
         let core = self.target.core(&bench)?;
         record_cores(&self.target, &bench, core, report);
         report.condition("sessions", self.target.sessions);
-        report.condition("rules", possible_value(&self.target.rules));
-        if let Some(excess) = &self.target.excess {
+        report.condition("rules", possible_value(&self.target.pfcp.rules));
+        if let Some(excess) = &self.target.adit.excess {
             report.condition("excess", possible_value(excess));
         }
         let testpmd = SaturatedTarget::testpmd(self, &config, &bench, core, stop)?;
@@ -149,7 +148,7 @@ impl LabMeasurement for SaturateArguments {
         let side = rig.sides.get_mut(turn.side).context("a side")?;
         side.target.resume();
         side.target.check()?;
-        let SaturatedTarget { name, ports, neighbors, streams, .. } = side;
+        let SaturatedTarget { name, engine, streams, .. } = side;
         let stream = streams.get(turn.stream).context("a stream")?;
         let hz = bench.eal().tsc_hz();
         let ticks = |ns| scaled(ns, hz, NS_PER_S);
@@ -159,7 +158,7 @@ impl LabMeasurement for SaturateArguments {
             span: ticks(self.span),
         };
         let found = std::thread::scope(|scope| {
-            let work = || Ok(flood(ports, neighbors, stream, timing));
+            let work = || Ok(flood(&mut engine.io, &mut engine.neighbors, stream, timing));
             let thread = scope.spawn(|| on_core(bench.eal(), bench.core(), work));
             thread.join().map_err(|_| anyhow!("the tester's thread panicked"))?
         })?;
@@ -208,8 +207,7 @@ impl LabMeasurement for SaturateArguments {
 /// One target with its ports and frames.
 struct SaturatedTarget {
     name: &'static str,
-    ports: Ports,
-    neighbors: Neighbors,
+    engine: Engine<Ports, TscClock>,
     target: RunningTarget,
     streams: Vec<SaturationStream>,
     established: Option<ProcedureReport>,
@@ -243,6 +241,7 @@ impl SaturatedTarget {
         let memif = target.accept(&listener, stop)?;
         target.pause();
         let ports = Ports::new(vec![memif], TESTER_MACS.to_vec());
+        let engine = Engine::new(ports, bench.clock(), Neighbors::default(), 1);
         let teids = vec![1; usize::try_from(options.sessions)?];
         let swap = |uplink| -> Result<SaturationStream> {
             let stream = stream(arguments, config, uplink, TESTER_MACS[1], &teids)?;
@@ -250,15 +249,7 @@ impl SaturatedTarget {
             Ok(SaturationStream { tx: 0, len_back, teid_back: None, ..stream })
         };
         let streams = vec![swap(true)?, swap(false)?];
-        Ok(Self {
-            name: "testpmd",
-            ports,
-            neighbors: Neighbors::default(),
-            target,
-            streams,
-            established: None,
-            _smf: None,
-        })
+        Ok(Self { name: "testpmd", engine, target, streams, established: None, _smf: None })
     }
 
     fn adit(
@@ -273,13 +264,14 @@ impl SaturatedTarget {
         let n6 = Listener::bind(&memif_address("n6"))?;
         let mut target = RunningTarget::start(&options, bench, core)?;
         let memifs = vec![target.accept(&n3, stop)?, target.accept(&n6, stop)?];
-        let mut ports = Ports::new(memifs, TESTER_MACS.to_vec());
+        let ports = Ports::new(memifs, TESTER_MACS.to_vec());
         let mut smf = options.lab_smf()?;
         eprintln!("establishing {} sessions", options.sessions);
-        let mut neighbors = Neighbors::new(options.port_addresses(TESTER_MACS));
+        let neighbors = Neighbors::new(options.network.port_addresses(TESTER_MACS));
+        let mut engine = Engine::new(ports, bench.clock(), neighbors, 2);
         let established = serve_while(
             bench,
-            || serve(&mut ports, &mut neighbors),
+            || engine.serve(),
             || {
                 let mut watch = || stop.check().and_then(|()| target.check());
                 smf.associate(options.timeout(), &mut watch)?;
@@ -288,14 +280,21 @@ impl SaturatedTarget {
         )?;
         let (sessions, established) = established;
         smf.answer_in_background()?;
-        let macs = resolve(&options, &mut ports, &mut neighbors, stop)?;
+        let mut macs = Vec::new();
+        for (port, address) in options.network.next_hops() {
+            let found = resolve(&mut engine, port, address, ARP_TIMEOUT, stop);
+            stop.check()?;
+            macs.push(found.with_context(|| {
+                format!("no answer to ARP for {address} within {ARP_TIMEOUT:?}")
+            })?);
+        }
         target.pause();
         let streams = vec![
             stream(arguments, config, true, macs[0], &sessions.uplink_teids)?,
             stream(arguments, config, false, macs[1], &sessions.uplink_teids)?,
         ];
         let (established, smf) = (Some(established), Some(smf));
-        Ok(Self { name: "adit", ports, neighbors, target, streams, established, _smf: smf })
+        Ok(Self { name: "adit", engine, target, streams, established, _smf: smf })
     }
 }
 
@@ -309,21 +308,21 @@ fn stream(
 ) -> Result<SaturationStream> {
     let options = &arguments.target;
     let tx = usize::from(!uplink);
-    let form = options.form(uplink, TESTER_MACS[tx], dst_mac);
+    let form = options.network.form(uplink, TESTER_MACS[tx], dst_mac);
     let template = Template::new(&form, arguments.size)
         .map_err(|error| environment(format!("--size {}: {error}", arguments.size)))?;
     let plan = draw_plan(&PlanConfig {
         teids,
         first: 0,
-        gnbs: &options.gnb_addresses(),
-        source_ports: options.source_ports,
+        gnbs: &options.network.gnb_addresses(),
+        source_ports: options.network.source_ports,
         weights: &[1],
         order: SessionOrder::Random,
         seed: if uplink { 1 } else { 2 },
     });
     let len = template.frame_len();
     // The IPv6 header is 20 octets longer.
-    let more = if options.n3_family == OuterFamily::Ipv6 { 20 } else { 0 };
+    let more = if options.network.n3_family == OuterFamily::Ipv6 { 20 } else { 0 };
     let len_back = match (uplink, config.profile.qfi.is_some()) {
         (true, _) => len - form.tunnel.map_or(0, |tunnel| more + tunnel_len(tunnel.psc.is_some())),
         (false, qfi) => len + more + tunnel_len(qfi),
@@ -340,43 +339,6 @@ fn stream(
 
 const fn tunnel_len(with_container: bool) -> usize {
     if with_container { TUNNEL_LEN } else { TUNNEL_LEN_PLAIN }
-}
-
-/// Answers ARP and neighbor discovery on all ports.
-fn serve(ports: &mut Ports, neighbors: &mut Neighbors) {
-    use adit_pktio::{Burst, PacketIo};
-    for port in (0..).map(PortId).take(ports.memifs.len()) {
-        let mut burst = Burst::new();
-        while ports.rx_burst(port, adit_types::limits::BURST_MAX, &mut burst) > 0 {
-            for buf in burst.drain(..) {
-                neighbors.receive(ports, port, buf);
-            }
-        }
-    }
-}
-
-/// Resolves the UPF's MAC addresses on N3 and N6, and answers the UPF's own requests meanwhile.
-fn resolve(
-    options: &TargetArguments,
-    ports: &mut Ports,
-    neighbors: &mut Neighbors,
-    stop: &Stop,
-) -> Result<[MacAddr; 2]> {
-    let wanted = options.next_hops();
-    let end = Instant::now() + ARP_TIMEOUT;
-    loop {
-        serve(ports, neighbors);
-        if let [Some(n3), Some(n6)] = wanted.map(|(_, address)| neighbors.known(address)) {
-            return Ok([n3, n6]);
-        }
-        if Instant::now() > end {
-            bail!("the UPF did not answer ARP within {ARP_TIMEOUT:?}");
-        }
-        for (port, address) in wanted {
-            neighbors.send_request(ports, port, address);
-        }
-        stop.sleep(POLL)?;
-    }
 }
 
 /// Result of a flood.

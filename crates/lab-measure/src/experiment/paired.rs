@@ -14,7 +14,7 @@ use crate::run_report::distinctions;
 use adit_lab_process::scratch::Scratch;
 use adit_lab_process::stop::Stop;
 
-/// A figure of both experiments. Ratios are in parts per thousand of A, one per round.
+/// A figure of both sides. Ratios are in parts per thousand of A, of experiments one per round.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Paired {
     /// The figure.

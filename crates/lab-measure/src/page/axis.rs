@@ -3,19 +3,6 @@
 use crate::number::grouped;
 use crate::plot::{AxisScale, PlotAxis};
 
-/// How an axis maps values to positions.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Scale {
-    /// Linear.
-    Linear { min: f64, max: f64 },
-    /// Logarithmic. `min` and `max` are exponents of ten.
-    Log { min: f64, max: f64 },
-    /// Percentiles by their nines: 90, 99, 99.9 … are equally far apart. `max` counts nines.
-    Nines { max: f64 },
-    /// Loss on a logarithmic scale, with zero at the bottom. `max` is an exponent of ten.
-    Loss { max: f64 },
-}
-
 /// The smallest loss that the axis distinguishes from zero. Unit: percent.
 const LOSS_FLOOR: f64 = 1e-6;
 /// Approximate number of ticks on a linear axis.
@@ -35,67 +22,69 @@ pub(super) struct Tick {
 pub(super) struct Axis {
     /// Label: the quantity and its unit.
     pub label: String,
-    scale: Scale,
+    scale: AxisScale,
+    /// The ends: values, exponents of ten, or for percentiles numbers of nines.
+    min: f64,
+    max: f64,
 }
 
 impl Axis {
     /// The axis for these values.
     #[must_use]
     pub(super) fn of(axis: &PlotAxis, values: impl Iterator<Item = f64>) -> Self {
-        let scale = match axis.scale {
+        let label = axis.label.clone();
+        let (min, max) = match axis.scale {
             AxisScale::Linear => {
                 let max = values.fold(0.0, f64::max);
-                Scale::Linear { min: 0.0, max: if max > 0.0 { max * 1.05 } else { 1.0 } }
+                (0.0, if max > 0.0 { max * 1.05 } else { 1.0 })
             }
             AxisScale::Log => logarithmic(values),
             AxisScale::Percentile => {
                 let below = values.filter(|value| *value < 100.0);
-                Scale::Nines { max: below.map(nines).fold(1.0, f64::max) }
+                (0.0, below.map(nines).fold(1.0, f64::max))
             }
             AxisScale::Loss => {
-                Scale::Loss { max: values.fold(LOSS_FLOOR * 10.0, f64::max).log10().ceil() }
+                let max = values.fold(LOSS_FLOOR * 10.0, f64::max).log10().ceil();
+                (LOSS_FLOOR.log10() - 1.0, max)
             }
         };
-        Self { label: axis.label.clone(), scale }
+        Self { label, scale: axis.scale, min, max }
     }
 
     /// The position of a value, from 0 to 1. Values outside the axis lie on its edge.
     #[must_use]
     pub(super) fn at(&self, value: f64) -> f64 {
         let place = match self.scale {
-            Scale::Linear { min, max } => (value - min) / (max - min),
-            Scale::Log { min, max } => (value.max(f64::MIN_POSITIVE).log10() - min) / (max - min),
-            Scale::Nines { max } => nines(value) / max,
-            Scale::Loss { max } => {
-                let floor = LOSS_FLOOR.log10() - 1.0;
-                if value <= 0.0 { 0.0 } else { (value.log10() - floor) / (max - floor) }
-            }
+            AxisScale::Linear => value,
+            AxisScale::Percentile => nines(value),
+            AxisScale::Loss if value <= 0.0 => self.min,
+            AxisScale::Log | AxisScale::Loss => value.max(f64::MIN_POSITIVE).log10(),
         };
-        place.clamp(0.0, 1.0)
+        ((place - self.min) / (self.max - self.min)).clamp(0.0, 1.0)
     }
 
     /// The ticks in ascending order.
     #[must_use]
     pub(super) fn ticks(&self) -> Vec<Tick> {
         let values: Vec<f64> = match self.scale {
-            Scale::Linear { min, max } => linear_ticks(min, max),
-            Scale::Log { min, max } => log_ticks(min, max),
-            Scale::Nines { .. } => {
+            AxisScale::Linear => linear_ticks(self.min, self.max),
+            AxisScale::Log => log_ticks(self.min, self.max),
+            AxisScale::Percentile => {
                 vec![0.0, 90.0, 99.0, 99.9, 99.99, 99.999, 99.9999, 99.999_99]
             }
-            Scale::Loss { max } => {
+            AxisScale::Loss => {
                 let decades = (1..).map(|decade| f64::from(decade) + LOSS_FLOOR.log10() - 1.0);
-                let shown = decades.take_while(|decade| *decade <= max);
+                let shown = decades.take_while(|decade| *decade <= self.max);
                 std::iter::once(0.0).chain(shown.map(|decade| 10f64.powf(decade))).collect()
             }
         };
         let inside = |value: &f64| match self.scale {
-            Scale::Nines { max } => nines(*value) <= max,
+            AxisScale::Percentile => nines(*value) <= self.max,
             _ => true,
         };
         let values = values.into_iter().filter(inside);
         let text = |value: f64| match self.scale {
-            Scale::Loss { .. } => power(value),
+            AxisScale::Loss => power(value),
             _ => number(value),
         };
         values.map(|value| Tick { at: self.at(value), text: text(value) }).collect()
@@ -110,8 +99,8 @@ fn power(value: f64) -> String {
     found.map_or_else(|| number(value), |(_, exponent)| format!("10{exponent}"))
 }
 
-/// From the smallest to the largest positive value.
-fn logarithmic(values: impl Iterator<Item = f64>) -> Scale {
+/// Exponents of the smallest and the largest positive value.
+fn logarithmic(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let (mut min, mut max) = (f64::INFINITY, 0.0f64);
     for value in values.filter(|value| *value > 0.0) {
         (min, max) = (min.min(value), max.max(value));
@@ -120,7 +109,7 @@ fn logarithmic(values: impl Iterator<Item = f64>) -> Scale {
         (min, max) = (1.0, 10.0);
     }
     let (min, max) = if max / min < 2.0 { (min / 1.5, max * 1.5) } else { (min, max * 1.1) };
-    Scale::Log { min: min.log10(), max: max.log10() }
+    (min.log10(), max.log10())
 }
 
 fn nines(percentile: f64) -> f64 {

@@ -1,7 +1,13 @@
 //! Renders reports as one self-contained HTML page with styles, plots and figures.
 
+/// Appends formatted text to a string.
+macro_rules! put {
+    ($out:expr, $($text:tt)+) => {
+        $crate::page::svg::put($out, format_args!($($text)+))
+    };
+}
+
 mod axis;
-mod bars;
 mod results;
 mod study;
 mod svg;
@@ -31,12 +37,12 @@ pub(crate) fn render(report: &ExperimentRunReport) -> String {
     );
     if !report.complete {
         let text = "Incomplete: measurements are missing, failed or were interrupted.";
-        put(&mut out, format_args!("<p class=\"bad\">{text}</p>\n"));
+        put!(&mut out, "<p class=\"bad\">{text}</p>\n");
     }
     if report.quick {
         let text = "Short form: trials of fractions of a second, to test that everything works. \
                     For figures, run the experiments without --quick.";
-        put(&mut out, format_args!("<p class=\"soft\">{text}</p>\n"));
+        put!(&mut out, "<p class=\"soft\">{text}</p>\n");
     }
     let headers = report.experiments.iter().flat_map(|experiment| &experiment.measurements);
     if let Some(first) = headers.filter_map(|of| of.report.as_ref()).next() {
@@ -50,24 +56,21 @@ pub(crate) fn render(report: &ExperimentRunReport) -> String {
 }
 
 fn section(out: &mut String, experiment: &ExperimentReport) {
-    put(out, format_args!("<h2>{}</h2>\n", escape(&experiment.title)));
+    put!(out, "<h2>{}</h2>\n", escape(&experiment.title));
     if !experiment.about.is_empty() {
-        put(out, format_args!("<p>{}</p>\n", escape(&experiment.about)));
+        put!(out, "<p>{}</p>\n", escape(&experiment.about));
     }
     study::body(out, experiment);
     results(out, &experiment.measurements, &experiment.references);
     for measurement in &experiment.measurements {
         let command = format!("adit-lab {}", measurement.command.join(" "));
-        put(out, format_args!("<h3><code>{}</code></h3>\n", escape(&command)));
+        put!(out, "<h3><code>{}</code></h3>\n", escape(&command));
         if let Some(error) = &measurement.error {
-            put(out, format_args!("<p class=\"bad\">Failed: {}</p>\n", escape(error)));
+            put!(out, "<p class=\"bad\">Failed: {}</p>\n", escape(error));
         }
         let left_out = measurement.report.as_ref().and_then(|report| report.left_out.as_ref());
         if let Some(why) = measurement.left_out.as_ref().or(left_out) {
-            put(
-                out,
-                format_args!("<p>Left out: this machine cannot run it. {}</p>\n", escape(why)),
-            );
+            put!(out, "<p>Left out: this machine cannot run it. {}</p>\n", escape(why));
         }
         if let Some(report) = &measurement.report {
             conditions(out, report);
@@ -75,7 +78,7 @@ fn section(out: &mut String, experiment: &ExperimentReport) {
     }
     let missing = experiment.planned.saturating_sub(experiment.measurements.len());
     if missing > 0 {
-        put(out, format_args!("<p class=\"bad\">{missing} of its measurements did not run.</p>\n"));
+        put!(out, "<p class=\"bad\">{missing} of its measurements did not run.</p>\n");
     }
     machines(out, &experiment.references);
 }
@@ -100,7 +103,7 @@ fn results(out: &mut String, measurements: &[MeasurementReport], references: &[R
 /// Renders findings, conditions, procedures, warnings, cores and steal time of one measurement.
 fn conditions(out: &mut String, report: &Report) {
     for finding in &report.findings {
-        put(out, format_args!("<p class=\"bad\">{}</p>\n", escape(finding)));
+        put!(out, "<p class=\"bad\">{}</p>\n", escape(finding));
     }
     let mut lines: Vec<String> =
         report.conditions.iter().map(|(name, value)| format!("{name}: {value}")).collect();
@@ -108,16 +111,16 @@ fn conditions(out: &mut String, report: &Report) {
     let ceiling = ceiling.map(|of| format!("the tester's own ceiling: {}", mpps(of.received_pps)));
     lines.extend(ceiling);
     lines.extend(report.procedures.iter().map(|(name, of)| format!("{name}: {}", procedure(of))));
-    put(out, format_args!("<p>{}</p>\n", escape(&lines.join("; "))));
+    put!(out, "<p>{}</p>\n", escape(&lines.join("; ")));
     if let Some(agreement) = &report.agreement {
         let class = if agreement.holds() { "good" } else { "bad" };
         let text = escape(&agreement.to_string());
-        put(out, format_args!("<p><span class=\"{class}\">Checked</span> {text}</p>\n"));
+        put!(out, "<p><span class=\"{class}\">Checked</span> {text}</p>\n");
     }
     if !report.warnings.is_empty() {
         out.push_str("<ul class=\"warnings\">");
         for warning in &report.warnings {
-            put(out, format_args!("<li>{}</li>", escape(warning)));
+            put!(out, "<li>{}</li>", escape(warning));
         }
         out.push_str("</ul>\n");
     }
@@ -125,13 +128,11 @@ fn conditions(out: &mut String, report: &Report) {
         report.machine.core_map.iter().map(|(role, cores)| format!("{role} {cores:?}")).collect();
     let steal: Vec<String> =
         report.steal_ms.iter().map(|(cpu, ms)| format!("cpu {cpu}: {ms} ms")).collect();
-    put(
+    put!(
         out,
-        format_args!(
-            "<p class=\"soft\">Cores: {}. Stolen by the hypervisor: {}.</p>\n",
-            escape(&cores.join(", ")),
-            escape(&steal.join(", "))
-        ),
+        "<p class=\"soft\">Cores: {}. Stolen by the hypervisor: {}.</p>\n",
+        escape(&cores.join(", ")),
+        escape(&steal.join(", "))
     );
 }
 
@@ -145,12 +146,12 @@ fn machines(out: &mut String, references: &[Reference]) {
         .iter()
         .map(|reference| format!("{} ({})", reference.label, reference.machine))
         .collect();
-    put(out, format_args!("{}.</p>\n", escape(&texts.join("; "))));
+    put!(out, "{}.</p>\n", escape(&texts.join("; ")));
 }
 
 fn machine(out: &mut String, machine: &Machine) {
     let mut row = |name: &str, value: String| {
-        put(out, format_args!("<dt>{}</dt><dd>{}</dd>", escape(name), escape(&value)));
+        put!(out, "<dt>{}</dt><dd>{}</dd>", escape(name), escape(&value));
     };
     row("Processor", format!("{}, {} online", machine.cpu, machine.cpus));
     row("TSC", format!("{} MHz", machine.tsc_hz / 1_000_000));
@@ -185,23 +186,20 @@ fn machine(out: &mut String, machine: &Machine) {
     row("Noise before the start", noise.join("; "));
     let list = std::mem::take(out);
     let (front, rows) = list.split_at(list.find("<dt>Processor").unwrap_or(list.len()));
-    put(
-        out,
-        format_args!("{front}<details open><summary>Machine</summary><dl>{rows}</dl></details>\n"),
-    );
+    put!(out, "{front}<details open><summary>Machine</summary><dl>{rows}</dl></details>\n");
 }
 
 /// Renders a table. The first column is text.
 fn table(out: &mut String, header: &[String], rows: &[Vec<String>]) {
     out.push_str("<div class=\"scroll\"><table><thead><tr>");
     for name in header {
-        put(out, format_args!("<th>{}</th>", escape(name)));
+        put!(out, "<th>{}</th>", escape(name));
     }
     out.push_str("</tr></thead><tbody>");
     for row in rows {
         out.push_str("<tr>");
         for cell in row {
-            put(out, format_args!("<td>{}</td>", escape(cell)));
+            put!(out, "<td>{}</td>", escape(cell));
         }
         out.push_str("</tr>");
     }

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::bars::{self, ChartBar};
-use super::svg::{self, put};
+use super::svg;
 use super::table;
 use crate::plot::{LineStyle, Plot, Series, linear, logarithmic, merge};
 use crate::quantity::{Figure, readers_unit};
@@ -22,14 +21,8 @@ pub(super) type Compared<'r> = [(String, &'r Report)];
 /// Renders plots and tables.
 pub(super) fn body(out: &mut String, reports: &Compared<'_>, references: &[Reference]) {
     let mut plots = Vec::new();
-    let mut charts = String::new();
     for quantity in plotted(reports) {
-        let along: Vec<Plot> =
-            axes(reports).iter().filter_map(|axis| along(reports, &quantity, axis)).collect();
-        if along.is_empty() {
-            charts += &chart(reports, &quantity, references);
-        }
-        plots.extend(along);
+        plots.extend(axes(reports).iter().filter_map(|axis| along(reports, &quantity, axis)));
     }
     for (label, report) in reports {
         for plot in &report.plots {
@@ -57,7 +50,7 @@ pub(super) fn body(out: &mut String, reports: &Compared<'_>, references: &[Refer
         });
         out.push_str(&svg::html(&plot));
     }
-    put(out, format_args!("{charts}</div>\n"));
+    out.push_str("</div>\n");
     for figures in tables(reports) {
         table(out, &figures.header, &figures.rows);
     }
@@ -159,26 +152,4 @@ fn rest(case: &MeasuredCase, axis: &str) -> String {
 /// The parts that have text.
 fn joined(parts: [&str; 2]) -> String {
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
-}
-
-/// Bars of a quantity in each case, for figures without an axis.
-fn chart(reports: &Compared<'_>, quantity: &Figure, references: &[Reference]) -> String {
-    let (unit, _) = readers_unit(&quantity.unit);
-    let mut chart_bars = Vec::new();
-    for (label, report) in reports {
-        for figure in report.figures.iter().filter(|of| of.quantity == quantity.quantity) {
-            let [value, min, max] = figure.for_readers();
-            let (spread, name) = (Some((min, max)), joined([label, &figure.case]));
-            chart_bars.push(ChartBar { name, value, spread, is_reference: false });
-        }
-    }
-    for reference in references.iter().filter(|of| of.plot == "rate" && quantity.unit == "pps") {
-        chart_bars.extend(reference.points.iter().map(|[_, value]| ChartBar {
-            name: reference.label.clone(),
-            value: *value,
-            spread: None,
-            is_reference: true,
-        }));
-    }
-    bars::html(&quantity.quantity, unit, &chart_bars)
 }

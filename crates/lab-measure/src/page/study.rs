@@ -1,6 +1,6 @@
 //! Tables of the figures of studies next to ours.
 
-use super::svg::{escape, put};
+use super::svg::escape;
 use super::table;
 use crate::number::figure;
 use crate::quantity::readers_unit;
@@ -9,8 +9,8 @@ use crate::run_report::{ExperimentReport, MeasurementReport, Study, StudyValue};
 /// Renders the studies of an experiment.
 pub(super) fn body(out: &mut String, experiment: &ExperimentReport) {
     for study in &experiment.studies {
-        put(out, format_args!("<h3>{}</h3>\n", escape(&study.source)));
-        put(out, format_args!("<p class=\"soft\">{}</p>\n", escape(&study.machine)));
+        put!(out, "<h3>{}</h3>\n", escape(&study.source));
+        put!(out, "<p class=\"soft\">{}</p>\n", escape(&study.machine));
         let [theirs, ours] = ["study", "here"].map(|of| format!("{of}, {}", study.unit));
         let rows: Vec<_> =
             study.values.iter().map(|value| row(study, value, &experiment.measurements)).collect();

@@ -79,55 +79,43 @@ impl Drawing<'_> {
         for tick in self.y.ticks() {
             let y = place_y(tick.at);
             let text = escape(&tick.text);
-            put(
+            put!(
                 out,
-                format_args!(
-                    "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{right}\" y2=\"{y:.1}\"/>"
-                ),
+                "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{right}\" y2=\"{y:.1}\"/>"
             );
-            put(
+            put!(
                 out,
-                format_args!(
-                    "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>",
-                    LEFT - 6.0,
-                    y + 4.0
-                ),
+                "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>",
+                LEFT - 6.0,
+                y + 4.0
             );
         }
         for tick in self.x.ticks() {
             let x = place_x(tick.at);
             let text = escape(&tick.text);
-            put(
+            put!(
                 out,
-                format_args!(
-                    "<line class=\"grid\" x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{foot}\"/>"
-                ),
+                "<line class=\"grid\" x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{foot}\"/>"
             );
-            put(
+            put!(
                 out,
-                format_args!(
-                    "<text class=\"tick\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{text}</text>",
-                    foot + 16.0
-                ),
+                "<text class=\"tick\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{text}</text>",
+                foot + 16.0
             );
         }
-        put(out, format_args!("<path class=\"axis\" d=\"M{LEFT} {TOP}V{foot}H{right}\"/>"));
-        put(
+        put!(out, "<path class=\"axis\" d=\"M{LEFT} {TOP}V{foot}H{right}\"/>");
+        put!(
             out,
-            format_args!(
-                "<text class=\"label\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-                f64::midpoint(LEFT, right),
-                HEIGHT - 8.0,
-                escape(&self.x.label)
-            ),
+            "<text class=\"label\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            f64::midpoint(LEFT, right),
+            HEIGHT - 8.0,
+            escape(&self.x.label)
         );
         let middle = f64::midpoint(TOP, foot);
-        put(
+        put!(
             out,
-            format_args!(
-                "<text class=\"label\" transform=\"translate(13 {middle:.1}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
-                escape(&self.y.label)
-            ),
+            "<text class=\"label\" transform=\"translate(13 {middle:.1}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
+            escape(&self.y.label)
         );
     }
 
@@ -135,22 +123,20 @@ impl Drawing<'_> {
         let place = |x: f64, y: f64| (place_x(self.x.at(x)), place_y(self.y.at(y)));
         for (x, low, high) in &series.spread {
             let ((x, low), (_, high)) = (place(*x, *low), place(*x, *high));
-            put(
+            put!(
                 out,
-                format_args!(
-                    "<line class=\"spread {color}\" x1=\"{x:.1}\" y1=\"{low:.1}\" x2=\"{x:.1}\" y2=\"{high:.1}\"/>"
-                ),
+                "<line class=\"spread {color}\" x1=\"{x:.1}\" y1=\"{low:.1}\" x2=\"{x:.1}\" y2=\"{high:.1}\"/>"
             );
         }
         let mut path = String::new();
         for (x, y) in &series.points {
             let (x, y) = place(*x, *y);
             let letter = if path.is_empty() { 'M' } else { 'L' };
-            put(&mut path, format_args!("{letter}{x:.1} {y:.1}"));
+            put!(&mut path, "{letter}{x:.1} {y:.1}");
         }
         if series.points.len() > 1 && self.plot.look != LineStyle::Marks {
             let kind = if series.is_reference { "reference" } else { "line" };
-            put(out, format_args!("<path class=\"{kind} {color}\" d=\"{path}\"/>"));
+            put!(out, "<path class=\"{kind} {color}\" d=\"{path}\"/>");
         }
         if self.plot.look == LineStyle::Line && series.points.len() > 1 {
             return;
@@ -160,20 +146,16 @@ impl Drawing<'_> {
             let (x, y) = place(*x, *y);
             let title = escape(&title);
             if series.is_reference {
-                put(
+                put!(
                     out,
-                    format_args!(
-                        "<rect class=\"hollow {color}\" x=\"{:.1}\" y=\"{:.1}\" width=\"8\" height=\"8\"><title>{title}</title></rect>",
-                        x - 4.0,
-                        y - 4.0
-                    ),
+                    "<rect class=\"hollow {color}\" x=\"{:.1}\" y=\"{:.1}\" width=\"8\" height=\"8\"><title>{title}</title></rect>",
+                    x - 4.0,
+                    y - 4.0
                 );
             } else {
-                put(
+                put!(
                     out,
-                    format_args!(
-                        "<circle class=\"dot {color}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"><title>{title}</title></circle>"
-                    ),
+                    "<circle class=\"dot {color}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"><title>{title}</title></circle>"
                 );
             }
         }
@@ -183,10 +165,7 @@ impl Drawing<'_> {
         out.push_str("<ul class=\"legend\">");
         for (series, color) in self.plot.series.iter().zip(self.colors()) {
             let shape = if series.is_reference { "key hollow" } else { "key" };
-            put(
-                out,
-                format_args!("<li><i class=\"{shape} {color}\"></i>{}</li>", escape(&series.name)),
-            );
+            put!(out, "<li><i class=\"{shape} {color}\"></i>{}</li>", escape(&series.name));
         }
         out.push_str("</ul>");
     }

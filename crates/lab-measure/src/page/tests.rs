@@ -150,29 +150,6 @@ fn measurements_that_differ_in_options_stand_in_one_table_and_plot() {
 }
 
 #[test]
-fn figures_without_an_axis_have_bars_beside_references() {
-    let mut ports = Report { measurement: "ports".to_owned(), ..Report::default() };
-    let quantity = higher("packets per CPU-second", "pps").plotted();
-    ports.add(quantity, "xdp, uplink", [4_000_000]);
-    ports.add(quantity, "af-xdp, uplink", [1_000_000]);
-    let reference = Reference {
-        plot: "rate".to_owned(),
-        label: "study".to_owned(),
-        machine: "Xeon".to_owned(),
-        points: vec![[0.0, 2.0]],
-    };
-    let page = render(&report(ports, vec![reference]));
-    for wanted in [
-        "<figcaption>packets per CPU-second</figcaption>",
-        "class=\"bar r0 hollow\"",
-        ">xdp, uplink</text>",
-        "<td>af-xdp, uplink</td><td>1.00</td>",
-    ] {
-        assert!(page.contains(wanted), "{wanted}\n{page}");
-    }
-}
-
-#[test]
 fn measurement_has_its_conditions_findings_and_limits() {
     let mut ramp = Report { measurement: "ramp".to_owned(), ..Report::default() };
     ramp.condition("CPUs", "control 0; workers <2>");

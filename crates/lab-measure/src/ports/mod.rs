@@ -11,6 +11,7 @@ use clap::ValueEnum;
 use crate::measurement::{self, LabMeasurement, Prepared};
 use crate::quantity::{Quantity, higher, lower, plain};
 use crate::report::{OutputArguments, Report};
+use crate::target::rules::possible_value;
 use adit_lab_process::stop::Stop;
 
 /// Rules of each session.
@@ -79,13 +80,7 @@ pub enum PortKind {
 
 impl fmt::Display for PortKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Xdp => "xdp",
-            Self::AfXdp => "af-xdp",
-            Self::AfPacket => "af-packet",
-            Self::NetAfPacket => "net-af-packet",
-            Self::Kernel => "kernel",
-        })
+        f.pad(&possible_value(self))
     }
 }
 

@@ -19,7 +19,7 @@ impl Rig {
     /// # Errors
     /// A size is impossible, or the groups have more sessions than the target.
     pub(crate) fn set_groups(&mut self, groups: &[SessionGroup]) -> Result<()> {
-        let gnbs = self.arguments.gnb_addresses();
+        let gnbs = self.arguments.network.gnb_addresses();
         let mut streams = Vec::new();
         for group in groups {
             let place = |index: u32| usize::try_from(index).unwrap_or(usize::MAX);
@@ -30,7 +30,7 @@ impl Rig {
                 teids,
                 first,
                 gnbs: &gnbs,
-                source_ports: self.arguments.source_ports,
+                source_ports: self.arguments.network.source_ports,
                 weights: &group.size.weights,
                 order: SessionOrder::Sequential,
                 seed: 1,
