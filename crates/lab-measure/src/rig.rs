@@ -370,19 +370,25 @@ impl Rig {
         stop: &Stop,
     ) -> Result<TrialOutcome> {
         let pps = if let OfferedRate::Pps(pps) = rate { pps } else { 0 };
-        let config = TrialConfig {
-            courses: case.direction.rates(rate).into_iter().map(RateStep::always).collect(),
+        let courses = case.direction.rates(rate).into_iter().map(RateStep::always).collect();
+        let config = TrialConfig { timeline, ..self.trial_config(courses, pps, duration_ns) };
+        self.live.rate_pps.store(pps, Ordering::Relaxed);
+        self.run_trial(&config, what, stop)
+    }
+
+    /// A trial in which each stream follows its sequence of rates; `pps` is the rate of all, if it is constant.
+    fn trial_config(&self, courses: Vec<Vec<RateStep>>, pps: u64, duration_ns: u64) -> TrialConfig {
+        TrialConfig {
+            courses,
             duration_ns,
             drain_ns: DRAIN_NS,
             quiet_ns: if self.churn.is_some() { DRAIN_NS } else { QUIET_NS },
             absence_ns_min: absence_ns_min(pps, self.queue_pkts),
             late_max_ns: LATE_MAX_NS,
             burst: self.burst,
-            timeline,
+            timeline: false,
             window_ns: 0,
-        };
-        self.live.rate_pps.store(pps, Ordering::Relaxed);
-        self.run_trial(&config, what, stop)
+        }
     }
 
     /// Runs one trial and adds it to the totals.
@@ -594,7 +600,10 @@ pub(super) fn serve_while<T>(
 }
 
 /// Runs `work` on a registered thread on the tester's core, without a progress line.
-fn on_tester_quietly<T: Send>(bench: &Testbed, work: impl FnOnce() -> T + Send) -> Result<T> {
+pub(super) fn on_tester_quietly<T: Send>(
+    bench: &Testbed,
+    work: impl FnOnce() -> T + Send,
+) -> Result<T> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| on_core(bench.eal(), bench.core(), || Ok(work())));
         thread.join().map_err(|_| anyhow!("the tester's thread panicked"))?

@@ -8,17 +8,17 @@
 
 use adit_pktio::mem::MemBuf;
 use adit_types::{MacAddr, PortId};
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 
 use super::any_engine::{TESTER_MACS, resolve};
 use super::measurement::{LabMeasurement, Prepared};
 use super::progress::mpps;
 use super::quantity::{Quantity, higher, lower, plain};
 use super::report::{OutputArguments, Report};
-use super::rig::{ARP_TIMEOUT, GNB_TEID, record_cores, serve_while};
+use super::rig::{ARP_TIMEOUT, GNB_TEID, on_tester_quietly, record_cores, serve_while};
 use super::target::rules::possible_value;
 use super::target::{OuterFamily, RunningTarget, TargetArguments, TargetKind};
-use super::testbed::{Testbed, TestbedArguments, memif_address, on_core};
+use super::testbed::{Testbed, TestbedArguments, memif_address};
 use super::traffic::span_ns;
 use adit_lab_engine::clock::{NS_PER_S, TscClock, scaled};
 use adit_lab_engine::frame::Template;
@@ -157,11 +157,8 @@ impl LabMeasurement for SaturateArguments {
             warm_up_max: ticks(WARM_UP_NS_MAX),
             span: ticks(self.span),
         };
-        let found = std::thread::scope(|scope| {
-            let work = || Ok(flood(&mut engine.io, &mut engine.neighbors, stream, timing));
-            let thread = scope.spawn(|| on_core(bench.eal(), bench.core(), work));
-            thread.join().map_err(|_| anyhow!("the tester's thread panicked"))?
-        })?;
+        let Engine { io, neighbors, .. } = engine;
+        let found = on_tester_quietly(bench, || flood(io, neighbors, stream, timing))?;
         if found.wrong > 0 {
             bail!("{name} sent {} wrong frames back", found.wrong);
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use adit_dpdk::{Port, WorkerIo};
+use adit_dpdk::{Port, WorkerIo, WorkerPort};
 use adit_types::{MacAddr, PortId, Qfi, VlanId};
 use adit_wire::PduSessionContainer;
 use anyhow::{Result, anyhow};
@@ -269,10 +269,7 @@ impl SelftestArguments {
         // The tester's port first, then the forwarder's.
         let names: Vec<String> =
             FORWARDER.into_iter().flat_map(|(name, first)| pair(name, first)).collect();
-        let opened = names.iter().map(|name| bench.open(name)).collect::<Result<Vec<_>>>()?;
-        let (ports, queues): (Vec<Port>, Vec<_>) = opened.into_iter().unzip();
-        let named: Vec<(&str, &Port)> = names.iter().map(String::as_str).zip(&ports).collect();
-        wait_for_links(&named, LINK_TIMEOUT, stop, || Ok(()))?;
+        let (ports, queues) = open(bench, &names, stop)?;
         let mut queues = queues.into_iter();
         let mut take = || queues.next().ok_or_else(|| anyhow!("a port is missing"));
         let (tester_0, target_0, tester_1, target_1) = (take()?, take()?, take()?, take()?);
@@ -381,21 +378,18 @@ fn back_to_back(
     if wire == SelftestLink::Memif {
         return AnyEngine::mirrored(bench);
     }
-    let names: Vec<&str> = devices.iter().take(2).map(String::as_str).collect();
-    let (ports, io) = open(bench, &names, stop)?;
+    let names: Vec<String> = devices.iter().take(2).cloned().collect();
+    let (ports, queues) = open(bench, &names, stop)?;
+    let io = WorkerIo::new(queues, bench.pool());
     Ok(AnyEngine::dpdk(bench, io, ports, Neighbors::default()))
 }
 
-fn open(bench: &Testbed, names: &[&str], stop: &Stop) -> Result<(Vec<Port>, WorkerIo)> {
-    let (mut ports, mut queues) = (Vec::new(), Vec::new());
-    for name in names {
-        let (port, queue) = bench.open(name)?;
-        ports.push(port);
-        queues.push(queue);
-    }
-    let named: Vec<(&str, &Port)> = names.iter().copied().zip(&ports).collect();
-    wait_for_links(&named, LINK_TIMEOUT, stop, || Ok(()))?;
-    Ok((ports, WorkerIo::new(queues, bench.pool())))
+/// Opens joined ports, and waits for their links.
+fn open(bench: &Testbed, names: &[String], stop: &Stop) -> Result<(Vec<Port>, Vec<WorkerPort>)> {
+    let opened = names.iter().map(|name| bench.open(name)).collect::<Result<Vec<_>>>()?;
+    let (ports, queues): (Vec<Port>, Vec<WorkerPort>) = opened.into_iter().unzip();
+    wait_for_links(names, &ports, LINK_TIMEOUT, stop, || Ok(()))?;
+    Ok((ports, queues))
 }
 
 /// The streams: uplink from port 0, downlink from port 1.

@@ -13,28 +13,44 @@ pub(crate) struct FigureTable {
     pub rows: Vec<Vec<String>>,
 }
 
-/// The tables of reports of the same measurement, each with the options that the others do not have: one of the cases, and
-/// one of the figures that belong to no case.
+/// The figures of one case.
+struct FigureRow<'r> {
+    label: &'r str,
+    case: &'r str,
+    figures: Vec<&'r Figure>,
+}
+
+impl FigureRow<'_> {
+    fn has_a_column_of(&self, other: &Self) -> bool {
+        self.figures.iter().any(|own| other.figures.iter().any(|of| of.quantity == own.quantity))
+    }
+}
+
+/// The tables of reports of the same measurement, each with the options that the others do not have. Cases without a
+/// quantity in common are in different tables.
 #[must_use]
 pub(crate) fn tables(reports: &[(String, &Report)]) -> Vec<FigureTable> {
-    let table = |of_cases: bool| {
-        let mut rows: Vec<(&str, &str, Vec<&Figure>)> = Vec::new();
-        for (label, report) in reports {
-            for figure in report.figures.iter().filter(|of| of.case.is_empty() != of_cases) {
-                let at = rows.iter_mut().find(|(of, case, _)| of == label && *case == figure.case);
-                match at {
-                    Some((.., figures)) => figures.push(figure),
-                    None => rows.push((label, &figure.case, vec![figure])),
-                }
+    let mut rows: Vec<FigureRow<'_>> = Vec::new();
+    for (label, report) in reports {
+        for figure in &report.figures {
+            match rows.iter_mut().find(|row| row.label == label && row.case == figure.case) {
+                Some(row) => row.figures.push(figure),
+                None => rows.push(FigureRow { label, case: &figure.case, figures: vec![figure] }),
             }
         }
-        match &rows[..] {
-            [] => None,
-            [(.., figures)] if reports.len() < 2 => Some(upright(figures)),
-            _ => Some(wide(&rows, reports.len() > 1, of_cases)),
+    }
+    let mut tables: Vec<Vec<FigureRow<'_>>> = Vec::new();
+    for row in rows {
+        match tables.iter_mut().find(|rows| rows.iter().any(|of| of.has_a_column_of(&row))) {
+            Some(rows) => rows.push(row),
+            None => tables.push(vec![row]),
         }
+    }
+    let table = |rows: &Vec<FigureRow<'_>>| match &rows[..] {
+        [row] if reports.len() < 2 => upright(&row.figures),
+        rows => wide(rows, reports.len() > 1),
     };
-    [table(false), table(true)].into_iter().flatten().collect()
+    tables.iter().map(table).collect()
 }
 
 /// A row for each figure.
@@ -56,25 +72,26 @@ fn upright(figures: &[&Figure]) -> FigureTable {
 }
 
 /// A row for each case and label, a column for each quantity.
-fn wide(rows: &[(&str, &str, Vec<&Figure>)], labeled: bool, of_cases: bool) -> FigureTable {
+fn wide(rows: &[FigureRow<'_>], labeled: bool) -> FigureTable {
+    let of_cases = rows.iter().any(|row| !row.case.is_empty());
     let name = |figure: &Figure| {
         let name = if figure.quantity.is_empty() { &figure.name } else { &figure.quantity };
         format!("{name}, {}", readers_unit(&figure.unit).0)
     };
     let mut columns: Vec<String> = Vec::new();
-    for figure in rows.iter().flat_map(|(.., figures)| figures) {
+    for figure in rows.iter().flat_map(|row| &row.figures) {
         let column = name(figure);
         if !columns.contains(&column) {
             columns.push(column);
         }
     }
     let spread = columns.len() <= SPREADS_MAX;
-    let row = |(label, case, figures): &(&str, &str, Vec<&Figure>)| {
+    let row = |of: &FigureRow<'_>| {
         let mut row = Vec::new();
-        row.extend(labeled.then(|| (*label).to_owned()));
-        row.extend(of_cases.then(|| (*case).to_owned()));
+        row.extend(labeled.then(|| of.label.to_owned()));
+        row.extend(of_cases.then(|| of.case.to_owned()));
         row.extend(columns.iter().map(|column| {
-            let found = figures.iter().find(|figure| name(figure) == *column);
+            let found = of.figures.iter().find(|figure| name(figure) == *column);
             found.map_or_else(|| "–".to_owned(), |figure| figure.text(spread))
         }));
         row
@@ -97,13 +114,13 @@ mod tests {
         report.add(lower("p50", "ns"), "uplink", [1500]);
         report.add(higher("rate", "pps"), "downlink", [1_000_000]);
         report.add(higher("sessions", "sessions"), "", [7]);
-        let [whole, cases] = &tables(&[(String::new(), &report)])[..] else { panic!("two") };
+        let [cases, whole] = &tables(&[(String::new(), &report)])[..] else { panic!("two") };
         assert_eq!(whole.rows, [["sessions", "sessions", "7", "7", "7", "1"]]);
         assert_eq!(cases.header, ["case", "rate, Mpps", "p50, µs"]);
         assert_eq!(cases.rows[0], ["uplink", "5.00 (4.00 … 6.00)", "1.50"]);
         assert_eq!(cases.rows[1], ["downlink", "1.00", "–"]);
         let both = [("a=1".to_owned(), &report), ("a=2".to_owned(), &report)];
-        let [whole, cases] = &tables(&both)[..] else { panic!("two") };
+        let [cases, whole] = &tables(&both)[..] else { panic!("two") };
         assert_eq!(
             (&whole.header[..], cases.rows.len()),
             (&["options", "sessions, sessions"].map(str::to_owned)[..], 4)

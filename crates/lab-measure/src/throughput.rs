@@ -103,6 +103,8 @@ impl LabMeasurement for ThroughputArguments {
             let mut trials = Vec::new();
             let result = self.search(rig, case, &mut trials, report, stop);
             report.add(MAXIMUM, &name, trials.iter().map(|trial| trial.received_pps).max());
+            // The first trial has no rate.
+            report.add(AT_MAXIMUM_LOAD, &name, trials.first().map(|trial| trial.received_pps));
             report.case(&name).trials.extend(trials);
             result?;
         }
@@ -139,7 +141,6 @@ impl ThroughputArguments {
         let length = self.short_trial.max(if by_second { BY_SECOND_NS } else { 0 });
         let most = rig.trial(case, OfferedRate::Max, length, by_second, stop)?;
         let received = most.received_pps;
-        report.add(AT_MAXIMUM_LOAD, &name, [received]);
         trials.push(most);
         let max = self.rate_max.unwrap_or_else(|| received.saturating_mul(3) / 2).max(1000);
         let method = match self.method {

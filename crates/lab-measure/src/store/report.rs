@@ -35,20 +35,19 @@ pub(super) fn add_run(
         ("transport", json!(transport)),
     ];
     report.case(&name).axes = axes.map(|(axis, place)| (axis.to_owned(), place)).into();
-    let latency = outcome.times.summary();
-    for (quantity, ns) in latency.figures() {
-        report.add(quantity, &name, [ns]);
-    }
-    let per_second =
-        u128::from(latency.count) * 1_000_000_000 / u128::from(outcome.elapsed_ns.max(1));
+    let operations = u128::try_from(outcome.times.count()).unwrap_or(0);
+    let per_second = operations * 1_000_000_000 / u128::from(outcome.elapsed_ns.max(1));
     let per_second = u64::try_from(per_second).unwrap_or(u64::MAX);
+    let mut line = format!("{name}: {per_second}/s");
+    for (quantity, ns) in outcome.times.figures() {
+        report.add(quantity, &name, [ns]);
+        line += &format!(", {} {:.1}", quantity.name, us(ns));
+    }
     report.add(RATE, &name, [per_second]);
     if drawn {
         draw(report, case, &transport, outcome);
     }
-    let [p50, p99, p999, max] =
-        [latency.p50_ns, latency.p99_ns, latency.p99_9_ns, latency.max_ns].map(us);
-    format!("{name}: {per_second}/s, p50 {p50:.1} µs, p99 {p99:.1}, p99.9 {p999:.1}, max {max:.1}")
+    line + " µs"
 }
 
 /// Microseconds, exact below 2^53.
