@@ -44,12 +44,8 @@ impl UnlinkedPorts {
     /// # Errors
     /// DPDK refuses a port.
     pub(crate) fn dpdk(bench: &Testbed, names: &[String]) -> Result<Self> {
-        let (mut ports, mut queues) = (Vec::new(), Vec::new());
-        for name in names {
-            let (port, queue) = bench.open(name)?;
-            ports.push(port);
-            queues.push(queue);
-        }
+        let opened = names.iter().map(|name| bench.open(name)).collect::<Result<Vec<_>>>()?;
+        let (ports, queues): (Vec<Port>, Vec<_>) = opened.into_iter().unzip();
         Ok(Self::Dpdk(names.to_vec(), ports, WorkerIo::new(queues, bench.pool())))
     }
 
@@ -105,9 +101,7 @@ impl UnlinkedPorts {
     ) -> Result<AnyEngine> {
         match self {
             Self::Dpdk(names, ports, io) => {
-                let named: Vec<(&str, &Port)> =
-                    names.iter().map(String::as_str).zip(&ports).collect();
-                wait_for_links(&named, timeout, stop, || target.check())?;
+                wait_for_links(&names, &ports, timeout, stop, || target.check())?;
                 let macs: Vec<MacAddr> = ports.iter().map(|port| port.info().mac).collect();
                 let neighbors = Neighbors::new(addresses(&macs));
                 Ok(AnyEngine::dpdk(bench, io, ports, neighbors))
@@ -231,7 +225,8 @@ impl AnyEngine {
     }
 }
 
-fn resolve<I: TrafficIo>(
+/// Resolves a neighbor through the ports of an engine; `None` after `timeout` or when `stop` is raised.
+pub(crate) fn resolve<I: TrafficIo>(
     engine: &mut Engine<I, TscClock>,
     port: PortId,
     address: std::net::IpAddr,

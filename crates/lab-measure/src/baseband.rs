@@ -5,21 +5,32 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::ValueEnum;
-use serde::{Deserialize, Serialize};
 
 use adit_lab_baseband::{
-    BackgroundKind, BackgroundLoad, Calibration, CdfPoint, LatencyRequest, ResponseTimes,
-    SchedulingPolicy, StageDurations, StageTimes, TimeDistribution, TtiOutcome, Workload,
-    WorkloadOutcome, time_ns,
+    BackgroundKind, BackgroundLoad, Calibration, LatencyRequest, ResponseTimes, SchedulingPolicy,
+    StageTimes, TimeDistribution, TtiOutcome, Workload, WorkloadOutcome, time_ns,
 };
 use adit_lab_process::stop::{Stop, environment};
 
+use crate::measurement::{LabMeasurement, Prepared};
+use crate::plot::{LineStyle, Plot, Series, linear, logarithmic};
 use crate::progress::show;
-use crate::report::{Figure, OutputArguments, Recorder, ReportHeader};
+use crate::quantity::{Quantity, higher, lower};
+use crate::report::{OutputArguments, Report};
 
-/// Percentiles of the response time in reports, with their names.
-pub(crate) const PERCENTILES: [(&str, f64); 5] =
-    [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9), ("p99.99", 99.99)];
+const MISSED: Quantity<'_> = lower("missed TTIs", "ppm");
+const TIMED_OUT: Quantity<'_> = lower("scheduler timeouts", "ppm");
+/// Execution times of a thread, and the delay of the I/O thread (`release`).
+const EXECUTION: [Quantity<'_>; 3] =
+    [lower("execution p50", "ns"), lower("execution p99", "ns"), lower("execution max", "ns")];
+/// Percentiles of the response time. One that is among TTIs without response is missing.
+const PERCENTILES: [(Quantity<'_>, f64); 5] = [
+    (lower("response p50", "ns"), 50.0),
+    (lower("response p90", "ns"), 90.0),
+    (lower("response p99", "ns"), 99.0),
+    (lower("response p99.9", "ns"), 99.9),
+    (lower("response p99.99", "ns"), 99.99),
+];
 /// Time in which the background program reaches its speed.
 const BACKGROUND_WARM_UP: Duration = Duration::from_millis(500);
 /// Above this excess of the median round over the fastest one, the calibration gets a warning.
@@ -115,63 +126,14 @@ pub struct BasebandArguments {
 }
 
 /// A program that runs together with the workload.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct BackgroundSpec {
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct BackgroundSpec {
     /// The program.
-    pub kind: BackgroundKind,
+    kind: BackgroundKind,
     /// Its cores; none for all.
-    pub cores: Vec<u16>,
+    cores: Vec<u16>,
     /// Its threads.
-    pub threads: u16,
-}
-
-/// The report of `adit-lab baseband`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct BasebandReport {
-    /// Machine, time, warnings.
-    #[serde(flatten)]
-    pub header: ReportHeader,
-    /// The workload.
-    pub workload: Workload,
-    /// The request for a wake-up latency. Unit: µs.
-    pub cpu_dma_latency_us: Option<u32>,
-    /// The speed of busy work.
-    pub calibration: Calibration,
-    /// The program that runs together with the workload.
-    pub background: Option<BackgroundSpec>,
-    /// The figures to compare.
-    pub figures: Vec<Figure>,
-    /// The distribution of the response times of all rounds.
-    pub cdf: Vec<CdfPoint>,
-    /// The rounds.
-    pub rounds: Vec<BasebandRound>,
-}
-
-/// One round.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct BasebandRound {
-    /// TTIs that began.
-    pub ttis: u64,
-    /// Those with a late response, with a timeout of the scheduler, or without response.
-    pub missed: u64,
-    /// Those whose scheduler thread did not wait for all uplink threads.
-    pub timed_out: u64,
-    /// Those in which a thread was still busy with an earlier TTI.
-    pub without_response: u64,
-    /// Shortest response time. Unit: ns.
-    pub min_ns: Option<u64>,
-    /// Mean of the response times. Unit: ns.
-    pub mean_ns: Option<u64>,
-    /// Percentiles of all TTIs by name; null if it is among those without response. Unit: ns.
-    pub percentiles_ns: Vec<(String, Option<u64>)>,
-    /// Longest response time. Unit: ns.
-    pub max_ns: Option<u64>,
-    /// Execution times of the threads, and the delay of the I/O thread (`release`).
-    pub stages: Vec<StageDurations>,
-    /// Throughput of the program before the workload started. Unit: primes or frames per minute.
-    pub background_alone: Option<u64>,
-    /// Throughput together with the workload. Unit: primes or frames per minute.
-    pub background_beside: Option<u64>,
+    threads: u16,
 }
 
 impl BasebandArguments {
@@ -218,68 +180,106 @@ impl BasebandArguments {
     }
 }
 
-/// Runs the rounds.
-///
-/// # Errors
-/// The options do not fit this machine; a privilege or program is missing; `stop` was raised, after the report was delivered.
-pub(crate) fn run(arguments: &BasebandArguments, stop: &Stop) -> Result<bool> {
-    let workload = arguments.workload()?;
-    let mut recorder = Recorder::without_ports("baseband");
-    let background = arguments.background(recorder.cpus());
-    let _latency = arguments.cpu_dma_latency.map(LatencyRequest::hold).transpose()?;
-    let calibration = match arguments.iterations_per_ms {
-        Some(iterations) => Calibration::given(iterations),
-        None => workload.calibrate()?,
-    };
-    warn(&mut recorder, &workload, calibration);
-    recorder.cores("baseband", &workload.cores);
-    if let Some(spec) = &background {
-        recorder.cores("background", &spec.cores);
-    }
-    let mut rounds =
-        Rounds { workload: &workload, calibration, outcomes: Vec::new(), all: Vec::new() };
-    let mut result = Ok(());
-    for number in 1..=arguments.rounds {
-        let what = format!("round {number} of {}", arguments.rounds);
-        result = rounds.run(&what, background.as_ref(), stop);
-        if result.is_err() || stop.is_raised() {
-            break;
-        }
-    }
-    if rounds.all.is_empty() {
-        return result.and_then(|()| stop.check()).map(|()| true);
-    }
-    let result = result.and_then(|()| stop.check());
-    let without: u64 = rounds.all.iter().map(|round| round.without_response).sum();
-    if without > 0 {
-        let text = "TTIs have no response, since a thread was busy with an earlier one; percentiles among them are missing";
-        recorder.warn(format!("{without} {text}"));
-    }
-    let report = BasebandReport {
-        header: recorder.finish(result.is_ok()),
-        figures: figures(background.as_ref(), &rounds.all),
-        cdf: ResponseTimes::of(&rounds.outcomes).cdf(),
-        rounds: rounds.all,
-        workload: workload.clone(),
-        cpu_dma_latency_us: arguments.cpu_dma_latency,
-        calibration,
-        background,
-    };
-    arguments.output.deliver(&report, print)?;
-    result.map(|()| true)
+/// The workload, the program beside it, and what they were measured with.
+pub(crate) struct BasebandRig {
+    workload: Workload,
+    calibration: Calibration,
+    background: Option<BackgroundSpec>,
+    /// All TTIs so far.
+    ttis: Vec<TtiOutcome>,
+    rounds: usize,
+    _latency: Option<LatencyRequest>,
 }
 
-fn warn(recorder: &mut Recorder, workload: &Workload, calibration: Calibration) {
+impl LabMeasurement for BasebandArguments {
+    const NAME: &'static str = "baseband";
+    type Rig = BasebandRig;
+    /// The number of a round.
+    type Case = u32;
+
+    fn output(&self) -> &OutputArguments {
+        &self.output
+    }
+
+    fn prepare(&self, report: &mut Report, _: &Stop) -> Result<Prepared<Self>> {
+        let workload = self.workload()?;
+        let background = self.background(report.machine.cpus);
+        let latency = self.cpu_dma_latency.map(LatencyRequest::hold).transpose()?;
+        let calibration = match self.iterations_per_ms {
+            Some(iterations) => Calibration::given(iterations),
+            None => workload.calibrate()?,
+        };
+        warn(report, &workload, calibration);
+        report.cores("baseband", &workload.cores);
+        if let Some(spec) = &background {
+            report.cores("background", &spec.cores);
+            report.condition("background", format!("{:?}, {} threads", spec.kind, spec.threads));
+        }
+        report.condition("cells", workload.cells);
+        report.condition("TTI", format!("{} µs", workload.tti_ns / 1000));
+        report.condition("policy", workload.policy);
+        report.condition("iterations of busy work per ms", calibration.iterations_per_ms);
+        if let Some(latency_us) = self.cpu_dma_latency {
+            report.condition("/dev/cpu_dma_latency", format!("held at {latency_us} µs"));
+        }
+        let (ttis, rounds, _latency) = (Vec::new(), 0, latency);
+        let rig = BasebandRig { workload, calibration, background, ttis, rounds, _latency };
+        Ok(Some((rig, (1..=self.rounds).collect())))
+    }
+
+    fn measure(
+        &self,
+        rig: &mut BasebandRig,
+        number: &u32,
+        report: &mut Report,
+        stop: &Stop,
+    ) -> Result<()> {
+        let what = format!("round {number} of {}", self.rounds);
+        rig.round(&what, report, stop)?;
+        stop.check()
+    }
+
+    fn conclude(&self, rig: BasebandRig, report: &mut Report) -> Result<()> {
+        // A figure that a round lacks is left out.
+        report.figures.retain(|figure| !figure.case.is_empty() || figure.runs == rig.rounds);
+        let without = rig.ttis.iter().filter(|tti| tti.response_ns.is_none()).count();
+        if without > 0 {
+            let text = "TTIs have no response, since a thread was busy with an earlier one; percentiles among them are missing";
+            report.warn(format!("{without} {text}"));
+        }
+        let Workload { times, tti_ns, .. } = &rig.workload;
+        report.plot(distribution(&ResponseTimes::of(&rig.ttis), times.path_ns(), *tti_ns));
+        Ok(())
+    }
+}
+
+/// The distribution of the response times, with the end of the graph's path and of the TTI.
+fn distribution(times: &ResponseTimes, path_ns: u64, tti_ns: u64) -> Plot {
+    // Exact below 2^53.
+    let us = |ns: u64| ns as f64 / 1e3;
+    let points = times.cdf().into_iter();
+    let points = points.map(|of| (us(of.response_ns), of.ttis_ppm as f64 / 1e6)).collect();
+    let (x, y) = (logarithmic("response time, µs"), linear("share of the TTIs"));
+    let mut plot = Plot::new("Response time", x, y, LineStyle::Line);
+    plot.name = "response-cdf".to_owned();
+    plot.series.push(Series::new("here", points));
+    for (name, ns) in [("sum of the times", path_ns), ("TTI", tti_ns)] {
+        plot.series.push(Series::reference(name, vec![(us(ns), 0.0), (us(ns), 1.0)]));
+    }
+    plot
+}
+
+fn warn(report: &mut Report, workload: &Workload, calibration: Calibration) {
     if workload.times.path_ns() > workload.tti_ns {
-        recorder.warn("uplink, scheduler and downlink together take longer than a TTI");
+        report.warn("uplink, scheduler and downlink together take longer than a TTI");
     }
     let pinned = workload.cores.len();
     if pinned > 0 && pinned < workload.cells.into() {
-        recorder.warn(format!("{} cells share {pinned} cores", workload.cells));
+        report.warn(format!("{} cells share {pinned} cores", workload.cells));
     }
     let excess = calibration.median_excess_permille;
     if excess > EXCESS_PERMILLE_MAX {
-        recorder.warn(format!(
+        report.warn(format!(
             "the median round of the calibration took {}.{} % longer than the fastest: others use the core, or its frequency changes",
             excess / 10,
             excess % 10
@@ -287,19 +287,11 @@ fn warn(recorder: &mut Recorder, workload: &Workload, calibration: Calibration) 
     }
 }
 
-/// Rounds of a measurement.
-struct Rounds<'w> {
-    workload: &'w Workload,
-    calibration: Calibration,
-    outcomes: Vec<TtiOutcome>,
-    all: Vec<BasebandRound>,
-}
-
-impl Rounds<'_> {
+impl BasebandRig {
     /// One round: the program alone, then together with the workload. An interrupted workload
     /// counts, an interrupted start does not.
-    fn run(&mut self, what: &str, background: Option<&BackgroundSpec>, stop: &Stop) -> Result<()> {
-        let mut load = match background {
+    fn round(&mut self, what: &str, report: &mut Report, stop: &Stop) -> Result<()> {
+        let mut load = match &self.background {
             None => None,
             Some(spec) => {
                 show(&format!("{what}: {} alone", spec.kind.product()));
@@ -316,7 +308,7 @@ impl Rounds<'_> {
         }
         let meter = load.as_mut().map(ThroughputMeter::start).transpose()?;
         let outcome =
-            adit_lab_baseband::run(self.workload, self.calibration, stop, &mut |progress| {
+            adit_lab_baseband::run(&self.workload, self.calibration, stop, &mut |progress| {
                 show(&format!("{what}: {} of {} TTIs", progress.ttis, progress.planned));
             })?;
         show("");
@@ -324,8 +316,12 @@ impl Rounds<'_> {
             (Some(load), Some(meter)) => Some(meter.per_minute(load)?),
             _ => None,
         };
-        self.all.push(round(self.workload, &outcome, alone, beside));
-        self.outcomes.extend(outcome.ttis);
+        add_round(&self.workload, &outcome, report);
+        if let (Some(spec), Some(alone), Some(beside)) = (&self.background, alone, beside) {
+            add_background(spec, [alone, beside], report);
+        }
+        self.ttis.extend(outcome.ttis);
+        self.rounds += 1;
         Ok(())
     }
 }
@@ -349,91 +345,36 @@ impl ThroughputMeter {
     }
 }
 
-fn round(
-    workload: &Workload,
-    outcome: &WorkloadOutcome,
-    background_alone: Option<u64>,
-    background_beside: Option<u64>,
-) -> BasebandRound {
+/// Adds the figures of a round.
+fn add_round(workload: &Workload, outcome: &WorkloadOutcome, report: &mut Report) {
     let times = ResponseTimes::of(&outcome.ttis);
-    let count = |is_one: &dyn Fn(&TtiOutcome) -> bool| {
-        u64::try_from(outcome.ttis.iter().filter(|tti| is_one(tti)).count()).unwrap_or(u64::MAX)
-    };
-    BasebandRound {
-        ttis: count(&|_| true),
-        missed: count(&|tti| tti.is_missed(workload.tti_ns)),
-        timed_out: count(&|tti| tti.timed_out),
-        without_response: count(&|tti| tti.response_ns.is_none()),
-        min_ns: times.min_ns(),
-        mean_ns: times.mean_ns(),
-        percentiles_ns: PERCENTILES
-            .map(|(name, percent)| (name.to_owned(), times.percentile_ns(percent)))
-            .to_vec(),
-        max_ns: times.max_ns(),
-        stages: outcome.stages.clone(),
-        background_alone,
-        background_beside,
+    report.add(lower("response min", "ns"), "", times.min_ns());
+    report.add(lower("response mean", "ns"), "", times.mean_ns());
+    for (quantity, percent) in PERCENTILES {
+        report.add(quantity, "", times.percentile_ns(percent));
     }
-}
-
-/// The figures of all rounds. One that a round lacks is left out.
-fn figures(background: Option<&BackgroundSpec>, rounds: &[BasebandRound]) -> Vec<Figure> {
-    let mut figures = Vec::new();
-    let mut add = |name: &str, unit: &str, value: &dyn Fn(&BasebandRound) -> Option<u64>| {
-        let values: Option<Vec<u64>> = rounds.iter().map(value).collect();
-        if let Some(values) = values.filter(|values| !values.is_empty()) {
-            figures.push(Figure::of(name, unit, &values));
+    report.add(lower("response max", "ns"), "", times.max_ns());
+    let ppm = |is_one: &dyn Fn(&TtiOutcome) -> bool| {
+        let part = outcome.ttis.iter().filter(|tti| is_one(tti)).count();
+        u64::try_from(part * 1_000_000).ok()?.checked_div(u64::try_from(outcome.ttis.len()).ok()?)
+    };
+    report.add(MISSED, "", ppm(&|tti| tti.is_missed(workload.tti_ns)));
+    report.add(TIMED_OUT, "", ppm(&|tti| tti.timed_out));
+    for stage in &outcome.stages {
+        let times = [stage.p50_ns, stage.p99_ns, stage.max_ns];
+        for (quantity, ns) in EXECUTION.into_iter().zip(times) {
+            report.add(quantity, &stage.stage, [ns]);
         }
-    };
-    add("response min", "ns", &|round| round.min_ns);
-    add("response mean", "ns", &|round| round.mean_ns);
-    for (index, (name, _)) in PERCENTILES.iter().enumerate() {
-        let value = |round: &BasebandRound| round.percentiles_ns.get(index)?.1;
-        add(&format!("response {name}"), "ns", &value);
-    }
-    add("response max", "ns", &|round| round.max_ns);
-    let ppm = |part: u64, round: &BasebandRound| (part * 1_000_000).checked_div(round.ttis);
-    add("missed TTIs", "ppm", &|round| ppm(round.missed, round));
-    add("scheduler timeouts", "ppm", &|round| ppm(round.timed_out, round));
-    if let Some(spec) = background {
-        let unit = format!("{}/min", spec.kind.product());
-        add("background alone", &unit, &|round| round.background_alone);
-        add("background beside", &unit, &|round| round.background_beside);
-        add("background share", "permille", &|round| {
-            (round.background_beside? * 1000).checked_div(round.background_alone?)
-        });
-    }
-    figures
-}
-
-fn print(report: &BasebandReport) {
-    let workload = &report.workload;
-    println!(
-        "cells: {}, TTI {} µs, {}, {} iterations of busy work per ms",
-        workload.cells,
-        workload.tti_ns / 1000,
-        workload.policy,
-        report.calibration.iterations_per_ms
-    );
-    let mut table = comfy_table::Table::new();
-    table.set_header(["", "unit", "median", "lowest", "highest"]);
-    for figure in &report.figures {
-        let (unit, values) = shown(figure);
-        table.add_row([vec![figure.name.clone(), unit], values.to_vec()].concat());
-    }
-    println!("{table}");
-    for warning in &report.header.warnings {
-        println!("warning: {warning}");
     }
 }
 
-/// Unit, median, lowest and highest value for readers.
-pub(crate) fn shown(figure: &Figure) -> (String, [String; 3]) {
-    let values = [figure.median, figure.min, figure.max];
-    match figure.unit.as_str() {
-        "ns" => ("µs".to_owned(), values.map(|ns| format!("{}.{}", ns / 1000, ns % 1000 / 100))),
-        unit => (unit.to_owned(), values.map(|value| value.to_string())),
-    }
+/// Adds the throughput of the program alone and beside the workload, per minute.
+fn add_background(spec: &BackgroundSpec, [alone, beside]: [u64; 2], report: &mut Report) {
+    let unit = format!("{}/min", spec.kind.product());
+    report.add(higher("background alone", &unit), "", [alone]);
+    report.add(higher("background beside", &unit), "", [beside]);
+    let share = (beside * 1000).checked_div(alone);
+    report.add(higher("background share", "permille"), "", share);
 }
 
 #[cfg(test)]
@@ -483,25 +424,35 @@ mod tests {
     #[test]
     fn figures_count_missed_ttis_and_leave_out_what_a_round_lacks() {
         let workload = arguments(&[]).workload().unwrap();
-        let of = |responses: &[Option<u64>], share: u64| {
-            round(&workload, &outcome(responses), Some(1000), Some(share))
+        let spec = arguments(&["--background=primes"]).background(1).unwrap();
+        let mut report = Report::default();
+        let mut add = |responses: &[Option<u64>], share: u64| {
+            add_round(&workload, &outcome(responses), &mut report);
+            add_background(&spec, [1000, share], &mut report);
         };
-        let rounds = [of(&[Some(900_000), Some(1_000_001)], 800), of(&[Some(910_000), None], 700)];
-        assert_eq!((rounds[1].missed, rounds[1].timed_out, rounds[1].without_response), (1, 1, 1));
-        let spec = arguments(&["--background=primes"]).background(1);
-        let figures = figures(spec.as_ref(), &rounds);
-        let find = |name: &str| figures.iter().find(|figure| figure.name == name);
+        add(&[Some(900_000), Some(1_000_001)], 800);
+        add(&[Some(910_000), None], 700);
+        let find = |name: &str| report.figures.iter().find(|figure| figure.name == name);
         assert_eq!(find("missed TTIs").unwrap().median, 500_000);
+        assert_eq!(find("scheduler timeouts").unwrap().values, [0, 500_000]);
         assert_eq!(find("response p50").unwrap().max, 910_000);
-        assert!(find("response p99").is_none());
+        assert_eq!(find("response p99").unwrap().runs, 1);
         let share = find("background share").unwrap();
         assert_eq!((share.min, share.max, &*share.unit), (700, 800, "permille"));
         assert_eq!(find("background alone").unwrap().unit, "primes/min");
+        let (ttis, rounds) = (vec![TtiOutcome { response_ns: None, timed_out: false }], 2);
+        let (background, calibration) = (None, Calibration::given(1));
+        let rig = BasebandRig { workload, calibration, background, ttis, rounds, _latency: None };
+        arguments(&[]).conclude(rig, &mut report).unwrap();
+        assert!(report.figures.iter().all(|figure| figure.name != "response p99"));
+        assert!(report.warnings[0].starts_with("1 TTIs have no response"));
     }
 
     #[test]
-    fn response_times_are_shown_in_microseconds() {
-        let (unit, [median, ..]) = shown(&Figure::of("response p50", "ns", &[1_234_567]));
-        assert_eq!((&*unit, &*median), ("µs", "1234.5"));
+    fn distribution_has_the_ends_of_the_path_and_of_the_tti() {
+        let ttis = outcome(&[Some(905_000), Some(1_400_000)]).ttis;
+        let plot = distribution(&ResponseTimes::of(&ttis), 900_000, 1_000_000);
+        assert_eq!((plot.series.len(), plot.series[0].points.last()), (3, Some(&(1400.0, 1.0))));
+        assert_eq!(plot.series[2].points, [(1000.0, 0.0), (1000.0, 1.0)]);
     }
 }

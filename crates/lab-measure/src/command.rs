@@ -4,6 +4,7 @@ use adit_lab_process::stop::Stop;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
+use crate::measurement;
 use crate::ports::PortsMeasurement;
 
 /// A measurement, or work on the reports of measurements.
@@ -50,17 +51,17 @@ impl MeasureCommand {
     /// The measurement failed or was interrupted.
     pub fn run(&self, ports: PortsMeasurement, stop: &Stop) -> Result<bool> {
         match self {
-            Self::Selftest(arguments) => crate::selftest::run(arguments, stop),
-            Self::Throughput(arguments) => crate::throughput::run(arguments, stop),
-            Self::Saturate(arguments) => crate::saturate::run(arguments, stop),
-            Self::Latency(arguments) => crate::latency::run(arguments, stop),
-            Self::Ramp(arguments) => crate::ramp::run(arguments, stop),
-            Self::Soak(arguments) => crate::soak::run(arguments, stop),
-            Self::Rates(arguments) => crate::rates::run(arguments, stop),
-            Self::Cycles(arguments) => crate::cycles::run(arguments, stop),
-            Self::Store(arguments) => crate::store::run(arguments, stop),
+            Self::Selftest(arguments) => measurement::run(arguments, stop),
+            Self::Throughput(arguments) => measurement::run(&**arguments, stop),
+            Self::Saturate(arguments) => measurement::run(&**arguments, stop),
+            Self::Latency(arguments) => measurement::run(&**arguments, stop),
+            Self::Ramp(arguments) => measurement::run(&**arguments, stop),
+            Self::Soak(arguments) => measurement::run(&**arguments, stop),
+            Self::Rates(arguments) => measurement::run(&**arguments, stop),
+            Self::Cycles(arguments) => measurement::run(arguments, stop),
+            Self::Store(arguments) => measurement::run(&**arguments, stop),
             Self::Ports(arguments) => ports(arguments, stop),
-            Self::Baseband(arguments) => crate::baseband::run(arguments, stop),
+            Self::Baseband(arguments) => measurement::run(&**arguments, stop),
             Self::Run(arguments) => crate::experiment::run(arguments, check_options, stop),
             Self::Report(arguments) => crate::experiment::render(arguments),
             Self::Machine => crate::machine::run(),

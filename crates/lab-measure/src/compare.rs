@@ -1,15 +1,19 @@
 //! `adit-lab compare A.json B.json`: prints ratios, with their spread, of the figures that two reports
 //! have in common.
 
+use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use serde::{Deserialize, Serialize};
 
 use super::progress;
-use super::report::Figure;
+use super::quantity::{Better, Figure};
+use super::report::Report;
 use crate::experiment::file::{self, OptionCheck};
-use crate::experiment::paired::{self, PairedSide};
+use crate::experiment::paired::{self, Paired, PairedSide};
+use crate::print::print_table;
+use crate::tables::FigureTable;
+use adit_lab_engine::clock::scaled;
 use adit_lab_process::stop::Stop;
 
 /// Options of `adit-lab compare`.
@@ -43,41 +47,6 @@ pub struct CompareArguments {
     json: bool,
 }
 
-/// The fields of any report that the comparison needs.
-#[derive(Debug, Deserialize)]
-struct AnyReport {
-    complete: bool,
-    measurement: String,
-    machine: AnyMachine,
-    #[serde(default)]
-    figures: Vec<Figure>,
-}
-
-#[derive(Debug, Deserialize)]
-struct AnyMachine {
-    cpu: String,
-    kernel: String,
-}
-
-/// One figure of both reports. Ratios are in parts per thousand of A.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct FigureRatio {
-    /// The figure.
-    pub name: String,
-    /// Its unit.
-    pub unit: String,
-    /// Median in A.
-    pub a: u64,
-    /// Median in B.
-    pub b: u64,
-    /// B / A, median to median.
-    pub ratio_permille: u64,
-    /// Lowest B / highest A.
-    pub ratio_permille_min: u64,
-    /// Highest B / lowest A.
-    pub ratio_permille_max: u64,
-}
-
 /// Prints the comparison.
 ///
 /// # Errors
@@ -102,12 +71,7 @@ pub(crate) fn run(arguments: &CompareArguments, check: OptionCheck, stop: &Stop)
     if ratios.is_empty() {
         bail!("the reports ({}, {}) have no figure in common", a.measurement, b.measurement);
     }
-    if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&ratios)?);
-    } else {
-        print(&ratios);
-    }
-    Ok(true)
+    deliver(&ratios, arguments.json)
 }
 
 /// Runs two experiments in turns and prints the ratios.
@@ -117,77 +81,65 @@ fn run_paired(arguments: &CompareArguments, check: OptionCheck, stop: &Stop) -> 
         Ok(PairedSide { path, set: file::overrides(&[set, own].concat())? })
     };
     let sides = [side(a, set_a)?, side(b, set_b)?];
-    let pairs = paired::run(sides, *rounds, *quick, check, stop)?;
-    if *json {
-        println!("{}", serde_json::to_string_pretty(&pairs)?);
-        return Ok(true);
-    }
-    let ratios: Vec<FigureRatio> = pairs
-        .iter()
-        .map(|pair| FigureRatio {
-            name: if pair.at_ceiling {
-                format!("{} (within 10 % of the tester's ceiling)", pair.name)
-            } else {
-                pair.name.clone()
-            },
-            unit: pair.unit.clone(),
-            a: pair.a.median,
-            b: pair.b.median,
-            ratio_permille: pair.ratio_permille.median,
-            ratio_permille_min: pair.ratio_permille.min,
-            ratio_permille_max: pair.ratio_permille.max,
-        })
-        .collect();
-    print(&ratios);
-    Ok(true)
+    deliver(&paired::run(sides, *rounds, *quick, check, stop)?, *json)
 }
 
-fn read(path: &Path) -> Result<AnyReport> {
+fn read(path: &Path) -> Result<Report> {
     let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
     serde_json::from_str(&text).with_context(|| format!("{} is not a report", path.display()))
 }
 
-fn ratios(a: &[Figure], b: &[Figure]) -> Vec<FigureRatio> {
-    a.iter()
-        .filter_map(|a| {
-            let b = b.iter().find(|b| b.name == a.name && b.unit == a.unit)?;
-            Some(FigureRatio {
-                name: a.name.clone(),
-                unit: a.unit.clone(),
-                a: a.median,
-                b: b.median,
-                ratio_permille: permille(b.median, a.median),
-                ratio_permille_min: permille(b.min, a.max),
-                ratio_permille_max: permille(b.max, a.min),
-            })
-        })
-        .collect()
+/// The figures of both reports, with the ratio of their medians and its bounds.
+fn ratios(a: &[Figure], b: &[Figure]) -> Vec<Paired> {
+    let pair = |a: &Figure| {
+        let b = b.iter().find(|b| b.name == a.name && b.unit == a.unit)?;
+        let permille = |b: u64, a: u64| if a == 0 { 0 } else { scaled(b, 1000, a) };
+        let ratio_permille = Figure {
+            median: permille(b.median, a.median),
+            min: permille(b.min, a.max),
+            max: permille(b.max, a.min),
+            ..Figure::of(&a.name, "permille", &[])
+        };
+        let (name, unit, better) = (a.name.clone(), a.unit.clone(), a.better);
+        let (a, b) = (a.clone(), b.clone());
+        Some(Paired { name, unit, better, a, b, ratio_permille, at_ceiling: false })
+    };
+    a.iter().filter_map(pair).collect()
 }
 
-/// `value / of` in parts per thousand; zero if `of` is zero.
-fn permille(value: u64, of: u64) -> u64 {
-    if of == 0 { 0 } else { adit_lab_engine::clock::scaled(value, 1000, of) }
-}
-
-fn print(ratios: &[FigureRatio]) {
-    let mut table = comfy_table::Table::new();
-    table.set_header(["figure", "unit", "A", "B", "B/A", "spread"]);
-    for ratio in ratios {
-        let spread = format!(
-            "{} … {}",
-            progress::ratio(ratio.ratio_permille_min),
-            progress::ratio(ratio.ratio_permille_max)
-        );
-        table.add_row([
-            ratio.name.clone(),
-            ratio.unit.clone(),
-            ratio.a.to_string(),
-            ratio.b.to_string(),
-            progress::ratio(ratio.ratio_permille),
-            spread,
-        ]);
+/// Whether B is better, unless both are the same or neither direction is better.
+fn verdict(pair: &Paired) -> &'static str {
+    match (pair.better, pair.b.median.cmp(&pair.a.median)) {
+        (Better::Neither, _) | (_, Ordering::Equal) => "",
+        (Better::Higher, Ordering::Greater) | (Better::Lower, Ordering::Less) => "better",
+        _ => "worse",
     }
-    println!("{table}");
+}
+
+/// Prints pairs as JSON or as a table.
+fn deliver(pairs: &[Paired], json: bool) -> Result<bool> {
+    if json {
+        println!("{}", serde_json::to_string_pretty(pairs)?);
+        return Ok(true);
+    }
+    let header = ["figure", "unit", "A", "B", "B/A", "spread", "B is"].map(str::to_owned).to_vec();
+    let row = |pair: &Paired| {
+        let Paired { name, unit, a, b, ratio_permille, at_ceiling, .. } = pair;
+        let ceiling = if *at_ceiling { " (within 10 % of the tester's ceiling)" } else { "" };
+        let Figure { median, min, max, .. } = ratio_permille;
+        let [median, min, max] = [median, min, max].map(|permille| progress::ratio(*permille));
+        vec![
+            format!("{name}{ceiling}"),
+            unit.clone(),
+            a.median.to_string(),
+            b.median.to_string(),
+            median,
+            format!("{min} … {max}"),
+            verdict(pair).to_owned(),
+        ]
+    };
+    print_table(&FigureTable { header, rows: pairs.iter().map(row).collect() });
+    Ok(true)
 }
 
 #[cfg(test)]
@@ -199,13 +151,16 @@ mod tests {
         let a = [Figure::of("x", "pps", &[100, 110, 90])];
         let b = [Figure::of("x", "pps", &[200]), Figure::of("y", "pps", &[1])];
         let [ratio] = &ratios(&a, &b)[..] else { panic!("one figure in common") };
-        assert_eq!((ratio.a, ratio.b, ratio.ratio_permille), (100, 200, 2000));
-        assert_eq!((ratio.ratio_permille_min, ratio.ratio_permille_max), (1818, 2222));
+        assert_eq!((ratio.a.median, ratio.b.median, ratio.ratio_permille.median), (100, 200, 2000));
+        assert_eq!((ratio.ratio_permille.min, ratio.ratio_permille.max), (1818, 2222));
+        assert_eq!(verdict(ratio), "", "nothing says which direction is better");
+        let of = |better| verdict(&Paired { better, ..ratio.clone() });
+        assert_eq!([Better::Higher, Better::Lower].map(of), ["better", "worse"]);
     }
 
     #[test]
     fn figure_of_zero_gives_no_division() {
         let zero = [Figure::of("x", "pps", &[0])];
-        assert_eq!(ratios(&zero, &zero)[0].ratio_permille, 0);
+        assert_eq!(ratios(&zero, &zero)[0].ratio_permille.median, 0);
     }
 }

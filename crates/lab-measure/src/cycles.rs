@@ -3,30 +3,29 @@
 //! The bench has no wire: its figures do not depend on the tester, and models that need more cores than the machine has
 //! are measured thread by thread.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Stdio;
 
 use anyhow::{Context, Result};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::report::{Figure, OutputArguments, Recorder, ReportHeader};
+use super::measurement::{LabMeasurement, Prepared};
+use super::quantity::{Quantity, higher, lower};
+use super::report::{OutputArguments, Report};
 use adit_lab_process::adit_binary::find_binary;
 use adit_lab_process::process::owned;
 use adit_lab_process::stop::{Stop, environment};
 
-/// The counts of the bench, and the name of each in figures.
-const PARTS: [(&str, &str); 4] = [
-    ("cycles_per_packet", "all threads"),
-    ("rx_tx_cycles", "receiver"),
-    ("scheduler_cycles", "scheduler"),
-    ("worker_cycles", "worker"),
+/// The counts of the bench and the ratio that it computes, in thousandths.
+const PARTS: [(&str, Quantity<'_>); 5] = [
+    ("cycles_per_packet", lower("all threads", "millicycles")),
+    ("rx_tx_cycles", lower("receiver", "millicycles")),
+    ("scheduler_cycles", lower("scheduler", "millicycles")),
+    ("worker_cycles", lower("worker", "millicycles")),
+    ("worker_to_run_to_completion", higher("worker to run-to-completion", "permille")),
 ];
 /// The columns that identify a row.
 const NAMES: [&str; 3] = ["model", "stages", "direction"];
-/// The ratio that the bench computes, and its name in figures.
-const RATIO: (&str, &str) = ("worker_to_run_to_completion", "worker to run-to-completion");
 
 /// Options of `adit-lab cycles`.
 #[derive(Debug, clap::Args)]
@@ -50,51 +49,37 @@ pub struct CyclesArguments {
     output: OutputArguments,
 }
 
-/// The report of `adit-lab cycles`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct CyclesReport {
-    /// Machine, time, warnings.
-    #[serde(flatten)]
-    pub header: ReportHeader,
-    /// Sessions.
-    pub sessions: u32,
-    /// The figures to compare. Units: thousandths of TSC cycles per packet, and of ratios.
-    pub figures: Vec<Figure>,
-    /// The rows of each run, as the bench writes them.
-    pub runs: Vec<Value>,
-}
+impl LabMeasurement for CyclesArguments {
+    const NAME: &'static str = "cycles";
+    /// The binary.
+    type Rig = PathBuf;
+    /// The number of a run.
+    type Case = u32;
 
-/// Runs the bench.
-///
-/// # Errors
-/// There is no adit-bench; the bench fails; `stop` was raised.
-pub(crate) fn run(arguments: &CyclesArguments, stop: &Stop) -> Result<bool> {
-    let binary = find_binary(arguments.adit.as_deref())?.with_file_name("adit-bench");
-    if !binary.is_file() {
-        let what = format!("there is no {}: cargo build --release -p adit-bench", binary.display());
-        return Err(environment(what));
+    fn output(&self) -> &OutputArguments {
+        &self.output
     }
-    let recorder = Recorder::without_ports("cycles");
-    let mut report = CyclesReport {
-        header: ReportHeader::default(),
-        sessions: arguments.sessions,
-        figures: Vec::new(),
-        runs: Vec::new(),
-    };
-    let mut result = Ok(());
-    for _ in 0..arguments.runs {
-        result = stop.check().and_then(|()| {
-            report.runs.push(bench(&binary, arguments)?);
-            Ok(())
-        });
-        if result.is_err() {
-            break;
+
+    fn prepare(&self, report: &mut Report, _: &Stop) -> Result<Prepared<Self>> {
+        report.condition("sessions", self.sessions);
+        let binary = find_binary(self.adit.as_deref())?.with_file_name("adit-bench");
+        if !binary.is_file() {
+            let shown = binary.display();
+            return Err(environment(format!(
+                "there is no {shown}: cargo build --release -p adit-bench"
+            )));
         }
+        Ok(Some((binary, (0..self.runs).collect())))
     }
-    report.figures = figures(&report.runs);
-    report.header = recorder.finish(result.is_ok());
-    arguments.output.deliver(&report, print)?;
-    result.map(|()| true)
+
+    fn measure(&self, rig: &mut PathBuf, _: &u32, report: &mut Report, _: &Stop) -> Result<()> {
+        add_rows(&bench(rig, self)?, report);
+        Ok(())
+    }
+
+    fn conclude(&self, _: PathBuf, _: &mut Report) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// The rows of one run.
@@ -114,37 +99,21 @@ fn bench(binary: &std::path::Path, arguments: &CyclesArguments) -> Result<Value>
     Ok(document.get("rows").cloned().unwrap_or_default())
 }
 
-/// The figures of all runs, in the order of the rows.
-fn figures(runs: &[Value]) -> Vec<Figure> {
-    let mut names = Vec::new();
-    let mut values: BTreeMap<String, (&str, Vec<u64>)> = BTreeMap::new();
-    for row in runs.iter().filter_map(Value::as_array).flatten() {
-        let mut add = |member: &str, what: &str, unit: &'static str| {
+/// Adds the figures of one run, in the order of its rows.
+fn add_rows(rows: &Value, report: &mut Report) {
+    for row in rows.as_array().into_iter().flatten() {
+        for (member, quantity) in PARTS {
             // A model without this thread has zero.
             let value = row.get(member).and_then(Value::as_f64).filter(|value| *value > 0.0);
-            let Some(value) = value else { return };
-            let name = format!("{what}, {}", name(row));
-            if !values.contains_key(&name) {
-                names.push(name.clone());
-            }
             #[allow(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
                 reason = "a few thousand"
             )]
-            let thousandths = (value * 1000.0).round() as u64;
-            values.entry(name).or_insert((unit, Vec::new())).1.push(thousandths);
-        };
-        for (member, what) in PARTS {
-            add(member, what, "millicycles");
+            let thousandths = value.map(|value| (value * 1000.0).round() as u64);
+            report.add(quantity, &name(row), thousandths);
         }
-        add(RATIO.0, RATIO.1, "permille");
     }
-    let figure = |name: &String| {
-        let (unit, values) = values.get(name)?;
-        Some(Figure::of(name, unit, values))
-    };
-    names.iter().filter_map(figure).collect()
 }
 
 /// Model, stages if the row says how many, and direction.
@@ -156,25 +125,6 @@ fn name(row: &Value) -> String {
         _ => None,
     };
     NAMES.iter().filter_map(part).collect::<Vec<_>>().join(", ")
-}
-
-fn print(report: &CyclesReport) {
-    let mut table = comfy_table::Table::new();
-    table.set_header(["cycles per packet", "median", "lowest", "highest"]);
-    for figure in &report.figures {
-        let [median, min, max] = [figure.median, figure.min, figure.max].map(thousandths);
-        table.add_row([figure.name.clone(), median, min, max]);
-    }
-    println!("{table}");
-    for warning in &report.header.warnings {
-        println!("warning: {warning}");
-    }
-}
-
-/// Formats thousandths with two decimals.
-pub(crate) fn thousandths(value: u64) -> String {
-    // Exact below 2^53.
-    format!("{:.2}", value as f64 / 1e3)
 }
 
 #[cfg(test)]
@@ -193,7 +143,11 @@ mod tests {
                 { "model": "one ring", "direction": "", "cycles_per_packet": 10.2 },
             ])
         };
-        let figures = figures(&[run(70.5), run(75.0), run(90.0)]);
+        let mut report = Report::default();
+        for worker in [70.5, 75.0, 90.0] {
+            add_rows(&run(worker), &mut report);
+        }
+        let figures = report.figures;
         let find = |name: &str| figures.iter().find(|figure| figure.name == name).unwrap();
         let worker = find("worker, pipeline, owner, uplink");
         assert_eq!((worker.median, worker.min, worker.max), (75_000, 70_500, 90_000));

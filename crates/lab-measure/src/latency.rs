@@ -2,21 +2,36 @@
 //! loss-free rate, and with `--load` the CPU time that the started adit spends on them.
 
 use anyhow::Result;
-use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use super::base::ReportBase;
+use super::cases::CaseArguments;
+use super::measurement::{LabMeasurement, Prepared};
+use super::number::figure;
+use super::plot::{AxisScale, LineStyle, Plot, PlotAxis, Series, linear, logarithmic};
 use super::progress::mpps;
-use super::ramp::tenths;
-use super::report::{Figure, TrialReport};
+use super::quantity::{Quantity, lower, plain};
+use super::report::{OutputArguments, Report, SecondReport, StreamReport, TrialReport};
 use super::rig::{Rig, TrialCase};
 use super::search::{Method, search};
-use super::target::TargetArguments;
-use super::target::load::LoadReading;
-use super::testbed::TestbedArguments;
-use super::throughput::CaseArguments;
-use super::traffic::{Size, TrafficDirection, rate_pps, span_ns};
+use super::traffic::{rate_pps, span_ns};
+use adit_lab_engine::histogram::LatencySummary;
 use adit_lab_engine::pacer::OfferedRate;
 use adit_lab_process::stop::{Stop, environment};
+
+type LatencyFigure = fn(&LatencySummary) -> u64;
+/// The figures of a stream's latency.
+const LATENCIES: [(Quantity<'_>, LatencyFigure); 8] = [
+    (lower("p50", "ns").plotted(), |of| of.p50_ns),
+    (lower("p90", "ns"), |of| of.p90_ns),
+    (lower("p99", "ns").plotted(), |of| of.p99_ns),
+    (lower("p99.9", "ns"), |of| of.p99_9_ns),
+    (lower("p99.99", "ns"), |of| of.p99_99_ns),
+    (lower("max", "ns"), |of| of.max_ns),
+    (lower("mean", "ns").plotted(), |of| of.mean_ns),
+    (lower("jitter", "ns"), |of| of.jitter_ns),
+];
+const OFFERED: Quantity<'_> = plain("offered", "pps");
+const LOST: Quantity<'_> = lower("lost", "packets");
 
 /// Length of the trials that search for the loss-free rate. Unit: ns.
 const SEARCH_NS: u64 = 1_000_000_000;
@@ -26,10 +41,6 @@ const SEARCH_WIDTH_PERMILLE: u64 = 20;
 /// Options of `adit-lab latency`.
 #[derive(Debug, clap::Args)]
 pub struct LatencyArguments {
-    #[command(flatten)]
-    bench: TestbedArguments,
-    #[command(flatten)]
-    target: TargetArguments,
     #[command(flatten)]
     cases: CaseArguments,
     /// Rates to measure at, both directions together.
@@ -51,127 +62,153 @@ pub struct LatencyArguments {
     duration: u64,
 }
 
-/// One rate of one case.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct PointReport {
-    /// Direction, size, active sessions.
-    pub case: String,
-    /// Which streams ran.
-    pub direction: TrafficDirection,
-    /// Sizes.
-    pub size: Size,
-    /// Sessions with traffic.
-    pub active: u32,
-    /// Share of the loss-free rate; `None` for a fixed rate. Unit: percent.
-    pub share_percent: Option<u64>,
-    /// The trial, with timeline and percentile curve; empty at rate zero.
-    pub trial: TrialReport,
-    /// The load of the target, with `--load`.
-    #[serde(default)]
-    pub load: Option<LoadReading>,
-}
+impl LabMeasurement for LatencyArguments {
+    const NAME: &'static str = "latency";
+    type Rig = Rig;
+    type Case = TrialCase;
 
-/// The report of `adit-lab latency`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct LatencyReport {
-    /// Machine, target, figures.
-    #[serde(flatten)]
-    pub base: ReportBase,
-    /// The loss-free rates that shares refer to, by case.
-    pub loss_free_pps: Vec<(String, u64)>,
-    /// The measurements.
-    pub points: Vec<PointReport>,
-}
+    fn output(&self) -> &OutputArguments {
+        &self.cases.output
+    }
 
-/// Runs the measurement.
-///
-/// # Errors
-/// The rig cannot be built, the target ended, or a rate is above the tester's ceiling.
-/// [`Interrupted`](adit_lab_process::stop::Interrupted), after the report was written.
-pub(crate) fn run(arguments: &LatencyArguments, stop: &Stop) -> Result<bool> {
-    if arguments.share.contains(&0) && !arguments.load {
-        return Err(environment("--share 0 sends nothing; with --load it shows an idle target"));
-    }
-    let mut target = arguments.target.clone();
-    if let Some(why) = target.take_placement(&arguments.bench)? {
-        let base = ReportBase::left_out("latency", &target, why);
-        let report = LatencyReport { base, loss_free_pps: Vec::new(), points: Vec::new() };
-        arguments.cases.output.deliver(&report, print)?;
-        return Ok(true);
-    }
-    let cases = arguments.cases.cases(&target)?;
-    let calibration = arguments.cases.calibration(&cases);
-    let (mut rig, mut recorder) =
-        Rig::build("latency", &arguments.bench, &target, calibration, stop)?;
-    for rate in &arguments.rate {
-        rig.refuse_above_ceiling(*rate)?;
-    }
-    let mut report = LatencyReport {
-        base: ReportBase::of(&target, &rig),
-        loss_free_pps: Vec::new(),
-        points: Vec::new(),
-    };
-    let result = measure(arguments, &cases, &mut rig, &mut report, stop);
-    report.base.figures = figures(&report.points);
-    for point in &report.points {
-        rig.judge(&mut recorder, &point.case, point.trial.offered_pps);
-        if point.trial.tester_limited {
-            recorder.warn(format!(
-                "{}: the tester could not keep {}",
-                point.case,
-                mpps(point.trial.rate_pps.unwrap_or_default())
+    fn prepare(&self, report: &mut Report, stop: &Stop) -> Result<Prepared<Self>> {
+        if self.share.contains(&0) && !self.load {
+            return Err(environment(
+                "--share 0 sends nothing; with --load it shows an idle target",
             ));
         }
+        let prepared = self.cases.prepare(self.cases.target.clone(), report, stop)?;
+        if let Some((rig, _)) = &prepared {
+            self.rate.iter().try_for_each(|rate| rig.refuse_above_ceiling(*rate))?;
+        }
+        Ok(prepared)
     }
-    report.base.close(rig, recorder, &result)?;
-    arguments.cases.output.deliver(&report, print)?;
-    result.map(|()| true)
-}
 
-fn measure(
-    arguments: &LatencyArguments,
-    cases: &[TrialCase],
-    rig: &mut Rig,
-    report: &mut LatencyReport,
-    stop: &Stop,
-) -> Result<()> {
-    let shares = match (&arguments.share[..], &arguments.rate[..]) {
-        ([], []) => vec![10, 50, 90],
-        (shares, _) => shares.to_vec(),
-    };
-    for case in cases {
+    fn measure(
+        &self,
+        rig: &mut Rig,
+        case: &TrialCase,
+        report: &mut Report,
+        stop: &Stop,
+    ) -> Result<()> {
         rig.set_case(case)?;
         let mut rates: Vec<(Option<u64>, u64)> =
-            arguments.rate.iter().map(|rate| (None, *rate)).collect();
+            self.rate.iter().map(|rate| (None, *rate)).collect();
+        let shares = match (&self.share[..], &self.rate[..]) {
+            ([], []) => &[10, 50, 90],
+            (shares, _) => shares,
+        };
         if !shares.is_empty() {
-            let loss_free = match arguments.loss_free {
+            let loss_free = match self.loss_free {
                 Some(rate) => rate,
                 None => find(rig, case, stop)?,
             };
-            report.loss_free_pps.push((case.name(), loss_free));
+            report.condition(&format!("loss-free rate, {}", case.name()), mpps(loss_free));
             rates.extend(shares.iter().map(|share| (Some(*share), loss_free * share / 100)));
         }
-        for (share_percent, rate) in rates {
+        for (share, rate) in rates {
+            let at = match share {
+                Some(share) => format!("{share} % of the loss-free rate"),
+                None => mpps(rate),
+            };
+            let point = LatencyPoint { name: format!("{}, {at}", case.name()), case, share };
             let trial = match rate {
                 0 => TrialReport::default(),
-                _ => rig.trial(case, OfferedRate::Pps(rate), arguments.duration, true, stop)?,
+                _ => rig.trial(case, OfferedRate::Pps(rate), self.duration, true, stop)?,
             };
-            let load = match arguments.load {
-                true => Some(rig.load(case, rate, stop)?),
-                false => None,
-            };
-            report.points.push(PointReport {
-                case: case.name(),
-                direction: case.direction,
-                size: case.size.clone(),
-                active: case.active,
-                share_percent,
-                trial,
-                load,
-            });
+            point.add_to(trial, report, rig);
+            if self.load {
+                rig.load(case, rate, stop)?.add_to(report, &point.name);
+            }
         }
+        Ok(())
     }
-    Ok(())
+
+    fn conclude(&self, rig: Rig, report: &mut Report) -> Result<()> {
+        rig.close(report)
+    }
+}
+
+/// A rate of a case.
+struct LatencyPoint<'c> {
+    name: String,
+    case: &'c TrialCase,
+    share: Option<u64>,
+}
+
+impl LatencyPoint<'_> {
+    fn add_to(&self, trial: TrialReport, report: &mut Report, rig: &Rig) {
+        let name = &self.name;
+        rig.judge(report, &self.case.name(), trial.offered_pps);
+        if trial.tester_limited {
+            let rate = mpps(trial.rate_pps.unwrap_or_default());
+            report.warn(format!("{}: the tester could not keep {rate}", self.case.name()));
+        }
+        let mut axes = self.case.axes();
+        match self.share {
+            Some(share) => axes.insert("% of the loss-free rate".to_owned(), json!(share)),
+            None => axes.insert("offered, Mpps".to_owned(), json!(in_mpps(trial.offered_pps))),
+        };
+        report.case(name).axes.clone_from(&axes);
+        let several = trial.streams.iter().filter(|stream| stream.offered > 0).count() > 1;
+        for stream in trial.streams.iter().filter(|stream| stream.offered > 0) {
+            let of = if several { format!("{name}, {}", stream.name) } else { name.clone() };
+            report.case(&of).axes.clone_from(&axes);
+            report.case(&of).axes.insert("stream".to_owned(), json!(stream.name));
+            report.add(OFFERED, &of, [trial.offered_pps]);
+            report.add(LOST, &of, [stream.lost]);
+            if stream.received == 0 {
+                continue;
+            }
+            for (quantity, of_latency) in LATENCIES {
+                report.add(quantity, &of, [of_latency(&stream.latency)]);
+            }
+            let rate = format!("{} Mpps", figure(in_mpps(trial.offered_pps)));
+            let line = self.share.map_or(rate.clone(), |share| format!("{share} % ({rate})"));
+            let line = if several { format!("{}, {line}", stream.name) } else { line };
+            report.plot(curve(&self.case.name(), &line, stream));
+            report.plot(timeline(&self.case.name(), &line, stream, trial.duration_ns));
+        }
+        report.case(name).trials.push(trial);
+    }
+}
+
+/// Mpps, exact below 2^53.
+fn in_mpps(pps: u64) -> f64 {
+    pps as f64 / 1e6
+}
+
+/// Microseconds, exact below 2^53.
+fn us(ns: u64) -> f64 {
+    ns as f64 / 1e3
+}
+
+/// The latency of a stream by percentile.
+fn curve(case: &str, line: &str, stream: &StreamReport) -> Plot {
+    let x = PlotAxis { label: "percentile".to_owned(), scale: AxisScale::Percentile };
+    let title = format!("Latency by percentile: {case}");
+    let mut plot = Plot::new(&title, x, logarithmic("latency, µs"), LineStyle::Line);
+    let below = stream.curve.iter().filter(|point| point.percentile < 100.0);
+    let points = below.map(|point| (point.percentile, us(point.latency_ns))).collect();
+    plot.series.push(Series::new(line, points));
+    plot
+}
+
+/// The latency of a stream second by second.
+fn timeline(case: &str, line: &str, stream: &StreamReport, duration_ns: u64) -> Plot {
+    let title = format!("Latency second by second: {case}");
+    let (x, y) = (linear("second"), logarithmic("latency, µs"));
+    let mut plot = Plot::new(&title, x, y, LineStyle::Both);
+    // Packets that arrive after the last whole second are stragglers.
+    let whole = usize::try_from(duration_ns / 1_000_000_000).unwrap_or(0);
+    let seconds = stream.timeline.get(..whole).unwrap_or(&stream.timeline);
+    let p50: fn(&SecondReport) -> u64 = |second| second.latency.p50_ns;
+    for (name, value) in [("p50", p50), ("p99", |second| second.latency.p99_ns)] {
+        let seconds = (1u32..).zip(seconds).filter(|(_, second)| second.received > 0);
+        let points = seconds.map(|(at, second)| (f64::from(at), us(value(second)))).collect();
+        plot.series.push(Series::new(&format!("{name}, {line}"), points));
+    }
+    plot
 }
 
 /// Searches for the loss-free rate with little precision.
@@ -187,117 +224,4 @@ fn find(rig: &mut Rig, case: &TrialCase, stop: &Stop) -> Result<u64> {
         Ok(rig.trial(case, OfferedRate::Pps(rate), duration, false, stop)?.measured())
     })?;
     Ok(found.first().map_or(0, |found| found.rate_pps))
-}
-
-fn figures(points: &[PointReport]) -> Vec<Figure> {
-    let mut figures = Vec::new();
-    for point in points {
-        let at = match point.share_percent {
-            Some(share) => format!("{share} % of the loss-free rate"),
-            None => mpps(point.trial.rate_pps.unwrap_or_default()),
-        };
-        let of = format!("{}, {at}", point.case);
-        figures.extend(point.load.iter().flat_map(|load| load.figures(&of)));
-        for stream in point.trial.streams.iter().filter(|stream| stream.received > 0) {
-            let latency = &stream.latency;
-            for (name, value) in [
-                ("p50", latency.p50_ns),
-                ("p90", latency.p90_ns),
-                ("p99", latency.p99_ns),
-                ("p99.9", latency.p99_9_ns),
-                ("p99.99", latency.p99_99_ns),
-                ("max", latency.max_ns),
-                ("mean", latency.mean_ns),
-                ("jitter", latency.jitter_ns),
-            ] {
-                let name = format!("{name} {}, {}, {at}", stream.name, point.case);
-                figures.push(Figure::of(&name, "ns", &[value]));
-            }
-        }
-    }
-    figures
-}
-
-fn print(report: &LatencyReport) {
-    let mut table = comfy_table::Table::new();
-    let header =
-        ["case", "stream", "rate", "lost", "p50", "p90", "p99", "p99.9", "p99.99", "max", "jitter"];
-    table.set_header(header);
-    let us = |ns: u64| format!("{}.{:01} µs", ns / 1000, ns % 1000 / 100);
-    for point in &report.points {
-        let share = point.share_percent.map_or(String::new(), |share| format!(" ({share} %)"));
-        for stream in point.trial.streams.iter().filter(|stream| stream.offered > 0) {
-            let latency = &stream.latency;
-            let mut row = vec![
-                point.case.clone(),
-                stream.name.clone(),
-                format!("{}{share}", mpps(point.trial.offered_pps)),
-                stream.lost.to_string(),
-            ];
-            row.extend(
-                [
-                    latency.p50_ns,
-                    latency.p90_ns,
-                    latency.p99_ns,
-                    latency.p99_9_ns,
-                    latency.p99_99_ns,
-                    latency.max_ns,
-                    latency.jitter_ns,
-                ]
-                .map(us),
-            );
-            table.add_row(row);
-        }
-    }
-    if report.base.left_out.is_none() {
-        println!("{table}");
-    }
-    print_loads(&report.points);
-    report.base.print();
-}
-
-/// Columns of [`load_row`].
-pub(crate) const LOAD_COLUMNS: [&str; 9] = [
-    "case",
-    "offered",
-    "busy, % (mean / highest)",
-    "CPU time of the packet path, %",
-    "of all threads, %",
-    "frequency, MHz",
-    "idle states, %",
-    "power, W",
-    "p99, µs",
-];
-
-/// The load at a point in words; `None` if it was not read.
-#[must_use]
-pub(crate) fn load_row(point: &PointReport) -> Option<Vec<String>> {
-    let load = point.load.as_ref()?;
-    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
-    let offered = mpps(point.trial.offered_pps);
-    let p99_us = point.trial.p99_ns() / 1000;
-    Some(vec![
-        point.case.clone(),
-        point.share_percent.map_or(offered.clone(), |share| format!("{offered} ({share} %)")),
-        format!("{} / {}", tenths(load.busy_permille), tenths(load.busiest_permille)),
-        tenths(load.path_cpu_permille),
-        tenths(load.process_cpu_permille),
-        or_dash(load.frequency_mhz.map(|mhz| mhz.to_string())),
-        or_dash(load.idle_permille.map(tenths)),
-        or_dash(load.power_mw.map(|mw| tenths(mw / 100))),
-        or_dash((p99_us > 0).then(|| p99_us.to_string())),
-    ])
-}
-
-fn print_loads(points: &[PointReport]) {
-    let rows: Vec<_> = points.iter().filter_map(load_row).collect();
-    if rows.is_empty() {
-        return;
-    }
-    let mut table = comfy_table::Table::new();
-    table.set_header(LOAD_COLUMNS);
-    for row in rows {
-        table.add_row(row);
-    }
-    println!("{table}");
 }

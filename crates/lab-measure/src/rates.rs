@@ -4,12 +4,13 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use super::base::ReportBase;
 use super::groups::{self, SessionGroup};
-use super::report::OutputArguments;
-use super::report::{Figure, StreamReport, TrialReport};
+use super::measurement::{LabMeasurement, Prepared};
+use super::plot::{LineStyle, Plot, Series, linear};
+use super::quantity::{Quantity, higher, lower, plain};
+use super::report::{OutputArguments, Report, StreamReport, TrialReport};
 use super::rig::Rig;
 use super::target::TargetArguments;
 use super::testbed::TestbedArguments;
@@ -19,6 +20,23 @@ use adit_lab_engine::trial::TrialOutcome;
 use adit_lab_engine::windows::Windows;
 use adit_lab_process::stop::{Interrupted, Stop, environment};
 
+const LIMIT: Quantity<'_> = plain("limit", "bps");
+const RECEIVED: Quantity<'_> = higher("received", "bps");
+const LOST: Quantity<'_> = lower("lost", "ppm");
+const BELOW: Quantity<'_> = lower("error below the limit", "ppm");
+const LATENCIES: [Quantity<'_>; 2] = [lower("p50", "ns"), lower("p99", "ns")];
+/// The errors of a limit that sessions share or not, and of one that each session has.
+const ERRORS: [Quantity<'_>; 3] = [
+    lower("error of the mean", "ppm"),
+    lower("error of the worst window", "ppm"),
+    lower("error of the worst quiet window", "ppm"),
+];
+const SESSION_ERRORS: [Quantity<'_>; 3] = [
+    lower("mean error of a session", "ppm").plotted(),
+    lower("error of the worst session", "ppm").plotted(),
+    plain("error by one packet", "ppm").plotted(),
+];
+
 /// Length of a window. Unit: ns.
 const WINDOW_NS: u64 = 100_000_000;
 /// Longest absence of the tester in a quiet window: 0.25 % of it.
@@ -27,6 +45,8 @@ const QUIET_GAP_NS: u64 = WINDOW_NS / 400;
 const EACH_MAX: usize = 8;
 /// Maximum of sessions times windows: 1 GiB per stream.
 const CELLS_MAX: u64 = 1 << 27;
+/// Length of a window. Unit: s.
+const WINDOW_S: f64 = 0.1;
 const DIRECTIONS: [&str; 2] = ["uplink", "downlink"];
 const PPM: u64 = 1_000_000;
 
@@ -57,28 +77,8 @@ pub struct RatesArguments {
     output: OutputArguments,
 }
 
-/// The report of `adit-lab rates`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct RatesReport {
-    /// Machine, target, figures.
-    #[serde(flatten)]
-    pub base: ReportBase,
-    /// Length of a window. Unit: ns.
-    pub window_ns: u64,
-    /// Time after a change of the rate until windows count. Unit: ns.
-    pub settle_ns: u64,
-    /// The whole trial, with a stream for each direction of each group.
-    pub trial: TrialReport,
-    /// Longest absence of the tester in each window. Unit: ns.
-    pub gaps_ns: Vec<u64>,
-    /// Groups by direction, if the direction has traffic.
-    pub groups: Vec<GroupReport>,
-    /// One sentence for each result beyond the tolerance.
-    pub findings: Vec<String>,
-}
-
 /// One direction of one group. Rates count the octets of IP packets.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct GroupReport {
     /// Name and direction; also the name of the stream in the trial.
     pub name: String,
@@ -105,7 +105,7 @@ pub(crate) struct GroupReport {
 }
 
 /// Windows whose offered rate is within the limit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct BelowLimit {
     /// Number of windows.
     pub windows: u64,
@@ -114,7 +114,7 @@ pub(crate) struct BelowLimit {
 }
 
 /// Accuracy of a limit, in windows whose offered rate exceeds it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct RateAccuracy {
     /// Number of windows.
     pub windows: u64,
@@ -138,38 +138,6 @@ pub(crate) struct RateAccuracy {
     pub session_worst_ppm: i64,
     /// Contribution of one packet over all windows.
     pub session_packet_ppm: u64,
-}
-
-/// Runs the measurement. Returns true if every limit was held within the tolerance.
-///
-/// # Errors
-/// The groups cannot be read, the rig cannot be built, or the target ended. [`Interrupted`], after the
-/// report was written.
-pub(crate) fn run(arguments: &RatesArguments, stop: &Stop) -> Result<bool> {
-    let groups = groups::read(&arguments.groups)?;
-    arguments.check(&groups)?;
-    let mut target = arguments.target.clone();
-    target.sessions = groups.iter().map(|group| group.sessions).sum();
-    target.profiles = groups.iter().map(|group| (group.sessions, group.rules.clone())).collect();
-    let (mut rig, mut recorder) = Rig::build("rates", &arguments.bench, &target, None, stop)?;
-    let mut report = RatesReport {
-        base: ReportBase::of(&target, &rig),
-        window_ns: WINDOW_NS,
-        settle_ns: arguments.settle,
-        ..RatesReport::default()
-    };
-    let result = measure(arguments, &groups, &mut rig, &mut report, stop);
-    report.base.figures = figures(&report.groups);
-    report.findings = findings(&report, arguments.tolerance);
-    if report.trial.tester_limited {
-        recorder.warn("the tester could not offer the requested rates");
-    }
-    for finding in &report.findings {
-        recorder.warn(finding.clone());
-    }
-    report.base.close(rig, recorder, &result)?;
-    arguments.output.deliver(&report, print)?;
-    result.map(|()| report.findings.is_empty())
 }
 
 impl RatesArguments {
@@ -208,23 +176,120 @@ impl RatesArguments {
     }
 }
 
-fn measure(
-    arguments: &RatesArguments,
-    groups: &[SessionGroup],
-    rig: &mut Rig,
-    report: &mut RatesReport,
-    stop: &Stop,
-) -> Result<()> {
-    rig.set_groups(groups)?;
-    let (step, duration) = (arguments.step, arguments.duration);
-    let courses = groups.iter().flat_map(|group| [0, 1].map(|at| group.course(at, step, duration)));
-    let outcome = rig.follow(courses.collect(), duration, WINDOW_NS, stop)?;
-    let names: Vec<String> = groups.iter().flat_map(names).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    report.trial = TrialReport::new(None, &names, &outcome, rig.hz());
-    report.gaps_ns.clone_from(&outcome.window_gaps_ns);
-    report.groups = judge(arguments, groups, &outcome);
-    if outcome.complete { Ok(()) } else { Err(Interrupted.into()) }
+impl LabMeasurement for RatesArguments {
+    const NAME: &'static str = "rates";
+    type Rig = Rig;
+    type Case = Vec<SessionGroup>;
+
+    fn output(&self) -> &OutputArguments {
+        &self.output
+    }
+
+    fn prepare(&self, report: &mut Report, stop: &Stop) -> Result<Prepared<Self>> {
+        let groups = groups::read(&self.groups)?;
+        self.check(&groups)?;
+        let mut target = self.target.clone();
+        target.sessions = groups.iter().map(|group| group.sessions).sum();
+        target.profiles =
+            groups.iter().map(|group| (group.sessions, group.rules.clone())).collect();
+        report.condition("window", format!("{} ms", WINDOW_NS / 1_000_000));
+        report.condition("settling time", format!("{} ms", self.settle / 1_000_000));
+        let rig = Rig::build(report, &self.bench, &target, None, stop)?;
+        Ok(Some((rig, vec![groups])))
+    }
+
+    fn measure(
+        &self,
+        rig: &mut Rig,
+        groups: &Vec<SessionGroup>,
+        report: &mut Report,
+        stop: &Stop,
+    ) -> Result<()> {
+        rig.set_groups(groups)?;
+        let (step, duration) = (self.step, self.duration);
+        let courses =
+            groups.iter().flat_map(|group| [0, 1].map(|at| group.course(at, step, duration)));
+        let outcome = rig.follow(courses.collect(), duration, WINDOW_NS, stop)?;
+        let names: Vec<String> = groups.iter().flat_map(names).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let trial = TrialReport::new(None, &names, &outcome, rig.hz());
+        if trial.tester_limited {
+            report.warn("the tester could not offer the requested rates");
+        }
+        let judged = judge(self, groups, &outcome);
+        for group in &judged {
+            if let Some(stream) = trial.streams.iter().find(|stream| stream.name == group.name) {
+                group.add_to(stream, report);
+            }
+        }
+        report.findings = findings(&judged, self.tolerance);
+        report.case("all groups").trials.push(trial);
+        if outcome.complete { Ok(()) } else { Err(Interrupted.into()) }
+    }
+
+    fn conclude(&self, rig: Rig, report: &mut Report) -> Result<()> {
+        rig.close(report)
+    }
+}
+
+impl GroupReport {
+    /// Adds figures and the plot of its rates over time.
+    fn add_to(&self, stream: &StreamReport, report: &mut Report) {
+        let name = &self.name;
+        report.add(LIMIT, name, self.limit_bps);
+        if let Some(of) = &self.accuracy {
+            report.add(RECEIVED, name, [of.mean_bps]);
+            let errors = [of.error_ppm, of.worst_window_ppm, of.worst_quiet_ppm];
+            for (quantity, error) in ERRORS.into_iter().zip(errors) {
+                report.add(quantity, name, [error.unsigned_abs()]);
+            }
+            let worst = of.session_worst_ppm.unsigned_abs();
+            let errors = [of.session_mean_ppm, worst, of.session_packet_ppm];
+            for (quantity, error) in SESSION_ERRORS.into_iter().zip(errors) {
+                report.add(quantity, name, (!self.shared).then_some(error));
+            }
+        }
+        report.add(BELOW, name, self.below.map(|below| below.error_ppm.unsigned_abs()));
+        report.add(LOST, name, [scaled(stream.lost, PPM, stream.offered)]);
+        for (of, ns) in LATENCIES.into_iter().zip([stream.latency.p50_ns, stream.latency.p99_ns]) {
+            report.add(of, name, [ns]);
+        }
+        let own = self.limit_bps.filter(|_| !self.shared);
+        let own = own.map(|bps| mbps(bps) / f64::from(self.sessions.max(1)));
+        let axis = own.map(|limit| ("limit of a session, Mb/s".to_owned(), json!(limit)));
+        report.case(name).axes.extend(axis);
+        report.plot(self.course());
+    }
+
+    /// The rates over time.
+    fn course(&self) -> Plot {
+        let line = |rates: &[u64]| -> Vec<(f64, f64)> {
+            let middles = (0u32..).map(|at| (f64::from(at) + 0.5) * WINDOW_S);
+            middles.zip(rates).map(|(at, bps)| (at, mbps(*bps))).collect()
+        };
+        let ends = self.offered_bps.iter().map(|_| WINDOW_S).sum();
+        let limit = |name: &str, bps: u64| {
+            Series::reference(name, vec![(0.0, mbps(bps)), (ends, mbps(bps))])
+        };
+        let title = format!("{}, {}", self.name, self.size);
+        let mut plot = Plot::new(&title, linear("seconds"), linear("Mb/s"), LineStyle::Line);
+        plot.series.push(Series::new("offered", line(&self.offered_bps)));
+        plot.series.push(Series::new("received", line(&self.received_bps)));
+        plot.series.extend(self.limit_bps.map(|bps| limit("limit", bps)));
+        for (at, rates) in (1..).zip(&self.each_bps) {
+            plot.series.push(Series::new(&format!("session {at}"), line(rates)));
+        }
+        if !self.each_bps.is_empty() && !self.shared {
+            let own = self.limit_bps.map(|bps| bps / u64::from(self.sessions.max(1)));
+            plot.series.extend(own.map(|bps| limit("limit of each", bps)));
+        }
+        plot
+    }
+}
+
+/// Mb/s, exact below 2^53.
+fn mbps(bps: u64) -> f64 {
+    bps as f64 / 1e6
 }
 
 fn names(group: &SessionGroup) -> [String; 2] {
@@ -386,9 +451,10 @@ fn farthest(errors: impl Iterator<Item = i64>) -> i64 {
     errors.max_by_key(|error| error.unsigned_abs()).unwrap_or(0)
 }
 
-fn findings(report: &RatesReport, tolerance_ppm: u64) -> Vec<String> {
+/// One sentence for each result beyond the tolerance.
+fn findings(groups: &[GroupReport], tolerance_ppm: u64) -> Vec<String> {
     let mut findings = Vec::new();
-    for group in &report.groups {
+    for group in groups {
         let name = &group.name;
         if let Some(accuracy) =
             group.accuracy.filter(|accuracy| accuracy.error_ppm.unsigned_abs() > tolerance_ppm)
@@ -413,94 +479,12 @@ fn findings(report: &RatesReport, tolerance_ppm: u64) -> Vec<String> {
     findings
 }
 
-fn figures(groups: &[GroupReport]) -> Vec<Figure> {
-    let mut figures = Vec::new();
-    for group in groups {
-        let Some(accuracy) = &group.accuracy else { continue };
-        let mut add = |what: &str, unit: &str, value: u64| {
-            figures.push(Figure::of(&format!("{what}, {}", group.name), unit, &[value]));
-        };
-        add("received", "bps", accuracy.mean_bps);
-        add("error of the mean", "ppm", accuracy.error_ppm.unsigned_abs());
-        add("error of the worst window", "ppm", accuracy.worst_window_ppm.unsigned_abs());
-        if !group.shared {
-            add("mean error of a session", "ppm", accuracy.session_mean_ppm);
-            add("error of the worst session", "ppm", accuracy.session_worst_ppm.unsigned_abs());
-        }
-    }
-    figures
-}
-
 /// Formats parts per million as a signed percentage.
 #[must_use]
-pub(crate) fn percent(ppm: i64) -> String {
+fn percent(ppm: i64) -> String {
     let sign = if ppm < 0 { "−" } else { "" };
     let size = ppm.unsigned_abs();
     format!("{sign}{}.{:03} %", size / 10_000, size % 10_000 / 10)
-}
-
-/// Column headings of [`row`].
-pub(crate) const COLUMNS: [&str; 12] = [
-    "group",
-    "sessions",
-    "limit, Mb/s",
-    "received, Mb/s",
-    "mean",
-    "worst 100 ms",
-    "worst quiet",
-    "sessions, mean",
-    "worst session",
-    "below the limit",
-    "lost",
-    "p50 / p99, ms",
-];
-
-/// Formats a group as a row of a table. Errors are relative to the limit.
-#[must_use]
-pub(crate) fn row(group: &GroupReport, stream: &StreamReport) -> [String; 12] {
-    let mbps = |bps: u64| format!("{}.{:03}", bps / 1_000_000, bps % 1_000_000 / 1000);
-    let ms = |ns: u64| format!("{}.{:03}", ns / 1_000_000, ns % 1_000_000 / 1000);
-    let of = |value: &dyn Fn(&RateAccuracy) -> String| {
-        group.accuracy.as_ref().map_or_else(|| "–".to_owned(), value)
-    };
-    let alone = |value: fn(&RateAccuracy) -> i64| {
-        if group.shared { "–".to_owned() } else { of(&|accuracy| percent(value(accuracy))) }
-    };
-    let lost = scaled(stream.lost, PPM, stream.offered);
-    [
-        group.name.clone(),
-        group.sessions.to_string(),
-        group.limit_bps.map_or_else(|| "none".to_owned(), mbps),
-        of(&|accuracy| mbps(accuracy.mean_bps)),
-        of(&|accuracy| percent(accuracy.error_ppm)),
-        of(&|accuracy| percent(accuracy.worst_window_ppm)),
-        of(&|accuracy| {
-            format!("{} ({})", percent(accuracy.worst_quiet_ppm), accuracy.quiet_windows)
-        }),
-        alone(|accuracy| i64::try_from(accuracy.session_mean_ppm).unwrap_or(i64::MAX)),
-        alone(|accuracy| accuracy.session_worst_ppm),
-        group.below.map_or_else(|| "–".to_owned(), |below| percent(below.error_ppm)),
-        percent(i64::try_from(lost).unwrap_or(i64::MAX)),
-        format!("{} / {}", ms(stream.latency.p50_ns), ms(stream.latency.p99_ns)),
-    ]
-}
-
-/// The groups with their streams.
-pub(crate) fn rows(report: &RatesReport) -> impl Iterator<Item = (&GroupReport, &StreamReport)> {
-    report.groups.iter().filter_map(|group| {
-        let stream = report.trial.streams.iter().find(|stream| stream.name == group.name)?;
-        Some((group, stream))
-    })
-}
-
-fn print(report: &RatesReport) {
-    let mut table = comfy_table::Table::new();
-    table.set_header(COLUMNS);
-    for (group, stream) in rows(report) {
-        table.add_row(row(group, stream));
-    }
-    println!("{table}");
-    report.base.print();
 }
 
 #[cfg(test)]

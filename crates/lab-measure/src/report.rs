@@ -1,18 +1,24 @@
-//! The parts of a report and their JSON format.
+//! The report of a measurement: cases, figures and plots, and the conditions under which they were measured.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::absence::Absence;
+use super::agreement::Agreement;
 use super::machine::{Machine, StealTime};
-use super::progress::mpps;
+use super::plot::{Plot, merge};
+use super::quantity::{Figure, Quantity};
 use super::testbed::Testbed;
+use adit_lab_engine::clock::scaled;
 use adit_lab_engine::histogram::{CurvePoint, Latency, LatencySummary};
 use adit_lab_engine::trial::{StreamOutcome, TrialOutcome};
+use adit_lab_process::stop::Interrupted;
+use adit_lab_smf::exchange::ProcedureReport;
 
 /// Options for the destination of a report.
 #[derive(Debug, Clone, clap::Args)]
@@ -25,23 +31,10 @@ pub(crate) struct OutputArguments {
     pub out: Option<PathBuf>,
 }
 
-impl OutputArguments {
-    /// Writes a finished report to the file and, as JSON or by `print`, to standard output.
-    ///
-    /// # Errors
-    /// The file or standard output cannot be written.
-    pub(crate) fn deliver<T: Serialize>(&self, report: &T, print: impl FnOnce(&T)) -> Result<()> {
-        write(report, self.json, self.out.as_deref())?;
-        if !self.json {
-            print(report);
-        }
-        Ok(())
-    }
-}
-
-/// The first fields of every report.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ReportHeader {
+/// The report of a measurement: figures of quantities in cases.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Report {
     /// `adit-lab` and its version.
     pub tool: String,
     /// The subcommand.
@@ -58,113 +51,177 @@ pub(crate) struct ReportHeader {
     pub steal_ms: BTreeMap<String, u64>,
     /// Warnings to read before using a figure.
     pub warnings: Vec<String>,
+    /// Target, load and settings by name.
+    pub conditions: BTreeMap<String, String>,
+    /// Why this machine cannot run the measurement, which then has no result.
+    pub left_out: Option<String>,
+    /// PFCP procedures of many sessions by name: duration, latency, failures.
+    pub procedures: BTreeMap<String, ProcedureReport>,
+    /// The tester's own ceiling.
+    pub ceiling: Option<TrialReport>,
+    /// The cases.
+    pub cases: Vec<MeasuredCase>,
+    /// The figures to compare.
+    pub figures: Vec<Figure>,
+    /// Plots of what figures do not show, such as distributions.
+    pub plots: Vec<Plot>,
+    /// One sentence for each result that is wrong with the target.
+    pub findings: Vec<String>,
+    /// Comparison of the tester's and the target's counts.
+    pub agreement: Option<Agreement>,
+    /// The target's own counters, in its format.
+    pub target_counters: Option<Value>,
+    /// Steal time at the start.
+    #[serde(skip)]
+    pub steal: StealTime,
 }
 
-/// A figure of a report, from one run or several.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Figure {
-    /// Name; the same in all reports of the same measurement.
+/// A case of a measurement.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct MeasuredCase {
+    /// Its name, as in figures.
     pub name: String,
-    /// Its unit.
-    pub unit: String,
-    /// Median of the runs.
-    pub median: u64,
-    /// Lowest of the runs.
-    pub min: u64,
-    /// Highest of the runs.
-    pub max: u64,
-    /// Number of runs.
-    pub runs: usize,
+    /// Its place on each axis: a number or text.
+    pub axes: BTreeMap<String, Value>,
+    /// Every trial in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub trials: Vec<TrialReport>,
 }
 
-impl Figure {
-    /// The figure of these runs.
-    #[must_use]
-    pub(crate) fn of(name: &str, unit: &str, values: &[u64]) -> Self {
-        let mut sorted = values.to_vec();
-        sorted.sort_unstable();
-        let at = |index: usize| sorted.get(index).copied().unwrap_or(0);
-        Self {
-            name: name.to_owned(),
-            unit: unit.to_owned(),
-            median: at(sorted.len() / 2),
-            min: at(0),
-            max: at(sorted.len().saturating_sub(1)),
-            runs: sorted.len(),
-        }
-    }
-}
-
-/// Collects the header of a report during a measurement.
-#[derive(Debug)]
-pub(crate) struct Recorder {
-    header: ReportHeader,
-    steal: StealTime,
-}
-
-impl Recorder {
+impl Report {
     /// Starts a report: records machine and time.
     #[must_use]
-    pub(crate) fn start(measurement: &str, bench: &Testbed) -> Self {
-        let mut machine = Machine::read();
-        machine.dpdk = bench.eal().version();
-        machine.tsc_hz = bench.eal().tsc_hz();
-        machine.uses_hugepages = bench.eal().has_hugepages();
-        machine.core_map.insert("tester".to_owned(), vec![bench.core()]);
-        Self::of(measurement, machine)
-    }
-
-    /// The same for a measurement without ports of the tester.
-    #[must_use]
-    pub(crate) fn without_ports(measurement: &str) -> Self {
-        Self::of(measurement, Machine::read_without_eal())
-    }
-
-    fn of(measurement: &str, mut machine: Machine) -> Self {
+    pub(crate) fn start(measurement: &str) -> Self {
+        let mut machine = Machine::read_without_eal();
         machine.sample_noise();
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_secs());
-        let header = ReportHeader {
+        Self {
             tool: format!("adit-lab {}", env!("CARGO_PKG_VERSION")),
             measurement: measurement.to_owned(),
-            complete: false,
             command: std::env::args().collect(),
             started_unix_s: unix,
             machine,
-            ..ReportHeader::default()
-        };
-        Self { header, steal: StealTime::now() }
+            steal: StealTime::now(),
+            ..Self::default()
+        }
+    }
+
+    /// Records the tester's side.
+    pub(crate) fn uses(&mut self, bench: &Testbed) {
+        self.machine.dpdk = bench.eal().version();
+        self.machine.tsc_hz = bench.eal().tsc_hz();
+        self.machine.uses_hugepages = bench.eal().has_hugepages();
+        self.cores("tester", &[bench.core()]);
     }
 
     /// Adds a warning unless the report has it already.
     pub(crate) fn warn(&mut self, text: impl Into<String>) {
         let text = text.into();
-        if !self.header.warnings.contains(&text) {
+        if !self.warnings.contains(&text) {
             eprintln!("warning: {text}");
-            self.header.warnings.push(text);
+            self.warnings.push(text);
         }
     }
 
     /// Records the cores of a role.
     pub(crate) fn cores(&mut self, role: &str, cores: &[u16]) {
-        self.header.machine.core_map.insert(role.to_owned(), cores.to_vec());
+        self.machine.core_map.insert(role.to_owned(), cores.to_vec());
     }
 
-    /// Processors online.
-    #[must_use]
-    pub(crate) fn cpus(&self) -> u32 {
-        self.header.machine.cpus
+    /// Records a condition.
+    pub(crate) fn condition(&mut self, name: &str, value: impl ToString) {
+        self.conditions.insert(name.to_owned(), value.to_string());
     }
 
-    /// The header of the finished report.
+    /// Records that this machine cannot run the measurement.
+    pub(crate) fn leave_out(&mut self, why: String) {
+        self.warn(format!("left out on this machine: {why}"));
+        self.left_out = Some(why);
+    }
+
+    /// The case of this name, which is added if it is new.
+    pub(crate) fn case(&mut self, name: &str) -> &mut MeasuredCase {
+        let at = self.cases.iter().position(|case| case.name == name).unwrap_or_else(|| {
+            self.cases.push(MeasuredCase { name: name.to_owned(), ..MeasuredCase::default() });
+            self.cases.len() - 1
+        });
+        match self.cases.get_mut(at) {
+            Some(case) => case,
+            None => unreachable!("it was found or added"),
+        }
+    }
+
+    /// Adds runs of a quantity in a case; without any it adds nothing.
+    pub(crate) fn add(
+        &mut self,
+        quantity: Quantity<'_>,
+        case: &str,
+        values: impl IntoIterator<Item = u64>,
+    ) {
+        let values: Vec<u64> = values.into_iter().collect();
+        let same = |figure: &&mut Figure| figure.quantity == quantity.name && figure.case == case;
+        match self.figures.iter_mut().find(same) {
+            Some(figure) => figure.add(&values),
+            None if values.is_empty() => {}
+            None => {
+                let mut figure = Figure::new(quantity, case);
+                figure.add(&values);
+                self.figures.push(figure);
+            }
+        }
+    }
+
+    /// The runs of a quantity in a case.
     #[must_use]
-    pub(crate) fn finish(mut self, complete: bool) -> ReportHeader {
-        self.header.complete = complete;
-        self.header.steal_ms = self.steal.since_ms(&StealTime::now());
-        let stolen: u64 = self.header.steal_ms.values().sum();
+    pub(crate) fn values(&self, quantity: Quantity<'_>, case: &str) -> &[u64] {
+        let same = |figure: &&Figure| figure.quantity == quantity.name && figure.case == case;
+        self.figures.iter().find(same).map_or(&[], |figure| &figure.values)
+    }
+
+    /// Adds the ratios, run by run, of a quantity in two cases. Unit: thousandths.
+    pub(crate) fn ratio(&mut self, name: &str, of: Quantity<'_>, [case, to]: [&str; 2]) {
+        let pairs = self.values(of, case).iter().zip(self.values(of, to));
+        let ratios: Vec<u64> =
+            pairs.filter(|(_, to)| **to > 0).map(|(own, to)| scaled(*own, 1000, *to)).collect();
+        let ratio = Quantity { name, unit: "permille", better: of.better, plotted: false };
+        self.add(ratio, case, ratios);
+    }
+
+    /// Adds a plot, or its lines to the one with its title.
+    pub(crate) fn plot(&mut self, plot: Plot) {
+        merge(&mut self.plots, plot);
+    }
+
+    /// Ends the report; notes why the measurement ended early, if it did.
+    pub(crate) fn finish(&mut self, result: &Result<()>) {
+        match result {
+            Err(error) if error.is::<Interrupted>() => self.warn("interrupted: incomplete"),
+            Err(error) => self.warn(format!("the measurement ended early: {error:#}")),
+            Ok(()) => {}
+        }
+        self.complete = result.is_ok();
+        self.steal_ms = self.steal.since_ms(&StealTime::now());
+        let stolen: u64 = self.steal_ms.values().sum();
         if stolen > 0 {
             self.warn(format!("the hypervisor stole {stolen} ms of CPU time during the run"));
         }
-        self.header
+    }
+
+    /// Writes the report to the file and, with `--json`, to standard output.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn write(&self, output: &OutputArguments) -> Result<()> {
+        let text = serde_json::to_string_pretty(self).context("write the report as JSON")?;
+        if let Some(path) = &output.out {
+            std::fs::write(path, format!("{text}\n"))
+                .with_context(|| format!("write the report to {}", path.display()))?;
+        }
+        if output.json {
+            println!("{text}");
+        }
+        Ok(())
     }
 }
 
@@ -204,15 +261,15 @@ pub(crate) struct StreamReport {
     /// Delay of bursts behind their schedule, which is the tester's own error.
     pub lateness: LatencySummary,
     /// Percentile curve of the latency, in trials with a timeline.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip)]
     pub curve: Vec<CurvePoint>,
     /// Results by second, in trials with a timeline.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip)]
     pub timeline: Vec<SecondReport>,
 }
 
 /// One second of one stream.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct SecondReport {
     /// Packets received.
     pub received: u64,
@@ -326,38 +383,6 @@ const MISSED_SHARE_MAX: u64 = 1000;
 /// … or if the offered rate was lower than requested by more than one packet in this many.
 const SHORT_SHARE_MAX: u64 = 200;
 
-/// Writes a report to `out` and, with `json`, to standard output.
-///
-/// # Errors
-/// The file cannot be written.
-pub(crate) fn write<T: Serialize>(report: &T, json: bool, out: Option<&Path>) -> Result<()> {
-    let text = serde_json::to_string_pretty(report).context("write the report as JSON")?;
-    if let Some(path) = out {
-        std::fs::write(path, format!("{text}\n"))
-            .with_context(|| format!("write the report to {}", path.display()))?;
-    }
-    if json {
-        println!("{text}");
-    }
-    Ok(())
-}
-
-/// Prints a table of rates by case with median, range and the number of `runs`.
-pub(crate) fn print_rates(of: &str, runs: &str, figures: &[Figure]) {
-    let mut table = comfy_table::Table::new();
-    table.set_header([of, "median", "lowest", "highest", runs]);
-    for figure in figures {
-        table.add_row([
-            figure.name.clone(),
-            mpps(figure.median),
-            mpps(figure.min),
-            mpps(figure.max),
-            figure.runs.to_string(),
-        ]);
-    }
-    println!("{table}");
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -409,11 +434,5 @@ mod tests {
         }
         assert!(json["streams"][0]["latency"].get("p99_99_ns").is_some());
         assert_eq!(serde_json::from_value::<TrialReport>(json).unwrap(), trial);
-    }
-
-    #[test]
-    fn figure_has_median_and_spread_of_its_runs() {
-        let figure = Figure::of("x", "pps", &[5, 1, 9]);
-        assert_eq!((figure.median, figure.min, figure.max, figure.runs), (5, 1, 9, 3));
     }
 }

@@ -1,21 +1,26 @@
 //! The rig of a measurement: the tester, the target and its sessions.
 
 mod change;
+mod close;
 mod course;
 mod load;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use adit_types::{MacAddr, PortId};
 use anyhow::{Context, Result, anyhow, bail};
+use serde_json::{Value, json};
+
+use self::close::record_target;
 
 use super::absence::{Absence, absence_ns_min};
 use super::agreement::TesterTotals;
 use super::any_engine::{AnyEngine, UnlinkedPorts};
 use super::progress::mpps;
-use super::report::{Recorder, TrialReport};
+use super::report::{Report, TrialReport};
 use super::selftest;
 use super::target::{RunningTarget, TargetAccess, TargetArguments, TargetKind};
 use super::testbed::{Testbed, TestbedArguments, on_core};
@@ -77,6 +82,27 @@ impl TrialCase {
     pub(crate) fn name(&self) -> String {
         format!("{} {}, {} active", self.direction.name(), self.size.title(), self.active)
     }
+
+    /// Its place on the axes of plots.
+    #[must_use]
+    pub(crate) fn axes(&self) -> BTreeMap<String, Value> {
+        let (size, value) = match self.size.bytes() {
+            Some(bytes) if self.size.is_payload() => ("payload, bytes", json!(bytes)),
+            Some(bytes) => ("IP packet, bytes", json!(bytes)),
+            None => ("size", json!(self.size.title())),
+        };
+        let direction = json!(self.direction.name());
+        let axes =
+            [("direction", direction), (size, value), ("active sessions", json!(self.active))];
+        axes.map(|(name, value)| (name.to_owned(), value)).into()
+    }
+
+    /// Adds it to a report. Returns its name.
+    pub(crate) fn add_to(&self, report: &mut Report) -> String {
+        let name = self.name();
+        report.case(&name).axes = self.axes();
+        name
+    }
 }
 
 /// Everything that a trial needs. Fields drop in order: ports close before DPDK ends.
@@ -97,12 +123,12 @@ pub(crate) struct Rig {
     queue_pkts: u64,
     /// Duration and failures of the establishment.
     pub established: Option<ProcedureReport>,
-    /// The trial that measured the tester's own ceiling.
-    pub ceiling: Option<TrialReport>,
+    /// The tester's own ceiling, if it was measured. Unit: packets per second.
+    ceiling_pps: Option<u64>,
     live: TrialProgress,
     /// Changes of sessions during the trials.
     churn: Option<Churn>,
-    cpu: Option<std::collections::BTreeMap<u16, u64>>,
+    cpu: Option<BTreeMap<u16, u64>>,
     /// Packets sent and received in all trials.
     pub totals: TesterTotals,
 }
@@ -114,12 +140,12 @@ impl Rig {
     /// # Errors
     /// A step fails; [`Interrupted`].
     pub(crate) fn build(
-        measurement: &str,
+        report: &mut Report,
         bench_arguments: &TestbedArguments,
         arguments: &TargetArguments,
         calibrate: Option<&Size>,
         stop: &Stop,
-    ) -> Result<(Self, Recorder)> {
+    ) -> Result<Self> {
         let reach = arguments.reach()?;
         // Report mistakes in rules and names before anything starts.
         let sessions_config =
@@ -128,18 +154,18 @@ impl Rig {
             if let TargetAccess::Dpdk(devices) = &reach { devices } else { &[] };
         arguments.check_model()?;
         let bench = Testbed::start(bench_arguments, devices)?;
-        let mut recorder = Recorder::start(measurement, &bench);
+        report.uses(&bench);
+        record_target(arguments, report);
         let core = arguments.core(&bench)?;
-        record_cores(arguments, &bench, core, &mut recorder);
-        let ceiling = match calibrate {
-            Some(size) => Some(selftest::ceiling(&bench, size, &reach, stop)?),
-            None => None,
-        };
+        record_cores(arguments, &bench, core, report);
+        if let Some(size) = calibrate {
+            report.ceiling = Some(selftest::ceiling(&bench, size, &reach, stop)?);
+        }
         let start = || RunningTarget::start(arguments, &bench, core);
         let (waiting, mut target) = UnlinkedPorts::open_with_target(&bench, &reach, start, stop)?;
         let addresses = |macs: &[MacAddr]| {
             let mac = |at: usize| macs.get(at).copied().unwrap_or_default();
-            let mut own = arguments.port_addresses([mac(0), mac(1)]);
+            let mut own = arguments.network.port_addresses([mac(0), mac(1)]);
             own.truncate(macs.len());
             own
         };
@@ -160,7 +186,7 @@ impl Rig {
             burst: 32,
             queue_pkts,
             established: None,
-            ceiling,
+            ceiling_pps: report.ceiling.as_ref().map(|ceiling| ceiling.received_pps),
             live: TrialProgress::default(),
             churn: None,
             cpu: None,
@@ -170,8 +196,11 @@ impl Rig {
             rig.establish(stop)?;
             rig.resolve(stop)?;
         }
+        report
+            .procedures
+            .extend(rig.established.clone().map(|of| ("establishment".to_owned(), of)));
         rig.first_packets(stop)?;
-        Ok((rig, recorder))
+        Ok(rig)
     }
 
     /// Establishes association and sessions. Meanwhile the tester's thread serves the ports, since the UPF
@@ -181,7 +210,7 @@ impl Rig {
         let mut smf = arguments.lab_smf()?;
         let config = self.sessions_config.as_ref().context(NO_SESSIONS)?;
         let (target, timeout) = (&mut self.target, arguments.timeout());
-        eprintln!("establishing {} sessions with {}", config.count, arguments.n4);
+        eprintln!("establishing {} sessions with {}", config.count, arguments.pfcp.n4);
         let (sessions, report) = serve_while(
             &self.bench,
             || self.engine.serve(),
@@ -203,7 +232,7 @@ impl Rig {
 
     /// Resolves the UPF's MAC addresses on N3 and N6.
     fn resolve(&mut self, stop: &Stop) -> Result<()> {
-        let wanted = self.arguments.next_hops();
+        let wanted = self.arguments.network.next_hops();
         let engine = &mut self.engine;
         let found = on_tester_quietly(&self.bench, || {
             wanted
@@ -289,8 +318,8 @@ impl Rig {
         let plan: Arc<[_]> = draw_plan(&PlanConfig {
             teids,
             first: 0,
-            gnbs: &arguments.gnb_addresses(),
-            source_ports: arguments.source_ports,
+            gnbs: &arguments.network.gnb_addresses(),
+            source_ports: arguments.network.source_ports,
             weights: &case.size.weights,
             order: case.order,
             seed: 1,
@@ -317,7 +346,7 @@ impl Rig {
         };
         let mac = self.engine.mac(usize::from(tx == 1)).context("a port is missing")?;
         let [n3, n6] = self.next_hops;
-        let form = self.arguments.form(uplink, mac, if uplink { n3 } else { n6 });
+        let form = self.arguments.network.form(uplink, mac, if uplink { n3 } else { n6 });
         let template = |len: &usize| {
             Template::new(&form, *len).map_err(|error| environment(format!("size {len}: {error}")))
         };
@@ -341,19 +370,25 @@ impl Rig {
         stop: &Stop,
     ) -> Result<TrialOutcome> {
         let pps = if let OfferedRate::Pps(pps) = rate { pps } else { 0 };
-        let config = TrialConfig {
-            courses: case.direction.rates(rate).into_iter().map(RateStep::always).collect(),
+        let courses = case.direction.rates(rate).into_iter().map(RateStep::always).collect();
+        let config = TrialConfig { timeline, ..self.trial_config(courses, pps, duration_ns) };
+        self.live.rate_pps.store(pps, Ordering::Relaxed);
+        self.run_trial(&config, what, stop)
+    }
+
+    /// A trial in which each stream follows its sequence of rates; `pps` is the rate of all, if it is constant.
+    fn trial_config(&self, courses: Vec<Vec<RateStep>>, pps: u64, duration_ns: u64) -> TrialConfig {
+        TrialConfig {
+            courses,
             duration_ns,
             drain_ns: DRAIN_NS,
             quiet_ns: if self.churn.is_some() { DRAIN_NS } else { QUIET_NS },
             absence_ns_min: absence_ns_min(pps, self.queue_pkts),
             late_max_ns: LATE_MAX_NS,
             burst: self.burst,
-            timeline,
+            timeline: false,
             window_ns: 0,
-        };
-        self.live.rate_pps.store(pps, Ordering::Relaxed);
-        self.run_trial(&config, what, stop)
+        }
     }
 
     /// Runs one trial and adds it to the totals.
@@ -423,7 +458,7 @@ impl Rig {
     /// # Errors
     /// The rate is above the tester's measured ceiling.
     pub(crate) fn refuse_above_ceiling(&self, pps: u64) -> Result<()> {
-        match self.ceiling.as_ref().map(|ceiling| ceiling.received_pps) {
+        match self.ceiling_pps {
             Some(ceiling) if pps > ceiling => Err(environment(format!(
                 "a rate of {} is above the tester's own ceiling on this machine ({})",
                 mpps(pps),
@@ -434,12 +469,10 @@ impl Rig {
     }
 
     /// Warns if a result is near the tester's ceiling.
-    pub(crate) fn judge(&self, recorder: &mut Recorder, what: &str, pps: u64) {
-        let Some(ceiling) = self.ceiling.as_ref().map(|ceiling| ceiling.received_pps) else {
-            return;
-        };
+    pub(crate) fn judge(&self, report: &mut Report, what: &str, pps: u64) {
+        let Some(ceiling) = self.ceiling_pps else { return };
         if pps.saturating_mul(100) > ceiling.saturating_mul(CEILING_SHARE_PERCENT) {
-            recorder.warn(format!(
+            report.warn(format!(
                 "{what}: {} is within 10 % of the tester's own ceiling ({}); the target may be faster",
                 mpps(pps),
                 mpps(ceiling)
@@ -449,7 +482,7 @@ impl Rig {
 
     /// Warns if the target's threads spent more than a tenth of their CPU time on the tester's core since
     /// the first trial.
-    pub(crate) fn judge_cores(&self, recorder: &mut Recorder) {
+    pub(crate) fn judge_cores(&self, report: &mut Report) {
         let (Some(before), now) = (&self.cpu, self.target.cpu_by_core()) else { return };
         let used = |core: u16| {
             let before = before.get(&core).copied().unwrap_or(0);
@@ -458,7 +491,7 @@ impl Rig {
         let total: u64 = now.keys().map(|core| used(*core)).sum();
         let shared = used(self.bench.core());
         if shared * 10 > total && total > 0 {
-            recorder.warn(format!(
+            report.warn(format!(
                 "the target spent {shared} of {total} ticks of CPU time on the tester's core {}",
                 self.bench.core()
             ));
@@ -484,48 +517,48 @@ pub(crate) fn record_cores(
     arguments: &TargetArguments,
     bench: &Testbed,
     core: u16,
-    recorder: &mut Recorder,
+    report: &mut Report,
 ) {
     let started = arguments.start.is_some()
         || matches!(arguments.target, TargetKind::Adit | TargetKind::Testpmd);
     if started || arguments.target_core.is_some() {
         let cores = arguments.worker_cores(bench, core);
-        recorder.cores("target", &cores);
-        record_placement(arguments, recorder);
-        if arguments.model != ExecutionModel::RunToCompletion {
+        report.cores("target", &cores);
+        record_placement(arguments, report);
+        if arguments.adit.model != ExecutionModel::RunToCompletion {
             let receiver = arguments.receiver_core(bench, core);
-            recorder.cores("receiver", &[receiver]);
+            report.cores("receiver", &[receiver]);
             if cores.contains(&receiver) {
-                recorder.warn(format!(
+                report.warn(format!(
                     "the receiver shares core {receiver} with a worker: rates are those of both together, and \
                      latencies contain the time that one waits for the other"
                 ));
             }
         }
-        if cores.len() < usize::from(arguments.workers) {
-            recorder.warn(format!(
+        if cores.len() < usize::from(arguments.adit.workers) {
+            report.warn(format!(
                 "{} workers requested, but this machine has cores for {} beside the tester's",
-                arguments.workers,
+                arguments.adit.workers,
                 cores.len()
             ));
         }
     } else {
-        recorder.warn("adit-lab did not start the target: it may share the tester's core");
+        report.warn("adit-lab did not start the target: it may share the tester's core");
     }
     if core == bench.core() && started {
-        recorder.warn(format!(
+        report.warn(format!(
             "tester and target shared core {core}: the figures are valid for neither"
         ));
     }
 }
 
 /// Records where a plan puts control, and warns of the rules that it breaks unless that is its purpose.
-fn record_placement(arguments: &TargetArguments, recorder: &mut Recorder) {
+fn record_placement(arguments: &TargetArguments, report: &mut Report) {
     let Some(placed) = &arguments.placed else { return };
-    recorder.cores("control", &[placed.control]);
+    report.cores("control", &[placed.control]);
     for found in &placed.breaks {
-        if arguments.placement.as_ref().is_none_or(|choice| !choice.breaks(found)) {
-            recorder.warn(format!("this machine leaves no better placement; it breaks {found}"));
+        if arguments.adit.placement.as_ref().is_none_or(|choice| !choice.breaks(found)) {
+            report.warn(format!("this machine leaves no better placement; it breaks {found}"));
         }
     }
 }
@@ -567,7 +600,10 @@ pub(super) fn serve_while<T>(
 }
 
 /// Runs `work` on a registered thread on the tester's core, without a progress line.
-fn on_tester_quietly<T: Send>(bench: &Testbed, work: impl FnOnce() -> T + Send) -> Result<T> {
+pub(super) fn on_tester_quietly<T: Send>(
+    bench: &Testbed,
+    work: impl FnOnce() -> T + Send,
+) -> Result<T> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| on_core(bench.eal(), bench.core(), || Ok(work())));
         thread.join().map_err(|_| anyhow!("the tester's thread panicked"))?

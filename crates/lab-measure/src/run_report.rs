@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::agreement::Agreement;
+use crate::report::Report;
 
 /// Figures from another source, shown next to the measured ones.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Reference {
-    /// The plot: `rate-by-size`, `rate-by-sessions`, `latency-by-size`, `rate`, or `response-cdf`.
+    /// The plot: `rate-by-size`, `rate-by-sessions`, `latency-by-size`, or `response-cdf`.
     pub plot: String,
     /// Source of the figures, for the legend.
     pub label: String,
@@ -95,7 +96,7 @@ pub(crate) struct MeasurementReport {
     #[serde(default)]
     pub left_out: Option<String>,
     /// Its own report.
-    pub report: Option<Value>,
+    pub report: Option<Report>,
 }
 
 /// The words of each command that not all of the commands have, without dashes.
@@ -148,8 +149,8 @@ impl ExperimentRunReport {
             if let Some(error) = &measurement.error {
                 problems.push(format!("{title}, {name}: {error}"));
             }
-            let agreement = measurement.agreement();
-            if let Some(warning) = agreement.as_ref().and_then(Agreement::warning) {
+            let agreement = measurement.report.as_ref().and_then(|of| of.agreement.as_ref());
+            if let Some(warning) = agreement.and_then(Agreement::warning) {
                 problems.push(format!("{title}, {name}: {warning}"));
             }
         }
@@ -167,32 +168,27 @@ impl ExperimentRunReport {
             return serde_json::from_value(value)
                 .with_context(|| format!("{} is not a report", path.display()));
         }
-        let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
-        let Some(measurement) = text("measurement") else {
+        let report: Report = serde_json::from_value(value)
+            .with_context(|| format!("{} is not a report", path.display()))?;
+        if report.measurement.is_empty() {
             bail!("{} is not a report of adit-lab", path.display());
-        };
-        let command = value.get("command").and_then(|words| {
-            let words = words.as_array()?.iter().skip(1);
-            Some(words.filter_map(Value::as_str).map(str::to_owned).collect())
-        });
-        let complete = value.get("complete").and_then(Value::as_bool).unwrap_or(false);
-        let started = value.get("started_unix_s").and_then(Value::as_u64).unwrap_or(0);
+        }
         Ok(Self {
-            tool: text("tool").unwrap_or_default(),
-            started_unix_s: started,
+            tool: report.tool.clone(),
+            started_unix_s: report.started_unix_s,
             quick: false,
-            complete,
+            complete: report.complete,
             experiments: vec![ExperimentReport {
                 file: path.display().to_string(),
-                title: measurement,
+                title: report.measurement.clone(),
                 about: String::new(),
                 references: Vec::new(),
                 studies: Vec::new(),
                 measurements: vec![MeasurementReport {
-                    command: command.unwrap_or_default(),
+                    command: report.command.iter().skip(1).cloned().collect(),
                     error: None,
                     left_out: None,
-                    report: Some(value),
+                    report: Some(report),
                 }],
                 planned: 1,
             }],
@@ -206,16 +202,8 @@ impl MeasurementReport {
     }
 
     fn is_whole(&self) -> bool {
-        let complete = self.report.as_ref().and_then(|report| report.get("complete"));
-        let is_complete = complete.and_then(Value::as_bool) == Some(true);
+        let is_complete = self.report.as_ref().is_some_and(|report| report.complete);
         self.error.is_none() && (is_complete || self.left_out.is_some())
-    }
-
-    /// Comparison of the tester's and the target's counts.
-    #[must_use]
-    pub(crate) fn agreement(&self) -> Option<Agreement> {
-        let value = self.report.as_ref()?.get("agreement")?;
-        serde_json::from_value(value.clone()).ok()
     }
 }
 

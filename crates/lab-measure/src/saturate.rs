@@ -6,30 +6,29 @@
 //! target is the bottleneck. testpmd swaps MAC addresses (macswap) on one memif; adit forwards between
 //! two, N3 and N6. Both receive frames of the same length.
 
-use std::time::Instant;
-
 use adit_pktio::mem::MemBuf;
 use adit_types::{MacAddr, PortId};
-use anyhow::{Context, Result, anyhow, bail};
-use serde::{Deserialize, Serialize};
+use anyhow::{Context, Result, bail};
 
-use super::any_engine::TESTER_MACS;
-use super::progress::{self, mpps};
-use super::report::OutputArguments;
-use super::report::{Figure, Recorder, ReportHeader, print_rates};
-use super::rig::{ARP_TIMEOUT, GNB_TEID, record_cores, serve_while};
+use super::any_engine::{TESTER_MACS, resolve};
+use super::measurement::{LabMeasurement, Prepared};
+use super::progress::mpps;
+use super::quantity::{Quantity, higher, lower, plain};
+use super::report::{OutputArguments, Report};
+use super::rig::{ARP_TIMEOUT, GNB_TEID, on_tester_quietly, record_cores, serve_while};
 use super::target::rules::possible_value;
 use super::target::{OuterFamily, RunningTarget, TargetArguments, TargetKind};
-use super::testbed::{Testbed, TestbedArguments, memif_address, on_core};
+use super::testbed::{Testbed, TestbedArguments, memif_address};
 use super::traffic::span_ns;
-use adit_lab_engine::clock::{NS_PER_S, scaled};
+use adit_lab_engine::clock::{NS_PER_S, TscClock, scaled};
 use adit_lab_engine::frame::Template;
 use adit_lab_engine::inspect::probe;
 use adit_lab_engine::memif::{Listener, Memif, PACKET_LEN_MAX, Ports};
 use adit_lab_engine::neighbor::Neighbors;
 use adit_lab_engine::plan::{PlanConfig, PlannedPacket, SessionOrder, draw_plan};
 use adit_lab_engine::stamp::Stamp;
-use adit_lab_process::stop::{POLL, Stop, environment};
+use adit_lab_engine::trial::Engine;
+use adit_lab_process::stop::{Stop, environment};
 use adit_lab_smf::LabSmf;
 use adit_lab_smf::bulk::SessionsConfig;
 use adit_lab_smf::exchange::ProcedureReport;
@@ -47,6 +46,16 @@ const WARM_UP_NS_MAX: u64 = 10_000_000_000;
 const REQUESTS_MAX: usize = 64;
 /// How often the tester looks for room in the target's full receive ring before it drops an answer.
 const ROOM_CHECKS: u32 = 100_000;
+/// Forwarded packets: those of both targets, uplink and downlink.
+const FORWARDED: Quantity<'_> = higher("forwarded", "pps");
+/// Share of the tester's turns that found the target's receive ring full.
+const RING_FULL: Quantity<'_> = plain("receive ring full", "permille");
+/// Frames that came back with another length than expected.
+const OTHERS: Quantity<'_> = plain("other frames", "packets");
+/// TSC cycles per packet.
+const CYCLES: Quantity<'_> = lower("cycles", "millicycles");
+const RATIO: &str = "adit / testpmd";
+const DIRECTIONS: [&str; 2] = ["uplink", "downlink"];
 /// Octets of the outer IPv4, UDP and GTP-U headers with a PDU Session Container.
 const TUNNEL_LEN: usize = 20 + 8 + 16;
 const TUNNEL_LEN_PLAIN: usize = 20 + 8 + 8;
@@ -85,106 +94,117 @@ impl SaturateArguments {
     }
 }
 
-/// One measurement.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct SaturationInterval {
-    /// `adit` or `testpmd`.
-    pub target: String,
-    /// `uplink` or `downlink`.
-    pub direction: String,
-    /// Octets of a frame that enters.
-    pub frame_len_in_bytes: usize,
-    /// Frames that came back. Unit: packets per second.
-    pub forwarded_pps: u64,
-    /// TSC cycles per packet: TSC frequency divided by `forwarded_pps`.
-    pub cycles_per_packet: f64,
-    /// Share of the tester's turns that found the target's receive ring full.
-    pub ring_full_permille: u64,
-    /// Frames that came back with another length than expected.
-    pub others: u64,
+/// Both targets. Fields drop in order: ports close before DPDK ends.
+pub(crate) struct SaturationRig {
+    /// testpmd and adit.
+    sides: [SaturatedTarget; 2],
+    bench: Testbed,
 }
 
-/// Ratio of both targets' rates in one direction.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct RateRatio {
-    /// `uplink` or `downlink`.
-    pub direction: String,
-    /// Octets of a frame that enters.
-    pub frame_len_in_bytes: usize,
-    /// Median over the rounds of adit's rate divided by testpmd's. Unit: thousandths.
-    pub median_permille: u64,
-    /// The lowest.
-    pub min_permille: u64,
-    /// The highest.
-    pub max_permille: u64,
+/// One direction of one target.
+pub(crate) struct SaturationTurn {
+    side: usize,
+    stream: usize,
 }
 
-/// The report of `adit-lab saturate`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct SaturateReport {
-    /// Machine, time, warnings.
-    #[serde(flatten)]
-    pub header: ReportHeader,
-    /// Number of sessions. All have traffic, in random order.
-    pub sessions: u32,
-    /// Rules of each.
-    pub rules: String,
-    /// Adit's configured action for packets beyond a rate; `None` for its default.
-    pub excess: Option<String>,
-    /// Duration and failures of their establishment.
-    pub established: Option<ProcedureReport>,
-    /// Ratio of adit to testpmd by direction.
-    pub ratios: Vec<RateRatio>,
-    /// The figures to compare.
-    pub figures: Vec<Figure>,
-    /// Every measurement in order.
-    pub spells: Vec<SaturationInterval>,
-    /// adit's own counters.
-    pub target_counters: Option<serde_json::Value>,
-}
+impl LabMeasurement for SaturateArguments {
+    const NAME: &'static str = "saturate";
+    type Rig = SaturationRig;
+    type Case = SaturationTurn;
 
-/// Runs the measurement.
-///
-/// # Errors
-/// A target cannot be started or reached, its packets come back wrong, or `stop` was raised.
-pub(crate) fn run(arguments: &SaturateArguments, stop: &Stop) -> Result<bool> {
-    // Report mistakes in rules and names before anything starts.
-    let config = arguments.target_options(TargetKind::Adit).sessions_config(GNB_TEID)?;
-    let bench = Testbed::start(&arguments.bench, &[])?;
-    let mut recorder = Recorder::start("saturate", &bench);
-    let core = arguments.target.core(&bench)?;
-    record_cores(&arguments.target, &bench, core, &mut recorder);
-    let mut testpmd = SaturatedTarget::testpmd(arguments, &config, &bench, core, stop)?;
-    let mut adit = SaturatedTarget::adit(arguments, &config, &bench, core, stop)?;
-    let mut report = SaturateReport {
-        header: ReportHeader::default(),
-        sessions: arguments.target.sessions,
-        rules: possible_value(&arguments.target.rules),
-        excess: arguments.target.excess.as_ref().map(possible_value),
-        established: adit.established.clone(),
-        ratios: Vec::new(),
-        figures: Vec::new(),
-        spells: Vec::new(),
-        target_counters: None,
-    };
-    let result = take_turns(arguments, &bench, [&mut testpmd, &mut adit], &mut report, stop);
-    adit.target.resume();
-    report.target_counters = adit.target.counters(&Stop::default());
-    drop((testpmd, adit));
-    conclude(&mut report, &mut recorder);
-    report.header = recorder.finish(result.is_ok());
-    arguments.output.deliver(&report, print)?;
-    result?;
-    let enough =
-        |ratio: &RateRatio| arguments.permille_min.is_none_or(|m| ratio.median_permille >= m);
-    Ok(report.ratios.iter().all(enough))
+    fn output(&self) -> &OutputArguments {
+        &self.output
+    }
+
+    fn prepare(&self, report: &mut Report, stop: &Stop) -> Result<Prepared<Self>> {
+        // Report mistakes in rules and names before anything starts.
+        let config = self.target_options(TargetKind::Adit).sessions_config(GNB_TEID)?;
+        let bench = Testbed::start(&self.bench, &[])?;
+        report.uses(&bench);
+        let core = self.target.core(&bench)?;
+        record_cores(&self.target, &bench, core, report);
+        report.condition("sessions", self.target.sessions);
+        report.condition("rules", possible_value(&self.target.pfcp.rules));
+        if let Some(excess) = &self.target.adit.excess {
+            report.condition("excess", possible_value(excess));
+        }
+        let testpmd = SaturatedTarget::testpmd(self, &config, &bench, core, stop)?;
+        let adit = SaturatedTarget::adit(self, &config, &bench, core, stop)?;
+        let established = adit.established.clone().map(|of| ("establishment".to_owned(), of));
+        report.procedures.extend(established);
+        let turns = (0..self.rounds).flat_map(|_| [(0, 0), (0, 1), (1, 0), (1, 1)]);
+        let turns = turns.map(|(side, stream)| SaturationTurn { side, stream }).collect();
+        Ok(Some((SaturationRig { sides: [testpmd, adit], bench }, turns)))
+    }
+
+    fn measure(
+        &self,
+        rig: &mut SaturationRig,
+        turn: &SaturationTurn,
+        report: &mut Report,
+        _: &Stop,
+    ) -> Result<()> {
+        let bench = &rig.bench;
+        let side = rig.sides.get_mut(turn.side).context("a side")?;
+        side.target.resume();
+        side.target.check()?;
+        let SaturatedTarget { name, engine, streams, .. } = side;
+        let stream = streams.get(turn.stream).context("a stream")?;
+        let hz = bench.eal().tsc_hz();
+        let ticks = |ns| scaled(ns, hz, NS_PER_S);
+        let timing = FloodTiming {
+            warm_up: ticks(WARM_UP_NS),
+            warm_up_max: ticks(WARM_UP_NS_MAX),
+            span: ticks(self.span),
+        };
+        let Engine { io, neighbors, .. } = engine;
+        let found = on_tester_quietly(bench, || flood(io, neighbors, stream, timing))?;
+        if found.wrong > 0 {
+            bail!("{name} sent {} wrong frames back", found.wrong);
+        }
+        let case = format!("{name}, {}", stream.direction);
+        let forwarded_pps = scaled(found.forwarded, hz, found.ticks.max(1));
+        let full_permille = scaled(found.full, 1000, found.turns.max(1));
+        let rate = mpps(forwarded_pps);
+        eprintln!("{case}: {rate}, receive ring full in {full_permille} ‰ of the turns");
+        if full_permille < FULL_PERMILLE_MIN {
+            report.warn(format!(
+                "{case}: its receive ring was full in only {full_permille} ‰ of the tester's turns; it may be faster"
+            ));
+        }
+        report.condition(&format!("frame, {}", stream.direction), stream.template.frame_len());
+        report.add(FORWARDED, &case, [forwarded_pps]);
+        report.add(CYCLES, &case, [scaled(found.ticks, 1000, found.forwarded.max(1))]);
+        report.add(RING_FULL, &case, [full_permille]);
+        report.add(OTHERS, &case, [found.others]);
+        side.target.pause();
+        Ok(())
+    }
+
+    fn conclude(&self, rig: SaturationRig, report: &mut Report) -> Result<()> {
+        let [_, mut adit] = rig.sides;
+        adit.target.resume();
+        report.target_counters = adit.target.counters(&Stop::default());
+        for direction in DIRECTIONS {
+            let [testpmd, adit] = ["testpmd", "adit"].map(|of| format!("{of}, {direction}"));
+            report.ratio(RATIO, FORWARDED, [&adit, &testpmd]);
+            let ratio = report.figures.iter().find(|of| of.quantity == RATIO && of.case == adit);
+            let low = ratio.zip(self.permille_min).filter(|(ratio, min)| ratio.median < *min);
+            if let Some((ratio, min)) = low {
+                let text = format!("{direction}: {} ‰ of testpmd, expected {min}", ratio.median);
+                report.findings.push(text);
+            }
+        }
+        drop(adit);
+        drop(rig.bench);
+        Ok(())
+    }
 }
 
 /// One target with its ports and frames.
 struct SaturatedTarget {
     name: &'static str,
-    ports: Ports,
-    neighbors: Neighbors,
+    engine: Engine<Ports, TscClock>,
     target: RunningTarget,
     streams: Vec<SaturationStream>,
     established: Option<ProcedureReport>,
@@ -218,6 +238,7 @@ impl SaturatedTarget {
         let memif = target.accept(&listener, stop)?;
         target.pause();
         let ports = Ports::new(vec![memif], TESTER_MACS.to_vec());
+        let engine = Engine::new(ports, bench.clock(), Neighbors::default(), 1);
         let teids = vec![1; usize::try_from(options.sessions)?];
         let swap = |uplink| -> Result<SaturationStream> {
             let stream = stream(arguments, config, uplink, TESTER_MACS[1], &teids)?;
@@ -225,15 +246,7 @@ impl SaturatedTarget {
             Ok(SaturationStream { tx: 0, len_back, teid_back: None, ..stream })
         };
         let streams = vec![swap(true)?, swap(false)?];
-        Ok(Self {
-            name: "testpmd",
-            ports,
-            neighbors: Neighbors::default(),
-            target,
-            streams,
-            established: None,
-            _smf: None,
-        })
+        Ok(Self { name: "testpmd", engine, target, streams, established: None, _smf: None })
     }
 
     fn adit(
@@ -248,13 +261,14 @@ impl SaturatedTarget {
         let n6 = Listener::bind(&memif_address("n6"))?;
         let mut target = RunningTarget::start(&options, bench, core)?;
         let memifs = vec![target.accept(&n3, stop)?, target.accept(&n6, stop)?];
-        let mut ports = Ports::new(memifs, TESTER_MACS.to_vec());
+        let ports = Ports::new(memifs, TESTER_MACS.to_vec());
         let mut smf = options.lab_smf()?;
         eprintln!("establishing {} sessions", options.sessions);
-        let mut neighbors = Neighbors::new(options.port_addresses(TESTER_MACS));
+        let neighbors = Neighbors::new(options.network.port_addresses(TESTER_MACS));
+        let mut engine = Engine::new(ports, bench.clock(), neighbors, 2);
         let established = serve_while(
             bench,
-            || serve(&mut ports, &mut neighbors),
+            || engine.serve(),
             || {
                 let mut watch = || stop.check().and_then(|()| target.check());
                 smf.associate(options.timeout(), &mut watch)?;
@@ -263,14 +277,21 @@ impl SaturatedTarget {
         )?;
         let (sessions, established) = established;
         smf.answer_in_background()?;
-        let macs = resolve(&options, &mut ports, &mut neighbors, stop)?;
+        let mut macs = Vec::new();
+        for (port, address) in options.network.next_hops() {
+            let found = resolve(&mut engine, port, address, ARP_TIMEOUT, stop);
+            stop.check()?;
+            macs.push(found.with_context(|| {
+                format!("no answer to ARP for {address} within {ARP_TIMEOUT:?}")
+            })?);
+        }
         target.pause();
         let streams = vec![
             stream(arguments, config, true, macs[0], &sessions.uplink_teids)?,
             stream(arguments, config, false, macs[1], &sessions.uplink_teids)?,
         ];
         let (established, smf) = (Some(established), Some(smf));
-        Ok(Self { name: "adit", ports, neighbors, target, streams, established, _smf: smf })
+        Ok(Self { name: "adit", engine, target, streams, established, _smf: smf })
     }
 }
 
@@ -284,21 +305,21 @@ fn stream(
 ) -> Result<SaturationStream> {
     let options = &arguments.target;
     let tx = usize::from(!uplink);
-    let form = options.form(uplink, TESTER_MACS[tx], dst_mac);
+    let form = options.network.form(uplink, TESTER_MACS[tx], dst_mac);
     let template = Template::new(&form, arguments.size)
         .map_err(|error| environment(format!("--size {}: {error}", arguments.size)))?;
     let plan = draw_plan(&PlanConfig {
         teids,
         first: 0,
-        gnbs: &options.gnb_addresses(),
-        source_ports: options.source_ports,
+        gnbs: &options.network.gnb_addresses(),
+        source_ports: options.network.source_ports,
         weights: &[1],
         order: SessionOrder::Random,
         seed: if uplink { 1 } else { 2 },
     });
     let len = template.frame_len();
     // The IPv6 header is 20 octets longer.
-    let more = if options.n3_family == OuterFamily::Ipv6 { 20 } else { 0 };
+    let more = if options.network.n3_family == OuterFamily::Ipv6 { 20 } else { 0 };
     let len_back = match (uplink, config.profile.qfi.is_some()) {
         (true, _) => len - form.tunnel.map_or(0, |tunnel| more + tunnel_len(tunnel.psc.is_some())),
         (false, qfi) => len + more + tunnel_len(qfi),
@@ -317,91 +338,6 @@ const fn tunnel_len(with_container: bool) -> usize {
     if with_container { TUNNEL_LEN } else { TUNNEL_LEN_PLAIN }
 }
 
-/// Answers ARP and neighbor discovery on all ports.
-fn serve(ports: &mut Ports, neighbors: &mut Neighbors) {
-    use adit_pktio::{Burst, PacketIo};
-    for port in (0..).map(PortId).take(ports.memifs.len()) {
-        let mut burst = Burst::new();
-        while ports.rx_burst(port, adit_types::limits::BURST_MAX, &mut burst) > 0 {
-            for buf in burst.drain(..) {
-                neighbors.receive(ports, port, buf);
-            }
-        }
-    }
-}
-
-/// Resolves the UPF's MAC addresses on N3 and N6, and answers the UPF's own requests meanwhile.
-fn resolve(
-    options: &TargetArguments,
-    ports: &mut Ports,
-    neighbors: &mut Neighbors,
-    stop: &Stop,
-) -> Result<[MacAddr; 2]> {
-    let wanted = options.next_hops();
-    let end = Instant::now() + ARP_TIMEOUT;
-    loop {
-        serve(ports, neighbors);
-        if let [Some(n3), Some(n6)] = wanted.map(|(_, address)| neighbors.known(address)) {
-            return Ok([n3, n6]);
-        }
-        if Instant::now() > end {
-            bail!("the UPF did not answer ARP within {ARP_TIMEOUT:?}");
-        }
-        for (port, address) in wanted {
-            neighbors.send_request(ports, port, address);
-        }
-        stop.sleep(POLL)?;
-    }
-}
-
-fn take_turns(
-    arguments: &SaturateArguments,
-    bench: &Testbed,
-    mut sides: [&mut SaturatedTarget; 2],
-    report: &mut SaturateReport,
-    stop: &Stop,
-) -> Result<()> {
-    let hz = bench.eal().tsc_hz();
-    let ticks = |ns| scaled(ns, hz, NS_PER_S);
-    for round in 0..arguments.rounds {
-        for side in &mut sides {
-            side.target.resume();
-            for index in 0..side.streams.len() {
-                stop.check()?;
-                side.target.check()?;
-                let SaturatedTarget { name, ports, neighbors, streams, .. } = &mut **side;
-                let stream = streams.get(index).context("a stream")?;
-                let timing = FloodTiming {
-                    warm_up: ticks(WARM_UP_NS),
-                    warm_up_max: ticks(WARM_UP_NS_MAX),
-                    span: ticks(arguments.span),
-                };
-                let flood = std::thread::scope(|scope| {
-                    let work = || Ok(flood(ports, neighbors, stream, timing));
-                    let thread = scope.spawn(|| on_core(bench.eal(), bench.core(), work));
-                    thread.join().map_err(|_| anyhow!("the tester's thread panicked"))?
-                })?;
-                if flood.wrong > 0 {
-                    bail!("{name} sent {} wrong frames back", flood.wrong);
-                }
-                let interval = flood.interval(name, stream, hz);
-                eprintln!(
-                    "turn {}: {:8} {:8} {} ({:.0} cycles), receive ring full in {} ‰ of the turns",
-                    round + 1,
-                    interval.target,
-                    interval.direction,
-                    mpps(interval.forwarded_pps),
-                    interval.cycles_per_packet,
-                    interval.ring_full_permille
-                );
-                report.spells.push(interval);
-            }
-            side.target.pause();
-        }
-    }
-    Ok(())
-}
-
 /// Result of a flood.
 #[derive(Default)]
 struct FloodResult {
@@ -411,22 +347,6 @@ struct FloodResult {
     wrong: u64,
     turns: u64,
     full: u64,
-}
-
-impl FloodResult {
-    #[allow(clippy::cast_precision_loss, reason = "shown to people, not computed with")]
-    fn interval(&self, target: &str, stream: &SaturationStream, hz: u64) -> SaturationInterval {
-        let cycles = self.ticks as f64 / self.forwarded.max(1) as f64;
-        SaturationInterval {
-            target: target.to_owned(),
-            direction: stream.direction.to_owned(),
-            frame_len_in_bytes: stream.template.frame_len(),
-            forwarded_pps: scaled(self.forwarded, hz, self.ticks.max(1)),
-            cycles_per_packet: (cycles * 10.0).round() / 10.0,
-            ring_full_permille: scaled(self.full, 1000, self.turns.max(1)),
-            others: self.others,
-        }
-    }
 }
 
 /// Durations of a flood, in ticks.
@@ -572,57 +492,4 @@ fn is_right(frame: &[u8], stream: &SaturationStream) -> bool {
         Some(first) => probe.teid.map(|t| t.0) == Some(first.wrapping_add(probe.stamp.session)),
         None => true,
     })
-}
-
-fn conclude(report: &mut SaturateReport, recorder: &mut Recorder) {
-    for direction in ["uplink", "downlink"] {
-        let one = report.spells.iter().find(|interval| interval.direction == direction);
-        let frame_len_in_bytes = one.map_or(0, |interval| interval.frame_len_in_bytes);
-        let of = |target: &str| -> Vec<u64> {
-            let own = |interval: &&SaturationInterval| {
-                interval.target == target && interval.direction == direction
-            };
-            report.spells.iter().filter(own).map(|interval| interval.forwarded_pps).collect()
-        };
-        let (testpmd, adit) = (of("testpmd"), of("adit"));
-        let mut ratios: Vec<u64> =
-            adit.iter().zip(&testpmd).map(|(a, t)| scaled(*a, 1000, (*t).max(1))).collect();
-        ratios.sort_unstable();
-        let (Some(min), Some(max)) = (ratios.first(), ratios.last()) else { continue };
-        report.ratios.push(RateRatio {
-            direction: direction.to_owned(),
-            frame_len_in_bytes,
-            median_permille: ratios[ratios.len() / 2],
-            min_permille: *min,
-            max_permille: *max,
-        });
-        for (name, values) in [("testpmd", testpmd), ("adit", adit)] {
-            report.figures.push(Figure::of(&format!("{name}, {direction}"), "pps", &values));
-        }
-    }
-    for interval in &report.spells {
-        if interval.ring_full_permille < FULL_PERMILLE_MIN {
-            recorder.warn(format!(
-                "{} {}: its receive ring was full in only {} ‰ of the tester's turns; it may be \
-                 faster",
-                interval.target, interval.direction, interval.ring_full_permille
-            ));
-        }
-    }
-}
-
-fn print(report: &SaturateReport) {
-    print_rates("forwarded", "turns", &report.figures);
-    for ratio in &report.ratios {
-        println!(
-            "{}: adit / testpmd = {} (from {} to {} over the turns)",
-            ratio.direction,
-            progress::ratio(ratio.median_permille),
-            progress::ratio(ratio.min_permille),
-            progress::ratio(ratio.max_permille)
-        );
-    }
-    for warning in &report.header.warnings {
-        println!("warning: {warning}");
-    }
 }

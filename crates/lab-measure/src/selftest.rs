@@ -6,21 +6,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use adit_dpdk::{Port, WorkerIo};
+use adit_dpdk::{Port, WorkerIo, WorkerPort};
 use adit_types::{MacAddr, PortId, Qfi, VlanId};
 use adit_wire::PduSessionContainer;
 use anyhow::{Result, anyhow};
 use clap::ValueEnum;
-use serde::{Deserialize, Serialize};
 
 use super::any_engine::AnyEngine;
+use super::measurement::{LabMeasurement, Prepared};
 use super::progress::mpps;
-use super::report::OutputArguments;
-use super::report::{Figure, Recorder, ReportHeader, TrialReport};
+use super::quantity::{Quantity, higher, lower, plain};
+use super::report::{OutputArguments, Report, StreamReport, TrialReport};
 use super::target::TargetAccess;
+use super::target::rules::possible_value;
 use super::testbed::{Testbed, TestbedArguments, memif_socket, on_core, wait_for_links};
 use super::traffic::{Size, rate_pps};
-use adit_lab_engine::clock::{NS_PER_S, TickClock};
+use adit_lab_engine::clock::{NS_PER_S, TickClock, TscClock};
 use adit_lab_engine::fault::{DELAY_NS, Fault, Forwarder, found};
 use adit_lab_engine::frame::{Endpoints, FrameFormat, Template, TesterTunnel, UePacketKind};
 use adit_lab_engine::neighbor::Neighbors;
@@ -29,6 +30,20 @@ use adit_lab_engine::plan::{PlanConfig, SessionOrder, draw_plan};
 use adit_lab_engine::stream::StreamConfig;
 use adit_lab_engine::trial::{Engine, TrialConfig, TrialProgress};
 use adit_lab_process::stop::{Interrupted, Stop, environment};
+
+/// Packets per second that one core sends and receives at the same time.
+const CEILING: Quantity<'_> = higher("tester's ceiling", "pps");
+/// The latency at a low rate, which is the tester's own time stamp error.
+const OWN_P50: Quantity<'_> = lower("p50 of the tester itself", "ns");
+const OWN_P99_9: Quantity<'_> = lower("p99.9 of the tester itself", "ns");
+const OWN_MAX: Quantity<'_> = lower("max of the tester itself", "ns");
+/// The delay of bursts behind their schedule.
+const LATE_P99_9: Quantity<'_> = lower("p99.9 of late sending", "ns");
+/// Packets of one stream in a trial that the tester must not lose.
+const SENT: Quantity<'_> = plain("sent", "packets");
+const LOST: Quantity<'_> = lower("lost by the tester", "packets");
+const PLANTED: Quantity<'_> = plain("planted", "packets");
+const FOUND: Quantity<'_> = plain("found", "packets");
 
 /// Sessions of the self-test.
 const SESSIONS: usize = 100_000;
@@ -44,8 +59,7 @@ const FAULT_TRIALS_MAX: usize = 3;
 const LINK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Ports of the self-test.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SelftestLink {
     /// The tester's own memif, which returns packets on the same core: the ceiling for adit and testpmd.
     Memif,
@@ -85,96 +99,250 @@ pub struct SelftestArguments {
     output: OutputArguments,
 }
 
-/// A planted fault and its detection.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct FaultReport {
-    /// The fault; `none` is the forwarder alone.
-    pub fault: String,
-    /// Packets that got the fault.
-    pub planted: u64,
-    /// Packets in which the tester detected it.
-    pub found: u64,
-    /// The trial.
-    pub trial: TrialReport,
+/// A part of the self-test, in the order of measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SelftestCase {
+    /// The highest rate.
+    Ceiling,
+    /// A low rate.
+    Quiet,
+    /// Half of the highest rate: its loss is the tester's own.
+    Half,
+    /// A fault in a forwarder between the ports, or the forwarder alone.
+    Planted(Option<Fault>),
 }
 
-impl FaultReport {
-    /// True if the tester was absent so long that no packet overtook a delayed one, or the forwarder so
-    /// long that its queue was full.
-    fn is_disturbed(&self) -> bool {
-        let refused: u64 = self.trial.streams.iter().map(|stream| stream.refused).sum();
-        self.trial.gap_ns_max >= DELAY_NS / 2 || refused > 0
+impl SelftestCase {
+    const WITHOUT_FAULTS: [Self; 3] = [Self::Ceiling, Self::Quiet, Self::Half];
+    const FAULTS: [Self; 5] = [
+        Self::Planted(None),
+        Self::Planted(Some(Fault::Drop)),
+        Self::Planted(Some(Fault::Duplicate)),
+        Self::Planted(Some(Fault::Reorder)),
+        Self::Planted(Some(Fault::Delay)),
+    ];
+
+    fn name(self) -> String {
+        match self {
+            Self::Ceiling => "at the highest rate".to_owned(),
+            Self::Quiet => "at a low rate".to_owned(),
+            Self::Half => "at half the ceiling".to_owned(),
+            Self::Planted(fault) => format!("fault {}", fault.map_or("none", Fault::name)),
+        }
     }
 }
 
-/// The report of a self-test.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct SelftestReport {
-    /// Machine, time, warnings.
-    #[serde(flatten)]
-    pub header: ReportHeader,
-    /// Ports of the self-test.
-    pub wire: SelftestLink,
-    /// Lengths of the UEs' IP packets.
-    pub size: Size,
-    /// Packets per second that one core sends and receives at the same time.
-    pub ceiling_pps: u64,
-    /// The trial of the ceiling.
-    pub ceiling: Option<TrialReport>,
-    /// The trial at a low rate: its latency is the tester's own time stamp error.
-    pub quiet: Option<TrialReport>,
-    /// The trial at half the ceiling: its loss is the tester's own.
-    pub half: Option<TrialReport>,
-    /// The planted faults.
-    pub faults: Vec<FaultReport>,
-    /// The figures to compare.
-    pub figures: Vec<Figure>,
-    /// True if every check passed.
-    pub passed: bool,
+/// The ports of the self-test. Fields drop in order: engines release ports before DPDK ends.
+pub(crate) struct SelftestRig {
+    engine: Option<AnyEngine>,
+    faults: Option<FaultRig>,
+    live: TrialProgress,
+    bench: Testbed,
+    ceiling_pps: u64,
 }
 
-/// Runs the self-test. Returns true if every check passed.
-///
-/// # Errors
-/// The ports cannot be opened; [`Interrupted`].
-pub(crate) fn run(arguments: &SelftestArguments, stop: &Stop) -> Result<bool> {
-    let wires = devices(arguments.wire, arguments.faults);
-    let bench = Testbed::start(&arguments.bench, &wires)?;
-    let mut recorder = Recorder::start("selftest", &bench);
-    let mut report = SelftestReport {
-        header: ReportHeader::default(),
-        wire: arguments.wire,
-        size: arguments.size.clone(),
-        ceiling_pps: 0,
-        ceiling: None,
-        quiet: None,
-        half: None,
-        faults: Vec::new(),
-        figures: Vec::new(),
-        passed: false,
-    };
-    let live = TrialProgress::default();
-    {
-        let mut engine = back_to_back(&bench, arguments.wire, &wires, stop)?;
-        engine.set_streams(streams(&arguments.size, arguments.wire == SelftestLink::Dpdk)?);
-        bench.on_tester(&live, "selftest", || {
-            measure(&mut engine, arguments, &live, &mut report, stop);
-            Ok(())
-        })?;
+/// Tester and forwarder.
+struct FaultRig {
+    engine: Engine<WorkerIo, TscClock>,
+    forwarder: Forwarder<WorkerIo>,
+    core: u16,
+    _ports: Vec<Port>,
+}
+
+impl LabMeasurement for SelftestArguments {
+    const NAME: &'static str = "selftest";
+    type Rig = SelftestRig;
+    type Case = SelftestCase;
+
+    fn output(&self) -> &OutputArguments {
+        &self.output
     }
-    if arguments.faults && !stop.is_raised() {
-        plant(&bench, arguments, &live, &mut recorder, &mut report, stop)?;
+
+    fn prepare(&self, report: &mut Report, stop: &Stop) -> Result<Prepared<Self>> {
+        let wires = devices(self.wire, self.faults);
+        let bench = Testbed::start(&self.bench, &wires)?;
+        report.uses(&bench);
+        report.condition("wire", possible_value(&self.wire));
+        report.condition("size", self.size.title());
+        let mut engine = back_to_back(&bench, self.wire, &wires, stop)?;
+        engine.set_streams(streams(&self.size, self.wire == SelftestLink::Dpdk)?);
+        let live = TrialProgress::default();
+        let (engine, faults) = (Some(engine), None);
+        let mut cases = SelftestCase::WITHOUT_FAULTS.to_vec();
+        cases.extend(SelftestCase::FAULTS.into_iter().filter(|_| self.faults));
+        Ok(Some((SelftestRig { engine, faults, live, bench, ceiling_pps: 0 }, cases)))
     }
-    report.figures = figures(&report);
-    let failures = failures(&report);
-    report.passed = failures.is_empty();
-    for sentence in failures.into_iter().chain(disturbed(&report)) {
-        recorder.warn(sentence);
+
+    fn measure(
+        &self,
+        rig: &mut SelftestRig,
+        case: &SelftestCase,
+        report: &mut Report,
+        stop: &Stop,
+    ) -> Result<()> {
+        let rate = match case {
+            SelftestCase::Ceiling => OfferedRate::Max,
+            SelftestCase::Quiet => OfferedRate::Pps(QUIET_PPS),
+            SelftestCase::Half => OfferedRate::Pps(rig.ceiling_pps / 4),
+            SelftestCase::Planted(fault) => return self.plant(rig, *fault, report, stop),
+        };
+        let trial = self.trial(rig, rate, stop)?;
+        add_trial(*case, &trial, report);
+        if *case == SelftestCase::Ceiling {
+            rig.ceiling_pps = trial.received_pps;
+            report.add(CEILING, "", [trial.received_pps]);
+        }
+        report.case(&case.name()).trials.push(trial);
+        Ok(())
     }
-    let complete = !stop.is_raised();
-    report.header = recorder.finish(complete);
-    arguments.output.deliver(&report, print)?;
-    if complete { Ok(report.passed) } else { Err(Interrupted.into()) }
+
+    fn conclude(&self, rig: SelftestRig, _: &mut Report) -> Result<()> {
+        drop(rig);
+        Ok(())
+    }
+}
+
+impl SelftestArguments {
+    fn trial(&self, rig: &mut SelftestRig, rate: OfferedRate, stop: &Stop) -> Result<TrialReport> {
+        let engine = rig.engine.as_mut().ok_or_else(|| anyhow!("the ports are closed"))?;
+        let (hz, live) = (engine.hz(), &rig.live);
+        let pps = total_pps(rate);
+        live.rate_pps.store(pps.unwrap_or_default(), Ordering::Relaxed);
+        let config = trial_config(self.duration * NS_PER_S, rate);
+        let run = || Ok(engine.run(&config, live, stop));
+        let outcome = rig.bench.on_tester(live, "selftest", run)?;
+        if !outcome.complete {
+            return Err(Interrupted.into());
+        }
+        Ok(TrialReport::new(pps, &NAMES, &outcome, hz))
+    }
+
+    /// Runs trials with a fault, until one is not disturbed.
+    fn plant(
+        &self,
+        rig: &mut SelftestRig,
+        fault: Option<Fault>,
+        report: &mut Report,
+        stop: &Stop,
+    ) -> Result<()> {
+        rig.engine = None;
+        if rig.faults.is_none() {
+            rig.faults = Some(self.forwarder(&rig.bench, report, stop)?);
+        }
+        let Some(faults) = &mut rig.faults else { unreachable!("it was just made") };
+        let FaultRig { engine, forwarder, core, .. } = faults;
+        let (bench, live) = (&rig.bench, &rig.live);
+        let rate = OfferedRate::Pps((self.fault_rate / 2).min(rig.ceiling_pps / 8));
+        let (hz, pps) = (engine.clock.hz(), total_pps(rate));
+        live.rate_pps.store(pps.unwrap_or_default(), Ordering::Relaxed);
+        let config = trial_config(self.duration * NS_PER_S, rate);
+        let name = SelftestCase::Planted(fault).name();
+        for trials_left in (0..FAULT_TRIALS_MAX).rev() {
+            stop.check()?;
+            forwarder.plant(fault);
+            let what = format!("selftest, {name}");
+            let outcome = while_forwarding(bench, *core, forwarder, || {
+                bench.on_tester(live, &what, || Ok(engine.run(&config, live, stop)))
+            })?;
+            let (planted, seen) = (forwarder.faults_injected(), found(fault, &outcome, hz));
+            let trial = TrialReport::new(pps, &NAMES, &outcome, hz);
+            let again = planted != seen && is_disturbed(&trial) && trials_left > 0;
+            report.case(&name).trials.push(trial);
+            if !again {
+                report.add(PLANTED, &name, [planted]);
+                report.add(FOUND, &name, [seen]);
+                report.findings.extend(wrong_detection(fault, planted, seen));
+                break;
+            }
+            eprintln!("{name}: tester or forwarder lost their cores for some time");
+        }
+        Ok(())
+    }
+
+    /// Opens two memif pairs between tester and forwarder.
+    fn forwarder(&self, bench: &Testbed, report: &mut Report, stop: &Stop) -> Result<FaultRig> {
+        let core = bench.other_core().unwrap_or_else(|| {
+            report.warn("tester and forwarder share the only core");
+            bench.core()
+        });
+        report.cores("forwarder", &[core]);
+        // The tester's port first, then the forwarder's.
+        let names: Vec<String> =
+            FORWARDER.into_iter().flat_map(|(name, first)| pair(name, first)).collect();
+        let (ports, queues) = open(bench, &names, stop)?;
+        let mut queues = queues.into_iter();
+        let mut take = || queues.next().ok_or_else(|| anyhow!("a port is missing"));
+        let (tester_0, target_0, tester_1, target_1) = (take()?, take()?, take()?, take()?);
+        let io = WorkerIo::new(vec![tester_0, tester_1], bench.pool());
+        let mut engine = Engine::new(io, bench.clock(), Neighbors::default(), 2);
+        engine.set_streams(streams(&self.size, true)?);
+        let io = WorkerIo::new(vec![target_0, target_1], bench.pool());
+        let delay = bench.clock().ticks_of_ns(DELAY_NS);
+        let forwarder = Forwarder::new(io, None, self.one_in, delay);
+        Ok(FaultRig { engine, forwarder, core, _ports: ports })
+    }
+}
+
+/// The rate of both streams together.
+fn total_pps(rate: OfferedRate) -> Option<u64> {
+    match rate {
+        OfferedRate::Max => None,
+        OfferedRate::Pps(pps) => Some(2 * pps),
+    }
+}
+
+/// Adds figures of a trial without faults, and what is wrong with it.
+fn add_trial(case: SelftestCase, trial: &TrialReport, report: &mut Report) {
+    let sum = |value: fn(&StreamReport) -> u64| trial.streams.iter().map(value).sum::<u64>();
+    let lost = sum(|stream| stream.lost);
+    let rate = mpps(trial.rate_pps.unwrap_or_default());
+    match case {
+        SelftestCase::Ceiling if trial.received_pps == 0 => {
+            report.findings.push("nothing came back".to_owned());
+        }
+        SelftestCase::Quiet | SelftestCase::Half if trial.tester_limited => report.warn(format!(
+            "the tester could not keep {rate}: its core was taken away for up to {} µs",
+            trial.gap_ns_max / 1000
+        )),
+        SelftestCase::Quiet | SelftestCase::Half if lost > 0 => {
+            report.findings.push(format!("the tester itself lost {lost} packets at {rate}"));
+        }
+        _ => {}
+    }
+    match case {
+        SelftestCase::Quiet => {
+            for StreamReport { name, latency, lateness, .. } in &trial.streams {
+                report.add(OWN_P50, name, [latency.p50_ns]);
+                report.add(OWN_P99_9, name, [latency.p99_9_ns]);
+                report.add(OWN_MAX, name, [latency.max_ns]);
+                report.add(LATE_P99_9, name, [lateness.p99_9_ns]);
+            }
+        }
+        SelftestCase::Half => {
+            report.add(SENT, &case.name(), [sum(|stream| stream.sent)]);
+            report.add(LOST, &case.name(), [lost]);
+        }
+        _ => {}
+    }
+}
+
+/// A sentence if the tester detected another number of faults than were planted, or none was planted.
+fn wrong_detection(fault: Option<Fault>, planted: u64, found: u64) -> Option<String> {
+    let name = fault.map_or("none", Fault::name);
+    match planted {
+        _ if planted != found => Some(format!("fault {name}: {planted} planted, {found} found")),
+        0 if fault.is_some() => {
+            Some(format!("fault {name}: no packet got it; use a longer --duration"))
+        }
+        _ => None,
+    }
+}
+
+/// True if the tester was absent so long that no packet overtook a delayed one, or the forwarder so long that its queue was
+/// full.
+fn is_disturbed(trial: &TrialReport) -> bool {
+    let refused: u64 = trial.streams.iter().map(|stream| stream.refused).sum();
+    trial.gap_ns_max >= DELAY_NS / 2 || refused > 0
 }
 
 /// Device strings: the ports of the self-test, then two memif pairs around the forwarder.
@@ -210,21 +378,18 @@ fn back_to_back(
     if wire == SelftestLink::Memif {
         return AnyEngine::mirrored(bench);
     }
-    let names: Vec<&str> = devices.iter().take(2).map(String::as_str).collect();
-    let (ports, io) = open(bench, &names, stop)?;
+    let names: Vec<String> = devices.iter().take(2).cloned().collect();
+    let (ports, queues) = open(bench, &names, stop)?;
+    let io = WorkerIo::new(queues, bench.pool());
     Ok(AnyEngine::dpdk(bench, io, ports, Neighbors::default()))
 }
 
-fn open(bench: &Testbed, names: &[&str], stop: &Stop) -> Result<(Vec<Port>, WorkerIo)> {
-    let (mut ports, mut queues) = (Vec::new(), Vec::new());
-    for name in names {
-        let (port, queue) = bench.open(name)?;
-        ports.push(port);
-        queues.push(queue);
-    }
-    let named: Vec<(&str, &Port)> = names.iter().copied().zip(&ports).collect();
-    wait_for_links(&named, LINK_TIMEOUT, stop, || Ok(()))?;
-    Ok((ports, WorkerIo::new(queues, bench.pool())))
+/// Opens joined ports, and waits for their links.
+fn open(bench: &Testbed, names: &[String], stop: &Stop) -> Result<(Vec<Port>, Vec<WorkerPort>)> {
+    let opened = names.iter().map(|name| bench.open(name)).collect::<Result<Vec<_>>>()?;
+    let (ports, queues): (Vec<Port>, Vec<WorkerPort>) = opened.into_iter().unzip();
+    wait_for_links(names, &ports, LINK_TIMEOUT, stop, || Ok(()))?;
+    Ok((ports, queues))
 }
 
 /// The streams: uplink from port 0, downlink from port 1.
@@ -294,103 +459,6 @@ fn trial_config(duration_ns: u64, rate: OfferedRate) -> TrialConfig {
     }
 }
 
-fn measure(
-    engine: &mut AnyEngine,
-    arguments: &SelftestArguments,
-    live: &TrialProgress,
-    report: &mut SelftestReport,
-    stop: &Stop,
-) {
-    let mut trial = |rate: OfferedRate| {
-        let hz = engine.hz();
-        let pps = match rate {
-            OfferedRate::Max => None,
-            OfferedRate::Pps(pps) => Some(2 * pps),
-        };
-        live.rate_pps.store(pps.unwrap_or_default(), Ordering::Relaxed);
-        let outcome = engine.run(&trial_config(arguments.duration * NS_PER_S, rate), live, stop);
-        TrialReport::new(pps, &NAMES, &outcome, hz)
-    };
-    let ceiling = trial(OfferedRate::Max);
-    report.ceiling_pps = ceiling.received_pps;
-    report.ceiling = Some(ceiling);
-    if stop.is_raised() {
-        return;
-    }
-    report.quiet = Some(trial(OfferedRate::Pps(QUIET_PPS)));
-    if stop.is_raised() {
-        return;
-    }
-    report.half = Some(trial(OfferedRate::Pps(report.ceiling_pps / 4)));
-}
-
-/// Runs one trial with each fault in a forwarder between two memif pairs.
-fn plant(
-    bench: &Testbed,
-    arguments: &SelftestArguments,
-    live: &TrialProgress,
-    recorder: &mut Recorder,
-    report: &mut SelftestReport,
-    stop: &Stop,
-) -> Result<()> {
-    let target_core = bench.other_core().unwrap_or_else(|| {
-        recorder.warn("tester and forwarder share the only core");
-        bench.core()
-    });
-    recorder.cores("forwarder", &[target_core]);
-    // The tester's port first, then the forwarder's.
-    let names: Vec<String> =
-        FORWARDER.into_iter().flat_map(|(name, first)| pair(name, first)).collect();
-    let opened = names.iter().map(|name| bench.open(name)).collect::<Result<Vec<_>>>()?;
-    let (ports, queues): (Vec<Port>, Vec<_>) = opened.into_iter().unzip();
-    let named: Vec<(&str, &Port)> = names.iter().map(String::as_str).zip(&ports).collect();
-    wait_for_links(&named, LINK_TIMEOUT, stop, || Ok(()))?;
-    let mut queues = queues.into_iter();
-    let mut take = || queues.next().ok_or_else(|| anyhow!("a port is missing"));
-    let (tester_0, target_0, tester_1, target_1) = (take()?, take()?, take()?, take()?);
-    let io = WorkerIo::new(vec![tester_0, tester_1], bench.pool());
-    let mut engine = Engine::new(io, bench.clock(), Neighbors::default(), 2);
-    engine.set_streams(streams(&arguments.size, true)?);
-    let target_io = WorkerIo::new(vec![target_0, target_1], bench.pool());
-    let delay = bench.clock().ticks_of_ns(DELAY_NS);
-    let mut forwarder = Forwarder::new(target_io, None, arguments.one_in, delay);
-    let faults =
-        [None, Some(Fault::Drop), Some(Fault::Duplicate), Some(Fault::Reorder), Some(Fault::Delay)];
-    let rate = OfferedRate::Pps((arguments.fault_rate / 2).min(report.ceiling_pps / 8));
-    let hz = engine.clock.hz();
-    let pps = if let OfferedRate::Pps(pps) = rate { Some(2 * pps) } else { None };
-    live.rate_pps.store(pps.unwrap_or_default(), Ordering::Relaxed);
-    let config = trial_config(arguments.duration * NS_PER_S, rate);
-    for fault in faults {
-        let name = fault.map_or("none", Fault::name);
-        for _ in 0..FAULT_TRIALS_MAX {
-            if stop.is_raised() {
-                return Ok(());
-            }
-            forwarder.plant(fault);
-            let what = format!("selftest, fault {name}");
-            let outcome = while_forwarding(bench, target_core, &mut forwarder, || {
-                bench.on_tester(live, &what, || Ok(engine.run(&config, live, stop)))
-            })?;
-            let fault = FaultReport {
-                fault: name.to_owned(),
-                planted: forwarder.faults_injected(),
-                found: found(fault, &outcome, hz),
-                trial: TrialReport::new(pps, &NAMES, &outcome, hz),
-            };
-            let again = fault.planted != fault.found && fault.is_disturbed();
-            report.faults.retain(|earlier| earlier.fault != fault.fault);
-            report.faults.push(fault);
-            if !again {
-                break;
-            }
-            eprintln!("fault {name}: tester or forwarder lost their cores for some time");
-        }
-    }
-    drop((engine, forwarder));
-    Ok(())
-}
-
 /// Runs `work` while `forwarder` forwards on `core`.
 fn while_forwarding<T>(
     bench: &Testbed,
@@ -414,15 +482,6 @@ fn while_forwarding<T>(
         target.join().map_err(|_| anyhow!("the forwarder's thread panicked"))??;
         result
     })
-}
-
-fn figures(report: &SelftestReport) -> Vec<Figure> {
-    let ceiling = Figure::of("tester's ceiling", "pps", &[report.ceiling_pps]);
-    let quiet = report.quiet.iter().flat_map(|quiet| &quiet.streams).map(|stream| {
-        let name = format!("p50 of the tester itself, {}", stream.name);
-        Figure::of(&name, "ns", &[stream.latency.p50_ns])
-    });
-    std::iter::once(ceiling).chain(quiet).collect()
 }
 
 /// The tester's ceiling: the rate that one core sends and receives at the same time with these sizes,
@@ -458,112 +517,37 @@ pub(crate) fn ceiling(
     best.ok_or_else(|| anyhow!("no trial was run"))
 }
 
-/// One sentence for each failed check.
-fn failures(report: &SelftestReport) -> Vec<String> {
-    let mut failures = Vec::new();
-    if report.ceiling_pps == 0 {
-        failures.push("nothing came back".to_owned());
-    }
-    for trial in report.quiet.iter().chain(&report.half) {
-        let lost: u64 = trial.streams.iter().map(|stream| stream.lost).sum();
-        if lost > 0 && !trial.tester_limited {
-            let rate = mpps(trial.rate_pps.unwrap_or_default());
-            failures.push(format!("the tester itself lost {lost} packets at {rate}"));
-        }
-    }
-    for FaultReport { fault, planted, found, .. } in &report.faults {
-        if planted != found {
-            failures.push(format!("fault {fault}: {planted} planted, {found} found"));
-        } else if *planted == 0 && fault != "none" {
-            failures.push(format!("fault {fault}: no packet got it; use a longer --duration"));
-        }
-    }
-    failures
-}
-
-/// One sentence for each trial disturbed by an absence of the tester.
-fn disturbed(report: &SelftestReport) -> Vec<String> {
-    let trials = report.quiet.iter().chain(&report.half).filter(|trial| trial.tester_limited);
-    trials
-        .map(|trial| {
-            format!(
-                "the tester could not keep {}: its core was taken away for up to {} µs",
-                mpps(trial.rate_pps.unwrap_or_default()),
-                trial.gap_ns_max / 1000
-            )
-        })
-        .collect()
-}
-
-fn print(report: &SelftestReport) {
-    println!("ceiling      {} (one core sends and receives)", mpps(report.ceiling_pps));
-    if let Some(quiet) = &report.quiet {
-        for stream in &quiet.streams {
-            let (own, late) = (&stream.latency, &stream.lateness);
-            println!(
-                "time stamps  {}: min {} ns, p50 {} ns, p99.9 {} ns, max {} ns; sends p99.9 {} ns late",
-                stream.name, own.min_ns, own.p50_ns, own.p99_9_ns, own.max_ns, late.p99_9_ns
-            );
-        }
-    }
-    if let Some(half) = &report.half {
-        let lost: u64 = half.streams.iter().map(|stream| stream.lost).sum();
-        let sent: u64 = half.streams.iter().map(|stream| stream.sent).sum();
-        println!("loss floor   {lost} of {sent} packets at {}", mpps(half.offered_pps));
-    }
-    for fault in &report.faults {
-        println!("fault        {}: {} planted, {} found", fault.fault, fault.planted, fault.found);
-    }
-    for warning in &report.header.warnings {
-        println!("warning      {warning}");
-    }
-    println!("{}", if report.passed { "passed" } else { "failed" });
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn report(faults: &[(&str, u64, u64)]) -> SelftestReport {
-        let fault = |(fault, planted, found): &(&str, u64, u64)| FaultReport {
-            fault: (*fault).to_owned(),
-            planted: *planted,
-            found: *found,
-            trial: TrialReport::default(),
-        };
-        SelftestReport {
-            header: ReportHeader::default(),
-            wire: SelftestLink::Memif,
-            size: "64".parse().unwrap(),
-            ceiling_pps: 1,
-            ceiling: None,
-            quiet: None,
-            half: None,
-            faults: faults.iter().map(fault).collect(),
-            figures: Vec::new(),
-            passed: false,
-        }
-    }
-
     #[test]
     fn each_planted_fault_must_be_found_and_one_must_be_planted() {
-        assert!(failures(&report(&[("none", 0, 0), ("drop", 2, 2), ("delay", 7, 7)])).is_empty());
-        for fault in [("none", 0, 1), ("drop", 3, 2), ("reorder", 10, 9), ("delay", 2, 3)] {
-            let sentences = failures(&report(&[fault]));
-            let wanted = format!("fault {}: {} planted, {} found", fault.0, fault.1, fault.2);
-            assert_eq!(sentences, [wanted]);
+        assert_eq!(wrong_detection(None, 0, 0), None);
+        assert_eq!(wrong_detection(Some(Fault::Drop), 2, 2), None);
+        for (fault, planted, found) in
+            [(None, 0, 1), (Some(Fault::Drop), 3, 2), (Some(Fault::Delay), 2, 3)]
+        {
+            let name = fault.map_or("none", Fault::name);
+            let wanted = format!("fault {name}: {planted} planted, {found} found");
+            assert_eq!(wrong_detection(fault, planted, found), Some(wanted));
         }
-        let [sentence] = &failures(&report(&[("drop", 0, 0)]))[..] else { panic!("one sentence") };
+        let sentence = wrong_detection(Some(Fault::Drop), 0, 0).unwrap();
         assert!(sentence.contains("no packet got it"), "{sentence}");
     }
 
     #[test]
     fn loss_of_the_tester_itself_fails_unless_its_core_was_taken() {
-        let mut report = report(&[]);
-        let stream = crate::report::StreamReport { lost: 1, ..Default::default() };
-        report.half = Some(TrialReport { streams: vec![stream], ..TrialReport::default() });
-        assert_eq!((failures(&report).len(), disturbed(&report).len()), (1, 0));
-        report.half.iter_mut().for_each(|half| half.tester_limited = true);
-        assert_eq!((failures(&report).len(), disturbed(&report).len()), (0, 1));
+        let stream = StreamReport { lost: 1, ..StreamReport::default() };
+        let mut trial = TrialReport { streams: vec![stream], ..TrialReport::default() };
+        let of = |case, trial: &TrialReport| {
+            let mut report = Report::default();
+            add_trial(case, trial, &mut report);
+            (report.findings.len(), report.warnings.len())
+        };
+        assert_eq!(of(SelftestCase::Half, &trial), (1, 0));
+        trial.tester_limited = true;
+        assert_eq!(of(SelftestCase::Half, &trial), (0, 1));
+        assert_eq!(of(SelftestCase::Ceiling, &trial), (1, 0), "nothing came back");
     }
 }

@@ -4,21 +4,27 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Result;
-use serde::{Deserialize, Serialize};
 
-use super::base::ReportBase;
+use super::cases::CaseArguments;
+use super::measurement::{LabMeasurement, Prepared};
 use super::metrics;
+use super::plot::{LineStyle, Plot, Series, linear};
 use super::progress::mpps;
-use super::report::{Figure, TrialReport};
-use super::rig::Rig;
-use super::target::TargetArguments;
-use super::testbed::TestbedArguments;
-use super::throughput::CaseArguments;
+use super::quantity::{Quantity, higher, lower, median, readers_unit};
+use super::report::{OutputArguments, Report};
+use super::rig::{Rig, TrialCase};
 use super::traffic::{rate_pps, span_ns};
 use adit_lab_engine::pacer::OfferedRate;
 use adit_lab_process::stop::{Interrupted, Stop, environment};
 use adit_lab_smf::churn::ChurnPattern;
-use adit_lab_smf::exchange::ProcedureReport;
+
+const RECEIVED: Quantity<'_> = higher("received", "pps");
+const LOST: Quantity<'_> = lower("lost", "ppb");
+const P99: Quantity<'_> = lower("p99 latency", "ns");
+/// Memory of the target at the end of an interval.
+const MEMORY: Quantity<'_> = lower("memory", "KiB");
+/// The name of the change requests among the procedures.
+const CHANGES: &str = "changes";
 
 /// Growth of memory between the first and the last third that counts as a leak, if it also exceeds
 /// [`LEAK_KIB`]. Unit: parts per thousand.
@@ -32,10 +38,6 @@ const DRIFT_PERCENT: u64 = 150;
 /// Options of `adit-lab soak`.
 #[derive(Debug, clap::Args)]
 pub struct SoakArguments {
-    #[command(flatten)]
-    bench: TestbedArguments,
-    #[command(flatten)]
-    target: TargetArguments,
     #[command(flatten)]
     cases: CaseArguments,
     /// Rate of all sessions together.
@@ -69,138 +71,122 @@ pub struct SoakArguments {
     memory_metric: String,
 }
 
-/// One interval.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct IntervalReport {
-    /// The trial.
-    pub trial: TrialReport,
-    /// Memory of the target at the end of the interval. Unit: KiB.
-    pub memory_kib: Option<u64>,
-}
+impl LabMeasurement for SoakArguments {
+    const NAME: &'static str = "soak";
+    type Rig = Rig;
+    type Case = TrialCase;
 
-/// The report of `adit-lab soak`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct SoakReport {
-    /// Machine, target, figures.
-    #[serde(flatten)]
-    pub base: ReportBase,
-    /// How sessions changed.
-    pub churn: Option<ChurnPattern>,
-    /// Duration and failures of the change requests.
-    pub churned: Option<ProcedureReport>,
-    /// The intervals.
-    pub intervals: Vec<IntervalReport>,
-    /// Leaks, drifts and refusals; empty if there were none.
-    pub findings: Vec<String>,
-}
+    fn output(&self) -> &OutputArguments {
+        &self.cases.output
+    }
 
-/// Runs the soak. Returns true if there are no findings.
-///
-/// # Errors
-/// The rig cannot be built, or the target ended. [`Interrupted`], after the report was written.
-pub(crate) fn run(arguments: &SoakArguments, stop: &Stop) -> Result<bool> {
-    let target = &arguments.target;
-    if arguments.churn.is_some() && !target.is_upf() {
-        return Err(environment("--churn needs a target with sessions: --target adit or upf"));
-    }
-    let cases = arguments.cases.cases(target)?;
-    let calibration = arguments.cases.calibration(&cases);
-    let (mut rig, mut recorder) = Rig::build("soak", &arguments.bench, target, calibration, stop)?;
-    rig.refuse_above_ceiling(arguments.rate)?;
-    let mut report = SoakReport {
-        base: ReportBase::of(target, &rig),
-        churn: arguments.churn,
-        churned: None,
-        intervals: Vec::new(),
-        findings: Vec::new(),
-    };
-    let result = measure(arguments, cases, &mut rig, &mut report, stop);
-    report.findings = findings(&report);
-    report.base.figures = figures(&report.intervals);
-    if report.intervals.iter().any(|interval| interval.trial.tester_limited) {
-        recorder.warn("the tester could not keep the rate in some intervals");
-    }
-    for finding in &report.findings {
-        recorder.warn(finding.clone());
-    }
-    report.base.close(rig, recorder, &result)?;
-    arguments.cases.output.deliver(&report, print)?;
-    result.map(|()| report.findings.is_empty())
-}
-
-fn measure(
-    arguments: &SoakArguments,
-    cases: Vec<super::rig::TrialCase>,
-    rig: &mut Rig,
-    report: &mut SoakReport,
-    stop: &Stop,
-) -> Result<()> {
-    let Some(mut case) = cases.into_iter().next() else { return Ok(()) };
-    let all = rig.session_count();
-    let changing = arguments.churn_sessions.unwrap_or((all / 10).max(1)).min(all);
-    if arguments.churn == Some(ChurnPattern::Recreate) {
-        // The UPF can give recreated sessions new TEIDs, which the transmit plan does not have.
-        case.active = case.active.min(all - changing);
-        if case.active == 0 {
-            return Err(environment(
-                "--churn recreate needs sessions beyond those that it deletes",
-            ));
+    fn prepare(&self, report: &mut Report, stop: &Stop) -> Result<Prepared<Self>> {
+        let target = &self.cases.target;
+        if self.churn.is_some() && !target.is_upf() {
+            return Err(environment("--churn needs a target with sessions: --target adit or upf"));
         }
-    }
-    rig.set_case(&case)?;
-    if let Some(pattern) = arguments.churn {
-        let idle = Duration::from_nanos(arguments.idle);
-        rig.begin_churn(pattern, arguments.churn_rate, changing, idle)?;
-    }
-    let result = intervals(arguments, &case, rig, &mut report.intervals, stop);
-    match &result {
-        Err(error) if !error.is::<Interrupted>() => result,
-        _ => {
-            report.churned = rig.end_churn()?;
-            result
-        }
-    }
-}
-
-fn intervals(
-    arguments: &SoakArguments,
-    case: &super::rig::TrialCase,
-    rig: &mut Rig,
-    reports: &mut Vec<IntervalReport>,
-    stop: &Stop,
-) -> Result<()> {
-    let count = arguments.duration.div_ceil(arguments.interval);
-    for at in 0..count {
-        let left = arguments.duration - at * arguments.interval;
-        let length = left.min(arguments.interval);
-        let trial = rig.trial(case, OfferedRate::Pps(arguments.rate), length, false, stop)?;
-        let memory_kib = match arguments.metrics {
-            Some(address) => Some(metrics::read(address, &arguments.memory_metric)? / 1024),
-            None => rig.target.memory_kib(),
+        let Some((rig, mut cases)) = self.cases.prepare(target.clone(), report, stop)? else {
+            return Ok(None);
         };
-        eprintln!(
-            "interval {} of {count}: received {}, {} ppm lost{}",
-            at + 1,
-            mpps(trial.received_pps),
-            trial.loss_ppb / 1000,
-            memory_kib.map_or(String::new(), |kib| format!(", {} MiB", kib / 1024))
-        );
-        reports.push(IntervalReport { trial, memory_kib });
+        rig.refuse_above_ceiling(self.rate)?;
+        cases.truncate(1);
+        Ok(Some((rig, cases)))
     }
-    Ok(())
+
+    fn measure(
+        &self,
+        rig: &mut Rig,
+        case: &TrialCase,
+        report: &mut Report,
+        stop: &Stop,
+    ) -> Result<()> {
+        let mut case = case.clone();
+        let all = rig.session_count();
+        let changing = self.churn_sessions.unwrap_or((all / 10).max(1)).min(all);
+        if self.churn == Some(ChurnPattern::Recreate) {
+            // The UPF can give recreated sessions new TEIDs, which the transmit plan does not have.
+            case.active = case.active.min(all - changing);
+            if case.active == 0 {
+                return Err(environment(
+                    "--churn recreate needs sessions beyond those that it deletes",
+                ));
+            }
+        }
+        rig.set_case(&case)?;
+        if let Some(pattern) = self.churn {
+            let idle = Duration::from_nanos(self.idle);
+            rig.begin_churn(pattern, self.churn_rate, changing, idle)?;
+        }
+        let result = self.intervals(&case, rig, report, stop);
+        if result.as_ref().is_ok() || result.as_ref().is_err_and(|error| error.is::<Interrupted>())
+        {
+            let changes = rig.end_churn()?;
+            report.procedures.extend(changes.map(|of| (CHANGES.to_owned(), of)));
+        }
+        result
+    }
+
+    fn conclude(&self, rig: Rig, report: &mut Report) -> Result<()> {
+        report.findings = findings(report);
+        for quantity in [RECEIVED, LOST, P99, MEMORY] {
+            let (unit, divisor) = readers_unit(quantity.unit);
+            let points = (1u32..).zip(report.values(quantity, ""));
+            // Exact below 2^53.
+            let points = points.map(|(at, value)| (f64::from(at), *value as f64 / divisor));
+            let lines = vec![Series::new(quantity.name, points.collect())];
+            let title = format!("{} by interval", quantity.name);
+            let plot = Plot::new(&title, linear("interval"), linear(unit), LineStyle::Both);
+            report.plot(Plot { series: lines, ..plot });
+        }
+        rig.close(report)
+    }
+}
+
+impl SoakArguments {
+    fn intervals(
+        &self,
+        case: &TrialCase,
+        rig: &mut Rig,
+        report: &mut Report,
+        stop: &Stop,
+    ) -> Result<()> {
+        let count = self.duration.div_ceil(self.interval);
+        for at in 0..count {
+            let length = (self.duration - at * self.interval).min(self.interval);
+            let trial = rig.trial(case, OfferedRate::Pps(self.rate), length, false, stop)?;
+            let memory_kib = match self.metrics {
+                Some(address) => Some(metrics::read(address, &self.memory_metric)? / 1024),
+                None => rig.target.memory_kib(),
+            };
+            eprintln!(
+                "interval {} of {count}: received {}, {} ppm lost{}",
+                at + 1,
+                mpps(trial.received_pps),
+                trial.loss_ppb / 1000,
+                memory_kib.map_or(String::new(), |kib| format!(", {} MiB", kib / 1024))
+            );
+            if trial.tester_limited {
+                report.warn("the tester could not keep the rate in some intervals");
+            }
+            report.add(RECEIVED, "", [trial.received_pps]);
+            report.add(LOST, "", [trial.loss_ppb]);
+            report.add(P99, "", [trial.p99_ns()]);
+            report.add(MEMORY, "", memory_kib);
+            report.case(&case.name()).trials.push(trial);
+        }
+        Ok(())
+    }
 }
 
 /// One sentence for each leak, drift or refusal.
-fn findings(report: &SoakReport) -> Vec<String> {
+fn findings(report: &Report) -> Vec<String> {
     let mut findings = Vec::new();
-    if let Some(churned) = report.churned.as_ref().filter(|churned| churned.failed > 0) {
+    if let Some(churned) = report.procedures.get(CHANGES).filter(|churned| churned.failed > 0) {
         let first = churned.first_failure.as_deref().unwrap_or_default();
         findings
             .push(format!("{} of {} changes were refused: {first}", churned.failed, churned.count));
     }
-    let memory: Vec<u64> =
-        report.intervals.iter().filter_map(|interval| interval.memory_kib).collect();
-    if let Some((early, late)) = thirds(&memory) {
+    if let Some((early, late)) = thirds(report.values(MEMORY, "")) {
         let gained = late.saturating_sub(early);
         if gained > LEAK_KIB && gained * 1000 > early * LEAK_PERMILLE {
             findings.push(format!(
@@ -210,8 +196,7 @@ fn findings(report: &SoakReport) -> Vec<String> {
             ));
         }
     }
-    let p99: Vec<u64> = report.intervals.iter().map(|interval| interval.trial.p99_ns()).collect();
-    if let Some((early, late)) = thirds(&p99)
+    if let Some((early, late)) = thirds(report.values(P99, ""))
         && late * 100 > early * DRIFT_PERCENT
     {
         findings.push(format!(
@@ -228,82 +213,32 @@ fn findings(report: &SoakReport) -> Vec<String> {
 fn thirds(values: &[u64]) -> Option<(u64, u64)> {
     let settled = values.get(1..).filter(|settled| settled.len() >= 6)?;
     let third = settled.len() / 3;
-    let median = |part: &[u64]| Figure::of("", "", part).median;
     Some((median(settled.get(..third)?), median(settled.get(settled.len() - third..)?)))
-}
-
-fn figures(intervals: &[IntervalReport]) -> Vec<Figure> {
-    let of = |name: &str, unit: &str, value: &dyn Fn(&TrialReport) -> u64| {
-        let values: Vec<u64> = intervals.iter().map(|interval| value(&interval.trial)).collect();
-        Figure::of(name, unit, &values)
-    };
-    if intervals.is_empty() {
-        return Vec::new();
-    }
-    vec![
-        of("received", "pps", &|trial| trial.received_pps),
-        of("lost", "ppb", &|trial| trial.loss_ppb),
-        of("p99 latency", "ns", &TrialReport::p99_ns),
-    ]
-}
-
-fn print(report: &SoakReport) {
-    let mut table = comfy_table::Table::new();
-    table.set_header(["figure", "unit", "median", "lowest", "highest"]);
-    for figure in &report.base.figures {
-        let numbers = [figure.median, figure.min, figure.max].map(|number| number.to_string());
-        table.add_row([figure.name.clone(), figure.unit.clone()].into_iter().chain(numbers));
-    }
-    println!("{table}");
-    if let Some(churned) = &report.churned {
-        println!(
-            "changes: {} ({} per second), {} refused, latency p50 {} µs, p99 {} µs, max {} µs",
-            churned.count,
-            churned.per_second,
-            churned.failed,
-            churned.latency.p50_ns / 1000,
-            churned.latency.p99_ns / 1000,
-            churned.latency.max_ns / 1000
-        );
-    }
-    report.base.print();
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::StreamReport;
 
-    fn interval(memory_kib: u64, p99_ns: u64) -> IntervalReport {
-        let mut stream = StreamReport::default();
-        stream.latency.p99_ns = p99_ns;
-        let trial = TrialReport { streams: vec![stream], ..TrialReport::default() };
-        IntervalReport { trial, memory_kib: Some(memory_kib) }
-    }
-
-    fn found(intervals: Vec<IntervalReport>) -> Vec<String> {
-        findings(&SoakReport {
-            base: ReportBase::default(),
-            churn: None,
-            churned: None,
-            intervals,
-            findings: Vec::new(),
-        })
+    fn found(intervals: impl Iterator<Item = [u64; 2]>) -> Vec<String> {
+        let mut report = Report::default();
+        for [memory_kib, p99_ns] in intervals {
+            report.add(MEMORY, "", [memory_kib]);
+            report.add(P99, "", [p99_ns]);
+        }
+        findings(&report)
     }
 
     #[test]
     fn memory_that_grows_and_latency_that_drifts_are_found_and_steady_ones_are_not() {
-        let steady = (0..9).map(|at| interval(100_000 + at % 2, 10_000)).collect();
-        assert!(found(steady).is_empty());
-        let leak = (0..9).map(|at| interval(100_000 + at * 1000, 10_000)).collect();
+        assert!(found((0..9).map(|at| [100_000 + at % 2, 10_000])).is_empty());
         assert_eq!(
-            found(leak),
+            found((0..9).map(|at| [100_000 + at * 1000, 10_000])),
             ["memory grew from 99 to 105 MiB between the first and the last third"]
         );
-        let drift = (0..9).map(|at| interval(100_000, 10_000 + at * 4000)).collect();
-        assert!(found(drift)[0].starts_with("p99 latency drifted from"));
+        let drift = found((0..9).map(|at| [100_000, 10_000 + at * 4000]));
+        assert!(drift[0].starts_with("p99 latency drifted from"));
         // The first interval does not count.
-        let first = (0..9).map(|at| interval(if at == 0 { 1000 } else { 100_000 }, 1)).collect();
-        assert!(found(first).is_empty());
+        assert!(found((0..9).map(|at| [if at == 0 { 1000 } else { 100_000 }, 1])).is_empty());
     }
 }

@@ -1,6 +1,7 @@
 //! The target of a measurement. The tester starts it or finds it running, and reaches it through ports
 //! and, for a UPF, through PFCP.
 
+mod arguments;
 mod configuration;
 mod cpu;
 pub(crate) mod load;
@@ -12,7 +13,7 @@ mod testpmd;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -24,28 +25,22 @@ use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::Value;
 
+pub(crate) use self::arguments::{NetworkOptions, TargetArguments};
 use self::configuration::{TargetCores, adit_configuration};
 use self::cpu::{RunQueueWait, cpu_by_core};
 use self::load::LoadProbe;
-use self::placement::{PlacementChoice, SiblingChoice, TargetPlacement};
-use self::rules::TargetRules;
 use super::testbed::{Testbed, memif_address, memif_server_of, memif_socket};
-use super::traffic::span_ns;
-use adit_lab_engine::frame::{Endpoints, FrameFormat, TesterTunnel, UePacketKind};
+use adit_lab_engine::frame::{Endpoints, FrameFormat, TesterTunnel};
 use adit_lab_engine::memif::{Listener, Memif, MemifAddress};
 use adit_lab_engine::neighbor::PortAddresses;
 use adit_lab_process::adit_binary::find_binary;
-use adit_lab_process::adit_config::{ExcessAction, ExecutionModel};
+use adit_lab_process::adit_config::ExecutionModel;
 use adit_lab_process::process::{Process, Program, owned};
 use adit_lab_process::scratch::Scratch;
 use adit_lab_process::stop::{Stop, environment};
 use adit_lab_smf::bulk::{SessionsConfig, TeidAllocation};
-use adit_lab_smf::instance::InstanceEncoding;
 use adit_lab_smf::{LabSmf, SessionProfile, SmfOptions};
 
-/// Default PFCP address of the tester, and of the `adit` that the tester starts.
-const SMF: &str = "127.77.0.1:8805";
-const ADIT_N4: &str = "127.77.0.2:8805";
 /// Number of lines shown from the log of a failed target.
 const LOG_TAIL_LINES: usize = 12;
 const SHOW_TIMEOUT: Duration = Duration::from_secs(5);
@@ -159,191 +154,6 @@ pub(crate) enum OuterFamily {
     Ipv6,
 }
 
-/// Options of the target.
-#[derive(Debug, Clone, clap::Args)]
-pub(crate) struct TargetArguments {
-    /// The target to measure.
-    #[arg(long, value_enum, default_value_t = TargetKind::Adit)]
-    pub target: TargetKind,
-    /// CPU core of the target; default: the first one that the tester does not use.
-    #[arg(long, value_name = "CPU")]
-    pub target_core: Option<u16>,
-    /// Measure even if tester and target share a core; the report contains a warning.
-    #[arg(long)]
-    pub allow_shared_core: bool,
-    /// The adit binary to start; default: the one in the directory of adit-lab.
-    #[arg(long, value_name = "PATH")]
-    pub adit: Option<PathBuf>,
-    /// Let the started adit and testpmd share their packet memory with the tester (zero-copy=yes of DPDK's
-    /// memif driver) instead of copying every frame.
-    #[arg(long)]
-    pub zero_copy: bool,
-    /// Workers of the started adit, one per core; without enough cores there are fewer, and the
-    /// report contains a warning.
-    #[arg(long, value_name = "N", default_value_t = 1,
-        value_parser = clap::value_parser!(u16).range(1..=64))]
-    pub workers: u16,
-    /// CPUs of the started adit as `adit host plan` proposes them, without the tester's: "numa"; "uma", which ignores
-    /// nodes; or the name of a rule that the plan then breaks, such as own-node. Default: the first ones in order.
-    #[arg(long, value_name = "numa|uma|RULE")]
-    pub placement: Option<PlacementChoice>,
-    /// Use of the siblings of a core in that plan.
-    #[arg(long, value_enum, requires = "placement")]
-    pub siblings: Option<SiblingChoice>,
-    /// The plan of --placement, once there is one.
-    #[arg(skip)]
-    pub placed: Option<TargetPlacement>,
-    /// How threads of the started adit behave without packets.
-    #[arg(long, value_enum, default_value_t)]
-    pub poll: PollChoice,
-    /// Let the started adit lower the frequency of its workers' cores under small load (as root).
-    #[arg(long)]
-    pub scale_frequency: bool,
-    /// Execution model of the started adit. A receiver takes a core that is left, or shares one with a worker; the
-    /// report then contains a warning.
-    #[arg(long, value_enum, default_value_t)]
-    pub model: ExecutionModel,
-    /// The action of the started adit for packets beyond a maximum bit rate; default: that of adit.
-    #[arg(long, value_enum)]
-    pub excess: Option<ExcessAction>,
-    /// Packets that the started adit may queue for rates.
-    #[arg(long, value_name = "N", requires = "excess",
-        value_parser = clap::value_parser!(u32).range(0..=262_144))]
-    pub queue_pkts: Option<u32>,
-    /// Rate of all sessions of the started adit together, per direction, in Mb/s.
-    #[arg(long, value_name = "MBPS", requires = "excess",
-        value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
-    pub shared_mbps: Option<u32>,
-    /// Let the started adit keep its sessions in a journal, on the disk of the temporary folder.
-    #[arg(long)]
-    pub journal: bool,
-    /// Compare the rates that testpmd reports each second with the tester's. Each report takes about
-    /// 100 µs of the tester's core.
-    #[arg(long)]
-    pub target_rates: bool,
-    /// Shell command that starts the target; adit-lab stops it after the measurement. The tester opens
-    /// its ports before, or after if one of them is the client of a memif.
-    #[arg(long, value_name = "COMMAND")]
-    pub start: Option<String>,
-    /// How long to wait for each part of the target: its memif sockets, its links, its PFCP
-    /// association.
-    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = span_ns)]
-    pub target_timeout: u64,
-    /// Port of an L2 target: a DPDK device string, or memif:SOCKET for the tester's own memif server at
-    /// this path (@NAME for an abstract socket).
-    #[arg(long, value_name = "DEVICE")]
-    pub port: Option<String>,
-    /// Port towards the UPF's N3: a DPDK device string or memif:SOCKET, as for --port.
-    #[arg(long, value_name = "DEVICE")]
-    pub n3: Option<String>,
-    /// Port towards the UPF's N6: a DPDK device string or memif:SOCKET, as for --port.
-    #[arg(long, value_name = "DEVICE")]
-    pub n6: Option<String>,
-    /// VLAN of all frames on N3.
-    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u16).range(1..=4094))]
-    pub vlan_n3: Option<u16>,
-    /// VLAN of all frames on N6.
-    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u16).range(1..=4094))]
-    pub vlan_n6: Option<u16>,
-    /// PFCP address of the UPF.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = ADIT_N4)]
-    pub n4: SocketAddr,
-    /// PFCP address of the tester, and its Node ID unless --node-id is given.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = SMF)]
-    pub smf: SocketAddr,
-    /// GTP-U address of the UPF.
-    #[arg(long, value_name = "ADDRESS", default_value = "172.30.3.2")]
-    pub upf_n3: Ipv4Addr,
-    /// IP version of GTP-U on N3: selects --upf-n3 and --gnb, or --upf-n3-v6 and --gnb-v6.
-    #[arg(long, value_enum, default_value_t = OuterFamily::Ipv4)]
-    pub n3_family: OuterFamily,
-    /// GTP-U address of the UPF over IPv6.
-    #[arg(long, value_name = "ADDRESS", default_value = "2001:db8:3:f::2")]
-    pub upf_n3_v6: Ipv6Addr,
-    /// First gNB address over IPv6, in the UPF's N3 network.
-    #[arg(long, value_name = "ADDRESS", default_value = "2001:db8:3:f::10")]
-    pub gnb_v6: Ipv6Addr,
-    /// Next hop of the downlink: the UPF's address on N6.
-    #[arg(long, value_name = "ADDRESS", default_value = "172.30.6.2")]
-    pub upf_n6: Ipv4Addr,
-    /// First gNB address, in the UPF's N3 network.
-    #[arg(long, value_name = "ADDRESS", default_value = "172.30.3.10")]
-    pub gnb: Ipv4Addr,
-    /// Number of gNBs, with consecutive addresses.
-    #[arg(long, value_name = "N", default_value_t = 1,
-        value_parser = clap::value_parser!(u32).range(1..=200))]
-    pub gnbs: u32,
-    /// Source UDP ports of each gNB.
-    #[arg(long, value_name = "N", default_value_t = 1,
-        value_parser = clap::value_parser!(u16).range(1..=60_000))]
-    pub source_ports: u16,
-    /// The data network's address on N6, the UPF's next hop.
-    #[arg(long, value_name = "ADDRESS", default_value = "172.30.6.1")]
-    pub dn: Ipv4Addr,
-    /// The data network's IPv6 address on N6, the UPF's next hop for IPv6.
-    #[arg(long, value_name = "ADDRESS", default_value = "2001:db8:6:f::1")]
-    pub dn6: Ipv6Addr,
-    /// IPv4 address of the server that exchanges packets with the UEs.
-    #[arg(long, value_name = "ADDRESS", default_value = "198.18.0.1")]
-    pub server: Ipv4Addr,
-    /// UE address of the first session; the others have the next addresses.
-    #[arg(long, value_name = "ADDRESS", default_value = "10.64.0.1")]
-    pub ue: Ipv4Addr,
-    /// UE prefix (/64) of the first session, for IPv6 packets.
-    #[arg(long, value_name = "PREFIX", default_value = "2001:db8:64::")]
-    pub ue6: Ipv6Addr,
-    /// IPv6 address of the server.
-    #[arg(long, value_name = "ADDRESS", default_value = "2001:db8:6::1")]
-    pub server6: Ipv6Addr,
-    /// Network instance of the access side, if the UPF needs one.
-    #[arg(long, value_name = "NAME")]
-    pub access_instance: Option<String>,
-    /// Network instance of the core side, if the UPF needs one.
-    #[arg(long, value_name = "NAME")]
-    pub core_instance: Option<String>,
-    /// Encoding of the network instances: the name as text, or the labels of a domain name.
-    #[arg(long, value_enum, default_value_t = InstanceEncoding::Text)]
-    pub instance_encoding: InstanceEncoding,
-    /// Who chooses uplink TEIDs; default: adit if it is the target, else the tester.
-    #[arg(long, value_enum)]
-    pub teids: Option<TeidChoice>,
-    /// Rules of each session.
-    #[arg(long, value_enum, default_value_t = TargetRules::Qos)]
-    pub rules: TargetRules,
-    /// QFI of QERs and uplink packets.
-    #[arg(long, value_name = "QFI", default_value_t = 9,
-        value_parser = clap::value_parser!(u8).range(0..=63))]
-    pub qfi: u8,
-    /// Send uplink packets without a PDU Session Container.
-    #[arg(long)]
-    pub no_psc: bool,
-    /// File with the rules of each session, instead of --rules.
-    #[arg(long, value_name = "FILE")]
-    pub rule_profile: Option<PathBuf>,
-    /// Node ID of the tester instead of its PFCP address: an address or a domain name.
-    #[arg(long, value_name = "ADDRESS|NAME")]
-    pub node_id: Option<String>,
-    /// Maximum number of PFCP requests in flight.
-    #[arg(long, value_name = "N", default_value_t = 64)]
-    pub window: usize,
-    /// PFCP requests per second; default: as many as --window allows.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub request_rate: Option<u64>,
-    /// PFCP sessions.
-    #[arg(long, value_name = "N", default_value_t = 1000,
-        value_parser = clap::value_parser!(u32).range(1..=16_000_000))]
-    pub sessions: u32,
-    /// Sessions at the start, for a measurement that adds the others.
-    #[arg(skip)]
-    pub first_sessions: Option<u32>,
-    /// Rule profiles by number of consecutive sessions, for a measurement with several profiles.
-    #[arg(skip)]
-    pub profiles: Vec<(u32, SessionProfile)>,
-    /// Headers of the UEs' packets.
-    #[arg(long, value_enum, default_value_t = UePacketKind::Udp4)]
-    pub inner: UePacketKind,
-}
-
 impl TargetArguments {
     /// True for a target with PFCP.
     #[must_use]
@@ -357,6 +167,133 @@ impl TargetArguments {
         Duration::from_nanos(self.target_timeout)
     }
 
+    /// The arguments of the target's memif that connects to the tester's socket `name`.
+    fn memif_client(&self, name: &str) -> String {
+        let sharing = if self.zero_copy { ",zero-copy=yes" } else { "" };
+        format!("role=client,id=0,socket={}{sharing}", memif_socket(name))
+    }
+
+    /// The rules of each session.
+    ///
+    /// # Errors
+    /// The file of the profile cannot be read.
+    pub(crate) fn profile(&self) -> Result<SessionProfile> {
+        if let Some(path) = &self.pfcp.rule_profile {
+            return SessionProfile::read(path);
+        }
+        Ok(self.pfcp.rules.profile(self.network.qfi))
+    }
+
+    /// Who chooses uplink TEIDs.
+    #[must_use]
+    pub(crate) fn teid_choice(&self) -> TeidAllocation {
+        let default =
+            if self.target == TargetKind::Adit { TeidChoice::Chosen } else { TeidChoice::Given };
+        match self.pfcp.teids.unwrap_or(default) {
+            TeidChoice::Given => TeidAllocation::Given(1),
+            TeidChoice::Chosen => TeidAllocation::Chosen,
+        }
+    }
+
+    /// The tester's SMF, before association.
+    ///
+    /// # Errors
+    /// Its address or Node ID cannot be used.
+    pub(crate) fn lab_smf(&self) -> Result<LabSmf> {
+        let options = SmfOptions {
+            window: self.pfcp.window,
+            rate: self.pfcp.request_rate,
+            keeps_reports: false,
+        };
+        LabSmf::bind(self.pfcp.smf, self.pfcp.n4, self.pfcp.node_id.as_deref(), options)
+    }
+
+    /// The sessions to establish at the start.
+    ///
+    /// # Errors
+    /// The rule profile cannot be read; a network instance has no labels.
+    pub(crate) fn sessions_config(&self, gnb_teid: u32) -> Result<SessionsConfig> {
+        let octets = |name: &Option<String>| {
+            name.as_ref().map(|name| self.pfcp.instance_encoding.octets(name)).transpose()
+        };
+        Ok(SessionsConfig {
+            count: self.first_sessions.unwrap_or(self.sessions),
+            endpoints: self.network.endpoints(),
+            ipv6: self.network.inner.is_ipv6(),
+            gnbs: self.network.gnb_addresses(),
+            gnb_teid,
+            upf: self.network.upf_n3_address(),
+            teids: self.teid_choice(),
+            profile: self.profile()?,
+            profiles: self.profiles.clone(),
+            network_instances: [
+                octets(&self.pfcp.access_instance)?,
+                octets(&self.pfcp.core_instance)?,
+            ],
+        })
+    }
+
+    /// How the tester reaches the target: through its N3 and N6, or through the port of an L2 target.
+    ///
+    /// # Errors
+    /// An option is missing or invalid.
+    pub(crate) fn reach(&self) -> Result<TargetAccess> {
+        match self.target {
+            TargetKind::Adit => {
+                Ok(TargetAccess::Memif(vec![memif_address("n3"), memif_address("n6")]))
+            }
+            TargetKind::Testpmd => Ok(TargetAccess::Memif(vec![memif_address("l2")])),
+            TargetKind::Upf => {
+                TargetAccess::of_options(&[("--n3", &self.upf.n3), ("--n6", &self.upf.n6)])
+            }
+            TargetKind::L2 => TargetAccess::of_options(&[("--port", &self.port)]),
+        }
+    }
+
+    /// The core of a target that the tester starts.
+    ///
+    /// # Errors
+    /// It is the tester's core, and `--allow-shared-core` is missing.
+    pub(crate) fn core(&self, bench: &Testbed) -> Result<u16> {
+        let planned = self.placed.as_ref().and_then(|placed| placed.workers.first().copied());
+        let core = planned
+            .or(self.target_core)
+            .or_else(|| bench.other_core())
+            .unwrap_or_else(|| bench.core());
+        if core == bench.core() && !self.allow_shared_core {
+            return Err(environment(format!(
+                "tester and target would share core {core}, which makes figures invalid; choose others \
+                 with --core and --target-core, or use --allow-shared-core"
+            )));
+        }
+        Ok(core)
+    }
+}
+
+impl TargetArguments {
+    /// The core of the target's receiver, for models that have one: the first that is left, or else `core`.
+    #[must_use]
+    pub(crate) fn receiver_core(&self, bench: &Testbed, core: u16) -> u16 {
+        if let Some(placed) = &self.placed {
+            return placed.receiver.unwrap_or(core);
+        }
+        let mut others = bench.other_cores().filter(|other| *other != core);
+        others.nth(usize::from(self.adit.workers).saturating_sub(1)).unwrap_or(core)
+    }
+
+    /// The cores of the target's workers, `core` first. Fewer than `--workers` if the machine lacks
+    /// cores in addition to the tester's.
+    #[must_use]
+    pub(crate) fn worker_cores(&self, bench: &Testbed, core: u16) -> Vec<u16> {
+        if let Some(placed) = &self.placed {
+            return placed.workers.clone();
+        }
+        let others = bench.other_cores().filter(|other| *other != core);
+        std::iter::once(core).chain(others).take(usize::from(self.adit.workers)).collect()
+    }
+}
+
+impl NetworkOptions {
     /// Addresses of the UEs and their server.
     #[must_use]
     pub(crate) fn endpoints(&self) -> Endpoints {
@@ -419,12 +356,6 @@ impl TargetArguments {
         ]
     }
 
-    /// The arguments of the target's memif that connects to the tester's socket `name`.
-    fn memif_client(&self, name: &str) -> String {
-        let sharing = if self.zero_copy { ",zero-copy=yes" } else { "" };
-        format!("role=client,id=0,socket={}{sharing}", memif_socket(name))
-    }
-
     /// Ports and next hops of the frames to N3 and N6.
     #[must_use]
     pub(crate) fn next_hops(&self) -> [(PortId, IpAddr); 2] {
@@ -435,60 +366,6 @@ impl TargetArguments {
     #[must_use]
     pub(crate) fn qfi(&self) -> Option<Qfi> {
         Qfi::new(self.qfi)
-    }
-
-    /// The rules of each session.
-    ///
-    /// # Errors
-    /// The file of the profile cannot be read.
-    pub(crate) fn profile(&self) -> Result<SessionProfile> {
-        if let Some(path) = &self.rule_profile {
-            return SessionProfile::read(path);
-        }
-        Ok(self.rules.profile(self.qfi))
-    }
-
-    /// Who chooses uplink TEIDs.
-    #[must_use]
-    pub(crate) fn teid_choice(&self) -> TeidAllocation {
-        let default =
-            if self.target == TargetKind::Adit { TeidChoice::Chosen } else { TeidChoice::Given };
-        match self.teids.unwrap_or(default) {
-            TeidChoice::Given => TeidAllocation::Given(1),
-            TeidChoice::Chosen => TeidAllocation::Chosen,
-        }
-    }
-
-    /// The tester's SMF, before association.
-    ///
-    /// # Errors
-    /// Its address or Node ID cannot be used.
-    pub(crate) fn lab_smf(&self) -> Result<LabSmf> {
-        let options =
-            SmfOptions { window: self.window, rate: self.request_rate, keeps_reports: false };
-        LabSmf::bind(self.smf, self.n4, self.node_id.as_deref(), options)
-    }
-
-    /// The sessions to establish at the start.
-    ///
-    /// # Errors
-    /// The rule profile cannot be read; a network instance has no labels.
-    pub(crate) fn sessions_config(&self, gnb_teid: u32) -> Result<SessionsConfig> {
-        let octets = |name: &Option<String>| {
-            name.as_ref().map(|name| self.instance_encoding.octets(name)).transpose()
-        };
-        Ok(SessionsConfig {
-            count: self.first_sessions.unwrap_or(self.sessions),
-            endpoints: self.endpoints(),
-            ipv6: self.inner.is_ipv6(),
-            gnbs: self.gnb_addresses(),
-            gnb_teid,
-            upf: self.upf_n3_address(),
-            teids: self.teid_choice(),
-            profile: self.profile()?,
-            profiles: self.profiles.clone(),
-            network_instances: [octets(&self.access_instance)?, octets(&self.core_instance)?],
-        })
     }
 
     /// The VLAN of N3 (`is_access`) or N6.
@@ -516,63 +393,6 @@ impl TargetArguments {
             endpoints: self.endpoints(),
         }
     }
-
-    /// How the tester reaches the target: through its N3 and N6, or through the port of an L2 target.
-    ///
-    /// # Errors
-    /// An option is missing or invalid.
-    pub(crate) fn reach(&self) -> Result<TargetAccess> {
-        match self.target {
-            TargetKind::Adit => {
-                Ok(TargetAccess::Memif(vec![memif_address("n3"), memif_address("n6")]))
-            }
-            TargetKind::Testpmd => Ok(TargetAccess::Memif(vec![memif_address("l2")])),
-            TargetKind::Upf => TargetAccess::of_options(&[("--n3", &self.n3), ("--n6", &self.n6)]),
-            TargetKind::L2 => TargetAccess::of_options(&[("--port", &self.port)]),
-        }
-    }
-
-    /// The core of a target that the tester starts.
-    ///
-    /// # Errors
-    /// It is the tester's core, and `--allow-shared-core` is missing.
-    pub(crate) fn core(&self, bench: &Testbed) -> Result<u16> {
-        let planned = self.placed.as_ref().and_then(|placed| placed.workers.first().copied());
-        let core = planned
-            .or(self.target_core)
-            .or_else(|| bench.other_core())
-            .unwrap_or_else(|| bench.core());
-        if core == bench.core() && !self.allow_shared_core {
-            return Err(environment(format!(
-                "tester and target would share core {core}, which makes figures invalid; choose others \
-                 with --core and --target-core, or use --allow-shared-core"
-            )));
-        }
-        Ok(core)
-    }
-}
-
-impl TargetArguments {
-    /// The core of the target's receiver, for models that have one: the first that is left, or else `core`.
-    #[must_use]
-    pub(crate) fn receiver_core(&self, bench: &Testbed, core: u16) -> u16 {
-        if let Some(placed) = &self.placed {
-            return placed.receiver.unwrap_or(core);
-        }
-        let mut others = bench.other_cores().filter(|other| *other != core);
-        others.nth(usize::from(self.workers).saturating_sub(1)).unwrap_or(core)
-    }
-
-    /// The cores of the target's workers, `core` first. Fewer than `--workers` if the machine lacks
-    /// cores in addition to the tester's.
-    #[must_use]
-    pub(crate) fn worker_cores(&self, bench: &Testbed, core: u16) -> Vec<u16> {
-        if let Some(placed) = &self.placed {
-            return placed.workers.clone();
-        }
-        let others = bench.other_cores().filter(|other| *other != core);
-        std::iter::once(core).chain(others).take(usize::from(self.workers)).collect()
-    }
 }
 
 /// A target with a folder for its files. Drop stops a target that the tester started and removes the
@@ -596,8 +416,10 @@ impl RunningTarget {
     /// # Errors
     /// The program is missing or cannot be started.
     pub(crate) fn start(arguments: &TargetArguments, bench: &Testbed, core: u16) -> Result<Self> {
-        if arguments.placement.is_some() && arguments.placed.is_none() {
-            return Err(environment("this measurement takes no --placement; ramp and latency do"));
+        if arguments.adit.placement.is_some() && arguments.placed.is_none() {
+            return Err(environment(
+                "this measurement takes no --placement; throughput, latency, ramp and soak do",
+            ));
         }
         let dir = Scratch::create(arguments.target.name())?;
         let log = dir.path().join("target.log");
@@ -613,7 +435,7 @@ impl RunningTarget {
         };
         let command = match (arguments.target, &arguments.start) {
             (TargetKind::Adit, _) => {
-                let binary = find_binary(arguments.adit.as_deref())?;
+                let binary = find_binary(arguments.adit.binary.as_deref())?;
                 let config = running.dir.path().join("adit.toml");
                 let cores = &running.cores;
                 let receiver = arguments.receiver_core(bench, core);

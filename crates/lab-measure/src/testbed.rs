@@ -258,14 +258,16 @@ pub(crate) fn memif_server_of(text: &str) -> Result<Option<MemifAddress>> {
 /// # Errors
 /// A port has no link after `timeout`; `stop` was raised.
 pub(crate) fn wait_for_links(
-    ports: &[(&str, &Port)],
+    names: &[String],
+    ports: &[Port],
     timeout: std::time::Duration,
     stop: &adit_lab_process::stop::Stop,
     mut watch: impl FnMut() -> Result<()>,
 ) -> Result<()> {
     let end = std::time::Instant::now() + timeout;
     loop {
-        let down = ports.iter().find(|(_, port)| !port.details().is_ok_and(|now| now.link_up));
+        let mut named = names.iter().zip(ports);
+        let down = named.find(|(_, port)| !port.details().is_ok_and(|now| now.link_up));
         let Some((name, _)) = down else { return Ok(()) };
         if std::time::Instant::now() >= end {
             bail!(

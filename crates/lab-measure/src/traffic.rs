@@ -107,6 +107,12 @@ impl Size {
         if is_number { format!("{} B", self.name) } else { self.name.clone() }
     }
 
+    /// True if the length is that of payloads.
+    #[must_use]
+    pub(crate) fn is_payload(&self) -> bool {
+        self.name.contains("payload")
+    }
+
     /// The length of the payloads or packets; `None` for a mix. Unit: octets.
     #[must_use]
     pub fn bytes(&self) -> Option<u32> {

@@ -64,8 +64,7 @@ const OWN: [&str; 2] = ["json", "out"];
 /// Options that are paths, relative to the experiment file.
 const PATHS: [&str; 2] = ["rule-profile", "groups"];
 /// Plots that a reference can name.
-pub(crate) const PLOTS: [&str; 5] =
-    ["rate-by-size", "rate-by-sessions", "latency-by-size", "rate", "response-cdf"];
+const PLOTS: [&str; 4] = ["rate-by-size", "rate-by-sessions", "latency-by-size", "response-cdf"];
 
 /// Parses a command line and returns clap's error, if any.
 pub(crate) type OptionCheck = fn(&[String]) -> Result<(), clap::Error>;
@@ -124,12 +123,16 @@ impl MeasurementSpec {
 /// # Errors
 /// An argument has no `=`.
 pub(crate) fn overrides(set: &[String]) -> Result<Vec<(String, String)>> {
-    set.iter()
+    let mut overrides = set
+        .iter()
         .map(|text| match text.trim_start_matches("--").split_once('=') {
             Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
             None => Err(environment(format!("--set {text}: write it as OPTION=VALUE"))),
         })
-        .collect()
+        .collect::<Result<Vec<_>>>()?;
+    // The kind of target decides which other options there are.
+    overrides.sort_by_key(|(name, _)| name != "target");
+    Ok(overrides)
 }
 
 /// Reads a file and checks both forms of every measurement against its subcommand.

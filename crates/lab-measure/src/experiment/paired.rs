@@ -5,22 +5,24 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use serde::Serialize;
-use serde_json::Value;
 
 use super::child::{self, ChildExit};
 use super::file::{self, Experiment, OptionCheck};
-use crate::report::Figure;
+use crate::quantity::{Better, Figure};
+use crate::report::Report;
 use crate::run_report::distinctions;
 use adit_lab_process::scratch::Scratch;
 use adit_lab_process::stop::Stop;
 
-/// A figure of both experiments. Ratios are in parts per thousand of A, one per round.
+/// A figure of both sides. Ratios are in parts per thousand of A, of experiments one per round.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Paired {
     /// The figure.
     pub name: String,
     /// Its unit.
     pub unit: String,
+    /// The direction in which it is better.
+    pub better: Better,
     /// In A.
     pub a: Figure,
     /// In B.
@@ -112,12 +114,10 @@ fn figures(
         if let ChildExit::RuledOut(why) | ChildExit::Failed(why) = ended {
             bail!("{}, {}: {why}", experiment.path.display(), measure.run);
         }
-        let report: Value = serde_json::from_str(&text)?;
-        let part = |name: &str| report.get(name).cloned().unwrap_or_default();
-        let found = serde_json::from_value::<Vec<Figure>>(part("figures"))?;
-        figures.extend(found.into_iter().map(|figure| MeasuredFigure { measure: index, figure }));
-        let found = serde_json::from_value::<Vec<String>>(part("warnings"))?;
-        warnings.extend(found.into_iter().map(|warning| (index, warning)));
+        let report: Report = serde_json::from_str(&text)?;
+        let found = report.figures.into_iter();
+        figures.extend(found.map(|figure| MeasuredFigure { measure: index, figure }));
+        warnings.extend(report.warnings.into_iter().map(|warning| (index, warning)));
     }
     Ok(figures)
 }
@@ -130,7 +130,7 @@ fn pair(results: &[SideResults; 2], labels: &[Vec<String>]) -> Vec<Paired> {
     let Some(first) = a.rounds.first() else { return Vec::new() };
     let mut pairs = Vec::new();
     for (index, measured) in first.iter().enumerate() {
-        let Figure { name, unit, .. } = &measured.figure;
+        let Figure { name, unit, better, .. } = &measured.figure;
         let same =
             |other: &&MeasuredFigure| other.figure.name == *name && other.figure.unit == *unit;
         let before = first.iter().take(index).filter(same).count();
@@ -158,6 +158,7 @@ fn pair(results: &[SideResults; 2], labels: &[Vec<String>]) -> Vec<Paired> {
             name: label
                 .map_or_else(|| name.clone(), |label| format!("{name} ({})", label.join(", "))),
             unit: unit.clone(),
+            better: *better,
             a: Figure::of(name, unit, &values_a),
             b: Figure::of(name, unit, &values_b),
             ratio_permille: Figure::of(name, "permille", &ratios),

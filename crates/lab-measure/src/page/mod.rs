@@ -1,30 +1,22 @@
 //! Renders reports as one self-contained HTML page with styles, plots and figures.
 
+/// Appends formatted text to a string.
+macro_rules! put {
+    ($out:expr, $($text:tt)+) => {
+        $crate::page::svg::put($out, format_args!($($text)+))
+    };
+}
+
 mod axis;
-mod bars;
-mod baseband;
-mod course;
-mod cycles;
-mod latency;
-mod load;
-mod ports;
-mod rates;
-mod saturate;
-mod selftest;
-mod store;
+mod results;
 mod study;
 mod svg;
-mod throughput;
 
-use serde::de::DeserializeOwned;
-
-use self::baseband::ComparedResponses;
-use self::course::ComparedRamp;
-use self::load::ComparedLoads;
 pub use self::svg::{escape, put};
-use self::throughput::ComparedReport;
 use crate::machine::Machine;
-use crate::report::ReportHeader;
+use crate::print::procedure;
+use crate::progress::mpps;
+use crate::report::Report;
 use crate::run_report::{
     ExperimentReport, ExperimentRunReport, MeasurementReport, Reference, distinctions,
 };
@@ -45,16 +37,16 @@ pub(crate) fn render(report: &ExperimentRunReport) -> String {
     );
     if !report.complete {
         let text = "Incomplete: measurements are missing, failed or were interrupted.";
-        put(&mut out, format_args!("<p class=\"bad\">{text}</p>\n"));
+        put!(&mut out, "<p class=\"bad\">{text}</p>\n");
     }
     if report.quick {
         let text = "Short form: trials of fractions of a second, to test that everything works. \
                     For figures, run the experiments without --quick.";
-        put(&mut out, format_args!("<p class=\"soft\">{text}</p>\n"));
+        put!(&mut out, "<p class=\"soft\">{text}</p>\n");
     }
     let headers = report.experiments.iter().flat_map(|experiment| &experiment.measurements);
-    if let Some(header) = headers.filter_map(read::<ReportHeader>).next() {
-        machine(&mut out, &header.machine);
+    if let Some(first) = headers.filter_map(|of| of.report.as_ref()).next() {
+        machine(&mut out, &first.machine);
     }
     for experiment in &report.experiments {
         section(&mut out, experiment);
@@ -63,165 +55,84 @@ pub(crate) fn render(report: &ExperimentRunReport) -> String {
     out
 }
 
-/// Deserializes the report of a measurement; `None` if it is missing or of another type.
-fn read<T: DeserializeOwned>(measurement: &MeasurementReport) -> Option<T> {
-    serde_json::from_value(measurement.report.clone()?).ok()
-}
-
 fn section(out: &mut String, experiment: &ExperimentReport) {
-    put(out, format_args!("<h2>{}</h2>\n", escape(&experiment.title)));
+    put!(out, "<h2>{}</h2>\n", escape(&experiment.title));
     if !experiment.about.is_empty() {
-        put(out, format_args!("<p>{}</p>\n", escape(&experiment.about)));
+        put!(out, "<p>{}</p>\n", escape(&experiment.about));
     }
     study::body(out, experiment);
-    overview(out, &experiment.measurements, &experiment.references);
+    results(out, &experiment.measurements, &experiment.references);
     for measurement in &experiment.measurements {
         let command = format!("adit-lab {}", measurement.command.join(" "));
-        put(out, format_args!("<h3><code>{}</code></h3>\n", escape(&command)));
+        put!(out, "<h3><code>{}</code></h3>\n", escape(&command));
         if let Some(error) = &measurement.error {
-            put(out, format_args!("<p class=\"bad\">Failed: {}</p>\n", escape(error)));
+            put!(out, "<p class=\"bad\">Failed: {}</p>\n", escape(error));
         }
-        if let Some(why) = &measurement.left_out {
-            put(
-                out,
-                format_args!("<p>Left out: this machine cannot run it. {}</p>\n", escape(why)),
-            );
+        let left_out = measurement.report.as_ref().and_then(|report| report.left_out.as_ref());
+        if let Some(why) = measurement.left_out.as_ref().or(left_out) {
+            put!(out, "<p>Left out: this machine cannot run it. {}</p>\n", escape(why));
         }
-        body(out, measurement, &experiment.references);
+        if let Some(report) = &measurement.report {
+            conditions(out, report);
+        }
     }
     let missing = experiment.planned.saturating_sub(experiment.measurements.len());
     if missing > 0 {
-        put(out, format_args!("<p class=\"bad\">{missing} of its measurements did not run.</p>\n"));
+        put!(out, "<p class=\"bad\">{missing} of its measurements did not run.</p>\n");
     }
     machines(out, &experiment.references);
 }
 
-/// Renders the throughput and the ramps of several measurements side by side, and the response times and the loads of several
-/// ones in one plot.
-fn overview(out: &mut String, measurements: &[MeasurementReport], references: &[Reference]) {
-    let commands: Vec<_> = measurements.iter().map(|of| of.command.clone()).collect();
-    let (mut compared, mut responses) = (Vec::new(), Vec::new());
-    let (mut ramps, mut loads) = (Vec::new(), Vec::new());
-    for (measurement, options) in measurements.iter().zip(distinctions(&commands)) {
-        match kind(measurement) {
-            Some("throughput") => {
-                compared.extend(read(measurement).map(|report| ComparedReport { options, report }));
-            }
-            Some("baseband") => {
-                responses
-                    .extend(read(measurement).map(|report| ComparedResponses { options, report }));
-            }
-            Some("ramp") => {
-                ramps.extend(read(measurement).map(|report| ComparedRamp { options, report }));
-            }
-            Some("latency") => {
-                let one = read(measurement).map(|report| ComparedLoads { options, report });
-                loads.extend(one.filter(ComparedLoads::has_loads));
-            }
-            _ => {}
+/// Renders the results of all measurements of each kind together.
+fn results(out: &mut String, measurements: &[MeasurementReport], references: &[Reference]) {
+    let reports = || measurements.iter().filter_map(|of| Some((of, of.report.as_ref()?)));
+    let mut kinds: Vec<&str> = reports().map(|(_, report)| &*report.measurement).collect();
+    kinds.dedup();
+    for (at, kind) in kinds.iter().enumerate() {
+        if kinds.iter().take(at).any(|other| other == kind) {
+            continue;
         }
-    }
-    if compared.len() > 1 {
-        throughput::overview(out, &compared);
-    }
-    if ramps.len() > 1 {
-        course::overview(out, &ramps);
-    }
-    if loads.len() > 1 {
-        load::overview(out, &loads);
-    }
-    if responses.len() > 1 {
-        baseband::overview(out, &responses, references);
+        let same: Vec<_> = reports().filter(|(_, report)| report.measurement == *kind).collect();
+        let commands: Vec<_> = same.iter().map(|(of, _)| of.command.clone()).collect();
+        let labels = distinctions(&commands).into_iter().map(|words| words.join(", "));
+        let compared: Vec<_> = labels.zip(same.into_iter().map(|(_, report)| report)).collect();
+        results::body(out, &compared, references);
     }
 }
 
-fn kind(measurement: &MeasurementReport) -> Option<&str> {
-    measurement.report.as_ref()?.get("measurement")?.as_str()
-}
-
-fn body(out: &mut String, measurement: &MeasurementReport, references: &[Reference]) {
-    match kind(measurement) {
-        Some("throughput") => match read(measurement) {
-            Some(report) => throughput::body(out, &report, references),
-            None => unreadable(out),
-        },
-        Some("saturate") => match read(measurement) {
-            Some(report) => saturate::body(out, &report),
-            None => unreadable(out),
-        },
-        Some("latency") => match read(measurement) {
-            Some(report) => latency::body(out, &report, references),
-            None => unreadable(out),
-        },
-        Some("ramp") => match read(measurement) {
-            Some(report) => course::ramp(out, &report),
-            None => unreadable(out),
-        },
-        Some("soak") => match read(measurement) {
-            Some(report) => course::soak(out, &report),
-            None => unreadable(out),
-        },
-        Some("rates") => match read(measurement) {
-            Some(report) => rates::body(out, &report),
-            None => unreadable(out),
-        },
-        Some("selftest") => match read(measurement) {
-            Some(report) => selftest::body(out, &report),
-            None => unreadable(out),
-        },
-        Some("cycles") => match read(measurement) {
-            Some(report) => cycles::body(out, &report),
-            None => unreadable(out),
-        },
-        Some("baseband") => match read(measurement) {
-            Some(report) => baseband::body(out, &report, references),
-            None => unreadable(out),
-        },
-        Some("store") => match read(measurement) {
-            Some(report) => store::body(out, &report),
-            None => unreadable(out),
-        },
-        Some("ports") => match read(measurement) {
-            Some(report) => ports::body(out, &report),
-            None => unreadable(out),
-        },
-        Some(_) => unreadable(out),
-        None => return,
+/// Renders findings, conditions, procedures, warnings, cores and steal time of one measurement.
+fn conditions(out: &mut String, report: &Report) {
+    for finding in &report.findings {
+        put!(out, "<p class=\"bad\">{}</p>\n", escape(finding));
     }
-    if let Some(agreement) = measurement.agreement() {
+    let mut lines: Vec<String> =
+        report.conditions.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+    let ceiling = report.ceiling.as_ref();
+    let ceiling = ceiling.map(|of| format!("the tester's own ceiling: {}", mpps(of.received_pps)));
+    lines.extend(ceiling);
+    lines.extend(report.procedures.iter().map(|(name, of)| format!("{name}: {}", procedure(of))));
+    put!(out, "<p>{}</p>\n", escape(&lines.join("; ")));
+    if let Some(agreement) = &report.agreement {
         let class = if agreement.holds() { "good" } else { "bad" };
         let text = escape(&agreement.to_string());
-        put(out, format_args!("<p><span class=\"{class}\">Checked</span> {text}</p>\n"));
+        put!(out, "<p><span class=\"{class}\">Checked</span> {text}</p>\n");
     }
-    if let Some(header) = read::<ReportHeader>(measurement) {
-        notes(out, &header);
-    }
-}
-
-fn unreadable(out: &mut String) {
-    out.push_str("<p class=\"bad\">This version cannot read the report of the measurement.</p>\n");
-}
-
-/// Renders warnings, cores and steal time of one measurement.
-fn notes(out: &mut String, header: &ReportHeader) {
-    if !header.warnings.is_empty() {
+    if !report.warnings.is_empty() {
         out.push_str("<ul class=\"warnings\">");
-        for warning in &header.warnings {
-            put(out, format_args!("<li>{}</li>", escape(warning)));
+        for warning in &report.warnings {
+            put!(out, "<li>{}</li>", escape(warning));
         }
         out.push_str("</ul>\n");
     }
     let cores: Vec<String> =
-        header.machine.core_map.iter().map(|(role, cores)| format!("{role} {cores:?}")).collect();
+        report.machine.core_map.iter().map(|(role, cores)| format!("{role} {cores:?}")).collect();
     let steal: Vec<String> =
-        header.steal_ms.iter().map(|(cpu, ms)| format!("cpu {cpu}: {ms} ms")).collect();
-    put(
+        report.steal_ms.iter().map(|(cpu, ms)| format!("cpu {cpu}: {ms} ms")).collect();
+    put!(
         out,
-        format_args!(
-            "<p class=\"soft\">Cores: {}. Stolen by the hypervisor: {}.</p>\n",
-            escape(&cores.join(", ")),
-            escape(&steal.join(", "))
-        ),
+        "<p class=\"soft\">Cores: {}. Stolen by the hypervisor: {}.</p>\n",
+        escape(&cores.join(", ")),
+        escape(&steal.join(", "))
     );
 }
 
@@ -235,12 +146,12 @@ fn machines(out: &mut String, references: &[Reference]) {
         .iter()
         .map(|reference| format!("{} ({})", reference.label, reference.machine))
         .collect();
-    put(out, format_args!("{}.</p>\n", escape(&texts.join("; "))));
+    put!(out, "{}.</p>\n", escape(&texts.join("; ")));
 }
 
 fn machine(out: &mut String, machine: &Machine) {
     let mut row = |name: &str, value: String| {
-        put(out, format_args!("<dt>{}</dt><dd>{}</dd>", escape(name), escape(&value)));
+        put!(out, "<dt>{}</dt><dd>{}</dd>", escape(name), escape(&value));
     };
     row("Processor", format!("{}, {} online", machine.cpu, machine.cpus));
     row("TSC", format!("{} MHz", machine.tsc_hz / 1_000_000));
@@ -264,7 +175,7 @@ fn machine(out: &mut String, machine: &Machine) {
         .noise
         .iter()
         .map(|one| {
-            let (share, longest) = (one.taken_ppm() as f64 / 1e4, us(one.max_ns()));
+            let (share, longest) = (one.taken_ppm() as f64 / 1e4, one.max_ns() as f64 / 1e3);
             let core = one.core;
             format!(
                 "core {core}: {} gaps, {share:.2} % of the time, at most {longest} µs",
@@ -275,38 +186,24 @@ fn machine(out: &mut String, machine: &Machine) {
     row("Noise before the start", noise.join("; "));
     let list = std::mem::take(out);
     let (front, rows) = list.split_at(list.find("<dt>Processor").unwrap_or(list.len()));
-    put(
-        out,
-        format_args!("{front}<details open><summary>Machine</summary><dl>{rows}</dl></details>\n"),
-    );
+    put!(out, "{front}<details open><summary>Machine</summary><dl>{rows}</dl></details>\n");
 }
 
 /// Renders a table. The first column is text.
-fn table(out: &mut String, header: &[&str], rows: &[Vec<String>]) {
+fn table(out: &mut String, header: &[String], rows: &[Vec<String>]) {
     out.push_str("<div class=\"scroll\"><table><thead><tr>");
     for name in header {
-        put(out, format_args!("<th>{}</th>", escape(name)));
+        put!(out, "<th>{}</th>", escape(name));
     }
     out.push_str("</tr></thead><tbody>");
     for row in rows {
         out.push_str("<tr>");
         for cell in row {
-            put(out, format_args!("<td>{}</td>", escape(cell)));
+            put!(out, "<td>{}</td>", escape(cell));
         }
         out.push_str("</tr>");
     }
     out.push_str("</tbody></table></div>\n");
-}
-
-/// Converts packets per second to Mpps.
-fn mpps(pps: u64) -> f64 {
-    // Exact below 2^53.
-    pps as f64 / 1e6
-}
-
-/// Converts nanoseconds to microseconds.
-fn us(ns: u64) -> f64 {
-    ns as f64 / 1e3
 }
 
 /// Formats a time as date and time of day, UTC. The arithmetic counts days from 0000-03-01, so that a

@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use super::axis::{Axis, figure};
+use super::axis::Axis;
+use crate::number::figure;
+use crate::plot::{LineStyle, Plot, Series};
 
 /// Size of a plot and its margins, in units of the view box.
 const WIDTH: f64 = 620.0;
@@ -16,65 +18,35 @@ const COLORS: usize = 8;
 /// Colors in the style sheet for reference figures.
 const REFERENCE_COLORS: usize = 3;
 
-/// One line.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Series {
-    /// Name in the legend.
-    pub name: String,
-    /// Points (x, y), ascending in x.
-    pub points: Vec<(f64, f64)>,
-    /// x with the lowest and highest value of several runs.
-    pub spread: Vec<(f64, f64, f64)>,
-    /// True for figures from another source.
-    pub is_reference: bool,
-}
-
-impl Series {
-    /// A series of measured figures.
-    #[must_use]
-    pub(super) fn new(name: &str, points: Vec<(f64, f64)>) -> Self {
-        Self { name: name.to_owned(), points, spread: Vec::new(), is_reference: false }
+/// Renders a plot as a `figure` element with heading, plot and legend; nothing without points.
+#[must_use]
+pub(super) fn html(plot: &Plot) -> String {
+    let points = || plot.series.iter().flat_map(|series| &series.points);
+    if points().next().is_none() {
+        return String::new();
     }
+    let x = Axis::of(&plot.x, points().map(|point| point.0));
+    let y = Axis::of(&plot.y, points().map(|point| point.1));
+    Drawing { plot, x, y }.html()
 }
 
-/// A plot.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Plot {
-    /// Its heading.
-    pub title: String,
-    /// Horizontal axis.
-    pub x: Axis,
-    /// Vertical axis.
-    pub y: Axis,
-    /// The lines.
-    pub series: Vec<Series>,
-    /// How its points are drawn.
-    pub look: LineStyle,
+/// A plot with the axes of its points.
+struct Drawing<'p> {
+    plot: &'p Plot,
+    x: Axis,
+    y: Axis,
 }
 
-/// How points are drawn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LineStyle {
-    /// With markers, joined by a line.
-    Both,
-    /// Joined by a line without markers, for many points.
-    Line,
-    /// Markers only: one x can have several points.
-    Marks,
-}
-
-impl Plot {
-    /// Renders a `figure` element with heading, plot and legend.
-    #[must_use]
-    pub(super) fn html(&self) -> String {
+impl Drawing<'_> {
+    fn html(&self) -> String {
         let mut out = format!(
             "<figure><figcaption>{}</figcaption><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
              aria-label=\"{}\">",
-            escape(&self.title),
-            escape(&self.title)
+            escape(&self.plot.title),
+            escape(&self.plot.title)
         );
         self.grid(&mut out);
-        for (series, color) in self.series.iter().zip(self.colors()) {
+        for (series, color) in self.plot.series.iter().zip(self.colors()) {
             self.line(&mut out, series, &color);
         }
         out.push_str("</svg>");
@@ -86,7 +58,8 @@ impl Plot {
     /// Returns the color class of each series; references use their own colors.
     fn colors(&self) -> Vec<String> {
         let (mut own, mut references) = (0, 0);
-        self.series
+        self.plot
+            .series
             .iter()
             .map(|series| {
                 let (letter, next, colors) = if series.is_reference {
@@ -106,55 +79,43 @@ impl Plot {
         for tick in self.y.ticks() {
             let y = place_y(tick.at);
             let text = escape(&tick.text);
-            put(
+            put!(
                 out,
-                format_args!(
-                    "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{right}\" y2=\"{y:.1}\"/>"
-                ),
+                "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{right}\" y2=\"{y:.1}\"/>"
             );
-            put(
+            put!(
                 out,
-                format_args!(
-                    "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>",
-                    LEFT - 6.0,
-                    y + 4.0
-                ),
+                "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>",
+                LEFT - 6.0,
+                y + 4.0
             );
         }
         for tick in self.x.ticks() {
             let x = place_x(tick.at);
             let text = escape(&tick.text);
-            put(
+            put!(
                 out,
-                format_args!(
-                    "<line class=\"grid\" x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{foot}\"/>"
-                ),
+                "<line class=\"grid\" x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{foot}\"/>"
             );
-            put(
+            put!(
                 out,
-                format_args!(
-                    "<text class=\"tick\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{text}</text>",
-                    foot + 16.0
-                ),
+                "<text class=\"tick\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{text}</text>",
+                foot + 16.0
             );
         }
-        put(out, format_args!("<path class=\"axis\" d=\"M{LEFT} {TOP}V{foot}H{right}\"/>"));
-        put(
+        put!(out, "<path class=\"axis\" d=\"M{LEFT} {TOP}V{foot}H{right}\"/>");
+        put!(
             out,
-            format_args!(
-                "<text class=\"label\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-                f64::midpoint(LEFT, right),
-                HEIGHT - 8.0,
-                escape(&self.x.label)
-            ),
+            "<text class=\"label\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            f64::midpoint(LEFT, right),
+            HEIGHT - 8.0,
+            escape(&self.x.label)
         );
         let middle = f64::midpoint(TOP, foot);
-        put(
+        put!(
             out,
-            format_args!(
-                "<text class=\"label\" transform=\"translate(13 {middle:.1}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
-                escape(&self.y.label)
-            ),
+            "<text class=\"label\" transform=\"translate(13 {middle:.1}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
+            escape(&self.y.label)
         );
     }
 
@@ -162,24 +123,22 @@ impl Plot {
         let place = |x: f64, y: f64| (place_x(self.x.at(x)), place_y(self.y.at(y)));
         for (x, low, high) in &series.spread {
             let ((x, low), (_, high)) = (place(*x, *low), place(*x, *high));
-            put(
+            put!(
                 out,
-                format_args!(
-                    "<line class=\"spread {color}\" x1=\"{x:.1}\" y1=\"{low:.1}\" x2=\"{x:.1}\" y2=\"{high:.1}\"/>"
-                ),
+                "<line class=\"spread {color}\" x1=\"{x:.1}\" y1=\"{low:.1}\" x2=\"{x:.1}\" y2=\"{high:.1}\"/>"
             );
         }
         let mut path = String::new();
         for (x, y) in &series.points {
             let (x, y) = place(*x, *y);
             let letter = if path.is_empty() { 'M' } else { 'L' };
-            put(&mut path, format_args!("{letter}{x:.1} {y:.1}"));
+            put!(&mut path, "{letter}{x:.1} {y:.1}");
         }
-        if series.points.len() > 1 && self.look != LineStyle::Marks {
+        if series.points.len() > 1 && self.plot.look != LineStyle::Marks {
             let kind = if series.is_reference { "reference" } else { "line" };
-            put(out, format_args!("<path class=\"{kind} {color}\" d=\"{path}\"/>"));
+            put!(out, "<path class=\"{kind} {color}\" d=\"{path}\"/>");
         }
-        if self.look == LineStyle::Line && series.points.len() > 1 {
+        if self.plot.look == LineStyle::Line && series.points.len() > 1 {
             return;
         }
         for (x, y) in &series.points {
@@ -187,20 +146,16 @@ impl Plot {
             let (x, y) = place(*x, *y);
             let title = escape(&title);
             if series.is_reference {
-                put(
+                put!(
                     out,
-                    format_args!(
-                        "<rect class=\"hollow {color}\" x=\"{:.1}\" y=\"{:.1}\" width=\"8\" height=\"8\"><title>{title}</title></rect>",
-                        x - 4.0,
-                        y - 4.0
-                    ),
+                    "<rect class=\"hollow {color}\" x=\"{:.1}\" y=\"{:.1}\" width=\"8\" height=\"8\"><title>{title}</title></rect>",
+                    x - 4.0,
+                    y - 4.0
                 );
             } else {
-                put(
+                put!(
                     out,
-                    format_args!(
-                        "<circle class=\"dot {color}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"><title>{title}</title></circle>"
-                    ),
+                    "<circle class=\"dot {color}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"><title>{title}</title></circle>"
                 );
             }
         }
@@ -208,12 +163,9 @@ impl Plot {
 
     fn legend(&self, out: &mut String) {
         out.push_str("<ul class=\"legend\">");
-        for (series, color) in self.series.iter().zip(self.colors()) {
+        for (series, color) in self.plot.series.iter().zip(self.colors()) {
             let shape = if series.is_reference { "key hollow" } else { "key" };
-            put(
-                out,
-                format_args!("<li><i class=\"{shape} {color}\"></i>{}</li>", escape(&series.name)),
-            );
+            put!(out, "<li><i class=\"{shape} {color}\"></i>{}</li>", escape(&series.name));
         }
         out.push_str("</ul>");
     }
@@ -251,19 +203,15 @@ pub fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plot::linear;
 
     #[test]
     fn plot_has_its_points_in_order_and_its_names_in_the_legend() {
-        let points = vec![(0.0, 0.0), (10.0, 5.0)];
-        let reference = Series { is_reference: true, ..Series::new("study <1>", vec![(5.0, 5.0)]) };
-        let plot = Plot {
-            title: "T".to_owned(),
-            x: Axis::linear("x", [10.0].into_iter()),
-            y: Axis::linear("y", [5.0].into_iter()),
-            series: vec![Series::new("ours", points), reference],
-            look: LineStyle::Both,
-        };
-        let html = plot.html();
+        let mut plot = Plot::new("T", linear("x"), linear("y"), LineStyle::Both);
+        assert_eq!(super::html(&plot), "");
+        plot.series.push(Series::new("ours", vec![(0.0, 0.0), (10.0, 5.0)]));
+        plot.series.push(Series::reference("study <1>", vec![(5.0, 5.0)]));
+        let html = super::html(&plot);
         assert!(html.contains("class=\"line c0\" d=\"M80.0 284.0L"), "{html}");
         assert_eq!((html.matches("<circle").count(), html.matches("<rect").count()), (2, 1));
         assert!(html.contains("study &lt;1&gt;") && !html.contains("<1>"));

@@ -3,17 +3,21 @@
 //! This room has options, rounds and report. The network of a turn is that of `adit-lab demo`, so the room `lab` brings it
 //! up and counts.
 
-pub(crate) mod report;
-
 use std::fmt;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::ValueEnum;
-use serde::{Deserialize, Serialize};
 
-use self::report::PortsReport;
-use crate::report::{OutputArguments, Recorder};
-use adit_lab_process::stop::{Interrupted, Stop};
+use crate::measurement::{self, LabMeasurement, Prepared};
+use crate::quantity::{Quantity, higher, lower, plain};
+use crate::report::{OutputArguments, Report};
+use crate::target::rules::possible_value;
+use adit_lab_process::stop::Stop;
+
+/// Rules of each session.
+const RULES: &str = "2 PDR, 2 FAR, 1 QER with a QFI, 1 URR with a volume threshold";
+/// Packets by CPU time of adit and of the threads that poll its devices.
+const EFFICIENCY: Quantity<'_> = higher("packets per CPU-second", "pps").plotted();
 
 /// The UE's IP packet. Unit: octets.
 pub const PACKET_BYTES: usize = 64;
@@ -60,8 +64,7 @@ pub struct PortsArguments {
 }
 
 /// A kind of port.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PortKind {
     /// AF_XDP sockets behind adit's XDP program.
     Xdp,
@@ -77,19 +80,12 @@ pub enum PortKind {
 
 impl fmt::Display for PortKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Xdp => "xdp",
-            Self::AfXdp => "af-xdp",
-            Self::AfPacket => "af-packet",
-            Self::NetAfPacket => "net-af-packet",
-            Self::Kernel => "kernel",
-        })
+        f.pad(&possible_value(self))
     }
 }
 
 /// The direction of the packets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PortDirection {
     /// From the gNB.
     Uplink,
@@ -112,7 +108,7 @@ impl fmt::Display for PortDirection {
 }
 
 /// The packets of one direction in one turn.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy)]
 pub struct TurnFigures {
     /// Direction.
     pub direction: PortDirection,
@@ -140,7 +136,7 @@ pub struct PortsCores {
 }
 
 impl PortsArguments {
-    /// Measures all rounds and delivers the report. `turn` measures both directions of one turn.
+    /// Measures all rounds and delivers the report. `turn` measures both directions with a kind of port.
     ///
     /// # Errors
     /// Those of `turn`; [`Interrupted`](adit_lab_process::stop::Interrupted). The report with the turns until then is
@@ -149,50 +145,93 @@ impl PortsArguments {
         &self,
         cores: PortsCores,
         stop: &Stop,
-        turn: impl FnMut(PortKind) -> Result<Vec<TurnFigures>>,
+        turn: impl Fn(PortKind) -> Result<Vec<TurnFigures>>,
     ) -> Result<bool> {
-        let mut recorder = Recorder::without_ports("ports");
-        recorder.cores("worker", &[cores.worker]);
-        recorder.cores("tester", &[cores.tester]);
-        let mut report = PortsReport::new(self)?;
-        let result = self.rounds(&mut report, stop, turn);
-        match &result {
-            Err(error) if error.is::<Interrupted>() => recorder.warn("interrupted: incomplete"),
-            Err(error) => recorder.warn(format!("the measurement ended early: {error:#}")),
-            Ok(()) => {}
-        }
-        report.close(recorder.finish(result.is_ok()));
-        self.output.deliver(&report, report::print)?;
-        result.map(|()| true)
+        measurement::run(&PortsTurns { arguments: self, cores, turn }, stop)
+    }
+}
+
+/// The measurement with the network of a turn.
+struct PortsTurns<'a, F> {
+    arguments: &'a PortsArguments,
+    cores: PortsCores,
+    turn: F,
+}
+
+impl<F: Fn(PortKind) -> Result<Vec<TurnFigures>>> LabMeasurement for PortsTurns<'_, F> {
+    const NAME: &'static str = "ports";
+    type Rig = ();
+    type Case = PortKind;
+
+    fn output(&self) -> &OutputArguments {
+        &self.arguments.output
     }
 
-    fn rounds(
-        &self,
-        report: &mut PortsReport,
-        stop: &Stop,
-        mut turn: impl FnMut(PortKind) -> Result<Vec<TurnFigures>>,
-    ) -> Result<()> {
-        for round in 1..=self.rounds {
-            for &io in &self.io {
-                stop.check()?;
-                for seen in turn(io)? {
-                    eprintln!(
-                        "round {round} of {}: {io:<13} {:<8} {:.3} of {:.3} Mpps with {:.0} % of a core: {:.3} million packets per CPU-second; sender {:.0} %, receiver {:.0} %",
-                        self.rounds,
-                        seen.direction,
-                        seen.mpps,
-                        seen.offered_mpps,
-                        seen.cpu_percent,
-                        seen.mpkts_per_cpu_s,
-                        seen.sender_percent,
-                        seen.receiver_percent,
-                    );
-                    report.add(round, io, seen);
+    fn prepare(&self, report: &mut Report, _: &Stop) -> Result<Prepared<Self>> {
+        let arguments = self.arguments;
+        report.cores("worker", &[self.cores.worker]);
+        report.cores("tester", &[self.cores.tester]);
+        report.condition("sessions", arguments.sessions);
+        report.condition("rules", RULES);
+        report.condition("packets", format!("{PACKET_BYTES} B"));
+        report.condition("turn", format!("{} s", arguments.duration));
+        report.condition("in flight", arguments.in_flight);
+        report.condition("real-time priority", arguments.realtime_priority);
+        let rounds = (0..arguments.rounds).flat_map(|_| arguments.io.iter().copied());
+        Ok(Some(((), rounds.collect())))
+    }
+
+    fn measure(&self, (): &mut (), io: &PortKind, report: &mut Report, _: &Stop) -> Result<()> {
+        for seen in (self.turn)(*io)? {
+            seen.add_to(*io, report);
+        }
+        Ok(())
+    }
+
+    fn conclude(&self, (): (), report: &mut Report) -> Result<()> {
+        let last = self.arguments.io.last().context("--io names no kind of port")?;
+        for direction in PortDirection::ALL {
+            let to = format!("{last}, {direction}");
+            for io in &self.arguments.io {
+                let case = format!("{io}, {direction}");
+                if report.values(plain(&format!("ratio to {last}"), ""), &case).is_empty() {
+                    report.ratio(&format!("ratio to {last}"), EFFICIENCY, [&case, &to]);
                 }
             }
         }
         Ok(())
     }
+}
+
+impl TurnFigures {
+    /// Adds its figures, and prints them.
+    fn add_to(&self, io: PortKind, report: &mut Report) {
+        let case = format!("{io}, {}", self.direction);
+        let figures = [
+            (EFFICIENCY, self.mpkts_per_cpu_s * 1e6),
+            (plain("offered", "pps"), self.offered_mpps * 1e6),
+            (higher("rate", "pps"), self.mpps * 1e6),
+            (lower("share of a core", "permille"), self.cpu_percent * 10.0),
+            (plain("share of the other core, sender", "permille"), self.sender_percent * 10.0),
+            (plain("share of the other core, receiver", "permille"), self.receiver_percent * 10.0),
+        ];
+        for (quantity, value) in figures {
+            report.add(quantity, &case, [nearest(value)]);
+        }
+        eprintln!(
+            "{case:<24} {:.3} of {:.3} Mpps with {:.0} % of a core: {:.3} million packets per CPU-second",
+            self.mpps, self.offered_mpps, self.cpu_percent, self.mpkts_per_cpu_s
+        );
+    }
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "rates and shares are far below 2^53, and a cast of a negative number is zero"
+)]
+fn nearest(value: f64) -> u64 {
+    value.round() as u64
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! Rounds and figures of turns without a network.
 
+use std::cell::RefCell;
+
 use clap::Parser;
 
 use super::*;
 use crate::command::{MeasureCli, MeasureCommand};
-use crate::report::{Figure, ReportHeader};
 
 fn arguments(words: &[&str]) -> Box<PortsArguments> {
     let words = ["adit-lab", "ports"].iter().chain(words);
@@ -26,45 +27,44 @@ fn seen(direction: PortDirection, mpkts_per_cpu_s: f64) -> TurnFigures {
     }
 }
 
-/// The report of turns whose packets per CPU-second are `uplink` in the order of measurement.
-fn measured(words: &[&str], uplink: &[f64]) -> PortsReport {
-    let (arguments, mut values) = (arguments(words), uplink.iter());
-    let mut report = PortsReport::new(&arguments).unwrap();
-    let turn = |_| Ok(vec![seen(PortDirection::Uplink, *values.next().unwrap())]);
-    arguments.rounds(&mut report, &Stop::default(), turn).unwrap();
-    report.close(ReportHeader::default());
-    report
+/// The report of turns, and their error if there is one.
+fn measured(
+    words: &[&str],
+    turn: impl Fn(PortKind) -> Result<Vec<TurnFigures>>,
+) -> (Report, Result<()>) {
+    let (mut report, stop) = (Report::default(), Stop::default());
+    let cores = PortsCores { worker: 0, tester: 1 };
+    let turns = PortsTurns { arguments: &arguments(words), cores, turn };
+    let ((), cases) = turns.prepare(&mut report, &stop).unwrap().unwrap();
+    let result = cases.iter().try_for_each(|case| turns.measure(&mut (), case, &mut report, &stop));
+    turns.conclude((), &mut report).unwrap();
+    (report, result)
 }
 
 #[test]
 fn figures_are_medians_and_ratios_are_of_the_same_round() {
-    let report = measured(&["--io=xdp,af-xdp", "--rounds=3"], &[3.0, 1.0, 9.0, 2.0, 4.0, 4.0]);
+    let values = RefCell::new([3.0, 1.0, 9.0, 2.0, 4.0, 4.0].into_iter());
+    let turn = |_| Ok(vec![seen(PortDirection::Uplink, values.borrow_mut().next().unwrap())]);
+    let (report, _) = measured(&["--io=xdp,af-xdp", "--rounds=3"], turn);
     let find = |name: &str| {
-        let found = report.figures.iter().find(|figure| figure.name == name);
-        let Figure { median, min, max, .. } = found.unwrap();
-        (*median, *min, *max)
+        let figure = report.figures.iter().find(|figure| figure.name == name).unwrap();
+        (figure.median, figure.min, figure.max)
     };
     assert_eq!(find("packets per CPU-second, xdp, uplink"), (4_000_000, 3_000_000, 9_000_000));
     assert_eq!(find("rate, af-xdp, uplink"), (1_250_000, 1_250_000, 1_250_000));
     assert_eq!(find("share of a core, xdp, uplink"), (500, 500, 500));
     assert_eq!(find("ratio to af-xdp, xdp, uplink"), (3000, 1000, 4500));
     assert_eq!(find("ratio to af-xdp, af-xdp, uplink"), (1000, 1000, 1000));
-    let row = report.groups()[0].row();
-    assert_eq!(row[..2], ["uplink", "xdp"]);
-    assert_eq!(
-        row[4..],
-        ["50 (50 to 50)", "4.000 (3.000 to 9.000)", "3.00 (1.00 to 4.50)", "40, 20"]
-    );
 }
 
 #[test]
 fn turn_that_fails_ends_the_rounds_and_keeps_earlier_turns() {
-    let arguments = arguments(&["--io=kernel,xdp"]);
-    let mut report = PortsReport::new(&arguments).unwrap();
     let turn = |io| match io {
         PortKind::Kernel => Ok(PortDirection::ALL.map(|of| seen(of, 1.0)).to_vec()),
         _ => anyhow::bail!("no native XDP"),
     };
-    let error = arguments.rounds(&mut report, &Stop::default(), turn).unwrap_err();
-    assert_eq!((error.to_string().as_str(), report.turns.len()), ("no native XDP", 2));
+    let (report, result) = measured(&["--io=kernel,xdp"], turn);
+    assert_eq!(result.unwrap_err().to_string(), "no native XDP");
+    let cases: Vec<&str> = report.figures.iter().map(|figure| &*figure.case).collect();
+    assert!(cases.contains(&"kernel, uplink") && cases.contains(&"kernel, downlink"), "{cases:?}");
 }

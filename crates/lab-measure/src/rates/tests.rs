@@ -145,17 +145,14 @@ fn sessions_are_judged_each_by_its_own_limit_unless_they_share_it() {
 fn findings_name_what_is_beyond_the_tolerance() {
     let accuracy = |error_ppm| Some(RateAccuracy { error_ppm, ..RateAccuracy::default() });
     let below = |error_ppm| Some(BelowLimit { windows: 1, error_ppm });
-    let report = |accuracy, below, reordered| RatesReport {
-        groups: vec![GroupReport {
-            name: "g".into(),
-            accuracy,
-            below,
-            reordered,
-            ..Default::default()
-        }],
-        ..RatesReport::default()
+    let report = |accuracy, below, reordered| GroupReport {
+        name: "g".into(),
+        accuracy,
+        below,
+        reordered,
+        ..Default::default()
     };
-    let found = |report| findings(&report, 10_000);
+    let found = |group| findings(&[group], 10_000);
     assert!(found(report(accuracy(-10_000), below(50_000), 0)).is_empty());
     assert_eq!(
         found(report(accuracy(-10_001), below(-123_456), 3)),
@@ -185,4 +182,32 @@ fn lengths_that_leave_nothing_to_count_are_refused() {
     }
     let many = [group(1_000_000, &[1], None)];
     assert!(arguments(&["--duration", "60s"]).check(&many).is_err());
+}
+
+#[test]
+fn group_has_its_figures_and_a_plot_with_its_limit() {
+    let group = GroupReport {
+        name: "two".to_owned(),
+        sessions: 2,
+        size: "1052 B".to_owned(),
+        limit_bps: Some(2_000_000),
+        offered_bps: vec![1_200_000; 3],
+        received_bps: vec![1_000_000; 3],
+        each_bps: vec![vec![500_000; 3]; 2],
+        accuracy: Some(RateAccuracy {
+            error_ppm: -1234,
+            session_worst_ppm: 6000,
+            ..RateAccuracy::default()
+        }),
+        ..GroupReport::default()
+    };
+    let mut report = Report::default();
+    group.add_to(&StreamReport::default(), &mut report);
+    assert_eq!(report.values(ERRORS[0], "two"), [1234]);
+    assert_eq!(report.values(SESSION_ERRORS[1], "two"), [6000]);
+    assert_eq!(report.cases[0].axes["limit of a session, Mb/s"], 1.0);
+    let plot = &report.plots[0];
+    let names: Vec<&str> = plot.series.iter().map(|series| &*series.name).collect();
+    assert_eq!(names, ["offered", "received", "limit", "session 1", "session 2", "limit of each"]);
+    assert!(plot.series[5].is_reference && plot.title == "two, 1052 B");
 }

@@ -5,8 +5,7 @@ use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result};
 
-use super::{DRAIN_NS, LATE_MAX_NS, Rig};
-use crate::absence::absence_ns_min;
+use super::{DRAIN_NS, Rig};
 use crate::groups::SessionGroup;
 use adit_lab_engine::pacer::RateStep;
 use adit_lab_engine::plan::{PlanConfig, SessionOrder, draw_plan};
@@ -19,7 +18,7 @@ impl Rig {
     /// # Errors
     /// A size is impossible, or the groups have more sessions than the target.
     pub(crate) fn set_groups(&mut self, groups: &[SessionGroup]) -> Result<()> {
-        let gnbs = self.arguments.gnb_addresses();
+        let gnbs = self.arguments.network.gnb_addresses();
         let mut streams = Vec::new();
         for group in groups {
             let place = |index: u32| usize::try_from(index).unwrap_or(usize::MAX);
@@ -30,7 +29,7 @@ impl Rig {
                 teids,
                 first,
                 gnbs: &gnbs,
-                source_ports: self.arguments.source_ports,
+                source_ports: self.arguments.network.source_ports,
                 weights: &group.size.weights,
                 order: SessionOrder::Sequential,
                 seed: 1,
@@ -54,17 +53,8 @@ impl Rig {
         window_ns: u64,
         stop: &Stop,
     ) -> Result<TrialOutcome> {
-        let config = TrialConfig {
-            courses,
-            duration_ns,
-            drain_ns: DRAIN_NS,
-            quiet_ns: DRAIN_NS,
-            absence_ns_min: absence_ns_min(0, self.queue_pkts),
-            late_max_ns: LATE_MAX_NS,
-            burst: self.burst,
-            timeline: false,
-            window_ns,
-        };
+        let config = self.trial_config(courses, 0, duration_ns);
+        let config = TrialConfig { quiet_ns: DRAIN_NS, window_ns, ..config };
         self.cpu.get_or_insert_with(|| self.target.cpu_by_core());
         self.live.rate_pps.store(0, Ordering::Relaxed);
         self.run_trial(&config, "rates", stop)

@@ -2,12 +2,11 @@
 
 use std::fmt;
 
+use crate::target::rules::possible_value;
 use clap::ValueEnum;
-use serde::{Deserialize, Serialize};
 
 /// How client and server reach each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StoreTransport {
     /// The kernel's TCP at the client, which sleeps until a reply arrives.
     Blocking,
@@ -35,19 +34,12 @@ impl StoreTransport {
 
 impl fmt::Display for StoreTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Blocking => "blocking",
-            Self::Polled => "polled",
-            Self::User => "user",
-            Self::PolledPair => "polled-pair",
-            Self::UserPair => "user-pair",
-        })
+        f.pad(&possible_value(self))
     }
 }
 
 /// The network between client and server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StoreNetworkKind {
     /// One host: the loopback device of a network namespace, and a memif in user space.
     Loopback,
@@ -56,8 +48,7 @@ pub(crate) enum StoreNetworkKind {
 }
 
 /// The driver of ports in user space on a veth link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum UserPortDriver {
     /// AF_PACKET sockets with rings.
     AfPacket,
@@ -66,8 +57,7 @@ pub(crate) enum UserPortDriver {
 }
 
 /// An operation of the store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StoreOperation {
     /// Stores a value.
     Set,
@@ -85,7 +75,7 @@ impl fmt::Display for StoreOperation {
 }
 
 /// The load of one run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StoreCase {
     /// The operation of the clients.
     pub operation: StoreOperation,

@@ -1,8 +1,8 @@
 //! Latencies of the operations of one run.
 
 use hdrhistogram::Histogram;
-use serde::{Deserialize, Serialize};
 
+use crate::quantity::{Quantity, lower};
 use adit_lab_engine::histogram::CurvePoint;
 
 /// Longest latency that is distinguished from longer ones. Unit: ns.
@@ -24,56 +24,6 @@ pub(crate) struct OperationTime {
 pub(crate) struct OperationTimes {
     histogram: Histogram<u64>,
     times: Vec<OperationTime>,
-}
-
-/// The latencies of one run. Unit: ns.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct StoreLatency {
-    /// Operations.
-    pub count: u64,
-    /// Shortest.
-    pub min_ns: u64,
-    /// Arithmetic mean.
-    pub mean_ns: u64,
-    /// Standard deviation.
-    pub stdev_ns: u64,
-    /// Median.
-    pub p50_ns: u64,
-    /// 90th percentile.
-    pub p90_ns: u64,
-    /// 95th percentile.
-    pub p95_ns: u64,
-    /// 99th percentile.
-    pub p99_ns: u64,
-    /// 99.9th percentile.
-    pub p99_9_ns: u64,
-    /// 99.99th percentile.
-    pub p99_99_ns: u64,
-    /// Longest.
-    pub max_ns: u64,
-}
-
-impl StoreLatency {
-    /// Names and values in the order of tables.
-    pub(crate) fn columns(&self) -> [(&'static str, u64); 10] {
-        [
-            ("min", self.min_ns),
-            ("mean", self.mean_ns),
-            ("stdev", self.stdev_ns),
-            ("p50", self.p50_ns),
-            ("p90", self.p90_ns),
-            ("p95", self.p95_ns),
-            ("p99", self.p99_ns),
-            ("p99.9", self.p99_9_ns),
-            ("p99.99", self.p99_99_ns),
-            ("max", self.max_ns),
-        ]
-    }
-
-    /// The value of a column.
-    pub(crate) fn column(&self, name: &str) -> u64 {
-        self.columns().into_iter().find(|column| column.0 == name).map_or(0, |column| column.1)
-    }
 }
 
 impl OperationTimes {
@@ -100,36 +50,32 @@ impl OperationTimes {
         &self.times
     }
 
-    /// The summary. Percentiles have three significant digits; the others are exact.
+    /// The figures, in ns. Percentiles have three significant digits; the others are exact.
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "not negative, and a few seconds at most"
     )]
-    pub(crate) fn summary(&self) -> StoreLatency {
+    pub(crate) fn figures(&self) -> [(Quantity<'static>, u64); 10] {
         let values = || self.times.iter().map(|time| time.latency_ns);
-        let count = self.times.len();
-        if count == 0 {
-            return StoreLatency::default();
-        }
         // Exact below 2^53.
-        let mean = values().map(|ns| ns as f64).sum::<f64>() / count as f64;
+        let count = self.times.len().max(1) as f64;
+        let mean = values().map(|ns| ns as f64).sum::<f64>() / count;
         let squares = values().map(|ns| (ns as f64 - mean).powi(2)).sum::<f64>();
-        let at = |percentile| self.histogram.value_at_percentile(percentile);
         let max_ns = values().max().unwrap_or(0);
-        StoreLatency {
-            count: u64::try_from(count).unwrap_or(u64::MAX),
-            min_ns: values().min().unwrap_or(0),
-            mean_ns: mean.round() as u64,
-            stdev_ns: (squares / count as f64).sqrt().round() as u64,
-            p50_ns: at(50.0).min(max_ns),
-            p90_ns: at(90.0).min(max_ns),
-            p95_ns: at(95.0).min(max_ns),
-            p99_ns: at(99.0).min(max_ns),
-            p99_9_ns: at(99.9).min(max_ns),
-            p99_99_ns: at(99.99).min(max_ns),
-            max_ns,
-        }
+        let at = |percentile| self.histogram.value_at_percentile(percentile).min(max_ns);
+        [
+            (lower("min", "ns"), values().min().unwrap_or(0)),
+            (lower("mean", "ns"), mean.round() as u64),
+            (lower("stdev", "ns"), (squares / count).sqrt().round() as u64),
+            (lower("p50", "ns").plotted(), at(50.0)),
+            (lower("p90", "ns"), at(90.0)),
+            (lower("p95", "ns").plotted(), at(95.0)),
+            (lower("p99", "ns").plotted(), at(99.0)),
+            (lower("p99.9", "ns").plotted(), at(99.9)),
+            (lower("p99.99", "ns"), at(99.99)),
+            (lower("max", "ns"), max_ns),
+        ]
     }
 
     /// The distribution function for plots, with finer steps towards 100 %.
@@ -173,15 +119,16 @@ mod tests {
     }
 
     #[test]
-    fn summary_of_a_known_distribution_is_right() {
-        let summary = times((1..=10_000).map(|step| step * 100)).summary();
-        let close = |value: u64, wanted: u64| value.abs_diff(wanted) <= wanted / 500;
-        assert_eq!((summary.count, summary.min_ns, summary.max_ns), (10_000, 100, 1_000_000));
-        assert_eq!(summary.mean_ns, 500_050);
-        assert!(close(summary.stdev_ns, 288_675), "{summary:?}");
-        assert!(close(summary.p50_ns, 500_000) && close(summary.p95_ns, 950_000), "{summary:?}");
-        assert!(close(summary.p99_9_ns, 999_000) && close(summary.p99_99_ns, 999_900));
-        assert_eq!(times(std::iter::empty()).summary(), StoreLatency::default());
+    fn figures_of_a_known_distribution_are_right() {
+        let figures = times((1..=10_000).map(|step| step * 100)).figures();
+        let wanted = [
+            100, 500_050, 288_675, 500_000, 900_000, 950_000, 990_000, 999_000, 999_900, 1_000_000,
+        ];
+        for ((quantity, value), wanted) in figures.into_iter().zip(wanted) {
+            assert!(value.abs_diff(wanted) <= wanted / 500, "{}: {value}", quantity.name);
+        }
+        assert_eq!((figures[0].1, figures[1].1, figures[9].1), (100, 500_050, 1_000_000));
+        assert!(times(std::iter::empty()).figures().iter().all(|(_, value)| *value == 0));
     }
 
     #[test]

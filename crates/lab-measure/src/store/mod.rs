@@ -1,11 +1,11 @@
 //! `adit-lab store`: latency of operations of a store over several transports, in turns.
 
-pub(crate) mod case;
-pub(crate) mod distribution;
+mod case;
+mod distribution;
 mod link;
 mod load;
 mod one_way;
-pub(crate) mod report;
+mod report;
 mod server;
 mod turn;
 
@@ -19,22 +19,28 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
 use self::case::{StoreCase, StoreNetworkKind, StoreOperation, StoreTransport, UserPortDriver};
-use self::distribution::OperationTimes;
 use self::link::StoreNetwork;
-use self::load::{LoadControl, LoadOutcome};
-use self::report::{OneWayReport, StoreLatencyReport, StoreRun};
+use self::load::LoadControl;
+use self::report::{add_ratios, add_run};
 use self::server::RedisServer;
 use self::turn::StoreTurns;
-use crate::report::{OutputArguments, Recorder, ReportHeader};
+use crate::measurement::{LabMeasurement, Prepared};
+use crate::quantity::{Quantity, higher};
+use crate::report::{OutputArguments, Report};
+use crate::target::rules::possible_value;
 use crate::testbed::{Testbed, TestbedArguments, allowed_cores};
 use crate::traffic::span_ns;
-use adit_lab_process::stop::{Interrupted, Stop, environment};
+use adit_lab_process::stop::{Stop, environment};
 use adit_types::Nanos;
 
+/// Octets that arrive in one direction.
+const ONE_WAY: Quantity<'_> = higher("one way", "Mb/s");
 /// Operations of a run with `--quick`, at most.
 const QUICK_OPERATIONS: u64 = 3000;
 /// Length of a run in one direction with `--quick`. Unit: ns.
 const QUICK_SPAN_NS: u64 = 300_000_000;
+/// Cases whose distributions and timelines are drawn; a grid has too many.
+const DRAWN_MAX: usize = 4;
 /// Largest IP packet on the link.
 const MTU_BYTES: u16 = 1500;
 
@@ -119,74 +125,189 @@ enum ThreadPriority {
     Fifo,
 }
 
-/// Runs the measurement.
-///
-/// # Errors
-/// The machine lacks something; the server does not answer as it should;
-/// [`Interrupted`](adit_lab_process::stop::Interrupted), after the report was written.
-pub(crate) fn run(arguments: &StoreArguments, stop: &Stop) -> Result<bool> {
-    let mut recorder = Recorder::without_ports("store");
-    let cores = Cores::of(arguments, &mut recorder);
-    let server = arguments.server.as_deref().map(resolve).transpose()?;
-    let transports = arguments.transports(&mut recorder, server.is_some())?;
-    let network = match server {
-        Some(_) => None,
-        None => Some(StoreNetwork::create(arguments.link, arguments.driver, arguments.offloads)?),
-    };
-    let testbed = transports.iter().any(|transport| transport.is_user()).then(|| {
-        let (core, memory, mbufs) = (Some(cores.client), 256, 16_383);
-        let arguments = TestbedArguments { core, memory, mbufs, descriptors: 512, mtu: MTU_BYTES };
-        Testbed::start(&arguments, &[])
-    });
-    let testbed = testbed.transpose()?;
-    let is_fifo = arguments.is_fifo();
-    let needs_redis = |transport: &StoreTransport| !transport.is_pair() && !arguments.one_way;
-    let redis = match &network {
-        Some(network) if transports.iter().any(needs_redis) => {
-            let redis = RedisServer::start(network, cores.server, stop)?;
-            if is_fifo {
-                turn::set_fifo_of(redis.id())?;
-            }
-            Some(redis)
-        }
-        _ => None,
-    };
-    let mut report = StoreLatencyReport {
-        header: ReportHeader::default(),
-        link: network.as_ref().map(|network| network.kind),
-        server: match (&redis, &arguments.server) {
-            (Some(redis), _) => redis.version.clone(),
-            (None, Some(server)) => server.clone(),
-            (None, None) => "adit-lab's own".to_owned(),
-        },
-        is_fifo,
-        figures: Vec::new(),
-        runs: Vec::new(),
-        one_way: Vec::new(),
-    };
-    let context = StoreTurns {
-        network: network.as_ref(),
-        testbed: testbed.as_ref(),
-        server,
-        core: cores.client,
-        server_core: cores.server,
-        is_fifo,
-    };
-    let mut measurement =
-        StoreMeasurement { arguments, context, transports, redis, stop, log: arguments.log()? };
-    let result = match &testbed {
-        // Progress is printed on any core but the clients'.
-        Some(testbed) => testbed.on_all_cores(|| measurement.run(&mut report)),
-        None => measurement.run(&mut report),
-    };
-    match &result {
-        Err(error) if error.is::<Interrupted>() => recorder.warn("interrupted: incomplete"),
-        Err(error) => recorder.warn(format!("the measurement ended early: {error:#}")),
-        Ok(()) => {}
+/// Client, server and the network between them. Fields drop in order: the server before its network.
+pub(crate) struct StoreRig {
+    log: Option<std::io::BufWriter<std::fs::File>>,
+    redis: Option<RedisServer>,
+    testbed: Option<Testbed>,
+    network: Option<StoreNetwork>,
+    server: Option<SocketAddr>,
+    cores: Cores,
+}
+
+/// One run over one transport.
+pub(crate) struct StoreTurn {
+    transport: StoreTransport,
+    /// `None` for throughput in one direction.
+    case: Option<StoreCase>,
+    /// The number of the case, from 1.
+    number: usize,
+    /// The number of the round, from 1.
+    round: u32,
+}
+
+impl LabMeasurement for StoreArguments {
+    const NAME: &'static str = "store";
+    type Rig = StoreRig;
+    type Case = StoreTurn;
+
+    fn output(&self) -> &OutputArguments {
+        &self.output
     }
-    report.close(recorder.finish(result.is_ok()));
-    arguments.output.deliver(&report, report::print)?;
-    result.map(|()| true)
+
+    fn prepare(&self, report: &mut Report, stop: &Stop) -> Result<Prepared<Self>> {
+        let cores = Cores::of(self, report);
+        let server = self.server.as_deref().map(resolve).transpose()?;
+        let transports = self.transports(report, server.is_some())?;
+        let network = match server {
+            Some(_) => None,
+            None => Some(StoreNetwork::create(self.link, self.driver, self.offloads)?),
+        };
+        let testbed = transports.iter().any(|transport| transport.is_user()).then(|| {
+            let (core, memory, mbufs) = (Some(cores.client), 256, 16_383);
+            let arguments =
+                TestbedArguments { core, memory, mbufs, descriptors: 512, mtu: MTU_BYTES };
+            Testbed::start(&arguments, &[])
+        });
+        let testbed = testbed.transpose()?;
+        let needs_redis = |transport: &StoreTransport| !transport.is_pair() && !self.one_way;
+        let redis = match &network {
+            Some(network) if transports.iter().any(needs_redis) => {
+                let redis = RedisServer::start(network, cores.server, stop)?;
+                if self.is_fifo() {
+                    turn::set_fifo_of(redis.id())?;
+                }
+                Some(redis)
+            }
+            _ => None,
+        };
+        let name = match (&redis, &self.server) {
+            (Some(redis), _) => &redis.version,
+            (None, Some(server)) => server,
+            (None, None) => "adit-lab's own",
+        };
+        report.condition("server", name);
+        let link =
+            if server.is_some() { "elsewhere".to_owned() } else { possible_value(&self.link) };
+        report.condition("link", link);
+        report.condition("priority", if self.is_fifo() { "real-time" } else { "normal" });
+        let log = self.log()?;
+        let rig = StoreRig { log, redis, testbed, network, server, cores };
+        Ok(Some((rig, self.turns(&transports))))
+    }
+
+    fn measure(
+        &self,
+        rig: &mut StoreRig,
+        turn: &StoreTurn,
+        report: &mut Report,
+        stop: &Stop,
+    ) -> Result<()> {
+        let StoreRig { log, redis, testbed, network, server, cores } = rig;
+        redis.as_mut().map_or(Ok(()), RedisServer::check_running)?;
+        let context = StoreTurns {
+            network: network.as_ref(),
+            testbed: testbed.as_ref(),
+            server: *server,
+            core: cores.client,
+            server_core: cores.server,
+            is_fifo: self.is_fifo(),
+        };
+        let mut work = || match &turn.case {
+            Some(case) => self.load(&context, turn, case, log, report, stop),
+            None => self.send(&context, turn, report, stop),
+        };
+        match testbed.as_ref() {
+            // Progress is printed on any core but the clients'.
+            Some(testbed) => testbed.on_all_cores(work),
+            None => work(),
+        }
+    }
+
+    fn conclude(&self, rig: StoreRig, report: &mut Report) -> Result<()> {
+        drop(rig);
+        add_ratios(report);
+        Ok(())
+    }
+}
+
+impl StoreArguments {
+    /// All turns in their order.
+    fn turns(&self, transports: &[StoreTransport]) -> Vec<StoreTurn> {
+        let cases = match self.one_way {
+            true => vec![None],
+            false => self.cases().into_iter().map(Some).collect(),
+        };
+        let mut turns = Vec::new();
+        for (number, case) in (1..).zip(cases) {
+            for round in 1..=self.rounds() {
+                let turn = |transport: &StoreTransport| StoreTurn {
+                    transport: *transport,
+                    case,
+                    number,
+                    round,
+                };
+                turns.extend(transports.iter().map(turn));
+            }
+        }
+        turns
+    }
+
+    /// Measures the operations of a case.
+    fn load(
+        &self,
+        context: &StoreTurns<'_>,
+        turn: &StoreTurn,
+        case: &StoreCase,
+        log: &mut Option<std::io::BufWriter<std::fs::File>>,
+        report: &mut Report,
+        stop: &Stop,
+    ) -> Result<()> {
+        let transport = turn.transport;
+        let control = self.control(stop);
+        let what = format!("{case}, {transport}");
+        let progress = progress_line(|| {
+            format!("{what}: {} of {}", control.done.load(Ordering::Relaxed), case.operations)
+        });
+        let outcome = context.measure(transport, case, &control, progress);
+        let outcome = outcome.with_context(|| format!("{transport}, {case}"))?;
+        if u64::try_from(outcome.times.count()).ok() != Some(case.operations) {
+            bail!("{transport}, {case}: {} replies arrived", outcome.times.count());
+        }
+        let is_last = turn.round == self.rounds();
+        let line = add_run(report, turn, case, &outcome, is_last && turn.number <= DRAWN_MAX);
+        eprintln!("case {}, round {}: {line}", turn.number, turn.round);
+        if let Some(log) = log.as_mut().filter(|_| is_last) {
+            for time in outcome.times.all() {
+                writeln!(log, "{transport}\t{case}\t{}\t{}", time.start_ns, time.latency_ns)?;
+            }
+            log.flush().context("write the log of operations")?;
+        }
+        Ok(())
+    }
+
+    /// Measures the throughput in one direction.
+    fn send(
+        &self,
+        context: &StoreTurns<'_>,
+        turn: &StoreTurn,
+        report: &mut Report,
+        stop: &Stop,
+    ) -> Result<()> {
+        let transport = turn.transport;
+        let span = if self.quick { QUICK_SPAN_NS } else { self.duration };
+        let control = self.control(stop);
+        let progress = progress_line(|| format!("one way, {transport}"));
+        let mbps = context.one_way(transport, Nanos(span), &control, progress);
+        let mbps = mbps.with_context(|| format!("one way, {transport}"))?;
+        eprintln!("round {}: one way, {transport}: {mbps} Mb/s", turn.round);
+        report.add(ONE_WAY, &transport.to_string(), [mbps]);
+        Ok(())
+    }
+
+    fn control(&self, stop: &Stop) -> LoadControl {
+        LoadControl { stop: stop.clone(), rests: self.is_fifo(), ..LoadControl::default() }
+    }
 }
 
 /// The cores of both sides.
@@ -196,17 +317,17 @@ struct Cores {
 }
 
 impl Cores {
-    fn of(arguments: &StoreArguments, recorder: &mut Recorder) -> Self {
+    fn of(arguments: &StoreArguments, report: &mut Report) -> Self {
         let all = allowed_cores();
         let first = all.first().copied().unwrap_or(0);
         let client = arguments.core.unwrap_or(first);
         let other = all.iter().copied().find(|core| *core != client).unwrap_or(client);
         let server = arguments.server_core.unwrap_or(other);
         if client == server {
-            recorder.warn("clients and server share a core: latencies are those of its scheduler");
+            report.warn("clients and server share a core: latencies are those of its scheduler");
         }
-        recorder.cores("clients", &[client]);
-        recorder.cores("server", &[server]);
+        report.cores("clients", &[client]);
+        report.cores("server", &[server]);
         Self { client, server }
     }
 }
@@ -224,7 +345,7 @@ impl StoreArguments {
     }
 
     /// The transports that work over the link. Warns about the others.
-    fn transports(&self, recorder: &mut Recorder, elsewhere: bool) -> Result<Vec<StoreTransport>> {
+    fn transports(&self, report: &mut Report, elsewhere: bool) -> Result<Vec<StoreTransport>> {
         let mut transports = Vec::new();
         for transport in &self.transport {
             let reason = match transport {
@@ -249,7 +370,7 @@ impl StoreArguments {
                     continue;
                 }
             };
-            recorder.warn(format!("{transport} is not measured: {reason}"));
+            report.warn(format!("{transport} is not measured: {reason}"));
         }
         if transports.is_empty() {
             return Err(environment("none of the transports works over this link"));
@@ -295,97 +416,6 @@ impl StoreArguments {
 fn resolve(server: &str) -> Result<SocketAddr> {
     let found = server.to_socket_addrs().ok().and_then(|mut all| all.next());
     found.ok_or_else(|| environment(format!("--server {server}: write it as HOST:PORT")))
-}
-
-/// A measurement under way.
-struct StoreMeasurement<'a> {
-    arguments: &'a StoreArguments,
-    context: StoreTurns<'a>,
-    transports: Vec<StoreTransport>,
-    redis: Option<RedisServer>,
-    stop: &'a Stop,
-    log: Option<std::io::BufWriter<std::fs::File>>,
-}
-
-impl StoreMeasurement<'_> {
-    fn run(&mut self, report: &mut StoreLatencyReport) -> Result<()> {
-        if self.arguments.one_way {
-            return self.one_way(report);
-        }
-        let cases = self.arguments.cases();
-        let rounds = self.arguments.rounds();
-        for (number, case) in (1..).zip(&cases) {
-            for round in 1..=rounds {
-                for transport in self.transports.clone() {
-                    let outcome = self.turn(transport, case)?;
-                    let run = StoreRun::of(transport, case, &outcome, round == rounds);
-                    eprintln!("{number}/{}, round {round}/{rounds}: {run}", cases.len());
-                    if round == rounds {
-                        self.write_log(transport, case, &outcome.times)?;
-                    }
-                    report.runs.push(run);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn turn(&mut self, transport: StoreTransport, case: &StoreCase) -> Result<LoadOutcome> {
-        self.check()?;
-        let control = self.control();
-        let what = format!("{case}, {transport}");
-        let progress = progress_line(|| {
-            format!("{what}: {} of {}", control.done.load(Ordering::Relaxed), case.operations)
-        });
-        let outcome = self.context.measure(transport, case, &control, progress);
-        let outcome = outcome.with_context(|| format!("{transport}, {case}"))?;
-        if u64::try_from(outcome.times.count()).ok() != Some(case.operations) {
-            bail!("{transport}, {case}: {} replies arrived", outcome.times.count());
-        }
-        Ok(outcome)
-    }
-
-    fn one_way(&mut self, report: &mut StoreLatencyReport) -> Result<()> {
-        let span = if self.arguments.quick { QUICK_SPAN_NS } else { self.arguments.duration };
-        for round in 1..=self.arguments.rounds() {
-            for transport in self.transports.clone() {
-                self.check()?;
-                let control = self.control();
-                let progress = progress_line(|| format!("one way, {transport}"));
-                let mbps = self.context.one_way(transport, Nanos(span), &control, progress);
-                let mbps = mbps.with_context(|| format!("one way, {transport}"))?;
-                eprintln!("round {round}: one way, {transport}: {mbps} Mb/s");
-                report.one_way.push(OneWayReport { transport, mbps });
-            }
-        }
-        Ok(())
-    }
-
-    fn check(&mut self) -> Result<()> {
-        self.stop.check()?;
-        self.redis.as_mut().map_or(Ok(()), RedisServer::check_running)
-    }
-
-    fn control(&self) -> LoadControl {
-        LoadControl {
-            stop: self.stop.clone(),
-            rests: self.context.is_fifo,
-            ..LoadControl::default()
-        }
-    }
-
-    fn write_log(
-        &mut self,
-        transport: StoreTransport,
-        case: &StoreCase,
-        times: &OperationTimes,
-    ) -> Result<()> {
-        let Some(log) = &mut self.log else { return Ok(()) };
-        for time in times.all() {
-            writeln!(log, "{transport}\t{case}\t{}\t{}", time.start_ns, time.latency_ns)?;
-        }
-        log.flush().context("write the log of operations")
-    }
 }
 
 /// A function that prints `line` once a second over the last one, if standard error is a terminal.

@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use adit_transport::{KernelTcp, KernelWait};
 
+use super::StoreTurn;
 use super::case::{StoreCase, StoreOperation, StoreTransport};
 use super::distribution::{OperationTime, OperationTimes};
 use super::load::{LoadControl, LoadOutcome, RunClock, StoreLoad};
-use super::report::{StoreLatencyReport, StoreRun};
+use super::report::{add_ratios, add_run};
 use super::server::serve;
-use crate::report::ReportHeader;
+use crate::report::Report;
 
 fn load(wait: KernelWait, case: StoreCase) -> LoadOutcome {
     let peer = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -42,8 +43,8 @@ fn every_operation_of_a_closed_loop_is_timed_once() {
             StoreCase { operation, value_bytes: 9000, clients, operations: 2001, rate: None };
         let outcome = load(wait, case);
         assert_eq!(outcome.times.count(), 2001);
-        let summary = outcome.times.summary();
-        assert!(summary.min_ns > 0 && outcome.elapsed_ns >= summary.max_ns, "{summary:?}");
+        let [(_, min_ns), .., (_, max_ns)] = outcome.times.figures();
+        assert!(min_ns > 0 && outcome.elapsed_ns >= max_ns, "{min_ns} {max_ns}");
     }
 }
 
@@ -63,41 +64,29 @@ fn latencies_at_a_rate_count_from_the_intended_start() {
     assert!(outcome.elapsed_ns >= 499 * 200_000);
 }
 
-fn run(transport: StoreTransport, latency_ns: u64) -> StoreRun {
-    let case = StoreCase {
-        operation: StoreOperation::Set,
-        value_bytes: 1024,
-        clients: 1,
-        operations: 2,
-        rate: None,
-    };
-    let mut times = OperationTimes::new(2);
-    for start_ns in [0, latency_ns] {
-        times.record(OperationTime { start_ns, latency_ns });
-    }
-    StoreRun::of(transport, &case, &LoadOutcome { times, elapsed_ns: 2 * latency_ns }, true)
-}
-
 #[test]
 fn figures_have_rates_and_ratios_to_the_blocking_client_of_the_same_round() {
     let (blocking, polled) = (StoreTransport::Blocking, StoreTransport::Polled);
-    let mut report = StoreLatencyReport {
-        header: ReportHeader::default(),
-        link: None,
-        server: String::new(),
-        is_fifo: false,
-        figures: Vec::new(),
-        runs: vec![run(blocking, 1000), run(polled, 500), run(blocking, 2000), run(polled, 500)],
-        one_way: Vec::new(),
-    };
-    report.close(ReportHeader::default());
+    let operation = StoreOperation::Set;
+    let case = StoreCase { operation, value_bytes: 1024, clients: 1, operations: 2, rate: None };
+    let mut report = Report::default();
+    for (round, transport, latency_ns) in
+        [(1, blocking, 1000), (1, polled, 500), (2, blocking, 2000), (2, polled, 500)]
+    {
+        let mut times = OperationTimes::new(2);
+        for start_ns in [0, latency_ns] {
+            times.record(OperationTime { start_ns, latency_ns });
+        }
+        let outcome = LoadOutcome { times, elapsed_ns: 2 * latency_ns };
+        let turn = StoreTurn { transport, case: Some(case), number: 1, round };
+        add_run(&mut report, &turn, &case, &outcome, round == 2);
+    }
+    add_ratios(&mut report);
     let find = |name: &str| report.figures.iter().find(|figure| figure.name == name).unwrap();
-    let ratio = find("p50 to blocking SET, 1024 B, 1 client, polled");
+    let ratio = find("p50 to blocking, SET, 1024 B, 1 client, polled");
     assert_eq!((ratio.min, ratio.max, ratio.runs), (250, 500, 2));
-    assert_eq!(find("rate SET, 1024 B, 1 client, polled").median, 2_000_000);
-    assert_eq!(find("max SET, 1024 B, 1 client, blocking").max, 2000);
-    let json = serde_json::to_value(&report).unwrap();
-    let again: StoreLatencyReport = serde_json::from_value(json).unwrap();
-    assert_eq!(again.figures, report.figures);
-    assert_eq!(again.runs[0].transport, blocking);
+    assert_eq!(find("rate, SET, 1024 B, 1 client, polled").median, 2_000_000);
+    assert_eq!(find("max, SET, 1024 B, 1 client, blocking").max, 2000);
+    assert_eq!((report.cases.len(), report.plots[0].series.len(), report.plots.len()), (2, 2, 3));
+    assert_eq!(report.cases[0].axes["clients"], 1);
 }

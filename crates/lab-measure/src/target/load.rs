@@ -7,10 +7,11 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::cpu::{ThreadTimes, thread_times};
-use crate::report::Figure;
+use crate::quantity::{lower, plain};
+use crate::report::Report;
 
 /// Time of the load before the first reading.
 const BEGIN: Duration = Duration::from_millis(300);
@@ -22,7 +23,7 @@ pub(crate) const LOAD_TRIAL_NS: u64 = 3_000_000_000;
 const POLL_STATE: &str = "POLL";
 
 /// The load at one rate.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LoadReading {
     /// Mean share of time that the threads of the packet path spent with packets, as adit counts it. Unit: thousandths.
     pub busy_permille: u64,
@@ -41,22 +42,20 @@ pub(crate) struct LoadReading {
 }
 
 impl LoadReading {
-    /// Its figures under names that end with `at`.
-    #[must_use]
-    pub(crate) fn figures(&self, at: &str) -> Vec<Figure> {
+    /// Adds its figures in a case.
+    pub(crate) fn add_to(&self, report: &mut Report, case: &str) {
         let figures = [
-            ("busy share", "permille", Some(self.busy_permille)),
-            ("highest busy share", "permille", Some(self.busiest_permille)),
-            ("CPU time of the packet path", "permille", Some(self.path_cpu_permille)),
-            ("CPU time of all threads", "permille", Some(self.process_cpu_permille)),
-            ("frequency", "MHz", self.frequency_mhz),
-            ("idle states", "permille", self.idle_permille),
-            ("power", "mW", self.power_mw),
+            (lower("busy share", "permille"), Some(self.busy_permille)),
+            (lower("highest busy share", "permille"), Some(self.busiest_permille)),
+            (lower("CPU time of the packet path", "permille"), Some(self.path_cpu_permille)),
+            (lower("CPU time of all threads", "permille"), Some(self.process_cpu_permille)),
+            (plain("frequency", "MHz"), self.frequency_mhz),
+            (plain("idle states", "permille"), self.idle_permille),
+            (lower("power", "mW"), self.power_mw),
         ];
-        let figures = figures.into_iter().filter_map(|(name, unit, value)| {
-            Some(Figure::of(&format!("{name}, {at}"), unit, &[value?]))
-        });
-        figures.collect()
+        for (quantity, value) in figures {
+            report.add(quantity.plotted(), case, value);
+        }
     }
 }
 
@@ -222,9 +221,9 @@ mod tests {
         assert_eq!((load.path_cpu_permille, load.process_cpu_permille), (750, 800));
         assert_eq!(load.frequency_mhz, Some(2200));
         assert_eq!((load.idle_permille, load.power_mw), (Some(250), Some(15_000)));
-        assert_eq!(load.figures("at rest").len(), 7);
-        let names: Vec<_> = load.figures("at rest").into_iter().map(|of| of.name).collect();
-        assert_eq!(names[0], "busy share, at rest");
+        let mut report = Report::default();
+        load.add_to(&mut report, "at rest");
+        assert_eq!((report.figures.len(), &*report.figures[0].name), (7, "busy share, at rest"));
         let again = reading(&answer(7.0, 130.0), &answer(8.0, 1.0), spent, span);
         assert_eq!(again.power_mw, None);
         let mut nothing = answer(0.0, 0.0);

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{ExecutionModel, TargetArguments};
 use crate::testbed::{TestbedArguments, allowed_cores, set_affinity};
@@ -59,7 +59,7 @@ pub(crate) enum SiblingChoice {
 }
 
 /// The threads of the started adit on their CPUs.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TargetPlacement {
     /// CPU of all threads but those of the packet path.
     pub control: u16,
@@ -79,69 +79,29 @@ pub(crate) enum PlacementOutcome {
     Refused(String),
 }
 
-/// What is read of the answer of `adit host plan --json`.
-#[derive(Deserialize)]
-struct PlanAnswer {
-    plan: Plan,
-}
-
-#[derive(Deserialize)]
-struct Plan {
-    placement: PlanGroups,
-    breaks: Vec<PlanBreak>,
-}
-
-#[derive(Deserialize)]
-struct PlanGroups {
-    groups: Vec<PlanGroup>,
-}
-
-#[derive(Deserialize)]
-struct PlanGroup {
-    control_cpu: u16,
-    threads: Vec<PlanThread>,
-}
-
-#[derive(Deserialize)]
-struct PlanThread {
-    role: String,
-    cpu: u16,
-}
-
-#[derive(Deserialize)]
-struct PlanBreak {
-    rule: String,
-    what: String,
-}
-
 impl TargetPlacement {
     fn of_json(text: &str, allowed: Vec<u16>) -> Result<Self> {
-        let answer: PlanAnswer = serde_json::from_str(text).context("read the plan of adit")?;
-        let mut groups = answer.plan.placement.groups.into_iter();
-        let group = groups.next().context("the plan of adit has no process")?;
-        let cpus = |role: &str| -> Vec<u16> {
-            let threads = group.threads.iter().filter(|thread| thread.role == role);
-            threads.map(|thread| thread.cpu).collect()
+        let answer: Value = serde_json::from_str(text).context("read the plan of adit")?;
+        let plan = answer.get("plan").context("the answer of adit has no plan")?;
+        let group = plan.pointer("/placement/groups/0").context("the plan has no process")?;
+        let list = |value: &Value, name: &str| -> Vec<Value> {
+            value.get(name).and_then(Value::as_array).cloned().unwrap_or_default()
         };
+        let cpu =
+            |of: &Value, name: &str| of.get(name)?.as_u64().and_then(|cpu| cpu.try_into().ok());
+        let cpus = |role: &str| -> Vec<u16> {
+            let threads = list(group, "threads").into_iter().filter(|of| of["role"] == role);
+            threads.filter_map(|thread| cpu(&thread, "cpu")).collect()
+        };
+        let text = |of: &Value, name: &str| of.get(name).and_then(Value::as_str).map(str::to_owned);
+        let broken = |of: &Value| Some(format!("{}: {}", text(of, "rule")?, text(of, "what")?));
         Ok(Self {
-            control: group.control_cpu,
+            control: cpu(group, "control_cpu").context("the plan has no CPU for control")?,
             workers: cpus("worker"),
             receiver: cpus("receiver").first().copied(),
             allowed,
-            breaks: answer.plan.breaks.into_iter().map(PlanBreak::text).collect(),
+            breaks: list(plan, "breaks").iter().filter_map(broken).collect(),
         })
-    }
-
-    /// The names of the rules that it breaks.
-    #[must_use]
-    pub(crate) fn rules(&self) -> Vec<String> {
-        let mut names: Vec<_> = self
-            .breaks
-            .iter()
-            .filter_map(|found| found.split(':').next().map(str::to_owned))
-            .collect();
-        names.dedup();
-        names
     }
 
     /// Its threads in words.
@@ -161,12 +121,6 @@ impl TargetPlacement {
     }
 }
 
-impl PlanBreak {
-    fn text(self) -> String {
-        format!("{}: {}", self.rule, self.what)
-    }
-}
-
 impl TargetArguments {
     /// Takes the CPUs of `--placement`, if that is given. Returns the sentence of `adit host plan` if this machine has no
     /// such placement.
@@ -175,7 +129,7 @@ impl TargetArguments {
     /// There is no adit, it does not know the placement, or the target is not started by the tester.
     pub(crate) fn take_placement(&mut self, bench: &TestbedArguments) -> Result<Option<String>> {
         self.check_model()?;
-        let Some(choice) = &self.placement else { return Ok(None) };
+        let Some(choice) = &self.adit.placement else { return Ok(None) };
         let mut allowed = allowed_cores();
         let cores = allowed.clone();
         let tester = bench.tester_core();
@@ -199,16 +153,16 @@ impl TargetArguments {
     }
 
     fn plan_command(&self, choice: &PlacementChoice) -> Result<Command> {
-        let mut command = Command::new(find_binary(self.adit.as_deref())?);
-        command.args(["host", "plan", "--json", "--workers", &self.workers.to_string()]);
-        match self.model {
+        let mut command = Command::new(find_binary(self.adit.binary.as_deref())?);
+        command.args(["host", "plan", "--json", "--workers", &self.adit.workers.to_string()]);
+        match self.adit.model {
             ExecutionModel::Pipeline | ExecutionModel::PipelineRss => {
                 // The tester's memif has one queue for one receiver.
                 command.args(["--model", "pipeline", "--receivers", "1"]);
             }
             _ => {}
         }
-        match self.siblings {
+        match self.adit.siblings {
             Some(SiblingChoice::Shared) => drop(command.args(["--siblings", "shared"])),
             Some(SiblingChoice::Split) | None => {}
         }

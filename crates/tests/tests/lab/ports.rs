@@ -48,5 +48,5 @@ fn kinds_of_ports_are_measured_in_turns_and_shown_on_a_page() {
         }
     }
     assert_eq!(median("ratio to af-packet, af-packet, uplink"), 1000);
-    assert!(html.contains("<figcaption>Packets per CPU-second, downlink</figcaption>"), "{html}");
+    assert!(html.contains("<td>af-packet, downlink</td>"), "{html}");
 }
