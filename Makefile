@@ -52,7 +52,7 @@ test:
 test-all:
 	@scripts/install.sh test
 	$(MAKE) --no-print-directory test
-	RUSTFLAGS="--cfg loom" cargo test --quiet --package adit-tables --target-dir target/loom --test loom_publish
+	RUSTFLAGS="--cfg loom" cargo test --quiet --package adit-tables --target-dir target/loom --test loom_publish --test loom_charging
 	$(XTASK) miri
 	$(XTASK) fuzz --quick --seconds 5
 	$(XTASK) aarch64

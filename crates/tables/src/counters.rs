@@ -31,6 +31,12 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
+    /// Subtracts `n`; wraps below zero. For the owning worker only.
+    #[inline]
+    pub(crate) fn sub(&self, n: u64) {
+        self.add(n.wrapping_neg());
+    }
+
     /// Replaces the value (gauges). For the owning worker only.
     #[inline]
     pub fn set(&self, value: u64) {

@@ -27,9 +27,8 @@ use adit_rules::packed_fast_rule::FAST_RULE_WORDS;
 use adit_rules::{FAST_RULE_URRS_MAX, MatcherLine, PackedFastRule};
 use adit_types::{GtpuPeerIndex, Nanos, UsageSlot};
 
+use crate::charging::{ChargedRule, DeferredCharge, MeterPair};
 use crate::counters::Counter;
-use crate::deferred_charge::{ChargedRule, DeferredCharge};
-use crate::meters::MeterPair;
 use crate::prefetch;
 use crate::sync::{AtomicPtr, AtomicU64, Ordering, fence};
 

@@ -64,12 +64,27 @@ impl UsageLine {
 
     #[inline]
     fn count_forwarded(&self, direction: Direction, pkts: u64, bytes: u64) {
-        let (bytes_counter, pkts_counter) = match direction {
-            Direction::Uplink => (&self.ul_bytes, &self.ul_pkts),
-            Direction::Downlink => (&self.dl_bytes, &self.dl_pkts),
-        };
+        let (pkts_counter, bytes_counter) = self.counters(direction);
         bytes_counter.add(bytes);
         pkts_counter.add(pkts);
+    }
+
+    /// Takes a packet that a cell counts out of the line: the session's traffic is the sum of line and cells, and the
+    /// stages count each forwarded packet in the line ([`crate::TablesView::count_session`]). Below zero, counters wrap.
+    #[inline]
+    fn uncount_forwarded(&self, direction: Direction, bytes: u64) {
+        let (pkts_counter, bytes_counter) = self.counters(direction);
+        bytes_counter.sub(bytes);
+        pkts_counter.sub(1);
+    }
+
+    /// Packets and octets of a direction.
+    #[inline]
+    const fn counters(&self, direction: Direction) -> (&Counter, &Counter) {
+        match direction {
+            Direction::Uplink => (&self.ul_pkts, &self.ul_bytes),
+            Direction::Downlink => (&self.dl_pkts, &self.dl_bytes),
+        }
     }
 
     fn traffic(&self) -> SessionTraffic {
@@ -230,9 +245,7 @@ impl<'a> UsageView<'a> {
             Some(session) => {
                 let cell = self.fast_rules.cell(session, direction);
                 cell.inspect(|cell| cell.count(bytes, now));
-                // The cell counts this packet. `count_session` adds the cell to the line later, so
-                // the line takes the packet and its octets back here.
-                line.count_forwarded(direction, u64::MAX, bytes.wrapping_neg());
+                line.uncount_forwarded(direction, bytes);
             }
             None => line.count(direction, bytes, now),
         }
