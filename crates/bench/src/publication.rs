@@ -8,7 +8,7 @@
 use std::net::IpAddr;
 
 use adit_rules::{DeltaId, GtpuTunnel, HeaderCreation};
-use adit_session::{FarUpdate, ForwardingUpdate, Refusal, SessionChange};
+use adit_session::{Change, FarUpdate, ForwardingUpdate, Refusal, SessionChange};
 use adit_types::{FarId, Teid};
 use anyhow::{Context, ensure};
 use rand::rngs::SmallRng;
@@ -89,7 +89,7 @@ fn measure(
 fn handover(teid: u32) -> SessionChange {
     let gnb = GtpuTunnel { teid: Teid(teid | 1), addr: IpAddr::V4(crate::network::GNB_ADDR) };
     let forwarding = ForwardingUpdate {
-        outer_header_creation: Some(HeaderCreation::Gtpu(gnb)),
+        outer_header_creation: Change::Set(HeaderCreation::Gtpu(gnb)),
         ..ForwardingUpdate::default()
     };
     let far = FarUpdate { id: FarId(2), forwarding: Some(forwarding), ..FarUpdate::default() };

@@ -29,8 +29,8 @@ fn arrival_interface(
     let endpoint = endpoints.iter().find(|known| pdi.traffic_endpoints.contains(&known.id));
     let f_teid = pdi.f_teid.or_else(|| endpoint?.f_teid)?;
     let name = pdi.network_instance.as_deref();
-    let name = name.or_else(|| endpoint?.network_instance.as_deref());
-    let reference = pdi.interface_type.or_else(|| endpoint?.interface_type);
+    let name = name.or_else(|| endpoint?.network_instance.as_set().map(|name| &**name));
+    let reference = pdi.interface_type.or_else(|| endpoint?.interface_type.set());
     let interfaces = match f_teid {
         FTeidSpec::Given { v4, v6, .. } => {
             provisioning.owners(&LocalFTeid { teid: Teid(0), v4, v6 })

@@ -27,9 +27,7 @@ pub(crate) fn requested(
     before: &Records,
     change: &SessionChange,
 ) -> Vec<(FarId, EndMarker)> {
-    let asks = |update: &&FarUpdate| {
-        update.forwarding.as_ref().is_some_and(|forwarding| forwarding.send_end_marker)
-    };
+    let asks = |update: &&FarUpdate| update.send_end_marker;
     let marker = |update: &FarUpdate| {
         let far = before.fars.iter().find(|far| far.id == update.id)?;
         let tunnel = far.tunnel().filter(|_| far.action.contains(ApplyAction::FORW))?;

@@ -24,6 +24,7 @@ mod procedure;
 mod provisioning;
 mod record;
 mod refusal;
+mod rule;
 mod sdf_text;
 mod session;
 mod store;
@@ -32,9 +33,7 @@ mod usage;
 
 pub use alloc::{OwnerNodes, seid_index};
 pub use change::{
-    BarUpdate, ChooseUe, FTeidSpec, FarPart, FarUpdate, ForwardingUpdate, PdiSpec, PdrPart,
-    PdrSpec, PdrUpdate, QerPart, QerUpdate, SessionChange, TrafficEndpointSpec, UrrPart,
-    Withdrawal,
+    ChooseUe, FTeidSpec, FarUpdate, PdiSpec, PdrSpec, PdrUpdate, SessionChange, TrafficEndpointSpec,
 };
 pub use cp_function::{CpFSeid, OwnerId};
 pub use end_marker::EndMarker;
@@ -53,13 +52,15 @@ pub use provisioning::{
     TunnelRoutes, UePool,
 };
 pub use record::{
-    Aggregated, Bar, ChosenFTeid, DroppedThreshold, Exempted, Far, Forwarding, InterfaceType,
-    LocalFTeid, MeasurementInformation, MeasurementMethod, Monitoring, PacketAllowance,
-    PacketLimits, PacketStatus, Pdi, Pdr, PdrTimes, Qer, QerGates, Rates, Records,
-    ReplaceablePdiParts, Sdf, SdfSpec, SliceIdentity, TimeMechanism, TrafficEndpoint,
-    TrafficEndpointId, UeMatch, UeSide, Urr, UrrSettings, UrrUpdate, UsageTriggers, Volumes,
+    Aggregated, Bar, BarUpdate, ChosenFTeid, DroppedThreshold, Exempted, Far, Forwarding,
+    ForwardingUpdate, InterfaceType, LocalFTeid, MeasurementInformation, MeasurementMethod,
+    Monitoring, PacketAllowance, PacketLimits, PacketStatus, Pdi, Pdr, PdrTimes, PdrTimesUpdate,
+    Qer, QerGates, QerUpdate, Rates, Records, ReplaceablePdiParts, Sdf, SdfSpec, SliceIdentity,
+    TimeMechanism, TrafficEndpoint, TrafficEndpointId, UeMatch, UeSide, Urr, UrrSettings,
+    UrrSettingsUpdate, UrrUpdate, UsageTriggers, Volumes,
 };
 pub use refusal::{Refusal, RuleId, RuleKind};
+pub use rule::{Change, RulePart};
 pub use sdf_text::{PORT_RANGES_MAX, SdfTextError, parse as parse_flow_description};
 pub use session::Session;
 pub use store::{

@@ -19,12 +19,14 @@ use adit_types::{
 use crate::cp_function::OwnerId;
 
 /// A value that can be packed.
-pub(crate) trait Pack: Sized {
+pub(crate) trait Pack: Sized + PartialEq {
     /// The value that a structure leaves out.
     fn absent() -> Self;
 
     /// True for [`Pack::absent`].
-    fn is_absent(&self) -> bool;
+    fn is_absent(&self) -> bool {
+        *self == Self::absent()
+    }
 
     /// Appends the value.
     fn pack(&self, out: &mut Vec<u8>);
@@ -33,8 +35,20 @@ pub(crate) trait Pack: Sized {
     fn unpack(from: &mut &[u8]) -> Option<Self>;
 }
 
-/// Implements [`Pack`] for a structure by naming all of its fields, 64 at most.
+/// Implements [`Pack`] for a structure by naming all of its fields, 64 at most, or declares packed
+/// structures.
 macro_rules! packed {
+    ($(
+        $(#[$meta:meta])*
+        $vis:vis struct $type:ident {
+            $( $(#[$doc:meta])* $field_vis:vis $field:ident: $part:ty, )+
+        }
+    )+) => { $(
+        $(#[$meta])*
+        $vis struct $type { $( $(#[$doc])* $field_vis $field: $part, )+ }
+
+        $crate::pack::packed!($type { $($field),+ });
+    )+ };
     ($type:ty { $($field:ident),+ $(,)? }) => {
         impl $crate::pack::Pack for $type {
             fn absent() -> Self {
@@ -75,10 +89,6 @@ macro_rules! packed_enum {
                 Self::$first
             }
 
-            fn is_absent(&self) -> bool {
-                matches!(self, Self::$first)
-            }
-
             fn pack(&self, out: &mut Vec<u8>) {
                 // Exhaustive: fails to compile if an alternative is missing.
                 match self {
@@ -96,8 +106,6 @@ macro_rules! packed_enum {
         }
     };
 }
-
-pub(crate) use {packed, packed_enum};
 
 /// Which fields of a structure follow: one bit each, the first one lowest.
 #[derive(Debug, Clone, Copy, Default)]
@@ -139,10 +147,6 @@ impl Pack for u64 {
         0
     }
 
-    fn is_absent(&self) -> bool {
-        *self == 0
-    }
-
     fn pack(&self, out: &mut Vec<u8>) {
         let mut rest = *self;
         while rest >= 0x80 {
@@ -170,28 +174,26 @@ impl Pack for u64 {
 /// Implements [`Pack`] by way of another type.
 macro_rules! packed_as {
     ($($type:ty as $other:ty: $to:expr, $of:expr;)+) => { $(
-        impl Pack for $type {
+        impl $crate::pack::Pack for $type {
             fn absent() -> Self {
-                let Some(value) = $of(<$other>::absent()) else {
+                let Some(value) = $of(<$other as $crate::pack::Pack>::absent()) else {
                     unreachable!("what is absent has a value")
                 };
                 value
             }
 
-            fn is_absent(&self) -> bool {
-                $to(self).is_absent()
-            }
-
             fn pack(&self, out: &mut Vec<u8>) {
-                $to(self).pack(out);
+                $crate::pack::Pack::pack(&$to(self), out);
             }
 
             fn unpack(from: &mut &[u8]) -> Option<Self> {
-                $of(<$other>::unpack(from)?)
+                $of(<$other as $crate::pack::Pack>::unpack(from)?)
             }
         }
     )+ };
 }
+
+pub(crate) use {packed, packed_as, packed_enum};
 
 packed_as! {
     u32 as u64: |value: &Self| u64::from(*value), |value: u64| Self::try_from(value).ok();
@@ -217,10 +219,6 @@ impl Pack for u8 {
         0
     }
 
-    fn is_absent(&self) -> bool {
-        *self == 0
-    }
-
     fn pack(&self, out: &mut Vec<u8>) {
         out.push(*self);
     }
@@ -234,10 +232,6 @@ impl Pack for u8 {
 impl Pack for bool {
     fn absent() -> Self {
         false
-    }
-
-    fn is_absent(&self) -> bool {
-        !*self
     }
 
     fn pack(&self, _: &mut Vec<u8>) {}
@@ -316,10 +310,6 @@ impl<A: Pack, B: Pack> Pack for (A, B) {
         (A::absent(), B::absent())
     }
 
-    fn is_absent(&self) -> bool {
-        self.0.is_absent() && self.1.is_absent()
-    }
-
     fn pack(&self, out: &mut Vec<u8>) {
         self.0.pack(out);
         self.1.pack(out);
@@ -364,10 +354,6 @@ impl Pack for Ipv4Addr {
         Self::UNSPECIFIED
     }
 
-    fn is_absent(&self) -> bool {
-        self.is_unspecified()
-    }
-
     fn pack(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.octets());
     }
@@ -382,10 +368,6 @@ impl Pack for Ipv6Addr {
         Self::UNSPECIFIED
     }
 
-    fn is_absent(&self) -> bool {
-        self.is_unspecified()
-    }
-
     fn pack(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.octets());
     }
@@ -398,10 +380,6 @@ impl Pack for Ipv6Addr {
 impl Pack for IpAddr {
     fn absent() -> Self {
         Self::V4(Ipv4Addr::UNSPECIFIED)
-    }
-
-    fn is_absent(&self) -> bool {
-        *self == Self::absent()
     }
 
     fn pack(&self, out: &mut Vec<u8>) {
@@ -431,10 +409,6 @@ macro_rules! packed_prefix {
                 all
             }
 
-            fn is_absent(&self) -> bool {
-                self.len() == 0
-            }
-
             fn pack(&self, out: &mut Vec<u8>) {
                 out.push(self.len());
                 let octets = self.addr().octets();
@@ -461,10 +435,6 @@ packed_prefix! {
 impl Pack for IpPrefix {
     fn absent() -> Self {
         Self::V4(Pack::absent())
-    }
-
-    fn is_absent(&self) -> bool {
-        matches!(self, Self::V4(prefix) if prefix.is_absent())
     }
 
     fn pack(&self, out: &mut Vec<u8>) {

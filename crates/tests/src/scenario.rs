@@ -16,10 +16,10 @@ use adit_rules::{
     PacketLimit, PacketQuota, Redirect, SourceInterface, UeAddresses,
 };
 use adit_session::{
-    Bar, ChooseUe, Exempted, FTeidSpec, Far, Forwarding, MeasurementInformation, MeasurementMethod,
-    PacketAllowance, PacketLimits, PacketStatus, PdiSpec, PdrSpec, PdrTimes, Qer, QerGates, Rates,
-    SdfSpec, SessionChange, TrafficEndpointId, TrafficEndpointSpec, UeMatch, UeSide, Urr,
-    UrrSettings, UrrUpdate, UsageTriggers, Volumes,
+    Bar, Change, ChooseUe, Exempted, FTeidSpec, Far, Forwarding, MeasurementInformation,
+    MeasurementMethod, PacketAllowance, PacketLimits, PacketStatus, PdiSpec, PdrSpec, PdrTimes,
+    Qer, QerGates, Rates, RulePart, SdfSpec, SessionChange, TrafficEndpointId, TrafficEndpointSpec,
+    UeMatch, UeSide, Urr, UrrSettings, UrrUpdate, UsageTriggers, Volumes,
 };
 use adit_types::{
     BarId, BitRate, FarId, IpPrefix, Ipv6Prefix, Nanos, PdrId, Precedence, QerId, Qfi, Teid, UrrId,
@@ -132,13 +132,15 @@ fn endpoint(rng: &mut StdRng, id: TrafficEndpointId, ue: ScenarioUe) -> TrafficE
     TrafficEndpointSpec {
         id,
         f_teid: is_uplink.then(|| f_teid(rng)),
-        network_instance: network_instance(rng),
+        network_instance: network_instance(rng).into(),
         ue,
-        further_ues: Vec::new(),
-        framed_routes: networks(rng, 12),
-        interface_type: None,
+        framed_routes: networks(rng, 12).provided(),
         choose_ue,
-        qfis: (0..qfi_count).filter_map(|_| Qfi::new(rng.random_range(0..12))).collect(),
+        qfis: (0..qfi_count)
+            .filter_map(|_| Qfi::new(rng.random_range(0..12)))
+            .collect::<Vec<_>>()
+            .provided(),
+        ..TrafficEndpointSpec::default()
     }
 }
 
@@ -182,7 +184,7 @@ fn endpoint_change(
         (update.ue, update.choose_ue) = (None, None);
     }
     if one_chance_in(rng, 6) {
-        update.network_instance = Some("".into());
+        update.network_instance = Change::Withdraw;
     }
     change.update_traffic_endpoints.push(update);
 }
@@ -357,7 +359,11 @@ fn urr_change(rng: &mut StdRng, change: &mut SessionChange) {
             let id = rng.random_range(2..=3);
             let volume_quota = volumes(rng.random_range(0..20_000));
             let settings = UrrSettings { volume_quota, ..UrrSettings::default() };
-            change.update_urrs.push(UrrUpdate { id: UrrId(id), settings, ..Default::default() });
+            change.update_urrs.push(UrrUpdate {
+                id: UrrId(id),
+                settings: settings.into(),
+                ..Default::default()
+            });
         }
     }
 }

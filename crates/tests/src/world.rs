@@ -22,7 +22,7 @@ use adit_datapath::{OwnerChanges, PathThread, Spread};
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::{MemBuf, MemIo};
 use adit_rules::{DeltaId, DropReason, NextHops, RuleDelta, TapItem, WorkerCommand, WorkerEvent};
-use adit_session::{CpFSeid, OwnerId, Refusal, SessionChange, SessionStore};
+use adit_session::{Change, CpFSeid, OwnerId, Refusal, SessionChange, SessionStore};
 use adit_tables::{Publisher, Snapshot, TablesReader};
 use adit_types::limits::{HANDOFF_RING_LEN, NEIGHBOR_PENDING_PER_HOP_MAX};
 use adit_types::{
@@ -263,7 +263,7 @@ impl World {
         let mut change = change.clone();
         if self.roles.workers() > 1 {
             change.create_qers.iter_mut().for_each(|qer| qer.correlation = None);
-            change.update_qers.iter_mut().for_each(|qer| qer.correlation = None);
+            change.update_qers.iter_mut().for_each(|qer| qer.correlation = Change::Keep);
         }
         change
     }

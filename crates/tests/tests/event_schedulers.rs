@@ -20,7 +20,9 @@ use adit_dpdk::{
 use adit_pktio::ScheduleType::{Atomic, Ordered};
 use adit_pktio::{Burst, PacketBuf, PacketIo, PortInfo, ScheduleType};
 use adit_rules::{DeltaId, GtpuTunnel, HeaderCreation, WorkerCommand, WorkerEvent};
-use adit_session::{CpFSeid, FarUpdate, ForwardingUpdate, OwnerId, SessionChange, SessionStore};
+use adit_session::{
+    Change, CpFSeid, FarUpdate, ForwardingUpdate, OwnerId, SessionChange, SessionStore,
+};
 use adit_tables::{Publisher, TablesReader};
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::scenario;
@@ -278,7 +280,7 @@ impl ControlSide {
         self.commands.iter_mut().for_each(|ring| ring.push(command).unwrap());
         let new = GtpuTunnel { teid: tunnel(host, *count), addr: GNB };
         let forwarding = ForwardingUpdate {
-            outer_header_creation: Some(HeaderCreation::Gtpu(new)),
+            outer_header_creation: Change::Set(HeaderCreation::Gtpu(new)),
             ..ForwardingUpdate::default()
         };
         let id = FarId(2);

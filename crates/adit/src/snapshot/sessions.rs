@@ -42,10 +42,10 @@ pub(super) fn page(
         && matches(control, session, &filter, true)
     {
         let gathered = vec![gather(control, &cp_nodes(control), session)];
-        return AdminAnswer::Page(list("sessions", gathered, SessionRow::of, None));
+        return AdminAnswer::Page(list("sessions", gathered, session_row, None));
     }
     if filter.seid.is_some() {
-        return AdminAnswer::Page(list("sessions", Vec::new(), SessionRow::of, None));
+        return AdminAnswer::Page(list("sessions", Vec::new(), session_row, None));
     }
     let cp_nodes = cp_nodes(control);
     let first = SessionIndex(index(cursor.from));
@@ -60,7 +60,7 @@ pub(super) fn page(
         gathered.push(gather(control, &cp_nodes, session));
     }
     let next = next.map(|SessionIndex(next)| PagePosition::Index(next));
-    AdminAnswer::Page(list("sessions", gathered, SessionRow::of, next))
+    AdminAnswer::Page(list("sessions", gathered, session_row, next))
 }
 
 /// The Node IDs of the CP functions.
@@ -132,11 +132,9 @@ fn matches(
 
 /// True for a TEID of adit, or of a peer that a FAR sends to.
 fn has_teid(records: &Records, wanted: Teid) -> bool {
-    let pdis = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each());
-    let mut local = pdis.filter_map(|pdi| pdi.f_teid.as_ref()).map(|f_teid| f_teid.teid);
-    let tunnel = |far: &adit_session::Far| far.forwarding.as_ref()?.outer_header_creation?.tunnel();
-    local.any(|teid| teid == wanted)
-        || records.fars.iter().filter_map(tunnel).any(|tunnel| tunnel.teid == wanted)
+    let mut local = pdis(records).filter_map(|pdi| pdi.f_teid.as_ref());
+    local.any(|f_teid| f_teid.teid == wanted)
+        || records.fars.iter().filter_map(|far| far.tunnel()).any(|tunnel| tunnel.teid == wanted)
 }
 
 /// True for an address of the UE, or within its prefix.
@@ -154,63 +152,71 @@ fn has_ue(records: &Records, wanted: IpAddr) -> bool {
     prefixes.any(has)
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct SessionRow {
-    up_seid: String,
-    cp_seid: String,
-    cp_node: Option<String>,
-    ue: Vec<String>,
-    teids: BTreeSet<String>,
-    uplink_pkts: u64,
-    uplink_bytes: u64,
-    downlink_pkts: u64,
-    downlink_bytes: u64,
-    pdrs: Vec<PdrRow>,
-    fars: Vec<FarRow>,
-    qers: Vec<QerRow>,
-    bars: Vec<BarRow>,
-    urrs: Vec<UrrRow>,
-    information: Option<InformationRow>,
-    inactivity_timer_s: Option<u64>,
+/// Declares a row of a document: each field with its value.
+macro_rules! row {
+    (
+        $(#[$meta:meta])*
+        $name:ident of $($value:ident: $of:ty),+ {
+            $( $field:ident: $type:ty = $read:expr; )+
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Serialize, ToSchema)]
+        pub(crate) struct $name {
+            $( $field: $type, )+
+        }
+
+        impl $name {
+            fn of($($value: $of),+) -> Self {
+                Self { $( $field: $read, )+ }
+            }
+        }
+    };
 }
 
-impl SessionRow {
-    fn of(gathered: GatheredSession) -> Self {
-        let GatheredSession { session, cp_node, traffic, usage, information } = gathered;
-        let records = session.records();
-        let pdis = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each());
-        let teids = pdis.filter_map(|pdi| Some(pdi.f_teid.as_ref()?.teid.to_string()));
-        let timer = records.inactivity_timer;
-        Self {
-            up_seid: session.up_seid().to_string(),
-            cp_seid: session.cp_f_seid().seid.to_string(),
-            cp_node: cp_node.map(|node| node.to_string()),
-            ue: ues(&records),
-            teids: teids.collect(),
-            uplink_pkts: traffic.ul_pkts,
-            uplink_bytes: traffic.ul_bytes,
-            downlink_pkts: traffic.dl_pkts,
-            downlink_bytes: traffic.dl_bytes,
-            pdrs: records.pdrs.iter().map(PdrRow::of).collect(),
-            fars: records.fars.iter().map(FarRow::of).collect(),
-            qers: records.qers.iter().map(QerRow::of).collect(),
-            bars: records.bars.iter().map(BarRow::of).collect(),
-            urrs: records
-                .urrs
-                .iter()
-                .zip(&usage)
-                .map(|(urr, usage)| UrrRow::of(urr, usage))
-                .collect(),
-            information: information.as_ref().map(InformationRow::of),
-            inactivity_timer_s: timer.map(|timer| timer.to_duration().as_secs()),
-        }
+row! {
+    SessionRow of gathered: GatheredSession, records: Records {
+        up_seid: String = gathered.session.up_seid().to_string();
+        cp_seid: String = gathered.session.cp_f_seid().seid.to_string();
+        cp_node: Option<String> = gathered.cp_node.map(|node| node.to_string());
+        ue: Vec<String> = ues(&records);
+        teids: BTreeSet<String> = pdis(&records)
+            .filter_map(|pdi| Some(pdi.f_teid.as_ref()?.teid.to_string()))
+            .collect();
+        uplink_pkts: u64 = gathered.traffic.ul_pkts;
+        uplink_bytes: u64 = gathered.traffic.ul_bytes;
+        downlink_pkts: u64 = gathered.traffic.dl_pkts;
+        downlink_bytes: u64 = gathered.traffic.dl_bytes;
+        pdrs: Vec<PdrRow> = records.pdrs.iter().map(PdrRow::of).collect();
+        fars: Vec<FarRow> = records.fars.iter().map(FarRow::of).collect();
+        qers: Vec<QerRow> = records.qers.iter().map(QerRow::of).collect();
+        bars: Vec<BarRow> = records.bars.iter().map(BarRow::of).collect();
+        urrs: Vec<UrrRow> = records
+            .urrs
+            .iter()
+            .zip(&gathered.usage)
+            .map(|(urr, usage)| UrrRow::of(urr, usage))
+            .collect();
+        information: Option<InformationRow> =
+            gathered.information.as_ref().map(InformationRow::of);
+        inactivity_timer_s: Option<u64> =
+            records.inactivity_timer.map(|timer| timer.to_duration().as_secs());
     }
+}
+
+fn session_row(gathered: GatheredSession) -> SessionRow {
+    let records = gathered.session.records();
+    SessionRow::of(gathered, records)
+}
+
+fn pdis(records: &Records) -> impl Iterator<Item = &adit_session::Pdi> {
+    records.pdrs.iter().flat_map(|pdr| pdr.pdi.each())
 }
 
 /// The addresses and networks of a session's UE.
 pub(super) fn ues(records: &Records) -> Vec<String> {
     let mut ues = BTreeSet::new();
-    for pdi in records.pdrs.iter().flat_map(|pdr| pdr.pdi.each()) {
+    for pdi in pdis(records) {
         let ue = pdi.ue_addresses();
         ues.extend(ue.v4.map(|addr| addr.to_string()));
         ues.extend(ue.v6.map(|prefix| prefix.to_string()));
@@ -223,87 +229,53 @@ fn interface_type(known: adit_session::InterfaceType) -> String {
     adit_pfcp::ie::InterfaceType::from_code(known.0).to_string()
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct PdrRow {
-    id: u16,
-    precedence: u32,
-    source_interface: String,
-    interface_type: Option<String>,
-    active: bool,
-    traffic_endpoints: Vec<u8>,
-    framed_routes: Vec<String>,
-    teid: Option<String>,
-    network_instance: Option<String>,
-    qfis: Vec<u8>,
-    sdf_filters: usize,
-    application: Option<String>,
-    predefined_rules: Vec<String>,
-    far: Option<u32>,
-    qers: Vec<u32>,
-    urrs: Vec<u32>,
-}
-
-impl PdrRow {
-    fn of(pdr: &adit_session::Pdr) -> Self {
-        let pdi = &pdr.pdi;
-        let routes = pdi.each().flat_map(|pdi| &pdi.framed_routes);
-        Self {
-            id: pdr.id.0,
-            precedence: pdr.precedence.0,
-            source_interface: format!("{:?}", pdi.source),
-            interface_type: pdi.interface_type.map(interface_type),
-            active: pdr.is_active,
-            traffic_endpoints: pdi.traffic_endpoints.iter().map(|id| id.0).collect(),
-            framed_routes: routes.map(|prefix| prefix.to_string()).collect(),
-            teid: pdi.f_teid.as_ref().map(|f_teid| f_teid.teid.to_string()),
-            network_instance: pdi.network_instance.as_deref().map(str::to_owned),
-            qfis: pdi.qfis.iter().map(|qfi| qfi.value()).collect(),
-            sdf_filters: pdi.sdf.len(),
-            application: pdi.application.as_deref().map(str::to_owned),
-            predefined_rules: pdr.predefined.iter().map(|name| name.to_string()).collect(),
-            far: pdr.far.map(|id| id.0),
-            qers: pdr.qers.iter().map(|id| id.0).collect(),
-            urrs: pdr.urrs.iter().map(|id| id.0).collect(),
-        }
+row! {
+    PdrRow of pdr: &adit_session::Pdr {
+        id: u16 = pdr.id.0;
+        precedence: u32 = pdr.precedence.0;
+        source_interface: String = format!("{:?}", pdr.pdi.source);
+        interface_type: Option<String> = pdr.pdi.interface_type.map(interface_type);
+        active: bool = pdr.is_active;
+        traffic_endpoints: Vec<u8> = pdr.pdi.traffic_endpoints.iter().map(|id| id.0).collect();
+        framed_routes: Vec<String> = pdr
+            .pdi
+            .each()
+            .flat_map(|pdi| &pdi.framed_routes)
+            .map(|prefix| prefix.to_string())
+            .collect();
+        teid: Option<String> = pdr.pdi.f_teid.as_ref().map(|f_teid| f_teid.teid.to_string());
+        network_instance: Option<String> = pdr.pdi.network_instance.as_deref().map(str::to_owned);
+        qfis: Vec<u8> = pdr.pdi.qfis.iter().map(|qfi| qfi.value()).collect();
+        sdf_filters: usize = pdr.pdi.sdf.len();
+        application: Option<String> = pdr.pdi.application.as_deref().map(str::to_owned);
+        predefined_rules: Vec<String> =
+            pdr.predefined.iter().map(|name| name.to_string()).collect();
+        far: Option<u32> = pdr.far.map(|id| id.0);
+        qers: Vec<u32> = pdr.qers.iter().map(|id| id.0).collect();
+        urrs: Vec<u32> = pdr.urrs.iter().map(|id| id.0).collect();
     }
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct FarRow {
-    id: u32,
-    action: &'static str,
-    apply_action: Vec<&'static str>,
-    bar: Option<u8>,
-    destination_interface: Option<String>,
-    interface_type: Option<String>,
-    linked_traffic_endpoint: Option<u8>,
-    tunnel: Option<TunnelRow>,
+row! {
+    FarRow of far: &adit_session::Far {
+        id: u32 = far.id.0;
+        action: &'static str = action_name(far.action);
+        apply_action: Vec<&'static str> = far.action.iter_names().map(|(name, _)| name).collect();
+        bar: Option<u8> = far.bar.map(|id| id.0);
+        destination_interface: Option<String> =
+            far.forwarding.as_ref().map(|parts| format!("{:?}", parts.destination));
+        interface_type: Option<String> =
+            far.forwarding.as_ref().and_then(|parts| parts.interface_type).map(interface_type);
+        linked_traffic_endpoint: Option<u8> =
+            far.forwarding.as_ref().and_then(|parts| parts.linked_endpoint).map(|id| id.0);
+        tunnel: Option<TunnelRow> = far.tunnel().map(TunnelRow::of);
+    }
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct TunnelRow {
-    teid: String,
-    addr: String,
-}
-
-impl FarRow {
-    fn of(far: &adit_session::Far) -> Self {
-        let forwarding = far.forwarding.as_ref();
-        let tunnel = forwarding.and_then(|forwarding| forwarding.outer_header_creation?.tunnel());
-        let row = |tunnel: adit_rules::GtpuTunnel| TunnelRow {
-            teid: tunnel.teid.to_string(),
-            addr: tunnel.addr.to_string(),
-        };
-        Self {
-            id: far.id.0,
-            action: action_name(far.action),
-            apply_action: far.action.iter_names().map(|(name, _)| name).collect(),
-            bar: far.bar.map(|id| id.0),
-            destination_interface: forwarding.map(|f| format!("{:?}", f.destination)),
-            interface_type: forwarding.and_then(|f| f.interface_type).map(interface_type),
-            linked_traffic_endpoint: forwarding.and_then(|f| f.linked_endpoint).map(|id| id.0),
-            tunnel: tunnel.map(row),
-        }
+row! {
+    TunnelRow of tunnel: adit_rules::GtpuTunnel {
+        teid: String = tunnel.teid.to_string();
+        addr: String = tunnel.addr.to_string();
     }
 }
 
@@ -317,103 +289,55 @@ const fn action_name(action: ApplyAction) -> &'static str {
     }
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct QerRow {
-    id: u32,
-    gate_uplink: String,
-    gate_downlink: String,
-    qfi: Option<u8>,
-    mbr_bps: Option<RatesRow>,
-    gbr_bps: Option<RatesRow>,
-}
-
-/// Unit: bits per second.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct RatesRow {
-    uplink: u64,
-    downlink: u64,
-}
-
-impl QerRow {
-    fn of(qer: &adit_session::Qer) -> Self {
-        let rates = |rates: adit_session::Rates| RatesRow {
-            uplink: rates.uplink.as_bps(),
-            downlink: rates.downlink.as_bps(),
-        };
-        Self {
-            id: qer.id.0,
-            gate_uplink: format!("{:?}", qer.gates.uplink).to_lowercase(),
-            gate_downlink: format!("{:?}", qer.gates.downlink).to_lowercase(),
-            qfi: qer.qfi.map(adit_types::Qfi::value),
-            mbr_bps: qer.mbr.map(rates),
-            gbr_bps: qer.gbr.map(rates),
-        }
+row! {
+    QerRow of qer: &adit_session::Qer {
+        id: u32 = qer.id.0;
+        gate_uplink: String = format!("{:?}", qer.gates.uplink).to_lowercase();
+        gate_downlink: String = format!("{:?}", qer.gates.downlink).to_lowercase();
+        qfi: Option<u8> = qer.qfi.map(adit_types::Qfi::value);
+        mbr_bps: Option<RatesRow> = qer.mbr.map(RatesRow::of);
+        gbr_bps: Option<RatesRow> = qer.gbr.map(RatesRow::of);
     }
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct BarRow {
-    id: u8,
-    notification_delay_ms: u32,
-    suggested_pkts: Option<u16>,
-}
-
-impl BarRow {
-    fn of(bar: &adit_session::Bar) -> Self {
-        Self {
-            id: bar.id.0,
-            notification_delay_ms: u32::from(bar.notification_delay) * 50,
-            suggested_pkts: bar.suggested_pkts,
-        }
+row! {
+    /// Unit: bits per second.
+    RatesRow of rates: adit_session::Rates {
+        uplink: u64 = rates.uplink.as_bps();
+        downlink: u64 = rates.downlink.as_bps();
     }
 }
 
-/// A URR with the usage since its last report.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct UrrRow {
-    id: u32,
-    measures_volume: bool,
-    measures_duration: bool,
-    uplink_pkts: u64,
-    uplink_bytes: u64,
-    downlink_pkts: u64,
-    downlink_bytes: u64,
-    quota_exhausted: bool,
-}
-
-impl UrrRow {
-    fn of(urr: &adit_session::Urr, usage: &RunningUsage) -> Self {
-        Self {
-            id: urr.id.0,
-            measures_volume: urr.method.volume,
-            measures_duration: urr.method.duration,
-            uplink_pkts: usage.volume.ul_pkts,
-            uplink_bytes: usage.volume.ul_bytes,
-            downlink_pkts: usage.volume.dl_pkts,
-            downlink_bytes: usage.volume.dl_bytes,
-            quota_exhausted: usage.stopped,
-        }
+row! {
+    BarRow of bar: &adit_session::Bar {
+        id: u8 = bar.id.0;
+        notification_delay_ms: u32 = u32::from(bar.notification_delay) * 50;
+        suggested_pkts: Option<u16> = bar.suggested_pkts;
     }
 }
 
-/// Information from the CP function about a session; identities are masked.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct InformationRow {
-    dnn: Option<String>,
-    s_nssai: Option<String>,
-    rat_type: Option<String>,
-    user: BTreeMap<&'static str, String>,
+row! {
+    /// A URR with the usage since its last report.
+    UrrRow of urr: &adit_session::Urr, usage: &RunningUsage {
+        id: u32 = urr.id.0;
+        measures_volume: bool = urr.method.volume;
+        measures_duration: bool = urr.method.duration;
+        uplink_pkts: u64 = usage.volume.ul_pkts;
+        uplink_bytes: u64 = usage.volume.ul_bytes;
+        downlink_pkts: u64 = usage.volume.dl_pkts;
+        downlink_bytes: u64 = usage.volume.dl_bytes;
+        quota_exhausted: bool = usage.stopped;
+    }
 }
 
-impl InformationRow {
-    fn of(information: &SessionInformation) -> Self {
-        let user = information.user.iter().map(|(kind, text)| (*kind, text.to_string()));
-        let slice = information.s_nssai;
-        Self {
-            dnn: information.dnn.as_deref().map(str::to_owned),
-            s_nssai: slice.map(|slice| adit_n4::session_s_nssai(slice).to_string()),
-            rat_type: information.rat_type.map(|rat| rat.to_string()),
-            user: user.collect(),
-        }
+row! {
+    /// Information from the CP function about a session; identities are masked.
+    InformationRow of information: &SessionInformation {
+        dnn: Option<String> = information.dnn.as_deref().map(str::to_owned);
+        s_nssai: Option<String> =
+            information.s_nssai.map(|slice| adit_n4::session_s_nssai(slice).to_string());
+        rat_type: Option<String> = information.rat_type.map(|rat| rat.to_string());
+        user: BTreeMap<&'static str, String> =
+            information.user.iter().map(|(kind, text)| (*kind, text.to_string())).collect();
     }
 }

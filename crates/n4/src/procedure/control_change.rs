@@ -76,7 +76,7 @@ impl Node {
         let update = |far: adit_session::Far| {
             let header = HeaderCreation::Gtpu(tunnel_in(far.tunnel()?)?);
             let forwarding =
-                ForwardingUpdate { outer_header_creation: Some(header), ..Default::default() };
+                ForwardingUpdate { outer_header_creation: header.into(), ..Default::default() };
             Some(FarUpdate { id: far.id, forwarding: Some(forwarding), ..FarUpdate::default() })
         };
         towards_cp.filter_map(update).collect()

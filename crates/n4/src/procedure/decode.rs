@@ -2,10 +2,10 @@
 
 use core::net::IpAddr;
 
-use adit_pfcp::ie::{self, OuterHeaderDescription};
-use adit_pfcp::{Cause, IeType};
+use adit_pfcp::ie::{self, Nullable, OuterHeaderDescription};
+use adit_pfcp::{Cause, IeType, Withdrawn};
 use adit_rules::{DestinationInterface, GtpuTunnel, HeaderCreation};
-use adit_session::{FTeidSpec, SdfSpec};
+use adit_session::{Change, FTeidSpec, InterfaceType, SdfSpec};
 use adit_types::Nanos;
 
 use crate::name;
@@ -19,6 +19,86 @@ pub(crate) struct RequestTime {
     pub ntp_clock: NtpClock,
 }
 
+/// A member of a Create or an Update group that says something about a part of a rule.
+pub(super) trait GroupMember<T> {
+    fn change(self) -> Change<T>;
+}
+
+impl<T> GroupMember<T> for T {
+    fn change(self) -> Change<T> {
+        Change::Set(self)
+    }
+}
+
+impl<T> GroupMember<T> for Option<T> {
+    fn change(self) -> Change<T> {
+        self.into()
+    }
+}
+
+impl<T> GroupMember<T> for Option<Nullable<T>> {
+    fn change(self) -> Change<T> {
+        match self {
+            None => Change::Keep,
+            Some(Nullable::Value(value)) => Change::Set(value),
+            Some(Nullable::Null) => Change::Withdraw,
+        }
+    }
+}
+
+/// The part whose value a member has. Withdrawal goes before a value.
+///
+/// # Errors
+/// That of `read`.
+pub(super) fn try_part<T, U>(
+    member: impl GroupMember<T>,
+    read: impl FnOnce(T) -> Result<U, Rejected>,
+) -> Result<Change<U>, Rejected> {
+    Ok(match member.change().map(read) {
+        Change::Keep => Change::Keep,
+        Change::Set(value) => Change::Set(value?),
+        Change::Withdraw => Change::Withdraw,
+    })
+}
+
+/// The same of a value that is always usable.
+pub(super) fn part<T, U>(member: impl GroupMember<T>, read: impl FnOnce(T) -> U) -> Change<U> {
+    member.change().map(read)
+}
+
+/// A part that is withdrawn if one of `ies` came with length zero. Spec: TS 29.244 §5.6.3.
+pub(super) fn unless_withdrawn<T>(
+    part: impl Into<Change<T>>,
+    withdrawn: Withdrawn,
+    ies: &[IeType],
+) -> Change<T> {
+    match withdrawn.iter().any(|ie| ies.contains(&ie)) {
+        true => Change::Withdraw,
+        false => part.into(),
+    }
+}
+
+/// The parts of a rule from the members of a Create or Update group. A row is the part, its member,
+/// `=` and how the value is read (`?` if that may fail), and the IEs that withdraw it by length zero.
+macro_rules! parts {
+    ($update:ident of $group:ident {
+        $( $part:ident: $member:ident $how:tt $read:expr $(, $ie:ident)*; )+
+    }) => {
+        $update {
+            $( $part: $crate::procedure::decode::unless_withdrawn(
+                parts!(@read $how $group.$member, $read),
+                $group.withdrawn,
+                &[$(IeType::$ie),*],
+            ), )+
+            ..$update::default()
+        }
+    };
+    (@read = $member:expr, $read:expr) => { $member.map($read) };
+    (@read ? $member:expr, $read:expr) => { $member.map($read).transpose()? };
+}
+
+pub(super) use parts;
+
 /// A value that is well-formed and not ours to act on: Cause 73.
 pub(super) fn unusable(ie: IeType) -> Rejected {
     Rejected::with_ie(Cause::RuleCreationModificationFailure, ie)
@@ -29,6 +109,18 @@ pub(super) fn f_teid(ie: ie::FTeid) -> FTeidSpec {
         ie::FTeid::Given { teid, addr } => FTeidSpec::Given { teid, v4: addr.v4(), v6: addr.v6() },
         ie::FTeid::Choose { v4, v6, choose_id } => FTeidSpec::Choose { v4, v6, choose_id },
     }
+}
+
+/// An empty name withdraws the network instance. Spec: TS 29.244 §7.5.4.3.
+pub(super) fn network_instance(ie: Option<ie::NetworkInstance<'_>>) -> Change<Box<str>> {
+    match ie.map(name::network_instance) {
+        Some(name) if name.is_empty() => Change::Withdraw,
+        name => name.into(),
+    }
+}
+
+pub(super) fn interface_type(ie: ie::InterfaceType) -> InterfaceType {
+    InterfaceType(ie.code())
 }
 
 pub(super) fn application(id: ie::ApplicationId<'_>) -> Box<str> {

@@ -14,12 +14,12 @@ use adit_pfcp::ie::{
 use adit_pfcp::{Cause, IeType, Repeated};
 use adit_rules::UeAddresses;
 use adit_session::{
-    ChooseUe, InterfaceType, TrafficEndpointId, TrafficEndpointSpec, UeMatch, UeSide,
+    ChooseUe, RulePart, TrafficEndpointId, TrafficEndpointSpec, UeMatch, UeSide,
     parse_framed_ipv6_route, parse_framed_route,
 };
 use adit_types::{IpPrefix, Ipv4Prefix, Ipv6Prefix, PdrId};
 
-use super::decode::f_teid;
+use super::decode::{f_teid, interface_type, network_instance, part};
 use crate::name;
 use crate::refusal::Rejected;
 
@@ -116,20 +116,17 @@ macro_rules! spec {
     ($group:expr) => {{
         let group = $group;
         let ue = ue(group.ue_ip_addresses, Repeated::default())?;
+        let (v4, v6) = (group.framed_routes, group.framed_ipv6_routes);
         Ok(TrafficEndpointSpec {
             id: TrafficEndpointId(group.traffic_endpoint_id.0),
             f_teid: group.local_f_teid.map(f_teid),
-            network_instance: group.network_instance.map(name::network_instance),
+            network_instance: network_instance(group.network_instance),
             ue: ue.given,
             further_ues: ue.further,
-            framed_routes: framed_routes(
-                group.framed_routes,
-                group.framed_ipv6_routes,
-                group.framed_routing,
-            )?,
-            interface_type: group.source_interface_type.map(|ie| InterfaceType(ie.code())),
+            framed_routes: framed_routes(v4, v6, group.framed_routing)?.provided(),
+            interface_type: part(group.source_interface_type, interface_type),
             choose_ue: ue.choose,
-            qfis: group.qfis.iter().collect(),
+            qfis: group.qfis.iter().collect::<Vec<_>>().provided(),
         })
     }};
 }

@@ -1,51 +1,97 @@
-//! Duplicating Parameters, Redirect Information and Forwarding Policy to the types of the session
+//! Forwarding and Duplicating Parameters, Redirect Information and Forwarding Policy to the types of the session
 //! store. Spec: TS 29.244 §7.5.2.3, §7.5.4.3.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use adit_pfcp::IeType;
-use adit_pfcp::grouped::{DuplicatingParameters, UpdateDuplicatingParameters};
-use adit_pfcp::ie::{ForwardingPolicy, Nullable, RedirectAddressType, RedirectInformation};
+use adit_pfcp::grouped::{
+    DuplicatingParameters, ForwardingParameters, UpdateDuplicatingParameters,
+    UpdateForwardingParameters,
+};
+use adit_pfcp::ie::{self, ForwardingPolicy, RedirectAddressType, RedirectInformation};
 use adit_rules::Redirect;
-use adit_session::{Forwarding, ForwardingUpdate, Provisioning};
+use adit_session::{Forwarding, ForwardingUpdate, Provisioning, RulePart, TrafficEndpointId};
 
 use crate::name;
-use crate::procedure::decode::{creation, destination, marking, unusable};
+use crate::procedure::decode::{
+    creation, destination, interface_type, marking, network_instance, part, try_part,
+    unless_withdrawn, unusable,
+};
 use crate::refusal::Rejected;
+
+/// The members that all groups of forwarding and of duplicating parameters have.
+macro_rules! copy_parts {
+    ($group:ident, $own:ident, $interface_type:expr, $network_instance:expr) => {{
+        let destination = try_part($group.destination_interface, destination)?;
+        let can_send_to =
+            |peer| $own.can_send_to(peer, destination.set(), $interface_type, $network_instance);
+        ForwardingUpdate {
+            destination,
+            outer_header_creation: try_part($group.outer_header_creation, |ie| {
+                creation(ie, can_send_to)
+            })?,
+            transport_level_marking: part($group.transport_level_marking, marking),
+            policy: part($group.forwarding_policy, policy),
+            ..ForwardingUpdate::default()
+        }
+    }};
+}
+
+/// The members of forwarding parameters.
+macro_rules! forwarding_parts {
+    ($group:ident, $own:ident) => {{
+        let network_instance = network_instance($group.network_instance);
+        let name = network_instance.as_set().map(|name| &**name);
+        let reference = $group.destination_interface_type.map(interface_type);
+        let parts = copy_parts!($group, $own, reference, name);
+        ForwardingUpdate {
+            network_instance,
+            interface_type: unless_withdrawn(
+                reference,
+                $group.withdrawn,
+                &[IeType::TGPP_INTERFACE_TYPE],
+            ),
+            linked_endpoint: part($group.linked_traffic_endpoint_id, endpoint),
+            redirect: try_part($group.redirect_information, redirect)?,
+            ..parts
+        }
+    }};
+}
+
+pub(super) fn forwarding(
+    group: &ForwardingParameters<'_>,
+    own: &Provisioning,
+) -> Result<Forwarding, Rejected> {
+    let mut forwarding = Forwarding::new(destination(group.destination_interface)?);
+    forwarding.change(forwarding_parts!(group, own));
+    Ok(forwarding)
+}
+
+pub(super) fn forwarding_update(
+    group: &UpdateForwardingParameters<'_>,
+    own: &Provisioning,
+) -> Result<ForwardingUpdate, Rejected> {
+    Ok(forwarding_parts!(group, own))
+}
 
 pub(super) fn duplicating(
     group: &DuplicatingParameters<'_>,
     own: &Provisioning,
 ) -> Result<Forwarding, Rejected> {
-    let header = group.outer_header_creation;
-    let destination = destination(group.destination_interface)?;
-    let can_send_to = |peer| own.can_send_to(peer, Some(destination), None, None);
-    Ok(Forwarding {
-        outer_header_creation: header.map(|ie| creation(ie, can_send_to)).transpose()?,
-        transport_level_marking: group.transport_level_marking.map(marking),
-        policy: group.forwarding_policy.map(policy),
-        ..Forwarding::new(destination)
-    })
+    let mut copy = Forwarding::new(destination(group.destination_interface)?);
+    copy.change(copy_parts!(group, own, None, None));
+    Ok(copy)
 }
 
 pub(super) fn duplicating_update(
     group: &UpdateDuplicatingParameters<'_>,
     own: &Provisioning,
 ) -> Result<ForwardingUpdate, Rejected> {
-    let header = group.outer_header_creation;
-    let created = header.and_then(|ie| ie.value());
-    let destination = group.destination_interface.map(destination).transpose()?;
-    let can_send_to = |peer| own.can_send_to(peer, destination, None, None);
-    Ok(ForwardingUpdate {
-        destination,
-        outer_header_creation: created.map(|ie| creation(ie, can_send_to)).transpose()?,
-        withdraw_outer_header: header == Some(Nullable::Null),
-        transport_level_marking: group
-            .transport_level_marking
-            .map(|ie| ie.value().map_or(0, marking)),
-        policy: group.forwarding_policy.map(|ie| ie.value().map(policy)),
-        ..ForwardingUpdate::default()
-    })
+    Ok(copy_parts!(group, own, None, None))
+}
+
+const fn endpoint(ie: ie::TrafficEndpointId) -> TrafficEndpointId {
+    TrafficEndpointId(ie.0)
 }
 
 pub(super) fn policy(ie: ForwardingPolicy<'_>) -> Box<str> {

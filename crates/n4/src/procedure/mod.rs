@@ -50,7 +50,6 @@ mod transition;
 mod ue_pools;
 mod urr_decode;
 mod usage;
-mod withdraw_decode;
 
 use adit_pfcp::Cause;
 use adit_types::Seid;

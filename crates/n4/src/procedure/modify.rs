@@ -15,9 +15,7 @@ use crate::procedure::decode::RequestTime;
 use crate::procedure::endpoint_decode::ChosenIdentifiers;
 use crate::procedure::packet_rates::status_report;
 use crate::procedure::usage::{additional, event_time_stamps, usage_report};
-use crate::procedure::{
-    RefusalWithSeid, demand, endpoint_decode, rule_decode, urr_decode, withdraw_decode,
-};
+use crate::procedure::{RefusalWithSeid, demand, endpoint_decode, rule_decode, urr_decode};
 use crate::refusal::Rejected;
 use crate::session_state::SessionInformation;
 use crate::session_state::set_keys;
@@ -141,22 +139,18 @@ impl Node {
             change.create_qers.push(rule_decode::create_qer(&group, when)?);
         }
         for group in message.update_pdrs {
-            change.withdrawals.extend(withdraw_decode::of_pdr(&group));
             change.update_pdrs.push(rule_decode::update_pdr(&group, when)?);
         }
         for group in message.update_fars {
-            change.withdrawals.extend(withdraw_decode::of_far(&group));
             change.update_fars.push(rule_decode::update_far(&group, own)?);
         }
         change.remove_bars = message.remove_bars.iter().map(|group| group.bar_id).collect();
         change.create_bars =
             message.create_bars.iter().map(|group| rule_decode::create_bar(&group)).collect();
         for group in message.update_bars {
-            change.withdrawals.extend(withdraw_decode::of_bar(&group));
             change.update_bars.push(rule_decode::update_bar(&group)?);
         }
         for group in message.update_qers {
-            change.withdrawals.extend(withdraw_decode::of_qer(&group));
             change.update_qers.push(rule_decode::update_qer(&group)?);
         }
         change.query_packet_rates =
@@ -175,7 +169,6 @@ impl Node {
             change.create_urrs.push(urr_decode::create_urr(&group, when)?);
         }
         for group in message.update_urrs {
-            change.withdrawals.extend(withdraw_decode::of_urr(&group));
             change.update_urrs.push(urr_decode::update_urr(&group, when)?);
         }
         change.remove_urrs = message.remove_urrs.iter().map(|group| group.urr_id).collect();
@@ -268,7 +261,7 @@ impl Node {
 
 /// FARs whose action the change sets: their next packet is reported again.
 fn activated_fars(change: &SessionChange) -> Vec<FarId> {
-    let updated = change.update_fars.iter().filter(|update| update.action.is_some());
+    let updated = change.update_fars.iter().filter(|update| update.action.is_set());
     let updated = updated.map(|update| update.id);
     change.create_fars.iter().map(|far| far.id).chain(updated).collect()
 }

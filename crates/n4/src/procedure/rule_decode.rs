@@ -4,20 +4,19 @@
 //! Spec: TS 29.244 §7.5.2, §7.5.4.
 
 use adit_pfcp::grouped::{
-    CreateBar, CreateFar, CreatePdr, CreateQer, ForwardingParameters, Pdi, UpdateBar, UpdateFar,
-    UpdateForwardingParameters, UpdatePdr, UpdateQer,
+    CreateBar, CreateFar, CreatePdr, CreateQer, Pdi, UpdateBar, UpdateFar, UpdatePdr, UpdateQer,
 };
-use adit_pfcp::ie::{self, GateState, Nullable, OuterHeaderRemovalDescription};
+use adit_pfcp::ie::{self, GateState, OuterHeaderRemovalDescription};
 use adit_pfcp::{IeType, Repeated};
 use adit_rules::{ApplyAction, Gate, HeaderRemoval, SourceInterface};
 use adit_session::{
-    Bar, BarUpdate, Far, FarUpdate, Forwarding, ForwardingUpdate, InterfaceType, PdiSpec, PdrSpec,
-    PdrTimes, PdrUpdate, Provisioning, Qer, QerGates, QerUpdate, Rates, RuleId, TrafficEndpointId,
+    Bar, BarUpdate, Far, FarUpdate, PdiSpec, PdrSpec, PdrTimes, PdrTimesUpdate, PdrUpdate,
+    Provisioning, Qer, QerGates, QerUpdate, Rates, RuleId, RulePart, TrafficEndpointId,
 };
 
 use crate::name;
 use crate::procedure::decode::{
-    RequestTime, creation, destination, f_teid, marking, sdf, unusable,
+    RequestTime, f_teid, interface_type, part, parts, sdf, unless_withdrawn, unusable,
 };
 use crate::procedure::{endpoint_decode, far_decode, packet_rates};
 use crate::refusal::Rejected;
@@ -43,23 +42,37 @@ pub(super) fn create_pdr(group: &CreatePdr<'_>, when: RequestTime) -> Result<Pdr
 
 pub(super) fn update_pdr(group: &UpdatePdr<'_>, when: RequestTime) -> Result<PdrUpdate, Rejected> {
     let id = group.pdr_id;
+    let withdrawn = group.withdrawn;
     let update = || {
+        let PdrTimes { activation, deactivation } =
+            times(group.activation_time, group.deactivation_time, when);
+        let qers = (!group.qer_ids.is_empty()).then(|| group.qer_ids.iter().collect());
+        let urrs = (!group.urr_ids.is_empty()).then(|| group.urr_ids.iter().collect());
         Ok(PdrUpdate {
             id,
-            precedence: group.precedence,
             pdi: group.pdi.as_ref().map(|group| pdi(group, Repeated::default())).transpose()?,
-            outer_header_removal: group.outer_header_removal.map(removal).transpose()?,
-            container_deletion: group.outer_header_removal.map(deletes_container),
-            far: group.far_id,
-            qers: (!group.qer_ids.is_empty()).then(|| group.qer_ids.iter().collect()),
-            urrs: (!group.urr_ids.is_empty()).then(|| group.urr_ids.iter().collect()),
-            times: times(group.activation_time, group.deactivation_time, when),
+            qers: unless_withdrawn(qers, withdrawn, &[IeType::QER_ID]),
+            urrs: unless_withdrawn(urrs, withdrawn, &[IeType::URR_ID]),
+            times: PdrTimesUpdate {
+                activation: unless_withdrawn(activation, withdrawn, &[IeType::ACTIVATION_TIME]),
+                deactivation: unless_withdrawn(
+                    deactivation,
+                    withdrawn,
+                    &[IeType::DEACTIVATION_TIME],
+                ),
+            },
             deactivate: group
                 .deactivate_predefined_rules
                 .iter()
                 .map(|ie| name::text(ie.0))
                 .collect(),
             activate: names(group.activate_predefined_rules),
+            ..parts!(PdrUpdate of group {
+                precedence: precedence = |precedence| precedence;
+                outer_header_removal: outer_header_removal ? removal, OUTER_HEADER_REMOVAL;
+                container_deletion: outer_header_removal = deletes_container, OUTER_HEADER_REMOVAL;
+                far: far_id = |id| id, FAR_ID;
+            })
         })
     };
     update().map_err(|rejected: Rejected| rejected.in_rule(RuleId::Pdr(id)))
@@ -98,10 +111,6 @@ fn pdi(
 
 fn endpoints(ids: Repeated<'_, ie::TrafficEndpointId>) -> Vec<TrafficEndpointId> {
     ids.iter().map(|id| TrafficEndpointId(id.0)).collect()
-}
-
-const fn interface_type(ie: ie::InterfaceType) -> InterfaceType {
-    InterfaceType(ie.code())
 }
 
 /// When a PDR begins and ceases to match. Times that have passed count from now on; of two that
@@ -155,95 +164,46 @@ fn deletes_container(ie: ie::OuterHeaderRemoval) -> bool {
 }
 
 pub(super) fn create_far(group: &CreateFar<'_>, own: &Provisioning) -> Result<Far, Rejected> {
-    let id = group.far_id;
-    let parameters = group.forwarding_parameters.as_ref();
-    let forwarding = parameters.map(|parameters| forwarding(parameters, own)).transpose();
-    let forwarding = forwarding.map_err(|rejected| rejected.in_rule(RuleId::Far(id)))?;
-    let duplicating = group.duplicating_parameters.iter();
-    let duplicating = duplicating.map(|parameters| far_decode::duplicating(&parameters, own));
-    let duplicating: Result<_, Rejected> = duplicating.collect();
-    let duplicating = duplicating.map_err(|rejected| rejected.in_rule(RuleId::Far(id)))?;
-    let action = action(group.apply_action);
-    Ok(Far { id, action, bar: group.bar_id, forwarding, duplicating })
+    let far = || {
+        let forwarding = group.forwarding_parameters.as_ref();
+        let copies = group.duplicating_parameters.iter();
+        Ok(Far {
+            id: group.far_id,
+            action: action(group.apply_action),
+            bar: group.bar_id,
+            forwarding: forwarding.map(|group| far_decode::forwarding(group, own)).transpose()?,
+            duplicating: copies
+                .map(|group| far_decode::duplicating(&group, own))
+                .collect::<Result<_, _>>()?,
+        })
+    };
+    far().map_err(|rejected: Rejected| rejected.in_rule(RuleId::Far(group.far_id)))
 }
 
 pub(super) fn update_far(group: &UpdateFar<'_>, own: &Provisioning) -> Result<FarUpdate, Rejected> {
-    let id = group.far_id;
-    let parameters = group.update_forwarding_parameters.as_ref();
-    let forwarding = parameters.map(|parameters| forwarding_update(parameters, own)).transpose();
-    let forwarding = forwarding.map_err(|rejected| rejected.in_rule(RuleId::Far(id)))?;
-    let duplicating = group.update_duplicating_parameters.iter();
-    let duplicating =
-        duplicating.map(|parameters| far_decode::duplicating_update(&parameters, own));
-    let duplicating: Result<_, Rejected> = duplicating.collect();
-    let duplicating = duplicating.map_err(|rejected| rejected.in_rule(RuleId::Far(id)))?;
-    let action = group.apply_action.map(action);
-    Ok(FarUpdate { id, action, bar: group.bar_id, forwarding, duplicating })
+    let update = || {
+        let forwarding = group.update_forwarding_parameters.as_ref();
+        let copies = group.update_duplicating_parameters.iter();
+        let flags = forwarding.and_then(|group| group.pfcp_sm_req_flags).unwrap_or_default();
+        Ok(FarUpdate {
+            id: group.far_id,
+            action: part(group.apply_action, action),
+            bar: unless_withdrawn(group.bar_id, group.withdrawn, &[IeType::BAR_ID]),
+            forwarding: forwarding
+                .map(|group| far_decode::forwarding_update(group, own))
+                .transpose()?,
+            duplicating: copies
+                .map(|group| far_decode::duplicating_update(&group, own))
+                .collect::<Result<_, _>>()?,
+            send_end_marker: flags.contains(ie::PfcpSmReqFlags::SNDEM),
+        })
+    };
+    update().map_err(|rejected: Rejected| rejected.in_rule(RuleId::Far(group.far_id)))
 }
 
 /// The store refuses unknown flags.
 fn action(ie: ie::ApplyAction) -> ApplyAction {
     ApplyAction::from_bits_retain(ie.bits())
-}
-
-fn forwarding(
-    group: &ForwardingParameters<'_>,
-    own: &Provisioning,
-) -> Result<Forwarding, Rejected> {
-    let linked = group.linked_traffic_endpoint_id;
-    let destination = destination(group.destination_interface)?;
-    let network_instance =
-        group.network_instance.map(name::network_instance).filter(|name| !name.is_empty());
-    let interface_type = group.destination_interface_type.map(interface_type);
-    let can_send_to = |peer| {
-        own.can_send_to(peer, Some(destination), interface_type, network_instance.as_deref())
-    };
-    let outer_header_creation =
-        group.outer_header_creation.map(|ie| creation(ie, can_send_to)).transpose()?;
-    Ok(Forwarding {
-        destination,
-        network_instance,
-        outer_header_creation,
-        transport_level_marking: group.transport_level_marking.map(marking),
-        interface_type,
-        linked_endpoint: linked.map(|id| TrafficEndpointId(id.0)),
-        redirect: group.redirect_information.map(far_decode::redirect).transpose()?,
-        policy: group.forwarding_policy.map(far_decode::policy),
-    })
-}
-
-fn forwarding_update(
-    group: &UpdateForwardingParameters<'_>,
-    own: &Provisioning,
-) -> Result<ForwardingUpdate, Rejected> {
-    let linked = group.linked_traffic_endpoint_id;
-    let flags = group.pfcp_sm_req_flags.unwrap_or_default();
-    let header = group.outer_header_creation;
-    let destination = group.destination_interface.map(destination).transpose()?;
-    let network_instance = group.network_instance.map(name::network_instance);
-    let interface_type = group.destination_interface_type.map(interface_type);
-    let can_send_to =
-        |peer| own.can_send_to(peer, destination, interface_type, network_instance.as_deref());
-    let outer_header_creation =
-        header.and_then(|ie| ie.value()).map(|ie| creation(ie, can_send_to)).transpose()?;
-    Ok(ForwardingUpdate {
-        destination,
-        network_instance,
-        outer_header_creation,
-        withdraw_outer_header: header == Some(Nullable::Null),
-        send_end_marker: flags.contains(ie::PfcpSmReqFlags::SNDEM),
-        // Without a marking the octet is zero.
-        transport_level_marking: group
-            .transport_level_marking
-            .map(|ie| ie.value().map_or(0, marking)),
-        interface_type,
-        linked_endpoint: linked.map(|ie| ie.value().map(|id| TrafficEndpointId(id.0))),
-        redirect: group
-            .redirect_information
-            .map(|ie| ie.value().map(far_decode::redirect).transpose())
-            .transpose()?,
-        policy: group.forwarding_policy.map(|ie| ie.value().map(far_decode::policy)),
-    })
 }
 
 pub(super) fn create_bar(group: &CreateBar<'_>) -> Bar {
@@ -265,53 +225,55 @@ pub(super) fn update_bar(group: &UpdateBar<'_>) -> Result<BarUpdate, Rejected> {
 
 /// A BAR's update in the response to a report, without its buffering duration.
 pub(super) fn update_bar_of_report(group: &UpdateBar<'_>) -> BarUpdate {
+    let (delay, withdrawn) = (group.downlink_data_notification_delay, group.withdrawn);
     let count = group.suggested_buffering_packets_count.map(|count| count.0.into());
-    let delay = IeType::DOWNLINK_DATA_NOTIFICATION_DELAY;
-    let no_delay = group.withdrawn.iter().any(|ie| ie == delay).then_some(0);
+    let count = group.dl_buffering_suggested_packet_count.map(|count| count.0).or(count);
+    let counts =
+        [IeType::SUGGESTED_BUFFERING_PACKETS_COUNT, IeType::DL_BUFFERING_SUGGESTED_PACKET_COUNT];
     BarUpdate {
         id: group.bar_id,
-        notification_delay: group.downlink_data_notification_delay.map(|ie| ie.0).or(no_delay),
-        suggested_pkts: group.dl_buffering_suggested_packet_count.map(|n| n.0).or(count),
+        notification_delay: unless_withdrawn(
+            delay.map(|delay| delay.0),
+            withdrawn,
+            &[IeType::DOWNLINK_DATA_NOTIFICATION_DELAY],
+        ),
+        suggested_pkts: unless_withdrawn(count, withdrawn, &counts),
     }
 }
 
+/// The members that Create and Update QER share.
+macro_rules! qer_parts {
+    ($group:ident) => { parts!(QerUpdate of $group {
+        correlation: qer_correlation_id = |id| id.0, QER_CORRELATION_ID;
+        mbr: mbr = |mbr| rates(mbr.0), MBR;
+        gbr: gbr = |gbr| rates(gbr.0), GBR;
+        averaging_window_ms: averaging_window = |window| window.0, AVERAGING_WINDOW;
+        packet_rate: packet_rate ? packet_rates::limits, PACKET_RATE;
+        reports_packets: qer_control_indications ? packet_rates::is_reported,
+            QER_CONTROL_INDICATIONS;
+        qfi: qfi = |qfi| qfi, QFI;
+        rqi: rqi = |rqi| rqi.contains(ie::Rqi::RQI), RQI;
+        ppi: paging_policy_indicator = |ppi| ppi.0, PAGING_POLICY_INDICATOR;
+    }) };
+}
+
 pub(super) fn create_qer(group: &CreateQer<'_>, when: RequestTime) -> Result<Qer, Rejected> {
-    let id = RuleId::Qer(group.qer_id);
-    let packet_rate = group.packet_rate.map(packet_rates::limits).transpose();
-    let reports_packets = group.qer_control_indications.map(packet_rates::is_reported).transpose();
-    Ok(Qer {
-        id: group.qer_id,
-        correlation: group.qer_correlation_id.map(|id| id.0),
-        gates: gates(group.gate_status),
-        mbr: group.mbr.map(|mbr| rates(mbr.0)),
-        gbr: group.gbr.map(|gbr| rates(gbr.0)),
-        averaging_window_ms: group.averaging_window.map(|window| window.0),
-        packet_rate: packet_rate.map_err(|rejected| rejected.in_rule(id))?,
-        packet_status: group.packet_rate_status.map(|status| packet_rates::status(status, when)),
-        reports_packets: reports_packets.map_err(|rejected| rejected.in_rule(id))?.unwrap_or(false),
-        qfi: group.qfi,
-        rqi: group.rqi.is_some_and(|rqi| rqi.contains(ie::Rqi::RQI)),
-        ppi: group.paging_policy_indicator.map(|ppi| ppi.0),
-    })
+    let qer = || {
+        let (id, gates) = (group.qer_id, gates(group.gate_status));
+        let status = group.packet_rate_status.map(|status| packet_rates::status(status, when));
+        let mut qer = Qer { id, gates, packet_status: status, ..Qer::default() };
+        qer.change(QerUpdate { id, ..qer_parts!(group) });
+        Ok(qer)
+    };
+    qer().map_err(|rejected: Rejected| rejected.in_rule(RuleId::Qer(group.qer_id)))
 }
 
 pub(super) fn update_qer(group: &UpdateQer<'_>) -> Result<QerUpdate, Rejected> {
-    let id = RuleId::Qer(group.qer_id);
-    let packet_rate = group.packet_rate.map(packet_rates::limits).transpose();
-    let reports_packets = group.qer_control_indications.map(packet_rates::is_reported).transpose();
-    Ok(QerUpdate {
-        id: group.qer_id,
-        correlation: group.qer_correlation_id.map(|id| id.0),
-        gates: group.gate_status.map(gates),
-        mbr: group.mbr.map(|mbr| rates(mbr.0)),
-        gbr: group.gbr.map(|gbr| rates(gbr.0)),
-        averaging_window_ms: group.averaging_window.map(|window| window.0),
-        packet_rate: packet_rate.map_err(|rejected| rejected.in_rule(id))?,
-        reports_packets: reports_packets.map_err(|rejected| rejected.in_rule(id))?,
-        qfi: group.qfi,
-        rqi: group.rqi.map(|rqi| rqi.contains(ie::Rqi::RQI)),
-        ppi: group.paging_policy_indicator.map(|ppi| ppi.0),
-    })
+    let update = || {
+        let (id, gates) = (group.qer_id, part(group.gate_status, gates));
+        Ok(QerUpdate { id, gates, ..qer_parts!(group) })
+    };
+    update().map_err(|rejected: Rejected| rejected.in_rule(RuleId::Qer(group.qer_id)))
 }
 
 fn gates(ie: ie::GateStatus) -> QerGates {

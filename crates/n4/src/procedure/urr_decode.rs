@@ -7,11 +7,12 @@ use adit_pfcp::ie::{self, ReportingTriggers};
 use adit_pfcp::{Cause, IeType, Repeated};
 use adit_session::{
     Aggregated, DroppedThreshold, Exempted, MeasurementInformation, MeasurementMethod, Monitoring,
-    RuleId, TimeMechanism, Urr, UrrSettings, UrrUpdate, UsageTriggers, Volumes,
+    RuleId, RulePart, TimeMechanism, Urr, UrrSettings, UrrSettingsUpdate, UrrUpdate, UsageTriggers,
+    Volumes,
 };
 use adit_types::{Nanos, UrrId};
 
-use crate::procedure::decode::{self, RequestTime};
+use crate::procedure::decode::{self, RequestTime, part, parts, try_part, unless_withdrawn};
 use crate::refusal::Rejected;
 
 /// The reporting triggers that have an effect.
@@ -34,32 +35,32 @@ const TRIGGERS: [(ReportingTriggers, UsageTriggers); 16] = [
     (ReportingTriggers::REEMR, UsageTriggers::END_MARKER),
 ];
 
-/// One monitoring time, with the limits that count from then on.
-macro_rules! monitoring {
-    ($group:expr, $time:expr, $when:expr) => {{
-        let group = &$group;
-        let seconds = |seconds: u32| Nanos::from_secs(seconds.into());
-        Monitoring {
-            at: $when.ntp_clock.instant($when.now, $time.0),
-            volume_threshold: group.subsequent_volume_threshold.map(|v| Volumes {
-                total: v.total,
-                uplink: v.uplink,
-                downlink: v.downlink,
-            }),
-            time_threshold: group.subsequent_time_threshold.map(|ie| seconds(ie.0)),
-            volume_quota: group.subsequent_volume_quota.map(|v| Volumes {
-                total: v.total,
-                uplink: v.uplink,
-                downlink: v.downlink,
-            }),
-            time_quota: group.subsequent_time_quota.map(|ie| seconds(ie.0)),
-            event_threshold: group.subsequent_event_threshold.map(|ie| ie.0.into()),
-            event_quota: group.subsequent_event_quota.map(|ie| ie.0.into()),
-        }
-    }};
+macro_rules! volumes {
+    () => {
+        |ie| Volumes { total: ie.total, uplink: ie.uplink, downlink: ie.downlink }
+    };
 }
 
-/// All monitoring times, by time.
+fn seconds(seconds: u32) -> Nanos {
+    Nanos::from_secs(seconds.into())
+}
+
+/// One monitoring time, with the limits that count from then on.
+macro_rules! monitoring {
+    ($group:expr, $time:expr, $when:expr) => {
+        Monitoring {
+            at: $when.ntp_clock.instant($when.now, $time.0),
+            volume_threshold: $group.subsequent_volume_threshold.map(volumes!()),
+            time_threshold: $group.subsequent_time_threshold.map(|ie| seconds(ie.0)),
+            volume_quota: $group.subsequent_volume_quota.map(volumes!()),
+            time_quota: $group.subsequent_time_quota.map(|ie| seconds(ie.0)),
+            event_threshold: $group.subsequent_event_threshold.map(|ie| ie.0.into()),
+            event_quota: $group.subsequent_event_quota.map(|ie| ie.0.into()),
+        }
+    };
+}
+
+/// All monitoring times, by time; `None` without any.
 macro_rules! monitoring_times {
     ($group:expr, $when:expr) => {{
         let first = $group.monitoring_time.map(|time| monitoring!($group, time, $when));
@@ -67,57 +68,59 @@ macro_rules! monitoring_times {
         let more = more.map(|further| monitoring!(further, further.monitoring_time, $when));
         let mut times: Vec<Monitoring> = first.into_iter().chain(more).collect();
         times.sort_by_key(|monitoring| monitoring.at);
-        times
+        Some(times).filter(|times| !times.is_empty())
     }};
 }
 
 /// The members that Create URR and Update URR share.
 macro_rules! settings {
     ($group:expr, $when:expr) => {{
-        let group = $group;
-        let seconds = |seconds: u32| Nanos::from_secs(seconds.into());
-        UrrSettings {
-            period: group.measurement_period.map(|ie| seconds(ie.0)),
-            volume_threshold: group.volume_threshold.map(|v| Volumes {
-                total: v.total,
-                uplink: v.uplink,
-                downlink: v.downlink,
-            }),
-            volume_quota: group.volume_quota.map(|v| Volumes {
-                total: v.total,
-                uplink: v.uplink,
-                downlink: v.downlink,
-            }),
-            time_threshold: group.time_threshold.map(|ie| seconds(ie.0)),
-            time_quota: group.time_quota.map(|ie| seconds(ie.0)),
-            quota_holding_time: group.quota_holding_time.map(|ie| seconds(ie.0)),
-            quota_validity_time: group.quota_validity_time.map(|ie| seconds(ie.0)),
-            dropped_threshold: group
-                .dropped_dl_traffic_threshold
-                .map(|ie| DroppedThreshold { packets: ie.packets, bytes: ie.bytes }),
-            monitoring: monitoring_times!(group, $when),
-            event_threshold: group.event_threshold.map(|ie| ie.0.into()),
-            event_quota: group.event_quota.map(|ie| ie.0.into()),
-            time_mechanism: group.time_quota_mechanism.map(time_mechanism).transpose()?,
-            reports_max: group.number_of_reports.map(number_of_reports).transpose()?,
-            inactivity_detection_time: group.inactivity_detection_time.map(|ie| seconds(ie.0)),
-            linked: linked(group.linked_urr_ids),
-            information: group.measurement_information.map(information).transpose()?,
-            aggregated: aggregated(group.aggregated_urrs)?,
-            exempted: exempted(group.exempted_sdf_filters, group.exempted_application_ids)?,
-            quota_far: group.far_id_for_quota_action,
+        let (group, withdrawn) = ($group, $group.withdrawn);
+        let settings = parts!(UrrSettingsUpdate of group {
+            period: measurement_period = |ie| seconds(ie.0), MEASUREMENT_PERIOD;
+            volume_threshold: volume_threshold = volumes!(), VOLUME_THRESHOLD;
+            volume_quota: volume_quota = volumes!(), VOLUME_QUOTA;
+            time_threshold: time_threshold = |ie| seconds(ie.0), TIME_THRESHOLD;
+            time_quota: time_quota = |ie| seconds(ie.0), TIME_QUOTA;
+            event_threshold: event_threshold = |ie| ie.0.into(), EVENT_THRESHOLD;
+            event_quota: event_quota = |ie| ie.0.into(), EVENT_QUOTA;
+            time_mechanism: time_quota_mechanism ? time_mechanism, TIME_QUOTA_MECHANISM;
+            reports_max: number_of_reports ? number_of_reports, NUMBER_OF_REPORTS;
+            quota_holding_time: quota_holding_time = |ie| seconds(ie.0), QUOTA_HOLDING_TIME;
+            quota_validity_time: quota_validity_time = |ie| seconds(ie.0), QUOTA_VALIDITY_TIME;
+            dropped_threshold: dropped_dl_traffic_threshold
+                = |ie| DroppedThreshold { packets: ie.packets, bytes: ie.bytes },
+                DROPPED_DL_TRAFFIC_THRESHOLD;
+            inactivity_detection_time: inactivity_detection_time = |ie| seconds(ie.0),
+                INACTIVITY_DETECTION_TIME;
+            information: measurement_information ? information, MEASUREMENT_INFORMATION;
+            quota_far: far_id_for_quota_action = |id| id, FAR_ID;
+        });
+        let members = aggregated(group.aggregated_urrs)?;
+        let exempted = exempted(group.exempted_sdf_filters, group.exempted_application_ids)?;
+        let times = [IeType::MONITORING_TIME, IeType::ADDITIONAL_MONITORING_TIME];
+        let traffic = [IeType::SDF_FILTER, IeType::APPLICATION_ID];
+        UrrSettingsUpdate {
+            monitoring: unless_withdrawn(monitoring_times!(group, $when), withdrawn, &times),
+            linked: unless_withdrawn(
+                linked(group.linked_urr_ids), withdrawn, &[IeType::LINKED_URR_ID]),
+            aggregated: unless_withdrawn(members, withdrawn, &[IeType::AGGREGATED_URRS]),
+            exempted: unless_withdrawn(exempted, withdrawn, &traffic),
+            ..settings
         }
     }};
 }
 
 pub(super) fn create_urr(group: &CreateUrr<'_>, when: RequestTime) -> Result<Urr, Rejected> {
     let urr = || {
-        Ok(Urr {
+        let mut urr = Urr {
             id: group.urr_id,
             method: method(group.measurement_method),
             triggers: triggers(group.reporting_triggers)?,
-            settings: settings!(group, when),
-        })
+            settings: UrrSettings::default(),
+        };
+        urr.settings.change(settings!(group, when));
+        Ok(urr)
     };
     urr().map_err(|rejected: Rejected| rejected.in_rule(RuleId::Urr(group.urr_id)))
 }
@@ -126,8 +129,8 @@ pub(super) fn update_urr(group: &UpdateUrr<'_>, when: RequestTime) -> Result<Urr
     let update = || {
         Ok(UrrUpdate {
             id: group.urr_id,
-            method: group.measurement_method.map(method),
-            triggers: group.reporting_triggers.map(triggers).transpose()?,
+            method: part(group.measurement_method, method),
+            triggers: try_part(group.reporting_triggers, triggers)?,
             settings: settings!(group, when),
         })
     };

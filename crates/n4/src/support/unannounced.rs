@@ -5,6 +5,8 @@
 
 use adit_pfcp::IeType;
 
+use super::ies;
+
 /// One such function.
 #[derive(Debug)]
 pub(crate) struct Unannounced {
@@ -36,11 +38,9 @@ pub(crate) const UNANNOUNCED: &[Unannounced] = &[
     Unannounced {
         text: "refused with Cause 76: IP multicast (IPTV) is not announced",
         refused: &[IeType::IP_MULTICAST_ADDRESSING_INFO],
-        within: &[
-            IeType::JOIN_IP_MULTICAST_INFORMATION,
-            IeType::LEAVE_IP_MULTICAST_INFORMATION,
-            IeType::IP_MULTICAST_ADDRESS,
-        ],
+        within: ies! {
+            JOIN_IP_MULTICAST_INFORMATION, LEAVE_IP_MULTICAST_INFORMATION, IP_MULTICAST_ADDRESS,
+        },
     },
     Unannounced {
         text: "refused with Cause 76: 5G VN groups (GCOM) are not announced",
@@ -49,39 +49,30 @@ pub(crate) const UNANNOUNCED: &[Unannounced] = &[
     },
     Unannounced {
         text: "refused with Cause 76: redundant transmission (RTTL) is not announced",
-        refused: &[
-            IeType::REDUNDANT_TRANSMISSION_DETECTION_PARAMETERS,
-            IeType::REDUNDANT_TRANSMISSION_FORWARDING_PARAMETERS,
-        ],
+        refused: ies! {
+            REDUNDANT_TRANSMISSION_DETECTION_PARAMETERS,
+            REDUNDANT_TRANSMISSION_FORWARDING_PARAMETERS,
+        },
         within: &[],
     },
     Unannounced {
         text: "refused with Cause 76: monitoring per QoS flow (QFQM, DRQOS) is not announced",
-        refused: &[
-            IeType::CREATE_SRR,
-            IeType::UPDATE_SRR,
-            IeType::REMOVE_SRR,
-            IeType::TRANSPORT_DELAY_REPORTING,
-        ],
-        within: &[
-            IeType::SRR_ID,
-            IeType::SESSION_REPORT,
-            IeType::QOS_MONITORING_PER_QOS_FLOW_CONTROL_INFORMATION,
-            IeType::REQUESTED_QOS_MONITORING,
-            IeType::REPORTING_FREQUENCY,
-            IeType::PACKET_DELAY_THRESHOLDS,
-            IeType::MINIMUM_WAIT_TIME,
-            IeType::QOS_MONITORING_REPORT,
-            IeType::QOS_MONITORING_MEASUREMENT,
-            IeType::DIRECT_REPORTING_INFORMATION,
-            IeType::EVENT_NOTIFICATION_URI,
-            IeType::NOTIFICATION_CORRELATION_ID,
-            IeType::REPORTING_FLAGS,
-        ],
+        refused: ies! {
+            CREATE_SRR, UPDATE_SRR, REMOVE_SRR, TRANSPORT_DELAY_REPORTING,
+        },
+        within: ies! {
+            SRR_ID, SESSION_REPORT, QOS_MONITORING_PER_QOS_FLOW_CONTROL_INFORMATION,
+            REQUESTED_QOS_MONITORING, REPORTING_FREQUENCY, PACKET_DELAY_THRESHOLDS,
+            MINIMUM_WAIT_TIME, QOS_MONITORING_REPORT, QOS_MONITORING_MEASUREMENT,
+            DIRECT_REPORTING_INFORMATION, EVENT_NOTIFICATION_URI, NOTIFICATION_CORRELATION_ID,
+            REPORTING_FLAGS,
+        },
     },
     Unannounced {
         text: "refused with Cause 76: steering of edge traffic (IPREP, DNSTS) is not announced",
-        refused: &[IeType::IP_ADDRESS_AND_PORT_NUMBER_REPLACEMENT, IeType::DNS_QUERY_FILTER],
+        refused: ies! {
+            IP_ADDRESS_AND_PORT_NUMBER_REPLACEMENT, DNS_QUERY_FILTER,
+        },
         within: &[],
     },
     Unannounced {

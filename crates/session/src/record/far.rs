@@ -3,44 +3,50 @@
 use adit_rules::{ApplyAction, DestinationInterface, GtpuTunnel, HeaderCreation, Redirect};
 use adit_types::{BarId, FarId};
 
+use crate::pack::packed;
 use crate::record::{InterfaceType, TrafficEndpointId};
+use crate::rule::rule;
 
-/// A FAR. Spec: TS 29.244 §7.5.2.3.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Far {
-    /// Identifier, unique within the session.
-    pub id: FarId,
-    /// The actions: exactly one of DROP, FORW and BUFF; NOCP and BDPN with BUFF, DDPN with DROP or
-    /// BUFF, DUPL with any.
-    pub action: ApplyAction,
-    /// How to buffer.
-    pub bar: Option<BarId>,
-    /// Where and how to forward; required while the action forwards.
-    pub forwarding: Option<Forwarding>,
-    /// Where and how to send copies; at least one is required while the action duplicates.
-    pub duplicating: Vec<Forwarding>,
+packed! {
+    /// A FAR. Spec: TS 29.244 §7.5.2.3.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Far {
+        /// Identifier, unique within the session.
+        pub id: FarId,
+        /// The actions: exactly one of DROP, FORW and BUFF; NOCP and BDPN with BUFF, DDPN with DROP
+        /// or BUFF, DUPL with any.
+        pub action: ApplyAction,
+        /// How to buffer.
+        pub bar: Option<BarId>,
+        /// Where and how to forward; required while the action forwards.
+        pub forwarding: Option<Forwarding>,
+        /// Where and how to send copies; at least one is required while the action duplicates.
+        pub duplicating: Vec<Forwarding>,
+    }
 }
 
-/// Forwarding Parameters, or one set of Duplicating Parameters, which have neither network instance
-/// nor redirection. Spec: TS 29.244 §7.5.2.3, tables 2 and 3.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Forwarding {
-    /// Where to send packets.
-    pub destination: DestinationInterface,
-    /// Name of the network instance whose interfaces and routes are used.
-    pub network_instance: Option<Box<str>>,
-    /// The header to put in front of packets. Without it nothing is forwarded to Access.
-    pub outer_header_creation: Option<HeaderCreation>,
-    /// Traffic class octet of the outer header.
-    pub transport_level_marking: Option<u8>,
-    /// The reference point through which packets leave.
-    pub interface_type: Option<InterfaceType>,
-    /// The traffic endpoint that the traffic in the other direction arrives at.
-    pub linked_endpoint: Option<TrafficEndpointId>,
-    /// Where packets go instead of their destination.
-    pub redirect: Option<Redirect>,
-    /// Identifier of a configured forwarding policy.
-    pub policy: Option<Box<str>>,
+rule! {
+    /// Forwarding Parameters, or one set of Duplicating Parameters, which have neither network
+    /// instance nor redirection. Spec: TS 29.244 §7.5.2.3, tables 2 and 3.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Forwarding, ForwardingUpdate {
+        /// Where to send packets.
+        pub destination: DestinationInterface,
+        /// Name of the network instance whose interfaces and routes are used.
+        pub network_instance: Option<Box<str>>,
+        /// The header to put in front of packets. Without it nothing is forwarded to Access.
+        pub outer_header_creation: Option<HeaderCreation>,
+        /// Traffic class octet of the outer header.
+        pub transport_level_marking: Option<u8>,
+        /// The reference point through which packets leave.
+        pub interface_type: Option<InterfaceType>,
+        /// The traffic endpoint that the traffic in the other direction arrives at.
+        pub linked_endpoint: Option<TrafficEndpointId>,
+        /// Where packets go instead of their destination.
+        pub redirect: Option<Redirect>,
+        /// Identifier of a configured forwarding policy.
+        pub policy: Option<Box<str>>,
+    }
 }
 
 impl Forwarding {

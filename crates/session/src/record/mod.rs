@@ -17,13 +17,13 @@ mod traffic_endpoint;
 mod ue_match;
 mod urr;
 
-pub use bar::Bar;
+pub use bar::{Bar, BarUpdate};
 pub use f_teid::{ChosenFTeid, LocalFTeid};
-pub use far::{Far, Forwarding};
+pub use far::{Far, Forwarding, ForwardingUpdate};
 pub use interface_type::InterfaceType;
 pub use pdr::{Pdi, Pdr, ReplaceablePdiParts};
-pub use pdr_times::PdrTimes;
-pub use qer::{PacketAllowance, PacketLimits, PacketStatus, Qer, QerGates, Rates};
+pub use pdr_times::{PdrTimes, PdrTimesUpdate};
+pub use qer::{PacketAllowance, PacketLimits, PacketStatus, Qer, QerGates, QerUpdate, Rates};
 pub(crate) use sdf::SdfError;
 pub use sdf::{Sdf, SdfSpec};
 pub use slice_identity::SliceIdentity;
@@ -31,7 +31,7 @@ pub use traffic_endpoint::{TrafficEndpoint, TrafficEndpointId};
 pub use ue_match::{UeMatch, UeSide};
 pub use urr::{
     Aggregated, DroppedThreshold, Exempted, MeasurementInformation, MeasurementMethod, Monitoring,
-    TimeMechanism, Urr, UrrSettings, UrrUpdate, UsageTriggers, Volumes,
+    TimeMechanism, Urr, UrrSettings, UrrSettingsUpdate, UrrUpdate, UsageTriggers, Volumes,
 };
 
 use core::cmp::Reverse;
@@ -40,33 +40,38 @@ use std::collections::BTreeSet;
 
 use adit_types::Nanos;
 
-/// All rules of one session, each kind in the order of creation.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Records {
-    /// PDRs.
-    pub pdrs: Vec<Pdr>,
-    /// FARs.
-    pub fars: Vec<Far>,
-    /// QERs.
-    pub qers: Vec<Qer>,
-    /// BARs.
-    pub bars: Vec<Bar>,
-    /// Traffic endpoints.
-    pub traffic_endpoints: Vec<TrafficEndpoint>,
-    /// URRs.
-    pub urrs: Vec<Urr>,
-    /// Time without packets after which the session reports inactivity.
-    pub inactivity_timer: Option<Nanos>,
-    /// The chosen F-TEIDs that a PDR or a traffic endpoint has, with their CHOOSE IDs; the latest
-    /// last.
-    pub chosen: Vec<ChosenFTeid>,
-    /// The network slice, if the control plane named one.
-    pub s_nssai: Option<SliceIdentity>,
+use crate::pack::packed;
+
+packed! {
+    /// All rules of one session, each kind in the order of creation.
+    #[derive(Debug, Clone, PartialEq, Eq, Default)]
+    pub struct Records {
+        /// PDRs.
+        pub pdrs: Vec<Pdr>,
+        /// FARs.
+        pub fars: Vec<Far>,
+        /// QERs.
+        pub qers: Vec<Qer>,
+        /// BARs.
+        pub bars: Vec<Bar>,
+        /// Traffic endpoints.
+        pub traffic_endpoints: Vec<TrafficEndpoint>,
+        /// URRs.
+        pub urrs: Vec<Urr>,
+        /// Time without packets after which the session reports inactivity.
+        pub inactivity_timer: Option<Nanos>,
+        /// The chosen F-TEIDs that a PDR or a traffic endpoint has, with their CHOOSE IDs; the
+        /// latest last.
+        pub chosen: Vec<ChosenFTeid>,
+        /// The network slice, if the control plane named one.
+        pub s_nssai: Option<SliceIdentity>,
+    }
 }
 
 impl Records {
-    /// The QER that marks the packets of a PDR with its QFI: of those that name one, the QER of the fewest PDRs, and of as many
-    /// the one with the highest identifier. INTEROP: a QER that limits several flows together may name the default flow.
+    /// The QER that marks the packets of a PDR with its QFI: of those that name one, the QER of the
+    /// fewest PDRs, and of as many the one with the highest identifier. INTEROP: a QER that limits
+    /// several flows together may name the default flow.
     pub(crate) fn marking_qer(&self, pdr: &Pdr) -> Option<&Qer> {
         let marks = |id| self.qers.iter().find(|qer| qer.id == id && qer.qfi.is_some());
         let users = |id| self.pdrs.iter().filter(|other| other.qers.contains(&id)).count();

@@ -1,149 +1,17 @@
-//! How records are packed; SDF filters: `sdf`.
+//! How parts of records are packed that are declared elsewhere; SDF filters: `sdf`.
 
 use adit_rules::{
     ApplyAction, DestinationInterface, Gate, GtpuTunnel, HeaderCreation, HeaderRemoval,
     PacketLimit, PacketQuota, PoolMembers, Redirect, SourceInterface, UeAddresses, UsageCounts,
 };
 
-use super::{
-    Aggregated, Bar, ChosenFTeid, DroppedThreshold, Exempted, Far, Forwarding, InterfaceType,
-    LocalFTeid, MeasurementInformation, MeasurementMethod, Monitoring, PacketAllowance,
-    PacketLimits, PacketStatus, Pdi, Pdr, PdrTimes, Qer, QerGates, Rates, Records,
-    ReplaceablePdiParts, TimeMechanism, TrafficEndpoint, TrafficEndpointId, UeMatch, UeSide, Urr,
-    UrrSettings, UsageTriggers, Volumes,
-};
-use crate::pack::{Pack, packed, packed_enum};
-use crate::record::SliceIdentity;
+use super::{InterfaceType, TrafficEndpointId, UeSide, UsageTriggers};
+use crate::pack::{Pack, packed, packed_as, packed_enum};
 
-packed!(Records {
-    pdrs,
-    fars,
-    qers,
-    bars,
-    traffic_endpoints,
-    urrs,
-    inactivity_timer,
-    chosen,
-    s_nssai,
-});
-packed!(ChosenFTeid { choose_id, teid });
-packed!(SliceIdentity { sst, sd });
-
-packed!(Pdr {
-    id,
-    precedence,
-    pdi,
-    outer_header_removal,
-    container_deletion,
-    far,
-    qers,
-    urrs,
-    times,
-    is_active,
-    predefined,
-});
-packed!(Pdi {
-    source,
-    interface_type,
-    traffic_endpoints,
-    further,
-    own,
-    f_teid,
-    network_instance,
-    ue,
-    further_ues,
-    framed_routes,
-    qfis,
-    sdf,
-    application,
-});
-packed!(ReplaceablePdiParts { network_instance, qfis, interface_type });
-packed!(LocalFTeid { teid, v4, v6 });
-packed!(UeMatch { addresses, side });
 packed!(UeAddresses { v4, v6 });
-packed!(PdrTimes { activation, deactivation });
-packed!(TrafficEndpoint {
-    id,
-    f_teid,
-    network_instance,
-    ue,
-    further_ues,
-    framed_routes,
-    interface_type,
-    qfis,
-});
-packed!(Far { id, action, bar, forwarding, duplicating });
-packed!(Forwarding {
-    destination,
-    network_instance,
-    outer_header_creation,
-    transport_level_marking,
-    interface_type,
-    linked_endpoint,
-    redirect,
-    policy,
-});
 packed!(GtpuTunnel { teid, addr });
-packed!(Bar { id, notification_delay, suggested_pkts });
-packed!(Qer {
-    id,
-    correlation,
-    gates,
-    mbr,
-    gbr,
-    averaging_window_ms,
-    packet_rate,
-    packet_status,
-    reports_packets,
-    qfi,
-    rqi,
-    ppi,
-});
-packed!(PacketLimits { uplink, downlink });
 packed!(PacketLimit { plain, additional });
 packed!(PacketQuota { pkts_max, unit });
-packed!(PacketStatus { uplink, downlink, until });
-packed!(PacketAllowance { packets, additional });
-packed!(QerGates { uplink, downlink });
-packed!(Rates { uplink, downlink });
-packed!(Urr { id, method, triggers, settings });
-packed!(UrrSettings {
-    period,
-    volume_threshold,
-    volume_quota,
-    time_threshold,
-    time_quota,
-    event_threshold,
-    event_quota,
-    time_mechanism,
-    reports_max,
-    quota_holding_time,
-    quota_validity_time,
-    dropped_threshold,
-    monitoring,
-    inactivity_detection_time,
-    linked,
-    information,
-    aggregated,
-    exempted,
-    quota_far,
-});
-packed!(MeasurementMethod { volume, duration, event });
-packed!(TimeMechanism { is_continuous, interval });
-packed!(Volumes { total, uplink, downlink });
-packed!(MeasurementInformation { before_qos, inactive, immediate_start, packets });
-packed!(DroppedThreshold { packets, bytes });
-packed!(Aggregated { urr, weight });
-packed!(Exempted { flows, applications });
-packed!(Monitoring {
-    at,
-    volume_threshold,
-    time_threshold,
-    volume_quota,
-    time_quota,
-    event_threshold,
-    event_quota,
-});
 packed!(UsageCounts {
     ul_bytes,
     dl_bytes,
@@ -162,34 +30,11 @@ packed_enum!(HeaderRemoval { GtpuUdpIpv4, GtpuUdpIpv6, UdpIpv4, UdpIpv6, Ipv4, I
 packed_enum!(UeSide { Source, Destination });
 packed_enum!(Gate { Open, Closed });
 
-/// Implements [`Pack`] for types that wrap a number.
-macro_rules! packed_number {
-    ($($type:ty: $number:expr, $of:expr;)+) => { $(
-        impl Pack for $type {
-            fn absent() -> Self {
-                $of(Pack::absent())
-            }
-
-            fn is_absent(&self) -> bool {
-                $number(self).is_absent()
-            }
-
-            fn pack(&self, out: &mut Vec<u8>) {
-                $number(self).pack(out);
-            }
-
-            fn unpack(from: &mut &[u8]) -> Option<Self> {
-                Pack::unpack(from).map($of)
-            }
-        }
-    )+ };
-}
-
-packed_number! {
-    InterfaceType: |of: &Self| of.0, Self;
-    TrafficEndpointId: |of: &Self| of.0, Self;
-    ApplyAction: |of: &Self| of.bits(), Self::from_bits_retain;
-    UsageTriggers: |of: &Self| of.bits(), Self::from_bits_retain;
+packed_as! {
+    InterfaceType as u8: |of: &Self| of.0, |value| Some(Self(value));
+    TrafficEndpointId as u8: |of: &Self| of.0, |value| Some(Self(value));
+    ApplyAction as u16: |of: &Self| of.bits(), |bits| Some(Self::from_bits_retain(bits));
+    UsageTriggers as u32: |of: &Self| of.bits(), |bits| Some(Self::from_bits_retain(bits));
 }
 
 /// Has no absent value: every field of this type is optional.
@@ -229,14 +74,15 @@ impl Pack for HeaderCreation {
     }
 }
 
-/// The parts of [`Redirect::Address`].
-struct RedirectAddress {
-    v4: Option<core::net::Ipv4Addr>,
-    v6: Option<core::net::Ipv6Addr>,
-    port: Option<u16>,
+packed! {
+    /// The parts of [`Redirect::Address`].
+    #[derive(PartialEq)]
+    struct RedirectAddress {
+        v4: Option<core::net::Ipv4Addr>,
+        v6: Option<core::net::Ipv6Addr>,
+        port: Option<u16>,
+    }
 }
-
-packed!(RedirectAddress { v4, v6, port });
 
 /// Has no absent value: every field of this type is optional.
 impl Pack for Redirect {
@@ -281,7 +127,9 @@ mod tests {
 
     use super::*;
     use crate::pack::repacked;
-    use crate::record::{Sdf, SdfSpec};
+    use crate::record::{
+        Forwarding, LocalFTeid, Pdi, Pdr, PdrTimes, ReplaceablePdiParts, Sdf, SdfSpec, UeMatch,
+    };
 
     const V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 

@@ -2,14 +2,18 @@
 
 use adit_types::Nanos;
 
-/// Activation and deactivation of a PDR. Without either it matches from its creation on.
-/// Spec: TS 29.244 §5.2.1 (deferred activation and deactivation), §8.2.121, §8.2.122.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct PdrTimes {
-    /// The PDR begins to match.
-    pub activation: Option<Nanos>,
-    /// The PDR ceases to match.
-    pub deactivation: Option<Nanos>,
+use crate::rule::rule;
+
+rule! {
+    /// Activation and deactivation of a PDR. Without either it matches from its creation on.
+    /// Spec: TS 29.244 §5.2.1 (deferred activation and deactivation), §8.2.121, §8.2.122.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub struct PdrTimes, PdrTimesUpdate {
+        /// The PDR begins to match.
+        pub activation: Option<Nanos>,
+        /// The PDR ceases to match.
+        pub deactivation: Option<Nanos>,
+    }
 }
 
 impl PdrTimes {
@@ -28,15 +32,6 @@ impl PdrTimes {
     #[must_use]
     pub fn next(self, now: Nanos) -> Option<Nanos> {
         [self.activation, self.deactivation].into_iter().flatten().filter(|at| *at > now).min()
-    }
-
-    /// Replaces the times that `update` has.
-    #[must_use]
-    pub fn updated(self, update: Self) -> Self {
-        Self {
-            activation: update.activation.or(self.activation),
-            deactivation: update.deactivation.or(self.deactivation),
-        }
     }
 }
 

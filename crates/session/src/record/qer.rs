@@ -3,80 +3,89 @@
 use adit_rules::{Gate, PacketLimit};
 use adit_types::{BitRate, Nanos, QerId, Qfi};
 
-/// A QER. Spec: TS 29.244 §7.5.2.5.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Qer {
-    /// Identifier, unique within the session.
-    pub id: QerId,
-    /// QERs of several sessions with the same value share their rates. Spec: TS 29.244 §8.2.10.
-    pub correlation: Option<u32>,
-    /// Gates of both directions.
-    pub gates: QerGates,
-    /// Maximum rates; `None`: no limit.
-    pub mbr: Option<Rates>,
-    /// Guaranteed rates; `None`: no guarantee.
-    pub gbr: Option<Rates>,
-    /// Time over which the rates are averaged; `None`: the configured default. Unit: milliseconds.
-    /// Spec: TS 29.244 §8.2.115; TS 23.501 §5.7.3.6.
-    pub averaging_window_ms: Option<u32>,
-    /// Packets per unit of time; `None`: no limit.
-    pub packet_rate: Option<PacketLimits>,
-    /// The status with which the packet rate began.
-    pub packet_status: Option<PacketStatus>,
-    /// Reports the status of the packet rate when the session ends. Spec: TS 29.244 §8.2.174
-    /// (RCSR).
-    pub reports_packets: bool,
-    /// QoS flow that downlink packets are marked with.
-    pub qfi: Option<Qfi>,
-    /// Reflective QoS indication in downlink packets.
-    pub rqi: bool,
-    /// Paging policy indicator in downlink packets, 0..=7.
-    pub ppi: Option<u8>,
+use crate::pack::packed;
+use crate::rule::{always, rule};
+
+rule! {
+    /// A QER. Spec: TS 29.244 §7.5.2.5.
+    #[derive(Debug, Clone, PartialEq, Eq, Default)]
+    pub struct Qer, QerUpdate {
+        /// Identifier, unique within the session.
+        pub id: QerId,
+        /// QERs of several sessions with the same value share their rates. Spec: TS 29.244 §8.2.10.
+        pub correlation: Option<u32>,
+        /// Gates of both directions.
+        pub gates: QerGates,
+        /// Maximum rates; `None`: no limit.
+        pub mbr: Option<Rates>,
+        /// Guaranteed rates; `None`: no guarantee.
+        pub gbr: Option<Rates>,
+        /// Time over which the rates are averaged; `None`: the configured default. Unit:
+        /// milliseconds. Spec: TS 29.244 §8.2.115; TS 23.501 §5.7.3.6.
+        pub averaging_window_ms: Option<u32>,
+        /// Packets per unit of time; `None`: no limit.
+        pub packet_rate: Option<PacketLimits>,
+        /// The status with which the packet rate began.
+        pub packet_status: Option<PacketStatus>,
+        /// Reports the status of the packet rate when the session ends. Spec: TS 29.244 §8.2.174
+        /// (RCSR).
+        pub reports_packets: bool,
+        /// QoS flow that downlink packets are marked with.
+        pub qfi: Option<Qfi>,
+        /// Reflective QoS indication in downlink packets.
+        pub rqi: bool,
+        /// Paging policy indicator in downlink packets, 0..=7.
+        pub ppi: Option<u8>,
+    }
 }
 
-/// Gate Status: one gate per direction. Spec: TS 29.244 §8.2.7.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct QerGates {
-    /// Towards the data network.
-    pub uplink: Gate,
-    /// Towards the UE.
-    pub downlink: Gate,
+packed! {
+    /// Gate Status: one gate per direction. Spec: TS 29.244 §8.2.7.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub struct QerGates {
+        /// Towards the data network.
+        pub uplink: Gate,
+        /// Towards the UE.
+        pub downlink: Gate,
+    }
+
+    /// Packet rates of both directions; `None`: no limit. Spec: TS 29.244 §8.2.63.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub struct PacketLimits {
+        /// Towards the data network.
+        pub uplink: Option<PacketLimit>,
+        /// Towards the UE.
+        pub downlink: Option<PacketLimit>,
+    }
+
+    /// The rest of a packet rate that an earlier session left. Spec: TS 29.244 §8.2.139.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub struct PacketStatus {
+        /// Towards the data network; `None` if nothing was used.
+        pub uplink: Option<PacketAllowance>,
+        /// Towards the UE; `None` if nothing was used.
+        pub downlink: Option<PacketAllowance>,
+        /// The end of its validity.
+        pub until: Nanos,
+    }
+
+    /// Packets that may still pass in one direction.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub struct PacketAllowance {
+        /// At the plain rate.
+        pub packets: u16,
+        /// At the additional rate.
+        pub additional: Option<u16>,
+    }
+
+    /// Rates of both directions. Spec: TS 29.244 §8.2.8, §8.2.9.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub struct Rates {
+        /// Towards the data network.
+        pub uplink: BitRate,
+        /// Towards the UE.
+        pub downlink: BitRate,
+    }
 }
 
-/// Packet rates of both directions; `None`: no limit. Spec: TS 29.244 §8.2.63.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct PacketLimits {
-    /// Towards the data network.
-    pub uplink: Option<PacketLimit>,
-    /// Towards the UE.
-    pub downlink: Option<PacketLimit>,
-}
-
-/// The rest of a packet rate that an earlier session left. Spec: TS 29.244 §8.2.139.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct PacketStatus {
-    /// Towards the data network; `None` if nothing was used.
-    pub uplink: Option<PacketAllowance>,
-    /// Towards the UE; `None` if nothing was used.
-    pub downlink: Option<PacketAllowance>,
-    /// The end of its validity.
-    pub until: Nanos,
-}
-
-/// Packets that may still pass in one direction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct PacketAllowance {
-    /// At the plain rate.
-    pub packets: u16,
-    /// At the additional rate.
-    pub additional: Option<u16>,
-}
-
-/// Rates of both directions. Spec: TS 29.244 §8.2.8, §8.2.9.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Rates {
-    /// Towards the data network.
-    pub uplink: BitRate,
-    /// Towards the UE.
-    pub downlink: BitRate,
-}
+always!(QerGates);

@@ -11,31 +11,33 @@ use crate::sdf_text::{self, SdfTextError};
 /// Flow labels have 20 bits. Spec: RFC 8200 §3.
 const FLOW_LABEL_MAX: u32 = 0xf_ffff;
 
-/// An SDF filter as requested. With an identifier and nothing else it refers to a bidirectional
-/// filter of another PDR of the session. Spec: TS 29.244 §8.2.5.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct SdfSpec {
-    /// Flow description: an IPFilterRule text.
-    pub flow_description: Option<Box<str>>,
-    /// Type of service or traffic class: value and mask.
-    pub tos: Option<(u8, u8)>,
-    /// Security parameter index.
-    pub spi: Option<u32>,
-    /// IPv6 flow label, 20 bits; a larger value is refused.
-    pub flow_label: Option<u32>,
-    /// Identifier, unique among the session's filters.
-    pub filter_id: Option<u32>,
-    /// Other PDRs may refer to this filter by its identifier (BID flag).
-    pub bidirectional: bool,
-}
+packed! {
+    /// An SDF filter as requested. With an identifier and nothing else it refers to a bidirectional
+    /// filter of another PDR of the session. Spec: TS 29.244 §8.2.5.
+    #[derive(Debug, Clone, PartialEq, Eq, Default)]
+    pub struct SdfSpec {
+        /// Flow description: an IPFilterRule text.
+        pub flow_description: Option<Box<str>>,
+        /// Type of service or traffic class: value and mask.
+        pub tos: Option<(u8, u8)>,
+        /// Security parameter index.
+        pub spi: Option<u32>,
+        /// IPv6 flow label, 20 bits; a larger value is refused.
+        pub flow_label: Option<u32>,
+        /// Identifier, unique among the session's filters.
+        pub filter_id: Option<u32>,
+        /// Other PDRs may refer to this filter by its identifier (BID flag).
+        pub bidirectional: bool,
+    }
 
-/// An SDF filter: as provided, and as matched.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sdf {
-    /// As the control plane provided it.
-    pub spec: SdfSpec,
-    /// The packets that it matches; a reference matches those of the filter that it refers to.
-    pub filter: PacketFilter,
+    /// An SDF filter: as provided, and as matched.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Sdf {
+        /// As the control plane provided it.
+        pub spec: SdfSpec,
+        /// The packets that it matches; a reference matches those of the filter that it refers to.
+        pub filter: PacketFilter,
+    }
 }
 
 /// Why a filter cannot be used.
@@ -102,18 +104,12 @@ impl Sdf {
     }
 }
 
-packed!(Sdf { spec, filter });
-packed!(SdfSpec { flow_description, tos, spi, flow_label, filter_id, bidirectional });
 packed!(PacketFilter { protocol, remote, remote_ports, local, local_ports, tos, spi, flow_label });
 packed!(PortRange { first, last });
 
 impl Pack for AddrMatch {
     fn absent() -> Self {
         Self::Any
-    }
-
-    fn is_absent(&self) -> bool {
-        *self == Self::Any
     }
 
     fn pack(&self, out: &mut Vec<u8>) {

@@ -2,13 +2,17 @@
 
 use core::fmt;
 
-/// Single Network Slice Selection Assistance Information. Spec: TS 23.003 §28.4.2.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct SliceIdentity {
-    /// Slice/Service Type.
-    pub sst: u8,
-    /// Slice Differentiator, 24 bits.
-    pub sd: Option<u32>,
+use crate::pack::packed;
+
+packed! {
+    /// Single Network Slice Selection Assistance Information. Spec: TS 23.003 §28.4.2.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub struct SliceIdentity {
+        /// Slice/Service Type.
+        pub sst: u8,
+        /// Slice Differentiator, 24 bits.
+        pub sd: Option<u32>,
+    }
 }
 
 impl fmt::Display for SliceIdentity {

@@ -2,15 +2,19 @@
 
 use adit_rules::UeAddresses;
 
-/// UE IP Address as a condition. Spec: TS 29.244 §8.2.62.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UeMatch {
-    /// The addresses; an IPv6 prefix has 64 bits or more.
-    pub addresses: UeAddresses,
-    /// The S/D flag. The direction of the PDR decides which address of a packet is compared.
-    /// INTEROP: a PDR towards the UE may carry `Source`, since control planes leave the flag zero;
-    /// `Destination` in a PDR from the UE is refused.
-    pub side: UeSide,
+use crate::pack::packed;
+
+packed! {
+    /// UE IP Address as a condition. Spec: TS 29.244 §8.2.62.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct UeMatch {
+        /// The addresses; an IPv6 prefix has 64 bits or more.
+        pub addresses: UeAddresses,
+        /// The S/D flag. The direction of the PDR decides which address of a packet is compared.
+        /// INTEROP: a PDR towards the UE may carry `Source`, since control planes leave the flag
+        /// zero; `Destination` in a PDR from the UE is refused.
+        pub side: UeSide,
+    }
 }
 
 /// Which address of a packet is the UE's (S/D flag).

@@ -3,7 +3,9 @@
 use adit_types::{FarId, Nanos, UrrId};
 use bitflags::bitflags;
 
+use crate::pack::packed;
 use crate::record::SdfSpec;
+use crate::rule::{always, rule};
 
 bitflags! {
     /// Why usage is reported: what a URR requests, or what caused a report.
@@ -64,27 +66,31 @@ impl UsageTriggers {
         .union(Self::MONITORING_TIME);
 }
 
-/// The quantities that a URR measures. Spec: TS 29.244 §8.2.40.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct MeasurementMethod {
-    /// Volume.
-    pub volume: bool,
-    /// Duration.
-    pub duration: bool,
-    /// Events. An event is the start of detected traffic: the first packet, and the first one after
-    /// the inactivity detection time.
-    pub event: bool,
+packed! {
+    /// The quantities that a URR measures. Spec: TS 29.244 §8.2.40.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+    pub struct MeasurementMethod {
+        /// Volume.
+        pub volume: bool,
+        /// Duration.
+        pub duration: bool,
+        /// Events. An event is the start of detected traffic: the first packet, and the first one
+        /// after the inactivity detection time.
+        pub event: bool,
+    }
 }
 
-/// How time is consumed: from the first packet on, in whole intervals. Spec: TS 29.244 §8.2.81;
-/// TS 32.299 §6.5.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct TimeMechanism {
-    /// True: consecutive intervals up to and including the first one without packets (CTP). False:
-    /// one interval, and the next one begins with the next packet after it (DTP).
-    pub is_continuous: bool,
-    /// The base time interval; never zero.
-    pub interval: Nanos,
+packed! {
+    /// How time is consumed: from the first packet on, in whole intervals. Spec: TS 29.244 §8.2.81;
+    /// TS 32.299 §6.5.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub struct TimeMechanism {
+        /// True: consecutive intervals up to and including the first one without packets (CTP).
+        /// False: one interval, and the next one begins with the next packet after it (DTP).
+        pub is_continuous: bool,
+        /// The base time interval; never zero.
+        pub interval: Nanos,
+    }
 }
 
 impl TimeMechanism {
@@ -103,185 +109,146 @@ impl TimeMechanism {
     }
 }
 
-/// Octets by direction; `None`: unlimited. Spec: TS 29.244 §8.2.13, §8.2.50.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Volumes {
-    /// Both directions together.
-    pub total: Option<u64>,
-    /// Towards the data network.
-    pub uplink: Option<u64>,
-    /// Towards the UE.
-    pub downlink: Option<u64>,
+packed! {
+    /// Octets by direction; `None`: unlimited. Spec: TS 29.244 §8.2.13, §8.2.50.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+    pub struct Volumes {
+        /// Both directions together.
+        pub total: Option<u64>,
+        /// Towards the data network.
+        pub uplink: Option<u64>,
+        /// Towards the UE.
+        pub downlink: Option<u64>,
+    }
+
+    /// How a URR measures. Spec: TS 29.244 §8.2.68.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+    pub struct MeasurementInformation {
+        /// Counts packets that QERs drop, too.
+        pub before_qos: bool,
+        /// Measures nothing.
+        pub inactive: bool,
+        /// Starts the time at the creation instead of at the first packet.
+        pub immediate_start: bool,
+        /// Reports numbers of packets.
+        pub packets: bool,
+    }
+
+    /// Packets or octets towards the UE that rules drop. Spec: TS 29.244 §8.2.49.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+    pub struct DroppedThreshold {
+        /// Packets.
+        pub packets: Option<u64>,
+        /// Octets.
+        pub bytes: Option<u64>,
+    }
+
+    /// A URR of a credit pool. Spec: TS 29.244 §7.5.2.4, table 7.5.2.4-2.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Aggregated {
+        /// The URR whose usage counts for the pool as well.
+        pub urr: UrrId,
+        /// The multiplier. Unit: millionths.
+        pub weight: u64,
+    }
+
+    /// Traffic that a quota action does not apply to. Spec: TS 29.244 §7.5.2.4.
+    #[derive(Debug, Clone, PartialEq, Eq, Default)]
+    pub struct Exempted {
+        /// Service data flows.
+        pub flows: Vec<SdfSpec>,
+        /// Applications by identifier.
+        pub applications: Vec<Box<str>>,
+    }
+
+    /// A time at which usage is split, and the limits from then on.
+    /// Spec: TS 29.244 §5.2.2.2, §8.2.15.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub struct Monitoring {
+        /// When.
+        pub at: Nanos,
+        /// Replaces the volume threshold; `None` keeps the rest of the previous one.
+        pub volume_threshold: Option<Volumes>,
+        /// Replaces the time threshold.
+        pub time_threshold: Option<Nanos>,
+        /// Replaces the volume quota.
+        pub volume_quota: Option<Volumes>,
+        /// Replaces the time quota.
+        pub time_quota: Option<Nanos>,
+        /// Replaces the event threshold.
+        pub event_threshold: Option<u64>,
+        /// Replaces the event quota.
+        pub event_quota: Option<u64>,
+    }
 }
 
-/// How a URR measures. Spec: TS 29.244 §8.2.68.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct MeasurementInformation {
-    /// Counts packets that QERs drop, too.
-    pub before_qos: bool,
-    /// Measures nothing.
-    pub inactive: bool,
-    /// Starts the time at the creation instead of at the first packet.
-    pub immediate_start: bool,
-    /// Reports numbers of packets.
-    pub packets: bool,
+rule! {
+    /// The parts of a URR that may be absent. Spec: TS 29.244 §7.5.2.4.
+    #[derive(Debug, Clone, PartialEq, Eq, Default)]
+    pub struct UrrSettings, UrrSettingsUpdate {
+        /// Time between periodic reports; never zero.
+        pub period: Option<Nanos>,
+        /// Volume after which usage is reported.
+        pub volume_threshold: Option<Volumes>,
+        /// Volume that may be used.
+        pub volume_quota: Option<Volumes>,
+        /// Duration after which usage is reported.
+        pub time_threshold: Option<Nanos>,
+        /// Duration that may be used.
+        pub time_quota: Option<Nanos>,
+        /// Events after which usage is reported.
+        pub event_threshold: Option<u64>,
+        /// Events that may happen.
+        pub event_quota: Option<u64>,
+        /// How time is consumed; `None`: by the second, until no packet came for the inactivity
+        /// detection time.
+        pub time_mechanism: Option<TimeMechanism>,
+        /// Number of reports; afterwards only queries and the end of the URR cause one.
+        pub reports_max: Option<u16>,
+        /// Time without packets after which a quota is withdrawn.
+        pub quota_holding_time: Option<Nanos>,
+        /// Time after which a quota is reported, used up or not.
+        pub quota_validity_time: Option<Nanos>,
+        /// Dropped downlink traffic after which usage is reported.
+        pub dropped_threshold: Option<DroppedThreshold>,
+        /// When usage is split, in ascending order.
+        pub monitoring: Vec<Monitoring>,
+        /// Time without packets after which the measurement of time stops.
+        pub inactivity_detection_time: Option<Nanos>,
+        /// Reports of these URRs cause a report of this one.
+        pub linked: Option<Vec<UrrId>>,
+        /// How it measures.
+        pub information: Option<MeasurementInformation>,
+        /// Makes the URR a credit pool of these URRs.
+        pub aggregated: Option<Vec<Aggregated>>,
+        /// Traffic that passes after a quota is used up.
+        pub exempted: Option<Exempted>,
+        /// The FAR for packets beyond the quota; `None`: they are dropped.
+        pub quota_far: Option<FarId>,
+    }
 }
 
-/// Packets or octets towards the UE that rules drop. Spec: TS 29.244 §8.2.49.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct DroppedThreshold {
-    /// Packets.
-    pub packets: Option<u64>,
-    /// Octets.
-    pub bytes: Option<u64>,
+rule! {
+    /// A URR. Spec: TS 29.244 §7.5.2.4.
+    #[derive(Debug, Clone, PartialEq, Eq, Default)]
+    pub struct Urr, UrrUpdate {
+        /// Identifier, unique within the session.
+        pub id: UrrId,
+        /// The measured quantities.
+        pub method: MeasurementMethod,
+        /// The reports that it requests.
+        pub triggers: UsageTriggers,
+        /// Everything else.
+        pub settings: UrrSettings,
+    }
 }
 
-/// A URR of a credit pool. Spec: TS 29.244 §7.5.2.4, table 7.5.2.4-2.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Aggregated {
-    /// The URR whose usage counts for the pool as well.
-    pub urr: UrrId,
-    /// The multiplier. Unit: millionths.
-    pub weight: u64,
-}
-
-/// Traffic that a quota action does not apply to. Spec: TS 29.244 §7.5.2.4.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Exempted {
-    /// Service data flows.
-    pub flows: Vec<SdfSpec>,
-    /// Applications by identifier.
-    pub applications: Vec<Box<str>>,
-}
-
-/// A time at which usage is split, and the limits from then on.
-/// Spec: TS 29.244 §5.2.2.2, §8.2.15.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Monitoring {
-    /// When.
-    pub at: Nanos,
-    /// Replaces the volume threshold; `None` keeps the rest of the previous one.
-    pub volume_threshold: Option<Volumes>,
-    /// Replaces the time threshold.
-    pub time_threshold: Option<Nanos>,
-    /// Replaces the volume quota.
-    pub volume_quota: Option<Volumes>,
-    /// Replaces the time quota.
-    pub time_quota: Option<Nanos>,
-    /// Replaces the event threshold.
-    pub event_threshold: Option<u64>,
-    /// Replaces the event quota.
-    pub event_quota: Option<u64>,
-}
-
-/// The parts of a URR that may be absent. Spec: TS 29.244 §7.5.2.4.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct UrrSettings {
-    /// Time between periodic reports; never zero.
-    pub period: Option<Nanos>,
-    /// Volume after which usage is reported.
-    pub volume_threshold: Option<Volumes>,
-    /// Volume that may be used.
-    pub volume_quota: Option<Volumes>,
-    /// Duration after which usage is reported.
-    pub time_threshold: Option<Nanos>,
-    /// Duration that may be used.
-    pub time_quota: Option<Nanos>,
-    /// Events after which usage is reported.
-    pub event_threshold: Option<u64>,
-    /// Events that may happen.
-    pub event_quota: Option<u64>,
-    /// How time is consumed; `None`: by the second, until no packet came for the inactivity
-    /// detection time.
-    pub time_mechanism: Option<TimeMechanism>,
-    /// Number of reports; afterwards only queries and the end of the URR cause one.
-    pub reports_max: Option<u16>,
-    /// Time without packets after which a quota is withdrawn.
-    pub quota_holding_time: Option<Nanos>,
-    /// Time after which a quota is reported, used up or not.
-    pub quota_validity_time: Option<Nanos>,
-    /// Dropped downlink traffic after which usage is reported.
-    pub dropped_threshold: Option<DroppedThreshold>,
-    /// When usage is split, in ascending order.
-    pub monitoring: Vec<Monitoring>,
-    /// Time without packets after which the measurement of time stops.
-    pub inactivity_detection_time: Option<Nanos>,
-    /// Reports of these URRs cause a report of this one.
-    pub linked: Option<Vec<UrrId>>,
-    /// How it measures.
-    pub information: Option<MeasurementInformation>,
-    /// Makes the URR a credit pool of these URRs.
-    pub aggregated: Option<Vec<Aggregated>>,
-    /// Traffic that passes after a quota is used up.
-    pub exempted: Option<Exempted>,
-    /// The FAR for packets beyond the quota; `None`: they are dropped.
-    pub quota_far: Option<FarId>,
-}
-
-/// A URR. Spec: TS 29.244 §7.5.2.4.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Urr {
-    /// Identifier, unique within the session.
-    pub id: UrrId,
-    /// The measured quantities.
-    pub method: MeasurementMethod,
-    /// The reports that it requests.
-    pub triggers: UsageTriggers,
-    /// Everything else.
-    pub settings: UrrSettings,
-}
-
-/// A URR to update. Spec: TS 29.244 §7.5.4.4.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct UrrUpdate {
-    /// The URR.
-    pub id: UrrId,
-    /// Replaces the measured quantities.
-    pub method: Option<MeasurementMethod>,
-    /// Replaces the requested reports.
-    pub triggers: Option<UsageTriggers>,
-    /// Replaces the parts that are present. Their quotas and thresholds count from the last report.
-    pub settings: UrrSettings,
-}
+always!(MeasurementMethod, UsageTriggers);
 
 impl Urr {
     /// How it measures.
     #[must_use]
     pub fn information(&self) -> MeasurementInformation {
         self.settings.information.unwrap_or_default()
-    }
-
-    /// Applies an update.
-    pub(crate) fn update(&mut self, update: UrrUpdate) {
-        self.method = update.method.unwrap_or(self.method);
-        self.triggers = update.triggers.unwrap_or(self.triggers);
-        let old = core::mem::take(&mut self.settings);
-        let new = update.settings;
-        self.settings = UrrSettings {
-            period: new.period.or(old.period),
-            volume_threshold: new.volume_threshold.or(old.volume_threshold),
-            volume_quota: new.volume_quota.or(old.volume_quota),
-            time_threshold: new.time_threshold.or(old.time_threshold),
-            time_quota: new.time_quota.or(old.time_quota),
-            quota_holding_time: new.quota_holding_time.or(old.quota_holding_time),
-            quota_validity_time: new.quota_validity_time.or(old.quota_validity_time),
-            dropped_threshold: new.dropped_threshold.or(old.dropped_threshold),
-            event_threshold: new.event_threshold.or(old.event_threshold),
-            event_quota: new.event_quota.or(old.event_quota),
-            time_mechanism: new.time_mechanism.or(old.time_mechanism),
-            reports_max: new.reports_max.or(old.reports_max),
-            monitoring: match new.monitoring.is_empty() {
-                true => old.monitoring,
-                false => new.monitoring,
-            },
-            inactivity_detection_time: new
-                .inactivity_detection_time
-                .or(old.inactivity_detection_time),
-            linked: new.linked.or(old.linked),
-            information: new.information.or(old.information),
-            aggregated: new.aggregated.or(old.aggregated),
-            exempted: new.exempted.or(old.exempted),
-            quota_far: new.quota_far.or(old.quota_far),
-        };
     }
 }

@@ -87,54 +87,26 @@ pub(super) trait RuleRecord {
     fn rule(id: Self::Id) -> RuleId;
 }
 
-impl RuleRecord for Pdr {
-    type Id = PdrId;
-    fn id(&self) -> PdrId {
-        self.id
-    }
-    fn rule(id: PdrId) -> RuleId {
-        RuleId::Pdr(id)
-    }
+macro_rules! rule_records {
+    ($($kind:ident: $id:ty;)+) => { $(
+        impl RuleRecord for $kind {
+            type Id = $id;
+            fn id(&self) -> $id {
+                self.id
+            }
+            fn rule(id: $id) -> RuleId {
+                RuleId::$kind(id)
+            }
+        }
+    )+ };
 }
 
-impl RuleRecord for Far {
-    type Id = FarId;
-    fn id(&self) -> FarId {
-        self.id
-    }
-    fn rule(id: FarId) -> RuleId {
-        RuleId::Far(id)
-    }
-}
-
-impl RuleRecord for Qer {
-    type Id = QerId;
-    fn id(&self) -> QerId {
-        self.id
-    }
-    fn rule(id: QerId) -> RuleId {
-        RuleId::Qer(id)
-    }
-}
-
-impl RuleRecord for Bar {
-    type Id = BarId;
-    fn id(&self) -> BarId {
-        self.id
-    }
-    fn rule(id: BarId) -> RuleId {
-        RuleId::Bar(id)
-    }
-}
-
-impl RuleRecord for Urr {
-    type Id = UrrId;
-    fn id(&self) -> UrrId {
-        self.id
-    }
-    fn rule(id: UrrId) -> RuleId {
-        RuleId::Urr(id)
-    }
+rule_records! {
+    Pdr: PdrId;
+    Far: FarId;
+    Qer: QerId;
+    Bar: BarId;
+    Urr: UrrId;
 }
 
 pub(super) fn find<R: RuleRecord>(records: &mut [R], id: R::Id) -> Result<&mut R, Refusal> {

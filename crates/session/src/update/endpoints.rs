@@ -8,6 +8,7 @@ use super::draft::{ChoiceTarget, Draft, distinct};
 use crate::change::TrafficEndpointSpec;
 use crate::record::{Pdi, Pdr, Records, TrafficEndpoint, TrafficEndpointId, UeMatch, UeSide};
 use crate::refusal::Refusal;
+use crate::rule::RulePart;
 
 /// Removes traffic endpoints, the PDRs that name no other one, and links to them. Spec: TS 29.244 §7.5.4.1.
 pub(super) fn remove(records: &mut Records, ids: &[TrafficEndpointId]) -> Result<(), Refusal> {
@@ -36,8 +37,7 @@ pub(super) fn create(draft: &mut Draft, specs: Vec<TrafficEndpointSpec>) -> Resu
         if position(&draft.records, id).is_some() {
             return Err(Refusal::DuplicateTrafficEndpoint { id });
         }
-        let empty = TrafficEndpoint::new(id);
-        let endpoint = merge(draft, empty, spec);
+        let endpoint = merge(draft, TrafficEndpoint { id, ..Default::default() }, spec);
         draft.records.traffic_endpoints.push(endpoint);
     }
     Ok(())
@@ -60,7 +60,7 @@ pub(super) fn update(draft: &mut Draft, specs: Vec<TrafficEndpointSpec>) -> Resu
     Ok(())
 }
 
-/// Replaces the parts that `spec` has.
+/// Applies `spec`.
 fn merge(
     draft: &mut Draft,
     mut endpoint: TrafficEndpoint,
@@ -77,15 +77,10 @@ fn merge(
         endpoint.further_ues = distinct(spec.further_ues);
         draft.request_ue(target, spec.choose_ue);
     }
-    let name = spec.network_instance.or(endpoint.network_instance);
-    endpoint.network_instance = name.filter(|name| !name.is_empty());
-    if !spec.framed_routes.is_empty() {
-        endpoint.framed_routes = distinct(spec.framed_routes);
-    }
-    endpoint.interface_type = spec.interface_type.or(endpoint.interface_type);
-    if !spec.qfis.is_empty() {
-        endpoint.qfis = distinct(spec.qfis);
-    }
+    endpoint.network_instance.change(spec.network_instance);
+    endpoint.framed_routes.change(spec.framed_routes.map(distinct));
+    endpoint.interface_type.change(spec.interface_type);
+    endpoint.qfis.change(spec.qfis.map(distinct));
     endpoint
 }
 

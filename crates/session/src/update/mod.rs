@@ -18,7 +18,6 @@ mod s2_resolve;
 mod s3_compile;
 mod s4_commit;
 mod usage_plan;
-mod withdraw;
 
 pub(crate) use s2_resolve::{Resolved, check_former_alone};
 pub(crate) use s3_compile::{compile, compile_alone};

@@ -6,16 +6,15 @@
 use adit_rules::SourceInterface;
 use adit_types::{PdrId, UrrId};
 
-use crate::change::{
-    BarUpdate, FarUpdate, ForwardingUpdate, PdiSpec, PdrSpec, PdrUpdate, QerUpdate, SessionChange,
-};
+use crate::change::{FarUpdate, PdiSpec, PdrSpec, PdrUpdate, SessionChange};
 use crate::record::{
-    Bar, Far, Forwarding, Pdi, Pdr, Qer, Records, ReplaceablePdiParts, Sdf, SdfError, SdfSpec, Urr,
-    UrrUpdate,
+    Far, Forwarding, Pdi, Pdr, Qer, QerUpdate, Records, ReplaceablePdiParts, Sdf, SdfError,
+    SdfSpec, Urr, UrrUpdate,
 };
 use crate::refusal::{Refusal, RuleId};
+use crate::rule::RulePart;
 use crate::update::draft::{ChoiceTarget, Draft, RuleRecord, distinct, find};
-use crate::update::{endpoints, withdraw};
+use crate::update::endpoints;
 use crate::usage::activation;
 
 /// Applies removals, then creations, then updates.
@@ -63,7 +62,7 @@ pub(super) fn provide(records: Records, change: SessionChange) -> Result<Draft, 
     }
     refuse_repetition(change.update_bars.iter().map(|update| RuleId::Bar(update.id)))?;
     for update in change.update_bars {
-        update_bar(find(&mut draft.records.bars, update.id)?, update);
+        find(&mut draft.records.bars, update.id)?.change(update);
     }
     refuse_repetition(change.update_pdrs.iter().map(|update| RuleId::Pdr(update.id)))?;
     refuse_repetition(change.update_fars.iter().map(|update| RuleId::Far(update.id)))?;
@@ -76,9 +75,8 @@ pub(super) fn provide(records: Records, change: SessionChange) -> Result<Draft, 
         update_far(find(&mut draft.records.fars, update.id)?, update)?;
     }
     for update in change.update_qers {
-        update_qer(find(&mut draft.records.qers, update.id)?, &update);
+        update_qer(find(&mut draft.records.qers, update.id)?, update);
     }
-    withdraw::withdraw(&mut draft, &change.withdrawals)?;
     activation::settle(&mut draft.records, change.at);
     Ok(draft)
 }
@@ -112,7 +110,7 @@ fn provide_urrs(draft: &mut Draft, changes: UrrChanges) -> Result<(), Refusal> {
     }
     refuse_repetition(update.iter().map(|update| RuleId::Urr(update.id)))?;
     for update in &update {
-        find(&mut records.urrs, update.id)?.update(update.clone());
+        find(&mut records.urrs, update.id)?.change(update.clone());
     }
     usage.updated = update;
     Ok(())
@@ -180,17 +178,13 @@ fn update_pdr(draft: &mut Draft, update: PdrUpdate) -> Result<(), Refusal> {
         None => None,
     };
     let pdr = find(&mut draft.records.pdrs, update.id)?;
-    pdr.precedence = update.precedence.unwrap_or(pdr.precedence);
-    pdr.outer_header_removal = update.outer_header_removal.or(pdr.outer_header_removal);
-    pdr.container_deletion = update.container_deletion.unwrap_or(pdr.container_deletion);
-    pdr.far = update.far.or(pdr.far);
-    pdr.times = pdr.times.updated(update.times);
-    if let Some(qers) = update.qers {
-        pdr.qers = distinct(qers);
-    }
-    if let Some(urrs) = update.urrs {
-        pdr.urrs = distinct(urrs);
-    }
+    pdr.precedence.change(update.precedence);
+    pdr.outer_header_removal.change(update.outer_header_removal);
+    pdr.container_deletion.change(update.container_deletion);
+    pdr.far.change(update.far);
+    pdr.times.change(update.times);
+    pdr.qers.change(update.qers.map(distinct));
+    pdr.urrs.change(update.urrs.map(distinct));
     if let Some(pdi) = pdi {
         pdr.pdi = pdi;
     }
@@ -290,58 +284,31 @@ fn provide_sdf(pdr: PdrId, spec: SdfSpec) -> Result<Sdf, Refusal> {
 }
 
 fn update_far(far: &mut Far, update: FarUpdate) -> Result<(), Refusal> {
-    far.action = update.action.unwrap_or(far.action);
-    far.bar = update.bar.or(far.bar);
+    far.action.change(update.action);
+    far.bar.change(update.bar);
     let missing = Refusal::FarWithoutDestination { far: update.id };
     for (at, parts) in update.duplicating.into_iter().enumerate() {
-        let updated = update_forwarding(far.duplicating.get(at).cloned(), parts).ok_or(missing)?;
-        match far.duplicating.get_mut(at) {
-            Some(known) => *known = updated,
-            None => far.duplicating.push(updated),
+        if at == far.duplicating.len() {
+            far.duplicating.push(Forwarding::new(parts.destination.set().ok_or(missing)?));
         }
+        far.duplicating[at].change(parts);
     }
     let Some(parts) = update.forwarding else { return Ok(()) };
-    let forwarding = update_forwarding(far.forwarding.take(), parts);
-    far.forwarding = Some(forwarding.ok_or(missing)?);
+    match &mut far.forwarding {
+        Some(known) => known.change(parts),
+        none => {
+            let mut new = Forwarding::new(parts.destination.set().ok_or(missing)?);
+            new.change(parts);
+            *none = Some(new);
+        }
+    }
     Ok(())
 }
 
-/// `None` when neither side names the destination.
-fn update_forwarding(before: Option<Forwarding>, parts: ForwardingUpdate) -> Option<Forwarding> {
-    let destination = parts.destination.or(before.as_ref().map(|before| before.destination))?;
-    let before = before.unwrap_or(Forwarding::new(destination));
-    Some(Forwarding {
-        destination,
-        // An empty name withdraws the previous one. Spec: TS 29.244 §7.5.4.3.
-        network_instance: parts
-            .network_instance
-            .or(before.network_instance)
-            .filter(|name| !name.is_empty()),
-        outer_header_creation: parts
-            .outer_header_creation
-            .or(before.outer_header_creation.filter(|_| !parts.withdraw_outer_header)),
-        transport_level_marking: parts.transport_level_marking.or(before.transport_level_marking),
-        interface_type: parts.interface_type.or(before.interface_type),
-        linked_endpoint: parts.linked_endpoint.unwrap_or(before.linked_endpoint),
-        redirect: parts.redirect.unwrap_or(before.redirect),
-        policy: parts.policy.unwrap_or(before.policy),
-    })
-}
-
-fn update_bar(bar: &mut Bar, update: BarUpdate) {
-    bar.notification_delay = update.notification_delay.unwrap_or(bar.notification_delay);
-    bar.suggested_pkts = update.suggested_pkts.or(bar.suggested_pkts);
-}
-
-fn update_qer(qer: &mut Qer, update: &QerUpdate) {
-    qer.correlation = update.correlation.or(qer.correlation);
-    qer.gates = update.gates.unwrap_or(qer.gates);
-    qer.mbr = update.mbr.or(qer.mbr);
-    qer.gbr = update.gbr.or(qer.gbr);
-    qer.packet_rate = update.packet_rate.or(qer.packet_rate);
-    qer.reports_packets = update.reports_packets.unwrap_or(qer.reports_packets);
-    qer.averaging_window_ms = update.averaging_window_ms.or(qer.averaging_window_ms);
-    qer.qfi = update.qfi.or(qer.qfi);
-    qer.rqi = update.rqi.unwrap_or(qer.rqi);
-    qer.ppi = update.ppi.or(qer.ppi);
+/// The status of a packet rate goes with it.
+fn update_qer(qer: &mut Qer, update: QerUpdate) {
+    if update.packet_rate.is_withdrawal() {
+        qer.packet_status = None;
+    }
+    qer.change(update);
 }

@@ -21,8 +21,7 @@ impl SessionStore {
         own: Option<UsageSlot>,
     ) -> UsagePlan {
         let source = &*self.usage.0;
-        let UsageChange { at, removed, updated, withdrawn, queried, query_reference } =
-            &resolved.usage;
+        let UsageChange { at, removed, updated, queried, query_reference } = &resolved.usage;
         let (before, records) = (&session.records, &resolved.records);
         let mut usage = session.usage.clone();
         let mut all_slots = usage.slots();
@@ -46,10 +45,7 @@ impl SessionStore {
                     if let Some(update) = update {
                         measure.provision(&update.settings, urr, *at);
                     }
-                    let mut parts = withdrawn.iter().filter(|(id, _)| *id == urr.id).peekable();
-                    let is_updated = update.is_some() || parts.peek().is_some();
-                    parts.for_each(|&(_, part)| measure.withdraw(part, urr));
-                    if measure.take_renewed() || is_updated {
+                    if measure.take_renewed() || update.is_some() {
                         measure.generation = slots.next_generation();
                     }
                 }

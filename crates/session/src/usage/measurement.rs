@@ -14,9 +14,11 @@ use adit_types::limits::{EVENTS_PER_REPORT_MAX, MONITORING_TIMES_PER_URR_MAX};
 use adit_types::{Nanos, UrrId, UsageSlot};
 
 use super::report::{UsagePart, UsageReport, UsageVolume};
-use crate::change::UrrPart;
 use crate::pack::packed;
-use crate::record::{Monitoring, TimeMechanism, Urr, UrrSettings, UsageTriggers, Volumes};
+use crate::record::{
+    Monitoring, TimeMechanism, Urr, UrrSettings, UrrSettingsUpdate, UsageTriggers, Volumes,
+};
+use crate::rule::{Change, RulePart};
 
 /// Time without packets after which traffic counts as stopped, unless the URR sets it.
 const STOP_OF_TRAFFIC: Nanos = Nanos::from_secs(60);
@@ -24,17 +26,19 @@ const STOP_OF_TRAFFIC: Nanos = Nanos::from_secs(60);
 /// Nanoseconds of a second.
 const SECOND: u64 = 1_000_000_000;
 
-/// Everything that grows, at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Reading {
-    pub counts: UsageCounts,
-    /// Time that was measured as active, with the whole of intervals that have begun.
-    pub active: Nanos,
-    /// The same without the rest of the interval that has begun.
-    pub passed: Nanos,
-    /// Events.
-    pub events: u64,
-    pub at: Nanos,
+packed! {
+    /// Everything that grows, at one moment.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub(crate) struct Reading {
+        pub counts: UsageCounts,
+        /// Time that was measured as active, with the whole of intervals that have begun.
+        pub active: Nanos,
+        /// The same without the rest of the interval that has begun.
+        pub passed: Nanos,
+        /// Events.
+        pub events: u64,
+        pub at: Nanos,
+    }
 }
 
 impl Reading {
@@ -90,54 +94,56 @@ impl Limit<u64> {
     }
 }
 
-/// The running measurement of one URR.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Measurement {
-    pub id: UrrId,
-    pub slot: UsageSlot,
-    pub generation: u32,
-    sequence: u32,
-    /// Where the measurement began.
-    base: Reading,
-    /// The monitoring times that have passed within this measurement.
-    splits: Vec<Reading>,
-    /// Active time of ended periods of activity.
-    active: Nanos,
-    /// Since when time is running.
-    running: Option<Nanos>,
-    volume_threshold: Option<Limit<Volumes>>,
-    time_threshold: Option<Limit<Nanos>>,
-    volume_quota: Option<Limit<Volumes>>,
-    time_quota: Option<Limit<Nanos>>,
-    event_threshold: Option<Limit<u64>>,
-    event_quota: Option<Limit<u64>>,
-    /// The event quota is used up: packets are stopped when its last event is over.
-    is_last_event: bool,
-    /// When events happened within this measurement.
-    events: Vec<Nanos>,
-    /// Events ever.
-    events_total: u64,
-    mechanism: Option<TimeMechanism>,
-    /// The members of a credit pool, whose usage is its own.
-    members: PoolMembers,
-    /// Packets, uplink and downlink, of previous members of the pool.
-    members_base_pkts: (u64, u64),
-    /// Remaining reports, if their number is limited.
-    reports_left: Option<u16>,
-    stopped: bool,
-    /// Since when the quota holding time runs without packets.
-    holding_since: Nanos,
-    valid_until: Option<Nanos>,
-    next_period: Option<Nanos>,
-    monitoring: Vec<Monitoring>,
-    /// Traffic is going on.
-    started: bool,
-    /// The application that the packet which started it belongs to.
-    application: Option<Arc<str>>,
-    /// A new measurement or a part of one began: the entry needs a new generation.
-    renewed: bool,
-    /// The counts of a previous process's counters, to be added to the present ones.
-    carried: Option<Box<UsageCounts>>,
+packed! {
+    /// The running measurement of one URR.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Measurement {
+        pub id: UrrId,
+        pub slot: UsageSlot,
+        pub generation: u32,
+        sequence: u32,
+        /// Where the measurement began.
+        base: Reading,
+        /// The monitoring times that have passed within this measurement.
+        splits: Vec<Reading>,
+        /// Active time of ended periods of activity.
+        active: Nanos,
+        /// Since when time is running.
+        running: Option<Nanos>,
+        volume_threshold: Option<Limit<Volumes>>,
+        time_threshold: Option<Limit<Nanos>>,
+        volume_quota: Option<Limit<Volumes>>,
+        time_quota: Option<Limit<Nanos>>,
+        event_threshold: Option<Limit<u64>>,
+        event_quota: Option<Limit<u64>>,
+        /// The event quota is used up: packets are stopped when its last event is over.
+        is_last_event: bool,
+        /// When events happened within this measurement.
+        events: Vec<Nanos>,
+        /// Events ever.
+        events_total: u64,
+        mechanism: Option<TimeMechanism>,
+        /// The members of a credit pool, whose usage is its own.
+        members: PoolMembers,
+        /// Packets, uplink and downlink, of previous members of the pool.
+        members_base_pkts: (u64, u64),
+        /// Remaining reports, if their number is limited.
+        reports_left: Option<u16>,
+        stopped: bool,
+        /// Since when the quota holding time runs without packets.
+        holding_since: Nanos,
+        valid_until: Option<Nanos>,
+        next_period: Option<Nanos>,
+        monitoring: Vec<Monitoring>,
+        /// Traffic is going on.
+        started: bool,
+        /// The application that the packet which started it belongs to.
+        application: Option<Arc<str>>,
+        /// A new measurement or a part of one began: the entry needs a new generation.
+        renewed: bool,
+        /// The counts of a previous process's counters, to be added to the present ones.
+        carried: Option<Box<UsageCounts>>,
+    }
 }
 
 impl Measurement {
@@ -182,12 +188,13 @@ impl Measurement {
             renewed: false,
             carried: None,
         };
-        measure.provision(&urr.settings, urr, now);
+        measure.provision(&urr.settings.clone().into(), urr, now);
         measure
     }
 
-    /// Applies new thresholds, quotas and timers. `urr` is the rule after the change.
-    pub(crate) fn provision(&mut self, new: &UrrSettings, urr: &Urr, now: Nanos) {
+    /// Applies new thresholds, quotas and timers, and ends those that are withdrawn. `urr` is the
+    /// rule after the change. Without any quota traffic passes.
+    pub(crate) fn provision(&mut self, new: &UrrSettingsUpdate, urr: &Urr, now: Nanos) {
         let base = self.base;
         replace(&mut self.volume_threshold, new.volume_threshold, base);
         replace(&mut self.time_threshold, new.time_threshold, base);
@@ -195,60 +202,37 @@ impl Measurement {
         replace(&mut self.volume_quota, new.volume_quota, base);
         replace(&mut self.time_quota, new.time_quota, base);
         replace(&mut self.event_quota, new.event_quota, base);
-        let has_quota =
-            new.volume_quota.is_some() || new.time_quota.is_some() || new.event_quota.is_some();
-        if has_quota {
-            self.stopped = new.event_quota == Some(0);
+        let UrrSettings { volume_quota, time_quota, event_quota, .. } = &urr.settings;
+        let has_quota = volume_quota.is_some() || time_quota.is_some() || event_quota.is_some();
+        let has_new_quota =
+            new.volume_quota.is_set() || new.time_quota.is_set() || new.event_quota.is_set();
+        let loses_quota = new.volume_quota.is_withdrawal()
+            || new.time_quota.is_withdrawal()
+            || new.event_quota.is_withdrawal();
+        if has_new_quota {
+            self.stopped = new.event_quota == Change::Set(0);
             self.is_last_event = false;
             self.holding_since = now;
+        } else if loses_quota && !has_quota {
+            (self.stopped, self.is_last_event) = (false, false);
         }
-        if has_quota || new.quota_validity_time.is_some() {
+        if has_new_quota || new.quota_validity_time != Change::Keep {
             self.valid_until = urr.settings.quota_validity_time.map(|time| now + time);
         }
-        if let Some(period) = new.period {
-            self.next_period = Some(now + period);
+        match new.period {
+            Change::Keep => {}
+            Change::Set(period) => self.next_period = Some(now + period),
+            Change::Withdraw => self.next_period = None,
         }
-        if !new.monitoring.is_empty() {
-            self.monitoring.clone_from(&new.monitoring);
-        }
+        self.monitoring.change(new.monitoring.clone());
         self.mechanism = urr.settings.time_mechanism;
-        self.reports_left = new.reports_max.or(self.reports_left);
-        if let Some(information) = new.information {
+        self.reports_left.change(new.reports_max);
+        if let Change::Set(information) = new.information {
             if information.inactive {
                 self.pause(now);
             } else if information.immediate_start && self.running.is_none() {
                 self.running = Some(now);
             }
-        }
-    }
-
-    /// Ends the measurements that `urr`, the rule after the change, no longer has. Without any
-    /// quota traffic passes.
-    pub(crate) fn withdraw(&mut self, part: UrrPart, urr: &Urr) {
-        match part {
-            UrrPart::Period => self.next_period = None,
-            UrrPart::VolumeThreshold => self.volume_threshold = None,
-            UrrPart::TimeThreshold => self.time_threshold = None,
-            UrrPart::EventThreshold => self.event_threshold = None,
-            UrrPart::VolumeQuota => self.volume_quota = None,
-            UrrPart::TimeQuota => self.time_quota = None,
-            UrrPart::EventQuota => self.event_quota = None,
-            UrrPart::TimeMechanism => self.mechanism = None,
-            UrrPart::NumberOfReports => self.reports_left = None,
-            UrrPart::QuotaValidityTime => self.valid_until = None,
-            UrrPart::MonitoringTimes => self.monitoring.clear(),
-            UrrPart::QuotaHoldingTime
-            | UrrPart::DroppedThreshold
-            | UrrPart::InactivityDetectionTime
-            | UrrPart::LinkedUrrs
-            | UrrPart::Information
-            | UrrPart::AggregatedUrrs
-            | UrrPart::Exempted
-            | UrrPart::QuotaFar => {}
-        }
-        let UrrSettings { volume_quota, time_quota, event_quota, .. } = &urr.settings;
-        if volume_quota.is_none() && time_quota.is_none() && event_quota.is_none() {
-            (self.stopped, self.is_last_event) = (false, false);
         }
     }
 
@@ -685,47 +669,16 @@ impl Measurement {
     }
 }
 
-packed!(Reading { counts, active, passed, events, at });
 packed!(Limit<Volumes> { value, base });
 packed!(Limit<Nanos> { value, base });
 packed!(Limit<u64> { value, base });
-packed!(Measurement {
-    id,
-    slot,
-    generation,
-    sequence,
-    base,
-    splits,
-    active,
-    running,
-    volume_threshold,
-    time_threshold,
-    volume_quota,
-    time_quota,
-    event_threshold,
-    event_quota,
-    is_last_event,
-    events,
-    events_total,
-    mechanism,
-    members,
-    members_base_pkts,
-    reports_left,
-    stopped,
-    holding_since,
-    valid_until,
-    next_period,
-    monitoring,
-    started,
-    application,
-    renewed,
-    carried,
-});
 
-/// Applies `value`, if there is one, from `base` on.
-fn replace<T>(limit: &mut Option<Limit<T>>, value: Option<T>, base: Reading) {
-    if let Some(value) = value {
-        *limit = Some(Limit { value, base });
+/// Applies an update of a limit, which counts from `base` on.
+fn replace<T>(limit: &mut Option<Limit<T>>, update: impl Into<Change<T>>, base: Reading) {
+    match update.into() {
+        Change::Keep => {}
+        Change::Set(value) => *limit = Some(Limit { value, base }),
+        Change::Withdraw => *limit = None,
     }
 }
 

@@ -8,39 +8,41 @@ use adit_types::{Nanos, UrrId};
 use crate::pack::{packed, packed_enum};
 use crate::record::UsageTriggers;
 
-/// Usage of one URR over one measurement. Spec: TS 29.244 §7.5.8.3.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UsageReport {
-    /// The URR.
-    pub urr: UrrId,
-    /// Number of the report: counts up from zero per URR (UR-SEQN).
-    pub sequence: u32,
-    /// Why it was made.
-    pub triggers: UsageTriggers,
-    /// When the measurement began.
-    pub start: Nanos,
-    /// When it ended.
-    pub end: Nanos,
-    /// Volume, if the URR measures it.
-    pub volume: Option<UsageVolume>,
-    /// The volume has packets, too.
-    pub packets: bool,
-    /// Active time, if the URR measures it. Unit: whole seconds; fractions count for the next one.
-    pub duration_s: Option<u64>,
-    /// First packet, if there was one.
-    pub first: Option<Nanos>,
-    /// Last packet, if there was one.
-    pub last: Option<Nanos>,
-    /// When events happened, if the URR measures them.
-    pub events: Vec<Nanos>,
-    /// The part of a split measurement.
-    pub part: Option<UsagePart>,
-    /// The measurement is before QoS enforcement.
-    pub before_qos: bool,
-    /// The reference that the query carried which caused the report.
-    pub query_reference: Option<u32>,
-    /// The application whose traffic started or stopped, if the PDR detects one.
-    pub application: Option<Arc<str>>,
+packed! {
+    /// Usage of one URR over one measurement. Spec: TS 29.244 §7.5.8.3.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct UsageReport {
+        /// The URR.
+        pub urr: UrrId,
+        /// Number of the report: counts up from zero per URR (UR-SEQN).
+        pub sequence: u32,
+        /// Why it was made.
+        pub triggers: UsageTriggers,
+        /// When the measurement began.
+        pub start: Nanos,
+        /// When it ended.
+        pub end: Nanos,
+        /// Volume, if the URR measures it.
+        pub volume: Option<UsageVolume>,
+        /// The volume has packets, too.
+        pub packets: bool,
+        /// Active time, if the URR measures it. Unit: whole seconds; fractions count for the next one.
+        pub duration_s: Option<u64>,
+        /// First packet, if there was one.
+        pub first: Option<Nanos>,
+        /// Last packet, if there was one.
+        pub last: Option<Nanos>,
+        /// When events happened, if the URR measures them.
+        pub events: Vec<Nanos>,
+        /// The part of a split measurement.
+        pub part: Option<UsagePart>,
+        /// The measurement is before QoS enforcement.
+        pub before_qos: bool,
+        /// The reference that the query carried which caused the report.
+        pub query_reference: Option<u32>,
+        /// The application whose traffic started or stopped, if the PDR detects one.
+        pub application: Option<Arc<str>>,
+    }
 }
 
 impl UsageReport {
@@ -121,22 +123,5 @@ impl UsageVolume {
     }
 }
 
-packed!(UsageReport {
-    urr,
-    sequence,
-    triggers,
-    start,
-    end,
-    volume,
-    packets,
-    duration_s,
-    first,
-    last,
-    events,
-    part,
-    before_qos,
-    query_reference,
-    application,
-});
 packed!(UsageVolume { ul_bytes, dl_bytes, ul_pkts, dl_pkts });
 packed_enum!(UsagePart { Before, Between, After });

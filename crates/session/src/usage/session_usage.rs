@@ -11,7 +11,6 @@ use adit_types::{Nanos, PdrId, Seid, UrrId, UsageSlot};
 use super::activation;
 use super::measurement::Measurement;
 use super::report::{UsageReport, UsageVolume};
-use crate::change::UrrPart;
 use crate::pack::packed;
 use crate::record::{Records, Urr, UrrUpdate, UsageTriggers};
 
@@ -38,8 +37,6 @@ pub(crate) struct UsageChange {
     pub at: Nanos,
     pub removed: Vec<UrrId>,
     pub updated: Vec<UrrUpdate>,
-    /// Parts that URRs have no more.
-    pub withdrawn: Vec<(UrrId, UrrPart)>,
     /// URRs to report at once.
     pub queried: Vec<UrrId>,
     /// The reference that their reports carry.

@@ -59,7 +59,7 @@ fn times_that_passed_act_at_once() {
 fn update_replaces_one_time_and_keeps_the_other() {
     let mut store = store(4);
     let up_seid = store.establish(OWNER, CP, with_times(times(None, Some(30)))).unwrap().up_seid;
-    let update = PdrUpdate { id: DL, times: times(Some(40), None), ..PdrUpdate::default() };
+    let update = PdrUpdate { id: DL, times: times(Some(40), None).into(), ..PdrUpdate::default() };
     let change = SessionChange { update_pdrs: vec![update], at: s(12), ..SessionChange::default() };
     let modified = store.modify(up_seid, change).unwrap();
     assert!(modified.delta.unwrap().rules.unwrap().downlink.is_empty(), "waits for 40 now");

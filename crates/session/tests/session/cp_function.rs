@@ -5,7 +5,7 @@ use adit_rules::{
     ApplyAction, DestinationInterface, HeaderCreation, SessionRules, SourceInterface, TunnelSide,
 };
 use adit_session::{
-    FTeidSpec, Far, FarUpdate, Forwarding, ForwardingUpdate, PdiSpec, PdrSpec, Refusal,
+    Change, FTeidSpec, Far, FarUpdate, Forwarding, ForwardingUpdate, PdiSpec, PdrSpec, Refusal,
     SessionChange, SessionStore, UeMatch, UeSide,
 };
 use adit_types::{Direction, FarId, PdrId, Precedence, Seid, Teid};
@@ -62,13 +62,13 @@ fn to_smf(id: u32) -> Far {
 
 fn lead(far: u32, destination: DestinationInterface) -> SessionChange {
     let update = ForwardingUpdate {
-        destination: Some(destination),
-        outer_header_creation: Some(tunnel(8)),
+        destination: Change::Set(destination),
+        outer_header_creation: Change::Set(tunnel(8)),
         ..ForwardingUpdate::default()
     };
     let update = FarUpdate {
         id: FarId(far),
-        action: Some(ApplyAction::FORW),
+        action: Change::Set(ApplyAction::FORW),
         forwarding: Some(update),
         ..FarUpdate::default()
     };

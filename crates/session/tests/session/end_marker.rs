@@ -3,7 +3,8 @@
 
 use adit_rules::{ApplyAction, DestinationInterface, GtpuTunnel, HeaderCreation};
 use adit_session::{
-    EndMarker, FarUpdate, ForwardingUpdate, PdrSpec, Qer, QerUpdate, SessionChange, SessionStore,
+    Change, EndMarker, FarUpdate, ForwardingUpdate, PdrSpec, Qer, QerUpdate, SessionChange,
+    SessionStore,
 };
 use adit_types::{FarId, InterfaceSet, PdrId, QerId, Qfi, Seid};
 
@@ -39,10 +40,10 @@ fn to(id: u32, outer: Option<HeaderCreation>) -> FarUpdate {
     FarUpdate {
         id: FarId(id),
         forwarding: Some(ForwardingUpdate {
-            outer_header_creation: outer,
-            send_end_marker: true,
+            outer_header_creation: outer.into(),
             ..ForwardingUpdate::default()
         }),
+        send_end_marker: true,
         ..FarUpdate::default()
     }
 }
@@ -75,7 +76,7 @@ fn marker_has_the_flow_that_packets_had() {
 fn far_that_does_not_ask_gets_no_marker() {
     let (mut store, up_seid, tunnel) = established(two_flows());
     let mut silent = to(2, Some(gnb(9)));
-    silent.forwarding.as_mut().unwrap().send_end_marker = false;
+    silent.send_end_marker = false;
     let asking = to(3, Some(gnb(9)));
     let expected = [EndMarker { tunnel, interfaces: N3, qfi: Qfi::new(5) }];
     assert_eq!(markers(&mut store, up_seid, &[silent, asking]), expected);
@@ -91,7 +92,7 @@ fn unchanged_tunnel_gets_no_marker_and_no_error() {
 #[test]
 fn far_that_buffers_before_or_after_gets_no_marker() {
     let (mut store, up_seid, tunnel) = established(two_flows());
-    let act = |update: FarUpdate, action| FarUpdate { action: Some(action), ..update };
+    let act = |update: FarUpdate, action| FarUpdate { action: Change::Set(action), ..update };
     let away = to(2, Some(gnb(9)));
     let buffers = act(away, ApplyAction::BUFF);
     assert_eq!(markers(&mut store, up_seid, &[buffers]), []);
@@ -141,7 +142,7 @@ fn flow_is_that_of_the_path_that_is_left() {
     let (id, qfi) = (QerId(1), Qfi::new(7));
     let change = SessionChange {
         update_fars: vec![to(2, Some(gnb(9)))],
-        update_qers: vec![QerUpdate { id, qfi, ..QerUpdate::default() }],
+        update_qers: vec![QerUpdate { id, qfi: qfi.into(), ..QerUpdate::default() }],
         ..SessionChange::default()
     };
     let found = store.modify(up_seid, change).unwrap().end_markers;

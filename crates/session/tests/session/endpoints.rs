@@ -3,7 +3,7 @@
 use adit_rules::sdf::AddrMatch;
 use adit_rules::{KeyChange, SessionKey};
 use adit_session::{
-    ChooseUe, Provisioning, Refusal, SessionChange, SessionStore, TrafficEndpoint,
+    Change, ChooseUe, Provisioning, Refusal, SessionChange, SessionStore, TrafficEndpoint,
     TrafficEndpointId, TrafficEndpointSpec, UePool, UeSide,
 };
 use adit_types::limits::TRAFFIC_ENDPOINTS_PER_PDI_MAX;
@@ -15,17 +15,7 @@ const TUNNEL: TrafficEndpointId = TrafficEndpointId(1);
 const NETWORK: TrafficEndpointId = TrafficEndpointId(2);
 
 pub(crate) fn endpoint(id: TrafficEndpointId) -> TrafficEndpointSpec {
-    TrafficEndpointSpec {
-        id,
-        f_teid: None,
-        network_instance: None,
-        ue: None,
-        further_ues: Vec::new(),
-        framed_routes: Vec::new(),
-        interface_type: None,
-        choose_ue: None,
-        qfis: Vec::new(),
-    }
+    TrafficEndpointSpec { id, ..TrafficEndpointSpec::default() }
 }
 
 /// The usual session with everything that can be in traffic endpoints there.
@@ -82,8 +72,8 @@ fn update_of_a_traffic_endpoint_keeps_the_parts_that_it_leaves_out() {
     let [tunnel, _] = &mut change.create_traffic_endpoints[..] else {
         unreachable!("there are two")
     };
-    tunnel.framed_routes = vec!["198.51.100.0/24".parse().unwrap()];
-    (tunnel.network_instance, tunnel.qfis) = (Some("ims".into()), qfis);
+    tunnel.framed_routes = vec!["198.51.100.0/24".parse().unwrap()].into();
+    (tunnel.network_instance, tunnel.qfis) = (Change::Set("ims".into()), qfis.into());
     let up_seid = store.establish(OWNER, CP, change).unwrap().up_seid;
     let mut updated = |spec| {
         let change =
@@ -95,10 +85,11 @@ fn update_of_a_traffic_endpoint_keeps_the_parts_that_it_leaves_out() {
     assert_eq!((before.framed_routes.len(), before.qfis.len()), (1, 1));
     assert_eq!(before.network_instance.as_deref(), Some("ims"));
     let routes = vec!["203.0.113.0/24".parse().unwrap()];
-    let after = updated(TrafficEndpointSpec { framed_routes: routes.clone(), ..endpoint(TUNNEL) });
+    let after =
+        updated(TrafficEndpointSpec { framed_routes: routes.clone().into(), ..endpoint(TUNNEL) });
     assert_eq!(after, TrafficEndpoint { framed_routes: routes, ..before.clone() });
     let qfis = vec![Qfi::new(8).unwrap()];
-    let last = updated(TrafficEndpointSpec { qfis: qfis.clone(), ..endpoint(TUNNEL) });
+    let last = updated(TrafficEndpointSpec { qfis: qfis.clone().into(), ..endpoint(TUNNEL) });
     assert_eq!(last, TrafficEndpoint { qfis, ..after });
 }
 
@@ -239,7 +230,7 @@ fn removal_of_one_of_several_traffic_endpoints_keeps_the_pdr() {
 fn parts_of_a_pdi_come_back_when_its_traffic_endpoint_has_none() {
     let mut change = with_two_tunnels();
     let qfi = |value| adit_types::Qfi::new(value).unwrap();
-    change.create_traffic_endpoints[0].qfis = vec![qfi(5)];
+    change.create_traffic_endpoints[0].qfis = vec![qfi(5)].into();
     let established = store(4).establish(OWNER, CP, change).unwrap();
     let rules = established.delta.rules.unwrap();
     assert_eq!((&rules.uplink[0].qfis, &rules.uplink[1].qfis), (&vec![qfi(5)], &vec![qfi(9)]));

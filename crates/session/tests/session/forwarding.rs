@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use adit_rules::{ApplyAction, DestinationInterface, GtpuTunnel, Redirect, SessionRules, Steering};
 use adit_session::{
-    FarUpdate, Forwarding, ForwardingUpdate, ProvisionedForwardingPolicy, Provisioning, Refusal,
-    SessionChange, SessionStore,
+    Change, FarUpdate, Forwarding, ForwardingUpdate, ProvisionedForwardingPolicy, Provisioning,
+    Refusal, SessionChange, SessionStore,
 };
 use adit_types::limits::{DUPLICATES_PER_FAR_MAX, REDIRECT_URL_BYTES_MAX};
 use adit_types::{FarId, InterfaceRole, InterfaceSet, PdrId, Teid};
@@ -104,15 +104,15 @@ fn duplicating_parameters_are_updated_in_their_order_and_added_behind() {
     };
     let to = |teid, destination| ForwardingUpdate {
         destination,
-        outer_header_creation: Some(tunnel(teid)),
+        outer_header_creation: Change::Set(tunnel(teid)),
         ..ForwardingUpdate::default()
     };
-    let li = Some(DestinationInterface::LiFunction);
-    let change = update(vec![to(0x80, None), ForwardingUpdate::default(), to(0x82, li)]);
+    let li = Change::Set(DestinationInterface::LiFunction);
+    let change = update(vec![to(0x80, Change::Keep), ForwardingUpdate::default(), to(0x82, li)]);
     let rules = store.modify(up_seid, change).unwrap().delta.unwrap().rules.unwrap();
     let teids: Vec<_> = rules.fars[2..].iter().map(|far| far.outer_header_creation).collect();
     assert_eq!(teids, [0x80, 0x71, 0x82].map(|teid| Some(tunnel(teid))));
-    let nowhere = (0..4).map(|_| to(1, None)).collect();
+    let nowhere = (0..4).map(|_| to(1, Change::Keep)).collect();
     let refusal = store.modify(up_seid, update(nowhere)).unwrap_err();
     assert_eq!(refusal, Refusal::FarWithoutDestination { far: FarId(1) });
 }
@@ -151,7 +151,7 @@ fn forwarding_policy_overrides_the_network_instance_and_steers() {
     assert_eq!(far.interfaces, InterfaceSet(0b101));
     assert_eq!(far.steering.as_ref().unwrap().v4, Some(Ipv4Addr::new(10, 7, 0, 9)));
     assert_eq!((far.dscp, far.outer_tos.around(0xff)), (Some(18), 72));
-    let forwarding = ForwardingUpdate { policy: Some(None), ..ForwardingUpdate::default() };
+    let forwarding = ForwardingUpdate { policy: Change::Withdraw, ..ForwardingUpdate::default() };
     let update = FarUpdate { id: FarId(1), forwarding: Some(forwarding), ..FarUpdate::default() };
     let change = SessionChange { update_fars: vec![update], ..SessionChange::default() };
     let rules = store.modify(established.up_seid, change).unwrap().delta.unwrap().rules.unwrap();

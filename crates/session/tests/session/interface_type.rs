@@ -3,8 +3,8 @@
 use core::net::Ipv4Addr;
 
 use adit_session::{
-    FarUpdate, ForwardingUpdate, InterfaceType, LocalAddresses, LocalInterface, Provisioning,
-    SessionChange,
+    Change, FarUpdate, ForwardingUpdate, InterfaceType, LocalAddresses, LocalInterface,
+    Provisioning, SessionChange,
 };
 use adit_types::{FarId, InterfaceRole};
 
@@ -50,7 +50,8 @@ fn interface_type_of_another_side_is_kept_and_says_nothing() {
 fn interface_type_is_updated_with_the_destination() {
     let mut store = store(4);
     let up_seid = store.establish(OWNER, CP, session(1)).unwrap().up_seid;
-    let forwarding = ForwardingUpdate { interface_type: Some(N3_ACCESS), ..Default::default() };
+    let forwarding =
+        ForwardingUpdate { interface_type: Change::Set(N3_ACCESS), ..Default::default() };
     let update = |id| FarUpdate {
         id: FarId(id),
         forwarding: Some(forwarding.clone()),

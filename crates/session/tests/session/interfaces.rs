@@ -7,8 +7,8 @@ use adit_rules::{
     SessionKey, SourceInterface, Steering,
 };
 use adit_session::{
-    ChooseUe, FTeidSpec, FarUpdate, FormerSession, Forwarding, ForwardingUpdate, InterfaceType,
-    LocalAddresses, LocalFTeid, LocalInterface, OwnerNodes, PdrSpec, PdrUpdate,
+    Change, ChooseUe, FTeidSpec, FarUpdate, FormerSession, Forwarding, ForwardingUpdate,
+    InterfaceType, LocalAddresses, LocalFTeid, LocalInterface, OwnerNodes, PdrSpec, PdrUpdate,
     ProvisionedForwardingPolicy, Provisioning, Refusal, SessionChange, SessionStore, StoreConfig,
     UePool, UeSide,
 };
@@ -335,7 +335,7 @@ fn session_moves_to_another_network_instance() {
     let update = |last| SessionChange {
         update_fars: vec![FarUpdate {
             forwarding: Some(ForwardingUpdate {
-                network_instance: Some("corp".into()),
+                network_instance: Change::Set("corp".into()),
                 ..ForwardingUpdate::default()
             }),
             id: FarId(1),

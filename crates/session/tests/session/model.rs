@@ -6,8 +6,8 @@ use adit_rules::{
     ApplyAction, DestinationInterface, KeyChange, RuleDelta, SessionKey, SourceInterface,
 };
 use adit_session::{
-    CreatedPdr, FTeidSpec, Far, FarUpdate, ForwardingUpdate, PdrSpec, PdrUpdate, Qer, QerUpdate,
-    ReservedCounts, SessionChange, SessionStore, UeSide,
+    Change, CreatedPdr, FTeidSpec, Far, FarUpdate, ForwardingUpdate, PdrSpec, PdrUpdate, Qer,
+    QerUpdate, ReservedCounts, SessionChange, SessionStore, UeSide,
 };
 use adit_types::{FarId, Nanos, PdrId, Precedence, QerId, Qfi, Seid, SessionIndex, Teid};
 use proptest::prelude::*;
@@ -61,8 +61,8 @@ impl ModelSession {
         for update in &change.update_pdrs {
             let pdr = self.pdrs.get_mut(&update.id)?;
             seen.insert(update.id).then_some(())?;
-            pdr.precedence = update.precedence.unwrap_or(pdr.precedence);
-            pdr.far = update.far.or(pdr.far);
+            pdr.precedence = update.precedence.set().unwrap_or(pdr.precedence);
+            pdr.far = update.far.set().or(pdr.far);
             if let Some(pdi) = &update.pdi {
                 let before = pdr.pdi.clone();
                 pdr.pdi = pdi.clone();
@@ -80,18 +80,18 @@ impl ModelSession {
         for update in &change.update_fars {
             let far = self.fars.get_mut(&update.id)?;
             seen.insert(update.id).then_some(())?;
-            far.action = update.action.unwrap_or(far.action);
+            far.action = update.action.set().unwrap_or(far.action);
             if let Some(parts) = &update.forwarding {
                 let forwarding = far.forwarding.as_mut()?;
                 forwarding.outer_header_creation =
-                    parts.outer_header_creation.or(forwarding.outer_header_creation);
+                    parts.outer_header_creation.set().or(forwarding.outer_header_creation);
             }
         }
         let mut seen = BTreeSet::new();
         for update in &change.update_qers {
             let qer = self.qers.get_mut(&update.id)?;
             seen.insert(update.id).then_some(())?;
-            qer.qfi = update.qfi.or(qer.qfi);
+            qer.qfi = update.qfi.set().or(qer.qfi);
         }
         Some(())
     }
@@ -405,9 +405,9 @@ fn pdr_update() -> impl Strategy<Value = PdrUpdate> {
     (1..6u16, prop::option::of(0..4u32), prop::option::of(pdi_spec()), far).prop_map(
         |(id, precedence, pdi, far)| PdrUpdate {
             id: PdrId(id),
-            precedence: precedence.map(Precedence),
+            precedence: precedence.map(Precedence).into(),
             pdi,
-            far,
+            far: far.into(),
             ..PdrUpdate::default()
         },
     )
@@ -416,21 +416,20 @@ fn pdr_update() -> impl Strategy<Value = PdrUpdate> {
 fn far_update() -> impl Strategy<Value = FarUpdate> {
     let action = prop::option::of(prop::sample::select(vec![ApplyAction::DROP, ApplyAction::FORW]));
     (1..4u32, action, any::<bool>()).prop_map(|(id, action, has_tunnel)| FarUpdate {
-        bar: None,
         id: FarId(id),
-        action,
+        action: action.into(),
         forwarding: has_tunnel.then(|| ForwardingUpdate {
-            outer_header_creation: Some(tunnel(3)),
+            outer_header_creation: Change::Set(tunnel(3)),
             ..ForwardingUpdate::default()
         }),
-        duplicating: Vec::new(),
+        ..FarUpdate::default()
     })
 }
 
 fn modification() -> impl Strategy<Value = SessionChange> {
     let qer_update = (1..3u32, 0..4u8).prop_map(|(id, qfi)| QerUpdate {
         id: QerId(id),
-        qfi: Qfi::new(qfi),
+        qfi: Qfi::new(qfi).into(),
         ..QerUpdate::default()
     });
     (

@@ -4,7 +4,7 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use adit_rules::{ApplyAction, DestinationInterface, GtpuTunnel, HeaderCreation, SourceInterface};
 use adit_session::{
-    FarUpdate, Forwarding, ForwardingUpdate, InterfaceType, LocalInterface, PeerSides,
+    Change, FarUpdate, Forwarding, ForwardingUpdate, InterfaceType, LocalInterface, PeerSides,
     Provisioning, Refusal, RuleId, SessionChange, SessionStore, TunnelRoutes,
 };
 use adit_types::{FarId, InterfaceId, InterfaceRole, InterfaceSet, Nanos, PdrId, Teid};
@@ -132,7 +132,7 @@ fn tunnel_that_no_route_leads_to_is_refused_and_changes_nothing() {
     buffers.create_fars[1].action = ApplyAction::BUFF;
     let up_seid = store.establish(OWNER, CP, buffers).unwrap().up_seid;
     let forward =
-        FarUpdate { id: FarId(2), action: Some(ApplyAction::FORW), ..FarUpdate::default() };
+        FarUpdate { id: FarId(2), action: Change::Set(ApplyAction::FORW), ..FarUpdate::default() };
     let change = SessionChange { update_fars: vec![forward], ..SessionChange::default() };
     assert_eq!(store.modify(up_seid, change).unwrap_err(), unreachable(NOWHERE));
 }
@@ -148,7 +148,7 @@ fn tunnel_whose_route_has_gone_refuses_no_other_change() {
     assert!(store.modify(up_seid, change).is_ok());
     let tunnel = GtpuTunnel { teid: Teid(6), addr: IpAddr::V4(NOWHERE) };
     let forwarding = ForwardingUpdate {
-        outer_header_creation: Some(HeaderCreation::Gtpu(tunnel)),
+        outer_header_creation: Change::Set(HeaderCreation::Gtpu(tunnel)),
         ..ForwardingUpdate::default()
     };
     let update = FarUpdate { id: FarId(2), forwarding: Some(forwarding), ..FarUpdate::default() };

@@ -77,7 +77,7 @@ fn pfds_withdrawn_match_nothing_until_they_come_back() {
     let refused = store.establish(OWNER, CP, naming(2, "web")).unwrap_err();
     assert_eq!(refused, Refusal::UnknownApplication { pdr: PdrId(2) });
     let precedence = Some(Precedence(9));
-    let update = PdrUpdate { id: PdrId(1), precedence, ..PdrUpdate::default() };
+    let update = PdrUpdate { id: PdrId(1), precedence: precedence.into(), ..PdrUpdate::default() };
     let change = SessionChange { update_pdrs: vec![update], ..SessionChange::default() };
     let modified = store.modify(up_seid, change).unwrap();
     assert_eq!(downlink_filters(&modified.delta.unwrap()), None, "other rules may change");
@@ -210,7 +210,7 @@ fn pfds_withdrawn_of_an_exempted_application_leave_its_session_modifiable() {
     let gone = accepted(&mut store, OWNER, provision(&[("web", &[])]));
     assert_eq!(gone[0].rules.as_ref().unwrap().urrs[0].exempt, []);
     let precedence = Some(Precedence(9));
-    let update = PdrUpdate { id: PdrId(1), precedence, ..PdrUpdate::default() };
+    let update = PdrUpdate { id: PdrId(1), precedence: precedence.into(), ..PdrUpdate::default() };
     let change = SessionChange { update_pdrs: vec![update], ..SessionChange::default() };
     assert!(store.modify(up_seid, change).is_ok(), "the change does not name the application");
     let another = SessionChange {

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use adit_rules::sdf::AddrMatch;
 use adit_rules::{SourceInterface, UeAddresses};
 use adit_session::{
-    Application, ChooseUe, Established, FarUpdate, ForwardingUpdate, PdiSpec, PdrUpdate,
+    Application, Change, ChooseUe, Established, FarUpdate, ForwardingUpdate, PdiSpec, PdrUpdate,
     Provisioning, Rates, Refusal, RuleId, SessionChange, SessionStore, Slice, SliceIdentity,
     UeMatch, UePool, UeSide, parse_flow_description,
 };
@@ -103,16 +103,15 @@ fn network_instance_without_a_fitting_interface_is_refused() {
 fn network_instance_of_a_far_is_replaced_and_withdrawn() {
     let mut store = store_with(4, two_networks());
     let up_seid = store.establish(OWNER, CP, in_network("ims")).unwrap().up_seid;
-    let mut rename = |name: &str| {
-        let forwarding =
-            ForwardingUpdate { network_instance: Some(name.into()), ..ForwardingUpdate::default() };
+    let mut rename = |network_instance| {
+        let forwarding = ForwardingUpdate { network_instance, ..ForwardingUpdate::default() };
         let update =
             FarUpdate { id: FarId(1), forwarding: Some(forwarding), ..FarUpdate::default() };
         let change = SessionChange { update_fars: vec![update], ..SessionChange::default() };
         store.modify(up_seid, change).unwrap().delta.unwrap().rules.unwrap().fars[0].interfaces
     };
-    assert_eq!(rename("internet"), InterfaceSet(0b011));
-    assert_eq!(rename(""), InterfaceSet(0b111));
+    assert_eq!(rename(Change::Set("internet".into())), InterfaceSet(0b011));
+    assert_eq!(rename(Change::Withdraw), InterfaceSet(0b111));
 }
 
 fn pool(network_instance: Option<&str>, prefix: &str) -> UePool {

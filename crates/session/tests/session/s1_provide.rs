@@ -5,9 +5,9 @@ use adit_rules::{
     SourceInterface,
 };
 use adit_session::{
-    CpFSeid, FarUpdate, ForwardingUpdate, PacketAllowance, PacketLimits, PacketStatus, PdiSpec,
-    PdrUpdate, QerGates, QerUpdate, Rates, Refusal, RuleId, SdfSpec, SdfTextError, SessionChange,
-    UeSide,
+    Change, CpFSeid, FarUpdate, ForwardingUpdate, PacketAllowance, PacketLimits, PacketStatus,
+    PdiSpec, PdrUpdate, QerGates, QerUpdate, Rates, Refusal, RuleId, SdfSpec, SdfTextError,
+    SessionChange, UeSide,
 };
 use adit_types::{BitRate, FarId, Nanos, PdrId, Precedence, QerId, Qfi, Seid, Teid};
 
@@ -19,7 +19,7 @@ fn pdr_update_changes_only_the_parts_present() {
     let up_seid = store.establish(OWNER, CP, session(1)).unwrap().up_seid;
     let before = store.session(up_seid).unwrap().pdrs()[0].clone();
     let update =
-        PdrUpdate { id: PdrId(1), precedence: Some(Precedence(7)), ..PdrUpdate::default() };
+        PdrUpdate { id: PdrId(1), precedence: Change::Set(Precedence(7)), ..PdrUpdate::default() };
     store
         .modify(up_seid, SessionChange { update_pdrs: vec![update], ..SessionChange::default() })
         .unwrap();
@@ -36,15 +36,14 @@ fn far_update_switches_from_drop_to_forward_towards_the_gnb() {
     change.create_fars[1].forwarding = None;
     let up_seid = store.establish(OWNER, CP, change).unwrap().up_seid;
     let update = FarUpdate {
-        bar: None,
         id: FarId(2),
-        action: Some(ApplyAction::FORW),
+        action: Change::Set(ApplyAction::FORW),
         forwarding: Some(ForwardingUpdate {
-            destination: Some(DestinationInterface::Access),
-            outer_header_creation: Some(tunnel(77)),
+            destination: Change::Set(DestinationInterface::Access),
+            outer_header_creation: Change::Set(tunnel(77)),
             ..ForwardingUpdate::default()
         }),
-        duplicating: Vec::new(),
+        ..FarUpdate::default()
     };
     let change = SessionChange { update_fars: vec![update], ..SessionChange::default() };
     let delta = store.modify(up_seid, change).unwrap().delta.unwrap();
@@ -58,8 +57,10 @@ fn far_update_switches_from_drop_to_forward_towards_the_gnb() {
 fn far_update_of_the_tunnel_keeps_action_and_destination() {
     let mut store = store(4);
     let up_seid = store.establish(OWNER, CP, session(1)).unwrap().up_seid;
-    let parts =
-        ForwardingUpdate { outer_header_creation: Some(tunnel(8)), ..ForwardingUpdate::default() };
+    let parts = ForwardingUpdate {
+        outer_header_creation: Change::Set(tunnel(8)),
+        ..ForwardingUpdate::default()
+    };
     let update = FarUpdate { id: FarId(2), forwarding: Some(parts), ..FarUpdate::default() };
     store
         .modify(up_seid, SessionChange { update_fars: vec![update], ..SessionChange::default() })
@@ -79,9 +80,9 @@ fn qer_update_changes_gates_and_keeps_rates() {
     let gates = QerGates { uplink: Gate::Closed, downlink: Gate::Open };
     let update = QerUpdate {
         id: QerId(1),
-        gates: Some(gates),
-        qfi: Qfi::new(3),
-        rqi: Some(true),
+        gates: Change::Set(gates),
+        qfi: Qfi::new(3).into(),
+        rqi: Change::Set(true),
         ..QerUpdate::default()
     };
     store
@@ -112,7 +113,8 @@ fn packet_rate_that_a_qer_gets_later_begins_afresh() {
         change.create_qers[0].packet_rate = packet_rate.filter(|_| at_once);
         let up_seid = store.establish(OWNER, CP, change).unwrap().up_seid;
         if !at_once {
-            let update = QerUpdate { id: QerId(1), packet_rate, ..QerUpdate::default() };
+            let update =
+                QerUpdate { id: QerId(1), packet_rate: packet_rate.into(), ..QerUpdate::default() };
             store
                 .modify(
                     up_seid,

@@ -7,8 +7,8 @@ use adit_rules::{
     UeAddresses,
 };
 use adit_session::{
-    Bar, BarUpdate, FTeidSpec, FarUpdate, ForwardingUpdate, PdrSpec, PdrUpdate, Refusal, RuleKind,
-    SdfSpec, SessionChange, SessionStore, UeMatch, UeSide,
+    Bar, BarUpdate, Change, FTeidSpec, FarUpdate, ForwardingUpdate, PdrSpec, PdrUpdate, Refusal,
+    RuleKind, SdfSpec, SessionChange, SessionStore, UeMatch, UeSide,
 };
 use adit_types::limits::{
     BUFFER_PKTS_PER_SESSION_MAX, QERS_PER_PDR_MAX, RULES_PER_SESSION_MAX, SDF_FILTERS_PER_PDR_MAX,
@@ -292,7 +292,11 @@ fn far_names_a_bar_of_its_session() {
     let established = store.establish(OWNER, CP, change).unwrap();
     let held = |delta: &RuleDelta| delta.rules.as_ref().unwrap().fars[0].buffer_pkts_max;
     assert_eq!(held(&established.delta), 9);
-    let update = BarUpdate { id: bar, notification_delay: None, suggested_pkts: Some(u16::MAX) };
+    let update = BarUpdate {
+        id: bar,
+        notification_delay: Change::Keep,
+        suggested_pkts: Change::Set(u16::MAX),
+    };
     let change = SessionChange { update_bars: vec![update], ..SessionChange::default() };
     let modified = store.modify(established.up_seid, change).unwrap();
     assert_eq!(held(&modified.delta.unwrap()), BUFFER_PKTS_PER_SESSION_MAX);
@@ -322,20 +326,21 @@ fn withdrawn_outer_header_is_legal_where_none_is_needed() {
             id: FarId(2),
             forwarding: Some(ForwardingUpdate {
                 destination,
-                withdraw_outer_header: true,
+                outer_header_creation: Change::Withdraw,
                 ..ForwardingUpdate::default()
             }),
             ..FarUpdate::default()
         }],
         ..SessionChange::default()
     };
-    let rules = store.modify(up_seid, withdraw(None)).unwrap().delta.unwrap().rules.unwrap();
+    let rules =
+        store.modify(up_seid, withdraw(Change::Keep)).unwrap().delta.unwrap().rules.unwrap();
     let far = &rules.fars[1];
     assert_eq!(
         (far.action, far.outer_header_creation),
         (ApplyAction::FORW | ApplyAction::DROP, None)
     );
-    store.modify(up_seid, withdraw(Some(DestinationInterface::Core))).unwrap();
+    store.modify(up_seid, withdraw(Change::Set(DestinationInterface::Core))).unwrap();
     assert_eq!(store.session(up_seid).unwrap().fars()[1].tunnel(), None);
 }
 
@@ -370,7 +375,7 @@ fn far_that_drops_may_name_any_tunnel_until_it_forwards() {
     let entry = &established.delta.rules.as_ref().unwrap().fars[1];
     assert_eq!(entry.outer_header_creation, None, "no worker sees it");
     let action = Some(ApplyAction::FORW);
-    let forward = FarUpdate { id: FarId(2), action, ..FarUpdate::default() };
+    let forward = FarUpdate { id: FarId(2), action: action.into(), ..FarUpdate::default() };
     let change = SessionChange { update_fars: vec![forward], ..SessionChange::default() };
     let refusal = store.modify(established.up_seid, change).unwrap_err();
     assert_eq!(refusal, Refusal::TunnelInvalid { far: FarId(2) });

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use adit_rules::{Excess, GuaranteedShare, KeyChange, RateLimit, SessionKey, UeAddresses};
 use adit_session::{
-    CpFSeid, OwnerId, OwnerNodes, PdrUpdate, Provisioning, QerUpdate, QosPolicy, Rates, Refusal,
-    ReservedCounts, Session, SessionChange, SessionStore, StoreConfig, UeMatch,
+    Change, CpFSeid, OwnerId, OwnerNodes, PdrUpdate, Provisioning, QerUpdate, QosPolicy, Rates,
+    Refusal, ReservedCounts, Session, SessionChange, SessionStore, StoreConfig, UeMatch,
 };
 use adit_types::{BitRate, Nanos, PdrId, QerId, Seid, SessionIndex};
 
@@ -83,7 +83,7 @@ fn teid_replaced_by_a_modification_waits_for_that_reclaim() {
 fn change_without_meaning_for_packets_yields_no_delta() {
     let mut store = store(4);
     let up_seid = store.establish(OWNER, CP, session(1)).unwrap().up_seid;
-    let update = QerUpdate { id: QerId(1), correlation: Some(7), ..QerUpdate::default() };
+    let update = QerUpdate { id: QerId(1), correlation: Change::Set(7), ..QerUpdate::default() };
     let change = SessionChange { update_qers: vec![update], ..SessionChange::default() };
     assert_eq!(store.modify(up_seid, change).unwrap().delta, None);
     assert_eq!(store.session(up_seid).unwrap().qers()[0].correlation, Some(7));
@@ -94,7 +94,7 @@ fn new_rate_is_compiled_with_the_depth_of_its_averaging_window() {
     let mut store = store(4);
     let up_seid = store.establish(OWNER, CP, session(1)).unwrap().up_seid;
     let mbr = Rates { uplink: BitRate::from_kbps(5000), downlink: BitRate::from_kbps(8) };
-    let update = QerUpdate { id: QerId(1), mbr: Some(mbr), ..QerUpdate::default() };
+    let update = QerUpdate { id: QerId(1), mbr: Change::Set(mbr), ..QerUpdate::default() };
     let change = SessionChange { update_qers: vec![update], ..SessionChange::default() };
     let meter = |change| {
         let mut store = store.clone();
@@ -106,7 +106,7 @@ fn new_rate_is_compiled_with_the_depth_of_its_averaging_window() {
     assert_eq!(compiled.uplink, limit(5000, by_default));
     assert_eq!(compiled.downlink, limit(8, Nanos::from_secs(3)), "two packets of 1500 octets");
     let mut windowed = change;
-    windowed.update_qers[0].averaging_window_ms = Some(500);
+    windowed.update_qers[0].averaging_window_ms = Change::Set(500);
     assert_eq!(meter(windowed).uplink, limit(5000, Nanos::from_millis(5)));
 }
 

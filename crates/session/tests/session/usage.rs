@@ -243,7 +243,7 @@ fn quota_used_up_is_reported_once_and_stops_until_a_new_one_comes() {
     assert!(scene.urrs[0].stopped);
     assert_eq!(scene.limit(0, S(3)), []);
     let settings = UrrSettings { volume_quota: total(500), ..UrrSettings::default() };
-    let update = UrrUpdate { id: UrrId(1), settings, ..UrrUpdate::default() };
+    let update = UrrUpdate { id: UrrId(1), settings: settings.into(), ..UrrUpdate::default() };
     scene.modify(SessionChange { update_urrs: vec![update], at: S(4), ..SessionChange::default() });
     assert!(!scene.urrs[0].stopped);
     assert_eq!(scene.urrs[0].quota.total_bytes, 1050 + 500);
@@ -406,9 +406,9 @@ fn quota_that_is_no_longer_valid_is_reported_once_and_stops_packets_until_a_new_
     assert_eq!(reports[0].1.triggers, UsageTriggers::QUOTA_VALIDITY_TIME);
     assert!(scene.urrs[0].stopped);
     let longer = UrrSettings { volume_quota: None, ..valid(60) };
-    assert_eq!(update(&mut scene, 101, longer), []);
+    assert_eq!(update(&mut scene, 101, longer.into()), []);
     assert!(scene.urrs[0].stopped, "a longer time of the quota that is gone");
-    assert_eq!(update(&mut scene, 102, quota()), []);
+    assert_eq!(update(&mut scene, 102, quota().into()), []);
     assert!(!scene.urrs[0].stopped);
     let reports = scene.run_until(S(300));
     assert_eq!((reports.len(), reports[0].0), (1, S(162)));
@@ -440,7 +440,7 @@ fn quota_is_valid_from_its_last_provision_or_from_that_of_its_time() {
         UsageFixture::new(vec![volume_urr(1, UsageTriggers::QUOTA_VALIDITY_TIME, settings)]);
     for (at, settings, end) in [(10, quota, 25), (20, valid(30), 50)] {
         assert_eq!(scene.run_until(S(at)), []);
-        let update = UrrUpdate { id: UrrId(1), settings, ..UrrUpdate::default() };
+        let update = UrrUpdate { id: UrrId(1), settings: settings.into(), ..UrrUpdate::default() };
         let change =
             SessionChange { update_urrs: vec![update], at: S(at), ..SessionChange::default() };
         assert_eq!(scene.modify(change), []);
@@ -696,14 +696,14 @@ proptest! {
                 UsageStep::Query => scene.modify(SessionChange { query_all_urrs: true, at, ..SessionChange::default() }),
                 UsageStep::Quota(amount) => {
                     let settings = UrrSettings { volume_quota: total(amount), ..Default::default() };
-                    let update = UrrUpdate { id: UrrId(1), settings, ..UrrUpdate::default() };
+                    let update = UrrUpdate { id: UrrId(1), settings: settings.into(), ..UrrUpdate::default() };
                     quota = Some((last, amount.into()));
                     scene.modify(SessionChange { update_urrs: vec![update], at, ..SessionChange::default() })
                 }
                 UsageStep::Threshold(amount) => {
                     let settings =
                         UrrSettings { volume_threshold: total(amount), ..Default::default() };
-                    let update = UrrUpdate { id: UrrId(1), settings, ..UrrUpdate::default() };
+                    let update = UrrUpdate { id: UrrId(1), settings: settings.into(), ..UrrUpdate::default() };
                     threshold = amount.into();
                     scene.modify(SessionChange { update_urrs: vec![update], at, ..SessionChange::default() })
                 }

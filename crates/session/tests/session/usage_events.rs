@@ -30,7 +30,7 @@ fn event(scene: &mut UsageFixture, second: u64) -> Vec<UsageReport> {
 }
 
 fn update(scene: &mut UsageFixture, at: Nanos, settings: UrrSettings) -> Vec<UsageReport> {
-    let update = UrrUpdate { id: UrrId(1), settings, ..UrrUpdate::default() };
+    let update = UrrUpdate { id: UrrId(1), settings: settings.into(), ..UrrUpdate::default() };
     scene.modify(SessionChange { update_urrs: vec![update], at, ..SessionChange::default() })
 }
 
@@ -372,7 +372,7 @@ fn usage_of_a_pool_does_not_jump_when_its_members_change() {
     for (at, of) in [(2, (2, DOUBLE)), (3, (1, HALF)), (4, (2, HALF))] {
         let of = vec![Aggregated { urr: UrrId(of.0), weight: of.1 }];
         let settings = UrrSettings { aggregated: Some(of), ..UrrSettings::default() };
-        let update = UrrUpdate { id: UrrId(9), settings, ..UrrUpdate::default() };
+        let update = UrrUpdate { id: UrrId(9), settings: settings.into(), ..UrrUpdate::default() };
         scene.modify(SessionChange {
             update_urrs: vec![update],
             at: S(at),

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use adit_rules::{DestinationInterface, SourceInterface, UeAddresses};
 use adit_session::{
-    Bar, CreatedPdr, CreatedTrafficEndpoint, CreatedUe, FTeidSpec, Far, FarPart, FarUpdate,
-    Forwarding, ForwardingUpdate, LocalFTeid, PdiSpec, PdrPart, PdrSpec, PdrUpdate, Qer, QerPart,
-    QerUpdate, SdfSpec, SessionChange, TrafficEndpointSpec, UeMatch, UeSide, Urr, UrrPart, Volumes,
-    Withdrawal,
+    Bar, Change, CreatedPdr, CreatedTrafficEndpoint, CreatedUe, FTeidSpec, Far, FarUpdate,
+    Forwarding, ForwardingUpdate, LocalFTeid, PdiSpec, PdrSpec, PdrUpdate, Qer, QerUpdate, SdfSpec,
+    SessionChange, TrafficEndpointSpec, UeMatch, UeSide, Urr, Volumes,
 };
 use adit_types::{Nanos, QerId, Seid, UrrId};
 
@@ -120,7 +119,7 @@ impl OracleSession {
         self.bars.extend(change.create_bars.iter().copied());
         for update in &change.update_bars {
             let bar = self.bars.iter_mut().find(|bar| bar.id == update.id).unwrap();
-            bar.suggested_pkts = update.suggested_pkts.or(bar.suggested_pkts);
+            restate_part(&mut bar.suggested_pkts, &update.suggested_pkts);
         }
         for id in &change.remove_urrs {
             self.urrs.retain(|urr| urr.id != *id);
@@ -133,7 +132,10 @@ impl OracleSession {
         }
         for update in &change.update_urrs {
             let usage = self.usage.get_mut(&update.id).unwrap();
-            usage.provision(update.settings.volume_quota);
+            match update.settings.volume_quota {
+                Change::Withdraw => usage.quota = None,
+                quota => usage.provision(quota.set()),
+            }
         }
         self.stated.extend(change.create_pdrs.iter().cloned());
         self.fars.extend(change.create_fars.iter().cloned());
@@ -152,13 +154,10 @@ impl OracleSession {
         }
         for update in &change.update_qers {
             let qer = self.qers.iter_mut().find(|qer| qer.id == update.id).unwrap();
-            if update.packet_rate.is_some() && update.packet_rate != qer.packet_rate {
+            if matches!(update.packet_rate, Change::Set(rate) if Some(rate) != qer.packet_rate) {
                 self.packet_rates_since.insert(qer.id, change.at);
             }
             update_qer(qer, update);
-        }
-        for withdrawal in &change.withdrawals {
-            self.withdraw(*withdrawal);
         }
         for answer in chosen.f_teids {
             let pdr = self.stated.iter_mut().find(|pdr| pdr.id == answer.pdr).unwrap();
@@ -169,53 +168,6 @@ impl OracleSession {
             pdr.pdi.ue = Some(with_chosen(pdr.pdi.ue, answer.addresses));
         }
         self.pdrs = self.stated.iter().flat_map(|pdr| self.linked(pdr)).collect();
-    }
-
-    /// Withdraws a part of a rule, if it decides about packets. Spec: TS 29.244 §5.6.3.
-    fn withdraw(&mut self, withdrawal: Withdrawal) {
-        match withdrawal {
-            Withdrawal::Pdr(id, part) => {
-                let keeps = |other| part != other;
-                let pdr = self.stated.iter_mut().find(|pdr| pdr.id == id).unwrap();
-                let keeps_header = keeps(PdrPart::OuterHeaderRemoval);
-                pdr.outer_header_removal = pdr.outer_header_removal.filter(|_| keeps_header);
-                pdr.container_deletion &= keeps_header;
-                pdr.far = pdr.far.filter(|_| keeps(PdrPart::Far));
-                pdr.urrs.retain(|_| keeps(PdrPart::Urrs));
-                pdr.qers.retain(|_| keeps(PdrPart::Qers));
-                let times = &mut pdr.times;
-                times.activation = times.activation.filter(|_| keeps(PdrPart::ActivationTime));
-                times.deactivation =
-                    times.deactivation.filter(|_| keeps(PdrPart::DeactivationTime));
-            }
-            Withdrawal::Far(id, part) => {
-                let far = self.fars.iter_mut().find(|far| far.id == id).unwrap();
-                far.bar = far.bar.filter(|_| part != FarPart::Bar);
-                if let (FarPart::TransportLevelMarking, Some(parts)) = (part, &mut far.forwarding) {
-                    parts.transport_level_marking = None;
-                }
-            }
-            Withdrawal::Qer(id, part) => {
-                let keeps = |other| part != other;
-                let qer = self.qers.iter_mut().find(|qer| qer.id == id).unwrap();
-                qer.rqi &= keeps(QerPart::Rqi);
-                qer.qfi = qer.qfi.filter(|_| keeps(QerPart::Qfi));
-                qer.ppi = qer.ppi.filter(|_| keeps(QerPart::Ppi));
-                qer.mbr = qer.mbr.filter(|_| keeps(QerPart::Mbr));
-                qer.gbr = qer.gbr.filter(|_| keeps(QerPart::Gbr));
-                qer.packet_rate = qer.packet_rate.filter(|_| keeps(QerPart::PacketRate));
-                qer.correlation = qer.correlation.filter(|_| keeps(QerPart::Correlation));
-                let window = &mut qer.averaging_window_ms;
-                *window = window.filter(|_| keeps(QerPart::AveragingWindow));
-            }
-            Withdrawal::Urr(id, UrrPart::VolumeQuota) => {
-                self.usage.get_mut(&id).unwrap().quota = None;
-            }
-            Withdrawal::Urr(..) => {}
-            Withdrawal::BarCount(id) => {
-                self.bars.iter_mut().find(|bar| bar.id == id).unwrap().suggested_pkts = None;
-            }
-        }
     }
 
     /// Removal of a traffic endpoint removes its PDRs; an update replaces the parts that it states.
@@ -235,14 +187,13 @@ impl OracleSession {
             if update.ue.is_some() || update.choose_ue.is_some() {
                 known.ue = update.ue;
             }
-            if !update.framed_routes.is_empty() {
+            if update.framed_routes != Change::Keep {
                 known.framed_routes.clone_from(&update.framed_routes);
             }
-            if update.network_instance.is_some() {
-                known.network_instance =
-                    update.network_instance.clone().filter(|name| !name.is_empty());
+            if update.network_instance != Change::Keep {
+                known.network_instance.clone_from(&update.network_instance);
             }
-            if !update.qfis.is_empty() {
+            if update.qfis != Change::Keep {
                 known.qfis.clone_from(&update.qfis);
             }
         }
@@ -262,12 +213,12 @@ impl OracleSession {
             let mut pdr = pdr.clone();
             pdr.pdi.f_teid = endpoint.f_teid;
             pdr.pdi.ue = endpoint.ue;
-            pdr.pdi.framed_routes.clone_from(&endpoint.framed_routes);
-            if endpoint.network_instance.is_some() {
-                pdr.pdi.network_instance.clone_from(&endpoint.network_instance);
+            pdr.pdi.framed_routes = endpoint.framed_routes.clone().set().unwrap_or_default();
+            if let Change::Set(name) = &endpoint.network_instance {
+                pdr.pdi.network_instance = Some(name.clone());
             }
-            if !endpoint.qfis.is_empty() {
-                pdr.pdi.qfis.clone_from(&endpoint.qfis);
+            if let Change::Set(qfis) = &endpoint.qfis {
+                pdr.pdi.qfis.clone_from(qfis);
             }
             pdr
         };
@@ -309,17 +260,21 @@ fn with_chosen(stated: Option<UeMatch>, chosen: UeAddresses) -> UeMatch {
     UeMatch { addresses, side: UeSide::Source }
 }
 
-/// Updates a part that a rule always has. An update that does not state it keeps it.
-fn restate<T: Clone>(what: &mut T, stated: Option<&T>) {
-    if let Some(stated) = stated {
-        what.clone_from(stated);
+/// Updates a part that a rule always has, flag or list: without it, it is false or empty. Spec: TS 29.244 §5.6.3.
+fn restate<T: Clone + Default>(what: &mut T, stated: &Change<T>) {
+    match stated {
+        Change::Keep => {}
+        Change::Set(stated) => what.clone_from(stated),
+        Change::Withdraw => *what = T::default(),
     }
 }
 
-/// Updates an optional part. An update that does not state it keeps it.
-fn restate_part<T: Clone>(what: &mut Option<T>, stated: &Option<T>) {
-    if stated.is_some() {
-        what.clone_from(stated);
+/// Updates an optional part.
+fn restate_part<T: Clone>(what: &mut Option<T>, stated: &Change<T>) {
+    match stated {
+        Change::Keep => {}
+        Change::Set(stated) => *what = Some(stated.clone()),
+        Change::Withdraw => *what = None,
     }
 }
 
@@ -327,10 +282,12 @@ fn update_pdr(pdr: &mut PdrSpec, update: &PdrUpdate) {
     if let Some(stated) = &update.pdi {
         pdr.pdi = completed(&pdr.pdi, stated.clone());
     }
-    restate(&mut pdr.precedence, update.precedence.as_ref());
-    restate(&mut pdr.container_deletion, update.container_deletion.as_ref());
-    restate(&mut pdr.urrs, update.urrs.as_ref());
-    restate(&mut pdr.qers, update.qers.as_ref());
+    restate(&mut pdr.precedence, &update.precedence);
+    restate(&mut pdr.container_deletion, &update.container_deletion);
+    restate(&mut pdr.urrs, &update.urrs);
+    restate(&mut pdr.qers, &update.qers);
+    restate_part(&mut pdr.times.activation, &update.times.activation);
+    restate_part(&mut pdr.times.deactivation, &update.times.deactivation);
     restate_part(&mut pdr.outer_header_removal, &update.outer_header_removal);
     restate_part(&mut pdr.far, &update.far);
     pdr.predefined.retain(|name| !update.deactivate.contains(name));
@@ -371,7 +328,7 @@ fn completed(former: &PdiSpec, stated: PdiSpec) -> PdiSpec {
 
 /// Sets of duplicating parameters have no identifier: the first update applies to the first set.
 fn update_far(far: &mut Far, update: &FarUpdate) {
-    restate(&mut far.action, update.action.as_ref());
+    far.action = update.action.set().unwrap_or(far.action);
     restate_part(&mut far.bar, &update.bar);
     if let Some(stated) = &update.forwarding {
         far.forwarding = Some(updated_forwarding(far.forwarding.take(), stated));
@@ -384,26 +341,21 @@ fn update_far(far: &mut Far, update: &FarUpdate) {
 
 /// Forwarding parameters after an update, in those parts that decide about packets.
 fn updated_forwarding(former: Option<Forwarding>, stated: &ForwardingUpdate) -> Forwarding {
-    let mut now = former.unwrap_or_else(|| Forwarding::new(stated.destination.unwrap()));
+    let destination = stated.destination.set();
+    let mut now = former.unwrap_or_else(|| Forwarding::new(destination.unwrap()));
     (now.interface_type, now.linked_endpoint) = (None, None);
-    restate(&mut now.destination, stated.destination.as_ref());
-    restate(&mut now.redirect, stated.redirect.as_ref());
-    restate(&mut now.policy, stated.policy.as_ref());
+    now.destination = destination.unwrap_or(now.destination);
+    restate_part(&mut now.redirect, &stated.redirect);
+    restate_part(&mut now.policy, &stated.policy);
     restate_part(&mut now.transport_level_marking, &stated.transport_level_marking);
-    if stated.withdraw_outer_header {
-        now.outer_header_creation = None;
-    }
     restate_part(&mut now.outer_header_creation, &stated.outer_header_creation);
     restate_part(&mut now.network_instance, &stated.network_instance);
-    if now.network_instance.as_deref() == Some("") {
-        now.network_instance = None;
-    }
     now
 }
 
 fn update_qer(qer: &mut Qer, update: &QerUpdate) {
-    restate(&mut qer.gates, update.gates.as_ref());
-    restate(&mut qer.rqi, update.rqi.as_ref());
+    restate(&mut qer.gates, &update.gates);
+    restate(&mut qer.rqi, &update.rqi);
     restate_part(&mut qer.qfi, &update.qfi);
     restate_part(&mut qer.ppi, &update.ppi);
     restate_part(&mut qer.mbr, &update.mbr);

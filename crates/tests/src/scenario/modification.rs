@@ -2,7 +2,7 @@
 
 use adit_rules::{ApplyAction, DestinationInterface};
 use adit_session::{
-    BarUpdate, FarUpdate, ForwardingUpdate, PdrSpec, PdrTimes, PdrUpdate, QerUpdate, SessionChange,
+    BarUpdate, Change, FarUpdate, ForwardingUpdate, PdrSpec, PdrUpdate, QerUpdate, SessionChange,
 };
 use adit_types::{BarId, FarId, PdrId, Precedence, QerId, Qfi};
 use rand::Rng;
@@ -28,19 +28,19 @@ pub fn modification(rng: &mut StdRng, session: &OracleSession) -> SessionChange 
         11 | 12 => endpoint_change(rng, session, ue, &mut change),
         8 => change.update_bars.push(BarUpdate {
             id: BarId(1),
-            notification_delay: None,
-            suggested_pkts: Some(rng.random_range(0..6)),
+            suggested_pkts: Change::Set(rng.random_range(0..6)),
+            ..BarUpdate::default()
         }),
         9 | 10 => urr_change(rng, &mut change),
         0 | 1 => change.update_qers.push(QerUpdate {
             id: QerId(rng.random_range(1..=3)),
-            gates: Some(gates(rng)),
-            qfi: one_chance_in(rng, 2).then(|| Qfi::new(rng.random_range(0..=63)).unwrap()),
-            rqi: one_chance_in(rng, 2).then(|| rng.random()),
-            mbr: one_chance_in(rng, 2).then(|| rates(rng)),
-            averaging_window_ms: averaging_window_ms(rng),
-            correlation: correlation(rng).filter(|_| rng.random()),
-            packet_rate: one_chance_in(rng, 5).then(|| packet_limits(rng)),
+            gates: Change::Set(gates(rng)),
+            qfi: one_chance_in(rng, 2).then(|| Qfi::new(rng.random_range(0..=63)).unwrap()).into(),
+            rqi: one_chance_in(rng, 2).then(|| rng.random()).into(),
+            mbr: one_chance_in(rng, 2).then(|| rates(rng)).into(),
+            averaging_window_ms: averaging_window_ms(rng).into(),
+            correlation: correlation(rng).filter(|_| rng.random()).into(),
+            packet_rate: one_chance_in(rng, 5).then(|| packet_limits(rng)).into(),
             ..QerUpdate::default()
         }),
         2 | 3 => change.update_fars.push(far_update(rng)),
@@ -75,7 +75,7 @@ fn idle_change(rng: &mut StdRng, session: &OracleSession, change: &mut SessionCh
     let Some(known) = session.pdrs.iter().find(towards_ue) else { return };
     let other = session.fars.iter().map(|far| far.id).find(|id| Some(*id) != known.far);
     let action = if one_chance_in(rng, 2) { buffering(rng) } else { ApplyAction::FORW };
-    let act = |id| FarUpdate { id, action: Some(action), ..FarUpdate::default() };
+    let act = |id| FarUpdate { id, action: Change::Set(action), ..FarUpdate::default() };
     match rng.random_range(0..6) {
         0..3 => change.update_fars.extend(session.fars.iter().skip(1).map(|far| act(far.id))),
         3 => change.update_fars.extend(known.far.map(act)),
@@ -98,16 +98,8 @@ fn idle_change(rng: &mut StdRng, session: &OracleSession, change: &mut SessionCh
         }
         _ => change.update_pdrs.push(PdrUpdate {
             id: known.id,
-            precedence: None,
-            pdi: None,
-            outer_header_removal: None,
-            container_deletion: None,
-            far: other,
-            qers: None,
-            urrs: None,
-            times: PdrTimes::default(),
-            deactivate: Vec::new(),
-            activate: Vec::new(),
+            far: other.into(),
+            ..PdrUpdate::default()
         }),
     }
 }
@@ -121,33 +113,45 @@ fn far_update(rng: &mut StdRng) -> FarUpdate {
     let access = DestinationInterface::Access;
     FarUpdate {
         id: FarId(id),
-        action: one_chance_in(rng, 2).then(|| match rng.random_range(0..6) {
-            0 => ApplyAction::DROP,
-            1 => ApplyAction::DROP | ApplyAction::DDPN,
-            2 => buffering(rng),
-            _ => ApplyAction::FORW,
-        }),
-        bar: one_chance_in(rng, 4).then_some(BarId(1)),
+        action: one_chance_in(rng, 2)
+            .then(|| match rng.random_range(0..6) {
+                0 => ApplyAction::DROP,
+                1 => ApplyAction::DROP | ApplyAction::DDPN,
+                2 => buffering(rng),
+                _ => ApplyAction::FORW,
+            })
+            .into(),
+        bar: one_chance_in(rng, 4).then_some(BarId(1)).into(),
         forwarding: rng.random_ratio(3, 4).then(|| ForwardingUpdate {
-            destination: Some(if is_uplink { DestinationInterface::Core } else { access }),
-            network_instance: None,
-            outer_header_creation: (!is_uplink && !one_chance_in(rng, 5) || one_chance_in(rng, 6))
-                .then(|| tunnel(rng)),
-            withdraw_outer_header: one_chance_in(rng, 3),
-            send_end_marker: one_chance_in(rng, 2),
-            transport_level_marking: marking(rng),
-            redirect: one_chance_in(rng, 4).then(|| redirect(rng, is_uplink)),
-            policy: one_chance_in(rng, 4).then(|| policy(rng)),
+            destination: Change::Set(if is_uplink { DestinationInterface::Core } else { access }),
+            outer_header_creation: {
+                let has_tunnel = !is_uplink && !one_chance_in(rng, 5) || one_chance_in(rng, 6);
+                let tunnel = has_tunnel.then(|| tunnel(rng));
+                let withdraws = one_chance_in(rng, 3) && tunnel.is_none();
+                if withdraws { Change::Withdraw } else { tunnel.into() }
+            },
+            transport_level_marking: marking(rng).into(),
+            redirect: sometimes(rng, |rng| redirect(rng, is_uplink)),
+            policy: sometimes(rng, policy),
             ..ForwardingUpdate::default()
         }),
         duplicating: match one_chance_in(rng, 5) {
             true => vec![ForwardingUpdate {
-                destination: Some(access),
-                outer_header_creation: Some(tunnel(rng)),
+                destination: Change::Set(access),
+                outer_header_creation: Change::Set(tunnel(rng)),
                 ..ForwardingUpdate::default()
             }],
             false => Vec::new(),
         },
+        send_end_marker: one_chance_in(rng, 2),
+    }
+}
+
+/// A part that is replaced or, if `draw` returns none, withdrawn.
+fn sometimes<T>(rng: &mut StdRng, draw: impl FnOnce(&mut StdRng) -> Option<T>) -> Change<T> {
+    match one_chance_in(rng, 4) {
+        true => draw(rng).map_or(Change::Withdraw, Change::Set),
+        false => Change::Keep,
     }
 }
 
@@ -163,13 +167,11 @@ fn pdr_update(rng: &mut StdRng, session: &OracleSession, ue: ScenarioUe) -> PdrU
         deactivate,
         activate,
         id: known.id,
-        precedence: one_chance_in(rng, 2).then(|| Precedence(rng.random_range(0..6))),
+        precedence: one_chance_in(rng, 2).then(|| Precedence(rng.random_range(0..6))).into(),
         pdi: one_chance_in(rng, 3).then(|| pdi(rng, is_uplink, ue)),
-        outer_header_removal: None,
-        container_deletion: None,
-        far: one_chance_in(rng, 2).then_some(FarId(far)),
-        qers: one_chance_in(rng, 2).then(|| qers_of_pdr(rng)),
-        urrs: one_chance_in(rng, 3).then(|| urrs_of_pdr(rng)),
-        times: PdrTimes::default(),
+        far: one_chance_in(rng, 2).then_some(FarId(far)).into(),
+        qers: one_chance_in(rng, 2).then(|| qers_of_pdr(rng)).into(),
+        urrs: one_chance_in(rng, 3).then(|| urrs_of_pdr(rng)).into(),
+        ..PdrUpdate::default()
     }
 }

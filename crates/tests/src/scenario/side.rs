@@ -2,8 +2,8 @@
 
 use adit_rules::{ApplyAction, DestinationInterface, HeaderRemoval, SourceInterface};
 use adit_session::{
-    FTeidSpec, Far, FarUpdate, Forwarding, ForwardingUpdate, PdiSpec, PdrSpec, PdrTimes, SdfSpec,
-    SessionChange,
+    Change, FTeidSpec, Far, FarUpdate, Forwarding, ForwardingUpdate, PdiSpec, PdrSpec, PdrTimes,
+    SdfSpec, SessionChange,
 };
 use adit_types::{FarId, PdrId, Precedence};
 use rand::Rng;
@@ -63,16 +63,15 @@ pub(super) fn turned_far(rng: &mut StdRng, id: FarId) -> FarUpdate {
     .choose(rng)
     .unwrap();
     let forwarding = ForwardingUpdate {
-        destination: Some(destination),
-        outer_header_creation: Some(tunnel(rng)),
+        destination: Change::Set(destination),
+        outer_header_creation: Change::Set(tunnel(rng)),
         ..ForwardingUpdate::default()
     };
     FarUpdate {
         id,
-        action: Some(ApplyAction::FORW),
-        bar: None,
+        action: Change::Set(ApplyAction::FORW),
         forwarding: Some(forwarding),
-        duplicating: Vec::new(),
+        ..FarUpdate::default()
     }
 }
 

@@ -8,7 +8,7 @@ use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
 use adit_rules::{DeltaId, GtpuTunnel, HeaderCreation, RuleDelta, WorkerCommand, WorkerEvent};
 use adit_session::{
-    CpFSeid, FTeidSpec, FarUpdate, ForwardingUpdate, OwnerId, SessionChange, SessionStore,
+    Change, CpFSeid, FTeidSpec, FarUpdate, ForwardingUpdate, OwnerId, SessionChange, SessionStore,
 };
 use adit_tables::Publisher;
 use adit_testkit::packet::PacketBuilder;
@@ -104,7 +104,7 @@ impl ControlSide {
         let teid = Teid(self.next_teid << 8);
         let tunnel = GtpuTunnel { teid, addr: IpAddr::V4(Ipv4Addr::new(10, 0, 3, 1)) };
         let forwarding = ForwardingUpdate {
-            outer_header_creation: Some(HeaderCreation::Gtpu(tunnel)),
+            outer_header_creation: Change::Set(HeaderCreation::Gtpu(tunnel)),
             ..ForwardingUpdate::default()
         };
         let update =

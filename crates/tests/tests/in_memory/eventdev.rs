@@ -13,7 +13,9 @@ use adit_pktio::{PacketBuf, ScheduleType};
 use adit_rules::{
     ApplyAction, DeltaId, DropReason, GtpuTunnel, HeaderCreation, WorkerCommand, WorkerEvent,
 };
-use adit_session::{CpFSeid, FarUpdate, ForwardingUpdate, OwnerId, SessionChange, SessionStore};
+use adit_session::{
+    Change, CpFSeid, FarUpdate, ForwardingUpdate, OwnerId, SessionChange, SessionStore,
+};
 use adit_tables::Publisher;
 use adit_testkit::mem_events::{MemEventPort, MemScheduler, MemSchedulerConfig};
 use adit_testkit::packet::PacketBuilder;
@@ -211,7 +213,7 @@ impl EventPath {
         }
         let tunnel = GtpuTunnel { teid, addr };
         let forwarding = ForwardingUpdate {
-            outer_header_creation: Some(HeaderCreation::Gtpu(tunnel)),
+            outer_header_creation: Change::Set(HeaderCreation::Gtpu(tunnel)),
             ..ForwardingUpdate::default()
         };
         let id = FarId(2);
@@ -227,7 +229,10 @@ impl EventPath {
         let on_their_way = known.downlink - u32::try_from(left).unwrap();
         self.sessions[at].buffered = is_buffered.then_some(on_their_way);
         let action = if is_buffered { ApplyAction::BUFF } else { ApplyAction::FORW };
-        self.modify(at, FarUpdate { id: FarId(2), action: Some(action), ..FarUpdate::default() });
+        self.modify(
+            at,
+            FarUpdate { id: FarId(2), action: Change::Set(action), ..FarUpdate::default() },
+        );
     }
 
     fn arrive(&mut self, at: usize, is_uplink: bool) {

@@ -13,8 +13,8 @@ use adit_rules::{
     ApplyAction, DeltaId, Excess, GtpuTunnel, HeaderCreation, RuleDelta, WorkerCommand, WorkerEvent,
 };
 use adit_session::{
-    CpFSeid, Enforcement, FarUpdate, ForwardingUpdate, OwnerId, QosPolicy, Rates, SessionChange,
-    SessionStore,
+    Change, CpFSeid, Enforcement, FarUpdate, ForwardingUpdate, OwnerId, QosPolicy, Rates,
+    SessionChange, SessionStore,
 };
 use adit_tables::Publisher;
 use adit_testkit::packet::PacketBuilder;
@@ -192,7 +192,7 @@ impl Upf {
         let known = &mut self.sessions[session];
         known.is_buffering ^= true;
         let action = if known.is_buffering { ApplyAction::BUFF } else { ApplyAction::FORW };
-        self.modify_far(session, FarUpdate { action: Some(action), ..FarUpdate::default() });
+        self.modify_far(session, FarUpdate { action: Change::Set(action), ..FarUpdate::default() });
     }
 
     /// Leads downlink packets into another tunnel, behind an End Marker.
@@ -216,7 +216,7 @@ impl Upf {
             ring.push(command).unwrap();
         }
         let forwarding = ForwardingUpdate {
-            outer_header_creation: Some(HeaderCreation::Gtpu(tunnel)),
+            outer_header_creation: Change::Set(HeaderCreation::Gtpu(tunnel)),
             ..ForwardingUpdate::default()
         };
         let forwarding = Some(forwarding);

@@ -13,8 +13,8 @@ use adit_pktio::PacketBuf;
 use adit_pktio::mem::{MemBuf, MemIo};
 use adit_rules::{DeltaId, DropReason, Excess, Gate, HeaderCreation, WorkerEvent};
 use adit_session::{
-    CpFSeid, Enforcement, OwnerId, PdrUpdate, QerGates, QerUpdate, QosPolicy, Rates, SessionChange,
-    SessionStore, UeMatch,
+    Change, CpFSeid, Enforcement, OwnerId, PdrUpdate, QerGates, QerUpdate, QosPolicy, Rates,
+    SessionChange, SessionStore, UeMatch,
 };
 use adit_tables::{Publisher, Snapshot};
 use adit_testkit::packet::PacketBuilder;
@@ -572,7 +572,7 @@ fn session_that_shares_a_rate_no_more_has_its_own() {
     let sessions = [(), ()].map(|()| stage.correlated(OwnerId(1), (rate, rate), Some(7)));
     let flows = sessions.map(|at| stage.flow(at, Direction::Downlink, 1400, rate / 10 * 12));
     stage.settle();
-    let update = QerUpdate { id: QerId(1), correlation: Some(8), ..QerUpdate::default() };
+    let update = QerUpdate { id: QerId(1), correlation: Change::Set(8), ..QerUpdate::default() };
     stage.modify(
         sessions[0],
         SessionChange { update_qers: vec![update], ..SessionChange::default() },

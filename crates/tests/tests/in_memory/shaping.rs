@@ -13,8 +13,8 @@ use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
 use adit_rules::{DeltaId, Excess, HeaderCreation, RuleDelta, WorkerEvent};
 use adit_session::{
-    CpFSeid, Enforcement, FTeidSpec, OwnerId, PdrUpdate, Qer, QerUpdate, QosPolicy, Rates, SdfSpec,
-    SessionChange, SessionStore,
+    Change, CpFSeid, Enforcement, FTeidSpec, OwnerId, PdrUpdate, Qer, QerUpdate, QosPolicy, Rates,
+    SdfSpec, SessionChange, SessionStore,
 };
 use adit_tables::Publisher;
 use adit_testkit::packet::PacketBuilder;
@@ -328,13 +328,17 @@ impl ShapingTest {
             let octet_ns = *OCTET_NS.choose(&mut self.rng).unwrap();
             self.model.octet_ns.insert((session, id), octet_ns);
             let mbr = Some(rates(octet_ns));
-            change.update_qers.push(QerUpdate { id: QerId(id), mbr, ..QerUpdate::default() });
+            change.update_qers.push(QerUpdate {
+                id: QerId(id),
+                mbr: mbr.into(),
+                ..QerUpdate::default()
+            });
         } else {
             let (direction, kind) = (self.rng.random_range(0..2), self.rng.random_range(0..2));
             let qers = self.some_qers();
             let named = Some(qers.iter().map(|id| QerId(*id)).collect());
             let id = PdrId(PDRS[direction][kind]);
-            change.update_pdrs.push(PdrUpdate { id, qers: named, ..PdrUpdate::default() });
+            change.update_pdrs.push(PdrUpdate { id, qers: named.into(), ..PdrUpdate::default() });
             self.model.qers.insert((session, direction, kind), qers);
         }
         let made = self.store.modify(self.sessions[session].0, change).unwrap();

@@ -9,7 +9,7 @@ use adit_types::{Nanos, Seid};
 
 use crate::event::NodeEvent;
 use crate::node::{Node, ReceivedMessage};
-use crate::procedure::{rule_decode, withdraw_decode};
+use crate::procedure::rule_decode;
 use crate::transaction::RequestPurpose;
 
 impl Node {
@@ -106,10 +106,8 @@ impl Node {
         let drop_buffered = flags.contains(PfcpSrRspFlags::DROBU);
         let unchanged = SessionChange { at: now, ..SessionChange::default() };
         let mut change = SessionChange { drop_buffered, ..unchanged.clone() };
-        let update = message.update_bar.as_ref().map(rule_decode::update_bar_of_report);
-        change.update_bars.extend(update);
         let bar = message.update_bar.as_ref();
-        change.withdrawals.extend(bar.into_iter().flat_map(withdraw_decode::of_bar));
+        change.update_bars.extend(bar.map(rule_decode::update_bar_of_report));
         if let Some(f_teid) = message.n4u_f_teid {
             change.update_fars = self.fars_towards_cp_function(up_seid, f_teid);
             let applies = !change.update_fars.is_empty();

@@ -17,12 +17,12 @@ impl MidTrafficChange {
         let none = QerUpdate::default();
         let update = match self {
             Self::Nothing => return None,
-            Self::Rate(bps) => QerUpdate { id, mbr: Some(rates(bps, bps)), ..none },
+            Self::Rate(bps) => QerUpdate { id, mbr: Change::Set(rates(bps, bps)), ..none },
             Self::CloseGate => {
                 let gates = QerGates { uplink: Gate::Closed, downlink: Gate::Closed };
-                QerUpdate { id, gates: Some(gates), ..none }
+                QerUpdate { id, gates: Change::Set(gates), ..none }
             }
-            Self::Qfi(qfi) => QerUpdate { id, qfi: Qfi::new(qfi), ..none },
+            Self::Qfi(qfi) => QerUpdate { id, qfi: Qfi::new(qfi).into(), ..none },
         };
         Some(SessionChange { update_qers: vec![update], ..SessionChange::default() })
     }
@@ -130,7 +130,7 @@ fn raised_rate_reaches_what_waits_at_once() {
 
 #[test]
 fn what_waits_for_a_rate_that_no_pdr_names_any_more_leaves_ahead_of_later_packets() {
-    let bare = PdrUpdate { id: PdrId(1), qers: Some(Vec::new()), ..PdrUpdate::default() };
+    let bare = PdrUpdate { id: PdrId(1), qers: Change::Set(Vec::new()), ..PdrUpdate::default() };
     let (stage, order) =
         order_behind(Some(SessionChange { update_pdrs: vec![bare], ..SessionChange::default() }));
     assert_eq!(order, in_order());

@@ -1,0 +1,204 @@
+//! One declaration per rule, from which follow its record, its packed octets, its update and how the
+//! update changes the record.
+
+use adit_rules::{ApplyAction, DestinationInterface};
+use adit_types::{BarId, Precedence, QerId, UrrId};
+
+/// The effect of an update on a part of a rule. Spec: TS 29.244 §5.6.3.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Change<T> {
+    /// Leaves it.
+    #[default]
+    Keep,
+    /// Replaces it, or provides it.
+    Set(T),
+    /// Takes it away. A part that a rule always has becomes zero, false or its first alternative.
+    Withdraw,
+}
+
+impl<T> Change<T> {
+    /// The new value.
+    #[must_use]
+    pub fn set(self) -> Option<T> {
+        match self {
+            Self::Set(value) => Some(value),
+            Self::Keep | Self::Withdraw => None,
+        }
+    }
+
+    /// The change whose new value `of` makes of this one.
+    #[must_use]
+    pub fn map<U>(self, of: impl FnOnce(T) -> U) -> Change<U> {
+        match self {
+            Self::Keep => Change::Keep,
+            Self::Set(value) => Change::Set(of(value)),
+            Self::Withdraw => Change::Withdraw,
+        }
+    }
+
+    /// The new value by reference.
+    #[must_use]
+    pub const fn as_set(&self) -> Option<&T> {
+        match self {
+            Self::Set(value) => Some(value),
+            Self::Keep | Self::Withdraw => None,
+        }
+    }
+
+    /// True if the part is replaced or provided.
+    #[must_use]
+    pub const fn is_set(&self) -> bool {
+        matches!(self, Self::Set(_))
+    }
+
+    /// True if the part is taken away.
+    #[must_use]
+    pub const fn is_withdrawal(&self) -> bool {
+        matches!(self, Self::Withdraw)
+    }
+}
+
+/// An absent value keeps the part.
+impl<T> From<Option<T>> for Change<T> {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Keep, Self::Set)
+    }
+}
+
+impl<T> From<T> for Change<T> {
+    fn from(value: T) -> Self {
+        Self::Set(value)
+    }
+}
+
+/// A part of a rule.
+pub trait RulePart: Sized {
+    /// Its form in an update.
+    type Update: Default;
+
+    /// Applies the update.
+    fn change(&mut self, update: Self::Update);
+
+    /// The update that provides this part as far as it is there.
+    fn provided(self) -> Self::Update;
+}
+
+/// Parts that a rule may lack.
+impl<T> RulePart for Option<T> {
+    type Update = Change<T>;
+
+    fn change(&mut self, update: Change<T>) {
+        match update {
+            Change::Keep => {}
+            Change::Set(value) => *self = Some(value),
+            Change::Withdraw => *self = None,
+        }
+    }
+
+    fn provided(self) -> Change<T> {
+        self.into()
+    }
+}
+
+/// Lists, which an update replaces as a whole.
+impl<T> RulePart for Vec<T> {
+    type Update = Change<Self>;
+
+    fn change(&mut self, update: Change<Self>) {
+        match update {
+            Change::Keep => {}
+            Change::Set(value) => *self = value,
+            Change::Withdraw => self.clear(),
+        }
+    }
+
+    fn provided(self) -> Change<Self> {
+        if self.is_empty() { Change::Keep } else { Change::Set(self) }
+    }
+}
+
+/// Implements [`RulePart`] for types of parts that a rule always has.
+macro_rules! always {
+    ($($type:ty),+) => { $(
+        impl $crate::rule::RulePart for $type {
+            type Update = $crate::rule::Change<Self>;
+
+            fn change(&mut self, update: Self::Update) {
+                match update {
+                    $crate::rule::Change::Keep => {}
+                    $crate::rule::Change::Set(value) => *self = value,
+                    $crate::rule::Change::Withdraw => *self = $crate::pack::Pack::absent(),
+                }
+            }
+
+            fn provided(self) -> Self::Update {
+                $crate::rule::Change::Set(self)
+            }
+        }
+    )+ };
+}
+
+always!(bool, u8, ApplyAction, DestinationInterface, Precedence);
+
+/// Identifiers, which no update changes.
+macro_rules! identifiers {
+    ($($type:ty),+) => { $(
+        impl RulePart for $type {
+            type Update = Self;
+
+            fn change(&mut self, update: Self) {
+                debug_assert_eq!(*self, update, "an update of another rule");
+            }
+
+            fn provided(self) -> Self {
+                self
+            }
+        }
+    )+ };
+}
+
+identifiers!(BarId, QerId, UrrId);
+
+/// Declares a rule: `pub struct Record, Update { fields }`. The update has each field as its
+/// [`RulePart::Update`].
+///
+/// The fields are packed in their order: a new one is the last.
+macro_rules! rule {
+    (
+        $(#[$meta:meta])*
+        pub struct $record:ident, $update:ident {
+            $( $(#[$doc:meta])* pub $field:ident: $type:ty, )+
+        }
+    ) => {
+        $crate::pack::packed! {
+            $(#[$meta])*
+            pub struct $record { $( $(#[$doc])* pub $field: $type, )+ }
+        }
+
+        #[doc = concat!("An update of a [`", stringify!($record), "`].")]
+        #[derive(Debug, Clone, PartialEq, Eq, Default)]
+        pub struct $update {
+            $( $(#[$doc])* pub $field: <$type as $crate::rule::RulePart>::Update, )+
+        }
+
+        impl $crate::rule::RulePart for $record {
+            type Update = $update;
+
+            fn change(&mut self, update: $update) {
+                $( $crate::rule::RulePart::change(&mut self.$field, update.$field); )+
+            }
+
+            fn provided(self) -> $update {
+                $update { $( $field: $crate::rule::RulePart::provided(self.$field), )+ }
+            }
+        }
+
+        impl From<$record> for $update {
+            fn from(record: $record) -> Self {
+                $crate::rule::RulePart::provided(record)
+            }
+        }
+    };
+}
+
+pub(crate) use {always, rule};
