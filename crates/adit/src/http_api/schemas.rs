@@ -1,4 +1,4 @@
-//! Schemas of answers that are made of pages.
+//! Schemas of answers that are made of parts.
 #![allow(
     dead_code,
     reason = "a description: rows and members are JSON when they reach this module"
@@ -8,49 +8,9 @@ use std::collections::BTreeMap;
 
 use utoipa::ToSchema;
 
-use crate::snapshot::{
-    AggregateRow, DirectionalRates, NeighborRow, PacketRateRow, PathRow, RateRow, SessionRow,
-    UnreadyReason,
-};
+use crate::config::KeyRefusal;
+use crate::snapshot::{SessionRow, UnreadyReason};
 use crate::tap_client::text::PacketWords;
-
-/// A page of sessions.
-#[derive(ToSchema)]
-pub(super) struct SessionsPage {
-    sessions: Vec<SessionRow>,
-    /// Pass it as `cursor` to get the next page; null after the last one.
-    next: Option<String>,
-}
-
-/// A page of link-layer neighbors.
-#[derive(ToSchema)]
-pub(super) struct NeighborsPage {
-    #[schema(rename = "neighbours")]
-    neighbors: Vec<NeighborRow>,
-    /// Pass it as `cursor` to get the next page; null after the last one.
-    next: Option<String>,
-}
-
-/// A page of GTP-U paths.
-#[derive(ToSchema)]
-pub(super) struct PathsPage {
-    paths: Vec<PathRow>,
-    /// Pass it as `cursor` to get the next page; null after the last one.
-    next: Option<String>,
-}
-
-/// A page of QERs with rates, first those with bit rates, then those with packet rates. The totals are on the last page.
-#[derive(ToSchema)]
-pub(super) struct QosPage {
-    rates: Vec<RateRow>,
-    packet_rates: Vec<PacketRateRow>,
-    /// Rates of slices, and of all sessions together.
-    shared: Option<Vec<AggregateRow>>,
-    guaranteed_bps: Option<DirectionalRates<u64>>,
-    guaranteed_max_bps: Option<DirectionalRates<Option<u64>>>,
-    /// Pass it as `cursor` to get the next page; null after the last one.
-    next: Option<String>,
-}
 
 /// A session with its rules and its current use.
 #[derive(ToSchema)]
@@ -86,6 +46,17 @@ pub(super) struct UnreadyProblem {
     detail: String,
     ready: bool,
     reasons: Vec<UnreadyReason>,
+}
+
+/// Why a configuration is refused; a problem document with the keys.
+#[derive(ToSchema)]
+pub(super) struct ReloadProblem {
+    r#type: String,
+    title: String,
+    status: u16,
+    detail: String,
+    #[schema(required = false)]
+    refused: Vec<KeyRefusal>,
 }
 
 /// A line of a trace: the first, one of a packet, or the last.

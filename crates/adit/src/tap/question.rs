@@ -4,7 +4,6 @@ use core::net::IpAddr;
 
 use adit_rules::{DropReason, DroppedFor};
 use adit_types::{Nanos, Seid, Teid};
-use serde::{Deserialize, Serialize};
 
 use crate::session_filter::number;
 
@@ -27,38 +26,28 @@ pub(crate) const HEADER_SNAP_BYTES: u16 = 224;
 /// Octets of a frame that a client may have at most: the longest frame of any port.
 pub(crate) const SNAP_BYTES_MAX: u16 = 9216;
 
-/// A request for a trace or a capture, as on the admin socket.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+/// A request for a trace or a capture.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TapQuestion {
     /// Only packets of the session with this UP SEID.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     /// Only packets to this address of a UE, and from it in tunnels.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ue: Option<IpAddr>,
     /// Only packets in this local tunnel.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub teid: Option<String>,
     /// Only packets that arrive on this interface or leave through it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
     /// Only packets that are dropped for this reason; `any`: for whatever reason.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub drop: Option<String>,
     /// One of so many packets.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub one_of: Option<u32>,
     /// The stages and rules that packets met.
     pub stages: bool,
     /// Octets of each frame; headers only without it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub snap_bytes: Option<u16>,
     /// Packets at most.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub packets: Option<u64>,
     /// How long at most.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
 }
 

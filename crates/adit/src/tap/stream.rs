@@ -17,6 +17,9 @@ use super::news::{TapEnd, TapNames, TapNews};
 use super::question::CheckedQuestion;
 use super::words::{self, WordOptions};
 
+/// Their media type.
+pub(crate) const JSON_LINES: &str = "application/x-ndjson";
+
 /// The client's thread looks after its client at least once in this time.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -49,11 +52,6 @@ pub(crate) trait TapSink {
 }
 
 impl TapStream {
-    /// Kind ("trace") and subject ("ue 10.45.0.2"), for the audit log.
-    pub(crate) fn subject(&self) -> (&'static str, String) {
-        (self.question.kind(), self.question.subject())
-    }
-
     /// Names of the ports.
     pub(crate) fn ports(&self) -> &[String] {
         &self.names.ports

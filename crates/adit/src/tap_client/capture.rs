@@ -7,12 +7,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::capture_writer::CaptureWriter;
-use super::connection::{EndLine, TapConnection, TapLine, question};
+use super::connection::{EndLine, TapConnection, TapLine};
 use crate::cli::CaptureArguments;
-use crate::tap::TapQuestion;
+use crate::http_client::HttpRequest;
+use crate::tap::{CaptureWish, JSON_LINES, TAP_TIME_MAX};
 
 /// The error of an output.
 const UNWRITTEN: &str = "cannot write the capture";
@@ -30,14 +31,20 @@ pub(crate) fn capture(arguments: &CaptureArguments) -> anyhow::Result<()> {
     if is_stdout && arguments.rotate.is_some() {
         bail!("--rotate needs a file: name one with -w");
     }
-    let question = TapQuestion {
+    let wish = CaptureWish {
+        session: selection.session.clone(),
+        ue: selection.ue,
+        teid: selection.teid.clone(),
         interface: arguments.interface.clone(),
+        all: arguments.all,
+        drop: selection.drop.clone(),
         one_of: arguments.sample,
         snap_bytes: arguments.snap,
         packets: arguments.packets,
-        ..question(selection)
+        duration_ms: selection.duration_ms().or(Some(TAP_TIME_MAX.0 / 1_000_000)),
     };
-    let mut tap = TapConnection::open(selection.socket.path(), &question)?;
+    let request = HttpRequest::new("POST", "/v1/captures").with_body(json!(wish));
+    let mut tap = TapConnection::open(selection.socket.path(), &request.accepting(JSON_LINES))?;
     tap.notes.iter().for_each(|note| eprintln!("adit: note: {note}"));
     let mut files = CaptureFiles::open(arguments, core::mem::take(&mut tap.ports))?;
     eprintln!("adit: capturing to {}; Ctrl-C ends it", files.name());

@@ -1,6 +1,6 @@
 //! The stream of an answer, line by line, until it ends or the user interrupts it.
 
-use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,9 +11,7 @@ use anyhow::{Context, bail};
 use serde_json::Value;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::admin::client;
-use crate::cli::TapSelection;
-use crate::tap::TapQuestion;
+use crate::http_client::{self, HttpRequest};
 
 /// How often an interruption is noticed.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -51,27 +49,18 @@ impl TapConnection {
     ///
     /// # Errors
     /// Nothing listens there, or adit refuses.
-    pub(super) fn open(socket: &Path, question: &TapQuestion) -> anyhow::Result<Self> {
+    pub(super) fn open(socket: &Path, request: &HttpRequest) -> anyhow::Result<Self> {
         let is_interrupted = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             signal_hook::flag::register(signal, Arc::clone(&is_interrupted))
                 .context("cannot handle signals")?;
         }
-        let mut stream = client::connect(socket)?;
-        stream.set_read_timeout(Some(INTERVAL))?;
-        let mut line = serde_json::to_vec(&serde_json::json!({ "tap": question }))?;
-        line.push(b'\n');
-        // An overloaded adit may close the socket before it reads the request; its answer has the reason.
-        let _ = stream.write_all(&line);
-        let (lines, line) = (BufReader::new(stream), Vec::new());
+        let (lines, line) = (http_client::send(socket, request)?.stream(INTERVAL)?, Vec::new());
         let (ports, notes) = (Vec::new(), Vec::new());
         let mut connection = Self { lines, line, is_interrupted, ports, notes };
         let Some(head) = connection.next_value()? else {
             bail!("interrupted before adit answered");
         };
-        if let Some(what) = head.get("error").and_then(Value::as_str) {
-            bail!("{what}");
-        }
         let strings = |key: &str| {
             let list = head["tap"][key].as_array().into_iter().flatten();
             list.filter_map(Value::as_str).map(str::to_owned).collect()
@@ -119,17 +108,4 @@ impl TapConnection {
 /// True if there is nothing to read yet.
 const fn is_only_late(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
-}
-
-/// The question about the packets of a selection.
-pub(super) fn question(selection: &TapSelection) -> TapQuestion {
-    let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    TapQuestion {
-        session: selection.session.clone(),
-        ue: selection.ue,
-        teid: selection.teid.clone(),
-        drop: selection.drop.clone(),
-        duration_ms: selection.duration.map(ms),
-        ..TapQuestion::default()
-    }
 }

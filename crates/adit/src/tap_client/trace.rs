@@ -3,10 +3,13 @@
 use std::io::Write;
 use std::time::Duration;
 
-use super::connection::{EndLine, TapConnection, TapLine, question};
+use serde_json::json;
+
+use super::connection::{EndLine, TapConnection, TapLine};
 use super::text;
 use crate::cli::TraceArguments;
-use crate::tap::TapQuestion;
+use crate::http_client::HttpRequest;
+use crate::tap::TraceWish;
 
 /// Prints what happens to packets, until there are enough, the time is over or the user interrupts.
 ///
@@ -14,9 +17,17 @@ use crate::tap::TapQuestion;
 /// No adit answers, it refuses, or its answer is cut short; those of the output.
 pub(crate) fn trace(arguments: &TraceArguments, out: &mut impl Write) -> anyhow::Result<()> {
     let selection = &arguments.selection;
-    let question =
-        TapQuestion { stages: true, packets: Some(arguments.packets), ..question(selection) };
-    let mut tap = TapConnection::open(selection.socket.path(), &question)?;
+    let wish = TraceWish {
+        session: selection.session.clone(),
+        ue: selection.ue,
+        teid: selection.teid.clone(),
+        drop: selection.drop.clone(),
+        packets: Some(arguments.packets),
+        duration_ms: selection.duration_ms(),
+        words: false,
+    };
+    let request = HttpRequest::new("POST", "/v1/traces").with_body(json!(wish));
+    let mut tap = TapConnection::open(selection.socket.path(), &request)?;
     tap.notes.iter().for_each(|note| eprintln!("adit: note: {note}"));
     let time = selection.duration.unwrap_or(Duration::from_secs(10));
     eprintln!(
