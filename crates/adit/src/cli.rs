@@ -13,12 +13,6 @@ use clap_complete::Shell;
 
 use crate::log::LogSettings;
 use crate::session_filter::SessionFilterText;
-use crate::snapshot::{
-    ApplicationsDocument, AssociationsDocument, DropsDocument, HealthDocument, NeighborsPage,
-    OffloadDocument, PathsPage, PortsDocument, QosPage, RoutesDocument, SessionsPage,
-    StoreDocument, TapsDocument, TrafficPage, WorkersDocument,
-};
-use crate::text_table::TextList;
 use crate::version::VERSION_LINE;
 pub(crate) use acts::{
     AssociationCommand, DrainSwitch, RequestedAct, SessionCommand, StoreCommand, TapCommand,
@@ -292,28 +286,6 @@ impl Topic {
         }
     }
 
-    /// The lists of its document that are printed as tables.
-    pub(crate) const fn tables(self) -> &'static [TextList] {
-        match self {
-            Self::Associations => AssociationsDocument::TABLES,
-            Self::Sessions => SessionsPage::TABLES,
-            Self::Traffic => TrafficPage::TABLES,
-            Self::Drops => DropsDocument::TABLES,
-            Self::Health => HealthDocument::TABLES,
-            Self::Ports => PortsDocument::TABLES,
-            Self::Workers => WorkersDocument::TABLES,
-            Self::Offload => OffloadDocument::TABLES,
-            Self::Neighbours => NeighborsPage::TABLES,
-            Self::Paths => PathsPage::TABLES,
-            Self::Routes => RoutesDocument::TABLES,
-            Self::Applications => ApplicationsDocument::TABLES,
-            Self::Qos => QosPage::TABLES,
-            Self::Store => StoreDocument::TABLES,
-            Self::Taps => TapsDocument::TABLES,
-            Self::Counters | Self::Node | Self::Metrics => &[],
-        }
-    }
-
     /// True for a list that grows with sessions or peers.
     pub(crate) const fn is_paged(self) -> bool {
         matches!(self, Self::Sessions | Self::Traffic | Self::Neighbours | Self::Paths)
@@ -322,14 +294,6 @@ impl Topic {
     /// True if its document comes in pages.
     pub(crate) const fn has_pages(self) -> bool {
         self.is_paged() || matches!(self, Self::Qos)
-    }
-
-    /// True if its other members are printed above its tables.
-    pub(crate) const fn has_members(self) -> bool {
-        matches!(
-            self,
-            Self::Health | Self::Node | Self::Offload | Self::Ports | Self::Store | Self::Workers
-        )
     }
 }
 

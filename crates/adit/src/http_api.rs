@@ -26,10 +26,11 @@ use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 
 use adit_api::{ApiCredentials, ApiServer, ApiServerConfig, ApiStartError, ApiTlsPaths};
-use adit_types::limits::{API_TAPS_MAX, TAPS_MAX};
+use adit_types::limits::API_TAPS_MAX;
 use axum::Router;
 use axum::extract::Query;
 use axum::routing::get;
+use tokio::sync::Semaphore;
 use tracing::{error, info, warn};
 
 use crate::admin::{AdminQuery, NICENESS};
@@ -103,7 +104,8 @@ pub(crate) fn serve(
             info!(%address, "HTTP interface and dashboard");
             ("adit-api", API_TAPS_MAX)
         }
-        None => ("adit-admin", TAPS_MAX),
+        // As many as the control thread allows.
+        None => ("adit-admin", Semaphore::MAX_PERMITS),
     };
     spawn(name, move || {
         // If this fails, the thread runs at normal priority.

@@ -112,8 +112,9 @@ pub(crate) fn send(socket: &Path, request: &HttpRequest) -> anyhow::Result<HttpB
     let mut reader = BufReader::new(stream);
     let status = line(&mut reader)?;
     let status = status.split(' ').nth(1).and_then(|code| code.parse::<u16>().ok());
-    let status =
-        status.ok_or_else(|| anyhow!("what listens at {} is no adit", socket.display()))?;
+    let status = status.ok_or_else(|| {
+        anyhow!("no HTTP at {}: an adit of release 0.1.0, or another program", socket.display())
+    })?;
     let mut len = None;
     loop {
         let field = line(&mut reader)?;

@@ -12,6 +12,11 @@ use crate::admin::AdminQuestion;
 use crate::cli::{DocumentForm, MetricsFormat, Topic};
 use crate::foreign_text::{printable, printable_json};
 use crate::http_client::{self, HttpRequest, encoded};
+use crate::snapshot::{
+    ApplicationsDocument, AssociationsDocument, DropsDocument, HealthDocument, NeighborsPage,
+    OffloadDocument, PathsPage, PortsDocument, QosPage, RoutesDocument, SessionsPage,
+    StoreDocument, TapsDocument, TrafficPage, WorkersDocument,
+};
 use crate::text_table::{TextColumns, TextList, counted, plain_table, terminal_width};
 
 /// Number of rows that determine the widths of columns; later rows can only widen them.
@@ -36,6 +41,36 @@ pub(crate) fn show(
     let mut printer = Printer::new(question.topic, width, form.all, out);
     pages(socket, question, |page| printer.page(page))?;
     printer.finish()
+}
+
+/// The lists of a topic's document that are printed as tables.
+const fn tables_of(topic: Topic) -> &'static [TextList] {
+    match topic {
+        Topic::Associations => AssociationsDocument::TABLES,
+        Topic::Sessions => SessionsPage::TABLES,
+        Topic::Traffic => TrafficPage::TABLES,
+        Topic::Drops => DropsDocument::TABLES,
+        Topic::Health => HealthDocument::TABLES,
+        Topic::Ports => PortsDocument::TABLES,
+        Topic::Workers => WorkersDocument::TABLES,
+        Topic::Offload => OffloadDocument::TABLES,
+        Topic::Neighbours => NeighborsPage::TABLES,
+        Topic::Paths => PathsPage::TABLES,
+        Topic::Routes => RoutesDocument::TABLES,
+        Topic::Applications => ApplicationsDocument::TABLES,
+        Topic::Qos => QosPage::TABLES,
+        Topic::Store => StoreDocument::TABLES,
+        Topic::Taps => TapsDocument::TABLES,
+        Topic::Counters | Topic::Node | Topic::Metrics => &[],
+    }
+}
+
+/// True if other members of a topic's document are printed above its tables.
+const fn has_members(topic: Topic) -> bool {
+    matches!(
+        topic,
+        Topic::Health | Topic::Node | Topic::Offload | Topic::Ports | Topic::Store | Topic::Workers
+    )
 }
 
 /// Passes each page of a document to `take`; a document without pages is one.
@@ -140,7 +175,7 @@ impl<'o, W: Write> Printer<'o, W> {
 
     /// Processes a page of the document.
     fn page(&mut self, mut page: Map<String, Value>) -> anyhow::Result<()> {
-        let tables = if self.topic.has_members() { &[] } else { self.topic.tables() };
+        let tables = if has_members(self.topic) { &[] } else { tables_of(self.topic) };
         for (position, TextList { name, columns }) in tables.iter().enumerate() {
             let Some(Value::Array(rows)) = page.remove(*name) else { continue };
             let is_known = self.list.as_ref().is_some_and(|list| list.name == *name);
@@ -184,8 +219,8 @@ impl<'o, W: Write> Printer<'o, W> {
                     self.out.write_all(part.as_bytes())?;
                 }
             }
-            topic if topic.has_members() => {
-                writeln!(self.out, "{}", members(whole, topic.tables(), width))?;
+            topic if has_members(topic) => {
+                writeln!(self.out, "{}", members(whole, tables_of(topic), width))?;
             }
             _ => {}
         }
@@ -231,7 +266,7 @@ struct JsonPrinter<'o, W> {
 
 impl<'o, W: Write> JsonPrinter<'o, W> {
     fn new(topic: Topic, out: &'o mut W) -> Self {
-        let lists = if topic.has_pages() { topic.tables() } else { &[] };
+        let lists = if topic.has_pages() { tables_of(topic) } else { &[] };
         Self { lists, out, begun: 0, has_rows: false, members: Map::new() }
     }
 
@@ -302,7 +337,7 @@ impl<'o, W: Write> JsonPrinter<'o, W> {
 
 /// Renders the ports, with the distribution of their packets over workers and their losses.
 fn ports(document: &Value, width: Option<u16>) -> String {
-    let mut text = tables(document, Topic::Ports.tables(), width);
+    let mut text = tables(document, tables_of(Topic::Ports), width);
     for port in document.get("ports").and_then(Value::as_array).into_iter().flatten() {
         let word = |member: &str| port.get(member).map_or(String::new(), cell);
         text.push_str(&format!("\n\n{}", word("name")));

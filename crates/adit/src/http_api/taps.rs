@@ -10,10 +10,10 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::answer::{ApiProblem, ProblemAnswers};
 use super::reads::NoParameters;
-use super::schemas::TraceLine;
 use super::state::ApiState;
-use super::tap_body::{self, CaptureBody, TraceBody};
+use super::tap_body::{self, CaptureBody};
 use crate::audit::{self, AuditActor};
+use crate::tap::packet::TraceLine;
 use crate::tap::{CaptureWish, JSON_LINES, JsonLines, TapQuestion, TapStream, TraceWish};
 use crate::tap_client::capture_writer::CaptureWriter;
 
@@ -31,11 +31,11 @@ pub(super) async fn trace(
     Json(wish): Json<TraceWish>,
 ) -> Result<Response<Body>, ApiProblem> {
     let has_words = wish.words;
-    let (tap, place) = start(&api, principal, wish.into_question()).await?;
+    let (tap, place) = start(&api, principal, wish.check()).await?;
     let (writer, body) = tap_body::body();
     write(place, move || {
-        let lines = JsonLines::new(writer, &tap)?;
-        tap.serve(&mut TraceBody { lines, has_words })
+        let mut lines = JsonLines::new(writer, &tap, has_words)?;
+        tap.serve(&mut lines)
     });
     Ok(response(body, JSON_LINES))
 }
@@ -52,13 +52,11 @@ pub(super) async fn capture(
     Json(wish): Json<CaptureWish>,
 ) -> Result<Response<Body>, ApiProblem> {
     let only = wish.interface.clone();
-    let question = wish.into_question();
-    let question = question.map_err(|what| ApiProblem::new(StatusCode::BAD_REQUEST, what))?;
-    let (tap, place) = start(&api, principal, question).await?;
+    let (tap, place) = start(&api, principal, wish.check()).await?;
     let (writer, body) = tap_body::body();
     if headers.get(ACCEPT).is_some_and(|kind| kind == JSON_LINES) {
         write(place, move || {
-            let mut lines = JsonLines::new(writer, &tap)?;
+            let mut lines = JsonLines::new(writer, &tap, false)?;
             tap.serve(&mut lines)
         });
         return Ok(response(body, JSON_LINES));
@@ -77,10 +75,10 @@ pub(super) async fn capture(
 async fn start(
     api: &ApiState,
     principal: ApiPrincipal,
-    question: TapQuestion,
+    question: Result<TapQuestion, String>,
 ) -> Result<(TapStream, OwnedSemaphorePermit), ApiProblem> {
-    let checked = question.check();
-    let checked = checked.map_err(|what| ApiProblem::new(StatusCode::BAD_REQUEST, what))?;
+    let question = question.map_err(|what| ApiProblem::new(StatusCode::BAD_REQUEST, what))?;
+    let (kind, subject) = (question.kind(), question.subject());
     let started = match api.tap_places().try_acquire_owned() {
         Ok(place) => api.start_tap(question).await.map(|tap| (tap, place)),
         Err(_) => {
@@ -91,7 +89,7 @@ async fn start(
     };
     let outcome = started.as_ref().map(drop).map_err(|problem| problem.detail.as_str());
     let actor = AuditActor { who: principal.name, role: principal.role.name() };
-    audit::record(&actor, checked.kind(), Some(&checked.subject()), outcome);
+    audit::record(&actor, kind, Some(&subject), outcome);
     started
 }
 

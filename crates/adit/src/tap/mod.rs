@@ -7,6 +7,8 @@
 pub(crate) mod frame;
 pub(crate) mod hub;
 mod news;
+pub(crate) mod packet;
+pub(crate) mod packet_words;
 pub(crate) mod question;
 pub(crate) mod stream;
 mod wish;
@@ -14,6 +16,6 @@ mod words;
 
 pub(crate) use hub::{HubTapState, TapContext, TapHub, TapLimits, TapRefusal};
 pub(crate) use news::TapEnd;
-pub(crate) use question::{TAP_TIME_MAX, TapQuestion};
+pub(crate) use question::TapQuestion;
 pub(crate) use stream::{JSON_LINES, JsonLines, TapOutput, TapSink, TapStream};
-pub(crate) use wish::{CaptureWish, TraceWish};
+pub(crate) use wish::{CaptureWish, TAP_TIME_MAX, TraceWish};
