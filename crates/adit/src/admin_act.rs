@@ -1,5 +1,8 @@
-//! Acts by which an operator changes a running adit, over the admin socket and the HTTP interface
-//! alike.
+//! Acts by which an operator changes a running adit.
+
+use serde_json::json;
+
+use crate::http_client::{HttpRequest, encoded};
 
 /// An act of an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +32,7 @@ pub(crate) enum AdminAct {
 }
 
 impl AdminAct {
-    /// Its name on the admin socket and in the log.
+    /// Its name in the log.
     pub(crate) const fn word(&self) -> &'static str {
         match self {
             Self::TakeOver => "takeover",
@@ -59,38 +62,29 @@ impl AdminAct {
         }
     }
 
-    /// The act of a request.
-    ///
-    /// # Errors
-    /// There is no such act, or it is about something else.
-    pub(crate) fn parse(word: &str, of: Option<String>) -> Result<Self, String> {
-        match (word, of) {
-            ("takeover", None) => Ok(Self::TakeOver),
-            ("reload", None) => Ok(Self::Reload),
-            ("end_session", Some(of)) => Ok(Self::EndSession(of)),
-            ("discard_session", Some(of)) => Ok(Self::DiscardSession(of)),
-            ("end_tap", Some(of)) => Ok(Self::EndTap(of)),
-            ("release_association", Some(of)) => Ok(Self::ReleaseAssociation(of)),
-            ("end_association", Some(of)) => Ok(Self::EndAssociation(of)),
-            ("drain", Some(of)) if of == "on" => Ok(Self::Drain(true)),
-            ("drain", Some(of)) if of == "off" => Ok(Self::Drain(false)),
-            ("drain", _) => Err("\"drain\" is \"on\" or \"off\"".to_owned()),
-            ("drain_worker", Some(of)) => Ok(Self::DrainWorker(of)),
-            ("resume_worker", Some(of)) => Ok(Self::ResumeWorker(of)),
-            ("log", Some(of)) => Ok(Self::SetLog(of)),
-            ("takeover" | "reload", Some(_)) => Err(format!("\"{word}\" is of nothing")),
-            (
-                "end_session"
-                | "discard_session"
-                | "end_tap"
-                | "release_association"
-                | "end_association"
-                | "drain_worker"
-                | "resume_worker"
-                | "log",
-                None,
-            ) => Err(format!("\"{word}\" needs \"of\"")),
-            _ => Err(format!("cannot do \"{word}\"")),
+    /// The request for it.
+    pub(crate) fn request(&self) -> HttpRequest {
+        let delete = |path: &str, of: &str, query: &str| {
+            HttpRequest::new("DELETE", format!("{path}/{}{query}", encoded(of)))
+        };
+        let worker = |of: &str, on: bool| {
+            let path = format!("/v1/workers/{}/drain", encoded(of));
+            HttpRequest::new("PUT", path).with_body(json!({ "on": on }))
+        };
+        match self {
+            Self::TakeOver => HttpRequest::new("POST", "/v1/takeover"),
+            Self::EndSession(seid) => delete("/v1/sessions", seid, ""),
+            Self::DiscardSession(seid) => delete("/v1/store/set_aside", seid, ""),
+            Self::EndTap(tap) => delete("/v1/taps", tap, ""),
+            Self::ReleaseAssociation(node_id) => delete("/v1/associations", node_id, ""),
+            Self::EndAssociation(node_id) => delete("/v1/associations", node_id, "?force=true"),
+            Self::Drain(on) => HttpRequest::new("PUT", "/v1/drain").with_body(json!({ "on": on })),
+            Self::DrainWorker(of) => worker(of, true),
+            Self::ResumeWorker(of) => worker(of, false),
+            Self::SetLog(of) => {
+                HttpRequest::new("PUT", "/v1/log").with_body(json!({ "filter": of }))
+            }
+            Self::Reload => HttpRequest::new("POST", "/v1/reload"),
         }
     }
 }

@@ -9,20 +9,20 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use serde::{Deserialize, Serialize};
 
 use crate::log::LogSettings;
 use crate::session_filter::SessionFilterText;
 use crate::version::VERSION_LINE;
 pub(crate) use acts::{
-    AssociationCommand, DrainSwitch, SessionCommand, StoreCommand, TapCommand, WorkerDrainCommand,
+    AssociationCommand, DrainSwitch, RequestedAct, SessionCommand, StoreCommand, TapCommand,
+    WorkerDrainCommand,
 };
 pub(crate) use host::{
     HostCommand, MachineSource, NoiseArguments, PlanArguments, PlannedModel, PlannedSiblings,
     TuningArguments, TuningPlace,
 };
 
-pub(crate) use tap::{CaptureArguments, TapSelection, TraceArguments};
+pub(crate) use tap::{CaptureArguments, TraceArguments};
 pub(crate) use top::TopArguments;
 
 /// Default socket between `adit run` and `adit show`.
@@ -215,8 +215,7 @@ pub(crate) struct DocumentForm {
 }
 
 /// Format of metrics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum MetricsFormat {
     /// OpenMetrics 1.0.0.
     #[default]
@@ -267,33 +266,28 @@ pub(crate) enum Topic {
 }
 
 impl Topic {
-    /// The name of the topic on the admin socket.
-    pub(crate) const fn word(self) -> &'static str {
+    /// The name of the topic.
+    pub(crate) fn word(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    /// The path of its document.
+    pub(crate) fn path(self) -> String {
         match self {
-            Self::Associations => "associations",
-            Self::Sessions => "sessions",
-            Self::Traffic => "traffic",
-            Self::Counters => "counters",
-            Self::Drops => "drops",
-            Self::Health => "health",
-            Self::Node => "node",
-            Self::Ports => "ports",
-            Self::Workers => "workers",
-            Self::Offload => "offload",
-            Self::Neighbours => "neighbours",
-            Self::Paths => "paths",
-            Self::Routes => "routes",
-            Self::Applications => "applications",
-            Self::Qos => "qos",
-            Self::Store => "store",
-            Self::Taps => "taps",
-            Self::Metrics => "metrics",
+            Self::Metrics => "/metrics".to_owned(),
+            Self::Neighbours => "/v1/neighbors".to_owned(),
+            other => format!("/v1/{}", other.word()),
         }
     }
 
     /// True for a list that grows with sessions or peers.
     pub(crate) const fn is_paged(self) -> bool {
         matches!(self, Self::Sessions | Self::Traffic | Self::Neighbours | Self::Paths)
+    }
+
+    /// True if its document comes in pages.
+    pub(crate) const fn has_pages(self) -> bool {
+        self.is_paged() || matches!(self, Self::Qos)
     }
 }
 

@@ -252,7 +252,7 @@ impl ControlThread {
                     answer(snapshot::answer(&self.view(), &question, cursor));
                 }
                 AdminCommand::Act(act) => self.act(now, act, answer),
-                AdminCommand::Tap(question) => answer(self.start_tap(now, &question)),
+                AdminCommand::Tap(question) => answer(self.start_tap(now, question)),
             }
         }
         self.continue_reload(now);
@@ -277,7 +277,7 @@ impl ControlThread {
     }
 
     /// Starts a trace or a capture.
-    fn start_tap(&mut self, now: Nanos, question: &TapQuestion) -> AdminAnswer {
+    fn start_tap(&mut self, now: Nanos, question: TapQuestion) -> AdminAnswer {
         if !self.is_active() {
             let why = "this adit is a standby, which no packets pass; ask the active one";
             return AdminAnswer::Refused(why.to_owned());

@@ -1,9 +1,9 @@
 //! The HTTP interface: the documents of `adit show`, the acts of an operator, traces and captures, health, the live stream
 //! and the dashboard.
 //!
-//! Handlers query the control thread for the same pages as the admin socket, so both always agree.
-//! Room `api` has the machinery; here are the routes. The thread shares the core of the control
-//! thread and yields to it.
+//! It listens at the admin socket, and at a TCP address if `[api]` says so: the same routes, each with a thread and limits of
+//! its own, so that clients over the network keep no operator of this host waiting. Room `api` has the machinery; here are
+//! the routes. The threads share the core of the control thread and yield to it.
 
 mod acts;
 mod answer;
@@ -26,10 +26,11 @@ use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 
 use adit_api::{ApiCredentials, ApiServer, ApiServerConfig, ApiStartError, ApiTlsPaths};
-use anyhow::Context;
+use adit_types::limits::API_TAPS_MAX;
 use axum::Router;
 use axum::extract::Query;
 use axum::routing::get;
+use tokio::sync::Semaphore;
 use tracing::{error, info, warn};
 
 use crate::admin::{AdminQuery, NICENESS};
@@ -90,7 +91,7 @@ fn server_config(settings: &ApiSettings) -> ApiServerConfig {
     }
 }
 
-/// Serves on a thread that ends with the process. `queries` lead to the control thread.
+/// Serves on a thread that ends with the process and has nothing to release. `queries` lead to the control thread.
 ///
 /// # Errors
 /// The thread cannot start.
@@ -98,22 +99,28 @@ pub(crate) fn serve(
     server: ApiServer,
     queries: Sender<AdminQuery>,
 ) -> anyhow::Result<JoinHandle<()>> {
-    let address = server.address().context("cannot serve the HTTP interface")?;
-    info!(%address, "HTTP interface and dashboard");
-    spawn("adit-api", move || {
+    let (name, taps_max) = match server.address() {
+        Some(address) => {
+            info!(%address, "HTTP interface and dashboard");
+            ("adit-api", API_TAPS_MAX)
+        }
+        // As many as the control thread allows.
+        None => ("adit-admin", Semaphore::MAX_PERMITS),
+    };
+    spawn(name, move || {
         // If this fails, the thread runs at normal priority.
         if let Err(error) = rustix::process::nice(NICENESS) {
             warn!(%error, "the thread of the HTTP interface keeps its priority");
         }
-        if let Err(error) = server.serve(|| start(queries)) {
+        if let Err(error) = server.serve(|| start(queries, taps_max)) {
             error!(%error, "the HTTP interface ends");
         }
     })
 }
 
 /// The routes, and the task of the live stream.
-fn start(queries: Sender<AdminQuery>) -> Router {
-    let state = ApiState::new(queries);
+fn start(queries: Sender<AdminQuery>, taps_max: usize) -> Router {
+    let state = ApiState::new(queries, taps_max);
     live::start(&state);
     router(state)
 }

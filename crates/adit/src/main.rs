@@ -23,6 +23,7 @@ mod flow_offload;
 mod foreign_text;
 mod host_command;
 mod http_api;
+mod http_client;
 mod lease;
 mod lifecycle;
 mod liveness;
@@ -40,7 +41,6 @@ mod publication_latency;
 mod record_store;
 mod recovery_time;
 mod reload;
-mod reload_command;
 mod replication;
 mod replication_link;
 mod run;
@@ -50,6 +50,7 @@ mod session_filter;
 mod show;
 mod signaled_reload;
 mod snapshot;
+mod socket_file;
 mod standby_thread;
 mod standstill;
 mod steering;
@@ -75,7 +76,8 @@ use adit_baseline as _;
 use clap::Parser;
 use signal_hook::consts::SIGPIPE;
 
-use cli::{AditCli, AditCommand};
+use admin::AdminAct;
+use cli::{AditCli, AditCommand, DrainSwitch, RequestedAct};
 
 /// Sessions consist of many small allocations of a few sizes, between short-lived ones. An allocator
 /// with separate size classes avoids fragmentation.
@@ -118,31 +120,19 @@ fn dispatch(cli: AditCli) -> anyhow::Result<()> {
         }
         AditCommand::Capture(arguments) => tap_client::capture::capture(&arguments),
         AditCommand::Takeover { socket } => takeover::take_over(socket.path()),
-        AditCommand::Session { session } => {
-            let (socket, act) = session.into_act();
-            act_command::act(socket.path(), act)
-        }
-        AditCommand::Store { store } => {
-            let (socket, act) = store.into_act();
-            act_command::act(socket.path(), act)
-        }
-        AditCommand::Association { association } => {
-            let (socket, act) = association.into_act();
-            act_command::act(socket.path(), act)
-        }
-        AditCommand::Tap { tap } => {
-            let (socket, act) = tap.into_act();
-            act_command::act(socket.path(), act)
-        }
-        AditCommand::Worker { worker } => {
-            let (socket, act) = worker.into_act();
-            act_command::act(socket.path(), act)
-        }
-        AditCommand::Drain { switch, socket } => act_command::act(socket.path(), switch.into_act()),
-        AditCommand::Log { filter, socket } => {
-            act_command::act(socket.path(), admin::AdminAct::SetLog(filter))
-        }
-        AditCommand::Reload { json, socket } => reload_command::reload(socket.path(), json),
+        AditCommand::Reload { json, socket } => act_command::reload(socket.path(), json),
         AditCommand::Host { host } => host_command::run(host),
+        AditCommand::Session { session } => act_command::act(&session.into_act()),
+        AditCommand::Store { store } => act_command::act(&store.into_act()),
+        AditCommand::Association { association } => act_command::act(&association.into_act()),
+        AditCommand::Tap { tap } => act_command::act(&tap.into_act()),
+        AditCommand::Worker { worker } => act_command::act(&worker.into_act()),
+        AditCommand::Drain { switch, socket } => {
+            let act = AdminAct::Drain(switch == DrainSwitch::On);
+            act_command::act(&RequestedAct { socket, act })
+        }
+        AditCommand::Log { filter, socket } => {
+            act_command::act(&RequestedAct { socket, act: AdminAct::SetLog(filter) })
+        }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use adit_api::ApiServer;
 use adit_dpdk::{Eal, EventDevice, Mempool};
 use adit_n4::Node;
 use adit_rules::DataPlane;
@@ -22,7 +23,7 @@ use signal_hook::iterator::Signals;
 use tracing::{error, info, warn};
 
 use crate::active_addresses::ActiveAddresses;
-use crate::admin::{self, AdminServer};
+use crate::admin::AdminQuery;
 use crate::clock::ProcessClock;
 use crate::config::Config;
 use crate::control::{ControlEnd, ControlThread};
@@ -43,6 +44,7 @@ use crate::recovery_time::RecoveryTime;
 use crate::service_manager::ServiceManager;
 use crate::serving_lease::ServingLease;
 use crate::signaled_reload::SignaledReload;
+use crate::socket_file::SocketFile;
 use crate::tap::TapHub;
 use crate::{
     active_addresses, event_scheduler, flow_offload, http_api, open_ports, record_store, show,
@@ -68,7 +70,7 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
     check_cores(&config)?;
     log_placement(&config);
     let (mut signals, is_starting) = take_signals().context("cannot wait for signals")?;
-    let server = AdminServer::bind(&config.admin_socket)?;
+    let socket_file = SocketFile::bind(&config.admin_socket)?;
     let api = config.api.as_ref().map(http_api::bind).transpose()?;
     let nodes = ProcessNodes::of_this_machine(&config);
     prefer_memory(&nodes);
@@ -98,12 +100,13 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
     lifecycle.lease.set_clock(clock);
     let start = StartParts { clock, socket, addresses, records, recovery_time_stamp, pool, nodes };
     let files =
-        ConfigFiles { config: path.to_owned(), api: api.as_ref().map(adit_api::ApiServer::access) };
+        ConfigFiles { config: path.to_owned(), api: api.as_ref().and_then(ApiServer::access) };
     let (control, mut parts) = assemble(&config, start, files, ports, device, &lifecycle)?;
     parts.iter_mut().zip(scheduled).for_each(|(parts, port)| parts.scheduled = Some(port));
     let (queries, questions) = mpsc::channel();
     let api = api.map(|api| http_api::serve(api, queries.clone())).transpose()?;
-    let admin = serve_admin(&server, queries.clone())?;
+    let admin = socket_file.server().context("cannot serve the admin socket")?;
+    let admin = http_api::serve(admin, queries.clone())?;
 
     recovery_time.map_or(Ok(()), RecoveryTime::wait)?;
     let path = PacketPath { eal: &eal, config: &config, clock, lifecycle: &lifecycle };
@@ -123,7 +126,7 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
     let threads = Threads { control, workers, admin, api, queries };
     is_starting.store(false, Ordering::Relaxed);
     let outcome = supervise(&mut signals, threads, &lifecycle);
-    drop(server);
+    drop(socket_file);
     drop(eal);
     outcome
 }
@@ -139,11 +142,12 @@ fn log_table_pages() {
 pub(crate) struct Threads {
     pub control: JoinHandle<ControlThread>,
     pub workers: Vec<WorkerThread>,
+    /// The HTTP interface at the admin socket.
     pub admin: JoinHandle<()>,
-    /// The HTTP interface.
+    /// That at a TCP address.
     pub api: Option<JoinHandle<()>>,
     /// The way to the control thread.
-    pub queries: mpsc::Sender<admin::AdminQuery>,
+    pub queries: mpsc::Sender<AdminQuery>,
 }
 
 /// From here on signals do not kill the process by themselves: SIGTERM and SIGINT end it at once as long as the flag is set, since a store
@@ -420,17 +424,6 @@ fn control_port(config: &Config, id: PortId, open: OpenPort, slot_bits: u32) -> 
         }
     };
     ControlPort { config: settings, device }
-}
-
-fn serve_admin(
-    server: &AdminServer,
-    queries: mpsc::Sender<admin::AdminQuery>,
-) -> anyhow::Result<JoinHandle<()>> {
-    let serving = server.listener().context("cannot serve the admin socket")?;
-    // The thread ends with the process; it has nothing to release.
-    spawn("adit-admin", move || {
-        serving.serve(move |question, cursor| admin::ask(&queries, question, cursor))
-    })
 }
 
 fn name_of<T>(thread: &JoinHandle<T>) -> String {

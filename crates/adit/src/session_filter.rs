@@ -4,33 +4,24 @@ use core::net::IpAddr;
 
 use adit_session::SliceIdentity;
 use adit_types::{Seid, Teid};
-use serde::{Deserialize, Serialize};
 
 /// A filter as clients write it; a session matches if it matches all members.
-#[derive(
-    Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, clap::Args, utoipa::ToSchema,
-)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, clap::Args)]
 pub(crate) struct SessionFilterText {
     /// Only sessions with this UE address.
     #[arg(long, value_name = "ADDRESS")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ue: Option<String>,
     /// Only the session with this UP SEID, such as 0x0000000100000001.
     #[arg(long, value_name = "SEID")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seid: Option<String>,
     /// Only sessions with this TEID, of adit or of a peer, such as 0x00000001.
     #[arg(long, value_name = "TEID")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub teid: Option<String>,
     /// Only sessions of this data network name.
     #[arg(long, value_name = "NAME")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dnn: Option<String>,
     /// Only sessions of this slice: SST, or SST-SD such as 1-00a1b2.
     #[arg(long, value_name = "S-NSSAI")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slice: Option<String>,
 }
 
@@ -113,8 +104,9 @@ mod tests {
     #[test]
     fn members_are_read_and_wrong_ones_are_named() {
         let text = |name: &str, value: &str| {
-            let object = serde_json::json!({ name: value });
-            SessionFilter::parse(&serde_json::from_value(object).unwrap())
+            let given = |member: &str| (member == name).then(|| value.to_owned());
+            let [ue, seid, teid, dnn, slice] = ["ue", "seid", "teid", "dnn", "slice"].map(given);
+            SessionFilter::parse(&SessionFilterText { ue, seid, teid, dnn, slice })
         };
         assert_eq!(text("ue", "2001:db8::1").unwrap().ue, Some("2001:db8::1".parse().unwrap()));
         assert_eq!(text("seid", "0x10").unwrap().seid, Some(Seid(16)));

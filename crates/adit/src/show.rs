@@ -1,17 +1,23 @@
-//! `adit show`: prints documents of the admin socket as tables or as JSON.
+//! `adit show`: prints documents of the HTTP interface as tables or as JSON.
 //!
-//! Prints lists while they arrive, so that memory does not grow with the number of sessions.
+//! Prints lists while their pages arrive, so that memory does not grow with the number of sessions.
 
 use std::io::Write;
 use std::path::Path;
 
+use adit_types::limits::API_ROWS_MAX;
 use serde_json::{Map, Value};
 
-use crate::admin::client::{self, DocumentSink};
-use crate::admin::{AdminCommand, AdminQuestion};
-use crate::cli::{DocumentForm, Topic};
+use crate::admin::AdminQuestion;
+use crate::cli::{DocumentForm, MetricsFormat, Topic};
 use crate::foreign_text::{printable, printable_json};
-use crate::text_table::{TextColumns, counted, plain_table, terminal_width};
+use crate::http_client::{self, HttpRequest, encoded};
+use crate::snapshot::{
+    ApplicationsDocument, AssociationsDocument, DropsDocument, HealthDocument, NeighborsPage,
+    OffloadDocument, PathsPage, PortsDocument, QosPage, RoutesDocument, SessionsPage,
+    StoreDocument, TapsDocument, TrafficPage, WorkersDocument,
+};
+use crate::text_table::{TextColumns, TextList, counted, plain_table, terminal_width};
 
 /// Number of rows that determine the widths of columns; later rows can only widen them.
 const ROWS_TOGETHER: usize = 512;
@@ -19,166 +25,120 @@ const ROWS_TOGETHER: usize = 512;
 /// Prints the answer of the adit that listens at `socket`.
 ///
 /// # Errors
-/// As for [`client::request`]; those of the output.
+/// As for [`http_client::document`]; those of the output.
 pub(crate) fn show(
     socket: &Path,
     question: &AdminQuestion,
     form: DocumentForm,
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
-    let command = AdminCommand::Show(question.clone());
     if form.as_json {
-        let mut printer = JsonPrinter { out, depth: Depth::Outside };
-        client::request(socket, &command, &mut printer)?;
+        let mut printer = JsonPrinter::new(question.topic, out);
+        pages(socket, question, |page| printer.page(page))?;
         return printer.finish();
     }
     let width = if form.wide { None } else { terminal_width() };
     let mut printer = Printer::new(question.topic, width, form.all, out);
-    client::request(socket, &command, &mut printer)?;
+    pages(socket, question, |page| printer.page(page))?;
     printer.finish()
+}
+
+/// The lists of a topic's document that are printed as tables.
+const fn tables_of(topic: Topic) -> &'static [TextList] {
+    match topic {
+        Topic::Associations => AssociationsDocument::TABLES,
+        Topic::Sessions => SessionsPage::TABLES,
+        Topic::Traffic => TrafficPage::TABLES,
+        Topic::Drops => DropsDocument::TABLES,
+        Topic::Health => HealthDocument::TABLES,
+        Topic::Ports => PortsDocument::TABLES,
+        Topic::Workers => WorkersDocument::TABLES,
+        Topic::Offload => OffloadDocument::TABLES,
+        Topic::Neighbours => NeighborsPage::TABLES,
+        Topic::Paths => PathsPage::TABLES,
+        Topic::Routes => RoutesDocument::TABLES,
+        Topic::Applications => ApplicationsDocument::TABLES,
+        Topic::Qos => QosPage::TABLES,
+        Topic::Store => StoreDocument::TABLES,
+        Topic::Taps => TapsDocument::TABLES,
+        Topic::Counters | Topic::Node | Topic::Metrics => &[],
+    }
+}
+
+/// True if other members of a topic's document are printed above its tables.
+const fn has_members(topic: Topic) -> bool {
+    matches!(
+        topic,
+        Topic::Health | Topic::Node | Topic::Offload | Topic::Ports | Topic::Store | Topic::Workers
+    )
+}
+
+/// Passes each page of a document to `take`; a document without pages is one.
+///
+/// # Errors
+/// As for [`http_client::document`]; those of `take`.
+pub(crate) fn pages(
+    socket: &Path,
+    question: &AdminQuestion,
+    mut take: impl FnMut(Map<String, Value>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut question = question.clone();
+    if question.topic == Topic::Metrics {
+        let text = http_client::text(socket, &metrics_request(question.format))?;
+        return take(Map::from_iter([("metrics".to_owned(), Value::from(vec![text]))]));
+    }
+    let mut next = Value::Null;
+    loop {
+        let request = HttpRequest::new("GET", target(&question, next.as_str()));
+        let mut page = http_client::document(socket, &request)?;
+        next = page.remove("next").unwrap_or_default();
+        if let Some(left) = &mut question.rows_max {
+            let rows = page.values().filter_map(Value::as_array).map(Vec::len);
+            *left = left.saturating_sub(rows.sum());
+        }
+        take(page)?;
+        if next.is_null() || question.rows_max == Some(0) {
+            return Ok(());
+        }
+    }
+}
+
+fn metrics_request(format: MetricsFormat) -> HttpRequest {
+    HttpRequest::new("GET", Topic::Metrics.path()).accepting(match format {
+        MetricsFormat::Openmetrics => "application/openmetrics-text",
+        MetricsFormat::Prometheus => "text/plain",
+    })
+}
+
+/// Path and query of a page.
+fn target(question: &AdminQuestion, cursor: Option<&str>) -> String {
+    let AdminQuestion { topic, session, filter, rows_max, format: _ } = question;
+    let limit = topic.has_pages().then(|| rows_max.unwrap_or(API_ROWS_MAX).min(API_ROWS_MAX));
+    let limit = limit.map(|limit| limit.to_string());
+    let parameters = [
+        ("session", session.as_deref()),
+        ("ue", filter.ue.as_deref()),
+        ("seid", filter.seid.as_deref()),
+        ("teid", filter.teid.as_deref()),
+        ("dnn", filter.dnn.as_deref()),
+        ("slice", filter.slice.as_deref()),
+        ("limit", limit.as_deref()),
+        ("cursor", cursor),
+    ];
+    let given = parameters.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    let query: Vec<_> = given.map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+    let separator = if query.is_empty() { "" } else { "?" };
+    format!("{}{separator}{}", topic.path(), query.join("&"))
 }
 
 /// Renders a whole document of `topic` as text.
 pub(crate) fn render(topic: Topic, document: &Value) -> String {
     let mut text = Vec::new();
     let mut printer = Printer::new(topic, None, true, &mut text);
-    let printed = printer.document(document).and_then(|()| printer.finish());
+    let members = document.as_object().cloned().unwrap_or_default();
+    let printed = printer.page(members).and_then(|()| printer.finish());
     debug_assert!(printed.is_ok(), "writing to memory does not fail");
     String::from_utf8_lossy(&text).trim_end_matches('\n').to_owned()
-}
-
-/// A list of a document, and the columns of its table.
-type Columns = (&'static str, &'static [&'static str]);
-
-const SESSIONS: Columns = (
-    "sessions",
-    &[
-        "up_seid",
-        "cp_seid",
-        "cp_node",
-        "ue",
-        "teids",
-        "pdrs",
-        "uplink_pkts",
-        "uplink_bytes",
-        "downlink_pkts",
-        "downlink_bytes",
-    ],
-);
-
-const TRAFFIC: Columns =
-    ("traffic", &["up_seid", "uplink_pkts", "uplink_bytes", "downlink_pkts", "downlink_bytes"]);
-
-const WORKERS: Columns = (
-    "workers",
-    &[
-        "thread",
-        "role",
-        "core",
-        "node",
-        "poll",
-        "state",
-        "busy_percent",
-        "full_bursts_percent",
-        "fullest_ring_percent",
-        "received_pkts",
-        "taken_over_pkts",
-        "handed_off_pkts",
-        "transmitted_pkts",
-        "dropped_pkts",
-        "cross_node_pkts",
-        "frequency_mhz",
-    ],
-);
-
-const RATES: Columns = (
-    "rates",
-    &[
-        "up_seid",
-        "ue",
-        "qer",
-        "qfi",
-        "direction",
-        "mbr_bps",
-        "gbr_bps",
-        "excess",
-        "offered_bytes",
-        "passed_bytes",
-        "dropped_pkts",
-        "dropped_bytes",
-        "queued_pkts",
-        "delay_us",
-    ],
-);
-
-const PACKET_RATES: Columns = (
-    "packet_rates",
-    &[
-        "up_seid",
-        "ue",
-        "qer",
-        "direction",
-        "pkts_max",
-        "unit_s",
-        "left_pkts",
-        "additional_pkts_max",
-        "additional_unit_s",
-        "additional_left_pkts",
-        "window_ends_in_s",
-        "dropped_pkts",
-    ],
-);
-
-/// Rates that sessions share.
-const SHARED: Columns =
-    ("shared", &["s_nssai", "network_instance", "direction", "mbr_bps", "excess", "passed_bytes"]);
-
-/// The lists of a topic that are printed as tables while they arrive. Except for the first list, empty lists are not shown.
-fn lists(topic: Topic) -> &'static [Columns] {
-    match topic {
-        Topic::Associations => {
-            &[("associations", &["node_id", "peer", "state", "sessions", "recovery_time_stamp"])]
-        }
-        Topic::Sessions => &[SESSIONS],
-        Topic::Traffic => &[TRAFFIC],
-        Topic::Neighbours => &[("neighbours", &["interface", "addr", "mac", "state", "pinned"])],
-        Topic::Paths => &[("paths", &["peer", "state", "requests", "responses"])],
-        Topic::Applications => {
-            &[("applications", &["id", "source", "flow_descriptions", "in_effect"])]
-        }
-        Topic::Qos => &[RATES, PACKET_RATES, SHARED],
-        Topic::Drops => &[("drops", &["reason", "pkts", "text"])],
-        Topic::Taps => &[("taps", &["tap", "kind", "of", "running_s", "pkts", "skipped_pkts"])],
-        Topic::Routes => &[
-            ("interfaces", &["name", "role", "port", "vlan", "addresses", "network_instance"]),
-            ("routes", &["prefix", "interface", "next_hop"]),
-            ("ue_pools", &["prefix", "network_instance", "s_nssai", "identity", "used", "size"]),
-        ],
-        Topic::Ports
-        | Topic::Counters
-        | Topic::Store
-        | Topic::Workers
-        | Topic::Offload
-        | Topic::Node
-        | Topic::Health
-        | Topic::Metrics => &[],
-    }
-}
-
-/// The lists of a topic that is printed as a whole, below its other members.
-fn lists_of_whole(topic: Topic) -> &'static [Columns] {
-    match topic {
-        Topic::Workers => &[
-            WORKERS,
-            ("scheduler", &["name", "value"]),
-            ("idle_states", &["thread", "core", "state", "seconds"]),
-            ("energy", &["zone", "joules"]),
-        ],
-        Topic::Offload => &[("refusals", &["reason", "rules"])],
-        Topic::Health => &[("reasons", &["reason", "detail"])],
-        Topic::Store => &[("set_aside_sessions", &["seid", "reason"])],
-        _ => &[],
-    }
 }
 
 /// A list being printed as a table.
@@ -192,7 +152,7 @@ struct List {
     is_begun: bool,
 }
 
-/// Prints a document as text while it arrives.
+/// Prints a document as text while its pages arrive.
 struct Printer<'o, W> {
     topic: Topic,
     /// Width of the terminal.
@@ -203,40 +163,64 @@ struct Printer<'o, W> {
     list: Option<List>,
     /// True once something has been printed.
     is_begun: bool,
-    /// Members to print at the end, for topics without lists.
+    /// Other members than lists in tables, to print at the end.
     whole: Map<String, Value>,
-    key: String,
 }
 
 impl<'o, W: Write> Printer<'o, W> {
     fn new(topic: Topic, width: Option<u16>, shows_zeros: bool, out: &'o mut W) -> Self {
-        let (whole, key) = (Map::new(), String::new());
-        Self { topic, width, shows_zeros, out, list: None, is_begun: false, whole, key }
+        let whole = Map::new();
+        Self { topic, width, shows_zeros, out, list: None, is_begun: false, whole }
     }
 
-    /// Processes a whole document.
-    fn document(&mut self, document: &Value) -> anyhow::Result<()> {
-        for (key, value) in document.as_object().into_iter().flatten() {
-            match value {
-                Value::Array(rows) => {
-                    self.list(key)?;
-                    rows.iter().try_for_each(|row| self.row(row.clone()))?;
-                }
-                other => self.member(key.clone(), other.clone())?,
+    /// Processes a page of the document.
+    fn page(&mut self, mut page: Map<String, Value>) -> anyhow::Result<()> {
+        let tables = if has_members(self.topic) { &[] } else { tables_of(self.topic) };
+        for (position, TextList { name, columns }) in tables.iter().enumerate() {
+            let Some(Value::Array(rows)) = page.remove(*name) else { continue };
+            let is_known = self.list.as_ref().is_some_and(|list| list.name == *name);
+            if !is_known && (position == 0 || !rows.is_empty()) {
+                self.end_list()?;
+                let (columns, is_first) = (TextColumns::new(columns, self.width), position == 0);
+                let (rows, count, is_begun) = (Vec::new(), 0, false);
+                self.list = Some(List { name, columns, rows, count, is_first, is_begun });
             }
+            self.rows(rows)?;
         }
+        self.whole.extend(page);
+        Ok(())
+    }
+
+    /// Takes rows of the present list.
+    fn rows(&mut self, mut rows: Vec<Value>) -> anyhow::Result<()> {
+        let Some(mut list) = self.list.take() else { return Ok(()) };
+        if self.topic == Topic::Drops && !self.shows_zeros {
+            rows.retain(|row| row["pkts"] != 0);
+        }
+        list.count += rows.len();
+        list.rows.extend(rows);
+        if list.rows.len() >= ROWS_TOGETHER {
+            self.print(&mut list)?;
+        }
+        self.list = Some(list);
         Ok(())
     }
 
     /// Ends the document.
     fn finish(mut self) -> anyhow::Result<()> {
         self.end_list()?;
-        let whole = core::mem::take(&mut self.whole);
+        let (whole, width) = (core::mem::take(&mut self.whole), self.width);
         match self.topic {
-            Topic::Ports => writeln!(self.out, "{}", ports(&Value::Object(whole), self.width))?,
+            Topic::Ports => writeln!(self.out, "{}", ports(&Value::Object(whole), width))?,
             Topic::Counters => writeln!(self.out, "{}", counters(&whole))?,
-            Topic::Store | Topic::Workers | Topic::Offload | Topic::Node | Topic::Health => {
-                writeln!(self.out, "{}", members(whole, lists_of_whole(self.topic), self.width))?;
+            Topic::Metrics => {
+                let parts = whole.get("metrics").and_then(Value::as_array).into_iter().flatten();
+                for part in parts.filter_map(Value::as_str) {
+                    self.out.write_all(part.as_bytes())?;
+                }
+            }
+            topic if has_members(topic) => {
+                writeln!(self.out, "{}", members(whole, tables_of(topic), width))?;
             }
             _ => {}
         }
@@ -267,89 +251,78 @@ impl<'o, W: Write> Printer<'o, W> {
     }
 }
 
-impl<W: Write> DocumentSink for Printer<'_, W> {
-    fn list(&mut self, key: &str) -> anyhow::Result<()> {
-        self.end_list()?;
-        let mut lists = lists(self.topic).iter().enumerate();
-        self.list = lists.find(|(_, (name, _))| *name == key).map(|(position, (name, columns))| {
-            let (rows, is_first) = (Vec::new(), position == 0);
-            let columns = TextColumns::new(columns, self.width);
-            List { name, columns, rows, count: 0, is_first, is_begun: false }
-        });
-        if self.list.is_none() {
-            self.whole.insert(key.to_owned(), Value::Array(Vec::new()));
-            key.clone_into(&mut self.key);
-        }
-        Ok(())
-    }
-
-    fn row(&mut self, row: Value) -> anyhow::Result<()> {
-        if self.topic == Topic::Metrics {
-            return Ok(self.out.write_all(row.as_str().unwrap_or_default().as_bytes())?);
-        }
-        let Some(mut list) = self.list.take() else {
-            let rows = self.whole.get_mut(&self.key).and_then(Value::as_array_mut);
-            rows.into_iter().for_each(|rows| rows.push(row.clone()));
-            return Ok(());
-        };
-        let counts_nothing = self.topic == Topic::Drops && row["pkts"] == 0;
-        if self.shows_zeros || !counts_nothing {
-            list.rows.push(row);
-            list.count += 1;
-        }
-        if list.rows.len() >= ROWS_TOGETHER {
-            self.print(&mut list)?;
-        }
-        self.list = Some(list);
-        Ok(())
-    }
-
-    fn member(&mut self, key: String, value: Value) -> anyhow::Result<()> {
-        self.whole.insert(key, value);
-        Ok(())
-    }
-}
-
-/// Position of a [`JsonPrinter`] in its document.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Depth {
-    Outside,
-    /// After a member.
-    Members,
-    /// In a list, before its first row.
-    NewList,
-    /// In a list, after a row.
-    List,
-}
-
-/// Prints a document as JSON while it arrives, indented by two spaces.
+/// Prints a document as JSON while its pages arrive, indented by two spaces.
 struct JsonPrinter<'o, W> {
+    /// Lists of which each page has a part, in the order of their parts.
+    lists: &'static [TextList],
     out: &'o mut W,
-    depth: Depth,
+    /// How many lists have begun.
+    begun: usize,
+    /// The list that began last has rows.
+    has_rows: bool,
+    /// All other members, to print at the end.
+    members: Map<String, Value>,
 }
 
-impl<W: Write> JsonPrinter<'_, W> {
-    fn key(&mut self, key: &str) -> anyhow::Result<()> {
-        self.end_list()?;
-        self.out.write_all(if self.depth == Depth::Outside { b"{\n  " } else { b",\n  " })?;
-        self.depth = Depth::Members;
+impl<'o, W: Write> JsonPrinter<'o, W> {
+    fn new(topic: Topic, out: &'o mut W) -> Self {
+        let lists = if topic.has_pages() { tables_of(topic) } else { &[] };
+        Self { lists, out, begun: 0, has_rows: false, members: Map::new() }
+    }
+
+    /// Prints the rows of a page.
+    fn page(&mut self, mut page: Map<String, Value>) -> anyhow::Result<()> {
+        for (position, list) in self.lists.iter().enumerate() {
+            let Some(Value::Array(rows)) = page.remove(list.name) else { continue };
+            for row in rows {
+                self.begin_lists(position + 1)?;
+                let separator = if self.has_rows { ",\n    " } else { "\n    " };
+                self.out.write_all(separator.as_bytes())?;
+                self.has_rows = true;
+                self.value(&row, "    ")?;
+            }
+        }
+        self.members.extend(page);
+        Ok(())
+    }
+
+    /// Ends the present list and begins others, until so many have begun.
+    fn begin_lists(&mut self, count: usize) -> anyhow::Result<()> {
+        while self.begun < count
+            && let Some(list) = self.lists.get(self.begun)
+        {
+            self.end_list()?;
+            self.key(list.name, self.begun == 0)?;
+            self.out.write_all(b"[")?;
+            (self.begun, self.has_rows) = (self.begun + 1, false);
+        }
+        Ok(())
+    }
+
+    fn end_list(&mut self) -> anyhow::Result<()> {
+        let end = match (self.begun, self.has_rows) {
+            (0, _) => "",
+            (_, true) => "\n  ]",
+            (_, false) => "]",
+        };
+        Ok(self.out.write_all(end.as_bytes())?)
+    }
+
+    fn key(&mut self, key: &str, is_first: bool) -> anyhow::Result<()> {
+        self.out.write_all(if is_first { b"{\n  " } else { b",\n  " })?;
         serde_json::to_writer(&mut *self.out, key)?;
         Ok(self.out.write_all(b": ")?)
     }
 
-    fn end_list(&mut self) -> anyhow::Result<()> {
-        match self.depth {
-            Depth::Outside | Depth::Members => return Ok(()),
-            Depth::NewList => self.out.write_all(b"]")?,
-            Depth::List => self.out.write_all(b"\n  ]")?,
-        }
-        self.depth = Depth::Members;
-        Ok(())
-    }
-
     fn finish(mut self) -> anyhow::Result<()> {
+        self.begin_lists(self.lists.len())?;
         self.end_list()?;
-        self.out.write_all(if self.depth == Depth::Outside { b"{}\n" } else { b"\n}\n" })?;
+        let mut is_first = self.begun == 0;
+        for (key, value) in core::mem::take(&mut self.members) {
+            self.key(&key, core::mem::take(&mut is_first))?;
+            self.value(&value, "  ")?;
+        }
+        self.out.write_all(if is_first { b"{}\n" } else { b"\n}\n" })?;
         Ok(self.out.flush()?)
     }
 
@@ -362,48 +335,9 @@ impl<W: Write> JsonPrinter<'_, W> {
     }
 }
 
-impl<W: Write> DocumentSink for JsonPrinter<'_, W> {
-    fn list(&mut self, key: &str) -> anyhow::Result<()> {
-        self.key(key)?;
-        self.depth = Depth::NewList;
-        Ok(self.out.write_all(b"[")?)
-    }
-
-    fn row(&mut self, row: Value) -> anyhow::Result<()> {
-        self.out.write_all(if self.depth == Depth::List { b",\n    " } else { b"\n    " })?;
-        self.depth = Depth::List;
-        self.value(&row, "    ")
-    }
-
-    fn member(&mut self, key: String, value: Value) -> anyhow::Result<()> {
-        self.key(&key)?;
-        self.value(&value, "  ")
-    }
-}
-
 /// Renders the ports, with the distribution of their packets over workers and their losses.
 fn ports(document: &Value, width: Option<u16>) -> String {
-    let mut text = table(
-        document,
-        width,
-        "ports",
-        &[
-            "name",
-            "device",
-            "driver",
-            "mac",
-            "mtu_bytes",
-            "rx_queues",
-            "link",
-            "link_losses",
-            "rx_pkts",
-            "tx_pkts",
-            "rx_missed",
-            "rx_errors",
-            "rx_no_mbuf",
-            "tx_errors",
-        ],
-    );
+    let mut text = tables(document, tables_of(Topic::Ports), width);
     for port in document.get("ports").and_then(Value::as_array).into_iter().flatten() {
         let word = |member: &str| port.get(member).map_or(String::new(), cell);
         text.push_str(&format!("\n\n{}", word("name")));
@@ -442,13 +376,6 @@ fn ports(document: &Value, width: Option<u16>) -> String {
     text
 }
 
-fn table(document: &Value, width: Option<u16>, key: &str, columns: &[&'static str]) -> String {
-    let rows = document.get(key).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    let mut columns = TextColumns::new(columns, width);
-    let table = columns.table(cells(rows, &columns));
-    format!("{table}\n{}", footer(rows.len(), key, &columns))
-}
-
 fn cells(rows: &[Value], columns: &TextColumns) -> Vec<Vec<String>> {
     let of_row = |row: &Value| {
         let cells = columns.shown.iter().map(|column| row.get(column).map_or(String::new(), cell));
@@ -468,16 +395,21 @@ fn footer(count: usize, name: &str, columns: &TextColumns) -> String {
 }
 
 /// Renders scalars by name, then each list that has rows.
-fn members(members: Map<String, Value>, lists: &[Columns], width: Option<u16>) -> String {
-    let mut text = scalars(&members);
-    let document = Value::Object(members);
-    for (name, columns) in lists {
-        let is_empty = document.get(name).and_then(Value::as_array).is_none_or(Vec::is_empty);
-        if !is_empty {
-            text.push_str(&format!("\n\n{}", table(&document, width, name, columns)));
-        }
-    }
-    text
+fn members(members: Map<String, Value>, lists: &[TextList], width: Option<u16>) -> String {
+    let text = scalars(&members);
+    let tables = tables(&Value::Object(members), lists, width);
+    format!("{text}{}{tables}", if tables.is_empty() { "" } else { "\n\n" })
+}
+
+/// Renders each list that has rows.
+fn tables(document: &Value, lists: &[TextList], width: Option<u16>) -> String {
+    let table = |TextList { name, columns }: &TextList| {
+        let rows = document.get(name)?.as_array().filter(|rows| !rows.is_empty())?;
+        let mut columns = TextColumns::new(columns, width);
+        let table = columns.table(cells(rows, &columns));
+        Some(format!("{table}\n{}", footer(rows.len(), name, &columns)))
+    };
+    lists.iter().filter_map(table).collect::<Vec<_>>().join("\n\n")
 }
 
 fn scalars(members: &Map<String, Value>) -> String {
@@ -518,6 +450,10 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn members_of(document: &Value) -> Map<String, Value> {
+        document.as_object().unwrap().clone()
+    }
+
     #[test]
     fn text_that_a_peer_chose_does_not_reach_the_terminal_raw() {
         let hostile = "a\u{1b}[2J\u{9b}31m\u{202e}";
@@ -525,8 +461,8 @@ mod tests {
         let text = render(Topic::Applications, &document);
         assert!(text.contains("a\\u{1b}[2J") && !text.contains('\u{9b}'), "{text:?}");
         let mut out = Vec::new();
-        let mut printer = JsonPrinter { out: &mut out, depth: Depth::Outside };
-        printer.member("id".to_owned(), json!(hostile)).unwrap();
+        let mut printer = JsonPrinter::new(Topic::Node, &mut out);
+        printer.page(members_of(&json!({ "id": hostile }))).unwrap();
         printer.finish().unwrap();
         let text = String::from_utf8(out).unwrap();
         assert!(text.contains("\\u009b31m\\u202e"), "{text:?}");
@@ -551,7 +487,7 @@ mod tests {
         let shown = |all| {
             let mut text = Vec::new();
             let mut printer = Printer::new(Topic::Drops, None, all, &mut text);
-            printer.document(&document).unwrap();
+            printer.page(members_of(&document)).unwrap();
             printer.finish().unwrap();
             String::from_utf8(text).unwrap()
         };
@@ -576,9 +512,9 @@ mod tests {
     fn rows_of_a_long_list_are_printed_while_they_arrive_under_one_header() {
         let mut out = Vec::new();
         let mut printer = Printer::new(Topic::Paths, None, true, &mut out);
-        printer.list("paths").unwrap();
         for n in 0..2 * ROWS_TOGETHER {
-            printer.row(json!({ "peer": format!("2001:db8::{n:x}"), "state": "up" })).unwrap();
+            let row = json!({ "peer": format!("2001:db8::{n:x}"), "state": "up" });
+            printer.page(members_of(&json!({ "paths": [row] }))).unwrap();
             let waiting = printer.list.as_ref().unwrap().rows.len();
             assert!(waiting < ROWS_TOGETHER, "{waiting}");
         }
@@ -595,22 +531,25 @@ mod tests {
 
     #[test]
     fn json_is_the_document_however_it_is_cut() {
+        let pages = [
+            json!({ "rates": [{ "a": [1, { "b": "x\ny" }] }], "packet_rates": [] }),
+            json!({ "rates": [{}], "packet_rates": [], "shared": [7], "sum": { "uplink": null } }),
+        ];
         let document = json!({
-            "rates": [{ "a": [1, { "b": "x\ny" }] }, {}], "none": [], "sum": { "uplink": null },
+            "rates": [{ "a": [1, { "b": "x\ny" }] }, {}], "packet_rates": [], "shared": [7],
+            "sum": { "uplink": null },
         });
-        let mut out = Vec::new();
-        let mut printer = JsonPrinter { out: &mut out, depth: Depth::Outside };
-        for (key, value) in document.as_object().unwrap() {
-            match value {
-                Value::Array(rows) => {
-                    printer.list(key).unwrap();
-                    rows.iter().for_each(|row| printer.row(row.clone()).unwrap());
-                }
-                other => printer.member(key.clone(), other.clone()).unwrap(),
-            }
-        }
-        printer.finish().unwrap();
-        let text = String::from_utf8(out).unwrap();
+        let printed = |topic, pages: &[Value]| {
+            let mut out = Vec::new();
+            let mut printer = JsonPrinter::new(topic, &mut out);
+            pages.iter().for_each(|page| printer.page(members_of(page)).unwrap());
+            printer.finish().unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let text = printed(Topic::Qos, &pages);
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), document, "{text}");
+        assert!(text.contains("  \"packet_rates\": [],\n  \"shared\": [\n    7\n  ],\n"), "{text}");
+        let text = printed(Topic::Node, std::slice::from_ref(&document));
         assert_eq!(text, format!("{}\n", serde_json::to_string_pretty(&document).unwrap()));
     }
 

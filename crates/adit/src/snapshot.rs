@@ -1,6 +1,6 @@
-//! The documents of the admin socket: what `adit show --json` prints.
+//! The documents of operators: what the HTTP interface answers and `adit show` prints.
 //!
-//! The control thread gathers typed values, one page per turn; the client's thread converts them to
+//! The control thread gathers typed values, one page per turn; the interface's thread converts them to
 //! JSON. Field names are an interface: they change only with an entry in the changelog.
 
 mod counters;
@@ -38,13 +38,14 @@ pub(crate) use health::{HealthDocument, UnreadyReason};
 pub(crate) use metrics::{all_families, text_format};
 pub(crate) use node::NodeDocument;
 pub(crate) use offload::OffloadDocument;
-pub(crate) use overview::{ApplicationsDocument, AssociationsDocument, NeighborRow, PathRow};
+pub(crate) use overview::{ApplicationsDocument, AssociationsDocument, NeighborsPage, PathsPage};
 pub(crate) use ports::PortsDocument;
-pub(crate) use qos::{AggregateRow, DirectionalRates, PacketRateRow, RateRow};
+pub(crate) use qos::QosPage;
 pub(crate) use routes::RoutesDocument;
-pub(crate) use sessions::SessionRow;
+pub(crate) use sessions::{SessionRow, SessionsPage};
 pub(crate) use store::StoreDocument;
 pub(crate) use taps::TapsDocument;
+pub(crate) use traffic::TrafficPage;
 pub(crate) use workers::WorkersDocument;
 
 /// The state of the control thread that the documents show.

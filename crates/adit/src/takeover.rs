@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use serde_json::Value;
 
-use crate::admin::client::{self, DocumentMembers};
-use crate::admin::{AdminAct, AdminCommand, AdminQuestion};
-use crate::cli::Topic;
+use crate::admin::AdminAct;
+use crate::http_client::{HttpRequest, document};
 
 /// How long the active adit may take to record the last usage and to stop.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -21,18 +20,12 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// # Errors
 /// It is no standby, or does not become active in time.
 pub(crate) fn take_over(socket: &Path) -> anyhow::Result<()> {
-    client::request(
-        socket,
-        &AdminCommand::Act(AdminAct::TakeOver),
-        &mut DocumentMembers::default(),
-    )?;
+    document(socket, &AdminAct::TakeOver.request())?;
     let asked = Instant::now();
-    let command = AdminCommand::Show(AdminQuestion::about(Topic::Store));
     loop {
-        let mut store = DocumentMembers::default();
-        client::request(socket, &command, &mut store)?;
-        if store.0.get("role").and_then(Value::as_str) == Some("active") {
-            let epoch = store.0.get("epoch").and_then(Value::as_u64).unwrap_or_default();
+        let store = document(socket, &HttpRequest::new("GET", "/v1/store"))?;
+        if store.get("role").and_then(Value::as_str) == Some("active") {
+            let epoch = store.get("epoch").and_then(Value::as_u64).unwrap_or_default();
             println!("active after {} ms, epoch {epoch}", asked.elapsed().as_millis());
             return Ok(());
         }

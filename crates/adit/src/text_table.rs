@@ -4,6 +4,52 @@ use std::io::IsTerminal;
 
 use comfy_table::{ColumnConstraint, ContentArrangement, LineStyle, Table, Width, presets};
 
+/// A list of a document, and the columns of the table in which `adit show` prints it, most important first.
+#[derive(Debug)]
+pub(crate) struct TextList {
+    pub name: &'static str,
+    pub columns: &'static [&'static str],
+}
+
+/// Declares the tables of a document beside its type: its lists, and members of their rows. A column has the unit that
+/// ends its name. A narrow terminal leaves out the last ones.
+macro_rules! tables {
+    ($document:ty { $($list:ident $(as $name:literal)?: $row:ty [$($column:ident),+ $(,)?]),+ $(,)? }) => {
+        impl $document {
+            pub(crate) const TABLES: &'static [$crate::text_table::TextList] = {
+                // All of them are members.
+                $(let _ = |document: &$document, row: &$row| {
+                    let _ = &document.$list;
+                    $(let _ = &row.$column;)+
+                };)+
+                &[$($crate::text_table::TextList {
+                    name: [$($name,)? stringify!($list)][0],
+                    columns: &[$(stringify!($column)),+],
+                }),+]
+            };
+        }
+    };
+}
+pub(crate) use tables;
+
+/// Declares a page of a list that grows with sessions or peers, and its table.
+macro_rules! page {
+    ($(#[$doc:meta])* $page:ident { $list:ident $(as $name:literal)?: $row:ty [$($column:ident),+ $(,)?] $(,)? }) => {
+        $(#[$doc])*
+        #[expect(dead_code, reason = "a description: a page is made of JSON")]
+        #[derive(utoipa::ToSchema)]
+        pub(crate) struct $page {
+            $(#[schema(rename = $name)])?
+            $list: Vec<$row>,
+            /// Pass it as `cursor` to get the next page; null after the last one.
+            next: Option<String>,
+        }
+
+        $crate::text_table::tables!($page { $list $(as $name)?: $row [$($column),+] });
+    };
+}
+pub(crate) use page;
+
 /// Columns of sentences: their text is continued on further lines.
 const SENTENCES: [&str; 3] = ["text", "reason", "detail"];
 

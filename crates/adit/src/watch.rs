@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 
-use crate::admin::AdminQuestion;
-use crate::cli::ShowArguments;
+use crate::admin::{AdminQuestion, SessionFilter};
+use crate::cli::{MetricsFormat, ShowArguments, Topic};
 use crate::show;
 
 /// Erases the screen and goes to its upper left. Spec: ECMA-48 §8.3.39, §8.3.21.
@@ -44,17 +44,26 @@ fn print_line(line: &str) -> anyhow::Result<()> {
 }
 
 fn question(arguments: &ShowArguments) -> anyhow::Result<AdminQuestion> {
-    let question = AdminQuestion {
-        topic: arguments.what,
-        session: arguments.session.clone(),
-        filter: arguments.filter.clone(),
-        rows_max: arguments.limit,
-        format: arguments.format,
-    };
-    match question.check() {
-        Ok(()) => Ok(question),
-        Err(what) => bail!("{what}"),
+    let ShowArguments { what: topic, session, filter, limit, format, .. } = arguments;
+    SessionFilter::parse(filter).map_err(anyhow::Error::msg)?;
+    let word = topic.word();
+    if session.is_some() && *topic != Topic::Qos {
+        bail!("\"{word}\" is not shown by session; leave it out");
     }
+    if !filter.is_empty() && *topic != Topic::Sessions {
+        bail!("\"{word}\" has no filter; leave it out");
+    }
+    if limit.is_some() && !topic.is_paged() {
+        bail!("\"{word}\" has no limit; leave it out");
+    }
+    if *limit == Some(0) {
+        bail!("the limit is 1 or more");
+    }
+    if *format != MetricsFormat::default() && *topic != Topic::Metrics {
+        bail!("\"{word}\" has no text format; leave it out");
+    }
+    let (session, filter) = (session.clone(), filter.clone());
+    Ok(AdminQuestion { topic: *topic, session, filter, rows_max: *limit, format: *format })
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Accepts connections and serves each in a task.
 
 use std::future::poll_fn;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -16,15 +15,13 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
-use crate::credentials::ApiAccess;
 use crate::gate::ApiGate;
 use crate::guarded_stream::GuardedStream;
+use crate::listener::{ApiListener, ApiPeer};
 use crate::places::{ConnectionPlace, ConnectionPlaces};
 use crate::problem::{closing_problem, words_of};
 
@@ -34,15 +31,12 @@ const LIMIT: Duration = Duration::from_secs(API_CLIENT_TIMEOUT_S);
 /// How long a refused client is read, so that its kernel shows it the refusal.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// After this time without an octet, the kernel probes whether the peer is there.
-const PEER_IDLE: Duration = Duration::from_secs(30);
-
 /// Accepts connections until the process ends.
-pub(crate) async fn serve(listener: TcpListener, access: ApiAccess, gate: Arc<ApiGate>) {
+pub(crate) async fn serve(listener: impl ApiListener, gate: Arc<ApiGate>) {
     let places = ConnectionPlaces::default();
     let refusals = Arc::new(Semaphore::new(API_REFUSALS_MAX));
     loop {
-        let (stream, peer) = match listener.accept().await {
+        let (stream, peer) = match listener.next().await {
             Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "the HTTP interface cannot accept a connection");
@@ -50,8 +44,8 @@ pub(crate) async fn serve(listener: TcpListener, access: ApiAccess, gate: Arc<Ap
                 continue;
             }
         };
-        let tls = access.current().tls.clone().map(TlsAcceptor::from);
-        let Some((place, ends)) = places.take(peer.ip()) else {
+        let tls = gate.tls().map(TlsAcceptor::from);
+        let Some((place, ends)) = places.take(peer.address()) else {
             // Behind TLS a refusal would cost a handshake.
             if let (None, Ok(permit)) = (&tls, Arc::clone(&refusals).try_acquire_owned()) {
                 tokio::spawn(async move {
@@ -66,9 +60,6 @@ pub(crate) async fn serve(listener: TcpListener, access: ApiAccess, gate: Arc<Ap
         // A connection that ends for this one does so before the next one is accepted.
         tokio::task::yield_now().await;
         tokio::spawn(async move {
-            // Answers are small and complete.
-            let _ = stream.set_nodelay(true);
-            notice_lost_peer(&stream);
             let serve = async {
                 match tls {
                     None => serve_stream(stream, peer, gate, place).await,
@@ -97,16 +88,7 @@ pub(crate) async fn serve(listener: TcpListener, access: ApiAccess, gate: Arc<Ap
     }
 }
 
-/// Ends a connection whose peer is gone without a word, also while a stream has nothing to send.
-fn notice_lost_peer(stream: &TcpStream) {
-    // If this fails, the connection ends when something is sent.
-    let _ = sockopt::set_socket_keepalive(stream, true);
-    let _ = sockopt::set_tcp_keepidle(stream, PEER_IDLE);
-    let _ = sockopt::set_tcp_keepintvl(stream, PEER_IDLE / 3);
-    let _ = sockopt::set_tcp_keepcnt(stream, 3);
-}
-
-async fn refuse(mut stream: TcpStream) {
+async fn refuse(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     let what = "Too many connections; close some, or try again later.";
     let problem = closing_problem(StatusCode::SERVICE_UNAVAILABLE, what);
     if stream.write_all(&problem).await.is_ok() && stream.shutdown().await.is_ok() {
@@ -120,19 +102,15 @@ async fn drain<S: AsyncRead + Unpin>(stream: &mut S) {
     while matches!(stream.read(&mut buffer).await, Ok(1..)) {}
 }
 
-async fn serve_stream<S>(
-    stream: S,
-    peer: SocketAddr,
-    gate: Arc<ApiGate>,
-    place: Arc<ConnectionPlace>,
-) where
+async fn serve_stream<S>(stream: S, peer: ApiPeer, gate: Arc<ApiGate>, place: Arc<ConnectionPlace>)
+where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = service_fn(move |request: Request<Incoming>| {
-        let (gate, place) = (Arc::clone(&gate), Arc::clone(&place));
+        let (gate, place, peer) = (Arc::clone(&gate), Arc::clone(&place), peer.clone());
         Box::pin(async move {
             Ok::<Response<Body>, std::convert::Infallible>(
-                gate.respond(request, peer, &place).await,
+                gate.respond(request, &peer, &place).await,
             )
         })
     });
@@ -146,7 +124,7 @@ async fn serve_stream<S>(
     let ended = poll_fn(|cx| connection.poll_without_shutdown(cx)).await;
     let mut stream = connection.into_parts().io.into_inner();
     if let Err(error) = &ended {
-        tracing::debug!(%error, %peer, "HTTP connection");
+        tracing::debug!(%error, "HTTP connection");
         if error.is_timeout() {
             let status = StatusCode::REQUEST_TIMEOUT;
             let _ = stream.write_all(&closing_problem(status, words_of(status))).await;

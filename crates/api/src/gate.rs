@@ -1,6 +1,7 @@
 //! The checks of every request: host, token, budget, role, body; and the headers of every response.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use adit_types::limits::{API_BODY_BYTES_MAX, API_CLIENT_TIMEOUT_S, API_WRONG_TOKEN_COST};
@@ -13,10 +14,12 @@ use axum::http::header::{
 use axum::http::{HeaderName, Method, Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
+use rustls::ServerConfig;
 use tower_service::Service;
 
 use crate::access::{ApiPrincipal, ApiRole, TokenList};
 use crate::credentials::ApiAccess;
+use crate::listener::ApiPeer;
 use crate::places::ConnectionPlace;
 use crate::problem::{PROBLEM_TYPE, problem_response, words_of};
 use crate::request_budget::{BudgetHolder, RequestBudget};
@@ -28,7 +31,8 @@ const DETAIL_BYTES_MAX: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct ApiGate {
     router: Router,
-    access: ApiAccess,
+    /// `None` at a Unix socket, whose file says who may connect: they all may act.
+    access: Option<ApiAccess>,
     budget: RequestBudget,
     /// Paths without a token: pages and probes that show no state of sessions.
     open_paths: &'static [&'static str],
@@ -37,17 +41,22 @@ pub(crate) struct ApiGate {
 impl ApiGate {
     pub(crate) fn new(
         router: Router,
-        access: ApiAccess,
+        access: Option<ApiAccess>,
         open_paths: &'static [&'static str],
     ) -> Self {
         Self { router, access, budget: RequestBudget::new(), open_paths }
+    }
+
+    /// How connections are encrypted.
+    pub(crate) fn tls(&self) -> Option<Arc<ServerConfig>> {
+        self.access.as_ref()?.current().tls.clone()
     }
 
     /// The response to a request from `peer`.
     pub(crate) async fn respond(
         &self,
         request: Request<Incoming>,
-        peer: SocketAddr,
+        peer: &ApiPeer,
         place: &ConnectionPlace,
     ) -> Response<Body> {
         if !names_one_host(request.version(), request.headers()) {
@@ -55,7 +64,7 @@ impl ApiGate {
             return with_fields(closing(problem_response(StatusCode::BAD_REQUEST, what)));
         }
         let is_open = self.open_paths.contains(&request.uri().path());
-        let response = match self.admit(&request, peer.ip()) {
+        let response = match self.admit(&request, peer) {
             Ok(principal) => {
                 if !is_open {
                     place.prove();
@@ -71,9 +80,16 @@ impl ApiGate {
     fn admit(
         &self,
         request: &Request<Incoming>,
-        peer: IpAddr,
+        peer: &ApiPeer,
     ) -> Result<ApiPrincipal, Box<Response<Body>>> {
-        let credentials = self.access.current();
+        let peer = match peer {
+            ApiPeer::Remote(peer) => *peer,
+            ApiPeer::Local(who) => {
+                return Ok(ApiPrincipal { name: who.clone(), role: ApiRole::Act });
+            }
+        };
+        let Some(access) = &self.access else { return Err(unknown_client()) };
+        let credentials = access.current();
         let tokens = &credentials.tokens;
         let is_open = self.open_paths.contains(&request.uri().path());
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);

@@ -2,7 +2,9 @@
 //! identifies clients and their rights; and turns every failure into a problem document (RFC 9457).
 //!
 //! It is independent of the documents: an axum router answers the requests that pass the gate. One
-//! thread with a runtime of its own carries all connections.
+//! thread with a runtime of its own carries all connections of a socket.
+//!
+//! A Unix socket has the same router and the same limits, and no tokens: the mode of its file says who may act.
 #![deny(unsafe_code)]
 
 mod access;
@@ -12,6 +14,7 @@ mod credentials;
 mod files;
 mod gate;
 mod guarded_stream;
+mod listener;
 mod places;
 mod problem;
 mod request_budget;
@@ -22,5 +25,5 @@ pub use access::{ApiPrincipal, ApiRole};
 pub use config::{ApiServerConfig, ApiStartError, ApiTlsPaths};
 pub use credentials::{ApiAccess, ApiCredentials};
 pub use files::{FileError, FileSecrecy, read_file, read_text_file};
-pub use problem::{ProblemDocument, problem_response};
+pub use problem::{ProblemDocument, problem_response, problem_with};
 pub use server::ApiServer;

@@ -4,6 +4,7 @@ use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::http::{Response, StatusCode};
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 /// The header field that all responses of this room have, and none that hyper makes by itself.
 pub(crate) const OWN_MARK: &str = "x-content-type-options";
@@ -43,7 +44,21 @@ impl ProblemDocument {
 /// A response that says why a request failed. `detail`: what happened, and what to do.
 #[must_use]
 pub fn problem_response(status: StatusCode, detail: &str) -> Response<Body> {
-    let mut response = Response::new(Body::from(ProblemDocument::new(status, detail).text()));
+    problem_with(status, detail, Map::new())
+}
+
+/// The same with further members. Spec: RFC 9457 §3.2.
+#[must_use]
+pub fn problem_with(
+    status: StatusCode,
+    detail: &str,
+    further: Map<String, Value>,
+) -> Response<Body> {
+    let mut document = serde_json::to_value(ProblemDocument::new(status, detail));
+    if let Ok(Value::Object(members)) = &mut document {
+        members.extend(further);
+    }
+    let mut response = Response::new(Body::from(document.unwrap_or_default().to_string()));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_TYPE));
     response

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use adit_lab_process::netns::NetNamespace;
 use adit_lab_process::process::Process;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use crate::addresses::{DATA_NETWORK, N3, N4, N6, server_address, upf_address};
@@ -197,13 +197,33 @@ impl AdminTarget {
     /// # Errors
     /// Nobody answers within `patience`.
     pub(crate) fn show(&self, topic: &str, patience: Duration) -> Result<Value> {
+        let path = format!("/v1/{topic}");
+        let answer = self.ask(&format!("GET {path} HTTP/1.0\r\n\r\n"), patience)?;
+        if !answer.starts_with("HTTP/") {
+            // Release 0.1.0 has a protocol of its own.
+            let answer = self.ask(&format!("{{\"show\":\"{topic}\"}}\n"), patience)?;
+            return serde_json::from_str(&answer).with_context(|| format!("{topic}: not JSON"));
+        }
+        let mut document = body(&answer)?;
+        while let Some(next) = document["next"].as_str() {
+            let request = format!("GET {path}?cursor={next} HTTP/1.0\r\n\r\n");
+            let mut page = body(&self.ask(&request, patience)?)?;
+            let rows = page[topic].as_array_mut().map(core::mem::take).unwrap_or_default();
+            document[topic].as_array_mut().into_iter().for_each(|all| all.extend(rows.clone()));
+            document["next"] = page["next"].take();
+        }
+        Ok(document)
+    }
+
+    /// The answer to a request.
+    fn ask(&self, request: &str, patience: Duration) -> Result<String> {
         let mut stream =
             UnixStream::connect(&self.socket).context("connect to the admin socket")?;
         stream.set_read_timeout(Some(patience)).context("set a timeout")?;
-        stream.write_all(format!("{{\"show\":\"{topic}\"}}\n").as_bytes()).context("ask")?;
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).context("read the answer")?;
-        serde_json::from_slice(&answer).with_context(|| format!("adit show {topic}: not JSON"))
+        stream.write_all(request.as_bytes()).context("ask")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).context("read the answer")?;
+        Ok(answer)
     }
 
     /// Memory that is resident, without the huge pages that the kernel makes of the session tables sooner or later. Unit: KiB.
@@ -220,6 +240,13 @@ impl AdminTarget {
     pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
+}
+
+/// The document of an answer.
+fn body(answer: &str) -> Result<Value> {
+    let (head, body) = answer.split_once("\r\n\r\n").context("an answer without a body")?;
+    ensure!(head.starts_with("HTTP/1.0 200"), "adit refuses: {body}");
+    serde_json::from_str(body).context("an answer that is not JSON")
 }
 
 /// The configuration of the adit in place `at`, with its files in `dir`: one that the previous

@@ -81,48 +81,51 @@ pub(crate) enum DrainSwitch {
     Off,
 }
 
+/// An act, and the adit that is to carry it out.
+#[derive(Debug)]
+pub(crate) struct RequestedAct {
+    pub socket: AdminSocket,
+    pub act: AdminAct,
+}
+
 impl SessionCommand {
-    pub(crate) fn into_act(self) -> (AdminSocket, AdminAct) {
+    pub(crate) fn into_act(self) -> RequestedAct {
         let Self::End { seid, socket } = self;
-        (socket, AdminAct::EndSession(seid))
+        RequestedAct { socket, act: AdminAct::EndSession(seid) }
     }
 }
 
 impl StoreCommand {
-    pub(crate) fn into_act(self) -> (AdminSocket, AdminAct) {
+    pub(crate) fn into_act(self) -> RequestedAct {
         let Self::Discard { seid, socket } = self;
-        (socket, AdminAct::DiscardSession(seid))
+        RequestedAct { socket, act: AdminAct::DiscardSession(seid) }
     }
 }
 
 impl TapCommand {
-    pub(crate) fn into_act(self) -> (AdminSocket, AdminAct) {
+    pub(crate) fn into_act(self) -> RequestedAct {
         let Self::End { tap, socket } = self;
-        (socket, AdminAct::EndTap(tap))
+        RequestedAct { socket, act: AdminAct::EndTap(tap) }
     }
 }
 
 impl AssociationCommand {
-    pub(crate) fn into_act(self) -> (AdminSocket, AdminAct) {
+    pub(crate) fn into_act(self) -> RequestedAct {
         let Self::Release { node_id, force, socket } = self;
-        match force {
-            true => (socket, AdminAct::EndAssociation(node_id)),
-            false => (socket, AdminAct::ReleaseAssociation(node_id)),
-        }
+        let act = match force {
+            true => AdminAct::EndAssociation(node_id),
+            false => AdminAct::ReleaseAssociation(node_id),
+        };
+        RequestedAct { socket, act }
     }
 }
 
 impl WorkerDrainCommand {
-    pub(crate) fn into_act(self) -> (AdminSocket, AdminAct) {
-        match self {
+    pub(crate) fn into_act(self) -> RequestedAct {
+        let (socket, act) = match self {
             Self::Drain { worker, socket } => (socket, AdminAct::DrainWorker(worker)),
             Self::Resume { worker, socket } => (socket, AdminAct::ResumeWorker(worker)),
-        }
-    }
-}
-
-impl DrainSwitch {
-    pub(crate) fn into_act(self) -> AdminAct {
-        AdminAct::Drain(self == Self::On)
+        };
+        RequestedAct { socket, act }
     }
 }

@@ -31,6 +31,13 @@ pub(crate) struct TapSelection {
     pub socket: AdminSocket,
 }
 
+impl TapSelection {
+    /// How long at most. Unit: milliseconds.
+    pub(crate) fn duration_ms(&self) -> Option<u64> {
+        self.duration.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
 /// Arguments of a trace.
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("followed").args(["session", "ue", "teid", "drop"]).required(true).multiple(true)))]

@@ -8,7 +8,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::answer::{ApiAnswer, ProblemAnswers};
 use super::reads::NoParameters;
-use super::schemas::ActOutcome;
+use super::schemas::{ActOutcome, ReloadProblem};
 use super::state::ApiState;
 use crate::admin::AdminAct;
 use crate::audit::AuditActor;
@@ -38,50 +38,6 @@ pub(super) struct LogWish {
     filter: String,
 }
 
-async fn carry_out(api: &ApiState, principal: ApiPrincipal, act: AdminAct) -> ApiAnswer {
-    let ApiPrincipal { name, role } = principal;
-    api.act(&AuditActor { who: name, role: role.name() }, act).await
-}
-
-/// Ends a session. Its SMF gets the last usage if it takes such reports.
-#[utoipa::path(delete, path = "/v1/sessions/{seid}", tag = "acts",
-    params(("seid" = String, Path, description = "UP SEID, such as 0x0000000100000001")),
-    responses((status = 200, body = ActOutcome), ProblemAnswers))]
-pub(super) async fn end_session(
-    Path(seid): Path<String>,
-    _: Query<NoParameters>,
-    Extension(principal): Extension<ApiPrincipal>,
-    State(api): State<ApiState>,
-) -> ApiAnswer {
-    carry_out(&api, principal, AdminAct::EndSession(seid)).await
-}
-
-/// Removes the records of a session that is set aside. Its SMF gets the last usage if it can be read and it takes such reports.
-#[utoipa::path(delete, path = "/v1/store/set_aside/{seid}", tag = "acts",
-    params(("seid" = String, Path, description = "UP SEID, as in /v1/store, or \"all\"")),
-    responses((status = 200, body = ActOutcome), ProblemAnswers))]
-pub(super) async fn discard_session(
-    Path(seid): Path<String>,
-    _: Query<NoParameters>,
-    Extension(principal): Extension<ApiPrincipal>,
-    State(api): State<ApiState>,
-) -> ApiAnswer {
-    carry_out(&api, principal, AdminAct::DiscardSession(seid)).await
-}
-
-/// Ends a trace or a capture.
-#[utoipa::path(delete, path = "/v1/taps/{tap}", tag = "acts",
-    params(("tap" = String, Path, description = "Its number in /v1/taps")),
-    responses((status = 200, body = ActOutcome), ProblemAnswers))]
-pub(super) async fn end_tap(
-    Path(tap): Path<String>,
-    _: Query<NoParameters>,
-    Extension(principal): Extension<ApiPrincipal>,
-    State(api): State<ApiState>,
-) -> ApiAnswer {
-    carry_out(&api, principal, AdminAct::EndTap(tap)).await
-}
-
 /// How an association is released.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -93,82 +49,84 @@ pub(super) struct ReleaseParameters {
     force: bool,
 }
 
-/// Requests an SMF to release its association, which goes on until the SMF does; or ends it without
-/// the SMF.
-#[utoipa::path(delete, path = "/v1/associations/{node_id}", tag = "acts",
-    params(("node_id" = String, Path, description = "Node ID or address of the SMF"), ReleaseParameters),
-    responses((status = 200, body = ActOutcome), ProblemAnswers))]
-pub(super) async fn release_association(
-    Path(node_id): Path<String>,
-    Query(ReleaseParameters { force }): Query<ReleaseParameters>,
-    Extension(principal): Extension<ApiPrincipal>,
-    State(api): State<ApiState>,
-) -> ApiAnswer {
-    let act = match force {
+/// Handlers that carry out an act: arguments from the head of the request, those from its body, and the act.
+macro_rules! acts {
+    ($($(#[$meta:meta])* $name:ident [$($head:tt)+] [$($body:tt)*] => $act:expr;)+) => {$(
+        $(#[$meta])*
+        pub(super) async fn $name(
+            $($head)+,
+            Extension(principal): Extension<ApiPrincipal>,
+            State(api): State<ApiState>,
+            $($body)*
+        ) -> ApiAnswer {
+            let ApiPrincipal { name, role } = principal;
+            api.act(&AuditActor { who: name, role: role.name() }, $act).await
+        }
+    )+};
+}
+
+acts! {
+    /// Ends a session. Its SMF gets the last usage if it takes such reports.
+    #[utoipa::path(delete, path = "/v1/sessions/{seid}", tag = "acts",
+        params(("seid" = String, Path, description = "UP SEID, such as 0x0000000100000001")),
+        responses((status = 200, body = ActOutcome), ProblemAnswers))]
+    end_session [Path(seid): Path<String>, _: Query<NoParameters>] [] => AdminAct::EndSession(seid);
+
+    /// Removes the records of a session that is set aside. Its SMF gets the last usage if it can be read and it takes such reports.
+    #[utoipa::path(delete, path = "/v1/store/set_aside/{seid}", tag = "acts",
+        params(("seid" = String, Path, description = "UP SEID, as in /v1/store, or \"all\"")),
+        responses((status = 200, body = ActOutcome), ProblemAnswers))]
+    discard_session [Path(seid): Path<String>, _: Query<NoParameters>] [] => AdminAct::DiscardSession(seid);
+
+    /// Ends a trace or a capture.
+    #[utoipa::path(delete, path = "/v1/taps/{tap}", tag = "acts",
+        params(("tap" = String, Path, description = "Its number in /v1/taps")),
+        responses((status = 200, body = ActOutcome), ProblemAnswers))]
+    end_tap [Path(tap): Path<String>, _: Query<NoParameters>] [] => AdminAct::EndTap(tap);
+
+    /// Requests an SMF to release its association, which goes on until the SMF does; or ends it without
+    /// the SMF.
+    #[utoipa::path(delete, path = "/v1/associations/{node_id}", tag = "acts",
+        params(("node_id" = String, Path, description = "Node ID or address of the SMF"), ReleaseParameters),
+        responses((status = 200, body = ActOutcome), ProblemAnswers))]
+    release_association
+        [Path(node_id): Path<String>, Query(ReleaseParameters { force }): Query<ReleaseParameters>] []
+        => match force {
         true => AdminAct::EndAssociation(node_id),
         false => AdminAct::ReleaseAssociation(node_id),
     };
-    carry_out(&api, principal, act).await
-}
 
-/// Refuses new sessions, or accepts them again.
-#[utoipa::path(put, path = "/v1/drain", tag = "acts", request_body = DrainWish,
-    responses((status = 200, body = ActOutcome), ProblemAnswers))]
-pub(super) async fn drain(
-    _: Query<NoParameters>,
-    Extension(principal): Extension<ApiPrincipal>,
-    State(api): State<ApiState>,
-    Json(DrainWish { on }): Json<DrainWish>,
-) -> ApiAnswer {
-    carry_out(&api, principal, AdminAct::Drain(on)).await
-}
+    /// Refuses new sessions, or accepts them again.
+    #[utoipa::path(put, path = "/v1/drain", tag = "acts", request_body = DrainWish,
+        responses((status = 200, body = ActOutcome), ProblemAnswers))]
+    drain [_: Query<NoParameters>] [Json(DrainWish { on }): Json<DrainWish>] => AdminAct::Drain(on);
 
-/// Gives the sessions of a worker to the others while packets pass, or gives it sessions again.
-#[utoipa::path(put, path = "/v1/workers/{worker}/drain", tag = "acts", request_body = WorkerDrainWish,
-    params(("worker" = String, Path, description = "Its number in /v1/workers")),
-    responses((status = 200, body = ActOutcome), ProblemAnswers))]
-pub(super) async fn drain_worker(
-    Path(worker): Path<String>,
-    _: Query<NoParameters>,
-    Extension(principal): Extension<ApiPrincipal>,
-    State(api): State<ApiState>,
-    Json(WorkerDrainWish { on }): Json<WorkerDrainWish>,
-) -> ApiAnswer {
-    let act = if on { AdminAct::DrainWorker(worker) } else { AdminAct::ResumeWorker(worker) };
-    carry_out(&api, principal, act).await
-}
+    /// Gives the sessions of a worker to the others while packets pass, or gives it sessions again.
+    #[utoipa::path(put, path = "/v1/workers/{worker}/drain", tag = "acts", request_body = WorkerDrainWish,
+        params(("worker" = String, Path, description = "Its number in /v1/workers")),
+        responses((status = 200, body = ActOutcome), ProblemAnswers))]
+    drain_worker
+        [Path(worker): Path<String>, _: Query<NoParameters>]
+        [Json(WorkerDrainWish { on }): Json<WorkerDrainWish>]
+        => match on {
+        true => AdminAct::DrainWorker(worker),
+        false => AdminAct::ResumeWorker(worker),
+    };
 
-/// Changes the filter of the log.
-#[utoipa::path(put, path = "/v1/log", tag = "acts", request_body = LogWish,
-    responses((status = 200, body = ActOutcome), ProblemAnswers))]
-pub(super) async fn log(
-    _: Query<NoParameters>,
-    Extension(principal): Extension<ApiPrincipal>,
-    State(api): State<ApiState>,
-    Json(LogWish { filter }): Json<LogWish>,
-) -> ApiAnswer {
-    carry_out(&api, principal, AdminAct::SetLog(filter)).await
-}
+    /// Changes the filter of the log.
+    #[utoipa::path(put, path = "/v1/log", tag = "acts", request_body = LogWish,
+        responses((status = 200, body = ActOutcome), ProblemAnswers))]
+    log [_: Query<NoParameters>] [Json(LogWish { filter }): Json<LogWish>] => AdminAct::SetLog(filter);
 
-/// Makes this standby the active adit: it requests the lease from the active one.
-#[utoipa::path(post, path = "/v1/takeover", tag = "acts",
-    responses((status = 200, body = ActOutcome), ProblemAnswers))]
-pub(super) async fn take_over(
-    _: Query<NoParameters>,
-    Extension(principal): Extension<ApiPrincipal>,
-    State(api): State<ApiState>,
-) -> ApiAnswer {
-    carry_out(&api, principal, AdminAct::TakeOver).await
-}
+    /// Makes this standby the active adit: it requests the lease from the active one.
+    #[utoipa::path(post, path = "/v1/takeover", tag = "acts",
+        responses((status = 200, body = ActOutcome), ProblemAnswers))]
+    take_over [_: Query<NoParameters>] [] => AdminAct::TakeOver;
 
-/// Reads the configuration file again, and makes the changes that a running adit can make: all of them, or none if one of
-/// them needs a restart.
-#[utoipa::path(post, path = "/v1/reload", tag = "acts",
-    responses((status = 200, body = ReloadDocument), ProblemAnswers))]
-pub(super) async fn reload(
-    _: Query<NoParameters>,
-    Extension(principal): Extension<ApiPrincipal>,
-    State(api): State<ApiState>,
-) -> ApiAnswer {
-    carry_out(&api, principal, AdminAct::Reload).await
+    /// Reads the configuration file again, and makes the changes that a running adit can make: all of them, or none if one of
+    /// them needs a restart.
+    #[utoipa::path(post, path = "/v1/reload", tag = "acts",
+        responses((status = 200, body = ReloadDocument), ProblemAnswers, (status = 409, description = "Nothing was changed.",
+            body = ReloadProblem, content_type = "application/problem+json")))]
+    reload [_: Query<NoParameters>] [] => AdminAct::Reload;
 }

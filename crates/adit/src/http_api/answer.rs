@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use adit_api::problem_response;
+use adit_api::problem_with;
 use axum::Json;
 use axum::body::Body;
 use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use utoipa::IntoResponses;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
+
+use crate::config::KeyRefusal;
 
 /// The members of a document, or why there are none.
 pub(super) type ApiAnswer = Result<Json<Map<String, Value>>, ApiProblem>;
@@ -20,11 +22,13 @@ pub(super) struct ApiProblem {
     pub status: StatusCode,
     /// The fault, and its remedy.
     pub detail: String,
+    /// Keys of a configuration that is refused.
+    pub refused: Vec<KeyRefusal>,
 }
 
 impl ApiProblem {
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into() }
+        Self { status, detail: detail.into(), refused: Vec::new() }
     }
 
     /// The control thread does not answer.
@@ -36,7 +40,9 @@ impl ApiProblem {
 
 impl IntoResponse for ApiProblem {
     fn into_response(self) -> Response<Body> {
-        problem_response(self.status, &self.detail)
+        let Self { status, detail, refused } = self;
+        let refused = (!refused.is_empty()).then(|| ("refused".to_owned(), json!(refused)));
+        problem_with(status, &detail, refused.into_iter().collect())
     }
 }
 

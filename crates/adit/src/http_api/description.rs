@@ -29,7 +29,7 @@ use super::{acts, health, live, reads, session, taps};
         (name = "sessions", description = "Associations and sessions"),
         (name = "packets", description = "What happens to packets"),
         (name = "network", description = "Neighbors, paths and routes"),
-        (name = "acts", description = "Changes, traces and captures; they take a token with the role act"),
+        (name = "acts", description = "Changes, traces and captures; over the network they take a token with the role act"),
         (name = "health", description = "Probes; they take no token"),
     ),
 )]
@@ -49,33 +49,22 @@ impl Modify for BearerTokens {
 /// All paths that the description has.
 pub(super) fn router() -> OpenApiRouter<ApiState> {
     OpenApiRouter::with_openapi(InterfaceDescription::openapi())
-        .routes(routes!(reads::node))
-        .routes(routes!(reads::associations))
-        .routes(routes!(acts::release_association))
+        .merge(reads::documents())
+        .merge(reads::pages())
         .routes(routes!(reads::sessions))
         .routes(routes!(session::session, acts::end_session))
         .routes(routes!(reads::qos))
-        .routes(routes!(reads::counters))
-        .routes(routes!(reads::drops))
-        .routes(routes!(reads::ports))
-        .routes(routes!(reads::workers))
-        .routes(routes!(reads::offload))
-        .routes(routes!(reads::neighbors))
-        .routes(routes!(reads::paths))
-        .routes(routes!(reads::routes))
-        .routes(routes!(reads::applications))
-        .routes(routes!(reads::store))
-        .routes(routes!(acts::discard_session))
         .routes(routes!(live::live))
-        .routes(routes!(taps::taps))
+        .routes(routes!(acts::release_association))
+        .routes(routes!(acts::discard_session))
         .routes(routes!(acts::end_tap))
-        .routes(routes!(taps::trace))
-        .routes(routes!(taps::capture))
         .routes(routes!(acts::drain))
         .routes(routes!(acts::drain_worker))
         .routes(routes!(acts::log))
         .routes(routes!(acts::take_over))
         .routes(routes!(acts::reload))
+        .routes(routes!(taps::trace))
+        .routes(routes!(taps::capture))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
 }

@@ -1,10 +1,10 @@
 //! Probes: is this process alive, and is it ready?
 
+use adit_api::problem_with;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Query, State};
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderValue, Response, StatusCode};
+use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
@@ -64,16 +64,7 @@ fn unready(health: &Map<String, Value>) -> Response<Body> {
     let reasons = health.get("reasons").cloned().unwrap_or_default();
     let words = |reason: &Value| reason["detail"].as_str().unwrap_or_default().to_owned();
     let detail: Vec<String> = reasons.as_array().into_iter().flatten().map(words).collect();
-    let document = json!({
-        "type": "about:blank",
-        "title": "Service Unavailable",
-        "status": 503,
-        "detail": detail.join("; "),
-        "ready": false,
-        "reasons": reasons,
-    });
-    let mut response = (StatusCode::SERVICE_UNAVAILABLE, Json(document)).into_response();
-    let kind = HeaderValue::from_static("application/problem+json");
-    response.headers_mut().insert(CONTENT_TYPE, kind);
-    response
+    let further = [("ready", Value::Bool(false)), ("reasons", reasons)];
+    let further = further.map(|(member, value)| (member.to_owned(), value));
+    problem_with(StatusCode::SERVICE_UNAVAILABLE, &detail.join("; "), further.into_iter().collect())
 }

@@ -1,20 +1,23 @@
 //! Reads of operators: the documents of `adit show`.
 
 use adit_types::limits::API_ROWS_MAX;
+use axum::Json;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use serde::Deserialize;
 use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::answer::{ApiAnswer, ApiProblem, ProblemAnswers};
 use super::cursor;
-use super::schemas::{NeighborsPage, PathsPage, QosPage, SessionsPage};
 use super::state::{ApiState, WantedRows};
 use crate::admin::{AdminQuestion, SessionFilter, SessionFilterText};
 use crate::cli::Topic;
 use crate::snapshot::{
-    ApplicationsDocument, AssociationsDocument, CounterGroups, DropsDocument, NodeDocument,
-    OffloadDocument, PortsDocument, RoutesDocument, StoreDocument, WorkersDocument,
+    ApplicationsDocument, AssociationsDocument, CounterGroups, DropsDocument, HealthDocument,
+    NeighborsPage, NodeDocument, OffloadDocument, PathsPage, PortsDocument, QosPage,
+    RoutesDocument, SessionsPage, StoreDocument, TapsDocument, TrafficPage, WorkersDocument,
 };
 
 /// Rows of a page unless the client says otherwise.
@@ -82,18 +85,79 @@ fn wanted(limit: Option<usize>, text: Option<&str>) -> Result<WantedRows, ApiPro
     Ok(WantedRows { limit, from: cursor::parse(text)? })
 }
 
-/// Identity and load of this adit.
-#[utoipa::path(get, path = "/v1/node", tag = "node",
-    responses((status = 200, body = NodeDocument), ProblemAnswers))]
-pub(super) async fn node(_: Query<NoParameters>, State(api): State<ApiState>) -> ApiAnswer {
-    api.document(Topic::Node).await
+/// Handlers of documents in one page: path, tag, topic and type.
+macro_rules! documents {
+    ($($(#[$doc:meta])* $name:ident: $path:literal, $tag:literal, $topic:ident, $document:ident;)+) => {$(
+        $(#[$doc])*
+        #[utoipa::path(get, path = $path, tag = $tag, responses((status = 200, body = $document), ProblemAnswers))]
+        pub(super) async fn $name(_: Query<NoParameters>, State(api): State<ApiState>) -> ApiAnswer {
+            api.members(Topic::$topic).await.map(Json)
+        }
+    )+
+
+        /// Their routes.
+        pub(super) fn documents() -> OpenApiRouter<ApiState> {
+            OpenApiRouter::new()$(.routes(routes!($name)))+
+        }
+    };
 }
 
-/// PFCP associations with control plane functions.
-#[utoipa::path(get, path = "/v1/associations", tag = "sessions",
-    responses((status = 200, body = AssociationsDocument), ProblemAnswers))]
-pub(super) async fn associations(_: Query<NoParameters>, State(api): State<ApiState>) -> ApiAnswer {
-    api.document(Topic::Associations).await
+/// Handlers of lists that come in pages: path, tag, topic, list and type.
+macro_rules! pages {
+    ($($(#[$doc:meta])* $name:ident: $path:literal, $tag:literal, $topic:ident, $list:literal, $page:ident;)+) => {$(
+        $(#[$doc])*
+        #[utoipa::path(get, path = $path, tag = $tag, params(PageParameters),
+            responses((status = 200, body = $page), ProblemAnswers))]
+        pub(super) async fn $name(
+            Query(PageParameters { limit, cursor }): Query<PageParameters>,
+            State(api): State<ApiState>,
+        ) -> ApiAnswer {
+            let question = AdminQuestion::about(Topic::$topic);
+            api.rows(question, &[$list], wanted(limit, cursor.as_deref())?).await
+        }
+    )+
+
+        /// Their routes.
+        pub(super) fn pages() -> OpenApiRouter<ApiState> {
+            OpenApiRouter::new()$(.routes(routes!($name)))+
+        }
+    };
+}
+
+documents! {
+    /// Identity and load of this adit.
+    node: "/v1/node", "node", Node, NodeDocument;
+    /// PFCP associations with control plane functions.
+    associations: "/v1/associations", "sessions", Associations, AssociationsDocument;
+    /// Packet, drop, punt and PFCP message counters.
+    counters: "/v1/counters", "packets", Counters, CounterGroups;
+    /// Packets dropped, by reason, and what each reason means.
+    drops: "/v1/drops", "packets", Drops, DropsDocument;
+    /// Ports, their links and counters.
+    ports: "/v1/ports", "packets", Ports, PortsDocument;
+    /// Threads of the packet path: roles, cores, load, rings.
+    workers: "/v1/workers", "packets", Workers, WorkersDocument;
+    /// Offloads that forward packets in front of the workers.
+    offload: "/v1/offload", "packets", Offload, OffloadDocument;
+    /// Logical interfaces, routes, and pools of UE addresses.
+    routes: "/v1/routes", "network", Routes, RoutesDocument;
+    /// Applications, configured and from PFDs.
+    applications: "/v1/applications", "sessions", Applications, ApplicationsDocument;
+    /// The store that keeps sessions.
+    store: "/v1/store", "node", Store, StoreDocument;
+    /// Whether this adit does its work, and why not. Unlike /readyz, it answers 200 in any case.
+    health: "/v1/health", "node", Health, HealthDocument;
+    /// Traces and captures that run, of the admin socket and of this interface.
+    taps: "/v1/taps", "packets", Taps, TapsDocument;
+}
+
+pages! {
+    /// Traffic of PFCP sessions without their rules, a page at a time.
+    traffic: "/v1/traffic", "sessions", Traffic, "traffic", TrafficPage;
+    /// Link-layer neighbors, a page at a time.
+    neighbors: "/v1/neighbors", "network", Neighbours, "neighbours", NeighborsPage;
+    /// GTP-U paths to the peers that sessions send to, a page at a time.
+    paths: "/v1/paths", "network", Paths, "paths", PathsPage;
 }
 
 /// PFCP sessions with their rules and traffic, a page at a time.
@@ -119,82 +183,4 @@ pub(super) async fn qos(
 ) -> ApiAnswer {
     let question = AdminQuestion { session, ..AdminQuestion::about(Topic::Qos) };
     api.rows(question, &["rates", "packet_rates"], wanted(limit, cursor.as_deref())?).await
-}
-
-/// Packet, drop, punt and PFCP message counters.
-#[utoipa::path(get, path = "/v1/counters", tag = "packets",
-    responses((status = 200, body = CounterGroups), ProblemAnswers))]
-pub(super) async fn counters(_: Query<NoParameters>, State(api): State<ApiState>) -> ApiAnswer {
-    api.document(Topic::Counters).await
-}
-
-/// Packets dropped, by reason, and what each reason means.
-#[utoipa::path(get, path = "/v1/drops", tag = "packets",
-    responses((status = 200, body = DropsDocument), ProblemAnswers))]
-pub(super) async fn drops(_: Query<NoParameters>, State(api): State<ApiState>) -> ApiAnswer {
-    api.document(Topic::Drops).await
-}
-
-/// Ports, their links and counters.
-#[utoipa::path(get, path = "/v1/ports", tag = "packets",
-    responses((status = 200, body = PortsDocument), ProblemAnswers))]
-pub(super) async fn ports(_: Query<NoParameters>, State(api): State<ApiState>) -> ApiAnswer {
-    api.document(Topic::Ports).await
-}
-
-/// Threads of the packet path: roles, cores, load, rings.
-#[utoipa::path(get, path = "/v1/workers", tag = "packets",
-    responses((status = 200, body = WorkersDocument), ProblemAnswers))]
-pub(super) async fn workers(_: Query<NoParameters>, State(api): State<ApiState>) -> ApiAnswer {
-    api.document(Topic::Workers).await
-}
-
-/// Offloads that forward packets in front of the workers.
-#[utoipa::path(get, path = "/v1/offload", tag = "packets",
-    responses((status = 200, body = OffloadDocument), ProblemAnswers))]
-pub(super) async fn offload(_: Query<NoParameters>, State(api): State<ApiState>) -> ApiAnswer {
-    api.document(Topic::Offload).await
-}
-
-/// Link-layer neighbors, a page at a time.
-#[utoipa::path(get, path = "/v1/neighbors", tag = "network", params(PageParameters),
-    responses((status = 200, body = NeighborsPage), ProblemAnswers))]
-pub(super) async fn neighbors(
-    Query(PageParameters { limit, cursor }): Query<PageParameters>,
-    State(api): State<ApiState>,
-) -> ApiAnswer {
-    let question = AdminQuestion::about(Topic::Neighbours);
-    api.rows(question, &["neighbours"], wanted(limit, cursor.as_deref())?).await
-}
-
-/// GTP-U paths to the peers that sessions send to, a page at a time.
-#[utoipa::path(get, path = "/v1/paths", tag = "network", params(PageParameters),
-    responses((status = 200, body = PathsPage), ProblemAnswers))]
-pub(super) async fn paths(
-    Query(PageParameters { limit, cursor }): Query<PageParameters>,
-    State(api): State<ApiState>,
-) -> ApiAnswer {
-    let question = AdminQuestion::about(Topic::Paths);
-    api.rows(question, &["paths"], wanted(limit, cursor.as_deref())?).await
-}
-
-/// Logical interfaces, routes, and pools of UE addresses.
-#[utoipa::path(get, path = "/v1/routes", tag = "network",
-    responses((status = 200, body = RoutesDocument), ProblemAnswers))]
-pub(super) async fn routes(_: Query<NoParameters>, State(api): State<ApiState>) -> ApiAnswer {
-    api.document(Topic::Routes).await
-}
-
-/// Applications, configured and from PFDs.
-#[utoipa::path(get, path = "/v1/applications", tag = "sessions",
-    responses((status = 200, body = ApplicationsDocument), ProblemAnswers))]
-pub(super) async fn applications(_: Query<NoParameters>, State(api): State<ApiState>) -> ApiAnswer {
-    api.document(Topic::Applications).await
-}
-
-/// The store that keeps sessions.
-#[utoipa::path(get, path = "/v1/store", tag = "node",
-    responses((status = 200, body = StoreDocument), ProblemAnswers))]
-pub(super) async fn store(_: Query<NoParameters>, State(api): State<ApiState>) -> ApiAnswer {
-    api.document(Topic::Store).await
 }

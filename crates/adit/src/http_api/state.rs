@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use adit_types::limits::{API_LIVE_CLIENTS_MAX, API_PAGES_MAX, API_QUESTIONS_MAX, API_TAPS_MAX};
+use adit_types::limits::{API_LIVE_CLIENTS_MAX, API_PAGES_MAX, API_QUESTIONS_MAX};
 use axum::Json;
 use axum::body::Bytes;
 use axum::http::StatusCode;
@@ -47,13 +47,13 @@ pub(super) struct WantedRows {
 }
 
 impl ApiState {
-    pub(super) fn new(queries: Sender<AdminQuery>) -> Self {
+    pub(super) fn new(queries: Sender<AdminQuery>, taps_max: usize) -> Self {
         Self(Arc::new(ApiParts {
             queries,
             asking: Semaphore::new(API_QUESTIONS_MAX),
             live: watch::Sender::new(Bytes::new()),
             live_places: Arc::new(Semaphore::new(API_LIVE_CLIENTS_MAX)),
-            tap_places: Arc::new(Semaphore::new(API_TAPS_MAX)),
+            tap_places: Arc::new(Semaphore::new(taps_max)),
         }))
     }
 
@@ -107,8 +107,8 @@ impl ApiState {
         self.0.queries.send(query).map_err(|_| ApiProblem::unavailable())?;
         match tokio::time::timeout(TIMEOUT, result).await {
             Ok(Ok(AdminAnswer::Refused(what))) => Err(ApiProblem::new(StatusCode::CONFLICT, what)),
-            Ok(Ok(AdminAnswer::RefusedKeys(what, _))) => {
-                Err(ApiProblem::new(StatusCode::CONFLICT, what))
+            Ok(Ok(AdminAnswer::RefusedKeys(what, refused))) => {
+                Err(ApiProblem { refused, ..ApiProblem::new(StatusCode::CONFLICT, what) })
             }
             Ok(Ok(AdminAnswer::Unknown(what))) => Err(ApiProblem::new(StatusCode::NOT_FOUND, what)),
             Ok(Ok(answered)) => Ok(answered),
@@ -121,11 +121,6 @@ impl ApiState {
         let command = AdminCommand::Show(AdminQuestion::about(topic));
         let page = self.ask(command, PageCursor::default()).await?;
         Ok((page.members)())
-    }
-
-    /// The same as an answer.
-    pub(super) async fn document(&self, topic: Topic) -> ApiAnswer {
-        self.members(topic).await.map(Json)
     }
 
     /// A page of `lists`, with the member `next`: where the next page begins, or null.

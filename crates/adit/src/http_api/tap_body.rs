@@ -5,12 +5,11 @@ use std::io::{self, Write};
 
 use axum::body::{Body, Bytes};
 use futures_util::stream;
-use serde_json::Value;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-use crate::tap::{JsonLines, TapEnd, TapOutput, TapSink};
+use crate::tap::packet::TracedPacket;
+use crate::tap::{TapEnd, TapOutput, TapSink};
 use crate::tap_client::capture_writer::CaptureWriter;
-use crate::tap_client::text;
 
 /// Octets of a part, unless one packet has more.
 const PART_BYTES: usize = 16 << 10;
@@ -60,41 +59,13 @@ impl TapOutput for BodyWriter {
     }
 }
 
-/// A trace as lines of JSON, each packet with its words if the client requests them.
-#[derive(Debug)]
-pub(super) struct TraceBody {
-    pub lines: JsonLines<BodyWriter>,
-    pub has_words: bool,
-}
-
-impl TapSink for TraceBody {
-    fn packet(&mut self, mut document: Value) -> anyhow::Result<()> {
-        if self.has_words {
-            document["words"] = serde_json::to_value(text::words(&document))?;
-        }
-        self.lines.packet(document)
-    }
-
-    fn flush(&mut self) -> anyhow::Result<()> {
-        self.lines.flush()
-    }
-
-    fn end(&mut self, packets: u64, end: TapEnd) -> anyhow::Result<()> {
-        self.lines.end(packets, end)
-    }
-
-    fn is_closed(&self) -> bool {
-        self.lines.is_closed()
-    }
-}
-
 /// A capture as pcapng.
 #[derive(Debug)]
 pub(super) struct CaptureBody(pub CaptureWriter<BodyWriter>);
 
 impl TapSink for CaptureBody {
-    fn packet(&mut self, document: Value) -> anyhow::Result<()> {
-        Ok(self.0.packet(&document)?)
+    fn packet(&mut self, packet: TracedPacket) -> anyhow::Result<()> {
+        Ok(self.0.packet(&packet)?)
     }
 
     fn flush(&mut self) -> anyhow::Result<()> {

@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 
 use super::{ControlView, whole};
 use crate::admin::AnswerPage;
+use crate::text_table::tables;
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DropsDocument {
@@ -13,6 +14,8 @@ pub(crate) struct DropsDocument {
     /// All reasons, those without packets too.
     drops: Vec<DropRow>,
 }
+
+tables!(DropsDocument { drops: DropRow [reason, pkts, text] });
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DropRow {

@@ -9,6 +9,7 @@ use super::ports::links_of;
 use super::{ControlView, whole};
 use crate::admin::AnswerPage;
 use crate::store_warnings;
+use crate::text_table::tables;
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct HealthDocument {
@@ -21,6 +22,8 @@ pub(crate) struct HealthDocument {
     /// New sessions are refused by the operator's decision.
     draining: bool,
 }
+
+tables!(HealthDocument { reasons: UnreadyReason [reason, detail] });
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct UnreadyReason {

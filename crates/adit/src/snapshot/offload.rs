@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 
 use super::{ControlView, whole};
 use crate::admin::AnswerPage;
+use crate::text_table::tables;
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct OffloadDocument {
@@ -23,6 +24,8 @@ pub(crate) struct OffloadDocument {
     offloaded_percent: f64,
     refusals: Vec<RefusalRow>,
 }
+
+tables!(OffloadDocument { refusals: RefusalRow [reason, rules] });
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct RefusalRow {

@@ -11,11 +11,16 @@ use utoipa::ToSchema;
 
 use super::{ControlView, index, list, whole};
 use crate::admin::{AdminQuestion, AnswerPage, PageCursor, PagePosition};
+use crate::text_table::{page, tables};
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AssociationsDocument {
     associations: Vec<AssociationRow>,
 }
+
+tables!(AssociationsDocument {
+    associations: AssociationRow [node_id, peer, state, sessions, recovery_time_stamp],
+});
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AssociationRow {
@@ -46,6 +51,13 @@ fn uuid(octets: [u8; 16]) -> String {
     let hex: String = octets.iter().map(|octet| format!("{octet:02x}")).collect();
     [(0, 8), (8, 12), (12, 16), (16, 20), (20, 32)].map(|(from, to)| &hex[from..to]).join("-")
 }
+
+page!(
+    /// A page of link-layer neighbors.
+    NeighborsPage {
+        neighbors as "neighbours": NeighborRow [interface, addr, mac, state, pinned],
+    }
+);
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct NeighborRow {
@@ -88,6 +100,15 @@ const fn neighbor_state(state: NeighborState) -> &'static str {
         NeighborState::Fixed => "fixed",
     }
 }
+
+page!(
+    /// A page of GTP-U paths.
+    PathsPage {
+        paths: PathRow [
+            peer, state, requests, responses, mtu_bytes, mtu_router, mtu_messages, mtu_seconds_left,
+        ],
+    }
+);
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PathRow {
@@ -137,6 +158,10 @@ pub(super) fn paths(
 pub(crate) struct ApplicationsDocument {
     applications: Vec<ApplicationRow>,
 }
+
+tables!(ApplicationsDocument {
+    applications: ApplicationRow [id, source, flow_descriptions, in_effect],
+});
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ApplicationRow {

@@ -13,11 +13,19 @@ use crate::config::PortSettings;
 use crate::control_parts::{ControlPort, ControlPortDevice};
 use crate::port_links::PortLink;
 use crate::steering::{PortSteering, SteeringRow};
+use crate::text_table::tables;
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PortsDocument {
     ports: Vec<PortRow>,
 }
+
+tables!(PortsDocument {
+    ports: PortRow [
+        name, device, driver, mac, mtu_bytes, rx_queues, link, link_losses, rx_pkts, tx_pkts, rx_missed, rx_errors,
+        rx_no_mbuf, tx_errors,
+    ],
+});
 
 pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
     let ports = links_of(control).map(|(port, link)| PortRow::of(port, link)).collect();

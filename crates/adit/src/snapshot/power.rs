@@ -12,19 +12,19 @@ use crate::config::ThreadSettings;
 /// Time of a core in an idle state since the system started.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct IdleStateRow {
-    thread: usize,
-    core: u16,
+    pub(super) thread: usize,
+    pub(super) core: u16,
     /// The kernel's name, such as C6.
-    state: String,
-    seconds: f64,
+    pub(super) state: String,
+    pub(super) seconds: f64,
 }
 
 /// Energy that a part of the machine used. Starts again at zero now and then.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct EnergyRow {
     /// Such as package-0, or package-0/dram for a part of it.
-    zone: String,
-    joules: f64,
+    pub(super) zone: String,
+    pub(super) joules: f64,
 }
 
 /// The power management of the cores of all threads, and the energy of the machine.

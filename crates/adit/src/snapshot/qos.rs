@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 use super::sessions::ues;
 use super::{ControlView, members, value};
 use crate::admin::{AdminAnswer, AdminQuestion, AnswerPage, Deferred, PageCursor, PagePosition};
+use crate::text_table::tables;
 
 const DIRECTIONS: [Direction; 2] = [Direction::Uplink, Direction::Downlink];
 
@@ -105,6 +106,32 @@ impl QosTotals {
         }
     }
 }
+
+/// A page of QERs with rates, first those with bit rates, then those with packet rates. The totals are on the last page.
+#[expect(dead_code, reason = "a description: a page is made of JSON")]
+#[derive(ToSchema)]
+pub(crate) struct QosPage {
+    rates: Vec<RateRow>,
+    packet_rates: Vec<PacketRateRow>,
+    /// Rates of slices, and of all sessions together.
+    shared: Option<Vec<AggregateRow>>,
+    guaranteed_bps: Option<DirectionalRates<u64>>,
+    guaranteed_max_bps: Option<DirectionalRates<Option<u64>>>,
+    /// Pass it as `cursor` to get the next page; null after the last one.
+    next: Option<String>,
+}
+
+tables!(QosPage {
+    rates: RateRow [
+        up_seid, ue, qer, qfi, direction, mbr_bps, gbr_bps, excess, offered_bytes, passed_bytes, dropped_pkts,
+        dropped_bytes, queued_pkts, delay_us,
+    ],
+    packet_rates: PacketRateRow [
+        up_seid, ue, qer, direction, pkts_max, unit_s, left_pkts, additional_pkts_max, additional_unit_s,
+        additional_left_pkts, window_ends_in_s, dropped_pkts,
+    ],
+    shared: AggregateRow [s_nssai, network_instance, direction, mbr_bps, excess, passed_bytes],
+});
 
 /// The position of the wanted session, or the position at which the search continues.
 fn search(store: &SessionStore, wanted: &str, from: PagePosition) -> Result<PagePosition, String> {

@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 use super::{ControlView, whole};
 use crate::admin::AnswerPage;
 use crate::config::{Config, InterfaceSettings, RouteSettings, UePoolSettings};
+use crate::text_table::tables;
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct RoutesDocument {
@@ -13,6 +14,12 @@ pub(crate) struct RoutesDocument {
     routes: Vec<RouteRow>,
     ue_pools: Vec<UePoolRow>,
 }
+
+tables!(RoutesDocument {
+    interfaces: InterfaceRow [name, role, port, vlan, addresses, network_instance],
+    routes: RouteRow [prefix, interface, next_hop],
+    ue_pools: UePoolRow [prefix, network_instance, s_nssai, identity, used, size],
+});
 
 /// A logical interface: a port and a VLAN.
 #[derive(Debug, Serialize, ToSchema)]

@@ -15,6 +15,7 @@ use utoipa::ToSchema;
 
 use super::{ControlView, index, list};
 use crate::admin::{AdminAnswer, AdminQuestion, PageCursor, PagePosition, SessionFilter};
+use crate::text_table::page;
 
 /// One session, as the control thread gathers it; its records are still packed.
 struct GatheredSession {
@@ -151,6 +152,15 @@ fn has_ue(records: &Records, wanted: IpAddr) -> bool {
     });
     prefixes.any(has)
 }
+
+page!(
+    /// A page of sessions.
+    SessionsPage {
+        sessions: SessionRow [
+            up_seid, cp_seid, cp_node, ue, teids, pdrs, uplink_pkts, uplink_bytes, downlink_pkts, downlink_bytes,
+        ],
+    }
+);
 
 /// Declares a row of a document: each field with its value.
 macro_rules! row {

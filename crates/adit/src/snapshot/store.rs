@@ -15,6 +15,7 @@ use crate::admin::AnswerPage;
 use crate::any_store::AnyStoreFigures;
 use crate::standby_thread::StandbyReport;
 use crate::store_warnings;
+use crate::text_table::tables;
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct StoreDocument {
@@ -53,6 +54,8 @@ pub(crate) struct StoreDocument {
     set_aside: usize,
     set_aside_sessions: Vec<SetAsideRow>,
 }
+
+tables!(StoreDocument { set_aside_sessions: SetAsideRow [seid, reason] });
 
 /// A session that is set aside.
 #[derive(Debug, Serialize, ToSchema)]

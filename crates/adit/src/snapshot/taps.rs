@@ -6,11 +6,14 @@ use utoipa::ToSchema;
 use super::{ControlView, whole};
 use crate::admin::AnswerPage;
 use crate::tap::HubTapState;
+use crate::text_table::tables;
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct TapsDocument {
     taps: Vec<TapRow>,
 }
+
+tables!(TapsDocument { taps: TapRow [tap, kind, of, running_s, pkts, skipped_pkts] });
 
 /// A trace or a capture.
 #[derive(Debug, Serialize, ToSchema)]

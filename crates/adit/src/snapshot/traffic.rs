@@ -4,12 +4,21 @@ use adit_tables::SessionTraffic;
 use adit_types::limits::ROWS_PER_PAGE_MAX;
 use adit_types::{Seid, SessionIndex};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{ControlView, index, list};
 use crate::admin::{AdminQuestion, AnswerPage, PageCursor, PagePosition};
+use crate::text_table::page;
 
-#[derive(Serialize)]
-struct TrafficRow {
+page!(
+    /// A page of the traffic of sessions.
+    TrafficPage {
+        traffic: TrafficRow [up_seid, uplink_pkts, uplink_bytes, downlink_pkts, downlink_bytes],
+    }
+);
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct TrafficRow {
     up_seid: String,
     uplink_pkts: u64,
     uplink_bytes: u64,

@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 use super::power::{EnergyRow, IdleStateRow, PowerReading};
 use super::{ControlView, whole};
 use crate::admin::AnswerPage;
+use crate::text_table::tables;
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct WorkersDocument {
@@ -21,6 +22,16 @@ pub(crate) struct WorkersDocument {
     /// Energy of the machine; none if it does not show that.
     energy: Vec<EnergyRow>,
 }
+
+tables!(WorkersDocument {
+    workers: WorkerRow [
+        thread, role, core, node, poll, state, busy_percent, full_bursts_percent, fullest_ring_percent, received_pkts,
+        taken_over_pkts, handed_off_pkts, transmitted_pkts, dropped_pkts, cross_node_pkts, frequency_mhz,
+    ],
+    scheduler: SchedulerRow [name, value],
+    idle_states: IdleStateRow [thread, core, state, seconds],
+    energy: EnergyRow [zone, joules],
+});
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SchedulerRow {

@@ -18,11 +18,15 @@ use adit_types::{InterfaceId, Nanos, SessionIndex};
 use rtrb::{Consumer, Producer};
 
 use super::news::{TapEnd, TapNames, TapNews};
-use super::question::{AskedKey, CheckedQuestion, HEADER_SNAP_BYTES, TapQuestion};
+use super::question::{AskedKey, TapQuestion};
 use super::stream::TapStream;
 
 /// Records between the control thread and a client's thread.
 const NEWS_LEN: usize = 1024;
+
+/// Octets of a frame that a worker reports if the client requests headers only: all of them, in
+/// tunnels over IPv6, too.
+const HEADER_SNAP_BYTES: u16 = 224;
 
 /// Items taken from one worker in a turn.
 const ITEMS_PER_TURN: usize = 4096;
@@ -182,11 +186,10 @@ impl TapHub {
     /// Why it cannot, and what to do.
     pub(crate) fn start(
         &mut self,
-        question: &TapQuestion,
+        question: TapQuestion,
         context: TapContext<'_>,
     ) -> Result<TapStream, TapRefusal> {
-        let checked = question.check()?;
-        self.limits.check(checked.drop)?;
+        self.limits.check(question.drop)?;
         let place = self.taps.iter().position(Option::is_none).ok_or_else(|| {
             format!("{TAPS_MAX} traces and captures run already; end one of them, or wait")
         })?;
@@ -195,18 +198,18 @@ impl TapHub {
         if commands.iter().any(|ring| ring.slots() < 2) {
             return Err("a worker has yet to run its last commands; try again".to_owned().into());
         }
-        let (key, session) = resolve(&checked, store, publisher, context.interfaces)?;
-        let notes = notes(publisher, session, &checked);
+        let (key, session) = resolve(&question, store, publisher, context.interfaces)?;
+        let notes = notes(publisher, session, &question);
         if let Some(session) = session {
             publisher.withhold(session);
         }
-        let filter = TapFilter { key, drop: checked.drop, one_of: checked.one_of };
-        let until = now + checked.time_max;
+        let filter = TapFilter { key, drop: question.drop, one_of: question.one_of };
+        let until = now + question.time_max;
         let request = TapRequest {
             filter,
-            has_stages: checked.stages,
-            snap_bytes: checked.snap_bytes.unwrap_or(HEADER_SNAP_BYTES),
-            pkts_max: checked.pkts_max,
+            has_stages: question.stages,
+            snap_bytes: question.snap_bytes.unwrap_or(HEADER_SNAP_BYTES),
+            pkts_max: question.pkts_max,
             until,
         };
         for (ring, bell) in commands.iter_mut().zip(bells) {
@@ -218,13 +221,13 @@ impl TapHub {
         self.started += 1;
         self.taps[place] = Some(HubTap {
             number: self.started,
-            kind: checked.kind(),
-            subject: checked.subject(),
+            kind: question.kind(),
+            subject: question.subject(),
             news: sender,
             since: now,
             until,
             pkts: 0,
-            left: checked.pkts_max,
+            left: question.pkts_max,
             skipped: 0,
             withheld: session,
             next_tick: now,
@@ -238,7 +241,7 @@ impl TapHub {
             ports: context.ports,
             zero_unix_ns: context.zero_unix_ns,
         });
-        Ok(TapStream { question: checked, names, notes, news })
+        Ok(TapStream { question, names, notes, news })
     }
 
     /// Passes records on, and ends taps.
@@ -365,7 +368,7 @@ impl HubTap {
 
 /// The key for workers, and the session that it is about, if there is one.
 fn resolve(
-    question: &CheckedQuestion,
+    question: &TapQuestion,
     store: &SessionStore,
     publisher: &Publisher,
     interfaces: &[String],
@@ -405,7 +408,7 @@ fn resolve(
 fn notes(
     publisher: &Publisher,
     session: Option<SessionIndex>,
-    question: &CheckedQuestion,
+    question: &TapQuestion,
 ) -> Vec<String> {
     let mut notes = Vec::new();
     match &question.key {

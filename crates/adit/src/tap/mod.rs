@@ -7,11 +7,15 @@
 pub(crate) mod frame;
 pub(crate) mod hub;
 mod news;
+pub(crate) mod packet;
+pub(crate) mod packet_words;
 pub(crate) mod question;
 pub(crate) mod stream;
+mod wish;
 mod words;
 
 pub(crate) use hub::{HubTapState, TapContext, TapHub, TapLimits, TapRefusal};
 pub(crate) use news::TapEnd;
 pub(crate) use question::TapQuestion;
-pub(crate) use stream::{JsonLines, TapOutput, TapSink, TapStream};
+pub(crate) use stream::{JSON_LINES, JsonLines, TapOutput, TapSink, TapStream};
+pub(crate) use wish::{CaptureWish, TAP_TIME_MAX, TraceWish};

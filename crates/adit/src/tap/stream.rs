@@ -11,11 +11,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::Duration;
 
-use serde_json::{Value, json};
-
 use super::news::{TapEnd, TapNames, TapNews};
-use super::question::CheckedQuestion;
+use super::packet::{TraceEnd, TraceHead, TraceLine, TracedPacket};
+use super::packet_words;
+use super::question::TapQuestion;
 use super::words::{self, WordOptions};
+
+/// Their media type.
+pub(crate) const JSON_LINES: &str = "application/x-ndjson";
 
 /// The client's thread looks after its client at least once in this time.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -23,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// A tap that runs, for the client's thread. Drop ends it.
 #[derive(Debug)]
 pub(crate) struct TapStream {
-    pub(super) question: CheckedQuestion,
+    pub(super) question: TapQuestion,
     pub(super) names: Arc<TapNames>,
     /// Notes for the client before the first packet.
     pub(super) notes: Vec<String>,
@@ -36,7 +39,7 @@ pub(crate) struct TapStream {
 /// Each method has those of the connection, which end the tap.
 pub(crate) trait TapSink {
     /// The next packet, as its document.
-    fn packet(&mut self, document: Value) -> anyhow::Result<()>;
+    fn packet(&mut self, packet: TracedPacket) -> anyhow::Result<()>;
 
     /// No more is there now: the client gets the octets written so far.
     fn flush(&mut self) -> anyhow::Result<()>;
@@ -49,11 +52,6 @@ pub(crate) trait TapSink {
 }
 
 impl TapStream {
-    /// Kind ("trace") and subject ("ue 10.45.0.2"), for the audit log.
-    pub(crate) fn subject(&self) -> (&'static str, String) {
-        (self.question.kind(), self.question.subject())
-    }
-
     /// Names of the ports.
     pub(crate) fn ports(&self) -> &[String] {
         &self.names.ports
@@ -104,44 +102,49 @@ pub(crate) trait TapOutput: Write {
     fn is_closed(&self) -> bool;
 }
 
-/// The answer as lines of JSON.
+/// The answer as lines of JSON, each packet with its words if the client requests them.
 #[derive(Debug)]
-pub(crate) struct JsonLines<W>(W);
+pub(crate) struct JsonLines<W> {
+    out: W,
+    has_words: bool,
+}
 
 impl<W: TapOutput> JsonLines<W> {
     /// Begins the answer.
     ///
     /// # Errors
     /// Those of the connection.
-    pub(crate) fn new(out: W, stream: &TapStream) -> anyhow::Result<Self> {
+    pub(crate) fn new(out: W, stream: &TapStream, has_words: bool) -> anyhow::Result<Self> {
         let TapNames { interfaces, ports, .. } = &*stream.names;
-        let head = json!({ "interfaces": interfaces, "ports": ports, "notes": &stream.notes });
-        let mut lines = Self(out);
-        lines.line(&json!({ "tap": head }))?;
+        let (interfaces, ports) = (interfaces.clone(), ports.clone());
+        let mut lines = Self { out, has_words };
+        let notes = stream.notes.clone();
+        lines.line(&TraceLine::Head { tap: TraceHead { interfaces, ports, notes } })?;
         Ok(lines)
     }
 
-    fn line(&mut self, line: &Value) -> anyhow::Result<()> {
-        serde_json::to_writer(&mut self.0, line)?;
-        Ok(self.0.write_all(b"\n")?)
+    fn line(&mut self, line: &TraceLine) -> anyhow::Result<()> {
+        serde_json::to_writer(&mut self.out, line)?;
+        Ok(self.out.write_all(b"\n")?)
     }
 }
 
 impl<W: TapOutput> TapSink for JsonLines<W> {
-    fn packet(&mut self, document: Value) -> anyhow::Result<()> {
-        self.line(&document)
+    fn packet(&mut self, mut packet: TracedPacket) -> anyhow::Result<()> {
+        packet.words = self.has_words.then(|| packet_words::words(&packet));
+        self.line(&TraceLine::Packet(Box::new(packet)))
     }
 
     fn flush(&mut self) -> anyhow::Result<()> {
-        Ok(self.0.flush()?)
+        Ok(self.out.flush()?)
     }
 
     fn end(&mut self, packets: u64, TapEnd { why, skipped }: TapEnd) -> anyhow::Result<()> {
-        self.line(&json!({ "end": { "packets": packets, "skipped": skipped, "why": why } }))
+        self.line(&TraceLine::End { end: TraceEnd { packets, skipped, why: why.to_owned() } })
     }
 
     fn is_closed(&self) -> bool {
-        self.0.is_closed()
+        self.out.is_closed()
     }
 }
 
@@ -150,7 +153,9 @@ mod tests {
     use std::cell::Cell;
     use std::sync::mpsc::sync_channel;
 
-    use super::super::question::TapQuestion;
+    use serde_json::{Value, json};
+
+    use super::super::wish::CaptureWish;
     use super::*;
 
     /// A client that closes its connection before the tick with this number.
@@ -184,7 +189,7 @@ mod tests {
     }
 
     fn stream(news: Receiver<TapNews>) -> TapStream {
-        let question = TapQuestion::default().check().unwrap();
+        let question = CaptureWish { all: true, ..CaptureWish::default() }.check().unwrap();
         let names = TapNames { interfaces: Vec::new(), ports: Vec::new(), zero_unix_ns: 0 };
         TapStream { question, names: Arc::new(names), notes: Vec::new(), news }
     }
@@ -195,9 +200,9 @@ mod tests {
         sender.send(TapNews::Tick).unwrap();
         sender.send(TapNews::Ended(TapEnd { why: "duration", skipped: 9 })).unwrap();
         let stream = stream(news);
-        let mut lines = JsonLines::new(TestClient::new(usize::MAX), &stream).unwrap();
+        let mut lines = JsonLines::new(TestClient::new(usize::MAX), &stream, false).unwrap();
         stream.serve(&mut lines).unwrap();
-        let answer = String::from_utf8(lines.0.text).unwrap();
+        let answer = String::from_utf8(lines.out.text).unwrap();
         let lines: Vec<Value> =
             answer.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert!(lines[0]["tap"].is_object(), "{answer}");
@@ -210,7 +215,7 @@ mod tests {
         sender.send(TapNews::Tick).unwrap();
         sender.send(TapNews::Tick).unwrap();
         let stream = stream(news);
-        let mut lines = JsonLines::new(TestClient::new(2), &stream).unwrap();
+        let mut lines = JsonLines::new(TestClient::new(2), &stream, false).unwrap();
         stream.serve(&mut lines).unwrap();
         assert!(sender.send(TapNews::Tick).is_err());
     }
@@ -220,8 +225,8 @@ mod tests {
         let (sender, news) = sync_channel(4);
         drop(sender);
         let stream = stream(news);
-        let mut lines = JsonLines::new(TestClient::new(usize::MAX), &stream).unwrap();
+        let mut lines = JsonLines::new(TestClient::new(usize::MAX), &stream, false).unwrap();
         stream.serve(&mut lines).unwrap();
-        assert!(String::from_utf8(lines.0.text).unwrap().contains("shutdown"));
+        assert!(String::from_utf8(lines.out.text).unwrap().contains("shutdown"));
     }
 }

@@ -5,10 +5,13 @@ use adit_rules::{
     TapQer,
 };
 use adit_types::Direction;
-use serde_json::{Map, Value, json};
 
 use super::frame;
 use super::news::TapNames;
+use super::packet::{
+    TracedEgress, TracedFar, TracedFrame, TracedOutcome, TracedPacket, TracedQer, TracedSession,
+    TracedUrr, TracedWait, TriedPdr,
+};
 
 /// The parts of a record that the client gets.
 #[derive(Debug, Clone, Copy)]
@@ -25,9 +28,9 @@ pub(super) fn document(
     items: &[TapItem],
     names: &TapNames,
     options: WordOptions,
-) -> Value {
-    let mut words = RecordWords { names, options, document: Map::new(), frame: Vec::new() };
-    words.set("packet", number);
+) -> TracedPacket {
+    let document = TracedPacket { packet: number, ..TracedPacket::default() };
+    let mut words = RecordWords { names, options, document, frame: Vec::new() };
     let mut items = items.iter().peekable();
     while let Some(item) = items.next() {
         words.add(item);
@@ -36,44 +39,33 @@ pub(super) fn document(
             words.end_frame();
         }
     }
-    Value::Object(words.document)
+    words.document
 }
 
 struct RecordWords<'n> {
     names: &'n TapNames,
     options: WordOptions,
-    document: Map<String, Value>,
+    document: TracedPacket,
     /// Octets of the frame that is read.
     frame: Vec<u8>,
 }
 
 impl RecordWords<'_> {
-    fn set(&mut self, key: &str, value: impl Into<Value>) {
-        self.document.insert(key.to_owned(), value.into());
-    }
-
-    /// Appends to a list.
-    fn append(&mut self, key: &str, value: Value) {
-        let list = self.document.entry(key).or_insert_with(|| Value::Array(Vec::new()));
-        list.as_array_mut().into_iter().for_each(|list| list.push(value.clone()));
-    }
-
     fn add(&mut self, item: &TapItem) {
         match item {
             TapItem::Packet(packet) => self.packet(packet),
             TapItem::Octets { len, octets } => {
                 self.frame.extend(octets.iter().take(usize::from(*len)));
             }
-            TapItem::Sent { port, interface, len } => {
-                let sent = json!({
-                    "port": self.names.port(*port),
-                    "interface": self.names.interface(*interface),
-                    "len": len,
-                });
-                self.append("sent", sent);
-            }
+            TapItem::Sent { port, interface, len } => self.document.sent.push(TracedFrame {
+                port: self.names.port(*port),
+                interface: self.names.interface(*interface),
+                len: *len,
+                ..TracedFrame::default()
+            }),
             TapItem::Waited(wait, time) => {
-                self.set("waited", json!({ "for": wait.text(), "ns": time.0 }));
+                self.document.waited =
+                    Some(TracedWait { r#for: wait.text().to_owned(), ns: time.0 });
             }
             TapItem::End(outcome) => self.outcome(*outcome),
             TapItem::Skipped(..) | TapItem::Stopped(_) => {}
@@ -84,18 +76,22 @@ impl RecordWords<'_> {
 
     fn packet(&mut self, packet: &TapPacket) {
         let TapPacket { origin, worker, at, port, interface, len, .. } = packet;
-        self.set("time_unix_ns", self.names.zero_unix_ns.saturating_add(at.0));
-        self.set("worker", worker.0);
         let from = match origin {
             TapOrigin::Port => "port",
             TapOrigin::Handoff => "another thread",
             TapOrigin::Recirculated => "the worker itself",
             TapOrigin::Waited => "a queue of the worker",
         };
-        self.set("from", from);
-        self.set("port", port.map(|port| self.names.port(port)));
-        self.set("interface", interface.map(|interface| self.names.interface(interface)));
-        self.set("len", *len);
+        self.document = TracedPacket {
+            packet: self.document.packet,
+            time_unix_ns: self.names.zero_unix_ns.saturating_add(at.0),
+            worker: worker.0.into(),
+            from: from.to_owned(),
+            port: port.map(|port| self.names.port(port)),
+            interface: interface.map(|interface| self.names.interface(interface)),
+            len: *len,
+            ..TracedPacket::default()
+        };
     }
 
     /// A frame is complete: its words go to the last frame that was sent, or to the packet.
@@ -108,81 +104,72 @@ impl RecordWords<'_> {
         if self.options.headers_only {
             octets.truncate(words.headers_len);
         }
-        let sent = self.document.get_mut("sent").and_then(Value::as_array_mut);
-        let target = match sent.and_then(|sent| sent.last_mut()).and_then(Value::as_object_mut) {
-            Some(sent) => sent,
-            None => &mut self.document,
+        let TracedPacket { headers, octets: of_packet, sent, .. } = &mut self.document;
+        let (headers, text) = match sent.last_mut() {
+            Some(sent) => (&mut sent.headers, &mut sent.octets),
+            None => (headers, of_packet),
         };
-        target.insert("headers".to_owned(), words.headers.into());
-        target.insert("octets".to_owned(), hex(&octets).into());
+        (*headers, *text) = (words.headers, Some(hex(&octets)));
     }
 
     fn detail(&mut self, item: &TapItem) {
+        let document = &mut self.document;
         match item {
             TapItem::Stage(stage, took) => {
-                let stages = self.document.entry("stages_ns").or_insert_with(|| json!({}));
-                let stage = stage.name();
-                let before = stages.get(stage).and_then(Value::as_u64).unwrap_or_default();
-                if let Some(stages) = stages.as_object_mut() {
-                    stages.insert(stage.to_owned(), (before + took.0).into());
-                }
+                *document.stages_ns.entry(stage.name().to_owned()).or_default() += took.0;
             }
             TapItem::Session(session) => {
                 let by =
                     session.teid.map_or("UE address".to_owned(), |teid| format!("TEID {teid}"));
-                let session = json!({
-                    "up_seid": session.seid.to_string(),
-                    "by": by,
-                    "pdrs": session.pdrs,
-                    "compiled_filters": session.has_matcher,
+                document.session = Some(TracedSession {
+                    up_seid: session.seid.to_string(),
+                    by,
+                    pdrs: session.pdrs.into(),
+                    compiled_filters: session.has_matcher,
                 });
-                self.set("session", session);
             }
-            TapItem::Tried { pdr, precedence, mismatch } => {
-                let why = mismatch.map(|mismatch| mismatch.text());
-                let tried = json!({
-                    "pdr": pdr.0, "precedence": precedence.0, "matched": why.is_none(), "why": why,
-                });
-                self.append("pdrs_tried", tried);
-            }
+            TapItem::Tried { pdr, precedence, mismatch } => document.pdrs_tried.push(TriedPdr {
+                pdr: pdr.0,
+                precedence: precedence.0,
+                matched: mismatch.is_none(),
+                why: mismatch.map(|mismatch| mismatch.text().to_owned()),
+            }),
             TapItem::Matched { pdr, direction } => {
-                self.set("pdr", pdr.0);
                 let direction = match direction {
                     Direction::Uplink => "uplink",
                     Direction::Downlink => "downlink",
                 };
-                self.set("direction", direction);
+                (document.pdr, document.direction) = (Some(pdr.0), Some(direction.to_owned()));
             }
             TapItem::Qer(TapQer { qer, is_gate_open, has_room, has_packet_rate }) => {
                 let gate = if *is_gate_open { "open" } else { "closed" };
                 let rate = has_room.map(|has| if has { "within" } else { "used up" });
-                let qer = json!({
-                    "qer": qer.0, "gate": gate, "rate": rate, "packet_rate": has_packet_rate,
+                document.qers.push(TracedQer {
+                    qer: qer.0,
+                    gate: gate.to_owned(),
+                    rate: rate.map(str::to_owned),
+                    packet_rate: *has_packet_rate,
                 });
-                self.append("qers", qer);
             }
-            TapItem::Urr { urr, before, after } => {
-                let counted = after.saturating_sub(*before);
-                self.append("urrs", json!({ "urr": urr.0, "counted_bytes": counted }));
-            }
+            TapItem::Urr { urr, before, after } => document
+                .urrs
+                .push(TracedUrr { urr: urr.0, counted_bytes: after.saturating_sub(*before) }),
             TapItem::Far { far, action, destination, outer, must_queue } => {
-                let far = json!({
-                    "far": far.0,
-                    "action": actions(*action),
-                    "destination": destination_name(*destination),
-                    "outer_header": outer.map(outer_words),
-                    "waits_for_rate": must_queue,
+                document.far = Some(TracedFar {
+                    far: far.0,
+                    action: actions(*action),
+                    destination: destination_name(*destination).to_owned(),
+                    outer_header: outer.map(outer_words),
+                    waits_for_rate: *must_queue,
                 });
-                self.set("far", far);
             }
             TapItem::Egress { interface, station, mac, is_switched } => {
-                let egress = json!({
-                    "interface": self.names.interface(*interface),
-                    "next_hop": station.to_string(),
-                    "mac": mac.map(|mac| mac.to_string()),
-                    "switched_locally": is_switched,
+                document.egress = Some(TracedEgress {
+                    interface: self.names.interface(*interface),
+                    next_hop: station.to_string(),
+                    mac: mac.map(|mac| mac.to_string()),
+                    switched_locally: *is_switched,
                 });
-                self.set("egress", egress);
             }
             _ => {}
         }
@@ -212,7 +199,8 @@ impl RecordWords<'_> {
                 ("handed_off", None, "The worker that owns its session gets it.")
             }
         };
-        self.set("outcome", json!({ "kind": kind, "reason": reason, "text": text }));
+        let (kind, text) = (kind.to_owned(), text.to_owned());
+        self.document.outcome = TracedOutcome { kind, reason: reason.map(str::to_owned), text };
     }
 }
 
@@ -224,7 +212,7 @@ fn hex(octets: &[u8]) -> String {
     octets.iter().flat_map(|octet| [digit(octet >> 4), digit(*octet)]).collect()
 }
 
-fn actions(action: ApplyAction) -> Vec<&'static str> {
+fn actions(action: ApplyAction) -> Vec<String> {
     let names = [
         (ApplyAction::DROP, "drop"),
         (ApplyAction::FORW, "forward"),
@@ -232,7 +220,8 @@ fn actions(action: ApplyAction) -> Vec<&'static str> {
         (ApplyAction::NOCP, "notify"),
         (ApplyAction::DUPL, "duplicate"),
     ];
-    names.into_iter().filter(|(one, _)| action.contains(*one)).map(|(_, name)| name).collect()
+    let set = names.into_iter().filter(|(one, _)| action.contains(*one));
+    set.map(|(_, name)| name.to_owned()).collect()
 }
 
 const fn destination_name(destination: DestinationInterface) -> &'static str {
@@ -291,8 +280,8 @@ mod tests {
         let options = WordOptions { headers_only: true, stages: true };
         for reason in DropReason::ALL {
             let document = document(1, &record(TapOutcome::Dropped(*reason)), &names(), options);
-            assert_eq!(document["outcome"]["reason"], reason.name());
-            assert_eq!(document["outcome"]["text"], reason.text());
+            assert_eq!(document.outcome.reason.as_deref(), Some(reason.name()));
+            assert_eq!(document.outcome.text, reason.text());
         }
     }
 
@@ -300,17 +289,21 @@ mod tests {
     fn record_has_names_times_and_octets_as_far_as_they_are_wanted() {
         let items = record(TapOutcome::Transmitted);
         let all = document(7, &items, &names(), WordOptions { headers_only: false, stages: true });
-        assert_eq!((&all["packet"], &all["worker"]), (&7.into(), &3.into()));
-        assert_eq!((&all["port"], &all["interface"]), (&"access".into(), &"n3".into()));
-        assert_eq!((&all["time_unix_ns"], &all["len"]), (&1_005.into(), &60.into()));
-        assert_eq!(all["octets"].as_str().unwrap().len(), 2 * 60);
-        assert_eq!(all["stages_ns"]["parse"], 42);
+        assert_eq!((all.packet, all.worker, all.time_unix_ns, all.len), (7, 3, 1_005, 60));
+        let place = (all.port.as_deref(), all.interface.as_deref());
+        assert_eq!(place, (Some("access"), Some("n3")));
+        assert_eq!(all.octets.as_ref().unwrap().len(), 2 * 60);
+        assert_eq!(all.stages_ns["parse"], 42);
         let few = document(7, &items, &names(), WordOptions { headers_only: true, stages: false });
-        assert_eq!(few["octets"].as_str().unwrap().len(), 2 * 14);
-        assert!(few.get("stages_ns").is_none());
+        assert_eq!(few.octets.as_ref().unwrap().len(), 2 * 14);
         assert_eq!(
-            few["headers"][0],
+            few.headers[0],
             "Ethernet 00:00:00:00:00:00 > 00:00:00:00:00:00, EtherType 0x88cc"
         );
+        // Members of what did not happen are absent.
+        let members = serde_json::to_value(&few).unwrap();
+        let members: Vec<_> = members.as_object().unwrap().keys().cloned().collect();
+        let expected = "from headers interface len octets outcome packet port time_unix_ns worker";
+        assert_eq!(members.join(" "), expected);
     }
 }

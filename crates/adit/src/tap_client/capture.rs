@@ -7,12 +7,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use serde_json::Value;
+use serde_json::json;
 
 use super::capture_writer::CaptureWriter;
-use super::connection::{EndLine, TapConnection, TapLine, question};
+use super::connection::{TapConnection, words_of_end};
 use crate::cli::CaptureArguments;
-use crate::tap::TapQuestion;
+use crate::http_client::HttpRequest;
+use crate::tap::packet::{TraceLine, TracedPacket};
+use crate::tap::{CaptureWish, JSON_LINES, TAP_TIME_MAX};
 
 /// The error of an output.
 const UNWRITTEN: &str = "cannot write the capture";
@@ -30,26 +32,33 @@ pub(crate) fn capture(arguments: &CaptureArguments) -> anyhow::Result<()> {
     if is_stdout && arguments.rotate.is_some() {
         bail!("--rotate needs a file: name one with -w");
     }
-    let question = TapQuestion {
+    let wish = CaptureWish {
+        session: selection.session.clone(),
+        ue: selection.ue,
+        teid: selection.teid.clone(),
         interface: arguments.interface.clone(),
+        all: arguments.all,
+        drop: selection.drop.clone(),
         one_of: arguments.sample,
         snap_bytes: arguments.snap,
         packets: arguments.packets,
-        ..question(selection)
+        duration_ms: selection.duration_ms().or(Some(TAP_TIME_MAX.0 / 1_000_000)),
     };
-    let mut tap = TapConnection::open(selection.socket.path(), &question)?;
-    tap.notes.iter().for_each(|note| eprintln!("adit: note: {note}"));
-    let mut files = CaptureFiles::open(arguments, core::mem::take(&mut tap.ports))?;
+    let request = HttpRequest::new("POST", "/v1/captures").with_body(json!(wish));
+    let mut tap = TapConnection::open(selection.socket.path(), &request.accepting(JSON_LINES))?;
+    tap.head.notes.iter().for_each(|note| eprintln!("adit: note: {note}"));
+    let mut files = CaptureFiles::open(arguments, core::mem::take(&mut tap.head.ports))?;
     eprintln!("adit: capturing to {}; Ctrl-C ends it", files.name());
     loop {
         match tap.next()? {
-            TapLine::Packet(packet) => {
+            TraceLine::Packet(packet) => {
                 files.packet(&packet)?;
                 if arguments.size.is_some_and(|size| files.bytes() >= size) {
-                    return files.finish(&EndLine { skipped: 0, why: "size".to_owned() });
+                    return files.finish(0, "size");
                 }
             }
-            TapLine::End(end) => return files.finish(&end),
+            TraceLine::End { end } => return files.finish(end.skipped, &end.why),
+            TraceLine::Head { .. } => {}
         }
     }
 }
@@ -90,7 +99,7 @@ impl<'a> CaptureFiles<'a> {
     }
 
     /// Writes the frames of a packet.
-    fn packet(&mut self, packet: &Value) -> anyhow::Result<()> {
+    fn packet(&mut self, packet: &TracedPacket) -> anyhow::Result<()> {
         if self.arguments.rotate.is_some_and(|size| self.writer.bytes() >= size) {
             self.rotate()?;
         }
@@ -119,19 +128,11 @@ impl<'a> CaptureFiles<'a> {
         Ok(())
     }
 
-    fn finish(mut self, EndLine { skipped, why }: &EndLine) -> anyhow::Result<()> {
-        self.writer.finish(*skipped).context(UNWRITTEN)?;
-        let why = match why.as_str() {
-            "packets" => "as many as were asked for",
-            "duration" => "the time is over",
-            "size" => "the files are as large as they may be",
-            "interrupted" => "interrupted",
-            "ended" => "somebody has ended it",
-            "shutdown" => "adit has ended",
-            other => other,
-        };
+    fn finish(mut self, skipped: u64, why: &str) -> anyhow::Result<()> {
+        self.writer.finish(skipped).context(UNWRITTEN)?;
+        let why = words_of_end(why);
         eprintln!("adit: {} packets captured, {skipped} lost; {why}", self.packets);
-        if *skipped > 0 {
+        if skipped > 0 {
             eprintln!(
                 "adit: more packets came than could be written: take fewer with --sample, or a session with --ue"
             );
@@ -211,7 +212,7 @@ mod tests {
             capture.packet(&packet(n)).unwrap();
         }
         let bytes = capture.bytes();
-        capture.finish(&EndLine { skipped: 3, why: "duration".to_owned() }).unwrap();
+        capture.finish(3, "duration").unwrap();
         let names = files(folder.path());
         assert_eq!(names.len(), 2, "{names:?}");
         assert!(bytes > 40_000 && !names.contains(&"all-00001.pcapng".to_owned()), "{names:?}");

@@ -2,9 +2,8 @@
 
 use std::io::{self, Write};
 
-use serde_json::Value;
-
 use super::pcapng::{CapturedFrame, FrameDirection, PcapngWriter};
+use crate::tap::packet::{TracedFrame, TracedOutcome, TracedPacket};
 
 /// The interface of packets of which it is unknown where they arrived: they waited.
 const WAITED: &str = "waited in adit";
@@ -47,33 +46,42 @@ impl<W: Write> CaptureWriter<W> {
     ///
     /// # Errors
     /// Those of the output.
-    pub(crate) fn packet(&mut self, packet: &Value) -> io::Result<()> {
-        self.last_unix_ns = packet["time_unix_ns"].as_u64().unwrap_or_default();
-        let verdict = comment(packet);
+    pub(crate) fn packet(&mut self, packet: &TracedPacket) -> io::Result<()> {
+        self.last_unix_ns = packet.time_unix_ns;
+        let verdict = comment(&packet.outcome);
+        let TracedPacket { port, interface, len, octets, sent, .. } = packet;
         // For a packet that waited, there may be only the frame that leaves.
-        if packet.get("octets").is_some() || packet.get("sent").is_none() {
-            self.frame(packet, FrameDirection::Inbound, &verdict)?;
+        if octets.is_some() || sent.is_empty() {
+            let (port, interface) = (port.clone().unwrap_or_default(), interface.clone());
+            let (interface, octets) = (interface.unwrap_or_default(), octets.clone());
+            let frame = TracedFrame { port, interface, len: *len, octets, headers: Vec::new() };
+            self.frame(&frame, FrameDirection::Inbound, &verdict)?;
         }
-        for sent in packet["sent"].as_array().into_iter().flatten() {
+        for sent in sent {
             self.frame(sent, FrameDirection::Outbound, &verdict)?;
         }
         Ok(())
     }
 
-    fn frame(&mut self, frame: &Value, direction: FrameDirection, comment: &str) -> io::Result<()> {
-        if self.only.is_some() && self.only.as_deref() != frame["interface"].as_str() {
+    fn frame(
+        &mut self,
+        frame: &TracedFrame,
+        direction: FrameDirection,
+        comment: &str,
+    ) -> io::Result<()> {
+        let TracedFrame { port, interface, len, octets, .. } = frame;
+        if self.only.as_ref().is_some_and(|only| only != interface) {
             return Ok(());
         }
-        let port = frame["port"].as_str().unwrap_or(WAITED);
+        let port = if port.is_empty() { WAITED } else { port };
         let at = self.interfaces.iter().position(|name| name == port);
-        let octets = octets(frame["octets"].as_str().unwrap_or_default());
-        let len = frame["len"].as_u64().and_then(|len| u32::try_from(len).ok());
+        let octets = hex_octets(octets.as_deref().unwrap_or_default());
         self.frames += 1;
         self.writer.frame(&CapturedFrame {
             interface: at.and_then(|at| u32::try_from(at).ok()).unwrap_or_default(),
             time_unix_ns: self.last_unix_ns,
             direction,
-            len: len.unwrap_or_default(),
+            len: *len,
             octets: &octets,
             comment,
         })
@@ -97,18 +105,16 @@ impl<W: Write> CaptureWriter<W> {
 }
 
 /// The outcome of a packet, in a line.
-fn comment(packet: &Value) -> String {
-    let outcome = &packet["outcome"];
-    let word = |key: &str| outcome[key].as_str().unwrap_or_default();
-    match outcome["reason"].as_str() {
-        Some(reason) => format!("{} {reason}: {}", word("kind"), word("text")),
-        None if word("kind") == "sent" => "sent".to_owned(),
-        None => format!("{}: {}", word("kind"), word("text")),
+fn comment(TracedOutcome { kind, reason, text }: &TracedOutcome) -> String {
+    match reason {
+        Some(reason) => format!("{kind} {reason}: {text}"),
+        None if kind == "sent" => "sent".to_owned(),
+        None => format!("{kind}: {text}"),
     }
 }
 
 /// The octets of hexadecimal digits.
-fn octets(hex: &str) -> Vec<u8> {
+fn hex_octets(hex: &str) -> Vec<u8> {
     let digits: Vec<u8> =
         hex.chars().filter_map(|digit| u8::try_from(digit.to_digit(16)?).ok()).collect();
     let (pairs, _) = digits.as_chunks::<2>();
@@ -117,16 +123,31 @@ fn octets(hex: &str) -> Vec<u8> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use serde_json::json;
-
     use super::*;
 
-    pub(crate) fn packet(n: u64) -> Value {
-        json!({
-            "time_unix_ns": n, "port": "access", "interface": "n3", "len": 60, "octets": "0102ff",
-            "sent": [{ "port": "core", "interface": "n6", "len": 40, "octets": "a0" }],
-            "outcome": { "kind": "dropped", "reason": "far_drop", "text": "The FAR drops." },
-        })
+    pub(crate) fn packet(n: u64) -> TracedPacket {
+        let sent = TracedFrame {
+            port: "core".to_owned(),
+            interface: "n6".to_owned(),
+            len: 40,
+            octets: Some("a0".to_owned()),
+            headers: Vec::new(),
+        };
+        let outcome = TracedOutcome {
+            kind: "dropped".to_owned(),
+            reason: Some("far_drop".to_owned()),
+            text: "The FAR drops.".to_owned(),
+        };
+        TracedPacket {
+            time_unix_ns: n,
+            port: Some("access".to_owned()),
+            interface: Some("n3".to_owned()),
+            len: 60,
+            octets: Some("0102ff".to_owned()),
+            sent: vec![sent],
+            outcome,
+            ..TracedPacket::default()
+        }
     }
 
     #[test]
@@ -142,7 +163,7 @@ pub(super) mod tests {
 
     #[test]
     fn comment_names_the_reason_and_its_sentence() {
-        assert_eq!(comment(&packet(1)), "dropped far_drop: The FAR drops.");
-        assert_eq!(octets("0102ff"), [1, 2, 255]);
+        assert_eq!(comment(&packet(1).outcome), "dropped far_drop: The FAR drops.");
+        assert_eq!(hex_octets("0102ff"), [1, 2, 255]);
     }
 }

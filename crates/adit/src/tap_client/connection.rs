@@ -1,6 +1,6 @@
 //! The stream of an answer, line by line, until it ends or the user interrupts it.
 
-use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -8,30 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use serde_json::Value;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::admin::client;
-use crate::cli::TapSelection;
-use crate::tap::TapQuestion;
+use crate::http_client::{self, HttpRequest};
+use crate::tap::packet::{TraceEnd, TraceHead, TraceLine};
 
 /// How often an interruption is noticed.
 const INTERVAL: Duration = Duration::from_millis(100);
-
-/// One line of the answer.
-#[derive(Debug)]
-pub(super) enum TapLine {
-    Packet(Value),
-    End(EndLine),
-}
-
-/// How a tap ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct EndLine {
-    pub skipped: u64,
-    /// `packets`, `duration`, `ended`, `shutdown`, or `interrupted`.
-    pub why: String,
-}
 
 /// A tap that runs.
 #[derive(Debug)]
@@ -40,10 +23,7 @@ pub(super) struct TapConnection {
     /// The part of a line that has arrived.
     line: Vec<u8>,
     is_interrupted: Arc<AtomicBool>,
-    /// Names of the ports, in the order of their numbers.
-    pub ports: Vec<String>,
-    /// Notes for the user.
-    pub notes: Vec<String>,
+    pub head: TraceHead,
 }
 
 impl TapConnection {
@@ -51,62 +31,37 @@ impl TapConnection {
     ///
     /// # Errors
     /// Nothing listens there, or adit refuses.
-    pub(super) fn open(socket: &Path, question: &TapQuestion) -> anyhow::Result<Self> {
+    pub(super) fn open(socket: &Path, request: &HttpRequest) -> anyhow::Result<Self> {
         let is_interrupted = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             signal_hook::flag::register(signal, Arc::clone(&is_interrupted))
                 .context("cannot handle signals")?;
         }
-        let mut stream = client::connect(socket)?;
-        stream.set_read_timeout(Some(INTERVAL))?;
-        let mut line = serde_json::to_vec(&serde_json::json!({ "tap": question }))?;
-        line.push(b'\n');
-        // An overloaded adit may close the socket before it reads the request; its answer has the reason.
-        let _ = stream.write_all(&line);
-        let (lines, line) = (BufReader::new(stream), Vec::new());
-        let (ports, notes) = (Vec::new(), Vec::new());
-        let mut connection = Self { lines, line, is_interrupted, ports, notes };
-        let Some(head) = connection.next_value()? else {
-            bail!("interrupted before adit answered");
-        };
-        if let Some(what) = head.get("error").and_then(Value::as_str) {
-            bail!("{what}");
+        let (lines, line) = (http_client::send(socket, request)?.stream(INTERVAL)?, Vec::new());
+        let head = TraceHead::default();
+        let mut connection = Self { lines, line, is_interrupted, head };
+        match connection.next()? {
+            TraceLine::Head { tap } => connection.head = tap,
+            _ => bail!("interrupted before adit answered"),
         }
-        let strings = |key: &str| {
-            let list = head["tap"][key].as_array().into_iter().flatten();
-            list.filter_map(Value::as_str).map(str::to_owned).collect()
-        };
-        (connection.ports, connection.notes) = (strings("ports"), strings("notes"));
         Ok(connection)
     }
 
-    /// The next line. Waits for it.
+    /// The next line, for which it waits. If the user interrupts, it is the last.
     ///
     /// # Errors
     /// The answer is cut short.
-    pub(super) fn next(&mut self) -> anyhow::Result<TapLine> {
-        let end = |skipped, why: &str| TapLine::End(EndLine { skipped, why: why.to_owned() });
-        let Some(value) = self.next_value()? else { return Ok(end(0, "interrupted")) };
-        match value.get("end") {
-            Some(ended) => {
-                let skipped = ended["skipped"].as_u64().unwrap_or_default();
-                Ok(end(skipped, ended["why"].as_str().unwrap_or_default()))
-            }
-            None => Ok(TapLine::Packet(value)),
-        }
-    }
-
-    /// `None` if the user interrupts.
-    fn next_value(&mut self) -> anyhow::Result<Option<Value>> {
+    pub(super) fn next(&mut self) -> anyhow::Result<TraceLine> {
         loop {
             if self.is_interrupted.load(Ordering::Relaxed) {
-                return Ok(None);
+                let why = "interrupted".to_owned();
+                return Ok(TraceLine::End { end: TraceEnd { packets: 0, skipped: 0, why } });
             }
             match self.lines.read_until(b'\n', &mut self.line) {
                 Ok(_) if self.line.ends_with(b"\n") => {
-                    let value = serde_json::from_slice(&self.line);
+                    let line = serde_json::from_slice(&self.line);
                     self.line.clear();
-                    return value.map(Some).context("adit answers with what is no JSON");
+                    return line.context("adit answers with what is no line of a trace");
                 }
                 Ok(_) => bail!("adit ended before its answer was complete"),
                 Err(error) if is_only_late(error.kind()) => {}
@@ -121,15 +76,14 @@ const fn is_only_late(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-/// The question about the packets of a selection.
-pub(super) fn question(selection: &TapSelection) -> TapQuestion {
-    let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    TapQuestion {
-        session: selection.session.clone(),
-        ue: selection.ue,
-        teid: selection.teid.clone(),
-        drop: selection.drop.clone(),
-        duration_ms: selection.duration.map(ms),
-        ..TapQuestion::default()
+/// Why a tap ended, for the user.
+pub(super) fn words_of_end(why: &str) -> &str {
+    match why {
+        "packets" => "as many as were asked for",
+        "duration" => "the time is over",
+        "size" => "the files are as large as they may be",
+        "ended" => "somebody has ended it",
+        "shutdown" => "adit has ended",
+        other => other,
     }
 }

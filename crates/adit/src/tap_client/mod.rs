@@ -4,5 +4,4 @@ pub(crate) mod capture;
 pub(crate) mod capture_writer;
 mod connection;
 mod pcapng;
-pub(crate) mod text;
 pub(crate) mod trace;

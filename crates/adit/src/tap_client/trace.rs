@@ -3,10 +3,13 @@
 use std::io::Write;
 use std::time::Duration;
 
-use super::connection::{EndLine, TapConnection, TapLine, question};
-use super::text;
+use serde_json::json;
+
+use super::connection::{TapConnection, words_of_end};
 use crate::cli::TraceArguments;
-use crate::tap::TapQuestion;
+use crate::http_client::HttpRequest;
+use crate::tap::packet::{TraceEnd, TraceLine};
+use crate::tap::{TraceWish, packet_words};
 
 /// Prints what happens to packets, until there are enough, the time is over or the user interrupts.
 ///
@@ -14,10 +17,18 @@ use crate::tap::TapQuestion;
 /// No adit answers, it refuses, or its answer is cut short; those of the output.
 pub(crate) fn trace(arguments: &TraceArguments, out: &mut impl Write) -> anyhow::Result<()> {
     let selection = &arguments.selection;
-    let question =
-        TapQuestion { stages: true, packets: Some(arguments.packets), ..question(selection) };
-    let mut tap = TapConnection::open(selection.socket.path(), &question)?;
-    tap.notes.iter().for_each(|note| eprintln!("adit: note: {note}"));
+    let wish = TraceWish {
+        session: selection.session.clone(),
+        ue: selection.ue,
+        teid: selection.teid.clone(),
+        drop: selection.drop.clone(),
+        packets: Some(arguments.packets),
+        duration_ms: selection.duration_ms(),
+        words: false,
+    };
+    let request = HttpRequest::new("POST", "/v1/traces").with_body(json!(wish));
+    let mut tap = TapConnection::open(selection.socket.path(), &request)?;
+    tap.head.notes.iter().for_each(|note| eprintln!("adit: note: {note}"));
     let time = selection.duration.unwrap_or(Duration::from_secs(10));
     eprintln!(
         "adit: following up to {} packets for up to {time:?}; Ctrl-C ends it",
@@ -26,32 +37,25 @@ pub(crate) fn trace(arguments: &TraceArguments, out: &mut impl Write) -> anyhow:
     let mut packets = 0;
     loop {
         match tap.next()? {
-            TapLine::Packet(packet) => {
+            TraceLine::Packet(packet) => {
                 packets += 1;
                 match arguments.json {
-                    true => writeln!(out, "{packet}")?,
-                    false => writeln!(out, "{}", text::words(&packet))?,
+                    true => writeln!(out, "{}", serde_json::to_string(&packet)?)?,
+                    false => writeln!(out, "{}", packet_words::words(&packet))?,
                 }
                 out.flush()?;
             }
-            TapLine::End(end) => {
+            TraceLine::End { end } => {
                 eprintln!("adit: {}", summary(packets, &end));
                 return Ok(());
             }
+            TraceLine::Head { .. } => {}
         }
     }
 }
 
-fn summary(packets: u64, EndLine { skipped, why }: &EndLine) -> String {
-    let why = match why.as_str() {
-        "packets" => "as many as were asked for",
-        "duration" => "the time is over",
-        "interrupted" => "interrupted",
-        "ended" => "somebody has ended it",
-        "shutdown" => "adit has ended",
-        other => other,
-    };
-    let mut text = format!("{packets} packets; {why}");
+fn summary(packets: u64, TraceEnd { skipped, why, .. }: &TraceEnd) -> String {
+    let mut text = format!("{packets} packets; {}", words_of_end(why));
     if *skipped > 0 {
         text +=
             &format!("; {skipped} further ones were not followed, because the reader was slower");
@@ -69,7 +73,7 @@ mod tests {
 
     #[test]
     fn summary_says_why_it_ended_and_what_to_do_without_packets() {
-        let end = |skipped, why: &str| EndLine { skipped, why: why.to_owned() };
+        let end = |skipped, why: &str| TraceEnd { packets: 0, skipped, why: why.to_owned() };
         assert_eq!(summary(20, &end(0, "packets")), "20 packets; as many as were asked for");
         assert!(summary(3, &end(7, "duration")).contains("7 further ones"));
         assert!(summary(0, &end(0, "duration")).contains("adit show ports"));

@@ -6,10 +6,11 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::admin::client::{self, DocumentSink, WholeDocument};
-use crate::admin::{AdminCommand, AdminQuestion, SessionFilterText};
+use crate::admin::AdminQuestion;
 use crate::cli::Topic;
 use crate::document_values::{number, text};
+use crate::http_client::{self, HttpRequest, encoded};
+use crate::show;
 
 /// Packets and octets of a session in both directions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -51,19 +52,26 @@ impl Look {
     /// # Errors
     /// Nothing answers.
     pub(super) fn take(socket: &Path, sessions: usize) -> anyhow::Result<Self> {
-        let whole = |topic| document(socket, AdminQuestion::about(topic));
-        let mut traffic = TrafficSink::default();
+        let whole = |topic: Topic| {
+            let request = HttpRequest::new("GET", topic.path());
+            http_client::document(socket, &request).map(Value::Object)
+        };
+        let mut traffic = BTreeMap::new();
         let question =
             AdminQuestion { rows_max: Some(sessions), ..AdminQuestion::about(Topic::Traffic) };
-        client::request(socket, &AdminCommand::Show(question), &mut traffic)?;
+        show::pages(socket, &question, |page| {
+            let rows = page.get("traffic").and_then(Value::as_array).into_iter().flatten();
+            traffic.extend(rows.map(|row| (text(row, "up_seid"), SessionCounts::of(row))));
+            Ok(())
+        })?;
         Ok(Self {
             at: Instant::now(),
             counters: whole(Topic::Counters)?,
             workers: whole(Topic::Workers)?,
             ports: whole(Topic::Ports)?,
             associations: whole(Topic::Associations)?,
-            is_cut: traffic.0.len() >= sessions,
-            traffic: traffic.0,
+            is_cut: traffic.len() >= sessions,
+            traffic,
         })
     }
 }
@@ -73,34 +81,7 @@ impl Look {
 /// # Errors
 /// Nothing answers.
 pub(super) fn session(socket: &Path, up_seid: &str) -> anyhow::Result<Option<Value>> {
-    let seid = Some(up_seid.to_owned());
-    let filter = SessionFilterText { seid, ..SessionFilterText::default() };
-    let question = AdminQuestion { filter, ..AdminQuestion::about(Topic::Sessions) };
-    let mut found = document(socket, question)?;
+    let target = format!("{}?seid={}", Topic::Sessions.path(), encoded(up_seid));
+    let mut found = http_client::document(socket, &HttpRequest::new("GET", target))?;
     Ok(found.get_mut("sessions").and_then(|rows| rows.get_mut(0)).map(Value::take))
-}
-
-fn document(socket: &Path, question: AdminQuestion) -> anyhow::Result<Value> {
-    let mut whole = WholeDocument::default();
-    client::request(socket, &AdminCommand::Show(question), &mut whole)?;
-    Ok(Value::Object(whole.members))
-}
-
-/// The traffic of sessions, without the documents of their rows.
-#[derive(Default)]
-struct TrafficSink(BTreeMap<String, SessionCounts>);
-
-impl DocumentSink for TrafficSink {
-    fn list(&mut self, _: &str) -> anyhow::Result<()> {
-        Ok(())
-    }
-
-    fn row(&mut self, row: Value) -> anyhow::Result<()> {
-        self.0.insert(text(&row, "up_seid"), SessionCounts::of(&row));
-        Ok(())
-    }
-
-    fn member(&mut self, _: String, _: Value) -> anyhow::Result<()> {
-        Ok(())
-    }
 }

@@ -477,6 +477,48 @@ fn acts_of_the_command_line_are_those_of_the_interface() {
     assert!(lines[2].contains("refused") && lines[2].contains("end_session"), "{log}");
 }
 
+#[test]
+fn curl_at_the_admin_socket_reads_acts_and_traces_without_a_token() {
+    if Command::new("curl").arg("--version").output().is_err() {
+        return skip("no curl");
+    }
+    let Some(daemon) = Daemon::start("api-curl", 10) else { return };
+    let socket = daemon.dir().join("admin.sock");
+    assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+    let curl = |arguments: &[&str]| {
+        let mut command = Command::new("curl");
+        command.args(["-sS", "--max-time", "20", "-w", "\n%{http_code}", "--unix-socket"]);
+        let output = run(command.arg(&socket).args(arguments), LIMIT);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let (body, status) = text.rsplit_once('\n').unwrap();
+        (status.to_owned(), body.to_owned())
+    };
+    let json = |body: &str| serde_json::from_str::<Value>(body).unwrap();
+    // A client that says nothing keeps nobody waiting.
+    let _silent: Vec<_> =
+        (0..20).map(|_| std::os::unix::net::UnixStream::connect(&socket).unwrap()).collect();
+    let (status, node) = curl(&["http://adit/v1/node"]);
+    assert_eq!((status.as_str(), &json(&node)["state"]), ("200", &json!("running")), "{node}");
+    assert_eq!(json(&curl(&["http://adit/v1/health"]).1), daemon.show("health"));
+    let drain = |on: &str| curl(&["-X", "PUT", "--json", on, "http://adit/v1/drain"]);
+    assert_eq!(drain("{\"on\":true}").0, "200");
+    assert_eq!(daemon.show("node")["state"], "draining");
+    let (status, problem) = drain("{\"on\":1}");
+    assert_eq!((status.as_str(), &json(&problem)["status"]), ("422", &json!(422)), "{problem}");
+    let (status, problem) = curl(&["-X", "DELETE", "http://adit/v1/sessions/0x1"]);
+    assert_eq!(status, "404", "{problem}");
+    let (status, text) = curl(&["http://adit/metrics"]);
+    assert!(status == "200" && text.contains("adit_build_info"), "{text}");
+    let wish = "{\"drop\":\"any\",\"duration_ms\":50}";
+    let (status, lines) = curl(&["--json", wish, "http://adit/v1/traces"]);
+    assert!(status == "200" && lines.contains("\"why\":\"duration\""), "{lines}");
+    let output = daemon.stop();
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    let mut audit = log.lines().filter(|line| line.contains("audit"));
+    assert!(audit.all(|line| line.contains("uid 0 pid")), "{log}");
+}
+
 /// Sessions that the dashboard shows: more by `DASHBOARD_SESSIONS`, to see how it does with many.
 fn browsed_sessions() -> u32 {
     let wanted = std::env::var("DASHBOARD_SESSIONS").ok();

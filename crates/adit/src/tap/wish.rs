@@ -1,0 +1,223 @@
+//! The bodies of requests for a trace and for a capture, and their checks.
+
+use core::net::IpAddr;
+
+use adit_rules::{DropReason, DroppedFor};
+use adit_types::{Nanos, Seid, Teid};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::question::{AskedKey, TapQuestion};
+use crate::session_filter::number;
+
+/// Packets of a trace unless the client says otherwise, and at most.
+const TRACED_PKTS_DEFAULT: u64 = 20;
+const TRACED_PKTS_MAX: u64 = 10_000;
+
+/// How long a trace and a capture last unless the client says otherwise.
+const TRACE_TIME_DEFAULT: Nanos = Nanos::from_secs(10);
+const CAPTURE_TIME_DEFAULT: Nanos = Nanos::from_secs(60);
+
+/// How long a trace or a capture lasts at most.
+pub(crate) const TAP_TIME_MAX: Nanos = Nanos::from_secs(24 * 3600);
+
+/// Octets of a frame that a client may have at most: the longest frame of any port.
+const SNAP_BYTES_MAX: u16 = 9216;
+
+/// Which packets to trace: those of a session, a UE or a tunnel, those that are dropped, or both. One of the first three at
+/// most.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({ "ue": "10.45.0.2", "packets": 5, "duration_ms": 10_000, "words": true }))]
+pub(crate) struct TraceWish {
+    /// Packets of the session with this UP SEID.
+    pub session: Option<String>,
+    /// Packets to this address of a UE, and from it in tunnels. For an IPv6 address the /64 counts.
+    #[schema(value_type = Option<String>)]
+    pub ue: Option<IpAddr>,
+    /// Packets in the local tunnel with this TEID, also if no session owns it.
+    pub teid: Option<String>,
+    /// Packets that are dropped for this reason (`/v1/drops` has all), or for "any".
+    pub drop: Option<String>,
+    /// Packets at most.
+    #[schema(minimum = 1, maximum = 10_000, default = 20)]
+    pub packets: Option<u64>,
+    /// How long at most.
+    #[schema(minimum = 1, maximum = 86_400_000, default = 10_000)]
+    pub duration_ms: Option<u64>,
+    /// Each packet also in plain words, as `adit trace` prints them.
+    #[serde(default)]
+    pub words: bool,
+}
+
+/// Which packets to capture. One of `session`, `ue`, `teid`, `interface` and `all` at most.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({ "ue": "10.45.0.2", "packets": 100, "duration_ms": 10_000 }))]
+pub(crate) struct CaptureWish {
+    /// Packets of the session with this UP SEID.
+    pub session: Option<String>,
+    /// Packets to this address of a UE, and from it in tunnels. For an IPv6 address the /64 counts.
+    #[schema(value_type = Option<String>)]
+    pub ue: Option<IpAddr>,
+    /// Packets in the local tunnel with this TEID, also if no session owns it.
+    pub teid: Option<String>,
+    /// Packets that arrive on this interface or leave through it.
+    pub interface: Option<String>,
+    /// All packets; best with `one_of`.
+    #[serde(default)]
+    pub all: bool,
+    /// Packets that are dropped for this reason (`/v1/drops` has all), or for "any".
+    pub drop: Option<String>,
+    /// One of so many packets.
+    #[schema(minimum = 1)]
+    pub one_of: Option<u32>,
+    /// Octets of each frame, with users' data. Without it, frames end with their headers.
+    #[schema(minimum = 1, maximum = 9216)]
+    pub snap_bytes: Option<u16>,
+    /// Packets at most.
+    #[schema(minimum = 1)]
+    pub packets: Option<u64>,
+    /// How long at most.
+    #[schema(minimum = 1, maximum = 86_400_000, default = 60_000)]
+    pub duration_ms: Option<u64>,
+}
+
+impl TraceWish {
+    /// The question with defaults for omitted values.
+    ///
+    /// # Errors
+    /// The fault, and its remedy.
+    pub(crate) fn check(&self) -> Result<TapQuestion, String> {
+        let Self { session, ue, teid, drop, packets, duration_ms, words: _ } = self;
+        let (key, drop) = (key(session, *ue, teid, &None)?, dropped_for(drop)?);
+        if key == AskedKey::Any && drop.is_none() {
+            let what = "a trace is of a session, a UE, a TEID or a drop reason: say which packets to follow";
+            return Err(what.to_owned());
+        }
+        let pkts_max = packets.unwrap_or(TRACED_PKTS_DEFAULT);
+        if !(1..=TRACED_PKTS_MAX).contains(&pkts_max) {
+            return Err(format!("a trace follows 1 to {TRACED_PKTS_MAX} packets"));
+        }
+        let time_max = time_max(*duration_ms, TRACE_TIME_DEFAULT)?;
+        Ok(TapQuestion { key, drop, one_of: 1, stages: true, snap_bytes: None, pkts_max, time_max })
+    }
+}
+
+impl CaptureWish {
+    /// The question with defaults for omitted values.
+    ///
+    /// # Errors
+    /// The fault, and its remedy.
+    pub(crate) fn check(&self) -> Result<TapQuestion, String> {
+        let Self { session, ue, teid, interface, all, drop, one_of, snap_bytes, .. } = self;
+        let (key, drop) = (key(session, *ue, teid, interface)?, dropped_for(drop)?);
+        let is_any = key == AskedKey::Any;
+        if (*all && !is_any) || (!*all && is_any && drop.is_none()) {
+            let what = "a capture is of a session, a UE, a TEID, an interface or all packets, and can have a drop \
+                        reason: say which packets to capture";
+            return Err(what.to_owned());
+        }
+        if snap_bytes.is_some_and(|bytes| bytes == 0 || bytes > SNAP_BYTES_MAX) {
+            return Err(format!("a captured frame has 1 to {SNAP_BYTES_MAX} octets"));
+        }
+        let (one_of, pkts_max) = (one_of.unwrap_or(1), self.packets.unwrap_or(u64::MAX));
+        if one_of == 0 || pkts_max == 0 {
+            return Err("a capture takes 1 or more packets, one of 1 or more".to_owned());
+        }
+        let time_max = time_max(self.duration_ms, CAPTURE_TIME_DEFAULT)?;
+        let (stages, snap_bytes) = (false, *snap_bytes);
+        Ok(TapQuestion { key, drop, one_of, stages, snap_bytes, pkts_max, time_max })
+    }
+}
+
+fn time_max(duration_ms: Option<u64>, default: Nanos) -> Result<Nanos, String> {
+    let time = duration_ms.map_or(default, |ms| Nanos(ms.saturating_mul(1_000_000)));
+    match time == Nanos(0) || time > TAP_TIME_MAX {
+        true => Err("a trace or a capture lasts 1ms to 24h".to_owned()),
+        false => Ok(time),
+    }
+}
+
+fn key(
+    session: &Option<String>,
+    ue: Option<IpAddr>,
+    teid: &Option<String>,
+    interface: &Option<String>,
+) -> Result<AskedKey, String> {
+    match (session, ue, teid, interface) {
+        (None, None, None, None) => Ok(AskedKey::Any),
+        (Some(text), None, None, None) => {
+            let wrong = || format!("\"{text}\" is no SEID; take one of `adit show sessions`");
+            number(text).map(Seid).map(AskedKey::Session).ok_or_else(wrong)
+        }
+        (None, Some(addr), None, None) => Ok(AskedKey::Ue(addr)),
+        (None, None, Some(text), None) => {
+            let wrong = || format!("\"{text}\" is no TEID; take one of `adit show sessions`");
+            let teid = number(text).and_then(|teid| u32::try_from(teid).ok());
+            teid.map(Teid).map(AskedKey::Teid).ok_or_else(wrong)
+        }
+        (None, None, None, Some(name)) => Ok(AskedKey::Interface(name.clone())),
+        _ => Err("session, ue, teid and interface exclude each other: name one of them".to_owned()),
+    }
+}
+
+fn dropped_for(name: &Option<String>) -> Result<Option<DroppedFor>, String> {
+    let Some(name) = name else { return Ok(None) };
+    if name == "any" {
+        return Ok(Some(DroppedFor::Any));
+    }
+    let found = DropReason::ALL.iter().find(|reason| reason.name() == name);
+    found.copied().map(|reason| Some(DroppedFor::Only(reason))).ok_or_else(|| {
+        let names: Vec<&str> = DropReason::ALL.iter().map(|reason| reason.name()).collect();
+        format!("no drop reason \"{name}\"; there are any, {}", names.join(", "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn traces_that_cannot_be_made_are_refused_with_what_to_do() {
+        let trace = |wish: Value| serde_json::from_value::<TraceWish>(wish).unwrap().check();
+        let taken = trace(json!({ "ue": "10.0.0.1" })).unwrap();
+        assert_eq!((taken.pkts_max, taken.time_max), (20, TRACE_TIME_DEFAULT));
+        for (wish, word) in [
+            (json!({}), "a session, a UE"),
+            (json!({ "ue": "10.0.0.1", "packets": 0 }), "10000"),
+            (json!({ "ue": "10.0.0.1", "packets": 10_001 }), "10000"),
+            (json!({ "ue": "10.0.0.1", "duration_ms": 0 }), "24h"),
+            (json!({ "drop": "x" }), "far_drop"),
+            (json!({ "ue": "10.0.0.1", "teid": "1" }), "exclude"),
+            (json!({ "session": "zero" }), "SEID"),
+        ] {
+            let refused = trace(wish.clone()).unwrap_err();
+            assert!(refused.contains(word), "{wish}: {refused}");
+        }
+    }
+
+    #[test]
+    fn capture_says_which_packets_and_is_bounded_in_time() {
+        let capture = |wish: Value| serde_json::from_value::<CaptureWish>(wish).unwrap().check();
+        let taken = capture(json!({ "interface": "n6", "snap_bytes": 100 })).unwrap();
+        assert_eq!((taken.key, taken.snap_bytes), (AskedKey::Interface("n6".into()), Some(100)));
+        assert_eq!((taken.pkts_max, taken.time_max), (u64::MAX, CAPTURE_TIME_DEFAULT));
+        assert!(
+            capture(json!({ "drop": "any" })).is_ok() && capture(json!({ "all": true })).is_ok()
+        );
+        for (wish, word) in [
+            (json!({}), "say which"),
+            (json!({ "packets": 1 }), "say which"),
+            (json!({ "all": true, "teid": "1" }), "say which"),
+            (json!({ "all": true, "snap_bytes": 9217 }), "9216"),
+            (json!({ "all": true, "one_of": 0 }), "1 or more"),
+            (json!({ "all": true, "packets": 0 }), "1 or more"),
+        ] {
+            let refused = capture(wish.clone()).unwrap_err();
+            assert!(refused.contains(word), "{wish}: {refused}");
+        }
+    }
+}
