@@ -1,0 +1,67 @@
+//! A section of the file as a table of its keys: [`section!`] declares each key once, and its place
+//! in the settings, its reading, its comparison and its documents follow.
+
+/// Declares the settings of a section, a line for each key after its comment: field and type, name
+/// in the file, values, change in operation, and values in the example.
+macro_rules! section {
+    (
+        $(#[doc = $about:literal])*
+        $name:ident {
+            $(
+                $(#[doc = $doc:literal])*
+                $field:ident: $type:ty = $key:literal, $kind:expr, $reload:expr
+                    $(=> [$($example:literal),*])?;
+            )*
+        }
+    ) => {
+        $(#[doc = $about])*
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub(crate) struct $name {
+            $( $(#[doc = $doc])* pub $field: $type, )*
+        }
+
+        impl $crate::config::table::Section for $name {
+            const ABOUT: &'static [&'static str] = &[$($about),*];
+
+            fn keys() -> Vec<$crate::config::described::KeyInfo> {
+                vec![$({
+                    let examples: &[&'static [&'static str]] = &[$(&[$($example),*])?];
+                    let key: &dyn $crate::config::keys::Key<$type> = &$kind;
+                    $crate::config::described::KeyInfo {
+                        name: $key,
+                        about: &[$($doc),*],
+                        takes: key.takes(),
+                        absent: key.absent(),
+                        on_reload: $reload,
+                        example: examples.first().copied(),
+                    }
+                }),*]
+            }
+
+            fn read(section: &mut $crate::config::section::ConfigSection<'_>) -> Self {
+                Self { $( $field: $crate::config::keys::Key::read(&$kind, section, $key), )* }
+            }
+
+            fn compare(
+                &self,
+                new: &Self,
+                path: &str,
+                found: &mut $crate::config::comparison::ConfigComparison,
+            ) {
+                $({
+                    let key = $crate::config::comparison::ComparedKey::new(path, $key, $reload);
+                    $crate::config::keys::Key::compare(
+                        &$kind, key, &self.$field, &new.$field, found,
+                    );
+                })*
+            }
+
+            fn words(&self) -> Vec<String> {
+                let all = [$( ($key, $crate::config::keys::Key::show(&$kind, &self.$field)) ),*];
+                let set = all.into_iter().filter_map(|(key, value)| Some((key, value?)));
+                set.map(|(key, value)| format!("{key} {value}")).collect()
+            }
+        }
+    };
+}
+pub(super) use section;
