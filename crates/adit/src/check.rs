@@ -90,7 +90,7 @@ fn derived(config: &Config) -> Value {
         "interfaces": interfaces.collect::<Vec<_>>().join("; "),
         "store": store(config),
         "standby": standby(config),
-        "admin_socket": config.admin.socket.display().to_string(),
+        "admin_socket": config.admin.socket,
         "api": api(config),
     })
 }

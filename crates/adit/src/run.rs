@@ -68,7 +68,7 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
     check_cores(&config)?;
     log_placement(&config);
     let (mut signals, is_starting) = take_signals().context("cannot wait for signals")?;
-    let server = AdminServer::bind(&config.admin.socket)?;
+    let server = AdminServer::bind(Path::new(&config.admin.socket))?;
     let api = config.api.as_ref().map(http_api::bind).transpose()?;
     let nodes = ProcessNodes::of_this_machine(&config);
     prefer_memory(&nodes);
@@ -266,7 +266,7 @@ fn open_n4(
     source: &RecordSource,
 ) -> anyhow::Result<(N4Socket, Option<ActiveAddresses>)> {
     if let RecordSource::Followed { .. } = source {
-        return Ok((N4Socket::unbound(config.n4.listen, config.n4.receive_buffer_bytes)?, None));
+        return Ok((N4Socket::unbound(config.n4.listen, config.n4.receive_buffer_bytes())?, None));
     }
     let addresses = active_addresses::wanted(config).map(ActiveAddresses::take);
     let addresses = addresses.transpose()?;
@@ -274,7 +274,7 @@ fn open_n4(
 }
 
 fn bind_n4(config: &Config) -> anyhow::Result<N4Socket> {
-    let wanted = config.n4.receive_buffer_bytes;
+    let wanted = config.n4.receive_buffer_bytes();
     let socket = N4Socket::bind(config.n4.listen, wanted).with_context(|| {
         format!(
             "cannot bind n4.listen {}; give the address to an interface, stop the process that holds \

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::comparison::{LISTENING, NOW};
 use super::declare::section;
 use super::keys::IntoKey as _;
-use super::kinds::{file, text};
+use super::kinds::text;
 use super::section::ConfigDocument;
 
 /// The form of paths.
@@ -15,23 +15,18 @@ const PEM: &str = "a path such as \"/etc/adit/api.pem\"";
 section! {
     /// The HTTP interface with the dashboard, and the description of both at /api (docs/operate.md). Off
     /// unless this section is here.
-    ApiSection {
+    ApiSection(NOW) {
         /// Where it listens. Beyond a loopback address it needs TLS and tokens.
-        listen: SocketAddr = "listen",
-            text("an address with a TCP port such as \"127.0.0.1:8080\"")
-                .required(SocketAddr::from(([127, 0, 0, 1], 0))),
-            LISTENING => ["\"127.0.0.1:8080\""];
-        /// Certificate with its chain, in PEM.
-        tls_certificate: Option<PathBuf> = "tls_certificate", file(PEM).optional("none"),
-            NOW => ["\"/etc/adit/api.pem\""];
+        listen: SocketAddr, text("an address with a TCP port such as \"127.0.0.1:8080\"")
+            .required(SocketAddr::from(([127, 0, 0, 1], 0))), LISTENING => ["\"127.0.0.1:8080\""];
+        /// Certificate with its chain, in PEM. A reload reads this file, the key and the tokens again.
+        tls_certificate: Option<String>, text(PEM).optional("none") => ["\"/etc/adit/api.pem\""];
         /// Its key, in PEM.
-        tls_key: Option<PathBuf> = "tls_key", file(PEM).optional("none"),
-            NOW => ["\"/etc/adit/api.key\""];
+        tls_key: Option<String>, text(PEM).optional("none") => ["\"/etc/adit/api.key\""];
         /// Tokens, one in a line: a role ("read", or "act" to change things too), a name for the log, and
         /// the token. Other users of the host may not read the file. Without it everybody who reaches the
         /// interface reads, and nobody changes anything.
-        tokens_file: Option<PathBuf> = "tokens_file", file(PEM).optional("none"),
-            NOW => ["\"/etc/adit/api.tokens\""];
+        tokens_file: Option<String>, text(PEM).optional("none") => ["\"/etc/adit/api.tokens\""];
     }
 }
 
@@ -76,8 +71,11 @@ impl ApiSection {
                 "is missing: beyond a loopback address the interface is for holders of tokens";
             problem("tokens_file", what);
         }
-        let tls = certificate.zip(key).map(|(certificate, key)| ApiTlsFiles { certificate, key });
-        ApiSettings { listen, tls, tokens_file }
+        let tls = certificate.zip(key).map(|(certificate, key)| ApiTlsFiles {
+            certificate: certificate.into(),
+            key: key.into(),
+        });
+        ApiSettings { listen, tls, tokens_file: tokens_file.map(PathBuf::from) }
     }
 }
 

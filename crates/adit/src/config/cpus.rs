@@ -128,7 +128,7 @@ impl Kind<CpuKey> for Cpus {
         cores.map(|cores| CpuKey { cores, ..CpuKey::default() })
     }
 
-    fn written(&self, value: &CpuKey) -> String {
+    fn show(&self, value: &CpuKey) -> String {
         format!("{:?}", value.cores)
     }
 
@@ -181,7 +181,7 @@ impl<T: Copy + PartialEq> Kind<PerItem<T>> for PerItemKind<T> {
         read.ok_or_else(|| self.refusal(None))
     }
 
-    fn written(&self, value: &PerItem<T>) -> String {
+    fn show(&self, value: &PerItem<T>) -> String {
         match value {
             PerItem::One(value) => self.0.written(value),
             PerItem::Each(values) => {

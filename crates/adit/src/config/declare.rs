@@ -1,15 +1,16 @@
 //! A section of the file as a table of its keys: [`section!`] declares each key once, and its place
 //! in the settings, its reading, its comparison and its documents follow.
 
-/// Declares the settings of a section, a line for each key after its comment: field and type, name
-/// in the file, values, change in operation, and values in the example.
+/// Declares the settings of a section: its name and the change of its keys in operation; then, after
+/// its comment, each key: field and type, name in the file if it is another one, values, change in
+/// operation if it is another one, and values in the example (`=> []`: its default).
 macro_rules! section {
     (
         $(#[doc = $about:literal])*
-        $name:ident {
+        $name:ident($section_reload:expr) {
             $(
                 $(#[doc = $doc:literal])*
-                $field:ident: $type:ty = $key:literal, $kind:expr, $reload:expr
+                $field:ident: $type:ty $(= $key:literal)?, $kind:expr $(, $reload:expr)?
                     $(=> [$($example:literal),*])?;
             )*
         }
@@ -27,19 +28,22 @@ macro_rules! section {
                 vec![$({
                     let examples: &[&'static [&'static str]] = &[$(&[$($example),*])?];
                     let key: &dyn $crate::config::keys::Key<$type> = &$kind;
+                    let (takes, absent) = key.describe();
                     $crate::config::described::KeyInfo {
-                        name: $key,
+                        name: [$($key,)? stringify!($field)][0],
                         about: &[$($doc),*],
-                        takes: key.takes(),
-                        absent: key.absent(),
-                        on_reload: $reload,
+                        takes,
+                        absent,
+                        on_reload: [$($reload,)? $section_reload][0],
                         example: examples.first().copied(),
                     }
                 }),*]
             }
 
             fn read(section: &mut $crate::config::section::ConfigSection<'_>) -> Self {
-                Self { $( $field: $crate::config::keys::Key::read(&$kind, section, $key), )* }
+                Self { $( $field: $crate::config::keys::Key::read(
+                    &$kind, section, [$($key,)? stringify!($field)][0],
+                ), )* }
             }
 
             fn compare(
@@ -49,7 +53,9 @@ macro_rules! section {
                 found: &mut $crate::config::comparison::ConfigComparison,
             ) {
                 $({
-                    let key = $crate::config::comparison::ComparedKey::new(path, $key, $reload);
+                    let key = $crate::config::comparison::ComparedKey::new(
+                        path, [$($key,)? stringify!($field)][0], [$($reload,)? $section_reload][0],
+                    );
                     $crate::config::keys::Key::compare(
                         &$kind, key, &self.$field, &new.$field, found,
                     );
@@ -57,7 +63,9 @@ macro_rules! section {
             }
 
             fn words(&self) -> Vec<String> {
-                let all = [$( ($key, $crate::config::keys::Key::show(&$kind, &self.$field)) ),*];
+                let all = [$( (
+                    [$($key,)? stringify!($field)][0], $crate::config::keys::Key::show(&$kind, &self.$field),
+                ) ),*];
                 let set = all.into_iter().filter_map(|(key, value)| Some((key, value?)));
                 set.map(|(key, value)| format!("{key} {value}")).collect()
             }

@@ -14,34 +14,28 @@ use super::section::ConfigDocument;
 
 section! {
     /// Memory, and the buffers that all ports share.
-    DpdkSettings {
+    DpdkSettings(PACKET_PATH) {
         /// "auto" uses hugepages if there are any and logs a warning if not, "require" refuses to start
         /// without them, "never" uses ordinary pages.
-        hugepages: HugepageMode = "hugepages",
-            words(&[
-                ("auto", HugepageMode::Auto), ("require", HugepageMode::Require),
-                ("never", HugepageMode::Never),
-            ]).or(HugepageMode::Auto),
-            PACKET_PATH => [];
+        hugepages: HugepageMode, words(&[("auto", HugepageMode::Auto), ("require",
+            HugepageMode::Require), ("never", HugepageMode::Never)]).or(HugepageMode::Auto) => [];
         /// Memory of DPDK without hugepages; with hugepages, its limit.
-        memory_mib: u32 = "memory_mib", integer(64..=1_048_576).or(512), PACKET_PATH => [];
+        memory_mib: u32, integer(64..=1_048_576).or(512) => [];
         /// Packet buffers, shared by all ports. Each worker holds up to 512 fragments, and its traffic
         /// needs as many buffers: 1024 per worker is the minimum. Each queue of a net_af_xdp device
         /// keeps 2112 + rx_descriptors more.
-        mempool_mbufs: u32 = "mempool_mbufs", integer(1024..=16_777_216).or(16_384), PACKET_PATH => [];
+        mempool_mbufs: u32, integer(1024..=16_777_216).or(16_384) => [];
         /// Size of each. The default follows the largest mtu_bytes: 2048 with 1500, 9216 with 9000. adit
         /// reassembles a fragmented tunnel packet in one buffer and drops longer packets as
         /// reassembly_too_long.
-        mbuf_bytes: u16 = "mbuf_bytes",
-            integer(MBUF_BYTES_MIN..=MBUF_BYTES_MAX).or_follows(0, "by the largest mtu_bytes"),
-            PACKET_PATH => ["# 2048"];
+        mbuf_bytes: u16, integer(MBUF_BYTES_MIN..=MBUF_BYTES_MAX).or_follows(0,
+            "by the largest mtu_bytes") => ["# 2048"];
         /// Descriptors of each receive queue.
-        rx_descriptors: u16 = "rx_descriptors", integer(64..=32_768).or(1024), PACKET_PATH => [];
+        rx_descriptors: u16, integer(64..=32_768).or(1024) => [];
         /// Descriptors of each transmit queue.
-        tx_descriptors: u16 = "tx_descriptors", integer(64..=32_768).or(1024), PACKET_PATH => [];
+        tx_descriptors: u16, integer(64..=32_768).or(1024) => [];
         /// Arguments of DPDK's environment abstraction layer, after those that adit derives.
-        eal_extra_args: Vec<String> = "eal_extra_args", text("an argument").list("none"),
-            PACKET_PATH => ["[]"];
+        eal_extra_args: Vec<String>, text("an argument").list("none") => ["[]"];
     }
 }
 

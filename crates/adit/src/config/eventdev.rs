@@ -30,75 +30,68 @@ const SCHEDULES: Words<ScheduleType> = words(&[
 section! {
     /// The event scheduler of model = "eventdev". It gives the packets of a session to one worker at a
     /// time, and moves sessions between workers as their load changes.
-    EventSection {
+    EventSection(PACKET_PATH) {
         /// "dsw" runs on the cores of the other threads; "sw" needs one of its own, scheduler_core.
-        driver: EventDriver = "scheduler",
-            words(&[("dsw", EventDriver::Dsw), ("sw", EventDriver::Sw)]).or(EventDriver::Dsw),
-            PACKET_PATH;
+        driver: EventDriver = "scheduler", words(&[("dsw", EventDriver::Dsw), ("sw",
+            EventDriver::Sw)]).or(EventDriver::Dsw);
         /// CPU cores of the threads that receive and transmit.
-        rx_tx: Option<CpuKey> = "rx_tx", Cpus.optional("those of the plan"), PACKET_PATH => ["[2]"];
+        rx_tx: Option<CpuKey>, Cpus.optional("those of the plan") => ["[2]"];
         /// CPU core of scheduler = "sw". Not with a plan.
-        scheduler_core: Option<u16> = "scheduler_core", integer(0..=1023).optional("none"),
-            PACKET_PATH => ["# 3"];
+        scheduler_core: Option<u16>, integer(0..=1023).optional("none") => ["# 3"];
         /// Sessions are divided into flows, a power of two.
-        flows: u32 = "flows", integer(64..=16_384).or(512), PACKET_PATH => [];
+        flows: u32, integer(64..=16_384).or(512) => [];
         /// Packets that are with the scheduler at most; 4096 at most with "sw".
-        events_max: u32 = "events_max", integer(256..=EVENTS_MAX).or(SW_EVENTS_MAX), PACKET_PATH => [];
+        events_max: u32, integer(256..=EVENTS_MAX).or(SW_EVENTS_MAX) => [];
         /// Receiving stops while so many packets are with the scheduler.
-        new_event_threshold: u32 = "new_event_threshold",
-            integer(64..=EVENTS_MAX).or_follows(0, "half of events_max"), PACKET_PATH => ["2048"];
+        new_event_threshold: u32, integer(64..=EVENTS_MAX).or_follows(0, "half of events_max")
+            => ["2048"];
         /// Packets that a thread takes from the scheduler at once.
-        dequeue_depth: u16 = "dequeue_depth", integer(1..=64).or(32), PACKET_PATH => [];
+        dequeue_depth: u16, integer(1..=64).or(32) => [];
         /// Packets that a thread gives to the scheduler at once.
-        enqueue_depth: u16 = "enqueue_depth", integer(1..=64).or(32), PACKET_PATH => [];
+        enqueue_depth: u16, integer(1..=64).or(32) => [];
         /// Queues of the stages (classify, enforce and account, apply, prepare to transmit): 1 for all
         /// together, which is the fastest, 2 or 4.
-        stages: u32 = "stages", integer(1..=4).or(1), PACKET_PATH => [];
+        stages: u32, integer(1..=4).or(1) => [];
         /// The type of each queue, or one for all: "atomic"; "ordered", with "sw", in which workers
         /// share the packets of a session and keep their order; or "parallel", which gives up the order.
         /// The stage that enforces and accounts is atomic.
-        schedule: PerItem<ScheduleType> = "schedule",
-            per_item(SCHEDULES).or(PerItem::One(ScheduleType::Atomic)), PACKET_PATH => [];
+        schedule: PerItem<ScheduleType>, per_item(SCHEDULES).or(PerItem::One(ScheduleType::Atomic))
+            => [];
         /// Dummy cycles per packet of each stage, for comparisons.
-        dummy_cycles: Vec<u32> = "dummy_cycles", integer(0..=1_000_000).list("none"),
-            PACKET_PATH => ["[0, 0, 0, 0]"];
+        dummy_cycles: Vec<u32>, integer(0..=1_000_000).list("none") => ["[0, 0, 0, 0]"];
         /// A queue before the stages: workers look up the sessions of packets, instead of the threads
         /// that receive. "none", or "atomic", "ordered" or "parallel".
-        rx_queue: Option<ScheduleType> = "rx_queue",
-            words(&[
-                ("atomic", Some(ScheduleType::Atomic)), ("ordered", Some(ScheduleType::Ordered)),
-                ("parallel", Some(ScheduleType::Parallel)), ("none", None),
-            ]).or(None),
-            PACKET_PATH => [];
+        rx_queue: Option<ScheduleType>, words(&[("atomic", Some(ScheduleType::Atomic)), ("ordered",
+            Some(ScheduleType::Ordered)), ("parallel", Some(ScheduleType::Parallel)), ("none",
+            None)]).or(None) => [];
         /// Each worker gets events when packets that wait for rates, neighbors or ports may be due.
         /// false: it looks in every step.
-        timer_queue: bool = "timer_queue", Flag.or(false), PACKET_PATH => [];
+        timer_queue: bool, Flag.or(false) => [];
         /// DPDK's sched_quanta of scheduler = "sw".
-        sched_quanta: Option<u32> = "sched_quanta", integer(1..=4096).optional("that of DPDK"),
-            PACKET_PATH => ["# 128"];
+        sched_quanta: Option<u32>, integer(1..=4096).optional("that of DPDK") => ["# 128"];
         /// DPDK's credit_quanta of scheduler = "sw".
-        credit_quanta: Option<u32> = "credit_quanta", integer(1..=4096).optional("that of DPDK"),
-            PACKET_PATH => ["# 32"];
+        credit_quanta: Option<u32>, integer(1..=4096).optional("that of DPDK") => ["# 32"];
     }
 }
 
 /// Settings of the event scheduler and of the threads that receive and transmit for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EventSettings {
-    pub driver: EventDriver,
-    /// CPU core of the central scheduler.
-    pub scheduler_core: Option<u16>,
+    keys: EventSection,
     /// CPU core of each thread that receives and transmits.
     pub rx_tx: Vec<u16>,
-    pub flows: u32,
-    pub events_max: u32,
-    pub new_event_threshold: u32,
-    pub dequeue_depth: u16,
-    pub enqueue_depth: u16,
     /// Arguments of the driver.
     pub arguments: String,
     /// The queues of the scheduler, and the stages of workers.
     pub queues: EventQueues,
+}
+
+impl std::ops::Deref for EventSettings {
+    type Target = EventSection;
+
+    fn deref(&self) -> &EventSection {
+        &self.keys
+    }
 }
 
 impl EventSection {
@@ -120,22 +113,15 @@ impl EventSection {
         if self.new_event_threshold == 0 {
             self.new_event_threshold = self.events_max / 2;
         }
+        if !document.has("datapath.eventdev.dummy_cycles") {
+            self.dummy_cycles = vec![0; STAGES];
+        }
         self.check(document);
         let queues = self.queues(document, rx_tx.len(), workers);
         let quanta = [("sched_quanta", self.sched_quanta), ("credit_quanta", self.credit_quanta)];
         let argument = |(key, value): (&str, Option<u32>)| Some(format!("{key}={}", value?));
-        EventSettings {
-            driver: self.driver,
-            scheduler_core: self.scheduler_core,
-            rx_tx,
-            flows: self.flows,
-            events_max: self.events_max,
-            new_event_threshold: self.new_event_threshold,
-            dequeue_depth: self.dequeue_depth,
-            enqueue_depth: self.enqueue_depth,
-            arguments: quanta.into_iter().filter_map(argument).collect::<Vec<_>>().join(","),
-            queues,
-        }
+        let arguments = quanta.into_iter().filter_map(argument).collect::<Vec<_>>().join(",");
+        EventSettings { keys: self.clone(), rx_tx, arguments, queues }
     }
 
     /// True if its scheduler has a core of its own.
@@ -203,11 +189,8 @@ impl EventSection {
         if !schedules.iter().copied().all(is_offered) {
             problem("schedule", not_ordered);
         }
-        let has_cycles = document.has("datapath.eventdev.dummy_cycles");
         let dummy_cycles = self.dummy_cycles.clone().try_into().unwrap_or_else(|_| {
-            if has_cycles {
-                problem("dummy_cycles", "takes a list of 4 numbers, one for each stage");
-            }
+            problem("dummy_cycles", "takes a list of 4 numbers, one for each stage");
             [0; STAGES]
         });
         let queues = EventQueues::new(&schedules, dummy_cycles).unwrap_or_else(|error| {

@@ -1,7 +1,5 @@
 //! The file: all of its sections, and the checks across them.
 
-use std::path::PathBuf;
-
 use adit_types::limits::{BUFFER_PKTS_MAX, PORTS_MAX, SESSIONS_MAX};
 
 use super::Config;
@@ -12,7 +10,7 @@ use super::declare::section;
 use super::dpdk::{DpdkSettings, HALF_OF_MBUFS};
 use super::interfaces::{self, InterfaceSection, RouteSection};
 use super::keys::{IntoKey as _, Table};
-use super::kinds::{file, integer};
+use super::kinds::{integer, text};
 use super::log::LogSettings;
 use super::n4::{GtpuSettings, N4Settings, NodeSettings};
 use super::placement::{MachineReader, thread_cpus};
@@ -29,63 +27,58 @@ section! {
     /// Every key carries its unit in its name. Unknown keys are refused.
     /// `adit reload` changes a running adit without a lost packet: docs/configuration.md has the keys
     /// that need a restart.
-    ConfigFile {
-        node: NodeSettings = "node", Table, BY_KEY => [];
-        n4: N4Settings = "n4", Table, BY_KEY => [];
-        gtpu: GtpuSettings = "gtpu", Table, BY_KEY => [];
-        sessions: SessionsSettings = "sessions", Table, BY_KEY => [];
-        qos: QosSection = "qos", Table, BY_KEY => [];
-        datapath: DatapathSection = "datapath", Table, BY_KEY => [];
-        dpdk: DpdkSettings = "dpdk", Table, BY_KEY => [];
-        ports: Vec<PortSettings> = "port", Table, OnReload::Depends("none") => [];
-        flow_offload: FlowOffloadSettings = "flow_offload", Table, BY_KEY;
-        interfaces: Vec<InterfaceSection> = "interface", Table, OnReload::Depends(
-            "interfaces are added, after the others and on their ports: with a network instance of their \
-             own, or as further ones for tunnels. Not on kernel ports, not while XDP programs or flow \
-             rules of cards forward packets, and no n6 in a network instance that switches packets \
-             between its UEs, or that it would merge with others"
-        ) => [];
+    ConfigFile(BY_KEY) {
+        node: NodeSettings, Table => [];
+        n4: N4Settings, Table => [];
+        gtpu: GtpuSettings, Table => [];
+        sessions: SessionsSettings, Table => [];
+        qos: QosSection, Table => [];
+        datapath: DatapathSection, Table => [];
+        dpdk: DpdkSettings, Table => [];
+        ports: Vec<PortSettings> = "port", Table, OnReload::Depends("nothing of them") => [];
+        flow_offload: FlowOffloadSettings, Table;
+        interfaces: Vec<InterfaceSection> = "interface", Table,
+            OnReload::Depends("interfaces are added, after the others and on their ports: with a network instance of their own, or as further ones for tunnels. Not on kernel ports, not while XDP programs or flow rules of cards forward packets, and no n6 in a network instance that switches packets between its UEs, or that it would merge with others")
+            => [];
         routes: Vec<RouteSection> = "route", Table, OnReload::Depends("all") => [];
-        ue_pools: Vec<UePoolSettings> = "ue_pool", Table, OnReload::Depends(
-            "pools are added and grow, but not behind kernel:tun"
-        ) => [];
-        applications: Vec<ApplicationSection> = "application", Table, OnReload::Depends("all") => [];
+        ue_pools: Vec<UePoolSettings> = "ue_pool", Table,
+            OnReload::Depends("pools are added and grow, but not behind kernel:tun") => [];
+        applications: Vec<ApplicationSection> = "application", Table, OnReload::Depends("all")
+            => [];
         forwarding_policies: Vec<ForwardingPolicySettings> = "forwarding_policy", Table,
-            OnReload::Depends("policies are added, and change but for their network instances") => [];
+            OnReload::Depends("policies are added, not removed, and change but for their network instances")
+            => [];
         predefined_rules: Vec<PredefinedRuleSection> = "predefined_rule", Table,
             OnReload::Depends("all") => [];
-        store: StoreSection = "store", Table, BY_KEY => [];
-        standby: Option<StandbySection> = "standby", Table, TAKEN;
-        api: Option<ApiSection> = "api", Table, OnReload::Section("adit listens there from the start on");
-        log: LogSettings = "log", Table, BY_KEY;
-        admin: AdminSettings = "admin", Table, BY_KEY => [];
+        store: StoreSection, Table => [];
+        standby: Option<StandbySection>, Table, TAKEN;
+        api: Option<ApiSection>, Table, OnReload::Section("adit listens there from the start on");
+        log: LogSettings, Table;
+        admin: AdminSettings, Table => [];
     }
 }
 
 section! {
     /// Sessions.
-    SessionsSettings {
+    SessionsSettings(RESERVED) {
         /// PFCP sessions at most. adit reserves the memory of their lookup entries when it starts.
-        sessions_max: usize = "sessions_max", integer(1..=SESSIONS_MAX).or(100_000), RESERVED => [];
+        sessions_max: usize, integer(1..=SESSIONS_MAX).or(100_000) => [];
         /// Packets that all buffering FARs (paging) may hold together. Each occupies one of
         /// dpdk.mempool_mbufs. At most half of the mbufs, after 512 per worker for fragments of tunnel
         /// packets.
-        buffer_pkts_max: usize = "buffer_pkts_max",
-            integer(0..=BUFFER_PKTS_MAX)
-                .or_follows(usize::MAX, "4096, or half of the buffers if these are fewer"),
-            RESERVED => ["4096"];
+        buffer_pkts_max: usize, integer(0..=BUFFER_PKTS_MAX).or_follows(usize::MAX,
+            "4096, or half of the buffers if these are fewer") => ["4096"];
     }
 }
 
 section! {
     /// Operators.
-    AdminSettings {
+    AdminSettings(LISTENING) {
         /// Unix socket of `adit show`, and of `adit drain` and the other commands that change something.
         /// adit replaces a socket that a dead process left there, and refuses to start if the path is
         /// anything else.
-        socket: PathBuf = "socket",
-            file("a path such as \"/run/adit/admin.sock\"").or(crate::cli::ADMIN_SOCKET_DEFAULT.into()),
-            LISTENING => [];
+        socket: String, text("a path such as \"/run/adit/admin.sock\"")
+            .or(crate::cli::ADMIN_SOCKET_DEFAULT.into()) => [];
     }
 }
 

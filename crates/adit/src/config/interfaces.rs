@@ -31,64 +31,58 @@ section! {
     /// docs/interop-n9.md. Tunnels that no route leads to are refused (Cause 73).
     /// N4-u, the GTP-U between UEs and the control plane function, needs a [[route]] to the SMF's GTP-U
     /// address through an n4u or n3 interface, unless that address is on the link of the interface.
-    InterfaceSection {
+    InterfaceSection(START) {
         /// Its name, by which routes refer to it.
-        name: String = "name", text("a name").check(name).required(String::new()), START => ["\"n3\"", "\"n6\""];
+        name: String, text("a name").check(name).required(String::new()) => ["\"n3\"", "\"n6\""];
         /// "n3" (RAN), "n9" (other UPFs and gateways) and "n4u" (user plane of the control plane
         /// function) carry GTP-U, "n6" (data networks) carries plain IP. Write at least one n3 or n9, and
         /// an n6 unless there is an n9: a UPF between others (I-UPF, SGW-U) needs none.
-        role: InterfaceRole = "role",
-            words(&[
-                ("n3", InterfaceRole::N3), ("n9", InterfaceRole::N9), ("n4u", InterfaceRole::N4u),
-                ("n6", InterfaceRole::N6),
-            ]).required(InterfaceRole::N6),
-            START => ["\"n3\"", "\"n6\""];
+        role: InterfaceRole, words(&[("n3", InterfaceRole::N3), ("n9", InterfaceRole::N9), ("n4u",
+            InterfaceRole::N4u), ("n6", InterfaceRole::N6)]).required(InterfaceRole::N6)
+            => ["\"n3\"", "\"n6\""];
         /// The name of its port.
-        port: String = "port", text("the name of a [[port]]").required(String::new()), START
-            => ["\"access\"", "\"core\""];
+        port: String, text("the name of a [[port]]").required(String::new()) => ["\"access\"",
+            "\"core\""];
         /// Its VLAN. 0: untagged.
-        vlan: u16 = "vlan", integer(0..=4094).or(0), START => ["", "# 6"];
+        vlan: u16, integer(0..=4094).or(0) => ["", "# 6"];
         /// Its addresses with the lengths of their prefixes, at most one of each family.
-        addresses: Vec<IpNet> = "addresses", text(ADDRESS).list(""), START
-            => ["[\"10.0.3.2/24\"]", "[\"10.0.6.2/24\", \"2001:db8:6::2/64\"]"];
+        addresses: Vec<IpNet>, text(ADDRESS).list("") => ["[\"10.0.3.2/24\"]",
+            "[\"10.0.6.2/24\", \"2001:db8:6::2/64\"]"];
         /// For n6. With true, packets from one UE to another UE of the same routing domain stay inside
         /// adit: they pass the rules of both sessions, as if the router on N6 had returned them. With
         /// false they leave to N6. All n6 interfaces of a routing domain need the same value. A network
         /// behind a UE (framed route) counts as that UE if its prefix is longer than every matching
         /// route.
-        local_switching: bool = "local_switching", Flag.or(true), START => ["", "# true"];
+        local_switching: bool, Flag.or(true) => ["", "# true"];
         /// For n6. The MSS that TCP connections of UEs announce in their SYNs, in both directions.
         /// "clamp": at most what fits one packet on mtu_bytes of both ports, with the headers of the
         /// tunnel; then downloads do not hang where ICMP errors about long packets are filtered. A
         /// number: at most so many octets. "off": as it is. All n6 interfaces of a routing domain need
         /// the same value.
-        tcp_mss: TcpMss = "tcp_mss", TcpMssKind.or(TcpMss::Off), START => ["", "# \"clamp\""];
+        tcp_mss: TcpMss, TcpMssKind.or(TcpMss::Off) => ["", "# \"clamp\""];
         /// The network instance by which rules select this interface. Without it the interface serves
         /// any name. If every n6 interface has one, network instances are routing domains (VRFs): UE
         /// addresses, pools, subnets and next hops may repeat between them, and packets of one never
         /// reach UEs of another. A rule without a network instance belongs to those that other rules of
         /// its session name; if none does, it belongs to all. If an n6 interface serves any name, there
         /// is a single domain.
-        network_instance: Option<String> = "network_instance",
-            text(NETWORK_INSTANCE).check(network_instance).optional("any"), START
-            => ["", "\"internet\""];
+        network_instance: Option<String>, text(NETWORK_INSTANCE).check(network_instance)
+            .optional("any") => ["", "\"internet\""];
     }
 }
 
 section! {
     /// Routes beyond the links of the interfaces. The longest prefix wins.
-    RouteSection {
+    RouteSection(NOW) {
         /// The name of its interface.
-        interface: String = "interface",
-            text("the name of an [[interface]]").required(String::new()), NOW
+        interface: String, text("the name of an [[interface]]").required(String::new())
             => ["\"n6\"", "\"n6\""];
         /// Its destinations.
-        prefix: IpNet = "prefix",
-            text("a prefix such as \"10.0.0.0/8\"").required(IpNet::ANY), NOW
+        prefix: IpNet, text("a prefix such as \"10.0.0.0/8\"").required(IpNet::ANY)
             => ["\"0.0.0.0/0\"", "\"::/0\""];
         /// A station on the link. Not for interfaces behind which the kernel routes.
-        next_hop: Option<IpAddr> = "next_hop", text("an IP address").optional("none"), NOW
-            => ["\"10.0.6.1\"", "\"2001:db8:6::1\""];
+        next_hop: Option<IpAddr>, text("an IP address").optional("none") => ["\"10.0.6.1\"",
+            "\"2001:db8:6::1\""];
     }
 }
 

@@ -11,16 +11,17 @@ pub(super) trait Key<T: PartialEq> {
     /// Its value, its default, or a substitute after a problem was noted.
     fn read(&self, section: &mut ConfigSection<'_>, key: &'static str) -> T;
 
-    /// A value in words; `None` for one that nobody has set.
-    fn show(&self, value: &T) -> Option<String>;
+    /// A value in words; `None` for one that nobody has set, and for tables with keys of their own.
+    fn show(&self, _value: &T) -> Option<String> {
+        None
+    }
 
-    fn takes(&self) -> Takes;
-
-    fn absent(&self) -> AbsentKey;
+    /// Its values, and the meaning of its absence.
+    fn describe(&self) -> (Takes, AbsentKey);
 
     /// Compares two values.
     fn compare(&self, key: ComparedKey, old: &T, new: &T, found: &mut ConfigComparison) {
-        let show = |value| match (self.show(value), self.absent()) {
+        let show = |value| match (self.show(value), self.describe().1) {
             (Some(words), _) => words,
             (None, AbsentKey::Is(words)) => words,
             (None, AbsentKey::Follows(words)) => words.to_owned(),
@@ -86,19 +87,17 @@ impl<T: PartialEq + Clone, K: Kind<T>> Key<T> for Plain<K, T> {
     }
 
     fn show(&self, value: &T) -> Option<String> {
-        Some(self.kind.show(value)).filter(|_| self.follows.is_empty() || *value != self.value)
+        let is_set = self.follows.is_empty() || *value != self.value;
+        is_set.then(|| with_unit(&self.kind, value))
     }
 
-    fn takes(&self) -> Takes {
-        self.kind.takes()
-    }
-
-    fn absent(&self) -> AbsentKey {
-        match (self.is_required, self.follows) {
+    fn describe(&self) -> (Takes, AbsentKey) {
+        let absent = match (self.is_required, self.follows) {
             (true, _) => AbsentKey::Refused,
             (false, "") => AbsentKey::Is(self.kind.written(&self.value)),
             (false, words) => AbsentKey::Follows(words),
-        }
+        };
+        (self.kind.takes(), absent)
     }
 }
 
@@ -109,15 +108,11 @@ impl<T: PartialEq, K: Kind<T>> Key<Option<T>> for Optional<K> {
     }
 
     fn show(&self, value: &Option<T>) -> Option<String> {
-        value.as_ref().map(|value| self.0.show(value))
+        value.as_ref().map(|value| with_unit(&self.0, value))
     }
 
-    fn takes(&self) -> Takes {
-        self.0.takes()
-    }
-
-    fn absent(&self) -> AbsentKey {
-        AbsentKey::Follows(self.1)
+    fn describe(&self) -> (Takes, AbsentKey) {
+        (self.0.takes(), AbsentKey::Follows(self.1))
     }
 }
 
@@ -132,13 +127,15 @@ impl<T: PartialEq, K: Kind<T>> Key<Vec<T>> for ListOf<K> {
         (!items.is_empty()).then(|| items.join(", "))
     }
 
-    fn takes(&self) -> Takes {
-        Takes::List(Box::new(self.0.takes()))
+    fn describe(&self) -> (Takes, AbsentKey) {
+        let absent =
+            if self.1.is_empty() { AbsentKey::Refused } else { AbsentKey::Follows(self.1) };
+        (Takes::List(Box::new(self.0.takes())), absent)
     }
+}
 
-    fn absent(&self) -> AbsentKey {
-        if self.1.is_empty() { AbsentKey::Refused } else { AbsentKey::Follows(self.1) }
-    }
+fn with_unit<T>(kind: &impl Kind<T>, value: &T) -> String {
+    format!("{} {}", kind.show(value), kind.unit()).trim_end().to_owned()
 }
 
 /// A table of its own: one, one that may be absent, or several in an array.
@@ -149,16 +146,8 @@ impl<T: Section> Key<T> for Table {
         read_all(section.table(key))
     }
 
-    fn show(&self, value: &T) -> Option<String> {
-        Some(value.words().join(", "))
-    }
-
-    fn takes(&self) -> Takes {
-        Takes::Table(T::info())
-    }
-
-    fn absent(&self) -> AbsentKey {
-        AbsentKey::Follows("the defaults of its keys")
+    fn describe(&self) -> (Takes, AbsentKey) {
+        (Takes::Table(T::info()), AbsentKey::Follows("none"))
     }
 
     fn compare(&self, key: ComparedKey, old: &T, new: &T, found: &mut ConfigComparison) {
@@ -186,16 +175,8 @@ impl<T: Section> Key<Option<T>> for Table {
         Some(read_all(section.table(key)))
     }
 
-    fn show(&self, value: &Option<T>) -> Option<String> {
-        value.as_ref().map(|value| value.words().join(", "))
-    }
-
-    fn takes(&self) -> Takes {
-        Takes::Table(T::info())
-    }
-
-    fn absent(&self) -> AbsentKey {
-        AbsentKey::Follows("none")
+    fn describe(&self) -> (Takes, AbsentKey) {
+        (Takes::Table(T::info()), AbsentKey::Follows("none"))
     }
 }
 
@@ -209,12 +190,8 @@ impl<T: Section> Key<Vec<T>> for Table {
         (!tables.is_empty()).then(|| tables.join("; "))
     }
 
-    fn takes(&self) -> Takes {
-        Takes::Tables(T::info())
-    }
-
-    fn absent(&self) -> AbsentKey {
-        AbsentKey::Follows("none")
+    fn describe(&self) -> (Takes, AbsentKey) {
+        (Takes::Tables(T::info()), AbsentKey::Follows("none"))
     }
 }
 
@@ -233,16 +210,8 @@ impl<T: Section> Key<T> for SameTable {
         T::read(section)
     }
 
-    fn show(&self, value: &T) -> Option<String> {
-        Some(value.words().join(", "))
-    }
-
-    fn takes(&self) -> Takes {
-        Takes::Keys(T::info())
-    }
-
-    fn absent(&self) -> AbsentKey {
-        AbsentKey::Refused
+    fn describe(&self) -> (Takes, AbsentKey) {
+        (Takes::Keys(T::info()), AbsentKey::Follows("none"))
     }
 
     fn compare(&self, key: ComparedKey, old: &T, new: &T, found: &mut ConfigComparison) {

@@ -2,9 +2,7 @@
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::Duration;
 
 use adit_types::Nanos;
 
@@ -24,15 +22,22 @@ pub(super) trait Kind<T> {
         self.of(value)
     }
 
-    /// A value as the file has it.
-    fn written(&self, value: &T) -> String;
+    /// A value in words, without its unit.
+    fn show(&self, value: &T) -> String;
 
-    /// A value in words, with its unit.
-    fn show(&self, value: &T) -> String {
-        self.written(value)
+    fn unit(&self) -> &'static str {
+        ""
     }
 
     fn takes(&self) -> Takes;
+
+    /// A value as the file has it.
+    fn written(&self, value: &T) -> String {
+        match self.takes() {
+            Takes::Words(_) | Takes::Text(_) => format!("\"{}\"", self.show(value)),
+            _ => self.show(value),
+        }
+    }
 }
 
 /// A whole number within a range.
@@ -70,12 +75,12 @@ impl<T: Copy + PartialOrd + Display + TryFrom<i64>> Kind<T> for Integer<T> {
         self.of(value).map_err(|_| format!("takes whole numbers from {low} to {high}"))
     }
 
-    fn written(&self, value: &T) -> String {
+    fn show(&self, value: &T) -> String {
         value.to_string()
     }
 
-    fn show(&self, value: &T) -> String {
-        format!("{value} {}", self.unit).trim_end().to_owned()
+    fn unit(&self) -> &'static str {
+        self.unit
     }
 
     fn takes(&self) -> Takes {
@@ -83,76 +88,36 @@ impl<T: Copy + PartialOrd + Display + TryFrom<i64>> Kind<T> for Integer<T> {
     }
 }
 
-/// A value that the file has in larger units than the settings.
-pub(super) trait ScaledValue: Copy {
-    fn of_base(base: u64) -> Self;
-    fn to_base(self) -> u64;
-}
-
-impl ScaledValue for Nanos {
-    fn of_base(base: u64) -> Self {
-        Self(base)
-    }
-
-    fn to_base(self) -> u64 {
-        self.0
-    }
-}
-
-impl ScaledValue for Duration {
-    fn of_base(base: u64) -> Self {
-        Self::from_nanos(base)
-    }
-
-    fn to_base(self) -> u64 {
-        u64::try_from(self.as_nanos()).unwrap_or(u64::MAX)
-    }
-}
-
-/// Octets.
-impl ScaledValue for usize {
-    fn of_base(base: u64) -> Self {
-        Self::try_from(base).unwrap_or(Self::MAX)
-    }
-
-    fn to_base(self) -> u64 {
-        u64::try_from(self).unwrap_or(u64::MAX)
-    }
-}
-
-/// A whole number of units, each of which has `factor` base units.
-pub(super) struct Scaled {
+/// A time in whole units.
+pub(super) struct Time {
     number: Integer<u64>,
-    factor: u64,
+    /// Nanoseconds of the unit.
+    unit: u64,
 }
 
-pub(super) const fn seconds(range: RangeInclusive<u64>) -> Scaled {
-    Scaled { number: Integer { range, unit: "s" }, factor: 1_000_000_000 }
+pub(super) const fn seconds(range: RangeInclusive<u64>) -> Time {
+    Time { number: Integer { range, unit: "s" }, unit: 1_000_000_000 }
 }
 
-pub(super) const fn millis(range: RangeInclusive<u64>) -> Scaled {
-    Scaled { number: Integer { range, unit: "ms" }, factor: 1_000_000 }
+pub(super) const fn millis(range: RangeInclusive<u64>) -> Time {
+    Time { number: Integer { range, unit: "ms" }, unit: 1_000_000 }
 }
 
-pub(super) const fn micros(range: RangeInclusive<u64>) -> Scaled {
-    Scaled { number: Integer { range, unit: "µs" }, factor: 1000 }
+pub(super) const fn micros(range: RangeInclusive<u64>) -> Time {
+    Time { number: Integer { range, unit: "µs" }, unit: 1000 }
 }
 
-pub(super) const fn kib(range: RangeInclusive<u64>) -> Scaled {
-    Scaled { number: Integer { range, unit: "KiB" }, factor: 1024 }
-}
-
-impl<T: ScaledValue> Kind<T> for Scaled {
-    fn of(&self, value: &ConfigValue<'_>) -> Result<T, String> {
-        self.number.of(value).map(|units| T::of_base(units * self.factor))
+impl Kind<Nanos> for Time {
+    fn of(&self, value: &ConfigValue<'_>) -> Result<Nanos, String> {
+        self.number.of(value).map(|units| Nanos(units * self.unit))
     }
 
-    fn written(&self, value: &T) -> String {
-        self.number.written(&(value.to_base() / self.factor))
+    fn show(&self, value: &Nanos) -> String {
+        (value.0 / self.unit).to_string()
     }
 
-    fn show(&self, value: &T) -> String {
-        self.number.show(&(value.to_base() / self.factor))
+    fn unit(&self) -> &'static str {
+        self.number.unit
     }
 
     fn takes(&self) -> Takes {
@@ -191,10 +156,6 @@ impl<T: Copy + PartialEq> Kind<T> for Words<T> {
         self.find(value).ok_or_else(what)
     }
 
-    fn written(&self, value: &T) -> String {
-        format!("\"{}\"", Kind::show(self, value))
-    }
-
     fn show(&self, value: &T) -> String {
         let name = self.0.iter().find(|(_, known)| known == value);
         name.map_or_else(String::new, |(name, _)| (*name).to_owned())
@@ -213,7 +174,7 @@ impl Kind<bool> for Flag {
         value.get_ref().as_bool().ok_or_else(|| "takes true or false".to_owned())
     }
 
-    fn written(&self, value: &bool) -> String {
+    fn show(&self, value: &bool) -> String {
         value.to_string()
     }
 
@@ -249,40 +210,11 @@ impl<T: FromStr + Display> Kind<T> for Text {
         (self.check)(text).and_then(|()| text.parse().map_err(wrong))
     }
 
-    fn written(&self, value: &T) -> String {
-        format!("\"{value}\"")
-    }
-
     fn show(&self, value: &T) -> String {
         value.to_string()
     }
 
     fn takes(&self) -> Takes {
         Takes::Text(self.expects)
-    }
-}
-
-/// The path of a file or a folder.
-pub(super) struct FilePath(pub &'static str);
-
-pub(super) const fn file(expects: &'static str) -> FilePath {
-    FilePath(expects)
-}
-
-impl Kind<PathBuf> for FilePath {
-    fn of(&self, value: &ConfigValue<'_>) -> Result<PathBuf, String> {
-        Kind::<String>::of(&text(self.0), value).map(PathBuf::from)
-    }
-
-    fn written(&self, value: &PathBuf) -> String {
-        format!("\"{}\"", value.display())
-    }
-
-    fn show(&self, value: &PathBuf) -> String {
-        value.display().to_string()
-    }
-
-    fn takes(&self) -> Takes {
-        Takes::Text(self.0)
     }
 }

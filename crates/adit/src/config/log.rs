@@ -8,13 +8,11 @@ use crate::log_filter;
 
 section! {
     /// The log.
-    LogSettings {
+    LogSettings(NOW) {
         /// A level (error, warn, info, debug), or levels by room. `adit run --log-levels` takes
         /// precedence.
-        levels: Option<String> = "levels",
-            text("a level, or levels by room such as \"info,adit_n4=debug\"").check(log_filter::check)
-                .optional("RUST_LOG, or info"),
-            NOW => ["\"info,adit_n4=debug\""];
+        levels: Option<String>, text("a level, or levels by room such as \"info,adit_n4=debug\"")
+            .check(log_filter::check).optional("RUST_LOG, or info") => ["\"info,adit_n4=debug\""];
     }
 }
 

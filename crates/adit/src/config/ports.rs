@@ -48,35 +48,31 @@ section! {
     ///
     /// Interfaces on them have no vlan and no gateway: a [[route]] has no next_hop, and a default route
     /// is added unless one is configured. Forwarding policies cannot name a next hop behind them.
-    PortSettings {
+    PortSettings(PACKET_PATH) {
         /// Its name, by which interfaces refer to it.
-        name: String = "name", text("a name").check(name).required(String::new()), PACKET_PATH
-            => ["\"access\"", "\"core\""];
+        name: String, text("a name").check(name).required(String::new()) => ["\"access\"",
+            "\"core\""];
         /// Receive queues, at most one per worker. With fewer, some workers receive packets only from
         /// other workers.
-        rx_queues: Option<u16> = "rx_queues",
-            integer(1..=1024).optional("as many as the device offers, at most one per worker"),
-            PACKET_PATH => ["# 1"];
+        rx_queues: Option<u16>, integer(1..=1024)
+            .optional("as many as the device offers, at most one per worker") => ["# 1"];
         /// XDP program of net_af_xdp devices: "on" or "auto" forwards usual packets in the driver of the
         /// device, before workers receive them (docs/internals/xdp.md). "auto" goes on without that if it
         /// does not work here.
-        xdp: XdpMode = "xdp",
-            words(&[("off", XdpMode::Off), ("auto", XdpMode::Auto), ("on", XdpMode::On)])
-                .or(XdpMode::Off),
-            PACKET_PATH;
+        xdp: XdpMode, words(&[("off", XdpMode::Off), ("auto", XdpMode::Auto), ("on", XdpMode::On)])
+            .or(XdpMode::Off);
         /// For NICs with an embedded switch: flow rules of the card forward the packets of the sessions
         /// with the most packets (docs/internals/offload.md). All ports that packets of a session arrive
         /// on and leave through need it.
-        flow_offload: bool = "flow_offload", Flag.or(false), PACKET_PATH;
+        flow_offload: bool, Flag.or(false);
         /// The device string.
-        device: PortDevice = "device",
-            text("a device such as \"0000:3b:00.0\", \"net_af_packet0,iface=eth1\", \
-                  \"kernel:packet,iface=eth1\", \"kernel:udp\" or \"kernel:tun,name=adit0\"")
-                .required(PortDevice::Kernel(KernelDevice::Packet { iface: String::new() })),
-            PACKET_PATH => ["\"kernel:packet,iface=n3\"", "\"kernel:packet,iface=n6\""];
+        device: PortDevice,
+            text("a device such as \"0000:3b:00.0\", \"net_af_packet0,iface=eth1\", \"kernel:packet,iface=eth1\", \"kernel:udp\" or \"kernel:tun,name=adit0\"")
+            .required(PortDevice::Kernel(KernelDevice::Packet { iface: String::new() }))
+            => ["\"kernel:packet,iface=n3\"", "\"kernel:packet,iface=n6\""];
         /// The largest IP packet; net_af_xdp carries 3430 and net_tap 1500 at most. adit raises the MTU
         /// of a port's network device to it.
-        mtu_bytes: u16 = "mtu_bytes", integer(1280..=9600).or(1500), PACKET_PATH => ["1500", "1500"];
+        mtu_bytes: u16, integer(1280..=9600).or(1500) => ["1500", "1500"];
     }
 }
 
@@ -85,18 +81,18 @@ const CARDS: OnReload = OnReload::Fixed("cards are set up at the start");
 
 section! {
     /// The sessions that get flow rules of cards.
-    FlowOffloadSettings {
+    FlowOffloadSettings(CARDS) {
         /// Flows for downlink packets, too: the card writes the lengths of IPv4, UDP and GTP-U headers
         /// that it adds.
-        downlink: bool = "downlink", Flag.or(false), CARDS => [];
+        downlink: bool, Flag.or(false) => [];
         /// Sessions at most: as many as the card has room for.
-        sessions_max: usize = "sessions_max", integer(1..=1_000_000).or(10_000), CARDS => [];
+        sessions_max: usize, integer(1..=1_000_000).or(10_000) => [];
         /// The rate from which a session gets rules, in packets per second; below half of it, it loses
         /// them.
-        from_pps: u64 = "from_pps", integer(1..=1_000_000_000).or(1000), CARDS => [];
+        from_pps: u64, integer(1..=1_000_000_000).or(1000) => [];
         /// All counters of rules are read in this time; usage lags behind as much.
-        read_interval: Nanos = "read_interval_ms", millis(1..=1000).or(Nanos::from_millis(100)),
-            CARDS => [];
+        read_interval: Nanos = "read_interval_ms", millis(1..=1000).or(Nanos::from_millis(100))
+            => [];
     }
 }
 
@@ -228,6 +224,7 @@ fn check_queues(
     let needed = datapath.queues_max();
     if port.rx_queues.is_some_and(|queues| queues > needed) {
         problem("rx_queues", &integer(1..=needed).refusal());
+        port.rx_queues = None;
     }
     if let Some((offered, argument)) = port.device.dpdk().and_then(queues_of_arguments) {
         // The kernel distributes packets over all sockets that the driver opens.

@@ -20,30 +20,26 @@ section! {
     /// Predefined rules. A PDR activates one by its name, or all rules of a group by the group's name.
     /// The PDR gives the UE, forwarding, measurement and marking; the rule selects packets among those of
     /// the PDR.
-    PredefinedRuleSection {
+    PredefinedRuleSection(RULES) {
         /// Its name.
-        name: String = "name", text("a name").check(name).required(String::new()),
-            RULES => ["\"no-mail\"", "\"video-flow\""];
+        name: String, text("a name").check(name).required(String::new()) => ["\"no-mail\"",
+            "\"video-flow\""];
         /// A group that the rule is activated with.
-        group: Option<String> = "group", text("a name").optional("none"), RULES => ["\"family\""];
+        group: Option<String>, text("a name").optional("none") => ["\"family\""];
         /// Its packets, unless an application gives them.
-        flow_descriptions: Vec<String> = "flow_descriptions",
-            text(FLOW_DESCRIPTION).list("those of the application"),
-            RULES => ["[\"permit out 6 from any 25 to assigned\"]"];
+        flow_descriptions: Vec<String>, text(FLOW_DESCRIPTION).list("those of the application")
+            => ["[\"permit out 6 from any 25 to assigned\"]"];
         /// An application whose packets it selects, instead of flow descriptions.
-        application: Option<String> = "application",
-            text("the id of an [[application]]").optional("none"), RULES => ["", "\"video\""];
+        application: Option<String>, text("the id of an [[application]]").optional("none") => ["",
+            "\"video\""];
         /// Precedence among the PDRs of the session.
-        precedence: Option<u32> = "precedence",
-            integer(0..=u32::MAX).optional("that of the activating PDR"), RULES => ["50"];
+        precedence: Option<u32>, integer(0..=u32::MAX).optional("that of the activating PDR")
+            => ["50"];
         /// "forward" (by the FAR of the PDR) or "drop".
-        action: PredefinedAction = "action",
-            words(&[("forward", PredefinedAction::Forward), ("drop", PredefinedAction::Drop)])
-                .or(PredefinedAction::Forward),
-            RULES => ["\"drop\""];
+        action: PredefinedAction, words(&[("forward", PredefinedAction::Forward), ("drop",
+            PredefinedAction::Drop)]).or(PredefinedAction::Forward) => ["\"drop\""];
         /// QFI of downlink packets.
-        qfi: Option<u8> = "qfi", integer(0..=QFI_MAX).optional("by the QERs of the PDR"),
-            RULES => ["", "5"];
+        qfi: Option<u8>, integer(0..=QFI_MAX).optional("by the QERs of the PDR") => ["", "5"];
     }
 }
 

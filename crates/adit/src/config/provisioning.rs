@@ -42,60 +42,54 @@ pub(super) const FLOW_DESCRIPTION: &str =
 section! {
     /// Addresses for UEs whose address adit chooses, by network instance: one IPv4 address or one IPv6
     /// /64 per UE. A control plane may name a pool by its identity.
-    UePoolSettings {
+    UePoolSettings(NOW) {
         /// The network instance whose UEs use the pool.
-        network_instance: Option<String> = "network_instance",
-            text(NETWORK_INSTANCE).check(network_instance).optional("all"),
-            NOW => ["\"internet\"", "\"internet\""];
+        network_instance: Option<String>, text(NETWORK_INSTANCE).check(network_instance)
+            .optional("all") => ["\"internet\"", "\"internet\""];
         /// UE IP address Pool Identity, which control planes get with the share of the pool in use.
-        identity: Option<String> = "identity",
-            text("a name").check(|name| octets(name, NAME_BYTES_MAX)).optional("none"),
-            NOW => ["# \"pool1\""];
+        identity: Option<String>, text("a name").check(|name| octets(name, NAME_BYTES_MAX))
+            .optional("none") => ["# \"pool1\""];
         /// The slice whose UEs use the pool, which control planes get with it: SST and SD.
-        s_nssai: Option<SliceIdentity> = "s_nssai", text(SLICE).optional("all"),
-            NOW => ["# \"1-00a1b2\""];
+        s_nssai: Option<SliceIdentity>, text(SLICE).optional("all") => ["# \"1-00a1b2\""];
         /// IPv4, or IPv6 of at most 64 bits. Does not overlap other pools or links of its routing domain,
         /// nor links of GTP-U interfaces.
-        prefix: IpNet = "prefix",
-            text("a prefix such as \"10.45.0.0/16\" or \"2001:db8:45::/48\"").required(IpNet::ANY),
-            NOW => ["\"10.60.0.0/16\"", "\"2001:db8:60::/48\""];
+        prefix: IpNet, text("a prefix such as \"10.45.0.0/16\" or \"2001:db8:45::/48\"")
+            .required(IpNet::ANY) => ["\"10.60.0.0/16\"", "\"2001:db8:60::/48\""];
     }
 }
 
 section! {
     /// Applications that PDRs may name, by their service data flows (TS 29.212, clause 5.4.2). PFDs of a
     /// control plane for the same id replace the flow descriptions.
-    ApplicationSection {
+    ApplicationSection(RULES) {
         /// Application ID.
-        id: String = "id", text("a name").required(String::new()), RULES => ["\"video\""];
+        id: String, text("a name").required(String::new()) => ["\"video\""];
         /// Its packets.
-        flow_descriptions: Vec<String> = "flow_descriptions", text(FLOW_DESCRIPTION).list(""),
-            RULES => ["[\"permit out ip from 203.0.113.0/24 to assigned\"]"];
+        flow_descriptions: Vec<String>, text(FLOW_DESCRIPTION).list("")
+            => ["[\"permit out ip from 203.0.113.0/24 to assigned\"]"];
     }
 }
 
 section! {
     /// Forwarding policies that FARs may name (traffic steering).
-    ForwardingPolicySettings {
+    ForwardingPolicySettings(RULES) {
         /// Forwarding Policy Identifier.
-        id: String = "id",
-            text("a name").check(|id| octets(id, POLICY_ID_BYTES_MAX)).required(String::new()),
-            RULES => ["\"firewall\""];
+        id: String, text("a name").check(|id| octets(id, POLICY_ID_BYTES_MAX))
+            .required(String::new()) => ["\"firewall\""];
         /// Selects interfaces and routes, whatever the FAR names.
-        network_instance: Option<String> = "network_instance",
-            text(NETWORK_INSTANCE).check(network_instance).optional("that of the FAR"),
-            OnReload::Fixed("keys of sessions depend on it") => ["# \"internet\""];
+        network_instance: Option<String>, text(NETWORK_INSTANCE).check(network_instance)
+            .optional("that of the FAR"), OnReload::Fixed("keys of sessions depend on it")
+            => ["# \"internet\""];
         /// A station on an N6 link to which packets without an outer header go.
-        next_hop_v4: Option<Ipv4Addr> = "next_hop_v4", text("an IPv4 address").optional("by the routes"),
-            RULES => ["\"10.0.6.9\""];
+        next_hop_v4: Option<Ipv4Addr>, text("an IPv4 address").optional("by the routes")
+            => ["\"10.0.6.9\""];
         /// The same over IPv6.
-        next_hop_v6: Option<Ipv6Addr> = "next_hop_v6", text("an IPv6 address").optional("by the routes"),
-            RULES => ["# \"2001:db8:6::9\""];
+        next_hop_v6: Option<Ipv6Addr>, text("an IPv6 address").optional("by the routes")
+            => ["# \"2001:db8:6::9\""];
         /// DSCP of packets that leave; of their outer header if they have one and the FAR sets none.
-        dscp: Option<u8> = "dscp", integer(0..=63).optional("as it is"), RULES => ["18"];
+        dscp: Option<u8>, integer(0..=63).optional("as it is") => ["18"];
         /// Overrides the interface's value for packets to other UEs. Packets to a next hop always leave.
-        local_switching: Option<bool> = "local_switching", Flag.optional("that of the interface"),
-            RULES => ["# false"];
+        local_switching: Option<bool>, Flag.optional("that of the interface") => ["# false"];
     }
 }
 

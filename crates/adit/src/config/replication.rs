@@ -23,43 +23,36 @@ section! {
     /// The active adit sends its changes to the other one as well. A change is then answered as soon as
     /// the other one has it, and the servers may follow behind (docs/store.md). Each adit shows the other
     /// one its certificate, which must be for its address in `standby`, or for tls_name.
-    ReplicationSection {
+    ReplicationSection(OPENED) {
         /// Where this adit listens while it is the standby.
-        listen: SocketAddr = "listen", text(ADDRESS).required(NOWHERE), OPENED
-            => ["\"10.0.9.1:7000\""];
+        listen: SocketAddr, text(ADDRESS).required(NOWHERE) => ["\"10.0.9.1:7000\""];
         /// Where the other one does.
-        standby: SocketAddr = "standby", text(ADDRESS).required(NOWHERE), OPENED
-            => ["\"10.0.9.2:7000\""];
+        standby: SocketAddr, text(ADDRESS).required(NOWHERE) => ["\"10.0.9.2:7000\""];
         /// The word of the standby suffices for an answer. No other value is accepted.
-        by_standby: bool = "acknowledge", words(&[("standby", true), ("store", false)]).or(true), OPENED;
+        by_standby: bool = "acknowledge", words(&[("standby", true), ("store", false)]).or(true);
         /// "blocking": threads sleep until something arrives. "polled": they spin on main_core all the
         /// time, which is faster. "user": the fastest, TCP in user space on a DPDK device of its own.
-        wait: Option<KernelWait> = "transport",
-            words(&[
-                ("blocking", Some(KernelWait::Sleep)), ("polled", Some(KernelWait::Poll)),
-                ("user", None),
-            ]).or(Some(KernelWait::Sleep)),
-            OPENED => [];
-        user: UserLinkKeys = "", SameTable, BY_KEY;
-        tls: TlsKeys = "", SameTable, BY_KEY;
+        wait: Option<KernelWait> = "transport", words(&[("blocking", Some(KernelWait::Sleep)),
+            ("polled", Some(KernelWait::Poll)), ("user", None)]).or(Some(KernelWait::Sleep)) => [];
+        user: UserLinkKeys, SameTable, BY_KEY;
+        tls: TlsKeys, SameTable, BY_KEY;
         /// Without TLS anybody who reaches the link can change records: adit refuses that unless this is
         /// true.
-        accepts_strangers: bool = "accept_strangers", Flag.or(false), OPENED;
+        accepts_strangers: bool = "accept_strangers", Flag.or(false);
     }
 }
 
 section! {
     /// TCP in user space.
-    UserLinkKeys {
+    UserLinkKeys(OPENED) {
         /// For transport = "user": its device, given as that of a port is.
-        device: Option<Device> = "device", text("a DPDK device such as \"0000:3b:00.1\"")
-            .optional("none"), OPENED => ["# \"0000:3b:00.1\""];
+        device: Option<Device>, text("a DPDK device such as \"0000:3b:00.1\"").optional("none")
+            => ["# \"0000:3b:00.1\""];
         /// Length of the prefix of the link.
-        prefix_len: Option<u8> = "prefix_len", integer(1..=128).optional("24, or 64 with IPv6"),
-            OPENED => ["# 24"];
+        prefix_len: Option<u8>, integer(1..=128).optional("24, or 64 with IPv6") => ["# 24"];
         /// The router to the other adit, unless it is on the link.
-        gateway: Option<IpAddr> = "gateway", text("an address such as \"10.0.9.254\"").optional("none"),
-            OPENED => ["# \"10.0.9.254\""];
+        gateway: Option<IpAddr>, text("an address such as \"10.0.9.254\"").optional("none")
+            => ["# \"10.0.9.254\""];
     }
 }
 

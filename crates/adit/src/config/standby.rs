@@ -17,41 +17,34 @@ section! {
     /// Two adits on two hosts with the same store.name: one is active, the other one follows it and takes
     /// over when the active one ends, dies, or loses the store (docs/store.md). Both have this section;
     /// it needs store.kind = "redis". Without it, a second adit with the same store.name does not start.
-    StandbySection {
+    StandbySection(TAKEN) {
         /// Addresses of this host while its adit is active, and the network devices that get them: that
         /// of n4.listen, and those of kernel:udp ports. A device that has one of them permanently keeps
         /// it.
-        addresses: Vec<StandbyAddress> = "addresses", Table, TAKEN
+        addresses: Vec<StandbyAddress>, Table
             => ["[{ device = \"eth0\", address = \"10.0.4.2/24\" }]"];
         /// With several servers, acknowledge_replicas = 0 lets two adits be active after a replica was
         /// promoted without the last changes: both acknowledge, and what one of them acknowledged is
         /// lost. true accepts that.
-        accepts_two_active: bool = "accept_two_active", Flag.or(false), TAKEN => [];
+        accepts_two_active: bool = "accept_two_active", Flag.or(false) => [];
         /// The behavior of the active adit when it reaches neither the store nor its standby before its
         /// lease ends: "stop" answering and forwarding until it does, since the other adit may be active
         /// by then; or "forward" on. Then two adits may answer for the same addresses.
-        when_isolated: WhenIsolated = "when_isolated",
-            words(&[("stop", WhenIsolated::Stop), ("forward", WhenIsolated::Forward)])
-                .or(WhenIsolated::Stop),
-            TAKEN => [];
+        when_isolated: WhenIsolated, words(&[("stop", WhenIsolated::Stop), ("forward",
+            WhenIsolated::Forward)]).or(WhenIsolated::Stop) => [];
     }
 }
 
 section! {
     /// An address of the active adit.
-    StandbyAddress {
+    StandbyAddress(TAKEN) {
         /// The network device.
-        device: String = "device",
-            text("the name of a network device").check(|name| {
-                let what = "takes the name of a network device, of 1 to 15 characters";
-                is_device_name(name).then_some(()).ok_or_else(|| what.to_owned())
-            }).required(String::new()),
-            TAKEN => ["\"eth0\""];
+        device: String, text("the name of a network device").check(device_name)
+            .required(String::new()) => ["\"eth0\""];
         /// The address.
-        address: IpNet = "address",
+        address: IpNet,
             text("an address with the prefix length of its link, such as \"10.0.4.2/24\"")
-                .required(IpNet::ANY),
-            TAKEN => ["\"10.0.4.2/24\""];
+            .required(IpNet::ANY) => ["\"10.0.4.2/24\""];
     }
 }
 
@@ -127,10 +120,12 @@ pub(super) fn check(
     Some(StandbySettings { addresses, accepts_two_active, when_isolated })
 }
 
-/// True for a text that the kernel accepts as the name of a network device.
-fn is_device_name(name: &str) -> bool {
+/// Says why the kernel does not accept a text as the name of a network device.
+fn device_name(name: &str) -> Result<(), String> {
     let is_allowed = |octet: u8| octet.is_ascii_graphic() && !b"/:".contains(&octet);
-    (1..=15).contains(&name.len()) && name.bytes().all(is_allowed)
+    let is_name = (1..=15).contains(&name.len()) && name.bytes().all(is_allowed);
+    let what = || "takes the name of a network device, of 1 to 15 characters".to_owned();
+    is_name.then_some(()).ok_or_else(what)
 }
 
 #[cfg(test)]

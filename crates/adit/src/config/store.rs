@@ -13,7 +13,7 @@ use super::PortSettings;
 use super::comparison::{BY_KEY, NOW, OPENED};
 use super::declare::section;
 use super::keys::{IntoKey as _, SameTable, Table};
-use super::kinds::{file, integer, millis, text, words};
+use super::kinds::{integer, millis, text, words};
 use super::replication::{ReplicationSection, ReplicationSettings, ReplicationTransport};
 use super::section::ConfigDocument;
 use super::store_tls::{StoreTlsFiles, TlsKeys};
@@ -28,65 +28,57 @@ const NAME_BYTES_MAX: usize = 64;
 section! {
     /// Where sessions are kept, so that they survive the end of the process. docs/store.md explains what
     /// survives what.
-    StoreSection {
+    StoreSection(OPENED) {
         /// "journal": in a folder of this host. "redis": on servers of the Redis protocol. "none":
         /// sessions end with the process.
-        kind: StoreName = "kind",
-            words(&[
-                ("journal", StoreName::Journal), ("redis", StoreName::Redis), ("none", StoreName::None),
-            ]).or(StoreName::Journal),
-            OPENED => [];
+        kind: StoreName, words(&[("journal", StoreName::Journal), ("redis", StoreName::Redis),
+            ("none", StoreName::None)]).or(StoreName::Journal) => [];
         /// Folder of the journal, made if its parent exists or can be made. Each adit needs its own.
-        folder: PathBuf = "folder",
-            file("a path such as \"/var/lib/adit/journal\"").or("/var/lib/adit/journal".into()),
-            OPENED => [];
-        shared: SharedStoreKeys = "", SameTable, BY_KEY;
+        folder: String, text("a path such as \"/var/lib/adit/journal\"")
+            .or("/var/lib/adit/journal".into()) => [];
+        shared: SharedStoreKeys, SameTable, BY_KEY;
         /// How often the usage of each session is recorded: the most of it that a crash loses.
-        usage_interval: Nanos = "usage_interval_ms",
-            millis(100..=3_600_000).or(Nanos::from_secs(30)), NOW => [];
+        usage_interval: Nanos = "usage_interval_ms", millis(100..=3_600_000)
+            .or(Nanos::from_secs(30)), NOW => [];
         /// Requests while the store cannot be written: "refuse" them with Cause 77, or "continue"
         /// without it.
-        serves_without_store: bool = "on_store_loss",
-            words(&[("refuse", false), ("continue", true)]).or(false), NOW => [];
+        serves_without_store: bool = "on_store_loss", words(&[("refuse", false), ("continue",
+            true)]).or(false), NOW => [];
         /// The effect of SIGTERM on sessions: "keep" them for the next start, or "release" their
         /// associations.
-        keeps_at_stop: bool = "on_stop", words(&[("keep", true), ("release", false)]).or(true),
-            NOW => [];
-        replication: Option<ReplicationSection> = "replication", Table, OPENED;
+        keeps_at_stop: bool = "on_stop", words(&[("keep", true), ("release", false)]).or(true), NOW
+            => [];
+        replication: Option<ReplicationSection>, Table;
     }
 }
 
 section! {
     /// A store that several adits share.
-    SharedStoreKeys {
+    SharedStoreKeys(OPENED) {
         /// For kind = "redis", instead of folder: all servers of a replicated store, or some nodes of a
         /// Cluster.
-        servers: Vec<SocketAddr> = "servers",
+        servers: Vec<SocketAddr>,
             text("an address with a port such as \"192.0.2.10:6379\" or \"[2001:db8::10]:6379\"")
-                .list("none"),
-            OPENED => ["# [\"192.0.2.10:6379\", \"192.0.2.11:6379\"]"];
+            .list("none") => ["# [\"192.0.2.10:6379\", \"192.0.2.11:6379\"]"];
         /// The name of the records on the servers. One adit at a time has the records of a name.
-        name: Option<String> = "name", text("a name such as \"upf-1\"").check(record_name)
-            .optional("none"), OPENED => ["# \"upf-1\""];
+        name: Option<String>, text("a name such as \"upf-1\"").check(record_name).optional("none")
+            => ["# \"upf-1\""];
         /// How many replicas must have a change before it is answered. 0: the primary is enough.
-        acknowledge_replicas: u32 = "acknowledge_replicas", integer(0..=16).or(0), OPENED;
+        acknowledge_replicas: u32, integer(0..=16).or(0);
         /// The file whose first line is the password.
-        password_file: Option<PathBuf> = "password_file",
-            file("a path such as \"/etc/adit/store.password\"").optional("none"),
-            OPENED => ["# \"/etc/adit/store.password\""];
+        password_file: Option<String>, text("a path such as \"/etc/adit/store.password\"")
+            .optional("none") => ["# \"/etc/adit/store.password\""];
         /// The user, if it is not the default one.
-        username: Option<String> = "username", text("a name such as \"adit\"").optional("default"),
-            OPENED => ["# \"adit\""];
-        tls: TlsKeys = "", SameTable, BY_KEY;
+        username: Option<String>, text("a name such as \"adit\"").optional("default")
+            => ["# \"adit\""];
+        tls: TlsKeys, SameTable, BY_KEY;
         /// "blocking": sleeps until a server answers. "polled": spins on main_core meanwhile, which is
         /// faster.
-        wait: KernelWait = "transport",
-            words(&[("blocking", KernelWait::Sleep), ("polled", KernelWait::Poll)])
-                .or(KernelWait::Sleep),
-            OPENED;
+        wait: KernelWait = "transport", words(&[("blocking", KernelWait::Sleep), ("polled",
+            KernelWait::Poll)]).or(KernelWait::Sleep);
         /// How long the records stay this adit's without contact to a server, before another adit may
         /// take them.
-        lease: Duration = "lease_ms", millis(300..=60_000).or(Duration::from_secs(2)), OPENED;
+        lease: Nanos = "lease_ms", millis(300..=60_000).or(Nanos::from_secs(2));
     }
 }
 
@@ -177,7 +169,7 @@ impl StoreSection {
             document.refuse("store", &["folder"], "is for kind = \"journal\"");
         }
         let kind = match self.kind {
-            StoreName::Journal => StoreKind::Journal(self.folder.clone()),
+            StoreName::Journal => StoreKind::Journal(PathBuf::from(&self.folder)),
             StoreName::Redis => StoreKind::Shared(Box::new(self.shared(document))),
             StoreName::None => StoreKind::None,
         };
@@ -225,11 +217,11 @@ impl StoreSection {
             servers: servers.clone(),
             name: name.clone().unwrap_or_default(),
             username: username.clone().unwrap_or_default(),
-            password_file: password_file.clone(),
+            password_file: password_file.as_ref().map(PathBuf::from),
             tls: self.shared.tls.files(document, "store"),
             acknowledge_replicas: self.shared.acknowledge_replicas,
             wait: self.shared.wait,
-            lease: self.shared.lease,
+            lease: self.shared.lease.to_duration(),
             replication: replication.and_then(|replication| replication.settings(document)),
         }
     }

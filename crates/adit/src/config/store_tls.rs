@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::comparison::OPENED;
 use super::declare::section;
 use super::keys::IntoKey as _;
-use super::kinds::{file, text};
+use super::kinds::text;
 use super::section::ConfigDocument;
 
 /// The form of paths.
@@ -13,19 +13,19 @@ const PEM: &str = "a path such as \"/etc/adit/store.pem\"";
 
 section! {
     /// TLS.
-    TlsKeys {
+    TlsKeys(OPENED) {
         /// Certificates of the authorities that sign those of the other ends, in PEM. They make it TLS.
-        ca: Option<PathBuf> = "tls_ca", file(PEM).optional("without TLS"),
-            OPENED => ["# \"/etc/adit/store-ca.pem\""];
+        ca: Option<String> = "tls_ca", text(PEM).optional("without TLS")
+            => ["# \"/etc/adit/store-ca.pem\""];
         /// Own certificate, in PEM.
-        certificate: Option<PathBuf> = "tls_certificate", file(PEM).optional("none"),
-            OPENED => ["# \"/etc/adit/store.pem\""];
+        certificate: Option<String> = "tls_certificate", text(PEM).optional("none")
+            => ["# \"/etc/adit/store.pem\""];
         /// Its key, in PEM.
-        key: Option<PathBuf> = "tls_key", file(PEM).optional("none"),
-            OPENED => ["# \"/etc/adit/store.key\""];
+        key: Option<String> = "tls_key", text(PEM).optional("none")
+            => ["# \"/etc/adit/store.key\""];
         /// The name that the certificates of the other ends are for.
-        name: Option<String> = "tls_name", text("a name such as \"redis-1\"").optional("their addresses"),
-            OPENED => ["# \"redis\""];
+        name: Option<String> = "tls_name", text("a name such as \"redis-1\"")
+            .optional("their addresses") => ["# \"redis\""];
     }
 }
 
@@ -62,7 +62,10 @@ impl TlsKeys {
             document.refuse(path, &["tls_certificate", "tls_key", "tls_name"], what);
         }
         let identity = certificate.zip(key);
-        let identity = identity.map(|(certificate, key)| StoreIdentityFiles { certificate, key });
-        Some(StoreTlsFiles { authorities: ca?, identity, name })
+        let identity = identity.map(|(certificate, key)| StoreIdentityFiles {
+            certificate: certificate.into(),
+            key: key.into(),
+        });
+        Some(StoreTlsFiles { authorities: ca?.into(), identity, name })
     }
 }

@@ -21,6 +21,13 @@ impl Kind<TcpMss> for TcpMssKind {
         MODES.of(value).or_else(|_| octets()).map_err(refusal)
     }
 
+    fn show(&self, value: &TcpMss) -> String {
+        match value {
+            TcpMss::AtMost(octets) => octets.to_string(),
+            word => MODES.show(word),
+        }
+    }
+
     fn written(&self, value: &TcpMss) -> String {
         match value {
             TcpMss::AtMost(octets) => octets.to_string(),
@@ -35,7 +42,7 @@ impl Kind<TcpMss> for TcpMssKind {
 
 /// The value as the file has it.
 pub(crate) fn told_tcp_mss(tcp_mss: TcpMss) -> String {
-    TcpMssKind.written(&tcp_mss).replace('"', "")
+    TcpMssKind.show(&tcp_mss)
 }
 
 #[cfg(test)]
