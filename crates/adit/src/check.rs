@@ -9,19 +9,31 @@ use adit_types::PortId;
 use adit_types::Role;
 use serde_json::{Value, json};
 
+use crate::cli::KeyDocument;
 use crate::config::{
     self, ApiSettings, Config, ModelSettings, PollMode, StoreKind, StoreSettings, ThreadSettings,
     WhenIsolated, XdpMode,
 };
 use crate::host_command::{PlacementNotice, placement_notice};
 use crate::process_nodes::ProcessNodes;
-use crate::{core_frequencies, steering, wiring};
+use crate::{config_documents, core_frequencies, steering, wiring};
 
-/// Checks the file at `path`.
+/// Prints `document`, or checks the file at `path`.
 ///
 /// # Errors
 /// Every mistake in the file.
-pub(crate) fn check(path: &Path, json: bool) -> anyhow::Result<()> {
+pub(crate) fn run(
+    path: Option<&Path>,
+    json: bool,
+    document: Option<KeyDocument>,
+) -> anyhow::Result<()> {
+    if let Some(document) = document {
+        print!("{}", config_documents::text(document));
+    }
+    path.map_or(Ok(()), |path| check(path, json))
+}
+
+fn check(path: &Path, json: bool) -> anyhow::Result<()> {
     let config = Config::load(path)?;
     let derived = derived(&config);
     if json {
@@ -74,11 +86,11 @@ fn derived(config: &Config) -> Value {
         "flow_offload": flow_offload(config),
         "main_core": config.datapath.main_core,
         "n4": config.n4.listen.to_string(),
-        "sessions_max": config.sessions_max,
+        "sessions_max": config.sessions.sessions_max,
         "interfaces": interfaces.collect::<Vec<_>>().join("; "),
         "store": store(config),
         "standby": standby(config),
-        "admin_socket": config.admin_socket.display().to_string(),
+        "admin_socket": config.admin.socket,
         "api": api(config),
     })
 }

@@ -67,11 +67,22 @@ fn configured_socket(file: &str) -> Result<PathBuf, String> {
     }
 }
 
+/// A document on all keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum KeyDocument {
+    /// A commented configuration (adit.example.toml).
+    Example,
+    /// All keys in tables (docs/configuration.md).
+    Reference,
+    /// A JSON schema for editors (docs/adit.schema.json).
+    Schema,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum AditCommand {
     /// Run the user plane until SIGTERM or Ctrl-C.
     Run {
-        /// Configuration file; adit.example.toml explains every key.
+        /// Configuration file; `adit check --print example` explains every key.
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
         /// Go on without the records that a damaged store has lost.
@@ -83,11 +94,14 @@ pub(crate) enum AditCommand {
     /// Check a configuration file and print the values derived from it.
     Check {
         /// Configuration file.
-        #[arg(value_name = "FILE")]
-        config: PathBuf,
+        #[arg(value_name = "FILE", required_unless_present = "print")]
+        config: Option<PathBuf>,
         /// Print JSON.
         #[arg(long)]
         json: bool,
+        /// Print a document on all keys instead.
+        #[arg(long, value_name = "DOCUMENT", conflicts_with_all = ["config", "json"])]
+        print: Option<KeyDocument>,
     },
     /// Show the state of a running adit.
     Show(Box<ShowArguments>),

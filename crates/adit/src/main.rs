@@ -12,6 +12,7 @@ mod check;
 mod cli;
 mod clock;
 mod config;
+mod config_documents;
 mod control;
 mod control_parts;
 mod core_frequencies;
@@ -109,7 +110,7 @@ fn end_at_closed_pipe() {
 fn dispatch(cli: AditCli) -> anyhow::Result<()> {
     match cli.command {
         AditCommand::Run { config, accept_loss, log } => run::run(&config, accept_loss, &log),
-        AditCommand::Check { config, json } => check::check(&config, json),
+        AditCommand::Check { config, json, print } => check::run(config.as_deref(), json, print),
         AditCommand::Show(arguments) => watch::show(&arguments),
         AditCommand::Top(arguments) => top::run(&arguments),
         AditCommand::Explain { name } => explain::explain(name.as_deref()),

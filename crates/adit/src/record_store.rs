@@ -106,7 +106,7 @@ impl StartRecords {
             }
             StoreKind::Shared(shared) => {
                 let pair = PairStore::open(shared, eal, lease)?;
-                let mut store = lease::client(shared, &config.admin_socket)?;
+                let mut store = lease::client(shared, Path::new(&config.admin.socket))?;
                 if accept_loss {
                     store.accept_loss();
                 }

@@ -62,7 +62,7 @@ const WORKER_STOP_LIMIT: Duration = Duration::from_secs(10);
 /// The message names what could not start and what to do.
 pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::Result<()> {
     let config = Config::load(path)?;
-    log::start(log, config.log_levels.as_deref())?;
+    log::start(log, config.log.levels.as_deref())?;
     silence_contained_panics();
     if config.n4.allow.is_empty() {
         warn!("n4.allow is empty: any address may set up an association");
@@ -70,7 +70,7 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
     check_cores(&config)?;
     log_placement(&config);
     let (mut signals, is_starting) = take_signals().context("cannot wait for signals")?;
-    let socket_file = SocketFile::bind(&config.admin_socket)?;
+    let socket_file = SocketFile::bind(Path::new(&config.admin.socket))?;
     let api = config.api.as_ref().map(http_api::bind).transpose()?;
     let nodes = ProcessNodes::of_this_machine(&config);
     prefer_memory(&nodes);
@@ -95,7 +95,7 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
     let pool = open_ports::mempool(&eal, &config)?;
     let (ports, workers_io) = open_ports::open(&eal, &config, &pool)?;
     let EventThreads { device, ports: scheduled, scheduler } =
-        event_scheduler::open(&eal, &config.datapath, config.sessions_max)?;
+        event_scheduler::open(&eal, &config.datapath, config.sessions.sessions_max)?;
     let clock = record_store::clock(eal.tsc_hz(), former.as_ref());
     lifecycle.lease.set_clock(clock);
     let start = StartParts { clock, socket, addresses, records, recovery_time_stamp, pool, nodes };
@@ -270,7 +270,7 @@ fn open_n4(
     source: &RecordSource,
 ) -> anyhow::Result<(N4Socket, Option<ActiveAddresses>)> {
     if let RecordSource::Followed { .. } = source {
-        return Ok((N4Socket::unbound(config.n4.listen, config.n4.receive_buffer_bytes)?, None));
+        return Ok((N4Socket::unbound(config.n4.listen, config.n4.receive_buffer_bytes())?, None));
     }
     let addresses = active_addresses::wanted(config).map(ActiveAddresses::take);
     let addresses = addresses.transpose()?;
@@ -278,7 +278,7 @@ fn open_n4(
 }
 
 fn bind_n4(config: &Config) -> anyhow::Result<N4Socket> {
-    let wanted = config.n4.receive_buffer_bytes;
+    let wanted = config.n4.receive_buffer_bytes();
     let socket = N4Socket::bind(config.n4.listen, wanted).with_context(|| {
         format!(
             "cannot bind n4.listen {}; give the address to an interface, stop the process that holds \

@@ -40,7 +40,7 @@ fn dpdk_devices(config: &Config) -> impl Iterator<Item = &Device> {
 
 /// Configuration of the session store, of workers on one node.
 fn store(config: &Config, seed: u64) -> StoreConfig {
-    let (sessions_max, provisioning) = (config.sessions_max, provisioning(config));
+    let (sessions_max, provisioning) = (config.sessions.sessions_max, provisioning(config));
     StoreConfig { sessions_max, provisioning, seed, owner_nodes: OwnerNodes::default() }
 }
 
@@ -95,7 +95,7 @@ fn provisioning(config: &Config) -> Provisioning {
         predefined_rules: config.predefined_rules.clone(),
         outer_tos: OuterTos::copying(config.gtpu.copies_dscp, config.gtpu.copies_ecn),
         qos: config.qos.clone(),
-        tolerances: config.n4.tolerances,
+        tolerances: config.n4.tolerances(),
     }
 }
 
@@ -126,7 +126,7 @@ pub(crate) fn tables(
         v4.into_iter().flat_map(move |v4| domains.clone().into_iter().map(move |at| (at, v4)))
     };
     TablesConfig {
-        sessions_max: config.sessions_max,
+        sessions_max: config.sessions.sessions_max,
         teid_slot_bits,
         workers: config.datapath.roles().threads(),
         next_hops_max: NEXT_HOPS_MAX,
@@ -246,7 +246,7 @@ pub(crate) fn node(
     records: Option<RecordConfig>,
 ) -> NodeConfig {
     NodeConfig {
-        node_id: match &config.node_id {
+        node_id: match &config.node.id {
             NodeIdSetting::Ipv4(addr) => adit_n4::NodeIdentity::Ipv4(*addr),
             NodeIdSetting::Ipv6(addr) => adit_n4::NodeIdentity::Ipv6(*addr),
             NodeIdSetting::Fqdn(name) => adit_n4::NodeIdentity::Fqdn(name.to_lowercase()),

@@ -3,7 +3,32 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::section::ConfigSection;
+use super::comparison::{LISTENING, NOW};
+use super::declare::section;
+use super::keys::IntoKey as _;
+use super::kinds::text;
+use super::section::ConfigDocument;
+
+/// The form of paths.
+const PEM: &str = "a path such as \"/etc/adit/api.pem\"";
+
+section! {
+    /// The HTTP interface with the dashboard, and the description of both at /api (docs/operate.md). Off
+    /// unless this section is here.
+    ApiSection(NOW) {
+        /// Where it listens. Beyond a loopback address it needs TLS and tokens.
+        listen: SocketAddr, text("an address with a TCP port such as \"127.0.0.1:8080\"")
+            .required(SocketAddr::from(([127, 0, 0, 1], 0))), LISTENING => ["\"127.0.0.1:8080\""];
+        /// Certificate with its chain, in PEM. A reload reads this file, the key and the tokens again.
+        tls_certificate: Option<String>, text(PEM).optional("none") => ["\"/etc/adit/api.pem\""];
+        /// Its key, in PEM.
+        tls_key: Option<String>, text(PEM).optional("none") => ["\"/etc/adit/api.key\""];
+        /// Tokens, one in a line: a role ("read", or "act" to change things too), a name for the log, and
+        /// the token. Other users of the host may not read the file. Without it everybody who reaches the
+        /// interface reads, and nobody changes anything.
+        tokens_file: Option<String>, text(PEM).optional("none") => ["\"/etc/adit/api.tokens\""];
+    }
+}
 
 /// Where the HTTP interface listens, and who may use it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,40 +48,35 @@ pub(crate) struct ApiTlsFiles {
     pub key: PathBuf,
 }
 
-/// Reads the section, if the file has it.
-pub(super) fn read(root: &mut ConfigSection<'_, '_>) -> Option<ApiSettings> {
-    let is_present = root.has("api");
-    let mut api = root.table("api");
-    if !is_present {
-        return None;
-    }
-    let expects = "an address with a TCP port such as \"127.0.0.1:8080\"";
-    let listen: Option<SocketAddr> = api.parsed("listen", expects);
-    let mut path =
-        |key: &'static str| api.parsed_optional(key, "a path such as \"/etc/adit/api.pem\"");
-    let certificate: Option<PathBuf> = path("tls_certificate");
-    let key: Option<PathBuf> = path("tls_key");
-    let tokens_file: Option<PathBuf> = path("tokens_file");
-    let is_far = listen.is_some_and(|listen| !listen.ip().is_loopback());
-    for (name, is_given, other) in
-        [("tls_certificate", certificate.is_some(), &key), ("tls_key", key.is_some(), &certificate)]
-    {
-        if is_given {
-            continue;
+impl ApiSection {
+    /// Checks the section.
+    pub(super) fn settings(&self, document: &ConfigDocument<'_>) -> ApiSettings {
+        let problem = |key: &str, what: &str| document.problem(&format!("api.{key}"), what);
+        let Self { listen, tls_certificate: certificate, tls_key: key, tokens_file } = self.clone();
+        let is_far = !listen.ip().is_loopback();
+        for (name, own, other) in
+            [("tls_certificate", &certificate, &key), ("tls_key", &key, &certificate)]
+        {
+            if own.is_some() {
+                continue;
+            }
+            if other.is_some() {
+                problem(name, "is missing: a certificate and its key belong together");
+            } else if is_far {
+                problem(name, "is missing: beyond a loopback address the interface has TLS");
+            }
         }
-        if other.is_some() {
-            api.problem(name, "is missing: a certificate and its key belong together");
-        } else if is_far {
-            api.problem(name, "is missing: beyond a loopback address the interface has TLS");
+        if is_far && tokens_file.is_none() {
+            let what =
+                "is missing: beyond a loopback address the interface is for holders of tokens";
+            problem("tokens_file", what);
         }
+        let tls = certificate.zip(key).map(|(certificate, key)| ApiTlsFiles {
+            certificate: certificate.into(),
+            key: key.into(),
+        });
+        ApiSettings { listen, tls, tokens_file: tokens_file.map(PathBuf::from) }
     }
-    if is_far && tokens_file.is_none() {
-        let what = "is missing: beyond a loopback address the interface is for holders of tokens";
-        api.problem("tokens_file", what);
-    }
-    api.finish();
-    let tls = certificate.zip(key).map(|(certificate, key)| ApiTlsFiles { certificate, key });
-    Some(ApiSettings { listen: listen?, tls, tokens_file })
 }
 
 #[cfg(test)]

@@ -1,17 +1,19 @@
 //! `[log]`: the filter of the log.
 
-use super::section::ConfigSection;
+use super::comparison::NOW;
+use super::declare::section;
+use super::keys::IntoKey as _;
+use super::kinds::text;
 use crate::log_filter;
 
-/// The levels, if the section has them.
-pub(super) fn read(mut log: ConfigSection<'_, '_>) -> Option<String> {
-    let expects = "a level, or levels by room such as \"info,adit_n4=debug\"";
-    let levels: Option<String> = log.parsed_optional("levels", expects);
-    if let Some(Err(what)) = levels.as_deref().map(log_filter::check) {
-        log.problem("levels", what);
+section! {
+    /// The log.
+    LogSettings(NOW) {
+        /// A level (error, warn, info, debug), or levels by room. `adit run --log-levels` takes
+        /// precedence.
+        levels: Option<String>, text("a level, or levels by room such as \"info,adit_n4=debug\"")
+            .check(log_filter::check).optional("RUST_LOG, or info") => ["\"info,adit_n4=debug\""];
     }
-    log.finish();
-    levels
 }
 
 #[cfg(test)]
@@ -23,8 +25,8 @@ mod tests {
     #[test]
     fn levels_are_those_of_the_log_and_others_are_mistakes() {
         let parsed = |levels: &str| Config::parse(&format!("{EXAMPLE}\n[log]\n{levels}\n"));
-        assert_eq!(parsed("").unwrap().log_levels, None);
-        let levels = parsed("levels = \"warn,adit_n4=debug\"").unwrap().log_levels;
+        assert_eq!(parsed("").unwrap().log.levels, None);
+        let levels = parsed("levels = \"warn,adit_n4=debug\"").unwrap().log.levels.clone();
         assert_eq!(levels.as_deref(), Some("warn,adit_n4=debug"));
         let problems = parsed("levels = \"loud\"").unwrap_err();
         assert_eq!(problems[0].path, "log.levels");

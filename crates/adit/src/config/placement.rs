@@ -1,192 +1,133 @@
 //! CPUs of the threads: those that the file lists, or those of a plan for the machine.
 //!
 //! A plan needs the ports and the execution model, and gives the numbers of threads on which other
-//! keys depend. So it is made while the file is read, from the keys that matter for the plan;
-//! mistakes in these are reported where they are read in full.
+//! keys depend. So it is made first of all, when the file is read.
 
 use adit_kernel::KernelDevice;
-use adit_machine::placement::{
-    MachineTopology, PlacedPort, PlacedRole, PlanModel, PlanRequest, SiblingPolicy, plan,
-};
+use adit_machine::placement::{MachineTopology, PlacedPort, PlacedRole, PlanModel, plan};
 use adit_topology::TopologyError;
 use adit_types::limits::WORKERS_MAX;
 
-use super::fields::names_twice;
-use super::section::{ConfigSection, CpuKey};
-use super::{ModelSettings, PortDevice};
-
-/// The hint for a value that is no list of CPUs.
-const PLANNED: &str = "takes a list of CPU cores such as [1], \"auto\", or { count = 2 }";
+use super::cpus::{CpuKey, DistributorCpus, PlacementSettings, ThreadCpus, names_twice};
+use super::datapath::{DatapathSection, ModelName};
+use super::kinds::integer;
+use super::section::ConfigDocument;
+use super::{ModelSettings, PortDevice, PortSettings};
 
 /// Gives the machine to plan for, if a plan is needed.
 pub(super) type MachineReader<'a> = &'a dyn Fn() -> Result<MachineTopology, TopologyError>;
 
-/// How CPUs are chosen for threads.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct PlacementSettings {
-    /// The CPUs are those of a plan; otherwise the file lists them.
-    pub is_planned: bool,
-    /// Permitted use of the siblings of a core.
-    pub siblings: SiblingPolicy,
-    /// Nodes are ignored, to compare.
-    pub ignores_nodes: bool,
-}
-
-impl PlacementSettings {
-    /// Requests CPUs, as many as fit if `workers` is `None`.
-    pub(crate) fn request(
-        self,
-        model: PlanModel,
-        workers: Option<usize>,
-        ports: Vec<PlacedPort>,
-    ) -> PlanRequest {
-        let signaling = usize::from(matches!(model, PlanModel::Pipeline { .. }));
-        let Self { siblings, ignores_nodes, .. } = self;
-        let threads_max = WORKERS_MAX - signaling;
-        let is_per_node = false;
-        PlanRequest { model, workers, threads_max, ports, siblings, ignores_nodes, is_per_node }
-    }
-}
-
-/// The CPUs of all threads.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ThreadCpus {
-    pub settings: PlacementSettings,
-    pub control: u16,
-    pub workers: Vec<u16>,
-    /// Those of a plan, which the model's own keys then do not list.
-    pub planned: Option<DistributorCpus>,
-}
-
-/// The CPUs of the threads that give packets to workers.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct DistributorCpus {
-    /// Receivers or Rx/Tx threads.
-    pub receivers: Vec<u16>,
-    pub scheduler: Option<u16>,
-}
-
-/// The inputs of a plan in addition to `[datapath]`.
-pub(super) struct CpuPlanner<'a> {
-    ports: Vec<(String, PortDevice)>,
-    machine: MachineReader<'a>,
-}
-
-impl<'a> CpuPlanner<'a> {
-    /// Reads the ports.
-    pub(super) fn new(root: &mut ConfigSection<'_, '_>, machine: MachineReader<'a>) -> Self {
-        let port = |section: ConfigSection<'_, '_>| {
-            let device = section.peek("device")?.parse().ok()?;
-            Some((section.peek("name").unwrap_or_default().to_owned(), device))
-        };
-        Self { ports: root.tables("port").into_iter().filter_map(port).collect(), machine }
-    }
-
-    /// Reads the CPUs of `[datapath]`, but those of a model's own threads if the file lists them.
-    pub(super) fn read(&self, datapath: &mut ConfigSection<'_, '_>) -> ThreadCpus {
-        let policies = [("split", SiblingPolicy::Split), ("shared", SiblingPolicy::Shared)];
-        let siblings = datapath.choice("siblings", &policies, Some(SiblingPolicy::Split));
-        let ignores_nodes =
-            datapath.choice("placement", &[("numa", false), ("uma", true)], Some(false));
-        let mut settings = PlacementSettings {
-            is_planned: false,
-            siblings: siblings.unwrap_or_default(),
-            ignores_nodes: ignores_nodes.unwrap_or_default(),
-        };
-        let CpuKey::Planned { count } = datapath.cpu_key("workers") else {
-            return read_listed(datapath, settings);
-        };
-        settings.is_planned = true;
-        if datapath.has("main_core") {
-            datapath.problem("main_core", "comes from the plan of datapath.workers; remove it");
-        }
-        datapath.skip("main_core");
-        let model = read_plan_model(datapath);
-        self.plan(model, count, settings).unwrap_or_else(|why| {
-            datapath.problem("workers", why);
-            // Other keys refer to the threads.
-            let scheduler =
-                matches!(model, PlanModel::EventDriven { has_scheduler: true, .. }).then_some(0);
-            let planned = DistributorCpus { receivers: vec![0], scheduler };
-            let workers = vec![0; count.unwrap_or(1).min(WORKERS_MAX / 2)];
-            ThreadCpus { settings, control: 0, workers, planned: Some(planned) }
-        })
-    }
-
-    fn plan(
-        &self,
-        model: PlanModel,
-        workers: Option<usize>,
-        settings: PlacementSettings,
-    ) -> Result<ThreadCpus, String> {
-        let machine = (self.machine)().map_err(|error| format!("{error}; list CPU cores"))?;
-        let ports = self.ports.iter();
-        let ports = ports.map(|(name, device)| device.placed(name, &machine)).collect();
-        let plan = plan(&machine, &settings.request(model, workers, ports))
-            .map_err(|refusal| format!("no plan for this machine: {refusal}"))?;
-        let group = plan.placement.groups.first().ok_or("no plan for this machine")?;
-        let narrow = |cpu: u32| {
-            let cpu = u16::try_from(cpu).ok().filter(|cpu| *cpu < 1024);
-            cpu.ok_or("the plan has CPUs above 1023, which adit cannot use; list CPU cores")
-        };
-        let of = |role| group.cpus(role).map(narrow).collect::<Result<Vec<_>, _>>();
-        let receivers = match model {
-            PlanModel::EventDriven { .. } => of(PlacedRole::RxTx)?,
-            _ => of(PlacedRole::Receiver)?,
-        };
-        let scheduler = of(PlacedRole::Scheduler)?.first().copied();
-        Ok(ThreadCpus {
-            settings,
-            control: narrow(group.control_cpu)?,
-            workers: of(PlacedRole::Worker)?,
-            planned: Some(DistributorCpus { receivers, scheduler }),
-        })
-    }
-}
-
-/// Reads the CPUs of workers and control.
-fn read_listed(datapath: &mut ConfigSection<'_, '_>, settings: PlacementSettings) -> ThreadCpus {
-    let workers: Vec<u16> = match datapath.is_list("workers") {
-        true => datapath.integers("workers", 0..=1023),
-        false => {
-            datapath.problem("workers", PLANNED);
-            vec![0]
-        }
+/// The CPUs of `[datapath]`, of a plan or as the file lists them, but for the lists of other threads
+/// than workers.
+pub(super) fn thread_cpus(
+    document: &ConfigDocument<'_>,
+    datapath: &DatapathSection,
+    ports: &[PortSettings],
+    machine: MachineReader<'_>,
+) -> ThreadCpus {
+    let settings = PlacementSettings {
+        is_planned: datapath.workers.is_planned,
+        siblings: datapath.siblings,
+        ignores_nodes: datapath.ignores_nodes,
     };
+    if !settings.is_planned {
+        return listed(document, datapath, settings);
+    }
+    let what = "comes from the plan of datapath.workers; remove it";
+    document.refuse("datapath", &["main_core"], what);
+    let count = count(document, "datapath.workers", &datapath.workers);
+    let model = plan_model(document, datapath);
+    planned(model, count, settings, ports, machine).unwrap_or_else(|why| {
+        document.problem("datapath.workers", why);
+        // Other keys refer to the threads.
+        let scheduler =
+            matches!(model, PlanModel::EventDriven { has_scheduler: true, .. }).then_some(0);
+        let planned = DistributorCpus { receivers: vec![0], scheduler };
+        let workers = vec![0; count.unwrap_or(1).min(WORKERS_MAX / 2)];
+        ThreadCpus { settings, control: 0, workers, planned: Some(planned) }
+    })
+}
+
+/// The number of threads to plan for.
+fn count(document: &ConfigDocument<'_>, path: &str, key: &CpuKey) -> Option<usize> {
+    let count = key.count?;
+    if !(1..=WORKERS_MAX).contains(&count) {
+        document.problem(&format!("{path}.count"), integer(1..=WORKERS_MAX).refusal());
+    }
+    Some(count.clamp(1, WORKERS_MAX))
+}
+
+fn planned(
+    model: PlanModel,
+    workers: Option<usize>,
+    settings: PlacementSettings,
+    ports: &[PortSettings],
+    machine: MachineReader<'_>,
+) -> Result<ThreadCpus, String> {
+    let machine = machine().map_err(|error| format!("{error}; list CPU cores"))?;
+    let ports = ports.iter().map(|port| port.device.placed(&port.name, &machine)).collect();
+    let plan = plan(&machine, &settings.request(model, workers, ports))
+        .map_err(|refusal| format!("no plan for this machine: {refusal}"))?;
+    let group = plan.placement.groups.first().ok_or("no plan for this machine")?;
+    let narrow = |cpu: u32| {
+        let cpu = u16::try_from(cpu).ok().filter(|cpu| *cpu < 1024);
+        cpu.ok_or("the plan has CPUs above 1023, which adit cannot use; list CPU cores")
+    };
+    let of = |role| group.cpus(role).map(narrow).collect::<Result<Vec<_>, _>>();
+    let receivers = match model {
+        PlanModel::EventDriven { .. } => of(PlacedRole::RxTx)?,
+        _ => of(PlacedRole::Receiver)?,
+    };
+    let scheduler = of(PlacedRole::Scheduler)?.first().copied();
+    Ok(ThreadCpus {
+        settings,
+        control: narrow(group.control_cpu)?,
+        workers: of(PlacedRole::Worker)?,
+        planned: Some(DistributorCpus { receivers, scheduler }),
+    })
+}
+
+/// The CPUs of workers and control, as the file lists them.
+fn listed(
+    document: &ConfigDocument<'_>,
+    datapath: &DatapathSection,
+    settings: PlacementSettings,
+) -> ThreadCpus {
+    let mut workers = datapath.workers.cores.clone();
+    let path = "datapath.workers";
     if workers.is_empty() || workers.len() > WORKERS_MAX {
-        datapath.problem("workers", format!("takes 1 to {WORKERS_MAX} CPU cores, such as [1]"));
+        document.problem(path, format!("takes 1 to {WORKERS_MAX} CPU cores, such as [1]"));
     } else if names_twice(&workers) {
-        datapath.problem("workers", "names a CPU core twice; each worker needs its own");
+        document.problem(path, "names a CPU core twice; each worker needs its own");
     }
-    let control = datapath.integer("main_core", 0..=1023u16, Some(0));
-    ThreadCpus { settings, control, workers, planned: None }
+    if workers.is_empty() {
+        workers.push(0);
+    }
+    ThreadCpus { settings, control: datapath.main_core, workers, planned: None }
 }
 
-/// Reads the execution model, with the numbers of its own threads.
-fn read_plan_model(datapath: &mut ConfigSection<'_, '_>) -> PlanModel {
-    let counted = |section: &mut ConfigSection<'_, '_>, key| match section.has(key) {
-        false => None,
-        true => match section.cpu_key(key) {
-            CpuKey::Planned { count } => count,
-            CpuKey::Listed => {
-                let what = "takes \"auto\" or { count = 2 }: its CPU cores come from the plan of datapath.workers";
-                section.problem(key, what);
-                None
-            }
-        },
-    };
-    match datapath.peek("model") {
-        Some("pipeline") => PlanModel::Pipeline { receivers: counted(datapath, "receivers") },
-        Some("eventdev") => {
-            let mut events = datapath.table("eventdev");
-            if events.has("scheduler_core") {
-                let what = "comes from the plan of datapath.workers; remove it";
-                events.problem("scheduler_core", what);
-            }
-            let has_scheduler = events.peek("scheduler") == Some("sw");
-            PlanModel::EventDriven { rx_tx: counted(&mut events, "rx_tx"), has_scheduler }
+/// The execution model, with the numbers of its own threads.
+fn plan_model(document: &ConfigDocument<'_>, datapath: &DatapathSection) -> PlanModel {
+    let counted = |path: &str, key: &Option<CpuKey>| {
+        let key = key.as_ref()?;
+        if !key.is_planned {
+            let what = "takes \"auto\" or { count = 2 }: its CPU cores come from the plan of datapath.workers";
+            document.problem(path, what);
         }
-        _ => PlanModel::RunToCompletion,
+        count(document, path, key)
+    };
+    match datapath.model {
+        ModelName::RunToCompletion => PlanModel::RunToCompletion,
+        ModelName::Pipeline => {
+            PlanModel::Pipeline { receivers: counted("datapath.receivers", &datapath.receivers) }
+        }
+        ModelName::EventDriven => {
+            let events = &datapath.eventdev;
+            let what = "comes from the plan of datapath.workers; remove it";
+            document.refuse("datapath.eventdev", &["scheduler_core"], what);
+            let rx_tx = counted("datapath.eventdev.rx_tx", &events.rx_tx);
+            PlanModel::EventDriven { rx_tx, has_scheduler: events.is_central() }
+        }
     }
 }
 
@@ -226,7 +167,7 @@ mod tests {
     use adit_machine::placement::{MachineTopology, PlanModel, SiblingPolicy};
     use adit_topology::{TopologyError, read_synthetic, read_xml};
 
-    use super::super::{Config, ModelSettings, read};
+    use super::super::{Config, ModelSettings};
 
     const EXAMPLE: &str = include_str!("../../../../adit.example.toml");
 
@@ -254,7 +195,7 @@ mod tests {
         text: &str,
         machine: impl Fn() -> Result<MachineTopology, TopologyError>,
     ) -> Result<Config, Vec<String>> {
-        let config = read::parse(text, &machine);
+        let config = Config::parse_for(text, &machine);
         config.map_err(|problems| problems.iter().map(ToString::to_string).collect())
     }
 

@@ -4,76 +4,101 @@ use adit_session::{PredefinedAction, PredefinedDetection, PredefinedRule};
 use adit_types::limits::PREDEFINED_RULES_MAX;
 use adit_types::{Precedence, Qfi};
 
-use super::ApplicationSettings;
-use super::provisioning::read_flow_descriptions;
-use super::section::ConfigSection;
+use super::check_most;
+use super::comparison::RULES;
+use super::declare::section;
+use super::fields::name;
+use super::keys::IntoKey as _;
+use super::kinds::{integer, text, words};
+use super::provisioning::{ApplicationSettings, FLOW_DESCRIPTION, filters};
+use super::section::ConfigDocument;
 
 /// The largest QFI: six bits. Spec: TS 23.501 §5.7.1.1.
 const QFI_MAX: u8 = 63;
 
-/// The `[[predefined_rule]]` sections.
-pub(super) fn read(
-    root: &mut ConfigSection<'_, '_>,
+section! {
+    /// Predefined rules. A PDR activates one by its name, or all rules of a group by the group's name.
+    /// The PDR gives the UE, forwarding, measurement and marking; the rule selects packets among those of
+    /// the PDR.
+    PredefinedRuleSection(RULES) {
+        /// Its name.
+        name: String, text("a name").check(name).required(String::new()) => ["\"no-mail\"",
+            "\"video-flow\""];
+        /// A group that the rule is activated with.
+        group: Option<String>, text("a name").optional("none") => ["\"family\""];
+        /// Its packets, unless an application gives them.
+        flow_descriptions: Vec<String>, text(FLOW_DESCRIPTION).list("those of the application")
+            => ["[\"permit out 6 from any 25 to assigned\"]"];
+        /// An application whose packets it selects, instead of flow descriptions.
+        application: Option<String>, text("the id of an [[application]]").optional("none") => ["",
+            "\"video\""];
+        /// Precedence among the PDRs of the session.
+        precedence: Option<u32>, integer(0..=u32::MAX).optional("that of the activating PDR")
+            => ["50"];
+        /// "forward" (by the FAR of the PDR) or "drop".
+        action: PredefinedAction, words(&[("forward", PredefinedAction::Forward), ("drop",
+            PredefinedAction::Drop)]).or(PredefinedAction::Forward) => ["\"drop\""];
+        /// QFI of downlink packets.
+        qfi: Option<u8>, integer(0..=QFI_MAX).optional("by the QERs of the PDR") => ["", "5"];
+    }
+}
+
+/// Checks all rules.
+pub(super) fn check(
+    document: &ConfigDocument<'_>,
+    sections: &[PredefinedRuleSection],
     applications: &[ApplicationSettings],
 ) -> Vec<PredefinedRule> {
-    let mut sections = root.tables("predefined_rule");
-    if sections.len() > PREDEFINED_RULES_MAX {
-        root.problem("predefined_rule", format!("write at most {PREDEFINED_RULES_MAX} rules"));
-    }
-    let read = |section: &mut ConfigSection<'_, '_>| read_rule(section, applications);
-    let rules: Vec<PredefinedRule> = sections.iter_mut().map(read).collect();
-    for (at, (section, rule)) in sections.into_iter().zip(&rules).enumerate() {
-        let is_name = rules.iter().take(at).any(|other| other.name == rule.name);
-        if is_name || rules.iter().any(|other| other.group.as_ref() == Some(&rule.name)) {
-            let what = format!(
-                "\"{}\" is taken already; names of rules and groups must differ",
-                rule.name
-            );
-            section.problem("name", what);
+    check_most(document, "predefined_rule", sections.len(), PREDEFINED_RULES_MAX, "rules");
+    let rule = |(index, section): (usize, &PredefinedRuleSection)| {
+        let path = format!("predefined_rule[{index}]");
+        let PredefinedRuleSection { name, .. } = section;
+        let is_name = sections[..index].iter().any(|other| other.name == *name);
+        if is_name || sections.iter().any(|other| other.group.as_ref() == Some(name)) {
+            let what =
+                format!("\"{name}\" is taken already; names of rules and groups must differ");
+            document.problem(&format!("{path}.name"), what);
         }
-        section.finish();
-    }
-    rules
-}
-
-fn read_rule(
-    section: &mut ConfigSection<'_, '_>,
-    applications: &[ApplicationSettings],
-) -> PredefinedRule {
-    let name: String = section.parsed("name", "a name").unwrap_or_default();
-    let group: Option<String> = section.parsed_optional("group", "a name");
-    let precedence = section.integer_optional("precedence", 0..=u32::MAX).map(Precedence);
-    let detection = read_detection(section, applications);
-    let actions = [("forward", PredefinedAction::Forward), ("drop", PredefinedAction::Drop)];
-    let forward = PredefinedAction::Forward;
-    let action = section.choice("action", &actions, Some(forward)).unwrap_or(forward);
-    let qfi = section.integer_optional("qfi", 0..=QFI_MAX).and_then(Qfi::new);
-    if qfi.is_some() && action == PredefinedAction::Drop {
-        section.problem("qfi", "marks nothing, because the rule drops its packets");
-    }
-    if name.is_empty() {
-        section.problem("name", "takes a name");
-    }
-    let group = group.map(String::into_boxed_str);
-    PredefinedRule { name: name.into(), group, precedence, detection, action, qfi }
-}
-
-/// Reads `application` or `flow_descriptions`.
-fn read_detection(
-    section: &mut ConfigSection<'_, '_>,
-    applications: &[ApplicationSettings],
-) -> PredefinedDetection {
-    let application: Option<String> =
-        section.parsed_optional("application", "the id of an [[application]]");
-    let Some(id) = application else {
-        return PredefinedDetection::Filters(read_flow_descriptions(section).into());
+        section.rule(document, &path, applications)
     };
-    if !applications.iter().any(|known| known.id == id) {
-        section.problem("application", format!("there is no application \"{id}\""));
+    sections.iter().enumerate().map(rule).collect()
+}
+
+impl PredefinedRuleSection {
+    fn rule(
+        &self,
+        document: &ConfigDocument<'_>,
+        path: &str,
+        applications: &[ApplicationSettings],
+    ) -> PredefinedRule {
+        let problem = |key: &str, what: &str| document.problem(&format!("{path}.{key}"), what);
+        let detection = match &self.application {
+            None => {
+                let path = format!("{path}.flow_descriptions");
+                let filters = filters(document, &path, &self.flow_descriptions);
+                PredefinedDetection::Filters(filters.into())
+            }
+            Some(id) => {
+                if !applications.iter().any(|known| known.id == *id) {
+                    problem("application", &format!("there is no application \"{id}\""));
+                }
+                if !self.flow_descriptions.is_empty() {
+                    let what = "takes the place of flow_descriptions; write one of them";
+                    problem("application", what);
+                }
+                PredefinedDetection::Application(id.as_str().into())
+            }
+        };
+        if self.qfi.is_some() && self.action == PredefinedAction::Drop {
+            problem("qfi", "marks nothing, because the rule drops its packets");
+        }
+        PredefinedRule {
+            name: self.name.as_str().into(),
+            group: self.group.as_deref().map(Box::from),
+            precedence: self.precedence.map(Precedence),
+            detection,
+            action: self.action,
+            qfi: self.qfi.and_then(Qfi::new),
+        }
     }
-    let texts: Vec<String> = section.parsed_list("flow_descriptions", false, "a flow description");
-    if !texts.is_empty() {
-        section.problem("application", "takes the place of flow_descriptions; write one of them");
-    }
-    PredefinedDetection::Application(id.into())
 }

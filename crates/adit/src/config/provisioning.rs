@@ -1,18 +1,19 @@
 //! Objects that rules refer to by name: UE pools, applications and forwarding policies.
 
-use std::net::IpAddr;
-use std::str::FromStr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_session::SliceIdentity;
 use adit_types::InterfaceRole;
 use adit_types::limits::{ANNOUNCED_POOLS_MAX, SDF_FILTERS_PER_PDR_MAX};
 
-use super::fields::{network, read_network_instance};
-use super::section::ConfigSection;
-use super::{
-    ApplicationSettings, ForwardingPolicySettings, InterfaceSettings, IpNet, UePoolSettings,
-    domains_of,
-};
+use super::check_most;
+use super::comparison::{NOW, OnReload, RULES};
+use super::declare::section;
+use super::fields::{IpNet, NETWORK_INSTANCE, network, network_instance};
+use super::interfaces::{InterfaceSettings, domains_of};
+use super::keys::IntoKey as _;
+use super::kinds::{Flag, integer, text};
+use super::section::ConfigDocument;
 
 /// Maximum number of applications.
 const APPLICATIONS_MAX: usize = 1024;
@@ -30,216 +31,213 @@ const NAME_BYTES_MAX: usize = 100;
 /// Maximum number of UE pools.
 const UE_POOLS_MAX: usize = 1024;
 
-/// The `[[ue_pool]]` sections.
-pub(super) fn read_ue_pools(
-    root: &mut ConfigSection<'_, '_>,
-    interfaces: &[InterfaceSettings],
-) -> Vec<UePoolSettings> {
-    let sections = root.tables("ue_pool");
-    if sections.len() > UE_POOLS_MAX {
-        root.problem("ue_pool", format!("write at most {UE_POOLS_MAX} pools"));
-    }
-    let mut pools: Vec<UePoolSettings> = Vec::new();
-    for mut section in sections {
-        let network_instance = read_network_instance(&mut section);
-        let identity: Option<String> = section.parsed_optional("identity", "a name");
-        if identity.as_ref().is_some_and(|name| name.is_empty() || name.len() > NAME_BYTES_MAX) {
-            section.problem("identity", format!("takes 1 to {NAME_BYTES_MAX} octets"));
-        }
-        let slice: Option<SliceText> = section.parsed_optional("s_nssai", SliceText::EXPECTS);
-        let expects = "a prefix such as \"10.45.0.0/16\" or \"2001:db8:45::/48\"";
-        let prefix: Option<IpNet> = section.parsed("prefix", expects);
-        if let Some(prefix) = prefix {
-            let s_nssai = slice.map(|slice| slice.0);
-            let pool = UePoolSettings { network_instance, identity, s_nssai, prefix };
-            check_pool(&section, &pool, interfaces, &pools);
-            pools.push(pool);
-        }
-        section.finish();
-    }
-    if pools.iter().filter(|pool| pool.identity.is_some()).count() > ANNOUNCED_POOLS_MAX {
-        root.problem("ue_pool", format!("give at most {ANNOUNCED_POOLS_MAX} pools an identity"));
-    }
-    pools
-}
+/// The form of slices.
+pub(super) const SLICE: &str =
+    "a slice such as \"1\" or \"1-00a1b2\": SST, and SD of six hexadecimal digits";
 
-/// A network slice, parsed from text.
-pub(super) struct SliceText(pub SliceIdentity);
+/// The form of flow descriptions.
+pub(super) const FLOW_DESCRIPTION: &str =
+    "a flow description such as \"permit out 17 from 203.0.113.0/24 to assigned\"";
 
-impl SliceText {
-    /// Its format, for error messages.
-    pub(super) const EXPECTS: &str =
-        "a slice such as \"1\" or \"1-00a1b2\": SST, and SD of six hexadecimal digits";
-}
-
-impl FromStr for SliceText {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let (sst, sd) = match text.split_once('-') {
-            Some((sst, sd)) if sd.len() == 6 => (sst, Some(u32::from_str_radix(sd, 16))),
-            Some(_) => return Err(()),
-            None => (text, None),
-        };
-        let sst = sst.parse().map_err(|_| ())?;
-        Ok(Self(SliceIdentity { sst, sd: sd.transpose().map_err(|_| ())? }))
+section! {
+    /// Addresses for UEs whose address adit chooses, by network instance: one IPv4 address or one IPv6
+    /// /64 per UE. A control plane may name a pool by its identity.
+    UePoolSettings(NOW) {
+        /// The network instance whose UEs use the pool.
+        network_instance: Option<String>, text(NETWORK_INSTANCE).check(network_instance)
+            .optional("all") => ["\"internet\"", "\"internet\""];
+        /// UE IP address Pool Identity, which control planes get with the share of the pool in use.
+        identity: Option<String>, text("a name").check(|name| octets(name, NAME_BYTES_MAX))
+            .optional("none") => ["# \"pool1\""];
+        /// The slice whose UEs use the pool, which control planes get with it: SST and SD.
+        s_nssai: Option<SliceIdentity>, text(SLICE).optional("all") => ["# \"1-00a1b2\""];
+        /// IPv4, or IPv6 of at most 64 bits. Does not overlap other pools or links of its routing domain,
+        /// nor links of GTP-U interfaces.
+        prefix: IpNet, text("a prefix such as \"10.45.0.0/16\" or \"2001:db8:45::/48\"")
+            .required(IpNet::ANY) => ["\"10.60.0.0/16\"", "\"2001:db8:60::/48\""];
     }
 }
 
-/// The `[[application]]` sections.
-pub(super) fn read_applications(root: &mut ConfigSection<'_, '_>) -> Vec<ApplicationSettings> {
-    let sections = root.tables("application");
-    if sections.len() > APPLICATIONS_MAX {
-        root.problem("application", format!("write at most {APPLICATIONS_MAX} applications"));
+section! {
+    /// Applications that PDRs may name, by their service data flows (TS 29.212, clause 5.4.2). PFDs of a
+    /// control plane for the same id replace the flow descriptions.
+    ApplicationSection(RULES) {
+        /// Application ID.
+        id: String, text("a name").required(String::new()) => ["\"video\""];
+        /// Its packets.
+        flow_descriptions: Vec<String>, text(FLOW_DESCRIPTION).list("")
+            => ["[\"permit out ip from 203.0.113.0/24 to assigned\"]"];
     }
-    let mut applications: Vec<ApplicationSettings> = Vec::new();
-    for mut section in sections {
-        let id: String = section.parsed("id", "a name").unwrap_or_default();
-        if applications.iter().any(|known| known.id == id) {
-            section.problem("id", format!("\"{id}\" is taken already; identifiers must differ"));
-        }
-        let filters = read_flow_descriptions(&mut section);
-        section.finish();
-        applications.push(ApplicationSettings { id, filters });
-    }
-    applications
 }
 
-/// The `[[forwarding_policy]]` sections.
-pub(super) fn read_forwarding_policies(
-    root: &mut ConfigSection<'_, '_>,
-    interfaces: &[InterfaceSettings],
-) -> Vec<ForwardingPolicySettings> {
-    let sections = root.tables("forwarding_policy");
-    if sections.len() > FORWARDING_POLICIES_MAX {
-        let what = format!("write at most {FORWARDING_POLICIES_MAX} policies");
-        root.problem("forwarding_policy", what);
+section! {
+    /// Forwarding policies that FARs may name (traffic steering).
+    ForwardingPolicySettings(RULES) {
+        /// Forwarding Policy Identifier.
+        id: String, text("a name").check(|id| octets(id, POLICY_ID_BYTES_MAX))
+            .required(String::new()) => ["\"firewall\""];
+        /// Selects interfaces and routes, whatever the FAR names.
+        network_instance: Option<String>, text(NETWORK_INSTANCE).check(network_instance)
+            .optional("that of the FAR"), OnReload::Fixed("keys of sessions depend on it")
+            => ["# \"internet\""];
+        /// A station on an N6 link to which packets without an outer header go.
+        next_hop_v4: Option<Ipv4Addr>, text("an IPv4 address").optional("by the routes")
+            => ["\"10.0.6.9\""];
+        /// The same over IPv6.
+        next_hop_v6: Option<Ipv6Addr>, text("an IPv6 address").optional("by the routes")
+            => ["# \"2001:db8:6::9\""];
+        /// DSCP of packets that leave; of their outer header if they have one and the FAR sets none.
+        dscp: Option<u8>, integer(0..=63).optional("as it is") => ["18"];
+        /// Overrides the interface's value for packets to other UEs. Packets to a next hop always leave.
+        local_switching: Option<bool>, Flag.optional("that of the interface") => ["# false"];
     }
-    let mut policies: Vec<ForwardingPolicySettings> = Vec::new();
-    for mut section in sections {
-        let id: String = section.parsed("id", "a name").unwrap_or_default();
-        if id.is_empty() || id.len() > POLICY_ID_BYTES_MAX {
-            section.problem("id", format!("takes 1 to {POLICY_ID_BYTES_MAX} octets"));
-        }
-        if policies.iter().any(|known| known.id == id) {
-            section.problem("id", format!("\"{id}\" is taken already; identifiers must differ"));
-        }
-        let network_instance = read_network_instance(&mut section);
-        let next_hop_v4 = section.parsed_optional("next_hop_v4", "an IPv4 address");
-        let next_hop_v6 = section.parsed_optional("next_hop_v6", "an IPv6 address");
-        // The default is not a valid code point and means none.
-        let dscp = Some(section.integer("dscp", 0..=63, Some(u8::MAX))).filter(|dscp| *dscp < 64);
-        let local_switching = section.boolean_optional("local_switching");
-        let policy = ForwardingPolicySettings {
-            id,
-            network_instance,
-            next_hop_v4,
-            next_hop_v6,
-            dscp,
-            local_switching,
-        };
-        check_policy(&section, &policy, interfaces);
-        section.finish();
-        policies.push(policy);
-    }
-    policies
 }
 
-/// Checks that the objects that a policy names exist.
-fn check_policy(
-    section: &ConfigSection<'_, '_>,
-    policy: &ForwardingPolicySettings,
+/// Says why a text has a wrong length.
+fn octets(text: &str, most: usize) -> Result<(), String> {
+    let fits = (1..=most).contains(&text.len());
+    fits.then_some(()).ok_or_else(|| format!("takes 1 to {most} octets"))
+}
+
+/// An application that PDRs may name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ApplicationSettings {
+    pub id: String,
+    /// Never empty.
+    pub filters: Vec<adit_rules::PacketFilter>,
+}
+
+/// Checks all UE pools.
+pub(super) fn check_ue_pools(
+    document: &ConfigDocument<'_>,
+    pools: &[UePoolSettings],
     interfaces: &[InterfaceSettings],
 ) {
-    let name = policy.network_instance.as_deref();
-    let serves = |interface: &&InterfaceSettings| {
-        interface.role == InterfaceRole::N6 && interface.serves(name)
-    };
-    if !interfaces.iter().any(|interface| interface.serves(name)) {
-        section.problem("network_instance", "is served by no interface");
+    check_most(document, "ue_pool", pools.len(), UE_POOLS_MAX, "pools");
+    for (index, pool) in pools.iter().enumerate() {
+        let path = format!("ue_pool[{index}].prefix");
+        pool.check(&|what: &str| document.problem(&path, what), interfaces, &pools[..index]);
     }
-    let reaches = |addr: IpAddr| {
-        interfaces.iter().filter(serves).filter(|interface| !interface.is_kernel).any(|interface| {
-            let v4 = interface.v4.map(|(own, len)| IpNet { addr: own.into(), len });
-            let v6 = interface.v6.map(|(own, len)| IpNet { addr: own.into(), len });
-            let mut links = v4.into_iter().chain(v6);
-            links.any(|link| link.addr != addr && overlap(link, IpNet { addr, len: width(addr) }))
-        })
+    if pools.iter().filter(|pool| pool.identity.is_some()).count() > ANNOUNCED_POOLS_MAX {
+        let what = format!("give at most {ANNOUNCED_POOLS_MAX} pools an identity");
+        document.problem("ue_pool", what);
+    }
+}
+
+/// Notes identifiers that several tables of the array at `key` have.
+fn check_ids<'a>(document: &ConfigDocument<'_>, key: &str, ids: impl Iterator<Item = &'a str>) {
+    let mut known = std::collections::BTreeSet::new();
+    for (index, id) in ids.enumerate().filter(|(_, id)| !known.insert(*id)) {
+        let what = format!("\"{id}\" is taken already; identifiers must differ");
+        document.problem(&format!("{key}[{index}].id"), what);
+    }
+}
+
+/// Checks all applications.
+pub(super) fn check_applications(
+    document: &ConfigDocument<'_>,
+    sections: &[ApplicationSection],
+) -> Vec<ApplicationSettings> {
+    check_most(document, "application", sections.len(), APPLICATIONS_MAX, "applications");
+    check_ids(document, "application", sections.iter().map(|section| section.id.as_str()));
+    let application = |(index, section): (usize, &ApplicationSection)| {
+        let path = format!("application[{index}].flow_descriptions");
+        let filters = filters(document, &path, &section.flow_descriptions);
+        ApplicationSettings { id: section.id.clone(), filters }
     };
-    for (key, addr) in [
-        ("next_hop_v4", policy.next_hop_v4.map(IpAddr::V4)),
-        ("next_hop_v6", policy.next_hop_v6.map(IpAddr::V6)),
-    ] {
-        if addr.is_some_and(|addr| !reaches(addr)) {
-            section.problem(
-                key,
-                "must be a station on the link of an N6 interface that is not the kernel's",
-            );
+    sections.iter().enumerate().map(application).collect()
+}
+
+/// Checks all forwarding policies: the objects that they name exist.
+pub(super) fn check_policies(
+    document: &ConfigDocument<'_>,
+    policies: &[ForwardingPolicySettings],
+    interfaces: &[InterfaceSettings],
+) {
+    let key = "forwarding_policy";
+    check_most(document, key, policies.len(), FORWARDING_POLICIES_MAX, "policies");
+    check_ids(document, key, policies.iter().map(|policy| policy.id.as_str()));
+    for (index, policy) in policies.iter().enumerate() {
+        let problem = |of: &str, what| document.problem(&format!("{key}[{index}].{of}"), what);
+        let name = policy.network_instance.as_deref();
+        if !interfaces.iter().any(|interface| interface.serves(name)) {
+            problem("network_instance", "is served by no interface");
+        }
+        let reaches = |addr: IpAddr| {
+            let n6 = interfaces.iter().filter(|known| known.role == InterfaceRole::N6);
+            let mut links = n6.filter(|known| known.serves(name) && !known.is_kernel);
+            let host = IpNet { addr, len: if addr.is_ipv4() { 32 } else { 128 } };
+            links.any(|known| known.links().any(|link| link.addr != addr && overlap(link, host)))
+        };
+        for (key, addr) in [
+            ("next_hop_v4", policy.next_hop_v4.map(IpAddr::V4)),
+            ("next_hop_v6", policy.next_hop_v6.map(IpAddr::V6)),
+        ] {
+            if addr.is_some_and(|addr| !reaches(addr)) {
+                let what =
+                    "must be a station on the link of an N6 interface that is not the kernel's";
+                problem(key, what);
+            }
         }
     }
 }
 
-const fn width(addr: IpAddr) -> u8 {
-    if addr.is_ipv4() { 32 } else { 128 }
-}
-
-/// The section's `flow_descriptions`, at least one.
-pub(super) fn read_flow_descriptions(
-    section: &mut ConfigSection<'_, '_>,
+/// The filters of the flow descriptions at `path`, at least one.
+pub(super) fn filters(
+    document: &ConfigDocument<'_>,
+    path: &str,
+    texts: &[String],
 ) -> Vec<adit_rules::PacketFilter> {
-    let expects = "a flow description such as \"permit out 17 from 203.0.113.0/24 to assigned\"";
-    let texts: Vec<String> = section.parsed_list("flow_descriptions", true, expects);
-    if texts.is_empty() || texts.len() > SDF_FILTERS_PER_PDR_MAX {
+    if texts.is_empty() && !document.has(path) {
+        document.problem(path, "is missing and has no default");
+    } else if texts.is_empty() || texts.len() > SDF_FILTERS_PER_PDR_MAX {
         let what = format!("takes 1 to {SDF_FILTERS_PER_PDR_MAX} flow descriptions");
-        section.problem("flow_descriptions", what);
+        document.problem(path, what);
     }
     let mut filters = Vec::new();
     for text in texts {
-        match adit_session::parse_flow_description(&text) {
+        match adit_session::parse_flow_description(text) {
             Ok(filter) => filters.push(filter),
-            Err(error) => section.problem("flow_descriptions", format!("\"{text}\": {error}")),
+            Err(error) => document.problem(path, format!("\"{text}\": {error}")),
         }
     }
     filters
 }
 
-fn check_pool(
-    section: &ConfigSection<'_, '_>,
-    pool: &UePoolSettings,
-    interfaces: &[InterfaceSettings],
-    before: &[UePoolSettings],
-) {
-    let prefix = pool.prefix;
-    if network(prefix) != Some(prefix.addr) {
-        section.problem("prefix", format!("{prefix} has host bits set; clear them"));
-    }
-    let special = prefix.addr.is_multicast() || prefix.addr.is_loopback();
-    if prefix.len < 8 || special || prefix.addr.is_unspecified() {
-        section.problem("prefix", format!("{prefix} contains addresses that no UE can have"));
-    }
-    if prefix.addr.is_ipv6() && prefix.len > 64 {
-        section.problem("prefix", "takes an IPv6 prefix of at most 64 bits: each UE gets a /64");
-    }
-    let domains = domains_of(interfaces, pool.network_instance.as_deref());
-    let shares_domain = |other: Option<&str>| {
-        let others = domains_of(interfaces, other);
-        domains.is_empty() || others.is_empty() || others.iter().any(|at| domains.contains(at))
-    };
-    let is_taken = |other: &UePoolSettings| {
-        overlap(other.prefix, prefix) && shares_domain(other.network_instance.as_deref())
-    };
-    if before.iter().any(is_taken) {
-        section.problem("prefix", format!("{prefix} overlaps another pool"));
-    }
-    let near = interfaces.iter().filter(|interface| {
-        interface.role.is_gtpu() || shares_domain(interface.network_instance.as_deref())
-    });
-    for interface in near {
-        let v4 = interface.v4.map(|(addr, len)| IpNet { addr: addr.into(), len });
-        let v6 = interface.v6.map(|(addr, len)| IpNet { addr: addr.into(), len });
-        if v4.into_iter().chain(v6).any(|link| overlap(link, prefix)) {
-            let what = format!("{prefix} overlaps the link of interface \"{}\"", interface.name);
-            section.problem("prefix", what);
+impl UePoolSettings {
+    /// Checks its prefix. `before`: the pools before it.
+    fn check(&self, problem: &dyn Fn(&str), interfaces: &[InterfaceSettings], before: &[Self]) {
+        let prefix = self.prefix;
+        if network(prefix) != Some(prefix.addr) {
+            problem(&format!("{prefix} has host bits set; clear them"));
+        }
+        let special = prefix.addr.is_multicast() || prefix.addr.is_loopback();
+        if prefix.len < 8 || special || prefix.addr.is_unspecified() {
+            problem(&format!("{prefix} contains addresses that no UE can have"));
+        }
+        if prefix.addr.is_ipv6() && prefix.len > 64 {
+            problem("takes an IPv6 prefix of at most 64 bits: each UE gets a /64");
+        }
+        let domains = domains_of(interfaces, self.network_instance.as_deref());
+        let shares_domain = |other: Option<&str>| {
+            let others = domains_of(interfaces, other);
+            domains.is_empty() || others.is_empty() || others.iter().any(|at| domains.contains(at))
+        };
+        let is_taken = |other: &Self| {
+            // That of another one whose prefix is wrong overlaps nothing.
+            other.prefix != IpNet::ANY
+                && overlap(other.prefix, prefix)
+                && shares_domain(other.network_instance.as_deref())
+        };
+        if before.iter().any(is_taken) {
+            problem(&format!("{prefix} overlaps another pool"));
+        }
+        let near = interfaces.iter().filter(|interface| {
+            interface.role.is_gtpu() || shares_domain(interface.network_instance.as_deref())
+        });
+        for interface in near.filter(|near| near.links().any(|link| overlap(link, prefix))) {
+            let name = &interface.name;
+            problem(&format!("{prefix} overlaps the link of interface \"{name}\""));
         }
     }
 }

@@ -1,14 +1,20 @@
 //! The `[qos]` section: enforcement of rates, and aggregate rates.
 
 use adit_rules::Excess;
-use adit_session::{Enforcement, QosPolicy, Rates, Slice};
+use adit_session::{Enforcement, QosPolicy, Rates, Slice, SliceIdentity};
 use adit_types::limits::{SHAPED_PKTS_MAX, SLICES_MAX};
 use adit_types::{BitRate, InterfaceRole, Nanos};
 
-use super::InterfaceSettings;
-use super::fields::{HALF_OF_MBUFS, read_network_instance};
-use super::provisioning::SliceText;
-use super::section::ConfigSection;
+use super::check_most;
+use super::comparison::{BY_KEY, NOW, OnReload, RESERVED, RULES};
+use super::declare::section;
+use super::dpdk::HALF_OF_MBUFS;
+use super::fields::{NETWORK_INSTANCE, network_instance};
+use super::interfaces::InterfaceSettings;
+use super::keys::{IntoKey as _, Table};
+use super::kinds::{Words, integer, mbps, micros, millis, text, words};
+use super::provisioning::SLICE;
+use super::section::ConfigDocument;
 
 /// Default maximum of packets queued for rates, at most half of the packet buffers.
 const QUEUE_PKTS_DEFAULT: usize = 4096;
@@ -16,101 +22,167 @@ const QUEUE_PKTS_DEFAULT: usize = 4096;
 /// The highest rate. Unit: Mb/s.
 const MBPS_MAX: u64 = 100_000_000;
 
-/// The values of one direction.
-struct QosDirectionSection {
-    enforcement: Enforcement,
-    gbr_max: BitRate,
-    total: BitRate,
-}
-
-/// Reads the section, and the maximum number of queued packets, at most `half` of the packet buffers.
-pub(super) fn read(
-    mut qos: ConfigSection<'_, '_>,
-    half: usize,
-    interfaces: &[InterfaceSettings],
-) -> (QosPolicy, usize) {
-    let queue_default = QUEUE_PKTS_DEFAULT.min(half);
-    let queue_pkts_max = qos.integer("queue_pkts_max", 0..=SHAPED_PKTS_MAX, Some(queue_default));
-    if queue_pkts_max > half {
-        let what = format!("takes at most {half}, {HALF_OF_MBUFS}");
-        qos.problem("queue_pkts_max", what);
+section! {
+    /// Rates. Beyond a maximum bit rate adit drops packets (policing) or lets them wait (shaping).
+    QosSection(BY_KEY) {
+        /// Burst of a policed flow: how far it may run ahead of the maximum bit rate of its QER, in
+        /// milliseconds of that rate. A QER with an averaging window uses a hundredth of the window
+        /// instead. TCP reaches its rate only if the burst lasts longer than a retransmission: about 200.
+        burst: Nanos = "burst_ms", millis(1..=2000).or(Nanos::from_millis(20)), RULES => [];
+        /// The same for a shaped flow, in microseconds. Set it longer than workers are delayed.
+        shaping_burst: Nanos = "shaping_burst_us", micros(100..=100_000).or(Nanos::from_millis(10)),
+            RULES => [];
+        /// Packets that all shaped flows may queue together. Each occupies one of dpdk.mempool_mbufs. At
+        /// most half of the mbufs, after 512 per worker for fragments of tunnel packets.
+        queue_pkts_max: usize, integer(0..=SHAPED_PKTS_MAX).or_follows(usize::MAX,
+            "4096, or half of the buffers if these are fewer"), RESERVED => ["4096"];
+        uplink: QosDirectionSection, Table => [];
+        downlink: QosDirectionSection, Table => [];
+        slices: Vec<SliceSection> = "slice", Table;
     }
-    let burst = Nanos::from_millis(qos.integer("burst_ms", 1..=2000u64, Some(20)));
-    let shaping_burst =
-        Nanos::from_micros(qos.integer("shaping_burst_us", 100..=100_000u64, Some(10_000)));
-    let (uplink, downlink) = (direction(qos.table("uplink")), direction(qos.table("downlink")));
-    let slices = slices(&mut qos, interfaces);
-    qos.finish();
-    let policy = QosPolicy {
-        uplink: uplink.enforcement,
-        downlink: downlink.enforcement,
-        burst,
-        shaping_burst,
-        gbr_max: Rates { uplink: uplink.gbr_max, downlink: downlink.gbr_max },
-        total: Rates { uplink: uplink.total, downlink: downlink.total },
-        slices,
-    };
-    (policy, queue_pkts_max)
 }
 
-fn direction(mut section: ConfigSection<'_, '_>) -> QosDirectionSection {
-    const CHOICES: [(&str, Excess); 2] = [("drop", Excess::Policed), ("wait", Excess::Shaped)];
-    let mut excess =
-        |key, default| section.choice(key, &CHOICES, Some(default)).unwrap_or_default();
-    // Guaranteed flows are real-time. Most others are TCP, which suffers less from delay than from loss.
-    let gbr = excess("gbr", Excess::Policed);
-    let (flow, session) = (excess("flow", Excess::Shaped), excess("session", Excess::Shaped));
-    let shared = excess("shared", Excess::Shaped);
-    let gbr_max = mbps(section.integer_optional("gbr_mbps_max", 0..=MBPS_MAX));
-    let total = mbps(section.integer_optional("mbps_max", 1..=MBPS_MAX));
-    section.finish();
-    QosDirectionSection { enforcement: Enforcement { gbr, flow, session, shared }, gbr_max, total }
-}
+/// Why limits that sessions share only change their rates.
+pub(super) const SHARED: &str = "workers are made with the limits of the start: a running adit changes the rate of a limit, and \
+                      does not add or remove one";
 
-/// Converts a rate; `None` is no limit.
-fn mbps(rate: Option<u64>) -> BitRate {
-    rate.map_or(BitRate::from_bps(u64::MAX), |mbps| BitRate::from_kbps(mbps * 1000))
-}
+/// How the rates that sessions share change.
+const SHARED_RATE: OnReload =
+    OnReload::Depends("the rate of a limit; limits are not added or removed");
 
-fn slices(qos: &mut ConfigSection<'_, '_>, interfaces: &[InterfaceSettings]) -> Vec<Slice> {
-    let sections = qos.tables("slice");
-    if sections.len() > SLICES_MAX {
-        qos.problem("slice", format!("write at most {SLICES_MAX} slices"));
+const EXCESS: Words<Excess> = words(&[("drop", Excess::Policed), ("wait", Excess::Shaped)]);
+
+section! {
+    /// One direction: the action on packets beyond a maximum bit rate, "drop" (policing) or "wait"
+    /// (shaping), and limits of all sessions together.
+    QosDirectionSection(RULES) {
+        /// Sum of the guaranteed bit rates of all sessions. adit refuses a session that needs more than
+        /// is left, with Cause 75.
+        gbr_max: Option<u64> = "gbr_mbps_max", mbps(0..=MBPS_MAX).optional("no limit"), NOW
+            => ["# 5000"];
+        /// Rate of all sessions together, in octets of inner IP packets. Set it if the link behind the
+        /// port is the bottleneck. Guaranteed traffic goes first; sessions share the rest in proportion
+        /// to their maximum bit rates. If a port of adit itself is the bottleneck, guaranteed traffic
+        /// goes first without this key.
+        total: Option<u64> = "mbps_max", mbps(1..=MBPS_MAX).optional("no limit"), SHARED_RATE
+            => ["# 9500"];
+        /// Beyond the rate of a QER with a guaranteed bit rate. Such flows are real-time.
+        gbr: Excess, EXCESS.or(Excess::Policed) => [];
+        /// Beyond the rate of another QER with a QFI. Most of these flows are TCP, which suffers less
+        /// from delay than from loss.
+        flow: Excess, EXCESS.or(Excess::Shaped) => [];
+        /// Beyond the rate of the QER of a whole session.
+        session: Excess, EXCESS.or(Excess::Shaped) => [];
+        /// Beyond a rate that sessions share (mbps_max and slices).
+        shared: Excess, EXCESS.or(Excess::Shaped) => [];
     }
-    let mut slices: Vec<Slice> = Vec::new();
-    for mut section in sections {
-        let s_nssai: Option<SliceText> = section.parsed_optional("s_nssai", SliceText::EXPECTS);
-        let s_nssai = s_nssai.map(|slice| slice.0);
-        let network_instance = read_network_instance(&mut section);
-        let rates = Rates {
-            uplink: mbps(section.integer_optional("uplink_mbps_max", 1..=MBPS_MAX)),
-            downlink: mbps(section.integer_optional("downlink_mbps_max", 1..=MBPS_MAX)),
-        };
-        if !section.has("s_nssai") && !section.has("network_instance") {
+}
+
+section! {
+    /// Rate of all sessions of a network slice or data network together. A session belongs to the first
+    /// table whose s_nssai (of the establishment) and network_instance (of rules towards the data
+    /// network) match. At most 15.
+    SliceSection(SLICES) {
+        /// The slice.
+        s_nssai: Option<SliceIdentity>, text(SLICE).optional("any") => ["\"1-00a1b2\""];
+        /// The data network.
+        network_instance: Option<String>, text(NETWORK_INSTANCE).check(network_instance)
+            .optional("any") => ["\"ims\""];
+        /// Rate of packets of UEs.
+        uplink: Option<u64> = "uplink_mbps_max", mbps(1..=MBPS_MAX).optional("no limit"),
+            SHARED_RATE => ["1000"];
+        /// Rate of packets to UEs.
+        downlink: Option<u64> = "downlink_mbps_max", mbps(1..=MBPS_MAX).optional("no limit"),
+            SHARED_RATE => ["4000"];
+    }
+}
+
+/// How the conditions of slices change.
+pub(super) const SLICES: OnReload =
+    OnReload::Fixed("sessions belong to slices by their order and conditions");
+
+impl QosSection {
+    /// Checks the section, at most `half` of the packet buffers for queues, and gives its policy.
+    pub(super) fn policy(
+        &mut self,
+        document: &ConfigDocument<'_>,
+        half: usize,
+        interfaces: &[InterfaceSettings],
+    ) -> QosPolicy {
+        if self.queue_pkts_max == usize::MAX {
+            self.queue_pkts_max = QUEUE_PKTS_DEFAULT.min(half);
+        }
+        if self.queue_pkts_max > half {
+            let what = format!("takes at most {half}, {HALF_OF_MBUFS}");
+            document.problem("qos.queue_pkts_max", what);
+        }
+        check_most(document, "qos.slice", self.slices.len(), SLICES_MAX, "slices");
+        for (index, slice) in self.slices.iter().enumerate() {
+            let path = format!("qos.slice[{index}]");
+            let problem = |key: &str, what: &str| document.problem(&format!("{path}.{key}"), what);
+            slice.check(&problem, &self.slices[..index], interfaces);
+        }
+        let Self { burst, shaping_burst, ref uplink, ref downlink, .. } = *self;
+        QosPolicy {
+            uplink: uplink.enforcement(),
+            downlink: downlink.enforcement(),
+            burst,
+            shaping_burst,
+            gbr_max: rates(uplink.gbr_max, downlink.gbr_max),
+            total: rates(uplink.total, downlink.total),
+            slices: self.slices.iter().map(SliceSection::slice).collect(),
+        }
+    }
+}
+
+impl QosDirectionSection {
+    fn enforcement(&self) -> Enforcement {
+        let Self { gbr, flow, session, shared, .. } = *self;
+        Enforcement { gbr, flow, session, shared }
+    }
+}
+
+impl SliceSection {
+    fn slice(&self) -> Slice {
+        Slice {
+            s_nssai: self.s_nssai,
+            network_instance: self.network_instance.as_deref().map(Box::from),
+            rates: rates(self.uplink, self.downlink),
+        }
+    }
+
+    /// Checks the section. `before`: the slices before it.
+    fn check(
+        &self,
+        problem: &dyn Fn(&str, &str),
+        before: &[Self],
+        interfaces: &[InterfaceSettings],
+    ) {
+        if self.s_nssai.is_none() && self.network_instance.is_none() {
             let what = "is missing, and so is network_instance: write one of them; for all sessions write qos.uplink.mbps_max and qos.downlink.mbps_max";
-            section.problem("s_nssai", what);
+            return problem("s_nssai", what);
         }
-        let serves = |name: &str| {
-            let mut n6 = interfaces.iter().filter(|known| known.role == InterfaceRole::N6);
-            n6.any(|known| known.serves(Some(name)))
-        };
-        if let Some(name) = network_instance.as_deref().filter(|name| !serves(name)) {
-            section.problem("network_instance", format!("no N6 interface serves \"{name}\""));
+        let own = self.network_instance.as_deref();
+        let mut n6 = interfaces.iter().filter(|known| known.role == InterfaceRole::N6);
+        if let Some(name) = own.filter(|name| !n6.any(|known| known.serves(Some(name)))) {
+            problem("network_instance", &format!("no N6 interface serves \"{name}\""));
         }
-        let has_all = |known: &Slice| {
-            let own = network_instance.as_deref();
-            known.s_nssai.is_none_or(|known| s_nssai == Some(known))
-                && known
-                    .network_instance
-                    .as_deref()
+        let has_all = |known: &Self| {
+            let network = known.network_instance.as_deref();
+            known.s_nssai.is_none_or(|known| self.s_nssai == Some(known))
+                && network
                     .is_none_or(|known| own.is_some_and(|own| own.eq_ignore_ascii_case(known)))
         };
-        if slices.iter().any(has_all) {
-            section.problem("s_nssai", "an earlier slice has all sessions of this one");
+        if before.iter().any(has_all) {
+            problem("s_nssai", "an earlier slice has all sessions of this one");
         }
-        section.finish();
-        let network_instance = network_instance.as_deref().map(Box::from);
-        slices.push(Slice { s_nssai, network_instance, rates });
     }
-    slices
+}
+
+/// Converts rates in Mb/s; `None` is no limit.
+fn rates(uplink: Option<u64>, downlink: Option<u64>) -> Rates {
+    let of = |rate: Option<u64>| {
+        rate.map_or(BitRate::from_bps(u64::MAX), |mbps| BitRate::from_kbps(mbps * 1000))
+    };
+    Rates { uplink: of(uplink), downlink: of(downlink) }
 }

@@ -1,12 +1,60 @@
 //! `[store.replication]`: records on the other adit of a pair as well.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use adit_dpdk::Device;
 use adit_transport::KernelWait;
 
-use super::section::ConfigSection;
-use super::store_tls::{StoreTlsFiles, read_tls};
+use super::comparison::{BY_KEY, OPENED};
+use super::declare::section;
+use super::keys::{IntoKey as _, SameTable};
+use super::kinds::{Flag, integer, text, words};
+use super::section::ConfigDocument;
+use super::store_tls::{StoreTlsFiles, TlsKeys};
+use super::table::Section as _;
+
+/// The form of the addresses of a pair.
+const ADDRESS: &str = "an address with a port such as \"10.0.9.1:7000\" or \"[2001:db8::1]:7000\"";
+
+/// An address that stands for none.
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+section! {
+    /// The active adit sends its changes to the other one as well. A change is then answered as soon as
+    /// the other one has it, and the servers may follow behind (docs/store.md). Each adit shows the other
+    /// one its certificate, which must be for its address in `standby`, or for tls_name.
+    ReplicationSection(OPENED) {
+        /// Where this adit listens while it is the standby.
+        listen: SocketAddr, text(ADDRESS).required(NOWHERE) => ["\"10.0.9.1:7000\""];
+        /// Where the other one does.
+        standby: SocketAddr, text(ADDRESS).required(NOWHERE) => ["\"10.0.9.2:7000\""];
+        /// The word of the standby suffices for an answer. No other value is accepted.
+        by_standby: bool = "acknowledge", words(&[("standby", true), ("store", false)]).or(true);
+        /// "blocking": threads sleep until something arrives. "polled": they spin on main_core all the
+        /// time, which is faster. "user": the fastest, TCP in user space on a DPDK device of its own.
+        wait: Option<KernelWait> = "transport", words(&[("blocking", Some(KernelWait::Sleep)),
+            ("polled", Some(KernelWait::Poll)), ("user", None)]).or(Some(KernelWait::Sleep)) => [];
+        user: UserLinkKeys, SameTable, BY_KEY;
+        tls: TlsKeys, SameTable, BY_KEY;
+        /// Without TLS anybody who reaches the link can change records: adit refuses that unless this is
+        /// true.
+        accepts_strangers: bool = "accept_strangers", Flag.or(false);
+    }
+}
+
+section! {
+    /// TCP in user space.
+    UserLinkKeys(OPENED) {
+        /// For transport = "user": its device, given as that of a port is.
+        device: Option<Device>, text("a DPDK device such as \"0000:3b:00.1\"").optional("none")
+            => ["# \"0000:3b:00.1\""];
+        /// Length of the prefix of the link.
+        prefix_len: Option<u8>, integer(1..=128).optional("24, or 64 with IPv6") => ["# 24"];
+        /// The router to the other adit, unless it is on the link.
+        gateway: Option<IpAddr>, text("an address such as \"10.0.9.254\"").optional("none")
+            => ["# \"10.0.9.254\""];
+    }
+}
 
 /// Where the two adits of a pair reach each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,88 +88,74 @@ pub(crate) struct UserLinkSettings {
     pub gateway: Option<IpAddr>,
 }
 
-/// Reads the section, if the file has it.
-pub(super) fn read(store: &mut ConfigSection<'_, '_>) -> Option<ReplicationSettings> {
-    let mut replication = store.table_optional("replication")?;
-    let expects = "an address with a port such as \"10.0.9.1:7000\" or \"[2001:db8::1]:7000\"";
-    let listen: Option<SocketAddr> = replication.parsed("listen", expects);
-    let standby: Option<SocketAddr> = replication.parsed("standby", expects);
-    if listen.is_some() && listen == standby {
-        replication.problem("standby", "takes the address of the other adit");
-    }
-    let words = [("standby", true), ("store", false)];
-    if replication.choice("acknowledge", &words, Some(true)) == Some(false) {
-        replication.problem(
-            "acknowledge",
-            "takes \"standby\" only: for the servers' word alone leave [store.replication] out, the standby follows them anyway",
-        );
-    }
-    let sleep = Some(KernelWait::Sleep);
-    let transports = [("blocking", sleep), ("polled", Some(KernelWait::Poll)), ("user", None)];
-    let wait = replication.choice("transport", &transports, Some(sleep)).unwrap_or(sleep);
-    let transport = match wait {
-        Some(wait) => {
-            let what = "is for transport = \"user\"";
-            replication.refuse_those_of(|section| read_user(section, None, None), what);
-            Some(ReplicationTransport::Kernel(wait))
+impl ReplicationSection {
+    /// Checks the section.
+    pub(super) fn settings(&self, document: &ConfigDocument<'_>) -> Option<ReplicationSettings> {
+        let path = "store.replication";
+        let problem = |key: &str, what: &str| document.problem(&format!("{path}.{key}"), what);
+        let Self { listen, standby, .. } = *self;
+        if listen == standby {
+            problem("standby", "takes the address of the other adit");
         }
-        None => {
-            let [listen, standby] = [listen, standby].map(|of| of.map(|address| address.ip()));
-            read_user(&mut replication, listen, standby).map(ReplicationTransport::User)
+        if !self.by_standby {
+            let what = "takes \"standby\" only: for the servers' word alone leave [store.replication] out, the standby follows them anyway";
+            problem("acknowledge", what);
         }
-    };
-    let tls = read_pair_tls(&mut replication, standby);
-    replication.finish();
-    Some(ReplicationSettings { listen: listen?, standby: standby?, transport: transport?, tls })
-}
+        let transport = match self.wait {
+            Some(wait) => {
+                UserLinkKeys::refuse(document, path, "is for transport = \"user\"");
+                Some(ReplicationTransport::Kernel(wait))
+            }
+            None => self.user_link(document, &problem).map(ReplicationTransport::User),
+        };
+        let tls = self.tls.files(document, path);
+        match (self.accepts_strangers, &tls) {
+            (false, None) => problem(
+                "tls_ca",
+                "is missing: without TLS whoever reaches the link reads and changes the records of all sessions, and makes the \
+                 standby useless. Give tls_ca, tls_certificate and tls_key; accept_strangers = true accepts that",
+            ),
+            (true, Some(_)) => problem("accept_strangers", "is for a link without tls_ca"),
+            (false, Some(StoreTlsFiles { identity: None, .. }))
+                if self.tls.certificate.is_none() && self.tls.key.is_none() =>
+            {
+                let what = "is missing: each adit shows the other one its certificate";
+                problem("tls_certificate", what);
+            }
+            _ => {}
+        }
+        let name = |tls: &StoreTlsFiles| tls.name.clone().or(Some(standby.ip().to_string()));
+        let tls = tls.map(|tls| StoreTlsFiles { name: name(&tls), ..tls });
+        Some(ReplicationSettings { listen, standby, transport: transport?, tls })
+    }
 
-/// The keys of TLS, without which the operator has to accept strangers.
-fn read_pair_tls(
-    replication: &mut ConfigSection<'_, '_>,
-    standby: Option<SocketAddr>,
-) -> Option<StoreTlsFiles> {
-    let tls = read_tls(replication);
-    match (replication.boolean_optional("accept_strangers").unwrap_or(false), &tls) {
-        (false, None) => replication.problem(
-            "tls_ca",
-            "is missing: without TLS whoever reaches the link reads and changes the records of all sessions, and makes the \
-             standby useless. Give tls_ca, tls_certificate and tls_key; accept_strangers = true accepts that",
-        ),
-        (true, Some(_)) => replication.problem("accept_strangers", "is for a link without tls_ca"),
-        (false, Some(StoreTlsFiles { identity: None, .. }))
-            if !replication.has("tls_certificate") && !replication.has("tls_key") =>
-        {
-            let what = "is missing: each adit shows the other one its certificate";
-            replication.problem("tls_certificate", what);
+    fn user_link(
+        &self,
+        document: &ConfigDocument<'_>,
+        problem: &dyn Fn(&str, &str),
+    ) -> Option<UserLinkSettings> {
+        let UserLinkKeys { device, prefix_len, gateway } = &self.user;
+        if !document.has("store.replication.device") {
+            problem("device", "is missing and has no default");
         }
-        _ => {}
-    }
-    let address = standby.map(|standby| standby.ip().to_string());
-    tls.map(|tls| StoreTlsFiles { name: tls.name.or(address), ..tls })
-}
-
-fn read_user(
-    replication: &mut ConfigSection<'_, '_>,
-    listen: Option<IpAddr>,
-    standby: Option<IpAddr>,
-) -> Option<UserLinkSettings> {
-    let device: Option<Device> =
-        replication.parsed("device", "a DPDK device such as \"0000:3b:00.1\"");
-    if listen.is_some_and(|listen| listen.is_unspecified()) {
-        replication
-            .problem("listen", "takes the address of this host on the port, not all addresses");
-    }
-    let (longest, usual) =
-        if listen.is_some_and(|listen| listen.is_ipv6()) { (128, 64) } else { (32, 24) };
-    let prefix_len = replication.integer("prefix_len", 1..=longest, Some(usual));
-    let gateway: Option<IpAddr> =
-        replication.parsed_optional("gateway", "an address such as \"10.0.9.254\"");
-    for (key, address) in [("standby", standby), ("gateway", gateway)] {
-        if address.zip(listen).is_some_and(|(one, other)| one.is_ipv4() != other.is_ipv4()) {
-            replication.problem(key, "takes an address of the family of listen");
+        let listen = self.listen.ip();
+        if listen.is_unspecified() {
+            problem("listen", "takes the address of this host on the port, not all addresses");
         }
+        let (longest, usual) = if listen.is_ipv6() { (128, 64) } else { (32, 24) };
+        let prefix_len = prefix_len.unwrap_or(usual);
+        if prefix_len > longest {
+            problem("prefix_len", &integer(1..=longest).refusal());
+        }
+        let has_listen = document.is_read("store.replication.listen");
+        let is_read = has_listen && document.is_read("store.replication.standby");
+        for (key, address) in [("standby", Some(self.standby.ip())), ("gateway", *gateway)] {
+            if is_read && address.is_some_and(|address| address.is_ipv4() != listen.is_ipv4()) {
+                problem(key, "takes an address of the family of listen");
+            }
+        }
+        Some(UserLinkSettings { device: device.clone()?, prefix_len, gateway: *gateway })
     }
-    Some(UserLinkSettings { device: device?, prefix_len, gateway })
 }
 
 #[cfg(test)]
@@ -134,9 +168,9 @@ mod tests {
 
     /// The lines of TLS in the example.
     const TLS_LINES: [&str; 3] = [
-        "tls_ca = \"/etc/adit/pair-ca.pem\"\n",
-        "tls_certificate = \"/etc/adit/pair.pem\"\n",
-        "tls_key = \"/etc/adit/pair.key\"\n",
+        "tls_ca = \"/etc/adit/store-ca.pem\"\n",
+        "tls_certificate = \"/etc/adit/store.pem\"\n",
+        "tls_key = \"/etc/adit/store.key\"\n",
     ];
 
     /// The commented lines of the example without their comment signs.
@@ -144,11 +178,12 @@ mod tests {
         let start = EXAMPLE.find("# [store.replication]").unwrap();
         let lines = EXAMPLE[start..].lines().take_while(|line| !line.is_empty());
         let of_user = |line: &str| {
-            let keys = ["device", "prefix_len", "gateway", "tls_name", "accept_"];
+            let keys = ["device", "prefix_len", "gateway", "tls_name", "accept_", "acknowledge"];
             keys.iter().any(|key| line[2..].starts_with(key))
         };
-        let is_code =
-            |line: &&str| line.starts_with("# [") || line.contains(" = ") && !of_user(line);
+        let is_key =
+            |line: &str| line[2..].split_once(" = ").is_some_and(|(key, _)| !key.contains(' '));
+        let is_code = |line: &&str| line.starts_with("# [") || is_key(line) && !of_user(line);
         lines.filter(is_code).map(|line| format!("{}\n", &line[2..])).collect()
     }
 

@@ -1,17 +1,14 @@
 //! Reads a TOML table key by key and collects all mistakes instead of stopping at the first.
 //!
-//! A getter always returns a usable value: the one in the file, the default, or a substitute after it
-//! has noted a problem. The caller refuses the file unless [`ConfigDocument::problems`] is empty.
+//! A read of a key always gives a usable value: the one in the file, the default, or a substitute
+//! after a problem was noted. The file is refused unless [`ConfigDocument::problems`] is empty.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::ops::RangeInclusive;
-use std::str::FromStr;
 
-use adit_types::limits::WORKERS_MAX;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeArray, DeTable, DeValue};
 
 /// One mistake in a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,15 +30,35 @@ impl fmt::Display for ConfigProblem {
     }
 }
 
+/// A value of the file, with its place.
+pub(super) type ConfigValue<'t> = Spanned<DeValue<'t>>;
+
 /// The file, and the problems found so far.
-pub(super) struct ConfigDocument<'i> {
-    input: &'i str,
+pub(super) struct ConfigDocument<'t> {
+    input: &'t str,
+    root: &'t DeTable<'t>,
     problems: RefCell<Vec<ConfigProblem>>,
+    /// Paths of values that could not be read, and have a substitute.
+    unread: RefCell<BTreeSet<String>>,
 }
 
-impl<'i> ConfigDocument<'i> {
-    pub(super) fn new(input: &'i str) -> Self {
-        Self { input, problems: RefCell::default() }
+impl<'t> ConfigDocument<'t> {
+    pub(super) fn new(input: &'t str, root: &'t DeTable<'t>) -> Self {
+        Self { input, root, problems: RefCell::default(), unread: RefCell::default() }
+    }
+
+    /// The whole file as a table.
+    pub(super) fn root(&'t self) -> ConfigSection<'t> {
+        self.section(Some(self.root), String::new(), 0)
+    }
+
+    fn section(
+        &'t self,
+        table: Option<&'t DeTable<'t>>,
+        path: String,
+        offset: usize,
+    ) -> ConfigSection<'t> {
+        ConfigSection { document: self, table, path, offset, known: BTreeSet::new() }
     }
 
     /// All problems noted so far, by line.
@@ -54,340 +71,139 @@ impl<'i> ConfigDocument<'i> {
 
     pub(super) fn note(&self, offset: usize, path: &str, what: impl Into<String>) {
         let line = 1 + self.input.bytes().take(offset).filter(|byte| *byte == b'\n').count();
-        self.problems.borrow_mut().push(ConfigProblem {
-            line,
-            path: path.to_owned(),
-            what: what.into(),
-        });
+        let problem = ConfigProblem { line, path: path.to_owned(), what: what.into() };
+        self.problems.borrow_mut().push(problem);
+    }
+
+    /// Notes a problem with the value at `path`, unless it is a substitute, whose problem is noted.
+    pub(super) fn problem(&self, path: &str, what: impl Into<String>) {
+        if self.is_read(path) {
+            self.note(self.find(path).1, path, what);
+        }
+    }
+
+    /// True unless the value at `path` is a substitute.
+    pub(super) fn is_read(&self, path: &str) -> bool {
+        !self.unread.borrow().contains(path)
+    }
+
+    /// True if the file has `path`.
+    pub(super) fn has(&self, path: &str) -> bool {
+        self.find(path).0
+    }
+
+    /// Notes a problem with each of `keys` of the section at `path` that the file has.
+    pub(super) fn refuse(&self, path: &str, keys: &[&str], what: &str) {
+        for path in keys.iter().map(|key| format!("{path}.{key}")).filter(|path| self.has(path)) {
+            self.problem(&path, what);
+        }
+    }
+
+    /// Whether the file has `path`, and the offset of it or of the nearest table around it.
+    fn find(&self, path: &str) -> (bool, usize) {
+        let (mut table, mut items, mut offset) = (Some(self.root), None::<&DeArray<'_>>, 0);
+        for part in path.split(['.', '[']) {
+            let found = match part.strip_suffix(']') {
+                Some(index) => index.parse::<usize>().ok().and_then(|index| items?.get(index)),
+                None => table.and_then(|table| table.get(part)),
+            };
+            let Some(value) = found else { return (false, offset) };
+            offset = value.span().start;
+            (table, items) = (value.get_ref().as_table(), value.get_ref().as_array());
+        }
+        (true, offset)
     }
 }
 
-/// How a key gives CPUs to threads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CpuKey {
-    /// It lists them, or is absent.
-    Listed,
-    /// A plan chooses them: `"auto"`, or `{ count = 2 }` with the number of threads.
-    Planned { count: Option<usize> },
-}
-
 /// One table of the file; empty if the file does not have it.
-pub(super) struct ConfigSection<'d, 'i> {
-    document: &'d ConfigDocument<'i>,
-    table: Option<&'d DeTable<'i>>,
+pub(super) struct ConfigSection<'t> {
+    document: &'t ConfigDocument<'t>,
+    table: Option<&'t DeTable<'t>>,
     path: String,
     offset: usize,
     known: BTreeSet<&'static str>,
 }
 
-impl<'d, 'i> ConfigSection<'d, 'i> {
-    pub(super) fn root(document: &'d ConfigDocument<'i>, table: &'d DeTable<'i>) -> Self {
-        Self {
-            document,
-            table: Some(table),
-            path: String::new(),
-            offset: 0,
-            known: BTreeSet::new(),
-        }
+impl<'t> ConfigSection<'t> {
+    /// The value of `key`, which is known from now on.
+    pub(super) fn value(&mut self, key: &'static str) -> Option<&'t ConfigValue<'t>> {
+        self.known.insert(key);
+        self.table?.get(key)
     }
 
-    /// True if the table has `key`.
-    pub(super) fn has(&self, key: &str) -> bool {
-        self.table.is_some_and(|table| table.contains_key(key))
+    /// As [`Self::value`], for a key without a default.
+    pub(super) fn required(&mut self, key: &'static str) -> Option<&'t ConfigValue<'t>> {
+        let value = self.value(key);
+        if value.is_none() {
+            self.unread(key, self.offset, "is missing and has no default");
+        }
+        value
+    }
+
+    /// Notes why the value of `key`, or an item of it, which is at `offset`, cannot be read.
+    pub(super) fn unread(&self, key: &str, offset: usize, what: impl Into<String>) {
+        let path = self.path_of(key);
+        self.document.note(offset, &path, what);
+        self.document.unread.borrow_mut().insert(path);
+    }
+
+    /// The value that was read of `key`, or of the item `value` of it; notes why there is none.
+    pub(super) fn read<T>(
+        &self,
+        key: &str,
+        value: &ConfigValue<'_>,
+        read: Result<T, String>,
+    ) -> Option<T> {
+        read.map_err(|what| self.unread(key, value.span().start, what)).ok()
     }
 
     /// The table at `key`; empty if absent.
-    pub(super) fn table(&mut self, key: &'static str) -> ConfigSection<'d, 'i> {
-        let path = self.path_of(key);
+    pub(super) fn table(&mut self, key: &'static str) -> ConfigSection<'t> {
         let found = self.value(key);
-        let table = found.and_then(|value| match value.get_ref() {
-            DeValue::Table(table) => Some(table),
-            other => {
-                self.document.note(
-                    value.span().start,
-                    &path,
-                    format!(
-                        "must be a table, written [{key}], not {}",
-                        with_article(other.type_str())
-                    ),
-                );
-                None
+        let table = found.and_then(|value| {
+            let table = value.get_ref().as_table();
+            if table.is_none() {
+                let kind = with_article(value.get_ref().type_str());
+                let what = format!("must be a table, written [{key}], not {kind}");
+                self.unread(key, value.span().start, what);
             }
+            table
         });
         let offset = found.map_or(self.offset, |value| value.span().start);
-        ConfigSection { document: self.document, table, path, offset, known: BTreeSet::new() }
-    }
-
-    /// The table at `key`; `None` if absent.
-    pub(super) fn table_optional(&mut self, key: &'static str) -> Option<ConfigSection<'d, 'i>> {
-        let is_present = self.has(key);
-        let table = self.table(key);
-        is_present.then_some(table)
+        self.document.section(table, self.path_of(key), offset)
     }
 
     /// The tables of the array at `key`, written `[[key]]`; none if absent.
-    pub(super) fn tables(&mut self, key: &'static str) -> Vec<ConfigSection<'d, 'i>> {
-        let path = self.path_of(key);
+    pub(super) fn tables(&mut self, key: &'static str) -> Vec<ConfigSection<'t>> {
         let Some(value) = self.value(key) else { return Vec::new() };
-        let DeValue::Array(items) = value.get_ref() else {
+        let Some(items) = value.get_ref().as_array() else {
             let what = format!("must be an array of tables, each written [[{key}]]");
-            self.document.note(value.span().start, &path, what);
+            self.unread(key, value.span().start, what);
             return Vec::new();
         };
-        let section = |(index, item): (usize, &'d Spanned<DeValue<'i>>)| {
-            let path = format!("{path}[{index}]");
+        let section = |(index, item): (usize, &'t ConfigValue<'t>)| {
+            let (name, offset) = (format!("{key}[{index}]"), item.span().start);
             let table = item.get_ref().as_table();
             if table.is_none() {
-                let what = format!("must be a table, written [[{key}]]");
-                self.document.note(item.span().start, &path, what);
+                self.unread(&name, offset, format!("must be a table, written [[{key}]]"));
             }
-            let offset = item.span().start;
-            ConfigSection { document: self.document, table, path, offset, known: BTreeSet::new() }
+            self.document.section(table, self.path_of(&name), offset)
         };
         items.iter().enumerate().map(section).collect()
     }
 
-    /// An integer within `range`. Without a default the key is required.
-    pub(super) fn integer<T>(
-        &mut self,
-        key: &'static str,
-        range: RangeInclusive<T>,
-        default: Option<T>,
-    ) -> T
-    where
-        T: Copy + PartialOrd + fmt::Display + TryFrom<i64>,
-    {
-        let (low, high) = (*range.start(), *range.end());
-        let Some(value) = self.value_or_required(key, default.is_some()) else {
-            return default.unwrap_or(low);
-        };
-        let parsed = self.as_integer(value).and_then(|n| T::try_from(n).ok());
-        parsed.filter(|n| range.contains(n)).unwrap_or_else(|| {
-            self.problem(key, format!("takes a whole number from {low} to {high}"));
-            low
-        })
-    }
-
-    /// As [`Self::integer`], for an optional key.
-    pub(super) fn integer_optional<T>(
-        &mut self,
-        key: &'static str,
-        range: RangeInclusive<T>,
-    ) -> Option<T>
-    where
-        T: Copy + PartialOrd + fmt::Display + TryFrom<i64>,
-    {
-        self.value(key)?;
-        Some(self.integer(key, range, None))
-    }
-
-    /// A boolean, for an optional key.
-    pub(super) fn boolean_optional(&mut self, key: &'static str) -> Option<bool> {
-        let value = self.value(key)?;
-        let read = value.get_ref().as_bool();
-        if read.is_none() {
-            self.problem(key, "takes true or false");
+    /// The items of the list at `key`.
+    pub(super) fn list(&mut self, key: &'static str, required: bool) -> &'t [ConfigValue<'t>] {
+        let value = if required { self.required(key) } else { self.value(key) };
+        let Some(value) = value else { return &[] };
+        let items = value.get_ref().as_array();
+        if items.is_none() {
+            self.unread(key, value.span().start, "takes a list, written [ ... ]");
         }
-        read
+        items.map_or(&[], |items| &items[..])
     }
 
-    /// The integers of a list, each within `range`.
-    pub(super) fn integers<T>(&mut self, key: &'static str, range: RangeInclusive<T>) -> Vec<T>
-    where
-        T: Copy + PartialOrd + fmt::Display + TryFrom<i64>,
-    {
-        let (low, high) = (*range.start(), *range.end());
-        let items = self.list(key, true);
-        let mut numbers = Vec::new();
-        for item in items {
-            match self
-                .as_integer(item)
-                .and_then(|n| T::try_from(n).ok())
-                .filter(|n| range.contains(n))
-            {
-                Some(number) => numbers.push(number),
-                None => {
-                    self.problem_at(item, key, format!("takes whole numbers from {low} to {high}"))
-                }
-            }
-        }
-        numbers
-    }
-
-    /// True if `key` is absent or a list.
-    pub(super) fn is_list(&self, key: &str) -> bool {
-        let value = self.table.and_then(|table| table.get(key));
-        value.is_none_or(|value| matches!(value.get_ref(), DeValue::Array(_)))
-    }
-
-    /// How `key` gives CPUs.
-    pub(super) fn cpu_key(&mut self, key: &'static str) -> CpuKey {
-        match self.value(key).map(Spanned::get_ref) {
-            Some(DeValue::String(text)) if text == "auto" => CpuKey::Planned { count: None },
-            Some(DeValue::Table(_)) => {
-                let mut wanted = self.table(key);
-                let count = wanted.integer("count", 1..=WORKERS_MAX, None);
-                wanted.finish();
-                CpuKey::Planned { count: Some(count) }
-            }
-            _ => CpuKey::Listed,
-        }
-    }
-
-    /// The text of a key that another one depends on, and that is read in full elsewhere.
-    pub(super) fn peek(&self, key: &str) -> Option<&'d str> {
-        self.table?.get(key)?.get_ref().as_str()
-    }
-
-    /// A string that parses as `T`. `expects` describes the format, with an example.
-    pub(super) fn parsed<T: FromStr>(&mut self, key: &'static str, expects: &str) -> Option<T> {
-        let value = self.value_or_required(key, false)?;
-        self.parse_value(key, value, expects)
-    }
-
-    /// As [`Self::parsed`], for an optional key.
-    pub(super) fn parsed_optional<T: FromStr>(
-        &mut self,
-        key: &'static str,
-        expects: &str,
-    ) -> Option<T> {
-        let value = self.value(key)?;
-        self.parse_value(key, value, expects)
-    }
-
-    /// The strings of a list, each parsed as `T`.
-    pub(super) fn parsed_list<T: FromStr>(
-        &mut self,
-        key: &'static str,
-        required: bool,
-        expects: &str,
-    ) -> Vec<T> {
-        let items = self.list(key, required);
-        items.into_iter().filter_map(|item| self.parse_value(key, item, expects)).collect()
-    }
-
-    /// A value from a fixed set of names.
-    pub(super) fn choice<T: Copy>(
-        &mut self,
-        key: &'static str,
-        choices: &[(&str, T)],
-        default: Option<T>,
-    ) -> Option<T> {
-        let Some(value) = self.value_or_required(key, default.is_some()) else { return default };
-        let text = value.get_ref().as_str();
-        let found = choices.iter().find(|(name, _)| text == Some(name)).map(|(_, value)| *value);
-        if found.is_none() {
-            let names: Vec<_> = choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();
-            self.problem(key, format!("takes {}", names.join(" or ")));
-        }
-        found
-    }
-
-    /// An integer out of `range`, or one of `choices`, for an optional key.
-    pub(super) fn integer_or_choice<T: Copy>(
-        &mut self,
-        key: &'static str,
-        range: RangeInclusive<u16>,
-        of_integer: impl Fn(u16) -> T,
-        choices: &[(&str, T)],
-    ) -> Option<T> {
-        let value = self.value(key)?;
-        let named = choices.iter().find(|(name, _)| value.get_ref().as_str() == Some(name));
-        let integer = || self.as_integer(value).and_then(|number| u16::try_from(number).ok());
-        let found = match named {
-            Some((_, choice)) => Some(*choice),
-            None => integer().filter(|number| range.contains(number)).map(of_integer),
-        };
-        if found.is_none() {
-            let (low, high) = range.into_inner();
-            let names: Vec<_> = choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();
-            self.problem(key, format!("takes {low} to {high}, {}", names.join(" or ")));
-        }
-        found
-    }
-
-    /// Marks a key as read whose value depends on another one that is wrong.
-    pub(super) fn skip(&mut self, key: &'static str) {
-        self.value(key);
-    }
-
-    /// Notes a problem with each key that is given and that `read` would read.
-    pub(super) fn refuse_those_of<T>(
-        &mut self,
-        read: impl FnOnce(&mut ConfigSection<'_, '_>) -> T,
-        what: &str,
-    ) {
-        let (document, empty) = (ConfigDocument::new(""), DeTable::new());
-        let mut section = ConfigSection::root(&document, &empty);
-        read(&mut section);
-        let keys: Vec<_> = section.known.iter().copied().collect();
-        self.refuse(&keys, what);
-    }
-
-    /// Notes a problem with each of `keys` that is given.
-    pub(super) fn refuse(&mut self, keys: &[&'static str], what: &str) {
-        for key in keys {
-            if self.value(key).is_some() {
-                self.problem(key, what);
-            }
-        }
-    }
-
-    /// A value from a fixed set of names for each of `count` items: one for all, or a list.
-    pub(super) fn choice_each<T: Copy>(
-        &mut self,
-        key: &'static str,
-        choices: &[(&str, T)],
-        default: T,
-        count: usize,
-    ) -> Vec<T> {
-        if !self.value(key).is_some_and(|value| matches!(value.get_ref(), DeValue::Array(_))) {
-            let one = self.choice(key, choices, Some(default)).unwrap_or(default);
-            return vec![one; count];
-        }
-        let items = self.list(key, true);
-        let named = |item: &&Spanned<DeValue<'_>>| {
-            let text = item.get_ref().as_str();
-            choices.iter().find(|(name, _)| text == Some(name)).map(|(_, value)| *value)
-        };
-        let found: Vec<T> = items.iter().filter_map(named).collect();
-        if found.len() != count || items.len() != count {
-            let names: Vec<_> = choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();
-            let names = names.join(" or ");
-            self.problem(key, format!("takes {names}, or a list of {count} of them"));
-            return vec![default; count];
-        }
-        found
-    }
-
-    /// A list of values from a fixed set of names; empty if absent.
-    pub(super) fn choices<T: Copy>(&mut self, key: &'static str, choices: &[(&str, T)]) -> Vec<T> {
-        let mut found = Vec::new();
-        for item in self.list(key, false) {
-            let text = item.get_ref().as_str();
-            match choices.iter().find(|(name, _)| text == Some(name)) {
-                Some((_, value)) => found.push(*value),
-                None => {
-                    let names: Vec<_> =
-                        choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();
-                    let what = format!("takes a list of names out of {}", names.join(", "));
-                    self.problem_at(item, key, what);
-                }
-            }
-        }
-        found
-    }
-
-    /// Notes a problem with `key` of this table.
-    pub(super) fn problem(&self, key: &str, what: impl Into<String>) {
-        let offset = self
-            .table
-            .and_then(|table| table.get(key))
-            .map_or(self.offset, |value| value.span().start);
-        self.document.note(offset, &self.path_of(key), what);
-    }
-
-    /// Notes every key that no getter has read.
+    /// Notes every key that was not read.
     pub(super) fn finish(self) {
         let Some(table) = self.table else { return };
         for key in table.keys() {
@@ -405,65 +221,14 @@ impl<'d, 'i> ConfigSection<'d, 'i> {
         }
     }
 
-    fn value(&mut self, key: &'static str) -> Option<&'d Spanned<DeValue<'i>>> {
-        self.known.insert(key);
-        self.table?.get(key)
-    }
-
-    fn value_or_required(
-        &mut self,
-        key: &'static str,
-        optional: bool,
-    ) -> Option<&'d Spanned<DeValue<'i>>> {
-        let value = self.value(key);
-        if value.is_none() && !optional {
-            self.problem(key, "is missing and has no default");
-        }
-        value
-    }
-
-    fn list(&mut self, key: &'static str, required: bool) -> Vec<&'d Spanned<DeValue<'i>>> {
-        let Some(value) = self.value_or_required(key, !required) else { return Vec::new() };
-        match value.get_ref() {
-            DeValue::Array(items) => items.iter().collect(),
-            _ => {
-                self.problem(key, "takes a list, written [ ... ]");
-                Vec::new()
-            }
-        }
-    }
-
-    #[allow(clippy::unused_self, reason = "uniform with the other getters")]
-    fn as_integer(&self, value: &Spanned<DeValue<'_>>) -> Option<i64> {
-        let integer = value.get_ref().as_integer()?;
-        i64::from_str_radix(integer.as_str(), integer.radix()).ok()
-    }
-
-    fn parse_value<T: FromStr>(
-        &self,
-        key: &str,
-        value: &Spanned<DeValue<'_>>,
-        expects: &str,
-    ) -> Option<T> {
-        let text = value.get_ref().as_str();
-        let parsed = text.and_then(|text| text.parse().ok());
-        if parsed.is_none() {
-            let what = match text {
-                Some(text) => format!("\"{text}\" is not {expects}"),
-                None => format!("takes {expects}, in quotes"),
-            };
-            self.problem_at(value, key, what);
-        }
-        parsed
-    }
-
-    fn problem_at(&self, value: &Spanned<DeValue<'_>>, key: &str, what: String) {
-        self.document.note(value.span().start, &self.path_of(key), what);
-    }
-
     fn path_of(&self, key: &str) -> String {
-        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+        path_of(&self.path, key)
     }
+}
+
+/// The path of a key in the section at `path`.
+pub(super) fn path_of(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
 fn with_article(noun: &str) -> String {

@@ -2,8 +2,51 @@
 
 use adit_kernel::{DeviceAddress, IpNetwork};
 
-use super::section::ConfigSection;
-use super::{IpNet, StoreSettings};
+use super::comparison::OnReload;
+use super::declare::section;
+use super::fields::IpNet;
+use super::keys::{IntoKey as _, Table};
+use super::kinds::{Flag, text, words};
+use super::section::ConfigDocument;
+use super::store::StoreSettings;
+
+/// Why a standby does not change.
+pub(super) const TAKEN: OnReload = OnReload::Fixed("addresses and roles are taken at the start");
+
+section! {
+    /// Two adits on two hosts with the same store.name: one is active, the other one follows it and takes
+    /// over when the active one ends, dies, or loses the store (docs/store.md). Both have this section;
+    /// it needs store.kind = "redis". Without it, a second adit with the same store.name does not start.
+    StandbySection(TAKEN) {
+        /// Addresses of this host while its adit is active, and the network devices that get them: that
+        /// of n4.listen, and those of kernel:udp ports. A device that has one of them permanently keeps
+        /// it.
+        addresses: Vec<StandbyAddress>, Table
+            => ["[{ device = \"eth0\", address = \"10.0.4.2/24\" }]"];
+        /// With several servers, acknowledge_replicas = 0 lets two adits be active after a replica was
+        /// promoted without the last changes: both acknowledge, and what one of them acknowledged is
+        /// lost. true accepts that.
+        accepts_two_active: bool = "accept_two_active", Flag.or(false) => [];
+        /// The behavior of the active adit when it reaches neither the store nor its standby before its
+        /// lease ends: "stop" answering and forwarding until it does, since the other adit may be active
+        /// by then; or "forward" on. Then two adits may answer for the same addresses.
+        when_isolated: WhenIsolated, words(&[("stop", WhenIsolated::Stop), ("forward",
+            WhenIsolated::Forward)]).or(WhenIsolated::Stop) => [];
+    }
+}
+
+section! {
+    /// An address of the active adit.
+    StandbyAddress(TAKEN) {
+        /// The network device.
+        device: String, text("the name of a network device").check(device_name)
+            .required(String::new()) => ["\"eth0\""];
+        /// The address.
+        address: IpNet,
+            text("an address with the prefix length of its link, such as \"10.0.4.2/24\"")
+            .required(IpNet::ANY) => ["\"10.0.4.2/24\""];
+    }
+}
 
 /// Settings of an adit that waits until it is the active one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,72 +67,65 @@ pub(crate) enum WhenIsolated {
     Forward,
 }
 
-/// Reads the section, if the file has it.
-pub(super) fn read(
-    root: &mut ConfigSection<'_, '_>,
+/// Checks the section, if the file has it.
+pub(super) fn check(
+    document: &ConfigDocument<'_>,
+    standby: Option<&StandbySection>,
     store: &StoreSettings,
 ) -> Option<StandbySettings> {
     let shared = store.shared();
-    let Some(mut standby) = root.table_optional("standby") else {
+    let Some(standby) = standby else {
         if shared.is_some_and(|shared| shared.replication.is_some()) {
-            root.problem("store.replication", "is between an adit and its standby: add [standby]");
+            let what = "is between an adit and its standby: add [standby]";
+            document.problem("store.replication", what);
         }
         return None;
     };
-    if shared.is_none() {
-        root.problem("standby", "needs a store that both adits reach: set store.kind = \"redis\"");
-    }
-    if store.serves_without_store {
-        root.problem(
-            "standby",
+    let needs = [
+        (shared.is_some(), "needs a store that both adits reach: set store.kind = \"redis\""),
+        (
+            !store.serves_without_store,
             "needs store.on_store_loss = \"refuse\": what an adit answers without the store, the other one never learns",
-        );
-    }
-    if !store.keeps_at_stop {
-        root.problem(
-            "standby",
+        ),
+        (
+            store.keeps_at_stop,
             "needs store.on_stop = \"keep\": there is nothing to take over otherwise",
-        );
+        ),
+    ];
+    for (_, what) in needs.into_iter().filter(|(is_there, _)| !is_there) {
+        document.problem("standby", what);
     }
-    let mut addresses: Vec<DeviceAddress> = Vec::new();
-    for mut entry in standby.tables("addresses") {
-        let device: String =
-            entry.parsed("device", "the name of a network device").unwrap_or_default();
-        if !is_device_name(&device) {
-            entry.problem("device", "takes the name of a network device, of 1 to 15 characters");
+    for (index, entry) in standby.addresses.iter().enumerate() {
+        let before = &standby.addresses[..index];
+        if before.iter().any(|known| known.address.addr == entry.address.addr) {
+            document.problem(&format!("standby.addresses[{index}].address"), "is given twice");
         }
-        let expects = "an address with the prefix length of its link, such as \"10.0.4.2/24\"";
-        let network: Option<IpNet> = entry.parsed("address", expects);
-        if let Some(IpNet { addr, len }) = network {
-            if addresses.iter().any(|known| known.network.addr == addr) {
-                entry.problem("address", "is given twice");
-            }
-            addresses.push(DeviceAddress { device, network: IpNetwork { addr, len } });
-        }
-        entry.finish();
     }
-    let accepts_two_active = standby.boolean_optional("accept_two_active").unwrap_or(false);
     if let Some(shared) = shared
         && shared.servers.len() > 1
         && shared.acknowledge_replicas == 0
-        && !accepts_two_active
+        && !standby.accepts_two_active
     {
         let what = "takes 1 or more with [standby] and several servers: a replica that is promoted without the last changes \
                     would make the other adit active beside this one, and both would acknowledge. \
                     standby.accept_two_active = true accepts that";
-        root.problem("store.acknowledge_replicas", what);
+        document.problem("store.acknowledge_replicas", what);
     }
-    let words = [("stop", WhenIsolated::Stop), ("forward", WhenIsolated::Forward)];
-    let when_isolated = standby.choice("when_isolated", &words, Some(WhenIsolated::Stop));
-    let when_isolated = when_isolated.unwrap_or(WhenIsolated::Stop);
-    standby.finish();
+    let StandbySection { accepts_two_active, when_isolated, .. } = *standby;
+    let address = |of: &StandbyAddress| {
+        let IpNet { addr, len } = of.address;
+        DeviceAddress { device: of.device.clone(), network: IpNetwork { addr, len } }
+    };
+    let addresses = standby.addresses.iter().map(address).collect();
     Some(StandbySettings { addresses, accepts_two_active, when_isolated })
 }
 
-/// True for a text that the kernel accepts as the name of a network device.
-fn is_device_name(name: &str) -> bool {
+/// Says why the kernel does not accept a text as the name of a network device.
+fn device_name(name: &str) -> Result<(), String> {
     let is_allowed = |octet: u8| octet.is_ascii_graphic() && !b"/:".contains(&octet);
-    (1..=15).contains(&name.len()) && name.bytes().all(is_allowed)
+    let is_name = (1..=15).contains(&name.len()) && name.bytes().all(is_allowed);
+    let what = || "takes the name of a network device, of 1 to 15 characters".to_owned();
+    is_name.then_some(()).ok_or_else(what)
 }
 
 #[cfg(test)]

@@ -10,18 +10,93 @@ use adit_transport::KernelWait;
 use adit_types::Nanos;
 
 use super::PortSettings;
-use super::replication::{self, ReplicationSettings, ReplicationTransport};
-use super::section::ConfigSection;
-use super::store_tls::{StoreTlsFiles, path, read_tls};
-
-/// The folder of the journal unless the configuration names another one.
-const FOLDER_DEFAULT: &str = "/var/lib/adit/journal";
+use super::comparison::{BY_KEY, NOW, OPENED};
+use super::declare::section;
+use super::keys::{IntoKey as _, SameTable, Table};
+use super::kinds::{integer, millis, text, words};
+use super::replication::{ReplicationSection, ReplicationSettings, ReplicationTransport};
+use super::section::ConfigDocument;
+use super::store_tls::{StoreTlsFiles, TlsKeys};
+use super::table::Section as _;
 
 /// Maximum number of servers.
 const SERVERS_MAX: usize = 64;
 
 /// Maximum length of the records' name. Unit: octets.
 const NAME_BYTES_MAX: usize = 64;
+
+section! {
+    /// Where sessions are kept, so that they survive the end of the process. docs/store.md explains what
+    /// survives what.
+    StoreSection(OPENED) {
+        /// "journal": in a folder of this host. "redis": on servers of the Redis protocol. "none":
+        /// sessions end with the process.
+        kind: StoreName, words(&[("journal", StoreName::Journal), ("redis", StoreName::Redis),
+            ("none", StoreName::None)]).or(StoreName::Journal) => [];
+        /// Folder of the journal, made if its parent exists or can be made. Each adit needs its own.
+        folder: String, text("a path such as \"/var/lib/adit/journal\"")
+            .or("/var/lib/adit/journal".into()) => [];
+        shared: SharedStoreKeys, SameTable, BY_KEY;
+        /// How often the usage of each session is recorded: the most of it that a crash loses.
+        usage_interval: Nanos = "usage_interval_ms", millis(100..=3_600_000)
+            .or(Nanos::from_secs(30)), NOW => [];
+        /// Requests while the store cannot be written: "refuse" them with Cause 77, or "continue"
+        /// without it.
+        serves_without_store: bool = "on_store_loss", words(&[("refuse", false), ("continue",
+            true)]).or(false), NOW => [];
+        /// The effect of SIGTERM on sessions: "keep" them for the next start, or "release" their
+        /// associations.
+        keeps_at_stop: bool = "on_stop", words(&[("keep", true), ("release", false)]).or(true), NOW
+            => [];
+        replication: Option<ReplicationSection>, Table;
+    }
+}
+
+section! {
+    /// A store that several adits share.
+    SharedStoreKeys(OPENED) {
+        /// For kind = "redis", instead of folder: all servers of a replicated store, or some nodes of a
+        /// Cluster.
+        servers: Vec<SocketAddr>,
+            text("an address with a port such as \"192.0.2.10:6379\" or \"[2001:db8::10]:6379\"")
+            .list("none") => ["# [\"192.0.2.10:6379\", \"192.0.2.11:6379\"]"];
+        /// The name of the records on the servers. One adit at a time has the records of a name.
+        name: Option<String>, text("a name such as \"upf-1\"").check(record_name).optional("none")
+            => ["# \"upf-1\""];
+        /// How many replicas must have a change before it is answered. 0: the primary is enough.
+        acknowledge_replicas: u32, integer(0..=16).or(0);
+        /// The file whose first line is the password.
+        password_file: Option<String>, text("a path such as \"/etc/adit/store.password\"")
+            .optional("none") => ["# \"/etc/adit/store.password\""];
+        /// The user, if it is not the default one.
+        username: Option<String>, text("a name such as \"adit\"").optional("default")
+            => ["# \"adit\""];
+        tls: TlsKeys, SameTable, BY_KEY;
+        /// "blocking": sleeps until a server answers. "polled": spins on main_core meanwhile, which is
+        /// faster.
+        wait: KernelWait = "transport", words(&[("blocking", KernelWait::Sleep), ("polled",
+            KernelWait::Poll)]).or(KernelWait::Sleep);
+        /// How long the records stay this adit's without contact to a server, before another adit may
+        /// take them.
+        lease: Nanos = "lease_ms", millis(300..=60_000).or(Nanos::from_secs(2));
+    }
+}
+
+/// A kind of store by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StoreName {
+    Journal,
+    Redis,
+    None,
+}
+
+/// Says why a text is no name of records.
+fn record_name(name: &str) -> Result<(), String> {
+    let is_plain = |octet: u8| octet.is_ascii_alphanumeric() || b"-._".contains(&octet);
+    let is_name = (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain);
+    let what = || format!("takes 1 to {NAME_BYTES_MAX} letters, digits and \"-\", \".\", \"_\"");
+    is_name.then_some(()).ok_or_else(what)
+}
 
 /// Where records are kept, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,86 +158,72 @@ impl StoreSettings {
     }
 }
 
-/// The device of replication in user space belongs to nothing else.
-pub(super) fn check_replication_device(
-    root: &ConfigSection<'_, '_>,
-    store: &StoreSettings,
-    ports: &[PortSettings],
-) {
-    let mut of_ports = ports.iter().filter_map(|port| port.device.dpdk());
-    if let Some(device) = store.replication_device()
-        && of_ports.any(|of_port| of_port.name() == device.name())
-    {
-        let what = "is the device of a port; replication needs one of its own";
-        root.problem("store.replication.device", what);
-    }
-}
-
-pub(super) fn read(mut store: ConfigSection<'_, '_>) -> StoreSettings {
-    let kinds = ["journal", "redis", "none"].map(|kind| (kind, kind));
-    let kind = match store.choice("kind", &kinds, Some("journal")) {
-        Some("redis") => StoreKind::Shared(Box::new(read_shared(&mut store))),
-        Some("none") => StoreKind::None,
-        _ => {
-            let folder =
-                store.parsed_optional("folder", "a path such as \"/var/lib/adit/journal\"");
-            StoreKind::Journal(folder.unwrap_or_else(|| PathBuf::from(FOLDER_DEFAULT)))
+impl StoreSection {
+    /// Checks the section. The device of replication in user space belongs to none of `ports`.
+    pub(super) fn settings(
+        &self,
+        document: &ConfigDocument<'_>,
+        ports: &[PortSettings],
+    ) -> StoreSettings {
+        if self.kind != StoreName::Journal {
+            document.refuse("store", &["folder"], "is for kind = \"journal\"");
         }
-    };
-    if !matches!(kind, StoreKind::Journal(_)) {
-        store.refuse(&["folder"], "is for kind = \"journal\"");
+        let kind = match self.kind {
+            StoreName::Journal => StoreKind::Journal(PathBuf::from(&self.folder)),
+            StoreName::Redis => StoreKind::Shared(Box::new(self.shared(document))),
+            StoreName::None => StoreKind::None,
+        };
+        if self.kind != StoreName::Redis {
+            let what = "is for kind = \"redis\"";
+            SharedStoreKeys::refuse(document, "store", what);
+            TlsKeys::refuse(document, "store", what);
+            document.refuse("store", &["replication"], what);
+        }
+        let settings = StoreSettings {
+            usage_interval: self.usage_interval,
+            serves_without_store: self.serves_without_store,
+            keeps_at_stop: self.keeps_at_stop && kind != StoreKind::None,
+            kind,
+        };
+        let mut of_ports = ports.iter().filter_map(|port| port.device.dpdk());
+        if let Some(device) = settings.replication_device()
+            && of_ports.any(|of_port| of_port.name() == device.name())
+        {
+            let what = "is the device of a port; replication needs one of its own";
+            document.problem("store.replication.device", what);
+        }
+        settings
     }
-    if !matches!(kind, StoreKind::Shared(_)) {
-        store.refuse_those_of(read_shared, "is for kind = \"redis\"");
-    }
-    let usage_interval_ms = store.integer("usage_interval_ms", 100..=3_600_000_u64, Some(30_000));
-    let losses = [("refuse", false), ("continue", true)];
-    let serves_without_store = store.choice("on_store_loss", &losses, Some(false)).unwrap_or(false);
-    let stops = [("keep", true), ("release", false)];
-    let keeps_at_stop = store.choice("on_stop", &stops, Some(true)).unwrap_or(true);
-    store.finish();
-    StoreSettings {
-        usage_interval: Nanos::from_millis(usage_interval_ms),
-        serves_without_store,
-        keeps_at_stop: keeps_at_stop && kind != StoreKind::None,
-        kind,
-    }
-}
 
-fn read_shared(store: &mut ConfigSection<'_, '_>) -> SharedStoreSettings {
-    let expects = "an address with a port such as \"192.0.2.10:6379\" or \"[2001:db8::10]:6379\"";
-    let servers: Vec<SocketAddr> = store.parsed_list("servers", true, expects);
-    if store.has("servers") && servers.is_empty() || servers.len() > SERVERS_MAX {
-        store.problem("servers", format!("takes 1 to {SERVERS_MAX} servers"));
-    }
-    if servers.iter().collect::<BTreeSet<_>>().len() != servers.len() {
-        store.problem("servers", "names a server twice");
-    }
-    let name: Option<String> = store.parsed("name", "a name such as \"upf-1\"");
-    let is_plain = |octet: u8| octet.is_ascii_alphanumeric() || b"-._".contains(&octet);
-    let is_name =
-        |name: &String| (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain);
-    if name.as_ref().is_some_and(|name| !is_name(name)) {
-        let what = format!("takes 1 to {NAME_BYTES_MAX} letters, digits and \"-\", \".\", \"_\"");
-        store.problem("name", what);
-    }
-    let username: Option<String> = store.parsed_optional("username", "a name such as \"adit\"");
-    let password_file = path(store, "password_file");
-    if username.is_some() && password_file.is_none() {
-        store.problem("username", "needs a password_file");
-    }
-    let transports = [("blocking", KernelWait::Sleep), ("polled", KernelWait::Poll)];
-    let wait = store.choice("transport", &transports, Some(KernelWait::Sleep));
-    SharedStoreSettings {
-        servers,
-        name: name.unwrap_or_default(),
-        username: username.unwrap_or_default(),
-        password_file,
-        tls: read_tls(store),
-        acknowledge_replicas: store.integer("acknowledge_replicas", 0..=16_u32, Some(0)),
-        wait: wait.unwrap_or(KernelWait::Sleep),
-        lease: Duration::from_millis(store.integer("lease_ms", 300..=60_000_u64, Some(2000))),
-        replication: replication::read(store),
+    fn shared(&self, document: &ConfigDocument<'_>) -> SharedStoreSettings {
+        let problem = |key: &str, what: &str| document.problem(&format!("store.{key}"), what);
+        let SharedStoreKeys { servers, name, username, password_file, .. } = &self.shared;
+        for key in
+            ["servers", "name"].into_iter().filter(|key| !document.has(&format!("store.{key}")))
+        {
+            problem(key, "is missing and has no default");
+        }
+        if document.has("store.servers") && servers.is_empty() || servers.len() > SERVERS_MAX {
+            problem("servers", &format!("takes 1 to {SERVERS_MAX} servers"));
+        }
+        if servers.iter().collect::<BTreeSet<_>>().len() != servers.len() {
+            problem("servers", "names a server twice");
+        }
+        if username.is_some() && password_file.is_none() {
+            problem("username", "needs a password_file");
+        }
+        let replication = self.replication.as_ref();
+        SharedStoreSettings {
+            servers: servers.clone(),
+            name: name.clone().unwrap_or_default(),
+            username: username.clone().unwrap_or_default(),
+            password_file: password_file.as_ref().map(PathBuf::from),
+            tls: self.shared.tls.files(document, "store"),
+            acknowledge_replicas: self.shared.acknowledge_replicas,
+            wait: self.shared.wait,
+            lease: self.shared.lease.to_duration(),
+            replication: replication.and_then(|replication| replication.settings(document)),
+        }
     }
 }
 

@@ -2,7 +2,32 @@
 
 use std::path::PathBuf;
 
-use super::section::ConfigSection;
+use super::comparison::OPENED;
+use super::declare::section;
+use super::keys::IntoKey as _;
+use super::kinds::text;
+use super::section::ConfigDocument;
+
+/// The form of paths.
+const PEM: &str = "a path such as \"/etc/adit/store.pem\"";
+
+section! {
+    /// TLS.
+    TlsKeys(OPENED) {
+        /// Certificates of the authorities that sign those of the other ends, in PEM. They make it TLS.
+        ca: Option<String> = "tls_ca", text(PEM).optional("without TLS")
+            => ["# \"/etc/adit/store-ca.pem\""];
+        /// Own certificate, in PEM.
+        certificate: Option<String> = "tls_certificate", text(PEM).optional("none")
+            => ["# \"/etc/adit/store.pem\""];
+        /// Its key, in PEM.
+        key: Option<String> = "tls_key", text(PEM).optional("none")
+            => ["# \"/etc/adit/store.key\""];
+        /// The name that the certificates of the other ends are for.
+        name: Option<String> = "tls_name", text("a name such as \"redis-1\"")
+            .optional("their addresses") => ["# \"redis\""];
+    }
+}
 
 /// Files of TLS, in PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,27 +47,25 @@ pub(crate) struct StoreIdentityFiles {
     pub key: PathBuf,
 }
 
-/// Reads the keys. Without a `tls_ca` there is no TLS.
-pub(super) fn read_tls(store: &mut ConfigSection<'_, '_>) -> Option<StoreTlsFiles> {
-    let authorities = path(store, "tls_ca");
-    let (certificate, key) = (path(store, "tls_certificate"), path(store, "tls_key"));
-    let name: Option<String> = store.parsed_optional("tls_name", "a name such as \"redis-1\"");
-    if key.is_none() {
-        store.refuse(&["tls_certificate"], "needs a tls_key");
+impl TlsKeys {
+    /// Checks the keys, which are in the section at `path`. Without a `tls_ca` there is no TLS.
+    pub(super) fn files(&self, document: &ConfigDocument<'_>, path: &str) -> Option<StoreTlsFiles> {
+        let Self { ca, certificate, key, name } = self.clone();
+        if key.is_none() {
+            document.refuse(path, &["tls_certificate"], "needs a tls_key");
+        }
+        if certificate.is_none() {
+            document.refuse(path, &["tls_key"], "needs a tls_certificate");
+        }
+        if ca.is_none() {
+            let what = "needs a tls_ca, without which there is no TLS";
+            document.refuse(path, &["tls_certificate", "tls_key", "tls_name"], what);
+        }
+        let identity = certificate.zip(key);
+        let identity = identity.map(|(certificate, key)| StoreIdentityFiles {
+            certificate: certificate.into(),
+            key: key.into(),
+        });
+        Some(StoreTlsFiles { authorities: ca?.into(), identity, name })
     }
-    if certificate.is_none() {
-        store.refuse(&["tls_key"], "needs a tls_certificate");
-    }
-    if authorities.is_none() {
-        let what = "needs a tls_ca, without which there is no TLS";
-        store.refuse(&["tls_certificate", "tls_key", "tls_name"], what);
-    }
-    let identity = certificate.zip(key);
-    let identity = identity.map(|(certificate, key)| StoreIdentityFiles { certificate, key });
-    authorities.map(|authorities| StoreTlsFiles { authorities, identity, name })
-}
-
-/// The path of a file.
-pub(super) fn path(store: &mut ConfigSection<'_, '_>, key: &'static str) -> Option<PathBuf> {
-    store.parsed_optional(key, "a path such as \"/etc/adit/store.pem\"")
 }

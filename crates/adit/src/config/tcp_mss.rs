@@ -1,30 +1,48 @@
 //! `tcp_mss` of an n6 interface.
 
-use adit_types::{InterfaceRole, TcpMss};
+use adit_types::TcpMss;
 
-use super::section::ConfigSection;
+use super::described::Takes;
+use super::kinds::{Kind, Words, integer, words};
+use super::section::ConfigValue;
 
 /// Smaller than any host takes by default. Spec: RFC 9293 §3.7.1.
 const LEAST: u16 = 536;
 
-/// Reads the key; off without it.
-pub(super) fn read_tcp_mss(section: &mut ConfigSection<'_, '_>, role: InterfaceRole) -> TcpMss {
-    let words = [("clamp", TcpMss::Clamp), ("off", TcpMss::Off)];
-    let range = LEAST..=u16::MAX;
-    let read = section.integer_or_choice("tcp_mss", range, TcpMss::AtMost, &words);
-    if role != InterfaceRole::N6 && read.is_some() {
-        section.problem("tcp_mss", "is for interfaces with role = \"n6\"");
+const MODES: Words<TcpMss> = words(&[("clamp", TcpMss::Clamp), ("off", TcpMss::Off)]);
+
+/// A word, or octets.
+pub(super) struct TcpMssKind;
+
+impl Kind<TcpMss> for TcpMssKind {
+    fn of(&self, value: &ConfigValue<'_>) -> Result<TcpMss, String> {
+        let octets = || integer(LEAST..=u16::MAX).of(value).map(TcpMss::AtMost);
+        let refusal = |_| format!("takes {LEAST} to {}, {}", u16::MAX, MODES.names(" or "));
+        MODES.of(value).or_else(|_| octets()).map_err(refusal)
     }
-    read.unwrap_or_default()
+
+    fn show(&self, value: &TcpMss) -> String {
+        match value {
+            TcpMss::AtMost(octets) => octets.to_string(),
+            word => MODES.show(word),
+        }
+    }
+
+    fn written(&self, value: &TcpMss) -> String {
+        match value {
+            TcpMss::AtMost(octets) => octets.to_string(),
+            word => MODES.written(word),
+        }
+    }
+
+    fn takes(&self) -> Takes {
+        Takes::AnyOf(vec![MODES.takes(), integer(LEAST..=u16::MAX).takes()])
+    }
 }
 
 /// The value as the file has it.
 pub(crate) fn told_tcp_mss(tcp_mss: TcpMss) -> String {
-    match tcp_mss {
-        TcpMss::Off => "off".to_owned(),
-        TcpMss::Clamp => "clamp".to_owned(),
-        TcpMss::AtMost(most) => most.to_string(),
-    }
+    TcpMssKind.show(&tcp_mss)
 }
 
 #[cfg(test)]

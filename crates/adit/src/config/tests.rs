@@ -1,6 +1,6 @@
 use adit_datapath::EventQueues;
 use adit_pktio::ScheduleType;
-use adit_types::Qfi;
+use adit_types::{DomainId, Nanos, Qfi};
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn paths(problems: &[ConfigProblem]) -> Vec<&str> {
 #[test]
 fn example_is_accepted_and_means_what_it_says() {
     let config = Config::parse(EXAMPLE).unwrap();
-    assert_eq!(config.node_id, NodeIdSetting::Ipv4(Ipv4Addr::new(10, 0, 4, 2)));
+    assert_eq!(config.node.id.to_string(), "10.0.4.2");
     assert_eq!(config.ports[1].device.to_string(), "kernel:packet,iface=n6");
     assert_eq!(config.interfaces[1].v6, Some(("2001:db8:6::2".parse().unwrap(), 64)));
     assert_eq!(config.routes[0].prefix.to_string(), "0.0.0.0/0");
@@ -81,7 +81,7 @@ fn node_id_that_is_neither_address_nor_name_is_refused() {
     }
     let text = EXAMPLE.replacen("id = \"10.0.4.2\"", "id = \"upf1.example.org\"", 1);
     assert_eq!(
-        Config::parse(&text).unwrap().node_id,
+        Config::parse(&text).unwrap().node.id,
         NodeIdSetting::Fqdn("upf1.example.org".to_owned())
     );
 }
@@ -90,7 +90,7 @@ fn node_id_that_is_neither_address_nor_name_is_refused() {
 fn sessions_outlive_a_silent_peer_for_an_hour_a_week_at_most_or_not_at_all() {
     let line = "sessions_outlive_peer_s = 3600\n";
     for (text, seconds) in [("", 3600), (line, 3600), ("sessions_outlive_peer_s = 0\n", 0)] {
-        let n4 = Config::parse(&EXAMPLE.replacen(line, text, 1)).unwrap().n4;
+        let n4 = Config::parse(&EXAMPLE.replacen(line, text, 1)).unwrap().file.n4;
         assert_eq!(n4.sessions_outlive_peer, Nanos::from_secs(seconds));
     }
     let problems = changed(line, "sessions_outlive_peer_s = 604801\n");
@@ -99,11 +99,11 @@ fn sessions_outlive_a_silent_peer_for_an_hour_a_week_at_most_or_not_at_all() {
 
 #[test]
 fn limits_of_peers_are_read_and_have_defaults() {
-    let n4 = Config::parse(EXAMPLE).unwrap().n4;
+    let n4 = Config::parse(EXAMPLE).unwrap().file.n4;
     assert_eq!(n4.allow[0].to_string(), "10.0.4.0/24");
     assert_eq!((n4.peer_requests_per_s_max, n4.peer_requests_burst), (50_000, 10_000));
     let text = EXAMPLE.replacen("allow = [\"10.0.4.0/24\"]", "sessions_per_association_max = 7", 1);
-    let n4 = Config::parse(&text).unwrap().n4;
+    let n4 = Config::parse(&text).unwrap().file.n4;
     assert!(n4.allow.is_empty());
     assert_eq!(n4.sessions_per_association_max, 7);
     let problems = changed("\"10.0.4.0/24\"", "\"10.0.4.0\"");
@@ -112,10 +112,13 @@ fn limits_of_peers_are_read_and_have_defaults() {
 
 #[test]
 fn smf_sets_are_read_with_their_members() {
-    assert!(Config::parse(EXAMPLE).unwrap().n4.smf_sets.is_empty(), "the example believes all");
+    assert!(
+        Config::parse(EXAMPLE).unwrap().file.n4.smf_sets.is_empty(),
+        "the example believes all"
+    );
     let table = "[[n4.smf_sets]]\nid = \"set1.example\"\nmembers = [\"10.0.4.10/32\"]\n\n[gtpu]\n";
     let with = |from: &str, to: &str| EXAMPLE.replacen("[gtpu]\n", &table.replacen(from, to, 1), 1);
-    let sets = Config::parse(&with("", "")).unwrap().n4.smf_sets;
+    let sets = Config::parse(&with("", "")).unwrap().file.n4.smf_sets;
     assert_eq!(
         (&*sets[0].id, sets[0].members[0].to_string()),
         ("set1.example", "10.0.4.10/32".into())
@@ -136,9 +139,9 @@ fn smf_sets_are_read_with_their_members() {
 
 #[test]
 fn tolerances_are_read_and_an_unknown_one_lists_the_names() {
-    assert_eq!(Config::parse(EXAMPLE).unwrap().n4.tolerances, Tolerances::default());
+    assert_eq!(Config::parse(EXAMPLE).unwrap().file.n4.tolerances(), Tolerances::default());
     let on = EXAMPLE.replacen("# tolerate = ", "tolerate = ", 1);
-    assert!(Config::parse(&on).unwrap().n4.tolerances.one_f_teid_per_session);
+    assert!(Config::parse(&on).unwrap().file.n4.tolerances().one_f_teid_per_session);
     let problems = changed("# tolerate = [\"one-f-teid-per-session\"]", "tolerate = [\"all\"]");
     assert_eq!(paths(&problems), ["n4.tolerate"]);
     let expected = "takes a list of names out of \"one-f-teid-per-session\"";
@@ -149,14 +152,14 @@ fn tolerances_are_read_and_an_unknown_one_lists_the_names() {
 
 #[test]
 fn gtpu_path_management_is_read_and_has_limits() {
-    let gtpu = Config::parse(EXAMPLE).unwrap().gtpu;
+    let gtpu = Config::parse(EXAMPLE).unwrap().file.gtpu;
     assert_eq!((gtpu.echo_interval, gtpu.t3), (Nanos::from_secs(60), Nanos::from_secs(3)));
     assert_eq!((gtpu.n3_requests, gtpu.copies_ecn, gtpu.copies_dscp), (3, false, false));
     let off = EXAMPLE.replacen("echo_interval_ms = 60000", "echo_interval_ms = 0", 1);
-    assert_eq!(Config::parse(&off).unwrap().gtpu.echo_interval, Nanos(0));
+    assert_eq!(Config::parse(&off).unwrap().file.gtpu.echo_interval, Nanos(0));
     let section = "[gtpu]\n";
     let left_out = EXAMPLE.replacen("echo_interval_ms = 60000\n", "", 1);
-    assert_eq!(Config::parse(&left_out).unwrap().gtpu, gtpu, "the default of the example");
+    assert_eq!(Config::parse(&left_out).unwrap().file.gtpu, gtpu, "the default of the example");
     for (from, to, path) in [
         ("echo_interval_ms = 60000", "echo_interval_ms = 999", "gtpu.echo_interval_ms"),
         ("echo_interval_ms = 60000", "echo_interval_ms = 3600001", "gtpu.echo_interval_ms"),
@@ -207,17 +210,21 @@ fn rates_that_sessions_share_are_read() {
 
 #[test]
 fn buffered_packets_leave_half_of_the_mbufs_to_traffic() {
-    assert_eq!(Config::parse(EXAMPLE).unwrap().buffer_pkts_max, 4096);
+    assert_eq!(Config::parse(EXAMPLE).unwrap().sessions.buffer_pkts_max, 4096);
     let few = EXAMPLE
         .replacen("buffer_pkts_max = 4096\n", "", 1)
         .replacen("queue_pkts_max = 4096\n", "", 1)
         .replacen("mempool_mbufs = 16384", "mempool_mbufs = 1024", 1);
     let few = Config::parse(&few).unwrap();
-    assert_eq!((few.buffer_pkts_max, few.shaped_pkts_max), (256, 256), "they shrink with them");
+    assert_eq!(
+        (few.sessions.buffer_pkts_max, few.file.qos.queue_pkts_max),
+        (256, 256),
+        "they shrink with them"
+    );
     let problems = changed("queue_pkts_max = 4096", "queue_pkts_max = 7937");
     assert_eq!(paths(&problems), ["qos.queue_pkts_max"]);
     let none = EXAMPLE.replacen("buffer_pkts_max = 4096", "buffer_pkts_max = 0", 1);
-    assert_eq!(Config::parse(&none).unwrap().buffer_pkts_max, 0);
+    assert_eq!(Config::parse(&none).unwrap().sessions.buffer_pkts_max, 0);
     for bad in ["7937", "-1", "16777217"] {
         let line = format!("buffer_pkts_max = {bad}");
         let problems = changed("buffer_pkts_max = 4096", &line);
@@ -233,7 +240,7 @@ fn tunnel_packets_in_fragments_of_all_workers_leave_half_of_the_mbufs_to_traffic
             .replacen("buffer_pkts_max = 4096\n", "", 1)
             .replacen("queue_pkts_max = 4096\n", "", 1)
             .replacen("mempool_mbufs = 16384", &format!("mempool_mbufs = {mbufs}"), 1);
-        Config::parse(&text).map(|config| config.buffer_pkts_max)
+        Config::parse(&text).map(|config| config.sessions.buffer_pkts_max)
     };
     assert_eq!(of("[1, 2]", "2048"), Ok(512));
     let problems = of("[1, 2]", "2047").unwrap_err();
@@ -250,7 +257,7 @@ fn queues_of_af_xdp_devices_have_buffers_besides_those_of_traffic() {
             .replacen("buffer_pkts_max = 4096\n", "", 1)
             .replacen("queue_pkts_max = 4096\n", "", 1)
             .replacen("mempool_mbufs = 16384", &format!("mempool_mbufs = {mbufs}"), 1);
-        Config::parse(&text).map(|config| config.buffer_pkts_max)
+        Config::parse(&text).map(|config| config.sessions.buffer_pkts_max)
     };
     // Two ports; per queue 2048 buffers of the kernel, 1024 descriptors to send, and a burst.
     for queues in [1, 2] {
@@ -365,11 +372,8 @@ fn predefined_rule_is_read_and_a_wrong_one_is_refused() {
         let problems = Config::parse(&format!("{before}{behind}")).unwrap_err();
         assert!(paths(&problems).contains(&path), "{to:?}: {problems:?}");
     }
-    let both = "application = \"video\"\nflow_descriptions = [\"permit out ip from any to any\"]";
-    let problems = changed(
-        "name = \"video-flow\"\napplication = \"video\"",
-        &format!("name = \"video-flow\"\n{both}"),
-    );
+    let both = "flow_descriptions = [\"permit out ip from any to any\"]";
+    let problems = changed("name = \"video-flow\"", &format!("name = \"video-flow\"\n{both}"));
     assert_eq!(paths(&problems), ["predefined_rule[1].application"]);
 }
 
@@ -403,7 +407,7 @@ fn prefixes_of_any_text_never_panic() {
 
 #[test]
 fn forwarding_policy_is_read_and_must_lead_somewhere() {
-    let policies = Config::parse(EXAMPLE).unwrap().forwarding_policies;
+    let policies = Config::parse(EXAMPLE).unwrap().file.forwarding_policies;
     assert_eq!((policies.len(), policies[0].id.as_str()), (1, "firewall"));
     assert_eq!((policies[0].dscp, policies[0].next_hop_v6), (Some(18), None));
     let without = Config::parse(&EXAMPLE.replace("dscp = 18", "")).unwrap();
@@ -450,11 +454,11 @@ fn queues_that_do_not_fit_the_workers_say_what_to_write() {
     assert_eq!(paths(&problems), ["port[0].device", "port[1].device"]);
     assert!(problems[0].what.contains("write qpairs=2"), "{}", problems[0].what);
     let paired = two.replace(",iface=n", ",qpairs=2,iface=n");
-    assert_eq!(Config::parse(&paired).unwrap().ports[0].rx_queues, None);
+    assert_eq!(Config::parse(&paired).unwrap().file.ports[0].rx_queues, None);
     let fewer = paired.replacen("name = \"core\"", "name = \"core\"\nrx_queues = 1", 1);
     assert_eq!(paths(&Config::parse(&fewer).unwrap_err()), ["port[1].rx_queues"]);
     let memif = fewer.replacen("net_af_packet1,qpairs=2,iface=n6", "net_memif0", 1);
-    assert_eq!(Config::parse(&memif).unwrap().ports[1].rx_queues, Some(1));
+    assert_eq!(Config::parse(&memif).unwrap().file.ports[1].rx_queues, Some(1));
     let more = memif.replacen("\nrx_queues = 1", "\nrx_queues = 3", 1);
     assert_eq!(paths(&Config::parse(&more).unwrap_err()), ["port[1].rx_queues"]);
 }

@@ -126,8 +126,8 @@ impl ControlThread {
         if let Some((access, credentials)) = parts.files.api.as_ref().zip(credentials) {
             access.set(credentials);
         }
-        if config.log_levels != parts.config.log_levels {
-            let levels = config.log_levels.as_deref();
+        if config.log.levels != parts.config.log.levels {
+            let levels = config.log.levels.as_deref();
             if let Err(why) = levels.map_or_else(log_filter::reset, log_filter::set) {
                 warn!(why, "the levels of the log stay");
             }

@@ -33,7 +33,7 @@ pub(crate) struct NodeDocument {
 pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
     let parts = control.parts;
     let node = &parts.node;
-    let node_id = match &parts.config.node_id {
+    let node_id = match &parts.config.node.id {
         NodeIdSetting::Ipv4(addr) => addr.to_string(),
         NodeIdSetting::Ipv6(addr) => addr.to_string(),
         NodeIdSetting::Fqdn(name) => name.clone(),

@@ -4,7 +4,7 @@
 //! burst to the next.
 
 use adit_pktio::PacketBuf;
-use adit_shaper::RateSet;
+use crate::shaper::RateSet;
 use adit_tables::{Leases, MeterPairs};
 use adit_types::{InterfaceId, InterfaceSet, NextHopIndex};
 use adit_wire::{UsualLinkHeader, usual_dst};

@@ -1,6 +1,7 @@
 //! Network slices.
 
 use core::fmt;
+use core::str::FromStr;
 
 use crate::pack::packed;
 
@@ -22,5 +23,19 @@ impl fmt::Display for SliceIdentity {
             Some(sd) => write!(f, "{}-{sd:06x}", self.sst),
             None => write!(f, "{}", self.sst),
         }
+    }
+}
+
+impl FromStr for SliceIdentity {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (sst, sd) = match text.split_once('-') {
+            Some((sst, sd)) if sd.len() == 6 => (sst, Some(u32::from_str_radix(sd, 16))),
+            Some(_) => return Err(()),
+            None => (text, None),
+        };
+        let sst = sst.parse().map_err(|_| ())?;
+        Ok(Self { sst, sd: sd.transpose().map_err(|_| ())? })
     }
 }

@@ -1,33 +1,23 @@
 //! The lists of the configuration: ports, interfaces, and what rules name.
 
 use adit_kernel::KernelDevice;
-use adit_session::{PredefinedDetection, PredefinedRule};
 use adit_types::{InterfaceRole, VlanId};
 
-use super::{ChangeEffect, ConfigComparison, PACKET_PATH, RunningParts};
+use super::{ChangeEffect, ConfigComparison, RunningParts};
+use crate::config::comparison::{ComparedKey, PACKET_PATH};
+use crate::config::table::Section;
 use crate::config::{
-    ApplicationSettings, Config, ForwardingPolicySettings, InterfaceSettings, IpNet, PortSettings,
-    RouteSettings, UePoolSettings, domains, switched_domains,
+    Config, ForwardingPolicySettings, InterfaceSettings, IpNet, PortSettings, RouteSettings,
+    UePoolSettings, domains, switched_domains,
 };
-
-/// Why interfaces do not change.
-const INTERFACES: &str =
-    "interfaces, their addresses and network instances are set up at the start";
 
 impl ConfigComparison {
     pub(super) fn ports(&mut self, old: &[PortSettings], new: &[PortSettings]) {
         if old.len() != new.len() {
-            return self.fixed("port", &old.len(), &new.len(), PACKET_PATH);
+            return self.key(ComparedKey::new("", "port", PACKET_PATH), "", "");
         }
         for (old, new) in old.iter().zip(new) {
-            let PortSettings { name, device, rx_queues, mtu_bytes, xdp, flow_offload } = old;
-            let key = |of: &str| format!("port \"{name}\".{of}");
-            self.fixed(&key("name"), name, &new.name, PACKET_PATH);
-            self.fixed(&key("device"), device, &new.device, PACKET_PATH);
-            self.fixed(&key("rx_queues"), rx_queues, &new.rx_queues, PACKET_PATH);
-            self.fixed(&key("mtu_bytes"), mtu_bytes, &new.mtu_bytes, PACKET_PATH);
-            self.fixed(&key("xdp"), xdp, &new.xdp, PACKET_PATH);
-            self.fixed(&key("flow_offload"), flow_offload, &new.flow_offload, PACKET_PATH);
+            old.compare(new, &format!("port \"{}\"", old.name), self);
         }
     }
 
@@ -49,41 +39,14 @@ impl ConfigComparison {
             let why = "of several that fit, the first one counts: write new interfaces after the others, or restart adit";
             return self.refuse("interface", why);
         }
-        for (old, new) in old.interfaces.iter().zip(&new.interfaces) {
-            self.interface(old, new);
+        for (old, new) in old.file.interfaces.iter().zip(&new.file.interfaces) {
+            if old.name == new.name {
+                old.compare(new, &format!("interface \"{}\"", old.name), self);
+            }
         }
         if gone.is_empty() && new.interfaces.len() > old.interfaces.len() {
             self.added_interfaces(old, new, running);
         }
-    }
-
-    fn interface(&mut self, old: &InterfaceSettings, new: &InterfaceSettings) {
-        let InterfaceSettings {
-            name,
-            role,
-            port,
-            // By its port.
-            is_kernel: _,
-            vlan,
-            v4,
-            v6,
-            network_instance,
-            local_switching,
-            tcp_mss,
-        } = old;
-        if name != &new.name {
-            return;
-        }
-        let key = |of: &str| format!("interface \"{name}\".{of}");
-        self.fixed(&key("role"), role, &new.role, INTERFACES);
-        self.fixed(&key("port"), port, &new.port, INTERFACES);
-        self.fixed(&key("vlan"), vlan, &new.vlan, INTERFACES);
-        self.fixed(&key("addresses"), &(v4, v6), &(&new.v4, &new.v6), INTERFACES);
-        let named = &new.network_instance;
-        self.fixed(&key("network_instance"), network_instance, named, INTERFACES);
-        let switched = &new.local_switching;
-        self.fixed(&key("local_switching"), local_switching, switched, INTERFACES);
-        self.fixed(&key("tcp_mss"), tcp_mss, &new.tcp_mss, INTERFACES);
     }
 
     fn added_interfaces(&mut self, old: &Config, new: &Config, running: RunningParts) {
@@ -182,19 +145,6 @@ impl ConfigComparison {
         self.order("ue_pool", ChangeEffect::Plain, old, new);
     }
 
-    pub(super) fn applications(
-        &mut self,
-        old: &[ApplicationSettings],
-        new: &[ApplicationSettings],
-    ) {
-        let name = |of: &ApplicationSettings| {
-            let ApplicationSettings { id, filters: _ } = of;
-            format!("\"{id}\"")
-        };
-        let value = |of: &ApplicationSettings| format!("{} flow descriptions", of.filters.len());
-        self.keyed("application", ChangeEffect::Rules, old, new, name, value);
-    }
-
     pub(super) fn forwarding_policies(
         &mut self,
         old: &[ForwardingPolicySettings],
@@ -214,27 +164,7 @@ impl ConfigComparison {
                 Some(_) => {}
             }
         }
-        let name = |of: &ForwardingPolicySettings| format!("\"{}\"", of.id);
-        let value = |of: &ForwardingPolicySettings| {
-            let ForwardingPolicySettings {
-                id: _,
-                network_instance: _,
-                next_hop_v4,
-                next_hop_v6,
-                dscp,
-                local_switching,
-            } = of;
-            let shown =
-                |key: &str, value: Option<String>| value.map(|value| format!("{key} {value}"));
-            let all = [
-                shown("next_hop_v4", next_hop_v4.map(|addr| addr.to_string())),
-                shown("next_hop_v6", next_hop_v6.map(|addr| addr.to_string())),
-                shown("dscp", dscp.map(|dscp| dscp.to_string())),
-                shown("local_switching", local_switching.map(|is_on| is_on.to_string())),
-            ];
-            all.into_iter().flatten().collect::<Vec<_>>().join(", ")
-        };
-        self.keyed(key, ChangeEffect::Rules, old, new, name, value);
+        self.by_name(key, old, new, |of| &of.id);
     }
 
     /// Tables of UEs are made with or without local switching.
@@ -255,23 +185,16 @@ impl ConfigComparison {
         }
     }
 
-    pub(super) fn predefined_rules(&mut self, old: &[PredefinedRule], new: &[PredefinedRule]) {
-        let name = |of: &PredefinedRule| format!("\"{}\"", of.name);
-        let value = |of: &PredefinedRule| {
-            let PredefinedRule { name: _, group, precedence, detection, action, qfi } = of;
-            let mut all = vec![format!("{action:?}").to_lowercase()];
-            all.extend(group.as_ref().map(|group| format!("group \"{group}\"")));
-            all.extend(precedence.map(|precedence| format!("precedence {}", precedence.0)));
-            all.extend(qfi.map(|qfi| format!("QFI {}", qfi.value())));
-            all.push(match detection {
-                PredefinedDetection::Application(id) => format!("application \"{id}\""),
-                PredefinedDetection::Filters(filters) => {
-                    format!("{} flow descriptions", filters.len())
-                }
-            });
-            all.join(", ")
-        };
-        self.keyed("predefined_rule", ChangeEffect::Rules, old, new, name, value);
+    /// Tables of an array that rules of sessions refer to, by their names, which are their first keys.
+    pub(super) fn by_name<T: Section>(
+        &mut self,
+        key: &str,
+        old: &[T],
+        new: &[T],
+        name: impl Fn(&T) -> &String,
+    ) {
+        let value = |of: &T| of.words()[1..].join(", ");
+        self.keyed(key, ChangeEffect::Rules, old, new, |of| format!("\"{}\"", name(of)), value);
     }
 
     /// Entries of a list by their names. `value` puts the rest of one in words.
@@ -292,11 +215,7 @@ impl ConfigComparison {
             match old.iter().find(|of| name(of) == name_of) {
                 None => self.note(key, effect, format!("{name_of}: added, {}", value(entry))),
                 Some(former) if former != entry => {
-                    let (value, former) = (value(entry), value(former));
-                    let change = match value == former {
-                        true => format!("{name_of}: {value}, others than before"),
-                        false => format!("{name_of}: {value}, was {former}"),
-                    };
+                    let change = format!("{name_of}: {}, was {}", value(entry), value(former));
                     self.note(key, effect, change);
                 }
                 Some(_) => {}

@@ -73,7 +73,7 @@ fn plain_keys_change_by_themselves() {
         ("usage_interval_ms = 30000", "usage_interval_ms = 20000", "store.usage_interval_ms"),
         ("on_store_loss = \"refuse\"", "on_store_loss = \"continue\"", "store.on_store_loss"),
         ("on_stop = \"keep\"", "on_stop = \"release\"", "store.on_stop"),
-        ("# [log]\n# levels", "[log]\nlevels", "log.levels"),
+        ("# [log]\n", "[log]\nlevels = \"debug\"\n", "log.levels"),
     ] {
         assert_eq!(changes(&changed(&[(old, new)], "")), [(key.to_owned(), ChangeEffect::Plain)]);
     }
@@ -248,8 +248,8 @@ fn keys_of_the_start_are_refused_each_by_its_name() {
         ("folder = \"/var/lib/adit/journal\"", "folder = \"/var/lib/adit/other\"", "store.folder"),
         ("socket = \"/run/adit/admin.sock\"", "socket = \"/run/adit/other.sock\"", "admin.socket"),
         (
-            "# network_instance = \"internet\"\nnext_hop_v4",
-            "network_instance = \"internet\"\nnext_hop_v4",
+            "id = \"firewall\"",
+            "id = \"firewall\"\nnetwork_instance = \"internet\"",
             "forwarding_policy \"firewall\".network_instance",
         ),
         ("id = \"firewall\"", "id = \"other\"", "forwarding_policy"),

@@ -1,0 +1,130 @@
+//! The changes of a configuration: the kinds of them, and those that were found.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::section::path_of;
+
+/// Whether a running adit takes over a change of a key.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum OnReload {
+    /// It does, with this effect.
+    Changes(ChangeEffect),
+    /// It does not, and why.
+    Fixed(&'static str),
+    /// A function of its own decides. In words.
+    Depends(&'static str),
+    /// The keys of the section decide; it does not come or go, and why.
+    Section(&'static str),
+}
+
+/// Why an address or a socket does not change.
+pub(super) const LISTENING: OnReload = OnReload::Fixed("adit listens there from the start on");
+
+/// Why threads, ports and packet buffers do not change.
+pub(super) const PACKET_PATH: OnReload =
+    OnReload::Fixed("threads, ports and packet buffers of the packet path are made at the start");
+
+/// Why the store does not change.
+pub(super) const OPENED: OnReload = OnReload::Fixed("the store is opened at the start");
+
+/// Why limits do not change.
+pub(super) const RESERVED: OnReload = OnReload::Fixed("its memory is reserved at the start");
+
+/// A running adit takes it over at once.
+pub(super) const NOW: OnReload = OnReload::Changes(ChangeEffect::Plain);
+
+/// A running adit takes it over, and sessions get their rules again.
+pub(super) const RULES: OnReload = OnReload::Changes(ChangeEffect::Rules);
+
+/// The keys of the table decide.
+pub(super) const BY_KEY: OnReload = OnReload::Depends("");
+
+/// The action that a change needs in addition to taking over the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ChangeEffect {
+    /// Nothing: it counts from the next use on.
+    Plain,
+    /// Sessions that exist get their rules again.
+    Rules,
+    /// Workers get routes of data networks.
+    Routes,
+    /// Workers get routes, and FARs the next hops to their GTP-U peers.
+    GtpuRoutes,
+    /// Workers get interfaces, and sessions the rules that may use them.
+    Interfaces,
+}
+
+/// A change that a running adit can make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ConfigChange {
+    /// Key path, such as `n4.t1_ms`.
+    pub key: String,
+    /// The change, in words.
+    pub change: String,
+    pub effect: ChangeEffect,
+}
+
+/// A key for which a configuration is refused.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
+pub(crate) struct KeyRefusal {
+    /// Key path, such as `datapath.model`; of a mistake in the file with its line.
+    pub key: String,
+    /// Why, and what to do.
+    pub why: String,
+}
+
+/// A key that is compared.
+#[derive(Debug)]
+pub(super) struct ComparedKey {
+    pub path: String,
+    pub on_reload: OnReload,
+}
+
+impl ComparedKey {
+    pub(super) fn new(path: &str, key: &str, on_reload: OnReload) -> Self {
+        Self { path: path_of(path, key), on_reload }
+    }
+}
+
+/// The changes that were found.
+#[derive(Debug, Default)]
+pub(super) struct ConfigComparison {
+    changes: Vec<ConfigChange>,
+    refusals: Vec<KeyRefusal>,
+}
+
+impl ConfigComparison {
+    pub(super) fn finish(self) -> Result<Vec<ConfigChange>, Vec<KeyRefusal>> {
+        let Self { changes, mut refusals } = self;
+        refusals.sort();
+        if refusals.is_empty() { Ok(changes) } else { Err(refusals) }
+    }
+
+    /// A key that differs; its values in words.
+    pub(super) fn key(&mut self, key: ComparedKey, new: &str, old: &str) {
+        match key.on_reload {
+            OnReload::Changes(effect) => self.note(&key.path, effect, format!("{new}, was {old}")),
+            OnReload::Fixed(why) | OnReload::Section(why) => {
+                self.refuse(key.path, format!("{why}; restart adit to change it"));
+            }
+            OnReload::Depends(_) => {}
+        }
+    }
+
+    pub(super) fn note(&mut self, key: &str, effect: ChangeEffect, change: impl Into<String>) {
+        self.changes.push(ConfigChange { key: key.to_owned(), change: change.into(), effect });
+    }
+
+    pub(super) fn refuse(&mut self, key: impl Into<String>, why: impl Into<String>) {
+        self.refusals.push(KeyRefusal { key: key.into(), why: why.into() });
+    }
+
+    /// Leaves out the refusals of keys that begin so if `key` is refused.
+    pub(super) fn forget_if(&mut self, key: &str, beginnings: &[String]) {
+        if self.refusals.iter().any(|of| of.key == key) {
+            let is_of = |of: &KeyRefusal| beginnings.iter().any(|begin| of.key.starts_with(begin));
+            self.refusals.retain(|of| of.key == key || !is_of(of));
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Values of `[datapath]`: CPUs of threads, and words for each of them.
+
+use std::collections::BTreeSet;
+
+use adit_machine::placement::{PlacedPort, PlanModel, PlanRequest, SiblingPolicy};
+use adit_types::limits::WORKERS_MAX;
+
+use super::described::Takes;
+use super::kinds::{Kind, Words, integer};
+use super::section::{ConfigDocument, ConfigValue};
+
+/// CPU cores, which a file lists or leaves to a plan.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct CpuKey {
+    /// A plan chooses the cores: `"auto"`, or `{ count = 2 }`.
+    pub is_planned: bool,
+    /// The number of threads to plan for, if the file has it.
+    pub count: Option<usize>,
+    pub cores: Vec<u16>,
+}
+
+impl CpuKey {
+    /// The cores of `key`: those of a plan, which it has from then on, or those that it lists.
+    pub(super) fn resolve(key: &mut Option<Self>, planned: Option<Vec<u16>>) -> Vec<u16> {
+        if let Some(cores) = planned {
+            *key = Some(Self { is_planned: true, count: None, cores });
+        }
+        key.as_ref().map_or_else(Vec::new, |key| key.cores.clone())
+    }
+}
+
+/// The cores of threads beside the workers, as the file lists them.
+pub(super) struct OtherCores<'a> {
+    pub path: &'a str,
+    pub most: usize,
+    /// The thread, and its task.
+    pub thread: &'a str,
+    pub does: &'a str,
+}
+
+impl OtherCores<'_> {
+    /// Notes cores that are too many, too few, or there twice.
+    pub(super) fn check(&self, document: &ConfigDocument<'_>, cores: &[u16]) {
+        let Self { path, most, thread, does } = self;
+        if cores.is_empty() && !document.has(path) {
+            document.problem(path, "is missing and has no default");
+        } else if cores.is_empty() || cores.len() > *most {
+            let what = format!("takes 1 to {most} CPU cores, one for each thread that {does}");
+            document.problem(path, what);
+        } else if names_twice(cores) {
+            document.problem(path, format!("names a CPU core twice; each {thread} needs its own"));
+        }
+    }
+}
+
+/// True if a list of CPU cores has one of them twice.
+pub(super) fn names_twice(cores: &[u16]) -> bool {
+    cores.iter().collect::<BTreeSet<_>>().len() != cores.len()
+}
+
+/// How CPUs are chosen for threads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct PlacementSettings {
+    /// The CPUs are those of a plan; otherwise the file lists them.
+    pub is_planned: bool,
+    /// Permitted use of the siblings of a core.
+    pub siblings: SiblingPolicy,
+    /// Nodes are ignored, to compare.
+    pub ignores_nodes: bool,
+}
+
+impl PlacementSettings {
+    /// Requests CPUs, as many as fit if `workers` is `None`.
+    pub(crate) fn request(
+        self,
+        model: PlanModel,
+        workers: Option<usize>,
+        ports: Vec<PlacedPort>,
+    ) -> PlanRequest {
+        let signaling = usize::from(matches!(model, PlanModel::Pipeline { .. }));
+        let Self { siblings, ignores_nodes, .. } = self;
+        let threads_max = WORKERS_MAX - signaling;
+        let is_per_node = false;
+        PlanRequest { model, workers, threads_max, ports, siblings, ignores_nodes, is_per_node }
+    }
+}
+
+/// The CPUs of all threads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ThreadCpus {
+    pub settings: PlacementSettings,
+    pub control: u16,
+    pub workers: Vec<u16>,
+    /// Those of a plan, which the keys of the model do not list then.
+    pub planned: Option<DistributorCpus>,
+}
+
+/// The CPUs of the threads that give packets to workers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct DistributorCpus {
+    /// Receivers or Rx/Tx threads.
+    pub receivers: Vec<u16>,
+    pub scheduler: Option<u16>,
+}
+
+/// The forms of [`CpuKey`].
+const LISTED: &str = "takes a list of CPU cores such as [1], \"auto\", or { count = 2 }";
+
+/// The kind of [`CpuKey`].
+pub(super) struct Cpus;
+
+impl Kind<CpuKey> for Cpus {
+    fn of(&self, value: &ConfigValue<'_>) -> Result<CpuKey, String> {
+        let value = value.get_ref();
+        let planned = |count| CpuKey { is_planned: true, count, cores: Vec::new() };
+        if value.as_str() == Some("auto") {
+            return Ok(planned(None));
+        }
+        if let Some(table) = value.as_table() {
+            let count = table.get("count").filter(|_| table.len() == 1);
+            // The count is checked with the plan.
+            let count = count.map(|count| integer(0..=usize::MAX).of(count).unwrap_or(0));
+            return count.map(|count| planned(Some(count))).ok_or_else(|| LISTED.to_owned());
+        }
+        let items = value.as_array().ok_or(LISTED)?;
+        let cores: Result<_, _> =
+            items.iter().map(|item| integer(0..=1023).of_item(item)).collect();
+        cores.map(|cores| CpuKey { cores, ..CpuKey::default() })
+    }
+
+    fn show(&self, value: &CpuKey) -> String {
+        format!("{:?}", value.cores)
+    }
+
+    fn takes(&self) -> Takes {
+        let cores = Takes::List(Box::new(integer(0..=1023).takes()));
+        Takes::AnyOf(vec![cores, Takes::Words(vec!["auto"]), Takes::Count(WORKERS_MAX)])
+    }
+}
+
+/// One value for all items, or one for each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum PerItem<T> {
+    One(T),
+    Each(Vec<T>),
+}
+
+impl<T: Clone> PerItem<T> {
+    /// The values of `count` items, if it has so many.
+    pub(super) fn of(&self, count: usize) -> Option<Vec<T>> {
+        match self {
+            Self::One(value) => Some(vec![value.clone(); count]),
+            Self::Each(values) => Some(values.clone()).filter(|values| values.len() == count),
+        }
+    }
+}
+
+/// The kind of [`PerItem`].
+pub(super) struct PerItemKind<T: 'static>(Words<T>);
+
+pub(super) const fn per_item<T>(words: Words<T>) -> PerItemKind<T> {
+    PerItemKind(words)
+}
+
+impl<T: Copy> PerItemKind<T> {
+    /// Says what the key takes for `count` items.
+    pub(super) fn refusal(&self, count: Option<usize>) -> String {
+        let count = count.map_or_else(String::new, |count| format!("{count} of "));
+        format!("takes {}, or a list of {count}them", self.0.names(" or "))
+    }
+}
+
+impl<T: Copy + PartialEq> Kind<PerItem<T>> for PerItemKind<T> {
+    fn of(&self, value: &ConfigValue<'_>) -> Result<PerItem<T>, String> {
+        let read = match value.get_ref().as_array() {
+            None => self.0.find(value).map(PerItem::One),
+            Some(items) => {
+                items.iter().map(|item| self.0.find(item)).collect::<Option<_>>().map(PerItem::Each)
+            }
+        };
+        read.ok_or_else(|| self.refusal(None))
+    }
+
+    fn show(&self, value: &PerItem<T>) -> String {
+        match value {
+            PerItem::One(value) => self.0.written(value),
+            PerItem::Each(values) => {
+                let words: Vec<_> = values.iter().map(|value| self.0.written(value)).collect();
+                format!("[{}]", words.join(", "))
+            }
+        }
+    }
+
+    fn takes(&self) -> Takes {
+        Takes::AnyOf(vec![self.0.takes(), Takes::List(Box::new(self.0.takes()))])
+    }
+}

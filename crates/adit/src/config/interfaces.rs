@@ -1,0 +1,482 @@
+//! `[[interface]]` and `[[route]]`: links, routing domains and routes.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use adit_types::limits::{INTERFACES_MAX, ROUTES_MAX};
+use adit_types::{DomainId, InterfaceRole, Ipv4Prefix, Ipv6Prefix, PortId, TcpMss, VlanId};
+
+use super::comparison::{NOW, OnReload};
+use super::declare::section;
+use super::fields::{IpNet, NETWORK_INSTANCE, name, network, network_instance};
+use super::keys::IntoKey as _;
+use super::kinds::{Flag, integer, text, words};
+use super::ports::{PortSettings, XdpMode};
+use super::section::ConfigDocument;
+use super::tcp_mss::TcpMssKind;
+use super::{Config, check_most, check_names, kernel_ports};
+
+/// Why interfaces do not change.
+const START: OnReload =
+    OnReload::Fixed("interfaces, their addresses and network instances are set up at the start");
+
+/// The form of the addresses of interfaces.
+const ADDRESS: &str = "an address with its prefix length such as \"10.0.3.2/24\"";
+
+section! {
+    /// Logical interfaces: a port, a VLAN if tagged, and the addresses of adit there.
+    /// Tunnels of Access use n3 interfaces, tunnels of Core n9, tunnels of the CP function n4u; without
+    /// such an interface they use another one with GTP-U. A 3GPP Interface Type (N3, N9), the exact
+    /// network_instance in the rule and the route to the tunnel's other end take precedence:
+    /// docs/interop-n9.md. Tunnels that no route leads to are refused (Cause 73).
+    /// N4-u, the GTP-U between UEs and the control plane function, needs a [[route]] to the SMF's GTP-U
+    /// address through an n4u or n3 interface, unless that address is on the link of the interface.
+    InterfaceSection(START) {
+        /// Its name, by which routes refer to it.
+        name: String, text("a name").check(name).required(String::new()) => ["\"n3\"", "\"n6\""];
+        /// "n3" (RAN), "n9" (other UPFs and gateways) and "n4u" (user plane of the control plane
+        /// function) carry GTP-U, "n6" (data networks) carries plain IP. Write at least one n3 or n9, and
+        /// an n6 unless there is an n9: a UPF between others (I-UPF, SGW-U) needs none.
+        role: InterfaceRole, words(&[("n3", InterfaceRole::N3), ("n9", InterfaceRole::N9), ("n4u",
+            InterfaceRole::N4u), ("n6", InterfaceRole::N6)]).required(InterfaceRole::N6)
+            => ["\"n3\"", "\"n6\""];
+        /// The name of its port.
+        port: String, text("the name of a [[port]]").required(String::new()) => ["\"access\"",
+            "\"core\""];
+        /// Its VLAN. 0: untagged.
+        vlan: u16, integer(0..=4094).or(0) => ["", "# 6"];
+        /// Its addresses with the lengths of their prefixes, at most one of each family.
+        addresses: Vec<IpNet>, text(ADDRESS).list("") => ["[\"10.0.3.2/24\"]",
+            "[\"10.0.6.2/24\", \"2001:db8:6::2/64\"]"];
+        /// For n6. With true, packets from one UE to another UE of the same routing domain stay inside
+        /// adit: they pass the rules of both sessions, as if the router on N6 had returned them. With
+        /// false they leave to N6. All n6 interfaces of a routing domain need the same value. A network
+        /// behind a UE (framed route) counts as that UE if its prefix is longer than every matching
+        /// route.
+        local_switching: bool, Flag.or(true) => ["", "# true"];
+        /// For n6. The MSS that TCP connections of UEs announce in their SYNs, in both directions.
+        /// "clamp": at most what fits one packet on mtu_bytes of both ports, with the headers of the
+        /// tunnel; then downloads do not hang where ICMP errors about long packets are filtered. A
+        /// number: at most so many octets. "off": as it is. All n6 interfaces of a routing domain need
+        /// the same value.
+        tcp_mss: TcpMss, TcpMssKind.or(TcpMss::Off) => ["", "# \"clamp\""];
+        /// The network instance by which rules select this interface. Without it the interface serves
+        /// any name. If every n6 interface has one, network instances are routing domains (VRFs): UE
+        /// addresses, pools, subnets and next hops may repeat between them, and packets of one never
+        /// reach UEs of another. A rule without a network instance belongs to those that other rules of
+        /// its session name; if none does, it belongs to all. If an n6 interface serves any name, there
+        /// is a single domain.
+        network_instance: Option<String>, text(NETWORK_INSTANCE).check(network_instance)
+            .optional("any") => ["", "\"internet\""];
+    }
+}
+
+section! {
+    /// Routes beyond the links of the interfaces. The longest prefix wins.
+    RouteSection(NOW) {
+        /// The name of its interface.
+        interface: String, text("the name of an [[interface]]").required(String::new())
+            => ["\"n6\"", "\"n6\""];
+        /// Its destinations.
+        prefix: IpNet, text("a prefix such as \"10.0.0.0/8\"").required(IpNet::ANY)
+            => ["\"0.0.0.0/0\"", "\"::/0\""];
+        /// A station on the link. Not for interfaces behind which the kernel routes.
+        next_hop: Option<IpAddr>, text("an IP address").optional("none") => ["\"10.0.6.1\"",
+            "\"2001:db8:6::1\""];
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct InterfaceSettings {
+    pub name: String,
+    pub role: InterfaceRole,
+    pub port: PortId,
+    /// True on a port of the kernel, which routes the packets that leave there. True if the kernel
+    /// routes behind it.
+    pub is_kernel: bool,
+    pub vlan: VlanId,
+    /// adit's address and the prefix length of its link.
+    pub v4: Option<(Ipv4Addr, u8)>,
+    pub v6: Option<(Ipv6Addr, u8)>,
+    /// Its network instance. `None`: it serves all of them.
+    pub network_instance: Option<String>,
+    /// True if adit switches packets between UEs locally instead of sending them through this interface.
+    /// For n6 only; n6 interfaces of one routing domain have the same value.
+    pub local_switching: bool,
+    /// How to set the MSS of TCP. For n6 only; n6 interfaces of one routing domain have the same
+    /// value.
+    pub tcp_mss: TcpMss,
+}
+
+impl InterfaceSettings {
+    /// The links of its addresses.
+    pub(super) fn links(&self) -> impl Iterator<Item = IpNet> {
+        let v4 = self.v4.map(|(addr, len)| IpNet { addr: addr.into(), len });
+        let v6 = self.v6.map(|(addr, len)| IpNet { addr: addr.into(), len });
+        v4.into_iter().chain(v6)
+    }
+
+    /// True if this interface serves `wanted`. `None` as `wanted` fits every interface.
+    pub(crate) fn serves(&self, wanted: Option<&str>) -> bool {
+        let both = self.network_instance.as_deref().zip(wanted);
+        both.is_none_or(|(own, wanted)| own.eq_ignore_ascii_case(wanted))
+    }
+}
+
+/// The routing domain of each interface. If every N6 interface names its network instance, each name is
+/// a domain. If one N6 interface serves all names, all share one domain, since its packets can belong to
+/// any of them.
+pub(crate) fn domains(interfaces: &[InterfaceSettings]) -> Vec<DomainId> {
+    let n6 = || interfaces.iter().filter(|known| known.role == InterfaceRole::N6);
+    let lower =
+        |known: &InterfaceSettings| known.network_instance.as_deref().map(str::to_ascii_lowercase);
+    let mut names: Vec<String> = Vec::new();
+    if n6().all(|known| known.network_instance.is_some()) {
+        for name in n6().filter_map(lower) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    let domain = |known: &InterfaceSettings| {
+        let name = lower(known).filter(|_| known.role == InterfaceRole::N6);
+        let at = names.iter().position(|known| Some(known) == name.as_ref());
+        at.and_then(|at| u8::try_from(at).ok()).map_or(DomainId(0), DomainId)
+    };
+    interfaces.iter().map(domain).collect()
+}
+
+/// The routing domains of a network instance, without repetition; all of them without a name.
+pub(crate) fn domains_of(
+    interfaces: &[InterfaceSettings],
+    network_instance: Option<&str>,
+) -> Vec<DomainId> {
+    domains_where(interfaces, |known| known.serves(network_instance))
+}
+
+/// The routing domains of matching N6 interfaces, without repetition.
+fn domains_where(
+    interfaces: &[InterfaceSettings],
+    fits: impl Fn(&InterfaceSettings) -> bool,
+) -> Vec<DomainId> {
+    let all = interfaces.iter().zip(domains(interfaces));
+    let fitting = all.filter(|(known, _)| known.role == InterfaceRole::N6 && fits(known));
+    let found: BTreeSet<DomainId> = fitting.map(|(_, domain)| domain).collect();
+    found.into_iter().collect()
+}
+
+/// The routing domains with local switching of some packets, without repetition.
+pub(crate) fn switched_domains(config: &Config) -> Vec<DomainId> {
+    let by_policy =
+        config.forwarding_policies.iter().any(|policy| policy.local_switching == Some(true));
+    domains_where(&config.interfaces, |known| by_policy || known.local_switching)
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RouteSettings {
+    /// Position in [`Config::interfaces`].
+    pub interface: usize,
+    pub prefix: IpNet,
+    /// A station on the link; the unspecified address if the kernel routes.
+    pub next_hop: IpAddr,
+}
+
+/// Checks all interfaces.
+pub(super) fn check_interfaces(
+    document: &ConfigDocument<'_>,
+    sections: &mut [InterfaceSection],
+    ports: &[PortSettings],
+) -> Vec<InterfaceSettings> {
+    check_most(document, "interface", sections.len(), INTERFACES_MAX, "interfaces");
+    check_names(document, "interface", sections.iter().map(|section| section.name.as_str()));
+    let mut places = BTreeSet::new();
+    let mut interfaces: Vec<InterfaceSettings> = Vec::new();
+    for (index, section) in sections.iter_mut().enumerate() {
+        // In any order they are the same.
+        section.addresses.sort_by_key(|net| net.addr.is_ipv6());
+        let path = format!("interface[{index}]");
+        let problem = |key: &str, what: &str| document.problem(&format!("{path}.{key}"), what);
+        let port = port_id(&problem, section, ports);
+        if !places.insert((port, section.vlan)) {
+            let what = "another interface has this port and VLAN; give one of them its own";
+            problem("vlan", what);
+        }
+        let vlan = VlanId::new(section.vlan).unwrap_or(VlanId::UNTAGGED);
+        let device = ports.get(usize::from(port.0)).and_then(|port| port.device.kernel());
+        let routed = device.filter(|device| device.is_routed());
+        if let Some(device) = routed {
+            kernel_ports::check_interface(&problem, device, section.role, vlan);
+        }
+        let (v4, v6) = section.check_addresses(&problem, &interfaces);
+        if section.role != InterfaceRole::N6 {
+            let what = "is for interfaces with role = \"n6\"";
+            document.refuse(&path, &["local_switching", "tcp_mss"], what);
+        }
+        interfaces.push(InterfaceSettings {
+            name: section.name.clone(),
+            role: section.role,
+            port,
+            is_kernel: routed.is_some(),
+            vlan,
+            v4,
+            v6,
+            network_instance: section.network_instance.clone(),
+            local_switching: section.local_switching,
+            tcp_mss: section.tcp_mss,
+        });
+    }
+    check_domains(document, &interfaces);
+    check_roles(document, &interfaces);
+    for (index, port) in ports.iter().enumerate() {
+        if !interfaces.iter().any(|interface| usize::from(interface.port.0) == index) {
+            let name = &port.name;
+            document.problem("port", format!("no interface uses port \"{name}\"; remove it"));
+        }
+    }
+    interfaces
+}
+
+/// The port of an interface.
+fn port_id(
+    problem: &dyn Fn(&str, &str),
+    section: &InterfaceSection,
+    ports: &[PortSettings],
+) -> PortId {
+    let wanted = &section.port;
+    let found = ports.iter().position(|port| port.name == *wanted);
+    if found.is_none() {
+        let names: Vec<_> = ports.iter().map(|port| format!("\"{}\"", port.name)).collect();
+        let names = names.join(", ");
+        problem("port", &format!("there is no port \"{wanted}\"; known ports: {names}"));
+    }
+    PortId(found.and_then(|index| u16::try_from(index).ok()).unwrap_or(0))
+}
+
+type InterfaceAddresses = (Option<(Ipv4Addr, u8)>, Option<(Ipv6Addr, u8)>);
+
+impl InterfaceSection {
+    /// Its addresses. Those of GTP-U interfaces must differ, since an F-TEID must identify one
+    /// interface.
+    fn check_addresses(
+        &self,
+        problem: &dyn Fn(&str, &str),
+        before: &[InterfaceSettings],
+    ) -> InterfaceAddresses {
+        let (mut v4, mut v6) = (None, None);
+        for net in &self.addresses {
+            let taken = match net.addr {
+                IpAddr::V4(addr) => v4.replace((addr, net.len)).is_some(),
+                IpAddr::V6(addr) => v6.replace((addr, net.len)).is_some(),
+            };
+            if taken {
+                problem("addresses", "takes at most one address of each family");
+            }
+            if net.addr.is_unspecified() || net.addr.is_multicast() || net.addr.is_loopback() {
+                problem("addresses", &format!("{} is not a host address", net.addr));
+            }
+        }
+        if self.addresses.is_empty() {
+            problem("addresses", &format!("takes {ADDRESS}"));
+        }
+        let has_one = |known: &&InterfaceSettings| {
+            let has = |net: &IpNet| known.links().any(|link| link.addr == net.addr);
+            known.role.is_gtpu() && self.addresses.iter().any(has)
+        };
+        if let Some(known) = before.iter().filter(|_| self.role.is_gtpu()).find(has_one) {
+            let name = &known.name;
+            let what = format!(
+                "interface \"{name}\" has this address already; addresses of GTP-U interfaces must differ"
+            );
+            problem("addresses", &what);
+        }
+        (v4, v6)
+    }
+}
+
+/// Tunnels need an interface towards the RAN or other UPFs. A UPF between other UPFs or gateways has no data network.
+fn check_roles(document: &ConfigDocument<'_>, interfaces: &[InterfaceSettings]) {
+    let has = |role| interfaces.iter().any(|interface| interface.role == role);
+    if !has(InterfaceRole::N3) && !has(InterfaceRole::N9) {
+        let what =
+            "write at least one interface with role = \"n3\" (RAN) or role = \"n9\" (other UPFs)";
+        document.problem("interface", what);
+    }
+    if !has(InterfaceRole::N6) && !has(InterfaceRole::N9) {
+        let what = "write at least one interface with role = \"n6\"; only a UPF between others (I-UPF, SGW-U) needs none, and it needs role = \"n9\"";
+        document.problem("interface", what);
+    }
+}
+
+/// N6 interfaces of one routing domain must agree on local switching, since a locally switched packet
+/// belongs to the domain and not to an interface, and on the MSS of TCP, since both directions of a connection may pass
+/// different ones.
+fn check_domains(document: &ConfigDocument<'_>, interfaces: &[InterfaceSettings]) {
+    let all: Vec<_> = interfaces.iter().zip(domains(interfaces)).collect();
+    let networks = || all.iter().filter(|(known, _)| known.role == InterfaceRole::N6);
+    for (known, domain) in networks() {
+        let first = networks().find(|(_, other)| other == domain).map_or(*known, |other| other.0);
+        let differing = [
+            ("local_switching", first.local_switching != known.local_switching),
+            ("tcp_mss", first.tcp_mss != known.tcp_mss),
+        ];
+        for (key, _) in differing.into_iter().filter(|(_, differs)| *differs) {
+            let names = format!("\"{}\" and \"{}\"", first.name, known.name);
+            let what = format!("{names} are in one routing domain; give both the same {key}");
+            document.problem("interface", what);
+        }
+    }
+}
+
+/// Checks all routes, and adds the default routes of interfaces behind which the kernel routes.
+pub(super) fn check_routes(
+    document: &ConfigDocument<'_>,
+    sections: &[RouteSection],
+    interfaces: &[InterfaceSettings],
+) -> Vec<RouteSettings> {
+    check_most(document, "route", sections.len(), ROUTES_MAX, "routes");
+    let mut routes = Vec::new();
+    for (index, section) in sections.iter().enumerate() {
+        let path = format!("route[{index}]");
+        routes.extend(section.check(document, &path, interfaces, &routes));
+    }
+    let taken = |routes: &[_], prefix, index| is_taken(interfaces, routes, prefix, index);
+    default_routes(interfaces, taken, &mut routes);
+    routes
+}
+
+impl RouteSection {
+    fn check(
+        &self,
+        document: &ConfigDocument<'_>,
+        path: &str,
+        interfaces: &[InterfaceSettings],
+        before: &[RouteSettings],
+    ) -> Option<RouteSettings> {
+        let problem = |key: &str, what: &str| document.problem(&format!("{path}.{key}"), what);
+        let Self { interface: wanted, prefix, next_hop } = self;
+        let found = interfaces.iter().position(|known| known.name == *wanted);
+        if found.is_none() {
+            let names: Vec<_> = interfaces.iter().map(|i| format!("\"{}\"", i.name)).collect();
+            let names = names.join(", ");
+            let what = format!("there is no interface \"{wanted}\"; known interfaces: {names}");
+            problem("interface", &what);
+        }
+        let index = found.filter(|_| document.is_read(&format!("{path}.prefix")))?;
+        let interface = &interfaces[index];
+        if network(*prefix) != Some(prefix.addr) {
+            problem("prefix", &format!("{prefix} has host bits set; clear them"));
+        }
+        if interface.is_kernel {
+            let what = "is not for interfaces of the kernel, which routes itself; remove it";
+            document.refuse(path, &["next_hop"], what);
+        } else if !document.has(&format!("{path}.next_hop")) {
+            problem("next_hop", "is missing and has no default");
+        }
+        let next_hop = match interface.is_kernel {
+            true => kernel_next_hop(*prefix),
+            false => (*next_hop)?,
+        };
+        if prefix.addr.is_ipv4() != next_hop.is_ipv4() {
+            problem("next_hop", "is of another address family than the prefix");
+        } else if !interface.is_kernel && !on_link(interface, next_hop) {
+            let name = &interface.name;
+            problem("next_hop", &format!("{next_hop} is not on the link of interface \"{name}\""));
+        }
+        if is_taken(interfaces, before, *prefix, index) {
+            let what = format!("{prefix} already has a route in this network instance");
+            problem("prefix", &what);
+        }
+        Some(RouteSettings { interface: index, prefix: *prefix, next_hop })
+    }
+}
+
+/// True if another route, or an interface's link, leads to `prefix` in the same role and network
+/// instance as interface `index`.
+fn is_taken(
+    interfaces: &[InterfaceSettings],
+    routes: &[RouteSettings],
+    prefix: IpNet,
+    index: usize,
+) -> bool {
+    let kind = |at: usize| {
+        let name = interfaces[at].network_instance.as_ref().map(|name| name.to_ascii_lowercase());
+        (interfaces[at].role, name)
+    };
+    let is_link = |interface: &InterfaceSettings| {
+        let mut links = interface.links().filter(|_| !interface.is_kernel);
+        links.any(|net| net.len == prefix.len && network(net) == Some(prefix.addr))
+    };
+    routes.iter().any(|route| route.prefix == prefix && kind(route.interface) == kind(index))
+        || (0..interfaces.len()).any(|at| kind(at) == kind(index) && is_link(&interfaces[at]))
+}
+
+/// True if `addr` is another station on the interface's link.
+fn on_link(interface: &InterfaceSettings, addr: IpAddr) -> bool {
+    match addr {
+        IpAddr::V4(addr) => interface.v4.is_some_and(|(own, len)| {
+            own != addr && Ipv4Prefix::containing(own, len).is_some_and(|link| link.contains(addr))
+        }),
+        IpAddr::V6(addr) => interface.v6.is_some_and(|(own, len)| {
+            own != addr
+                && (addr.is_unicast_link_local()
+                    || Ipv6Prefix::containing(own, len).is_some_and(|link| link.contains(addr)))
+        }),
+    }
+}
+
+/// The default routes of interfaces behind which the kernel routes, unless `routes` has them: each family
+/// of each interface, except where another interface of the same role and network instance has one.
+fn default_routes(
+    interfaces: &[InterfaceSettings],
+    is_taken: impl Fn(&[RouteSettings], IpNet, usize) -> bool,
+    routes: &mut Vec<RouteSettings>,
+) {
+    for (index, interface) in interfaces.iter().enumerate().filter(|(_, at)| at.is_kernel) {
+        let v4 = interface.v4.map(|_| IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let v6 = interface.v6.map(|_| IpAddr::V6(Ipv6Addr::UNSPECIFIED));
+        for addr in v4.into_iter().chain(v6) {
+            let prefix = IpNet { addr, len: 0 };
+            if !is_taken(routes, prefix, index) {
+                routes.push(RouteSettings { interface: index, prefix, next_hop: addr });
+            }
+        }
+    }
+}
+
+/// The address that stands for the kernel as the next hop of a route.
+const fn kernel_next_hop(prefix: IpNet) -> IpAddr {
+    match prefix.addr {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    }
+}
+
+/// Checks that an offload on some ports has an interface with GTP-U and one with plain IP on them:
+/// only packets between the two can be forwarded there.
+pub(super) fn check_offload(
+    document: &ConfigDocument<'_>,
+    ports: &[PortSettings],
+    interfaces: &[InterfaceSettings],
+) {
+    let ids = |is_on: fn(&PortSettings) -> bool| -> Vec<PortId> {
+        let on = (0..).map(PortId).zip(ports).filter(|(_, port)| is_on(port));
+        on.map(|(id, _)| id).collect()
+    };
+    let with_xdp = ids(|port| port.xdp != XdpMode::Off);
+    let with_flows = ids(|port| port.flow_offload);
+    for (key, on) in [("xdp", with_xdp), ("flow_offload", with_flows)] {
+        let has = |is_gtpu: bool| {
+            let mut there = interfaces.iter().filter(|known| on.contains(&known.port));
+            there.any(|known| known.role.is_gtpu() == is_gtpu)
+        };
+        for (is_gtpu, missing) in [(true, "an n3 interface"), (false, "an n6 interface")] {
+            if !on.is_empty() && !has(is_gtpu) {
+                let what = format!(
+                    "ports with {key} forward only among themselves, and none of them has {missing}; set {key} on \
+                     its port, too"
+                );
+                document.problem("port", what);
+            }
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! `[node]`, `[n4]` and `[gtpu]`: peers, and the protocols with them.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use adit_host::n4_socket::RECEIVE_BUFFER_KIB;
+use adit_types::Nanos;
+use adit_types::limits::SESSIONS_MAX;
+
+use super::comparison::{LISTENING, NOW, OnReload, RULES};
+use super::declare::section;
+use super::keys::{IntoKey as _, Table};
+use super::kinds::{Flag, integer, millis, seconds, text, words};
+use super::peer_names::{ConfiguredPeer, is_fqdn};
+use super::section::ConfigDocument;
+use super::{IpNet, Tolerances};
+
+section! {
+    /// This node.
+    NodeSettings(OnReload::Fixed("peers know this node by it")) {
+        /// Node ID that adit sends to control plane functions: an IPv4 address, an IPv6 address or an
+        /// FQDN.
+        id: NodeIdSetting,
+            text("an IPv4 address, an IPv6 address or an FQDN such as \"upf1.example.org\"")
+            .required(NodeIdSetting::Ipv4(Ipv4Addr::UNSPECIFIED)) => ["\"10.0.4.2\""];
+    }
+}
+
+/// Node ID of the UP function. Spec: TS 29.244 §8.2.38.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NodeIdSetting {
+    Ipv4(Ipv4Addr),
+    Ipv6(Ipv6Addr),
+    Fqdn(String),
+}
+
+impl std::str::FromStr for NodeIdSetting {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text.parse::<IpAddr>() {
+            Ok(addr) if addr.is_unspecified() || addr.is_multicast() => Err(()),
+            Ok(IpAddr::V4(addr)) => Ok(Self::Ipv4(addr)),
+            Ok(IpAddr::V6(addr)) => Ok(Self::Ipv6(addr)),
+            Err(_) if is_fqdn(text) => Ok(Self::Fqdn(text.to_owned())),
+            Err(_) => Err(()),
+        }
+    }
+}
+
+impl std::fmt::Display for NodeIdSetting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Ipv4(addr) => addr.fmt(f),
+            Self::Ipv6(addr) => addr.fmt(f),
+            Self::Fqdn(name) => name.fmt(f),
+        }
+    }
+}
+
+/// The form of SMF Set IDs.
+const SMF_SET_ID: &str = "an SMF Set ID such as \"set1.smfset.5gc.mnc001.mcc001.3gppnetwork.org\"";
+
+section! {
+    /// PFCP, the protocol of control plane functions.
+    N4Settings(NOW) {
+        /// UDP socket of the PFCP node. The standard's port is 8805.
+        listen: SocketAddr, text("an address with a UDP port such as \"10.0.4.2:8805\"")
+            .required(SocketAddr::from(([0, 0, 0, 0], 8805))), LISTENING => ["\"10.0.4.2:8805\""];
+        /// Control plane functions to which adit sends Association Setup Requests. Usually empty: they
+        /// send theirs. Addresses, or names such as "smf.example.org:8805": adit resolves these while
+        /// it runs, every 2 s, and goes to the new address when there is no association at the former
+        /// one.
+        connect: Vec<ConfiguredPeer>,
+            text("an address or a name with a UDP port, such as \"10.0.4.1:8805\" or \"smf.example.org:8805\"")
+            .list("none"), OnReload::Fixed("association setups begin at the start") => ["[]"];
+        /// Interval of Heartbeat Requests on each association. A peer that leaves n1_retries + 1 of
+        /// them unanswered is silent.
+        heartbeat_interval: Nanos = "heartbeat_interval_ms", millis(100..=3_600_000)
+            .or(Nanos::from_secs(10)) => [];
+        /// How long the sessions of a silent peer go on forwarding, and are its again when it answers
+        /// and has not restarted. Then adit ends them with the association. 0: at once. `adit show
+        /// associations` says "silent".
+        sessions_outlive_peer: Nanos = "sessions_outlive_peer_s", seconds(0..=604_800)
+            .or(Nanos::from_secs(3600)) => [];
+        /// Time until adit sends an unanswered request again.
+        t1: Nanos = "t1_ms", millis(10..=60_000).or(Nanos::from_secs(3)) => [];
+        /// How often it does.
+        n1_retries: u8, integer(0..=20).or(3) => [];
+        /// Peers that may use N4, besides those in `connect`. Left out or empty: any address may.
+        allow: Vec<IpNet>, text("a prefix such as \"10.0.4.0/24\"").list("any address")
+            => ["[\"10.0.4.0/24\"]"];
+        /// Rate limit per peer: requests per second in the long run. 0: no limit. adit drops and counts
+        /// requests beyond it; the peer's retransmissions repair the loss.
+        peer_requests_per_s_max: u32, integer(0..=1_000_000).or(50_000) => [];
+        /// Requests that a peer may send at once.
+        peer_requests_burst: u32, integer(1..=1_000_000).or(10_000) => [];
+        /// PFCP sessions of one association at most. adit refuses more with Cause 75.
+        sessions_per_association_max: usize, integer(1..=SESSIONS_MAX).or_follows(SESSIONS_MAX,
+            "no limit") => ["# 100000"];
+        /// Receive buffer of the socket. Without CAP_NET_ADMIN the kernel grants at most
+        /// net.core.rmem_max; adit then logs a warning. `adit show counters` shows how many datagrams
+        /// the kernel dropped.
+        receive_buffer_kib: usize, integer(64..=1_048_576)
+            .or(RECEIVE_BUFFER_KIB), LISTENING;
+        /// Deviations from the standard to accept. Those listed here would harm control planes that
+        /// follow the standard; docs/n4-tolerance.md lists the harmless ones, which adit always
+        /// accepts. "one-f-teid-per-session": PDRs from Access that request an F-TEID without a CHOOSE
+        /// ID share one per network instance of a session, instead of getting one each. SD-Core's SMF
+        /// needs it.
+        tolerated: Vec<Tolerated> = "tolerate", words(&[("one-f-teid-per-session",
+            Tolerated::OneFTeidPerSession)]).list("nothing") => ["# [\"one-f-teid-per-session\"]"];
+        smf_sets: Vec<SmfSetSettings>, Table;
+    }
+}
+
+/// A deviation of control planes from the standard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tolerated {
+    OneFTeidPerSession,
+}
+
+impl N4Settings {
+    /// The accepted deviations.
+    pub(crate) fn tolerances(&self) -> Tolerances {
+        let one_f_teid_per_session = self.tolerated.contains(&Tolerated::OneFTeidPerSession);
+        Tolerances { one_f_teid_per_session }
+    }
+
+    /// Receive buffer of the socket. Unit: octets.
+    pub(crate) const fn receive_buffer_bytes(&self) -> usize {
+        self.receive_buffer_kib * 1024
+    }
+
+    /// Checks the section.
+    pub(super) fn check(&self, document: &ConfigDocument<'_>) {
+        let listen = self.listen;
+        if listen.ip().is_unspecified() || listen.port() == 0 {
+            let what = "takes one address and port of this host: adit sends them to its peers";
+            document.problem("n4.listen", what);
+        }
+        if self.connect.iter().any(|peer| peer.address(listen).is_ipv4() != listen.is_ipv4()) {
+            let what = "names a peer with another address family than n4.listen";
+            document.problem("n4.connect", what);
+        }
+        for (index, set) in self.smf_sets.iter().enumerate() {
+            let before = &self.smf_sets[..index];
+            if before.iter().any(|other| other.id.eq_ignore_ascii_case(&set.id)) {
+                let what = "another set has this ID; write its members into one list";
+                document.problem(&format!("n4.smf_sets[{index}].id"), what);
+            }
+            if set.members.is_empty() {
+                let what = "takes the addresses of its members, at least one prefix";
+                document.problem(&format!("n4.smf_sets[{index}].members"), what);
+            }
+        }
+    }
+}
+
+section! {
+    /// SMFs of one set may change and take over each other's sessions (TS 29.244, clause 5.22). By the
+    /// standard, any allowed peer that names a set belongs to it. With at least one of these tables,
+    /// only the addresses in `members` belong to the set with this SMF Set ID. A peer that names another
+    /// set, or is not listed in the one it names, belongs to no set.
+    SmfSetSettings(NOW) {
+        /// SMF Set ID, an FQDN.
+        id: String, text(SMF_SET_ID).check(|id| match is_fqdn(id) { true => Ok(()), false
+            => Err(format!("takes {SMF_SET_ID}")), }).required("none".to_owned())
+            => ["\"set1.smfset.5gc.mnc001.mcc001.3gppnetwork.org\""];
+        /// Prefixes of the addresses of its SMFs.
+        members: Vec<IpNet>, text("a prefix such as \"10.0.4.10/32\"").list("")
+            => ["[\"10.0.4.10/32\", \"10.0.4.11/32\"]"];
+    }
+}
+
+section! {
+    /// GTP-U path management, and DSCP and ECN of outer headers. Spec: TS 29.281, clauses 7.2.1 and 11.
+    GtpuSettings(NOW) {
+        /// Interval of Echo Requests to every GTP-U peer that a session sends to; 0 sends none. The
+        /// standard allows at most one per minute. adit reports a peer to all control plane functions
+        /// when it leaves n3_requests in a row unanswered for t3_ms each, and again when it answers.
+        echo_interval: Nanos = "echo_interval_ms", millis(0..=3_600_000).or(Nanos::from_secs(60))
+            => [];
+        /// Time until an Echo Request counts as unanswered.
+        t3: Nanos = "t3_ms", millis(100..=60_000).or(Nanos::from_secs(3)) => [];
+        /// Unanswered Echo Requests after which a peer counts as failed.
+        n3_requests: u8, integer(1..=20).or(3) => [];
+        /// ECN field of the outer headers that adit adds (RFC 6040): "normal" copies that of the packet,
+        /// so that routers on N3 and N9 mark instead of dropping; set it if all gNBs and UPFs that adit
+        /// sends to bring marks back into the packet. "compatibility" leaves it zero. From outer headers
+        /// that adit removes, marks always come back into the packet.
+        copies_ecn: bool = "ecn", words(&[("compatibility", false), ("normal", true)]).or(false),
+            RULES => [];
+        /// DSCP of the outer headers, unless the FAR (Transport Level Marking) or its forwarding policy
+        /// has one: "copy" that of the packet, or "none" (zero).
+        copies_dscp: bool = "dscp", words(&[("none", false), ("copy", true)]).or(false), RULES
+            => [];
+        /// DF in the outer IPv4 headers. With false routers may fragment packets into tunnels instead
+        /// of saying that they are too long; gNBs have to reassemble them then, and the XDP program and
+        /// cards leave the interfaces of tunnels to the workers.
+        outer_df: bool, Flag.or(true), OnReload::Fixed("interfaces keep their headers") => [];
+    }
+}
+
+impl GtpuSettings {
+    /// Checks the section.
+    pub(super) fn check(&self, document: &ConfigDocument<'_>) {
+        if (1..1_000_000_000).contains(&self.echo_interval.0) {
+            let what = "takes 0 (off) or a whole number from 1000";
+            document.problem("gtpu.echo_interval_ms", what);
+        }
+    }
+}
