@@ -49,7 +49,9 @@ impl Plant {
         let known = smf::config();
         let store = StoreConfig { sessions_max, ..known.store };
         let node = Node::new(NodeConfig { store, ..known });
-        let config = Config { sessions_max, ..Config::parse(EXAMPLE).unwrap() };
+        let given = format!("\nsessions_max = {sessions_max}\n");
+        let config =
+            Config::parse(&EXAMPLE.replace("\nsessions_max = 100000\n", &given)).unwrap();
         let macs = vec![MacAddr([2, 0, 0, 0, 0, 1]); config.ports.len()];
         let tables =
             wiring::tables(&config, &macs, u8::try_from(node.store().slot_bits()).unwrap(), 1);
