@@ -177,7 +177,7 @@ impl ChurnWorker {
             if due < burst {
                 // An idle step of a polling worker: it observes publications.
                 self.bench.prepare_each(BenchPacket::UPLINK, &[])?;
-                self.bench.step()?;
+                self.bench.run()?;
                 continue;
             }
             late_max = late_max.max(due);
@@ -186,7 +186,7 @@ impl ChurnWorker {
             let is_uplink = self.random.random();
             let packet = if is_uplink { BenchPacket::UPLINK } else { BenchPacket::DOWNLINK };
             self.bench.prepare(packet, &self.active, BURST_DEFAULT)?;
-            let (spent, sent) = self.bench.step()?;
+            let (spent, sent) = self.bench.run()?;
             ensure!(sent == BURST_DEFAULT, "a packet was not forwarded");
             if cycles.len() < SAMPLES_MAX {
                 cycles.push(spent);

@@ -97,8 +97,8 @@ impl WorkerPair {
         for step in 0..steps + warm_up {
             receiver.prepare(plan.packet, sessions, plan.burst)?;
             owner.prepare_each(plan.packet, &[])?;
-            let (at_receiver, [received, left]) = receiver.any_step();
-            let (at_owner, [taken, sent]) = owner.any_step();
+            let (at_receiver, [received, left]) = receiver.run_any();
+            let (at_owner, [taken, sent]) = owner.run_any();
             ensure!(
                 [received, taken, sent] == [plan.burst; 3] && left == 0,
                 "of {received} received packets the owner took over {taken} and sent {sent}"

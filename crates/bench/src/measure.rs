@@ -209,22 +209,22 @@ impl WorkerBench {
             buf.reset(frame);
             self.io.ready.push(buf);
         }
-        self.step()?;
+        self.run()?;
         let sent = self.io.sent.iter().chain(self.io.more.iter().flatten());
         Ok(sent.map(|buf| buf.data().to_vec()).collect())
     }
 
     /// Runs one step on the prepared burst. Returns its cycles and the number of sent packets.
-    pub(crate) fn step(&mut self) -> anyhow::Result<(u64, usize)> {
+    pub(crate) fn run(&mut self) -> anyhow::Result<(u64, usize)> {
         let wanted = self.io.ready.len();
-        let (cycles, [received, sent]) = self.any_step();
+        let (cycles, [received, sent]) = self.run_any();
         ensure!(received == wanted, "a step received {received} packets");
         Ok((cycles, sent))
     }
 
     /// The same for packets that another worker receives, too. Returns the cycles, and the numbers of received and of
     /// sent packets.
-    pub(crate) fn any_step(&mut self) -> (u64, [usize; 2]) {
+    pub(crate) fn run_any(&mut self) -> (u64, [usize; 2]) {
         self.step += 1;
         let now = Nanos(self.step * self.step_time.0);
         let (cycles, report) = timed(|| self.worker.step(now, &mut self.io));
@@ -341,7 +341,7 @@ pub(crate) fn measure_with<T>(
     let result = measure(&mut || {
         bursts += 1;
         bench.prepare(plan.packet, active, plan.burst)?;
-        let (spent, sent) = bench.step()?;
+        let (spent, sent) = bench.run()?;
         if plan.outcome == ExpectedOutcome::Forwarded {
             ensure!(sent == plan.burst, "a step forwarded {sent} of {} packets", plan.burst);
         }
@@ -360,7 +360,7 @@ pub(crate) fn measure_with<T>(
 pub(crate) fn measure_empty(resident: &mut BenchNode) -> anyhow::Result<Figures> {
     let bench = &mut resident.bench;
     bench.io.clear_sent();
-    let steps = (0..EMPTY_STEPS).map(|_| bench.step().map(|(spent, _)| spent));
+    let steps = (0..EMPTY_STEPS).map(|_| bench.run().map(|(spent, _)| spent));
     let mut cycles = steps.collect::<anyhow::Result<Vec<_>>>()?;
     Ok(Figures::of(&mut cycles, 1))
 }

@@ -31,7 +31,7 @@ pub(crate) fn run(count: u32) -> anyhow::Result<Value> {
         {
             let sessions = (first..).zip(ids).map(|(number, ids)| bench_session(number, *ids));
             bench.prepare_each(packet, &sessions.collect::<Vec<_>>())?;
-            let (_, sent) = bench.step()?;
+            let (_, sent) = bench.run()?;
             ensure!(sent == ids.len(), "a packet was not forwarded");
         }
     }

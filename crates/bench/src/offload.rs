@@ -75,7 +75,7 @@ fn choice(count: u32) -> anyhow::Result<Value> {
     for turn in 1..=TURNS {
         for _ in 0..STEPS_PER_TURN {
             worker.prepare(BenchPacket::DOWNLINK, hot, burst)?;
-            let (_, sent) = worker.step()?;
+            let (_, sent) = worker.run()?;
             ensure!(sent == burst, "a step forwarded {sent} of {burst} packets");
         }
         let start = Instant::now();

@@ -172,7 +172,7 @@ fn measure_interval(
     let (mut spent, mut counted) = (0, 0);
     for _ in 0..steps {
         bench.prepare(BenchPacket::UPLINK, sessions, burst)?;
-        let (cycles, sent) = bench.step()?;
+        let (cycles, sent) = bench.run()?;
         ensure!(sent == burst, "a step forwarded {sent} of {burst} packets");
         if cycles < INTERRUPTED_CYCLES {
             spent += cycles;

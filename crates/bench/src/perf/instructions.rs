@@ -235,6 +235,7 @@ impl Case<'_> {
         let options = DatapathArguments::try_parse_from(arguments())?;
         let profile = self.folder.join(format!("callgrind-{packets}.out"));
         let mut command = Command::new("valgrind");
+        // Each matching function turns the count on or off: no function of the bench may match.
         command
             .args(["--tool=callgrind", "--dump-instr=yes", "--toggle-collect=*Worker*step*"])
             .arg(format!("--callgrind-out-file={}", profile.display()))
