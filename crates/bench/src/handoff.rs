@@ -1,9 +1,9 @@
 //! `adit-bench handoff`: cycles of packets that another worker than their session's owner received.
 //!
-//! One worker receives packets of sessions that another one owns, and hands all of them off; the owner takes
-//! them over and sends them. Both take their steps in turns on one thread, so no cache line travels between
-//! cores: the figures are those of the work itself. The last row is a worker that owns the packets
-//! that it receives.
+//! One worker receives packets of sessions that another one owns, and hands all of them off; the
+//! owner takes them over and sends them. Both take their steps in turns on one thread, so no cache
+//! line travels between cores: the figures are those of the work itself. The last row is a worker
+//! that owns the packets that it receives.
 
 use adit_datapath::connect;
 use adit_types::limits::{BURST_MAX, HANDOFF_RING_LEN};

@@ -23,13 +23,14 @@ use super::sessions::{self, BenchProfile, Populated};
 
 /// Warm-up of caches and branch predictors: one packet for this many measured packets …
 const WARM_UP_SHARE: usize = 10;
-/// … and at least this many per session with traffic, which touches the pages of nearly all sessions.
+/// … and at least this many per session with traffic, which touches the pages of nearly all
+/// sessions.
 const WARM_UP_PER_SESSION: usize = 4;
 
 /// Turns of cases that are measured together.
 const TURNS: usize = 3;
-/// Packets per session with traffic before each turn but the first: other traffic has displaced the state of sessions
-/// from the caches.
+/// Packets per session with traffic before each turn but the first: other traffic has displaced the
+/// state of sessions from the caches.
 const REFRESH_PER_SESSION: usize = 2;
 
 /// Time since the start of a bench, for all its threads.
@@ -61,7 +62,8 @@ pub(crate) enum ExpectedOutcome {
     Dropped(DropReason),
     /// Buffered by a FAR.
     Buffered,
-    /// Sent, dropped by a rate, or queued for one. Virtual time advances by [`network::BURST_TIME`].
+    /// Sent, dropped by a rate, or queued for one. Virtual time advances by
+    /// [`network::BURST_TIME`].
     Shaped,
 }
 
@@ -222,8 +224,8 @@ impl WorkerBench {
         Ok((cycles, sent))
     }
 
-    /// The same for packets that another worker receives, too. Returns the cycles, and the numbers of received and of
-    /// sent packets.
+    /// The same for packets that another worker receives, too. Returns the cycles, and the numbers
+    /// of received and of sent packets.
     pub(crate) fn run_any(&mut self) -> (u64, [usize; 2]) {
         self.step += 1;
         let now = Nanos(self.step * self.step_time.0);
@@ -282,8 +284,8 @@ fn put(
 /// The measured function: processes one burst and returns its cycles.
 pub(crate) type BenchBurst<'b> = &'b mut dyn FnMut() -> anyhow::Result<u64>;
 
-/// Measures several ways to process the packets of `plan` in turns, so that changes of the machine's speed affect
-/// all of them.
+/// Measures several ways to process the packets of `plan` in turns, so that changes of the
+/// machine's speed affect all of them.
 ///
 /// # Errors
 /// Those of the bursts.

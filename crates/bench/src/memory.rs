@@ -1,7 +1,7 @@
 //! `adit-bench memory`: the resident memory of the whole process with many PFCP sessions.
 //!
-//! The node establishes the sessions, and each receives a packet in both directions, so that all its
-//! counters are in resident memory.
+//! The node establishes the sessions, and each receives a packet in both directions, so that all
+//! its counters are in resident memory.
 
 use adit_types::limits::BURST_DEFAULT;
 use anyhow::{Context, ensure};

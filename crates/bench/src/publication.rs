@@ -1,9 +1,9 @@
-//! `adit-bench publication`: the cost of a session modification on the control side, and for the packets
-//! of a worker that observes it.
+//! `adit-bench publication`: the cost of a session modification on the control side, and for the
+//! packets of a worker that observes it.
 //!
-//! One thread alternates between both, so nothing waits and the figures are cycles. It changes, publishes
-//! and reclaims some handovers (new tunnels of downlink FARs); then one step receives a burst of random
-//! sessions, some of them just changed.
+//! One thread alternates between both, so nothing waits and the figures are cycles. It changes,
+//! publishes and reclaims some handovers (new tunnels of downlink FARs); then one step receives a
+//! burst of random sessions, some of them just changed.
 
 use std::net::IpAddr;
 
