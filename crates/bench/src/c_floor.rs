@@ -1,7 +1,7 @@
 //! The C floor: the usual packet forwarded by plain C without the features of a UPF (`c_floor.c`).
 //!
-//! It forwards packets of the bench's sessions, with a line of its own per session and direction, and sends
-//! the same octets as Adit. Its buffers have the size and layout of the bench's.
+//! It forwards packets of the bench's sessions, with a line of its own per session and direction,
+//! and sends the same octets as Adit. Its buffers have the size and layout of the bench's.
 #![allow(unsafe_code, reason = "calls C, see above")]
 
 use adit_pktio::RxChecksum;
@@ -215,8 +215,8 @@ impl CFloor {
             true => adit_floor_uplink,
             false => adit_floor_downlink,
         };
-        // SAFETY: `count` packets are valid and `sent` has room for them. The index has a power of two
-        // entries, each the position of a line; each line has the position of a hop.
+        // SAFETY: `count` packets are valid and `sent` has room for them. The index has a power of
+        // two entries, each the position of a line; each line has the position of a hop.
         timed(|| unsafe {
             forward(&raw const direction, received.as_ptr(), count, sent.as_mut_ptr())
         })
@@ -290,7 +290,8 @@ mod tests {
         let mut floor = CFloor::new(&node.sessions, &plan(packet)).unwrap();
         let mut random = SmallRng::seed_from_u64(7);
         let mut frames = Vec::new();
-        // The first packet of each session takes the stages, which changes the order within its burst.
+        // The first packet of each session takes the stages, which changes the order within its
+        // burst.
         let mut by_adit = Vec::new();
         for _ in 0..50 {
             frames.clear();

@@ -1,9 +1,10 @@
-//! `adit-bench churn`: counts the packets that a worker loses while sessions are established and modified.
+//! `adit-bench churn`: counts the packets that a worker loses while sessions are established and
+//! modified.
 //!
 //! A worker on one core forwards in both directions at a constant rate, while the control thread on
-//! another core establishes or modifies sessions through the node. Packets that the worker has not yet
-//! received wait in a receive ring of common length; further ones are lost. Time is the worker's CPU
-//! time, so that time stolen on a shared machine does not count.
+//! another core establishes or modifies sessions through the node. Packets that the worker has not
+//! yet received wait in a receive ring of common length; further ones are lost. Time is the
+//! worker's CPU time, so that time stolen on a shared machine does not count.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -130,8 +131,8 @@ struct ChurnPhase {
 }
 
 impl ChurnWorker {
-    /// Forwards at `pace` packets per second, or at full speed, while `changes` runs. `changes` returns the
-    /// number of its changes.
+    /// Forwards at `pace` packets per second, or at full speed, while `changes` runs. `changes`
+    /// returns the number of its changes.
     fn run(
         &mut self,
         control: &mut BenchControlPlane,
@@ -177,7 +178,7 @@ impl ChurnWorker {
             if due < burst {
                 // An idle step of a polling worker: it observes publications.
                 self.bench.prepare_each(BenchPacket::UPLINK, &[])?;
-                self.bench.step()?;
+                self.bench.run()?;
                 continue;
             }
             late_max = late_max.max(due);
@@ -186,7 +187,7 @@ impl ChurnWorker {
             let is_uplink = self.random.random();
             let packet = if is_uplink { BenchPacket::UPLINK } else { BenchPacket::DOWNLINK };
             self.bench.prepare(packet, &self.active, BURST_DEFAULT)?;
-            let (spent, sent) = self.bench.step()?;
+            let (spent, sent) = self.bench.run()?;
             ensure!(sent == BURST_DEFAULT, "a packet was not forwarded");
             if cycles.len() < SAMPLES_MAX {
                 cycles.push(spent);

@@ -76,7 +76,8 @@ pub(crate) enum BenchCommand {
         #[arg(long, value_name = "COUNT", default_value = "3M", value_parser = parse_sessions)]
         sessions: u32,
     },
-    /// The control thread's turns that choose sessions for a card, and the time and memory of sessions in the XDP maps.
+    /// The control thread's turns that choose sessions for a card, and the time and memory of
+    /// sessions in the XDP maps.
     Offload {
         /// Sessions.
         #[arg(long, value_name = "COUNT", default_value = "1M", value_parser = parse_sessions)]

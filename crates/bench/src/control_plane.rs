@@ -1,4 +1,5 @@
-//! The control side in this process and the SMF that drives it, for the benches of N4, memory and churn.
+//! The control side in this process and the SMF that drives it, for the benches of N4, memory and
+//! churn.
 
 use adit_host::store_thread::{StoreLink, StoreReport};
 use adit_n4::{Node, RecordConfig};

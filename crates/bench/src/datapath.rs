@@ -1,11 +1,12 @@
 //! `adit-bench datapath`: TSC cycles that one worker step costs per packet.
 //!
 //! The bench writes a burst of packets of random sessions into buffers; then one `Worker::step`
-//! receives, processes and sends it. The figure includes the two reads of the TSC (about 25 cycles per
-//! burst). Packets are in the cache, since they were just written; session state is where the previous
-//! bursts left it. Floor and C floor take the same packets in turns with the worker. The floor receives,
-//! swaps the MAC addresses and sends. The C floor forwards the usual packet, without the features of a UPF
-//! ([`super::c_floor`]). Steps without packets are measured before each case.
+//! receives, processes and sends it. The figure includes the two reads of the TSC (about 25 cycles
+//! per burst). Packets are in the cache, since they were just written; session state is where the
+//! previous bursts left it. Floor and C floor take the same packets in turns with the worker. The
+//! floor receives, swaps the MAC addresses and sends. The C floor forwards the usual packet,
+//! without the features of a UPF ([`super::c_floor`]). Steps without packets are measured before
+//! each case.
 
 use adit_pktio::RxChecksum;
 use serde_json::{Value, json};

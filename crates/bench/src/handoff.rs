@@ -1,9 +1,9 @@
 //! `adit-bench handoff`: cycles of packets that another worker than their session's owner received.
 //!
-//! One worker receives packets of sessions that another one owns, and hands all of them off; the owner takes
-//! them over and sends them. Both take their steps in turns on one thread, so no cache line travels between
-//! cores: the figures are those of the work itself. The last row is a worker that owns the packets
-//! that it receives.
+//! One worker receives packets of sessions that another one owns, and hands all of them off; the
+//! owner takes them over and sends them. Both take their steps in turns on one thread, so no cache
+//! line travels between cores: the figures are those of the work itself. The last row is a worker
+//! that owns the packets that it receives.
 
 use adit_datapath::connect;
 use adit_types::limits::{BURST_MAX, HANDOFF_RING_LEN};
@@ -97,8 +97,8 @@ impl WorkerPair {
         for step in 0..steps + warm_up {
             receiver.prepare(plan.packet, sessions, plan.burst)?;
             owner.prepare_each(plan.packet, &[])?;
-            let (at_receiver, [received, left]) = receiver.any_step();
-            let (at_owner, [taken, sent]) = owner.any_step();
+            let (at_receiver, [received, left]) = receiver.run_any();
+            let (at_owner, [taken, sent]) = owner.run_any();
             ensure!(
                 [received, taken, sent] == [plan.burst; 3] && left == 0,
                 "of {received} received packets the owner took over {taken} and sent {sent}"

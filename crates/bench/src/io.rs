@@ -118,7 +118,8 @@ impl PacketBuf for BenchBuf {
 /// Maximum number of further bursts that a step sends: packets that a worker releases.
 const MORE_BURSTS_MAX: usize = 64;
 
-/// Bursts of fewer packets are moved packet by packet, others as a whole, which costs as much as five packets.
+/// Bursts of fewer packets are moved packet by packet, others as a whole, which costs as much as
+/// five packets.
 const SWAPPED_PKTS_MIN: usize = 5;
 
 /// Moves all packets to an empty burst.

@@ -23,13 +23,14 @@ use super::sessions::{self, BenchProfile, Populated};
 
 /// Warm-up of caches and branch predictors: one packet for this many measured packets …
 const WARM_UP_SHARE: usize = 10;
-/// … and at least this many per session with traffic, which touches the pages of nearly all sessions.
+/// … and at least this many per session with traffic, which touches the pages of nearly all
+/// sessions.
 const WARM_UP_PER_SESSION: usize = 4;
 
 /// Turns of cases that are measured together.
 const TURNS: usize = 3;
-/// Packets per session with traffic before each turn but the first: other traffic has displaced the state of sessions
-/// from the caches.
+/// Packets per session with traffic before each turn but the first: other traffic has displaced the
+/// state of sessions from the caches.
 const REFRESH_PER_SESSION: usize = 2;
 
 /// Time since the start of a bench, for all its threads.
@@ -61,7 +62,8 @@ pub(crate) enum ExpectedOutcome {
     Dropped(DropReason),
     /// Buffered by a FAR.
     Buffered,
-    /// Sent, dropped by a rate, or queued for one. Virtual time advances by [`network::BURST_TIME`].
+    /// Sent, dropped by a rate, or queued for one. Virtual time advances by
+    /// [`network::BURST_TIME`].
     Shaped,
 }
 
@@ -209,22 +211,22 @@ impl WorkerBench {
             buf.reset(frame);
             self.io.ready.push(buf);
         }
-        self.step()?;
+        self.run()?;
         let sent = self.io.sent.iter().chain(self.io.more.iter().flatten());
         Ok(sent.map(|buf| buf.data().to_vec()).collect())
     }
 
     /// Runs one step on the prepared burst. Returns its cycles and the number of sent packets.
-    pub(crate) fn step(&mut self) -> anyhow::Result<(u64, usize)> {
+    pub(crate) fn run(&mut self) -> anyhow::Result<(u64, usize)> {
         let wanted = self.io.ready.len();
-        let (cycles, [received, sent]) = self.any_step();
+        let (cycles, [received, sent]) = self.run_any();
         ensure!(received == wanted, "a step received {received} packets");
         Ok((cycles, sent))
     }
 
-    /// The same for packets that another worker receives, too. Returns the cycles, and the numbers of received and of
-    /// sent packets.
-    pub(crate) fn any_step(&mut self) -> (u64, [usize; 2]) {
+    /// The same for packets that another worker receives, too. Returns the cycles, and the numbers
+    /// of received and of sent packets.
+    pub(crate) fn run_any(&mut self) -> (u64, [usize; 2]) {
         self.step += 1;
         let now = Nanos(self.step * self.step_time.0);
         let (cycles, report) = timed(|| self.worker.step(now, &mut self.io));
@@ -282,8 +284,8 @@ fn put(
 /// The measured function: processes one burst and returns its cycles.
 pub(crate) type BenchBurst<'b> = &'b mut dyn FnMut() -> anyhow::Result<u64>;
 
-/// Measures several ways to process the packets of `plan` in turns, so that changes of the machine's speed affect
-/// all of them.
+/// Measures several ways to process the packets of `plan` in turns, so that changes of the
+/// machine's speed affect all of them.
 ///
 /// # Errors
 /// Those of the bursts.
@@ -341,7 +343,7 @@ pub(crate) fn measure_with<T>(
     let result = measure(&mut || {
         bursts += 1;
         bench.prepare(plan.packet, active, plan.burst)?;
-        let (spent, sent) = bench.step()?;
+        let (spent, sent) = bench.run()?;
         if plan.outcome == ExpectedOutcome::Forwarded {
             ensure!(sent == plan.burst, "a step forwarded {sent} of {} packets", plan.burst);
         }
@@ -360,7 +362,7 @@ pub(crate) fn measure_with<T>(
 pub(crate) fn measure_empty(resident: &mut BenchNode) -> anyhow::Result<Figures> {
     let bench = &mut resident.bench;
     bench.io.clear_sent();
-    let steps = (0..EMPTY_STEPS).map(|_| bench.step().map(|(spent, _)| spent));
+    let steps = (0..EMPTY_STEPS).map(|_| bench.run().map(|(spent, _)| spent));
     let mut cycles = steps.collect::<anyhow::Result<Vec<_>>>()?;
     Ok(Figures::of(&mut cycles, 1))
 }

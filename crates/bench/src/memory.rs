@@ -1,7 +1,7 @@
 //! `adit-bench memory`: the resident memory of the whole process with many PFCP sessions.
 //!
-//! The node establishes the sessions, and each receives a packet in both directions, so that all its
-//! counters are in resident memory.
+//! The node establishes the sessions, and each receives a packet in both directions, so that all
+//! its counters are in resident memory.
 
 use adit_types::limits::BURST_DEFAULT;
 use anyhow::{Context, ensure};
@@ -31,7 +31,7 @@ pub(crate) fn run(count: u32) -> anyhow::Result<Value> {
         {
             let sessions = (first..).zip(ids).map(|(number, ids)| bench_session(number, *ids));
             bench.prepare_each(packet, &sessions.collect::<Vec<_>>())?;
-            let (_, sent) = bench.step()?;
+            let (_, sent) = bench.run()?;
             ensure!(sent == ids.len(), "a packet was not forwarded");
         }
     }

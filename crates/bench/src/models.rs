@@ -1,7 +1,9 @@
-//! `adit-bench models`: cycles per packet of the execution models over DPDK's packet buffers, on one thread.
+//! `adit-bench models`: cycles per packet of the execution models over DPDK's packet buffers, on
+//! one thread.
 //!
-//! The threads of the event-driven model take their steps in turns, so no cache line travels between cores: the
-//! figures are those of the work itself. Packets arrive from memory and leave into it.
+//! The threads of the event-driven model take their steps in turns, so no cache line travels
+//! between cores: the figures are those of the work itself. Packets arrive from memory and leave
+//! into it.
 
 mod cores;
 mod pipeline;
@@ -170,8 +172,8 @@ fn timed<T>(cycles: &mut u64, work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// The sum of `cycles` if none of the measurements had been interrupted: the slowest hundredth takes as many as the
-/// others. Sorts `cycles`.
+/// The sum of `cycles` if none of the measurements had been interrupted: the slowest hundredth
+/// takes as many as the others. Sorts `cycles`.
 fn steady(cycles: &mut [u64]) -> u64 {
     cycles.sort_unstable();
     let kept = cycles.len() - cycles.len() / 100;

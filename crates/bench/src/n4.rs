@@ -1,10 +1,11 @@
 //! `adit-bench n4`: cost of a PFCP session on the control side.
 //!
-//! Measures the decoding of a typical establishment with all its rules; establishments, modifications
-//! and deletions through the whole node in this process (decoding, session change, publication,
-//! response); establishments over a loopback socket with a window of outstanding requests, as from an
-//! SMF; and the longest turns while PFDs change, while a reload gives all sessions their rules again, while
-//! another SMF of a set takes over all sessions, and while their association ends. During such a turn other peers wait for their heartbeats.
+//! Measures the decoding of a typical establishment with all its rules; establishments,
+//! modifications and deletions through the whole node in this process (decoding, session change,
+//! publication, response); establishments over a loopback socket with a window of outstanding
+//! requests, as from an SMF; and the longest turns while PFDs change, while a reload gives all
+//! sessions their rules again, while another SMF of a set takes over all sessions, and while their
+//! association ends. During such a turn other peers wait for their heartbeats.
 
 use std::hint::black_box;
 use std::net::{SocketAddr, UdpSocket};
@@ -128,8 +129,8 @@ pub(crate) fn run(arguments: &N4Arguments) -> anyhow::Result<Value> {
     }))
 }
 
-/// Reloads a configuration with another burst of rates, by which all sessions get their rules again. Returns the duration and
-/// the longest turn. Unit: milliseconds.
+/// Reloads a configuration with another burst of rates, by which all sessions get their rules
+/// again. Returns the duration and the longest turn. Unit: milliseconds.
 fn reload(control: &mut BenchControlPlane) -> anyhow::Result<(f64, f64)> {
     let mut config = control.node.config().clone();
     config.store.provisioning.qos.burst = Nanos::from_millis(200);
@@ -146,8 +147,8 @@ fn reload(control: &mut BenchControlPlane) -> anyhow::Result<(f64, f64)> {
     Ok(took)
 }
 
-/// Restarts an SMF of a set, so that another SMF takes over its sessions, and moves them back. Returns
-/// the duration of the takeover and the longest turn. Unit: milliseconds.
+/// Restarts an SMF of a set, so that another SMF takes over its sessions, and moves them back.
+/// Returns the duration of the takeover and the longest turn. Unit: milliseconds.
 fn hand_over(control: &mut BenchControlPlane) -> anyhow::Result<(f64, f64)> {
     let second = std::net::Ipv4Addr::from_bits(smf::CP_ADDR.to_bits() + 1);
     let from = |addr| SocketAddr::from((addr, adit_pfcp::PFCP_PORT));
@@ -182,7 +183,8 @@ fn timed(count: u32, run: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result
     Ok(rate(count, started.elapsed()))
 }
 
-/// Measures the decoding of one request with all its rules. Returns nanoseconds and the request's length.
+/// Measures the decoding of one request with all its rules. Returns nanoseconds and the request's
+/// length.
 fn decode() -> anyhow::Result<(f64, usize)> {
     let mut buf = [0; smf::REQUEST_BYTES_MAX];
     let len = smf::establishment(&mut buf, 1, 1).context("the request fits its buffer")?;
@@ -214,8 +216,8 @@ fn visit(datagram: &[u8]) -> usize {
     rules
 }
 
-/// Handles a request, then a heartbeat in each turn until the resulting job is done. Returns the total
-/// time and the longest turn. Unit: milliseconds.
+/// Handles a request, then a heartbeat in each turn until the resulting job is done. Returns the
+/// total time and the longest turn. Unit: milliseconds.
 fn longest_turn(control: &mut BenchControlPlane, request: &[u8]) -> anyhow::Result<(f64, f64)> {
     longest_turn_after(control, request, |_, _| ())
 }

@@ -1,5 +1,5 @@
-//! `adit-bench n4 --store standby`: one establishment after the other, answered once the standby has it, and without a
-//! store in turns.
+//! `adit-bench n4 --store standby`: one establishment after the other, answered once the standby
+//! has it, and without a store in turns.
 
 use std::net::SocketAddr;
 use std::str::FromStr;
@@ -93,8 +93,9 @@ impl ThreadStore for InstantStore {
     fn figures(&self) {}
 }
 
-/// Establishes sessions in each turn, in addition to resident ones, with a standby and without a store. The control thread and that of the store share the first core, the standby has
-/// the second one.
+/// Establishes sessions in each turn, in addition to resident ones, with a standby and without a
+/// store. The control thread and that of the store share the first core, the standby has the second
+/// one.
 ///
 /// # Errors
 /// A request is refused, or a transport cannot be used.
@@ -269,7 +270,8 @@ fn await_standby(link: &StoreLink<StandbyBenchFigures>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Establishes `count` sessions one after the other, and returns how long each took until its answer was there.
+/// Establishes `count` sessions one after the other, and returns how long each took until its
+/// answer was there.
 fn establish(
     control: &mut BenchControlPlane,
     link: Option<&StoreLink<StandbyBenchFigures>>,

@@ -1,5 +1,5 @@
-//! `adit-bench n4 --store journal`: establishments with and without a journal in turns, and the restoration of all of
-//! them.
+//! `adit-bench n4 --store journal`: establishments with and without a journal in turns, and the
+//! restoration of all of them.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

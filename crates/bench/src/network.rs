@@ -75,7 +75,8 @@ pub(crate) struct BenchSession {
     pub gnb: u16,
     /// True if the tunnel from its gNB is over IPv6.
     pub n3_v6: bool,
-    /// The TEID that another UPF sends packets to the UE to; none if they come from the data network.
+    /// The TEID that another UPF sends packets to the UE to; none if they come from the data
+    /// network.
     pub n9_teid: Option<Teid>,
 }
 

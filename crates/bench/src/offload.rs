@@ -1,8 +1,9 @@
 //! `adit-bench offload`: what offloads cost the control thread with many sessions.
 //!
-//! For a card: the turns that look for the sessions with the most packets, put their rules and read their counters. The
-//! card is one in memory, so that nothing is measured but adit's own part. For XDP: the time to write the entries of all
-//! sessions, and the memory of the maps as the kernel states it.
+//! For a card: the turns that look for the sessions with the most packets, put their rules and read
+//! their counters. The card is one in memory, so that nothing is measured but adit's own part. For
+//! XDP: the time to write the entries of all sessions, and the memory of the maps as the kernel
+//! states it.
 
 use core::net::Ipv4Addr;
 use std::collections::BTreeMap;
@@ -75,7 +76,7 @@ fn choice(count: u32) -> anyhow::Result<Value> {
     for turn in 1..=TURNS {
         for _ in 0..STEPS_PER_TURN {
             worker.prepare(BenchPacket::DOWNLINK, hot, burst)?;
-            let (_, sent) = worker.step()?;
+            let (_, sent) = worker.run()?;
             ensure!(sent == burst, "a step forwarded {sent} of {burst} packets");
         }
         let start = Instant::now();

@@ -1,8 +1,8 @@
 //! `adit-bench poll`: the CPU share of an idle worker, and the latency of the first packet after a
 //! pause, for each idle mode.
 //!
-//! A worker runs on its own core on a port in memory. Another thread waits for a random time, puts one
-//! packet into the port, and measures the time until the worker sends it.
+//! A worker runs on its own core on a port in memory. Another thread waits for a random time, puts
+//! one packet into the port, and measures the time until the worker sends it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,9 +1,9 @@
-//! `adit-bench publication`: the cost of a session modification on the control side, and for the packets
-//! of a worker that observes it.
+//! `adit-bench publication`: the cost of a session modification on the control side, and for the
+//! packets of a worker that observes it.
 //!
-//! One thread alternates between both, so nothing waits and the figures are cycles. It changes, publishes
-//! and reclaims some handovers (new tunnels of downlink FARs); then one step receives a burst of random
-//! sessions, some of them just changed.
+//! One thread alternates between both, so nothing waits and the figures are cycles. It changes,
+//! publishes and reclaims some handovers (new tunnels of downlink FARs); then one step receives a
+//! burst of random sessions, some of them just changed.
 
 use std::net::IpAddr;
 
@@ -52,7 +52,7 @@ fn measure(
     // Four packets per session, to touch its pages.
     for _ in 0..(4 * sessions.len()).div_ceil(burst) {
         bench.prepare(BenchPacket::DOWNLINK, sessions, burst)?;
-        bench.step()?;
+        bench.run()?;
     }
     for _ in 0..steps {
         bench.prepare(BenchPacket::DOWNLINK, sessions, burst)?;
@@ -68,7 +68,7 @@ fn measure(
             modified.map_err(|refusal| anyhow::anyhow!("{refusal:?}"))?;
             spent += cycles;
         }
-        let (step_cycles, sent) = bench.step()?;
+        let (step_cycles, sent) = bench.run()?;
         ensure!(sent == burst, "a step forwarded {sent} of {burst} packets");
         cycles.push(step_cycles);
         spent += timed(|| while publisher.poll_observed().is_some() {}).0;

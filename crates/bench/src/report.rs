@@ -1,6 +1,8 @@
-//! The report of each bench: a document with rows of figures, which becomes JSON, a table, or a page in Markdown.
+//! The report of each bench: a document with rows of figures, which becomes JSON, a table, or a
+//! page in Markdown.
 //!
-//! A document has `bench` and `rows`, and may have `about`. One without rows has `left_out`, the reason.
+//! A document has `bench` and `rows`, and may have `about`. One without rows has `left_out`, the
+//! reason.
 
 use std::path::Path;
 
@@ -49,8 +51,8 @@ pub(crate) fn page(document: &Value) -> String {
     page + "\n"
 }
 
-/// A document in Markdown: what it is about, the members that are equal in all rows unless they are measured, and a
-/// table of the others. A single row is a line for each of its members.
+/// A document in Markdown: what it is about, the members that are equal in all rows unless they are
+/// measured, and a table of the others. A single row is a line for each of its members.
 pub(crate) fn text(document: &Value) -> String {
     if document["benches"].is_object() {
         return page(document);

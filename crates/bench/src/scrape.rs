@@ -1,8 +1,10 @@
-//! `adit-bench scrape`: the cost of counter snapshots, and of the text of all metrics, for the packets.
+//! `adit-bench scrape`: the cost of counter snapshots, and of the text of all metrics, for the
+//! packets.
 //!
-//! One thread runs steps, while another takes snapshots of its counters, or writes the whole text as for a scrape of
-//! Prometheus, at different rates, including zero. One snapshot per second costs too little to measure, so the bench takes many and reports the
-//! cost of one: the additional cycles of all steps divided by the number of snapshots.
+//! One thread runs steps, while another takes snapshots of its counters, or writes the whole text
+//! as for a scrape of Prometheus, at different rates, including zero. One snapshot per second costs
+//! too little to measure, so the bench takes many and reports the cost of one: the additional
+//! cycles of all steps divided by the number of snapshots.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -98,7 +100,8 @@ fn tsc_hz() -> f64 {
     ticks as f64 / elapsed.as_secs_f64()
 }
 
-/// N4 figures of a node with so many sessions, whose counters are zero: their text is as long as that of others.
+/// N4 figures of a node with so many sessions, whose counters are zero: their text is as long as
+/// that of others.
 fn signaling(sessions: usize) -> SignalingFigures {
     SignalingFigures {
         counters: N4Counters::default(),
@@ -172,7 +175,7 @@ fn measure_interval(
     let (mut spent, mut counted) = (0, 0);
     for _ in 0..steps {
         bench.prepare(BenchPacket::UPLINK, sessions, burst)?;
-        let (cycles, sent) = bench.step()?;
+        let (cycles, sent) = bench.run()?;
         ensure!(sent == burst, "a step forwarded {sent} of {burst} packets");
         if cycles < INTERRUPTED_CYCLES {
             spent += cycles;

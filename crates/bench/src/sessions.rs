@@ -259,7 +259,8 @@ pub(crate) enum BenchFilters {
     One,
     /// A PDR with a filter that half of the packets match, before the one that matches everything.
     Dedicated,
-    /// Eight PDRs with a filter, half of them for each family, before the two that match everything.
+    /// Eight PDRs with a filter, half of them for each family, before the two that match
+    /// everything.
     Several,
 }
 
@@ -484,7 +485,8 @@ fn pdr_id(number: Option<u16>, uplink: bool) -> PdrId {
     PdrId(2 * number.map_or(0, |number| number + 1) + if uplink { 1 } else { 2 })
 }
 
-/// PDR `number` of one direction, or the last one, with the filter `flow`. `f_teid`: the tunnel that packets arrive in.
+/// PDR `number` of one direction, or the last one, with the filter `flow`. `f_teid`: the tunnel
+/// that packets arrive in.
 fn pdr(
     ue: UeAddresses,
     f_teid: Option<FTeidSpec>,

@@ -38,7 +38,8 @@ pub(crate) fn association_setup(out: &mut [u8]) -> Result<usize, NoRoom> {
     encode(out, None, 1, &AssociationSetupRequest::new(node_id, RecoveryTimeStamp(1)))
 }
 
-/// Encodes the Association Setup Request of the SMF at `addr`, a member of the set started at `started`.
+/// Encodes the Association Setup Request of the SMF at `addr`, a member of the set started at
+/// `started`.
 pub(crate) fn association_setup_in_set(
     out: &mut [u8],
     addr: Ipv4Addr,

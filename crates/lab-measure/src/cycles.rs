@@ -1,7 +1,8 @@
-//! `adit-lab cycles`: what a packet costs each thread of adit's execution models, by `adit-bench models`.
+//! `adit-lab cycles`: what a packet costs each thread of adit's execution models, by `adit-bench
+//! models`.
 //!
-//! The bench has no wire: its figures do not depend on the tester, and models that need more cores than the machine has
-//! are measured thread by thread.
+//! The bench has no wire: its figures do not depend on the tester, and models that need more cores
+//! than the machine has are measured thread by thread.
 
 use std::path::PathBuf;
 use std::process::Stdio;

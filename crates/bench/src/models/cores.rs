@@ -1,7 +1,9 @@
-//! Receiver and worker on cores of their own: frames, buffers and rings travel between their caches.
+//! Receiver and worker on cores of their own: frames, buffers and rings travel between their
+//! caches.
 //!
-//! The threads take turns. One core writes frames and receives them, a few hundred packets; then the other core
-//! processes them while the first one waits. In run to completion the first core only writes frames, as a NIC does.
+//! The threads take turns. One core writes frames and receives them, a few hundred packets; then
+//! the other core processes them while the first one waits. In run to completion the first core
+//! only writes frames, as a NIC does.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -80,7 +80,8 @@ struct ModelThreads {
 }
 
 impl ModelThreads {
-    /// A worker that receives itself, or the threads of `form`. `None` if the processor cannot hash so.
+    /// A worker that receives itself, or the threads of `form`. `None` if the processor cannot hash
+    /// so.
     fn new(
         pool: &Mempool,
         size: &BenchSize,
@@ -205,8 +206,8 @@ pub(super) fn rows(
     models.into_iter().map(|model| model.end(packet, size.burst)).collect()
 }
 
-/// Adds to each row how fast its worker is, compared with that of run to completion in the same direction, on cores of
-/// their own if the row's are.
+/// Adds to each row how fast its worker is, compared with that of run to completion in the same
+/// direction, on cores of their own if the row's are.
 pub(super) fn compare(rows: &mut [Value]) {
     let of_worker = |row: &Value| row["worker_cycles"].as_f64();
     for at in 0..rows.len() {

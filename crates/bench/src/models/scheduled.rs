@@ -181,7 +181,8 @@ fn run_scheduler(scheduler: &mut Option<EventScheduler>, cycles: &mut u64) {
     }
 }
 
-/// Measures one worker and one Rx/Tx thread. Packets that the scheduler refuses are part of the row.
+/// Measures one worker and one Rx/Tx thread. Packets that the scheduler refuses are part of the
+/// row.
 ///
 /// # Errors
 /// The scheduler does not start; a packet was lost.
@@ -297,8 +298,8 @@ fn leave(
     }
 }
 
-/// Cycles of an event from one queue to the next, with its share of the scheduler: what a further stage costs before it
-/// does anything.
+/// Cycles of an event from one queue to the next, with its share of the scheduler: what a further
+/// stage costs before it does anything.
 ///
 /// # Errors
 /// The scheduler does not start, or refuses an event.

@@ -1,5 +1,5 @@
-//! Instruction counts of a program by address, as callgrind writes them, and the functions that an address is
-//! in, those inlined there included.
+//! Instruction counts of a program by address, as callgrind writes them, and the functions that an
+//! address is in, those inlined there included.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;

@@ -1,9 +1,9 @@
 //! `adit-bench perf instructions`: instructions of one packet, by part of the fast path.
 //!
-//! callgrind counts the instructions of `Worker::step` in `adit-bench datapath`, with few and with many packets.
-//! The difference is the cost of the further packets, without start and first packets. Each
-//! instruction belongs to the innermost function around it that [`PARTS`] names, functions that the
-//! compiler inlined included.
+//! callgrind counts the instructions of `Worker::step` in `adit-bench datapath`, with few and with
+//! many packets. The difference is the cost of the further packets, without start and first
+//! packets. Each instruction belongs to the innermost function around it that [`PARTS`] names,
+//! functions that the compiler inlined included.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -235,6 +235,7 @@ impl Case<'_> {
         let options = DatapathArguments::try_parse_from(arguments())?;
         let profile = self.folder.join(format!("callgrind-{packets}.out"));
         let mut command = Command::new("valgrind");
+        // Each matching function turns the count on or off: no function of the bench may match.
         command
             .args(["--tool=callgrind", "--dump-instr=yes", "--toggle-collect=*Worker*step*"])
             .arg(format!("--callgrind-out-file={}", profile.display()))

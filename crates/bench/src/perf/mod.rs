@@ -1,6 +1,6 @@
-//! `adit-bench perf suite`: most benches, with the machine, in one document.
-//! `adit-bench perf instructions`: the cost of one packet in instructions, by part of the fast path.
-//! `adit-bench perf ab REV`: the datapath of two revisions against each other.
+//! `adit-bench perf suite`: most benches, with the machine, in one document. `adit-bench perf
+//! instructions`: the cost of one packet in instructions, by part of the fast path. `adit-bench
+//! perf ab REV`: the datapath of two revisions against each other.
 
 mod ab;
 mod callgrind;

@@ -24,8 +24,8 @@ pub(crate) struct SuiteArguments {
     wire: WireForm,
 }
 
-/// One bench: its name in the document, its command line, packets of each measurement in thousands (zero if the bench
-/// has no such option), and true if `--quick` omits it.
+/// One bench: its name in the document, its command line, packets of each measurement in thousands
+/// (zero if the bench has no such option), and true if `--quick` omits it.
 type SuiteBench = (&'static str, &'static str, u32, bool);
 
 /// About five minutes on two cores. DPDK, which `models` starts, is last.

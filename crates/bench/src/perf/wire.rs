@@ -1,4 +1,5 @@
-//! The wire in the suite: experiments of `adit-lab` over memif, and the figures that the suite keeps of them.
+//! The wire in the suite: experiments of `adit-lab` over memif, and the figures that the suite
+//! keeps of them.
 
 use std::path::Path;
 use std::process::Command;
@@ -24,8 +25,8 @@ pub(crate) enum WireForm {
     Full,
 }
 
-/// Runs the experiments; their reports stay in `perf/lab` beside this program. Returns the figures, or the reason
-/// why they are left out.
+/// Runs the experiments; their reports stay in `perf/lab` beside this program. Returns the figures,
+/// or the reason why they are left out.
 ///
 /// # Errors
 /// The report of adit-lab has another form.

@@ -1,7 +1,8 @@
 //! Benches: the programs that measure, and the PERF notes that name one.
 //!
-//! Code that is written for speed has a note such as `PERF (rules/matcher): reason`. `rules/matcher` is
-//! `crates/rules/benches/matcher.rs`; `adit-bench datapath --mixed` and `adit-lab saturate` are commands.
+//! Code that is written for speed has a note such as `PERF (rules/matcher): reason`.
+//! `rules/matcher` is `crates/rules/benches/matcher.rs`; `adit-bench datapath --mixed` and
+//! `adit-lab saturate` are commands.
 
 use super::regions::{Region, regions};
 use super::source::SourceFile;
