@@ -15,8 +15,6 @@ use adit_lab_process::stop::{Stop, environment};
 pub(crate) struct CaseArguments {
     #[command(flatten)]
     pub bench: TestbedArguments,
-    #[command(flatten)]
-    pub target: TargetArguments,
     /// Lengths of the UEs' IP packets: bytes, `imix`, `pcap:FILE`, or
     /// `LENGTH:WEIGHT/…`.
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', default_value = "64")]
@@ -44,6 +42,8 @@ pub(crate) struct CaseArguments {
     no_calibration: bool,
     #[command(flatten)]
     pub output: OutputArguments,
+    #[command(flatten)]
+    pub target: TargetArguments,
 }
 
 impl CaseArguments {

@@ -41,8 +41,6 @@ const SEARCH_WIDTH_PERMILLE: u64 = 20;
 /// Options of `adit-lab latency`.
 #[derive(Debug, clap::Args)]
 pub struct LatencyArguments {
-    #[command(flatten)]
-    cases: CaseArguments,
     /// Rates to measure at, both directions together.
     #[arg(long, value_name = "RATE,…", value_delimiter = ',', value_parser = rate_pps)]
     rate: Vec<u64>,
@@ -60,6 +58,8 @@ pub struct LatencyArguments {
     /// Duration of each measurement.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = span_ns)]
     duration: u64,
+    #[command(flatten)]
+    cases: CaseArguments,
 }
 
 impl LabMeasurement for LatencyArguments {
@@ -153,8 +153,10 @@ impl LatencyPoint<'_> {
         let several = trial.streams.iter().filter(|stream| stream.offered > 0).count() > 1;
         for stream in trial.streams.iter().filter(|stream| stream.offered > 0) {
             let of = if several { format!("{name}, {}", stream.name) } else { name.clone() };
-            report.case(&of).axes.clone_from(&axes);
-            report.case(&of).axes.insert("stream".to_owned(), json!(stream.name));
+            if several {
+                report.case(&of).axes.clone_from(&axes);
+                report.case(&of).axes.insert("stream".to_owned(), json!(stream.name));
+            }
             report.add(OFFERED, &of, [trial.offered_pps]);
             report.add(LOST, &of, [stream.lost]);
             if stream.received == 0 {

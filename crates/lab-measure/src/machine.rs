@@ -128,63 +128,20 @@ fn measured_tsc_hz() -> u64 {
 }
 
 /// Names of kernel parameters; a name with a dot covers all parameters of a module.
-const SPEED_PARAMETERS: &[&str] = &[
-    "amd_iommu",
-    "amd_pstate",
-    "clocksource",
-    "cpufreq.",
-    "cpuidle.",
-    "cpuidle_haltpoll.",
-    "default_hugepagesz",
-    "haltpoll.",
-    "hugepages",
-    "hugepagesz",
-    "idle",
-    "intel_idle.",
-    "intel_iommu",
-    "intel_pstate",
-    "iommu",
-    "iommu.",
-    "irqaffinity",
-    "isolcpus",
-    "kthread_cpus",
-    "kvm-intel.",
-    "kvm-amd.",
-    "l1tf",
-    "maxcpus",
-    "mds",
-    "mitigations",
-    "nmi_watchdog",
-    "nohz",
-    "nohz_full",
-    "nosmt",
-    "nosoftlockup",
-    "nospectre_v1",
-    "nospectre_v2",
-    "nowatchdog",
-    "nr_cpus",
-    "numa_balancing",
-    "pcie_aspm",
-    "preempt",
-    "processor.",
-    "pti",
-    "rcu_nocb_poll",
-    "rcu_nocbs",
-    "retbleed",
-    "skew_tick",
-    "spec_store_bypass_disable",
-    "spectre_v2",
-    "threadirqs",
-    "transparent_hugepage",
-    "tsc",
-];
+const SPEED_PARAMETERS: &str = "\
+    amd_iommu amd_pstate clocksource cpufreq. cpuidle. cpuidle_haltpoll. default_hugepagesz \
+    haltpoll. hugepages hugepagesz idle intel_idle. intel_iommu intel_pstate iommu iommu. \
+    irqaffinity isolcpus kthread_cpus kvm-intel. kvm-amd. l1tf maxcpus mds mitigations \
+    nmi_watchdog nohz nohz_full nosmt nosoftlockup nospectre_v1 nospectre_v2 nowatchdog \
+    nr_cpus numa_balancing pcie_aspm preempt processor. pti rcu_nocb_poll rcu_nocbs retbleed \
+    skew_tick spec_store_bypass_disable spectre_v2 threadirqs transparent_hugepage tsc";
 
 /// The parameters of a kernel command line that affect speed. Arguments after `--` belong to init.
 fn speed_parameters(command_line: &str) -> Vec<String> {
     let affects_speed = |parameter: &&str| {
         let name = parameter.split('=').next().unwrap_or_default();
         let module = name.find('.').and_then(|dot| name.get(..=dot));
-        SPEED_PARAMETERS.iter().any(|known| name == *known || module == Some(known))
+        SPEED_PARAMETERS.split(' ').any(|known| name == known || module == Some(known))
     };
     let kernels = command_line.split_whitespace().take_while(|parameter| *parameter != "--");
     kernels.filter(affects_speed).map(str::to_owned).collect()

@@ -45,8 +45,6 @@ const SAMPLES_MAX: u32 = 3;
 /// establishment.
 #[derive(Debug, clap::Args)]
 pub struct RampArguments {
-    #[command(flatten)]
-    cases: CaseArguments,
     /// Sessions of the first round.
     #[arg(long, value_name = "N", default_value_t = 10_000,
         value_parser = clap::value_parser!(u32).range(1..))]
@@ -90,6 +88,8 @@ pub struct RampArguments {
     /// Limit of refused sessions per round.
     #[arg(long, value_name = "N", default_value_t = 0)]
     failed: u64,
+    #[command(flatten)]
+    cases: CaseArguments,
 }
 
 /// One round.

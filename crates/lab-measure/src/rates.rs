@@ -26,11 +26,14 @@ const LOST: Quantity<'_> = lower("lost", "ppm");
 const BELOW: Quantity<'_> = lower("error below the limit", "ppm");
 const LATENCIES: [Quantity<'_>; 2] = [lower("p50", "ns"), lower("p99", "ns")];
 /// The errors of a limit that sessions share or not, and of one that each session has.
-const ERRORS: [Quantity<'_>; 3] = [
+const ERRORS: [Quantity<'_>; 4] = [
     lower("error of the mean", "ppm"),
     lower("error of the worst window", "ppm"),
     lower("error of the worst quiet window", "ppm"),
+    plain("error by one packet in a window", "ppm"),
 ];
+/// Numbers of windows that were offered more than the limit.
+const WINDOWS: [Quantity<'_>; 2] = [plain("windows", "windows"), plain("quiet", "windows")];
 const SESSION_ERRORS: [Quantity<'_>; 3] = [
     lower("mean error of a session", "ppm").plotted(),
     lower("error of the worst session", "ppm").plotted(),
@@ -55,8 +58,6 @@ const PPM: u64 = 1_000_000;
 pub struct RatesArguments {
     #[command(flatten)]
     bench: TestbedArguments,
-    #[command(flatten)]
-    target: TargetArguments,
     /// File with the groups of sessions: their rules and offered rates.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["rule_profile", "sessions"])]
     groups: PathBuf,
@@ -75,6 +76,8 @@ pub struct RatesArguments {
     tolerance: u64,
     #[command(flatten)]
     output: OutputArguments,
+    #[command(flatten)]
+    target: TargetArguments,
 }
 
 /// One direction of one group. Rates count the octets of IP packets.
@@ -240,8 +243,12 @@ impl GroupReport {
         if let Some(of) = &self.accuracy {
             report.add(RECEIVED, name, [of.mean_bps]);
             let errors = [of.error_ppm, of.worst_window_ppm, of.worst_quiet_ppm];
+            let errors = errors.into_iter().map(i64::unsigned_abs).chain([of.window_packet_ppm]);
             for (quantity, error) in ERRORS.into_iter().zip(errors) {
-                report.add(quantity, name, [error.unsigned_abs()]);
+                report.add(quantity, name, [error]);
+            }
+            for (quantity, windows) in WINDOWS.into_iter().zip([of.windows, of.quiet_windows]) {
+                report.add(quantity, name, [windows]);
             }
             let worst = of.session_worst_ppm.unsigned_abs();
             let errors = [of.session_mean_ppm, worst, of.session_packet_ppm];

@@ -37,6 +37,7 @@ pub(crate) struct Study {
 
 /// One figure of a study.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct StudyValue {
     /// The measured quantity.
     pub label: String,

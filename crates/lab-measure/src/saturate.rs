@@ -68,8 +68,6 @@ const FULL_PERMILLE_MIN: u64 = 500;
 pub struct SaturateArguments {
     #[command(flatten)]
     bench: TestbedArguments,
-    #[command(flatten)]
-    target: TargetArguments,
     /// Length of the UEs' IP packets.
     #[arg(long, value_name = "BYTES", default_value_t = 64)]
     size: usize,
@@ -85,6 +83,8 @@ pub struct SaturateArguments {
     permille_min: Option<u64>,
     #[command(flatten)]
     output: OutputArguments,
+    #[command(flatten)]
+    target: TargetArguments,
 }
 
 impl SaturateArguments {

@@ -38,8 +38,6 @@ const DRIFT_PERCENT: u64 = 150;
 /// Options of `adit-lab soak`.
 #[derive(Debug, clap::Args)]
 pub struct SoakArguments {
-    #[command(flatten)]
-    cases: CaseArguments,
     /// Rate of all sessions together.
     #[arg(long, value_name = "RATE", default_value = "500k", value_parser = rate_pps)]
     rate: u64,
@@ -69,6 +67,8 @@ pub struct SoakArguments {
     /// The metric with the memory of the target in bytes.
     #[arg(long, value_name = "NAME", default_value = "process_resident_memory_bytes")]
     memory_metric: String,
+    #[command(flatten)]
+    cases: CaseArguments,
 }
 
 impl LabMeasurement for SoakArguments {

@@ -45,8 +45,6 @@ pub(crate) enum Search {
 /// Options of `adit-lab throughput`.
 #[derive(Debug, clap::Args)]
 pub struct ThroughputArguments {
-    #[command(flatten)]
-    cases: CaseArguments,
     /// Search method.
     #[arg(long, value_enum, default_value_t = Search::Mlr)]
     method: Search,
@@ -70,6 +68,8 @@ pub struct ThroughputArguments {
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..=100))]
     runs: u32,
+    #[command(flatten)]
+    cases: CaseArguments,
 }
 
 impl LabMeasurement for ThroughputArguments {

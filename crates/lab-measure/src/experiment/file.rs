@@ -28,8 +28,6 @@
 //! ]
 //! ```
 
-mod study;
-
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::ops::Range;
@@ -37,10 +35,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use serde::Deserialize;
+use toml::de::DeTable;
+use toml::{Spanned, Value};
 
-use crate::run_report::{Reference, Study};
+use crate::run_report::{Reference, Study, StudyValue};
 use adit_lab_process::stop::environment;
 
 /// Subcommands that measure. Common options are for those with a target.
@@ -135,6 +134,43 @@ pub(crate) fn overrides(set: &[String]) -> Result<Vec<(String, String)>> {
     Ok(overrides)
 }
 
+/// Options of a table, or of a measurement.
+type OptionTable = BTreeMap<Spanned<String>, Spanned<Value>>;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExperimentFile {
+    title: String,
+    #[serde(default)]
+    about: String,
+    #[serde(default)]
+    options: OptionTable,
+    #[serde(default)]
+    measure: Vec<Spanned<OptionTable>>,
+    #[serde(default)]
+    reference: Vec<ReferenceSection>,
+    #[serde(default)]
+    study: Vec<StudySection>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReferenceSection {
+    plot: Spanned<String>,
+    label: String,
+    machine: String,
+    points: Option<Spanned<Value>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StudySection {
+    source: String,
+    machine: String,
+    unit: String,
+    values: Vec<Spanned<StudyValue>>,
+}
+
 /// Reads a file and checks both forms of every measurement against its subcommand.
 ///
 /// # Errors
@@ -156,9 +192,6 @@ struct ExperimentSource<'t> {
     check: OptionCheck,
 }
 
-type TomlTable<'t> = DeTable<'t>;
-type TomlValue<'t> = Spanned<DeValue<'t>>;
-
 impl ExperimentSource<'_> {
     fn problem(&self, span: &Range<usize>, key: &str, what: impl Display) -> anyhow::Error {
         let newlines = self.text.bytes().take(span.start).filter(|byte| *byte == b'\n').count();
@@ -166,72 +199,81 @@ impl ExperimentSource<'_> {
         environment(format!("{}, line {}{key}: {what}", self.path.display(), newlines + 1))
     }
 
-    fn experiment(&self, overrides: &[(String, String)]) -> Result<Experiment> {
-        let parsed = DeTable::parse(self.text).map_err(|error| {
-            let span = error.span().unwrap_or_default();
-            self.problem(&span, "", format!("not TOML: {}", error.message()))
-        })?;
-        let root = parsed.get_ref();
-        self.known_keys(root, "", &["title", "about", "options", "measure", "reference", "study"])?;
-        let title = self.text_of(root, "title")?;
-        let title = title.ok_or_else(|| self.problem(&(0..0), "title", "is missing"))?;
-        let about = self.text_of(root, "about")?.unwrap_or_default();
-        let options = match root.get("options") {
-            Some(value) => self.options(self.table(value, "options")?, &[])?,
-            None => Options::new(),
+    /// A mistake that the reader of the format found.
+    fn refused(&self, error: &toml::de::Error) -> anyhow::Error {
+        let message = error.message();
+        let key = message.split('`').nth(1).unwrap_or_default();
+        let expected = message.split_once(", ").map(|(_, expected)| expected.replace('`', ""));
+        let (key, what) = match expected {
+            Some(expected) if message.starts_with("unknown field") => {
+                (key, format!("is not a key of an experiment; {expected}"))
+            }
+            _ if message.starts_with("missing field") => (key, "is missing".to_owned()),
+            _ => ("", message.to_owned()),
         };
-        let measures = self
-            .tables(root, "measure")?
-            .into_iter()
-            .map(|(table, span)| self.measure(table, &span, &options, overrides))
-            .collect::<Result<Vec<_>>>()?;
-        if measures.is_empty() {
-            return Err(self.problem(
-                &(0..0),
-                "measure",
-                "is missing; expected at least one [[measure]]",
-            ));
+        self.problem(&error.span().unwrap_or_default(), key, what)
+    }
+
+    fn experiment(&self, overrides: &[(String, String)]) -> Result<Experiment> {
+        if let Err(error) = DeTable::parse(self.text) {
+            let span = error.span().unwrap_or_default();
+            return Err(self.problem(&span, "", format!("not TOML: {}", error.message())));
         }
-        let references = self
-            .tables(root, "reference")?
-            .into_iter()
-            .map(|(table, span)| self.reference(table, &span))
-            .collect::<Result<Vec<_>>>()?;
-        let studies = self
-            .tables(root, "study")?
-            .into_iter()
-            .map(|(table, span)| self.study(table, &span, measures.len()))
-            .collect::<Result<Vec<_>>>()?;
-        Ok(Experiment { path: self.path.to_owned(), title, about, measures, references, studies })
+        let file: ExperimentFile =
+            toml::from_str(self.text).map_err(|error| self.refused(&error))?;
+        if file.measure.is_empty() {
+            let what = "is missing; expected at least one [[measure]]";
+            return Err(self.problem(&(0..0), "measure", what));
+        }
+        let options = self.options(entries(&file.options))?;
+        let measures = file.measure.iter();
+        let measures: Vec<_> = measures
+            .map(|table| self.measure(table.as_ref(), &table.span(), &options, overrides))
+            .collect::<Result<_>>()?;
+        let references = file.reference.into_iter().map(|section| self.reference(section));
+        let studies = file.study.into_iter().map(|section| self.study(section, measures.len()));
+        Ok(Experiment {
+            path: self.path.to_owned(),
+            title: file.title,
+            about: file.about,
+            references: references.collect::<Result<_>>()?,
+            studies: studies.collect::<Result<_>>()?,
+            measures,
+        })
     }
 
     fn measure(
         &self,
-        table: &TomlTable<'_>,
+        table: &OptionTable,
         span: &Range<usize>,
         common: &Options,
         overrides: &[(String, String)],
     ) -> Result<MeasurementSpec> {
-        let run = self.text_of(table, "run")?;
-        let run = run.ok_or_else(|| {
-            self.problem(
-                span,
-                "run",
-                format!("is missing; expected one of {}", MEASUREMENTS.join(", ")),
-            )
-        })?;
+        let Some(value) = table.get("run") else {
+            let what = format!("is missing; expected one of {}", MEASUREMENTS.join(", "));
+            return Err(self.problem(span, "run", what));
+        };
+        let run = value.as_ref().as_str();
+        let run = run.ok_or_else(|| self.problem(&value.span(), "run", "expected a string"))?;
+        let run = run.to_owned();
         if !MEASUREMENTS.contains(&run.as_str()) {
             let what = format!(
                 "\"{run}\" is not a measurement; expected one of {}",
                 MEASUREMENTS.join(", ")
             );
-            return Err(self.problem(&self.span_of(table, "run"), "run", what));
+            return Err(self.problem(&value.span(), "run", what));
         }
         let mut full = if ALONE.contains(&run.as_str()) { Options::new() } else { common.clone() };
-        full.extend(self.options(table, &["run", "quick"])?);
+        let own = entries(table).filter(|entry| !["run", "quick"].contains(&entry.name));
+        full.extend(self.options(own)?);
         let mut quick = full.clone();
         if let Some(value) = table.get("quick") {
-            quick.extend(self.options(self.table(value, "quick")?, &[])?);
+            let span = value.span();
+            let short = value.as_ref().as_table();
+            let short = short.ok_or_else(|| self.problem(&span, "quick", "expected a table"))?;
+            let entry = |(name, value)| OptionEntry { name, span: span.clone(), value };
+            let short = short.iter().map(|(name, value)| entry((name.as_str(), value)));
+            quick.extend(self.options(short)?);
         }
         for (name, value) in overrides {
             let setting = Setting { value: Some(value.clone()), span: None };
@@ -284,128 +326,97 @@ impl ExperimentSource<'_> {
         Err(self.problem(&at.unwrap_or_else(|| span.clone()), name, what))
     }
 
-    fn options(&self, table: &TomlTable<'_>, except: &[&str]) -> Result<Options> {
+    fn options<'v>(&self, entries: impl Iterator<Item = OptionEntry<'v>>) -> Result<Options> {
         let mut options = Options::new();
-        for (key, value) in table {
-            let name: &str = key.get_ref();
-            if except.contains(&name) {
-                continue;
-            }
+        for OptionEntry { name, span, value } in entries {
             let name = name.replace('_', "-");
             if OWN.contains(&name.as_str()) {
-                return Err(self.problem(
-                    &key.span(),
-                    &name,
-                    "adit-lab run sets this option itself",
-                ));
+                return Err(self.problem(&span, &name, "adit-lab run sets this option itself"));
             }
-            if matches!(value.get_ref(), DeValue::Boolean(false)) {
-                continue;
-            }
-            let value = match value.get_ref() {
-                DeValue::Boolean(true) => None,
-                DeValue::Array(array) => {
-                    let words = array.iter().map(|value| self.word(value, &name));
-                    Some(words.collect::<Result<Vec<_>>>()?.join(","))
+            let word = |value: &Value| match value {
+                Value::String(text) => Ok(text.clone()),
+                Value::Integer(number) => Ok(number.to_string()),
+                Value::Float(number) => Ok(number.to_string()),
+                other => {
+                    let kind = other.type_str();
+                    let what = format!("expected a string or a number, not {kind}");
+                    Err(self.problem(&span, &name, what))
                 }
-                DeValue::String(text) if PATHS.contains(&name.as_str()) => {
-                    let folder = self.path.parent().unwrap_or(Path::new(""));
-                    Some(folder.join(&**text).display().to_string())
-                }
-                _ => Some(self.word(value, &name)?),
             };
-            options.insert(name, Setting { value, span: Some(key.span()) });
+            let value = match value {
+                Value::Boolean(false) => continue,
+                Value::Boolean(true) => None,
+                Value::Array(values) => {
+                    Some(values.iter().map(word).collect::<Result<Vec<_>>>()?.join(","))
+                }
+                Value::String(text) if PATHS.contains(&name.as_str()) => {
+                    let folder = self.path.parent().unwrap_or(Path::new(""));
+                    Some(folder.join(text).display().to_string())
+                }
+                value => Some(word(value)?),
+            };
+            options.insert(name, Setting { value, span: Some(span) });
         }
         Ok(options)
     }
 
-    fn word(&self, value: &TomlValue<'_>, key: &str) -> Result<String> {
-        match value.get_ref() {
-            DeValue::String(text) => Ok(text.to_string()),
-            DeValue::Integer(number) => Ok(number.as_str().replace('_', "")),
-            DeValue::Float(number) => Ok(number.as_str().replace('_', "")),
-            other => {
-                let what = format!("expected a string or a number, not {}", other.type_str());
-                Err(self.problem(&value.span(), key, what))
-            }
-        }
-    }
-
-    fn reference(&self, table: &TomlTable<'_>, span: &Range<usize>) -> Result<Reference> {
-        self.known_keys(table, "reference", &["plot", "label", "machine", "points"])?;
-        let text = |key: &str| -> Result<String> {
-            self.text_of(table, key)?.ok_or_else(|| self.problem(span, key, "is missing"))
-        };
-        let (plot, label, machine) = (text("plot")?, text("label")?, text("machine")?);
+    fn reference(&self, section: ReferenceSection) -> Result<Reference> {
+        let ReferenceSection { plot, label, machine, points } = section;
+        let span = plot.span();
+        let plot = plot.into_inner();
         if !PLOTS.contains(&plot.as_str()) {
             let what = format!("\"{plot}\" is not a plot; expected one of {}", PLOTS.join(", "));
-            return Err(self.problem(&self.span_of(table, "plot"), "plot", what));
+            return Err(self.problem(&span, "plot", what));
         }
-        let wrong = || {
-            let what = "expected pairs of numbers such as [[64, 5.17], [128, 5.17]]";
-            self.problem(&self.span_of(table, "points"), "points", what)
-        };
-        let number = |value: &TomlValue<'_>| {
-            self.word(value, "points").ok().and_then(|word| word.parse::<f64>().ok())
-        };
-        let pair = |value: &TomlValue<'_>| {
-            let array = value.get_ref().as_array()?;
-            let numbers = array.iter().map(number).collect::<Option<Vec<_>>>()?;
-            <[f64; 2]>::try_from(numbers).ok()
-        };
-        let points = table.get("points").and_then(|value| value.get_ref().as_array());
-        let points = points.ok_or_else(wrong)?.iter().map(pair).collect::<Option<Vec<_>>>();
-        Ok(Reference { plot, label, machine, points: points.ok_or_else(wrong)? })
-    }
-
-    fn known_keys(&self, table: &TomlTable<'_>, of: &str, known: &[&str]) -> Result<()> {
-        for key in table.keys() {
-            let name: &str = key.get_ref();
-            if !known.contains(&name) {
-                let of = if of.is_empty() { "an experiment" } else { of };
-                let what = format!("is not a key of {of}; expected one of {}", known.join(", "));
-                return Err(self.problem(&key.span(), name, what));
-            }
-        }
-        Ok(())
-    }
-
-    fn text_of(&self, table: &TomlTable<'_>, key: &str) -> Result<Option<String>> {
-        let Some(value) = table.get(key) else { return Ok(None) };
-        match value.get_ref().as_str() {
-            Some(text) => Ok(Some(text.to_owned())),
-            None => Err(self.problem(&value.span(), key, "expected a string")),
-        }
-    }
-
-    fn span_of(&self, table: &TomlTable<'_>, key: &str) -> Range<usize> {
-        table.get(key).map(Spanned::span).unwrap_or_default()
-    }
-
-    fn table<'v>(&self, value: &'v TomlValue<'_>, key: &str) -> Result<&'v TomlTable<'v>> {
-        let table = value.get_ref().as_table();
-        table.ok_or_else(|| self.problem(&value.span(), key, "expected a table"))
-    }
-
-    /// The tables of an array of tables.
-    fn tables<'v>(
-        &self,
-        root: &'v TomlTable<'_>,
-        key: &str,
-    ) -> Result<Vec<(&'v TomlTable<'v>, Range<usize>)>> {
-        let Some(value) = root.get(key) else { return Ok(Vec::new()) };
         let wrong = |span: &Range<usize>| {
-            self.problem(span, key, format!("expected tables that start with [[{key}]]"))
+            let what = "expected pairs of numbers such as [[64, 5.17], [128, 5.17]]";
+            self.problem(span, "points", what)
         };
-        let array = value.get_ref().as_array().ok_or_else(|| wrong(&value.span()))?;
-        array
-            .iter()
-            .map(|value| {
-                let table = value.get_ref().as_table().ok_or_else(|| wrong(&value.span()))?;
-                Ok((table, value.span()))
-            })
-            .collect()
+        let points = points.ok_or_else(|| wrong(&span))?;
+        let span = points.span();
+        let points = points.into_inner().try_into().map_err(|_| wrong(&span))?;
+        Ok(Reference { plot, label, machine, points })
     }
+
+    fn study(&self, section: StudySection, measures: usize) -> Result<Study> {
+        let StudySection { source, machine, unit, values } = section;
+        let check = |value: Spanned<StudyValue>| {
+            let (span, value) = (value.span(), value.into_inner());
+            let (key, what) = match (value.measure, &value.figure, &value.note) {
+                (Some(measure), ..) if !(1..=measures).contains(&measure) => (
+                    "measure",
+                    format!("is not one of the measurements 1 to {measures} of this file"),
+                ),
+                (Some(_), None, _) | (None, Some(_), _) => {
+                    ("figure", "measure and figure go together".to_owned())
+                }
+                (None, None, None) => {
+                    let what =
+                        "is missing; expected measure and figure, or a note why there are none";
+                    ("note", what.to_owned())
+                }
+                _ => return Ok(value),
+            };
+            Err(self.problem(&span, key, what))
+        };
+        let values = values.into_iter().map(check).collect::<Result<_>>()?;
+        Ok(Study { source, machine, unit, values })
+    }
+}
+
+/// An option in a file.
+struct OptionEntry<'v> {
+    name: &'v str,
+    span: Range<usize>,
+    value: &'v Value,
+}
+
+fn entries(table: &OptionTable) -> impl Iterator<Item = OptionEntry<'_>> {
+    table.iter().map(|(name, value)| OptionEntry {
+        name: name.as_ref(),
+        span: name.span(),
+        value: value.as_ref(),
+    })
 }
 
 fn context(error: &clap::Error, kind: ContextKind) -> String {

@@ -150,6 +150,7 @@ fn machines(out: &mut String, references: &[Reference]) {
 }
 
 fn machine(out: &mut String, machine: &Machine) {
+    out.push_str("<details open><summary>Machine</summary><dl>");
     let mut row = |name: &str, value: String| {
         put!(out, "<dt>{}</dt><dd>{}</dd>", escape(name), escape(&value));
     };
@@ -184,9 +185,7 @@ fn machine(out: &mut String, machine: &Machine) {
         })
         .collect();
     row("Noise before the start", noise.join("; "));
-    let list = std::mem::take(out);
-    let (front, rows) = list.split_at(list.find("<dt>Processor").unwrap_or(list.len()));
-    put!(out, "{front}<details open><summary>Machine</summary><dl>{rows}</dl></details>\n");
+    out.push_str("</dl></details>\n");
 }
 
 /// Renders a table. The first column is text.

@@ -19,7 +19,7 @@ use adit_lab_smf::instance::InstanceEncoding;
 const SMF: &str = "127.77.0.1:8805";
 const ADIT_N4: &str = "127.77.0.2:8805";
 
-/// Options of the target.
+/// Options of the target. A structure that has them has them last: their headings hold for all options that follow.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct TargetArguments {
     #[command(flatten)]
@@ -57,13 +57,13 @@ pub(crate) struct TargetArguments {
     /// this path (@NAME for an abstract socket).
     #[arg(long, value_name = "DEVICE", group = "l2")]
     pub port: Option<String>,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Options of the adit that adit-lab starts")]
     pub adit: AditOptions,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "PFCP of adit, and of a UPF")]
     pub pfcp: PfcpOptions,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Ports of a UPF")]
     pub upf: UpfPorts,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Addresses and headers of the frames")]
     pub network: NetworkOptions,
     /// The plan of --placement, once there is one.
     #[arg(skip)]
@@ -78,7 +78,6 @@ pub(crate) struct TargetArguments {
 
 /// Options of the adit that adit-lab starts.
 #[derive(Debug, Clone, clap::Args)]
-#[command(next_help_heading = "Options of the adit that adit-lab starts")]
 pub(crate) struct AditOptions {
     /// The adit binary to start; default: the one in the directory of adit-lab.
     #[arg(id = "adit", long, value_name = "PATH")]
@@ -123,7 +122,6 @@ pub(crate) struct AditOptions {
 
 /// Options of a UPF, whose SMF the tester is.
 #[derive(Debug, Clone, clap::Args)]
-#[command(next_help_heading = "PFCP of adit, and of a UPF")]
 pub(crate) struct PfcpOptions {
     /// PFCP address of the UPF.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = ADIT_N4)]
@@ -162,7 +160,6 @@ pub(crate) struct PfcpOptions {
 
 /// Ports of a UPF that adit-lab does not configure.
 #[derive(Debug, Clone, clap::Args)]
-#[command(next_help_heading = "Ports of a UPF")]
 pub(crate) struct UpfPorts {
     /// Port towards the UPF's N3: a DPDK device string or memif:SOCKET, as for --port.
     #[arg(long, value_name = "DEVICE")]
@@ -174,7 +171,6 @@ pub(crate) struct UpfPorts {
 
 /// Addresses and headers of the frames.
 #[derive(Debug, Clone, clap::Args)]
-#[command(next_help_heading = "Addresses and headers of the frames")]
 pub(crate) struct NetworkOptions {
     /// GTP-U address of the UPF.
     #[arg(long, value_name = "ADDRESS", default_value = "172.30.3.2")]
@@ -273,7 +269,7 @@ impl FromArgMatches for FittingOptions {
             let option = format!("--{}", id.as_str().replace('_', "-"));
             let kinds: Vec<_> = kinds.iter().map(|kind| kind.name()).collect();
             let (name, kinds) = (target.name(), kinds.join(" or "));
-            let text = format!("{option} is for --target {kinds}, not for {name}\n");
+            let text = format!("{option} is for --target {kinds}, not for {name}");
             let mut error = clap::Error::raw(ErrorKind::ArgumentConflict, text);
             error.insert(ContextKind::InvalidArg, ContextValue::String(option));
             return Err(error);
