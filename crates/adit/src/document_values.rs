@@ -1,6 +1,99 @@
-//! Reads members of the documents that [`crate::snapshot`] makes, to compute rates of them.
+//! Rates of the members of documents that [`crate::snapshot`] makes, and their values.
 
 use serde_json::Value;
+
+/// A document, or a part of it, at two moments.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DocumentPair<'a> {
+    before: &'a Value,
+    now: &'a Value,
+    interval_s: f64,
+}
+
+impl<'a> DocumentPair<'a> {
+    pub(crate) const fn new(before: &'a Value, now: &'a Value, interval_s: f64) -> Self {
+        Self { before, now, interval_s }
+    }
+
+    /// The member with this name.
+    pub(crate) fn part(&self, name: &str) -> Self {
+        let part = |of: &'a Value| of.get(name).unwrap_or(&Value::Null);
+        Self { before: part(self.before), now: part(self.now), ..*self }
+    }
+
+    /// The rows of a list, each with the row before that has the same `key`, or with nothing.
+    pub(crate) fn rows(&self, list: &str, key: &str) -> Vec<Self> {
+        let before = rows(self.before, list);
+        let pair = |now: &'a Value| {
+            let before = before.iter().find(|row| row[key] == now[key]).unwrap_or(&Value::Null);
+            Self { before, now, ..*self }
+        };
+        rows(self.now, list).iter().map(pair).collect()
+    }
+
+    /// The names of its members.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.now.as_object().into_iter().flatten().map(|(name, _)| name.as_str())
+    }
+
+    /// How much a count grows per second; zero if it fell, as after a restart.
+    pub(crate) fn rate(&self, name: &str) -> f64 {
+        rate(number(self.before, name), number(self.now, name), self.interval_s)
+    }
+
+    /// The same in whole numbers.
+    pub(crate) fn whole_rate(&self, name: &str) -> u64 {
+        whole(self.rate(name))
+    }
+
+    /// The same of octets, in bits.
+    pub(crate) fn whole_bits(&self, name: &str) -> u64 {
+        whole(8.0 * self.rate(name))
+    }
+
+    /// PFCP requests refused per second, with whatever Cause, in the group of N4 counters.
+    pub(crate) fn refusals(&self) -> f64 {
+        let refused = self.names().filter(|name| name.starts_with("refused_cause_"));
+        refused.map(|name| self.rate(name)).sum()
+    }
+
+    /// A member as it is now.
+    pub(crate) fn get(&self, name: &str) -> &'a Value {
+        &self.now[name]
+    }
+
+    /// The same as a count; zero if it is none.
+    pub(crate) fn number(&self, name: &str) -> u64 {
+        number(self.now, name)
+    }
+
+    /// The same as a number; zero if it is none.
+    pub(crate) fn float(&self, name: &str) -> f64 {
+        self.now[name].as_f64().unwrap_or_default()
+    }
+
+    /// The same as text.
+    pub(crate) fn text(&self, name: &str) -> String {
+        text(self.now, name)
+    }
+}
+
+/// How much a count grows per second; zero if it fell.
+pub(crate) fn rate(before: u64, now: u64, interval_s: f64) -> f64 {
+    let grown = adit_metrics::as_gauge(now.saturating_sub(before));
+    if interval_s > 0.0 { grown / interval_s } else { 0.0 }
+}
+
+/// A rate in whole numbers.
+pub(crate) fn whole(rate: f64) -> u64 {
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "rates are not negative, and the cast saturates"
+    )]
+    let rate = rate.round() as u64;
+    rate
+}
 
 /// A member of an object as a count; zero if it has none.
 pub(crate) fn number(of: &Value, member: &str) -> u64 {
@@ -19,11 +112,4 @@ pub(crate) fn text(of: &Value, member: &str) -> String {
 /// The rows of a list in a document.
 pub(crate) fn rows<'a>(document: &'a Value, list: &str) -> &'a [Value] {
     document.get(list).and_then(Value::as_array).map_or(&[], Vec::as_slice)
-}
-
-/// PFCP requests refused, with whatever Cause, in the document of counters.
-pub(crate) fn refusals(counters: &Value) -> u64 {
-    let group = counters.get("n4").and_then(Value::as_object).into_iter().flatten();
-    let refused = group.filter(|(name, _)| name.starts_with("refused_cause_"));
-    refused.filter_map(|(_, count)| count.as_u64()).sum()
 }

@@ -21,7 +21,7 @@ use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::TopArguments;
-use crate::document_values::{rows, text};
+use crate::document_values::{rows, text, whole};
 use figures::TopFigures;
 use look::Look;
 use view::{TopScreen, TopTab, bits, pkts};
@@ -120,12 +120,7 @@ fn take(
             Ok(_) if screen.is_paused => {}
             Ok(Ok(figures)) => {
                 let both = figures.uplink.bits_per_s + figures.downlink.bits_per_s;
-                #[allow(
-                    clippy::cast_possible_truncation,
-                    clippy::cast_sign_loss,
-                    reason = "the height of a bar; rates are not negative, and the cast saturates"
-                )]
-                screen.history.push(both as u64);
+                screen.history.push(whole(both));
                 let excess = screen.history.len().saturating_sub(HISTORY);
                 screen.history.drain(..excess);
                 (screen.figures, screen.failure) = (Some(*figures), None);

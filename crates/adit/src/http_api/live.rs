@@ -1,6 +1,5 @@
 //! The live stream: rates of the last second as server-sent events, computed once for all clients.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -18,7 +17,7 @@ use super::answer::{ApiProblem, ProblemAnswers};
 use super::reads::NoParameters;
 use super::state::ApiState;
 use crate::cli::Topic;
-use crate::document_values::{number, refusals, rows, text};
+use crate::document_values::{DocumentPair, whole};
 
 /// Time between two events.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -172,115 +171,82 @@ impl LiveSample {
     }
 }
 
-/// Differences per second.
-struct PerSecond {
-    ms: u64,
-}
-
-impl PerSecond {
-    fn of(&self, before: u64, after: u64) -> u64 {
-        after.saturating_sub(before).saturating_mul(1000) / self.ms
-    }
-
-    fn bits(&self, before: u64, after: u64) -> u64 {
-        self.of(before, after).saturating_mul(8)
-    }
-}
-
 impl LiveEvent {
     fn between(before: &LiveSample, after: &LiveSample) -> Self {
-        let passed = after.at.duration_since(before.at).as_millis();
-        let per_s = PerSecond { ms: u64::try_from(passed).unwrap_or(u64::MAX).max(1) };
-        let (was, is, node) = (&before.counters, &after.counters, &after.node);
-        let pps = |name: &str| per_s.of(number(was, name), number(is, name));
-        let bps = |name: &str| per_s.bits(number(was, name), number(is, name));
+        let interval_s = after.at.duration_since(before.at).as_secs_f64();
+        let pair = |part: fn(&LiveSample) -> &Value| {
+            DocumentPair::new(part(before), part(after), interval_s)
+        };
+        let (counters, node) = (pair(|sample| &sample.counters), pair(|sample| &sample.node));
+        let (ports, workers) = (pair(|sample| &sample.ports), pair(|sample| &sample.workers));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
             time_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
-            state: text(node, "state"),
-            role: text(node, "role"),
-            uplink_bps: bps("transmitted_uplink_bytes"),
-            uplink_pps: pps("transmitted_uplink_pkts"),
-            downlink_bps: bps("transmitted_downlink_bytes"),
-            downlink_pps: pps("transmitted_downlink_pkts"),
-            dropped_pps: pps("dropped_pkts"),
-            drops: drops(&per_s, was, is),
-            ports: ports(&per_s, before, after),
-            workers: workers(&per_s, before, after),
-            sessions: number(node, "sessions"),
-            sessions_max: number(node, "sessions_max"),
-            associations: number(node, "associations"),
-            n4: LiveN4::between(&per_s, was, is),
+            state: node.text("state"),
+            role: node.text("role"),
+            uplink_bps: counters.whole_bits("transmitted_uplink_bytes"),
+            uplink_pps: counters.whole_rate("transmitted_uplink_pkts"),
+            downlink_bps: counters.whole_bits("transmitted_downlink_bytes"),
+            downlink_pps: counters.whole_rate("transmitted_downlink_pkts"),
+            dropped_pps: counters.whole_rate("dropped_pkts"),
+            drops: LiveDrops::all(&counters.part("drops")),
+            ports: ports.rows("ports", "name").iter().map(LivePort::of).collect(),
+            workers: workers.rows("workers", "thread").iter().map(LiveWorker::of).collect(),
+            sessions: node.number("sessions"),
+            sessions_max: node.number("sessions_max"),
+            associations: node.number("associations"),
+            n4: LiveN4::of(&counters.part("n4")),
         }
     }
 }
 
-fn drops(per_s: &PerSecond, was: &Value, is: &Value) -> Vec<LiveDrops> {
-    let known = is.get("drops").and_then(Value::as_object).into_iter().flatten();
-    let row = |(reason, pkts): (&String, &Value)| {
-        let pkts = pkts.as_u64().filter(|pkts| *pkts > 0)?;
-        let pps = per_s.of(number(&was["drops"], reason), pkts);
-        Some(LiveDrops { reason: reason.clone(), pps, pkts })
-    };
-    known.filter_map(row).collect()
+impl LiveDrops {
+    fn all(group: &DocumentPair<'_>) -> Vec<Self> {
+        let row = |name: &str| Self {
+            reason: name.to_owned(),
+            pps: group.whole_rate(name),
+            pkts: group.number(name),
+        };
+        group.names().map(row).filter(|drops| drops.pkts > 0).collect()
+    }
 }
 
-/// Rows of a list with the row of the same key in the sample before.
-fn pairs<'a>(
-    before: &'a Value,
-    after: &'a Value,
-    list_name: &str,
-    key: &str,
-) -> Vec<(&'a Value, &'a Value)> {
-    let known: BTreeMap<String, &Value> =
-        rows(before, list_name).iter().map(|row| (row[key].to_string(), row)).collect();
-    let pair = |row: &'a Value| Some((*known.get(&row[key].to_string())?, row));
-    rows(after, list_name).iter().filter_map(pair).collect()
-}
-
-fn ports(per_s: &PerSecond, before: &LiveSample, after: &LiveSample) -> Vec<LivePort> {
-    let row = |(was, is): (&Value, &Value)| {
-        let pps = |name| per_s.of(number(was, name), number(is, name));
-        let bps = |name| per_s.bits(number(was, name), number(is, name));
-        LivePort {
-            name: text(is, "name"),
-            link: is["link"].as_str().map(str::to_owned),
-            rx_bps: bps("rx_bytes"),
-            rx_pps: pps("rx_pkts"),
-            tx_bps: bps("tx_bytes"),
-            tx_pps: pps("tx_pkts"),
-            missed_pps: pps("rx_missed") + pps("rx_no_mbuf"),
+impl LivePort {
+    fn of(port: &DocumentPair<'_>) -> Self {
+        Self {
+            name: port.text("name"),
+            link: port.get("link").as_str().map(str::to_owned),
+            rx_bps: port.whole_bits("rx_bytes"),
+            rx_pps: port.whole_rate("rx_pkts"),
+            tx_bps: port.whole_bits("tx_bytes"),
+            tx_pps: port.whole_rate("tx_pkts"),
+            missed_pps: port.whole_rate("rx_missed") + port.whole_rate("rx_no_mbuf"),
         }
-    };
-    pairs(&before.ports, &after.ports, "ports", "name").into_iter().map(row).collect()
+    }
 }
 
-fn workers(per_s: &PerSecond, before: &LiveSample, after: &LiveSample) -> Vec<LiveWorker> {
-    let row = |(was, is): (&Value, &Value)| {
-        let percent = |name: &str| is.get(name).and_then(Value::as_f64).unwrap_or_default();
-        let pps = |name| per_s.of(number(was, name), number(is, name));
-        LiveWorker {
-            thread: number(is, "thread"),
-            role: text(is, "role"),
-            core: number(is, "core"),
-            state: text(is, "state"),
-            busy_percent: percent("busy_percent"),
-            fullest_ring_percent: percent("fullest_ring_percent"),
-            pps: pps("received_pkts") + pps("taken_over_pkts"),
+impl LiveWorker {
+    fn of(worker: &DocumentPair<'_>) -> Self {
+        Self {
+            thread: worker.number("thread"),
+            role: worker.text("role"),
+            core: worker.number("core"),
+            state: worker.text("state"),
+            busy_percent: worker.float("busy_percent"),
+            fullest_ring_percent: worker.float("fullest_ring_percent"),
+            pps: worker.whole_rate("received_pkts") + worker.whole_rate("taken_over_pkts"),
         }
-    };
-    pairs(&before.workers, &after.workers, "workers", "thread").into_iter().map(row).collect()
+    }
 }
 
 impl LiveN4 {
-    fn between(per_s: &PerSecond, was: &Value, is: &Value) -> Self {
-        let rate = |name: &str| per_s.of(number(&was["n4"], name), number(&is["n4"], name));
+    fn of(group: &DocumentPair<'_>) -> Self {
         Self {
-            established_per_s: rate("sessions_established"),
-            modified_per_s: rate("sessions_modified"),
-            deleted_per_s: rate("sessions_deleted"),
-            refused_per_s: per_s.of(refusals(was), refusals(is)),
-            reports_per_s: rate("sent_session_report_request"),
+            established_per_s: group.whole_rate("sessions_established"),
+            modified_per_s: group.whole_rate("sessions_modified"),
+            deleted_per_s: group.whole_rate("sessions_deleted"),
+            refused_per_s: whole(group.refusals()),
+            reports_per_s: group.whole_rate("sent_session_report_request"),
         }
     }
 }

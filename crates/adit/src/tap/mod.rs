@@ -18,4 +18,4 @@ pub(crate) use hub::{HubTapState, TapContext, TapHub, TapLimits, TapRefusal};
 pub(crate) use news::TapEnd;
 pub(crate) use question::TapQuestion;
 pub(crate) use stream::{JSON_LINES, JsonLines, TapOutput, TapSink, TapStream};
-pub(crate) use wish::{CaptureWish, TAP_TIME_MAX, TraceWish};
+pub(crate) use wish::{CaptureWish, TraceWish};

@@ -4,6 +4,7 @@ use core::net::IpAddr;
 
 use adit_rules::{DropReason, DroppedFor};
 use adit_types::{Nanos, Seid, Teid};
+use clap::Args;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -19,69 +20,89 @@ const TRACE_TIME_DEFAULT: Nanos = Nanos::from_secs(10);
 const CAPTURE_TIME_DEFAULT: Nanos = Nanos::from_secs(60);
 
 /// How long a trace or a capture lasts at most.
-pub(crate) const TAP_TIME_MAX: Nanos = Nanos::from_secs(24 * 3600);
+const TAP_TIME_MAX: Nanos = Nanos::from_secs(24 * 3600);
 
 /// Octets of a frame that a client may have at most: the longest frame of any port.
 const SNAP_BYTES_MAX: u16 = 9216;
 
 /// Which packets to trace: those of a session, a UE or a tunnel, those that are dropped, or both. One of the first three at
 /// most.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema, Args)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({ "ue": "10.45.0.2", "packets": 5, "duration_ms": 10_000, "words": true }))]
 pub(crate) struct TraceWish {
     /// Packets of the session with this UP SEID.
+    #[arg(long, value_name = "SEID", group = "key")]
     pub session: Option<String>,
-    /// Packets to this address of a UE, and from it in tunnels. For an IPv6 address the /64 counts.
+    /// Packets to this address of a UE, and in its tunnels, also with a foreign source. For an IPv6 address the /64 counts.
+    #[arg(long, value_name = "ADDRESS", group = "key")]
     #[schema(value_type = Option<String>)]
     pub ue: Option<IpAddr>,
     /// Packets in the local tunnel with this TEID, also if no session owns it.
+    #[arg(long, value_name = "TEID", group = "key")]
     pub teid: Option<String>,
-    /// Packets that are dropped for this reason (`/v1/drops` has all), or for "any".
+    /// Packets that are dropped for this reason (`adit show drops --all`), such as `far_drop`; `any` for all drops.
+    #[arg(long, value_name = "REASON")]
     pub drop: Option<String>,
     /// Packets at most.
+    #[arg(long, value_name = "COUNT", default_value = "20", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     #[schema(minimum = 1, maximum = 10_000, default = 20)]
     pub packets: Option<u64>,
     /// How long at most.
+    #[arg(long = "duration", value_name = "TIME", value_parser = duration_ms, help = DURATION)]
     #[schema(minimum = 1, maximum = 86_400_000, default = 10_000)]
     pub duration_ms: Option<u64>,
     /// Each packet also in plain words, as `adit trace` prints them.
+    #[arg(skip)]
     #[serde(default)]
     pub words: bool,
 }
 
 /// Which packets to capture. One of `session`, `ue`, `teid`, `interface` and `all` at most.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema, Args)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({ "ue": "10.45.0.2", "packets": 100, "duration_ms": 10_000 }))]
 pub(crate) struct CaptureWish {
     /// Packets of the session with this UP SEID.
+    #[arg(long, value_name = "SEID", group = "key")]
     pub session: Option<String>,
-    /// Packets to this address of a UE, and from it in tunnels. For an IPv6 address the /64 counts.
+    /// Packets to this address of a UE, and in its tunnels, also with a foreign source. For an IPv6 address the /64 counts.
+    #[arg(long, value_name = "ADDRESS", group = "key")]
     #[schema(value_type = Option<String>)]
     pub ue: Option<IpAddr>,
     /// Packets in the local tunnel with this TEID, also if no session owns it.
+    #[arg(long, value_name = "TEID", group = "key")]
     pub teid: Option<String>,
     /// Packets that arrive on this interface or leave through it.
+    #[arg(long, value_name = "NAME", group = "key")]
     pub interface: Option<String>,
-    /// All packets; best with `one_of`.
+    /// All packets; best when one of many is taken.
+    #[arg(long, group = "key")]
     #[serde(default)]
     pub all: bool,
-    /// Packets that are dropped for this reason (`/v1/drops` has all), or for "any".
+    /// Packets that are dropped for this reason (`adit show drops --all`), such as `far_drop`; `any` for all drops.
+    #[arg(long, value_name = "REASON")]
     pub drop: Option<String>,
     /// One of so many packets.
+    #[arg(long = "sample", value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     #[schema(minimum = 1)]
     pub one_of: Option<u32>,
     /// Octets of each frame, with users' data. Without it, frames end with their headers.
+    #[arg(long = "snap", value_name = "OCTETS", value_parser = clap::value_parser!(u16).range(1..=9216))]
     #[schema(minimum = 1, maximum = 9216)]
     pub snap_bytes: Option<u16>,
     /// Packets at most.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     #[schema(minimum = 1)]
     pub packets: Option<u64>,
     /// How long at most.
+    #[arg(long = "duration", value_name = "TIME", value_parser = duration_ms, default_value = "24h", help = DURATION)]
     #[schema(minimum = 1, maximum = 86_400_000, default = 60_000)]
     pub duration_ms: Option<u64>,
 }
+
+/// The help of a duration on the command line.
+const DURATION: &str = "How long at most, such as `500ms`, `10s`, `5m` or `2h`";
 
 impl TraceWish {
     /// The question with defaults for omitted values.
@@ -128,6 +149,26 @@ impl CaptureWish {
         let time_max = time_max(self.duration_ms, CAPTURE_TIME_DEFAULT)?;
         let (stages, snap_bytes) = (false, *snap_bytes);
         Ok(TapQuestion { key, drop, one_of, stages, snap_bytes, pkts_max, time_max })
+    }
+}
+
+/// Reads a time such as `10s`. Unit: milliseconds.
+fn duration_ms(text: &str) -> Result<u64, String> {
+    let wrong = || "takes a number with ms, s, m or h, such as 10s".to_owned();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let ms = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err(wrong()),
+    };
+    let duration = number.saturating_mul(ms);
+    match duration == 0 || duration > TAP_TIME_MAX.0 / 1_000_000 {
+        true => Err("takes 1ms to 24h".to_owned()),
+        false => Ok(duration),
     }
 }
 
@@ -179,6 +220,15 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    #[test]
+    fn times_have_a_unit_and_bounds() {
+        assert_eq!(duration_ms("500ms"), Ok(500));
+        assert_eq!(duration_ms("2h"), Ok(7_200_000));
+        for wrong in ["", "10", "s", "0s", "25h", "1d", "-1s", "99999999999999999999s"] {
+            assert!(duration_ms(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn traces_that_cannot_be_made_are_refused_with_what_to_do() {

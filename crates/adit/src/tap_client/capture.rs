@@ -13,8 +13,8 @@ use super::capture_writer::CaptureWriter;
 use super::connection::{TapConnection, words_of_end};
 use crate::cli::CaptureArguments;
 use crate::http_client::HttpRequest;
+use crate::tap::JSON_LINES;
 use crate::tap::packet::{TraceLine, TracedPacket};
-use crate::tap::{CaptureWish, JSON_LINES, TAP_TIME_MAX};
 
 /// The error of an output.
 const UNWRITTEN: &str = "cannot write the capture";
@@ -24,7 +24,6 @@ const UNWRITTEN: &str = "cannot write the capture";
 /// # Errors
 /// No adit answers, it refuses, or its answer is cut short; the file exists or cannot be written.
 pub(crate) fn capture(arguments: &CaptureArguments) -> anyhow::Result<()> {
-    let selection = &arguments.selection;
     let is_stdout = arguments.write.as_os_str() == "-";
     if is_stdout && std::io::stdout().is_terminal() {
         bail!("a capture is binary: name a file with -w, or pipe it, such as `| tshark -r -`");
@@ -32,20 +31,9 @@ pub(crate) fn capture(arguments: &CaptureArguments) -> anyhow::Result<()> {
     if is_stdout && arguments.rotate.is_some() {
         bail!("--rotate needs a file: name one with -w");
     }
-    let wish = CaptureWish {
-        session: selection.session.clone(),
-        ue: selection.ue,
-        teid: selection.teid.clone(),
-        interface: arguments.interface.clone(),
-        all: arguments.all,
-        drop: selection.drop.clone(),
-        one_of: arguments.sample,
-        snap_bytes: arguments.snap,
-        packets: arguments.packets,
-        duration_ms: selection.duration_ms().or(Some(TAP_TIME_MAX.0 / 1_000_000)),
-    };
-    let request = HttpRequest::new("POST", "/v1/captures").with_body(json!(wish));
-    let mut tap = TapConnection::open(selection.socket.path(), &request.accepting(JSON_LINES))?;
+    let request = HttpRequest::new("POST", "/v1/captures").with_body(json!(arguments.wish));
+    let request = request.accepting(JSON_LINES);
+    let mut tap = TapConnection::open(arguments.socket.path(), &request)?;
     tap.head.notes.iter().for_each(|note| eprintln!("adit: note: {note}"));
     let mut files = CaptureFiles::open(arguments, core::mem::take(&mut tap.head.ports))?;
     eprintln!("adit: capturing to {}; Ctrl-C ends it", files.name());
@@ -151,7 +139,7 @@ fn writer(
     out: Box<dyn Write>,
     ports: &[String],
 ) -> anyhow::Result<CaptureWriter<Box<dyn Write>>> {
-    CaptureWriter::new(out, ports, arguments.interface.as_deref()).context(UNWRITTEN)
+    CaptureWriter::new(out, ports, arguments.wish.interface.as_deref()).context(UNWRITTEN)
 }
 
 /// Creates a file that only its owner can read.

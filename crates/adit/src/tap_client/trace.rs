@@ -9,37 +9,26 @@ use super::connection::{TapConnection, words_of_end};
 use crate::cli::TraceArguments;
 use crate::http_client::HttpRequest;
 use crate::tap::packet::{TraceEnd, TraceLine};
-use crate::tap::{TraceWish, packet_words};
+use crate::tap::packet_words;
 
 /// Prints what happens to packets, until there are enough, the time is over or the user interrupts.
 ///
 /// # Errors
 /// No adit answers, it refuses, or its answer is cut short; those of the output.
 pub(crate) fn trace(arguments: &TraceArguments, out: &mut impl Write) -> anyhow::Result<()> {
-    let selection = &arguments.selection;
-    let wish = TraceWish {
-        session: selection.session.clone(),
-        ue: selection.ue,
-        teid: selection.teid.clone(),
-        drop: selection.drop.clone(),
-        packets: Some(arguments.packets),
-        duration_ms: selection.duration_ms(),
-        words: false,
-    };
+    let TraceArguments { wish, json, socket } = arguments;
     let request = HttpRequest::new("POST", "/v1/traces").with_body(json!(wish));
-    let mut tap = TapConnection::open(selection.socket.path(), &request)?;
+    let mut tap = TapConnection::open(socket.path(), &request)?;
     tap.head.notes.iter().for_each(|note| eprintln!("adit: note: {note}"));
-    let time = selection.duration.unwrap_or(Duration::from_secs(10));
-    eprintln!(
-        "adit: following up to {} packets for up to {time:?}; Ctrl-C ends it",
-        arguments.packets
-    );
+    let time = Duration::from_millis(wish.duration_ms.unwrap_or(10_000));
+    let most = wish.packets.unwrap_or_default();
+    eprintln!("adit: following up to {most} packets for up to {time:?}; Ctrl-C ends it");
     let mut packets = 0;
     loop {
         match tap.next()? {
             TraceLine::Packet(packet) => {
                 packets += 1;
-                match arguments.json {
+                match json {
                     true => writeln!(out, "{}", serde_json::to_string(&packet)?)?,
                     false => writeln!(out, "{}", packet_words::words(&packet))?,
                 }

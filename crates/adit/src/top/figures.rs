@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::look::{Look, SessionCounts};
-use crate::document_values::{number, refusals, rows, text};
+use crate::document_values::{DocumentPair, number, rate, rows};
 
 /// Sessions that are shown.
 const SESSIONS_SHOWN: usize = 100;
@@ -94,156 +94,119 @@ impl TopFigures {
     /// The figures of `now`, with rates since `before`.
     pub(super) fn between(before: &Look, now: &Look) -> Self {
         let interval_s = now.at.duration_since(before.at).as_secs_f64();
-        let rates = LookPair { before, now, interval_s };
-        let n4 = |name: &str| rates.of_group("n4", name);
-        let direction = |name: &str| FlowRate {
-            pkts_per_s: rates.of_counter(&format!("transmitted_{name}_pkts")),
-            bits_per_s: 8.0 * rates.of_counter(&format!("transmitted_{name}_bytes")),
-        };
+        let pair =
+            |part: fn(&Look) -> &Value| DocumentPair::new(part(before), part(now), interval_s);
+        let [counters, ports, workers] =
+            [pair(|look| &look.counters), pair(|look| &look.ports), pair(|look| &look.workers)];
+        let n4 = counters.part("n4");
         let associations = rows(&now.associations, "associations");
         Self {
             interval_s,
             sessions: associations.iter().map(|row| number(row, "sessions")).sum(),
             associations: u64::try_from(associations.len()).unwrap_or(u64::MAX),
-            establishments_per_s: n4("sessions_established"),
-            modifications_per_s: n4("sessions_modified"),
-            deletions_per_s: n4("sessions_deleted"),
-            refusals_per_s: rates.refusals(),
-            uplink: direction("uplink"),
-            downlink: direction("downlink"),
-            dropped_pkts_per_s: rates.of_counter("dropped_pkts"),
-            waiting_pkts: number(&now.counters, "buffered_pkts"),
-            interfaces: rates.interfaces(),
-            ports: rates.ports(),
-            model: text(&now.workers, "model"),
-            workers: rates.workers(),
-            drops: rates.drops(),
-            top_sessions: rates.sessions(),
+            establishments_per_s: n4.rate("sessions_established"),
+            modifications_per_s: n4.rate("sessions_modified"),
+            deletions_per_s: n4.rate("sessions_deleted"),
+            refusals_per_s: n4.refusals(),
+            uplink: FlowRate::of(&counters, "transmitted_uplink"),
+            downlink: FlowRate::of(&counters, "transmitted_downlink"),
+            dropped_pkts_per_s: counters.rate("dropped_pkts"),
+            waiting_pkts: counters.number("buffered_pkts"),
+            interfaces: interfaces(&counters.part("interfaces")),
+            ports: ports.rows("ports", "name").iter().map(PortSummary::of).collect(),
+            model: workers.text("model"),
+            workers: workers.rows("workers", "thread").iter().map(WorkerSummary::of).collect(),
+            drops: drops(&counters.part("drops")),
+            top_sessions: sessions(before, now, interval_s),
             sessions_cut: now.is_cut,
         }
     }
 }
 
-/// Two looks.
-struct LookPair<'a> {
-    before: &'a Look,
-    now: &'a Look,
-    interval_s: f64,
+impl FlowRate {
+    /// The rate of the counters whose names begin so.
+    fn of(pair: &DocumentPair<'_>, prefix: &str) -> Self {
+        Self {
+            pkts_per_s: pair.rate(&format!("{prefix}_pkts")),
+            bits_per_s: 8.0 * pair.rate(&format!("{prefix}_bytes")),
+        }
+    }
 }
 
-impl LookPair<'_> {
-    /// The rate of a counter; zero where it fell, as after a restart.
-    fn of(&self, before: u64, now: u64) -> f64 {
-        let grown = adit_metrics::as_gauge(now.saturating_sub(before));
-        if self.interval_s > 0.0 { grown / self.interval_s } else { 0.0 }
-    }
+fn interfaces(group: &DocumentPair<'_>) -> Vec<InterfaceRate> {
+    let names = group.names().filter_map(|name| name.strip_suffix("_rx_pkts"));
+    let interface = |name: &str| InterfaceRate {
+        name: name.to_owned(),
+        rx: FlowRate::of(group, &format!("{name}_rx")),
+        tx: FlowRate::of(group, &format!("{name}_tx")),
+    };
+    names.map(interface).collect()
+}
 
-    fn of_counter(&self, name: &str) -> f64 {
-        self.of(number(&self.before.counters, name), number(&self.now.counters, name))
+impl PortSummary {
+    fn of(port: &DocumentPair<'_>) -> Self {
+        Self {
+            name: port.text("name"),
+            link: port.text("link"),
+            link_losses: port.number("link_losses"),
+            missed_pkts_per_s: port.rate("rx_missed"),
+        }
     }
+}
 
-    fn of_group(&self, group: &str, name: &str) -> f64 {
-        let of = |look: &Look| look.counters.get(group).map_or(0, |group| number(group, name));
-        self.of(of(self.before), of(self.now))
+impl WorkerSummary {
+    fn of(worker: &DocumentPair<'_>) -> Self {
+        Self {
+            thread: worker.number("thread"),
+            role: worker.text("role"),
+            core: worker.number("core"),
+            state: worker.text("state"),
+            busy_percent: worker.float("busy_percent"),
+            full_bursts_percent: worker.float("full_bursts_percent"),
+            fullest_ring_percent: worker.float("fullest_ring_percent"),
+            received_pkts_per_s: worker.rate("received_pkts"),
+        }
     }
+}
 
-    /// Requests refused, with whatever Cause.
-    fn refusals(&self) -> f64 {
-        self.of(refusals(&self.before.counters), refusals(&self.now.counters))
-    }
+fn drops(group: &DocumentPair<'_>) -> Vec<DropRate> {
+    let drop = |reason: &str| DropRate {
+        reason: reason.to_owned(),
+        pkts_per_s: group.rate(reason),
+        pkts: group.number(reason),
+    };
+    let mut drops: Vec<DropRate> = group.names().map(drop).filter(|drop| drop.pkts > 0).collect();
+    drops.sort_by(|a, b| b.pkts_per_s.total_cmp(&a.pkts_per_s).then_with(|| b.pkts.cmp(&a.pkts)));
+    drops
+}
 
-    fn interfaces(&self) -> Vec<InterfaceRate> {
-        let group = self.now.counters.get("interfaces").and_then(Value::as_object);
-        let names = group.into_iter().flatten();
-        let names = names.filter_map(|(name, _)| name.strip_suffix("_rx_pkts"));
-        let rate = |name: &str, side: &str| FlowRate {
-            pkts_per_s: self.of_group("interfaces", &format!("{name}_{side}_pkts")),
-            bits_per_s: 8.0 * self.of_group("interfaces", &format!("{name}_{side}_bytes")),
-        };
-        let interface = |name: &str| InterfaceRate {
-            name: name.to_owned(),
-            rx: rate(name, "rx"),
-            tx: rate(name, "tx"),
-        };
-        names.map(interface).collect()
-    }
-
-    fn ports(&self) -> Vec<PortSummary> {
-        let before = rows(&self.before.ports, "ports");
-        let ports = rows(&self.now.ports, "ports").iter().enumerate();
-        let port = |(at, port): (usize, &Value)| PortSummary {
-            name: text(port, "name"),
-            link: text(port, "link"),
-            link_losses: number(port, "link_losses"),
-            missed_pkts_per_s: self.of(
-                before.get(at).map_or(0, |before| number(before, "rx_missed")),
-                number(port, "rx_missed"),
+/// The sessions with the most traffic. One that is new since the last look has all of its traffic since then.
+fn sessions(before: &Look, now: &Look, interval_s: f64) -> Vec<SessionRate> {
+    let flow = |pkts: [u64; 2], bytes: [u64; 2]| FlowRate {
+        pkts_per_s: rate(pkts[0], pkts[1], interval_s),
+        bits_per_s: 8.0 * rate(bytes[0], bytes[1], interval_s),
+    };
+    let row = |(seid, now): (&String, &SessionCounts)| {
+        let before = before.traffic.get(seid).copied().unwrap_or_default();
+        SessionRate {
+            up_seid: seid.clone(),
+            ue: Vec::new(),
+            dnn: String::new(),
+            uplink: flow(
+                [before.uplink_pkts, now.uplink_pkts],
+                [before.uplink_bytes, now.uplink_bytes],
             ),
-        };
-        ports.map(port).collect()
-    }
-
-    fn workers(&self) -> Vec<WorkerSummary> {
-        let before = rows(&self.before.workers, "workers");
-        let percent =
-            |worker: &Value, name: &str| worker.get(name).and_then(Value::as_f64).unwrap_or(0.0);
-        let workers = rows(&self.now.workers, "workers").iter().enumerate();
-        let worker = |(at, worker): (usize, &Value)| WorkerSummary {
-            thread: number(worker, "thread"),
-            role: text(worker, "role"),
-            core: number(worker, "core"),
-            state: text(worker, "state"),
-            busy_percent: percent(worker, "busy_percent"),
-            full_bursts_percent: percent(worker, "full_bursts_percent"),
-            fullest_ring_percent: percent(worker, "fullest_ring_percent"),
-            received_pkts_per_s: self.of(
-                before.get(at).map_or(0, |before| number(before, "received_pkts")),
-                number(worker, "received_pkts"),
+            downlink: flow(
+                [before.downlink_pkts, now.downlink_pkts],
+                [before.downlink_bytes, now.downlink_bytes],
             ),
-        };
-        workers.map(worker).collect()
-    }
-
-    fn drops(&self) -> Vec<DropRate> {
-        let group = self.now.counters.get("drops").and_then(Value::as_object);
-        let reasons = group.into_iter().flatten();
-        let reasons = reasons.map(|(reason, pkts)| DropRate {
-            reason: reason.clone(),
-            pkts_per_s: self.of_group("drops", reason),
-            pkts: pkts.as_u64().unwrap_or_default(),
-        });
-        let mut drops: Vec<DropRate> = reasons.filter(|drop| drop.pkts > 0).collect();
-        drops.sort_by(|a, b| {
-            b.pkts_per_s.total_cmp(&a.pkts_per_s).then_with(|| b.pkts.cmp(&a.pkts))
-        });
-        drops
-    }
-
-    /// The sessions with the most traffic. One that is new since the last look has all of its traffic since then.
-    fn sessions(&self) -> Vec<SessionRate> {
-        let rate = |seid: &String, now: &SessionCounts| {
-            let before = self.before.traffic.get(seid).copied().unwrap_or_default();
-            SessionRate {
-                up_seid: seid.clone(),
-                ue: Vec::new(),
-                dnn: String::new(),
-                uplink: FlowRate {
-                    pkts_per_s: self.of(before.uplink_pkts, now.uplink_pkts),
-                    bits_per_s: 8.0 * self.of(before.uplink_bytes, now.uplink_bytes),
-                },
-                downlink: FlowRate {
-                    pkts_per_s: self.of(before.downlink_pkts, now.downlink_pkts),
-                    bits_per_s: 8.0 * self.of(before.downlink_bytes, now.downlink_bytes),
-                },
-            }
-        };
-        let mut sessions: Vec<_> =
-            self.now.traffic.iter().map(|(seid, now)| rate(seid, now)).collect();
-        let both = |session: &SessionRate| session.uplink.bits_per_s + session.downlink.bits_per_s;
-        sessions.sort_by(|a, b| both(b).total_cmp(&both(a)));
-        sessions.truncate(SESSIONS_SHOWN);
-        sessions
-    }
+        }
+    };
+    let mut sessions: Vec<_> = now.traffic.iter().map(row).collect();
+    let both = |session: &SessionRate| session.uplink.bits_per_s + session.downlink.bits_per_s;
+    sessions.sort_by(|a, b| both(b).total_cmp(&both(a)));
+    sessions.truncate(SESSIONS_SHOWN);
+    sessions
 }
 
 #[cfg(test)]

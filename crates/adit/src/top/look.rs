@@ -4,32 +4,23 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::admin::AdminQuestion;
 use crate::cli::Topic;
-use crate::document_values::{number, text};
+use crate::document_values::text;
 use crate::http_client::{self, HttpRequest, encoded};
 use crate::show;
 
 /// Packets and octets of a session in both directions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct SessionCounts {
     pub uplink_pkts: u64,
     pub uplink_bytes: u64,
     pub downlink_pkts: u64,
     pub downlink_bytes: u64,
-}
-
-impl SessionCounts {
-    fn of(row: &Value) -> Self {
-        Self {
-            uplink_pkts: number(row, "uplink_pkts"),
-            uplink_bytes: number(row, "uplink_bytes"),
-            downlink_pkts: number(row, "downlink_pkts"),
-            downlink_bytes: number(row, "downlink_bytes"),
-        }
-    }
 }
 
 /// The answers of adit at about one moment.
@@ -61,7 +52,9 @@ impl Look {
             AdminQuestion { rows_max: Some(sessions), ..AdminQuestion::about(Topic::Traffic) };
         show::pages(socket, &question, |page| {
             let rows = page.get("traffic").and_then(Value::as_array).into_iter().flatten();
-            traffic.extend(rows.map(|row| (text(row, "up_seid"), SessionCounts::of(row))));
+            for row in rows {
+                traffic.insert(text(row, "up_seid"), SessionCounts::deserialize(row)?);
+            }
             Ok(())
         })?;
         Ok(Self {
