@@ -125,7 +125,7 @@ impl DatapathSection {
             }
             ModelName::EventDriven => {
                 let events = self.eventdev.settings(document, workers.len(), planned);
-                ModelSettings::EventDriven(events)
+                ModelSettings::EventDriven(Box::new(events))
             }
         };
         let threads = workers.len() + model.other_threads();
@@ -183,7 +183,7 @@ pub(crate) enum ModelSettings {
         rss_key: ToeplitzKey,
     },
     /// A scheduler gives workers packets that other threads receive.
-    EventDriven(EventSettings),
+    EventDriven(Box<EventSettings>),
 }
 
 impl ModelSettings {
