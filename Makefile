@@ -45,7 +45,7 @@ test:
 	cargo build --quiet --workspace --bins
 	$(XTASK) tidy
 	cargo test --quiet --workspace
-	RUSTFLAGS="--cfg loom" cargo test --quiet --package adit-tables --target-dir target/loom --test loom_publish
+	RUSTFLAGS="--cfg loom" cargo test --quiet --package adit-tables --target-dir target/loom --test loom_publish --test loom_charging
 	$(XTASK) miri
 	$(XTASK) fuzz --quick --seconds 5
 

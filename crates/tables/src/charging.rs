@@ -1,27 +1,364 @@
-//! Charges that wait to be written to the buckets: next to the fast rule of each direction of a
-//! session.
+//! Charges of packets to the first two buckets of a direction of a session.
+//!
+//! The buckets that a fast rule names are in one of three states ([`BucketState`]):
+//!
+//! - *Idle*: all are due before now, so each has all its credit.
+//! - *Deferred*: all were idle when a packet passed. Its charge is beside the fast rule ([`DeferredCharge`]); the buckets
+//!   hold a mark and the limits.
+//! - *Busy*: one is due later. The charges are in the buckets.
+//!
+//! ```text
+//!        defer               settle: somebody needs the buckets
+//! idle ────────▶ deferred ───────────────────────────────────▶ busy or idle
+//!   ▲             │ ▲  │ add: a packet of the same moment, or while none is idle
+//!   │             │ └──┘ restart: a packet after all became idle again
+//!   └─────────────┴──────────────── time ─────────────────────── busy
+//! ```
 //!
 //! Most packets find all buckets of their fast rule idle. Then the buckets follow from the time of the packet, its
-//! length and the limits, and nothing else. So time and octets are stored here, and the buckets are computed when
-//! somebody needs them. The next packet needs one of them, the one of the slowest rate: when it is idle, all
-//! are. That takes one multiplication, for one bucket as for two.
+//! length and the limits, and nothing else. So time and octets are stored beside the rule, and the buckets are computed
+//! when somebody needs them. The next packet needs one of them, that of the slowest rate: when it is idle, all are. That
+//! takes one multiplication, for one bucket as for two.
 //!
-//! While a charge of a bucket is deferred, the bucket says so and holds its limit
-//! ([`MeterCell::defer`]), and each reader writes the charge first ([`DeferredCharge::settle`]). A
-//! bucket that the publisher resets has no deferred charge from then on.
+//! | | idle | deferred | busy |
+//! |---|---|---|---|
+//! | [`DeferredCharge::try_charge_idle`] | | restart | |
+//! | [`DeferredCharge::try_charge_at_once`] | | add | |
+//! | [`DeferredCharge::try_charge`] | defer | add, or settle | charge |
+//! | [`MeterPair::try_charge`], [`MeterPair::charge_waiting`] | charge | closed | charge |
+//! | [`DeferredCharge::settle`] | | settle | |
 //!
-//! Threads: the worker that owns the session reads and writes it. The publisher reads the octets that passed.
+//! A bucket with a deferred charge looks closed to all who do not settle it. One that the publisher resets has no
+//! deferred charge from then on.
+//!
+//! Threads: the worker that owns the session reads and writes buckets and charges. The publisher reads the octets that
+//!          passed ([`DeferredCharge::passed`]), sets limits, and resets buckets. `tests/loom_charging.rs` explores their
+//!          interleavings.
 
 use adit_rules::{Bucket, RateLimit, time_at_price};
 use adit_types::Nanos;
 
 use crate::counters::{Counter, READ_ATTEMPTS};
-use crate::meters::{MeterCell, MeterLine, MeterPair, PER_LINE};
 use crate::sync::{Ordering, fence};
+
+/// Buckets in one cache line.
+pub(crate) const PER_LINE: usize = 2;
+
+/// Instead of the time when a bucket is due: a charge of it is deferred
+/// ([`DeferredCharge`]). Times are below 2^62 nanoseconds, so such a bucket has
+/// neither credit nor room for a packet to wait.
+const DEFERRED: u64 = 1 << 63;
 
 /// Charges by a higher price are never deferred. The time of the longest packet after the greatest depth is below
 /// 2^64 units of 2^-24 ns at this price, about 950 bit/s.
 const PRICE_MAX: u64 = 1 << 47;
+
+/// The state of the buckets that a fast rule names. Those of one line are deferred together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BucketState {
+    /// All are due before now, and no charge is deferred.
+    Idle,
+    /// The charge of a bucket of the line is deferred.
+    Deferred,
+    /// A bucket is due later.
+    Busy,
+}
+
+#[derive(Debug, Default)]
+#[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
+#[repr(C)]
+pub(crate) struct MeterCell {
+    /// See [`Bucket::due`], or [`DEFERRED`]. Unit: nanoseconds.
+    pub(crate) due: Counter,
+    /// See [`Bucket::fraction`], unit 2^-64 ns; or [`RateLimit::to_bits`] of the limit by which the deferred charge
+    /// was made.
+    pub(crate) fraction: Counter,
+    /// Octets that passed.
+    pub(crate) passed: Counter,
+    /// [`RateLimit::to_bits`], by the publisher.
+    pub(crate) limit: Counter,
+}
+
+/// Two buckets of one direction.
+#[derive(Debug, Default)]
+#[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
+#[repr(C, align(64))]
+pub(crate) struct MeterLine(pub(crate) [MeterCell; PER_LINE]);
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<MeterLine>() == 64, "one cache line");
+
+/// The first two buckets of one direction of a session, with the limits stored next to them.
+#[derive(Debug, Clone, Copy)]
+pub struct MeterPair<'a>(&'a MeterLine);
+
+impl<'a> MeterPair<'a> {
+    #[inline]
+    pub(crate) const fn of(line: &'a MeterLine) -> Self {
+        Self(line)
+    }
+
+    #[inline]
+    pub(crate) const fn line(self) -> &'a MeterLine {
+        self.0
+    }
+
+    /// Charges a packet of `bytes` octets to the buckets `which` (bit n is bucket n) if all of them
+    /// are open at `now`. Returns whether it did. For the worker that owns the session only. The buckets
+    /// are the session's own: none is linked to a correlated rate.
+    ///
+    /// No fast rule has a limit [`RateLimit::CLOSED`]. But a worker that read its fast rule just before
+    /// the publisher closed the limit may meet `CLOSED` here: then the packet may pass, and the bucket
+    /// is charged as at the slowest rate.
+    #[inline(never)]
+    #[must_use]
+    pub fn try_charge(self, which: u64, now: Nanos, bytes: u16) -> bool {
+        let Self(MeterLine([first, second])) = self;
+        match which {
+            0 => true,
+            1 | 2 => (if which == 1 { first } else { second }).try_charge(now, bytes),
+            _ => self.try_charge_both(now, bytes),
+        }
+    }
+
+    /// [`MeterPair::try_charge`] of both buckets.
+    // PERF (adit bench datapath --rates police): once per packet. Idle buckets, which are open, are
+    // charged in place; their depth and fraction are not read.
+    #[inline(always)]
+    #[must_use]
+    pub fn try_charge_both(self, now: Nanos, bytes: u16) -> bool {
+        let Self(MeterLine([first, second])) = self;
+        if first.is_idle(now) && second.is_idle(now) {
+            first.charge_idle(now, bytes);
+            second.charge_idle(now, bytes);
+            return true;
+        }
+        self.try_charge_busy(now, bytes)
+    }
+
+    /// [`MeterPair::try_charge_both`] of buckets that may not be idle.
+    // PERF (adit bench datapath --rates police): reads both buckets before it branches, so that each
+    // word is loaded once. Cold, so that the packet loop keeps its values in registers.
+    #[cold]
+    #[inline(never)]
+    fn try_charge_busy(self, now: Nanos, bytes: u16) -> bool {
+        let Self(MeterLine([first, second])) = self;
+        let (a, b) = (first.peek(now), second.peek(now));
+        // Negative if one of the two is.
+        if a.room | b.room < 0 {
+            return false;
+        }
+        first.charge_peeked(&a, now, bytes);
+        second.charge_peeked(&b, now, bytes);
+        true
+    }
+
+    /// Checks whether the buckets `which` are open at `now`, with the time when they open as the
+    /// error. Forgives debt that dates from previous limits. The buckets are the session's own.
+    /// `None` if one of their limits is [`RateLimit::CLOSED`].
+    #[inline(never)]
+    #[must_use]
+    pub fn open(self, which: u64, now: Nanos) -> Option<Result<(), Nanos>> {
+        let Self(MeterLine(cells)) = self;
+        let mut opens = Nanos(0);
+        for (_, cell) in (0..).zip(cells).filter(|(at, _)| which >> at & 1 != 0) {
+            let (limit, bucket) = (cell.limit(), cell.bucket());
+            let settled = bucket.without_former_debt(limit, now);
+            let at = settled.opens_at(limit)?;
+            if settled != bucket {
+                cell.set(settled);
+            }
+            opens = opens.max(at);
+        }
+        Some(if opens <= now { Ok(()) } else { Err(opens) })
+    }
+
+    /// Charges a packet of `bytes` octets that waited to the buckets `which` if all of them are open at `now`. Returns
+    /// how much [`Bucket::room`] is left then, negative if one is closed; `None` if it did not charge: also if
+    /// [`MeterPair::open`] would forgive debt. The buckets are the session's own.
+    #[inline(always)]
+    // PERF (adit bench datapath --rates wait): once per packet that leaves its queue; straight, so that its values
+    // stay in registers.
+    #[must_use]
+    pub fn charge_waiting(self, which: u64, now: Nanos, bytes: u16) -> Option<i64> {
+        let Self(MeterLine([first, second])) = self;
+        if which == 3 {
+            let (a, b) = (first.peek(now), second.peek(now));
+            if a.room | b.room < 0 || a.limit == RateLimit::CLOSED || b.limit == RateLimit::CLOSED {
+                return None;
+            }
+            let a = first.charge_peeked(&a, now, bytes);
+            let b = second.charge_peeked(&b, now, bytes);
+            return Some(a.min(b));
+        }
+        let cell = match which {
+            1 => first,
+            2 => second,
+            _ => return None,
+        };
+        let peeked = cell.peek(now);
+        if peeked.room < 0 || peeked.limit == RateLimit::CLOSED {
+            return None;
+        }
+        Some(cell.charge_peeked(&peeked, now, bytes))
+    }
+
+    /// True if a packet may wait for the buckets `which`: each one is open at `now` or shapes. False for
+    /// [`RateLimit::CLOSED`]. Also false if a bucket has debt from a previous limit: the stages
+    /// take such a packet, and [`Meter::is_open`] forgives the debt.
+    // PERF (adit bench datapath --rates wait): once per packet that waits.
+    #[inline(always)]
+    #[must_use]
+    pub fn can_wait(self, which: u64, now: Nanos) -> bool {
+        let Self(MeterLine([first, second])) = self;
+        (which & 1 == 0 || first.admits_waiting(now))
+            && (which & 2 == 0 || second.admits_waiting(now))
+    }
+}
+
+impl MeterLine {
+    /// The state of the buckets `which`.
+    fn state(&self, which: u64, now: Nanos) -> BucketState {
+        match self.is_deferred() {
+            true => BucketState::Deferred,
+            false if self.used(which).all(|cell| cell.is_idle(now)) => BucketState::Idle,
+            false => BucketState::Busy,
+        }
+    }
+
+    /// The buckets `which`.
+    fn used(&self, which: u64) -> impl Iterator<Item = &MeterCell> {
+        let Self(cells) = self;
+        cells.iter().enumerate().filter(move |(at, _)| which >> at & 1 != 0).map(|(_, cell)| cell)
+    }
+
+    /// True if a charge of one of the buckets is deferred.
+    #[inline]
+    pub(crate) fn is_deferred(&self) -> bool {
+        let Self([first, second]) = self;
+        // PERF (adit bench datapath --rates wait): one branch for both.
+        (first.due.load() | second.due.load()).cast_signed() < 0
+    }
+}
+
+impl MeterCell {
+    /// Says that a charge of the bucket by its present limit is deferred.
+    #[inline]
+    pub(crate) fn defer(&self) {
+        self.fraction.set(self.limit.load());
+        self.due.set(DEFERRED);
+    }
+
+    /// The limit by which a charge of the bucket is deferred, if one is.
+    #[inline]
+    pub(crate) fn deferred_limit(&self) -> Option<RateLimit> {
+        self.is_deferred().then(|| RateLimit::from_bits(self.fraction.load()))
+    }
+
+    /// True if a charge of the bucket is deferred.
+    #[inline]
+    pub(crate) fn is_deferred(&self) -> bool {
+        self.due.load() == DEFERRED
+    }
+
+    #[inline]
+    pub(crate) fn bucket(&self) -> Bucket {
+        Bucket { due: self.due.load(), fraction: self.fraction.load() }
+    }
+
+    /// See [`MeterPair::can_wait`].
+    #[inline(always)]
+    // PERF (adit bench datapath --rates wait): see its caller.
+    fn admits_waiting(&self, now: Nanos) -> bool {
+        // The fraction does not matter.
+        Bucket { due: self.due.load(), fraction: 0 }.admits_waiting(self.limit(), now)
+    }
+
+    /// True if `due` is before `now`: the bucket has all its credit.
+    #[inline(always)]
+    // PERF (adit bench datapath --rates police): see its caller.
+    pub(crate) fn is_idle(&self, now: Nanos) -> bool {
+        self.due.load() < now.0
+    }
+
+    /// Charges a packet of `bytes` octets to a bucket that is idle.
+    #[inline(always)]
+    // PERF (adit bench datapath --rates police): see its caller.
+    fn charge_idle(&self, now: Nanos, bytes: u16) {
+        self.commit(Bucket::after_idle(self.limit(), now, u64::from(bytes)), bytes);
+    }
+
+    /// See [`MeterPair::try_charge`].
+    #[inline(always)]
+    // PERF (adit bench datapath --rates police): see its caller.
+    fn try_charge(&self, now: Nanos, bytes: u16) -> bool {
+        if self.is_idle(now) {
+            self.charge_idle(now, bytes);
+            return true;
+        }
+        self.try_charge_busy(now, bytes)
+    }
+
+    /// [`MeterCell::try_charge`] of a bucket that may not be idle.
+    #[inline]
+    fn try_charge_busy(&self, now: Nanos, bytes: u16) -> bool {
+        let peeked = self.peek(now);
+        if peeked.room < 0 {
+            return false;
+        }
+        self.charge_peeked(&peeked, now, bytes);
+        true
+    }
+
+    /// The bucket at `now`.
+    #[inline(always)]
+    // PERF (adit bench datapath --rates police): see its caller.
+    fn peek(&self, now: Nanos) -> PeekedBucket {
+        let (bucket, limit) = (self.bucket(), self.limit());
+        PeekedBucket { room: bucket.room(limit, now), bucket, limit }
+    }
+
+    /// Charges a packet of `bytes` octets to a bucket that was peeked at. Returns the [`Bucket::room`] that is left.
+    #[inline(always)]
+    // PERF (adit bench datapath --rates police): see its caller.
+    fn charge_peeked(&self, peeked: &PeekedBucket, now: Nanos, bytes: u16) -> i64 {
+        let after = peeked.bucket.after_unsaturated(peeked.limit, now, bytes);
+        self.commit(after, bytes);
+        after.room(peeked.limit, now)
+    }
+
+    #[inline]
+    pub(crate) fn limit(&self) -> RateLimit {
+        RateLimit::from_bits(self.limit.load())
+    }
+
+    #[inline]
+    pub(crate) fn set(&self, Bucket { due, fraction }: Bucket) {
+        self.due.set(due);
+        self.fraction.set(fraction);
+    }
+
+    /// Charges a packet of `bytes` octets, whether or not the bucket is open.
+    #[inline]
+    pub(crate) fn charge(&self, limit: RateLimit, now: Nanos, bytes: u16) {
+        self.commit(self.bucket().after(limit, now, bytes), bytes);
+    }
+
+    /// Stores the bucket as it is after a packet of `bytes` octets.
+    #[inline]
+    pub(crate) fn commit(&self, after: Bucket, bytes: u16) {
+        self.set(after);
+        self.passed.add(u64::from(bytes));
+    }
+}
+
+/// A bucket at one moment.
+struct PeekedBucket {
+    /// See [`Bucket::room`].
+    room: i64,
+    bucket: Bucket,
+    limit: RateLimit,
+}
 
 /// The fast rule of a packet.
 #[derive(Debug, Clone, Copy)]
@@ -90,13 +427,18 @@ impl DeferredCharge {
         bytes: u16,
     ) -> bool {
         let line = pair.line();
-        if line.is_deferred() {
-            if self.head.load() == rule.head && self.try_add(line, now, bytes) {
-                return true;
+        match line.state(rule.which, now) {
+            BucketState::Deferred => {
+                if self.head.load() == rule.head && self.try_add(line, now, bytes) {
+                    return true;
+                }
+                self.settle(line);
+                // Idle or busy now.
+                self.try_charge(pair, rule, now, bytes)
             }
-            self.settle(line);
+            BucketState::Idle if self.try_defer(line, rule, now, bytes) => true,
+            BucketState::Idle | BucketState::Busy => pair.try_charge(rule.which, now, bytes),
         }
-        self.try_defer(line, rule, now, bytes) || pair.try_charge(rule.which, now, bytes)
     }
 
     #[inline(always)]
@@ -140,26 +482,21 @@ impl DeferredCharge {
         true
     }
 
-    /// Reads the limits of the buckets of `rule` and defers the charge of a packet, if they are idle at `now` and no
-    /// limit is closed. No charge is deferred before.
+    /// Reads the limits of the buckets of `rule`, which are idle, and defers the charge of a packet. Returns whether it
+    /// did: false if a limit is closed, and without buckets.
     fn try_defer(&self, line: &MeterLine, rule: ChargedRule, now: Nanos, bytes: u16) -> bool {
-        let MeterLine(cells) = line;
         let ChargedRule { head, which } = rule;
-        let used = || (0..PER_LINE).filter(|at| which >> at & 1 != 0).map(|at| &cells[at]);
-        let limits = || used().map(MeterCell::limit);
+        let limits = || line.used(which).map(MeterCell::limit);
         let price = limits().map(RateLimit::price).max();
         // The price of a closed limit is the highest.
         let Some(price) = price.filter(|price| *price <= PRICE_MAX) else { return false };
-        if !used().all(|cell| cell.is_idle(now)) {
-            return false;
-        }
         let depth = limits().map(RateLimit::depth).min().unwrap_or_default();
         // Octets of a bucket that was reset since.
         self.passed.set(0);
-        used().for_each(MeterCell::defer);
+        line.used(which).for_each(MeterCell::defer);
         self.price.set(price);
         self.depth.set(depth.0);
-        // See `DeferredCharge::passed`.
+        // See `DeferredCharge::read_passed`.
         fence(Ordering::Release);
         self.head.set(head);
         self.charge(now, bytes);
@@ -170,12 +507,13 @@ impl DeferredCharge {
     #[cold]
     pub(crate) fn settle(&self, MeterLine(cells): &MeterLine) {
         let passed = self.passed.load();
-        // See `DeferredCharge::passed`.
+        // See `DeferredCharge::read_passed`.
         self.head.set(0);
         fence(Ordering::Release);
         for cell in cells {
             if let Some(limit) = cell.deferred_limit() {
                 cell.passed.add(passed);
+                fence(Ordering::Release);
                 cell.set(self.bucket(limit));
             }
         }
@@ -188,20 +526,31 @@ impl DeferredCharge {
     pub(crate) fn passed(&self, cell: &MeterCell) -> u64 {
         let mut sum = 0;
         for _ in 0..READ_ATTEMPTS {
-            let head = self.head.load();
-            fence(Ordering::Acquire);
-            let (is_deferred, deferred) = (cell.is_deferred(), self.passed.load());
-            fence(Ordering::Acquire);
-            sum = cell.passed.load().wrapping_add(if is_deferred { deferred } else { 0 });
-            fence(Ordering::Acquire);
-            let is_moving = is_deferred && head == 0;
-            // The same rule may have deferred another charge meanwhile.
-            let has_moved = is_deferred != cell.is_deferred() || self.passed.load() < deferred;
-            if !is_moving && !has_moved && head == self.head.load() {
-                break;
+            match self.read_passed(cell) {
+                Ok(sum) => return sum,
+                Err(torn) => sum = torn,
             }
         }
         sum
+    }
+
+    /// [`DeferredCharge::passed`] in one attempt: at least the octets that passed before, and at most those that pass
+    /// until it returns. The error is a sum of which octets may be missing, or counted twice.
+    pub(crate) fn read_passed(&self, cell: &MeterCell) -> Result<u64, u64> {
+        let head = self.head.load();
+        fence(Ordering::Acquire);
+        let (is_deferred, deferred) = (cell.is_deferred(), self.passed.load());
+        fence(Ordering::Acquire);
+        let sum = cell.passed.load().wrapping_add(if is_deferred { deferred } else { 0 });
+        fence(Ordering::Acquire);
+        let is_same_charge = head == self.head.load();
+        fence(Ordering::Acquire);
+        let is_moving = is_deferred && head == 0;
+        // The same rule may have deferred another charge meanwhile. Unless that one is smaller, the sum does not exceed
+        // the octets that passed.
+        let has_moved = is_deferred != cell.is_deferred() || self.passed.load() < deferred;
+        let is_whole = is_same_charge && !is_moving && !has_moved;
+        if is_whole { Ok(sum) } else { Err(sum) }
     }
 
     /// A bucket after the deferred charge.
@@ -212,246 +561,5 @@ impl DeferredCharge {
 
 #[cfg(all(test, not(loom)))]
 #[allow(clippy::unwrap_used, reason = "a test stops where its premise fails")]
-mod tests {
-    use adit_rules::Excess;
-    use adit_types::{BitRate, Direction, SessionIndex};
-
-    use super::*;
-    use crate::meters::MeterTable;
-
-    const DIRECTION: Direction = Direction::Downlink;
-    const FAST: SessionIndex = SessionIndex(1);
-    const REFERENCE: SessionIndex = SessionIndex(0);
-
-    const RULE: ChargedRule = ChargedRule { head: 2, which: 1 };
-
-    fn limit(kbps: u64, depth_ms: u64, excess: Excess) -> RateLimit {
-        RateLimit::new(BitRate::from_kbps(kbps), Nanos::from_millis(depth_ms), excess)
-    }
-
-    /// Charges a packet as the stages do, if both buckets are open by their limits.
-    fn stages(
-        table: &MeterTable,
-        session: SessionIndex,
-        which: u64,
-        limits: [RateLimit; PER_LINE],
-        now: Nanos,
-        bytes: u16,
-    ) -> bool {
-        let meter = |at: usize| table.meter(session, DIRECTION, u8::try_from(at).unwrap()).unwrap();
-        let used: Vec<_> = (0..PER_LINE).filter(|at| which >> at & 1 != 0).collect();
-        let is_open = used.iter().map(|at| meter(*at).is_open(limits[*at], now)).min().unwrap();
-        if is_open {
-            used.iter().for_each(|at| meter(*at).charge(limits[*at], now, bytes));
-        }
-        is_open
-    }
-
-    /// The buckets as they are once the charge is written.
-    fn settled(charge: &DeferredCharge, MeterLine(cells): &MeterLine) -> [Bucket; PER_LINE] {
-        let bucket = |cell: &MeterCell| match cell.deferred_limit() {
-            Some(limit) => charge.bucket(limit),
-            None => cell.bucket(),
-        };
-        cells.each_ref().map(bucket)
-    }
-
-    fn limits_of_all_kinds() -> [RateLimit; 7] {
-        use Excess::{Policed, Shaped};
-        [
-            limit(5000, 2, Policed),
-            limit(7000, 1, Shaped),
-            limit(8, 3000, Policed),
-            limit(100_000_000, 0, Shaped),
-            limit(900_000, 1, Policed),
-            RateLimit::UNLIMITED,
-            limit(1, 0, Shaped),
-        ]
-    }
-
-    /// The generator "xorshift64" of G. Marsaglia.
-    struct Random(u64);
-
-    impl Random {
-        fn below(&mut self, most: u64) -> u64 {
-            let Self(state) = self;
-            *state ^= *state << 13;
-            *state ^= *state >> 7;
-            *state ^= *state << 17;
-            *state % most
-        }
-    }
-
-    /// Compares buckets and counts of both sessions.
-    fn assert_alike(table: &MeterTable, charge: &DeferredCharge, now: Nanos) {
-        let line = |session| table.pair(session, DIRECTION).unwrap().line();
-        for (at, bucket) in settled(charge, line(FAST)).iter().enumerate() {
-            let of = &line(REFERENCE).0[at].bucket();
-            // A bucket in the past is idle, whenever that was.
-            let is_past = bucket.due < now.0 && of.due < now.0;
-            assert!(bucket == of || is_past, "{at} at {now:?}: {bucket:?} {of:?}");
-            let fast_passed = charge.passed(&line(FAST).0[at]);
-            assert_eq!(fast_passed, line(REFERENCE).0[at].passed.load(), "{at} at {now:?}");
-        }
-    }
-
-    #[cfg_attr(miri, ignore = "thousands of rounds of arithmetic take minutes there")]
-    #[test]
-    fn deferred_charges_and_those_of_the_stages_are_alike() {
-        let choice = limits_of_all_kinds();
-        let (table, charge) = (MeterTable::new(2), DeferredCharge::default());
-        let (mut now, mut head, mut which) = (Nanos::from_secs(1), 0, 0);
-        let mut limits = [RateLimit::UNLIMITED; PER_LINE];
-        // Packets that passed idle, at once, otherwise, and by the stages; then those that did not pass.
-        let mut ways = [0_u32; 5];
-        let mut random = Random(88_172_645_463_325_252);
-        let mut below = |most: u64| random.below(most);
-        for round in 0..60_000_u32 {
-            let pair = table.pair(FAST, DIRECTION).unwrap();
-            now += Nanos(match below(40) {
-                0 => below(3_000_000_000),
-                1..10 => below(2_000_000),
-                10..20 => below(2_000),
-                // To the nanosecond in which a bucket becomes idle.
-                20..24 => settled(&charge, pair.line())[0].due.saturating_sub(now.0) % (1 << 40),
-                _ => 0,
-            });
-            if round == 0 || below(60) == 0 {
-                (head, which) = (head + 2, 1 + below(3));
-                for (at, limit) in limits.iter_mut().enumerate() {
-                    *limit = choice[usize::try_from(below(choice.len() as u64)).unwrap()];
-                    for session in [FAST, REFERENCE] {
-                        table.set_limit(session, DIRECTION, u8::try_from(at).unwrap(), *limit);
-                    }
-                }
-            }
-            if below(200) == 0 {
-                let bucket = below(2);
-                head += 2;
-                for session in [FAST, REFERENCE] {
-                    table.reset(session, u8::try_from(bucket).unwrap());
-                }
-            }
-            if below(100) == 0 {
-                charge.settle(pair.line());
-            }
-            let longest = if below(9) == 0 { 65_000 } else { 1480 };
-            let bytes = u16::try_from(20 + below(longest)).unwrap();
-            let way = if charge.try_charge_idle(head, now, bytes) {
-                0
-            } else if charge.try_charge_at_once(head, now, bytes) {
-                1
-            } else if charge.try_charge(pair, ChargedRule { head, which }, now, bytes) {
-                2
-            } else {
-                assert!(!pair.line().is_deferred(), "what the stages read is settled");
-                3 + usize::from(!stages(&table, FAST, which, limits, now, bytes))
-            };
-            ways[way] += 1;
-            let expected = stages(&table, REFERENCE, which, limits, now, bytes);
-            assert_eq!(way < 4, expected, "{round}: {way}");
-            assert_alike(&table, &charge, now);
-        }
-        assert!(ways.iter().all(|count| *count > 100), "{ways:?}");
-    }
-
-    #[cfg_attr(miri, ignore = "thousands of rounds of arithmetic take minutes there")]
-    #[test]
-    fn slow_bucket_and_one_that_is_busy_for_long_are_exact() {
-        let slowest = RateLimit::new(BitRate::from_bps(1), Nanos(0), Excess::Policed);
-        let often_idle = |round| if round < 1500 { 500 } else { 30_000 };
-        check_slow_bucket(slowest, often_idle, [1500, 65_535], 30);
-        check_slow_bucket(limit(1, 3000, Excess::Policed), often_idle, [1500, 65_535], 30);
-        // Always half a second ahead, for longer than the product of price and octets fits a word.
-        let rounds = check_slow_bucket(limit(8, 3000, Excess::Policed), |_| 500, [500, 0], 2500);
-        assert!(rounds.as_millis() > 1 << 20, "{rounds:?}");
-    }
-
-    /// Two packets of `lens` octets every `pauses` milliseconds; the first round has one more. Returns how long it
-    /// took.
-    fn check_slow_bucket(
-        limit: RateLimit,
-        pauses: impl Fn(u32) -> u64,
-        lens: [u16; 2],
-        least: u32,
-    ) -> std::time::Duration {
-        let (table, charge) = (MeterTable::new(2), DeferredCharge::default());
-        for session in [FAST, REFERENCE] {
-            table.set_limit(session, DIRECTION, 0, limit);
-        }
-        let pair = table.pair(FAST, DIRECTION).unwrap();
-        let start = Nanos::from_secs(1);
-        let (mut now, mut passed) = (start, 0);
-        for round in 0..3000 {
-            let [first, second] = lens;
-            let extra = if round == 0 { first } else { 0 };
-            for bytes in [first, second, extra].into_iter().filter(|bytes| *bytes != 0) {
-                let is_charged = charge.try_charge_idle(2, now, bytes)
-                    || charge.try_charge_at_once(2, now, bytes)
-                    || charge.try_charge(pair, RULE, now, bytes);
-                let limits = [limit, RateLimit::UNLIMITED];
-                let expected = stages(&table, REFERENCE, 1, limits, now, bytes);
-                assert_eq!(is_charged, expected, "{round}");
-                let reference = table.pair(REFERENCE, DIRECTION).unwrap().line().0[0].bucket();
-                assert_eq!(settled(&charge, pair.line())[0], reference, "{round}");
-                passed += u32::from(is_charged);
-            }
-            now += Nanos::from_millis(pauses(round));
-        }
-        assert!(passed > least, "{passed}");
-        std::time::Duration::from_nanos(now.since(start).0)
-    }
-
-    #[test]
-    fn bucket_that_was_reset_while_a_charge_was_deferred_is_idle() {
-        let (table, charge) = (MeterTable::new(2), DeferredCharge::default());
-        table.set_limit(FAST, DIRECTION, 0, limit(8, 0, Excess::Policed));
-        let pair = table.pair(FAST, DIRECTION).unwrap();
-        assert!(charge.try_charge(pair, RULE, Nanos::from_secs(1), 1500));
-        assert!(pair.line().is_deferred());
-        let passed = || pair.line().0.each_ref().map(|cell| charge.passed(cell));
-        assert_eq!(passed(), [1500, 0]);
-        table.reset(FAST, 0);
-        assert!(!pair.line().is_deferred());
-        charge.settle(pair.line());
-        assert_eq!((pair.line().0[0].bucket(), passed()), (Bucket::default(), [0, 0]));
-        assert!(charge.try_charge(pair, RULE, Nanos::from_secs(2), 100));
-        assert_eq!(passed(), [100, 0]);
-    }
-
-    #[test]
-    fn bucket_with_a_deferred_charge_is_closed_to_who_does_not_settle_it() {
-        let (table, charge) = (MeterTable::new(2), DeferredCharge::default());
-        let limits = [limit(8, 3000, Excess::Policed), limit(900_000, 1, Excess::Shaped)];
-        for (at, limit) in (0..).zip(limits) {
-            table.set_limit(FAST, DIRECTION, at, limit);
-        }
-        let pair = table.pair(FAST, DIRECTION).unwrap();
-        let mut now = Nanos::from_secs(1);
-        for which in [1, 2, 3] {
-            assert!(charge.try_charge(pair, ChargedRule { head: 2, which }, now, 1500));
-            assert!(pair.line().is_deferred());
-            for later in [Nanos(0), Nanos::from_secs(3600), Nanos(1 << 61)] {
-                let now = now + later;
-                assert!(!pair.try_charge(which, now, 100) && !pair.can_wait(which, now), "{which}");
-                assert!(which != 3 || !pair.try_charge_both(now, 100));
-            }
-            charge.settle(pair.line());
-            now += Nanos::from_secs(3600);
-            assert!(pair.try_charge(which, now, 100));
-            now += Nanos::from_secs(3600);
-        }
-    }
-
-    #[test]
-    fn closed_bucket_and_rule_without_buckets_defer_nothing() {
-        let (table, charge) = (MeterTable::new(2), DeferredCharge::default());
-        let pair = table.pair(FAST, DIRECTION).unwrap();
-        let now = Nanos::from_secs(1);
-        assert!(charge.try_charge(pair, ChargedRule { which: 0, ..RULE }, now, 100), "no bucket");
-        table.set_limit(FAST, DIRECTION, 0, RateLimit::CLOSED);
-        assert!(charge.try_charge(pair, RULE, now, 100), "as at the slowest rate");
-        assert!(!charge.try_charge_at_once(2, now, 100) && !pair.line().is_deferred());
-        assert!(!charge.try_charge_idle(2, Nanos::from_secs(2), 100));
-    }
-}
+#[path = "charging/tests.rs"]
+mod tests;

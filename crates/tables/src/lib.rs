@@ -13,11 +13,11 @@
 
 mod aggregates;
 mod area_bits;
+mod charging;
 mod chosen_sessions;
 mod config;
 mod correlated_rates;
 mod counters;
-mod deferred_charge;
 mod excess_counters;
 mod fast_rule;
 mod fast_rule_cell;
@@ -50,6 +50,7 @@ mod usage;
 
 pub use adit_types::IpPrefix;
 pub use aggregates::{ALL_SESSIONS, Aggregate, Aggregates, Leases};
+pub use charging::MeterPair;
 pub use config::{Interface, Route, TablesConfig, TablesError};
 pub use counters::{
     Counter, InterfaceCounters, InterfaceSnapshot, SHAPING_DELAYS, SessionTraffic, Snapshot,
@@ -60,7 +61,7 @@ pub use fast_rule_cell::{CellFlags, FastRuleCellRef, FastRuleSnapshot};
 pub use fast_rule_selector::{FastRuleFilter, FastRuleSelector, SelectedFastRule};
 pub use gtpu_peers::GtpuPeers;
 pub use key_table::{KeyRefused, KeyTable, KeyWriter};
-pub use meters::{Meter, MeterPair, MeterPairs, MeterTraffic};
+pub use meters::{Meter, MeterPairs, MeterTraffic};
 pub use next_hop::{KnownNeighbor, NextHopRef, Via};
 pub use offload::OffloadReport;
 pub use prefetch::read as prefetch;

@@ -4,8 +4,7 @@
 //! without a further lookup. Most sessions have no more: one for the rate of the session, one for that of
 //! the flow. Further buckets are in arrays that are allocated when a session first needs them.
 //!
-//! A charge may be deferred (`deferred_charge`). [`TablesView`](crate::TablesView) writes it to the buckets that
-//! workers read.
+//! A charge may be deferred (`charging`). [`TablesView`](crate::TablesView) writes it to the buckets that workers read.
 //!
 //! A bucket can be linked to a correlated rate, which sessions share (`correlated_rates`). Then the
 //! correlated rate decides. The session's own bucket takes its state after each packet, and counts the
@@ -22,10 +21,11 @@
 
 use core::fmt;
 
-use adit_rules::{Bucket, RateLimit};
+use adit_rules::RateLimit;
 use adit_types::limits::RATES_PER_SESSION_MAX;
 use adit_types::{Direction, Nanos, SessionIndex};
 
+use crate::charging::{MeterCell, MeterLine, MeterPair, PER_LINE};
 use crate::correlated_rates::{CorrelatedRate, CorrelatedRateTable};
 use crate::counters::Counter;
 use crate::excess_counters::{ExcessCounters, WaitCounts};
@@ -33,43 +33,11 @@ use crate::large::LargeArray;
 use crate::prefetch;
 use crate::sync::MadeOnce;
 
-/// Buckets in one cache line.
-pub(crate) const PER_LINE: usize = 2;
-
-/// Instead of the time when a bucket is due: a charge of it is deferred
-/// ([`DeferredCharge`](crate::deferred_charge::DeferredCharge)). Times are below 2^62 nanoseconds, so such a bucket has
-/// neither credit nor room for a packet to wait.
-const DEFERRED: u64 = 1 << 63;
-
 // Each QER with a rate has a bucket; buckets of partial guarantees take numbers that are left.
 const _: () = assert!(RATES_PER_SESSION_MAX <= 64, "the publisher keeps them in a set of 64 bits");
 
 /// Most lines of one direction of a session.
 const LINES_MAX: usize = RATES_PER_SESSION_MAX.div_ceil(PER_LINE);
-
-#[derive(Debug, Default)]
-#[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
-#[repr(C)]
-pub(crate) struct MeterCell {
-    /// See [`Bucket::due`], or [`DEFERRED`]. Unit: nanoseconds.
-    due: Counter,
-    /// See [`Bucket::fraction`], unit 2^-64 ns; or [`RateLimit::to_bits`] of the limit by which the deferred charge
-    /// was made.
-    fraction: Counter,
-    /// Octets that passed.
-    pub(crate) passed: Counter,
-    /// [`RateLimit::to_bits`], by the publisher.
-    limit: Counter,
-}
-
-/// Two buckets of one direction.
-#[derive(Debug, Default)]
-#[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
-#[repr(C, align(64))]
-pub(crate) struct MeterLine(pub(crate) [MeterCell; PER_LINE]);
-
-#[cfg(not(loom))]
-const _: () = assert!(size_of::<MeterLine>() == 64, "one cache line");
 
 /// Two buckets of each direction, for all sessions.
 struct MeterPairTable {
@@ -269,263 +237,11 @@ impl<'a> MeterPairs<'a> {
     #[must_use]
     pub fn get(self, session: SessionIndex, direction: Direction) -> Option<MeterPair<'a>> {
         let [uplink, downlink] = self.0.get(session.0 as usize)?;
-        Some(MeterPair(match direction {
+        Some(MeterPair::of(match direction {
             Direction::Uplink => uplink,
             Direction::Downlink => downlink,
         }))
     }
-}
-
-/// The first two buckets of one direction of a session, with the limits stored next to them.
-#[derive(Debug, Clone, Copy)]
-pub struct MeterPair<'a>(&'a MeterLine);
-
-impl<'a> MeterPair<'a> {
-    #[inline]
-    pub(crate) const fn line(self) -> &'a MeterLine {
-        self.0
-    }
-
-    /// Charges a packet of `bytes` octets to the buckets `which` (bit n is bucket n) if all of them
-    /// are open at `now`. Returns whether it did. For the worker that owns the session only. The buckets
-    /// are the session's own: none is linked to a correlated rate.
-    ///
-    /// No fast rule has a limit [`RateLimit::CLOSED`]. But a worker that read its fast rule just before
-    /// the publisher closed the limit may meet `CLOSED` here: then the packet may pass, and the bucket
-    /// is charged as at the slowest rate.
-    #[inline(never)]
-    #[must_use]
-    pub fn try_charge(self, which: u64, now: Nanos, bytes: u16) -> bool {
-        let Self(MeterLine([first, second])) = self;
-        match which {
-            0 => true,
-            1 | 2 => (if which == 1 { first } else { second }).try_charge(now, bytes),
-            _ => self.try_charge_both(now, bytes),
-        }
-    }
-
-    /// [`MeterPair::try_charge`] of both buckets.
-    // PERF (adit bench datapath --rates police): once per packet. Idle buckets, which are open, are
-    // charged in place; their depth and fraction are not read.
-    #[inline(always)]
-    #[must_use]
-    pub fn try_charge_both(self, now: Nanos, bytes: u16) -> bool {
-        let Self(MeterLine([first, second])) = self;
-        if first.is_idle(now) && second.is_idle(now) {
-            first.charge_idle(now, bytes);
-            second.charge_idle(now, bytes);
-            return true;
-        }
-        self.try_charge_busy(now, bytes)
-    }
-
-    /// [`MeterPair::try_charge_both`] of buckets that may not be idle.
-    // PERF (adit bench datapath --rates police): reads both buckets before it branches, so that each
-    // word is loaded once. Cold, so that the packet loop keeps its values in registers.
-    #[cold]
-    #[inline(never)]
-    fn try_charge_busy(self, now: Nanos, bytes: u16) -> bool {
-        let Self(MeterLine([first, second])) = self;
-        let (a, b) = (first.peek(now), second.peek(now));
-        // Negative if one of the two is.
-        if a.room | b.room < 0 {
-            return false;
-        }
-        first.charge_peeked(&a, now, bytes);
-        second.charge_peeked(&b, now, bytes);
-        true
-    }
-
-    /// Checks whether the buckets `which` are open at `now`, with the time when they open as the
-    /// error. Forgives debt that dates from previous limits. The buckets are the session's own.
-    /// `None` if one of their limits is [`RateLimit::CLOSED`].
-    #[inline(never)]
-    #[must_use]
-    pub fn open(self, which: u64, now: Nanos) -> Option<Result<(), Nanos>> {
-        let Self(MeterLine(cells)) = self;
-        let mut opens = Nanos(0);
-        for (_, cell) in (0..).zip(cells).filter(|(at, _)| which >> at & 1 != 0) {
-            let (limit, bucket) = (cell.limit(), cell.bucket());
-            let settled = bucket.without_former_debt(limit, now);
-            let at = settled.opens_at(limit)?;
-            if settled != bucket {
-                cell.set(settled);
-            }
-            opens = opens.max(at);
-        }
-        Some(if opens <= now { Ok(()) } else { Err(opens) })
-    }
-
-    /// Charges a packet of `bytes` octets that waited to the buckets `which` if all of them are open at `now`. Returns
-    /// how much [`Bucket::room`] is left then, negative if one is closed; `None` if it did not charge: also if
-    /// [`MeterPair::open`] would forgive debt. The buckets are the session's own.
-    #[inline(always)]
-    // PERF (adit bench datapath --rates wait): once per packet that leaves its queue; straight, so that its values
-    // stay in registers.
-    #[must_use]
-    pub fn charge_waiting(self, which: u64, now: Nanos, bytes: u16) -> Option<i64> {
-        let Self(MeterLine([first, second])) = self;
-        if which == 3 {
-            let (a, b) = (first.peek(now), second.peek(now));
-            if a.room | b.room < 0 || a.limit == RateLimit::CLOSED || b.limit == RateLimit::CLOSED {
-                return None;
-            }
-            let a = first.charge_peeked(&a, now, bytes);
-            let b = second.charge_peeked(&b, now, bytes);
-            return Some(a.min(b));
-        }
-        let cell = match which {
-            1 => first,
-            2 => second,
-            _ => return None,
-        };
-        let peeked = cell.peek(now);
-        if peeked.room < 0 || peeked.limit == RateLimit::CLOSED {
-            return None;
-        }
-        Some(cell.charge_peeked(&peeked, now, bytes))
-    }
-
-    /// True if a packet may wait for the buckets `which`: each one is open at `now` or shapes. False for
-    /// [`RateLimit::CLOSED`]. Also false if a bucket has debt from a previous limit: the stages
-    /// take such a packet, and [`Meter::is_open`] forgives the debt.
-    // PERF (adit bench datapath --rates wait): once per packet that waits.
-    #[inline(always)]
-    #[must_use]
-    pub fn can_wait(self, which: u64, now: Nanos) -> bool {
-        let Self(MeterLine([first, second])) = self;
-        (which & 1 == 0 || first.admits_waiting(now))
-            && (which & 2 == 0 || second.admits_waiting(now))
-    }
-}
-
-impl MeterLine {
-    /// True if a charge of one of the buckets is deferred.
-    #[inline]
-    pub(crate) fn is_deferred(&self) -> bool {
-        let Self([first, second]) = self;
-        // PERF (adit bench datapath --rates wait): one branch for both.
-        (first.due.load() | second.due.load()).cast_signed() < 0
-    }
-}
-
-impl MeterCell {
-    /// Says that a charge of the bucket by its present limit is deferred.
-    #[inline]
-    pub(crate) fn defer(&self) {
-        self.fraction.set(self.limit.load());
-        self.due.set(DEFERRED);
-    }
-
-    /// The limit by which a charge of the bucket is deferred, if one is.
-    #[inline]
-    pub(crate) fn deferred_limit(&self) -> Option<RateLimit> {
-        self.is_deferred().then(|| RateLimit::from_bits(self.fraction.load()))
-    }
-
-    /// True if a charge of the bucket is deferred.
-    #[inline]
-    pub(crate) fn is_deferred(&self) -> bool {
-        self.due.load() == DEFERRED
-    }
-
-    #[inline]
-    pub(crate) fn bucket(&self) -> Bucket {
-        Bucket { due: self.due.load(), fraction: self.fraction.load() }
-    }
-
-    /// See [`MeterPair::can_wait`].
-    #[inline(always)]
-    // PERF (adit bench datapath --rates wait): see its caller.
-    fn admits_waiting(&self, now: Nanos) -> bool {
-        // The fraction does not matter.
-        Bucket { due: self.due.load(), fraction: 0 }.admits_waiting(self.limit(), now)
-    }
-
-    /// True if `due` is before `now`: the bucket has all its credit.
-    #[inline(always)]
-    // PERF (adit bench datapath --rates police): see its caller.
-    pub(crate) fn is_idle(&self, now: Nanos) -> bool {
-        self.due.load() < now.0
-    }
-
-    /// Charges a packet of `bytes` octets to a bucket that is idle.
-    #[inline(always)]
-    // PERF (adit bench datapath --rates police): see its caller.
-    fn charge_idle(&self, now: Nanos, bytes: u16) {
-        self.commit(Bucket::after_idle(self.limit(), now, u64::from(bytes)), bytes);
-    }
-
-    /// See [`MeterPair::try_charge`].
-    #[inline(always)]
-    // PERF (adit bench datapath --rates police): see its caller.
-    fn try_charge(&self, now: Nanos, bytes: u16) -> bool {
-        if self.is_idle(now) {
-            self.charge_idle(now, bytes);
-            return true;
-        }
-        self.try_charge_busy(now, bytes)
-    }
-
-    /// [`MeterCell::try_charge`] of a bucket that may not be idle.
-    #[inline]
-    fn try_charge_busy(&self, now: Nanos, bytes: u16) -> bool {
-        let peeked = self.peek(now);
-        if peeked.room < 0 {
-            return false;
-        }
-        self.charge_peeked(&peeked, now, bytes);
-        true
-    }
-
-    /// The bucket at `now`.
-    #[inline(always)]
-    // PERF (adit bench datapath --rates police): see its caller.
-    fn peek(&self, now: Nanos) -> PeekedBucket {
-        let (bucket, limit) = (self.bucket(), self.limit());
-        PeekedBucket { room: bucket.room(limit, now), bucket, limit }
-    }
-
-    /// Charges a packet of `bytes` octets to a bucket that was peeked at. Returns the [`Bucket::room`] that is left.
-    #[inline(always)]
-    // PERF (adit bench datapath --rates police): see its caller.
-    fn charge_peeked(&self, peeked: &PeekedBucket, now: Nanos, bytes: u16) -> i64 {
-        let after = peeked.bucket.after_unsaturated(peeked.limit, now, bytes);
-        self.commit(after, bytes);
-        after.room(peeked.limit, now)
-    }
-
-    #[inline]
-    pub(crate) fn limit(&self) -> RateLimit {
-        RateLimit::from_bits(self.limit.load())
-    }
-
-    #[inline]
-    pub(crate) fn set(&self, Bucket { due, fraction }: Bucket) {
-        self.due.set(due);
-        self.fraction.set(fraction);
-    }
-
-    /// Charges a packet of `bytes` octets, whether or not the bucket is open.
-    #[inline]
-    fn charge(&self, limit: RateLimit, now: Nanos, bytes: u16) {
-        self.commit(self.bucket().after(limit, now, bytes), bytes);
-    }
-
-    /// Stores the bucket as it is after a packet of `bytes` octets.
-    #[inline]
-    fn commit(&self, after: Bucket, bytes: u16) {
-        self.set(after);
-        self.passed.add(u64::from(bytes));
-    }
-}
-
-/// A bucket at one moment.
-struct PeekedBucket {
-    /// See [`Bucket::room`].
-    room: i64,
-    bucket: Bucket,
-    limit: RateLimit,
 }
 
 /// One bucket.

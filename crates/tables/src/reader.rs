@@ -11,6 +11,7 @@ use adit_types::{
 };
 
 use crate::aggregates::{Aggregates, Leases};
+use crate::charging::{MeterPair, PER_LINE};
 use crate::config::Interface;
 use crate::counters::WorkerCounters;
 use crate::excess_counters::WaitCounts;
@@ -18,7 +19,7 @@ use crate::fast_rule::FastRuleTable;
 use crate::fast_rule_cell::{CellFlags, CellKind, FastRuleCellRef, FastRuleSnapshot};
 use crate::fast_rule_selector::{FastRuleFilter, FastRuleSelector, SelectedFastRule};
 use crate::gtpu_peers::GtpuPeers;
-use crate::meters::{Meter, MeterPair, MeterPairs, MeterTable, PER_LINE};
+use crate::meters::{Meter, MeterPairs, MeterTable};
 use crate::next_hop::{KnownNeighbor, NextHopRef, NextHopTable, Via};
 use crate::publish::{SlotGuard, SlotReader};
 use crate::rate_changes::{NextRateChange, RateChangeRing};
@@ -403,68 +404,33 @@ impl<'a> TablesView<'a> {
         }
     }
 
-    /// Prefetches the usage counters and buckets of a fast rule. Reads the line that
-    /// [`FastRuleCellRef::prefetch`] prefetched. Returns the flags of the cell. A fast rule from tunnel to tunnel is
-    /// left to [`TablesView::prefetch_relayed_usage`].
+    /// Prefetches the lines that a packet of `direction` needs besides the first one of its cell, which
+    /// [`FastRuleCellRef::prefetch`] prefetched: usage counters and buckets, and the far end of a rule with
+    /// [`CellFlags::may_relay`]. `is_tunneled`: the packet arrived in a tunnel. Returns the flags of the cell; does
+    /// nothing else if it holds no fast rule.
     #[inline]
-    pub fn prefetch_fast_rule_usage(
+    pub fn prefetch_rule(
         &self,
         cell: FastRuleCellRef<'a>,
         session: SessionIndex,
         direction: Direction,
+        is_tunneled: bool,
     ) -> CellFlags {
         let flags = cell.flags();
-        if flags.is_rule() {
-            self.prefetch_usage_elsewhere(cell);
+        if flags.is_any_rule() {
+            match (flags.may_relay(), is_tunneled) {
+                (false, _) => {}
+                (true, true) => cell.prefetch_second_line(),
+                (true, false) => self.tables.gtpu_peers.prefetch(cell.peer()),
+            }
+            if flags.has_urrs() {
+                self.prefetch_usage(cell.usage_slots());
+            }
             if flags.may_be_metered() {
                 self.tables.meters.prefetch(session, direction);
             }
         }
         flags
-    }
-
-    /// Prefetches the usage counters and buckets of a fast rule from tunnel to tunnel, and returns the flags of the
-    /// cell. `None` if the cell holds anything else.
-    #[inline]
-    pub fn prefetch_relayed_usage(
-        &self,
-        cell: FastRuleCellRef<'a>,
-        session: SessionIndex,
-        direction: Direction,
-    ) -> Option<CellFlags> {
-        let flags = cell.flags();
-        if !flags.is_relay() {
-            return None;
-        }
-        cell.prefetch_second_line();
-        if flags.has_urrs() {
-            let [first, ..] = cell.usage_slots();
-            self.usage.prefetch(first);
-        }
-        if flags.may_be_metered() {
-            self.tables.meters.prefetch(session, direction);
-        }
-        Some(flags)
-    }
-
-    /// Prefetches the peer, usage counters and buckets of a downlink fast rule into a tunnel over IPv6, and returns the
-    /// flags of the cell. `None` if the cell holds anything else.
-    #[inline]
-    pub fn prefetch_usage_over_v6(
-        &self,
-        cell: FastRuleCellRef<'a>,
-        session: SessionIndex,
-    ) -> Option<CellFlags> {
-        let flags = cell.flags();
-        if !flags.is_relay() {
-            return None;
-        }
-        self.tables.gtpu_peers.prefetch(cell.peer());
-        self.prefetch_usage_elsewhere(cell);
-        if flags.may_be_metered() {
-            self.tables.meters.prefetch(session, Direction::Downlink);
-        }
-        Some(flags)
     }
 
     /// The filter of one direction, if a single one selects the fast rule and no rule leads into a tunnel over IPv6.

@@ -18,7 +18,7 @@ use crate::neighbor_queue::{UnresolvedStation, is_waited_for};
 /// The last next hop whose link-layer address was found.
 #[derive(Clone, Copy)]
 struct KnownHop<'v> {
-    /// The key of the lookup. To data networks: block and interfaces. Into tunnels: next-hop index.
+    /// The key of the lookup. To data networks: [`block_key`]. Into tunnels: next-hop index.
     key: u64,
     tx_link: Option<&'v TxLink>,
     /// The header of frames to it.
@@ -28,10 +28,6 @@ struct KnownHop<'v> {
 impl KnownHop<'_> {
     const NONE: Self = Self { key: NEVER_REUSED, tx_link: None, header: UsualLinkHeader::NONE };
 }
-
-/// Set in the keys of hops of packets that leave a tunnel for another one: packets to data networks may be in the
-/// same burst.
-const ONWARD: u64 = 1 << 48;
 
 /// State that the packets of one direction of a burst share.
 pub(super) struct BurstContext<'v, 'l> {
@@ -184,50 +180,20 @@ impl<'v, 'l> KnownHops<'v, 'l> {
         self.resolve(ctx, next_hop, key, packet.is_v6)
     }
 
-    /// The link of the hop `index` of a downlink packet; see [`KnownHops::resolve`].
-    // PERF (adit bench datapath): once per downlink packet.
-    #[inline(always)]
-    pub(super) fn hop_to(
-        &mut self,
-        ctx: &StepContext<'v>,
-        index: NextHopIndex,
-    ) -> Option<&'v TxLink> {
-        self.hop_by::<false>(ctx, index, u64::from(index.0))
-    }
-
-    /// The link of the hop `index` of a downlink packet that leaves in a tunnel over IPv6; see
+    /// The link of the hop `index` of a packet that leaves in a tunnel, over IPv6 if `OVER_V6`; see
     /// [`KnownHops::resolve`].
-    // PERF (adit bench datapath --n3-v6): once per packet.
+    // PERF (adit bench datapath): once per packet into a tunnel; the last hop is found without a call.
     #[inline(always)]
-    pub(super) fn hop_over_v6(
+    pub(super) fn hop_into_tunnel<const OVER_V6: bool>(
         &mut self,
         ctx: &StepContext<'v>,
         index: NextHopIndex,
-    ) -> Option<&'v TxLink> {
-        self.hop_by::<true>(ctx, index, u64::from(index.0))
-    }
-
-    /// The link of the hop `index` of a packet that leaves a tunnel for another one; see [`KnownHops::resolve`].
-    // PERF (adit bench datapath --n9): once per packet.
-    #[inline(always)]
-    pub(super) fn hop_onward(
-        &mut self,
-        ctx: &StepContext<'v>,
-        index: NextHopIndex,
-    ) -> Option<&'v TxLink> {
-        self.hop_by::<false>(ctx, index, ONWARD | u64::from(index.0))
-    }
-
-    /// The link of the hop `index` of a packet that leaves in a tunnel: the last one if it was found by `key`.
-    #[inline(always)]
-    fn hop_by<const OVER_V6: bool>(
-        &mut self,
-        ctx: &StepContext<'v>,
-        index: NextHopIndex,
-        key: u64,
     ) -> Option<&'v TxLink> {
         let hop = &self.hops[usize::from(OVER_V6)];
-        if hop.key == key { hop.tx_link } else { self.resolve_tunnel::<OVER_V6>(ctx, index, key) }
+        match hop.key == u64::from(index.0) {
+            true => hop.tx_link,
+            false => self.resolve_tunnel::<OVER_V6>(ctx, index),
+        }
     }
 
     /// [`KnownHops::resolve`] for a packet that leaves in a tunnel.
@@ -237,9 +203,8 @@ impl<'v, 'l> KnownHops<'v, 'l> {
         &mut self,
         ctx: &StepContext<'v>,
         index: NextHopIndex,
-        key: u64,
     ) -> Option<&'v TxLink> {
-        self.resolve(ctx, index, key, OVER_V6)
+        self.resolve(ctx, index, u64::from(index.0), OVER_V6)
     }
 
     /// The header of frames to the last hop of packets that leave with this family.
@@ -276,8 +241,9 @@ impl<'v, 'l> KnownHops<'v, 'l> {
     }
 }
 
-/// The key of a hop to data networks.
+/// The key of a hop to data networks. It differs from those of hops into tunnels, which may be in the same burst: each
+/// fast rule names an interface.
 #[inline(always)]
 const fn block_key(network_block: u8, within: InterfaceSet) -> u64 {
-    (network_block as u64) << 32 | within.0 as u64
+    (within.0 as u64) << 32 | network_block as u64
 }

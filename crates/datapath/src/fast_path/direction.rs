@@ -1,38 +1,21 @@
-//! The two directions of the fast path: the conditions that a packet has to meet, and its rewrite. Packets that
-//! leave a tunnel for another one are in `relay`.
+//! The two directions of the fast path: what a packet has to match, its next hop, and its headers. Packets that leave a
+//! tunnel for another one are in `relay`.
 
 use adit_pktio::PacketBuf;
-use adit_rules::{FastRuleUe, OuterTos};
-use adit_tables::{CountedPacket, FastRuleSnapshot, FastRuleUrrs, TablesView, UeTable};
+use adit_rules::FastRuleUe;
+use adit_tables::{FastRuleSnapshot, FastRuleUrrs, TablesView, UeTable};
 use adit_types::{Direction, SessionIndex};
-use adit_wire::ethernet::EthernetHeader;
-use adit_wire::ipv4::allow_fragmentation;
-use adit_wire::{UsualTunnel, decrement_usual_hops, is_usual_syn, usual_tos};
+use adit_wire::{UsualTunnel, is_usual_syn};
 
 use super::burst::BurstContext;
+use super::depart::{
+    Departure, NoTunnel, OverV4, OverV6, PacketTraits, Rewritten, RuledPacket, depart, outer_tos,
+};
 use super::packet::FastPacket;
-use super::rates::{BurstRates, pass_rates};
+use super::rates::BurstRates;
 use super::recognize::{is_forwardable, v4};
 use crate::context::StepContext;
 use crate::handoff::Handoff;
-use crate::interfaces::TxLink;
-
-/// Traits of a packet that the loop over a burst reads.
-#[derive(Clone, Copy)]
-pub(super) struct PacketTraits {
-    pub is_v6: bool,
-    /// The rates that it may have to pass.
-    pub rates: BurstRates,
-}
-
-/// A packet that became the frame that leaves.
-pub(super) struct Rewritten<'v> {
-    pub tx_link: &'v TxLink,
-    /// Length of the received frame. Unit: octets.
-    pub received_len: usize,
-    /// Length of the frame that leaves. Unit: octets.
-    pub frame_len: usize,
-}
 
 /// One direction; chosen outside the packet loops.
 pub(super) trait FastDirection: FastRewrite {
@@ -53,8 +36,8 @@ pub(super) trait FastRewrite {
     /// The direction whose hops the bursts reuse and keep.
     const HOPS: Direction;
 
-    /// Rewrites a packet that meets the conditions of `rule`, and counts it for its session and
-    /// URRs. `None`: the frame is unchanged, and the packet takes the stages.
+    /// [`depart`] with a packet that meets the conditions of its rule. `None`: the frame is unchanged, and the packet
+    /// takes the stages.
     ///
     /// `HAS_TAGS`: the links of some interfaces have tags.
     ///
@@ -62,9 +45,7 @@ pub(super) trait FastRewrite {
     /// values are selected by family without one.
     fn rewrite<'v, B: PacketBuf, const HAS_TAGS: bool>(
         ctx: &StepContext<'v>,
-        rule: &FastRuleSnapshot<'v>,
-        packet: &mut FastPacket<'v>,
-        traits: PacketTraits,
+        ruled: RuledPacket<'_, 'v>,
         burst: &mut BurstContext<'v, '_>,
         buf: &mut B,
     ) -> Option<Rewritten<'v>>;
@@ -101,12 +82,11 @@ impl<const OVER_V6: bool> FastRewrite for Decapsulation<OVER_V6> {
     #[inline(always)]
     fn rewrite<'v, B: PacketBuf, const HAS_TAGS: bool>(
         ctx: &StepContext<'v>,
-        rule: &FastRuleSnapshot<'v>,
-        packet: &mut FastPacket<'v>,
-        PacketTraits { is_v6, rates }: PacketTraits,
+        ruled: RuledPacket<'_, 'v>,
         burst: &mut BurstContext<'v, '_>,
         buf: &mut B,
     ) -> Option<Rewritten<'v>> {
+        let RuledPacket { rule, ref packet, traits: PacketTraits { is_v6, .. } } = ruled;
         let is_from_ue = accepts_source(rule, is_v6, packet.ue_key);
         let arrival = burst.arrival_of::<HAS_TAGS>(packet);
         if OVER_V6 && packet.is_over_v6() {
@@ -117,30 +97,12 @@ impl<const OVER_V6: bool> FastRewrite for Decapsulation<OVER_V6> {
             return None;
         }
         let tx_link = burst.hops.hop_to_network(ctx, rule.egress(), packet, is_v6, buf)?;
-        if !is_unchecked(ctx, rule, packet, rates, rule_urrs) {
+        if tx_link.keeps_syns && is_usual_syn(buf.data(), packet.offset, is_v6) {
             return None;
         }
-        if packet.len > tx_link.mtu_bytes
-            || tx_link.keeps_syns && is_usual_syn(buf.data(), packet.offset, is_v6)
-        {
-            return None;
-        }
-        pass_rates(ctx, Direction::Uplink, rates, rule, packet, burst)?;
-        let received_len = buf.data_len();
-        let tag_len = if HAS_TAGS { tx_link.tag_len() } else { 0 };
-        let (cut, keep) = (usize::from(packet.offset), usize::from(packet.len));
-        let frame = buf.replace_front(cut, EthernetHeader::LEN + tag_len, keep)?;
-        let frame_len = frame.len();
-        // None of these fails: there is room for the header.
-        let untagged = frame.get_mut(tag_len..)?;
-        let (header, ip) = untagged.split_first_chunk_mut()?;
-        burst.hops.link_header(is_v6).write::<{ EthernetHeader::LEN }>(header);
-        decrement_usual_hops(ip, is_v6);
-        if tag_len != 0 {
-            burst.hops.link_header(is_v6).write_tag(frame, tx_link.vlan)?;
-        }
-        count_packet(ctx, Direction::Uplink, rule, packet, rates, rule_urrs);
-        Some(Rewritten { tx_link, received_len, frame_len })
+        let direction = Direction::Uplink;
+        let departure = Departure { direction, tx_link, headers: NoTunnel, urrs: rule_urrs };
+        depart::<_, _, HAS_TAGS>(ctx, ruled, departure, burst, buf)
     }
 }
 
@@ -169,82 +131,54 @@ impl FastRewrite for Encapsulation<true> {
     #[inline(always)]
     fn rewrite<'v, B: PacketBuf, const HAS_TAGS: bool>(
         ctx: &StepContext<'v>,
-        rule: &FastRuleSnapshot<'v>,
-        packet: &mut FastPacket<'v>,
-        traits: PacketTraits,
+        ruled: RuledPacket<'_, 'v>,
         burst: &mut BurstContext<'v, '_>,
         buf: &mut B,
     ) -> Option<Rewritten<'v>> {
-        match rule.leads_into_v6() {
-            true => encapsulate_over_v6::<_, HAS_TAGS>(ctx, rule, packet, traits, burst, buf),
-            false => rewrite_apart::<FastDownlink, _, HAS_TAGS>(ctx, packet, traits, burst, buf),
+        let RuledPacket { rule, ref packet, traits: PacketTraits { is_v6, .. } } = ruled;
+        if !rule.leads_into_v6() {
+            return rewrite_apart::<FastDownlink, _>(ctx, ruled.packet, ruled.traits, burst, buf);
         }
+        let arrival = burst.arrival_of::<HAS_TAGS>(packet);
+        if !rule.matches_downlink(arrival, packet.ue_key, is_v6)
+            && !rule.matches_copying_downlink(arrival, packet.ue_key, is_v6)
+        {
+            return None;
+        }
+        let tx_link = burst.hops.hop_into_tunnel::<true>(ctx, rule.next_hop())?;
+        let outer = tx_link.outer_v6.as_ref()?;
+        let (teid, peer) = rule.tunnel_over_v6();
+        let dst = ctx.view.gtpu_peers().addr_v6(peer)?;
+        let tos = outer_tos(rule.tos(), packet, is_v6, buf)?;
+        let tunnel = UsualTunnel { dst, tos, teid, marking: rule.marking() };
+        let (direction, headers) = (Direction::Downlink, OverV6 { outer, tunnel });
+        let departure = Departure { direction, tx_link, headers, urrs: rule_urrs };
+        depart::<_, _, HAS_TAGS>(ctx, ruled, departure, burst, buf)
     }
 }
 
 /// [`FastRewrite::rewrite`] of the loops for other rules. Reads the rule of the packet again.
 #[inline(never)]
 // PERF (adit bench datapath --n9, --n3-v6): out of line, and without a reference to the rule, so that the loops for
-// rules of their own have registers for these and their rule stays in them.
-pub(super) fn rewrite_apart<'v, R: FastRewrite, B: PacketBuf, const HAS_TAGS: bool>(
+// rules of their own have registers for these and their rule stays in them. One function, with tags and without.
+pub(super) fn rewrite_apart<'v, R: FastRewrite, B: PacketBuf>(
     ctx: &StepContext<'v>,
     packet: &mut FastPacket<'v>,
     traits: PacketTraits,
     burst: &mut BurstContext<'v, '_>,
     buf: &mut B,
 ) -> Option<Rewritten<'v>> {
-    let rule = packet.rule()?;
-    // The loop without rates is for plain rules.
-    if traits.rates == BurstRates::None && !rule.is_plain() {
+    let rule = &packet.rule()?;
+    // A rule that was activated meanwhile may need what the loop does not look for.
+    let is_of_loop = match traits.rates {
+        BurstRates::None => rule.is_plain(),
+        BurstRates::Buckets => !rule.counts_elsewhere(),
+        BurstRates::BucketsAndUrrs | BurstRates::Every => true,
+    };
+    if !is_of_loop {
         return None;
     }
-    R::rewrite::<_, HAS_TAGS>(ctx, &rule, packet, traits, burst, buf)
-}
-
-/// [`FastRewrite::rewrite`] for a rule into a tunnel over IPv6.
-#[inline(always)]
-fn encapsulate_over_v6<'v, B: PacketBuf, const HAS_TAGS: bool>(
-    ctx: &StepContext<'v>,
-    rule: &FastRuleSnapshot<'v>,
-    packet: &mut FastPacket<'v>,
-    PacketTraits { is_v6, rates }: PacketTraits,
-    burst: &mut BurstContext<'v, '_>,
-    buf: &mut B,
-) -> Option<Rewritten<'v>> {
-    let arrival = burst.arrival_of::<HAS_TAGS>(packet);
-    if !rule.matches_downlink(arrival, packet.ue_key, is_v6)
-        && !rule.matches_copying_downlink(arrival, packet.ue_key, is_v6)
-    {
-        return None;
-    }
-    let tx_link = burst.hops.hop_over_v6(ctx, rule.next_hop())?;
-    let outer = tx_link.outer_v6.as_ref()?;
-    if !is_unchecked(ctx, rule, packet, rates, rule_urrs) {
-        return None;
-    }
-    let (teid, peer) = rule.tunnel_over_v6();
-    let dst = ctx.view.gtpu_peers().addr_v6(peer)?;
-    let tos = outer_tos(rule.tos(), packet, is_v6, buf)?;
-    let tunnel = UsualTunnel { dst, tos, teid, marking: rule.marking() };
-    if tunnel.ip_len(packet.len)? > tx_link.mtu_bytes {
-        return None;
-    }
-    pass_rates(ctx, Direction::Downlink, rates, rule, packet, burst)?;
-    let received_len = buf.data_len();
-    let tag_len = if HAS_TAGS { tx_link.tag_len() } else { 0 };
-    let headers_len = tag_len + tunnel.headers_len();
-    let (cut, keep) = (usize::from(packet.offset), usize::from(packet.len));
-    let frame = buf.replace_front(cut, headers_len, keep)?;
-    let frame_len = frame.len();
-    // None of these fails: there is room for the headers, and their length fields hold the length.
-    let link = burst.hops.link_header(true);
-    let untagged = frame.get_mut(tag_len..)?;
-    outer.emit(&tunnel, link, Direction::Downlink, packet.len, is_v6, untagged)?;
-    if tag_len != 0 {
-        link.write_tag(frame, tx_link.vlan)?;
-    }
-    count_packet(ctx, Direction::Downlink, rule, packet, rates, rule_urrs);
-    Some(Rewritten { tx_link, received_len, frame_len })
+    R::rewrite::<_, true>(ctx, RuledPacket { rule, packet, traits }, burst, buf)
 }
 
 impl FastRewrite for FastDownlink {
@@ -255,19 +189,18 @@ impl FastRewrite for FastDownlink {
     #[inline(always)]
     fn rewrite<'v, B: PacketBuf, const HAS_TAGS: bool>(
         ctx: &StepContext<'v>,
-        rule: &FastRuleSnapshot<'v>,
-        packet: &mut FastPacket<'v>,
-        traits: PacketTraits,
+        ruled: RuledPacket<'_, 'v>,
         burst: &mut BurstContext<'v, '_>,
         buf: &mut B,
     ) -> Option<Rewritten<'v>> {
+        let RuledPacket { rule, packet, traits } = ruled;
         let arrival = burst.arrival_of::<HAS_TAGS>(packet);
         // PERF (adit bench datapath): by default nothing is copied, and the loop does not look for it.
         if !rule.matches_downlink(arrival, packet.ue_key, traits.is_v6) {
-            return rewrite_apart::<CopyingTos, _, HAS_TAGS>(ctx, packet, traits, burst, buf);
+            return rewrite_apart::<CopyingTos, _>(ctx, packet, traits, burst, buf);
         }
         let tos = rule.tos().octet();
-        encapsulate_over_v4::<_, HAS_TAGS>(ctx, rule, tos, packet, traits, burst, buf)
+        encapsulate::<_, HAS_TAGS>(ctx, tos, RuledPacket { rule, packet, traits }, burst, buf)
     }
 }
 
@@ -280,77 +213,36 @@ impl FastRewrite for CopyingTos {
     #[inline(always)]
     fn rewrite<'v, B: PacketBuf, const HAS_TAGS: bool>(
         ctx: &StepContext<'v>,
-        rule: &FastRuleSnapshot<'v>,
-        packet: &mut FastPacket<'v>,
-        traits: PacketTraits,
+        ruled: RuledPacket<'_, 'v>,
         burst: &mut BurstContext<'v, '_>,
         buf: &mut B,
     ) -> Option<Rewritten<'v>> {
+        let RuledPacket { rule, ref packet, traits: PacketTraits { is_v6, .. } } = ruled;
         let arrival = burst.arrival_of::<HAS_TAGS>(packet);
-        if !rule.matches_copying_downlink(arrival, packet.ue_key, traits.is_v6) {
+        if !rule.matches_copying_downlink(arrival, packet.ue_key, is_v6) {
             return None;
         }
-        let tos = outer_tos(rule.tos(), packet, traits.is_v6, buf)?;
-        encapsulate_over_v4::<_, HAS_TAGS>(ctx, rule, tos, packet, traits, burst, buf)
+        let tos = outer_tos(rule.tos(), packet, is_v6, buf)?;
+        encapsulate::<_, HAS_TAGS>(ctx, tos, ruled, burst, buf)
     }
 }
 
-/// [`FastRewrite::rewrite`] for a packet that matches a rule into a tunnel over IPv4. `tos`: of the outer header.
+/// [`depart`] into a tunnel over IPv4. `tos`: of the outer header.
 #[inline(always)]
-fn encapsulate_over_v4<'v, B: PacketBuf, const HAS_TAGS: bool>(
+fn encapsulate<'v, B: PacketBuf, const HAS_TAGS: bool>(
     ctx: &StepContext<'v>,
-    rule: &FastRuleSnapshot<'v>,
     tos: u8,
-    packet: &mut FastPacket<'v>,
-    PacketTraits { is_v6, rates }: PacketTraits,
+    ruled: RuledPacket<'_, 'v>,
     burst: &mut BurstContext<'v, '_>,
     buf: &mut B,
 ) -> Option<Rewritten<'v>> {
-    const DIRECTION: Direction = Direction::Downlink;
-    let tx_link = burst.hops.hop_to(ctx, rule.next_hop())?;
-    let outer = tx_link.outer.as_ref()?;
-    if !is_unchecked(ctx, rule, packet, rates, rule_urrs) {
-        return None;
-    }
+    let rule = ruled.rule;
+    let tx_link = burst.hops.hop_into_tunnel::<false>(ctx, rule.next_hop())?;
     let (teid, dst) = rule.tunnel();
     let tunnel = UsualTunnel { dst, tos, teid, marking: rule.marking() };
-    if tunnel.ip_len(packet.len)? > tx_link.mtu_bytes {
-        return None;
-    }
-    pass_rates(ctx, DIRECTION, rates, rule, packet, burst)?;
-    let received_len = buf.data_len();
-    let tag_len = if HAS_TAGS { tx_link.tag_len() } else { 0 };
-    let headers_len = tag_len + tunnel.headers_len();
-    let (cut, keep) = (usize::from(packet.offset), usize::from(packet.len));
-    let frame = buf.replace_front(cut, headers_len, keep)?;
-    let frame_len = frame.len();
-    // None of these fails: there is room for the headers, and their length fields hold the length.
-    let link = burst.hops.link_header(false);
-    let ip = outer.emit(&tunnel, link, DIRECTION, packet.len, frame.get_mut(tag_len..)?)?;
-    decrement_usual_hops(ip, is_v6);
-    if HAS_TAGS && !tx_link.outer_df {
-        allow_fragmentation(frame.get_mut(tag_len + EthernetHeader::LEN..)?);
-    }
-    if tag_len != 0 {
-        burst.hops.link_header(false).write_tag(frame, tx_link.vlan)?;
-    }
-    count_packet(ctx, DIRECTION, rule, packet, rates, rule_urrs);
-    Some(Rewritten { tx_link, received_len, frame_len })
-}
-
-/// The type of service or traffic class octet of the outer header of a packet.
-#[inline(always)]
-// PERF (adit bench datapath): by default nothing is copied, and the packet is not read.
-pub(super) fn outer_tos<B: PacketBuf>(
-    tos: OuterTos,
-    packet: &FastPacket<'_>,
-    is_v6: bool,
-    buf: &B,
-) -> Option<u8> {
-    match tos.is_copied() {
-        false => Some(tos.octet()),
-        true => Some(tos.around(usual_tos(buf.data(), packet.offset, is_v6)?)),
-    }
+    let headers = OverV4::through::<HAS_TAGS>(tx_link, tunnel)?;
+    let departure = Departure { direction: Direction::Downlink, tx_link, headers, urrs: rule_urrs };
+    depart::<_, _, HAS_TAGS>(ctx, ruled, departure, burst, buf)
 }
 
 /// Finds session and fast rule of packets in tunnels that [`FastDirection::session`] does not find, such as tunnels
@@ -390,44 +282,6 @@ pub(super) fn accepts_source(rule: &FastRuleSnapshot<'_>, is_v6: bool, source: u
 
 /// The URRs of a rule in addition to the session's own one. Not for rules from tunnel to tunnel.
 #[inline(always)]
-pub(super) fn rule_urrs(rule: &FastRuleSnapshot<'_>) -> FastRuleUrrs {
+fn rule_urrs(rule: &FastRuleSnapshot<'_>) -> FastRuleUrrs {
     rule.urrs()
-}
-
-/// False if the stages have to check the packet: it may reach a limit of a URR, has to be reported, or is the first of
-/// a generation. `urrs` of the rule: [`rule_urrs`].
-#[inline(always)]
-// PERF (adit bench datapath): once per packet.
-pub(super) fn is_unchecked(
-    ctx: &StepContext<'_>,
-    rule: &FastRuleSnapshot<'_>,
-    packet: &FastPacket<'_>,
-    rates: BurstRates,
-    urrs: fn(&FastRuleSnapshot<'_>) -> FastRuleUrrs,
-) -> bool {
-    let bytes = u64::from(packet.len);
-    match rates.may_count_elsewhere() && rule.counts_elsewhere() {
-        true => ctx.view.usage().is_unchecked_elsewhere(rule, urrs(rule), bytes),
-        false => rule.is_unchecked(bytes),
-    }
-}
-
-/// Counts a packet for its URRs and its session, after [`is_unchecked`].
-#[inline(always)]
-// PERF (adit bench datapath): once per packet.
-pub(super) fn count_packet(
-    ctx: &StepContext<'_>,
-    direction: Direction,
-    rule: &FastRuleSnapshot<'_>,
-    packet: &FastPacket<'_>,
-    rates: BurstRates,
-    urrs: fn(&FastRuleSnapshot<'_>) -> FastRuleUrrs,
-) {
-    let (bytes, now) = (u64::from(packet.len), ctx.now);
-    if rates.may_count_elsewhere() && rule.counts_elsewhere() {
-        let counted = CountedPacket { session: packet.session, direction, bytes, now };
-        ctx.view.usage().count_elsewhere(rule, urrs(rule), &counted);
-    } else {
-        rule.count(bytes, now);
-    }
 }

@@ -8,8 +8,11 @@ use super::packet::FastPacket;
 
 /// The families in a burst; chosen outside the packet loops.
 pub(super) trait FamilyMix {
-    /// The families that the loop for links with tags expects: a loop for each would be much code.
-    type Tagged: FamilyMix;
+    /// The families that loops expect of which there is none for IPv6 alone.
+    type Merged: FamilyMix;
+
+    /// All packets are IPv4.
+    const IS_V4: bool = false;
 
     /// Both families occur.
     const ARE_MIXED: bool = false;
@@ -23,7 +26,9 @@ pub(super) struct OnlyV6;
 pub(super) struct Mixed;
 
 impl FamilyMix for OnlyV4 {
-    type Tagged = Self;
+    type Merged = Self;
+
+    const IS_V4: bool = true;
 
     #[inline(always)]
     fn is_v6(_: &FastPacket<'_>) -> bool {
@@ -32,7 +37,7 @@ impl FamilyMix for OnlyV4 {
 }
 
 impl FamilyMix for OnlyV6 {
-    type Tagged = Mixed;
+    type Merged = Mixed;
 
     #[inline(always)]
     fn is_v6(_: &FastPacket<'_>) -> bool {
@@ -41,7 +46,7 @@ impl FamilyMix for OnlyV6 {
 }
 
 impl FamilyMix for Mixed {
-    type Tagged = Self;
+    type Merged = Self;
 
     const ARE_MIXED: bool = true;
 

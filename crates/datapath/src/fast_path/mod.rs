@@ -13,6 +13,7 @@
 //! filters; rewrite; send.
 
 mod burst;
+mod depart;
 mod direction;
 mod family;
 mod packet;
@@ -26,23 +27,24 @@ mod ticket;
 use core::mem;
 
 use adit_pktio::{Burst, PacketBuf, PacketIo};
-use adit_tables::{CellFlags, FastRuleCellRef, FastRuleSnapshot, TablesView, UeTable};
+use adit_tables::{CellFlags, FastRuleSnapshot, TablesView, UeTable};
 use adit_types::{Direction, InterfaceId, PortId, SessionIndex};
 use adit_wire::vlan::VlanTag;
 
 use self::burst::{BurstContext, KnownHops};
+use self::depart::{PacketTraits, RuledPacket};
 use self::direction::{
     Decapsulation, Encapsulation, FastDirection, FastDownlink, FastRewrite, FastUplink,
-    PacketTraits, find_other_tunnels,
+    find_other_tunnels,
 };
 use self::family::{FamilyMix, FamilyOrder, Mixed, OnlyV4, OnlyV6};
 use self::packet::FastPacket;
 use self::rates::{
     BucketsAndUrrs, BucketsOnly, BurstRates, EveryRate, NoRates, RateChecks, RelayEveryRate,
-    RelayNoRates, SelectedBuckets, WaitingBuckets, find_first_queues,
+    RelayNoRates, find_first_queues,
 };
 use self::recognize::{expects_over_v6, recognize_all, recognize_links, recognize_mixed};
-use self::relay::{RelayedBoth, RelayedDownlink, RelayedUplink};
+use self::relay::Relayed;
 use self::select::select_rules;
 use self::send::{SentFrames, send_all, send_some};
 use self::ticket::QueueTicket;
@@ -199,46 +201,13 @@ fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
     let are_usual = counts.usual == packets.len();
     let PreparedBurst { rates, relays } = prepare::<_, D, F>(ctx, origin, packets, rx, state);
     let have_tags = ctx.interfaces.have_tags();
-    let rewrite_all: RewriteLoop<_> = match (have_tags, rates) {
-        _ if D::DIRECTION == Direction::Uplink && counts.over_v6 != 0 => {
-            loop_from_v6::<_, F>(!have_tags && counts.over_v6 == counts.usual, rates)
+    let rewrite_all = match (D::DIRECTION, relays) {
+        (Direction::Uplink, _) if counts.over_v6 != 0 => {
+            loop_from_v6::<_, F>(have_tags || counts.over_v6 != counts.usual, rates)
         }
-        _ if D::DIRECTION == Direction::Downlink && relays.is_some() => {
-            loop_into_v6::<_, F>(have_tags, rates)
-        }
-        // PERF (adit bench datapath): only tunnels lead to tunnels; plain packets need no such loops.
-        _ if D::DIRECTION == Direction::Uplink
-            && let Some(directions) = relays =>
-        {
-            use TunnelDirections::{Both, Downlink, Uplink};
-            match (have_tags, rates, directions) {
-                (false, BurstRates::None, Uplink) => {
-                    rewrite_all::<_, RelayedUplink, F, RelayNoRates, false>
-                }
-                (false, BurstRates::None, Downlink) => {
-                    rewrite_all::<_, RelayedDownlink, F, RelayNoRates, false>
-                }
-                (true, BurstRates::None, Uplink) => {
-                    rewrite_all::<_, RelayedUplink, F::Tagged, RelayNoRates, true>
-                }
-                (true, BurstRates::None, Downlink) => {
-                    rewrite_all::<_, RelayedDownlink, F::Tagged, RelayNoRates, true>
-                }
-                (false, _, Uplink | Downlink | Both) => {
-                    rewrite_all::<_, RelayedBoth, F, RelayEveryRate, false>
-                }
-                (true, ..) => rewrite_all::<_, RelayedBoth, Mixed, RelayEveryRate, true>,
-            }
-        }
-        (false, BurstRates::None) => rewrite_all::<_, D, F, NoRates, false>,
-        (false, BurstRates::Buckets) => rewrite_all::<_, D, F, BucketsOnly, false>,
-        (false, BurstRates::BucketsAndUrrs) => rewrite_all::<_, D, F, BucketsAndUrrs, false>,
-        (false, BurstRates::Selected) => rewrite_all::<_, D, F, SelectedBuckets, false>,
-        (false, BurstRates::Waiting) => rewrite_all::<_, D, F, WaitingBuckets, false>,
-        (false, BurstRates::Every) => rewrite_all::<_, D, F, EveryRate, false>,
-        (true, BurstRates::None) => rewrite_all::<_, D, F::Tagged, NoRates, true>,
-        (true, BurstRates::Buckets) => rewrite_all::<_, D, F::Tagged, BucketsOnly, true>,
-        (true, _) => rewrite_all::<_, D, Mixed, EveryRate, true>,
+        (Direction::Uplink, Some(_)) => loop_of_relays::<_, F>(have_tags, rates),
+        (Direction::Downlink, Some(_)) => loop_into_v6::<_, F>(have_tags, rates),
+        (_, None) => loop_of_direction::<_, D, F>(have_tags, rates),
     };
     let rewritten = rewrite_all(ctx, are_usual, packets, rx, state);
     let direction = relays.map_or(Some(D::DIRECTION), TunnelDirections::only);
@@ -260,24 +229,68 @@ type RewriteLoop<B> = for<'v> fn(
     &mut WorkerState<B>,
 ) -> RewrittenBurst<'v>;
 
-/// The loop for a burst of which packets arrived in tunnels over IPv6: all of them on one untagged link if
-/// `are_all`. Packets that leave in another tunnel take the stages.
-// PERF (adit bench datapath): the loops of IPv4 do not look at the IP version of tunnels.
-fn loop_from_v6<B: PacketBuf, F: FamilyMix>(are_all: bool, rates: BurstRates) -> RewriteLoop<B> {
-    match (are_all, rates) {
-        (true, BurstRates::None) => rewrite_all::<_, Decapsulation<true>, F, NoRates, false>,
-        (false, BurstRates::None) => rewrite_all::<_, Decapsulation<true>, Mixed, NoRates, true>,
+// Each arm of the functions below is a copy of the loop, compiled for each direction and family mix. Its gain: how many
+// instructions more a packet, uplink / downlink, would take in the loop that had to take its burst instead. A copy that
+// gains less than 2 % (6 of the usual packet) is not worth its text. Figures: docs/benchmarks/fast-path.md.
+
+/// The loop for a burst of one direction whose packets leave to data networks, or in tunnels over IPv4.
+fn loop_of_direction<B: PacketBuf, D: FastDirection, F: FamilyMix>(
+    have_tags: bool,
+    rates: BurstRates,
+) -> RewriteLoop<B> {
+    match (have_tags, rates) {
+        // Gain over both families: IPv4 28 / 21, IPv6 33 / 20. Over tags: 52 / 36.
+        (false, BurstRates::None) => rewrite_all::<_, D, F, NoRates, false>,
+        // Gain over both families: IPv4 25 / 21, IPv6 32 / 21. Over other URRs: 12 / 12.
+        (false, BurstRates::Buckets) => rewrite_all::<_, D, F, BucketsOnly, false>,
+        // Gain over every rate: 37 / 27, without buckets 16 / 5. Over both families: IPv4 29 / 22.
+        (false, BurstRates::BucketsAndUrrs) => {
+            rewrite_all::<_, D, F::Merged, BucketsAndUrrs, false>
+        }
+        // Gain over both families: IPv4 20 / 24.
+        (false, BurstRates::Every) => rewrite_all::<_, D, F::Merged, EveryRate, false>,
+        // Gain over every rate: 17 / 34, and over both families more.
+        (true, BurstRates::None) if F::IS_V4 => rewrite_all::<_, D, OnlyV4, NoRates, true>,
+        // Gain over every rate: 35 / 39. Over both families: IPv4 21 / 19.
+        (true, BurstRates::Buckets) => rewrite_all::<_, D, F::Merged, BucketsOnly, true>,
+        (true, _) => rewrite_all::<_, D, Mixed, EveryRate, true>,
+    }
+}
+
+/// The loop for a burst from tunnels of which packets leave in tunnels (N9), in either direction.
+fn loop_of_relays<B: PacketBuf, F: FamilyMix>(
+    have_tags: bool,
+    rates: BurstRates,
+) -> RewriteLoop<B> {
+    match (have_tags, rates) {
+        // Gain over every rate: 46 / 35, and over both families more.
+        (false, BurstRates::None) if F::IS_V4 => {
+            rewrite_all::<_, Relayed, OnlyV4, RelayNoRates, false>
+        }
+        // Gain over tags and both families: 54 / 44. Over both families: IPv4 23 / 5.
+        (false, _) => rewrite_all::<_, Relayed, F::Merged, RelayEveryRate, false>,
+        (true, _) => rewrite_all::<_, Relayed, Mixed, RelayEveryRate, true>,
+    }
+}
+
+/// The loop for a burst of which packets arrived in tunnels over IPv6. `are_some`: only some of them, or on a link with
+/// a tag. Packets that leave in another tunnel take the stages.
+fn loop_from_v6<B: PacketBuf, F: FamilyMix>(are_some: bool, rates: BurstRates) -> RewriteLoop<B> {
+    match (are_some, rates) {
+        // Gain over tags and both families: 78, and over every rate more.
+        (false, BurstRates::None) if F::IS_V4 => {
+            rewrite_all::<_, Decapsulation<true>, OnlyV4, NoRates, false>
+        }
         _ => rewrite_all::<_, Decapsulation<true>, Mixed, EveryRate, true>,
     }
 }
 
 /// The loop for a burst of which packets leave in tunnels over IPv6.
-// PERF (adit bench datapath): the loops of IPv4 do not look at the IP version of tunnels.
 fn loop_into_v6<B: PacketBuf, F: FamilyMix>(have_tags: bool, rates: BurstRates) -> RewriteLoop<B> {
     match (have_tags, rates) {
-        (false, BurstRates::None) => rewrite_all::<_, Encapsulation<true>, F, RelayNoRates, false>,
-        (true, BurstRates::None) => {
-            rewrite_all::<_, Encapsulation<true>, Mixed, RelayNoRates, true>
+        // Gain over tags and both families: 62, and over every rate more.
+        (false, BurstRates::None) if F::IS_V4 => {
+            rewrite_all::<_, Encapsulation<true>, OnlyV4, RelayNoRates, false>
         }
         _ => rewrite_all::<_, Encapsulation<true>, Mixed, RelayEveryRate, true>,
     }
@@ -373,7 +386,7 @@ fn rewrite_all<
     let WorkerState { buffering, shaping, unresolved, tally, kept_hops, .. } = state;
     let first = packets.iter().find(|packet| packet.is_usual);
     let arrival = first.map(|packet| packet.interface).unwrap_or_default();
-    let must_check_queues = R::RATES.must_check_queues(shaping);
+    let must_check_queues = R::RATES == BurstRates::Every && shaping.must_check_queues();
     let Shaping { queues, leases, .. } = shaping;
     let queue_room = queues.room();
     let hops = KnownHops::new(ctx, kept_hops.of(D::HOPS), unresolved.stations());
@@ -393,12 +406,13 @@ fn rewrite_all<
         let rewritten = rule.and_then(|rule| {
             if must_check_queues
                 && (rule.meters() != 0 || has_aggregates)
-                && !find_queue(R::RATES, queues, queue_room, &rule, packet)
+                && !assign_ticket(queues, queue_room, &rule, packet)
             {
                 return None;
             }
             let traits = PacketTraits { is_v6: F::is_v6(packet), rates: R::RATES };
-            D::rewrite::<_, HAS_TAGS>(ctx, &rule, packet, traits, &mut burst, buf)
+            let ruled = RuledPacket { rule: &rule, packet, traits };
+            D::rewrite::<_, HAS_TAGS>(ctx, ruled, &mut burst, buf)
         });
         let Some(rewritten) = rewritten else {
             // Never overflows: at most one push per packet of the burst.
@@ -429,8 +443,9 @@ fn rewrite_all<
 /// Writes the packet's ticket if its queue exists; `send_some` enqueues the packet unless the stages take
 /// it. Returns false if a queue has no room for the packet: the stages then send it at once, or drop and count it.
 /// `room`: that of the queues ([`ShapingQueues::room`]).
-#[inline(always)]
-// PERF (adit bench datapath --rates wait): once per packet while packets wait.
+#[inline(never)]
+// PERF (adit bench datapath --rates shared): a call, so that the packet loop has registers; in most bursts with
+// aggregates no packet waits.
 fn assign_ticket<B: PacketBuf>(
     queues: &ShapingQueues<B>,
     room: u32,
@@ -443,35 +458,6 @@ fn assign_ticket<B: PacketBuf>(
     };
     packet.ticket = ticket.with_queue(queue);
     queues.len_of(queue) < room
-}
-
-/// [`assign_ticket`] in the loop for `rates`.
-#[inline(always)]
-// PERF (adit bench datapath --rates wait): once per packet while packets wait.
-fn find_queue<B: PacketBuf>(
-    rates: BurstRates,
-    queues: &ShapingQueues<B>,
-    room: u32,
-    rule: &FastRuleSnapshot<'_>,
-    packet: &mut FastPacket<'_>,
-) -> bool {
-    match rates {
-        BurstRates::Waiting => assign_ticket(queues, room, rule, packet),
-        _ => assign_ticket_apart(queues, room, rule, packet),
-    }
-}
-
-/// [`assign_ticket`], out of line.
-#[inline(never)]
-// PERF (adit bench datapath --rates shared): a call, so that the packet loop has registers; in most bursts with
-// aggregates no packet waits.
-fn assign_ticket_apart<B: PacketBuf>(
-    queues: &ShapingQueues<B>,
-    room: u32,
-    rule: &FastRuleSnapshot<'_>,
-    packet: &mut FastPacket<'_>,
-) -> bool {
-    assign_ticket(queues, room, rule, packet)
 }
 
 /// Finds the session and the fast rule of each packet, hands off packets of other workers'
@@ -505,11 +491,11 @@ fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     let may_wait = || shaping.must_check_queues() || !view.aggregates().is_empty();
     let mut cells = prefetch_usage::<D>(view, may_wait, packets);
     let rates = BurstRates::of(view, shaping, cells);
-    if rates.must_check_queues(shaping) {
+    if rates == BurstRates::Every && shaping.must_check_queues() {
         find_first_queues(view, shaping, packets);
     }
     if cells.may_refer() {
-        cells |= select_rules::<_, D, F>(view, rx, packets);
+        cells |= select_rules::<_, D, F::Merged>(view, rx, packets);
     }
     let relays = cells.may_relay().then(|| match D::DIRECTION {
         Direction::Uplink => TunnelDirections::of(to_ues, all),
@@ -639,22 +625,12 @@ fn prefetch_usage<'v, D: FastDirection>(
         let cells = rules.iter().filter_map(|packet| packet.cell);
         cells.for_each(|cell| view.prefetch_usage_elsewhere(cell));
     }
-    let first = rest.first().and_then(|packet| packet.cell);
-    let first = first.map(FastRuleCellRef::flags).unwrap_or_default();
-    // Rules with loops of their own.
-    let (relayed, relays) = match first.may_relay() {
-        true => prefetch_relayed_usage::<D>(view, rest),
-        false => (0, CellFlags::default()),
-    };
-    any |= first;
-    let rest = rest.get(relayed..).unwrap_or_default();
-    if !rest.is_empty() && !first.may_refer() {
+    if !rest.is_empty() {
         any |= prefetch_other_usage::<D>(view, rest);
-    }
-    any |= relays;
-    if any.may_refer() || any.may_relay() {
-        // Their loops read the buckets themselves.
-        rules.iter().for_each(|packet| view.prefetch_meters(packet.session, D::DIRECTION));
+        if any.may_refer() || any.may_relay() {
+            // Their loops read the buckets themselves.
+            rules.iter().for_each(|packet| view.prefetch_meters(packet.session, D::DIRECTION));
+        }
     }
     any
 }
@@ -667,58 +643,26 @@ fn prefetch_other_usage<'v, D: FastDirection>(
 ) -> CellFlags {
     let mut any = CellFlags::default();
     for packet in packets {
-        let Some(cell) = packet.cell else { continue };
-        any |= view.prefetch_fast_rule_usage(cell, packet.session, D::DIRECTION);
+        any |= prefetch_rule::<D>(view, packet);
         if any.may_refer() {
             break;
         }
     }
-    if any.may_relay() {
-        prefetch_other_relayed_usage::<D>(view, packets);
-    }
     any
 }
 
-/// Prefetches the lines that the loops of [`PreparedBurst::relays`] read for the rules of these
-/// loops at the front of `packets`. Returns their number and the flags of their cells.
-#[inline(never)]
-fn prefetch_relayed_usage<'v, D: FastDirection>(
-    view: &TablesView<'v>,
-    packets: &[FastPacket<'v>],
-) -> (usize, CellFlags) {
-    let mut any = CellFlags::default();
-    let other = packets.iter().position(|packet| {
-        let flags = packet.cell.and_then(|cell| prefetch_relayed::<D>(view, cell, packet));
-        any |= flags.unwrap_or_default();
-        flags.is_none()
-    });
-    (other.unwrap_or(packets.len()), any)
-}
-
-/// [`prefetch_relayed_usage`] for such rules among others.
-#[inline(never)]
-fn prefetch_other_relayed_usage<'v, D: FastDirection>(
-    view: &TablesView<'v>,
-    packets: &[FastPacket<'v>],
-) {
-    for packet in packets {
-        if let Some(cell) = packet.cell {
-            prefetch_relayed::<D>(view, cell, packet);
-        }
-    }
-}
-
-/// Prefetches the lines that the loops of [`PreparedBurst::relays`] read for a rule of theirs.
-/// Returns the flags of its cell, `None` for other rules.
+/// Prefetches the lines that the rewrite of a packet reads besides the first one of its cell. Returns the flags of the
+/// cell.
 #[inline(always)]
-// PERF (adit bench datapath --n9): once per packet of these loops.
-fn prefetch_relayed<'v, D: FastDirection>(
+// PERF (adit bench datapath --n9): once per packet of most bursts whose rules are not plain.
+fn prefetch_rule<'v, D: FastDirection>(
     view: &TablesView<'v>,
-    cell: FastRuleCellRef<'v>,
     packet: &FastPacket<'v>,
-) -> Option<CellFlags> {
+) -> CellFlags {
+    let Some(cell) = packet.cell else { return CellFlags::default() };
     match D::DIRECTION {
-        Direction::Uplink => view.prefetch_relayed_usage(cell, packet.session, packet.direction),
-        Direction::Downlink => view.prefetch_usage_over_v6(cell, packet.session),
+        // A packet in a tunnel may be one to the UE.
+        Direction::Uplink => view.prefetch_rule(cell, packet.session, packet.direction, true),
+        Direction::Downlink => view.prefetch_rule(cell, packet.session, D::DIRECTION, false),
     }
 }

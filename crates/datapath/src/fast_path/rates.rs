@@ -22,10 +22,6 @@ pub(super) enum BurstRates {
     Buckets,
     /// The same, and packets may count elsewhere than in their cells.
     BucketsAndUrrs,
-    /// Buckets of the session. SDF filters may have selected the fast rule; no packet waits.
-    Selected,
-    /// Buckets of the session. SDF filters may have selected the fast rule; queues have to be checked.
-    Waiting,
     /// Buckets and aggregates. SDF filters may have selected the fast rule; packets may wait.
     Every,
 }
@@ -34,18 +30,7 @@ impl BurstRates {
     /// True if packets may count elsewhere than in their cells.
     #[inline]
     pub(super) const fn may_count_elsewhere(self) -> bool {
-        !matches!(self, Self::None | Self::Buckets)
-    }
-
-    /// True if packets with these rates have to look for a queue first; see [`Shaping::must_check_queues`].
-    #[inline(always)]
-    // PERF (adit bench datapath): a constant in most packet loops.
-    pub(super) fn must_check_queues<B: PacketBuf>(self, shaping: &Shaping<B>) -> bool {
-        match self {
-            Self::Waiting => true,
-            Self::Every => shaping.must_check_queues(),
-            Self::None | Self::Buckets | Self::BucketsAndUrrs | Self::Selected => false,
-        }
+        matches!(self, Self::BucketsAndUrrs | Self::Every)
     }
 
     /// Those of a burst. `cells`: the flags of its cells.
@@ -55,15 +40,16 @@ impl BurstRates {
         shaping: &Shaping<B>,
         cells: CellFlags,
     ) -> Self {
-        if !view.aggregates().is_empty() {
-            return Self::Every;
-        }
-        match (cells.may_not_be_plain(), cells.may_refer()) {
-            (false, false) => Self::None,
-            _ if shaping.must_check_queues() => Self::Waiting,
-            (_, false) if cells.may_count_elsewhere() => Self::BucketsAndUrrs,
-            (_, false) => Self::Buckets,
-            (_, true) => Self::Selected,
+        if !view.aggregates().is_empty() || cells.may_refer() {
+            Self::Every
+        } else if !cells.may_not_be_plain() {
+            Self::None
+        } else if shaping.must_check_queues() {
+            Self::Every
+        } else if cells.may_count_elsewhere() {
+            Self::BucketsAndUrrs
+        } else {
+            Self::Buckets
         }
     }
 }
@@ -79,8 +65,6 @@ pub(super) trait RateChecks {
 pub(super) struct NoRates;
 pub(super) struct BucketsOnly;
 pub(super) struct BucketsAndUrrs;
-pub(super) struct SelectedBuckets;
-pub(super) struct WaitingBuckets;
 pub(super) struct EveryRate;
 /// [`NoRates`] for rules of which some lead from tunnel to tunnel.
 pub(super) struct RelayNoRates;
@@ -118,31 +102,11 @@ impl RateChecks for BucketsAndUrrs {
     }
 }
 
-impl RateChecks for SelectedBuckets {
-    const RATES: BurstRates = BurstRates::Selected;
-
-    #[inline(always)]
-    // PERF (adit bench datapath --sdf): once per packet.
-    fn rule<'v>(packet: &FastPacket<'v>) -> Option<FastRuleSnapshot<'v>> {
-        packet.rule()
-    }
-}
-
-impl RateChecks for WaitingBuckets {
-    const RATES: BurstRates = BurstRates::Waiting;
-
-    #[inline(always)]
-    // PERF (adit bench datapath --rates wait): once per packet.
-    fn rule<'v>(packet: &FastPacket<'v>) -> Option<FastRuleSnapshot<'v>> {
-        packet.rule()
-    }
-}
-
 impl RateChecks for EveryRate {
     const RATES: BurstRates = BurstRates::Every;
 
     #[inline(always)]
-    // PERF (adit bench datapath --rates shared): once per packet.
+    // PERF (adit bench datapath --sdf): once per packet.
     fn rule<'v>(packet: &FastPacket<'v>) -> Option<FastRuleSnapshot<'v>> {
         packet.rule()
     }
@@ -199,31 +163,31 @@ pub(super) fn pass_rates(
     packet: &mut FastPacket<'_>,
     burst: &mut BurstContext<'_, '_>,
 ) -> Option<()> {
-    if rates == BurstRates::None {
-        return Some(());
+    match rates {
+        BurstRates::None => Some(()),
+        BurstRates::Buckets | BurstRates::BucketsAndUrrs => {
+            match rule.try_charge_idle(ctx.now, packet.len) {
+                true => Some(()),
+                false if rule.meters() == 0 => Some(()),
+                false => pass_busy_buckets(ctx, direction, rule.flags(), packet, burst),
+            }
+        }
+        BurstRates::Every if !ctx.view.aggregates().is_empty() => {
+            pass_aggregates(ctx, direction, QueueTicket::of(rule), packet, burst)
+        }
+        BurstRates::Every if rule.meters() == 0 => Some(()),
+        BurstRates::Every => {
+            let pair = burst.meters.get(packet.session, direction)?;
+            if !packet.ticket.is_none() {
+                burst.is_any_queued = true;
+                return pair.can_wait(rule.meters(), ctx.now).then_some(());
+            }
+            if try_charge(pair, ctx, rule, packet.len) {
+                return Some(());
+            }
+            pass_closed_buckets(ctx, direction, QueueTicket::of(rule), packet, burst)
+        }
     }
-    if rates == BurstRates::Every && !ctx.view.aggregates().is_empty() {
-        return pass_aggregates(ctx, direction, QueueTicket::of(rule), packet, burst);
-    }
-    if matches!(rates, BurstRates::Buckets | BurstRates::BucketsAndUrrs) {
-        return match rule.try_charge_idle(ctx.now, packet.len) {
-            true => Some(()),
-            false if rule.meters() == 0 => Some(()),
-            false => pass_busy_buckets(ctx, direction, rule.flags(), packet, burst),
-        };
-    }
-    if rule.meters() == 0 {
-        return Some(());
-    }
-    let pair = burst.meters.get(packet.session, direction)?;
-    if matches!(rates, BurstRates::Waiting | BurstRates::Every) && !packet.ticket.is_none() {
-        burst.is_any_queued = true;
-        return pair.can_wait(rule.meters(), ctx.now).then_some(());
-    }
-    if try_charge(pair, ctx, rule, packet.len) {
-        return Some(());
-    }
-    pass_closed_buckets(ctx, direction, QueueTicket::of(rule), packet, burst)
 }
 
 /// [`pass_rates`] if the buckets may not be idle, or if their limits have to be read. `flags`: those of the packet's

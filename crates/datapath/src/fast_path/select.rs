@@ -12,7 +12,7 @@ use adit_wire::{UsualFiveTuple, UsualTuple, usual_five_tuple, usual_tuple};
 use super::direction::FastDirection;
 use super::family::{FamilyMix, FamilyOrder};
 use super::packet::FastPacket;
-use super::{FastPackets, note, prefetch_relayed};
+use super::{FastPackets, note, prefetch_rule};
 
 /// Selects the fast rules of packets whose sessions have several, by SDF filters, and prefetches
 /// the lines that all packets of the burst need next. Returns the flags of cells that it found to
@@ -75,8 +75,7 @@ fn select_others<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
                 select_by_filter::<D>(view, &filter, packet, &key);
             }
         } else {
-            rules |= view.prefetch_fast_rule_usage(cell, packet.session, D::DIRECTION);
-            prefetch_relayed::<D>(view, cell, packet);
+            rules |= prefetch_rule::<D>(view, packet);
         }
         true
     });

@@ -2,7 +2,9 @@
 
 use core::net::{IpAddr, Ipv4Addr};
 
-use adit_types::{Direction, GtpuPeerIndex, Ipv6Prefix, NextHopIndex, Qfi, Teid, is_forwardable};
+use adit_types::{
+    Direction, GtpuPeerIndex, InterfaceSet, Ipv6Prefix, NextHopIndex, Qfi, Teid, is_forwardable,
+};
 use arrayvec::ArrayVec;
 
 use crate::fast_rule::{
@@ -136,6 +138,10 @@ fn uplink(
         return None;
     }
     let (qfis, egress) = (flows(qfis)?, far.interfaces);
+    // The stages drop packets without an interface; the fast path takes one for granted.
+    if egress == InterfaceSet::NONE {
+        return None;
+    }
     let way = FastRuleForwarding::Uplink { teid, transport, qfis, egress };
     Some((tunneled_ues(rules, pdr)?, way))
 }
