@@ -412,7 +412,7 @@ mod tests {
         table.activate_tunnel_to_ue(SESSION, written, u64::MAX);
         assert!(cell.read().is_none() && cell.read_plain().is_none());
         assert_eq!(cell.read_any_plain().unwrap().onward(), onward);
-        assert!(cell.flags().is_relay() && cell.flags().may_relay() && !cell.flags().is_rule());
+        assert!(cell.flags().is_any_rule() && cell.flags().may_relay() && !cell.flags().is_rule());
         cell.read_any().unwrap().count(50, Nanos(7));
         let expected = SessionTraffic { dl_pkts: 1, dl_bytes: 50, ..SessionTraffic::default() };
         assert_eq!(table.counted(SESSION), (expected, Some(Nanos(7))));

@@ -77,8 +77,6 @@ impl CellKind {
     /// A plain fast rule of any kind.
     const ANY_PLAIN_RULE: Self =
         Self { bits: READABLE, mask: READABLE | REFERS | PackedFastRule::NOT_PLAIN };
-    /// A fast rule with [`RELAY`].
-    const RELAY_RULE: Self = Self { bits: READABLE | RELAY, mask: READABLE | REFERS | RELAY };
     /// A filter, and the address of the lines of one or two fast rules, none with [`RELAY`].
     pub(crate) const FILTER: Self =
         Self { bits: READABLE | REFERS | FILTER, mask: READABLE | REFERS | FILTER | RELAY };
@@ -337,10 +335,10 @@ impl CellFlags {
         CellKind::RULE.is_of(self.0)
     }
 
-    /// True if the cell holds an active fast rule for which [`CellFlags::may_relay`] is true.
+    /// True if the cell holds an active fast rule of any kind.
     #[inline]
-    pub(crate) const fn is_relay(self) -> bool {
-        CellKind::RELAY_RULE.is_of(self.0)
+    pub(crate) const fn is_any_rule(self) -> bool {
+        CellKind::ANY_RULE.is_of(self.0)
     }
 
     /// True if the cell holds an active plain fast rule for which [`CellFlags::may_relay`] is false: see

@@ -417,7 +417,7 @@ impl<'a> TablesView<'a> {
         is_tunneled: bool,
     ) -> CellFlags {
         let flags = cell.flags();
-        if flags.is_rule() || flags.is_relay() {
+        if flags.is_any_rule() {
             match (flags.may_relay(), is_tunneled) {
                 (false, _) => {}
                 (true, true) => cell.prefetch_second_line(),

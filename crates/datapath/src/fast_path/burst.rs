@@ -140,7 +140,7 @@ impl<'v, 'l> KnownHops<'v, 'l> {
     /// [`KnownHops::find_hop`].
     // PERF (adit-bench datapath): once per uplink packet.
     #[inline(always)]
-    pub(super) fn to_network<B: PacketBuf>(
+    pub(super) fn hop_to_network<B: PacketBuf>(
         &mut self,
         ctx: &StepContext<'v>,
         within: InterfaceSet,
@@ -184,7 +184,7 @@ impl<'v, 'l> KnownHops<'v, 'l> {
     /// [`KnownHops::resolve`].
     // PERF (adit-bench datapath): once per packet into a tunnel; the last hop is found without a call.
     #[inline(always)]
-    pub(super) fn to_tunnel<const OVER_V6: bool>(
+    pub(super) fn hop_into_tunnel<const OVER_V6: bool>(
         &mut self,
         ctx: &StepContext<'v>,
         index: NextHopIndex,

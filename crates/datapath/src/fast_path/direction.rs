@@ -96,7 +96,7 @@ impl<const OVER_V6: bool> FastRewrite for Decapsulation<OVER_V6> {
         } else if !is_from_ue || !rule.matches_uplink(arrival, packet.teid, packet.qfi) {
             return None;
         }
-        let tx_link = burst.hops.to_network(ctx, rule.egress(), packet, is_v6, buf)?;
+        let tx_link = burst.hops.hop_to_network(ctx, rule.egress(), packet, is_v6, buf)?;
         if tx_link.keeps_syns && is_usual_syn(buf.data(), packet.offset, is_v6) {
             return None;
         }
@@ -145,7 +145,7 @@ impl FastRewrite for Encapsulation<true> {
         {
             return None;
         }
-        let tx_link = burst.hops.to_tunnel::<true>(ctx, rule.next_hop())?;
+        let tx_link = burst.hops.hop_into_tunnel::<true>(ctx, rule.next_hop())?;
         let outer = tx_link.outer_v6.as_ref()?;
         let (teid, peer) = rule.tunnel_over_v6();
         let dst = ctx.view.gtpu_peers().addr_v6(peer)?;
@@ -237,7 +237,7 @@ fn encapsulate<'v, B: PacketBuf, const HAS_TAGS: bool>(
     buf: &mut B,
 ) -> Option<Rewritten<'v>> {
     let rule = ruled.rule;
-    let tx_link = burst.hops.to_tunnel::<false>(ctx, rule.next_hop())?;
+    let tx_link = burst.hops.hop_into_tunnel::<false>(ctx, rule.next_hop())?;
     let (teid, dst) = rule.tunnel();
     let tunnel = UsualTunnel { dst, tos, teid, marking: rule.marking() };
     let headers = OverV4::through::<HAS_TAGS>(tx_link, tunnel)?;

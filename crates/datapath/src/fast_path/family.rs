@@ -11,6 +11,9 @@ pub(super) trait FamilyMix {
     /// The families that loops expect of which there is none for IPv6 alone.
     type Merged: FamilyMix;
 
+    /// All packets are IPv4.
+    const IS_V4: bool = false;
+
     /// Both families occur.
     const ARE_MIXED: bool = false;
 
@@ -24,6 +27,8 @@ pub(super) struct Mixed;
 
 impl FamilyMix for OnlyV4 {
     type Merged = Self;
+
+    const IS_V4: bool = true;
 
     #[inline(always)]
     fn is_v6(_: &FastPacket<'_>) -> bool {

@@ -249,8 +249,8 @@ fn loop_of_direction<B: PacketBuf, D: FastDirection, F: FamilyMix>(
         }
         // Gain over both families: IPv4 20 / 24.
         (false, BurstRates::Every) => rewrite_all::<_, D, F::Merged, EveryRate, false>,
-        // Gain over every rate: 17 / 34. Over both families: IPv4 28 / 21.
-        (true, BurstRates::None) => rewrite_all::<_, D, F::Merged, NoRates, true>,
+        // Gain over every rate: 17 / 34, and over both families more.
+        (true, BurstRates::None) if F::IS_V4 => rewrite_all::<_, D, OnlyV4, NoRates, true>,
         // Gain over every rate: 35 / 39. Over both families: IPv4 21 / 19.
         (true, BurstRates::Buckets) => rewrite_all::<_, D, F::Merged, BucketsOnly, true>,
         (true, _) => rewrite_all::<_, D, Mixed, EveryRate, true>,
@@ -263,9 +263,11 @@ fn loop_of_relays<B: PacketBuf, F: FamilyMix>(
     rates: BurstRates,
 ) -> RewriteLoop<B> {
     match (have_tags, rates) {
-        // Gain over every rate: 46 / 35. Over both families: IPv4 16 / 13.
-        (false, BurstRates::None) => rewrite_all::<_, Relayed, F::Merged, RelayNoRates, false>,
-        // Gain over tags and both families: 54 / 44.
+        // Gain over every rate: 46 / 35, and over both families more.
+        (false, BurstRates::None) if F::IS_V4 => {
+            rewrite_all::<_, Relayed, OnlyV4, RelayNoRates, false>
+        }
+        // Gain over tags and both families: 54 / 44. Over both families: IPv4 23 / 5.
         (false, _) => rewrite_all::<_, Relayed, F::Merged, RelayEveryRate, false>,
         (true, _) => rewrite_all::<_, Relayed, Mixed, RelayEveryRate, true>,
     }
@@ -275,9 +277,9 @@ fn loop_of_relays<B: PacketBuf, F: FamilyMix>(
 /// a tag. Packets that leave in another tunnel take the stages.
 fn loop_from_v6<B: PacketBuf, F: FamilyMix>(are_some: bool, rates: BurstRates) -> RewriteLoop<B> {
     match (are_some, rates) {
-        // Gain over tags and both families: 78. Over both families: IPv4 28.
-        (false, BurstRates::None) => {
-            rewrite_all::<_, Decapsulation<true>, F::Merged, NoRates, false>
+        // Gain over tags and both families: 78, and over every rate more.
+        (false, BurstRates::None) if F::IS_V4 => {
+            rewrite_all::<_, Decapsulation<true>, OnlyV4, NoRates, false>
         }
         _ => rewrite_all::<_, Decapsulation<true>, Mixed, EveryRate, true>,
     }
@@ -286,9 +288,9 @@ fn loop_from_v6<B: PacketBuf, F: FamilyMix>(are_some: bool, rates: BurstRates) -
 /// The loop for a burst of which packets leave in tunnels over IPv6.
 fn loop_into_v6<B: PacketBuf, F: FamilyMix>(have_tags: bool, rates: BurstRates) -> RewriteLoop<B> {
     match (have_tags, rates) {
-        // Gain over tags and both families: 62. Over both families: IPv4 36.
-        (false, BurstRates::None) => {
-            rewrite_all::<_, Encapsulation<true>, F::Merged, RelayNoRates, false>
+        // Gain over tags and both families: 62, and over every rate more.
+        (false, BurstRates::None) if F::IS_V4 => {
+            rewrite_all::<_, Encapsulation<true>, OnlyV4, RelayNoRates, false>
         }
         _ => rewrite_all::<_, Encapsulation<true>, Mixed, RelayEveryRate, true>,
     }
@@ -657,7 +659,10 @@ fn prefetch_rule<'v, D: FastDirection>(
     view: &TablesView<'v>,
     packet: &FastPacket<'v>,
 ) -> CellFlags {
-    let is_tunneled = D::DIRECTION == Direction::Uplink;
-    let flags = |cell| view.prefetch_rule(cell, packet.session, packet.direction, is_tunneled);
-    packet.cell.map(flags).unwrap_or_default()
+    let Some(cell) = packet.cell else { return CellFlags::default() };
+    match D::DIRECTION {
+        // A packet in a tunnel may be one to the UE.
+        Direction::Uplink => view.prefetch_rule(cell, packet.session, packet.direction, true),
+        Direction::Downlink => view.prefetch_rule(cell, packet.session, D::DIRECTION, false),
+    }
 }

@@ -40,12 +40,16 @@ impl BurstRates {
         shaping: &Shaping<B>,
         cells: CellFlags,
     ) -> Self {
-        match cells.may_not_be_plain() || cells.may_refer() {
-            _ if !view.aggregates().is_empty() => Self::Every,
-            false => Self::None,
-            true if cells.may_refer() || shaping.must_check_queues() => Self::Every,
-            true if cells.may_count_elsewhere() => Self::BucketsAndUrrs,
-            true => Self::Buckets,
+        if !view.aggregates().is_empty() || cells.may_refer() {
+            Self::Every
+        } else if !cells.may_not_be_plain() {
+            Self::None
+        } else if shaping.must_check_queues() {
+            Self::Every
+        } else if cells.may_count_elsewhere() {
+            Self::BucketsAndUrrs
+        } else {
+            Self::Buckets
         }
     }
 }

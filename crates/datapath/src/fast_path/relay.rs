@@ -56,7 +56,7 @@ fn relay<'v, B: PacketBuf, const HAS_TAGS: bool>(
         return None;
     }
     let onward = rule.onward();
-    let tx_link = burst.hops.to_tunnel::<false>(ctx, onward.next_hop)?;
+    let tx_link = burst.hops.hop_into_tunnel::<false>(ctx, onward.next_hop)?;
     let arrived = || usual_container(buf.data(), packet.offset);
     let marking = rule.relayed_marking(direction, packet.qfi, arrived);
     let tos = outer_tos(onward.tos, packet, is_v6, buf)?;
