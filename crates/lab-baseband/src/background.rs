@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use serde::{Deserialize, Serialize};
 
 use adit_lab_process::process::{Process, Program, is_installed, owned};
 use adit_lab_process::scratch::Scratch;
@@ -17,8 +16,7 @@ use adit_lab_process::stop::{Stop, environment};
 use crate::scheduling::{on_cores, pin};
 
 /// A CPU-intensive program of normal priority.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum BackgroundKind {
     /// Threads that look for prime numbers.
     Primes,

@@ -2,8 +2,6 @@
 
 use std::hint::black_box;
 
-use serde::{Deserialize, Serialize};
-
 use crate::clock::now_ns;
 
 /// Iterations of one round of the calibration, about 100 µs to 300 µs.
@@ -13,7 +11,7 @@ const WARM_UP: usize = 200;
 const ROUNDS: usize = 500;
 
 /// How fast a core does busy work when nothing disturbs it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Calibration {
     /// Iterations per millisecond, in the fastest round.
     pub iterations_per_ms: u64,

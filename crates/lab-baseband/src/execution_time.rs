@@ -2,14 +2,12 @@
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use serde::{Deserialize, Serialize};
 
 /// Longest execution. Unit: percent of the stage's time.
 const LONGEST_PERCENT: f64 = 200.0;
 
 /// The distribution of execution times around a stage's time C, the one that it should not exceed.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum TimeDistribution {
     /// C, always.
     Fixed,

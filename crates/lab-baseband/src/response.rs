@@ -1,12 +1,10 @@
 //! Statistics of response times.
 
-use serde::{Deserialize, Serialize};
-
 use crate::percentile::{percentile_of, rank};
 use crate::timeline::TtiOutcome;
 
 /// A point of the distribution.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CdfPoint {
     /// Response time. Unit: ns.
     pub response_ns: u64,

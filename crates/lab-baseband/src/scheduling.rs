@@ -9,15 +9,13 @@ use rustix::thread::{
     CoreSchedulingScope, CpuSet, create_core_scheduling_cookie, gettid, sched_getaffinity,
     sched_setaffinity,
 };
-use serde::{Deserialize, Serialize};
 
 use adit_lab_process::stop::environment;
 
 use crate::sched_attributes::{self, SchedAttributes};
 
 /// How the kernel schedules the threads of the workload.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum SchedulingPolicy {
     /// SCHED_FIFO: before all threads without real-time priority.
     #[default]

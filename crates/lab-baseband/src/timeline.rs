@@ -1,7 +1,5 @@
 //! From what each thread recorded to the outcome of each TTI.
 
-use serde::{Deserialize, Serialize};
-
 use crate::percentile::percentile_of;
 
 /// One execution of a stage by a thread.
@@ -51,7 +49,7 @@ impl TtiOutcome {
 }
 
 /// How long a kind of thread executed, with what interrupted it. Unit: ns.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StageDurations {
     /// `uplink`, `scheduler`, `downlink`, or `release` for the delay of the I/O thread.
     pub stage: String,

@@ -1,7 +1,6 @@
 //! The options of a workload.
 
 use anyhow::Result;
-use serde::{Deserialize, Serialize};
 
 use adit_lab_process::stop::environment;
 
@@ -16,7 +15,7 @@ const IO_PERCENT: u64 = 5;
 const RUNTIME_PERCENT: u64 = 105;
 
 /// The time of each stage. Unit: ns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StageTimes {
     /// The time of each uplink thread.
     pub uplink_ns: u64,
@@ -35,7 +34,7 @@ impl StageTimes {
 }
 
 /// A workload.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Workload {
     /// Number of cells.
     pub cells: u16,

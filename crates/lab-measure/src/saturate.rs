@@ -53,7 +53,7 @@ const RING_FULL: Quantity<'_> = plain("receive ring full", "permille");
 /// Frames that came back with another length than expected.
 const OTHERS: Quantity<'_> = plain("other frames", "packets");
 /// TSC cycles per packet.
-const CYCLES: Quantity<'_> = lower("cycles", "millicycles");
+const CYCLES: Quantity<'_> = lower("cycles per packet", "millicycles");
 const RATIO: &str = "adit / testpmd";
 const DIRECTIONS: [&str; 2] = ["uplink", "downlink"];
 /// Octets of the outer IPv4, UDP and GTP-U headers with a PDU Session Container.

@@ -22,7 +22,6 @@ use adit_types::{MacAddr, PortId, Qfi, VlanId};
 use adit_wire::PduSessionContainer;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use serde::Serialize;
 use serde_json::Value;
 
 pub(crate) use self::arguments::{NetworkOptions, TargetArguments};
@@ -46,8 +45,7 @@ const LOG_TAIL_LINES: usize = 12;
 const SHOW_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Kind of target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TargetKind {
     /// `adit`, started by the tester on memif.
     Adit,
@@ -124,8 +122,7 @@ impl TargetAccess {
 }
 
 /// Who chooses uplink TEIDs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TeidChoice {
     /// The tester.
     Given,
@@ -134,8 +131,7 @@ pub(crate) enum TeidChoice {
 }
 
 /// How threads of the started adit behave without packets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum PollChoice {
     /// They poll on.
     #[default]
@@ -145,8 +141,7 @@ pub(crate) enum PollChoice {
 }
 
 /// IP version under GTP-U on N3.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OuterFamily {
     /// IPv4.
     Ipv4,

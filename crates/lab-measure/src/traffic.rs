@@ -4,7 +4,6 @@ use std::path::Path;
 use std::str::FromStr;
 
 use clap::ValueEnum;
-use serde::{Deserialize, Serialize};
 
 use super::pcap;
 use adit_lab_engine::frame::UePacketKind;
@@ -13,8 +12,7 @@ use adit_lab_engine::plan::SessionOrder;
 use adit_lab_engine::stamp::STAMP_BYTES;
 
 /// Which streams run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum TrafficDirection {
     /// G-PDUs from the gNBs to N3.
     Uplink,
@@ -51,7 +49,7 @@ impl TrafficDirection {
 }
 
 /// Lengths of the UEs' IP packets with their weights.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Size {
     /// As the user wrote it.
     pub name: String,

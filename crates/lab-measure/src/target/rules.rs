@@ -1,13 +1,11 @@
 //! The rules of each session, by name.
 
 use clap::ValueEnum;
-use serde::Serialize;
 
 use adit_lab_smf::SessionProfile;
 
 /// Rules of each session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TargetRules {
     /// Two PDRs with a FAR each.
     Plain,
