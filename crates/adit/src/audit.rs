@@ -8,9 +8,9 @@ pub(crate) const TARGET: &str = "audit";
 /// Who acts.
 #[derive(Debug, Clone)]
 pub(crate) struct AuditActor {
-    /// A user of this host, or the name of a token, with its address.
+    /// A user and process of this host, a signal, or the name of a token with its address.
     pub who: String,
-    /// "owner" of the admin socket, or the role of a token.
+    /// The role of the client; "owner" for a signal.
     pub role: &'static str,
 }
 

@@ -306,14 +306,11 @@ pub const FAULT_KINDS_MAX: usize = 64;
 /// Data networks and slices, one with the other, whose sessions are counted; sessions of further ones are counted together.
 pub const SERVICES_COUNTED_MAX: usize = 1024;
 
-/// Clients of the admin socket that are served at the same time.
-pub const ADMIN_CLIENTS_MAX: usize = 16;
-
 /// Connections of the HTTP interface that are served at the same time: each has a buffer of some tens of KiB, and a page of
 /// the dashboard keeps one open.
 pub const API_CONNECTIONS_MAX: usize = 256;
 
-/// Those of one address: a browser has six per page, and a scraper a few.
+/// Those of one address, or of the admin socket: a browser has six per page, and a scraper a few.
 pub const API_CONNECTIONS_PER_PEER_MAX: usize = 64;
 
 /// Further connections whose refusal is sent; beyond that they are closed without a word.
@@ -360,7 +357,7 @@ pub const API_TOKEN_BYTES_MIN: usize = 20;
 /// Octets of a token at most.
 pub const API_TOKEN_BYTES_MAX: usize = 256;
 
-/// Traces and captures over the HTTP interface at a time: one of [`TAPS_MAX`] stays for the admin
+/// Traces and captures over the network at a time: one of [`TAPS_MAX`] stays for the admin
 /// socket. Each has a thread and some 100 KiB that its client has yet to read.
 pub const API_TAPS_MAX: usize = TAPS_MAX - 1;
 

@@ -76,7 +76,7 @@ pub(crate) struct CaptureWish {
     /// Packets that arrive on this interface or leave through it.
     #[arg(long, value_name = "NAME", group = "key")]
     pub interface: Option<String>,
-    /// All packets; best when one of many is taken.
+    /// All packets; best with one of many.
     #[arg(long, group = "key")]
     #[serde(default)]
     pub all: bool,
