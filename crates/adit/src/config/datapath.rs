@@ -35,8 +35,8 @@ section! {
         /// Rules of placement: "numa", or "uma" to ignore NUMA nodes, for comparisons.
         ignores_nodes: bool = "placement", words(&[("numa", false), ("uma", true)]).or(false);
         /// The siblings of a core: "split" leaves all but one free, "shared" uses them.
-        siblings: SiblingPolicy, words(&[("split", SiblingPolicy::Split), ("shared",
-            SiblingPolicy::Shared)]).or(SiblingPolicy::Split);
+        siblings: SiblingPolicy, words(&[("split", SiblingPolicy::Split),
+            ("shared", SiblingPolicy::Shared)]).or(SiblingPolicy::Split);
         /// CPU cores of the receivers of model = "pipeline".
         receivers: Option<CpuKey>, Cpus.optional("those of the plan") => ["# [2]"];
         /// How the receivers of model = "pipeline" choose workers: "owner" looks up the session, "rss"
@@ -45,8 +45,8 @@ section! {
         /// The Toeplitz key of spread = "rss": "symmetric", the same hash for both directions of a flow,
         /// or "microsoft", the default of many network cards, which spreads addresses that differ in few
         /// bits more evenly.
-        rss_key: ToeplitzKey, words(&[("symmetric", ToeplitzKey::SYMMETRIC), ("microsoft",
-            ToeplitzKey::MICROSOFT)]).or(ToeplitzKey::SYMMETRIC);
+        rss_key: ToeplitzKey, words(&[("symmetric", ToeplitzKey::SYMMETRIC),
+            ("microsoft", ToeplitzKey::MICROSOFT)]).or(ToeplitzKey::SYMMETRIC);
         /// The behavior of a worker without packets, for all or as a list with one word per worker and
         /// then per receiver: "busy" polls on, "adaptive" sleeps after 50 microseconds without packets.
         /// Devices with a file descriptor (kernel:packet, net_af_xdp) wake the worker at once; with

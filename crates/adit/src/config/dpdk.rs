@@ -17,8 +17,8 @@ section! {
     DpdkSettings(PACKET_PATH) {
         /// "auto" uses hugepages if there are any and logs a warning if not, "require" refuses to start
         /// without them, "never" uses ordinary pages.
-        hugepages: HugepageMode, words(&[("auto", HugepageMode::Auto), ("require",
-            HugepageMode::Require), ("never", HugepageMode::Never)]).or(HugepageMode::Auto) => [];
+        hugepages: HugepageMode, words(&[("auto", HugepageMode::Auto),
+            ("require", HugepageMode::Require), ("never", HugepageMode::Never)]).or(HugepageMode::Auto) => [];
         /// Memory of DPDK without hugepages; with hugepages, its limit.
         memory_mib: u32, integer(64..=1_048_576).or(512) => [];
         /// Packet buffers, shared by all ports. Each worker holds up to 512 fragments, and its traffic

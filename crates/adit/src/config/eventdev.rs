@@ -32,8 +32,8 @@ section! {
     /// time, and moves sessions between workers as their load changes.
     EventSection(PACKET_PATH) {
         /// "dsw" runs on the cores of the other threads; "sw" needs one of its own, scheduler_core.
-        driver: EventDriver = "scheduler", words(&[("dsw", EventDriver::Dsw), ("sw",
-            EventDriver::Sw)]).or(EventDriver::Dsw);
+        driver: EventDriver = "scheduler", words(&[("dsw", EventDriver::Dsw),
+            ("sw", EventDriver::Sw)]).or(EventDriver::Dsw);
         /// CPU cores of the threads that receive and transmit.
         rx_tx: Option<CpuKey>, Cpus.optional("those of the plan") => ["[2]"];
         /// CPU core of scheduler = "sw". Not with a plan.
@@ -61,9 +61,9 @@ section! {
         dummy_cycles: Vec<u32>, integer(0..=1_000_000).list("none") => ["[0, 0, 0, 0]"];
         /// A queue before the stages: workers look up the sessions of packets, instead of the threads
         /// that receive. "none", or "atomic", "ordered" or "parallel".
-        rx_queue: Option<ScheduleType>, words(&[("atomic", Some(ScheduleType::Atomic)), ("ordered",
-            Some(ScheduleType::Ordered)), ("parallel", Some(ScheduleType::Parallel)), ("none",
-            None)]).or(None) => [];
+        rx_queue: Option<ScheduleType>, words(&[("atomic", Some(ScheduleType::Atomic)),
+            ("ordered", Some(ScheduleType::Ordered)), ("parallel", Some(ScheduleType::Parallel)),
+            ("none", None)]).or(None) => [];
         /// Each worker gets events when packets that wait for rates, neighbors or ports may be due.
         /// false: it looks in every step.
         timer_queue: bool, Flag.or(false) => [];

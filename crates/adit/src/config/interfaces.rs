@@ -14,7 +14,7 @@ use super::kinds::{Flag, integer, text, words};
 use super::ports::{PortSettings, XdpMode};
 use super::section::ConfigDocument;
 use super::tcp_mss::TcpMssKind;
-use super::{Config, check_most, check_names, kernel_ports};
+use super::{Config, check_most, check_unique, kernel_ports};
 
 /// Why interfaces do not change.
 const START: OnReload =
@@ -37,8 +37,8 @@ section! {
         /// "n3" (RAN), "n9" (other UPFs and gateways) and "n4u" (user plane of the control plane
         /// function) carry GTP-U, "n6" (data networks) carries plain IP. Write at least one n3 or n9, and
         /// an n6 unless there is an n9: a UPF between others (I-UPF, SGW-U) needs none.
-        role: InterfaceRole, words(&[("n3", InterfaceRole::N3), ("n9", InterfaceRole::N9), ("n4u",
-            InterfaceRole::N4u), ("n6", InterfaceRole::N6)]).required(InterfaceRole::N6)
+        role: InterfaceRole, words(&[("n3", InterfaceRole::N3), ("n9", InterfaceRole::N9),
+            ("n4u", InterfaceRole::N4u), ("n6", InterfaceRole::N6)]).required(InterfaceRole::N6)
             => ["\"n3\"", "\"n6\""];
         /// The name of its port.
         port: String, text("the name of a [[port]]").required(String::new()) => ["\"access\"",
@@ -188,7 +188,12 @@ pub(super) fn check_interfaces(
     ports: &[PortSettings],
 ) -> Vec<InterfaceSettings> {
     check_most(document, "interface", sections.len(), INTERFACES_MAX, "interfaces");
-    check_names(document, "interface", sections.iter().map(|section| section.name.as_str()));
+    check_unique(
+        document,
+        "interface",
+        "name",
+        sections.iter().map(|section| section.name.as_str()),
+    );
     let mut places = BTreeSet::new();
     let mut interfaces: Vec<InterfaceSettings> = Vec::new();
     for (index, section) in sections.iter_mut().enumerate() {

@@ -114,12 +114,18 @@ fn check_most(document: &ConfigDocument<'_>, key: &str, count: usize, most: usiz
     }
 }
 
-/// Notes names that several tables of the array at `key` have.
-fn check_names<'a>(document: &ConfigDocument<'_>, key: &str, names: impl Iterator<Item = &'a str>) {
+/// Notes a value of `field` that several tables of the array at `key` have.
+fn check_unique<'a>(
+    document: &ConfigDocument<'_>,
+    key: &str,
+    field: &str,
+    values: impl Iterator<Item = &'a str>,
+) {
+    let all = if field == "id" { "identifiers" } else { "names" };
     let mut known = std::collections::BTreeSet::new();
-    for (index, name) in names.enumerate().filter(|(_, name)| !known.insert(*name)) {
-        let what = format!("\"{name}\" is taken already; names must differ");
-        document.problem(&format!("{key}[{index}].name"), what);
+    for (index, value) in values.enumerate().filter(|(_, value)| !known.insert(*value)) {
+        let what = format!("\"{value}\" is taken already; {all} must differ");
+        document.problem(&format!("{key}[{index}].{field}"), what);
     }
 }
 

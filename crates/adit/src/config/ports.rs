@@ -6,7 +6,7 @@ use adit_dpdk::Device;
 use adit_kernel::KernelDevice;
 use adit_types::Nanos;
 
-use super::check_names;
+use super::check_unique;
 use super::comparison::{OnReload, PACKET_PATH};
 use super::datapath::{DatapathSettings, ModelSettings};
 use super::declare::section;
@@ -179,7 +179,7 @@ pub(super) fn check(
     ports: &mut [PortSettings],
     datapath: &DatapathSettings,
 ) {
-    check_names(document, "port", ports.iter().map(|port| port.name.as_str()));
+    check_unique(document, "port", "name", ports.iter().map(|port| port.name.as_str()));
     let mut devices = BTreeSet::new();
     let (mut with_xdp, mut with_flows) = (false, false);
     for (index, port) in ports.iter_mut().enumerate() {

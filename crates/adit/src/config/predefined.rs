@@ -36,8 +36,8 @@ section! {
         precedence: Option<u32>, integer(0..=u32::MAX).optional("that of the activating PDR")
             => ["50"];
         /// "forward" (by the FAR of the PDR) or "drop".
-        action: PredefinedAction, words(&[("forward", PredefinedAction::Forward), ("drop",
-            PredefinedAction::Drop)]).or(PredefinedAction::Forward) => ["\"drop\""];
+        action: PredefinedAction, words(&[("forward", PredefinedAction::Forward),
+            ("drop", PredefinedAction::Drop)]).or(PredefinedAction::Forward) => ["\"drop\""];
         /// QFI of downlink packets.
         qfi: Option<u8>, integer(0..=QFI_MAX).optional("by the QERs of the PDR") => ["", "5"];
     }

@@ -6,7 +6,6 @@ use adit_session::SliceIdentity;
 use adit_types::InterfaceRole;
 use adit_types::limits::{ANNOUNCED_POOLS_MAX, SDF_FILTERS_PER_PDR_MAX};
 
-use super::check_most;
 use super::comparison::{NOW, OnReload, RULES};
 use super::declare::section;
 use super::fields::{IpNet, NETWORK_INSTANCE, network, network_instance};
@@ -14,6 +13,7 @@ use super::interfaces::{InterfaceSettings, domains_of};
 use super::keys::IntoKey as _;
 use super::kinds::{Flag, integer, text};
 use super::section::ConfigDocument;
+use super::{check_most, check_unique};
 
 /// Maximum number of applications.
 const APPLICATIONS_MAX: usize = 1024;
@@ -124,22 +124,13 @@ pub(super) fn check_ue_pools(
     }
 }
 
-/// Notes identifiers that several tables of the array at `key` have.
-fn check_ids<'a>(document: &ConfigDocument<'_>, key: &str, ids: impl Iterator<Item = &'a str>) {
-    let mut known = std::collections::BTreeSet::new();
-    for (index, id) in ids.enumerate().filter(|(_, id)| !known.insert(*id)) {
-        let what = format!("\"{id}\" is taken already; identifiers must differ");
-        document.problem(&format!("{key}[{index}].id"), what);
-    }
-}
-
 /// Checks all applications.
 pub(super) fn check_applications(
     document: &ConfigDocument<'_>,
     sections: &[ApplicationSection],
 ) -> Vec<ApplicationSettings> {
     check_most(document, "application", sections.len(), APPLICATIONS_MAX, "applications");
-    check_ids(document, "application", sections.iter().map(|section| section.id.as_str()));
+    check_unique(document, "application", "id", sections.iter().map(|section| section.id.as_str()));
     let application = |(index, section): (usize, &ApplicationSection)| {
         let path = format!("application[{index}].flow_descriptions");
         let filters = filters(document, &path, &section.flow_descriptions);
@@ -156,7 +147,7 @@ pub(super) fn check_policies(
 ) {
     let key = "forwarding_policy";
     check_most(document, key, policies.len(), FORWARDING_POLICIES_MAX, "policies");
-    check_ids(document, key, policies.iter().map(|policy| policy.id.as_str()));
+    check_unique(document, key, "id", policies.iter().map(|policy| policy.id.as_str()));
     for (index, policy) in policies.iter().enumerate() {
         let problem = |of: &str, what| document.problem(&format!("{key}[{index}].{of}"), what);
         let name = policy.network_instance.as_deref();

@@ -30,8 +30,8 @@ section! {
         /// The behavior of the active adit when it reaches neither the store nor its standby before its
         /// lease ends: "stop" answering and forwarding until it does, since the other adit may be active
         /// by then; or "forward" on. Then two adits may answer for the same addresses.
-        when_isolated: WhenIsolated, words(&[("stop", WhenIsolated::Stop), ("forward",
-            WhenIsolated::Forward)]).or(WhenIsolated::Stop) => [];
+        when_isolated: WhenIsolated, words(&[("stop", WhenIsolated::Stop),
+            ("forward", WhenIsolated::Forward)]).or(WhenIsolated::Stop) => [];
     }
 }
 

@@ -42,8 +42,8 @@ section! {
             .or(Nanos::from_secs(30)), NOW => [];
         /// Requests while the store cannot be written: "refuse" them with Cause 77, or "continue"
         /// without it.
-        serves_without_store: bool = "on_store_loss", words(&[("refuse", false), ("continue",
-            true)]).or(false), NOW => [];
+        serves_without_store: bool = "on_store_loss", words(&[("refuse", false),
+            ("continue", true)]).or(false), NOW => [];
         /// The effect of SIGTERM on sessions: "keep" them for the next start, or "release" their
         /// associations.
         keeps_at_stop: bool = "on_stop", words(&[("keep", true), ("release", false)]).or(true), NOW
@@ -74,8 +74,8 @@ section! {
         tls: TlsKeys, SameTable, BY_KEY;
         /// "blocking": sleeps until a server answers. "polled": spins on main_core meanwhile, which is
         /// faster.
-        wait: KernelWait = "transport", words(&[("blocking", KernelWait::Sleep), ("polled",
-            KernelWait::Poll)]).or(KernelWait::Sleep);
+        wait: KernelWait = "transport", words(&[("blocking", KernelWait::Sleep),
+            ("polled", KernelWait::Poll)]).or(KernelWait::Sleep);
         /// How long the records stay this adit's without contact to a server, before another adit may
         /// take them.
         lease: Nanos = "lease_ms", millis(300..=60_000).or(Nanos::from_secs(2));
