@@ -29,8 +29,8 @@ run: build
 XTASK := $(or $(CARGO_TARGET_DIR),target)/debug/xtask
 
 # Rooms that need no library, no root and no foreign program.
-CHECKED := types baseline wire pfcp rules pktio session tables flows store machine n4 datapath metrics transport \
-	shared-store testkit
+CHECKED := types baseline wire pfcp rules pktio session tables store machine n4 datapath transport shared-store \
+	operate testkit
 CHECKED := $(CHECKED:%=--package adit-%) --package xtask
 
 check:

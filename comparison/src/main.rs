@@ -13,7 +13,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use adit_host::journal_folder::JournalFolder;
+use adit_shared_store::journal_folder::JournalFolder;
 use adit_store::{
     Journal, JournalOptions, RecordId, RecordKey, RecordKind, RecordStore, StoreChange, Upkeep,
 };

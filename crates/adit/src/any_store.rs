@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use adit_host::journal_folder::JournalFolder;
-use adit_host::replicated::ReplicatedFigures;
-use adit_host::store_thread::ThreadStore;
+use adit_shared_store::journal_folder::JournalFolder;
+use adit_shared_store::replicated::ReplicatedFigures;
 use adit_shared_store::replication::ReplicatedStore;
+use adit_shared_store::store_thread::ThreadStore;
 use adit_shared_store::{SharedStore, SharedStoreFigures};
 use adit_store::{
     AppendError, GroupQueue, Journal, JournalFigures, RecordKey, RecordKind, RecordNumber,

@@ -13,10 +13,10 @@ mod workers;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 
-use adit_host::idle::Doorbell;
-use adit_host::store_thread::StoreLink;
+use adit_kernel::idle::Doorbell;
 use adit_n4::PathMtuChange;
 use adit_rules::{WorkerCommand, WorkerEvent};
+use adit_shared_store::store_thread::StoreLink;
 use adit_store::{RecordNumber, StoreState};
 use adit_tables::neighbor::NeighborCache;
 use adit_types::Nanos;

@@ -80,7 +80,7 @@ impl<'a> DocumentPair<'a> {
 
 /// How much a count grows per second; zero if it fell.
 pub(crate) fn rate(before: u64, now: u64, interval_s: f64) -> f64 {
-    let grown = adit_metrics::as_gauge(now.saturating_sub(before));
+    let grown = adit_operate::metrics::as_gauge(now.saturating_sub(before));
     if interval_s > 0.0 { grown / interval_s } else { 0.0 }
 }
 

@@ -1,7 +1,7 @@
 //! Flows of sessions on the cards of ports with `flow_offload`.
 
 use adit_dpdk::{EthdevFlows, Port};
-use adit_flows::{FlowConfig, FlowDirections, FlowOffload};
+use adit_rules::flows::{FlowConfig, FlowDirections, FlowOffload};
 use adit_rules::{Offload, OffloadChoice, OffloadInterface};
 use adit_tables::TablesConfig;
 use adit_types::{Nanos, PortId};

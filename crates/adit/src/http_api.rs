@@ -2,7 +2,7 @@
 //! and the dashboard.
 //!
 //! It listens at the admin socket, and at a TCP address if `[api]` says so: the same routes, each with a thread and limits of
-//! its own, so that clients over the network keep no operator of this host waiting. Room `api` has the machinery; here are
+//! its own, so that clients over the network keep no operator of this host waiting. `operate::api` has the machinery; here are
 //! the routes. The threads share the core of the control thread and yield to it.
 
 mod acts;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 
-use adit_api::{ApiCredentials, ApiServer, ApiServerConfig, ApiStartError, ApiTlsPaths};
+use adit_operate::api::{ApiCredentials, ApiServer, ApiServerConfig, ApiStartError, ApiTlsPaths};
 use adit_types::limits::API_TAPS_MAX;
 use axum::Router;
 use axum::extract::Query;

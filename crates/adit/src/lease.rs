@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-use adit_api::FileSecrecy;
+use adit_operate::api::FileSecrecy;
 use adit_shared_store::{LeaseAnswer, LeaseView, SharedStore, SharedStoreOptions, StoreLogin};
 use adit_transport::{KernelTcp, TlsTransport, Transport};
 use anyhow::{Context, bail};

@@ -9,7 +9,7 @@ use adit_datapath::{
     SharedFlows, TapPort, Worker, WorkerConfig, connect,
 };
 use adit_dpdk::{Eal, EventScheduler, Mbuf, SchedulerPort};
-use adit_host::idle::{Doorbell, IdlePolicy, Sleeper};
+use adit_kernel::idle::{Doorbell, IdlePolicy, Sleeper};
 use adit_rules::{TapItem, WorkerCommand, WorkerEvent};
 use adit_tables::TablesReader;
 use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN, HANDOFF_RING_LEN, TAP_RING_LEN};

@@ -6,13 +6,13 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use adit_dpdk::Eal;
-use adit_host::journal_folder::JournalFolder;
-use adit_host::store_thread::{FormerRecords, StoreLink, read_record};
 use adit_n4::{
     CLOCK_MARK, CLOCK_MARK_INTERVAL, FormerRecord, NodeRecord, RecordConfig, clock_mark,
 };
 use adit_session::SessionPreparer;
 use adit_shared_store::LeaseAnswer;
+use adit_shared_store::journal_folder::JournalFolder;
+use adit_shared_store::store_thread::{FormerRecords, StoreLink, read_record};
 use adit_store::{Journal, JournalOptions, RecordKind, RecordStore};
 use adit_types::Nanos;
 use anyhow::{Context, bail};

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use adit_dpdk::Eal;
-use adit_host::tail_thread::TailThread;
 use adit_shared_store::replication::{
     ReplicatedStore, ReplicatedStoreOptions, ReplicationClient, ReplicationConfig,
     ReplicationServer, ReplicationTail, write_tail,
 };
+use adit_shared_store::tail_thread::TailThread;
 use adit_store::{Incarnation, StoreError};
 use adit_types::Nanos;
 use adit_types::limits::STORE_BACKLOG_BYTES_MAX;

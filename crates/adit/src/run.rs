@@ -8,9 +8,9 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use adit_api::ApiServer;
 use adit_dpdk::{Eal, EventDevice, Mempool};
 use adit_n4::Node;
+use adit_operate::api::ApiServer;
 use adit_rules::DataPlane;
 use adit_types::{MacAddr, PortId, Role};
 use anyhow::{Context, bail};
@@ -50,8 +50,8 @@ use crate::{
     active_addresses, event_scheduler, flow_offload, http_api, open_ports, record_store, show,
     snapshot, steering, wiring, xdp,
 };
-use adit_host::large_pages;
-use adit_host::n4_socket::N4Socket;
+use adit_kernel::large_pages;
+use adit_kernel::n4_socket::N4Socket;
 
 /// Timeout for the workers to stop; then adit ends without them.
 const WORKER_STOP_LIMIT: Duration = Duration::from_secs(10);

@@ -6,7 +6,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use adit_api::ApiServer;
+use adit_operate::api::ApiServer;
 use anyhow::{Context, bail};
 
 /// How long a process that was killed may still listen.

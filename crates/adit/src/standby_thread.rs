@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use adit_host::tail_thread::TailReport;
+use adit_shared_store::tail_thread::TailReport;
 use adit_shared_store::{FollowProgress, FollowedChange, LeaseAnswer, SharedStoreFigures};
 use adit_store::{GroupPosition, RecordKind, RecordName, RecordStore, StoreError};
 use rustix::event::{EventfdFlags, eventfd};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use adit_api::{FileSecrecy, read_text_file};
+use adit_operate::api::{FileSecrecy, read_text_file};
 use adit_transport::{TlsIdentity, TlsSettings, TlsSettingsError};
 use anyhow::Context;
 

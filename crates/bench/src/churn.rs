@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use adit_host::idle::thread_time;
+use adit_kernel::idle::thread_time;
 use adit_types::limits::BURST_DEFAULT;
 use anyhow::{Context, ensure};
 use rand::rngs::SmallRng;

@@ -1,9 +1,9 @@
 //! The control side in this process and the SMF that drives it, for the benches of N4, memory and
 //! churn.
 
-use adit_host::store_thread::{StoreLink, StoreReport};
 use adit_n4::{Node, RecordConfig};
 use adit_pfcp::{Cause, Message, PfcpDatagram};
+use adit_shared_store::store_thread::{StoreLink, StoreReport};
 use adit_store::JournalFigures;
 use adit_tables::{Publisher, TablesReader};
 use adit_types::{Nanos, Seid, Teid, VlanId};

@@ -26,8 +26,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::control_plane::{BenchControlPlane, rate, refusal};
 use super::size::parse_sessions;
 use super::{report, smf};
-use adit_host::n4_socket::N4Socket;
-use adit_host::n4_socket::RECEIVE_BUFFER_KIB;
+use adit_kernel::n4_socket::N4Socket;
+use adit_kernel::n4_socket::RECEIVE_BUFFER_KIB;
 
 /// Number of measured decodings.
 const DECODINGS: u32 = 1_000_000;

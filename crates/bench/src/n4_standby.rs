@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use adit_dpdk::{
     Device, Eal, Mempool, Port, PortConfig, RegisteringIo, WorkerIo, WorkerPort, pin_current_thread,
 };
-use adit_host::replicated::ReplicatedFigures;
-use adit_host::store_thread::{StoreLink, ThreadStore};
-use adit_host::tail_thread::TailThread;
+use adit_shared_store::replicated::ReplicatedFigures;
 use adit_shared_store::replication::{
     ReplicatedStore, ReplicatedStoreOptions, ReplicationClient, ReplicationConfig,
     ReplicationServer, ReplicationTail,
 };
+use adit_shared_store::store_thread::{StoreLink, ThreadStore};
+use adit_shared_store::tail_thread::TailThread;
 use adit_store::{
     AppendError, GroupQueue, Incarnation, RecordKey, RecordKind, RecordNumber, RecordStore,
     StoreChange, StoreError, Upkeep,

@@ -4,11 +4,11 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use adit_host::idle::thread_time;
-use adit_host::journal_folder::JournalFolder;
-use adit_host::store_thread::{StoreLink, read_record};
+use adit_kernel::idle::thread_time;
 use adit_n4::{FormerRecord, NodeRecord};
 use adit_session::SessionPreparer;
+use adit_shared_store::journal_folder::JournalFolder;
+use adit_shared_store::store_thread::{StoreLink, read_record};
 use adit_store::{Journal, JournalOptions, RecordKind};
 use adit_types::Nanos;
 use anyhow::{Context, ensure};

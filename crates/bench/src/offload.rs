@@ -9,7 +9,7 @@ use core::net::Ipv4Addr;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use adit_flows::{FlowConfig, FlowDirections, FlowOffload, SoftwareCard};
+use adit_rules::flows::{FlowConfig, FlowDirections, FlowOffload, SoftwareCard};
 use adit_rules::{
     FastRule, FastRuleForwarding, FastRulePeer, FastRuleTransport, FastRuleUe, FastRuleUsage,
     Offload, OffloadChoice, OffloadInterface, OffloadRule, OuterTos, SessionKey,

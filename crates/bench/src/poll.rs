@@ -23,7 +23,7 @@ use super::network::{BenchSession, PORTS};
 use super::packet::BenchPacket;
 use super::report::{self, quantile, ratio, rounded};
 use super::sessions::{self, BenchProfile};
-use adit_host::idle::{Doorbell, IdlePolicy, Sleeper, thread_time};
+use adit_kernel::idle::{Doorbell, IdlePolicy, Sleeper, thread_time};
 
 /// Duration of the measurement of an idle worker's CPU share.
 const IDLE: Duration = Duration::from_secs(2);

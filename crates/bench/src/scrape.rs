@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use adit_metrics::{
+use adit_n4::{N4Counters, ServiceCounts};
+use adit_operate::metrics::{
     AssociationFigures, MetricsTextFormat, PacketFigures, SignalingFigures, WorkerFigures,
     packet_families, signaling_families, write_families,
 };
-use adit_n4::{N4Counters, ServiceCounts};
 use adit_tables::{Snapshot, WorkerCounters};
 use anyhow::ensure;
 use serde_json::{Value, json};

@@ -20,9 +20,12 @@ mod device;
 mod error;
 mod frame;
 mod host_addresses;
+pub mod idle;
 mod join;
 #[cfg(test)]
 mod large_packet_tests;
+pub mod large_pages;
+pub mod n4_socket;
 mod netlink;
 mod network;
 mod network_device;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::ValueEnum;
 
-use adit_lab_baseband::{
+use crate::baseband_app::{
     BackgroundKind, BackgroundLoad, Calibration, LatencyRequest, ResponseTimes, SchedulingPolicy,
     StageTimes, TimeDistribution, TtiOutcome, Workload, WorkloadOutcome, time_ns,
 };
@@ -308,7 +308,7 @@ impl BasebandRig {
         }
         let meter = load.as_mut().map(ThroughputMeter::start).transpose()?;
         let outcome =
-            adit_lab_baseband::run(&self.workload, self.calibration, stop, &mut |progress| {
+            crate::baseband_app::run(&self.workload, self.calibration, stop, &mut |progress| {
                 show(&format!("{what}: {} of {} TTIs", progress.ttis, progress.planned));
             })?;
         show("");

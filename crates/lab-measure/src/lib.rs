@@ -8,6 +8,7 @@ mod absence;
 mod agreement;
 mod any_engine;
 mod baseband;
+pub mod baseband_app;
 mod cases;
 pub mod command;
 mod compare;

@@ -4,6 +4,7 @@
 
 mod adit_process;
 mod demo;
+mod faults;
 mod gnb;
 mod ports;
 mod router;
@@ -37,7 +38,7 @@ enum LabCommand {
     /// Check with real traffic that adit applies one kind of rule. Needs root.
     Scenario(ScenarioArguments),
     /// Break processes, networks, servers and disks around adits, and check that nothing acknowledged is lost. Needs root.
-    Faults(adit_lab_faults::FaultsArguments),
+    Faults(crate::faults::FaultsArguments),
     #[command(flatten)]
     Measure(MeasureCommand),
 }
@@ -123,7 +124,7 @@ fn main() -> ExitCode {
     let result = Stop::on_signals().and_then(|stop| match &command {
         LabCommand::Demo(arguments) => demo::run(arguments, &stop),
         LabCommand::Scenario(arguments) => scenario::run(arguments, &stop),
-        LabCommand::Faults(arguments) => adit_lab_faults::run(arguments, &stop),
+        LabCommand::Faults(arguments) => crate::faults::run(arguments, &stop),
         LabCommand::Measure(command) => command.run(ports::run, &stop),
     });
     match result {

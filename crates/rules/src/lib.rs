@@ -13,6 +13,7 @@ pub mod delta;
 pub mod delta_id;
 pub mod event;
 pub mod fast_rule;
+pub mod flows;
 pub mod forwarding;
 pub mod matcher;
 pub mod next_hops;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use adit_datapath::Spread;
 use adit_machine::placement::SiblingPolicy;
-use adit_wire::rss::ToeplitzKey;
 use adit_types::limits::{BURST_DEFAULT, BURST_MAX, WORKERS_MAX};
 use adit_types::{Role, Roles};
+use adit_wire::rss::ToeplitzKey;
 
 use super::comparison::{BY_KEY, OnReload, PACKET_PATH};
 use super::cpus::{CpuKey, Cpus, OtherCores, PerItem, PlacementSettings, ThreadCpus, per_item};

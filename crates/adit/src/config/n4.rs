@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use adit_host::n4_socket::RECEIVE_BUFFER_KIB;
+use adit_kernel::n4_socket::RECEIVE_BUFFER_KIB;
 use adit_types::Nanos;
 use adit_types::limits::SESSIONS_MAX;
 

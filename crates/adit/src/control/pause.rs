@@ -3,8 +3,8 @@
 
 use std::net::IpAddr;
 
-use adit_host::store_thread::StoreLink;
 use adit_rules::WorkerCommand;
+use adit_shared_store::store_thread::StoreLink;
 use adit_store::StoreState;
 use adit_types::{InterfaceId, MacAddr, Nanos};
 use tracing::{info, warn};

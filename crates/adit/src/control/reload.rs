@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use adit_api::ApiCredentials;
+use adit_operate::api::ApiCredentials;
 use adit_tables::PreparedRoutes;
 use adit_types::Nanos;
 use serde_json::Value;

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use adit_host::store_thread::StoreLink;
 use adit_n4::{Node, NodeRecord};
+use adit_shared_store::store_thread::StoreLink;
 use adit_store::RecordKind;
 use adit_types::Nanos;
 use anyhow::{Context, bail};

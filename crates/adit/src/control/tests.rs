@@ -26,7 +26,7 @@ use crate::lifecycle::Lifecycle;
 use crate::liveness::Liveness;
 use crate::packet_path::spawn;
 use crate::{run, wiring};
-use adit_host::n4_socket::N4Socket;
+use adit_kernel::n4_socket::N4Socket;
 use smf::SessionScript;
 
 const EXAMPLE: &str = include_str!("../../../../adit.example.toml");
@@ -50,8 +50,7 @@ impl Plant {
         let store = StoreConfig { sessions_max, ..known.store };
         let node = Node::new(NodeConfig { store, ..known });
         let given = format!("\nsessions_max = {sessions_max}\n");
-        let config =
-            Config::parse(&EXAMPLE.replace("\nsessions_max = 100000\n", &given)).unwrap();
+        let config = Config::parse(&EXAMPLE.replace("\nsessions_max = 100000\n", &given)).unwrap();
         let macs = vec![MacAddr([2, 0, 0, 0, 0, 1]); config.ports.len()];
         let tables =
             wiring::tables(&config, &macs, u8::try_from(node.store().slot_bits()).unwrap(), 1);

@@ -1,7 +1,7 @@
 //! Workers that give their sessions to others, and get them back, while packets pass.
 
 use adit_datapath::{GroupOwners, WaitingRoom, first_owners};
-use adit_host::idle::Doorbell;
+use adit_kernel::idle::Doorbell;
 use adit_types::{Nanos, Role, WorkerId};
 use tracing::info;
 

@@ -1,6 +1,6 @@
 //! Acts of operators. Each act is logged.
 
-use adit_api::ApiPrincipal;
+use adit_operate::api::ApiPrincipal;
 use axum::extract::{Path, Query, State};
 use axum::{Extension, Json};
 use serde::Deserialize;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use adit_api::problem_with;
+use adit_operate::api::problem_with;
 use axum::Json;
 use axum::body::Body;
 use axum::http::{Response, StatusCode};

@@ -21,7 +21,7 @@ use super::{acts, health, live, reads, session, taps};
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
         version = env!("CARGO_PKG_VERSION"),
     ),
-    components(schemas(adit_api::ProblemDocument)),
+    components(schemas(adit_operate::api::ProblemDocument)),
     modifiers(&BearerTokens),
     security(("token" = [])),
     tags(

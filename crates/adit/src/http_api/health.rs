@@ -1,6 +1,6 @@
 //! Probes: is this process alive, and is it ready?
 
-use adit_api::problem_with;
+use adit_operate::api::problem_with;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Query, State};
@@ -26,7 +26,7 @@ pub(super) struct AliveDocument {
 /// Is the process alive, and does its control thread turn?
 #[utoipa::path(get, path = "/healthz", tag = "health", security(()),
     responses((status = 200, body = AliveDocument), (status = 503, description = "The control thread does not turn.",
-        body = adit_api::ProblemDocument, content_type = "application/problem+json")))]
+        body = adit_operate::api::ProblemDocument, content_type = "application/problem+json")))]
 pub(super) async fn healthz(
     _: Query<NoParameters>,
     State(api): State<ApiState>,

@@ -1,6 +1,6 @@
 //! Everything that is counted, for Prometheus.
 
-use adit_metrics::MetricsTextFormat;
+use adit_operate::metrics::MetricsTextFormat;
 use axum::body::Body;
 use axum::extract::{Query, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE};

@@ -1,6 +1,6 @@
 //! Traces and captures: streams that end with their packets, with their time, or with their client.
 
-use adit_api::ApiPrincipal;
+use adit_operate::api::ApiPrincipal;
 use axum::body::Body;
 use axum::extract::{Query, State};
 use axum::http::header::{ACCEPT, CONTENT_DISPOSITION, CONTENT_TYPE};

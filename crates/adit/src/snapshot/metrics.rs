@@ -6,12 +6,12 @@
 mod features;
 mod system;
 
-use adit_metrics::{
+use adit_n4::{Association, DurationHistogram, N4Counters, ServiceCounts};
+use adit_operate::metrics::{
     AssociationFigures, MetricFamily, MetricSample, MetricUnit, MetricValues, MetricsTextFormat,
     PacketFigures, SignalingFigures, WorkerFigures, as_gauge, duration_family, packet_families,
     signaling_families, write_families,
 };
-use adit_n4::{Association, DurationHistogram, N4Counters, ServiceCounts};
 use adit_tables::neighbor::NeighborCounters;
 use adit_tables::{PublisherCounters, Snapshot};
 use adit_types::Nanos;

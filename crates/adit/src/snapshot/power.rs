@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use adit_machine::tuning::{CpuPower, EnergyZone, HostFiles, RootedFiles, cpu_power, energy_zones};
-use adit_metrics::{MetricFamily, MetricSample, MetricUnit, MetricValues, as_gauge};
+use adit_operate::metrics::{MetricFamily, MetricSample, MetricUnit, MetricValues, as_gauge};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -128,7 +128,7 @@ impl PowerReading {
 mod tests {
     use std::fs;
 
-    use adit_metrics::{MetricsTextFormat, write_families};
+    use adit_operate::metrics::{MetricsTextFormat, write_families};
     use adit_types::Role;
 
     use super::*;

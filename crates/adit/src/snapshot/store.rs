@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use adit_host::replicated::ReplicatedFigures;
-use adit_host::store_thread::StoreReport;
-use adit_host::tail_thread::TailReport;
 use adit_shared_store::SharedStoreFigures;
+use adit_shared_store::replicated::ReplicatedFigures;
+use adit_shared_store::store_thread::StoreReport;
+use adit_shared_store::tail_thread::TailReport;
 use adit_store::{JournalFigures, StoreState};
 use serde::Serialize;
 use utoipa::ToSchema;

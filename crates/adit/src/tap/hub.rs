@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 
-use adit_host::idle::Doorbell;
+use adit_kernel::idle::Doorbell;
 use adit_n4::Node;
 use adit_rules::{
     DropReason, DroppedFor, TapFilter, TapId, TapItem, TapKey, TapRequest, WorkerCommand,

@@ -3,8 +3,8 @@
 //! Most packets share a next hop, so the last one is kept for each family of the packets that leave, also from one
 //! burst to the next.
 
-use adit_pktio::PacketBuf;
 use crate::shaper::RateSet;
+use adit_pktio::PacketBuf;
 use adit_tables::{Leases, MeterPairs};
 use adit_types::{InterfaceId, InterfaceSet, NextHopIndex};
 use adit_wire::{UsualLinkHeader, usual_dst};

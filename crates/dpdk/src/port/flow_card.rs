@@ -1,4 +1,4 @@
-//! Flows of sessions on ethdev ports: the calls of `rte_flow` behind [`adit_flows::FlowCard`].
+//! Flows of sessions on ethdev ports: the calls of `rte_flow` behind [`adit_rules::flows::FlowCard`].
 //!
 //! A flow is a rule of the card's embedded switch (`transfer`): it matches frames from the link of a port, and sends them on
 //! the link of a port, or to our driver. Its counter is an indirect action, which outlives the rule.
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use adit_dpdk_sys as sys;
-use adit_flows::{
+use adit_rules::flows::{
     Flow, FlowAction, FlowCard, FlowCardError, FlowCounts, FlowHeader, FlowItem, FlowNumber,
     FlowPriority,
 };

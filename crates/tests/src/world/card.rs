@@ -1,6 +1,6 @@
 //! A card in memory in front of the workers.
 
-use adit_flows::{
+use adit_rules::flows::{
     Flow, FlowConfig, FlowDirections, FlowOffload, FlowPriority, SoftwareCard, SoftwareCardVerdict,
 };
 use adit_rules::{Offload, OffloadChoice, OffloadInterface};

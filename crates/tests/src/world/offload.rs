@@ -1,6 +1,6 @@
 //! Offloads in front of the workers: the XDP program, or a card in memory.
 
-use adit_flows::SoftwareCard;
+use adit_rules::flows::SoftwareCard;
 use adit_rules::{DeltaId, Offload, OffloadInterface};
 use adit_tables::TablesConfig;
 use adit_types::Nanos;

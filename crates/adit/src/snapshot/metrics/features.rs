@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use adit_metrics::{MetricFamily, MetricLabels, MetricSample, MetricUnit, MetricValues, as_gauge};
+use adit_operate::metrics::{
+    MetricFamily, MetricLabels, MetricSample, MetricUnit, MetricValues, as_gauge,
+};
 use adit_store::StoreState;
 use adit_tables::{ALL_SESSIONS, OffloadReport};
 use adit_types::{BitRate, Direction, SliceId};

@@ -4,7 +4,9 @@ use std::fs;
 
 use adit_dpdk::Mempool;
 use adit_kernel::{KernelCounters, PortCounters};
-use adit_metrics::{MetricFamily, MetricLabels, MetricSample, MetricUnit, MetricValues, as_gauge};
+use adit_operate::metrics::{
+    MetricFamily, MetricLabels, MetricSample, MetricUnit, MetricValues, as_gauge,
+};
 
 use super::{count, gauge};
 use crate::control_parts::{ControlPort, ControlPortDevice};

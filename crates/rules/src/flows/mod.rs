@@ -1,0 +1,23 @@
+//! Forwarding by flow rules of a network card (`rte_flow`): the flows that act as a fast rule, and
+//! the [`Offload`](crate::Offload) that installs them.
+//!
+//! [`make`] turns a fast rule into [`Flow`]s: headers that a frame must have, and the card's
+//! actions on it. It depends on no card. [`FlowOffload`] keeps them on a [`FlowCard`], reads their
+//! counters, and removes them. Drivers of cards are one kind of it; [`SoftwareCard`] carries out
+//! flows on frames in memory, for tests.
+//!
+//! docs/internals/offload.md lists the assumptions about a card.
+
+mod card;
+mod flow;
+pub mod make;
+mod offload;
+mod routes;
+mod software_card;
+mod usage;
+
+pub use card::{FlowCard, FlowCardError, FlowCounts, FlowNumber};
+pub use flow::{Flow, FlowAction, FlowHeader, FlowItem, FlowPriority};
+pub use make::{FlowConfig, FlowDirections};
+pub use offload::FlowOffload;
+pub use software_card::{FlowRefuser, SoftwareCard, SoftwareCardVerdict};

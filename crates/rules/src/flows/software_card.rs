@@ -1,0 +1,257 @@
+//! A card in memory: carries out flows on frames, octet for octet.
+
+use core::fmt;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use adit_types::PortId;
+
+use crate::flows::card::{FlowCard, FlowCardError, FlowCounts, FlowNumber};
+use crate::flows::flow::{Flow, FlowAction, FlowHeader};
+
+/// The outcome of a frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SoftwareCardVerdict {
+    /// It goes to the workers as it is.
+    Worker,
+    /// It left.
+    Sent(PortId, Vec<u8>),
+}
+
+/// Decides whether the card refuses a flow, and why.
+pub type FlowRefuser = Box<dyn FnMut(&Flow) -> Option<&'static str> + Send>;
+
+#[derive(Default)]
+struct Inside {
+    flows: BTreeMap<FlowNumber, Flow>,
+    counts: BTreeMap<FlowNumber, FlowCounts>,
+    last: u64,
+    room: usize,
+    refuses: Option<FlowRefuser>,
+    /// Created since the start.
+    created: u64,
+    /// Refused since the start.
+    refused: u64,
+}
+
+/// A card in memory. Its clones are the same card.
+#[derive(Clone)]
+pub struct SoftwareCard(Arc<Mutex<Inside>>);
+
+impl fmt::Debug for SoftwareCard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SoftwareCard").field("flows", &self.inside().flows.len()).finish()
+    }
+}
+
+impl SoftwareCard {
+    /// A card with room for `flows`, which refuses a flow when `refuses` says why.
+    #[must_use]
+    pub fn new(flows: usize, refuses: Option<FlowRefuser>) -> Self {
+        Self(Arc::new(Mutex::new(Inside { room: flows, refuses, ..Inside::default() })))
+    }
+
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Flows now.
+    #[must_use]
+    pub fn flows(&self) -> usize {
+        self.inside().flows.len()
+    }
+
+    /// Counters now, those of removed flows included.
+    #[must_use]
+    pub fn counters(&self) -> usize {
+        self.inside().counts.len()
+    }
+
+    /// Flows created so far.
+    #[must_use]
+    pub fn created(&self) -> u64 {
+        self.inside().created
+    }
+
+    /// Refused so far.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.inside().refused
+    }
+
+    /// From now on it has room for `flows`.
+    pub fn set_room(&self, flows: usize) {
+        self.inside().room = flows;
+    }
+
+    /// Processes a frame that arrives on a port.
+    #[must_use]
+    pub fn process(&self, port: PortId, frame: &[u8]) -> SoftwareCardVerdict {
+        let mut inside = self.inside();
+        let Inside { flows, counts, .. } = &mut *inside;
+        let matching = flows.iter().filter(|(_, flow)| flow.port == port && matches(flow, frame));
+        let Some((number, flow)) = matching.min_by_key(|(_, flow)| flow.priority) else {
+            return SoftwareCardVerdict::Worker;
+        };
+        let count = counts.entry(*number).or_default();
+        act(flow, count, frame)
+    }
+}
+
+impl FlowCard for SoftwareCard {
+    fn create(&mut self, flow: &Flow) -> Result<FlowNumber, FlowCardError> {
+        let mut inside = self.inside();
+        if inside.flows.len() >= inside.room {
+            inside.refused += 1;
+            return Err(FlowCardError("No space left on device: the table is full".to_owned()));
+        }
+        if let Some(words) = inside.refuses.as_mut().and_then(|refuses| refuses(flow)) {
+            inside.refused += 1;
+            return Err(FlowCardError(words.to_owned()));
+        }
+        inside.last += 1;
+        inside.created += 1;
+        let number = FlowNumber(inside.last);
+        inside.flows.insert(number, flow.clone());
+        inside.counts.insert(number, FlowCounts::default());
+        Ok(number)
+    }
+
+    fn destroy(&mut self, flow: FlowNumber) -> Result<(), FlowCardError> {
+        let removed = self.inside().flows.remove(&flow);
+        removed.map(|_| ()).ok_or_else(|| FlowCardError("No such file or directory".to_owned()))
+    }
+
+    fn query(&mut self, flow: FlowNumber) -> Result<FlowCounts, FlowCardError> {
+        let counts = self.inside().counts.get(&flow).copied();
+        counts.ok_or_else(|| FlowCardError("No such file or directory".to_owned()))
+    }
+
+    fn release(&mut self, flow: FlowNumber) {
+        let mut inside = self.inside();
+        if !inside.flows.contains_key(&flow) {
+            inside.counts.remove(&flow);
+        }
+    }
+}
+
+/// Where each IPv4 header of a frame begins that has the headers of a flow.
+fn matches(flow: &Flow, frame: &[u8]) -> bool {
+    let mut at = 0;
+    let mut ipv4 = Vec::new();
+    for item in &flow.items {
+        if let FlowHeader::Intact(nth) = item.header {
+            let start = (nth as usize).checked_sub(1).and_then(|nth| ipv4.get(nth));
+            if !start.is_some_and(|start| is_intact(&frame[*start..])) {
+                return false;
+            }
+            continue;
+        }
+        let Some(rest) = frame.get(at..) else { return false };
+        let Some((skipped, len)) = header_len(item.header, rest) else { return false };
+        let header = &rest[skipped..];
+        let mut fields = header.iter().zip(&item.spec).zip(&item.mask);
+        if header.len() < item.spec.len()
+            || fields.any(|((octet, spec), mask)| (octet ^ spec) & mask != 0)
+        {
+            return false;
+        }
+        if item.header == FlowHeader::Ipv4 {
+            ipv4.push(at);
+        }
+        at += len;
+    }
+    true
+}
+
+/// How many octets of a header precede those that an item compares, and its whole length. `None` if it is not there.
+fn header_len(header: FlowHeader, octets: &[u8]) -> Option<(usize, usize)> {
+    let (skipped, len) = match header {
+        FlowHeader::Ethernet => (0, 14),
+        FlowHeader::Vlan => (0, 4),
+        FlowHeader::Udp | FlowHeader::Gtpu => (0, 8),
+        FlowHeader::Tcp => (0, 20),
+        FlowHeader::Ipv4 => match octets.first()? {
+            first if first >> 4 == 4 && first & 0xf >= 5 => (0, usize::from(first & 0xf) * 4),
+            _ => return None,
+        },
+        FlowHeader::Container => match octets.get(3..8)? {
+            // The type of a container, its length in units of four octets, and no further header.
+            [0x85, 1, _, _, 0] => (4, 8),
+            _ => return None,
+        },
+        FlowHeader::Intact(_) => return None,
+    };
+    (octets.len() >= len).then_some((skipped, len))
+}
+
+/// The IPv4 header has a right checksum, and `octets` has as many as it says.
+fn is_intact(octets: &[u8]) -> bool {
+    let header_len = usize::from(octets[0] & 0xf) * 4;
+    let len = usize::from(u16::from_be_bytes([octets[2], octets[3]]));
+    checksum(&octets[..header_len]) == 0 && len >= header_len && len <= octets.len()
+}
+
+fn checksum(octets: &[u8]) -> u16 {
+    let (words, _) = octets.as_chunks::<2>();
+    let mut sum: u32 = words.iter().map(|word| u32::from(u16::from_be_bytes(*word))).sum();
+    while sum >> 16 != 0 {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !u16::try_from(sum).unwrap_or_default()
+}
+
+fn act(flow: &Flow, count: &mut FlowCounts, frame: &[u8]) -> SoftwareCardVerdict {
+    let mut octets = frame.to_vec();
+    for action in &flow.actions {
+        match action {
+            FlowAction::Count => {
+                count.pkts += 1;
+                count.bytes += frame.len() as u64;
+            }
+            FlowAction::Decapsulate(front) => {
+                octets.drain(..front.len().min(octets.len()));
+            }
+            FlowAction::Encapsulate(front) => {
+                octets.splice(..0, front.iter().copied());
+                complete(&mut octets, front.len());
+            }
+            FlowAction::DecrementHops => {
+                let at = network_offset(&octets);
+                if let Some([hops, _, sum @ ..]) = octets.get_mut(at + 8..at + 12) {
+                    *hops -= 1;
+                    sum.fill(0);
+                    write_checksum(&mut octets, at);
+                }
+            }
+            FlowAction::Send(port) => return SoftwareCardVerdict::Sent(*port, octets),
+            FlowAction::ToWorker => return SoftwareCardVerdict::Worker,
+        }
+    }
+    SoftwareCardVerdict::Worker
+}
+
+/// Where the header after the Ethernet header and VLAN tag begins.
+fn network_offset(frame: &[u8]) -> usize {
+    if frame.get(12..14) == Some(&[0x81, 0x00]) { 18 } else { 14 }
+}
+
+fn write_checksum(frame: &mut [u8], at: usize) {
+    let end = at + usize::from(frame[at] & 0xf) * 4;
+    let sum = checksum(&frame[at..end]).to_be_bytes();
+    frame[at + 10..at + 12].copy_from_slice(&sum);
+}
+
+/// Writes the lengths and the checksum of the headers in the first `front` octets.
+fn complete(frame: &mut [u8], front: usize) {
+    let at = network_offset(frame);
+    if front <= at {
+        return;
+    }
+    let len = frame.len() - at;
+    for (field, overhead) in [(2, 0), (24, 20), (30, 36)] {
+        let value = u16::try_from(len - overhead).unwrap_or_default();
+        frame[at + field..at + field + 2].copy_from_slice(&value.to_be_bytes());
+    }
+    write_checksum(frame, at);
+}

@@ -1,0 +1,78 @@
+//! The counts of each session's flows, as last read.
+
+use core::fmt;
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::{OffloadCounts, OffloadUsage, share_of};
+use adit_types::{Direction, Nanos, SessionIndex};
+
+/// Sessions whose counters are allocated together.
+const CHUNK: usize = 1 << 10;
+
+/// Packets and octets of both directions, uplink first, and when the last packet was counted.
+type SessionCells = [AtomicU64; 5];
+
+/// Position of the moment.
+const LAST: usize = 4;
+
+/// Counters by session. Memory is allocated for sessions that had a flow, and for their neighbors.
+pub(crate) struct FlowUsage {
+    chunks: Box<[OnceLock<Box<[SessionCells]>>]>,
+}
+
+impl fmt::Debug for FlowUsage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FlowUsage").field("chunks", &self.chunks.len()).finish()
+    }
+}
+
+impl FlowUsage {
+    pub(crate) fn new(sessions: usize) -> Arc<Self> {
+        let chunks = (0..sessions.div_ceil(CHUNK)).map(|_| OnceLock::new());
+        Arc::new(Self { chunks: chunks.collect() })
+    }
+
+    /// Adds the counts of one direction's flows since they were last read. For one writer.
+    pub(crate) fn add(
+        &self,
+        session: SessionIndex,
+        direction: Direction,
+        pkts: u64,
+        bytes: u64,
+        now: Nanos,
+    ) {
+        let at = session.0 as usize;
+        let Some(chunk) = self.chunks.get(at / CHUNK) else { return };
+        let cells = chunk.get_or_init(|| (0..CHUNK).map(|_| SessionCells::default()).collect());
+        let cells = &cells[at % CHUNK];
+        let first = match direction {
+            Direction::Uplink => 0,
+            Direction::Downlink => 2,
+        };
+        for (cell, more) in cells[first..].iter().zip([pkts, bytes]) {
+            let sum = cell.load(Ordering::Relaxed).wrapping_add(more);
+            cell.store(sum, Ordering::Relaxed);
+        }
+        cells[LAST].store(now.0.max(1), Ordering::Relaxed);
+    }
+}
+
+impl OffloadUsage for FlowUsage {
+    fn counted(&self, session: SessionIndex) -> OffloadCounts {
+        let at = session.0 as usize;
+        let cells = self.chunks.get(at / CHUNK).and_then(OnceLock::get);
+        let Some(cells) = cells else { return OffloadCounts::default() };
+        let [ul_pkts, ul_bytes, dl_pkts, dl_bytes, last] =
+            cells[at % CHUNK].each_ref().map(|cell| cell.load(Ordering::Relaxed));
+        let last = (last != 0).then_some(Nanos(last));
+        OffloadCounts { ul_pkts, ul_bytes, dl_pkts, dl_bytes, last }
+    }
+
+    fn take_back(&self, _: SessionIndex) {}
+
+    /// Among the others alone: who chooses the sessions of flows reserves their volume.
+    fn divide(&self, _: SessionIndex, more: u64, others: u64) -> u64 {
+        share_of(more, others)
+    }
+}

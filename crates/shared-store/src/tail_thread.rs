@@ -1,0 +1,207 @@
+//! The thread that keeps the tail for the active adit, while this one is its standby.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::replication::{ReplicationServer, ReplicationServerCounters, TailError};
+use adit_store::{GroupPosition, Incarnation, QueuedGroup, RecordNumber};
+use adit_transport::Transport;
+use adit_types::Nanos;
+
+/// How long a thread that does not poll waits for octets.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Turns of a thread that polls between two looks at its owner's requests.
+const TURNS_PER_LOOK: u32 = 64;
+
+/// The state of the tail for operators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TailReport {
+    /// The incarnation of this standby, by which the active adit identifies its tail.
+    pub incarnation: Incarnation,
+    /// The newest epoch that the shared store has shown.
+    pub epoch: u64,
+    /// An active adit is connected.
+    pub has_active: bool,
+    /// This process has found the groups up to this one in the shared store.
+    pub base: RecordNumber,
+    /// The last group of the tail.
+    pub last: RecordNumber,
+    /// Groups in the tail.
+    pub groups: usize,
+    /// Counters of the server.
+    pub counters: ReplicationServerCounters,
+}
+
+#[derive(Debug)]
+struct TailState<T> {
+    server: Mutex<ReplicationServer<T>>,
+    is_ending: AtomicBool,
+    /// The owner waits for the server.
+    is_wanted: AtomicBool,
+    /// The time of the last turn.
+    turned_at: AtomicU64,
+}
+
+/// The owner's side of the thread.
+#[derive(Debug)]
+pub struct TailThread<T> {
+    state: Arc<TailState<T>>,
+    thread: Option<JoinHandle<()>>,
+    /// The newest epoch that the owner has noted.
+    noted_epoch: AtomicU64,
+}
+
+impl<T: Transport + Send + 'static> TailThread<T> {
+    /// Starts the thread. `polls` as the transport does; `now` reads the clock.
+    ///
+    /// # Errors
+    /// The process is out of threads.
+    pub fn start(
+        server: ReplicationServer<T>,
+        polls: bool,
+        now: impl FnMut() -> Nanos + Send + 'static,
+    ) -> io::Result<Self> {
+        let state = Arc::new(TailState {
+            server: Mutex::new(server),
+            is_ending: AtomicBool::new(false),
+            is_wanted: AtomicBool::new(false),
+            turned_at: AtomicU64::new(0),
+        });
+        let shared = Arc::clone(&state);
+        let thread = std::thread::Builder::new()
+            .name("adit-tail".to_owned())
+            .spawn(move || shared.run(polls, now))?;
+        Ok(Self { state, thread: Some(thread), noted_epoch: AtomicU64::new(0) })
+    }
+
+    /// The report for operators.
+    #[must_use]
+    pub fn report(&self) -> TailReport {
+        self.with(|server| {
+            let tail = server.tail();
+            TailReport {
+                incarnation: tail.incarnation(),
+                epoch: tail.epoch(),
+                has_active: server.has_active(),
+                base: tail.base(),
+                last: tail.last(),
+                groups: tail.len(),
+                counters: server.counters(),
+            }
+        })
+    }
+
+    /// Notes an epoch that the shared store shows: as [`crate::replication::ReplicationTail::note_epoch`].
+    pub fn note_epoch(&self, epoch: u64) {
+        if self.noted_epoch.fetch_max(epoch, Ordering::Relaxed) < epoch {
+            self.with(|server| server.tail_mut().note_epoch(epoch));
+        }
+    }
+
+    /// Takes no group any more: as [`crate::replication::ReplicationTail::fence`].
+    pub fn fence(&self, epoch: u64) {
+        self.with(|server| server.tail_mut().fence(epoch));
+    }
+
+    /// The groups that the shared store lacks. The caller fences the tail first.
+    ///
+    /// # Errors
+    /// As for [`crate::replication::ReplicationTail::groups_after`].
+    pub fn groups_after(&self, store: GroupPosition) -> Result<Vec<QueuedGroup>, TailError> {
+        self.with(|server| {
+            server.tail().groups_after(store).map(|groups| groups.cloned().collect())
+        })
+    }
+
+    /// The groups behind `after` up to `through`: as [`crate::replication::ReplicationTail::between`].
+    #[must_use]
+    pub fn between(
+        &self,
+        after: GroupPosition,
+        through: GroupPosition,
+    ) -> Option<Vec<QueuedGroup>> {
+        self.with(|server| {
+            let groups = server.tail().between(after, through);
+            groups.map(|groups| groups.cloned().collect())
+        })
+    }
+
+    /// Drops the groups that were found in the shared store: as [`crate::replication::ReplicationTail::drop_found`].
+    pub fn drop_found(&self, through: GroupPosition) {
+        self.with(|server| server.tail_mut().drop_found(through));
+    }
+
+    /// Promises the active adit that this one does not take over for `ms` milliseconds after a
+    /// request.
+    pub fn set_promise(&self, ms: u64) {
+        self.with(|server| server.tail_mut().set_promise(ms));
+    }
+
+    /// Promises nothing more. True once all promises are over.
+    #[must_use]
+    pub fn withdraw_promise(&self) -> bool {
+        let promised_until = self.with(|server| {
+            server.tail_mut().set_promise(0);
+            server.promised_until()
+        });
+        // Later than the time of a turn is safe.
+        Nanos(self.state.turned_at.load(Ordering::Relaxed)) >= promised_until
+    }
+
+    /// Ends the thread.
+    pub fn end(&mut self) {
+        self.state.is_ending.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+
+    /// Runs `act` between two turns of the thread.
+    fn with<R>(&self, act: impl FnOnce(&mut ReplicationServer<T>) -> R) -> R {
+        self.state.is_wanted.store(true, Ordering::Relaxed);
+        let mut server = self.state.server.lock().unwrap_or_else(PoisonError::into_inner);
+        self.state.is_wanted.store(false, Ordering::Relaxed);
+        act(&mut server)
+    }
+}
+
+impl<T> Drop for TailThread<T> {
+    fn drop(&mut self) {
+        self.state.is_ending.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl<T: Transport> TailState<T> {
+    fn run(&self, polls: bool, mut now: impl FnMut() -> Nanos) {
+        while !self.is_ending.load(Ordering::Relaxed) {
+            while self.is_wanted.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+            let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+            if polls {
+                let mut has_input = false;
+                for _ in 0..TURNS_PER_LOOK {
+                    has_input |= self.turn(&mut server, &mut now);
+                }
+                drop(server);
+                if !has_input {
+                    std::thread::yield_now();
+                }
+            } else {
+                server.wait(PAUSE);
+                self.turn(&mut server, &mut now);
+            }
+        }
+    }
+
+    fn turn(&self, server: &mut ReplicationServer<T>, now: &mut impl FnMut() -> Nanos) -> bool {
+        let at = now();
+        self.turned_at.store(at.0, Ordering::Relaxed);
+        let has_input = server.poll(at);
+        server.note_promises(now);
+        has_input
+    }
+}
