@@ -235,7 +235,7 @@ pub(crate) fn outer_header(
         HeaderCreation::Gtpu(_) => container(matched, arrived),
         HeaderCreation::Udp { .. } | HeaderCreation::Ip { .. } => None,
     };
-    Some(CreatedHeader { header, tos, container })
+    Some(CreatedHeader { header, tos, container, service_class: None })
 }
 
 /// The PDU Session Container that a packet leaves with, of the type of its direction.
