@@ -520,17 +520,10 @@ fn pdr(
 fn qer(id: QerId, qfi: Option<Qfi>, gate: Gate, limit: Option<BitRate>) -> Qer {
     Qer {
         id,
-        correlation: None,
         gates: QerGates { uplink: gate, downlink: gate },
         mbr: limit.map(|rate| adit_session::Rates { uplink: rate, downlink: rate }),
-        gbr: None,
-        averaging_window_ms: None,
-        packet_rate: None,
-        packet_status: None,
-        reports_packets: false,
         qfi,
-        rqi: false,
-        ppi: None,
+        ..Qer::default()
     }
 }
 
