@@ -244,6 +244,7 @@ fn tunnel_over_v6(number: u16, teid: Teid, has_container: bool) -> anyhow::Resul
         src_port: 2152,
         teid,
         psc: has_container.then(|| PduSessionContainer::uplink(qfi)),
+        service_class: None,
         inner_len: INNER_LEN,
         udp_checksum: UdpChecksum::Zero,
     })
@@ -269,6 +270,7 @@ fn write_tunnel(
         src_port: 2152,
         teid,
         psc: has_container.then(|| container(qfi)),
+        service_class: None,
         inner_len: INNER_LEN,
     };
     let len = outer.len();

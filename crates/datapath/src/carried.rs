@@ -10,7 +10,7 @@ use adit_pktio::PacketBuf;
 use adit_rules::{DeltaId, DropReason, GtpuTunnel, HeaderCreation};
 use adit_tables::TablesView;
 use adit_types::{Direction, InterfaceId, InterfaceSet, MacAddr, Qfi, SessionIndex, Teid};
-use adit_wire::encapsulate::gtpu_len;
+use adit_wire::encapsulate::{ServiceClass, gtpu_len};
 use adit_wire::ipv4::Ipv4Header;
 use adit_wire::ipv6::Ipv6Header;
 use adit_wire::udp::UdpHeader;
@@ -245,6 +245,8 @@ pub(crate) struct CreatedHeader {
     pub tos: u8,
     /// PDU Session Container; none without GTP-U.
     pub container: Option<PduSessionContainer>,
+    /// Service Class Indicator; none without GTP-U.
+    pub service_class: Option<ServiceClass>,
 }
 
 impl CreatedHeader {
@@ -253,7 +255,9 @@ impl CreatedHeader {
     pub(crate) fn len(&self) -> usize {
         let ip = if self.header.addr().is_ipv4() { Ipv4Header::LEN } else { Ipv6Header::LEN };
         match self.header {
-            HeaderCreation::Gtpu(_) => ip + UdpHeader::LEN + gtpu_len(self.container.as_ref()),
+            HeaderCreation::Gtpu(_) => {
+                ip + UdpHeader::LEN + gtpu_len(self.container, self.service_class)
+            }
             HeaderCreation::Udp { .. } => ip + UdpHeader::LEN,
             HeaderCreation::Ip { .. } => ip,
         }
@@ -358,7 +362,12 @@ impl PlannedFrame {
             dscp: (flags & HAS_DSCP != 0).then_some(dscp),
             interface: InterfaceId(interface),
             mac,
-            outer: header.map(|header| CreatedHeader { header, tos, container }),
+            outer: header.map(|header| CreatedHeader {
+                header,
+                tos,
+                container,
+                service_class: None,
+            }),
         };
         buf.trim_front(RECORD_LEN).then_some(planned)
     }
@@ -385,7 +394,7 @@ mod tests {
         ];
         let outers = headers.map(|header| {
             let container = matches!(header, HeaderCreation::Gtpu(_)).then_some(container);
-            Some(CreatedHeader { header, tos: 0xb8, container })
+            Some(CreatedHeader { header, tos: 0xb8, container, service_class: None })
         });
         for (at, outer) in outers.into_iter().chain([None]).enumerate() {
             let planned = PlannedFrame {

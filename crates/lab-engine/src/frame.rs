@@ -332,6 +332,7 @@ fn front(form: &FrameFormat, inner_len: u16) -> Result<Vec<u8>, FrameError> {
             src_port: 0,
             teid: Teid(0),
             psc,
+            service_class: None,
             inner_len,
             udp_checksum: UdpChecksum::Zero,
         };
@@ -351,6 +352,7 @@ fn front(form: &FrameFormat, inner_len: u16) -> Result<Vec<u8>, FrameError> {
             src_port: 0,
             teid: Teid(0),
             psc,
+            service_class: None,
             inner_len,
         };
         let mut bytes = vec![0; outer.len()];

@@ -339,7 +339,7 @@ pub enum Gate {
 }
 
 /// A QoS enforcement rule as a worker applies it. Spec: TS 29.244 §7.5.2.5.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct QerEntry {
     /// The rule's identifier, for reports and traces.
     pub id: QerId,
@@ -353,6 +353,11 @@ pub struct QerEntry {
     pub rqi: bool,
     /// Paging policy indicator in downlink packets, 0..=7. Spec: TS 29.244 §8.2.116.
     pub ppi: Option<u8>,
+    /// Type of service or traffic class of downlink packets, and its mask. Spec: TS 29.244 §8.2.66.
+    pub flow_tos: Option<(u8, u8)>,
+    /// Service Class Indicator of downlink packets in GTP-U tunnels, and the octet behind it.
+    /// Spec: TS 29.244 §8.2.66; TS 29.281 §5.2.2.3.
+    pub service_class: Option<(u8, u8)>,
     /// Maximum bit rate, if it has one in some direction. Spec: TS 29.244 §8.2.8.
     pub meter: Option<QerMeter>,
     /// Packet rate, if it has one in some direction. Spec: TS 29.244 §8.2.63.

@@ -11,7 +11,9 @@ use crate::cp_function::{CpFSeid, OwnerId};
 use crate::index::resume;
 use crate::keys::SessionKeys;
 use crate::pack::{Pack, packed};
-use crate::packed_record::{PackedRecord, PackedRecordError, PackedRules, RecordParts};
+use crate::packed_record::{
+    PackedRecord, PackedRecordError, PackedRules, RecordParts, behind_version,
+};
 use crate::usage::UsageReport;
 
 /// All of a session that must outlive its process, as [`KeptSession::octets`]. A later process makes a
@@ -109,10 +111,11 @@ packed!(KeptPacketRate { qer, uplink, downlink });
 packed!(KeptAllowance { packets, additional, until });
 
 impl KeptSession {
-    /// The octets to keep. The first one is [`PackedRecord::VERSION`], which covers all of them.
+    /// The octets to keep. The first one is [`PackedRecord::OLDEST`], the version of all but the
+    /// record, which has its own.
     #[must_use]
     pub fn octets(&self) -> Vec<u8> {
-        let mut octets = vec![PackedRecord::VERSION];
+        let mut octets = vec![PackedRecord::OLDEST];
         self.names.pack(&mut octets);
         self.usage.pack(&mut octets);
         octets.extend_from_slice(self.record.octets());
@@ -161,7 +164,7 @@ impl KeptUsage {
     /// The octets to keep; see [`KeptSession::octets`].
     #[must_use]
     pub fn octets(&self) -> Vec<u8> {
-        let mut octets = vec![PackedRecord::VERSION];
+        let mut octets = vec![PackedRecord::OLDEST];
         self.pack(&mut octets);
         octets
     }
@@ -237,7 +240,7 @@ impl UsageReport {
     /// The octets to keep; see [`KeptSession::octets`].
     #[must_use]
     pub fn octets(&self) -> Vec<u8> {
-        let mut octets = vec![PackedRecord::VERSION];
+        let mut octets = vec![PackedRecord::OLDEST];
         self.pack(&mut octets);
         octets
     }
@@ -256,14 +259,6 @@ fn versioned<T: Pack>(octets: &[u8]) -> Result<T, PackedRecordError> {
     let mut rest = behind_version(octets)?;
     let value = T::unpack(&mut rest).filter(|_| rest.is_empty());
     value.ok_or(PackedRecordError::Malformed)
-}
-
-fn behind_version(octets: &[u8]) -> Result<&[u8], PackedRecordError> {
-    let (&version, rest) = octets.split_first().ok_or(PackedRecordError::Malformed)?;
-    match version == PackedRecord::VERSION {
-        true => Ok(rest),
-        false => Err(PackedRecordError::UnknownVersion(version)),
-    }
 }
 
 impl From<CpFSeid> for KeptFSeid {

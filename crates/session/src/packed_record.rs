@@ -3,7 +3,7 @@
 use core::fmt;
 
 use crate::pack::Pack;
-use crate::record::Records;
+use crate::record::{Qer, Records};
 use crate::usage::SessionUsage;
 
 /// Octets that most records fit in while they are packed.
@@ -29,7 +29,7 @@ pub(crate) struct RecordParts {
     pub buffer_epoch: u32,
 }
 
-/// The octets of the rules in a record.
+/// The octets of the rules in a record, behind its version.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PackedRules(Box<[u8]>);
 
@@ -47,7 +47,8 @@ impl fmt::Display for PackedRecordError {
         match self {
             Self::UnknownVersion(version) => write!(
                 f,
-                "session record of format version {version}; this program reads version {}",
+                "session record of format version {version}; this program reads versions {} to {}",
+                PackedRecord::OLDEST,
                 PackedRecord::VERSION
             ),
             Self::Malformed => f.write_str("malformed session record"),
@@ -58,14 +59,17 @@ impl fmt::Display for PackedRecordError {
 impl core::error::Error for PackedRecordError {}
 
 impl PackedRecord {
-    /// The version that this program packs and unpacks. Every change of the octets of a record
+    /// The newest version that this program packs and unpacks. Every change of the octets of a record
     /// raises it, a field appended to a structure included: older programs would misread the octets
-    /// that follow.
-    pub const VERSION: u8 = 3;
+    /// that follow. A record has the lowest version that has all of its fields.
+    pub const VERSION: u8 = 4;
+
+    /// The oldest version that this program unpacks. Fields of later ones are absent there.
+    pub const OLDEST: u8 = 3;
 
     pub(crate) fn pack(records: &Records, usage: &SessionUsage, buffer_epoch: u32) -> Self {
         let mut octets = Vec::with_capacity(RECORD_BYTES_USUAL);
-        octets.push(Self::VERSION);
+        octets.push(records.version());
         records.pack(&mut octets);
         usage.pack(&mut octets);
         buffer_epoch.pack(&mut octets);
@@ -75,7 +79,6 @@ impl PackedRecord {
     /// A record of the same rules as another one, with other measurements.
     pub(crate) fn repack(rules: &PackedRules, usage: &SessionUsage, buffer_epoch: u32) -> Self {
         let mut octets = Vec::with_capacity(RECORD_BYTES_USUAL);
-        octets.push(Self::VERSION);
         octets.extend_from_slice(&rules.0);
         usage.pack(&mut octets);
         buffer_epoch.pack(&mut octets);
@@ -115,9 +118,8 @@ impl RecordParts {
     /// [`PackedRecordError`].
     pub(crate) fn from_octets(octets: &[u8]) -> Result<(Self, PackedRules), PackedRecordError> {
         let mut packed = behind_version(octets)?;
-        let all = packed;
         let records = Records::unpack(&mut packed).ok_or(PackedRecordError::Malformed)?;
-        let (rules, _) = all.split_at(all.len() - packed.len());
+        let (rules, _) = octets.split_at(octets.len() - packed.len());
         let rest = unpack_usage(&mut packed).filter(|_| packed.is_empty());
         let (usage, buffer_epoch) = rest.ok_or(PackedRecordError::Malformed)?;
         let is_measured = records.urrs.len() == usage.measures.len()
@@ -146,11 +148,20 @@ fn unpack(octets: &[u8]) -> Option<RecordParts> {
     Some(RecordParts { records, usage, buffer_epoch })
 }
 
-fn behind_version(octets: &[u8]) -> Result<&[u8], PackedRecordError> {
+/// The octets behind a version that this program reads.
+pub(crate) fn behind_version(octets: &[u8]) -> Result<&[u8], PackedRecordError> {
     let (&version, packed) = octets.split_first().ok_or(PackedRecordError::Malformed)?;
-    match version == PackedRecord::VERSION {
+    match (PackedRecord::OLDEST..=PackedRecord::VERSION).contains(&version) {
         true => Ok(packed),
         false => Err(PackedRecordError::UnknownVersion(version)),
+    }
+}
+
+impl Records {
+    /// The version of the format that has all fields of these rules.
+    fn version(&self) -> u8 {
+        let marks_flow = |qer: &Qer| qer.flow_tos.is_some() || qer.service_class.is_some();
+        if self.qers.iter().any(marks_flow) { 4 } else { PackedRecord::OLDEST }
     }
 }
 

@@ -454,7 +454,7 @@ fn redirect(rng: &mut StdRng, may_be_url: bool) -> Option<Redirect> {
         1 => Some(Redirect::Address { v4: None, v6, port: Some(8080) }),
         2 => Some(Redirect::Address { v4, v6, port: None }),
         3 => Some(Redirect::Address { v4: None, v6: None, port: Some(8080) }),
-        4 | 5 if may_be_url => Some(Redirect::Url("http://portal.example/".into())),
+        4..=9 if may_be_url => Some(Redirect::Url("http://portal.example/".into())),
         _ => None,
     }
 }
@@ -520,8 +520,14 @@ fn qer(rng: &mut StdRng, id: u32) -> Qer {
         averaging_window_ms,
         packet_rate,
         packet_status,
+        flow_tos: one_chance_in(rng, 8).then(|| flow_tos(rng)),
+        service_class: one_chance_in(rng, 8).then(|| (rng.random(), rng.random())),
         ..Qer::default()
     }
+}
+
+fn flow_tos(rng: &mut StdRng) -> (u8, u8) {
+    (rng.random(), *[0xff, 0xfc, 0xe0, 0].choose(rng).unwrap())
 }
 
 /// Packet rates that most flows of these tests exceed, in windows that end within a test.

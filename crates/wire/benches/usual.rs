@@ -51,6 +51,7 @@ fn outer() -> OuterIpv4 {
         src_port: UDP_PORT,
         teid: Teid(7),
         psc: Qfi::new(9).map(PduSessionContainer::uplink),
+        service_class: None,
         inner_len: INNER,
     }
 }

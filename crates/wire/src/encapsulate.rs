@@ -44,6 +44,8 @@ pub struct OuterIpv4 {
     pub teid: Teid,
     /// PDU Session Container, or none.
     pub psc: Option<PduSessionContainer>,
+    /// Service Class Indicator, or none.
+    pub service_class: Option<ServiceClass>,
     /// Length of the inner packet. Unit: octets.
     pub inner_len: u16,
 }
@@ -71,6 +73,8 @@ pub struct OuterIpv6 {
     pub teid: Teid,
     /// PDU Session Container, or none.
     pub psc: Option<PduSessionContainer>,
+    /// Service Class Indicator, or none.
+    pub service_class: Option<ServiceClass>,
     /// Length of the inner packet. Unit: octets.
     pub inner_len: u16,
     /// UDP checksum.
@@ -86,14 +90,22 @@ pub enum UdpChecksum {
     Compute(Sum),
 }
 
-/// Octets of GTP-U in front of the inner packet: 8, 16 with a container, 20 with a container and PPI.
+/// Service Class Indicator of a packet towards GERAN: its octet, and the spare one behind it.
+/// Spec: TS 29.281 §5.2.2.3.
+pub type ServiceClass = (u8, u8);
+
+/// Octets of the extension header of a Service Class Indicator.
+const SERVICE_CLASS_LEN: usize = 4;
+
+/// Octets of GTP-U in front of the inner packet: 8, 16 with a container, 20 with a container and
+/// PPI; with a service class 4 more, or 8 without a container.
 #[inline]
 #[must_use]
-pub const fn gtpu_len(psc: Option<&PduSessionContainer>) -> usize {
-    match psc {
-        None => GtpuHeader::LEN,
-        Some(psc) => GtpuHeader::LEN + GtpuOptional::LEN + psc.extension_len(),
-    }
+pub const fn gtpu_len(
+    psc: Option<PduSessionContainer>,
+    service_class: Option<ServiceClass>,
+) -> usize {
+    GtpuHeader::LEN + Extensions { psc, service_class }.len()
 }
 
 impl OuterIpv4 {
@@ -101,7 +113,10 @@ impl OuterIpv4 {
     #[inline]
     #[must_use]
     pub const fn len(&self) -> usize {
-        link_len(self.vlan) + Ipv4Header::LEN + UdpHeader::LEN + gtpu_len(self.psc.as_ref())
+        link_len(self.vlan)
+            + Ipv4Header::LEN
+            + UdpHeader::LEN
+            + gtpu_len(self.psc, self.service_class)
     }
 
     /// Always false.
@@ -117,7 +132,10 @@ impl OuterIpv6 {
     #[inline]
     #[must_use]
     pub const fn len(&self) -> usize {
-        link_len(self.vlan) + Ipv6Header::LEN + UdpHeader::LEN + gtpu_len(self.psc.as_ref())
+        link_len(self.vlan)
+            + Ipv6Header::LEN
+            + UdpHeader::LEN
+            + gtpu_len(self.psc, self.service_class)
     }
 
     /// Always false.
@@ -159,7 +177,8 @@ fixed_header!(Ipv6Stack, 56);
 #[inline]
 pub fn emit_gtpu_ipv4(out: &mut [u8], outer: &OuterIpv4) -> Result<(), Malformed> {
     check_room(out, outer.len())?;
-    let lens = OuterLengths::new(outer.psc.as_ref(), outer.inner_len, Ipv4Header::LEN)?;
+    let extensions = Extensions { psc: outer.psc, service_class: outer.service_class };
+    let lens = OuterLengths::new(extensions, outer.inner_len, Ipv4Header::LEN)?;
     let stack = Ipv4Stack {
         ip: Ipv4Header::new(&Ipv4Fields {
             tos: outer.tos,
@@ -172,15 +191,12 @@ pub fn emit_gtpu_ipv4(out: &mut [u8], outer: &OuterIpv4) -> Result<(), Malformed
             dst: outer.dst,
         }),
         udp: UdpHeader::new(outer.src_port, UDP_PORT, lens.udp, 0),
-        gtpu: g_pdu(outer.psc.as_ref(), lens.gtpu, outer.teid),
+        gtpu: g_pdu(extensions, lens.gtpu, outer.teid),
     };
     let link = emit_link(out, outer.dst_mac, outer.src_mac, outer.vlan, EtherType::IPV4)?;
     let rest = out.get_mut(link..).unwrap_or_default();
     stack.emit(rest)?;
-    match outer.psc {
-        Some(psc) => emit_psc(rest.get_mut(Ipv4Stack::LEN..).unwrap_or_default(), &psc),
-        None => Ok(()),
-    }
+    extensions.emit(rest.get_mut(Ipv4Stack::LEN..).unwrap_or_default())
 }
 
 /// As [`emit_gtpu_ipv4`], over IPv6.
@@ -189,8 +205,9 @@ pub fn emit_gtpu_ipv4(out: &mut [u8], outer: &OuterIpv4) -> Result<(), Malformed
 #[inline]
 pub fn emit_gtpu_ipv6(out: &mut [u8], outer: &OuterIpv6) -> Result<(), Malformed> {
     check_room(out, outer.len())?;
-    let lens = OuterLengths::new(outer.psc.as_ref(), outer.inner_len, 0)?;
-    let gtpu = g_pdu(outer.psc.as_ref(), lens.gtpu, outer.teid);
+    let extensions = Extensions { psc: outer.psc, service_class: outer.service_class };
+    let lens = OuterLengths::new(extensions, outer.inner_len, 0)?;
+    let gtpu = g_pdu(extensions, lens.gtpu, outer.teid);
     let udp = UdpHeader::new(outer.src_port, UDP_PORT, lens.udp, 0);
     let checksum = match outer.udp_checksum {
         UdpChecksum::Zero => 0,
@@ -198,7 +215,7 @@ pub fn emit_gtpu_ipv6(out: &mut [u8], outer: &OuterIpv6) -> Result<(), Malformed
             checksum::pseudo_ipv6(outer.src, outer.dst, protocol::UDP, u32::from(lens.udp))
                 .bytes(udp.as_bytes())
                 .bytes(gtpu.as_bytes())
-                .bytes(psc_octets(outer.psc.as_ref()).as_slice())
+                .bytes(extensions.octets().as_slice())
                 .word(inner.fold())
                 .udp_checksum()
         }
@@ -219,10 +236,7 @@ pub fn emit_gtpu_ipv6(out: &mut [u8], outer: &OuterIpv6) -> Result<(), Malformed
     let link = emit_link(out, outer.dst_mac, outer.src_mac, outer.vlan, EtherType::IPV6)?;
     let rest = out.get_mut(link..).unwrap_or_default();
     stack.emit(rest)?;
-    match outer.psc {
-        Some(psc) => emit_psc(rest.get_mut(Ipv6Stack::LEN..).unwrap_or_default(), &psc),
-        None => Ok(()),
-    }
+    extensions.emit(rest.get_mut(Ipv6Stack::LEN..).unwrap_or_default())
 }
 
 /// The length fields of the outer headers, innermost first.
@@ -235,12 +249,8 @@ struct OuterLengths {
 impl OuterLengths {
     /// `ip_header_len` is the part of the IP header that its own length field counts.
     #[inline]
-    fn new(
-        psc: Option<&PduSessionContainer>,
-        inner: u16,
-        ip_header_len: usize,
-    ) -> Result<Self, Malformed> {
-        let gtpu = usize::from(inner) + gtpu_len(psc) - GtpuHeader::LEN;
+    fn new(extensions: Extensions, inner: u16, ip_header_len: usize) -> Result<Self, Malformed> {
+        let gtpu = usize::from(inner) + extensions.len();
         let udp = gtpu + GtpuHeader::LEN + UdpHeader::LEN;
         let ip = udp + ip_header_len;
         match (u16::try_from(gtpu), u16::try_from(udp), u16::try_from(ip)) {
@@ -256,29 +266,62 @@ fn check_room(out: &[u8], need: usize) -> Result<(), Malformed> {
 }
 
 #[inline]
-fn g_pdu(psc: Option<&PduSessionContainer>, len: u16, teid: Teid) -> GtpuHeader {
-    let flags = if psc.is_some() { FLAG_E } else { 0 };
+fn g_pdu(extensions: Extensions, len: u16, teid: Teid) -> GtpuHeader {
+    let flags = if extensions.len() == 0 { 0 } else { FLAG_E };
     GtpuHeader::new(flags, GtpuMessageType::G_PDU, len, teid)
 }
 
-#[inline]
-fn emit_psc(out: &mut [u8], psc: &PduSessionContainer) -> Result<(), Malformed> {
-    crate::view::emit(&GtpuOptional::new(0, ExtensionType::PDU_SESSION_CONTAINER), out)?;
-    let rest = out.get_mut(GtpuOptional::LEN..).unwrap_or_default();
-    match psc.ppi {
-        None => crate::view::emit(&psc.short_extension(), rest),
-        Some(ppi) => crate::view::emit(&psc.long_extension(ppi), rest),
-    }
+/// The extension headers of a G-PDU, behind the optional fields that announce the first of them.
+#[derive(Clone, Copy)]
+struct Extensions {
+    psc: Option<PduSessionContainer>,
+    service_class: Option<ServiceClass>,
 }
 
-/// The octets that [`emit_psc`] writes, padded with zeros, which do not change a sum.
-#[inline]
-fn psc_octets(psc: Option<&PduSessionContainer>) -> [u8; 12] {
-    let mut octets = [0; 12];
-    if let Some(psc) = psc
-        && emit_psc(&mut octets, psc).is_err()
-    {
-        unreachable!("twelve octets hold the longest container")
+impl Extensions {
+    #[inline]
+    const fn len(&self) -> usize {
+        let container = match &self.psc {
+            None => 0,
+            Some(psc) => psc.extension_len(),
+        };
+        let len = container + if self.service_class.is_some() { SERVICE_CLASS_LEN } else { 0 };
+        if len == 0 { 0 } else { GtpuOptional::LEN + len }
     }
-    octets
+
+    #[inline]
+    fn emit(self, out: &mut [u8]) -> Result<(), Malformed> {
+        use ExtensionType as E;
+        let last = self.service_class.map_or(E::NONE, |_| E::SERVICE_CLASS_INDICATOR);
+        let first = self.psc.map_or(last, |_| E::PDU_SESSION_CONTAINER);
+        if first == E::NONE {
+            return Ok(());
+        }
+        crate::view::emit(&GtpuOptional::new(0, first), out)?;
+        let mut rest = out.get_mut(GtpuOptional::LEN..).unwrap_or_default();
+        if let Some(psc) = self.psc {
+            match psc.ppi {
+                None => crate::view::emit(&psc.short_extension(), rest)?,
+                Some(ppi) => crate::view::emit(&psc.long_extension(ppi), rest)?,
+            }
+            let (container, behind) =
+                rest.split_at_mut_checked(psc.extension_len()).unwrap_or_default();
+            container.last_mut().into_iter().for_each(|next| *next = last.0);
+            rest = behind;
+        }
+        match self.service_class {
+            Some((class, spare)) => crate::view::emit(&[1, class, spare, E::NONE.0], rest),
+            None => Ok(()),
+        }
+    }
+
+    /// The same octets, padded with zeros, which do not change a sum.
+    #[inline]
+    fn octets(self) -> [u8; 16] {
+        let mut octets = [0; 16];
+        if self.emit(&mut octets).is_err() {
+            unreachable!("sixteen octets hold the longest container and a service class")
+        }
+        octets
+    }
 }

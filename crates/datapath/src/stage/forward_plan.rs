@@ -9,7 +9,8 @@ use adit_rules::{
 };
 use adit_tables::Interface;
 use adit_types::{Direction, InterfaceRole, MacAddr};
-use adit_wire::{EtherType, IpPacket, PduSessionContainer, PduType, ipv4, ipv6};
+use adit_wire::encapsulate::ServiceClass;
+use adit_wire::{EtherType, IpPacket, PduSessionContainer, PduType, ecn, ipv4, ipv6};
 
 use crate::carried::{CreatedHeader, PlannedFrame};
 use crate::columns::{Matched, PacketArrival};
@@ -45,6 +46,8 @@ pub(super) struct ForwardPlan<'v> {
     target: Option<RedirectTarget>,
     /// Its TTL or hop limit is decremented.
     is_routed: bool,
+    /// The DSCP that DL Flow Level Marking gives it.
+    flow_dscp: Option<u8>,
     /// The length that fits the link after the outer header, if the packet is longer and may be
     /// fragmented. Unit: octets.
     pub divided_to: Option<u16>,
@@ -52,7 +55,8 @@ pub(super) struct ForwardPlan<'v> {
 
 impl ForwardPlan<'_> {
     /// The fields that later stages read to write and to send the packet; `None` for packets that
-    /// one stage writes: those that wait, or are switched, redirected or divided.
+    /// one stage writes: those that wait, or are switched, redirected, divided or marked by service
+    /// class.
     #[inline]
     pub(super) fn for_later_stages(
         &self,
@@ -60,7 +64,9 @@ impl ForwardPlan<'_> {
         ip: &IpPacket,
         matched: &Matched<'_>,
     ) -> Option<PlannedFrame> {
-        if self.is_switched || self.target.is_some() || self.divided_to.is_some() {
+        let has_service_class = self.outer.is_some_and(|outer| outer.service_class.is_some());
+        let is_special = self.is_switched || self.target.is_some() || has_service_class;
+        if is_special || self.divided_to.is_some() {
             return None;
         }
         let mac = self.egress.mac.filter(|_| !matched.must_queue)?;
@@ -71,11 +77,17 @@ impl ForwardPlan<'_> {
             is_routed: self.is_routed,
             direction: matched.direction,
             is_guaranteed: matched.is_guaranteed,
-            dscp: matched.far.dscp,
+            dscp: self.dscp(matched),
             interface: self.egress.interface.id,
             mac,
             outer: self.outer,
         })
+    }
+
+    /// The DSCP that the user's packet gets: a forwarding policy marks it only without an outer header.
+    #[inline]
+    fn dscp(&self, matched: &Matched<'_>) -> Option<u8> {
+        self.flow_dscp.or(matched.far.dscp.filter(|_| self.outer.is_none()))
     }
 }
 
@@ -96,7 +108,9 @@ pub(super) fn plan_forwarding<'v>(
         let error = Some(IcmpErrorKind::TimeExceeded);
         return Err(NotForwarded { reason: DropReason::TtlExceeded, error });
     }
-    let outer = outer_header(matched, arrival.container, ip.tos);
+    let flow_dscp = flow_dscp(matched, ip.tos);
+    let tos = flow_dscp.map_or(ip.tos, |dscp| dscp << 2 | ip.tos & ecn::MASK);
+    let outer = outer_header(matched, arrival.container, tos);
     let target = match &matched.far.redirect {
         Some(redirect) => Some(RedirectTarget::new(redirect, ip, matched.direction)?),
         None => None,
@@ -109,6 +123,7 @@ pub(super) fn plan_forwarding<'v>(
             outer,
             target,
             is_routed,
+            flow_dscp,
             divided_to: None,
         });
     }
@@ -119,7 +134,7 @@ pub(super) fn plan_forwarding<'v>(
         None => egress.interface.mtu_bytes,
     };
     let divided_to = check_mtu(mtu_bytes, outer.as_ref(), ip)?;
-    Ok(ForwardPlan { egress, is_switched: false, outer, target, is_routed, divided_to })
+    Ok(ForwardPlan { egress, is_switched: false, outer, target, is_routed, flow_dscp, divided_to })
 }
 
 /// Reduces `buf` to the user's packet, with decremented TTL if it is routed.
@@ -161,10 +176,11 @@ pub(super) fn finish<B: PacketBuf>(
     course: &ForwardPlan<'_>,
 ) -> Result<(), DropReason> {
     let mac = course.egress.mac_or_blank();
-    finish_frame(buf, course.egress.interface, mac, course.outer.as_ref(), matched.far.dscp)
+    let dscp = course.dscp(matched);
+    finish_frame(buf, course.egress.interface, mac, course.outer.as_ref(), dscp)
 }
 
-/// Puts the outer header, or marks the packet, and the link header in front.
+/// Marks the packet, and puts the outer header and the link header in front.
 #[inline]
 pub(crate) fn finish_frame<B: PacketBuf>(
     buf: &mut B,
@@ -173,11 +189,11 @@ pub(crate) fn finish_frame<B: PacketBuf>(
     outer: Option<&CreatedHeader>,
     dscp: Option<u8>,
 ) -> Result<(), DropReason> {
-    if let Some(outer) = outer {
-        return encapsulate(buf, outer, interface, mac);
-    }
     if let Some(dscp) = dscp {
         mark(buf.data_mut(), dscp);
+    }
+    if let Some(outer) = outer {
+        return encapsulate(buf, outer, interface, mac);
     }
     let is_ipv4 = buf.data().first().is_some_and(|first| first >> 4 == 4);
     prepend_link(buf, interface, mac, if is_ipv4 { EtherType::IPV4 } else { EtherType::IPV6 })
@@ -231,11 +247,34 @@ pub(crate) fn outer_header(
 ) -> Option<CreatedHeader> {
     let header = matched.far.outer_header_creation()?;
     let tos = matched.far.outer_tos.around(tos);
-    let container = match header {
-        HeaderCreation::Gtpu(_) => container(matched, arrived),
-        HeaderCreation::Udp { .. } | HeaderCreation::Ip { .. } => None,
+    let (container, service_class) = match header {
+        HeaderCreation::Gtpu(_) => (container(matched, arrived), service_class(matched)),
+        HeaderCreation::Udp { .. } | HeaderCreation::Ip { .. } => (None, None),
     };
-    Some(CreatedHeader { header, tos, container })
+    Some(CreatedHeader { header, tos, container, service_class })
+}
+
+/// The DSCP that the first QER with a DL Flow Level Marking gives a packet with the type of service
+/// or traffic class `tos`. The ECN field is not part of it. Spec: TS 29.244 §5.4.4, §8.2.66.
+#[inline]
+fn flow_dscp(matched: &Matched<'_>, tos: u8) -> Option<u8> {
+    if matched.direction == Direction::Uplink {
+        return None;
+    }
+    let (value, mask) = matched.rules.qers_of(matched.pdr).find_map(|qer| qer.flow_tos)?;
+    Some((tos & !mask | value & mask) >> 2)
+}
+
+/// The Service Class Indicator of the first QER with one, in tunnels towards the UE: for GERAN.
+/// Spec: TS 29.244 §5.4.11, §8.2.66; TS 29.281 §5.2.2.3.
+#[inline]
+fn service_class(matched: &Matched<'_>) -> Option<ServiceClass> {
+    let is_towards_ue = matched.direction == Direction::Downlink
+        && matched.far.destination == DestinationInterface::Access;
+    if !is_towards_ue {
+        return None;
+    }
+    matched.rules.qers_of(matched.pdr).find_map(|qer| qer.service_class)
 }
 
 /// The PDU Session Container that a packet leaves with, of the type of its direction.

@@ -55,6 +55,7 @@ pub(crate) fn encapsulate<B: PacketBuf>(
                 src_port: UDP_PORT,
                 teid: tunnel.teid,
                 psc: outer.container,
+                service_class: outer.service_class,
                 inner_len,
             };
             let room = prepend(buf, headers.len())?;
@@ -77,6 +78,7 @@ pub(crate) fn encapsulate<B: PacketBuf>(
                 src_port: UDP_PORT,
                 teid: tunnel.teid,
                 psc: outer.container,
+                service_class: outer.service_class,
                 inner_len,
                 udp_checksum: UdpChecksum::Compute(Sum::new().bytes(buf.data())),
             };

@@ -230,6 +230,8 @@ pub(crate) fn rules() -> SessionRules {
         qfi: Qfi::new(9),
         rqi: false,
         ppi: None,
+        flow_tos: None,
+        service_class: None,
         meter: None,
         packet_rate: None,
     };

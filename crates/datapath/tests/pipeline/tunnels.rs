@@ -342,6 +342,26 @@ fn downlink_paging_policy_indicator_makes_known_octets() {
     assert_eq!(sent[0][14 + 20 + 8 + 8..][..expected.len()], expected);
 }
 
+/// Spec: TS 29.244 §8.2.66; TS 29.281 §5.2.2.3.
+#[test]
+fn flow_level_marking_marks_downlink_packets_and_their_tunnel() {
+    let mut rules = rules();
+    rules.qers[0].flow_tos = Some((0xb9, 0xff));
+    rules.qers[0].service_class = Some((5, 0));
+    let mut scene = PipelineFixture::with(rules.clone());
+    let marked = |frame: &[u8]| frame[14 + 20 + 8..].to_vec();
+    let sent = scene.pass(N6, &from_gateway().ipv4(SERVER, UE).udp(53, 4000).build(), N3);
+    let gtpu = marked(&sent[0]);
+    assert_eq!(gtpu[8..20], [0, 0, 0, 0x85, 1, 0, 9, 0x20, 1, 5, 0, 0], "behind the container");
+    assert_eq!((gtpu[20], gtpu[21]), (0x45, 0xb8), "the user's packet; its ECN field stays");
+    rules.qers[0].qfi = None;
+    scene.install(rules.clone());
+    let sent = scene.pass(N6, &from_gateway().ipv4(SERVER, UE).udp(53, 4000).build(), N3);
+    assert_eq!(marked(&sent[0])[8..16], [0, 0, 0, 0x20, 1, 5, 0, 0], "without a container");
+    let sent = scene.pass(N3, &uplink().build(), N6);
+    assert_eq!(sent[0][14 + 1], 0, "uplink packets are not marked");
+}
+
 #[test]
 fn uplink_udp_tunnel_has_known_octets() {
     let mut rules = rules();

@@ -79,7 +79,8 @@ pub(super) fn unless_withdrawn<T>(
 }
 
 /// The parts of a rule from the members of a Create or Update group. A row is the part, its member,
-/// `=` and how the value is read (`?` if that may fail), and the IEs that withdraw it by length zero.
+/// `=` and how the value is read (`?` if that may fail, `&` if a value may lack the part), and the
+/// IEs that withdraw it by length zero.
 macro_rules! parts {
     ($update:ident of $group:ident {
         $( $part:ident: $member:ident $how:tt $read:expr $(, $ie:ident)*; )+
@@ -95,6 +96,11 @@ macro_rules! parts {
     };
     (@read = $member:expr, $read:expr) => { $member.map($read) };
     (@read ? $member:expr, $read:expr) => { $member.map($read).transpose()? };
+    (@read & $member:expr, $read:expr) => {
+        $member.map($read).map_or(adit_session::Change::Keep, |part| {
+            part.map_or(adit_session::Change::Withdraw, adit_session::Change::Set)
+        })
+    };
 }
 
 pub(super) use parts;

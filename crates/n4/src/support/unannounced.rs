@@ -86,11 +86,6 @@ pub(crate) const UNANNOUNCED: &[Unannounced] = &[
         within: &[IeType::DSCP_TO_PPI_MAPPING_INFORMATION],
     },
     Unannounced {
-        text: "refused with Cause 76: packets are not marked by service class",
-        refused: &[IeType::DL_FLOW_LEVEL_MARKING],
-        within: &[],
-    },
-    Unannounced {
         text: "refused with Cause 76: traffic is not steered by it",
         refused: &[IeType::DATA_NETWORK_ACCESS_IDENTIFIER],
         within: &[],

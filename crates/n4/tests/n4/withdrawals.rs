@@ -7,8 +7,8 @@ use adit_pfcp::grouped::{
 };
 use adit_pfcp::ie::{
     ActivationTime, ApplyAction, AveragingWindow, DeactivationTime, DestinationInterface,
-    DownlinkDataNotificationDelay, DroppedDlTrafficThreshold, EventQuota, EventThreshold,
-    GateStatus, Gbr, InactivityDetectionTime, InterfaceType, LinkedUrrId, Mbr,
+    DlFlowLevelMarking, DownlinkDataNotificationDelay, DroppedDlTrafficThreshold, EventQuota,
+    EventThreshold, GateStatus, Gbr, InactivityDetectionTime, InterfaceType, LinkedUrrId, Mbr,
     MeasurementInformation, MeasurementMethod, MeasurementPeriod, MonitoringTime, Nullable,
     NumberOfReports, OuterHeaderCreation, PacketRate, PacketRateLimit, PagingPolicyIndicator,
     QerControlIndications, QerCorrelationId, QuotaHoldingTime, QuotaValidityTime,
@@ -107,6 +107,10 @@ fn whole_qer() -> CreateQer<'static> {
     qer.qfi = Qfi::new(9);
     qer.rqi = Some(Rqi::RQI);
     qer.paging_policy_indicator = Some(PagingPolicyIndicator(3));
+    qer.dl_flow_level_marking = Some(DlFlowLevelMarking {
+        tos_traffic_class: Some([0xb8, 0xfc]),
+        service_class_indicator: Some([5, 0]),
+    });
     qer.averaging_window = Some(AveragingWindow(2000));
     qer.qer_control_indications = Some(QerControlIndications::RCSR);
     qer
@@ -115,7 +119,7 @@ fn whole_qer() -> CreateQer<'static> {
 #[test]
 fn qer_loses_what_its_update_names_with_length_zero() {
     let (mut bench, up_seid) = bench(|body| body.create_qers = list([whole_qer()]).into());
-    let is_absent: [Absent<Qer>; 9] = [
+    let is_absent: [Absent<Qer>; 10] = [
         (IeType::QER_CORRELATION_ID, |qer| qer.correlation.is_none()),
         (IeType::MBR, |qer| qer.mbr.is_none()),
         (IeType::GBR, |qer| qer.gbr.is_none()),
@@ -123,6 +127,9 @@ fn qer_loses_what_its_update_names_with_length_zero() {
         (IeType::QFI, |qer| qer.qfi.is_none()),
         (IeType::RQI, |qer| !qer.rqi),
         (IeType::PAGING_POLICY_INDICATOR, |qer| qer.ppi.is_none()),
+        (IeType::DL_FLOW_LEVEL_MARKING, |qer| {
+            qer.flow_tos.is_none() && qer.service_class.is_none()
+        }),
         (IeType::AVERAGING_WINDOW, |qer| qer.averaging_window_ms.is_none()),
         (IeType::QER_CONTROL_INDICATIONS, |qer| !qer.reports_packets),
     ];
@@ -136,6 +143,25 @@ fn qer_loses_what_its_update_names_with_length_zero() {
     }
     let left = bench.node.store().session(up_seid).unwrap().qers();
     assert_eq!(left[0], Qer { id: QerId(1), ..Qer::default() });
+}
+
+/// Spec: TS 29.244 §7.5.4.5.
+#[test]
+fn flow_level_marking_is_replaced_as_a_whole() {
+    let (mut bench, up_seid) = bench(|body| body.create_qers = list([whole_qer()]).into());
+    let marking = |session: &Session| (session.qers()[0].flow_tos, session.qers()[0].service_class);
+    let session = bench.node.store().session(up_seid).unwrap().clone();
+    assert_eq!(marking(&session), (Some((0xb8, 0xfc)), Some((5, 0))));
+    let mut update = UpdateQer::new(QerId(1));
+    update.dl_flow_level_marking = Some(DlFlowLevelMarking {
+        tos_traffic_class: Some([0x28, 0xfc]),
+        service_class_indicator: None,
+    });
+    let session = after(&mut bench, up_seid, 3, |body| body.update_qers = list([update]).into());
+    assert_eq!(marking(&session), (Some((0x28, 0xfc)), None));
+    let update = UpdateQer::new(QerId(1));
+    let session = after(&mut bench, up_seid, 4, |body| body.update_qers = list([update]).into());
+    assert_eq!(marking(&session), (Some((0x28, 0xfc)), None), "an update without it keeps it");
 }
 
 fn whole_urr() -> CreateUrr<'static> {

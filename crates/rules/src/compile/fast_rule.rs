@@ -93,9 +93,23 @@ fn qers(
     for at in &pdr.qers {
         let qer = rules.qers.get(usize::from(*at))?;
         // Lists every field, so that a new one has to be decided on here.
-        let QerEntry { id: _, gate_uplink: _, gate_downlink: _, qfi, rqi, ppi, meter, packet_rate } =
-            qer;
+        let QerEntry {
+            id: _,
+            gate_uplink: _,
+            gate_downlink: _,
+            qfi,
+            rqi,
+            ppi,
+            flow_tos,
+            service_class,
+            meter,
+            packet_rate,
+        } = qer;
         if qer.gate(direction) != Gate::Open || qfi.is_some() && ppi.is_some() {
+            return None;
+        }
+        let marks_flow = flow_tos.is_some() || service_class.is_some();
+        if marks_flow && direction == Direction::Downlink {
             return None;
         }
         if packet_rate.as_ref().is_some_and(|rate| rate.limit(direction).is_some()) {

@@ -123,15 +123,55 @@ mod tests {
     use core::net::{Ipv4Addr, Ipv6Addr};
 
     use adit_rules::PacketFilter;
-    use adit_types::{FarId, PdrId, Precedence, QerId, Qfi, Teid, UrrId};
+    use adit_types::{BarId, FarId, PdrId, Precedence, QerId, Qfi, Teid, UrrId};
 
     use super::*;
     use crate::pack::repacked;
     use crate::record::{
-        Forwarding, LocalFTeid, Pdi, Pdr, PdrTimes, ReplaceablePdiParts, Sdf, SdfSpec, UeMatch,
+        Bar, Far, Forwarding, LocalFTeid, Pdi, Pdr, PdrTimes, Qer, ReplaceablePdiParts, Sdf,
+        SdfSpec, TrafficEndpoint, UeMatch, Urr,
     };
 
     const V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+
+    /// The value that a former version packed with an identifier, before later fields were appended.
+    fn of_former<T: Pack>(octets: &[u8]) -> T {
+        let mut rest = octets;
+        let value = T::unpack(&mut rest).unwrap();
+        assert!(rest.is_empty());
+        value
+    }
+
+    #[test]
+    fn fields_of_version_4_stay_where_they_are() {
+        let marking = Qer { flow_tos: Some((0xb8, 0xfc)), service_class: Some((5, 0)), ..qer() };
+        let mut octets = Vec::new();
+        marking.pack(&mut octets);
+        assert_eq!(octets, [0x81, 0x60, 7, 0xb8, 0xfc, 5, 0], "bits 12 and 13");
+    }
+
+    fn qer() -> Qer {
+        Qer { id: QerId(7), ..Qer::default() }
+    }
+
+    #[test]
+    fn fields_that_a_former_record_lacks_are_absent() {
+        assert_eq!(of_former::<Qer>(&[1, 7]), qer());
+        let urr = Urr { id: UrrId(7), ..Urr::default() };
+        assert_eq!(of_former::<Urr>(&[1, 7]), urr);
+        let bar = Bar { id: BarId(7), notification_delay: 0, suggested_pkts: None };
+        assert_eq!(of_former::<Bar>(&[1, 7]), bar);
+        let endpoint = TrafficEndpoint { id: TrafficEndpointId(7), ..Default::default() };
+        assert_eq!(of_former::<TrafficEndpoint>(&[1, 7]), endpoint);
+        let far: Far = of_former(&[1, 7]);
+        assert_eq!((far.id, far.bar, far.forwarding), (FarId(7), None, None));
+        assert_eq!(far.duplicating, []);
+        let parts: Forwarding = of_former(&[1, 1]);
+        assert_eq!(parts, Forwarding::new(DestinationInterface::Core));
+        let pdr: Pdr = of_former(&[0b101, 7, 1, 1]);
+        assert_eq!((pdr.id, pdr.pdi.source), (PdrId(7), SourceInterface::Core));
+        assert!(pdr.predefined.is_empty() && pdr.pdi.application.is_none());
+    }
 
     #[test]
     fn forwarding_parameters_of_every_kind_come_back() {

@@ -36,6 +36,12 @@ rule! {
         pub rqi: bool,
         /// Paging policy indicator in downlink packets, 0..=7.
         pub ppi: Option<u8>,
+        /// DL Flow Level Marking: type of service or traffic class of downlink packets, and its
+        /// mask. Spec: TS 29.244 §8.2.66.
+        pub flow_tos: Option<(u8, u8)>,
+        /// DL Flow Level Marking: Service Class Indicator of downlink packets in GTP-U tunnels, and
+        /// the octet behind it. Spec: TS 29.244 §8.2.66; TS 29.281 §5.2.2.3.
+        pub service_class: Option<(u8, u8)>,
     }
 }
 

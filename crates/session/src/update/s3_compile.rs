@@ -281,6 +281,8 @@ fn qer(known: RuleCatalog<'_>, identity: &SessionIdentity<'_>, qer: &Qer) -> Qer
         qfi: qer.qfi,
         rqi: qer.rqi,
         ppi: qer.ppi,
+        flow_tos: qer.flow_tos,
+        service_class: qer.service_class,
         meter: known.configured.qos.meter(qer).map(|meter| QerMeter { correlated_rate, ..meter }),
         packet_rate,
     }

@@ -60,7 +60,7 @@ fn records_come_back_and_the_usual_one_fits_its_block() {
     ];
     for (kind, change) in kinds {
         let record = packed(change);
-        assert_eq!(record.octets().first(), Some(&PackedRecord::VERSION));
+        assert_eq!(record.octets().first(), Some(&PackedRecord::OLDEST));
         assert_eq!(PackedRecord::from_octets(record.octets().into()), Ok(record), "{kind}");
     }
     assert!(packed(usual()).octets().len() <= BLOCK_BYTES);
@@ -69,13 +69,13 @@ fn records_come_back_and_the_usual_one_fits_its_block() {
 #[test]
 fn record_of_another_version_is_refused_by_name() {
     let mut octets = packed(usual()).octets().to_vec();
-    for version in [0, PackedRecord::VERSION + 1, u8::MAX] {
+    for version in [0, PackedRecord::OLDEST - 1, PackedRecord::VERSION + 1, u8::MAX] {
         octets[0] = version;
         let refused = PackedRecord::from_octets(octets.clone().into());
         assert_eq!(refused, Err(PackedRecordError::UnknownVersion(version)));
     }
     let text = PackedRecordError::UnknownVersion(9).to_string();
-    assert_eq!(text, "session record of format version 9; this program reads version 3");
+    assert_eq!(text, "session record of format version 9; this program reads versions 3 to 4");
 }
 
 #[test]
@@ -98,6 +98,15 @@ const OCTETS: &[&str] = &[
     "80800203018080808080808002108080808080808002808080808080800206028080808080808002",
     "810200",
 ];
+
+#[test]
+fn record_has_the_lowest_version_with_its_fields() {
+    let mut change = usual();
+    change.create_qers[0].service_class = Some((5, 0));
+    let record = packed(change);
+    assert_eq!(record.octets().first(), Some(&4), "version 4 brought the marking of flows");
+    assert_eq!(PackedRecord::from_octets(record.octets().into()), Ok(record));
+}
 
 /// If this fails, the format has changed: raise [`PackedRecord::VERSION`], then renew the octets.
 #[test]

@@ -6,9 +6,9 @@ use adit_rules::{
 };
 use adit_session::{
     Aggregated, ChooseUe, DroppedThreshold, Enforcement, FormerSession, KeptUsage, LocalInterface,
-    MeasurementMethod, PackedRecordError, PacketLimits, Provisioning, QosPolicy, Rates, Refusal,
-    ReservedCounts, SessionChange, SessionPreparer, SessionStore, UePool, UeSide, Urr, UrrSettings,
-    UsageTriggers,
+    MeasurementMethod, PackedRecord, PackedRecordError, PacketLimits, Provisioning, QosPolicy,
+    Rates, Refusal, ReservedCounts, SessionChange, SessionPreparer, SessionStore, UePool, UeSide,
+    Urr, UrrSettings, UsageTriggers,
 };
 use adit_types::limits::{
     MONITORING_TIMES_PER_URR_MAX, REDIRECT_URL_BYTES_MAX, RULES_PER_SESSION_MAX,
@@ -323,7 +323,7 @@ fn octets_of_nothing_are_refused() {
         assert_eq!(FormerSession::from_octets(&octets[..len]), Err(PackedRecordError::Malformed));
     }
     let mut other = octets.clone();
-    other[0] += 1;
+    other[0] = PackedRecord::VERSION + 1;
     let version = Err(PackedRecordError::UnknownVersion(other[0]));
     assert_eq!(FormerSession::from_octets(&other), version);
     assert!(KeptUsage::from_octets(&other).is_err() && KeptUsage::from_octets(&[]).is_err());

@@ -434,6 +434,8 @@ fn bucket_that_no_qer_names_any_more_is_shared_with_nobody() {
         qfi: None,
         rqi: false,
         ppi: None,
+        flow_tos: None,
+        service_class: None,
         meter: Some(QerMeter {
             uplink: limit,
             downlink: limit,

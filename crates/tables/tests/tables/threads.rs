@@ -27,6 +27,8 @@ fn marked(session: u32, n: u32) -> adit_rules::SessionRules {
         qfi: None,
         rqi: false,
         ppi: None,
+        flow_tos: None,
+        service_class: None,
         meter: None,
         packet_rate: None,
     };

@@ -105,11 +105,23 @@ impl OracleForwarding<'_> {
         policy_of(self.forwarding).and_then(|policy| policy.dscp)
     }
 
+    /// The code point of the first QER with a DL Flow Level Marking. Spec: TS 29.244 §8.2.66.
+    fn flow_dscp(&self) -> Option<u8> {
+        let (value, mask) = self.qers.iter().find_map(|qer| qer.flow_tos)?;
+        let tos = value & mask | self.arrival.ip.tos & !mask;
+        (!self.from_ue).then_some(tos / 4)
+    }
+
     fn outer_header(&self) -> Option<OracleOuterHeader> {
         let header = self.forwarding.outer_header_creation?;
-        let tos = self.oracle.outer_tos(self.forwarding, self.arrival.ip.tos);
+        let ip = &self.arrival.ip;
+        let inner = self.flow_dscp().map_or(ip.tos, |dscp| dscp * 4 + ip.tos % 4);
+        let tos = self.oracle.outer_tos(self.forwarding, inner);
         let container = self.container().filter(|_| header.tunnel().is_some());
-        Some(OracleOuterHeader { header, tos, container })
+        let to_ue = !self.from_ue && self.forwarding.destination == DestinationInterface::Access;
+        let service_class = self.qers.iter().find_map(|qer| qer.service_class);
+        let service_class = service_class.filter(|_| to_ue && header.tunnel().is_some());
+        Some(OracleOuterHeader { header, tos, container, service_class })
     }
 
     /// The PDU Session Container if the packet leaves in a GTP-U tunnel.
@@ -157,7 +169,7 @@ impl OracleForwarding<'_> {
         if let Some(target) = target {
             redirect(&mut inner, ip, self.from_ue, target);
         }
-        if let Some(dscp) = self.dscp().filter(|_| !has_outer) {
+        if let Some(dscp) = self.flow_dscp().or(self.dscp().filter(|_| !has_outer)) {
             set_tos(&mut inner, dscp * 4 + ip.tos % 4);
         }
         inner

@@ -14,6 +14,8 @@ pub(super) struct OracleOuterHeader {
     pub header: HeaderCreation,
     pub tos: u8,
     pub container: Option<OracleContainer>,
+    /// Service Class Indicator and the octet behind it.
+    pub service_class: Option<(u8, u8)>,
 }
 
 impl OracleOuterHeader {
@@ -23,14 +25,20 @@ impl OracleOuterHeader {
             IpAddr::V4(_) => 20,
             IpAddr::V6(_) => 40,
         };
-        // UDP, GTP-U, and an extension header, which is longer with a paging policy.
-        ip + match (self.header, self.container) {
-            (HeaderCreation::Ip { .. }, _) => 0,
-            (HeaderCreation::Udp { .. }, _) => 8,
-            (HeaderCreation::Gtpu(_), None) => 8 + 8,
-            (HeaderCreation::Gtpu(_), Some(OracleContainer { ppi: None, .. })) => 8 + 16,
-            (HeaderCreation::Gtpu(_), Some(_)) => 8 + 20,
-        }
+        // UDP, GTP-U, and extension headers: the container is longer with a paging policy.
+        let class = match (self.service_class, self.container) {
+            (None, _) => 0,
+            (Some(_), Some(_)) => 4,
+            (Some(_), None) => 8,
+        };
+        ip + class
+            + match (self.header, self.container) {
+                (HeaderCreation::Ip { .. }, _) => 0,
+                (HeaderCreation::Udp { .. }, _) => 8,
+                (HeaderCreation::Gtpu(_), None) => 8 + 8,
+                (HeaderCreation::Gtpu(_), Some(OracleContainer { ppi: None, .. })) => 8 + 16,
+                (HeaderCreation::Gtpu(_), Some(_)) => 8 + 20,
+            }
     }
 }
 
@@ -208,7 +216,7 @@ pub(super) fn tunnel(
     let addrs = addrs_to(interface, outer.header.addr());
     let (protocol, upper) = match outer.header {
         HeaderCreation::Gtpu(tunnel) => {
-            let g_pdu = g_pdu(tunnel.teid.0, outer.container, inner);
+            let g_pdu = g_pdu(tunnel.teid.0, outer, inner);
             (17, udp(2152, addrs, addrs.src.is_ipv6(), &g_pdu))
         }
         HeaderCreation::Udp { port, .. } => (17, udp(port, addrs, true, inner)),
@@ -261,8 +269,8 @@ fn encapsulate(addrs: OracleAddrs, tos: u8, protocol: u8, upper: &[u8]) -> Vec<u
     }
 }
 
-fn g_pdu(teid: u32, container: Option<OracleContainer>, inner: &[u8]) -> Vec<u8> {
-    let extension = match container {
+fn g_pdu(teid: u32, outer: &OracleOuterHeader, inner: &[u8]) -> Vec<u8> {
+    let mut extension = match outer.container {
         None => vec![],
         Some(OracleContainer { is_downlink: false, qfi, .. }) => {
             vec![0, 0, 0, 0x85, 1, 0x10, qfi, 0]
@@ -275,6 +283,13 @@ fn g_pdu(teid: u32, container: Option<OracleContainer>, inner: &[u8]) -> Vec<u8>
             vec![0, 0, 0, 0x85, 2, 0x00, flags, ppi << 5, 0, 0, 0, 0]
         }
     };
+    if let Some((class, spare)) = outer.service_class {
+        match extension.last_mut() {
+            Some(next) => *next = 0x20,
+            None => extension.extend_from_slice(&[0, 0, 0, 0x20]),
+        }
+        extension.extend_from_slice(&[1, class, spare, 0]);
+    }
     let mut gtpu = vec![if extension.is_empty() { 0x30 } else { 0x34 }, 255];
     gtpu.extend_from_slice(&((extension.len() + inner.len()) as u16).to_be_bytes());
     gtpu.extend_from_slice(&teid.to_be_bytes());

@@ -358,6 +358,8 @@ fn update_qer(qer: &mut Qer, update: &QerUpdate) {
     restate(&mut qer.rqi, &update.rqi);
     restate_part(&mut qer.qfi, &update.qfi);
     restate_part(&mut qer.ppi, &update.ppi);
+    restate_part(&mut qer.flow_tos, &update.flow_tos);
+    restate_part(&mut qer.service_class, &update.service_class);
     restate_part(&mut qer.mbr, &update.mbr);
     restate_part(&mut qer.averaging_window_ms, &update.averaging_window_ms);
     restate_part(&mut qer.packet_rate, &update.packet_rate);

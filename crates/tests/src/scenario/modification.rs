@@ -10,9 +10,9 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 
 use super::{
-    ScenarioUe, averaging_window_ms, buffering, correlation, endpoint_change, gates, link, marking,
-    one_chance_in, packet_limits, pdi, pdr, policy, predefined_name, qers_of_pdr, rates, redirect,
-    side, tunnel, urr_change, urrs_of_pdr,
+    ScenarioUe, averaging_window_ms, buffering, correlation, endpoint_change, flow_tos, gates,
+    link, marking, one_chance_in, packet_limits, pdi, pdr, policy, predefined_name, qers_of_pdr,
+    rates, redirect, side, tunnel, urr_change, urrs_of_pdr,
 };
 use crate::oracle::OracleSession;
 
@@ -41,6 +41,8 @@ pub fn modification(rng: &mut StdRng, session: &OracleSession) -> SessionChange 
             averaging_window_ms: averaging_window_ms(rng).into(),
             correlation: correlation(rng).filter(|_| rng.random()).into(),
             packet_rate: one_chance_in(rng, 5).then(|| packet_limits(rng)).into(),
+            flow_tos: sometimes(rng, |rng| one_chance_in(rng, 2).then(|| flow_tos(rng))),
+            service_class: sometimes(rng, |rng| one_chance_in(rng, 2).then(|| (rng.random(), 0))),
             ..QerUpdate::default()
         }),
         2 | 3 => change.update_fars.push(far_update(rng)),

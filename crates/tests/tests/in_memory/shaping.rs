@@ -13,8 +13,8 @@ use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
 use adit_rules::{DeltaId, Excess, HeaderCreation, RuleDelta, WorkerEvent};
 use adit_session::{
-    Change, CpFSeid, Enforcement, FTeidSpec, OwnerId, PdrUpdate, Qer, QerUpdate, QosPolicy, Rates,
-    SdfSpec, SessionChange, SessionStore,
+    CpFSeid, Enforcement, FTeidSpec, OwnerId, PdrUpdate, Qer, QerUpdate, QosPolicy, Rates, SdfSpec,
+    SessionChange, SessionStore,
 };
 use adit_tables::Publisher;
 use adit_testkit::packet::PacketBuilder;

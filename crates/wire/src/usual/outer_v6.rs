@@ -129,6 +129,7 @@ fn write_constants(
         src_port: UDP_PORT,
         teid: Teid(0),
         psc: container,
+        service_class: None,
         inner_len: 0,
         udp_checksum: UdpChecksum::Zero,
     };

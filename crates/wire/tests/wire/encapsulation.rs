@@ -26,6 +26,7 @@ fn ipv4(vlan: VlanId, psc: Option<PduSessionContainer>) -> OuterIpv4 {
         src_port: 2152,
         teid: Teid(0x0102_0304),
         psc,
+        service_class: None,
         inner_len: 20,
     }
 }
@@ -42,6 +43,7 @@ fn ipv6(psc: Option<PduSessionContainer>, udp_checksum: UdpChecksum, inner_len: 
         src_port: 40_000,
         teid: Teid(9),
         psc,
+        service_class: None,
         inner_len,
         udp_checksum,
     }
@@ -60,6 +62,35 @@ fn outer_ipv4_has_the_octets_written_by_hand() {
         0x34, 255, 0, 28, 1, 2, 3, 4, 0, 0, 0, 0x85, 1, 0, 0x49, 0, // GTP-U, container
     ];
     assert_eq!(out, expected);
+}
+
+/// Spec: TS 29.281 §5.2.2.3, Figure 5.2.1-1.
+#[test]
+fn service_class_stands_alone_or_behind_the_container() {
+    let psc = |ppi| PduSessionContainer { ppi, ..PduSessionContainer::downlink(qfi(9), false) };
+    let cases: [(Option<PduSessionContainer>, &[u8]); 3] = [
+        (None, &[0, 0, 0, 0x20, 1, 5, 6, 0]),
+        (Some(psc(None)), &[0, 0, 0, 0x85, 1, 0, 9, 0x20, 1, 5, 6, 0]),
+        (Some(psc(Some(3))), &[0, 0, 0, 0x85, 2, 0, 0x89, 0x60, 0, 0, 0, 0x20, 1, 5, 6, 0]),
+    ];
+    for (psc, extensions) in cases {
+        let outer = OuterIpv4 { service_class: Some((5, 6)), ..ipv4(VlanId::UNTAGGED, psc) };
+        let mut out = vec![0xa5; outer.len()];
+        emit_gtpu_ipv4(&mut out, &outer).unwrap();
+        let gtpu = &out[14 + 20 + 8..];
+        let len = u8::try_from(extensions.len()).unwrap() + 20;
+        assert_eq!(gtpu[..8], [0x34, 255, 0, len, 1, 2, 3, 4]);
+        assert_eq!(&gtpu[8..], extensions);
+        let inner = [7; 21];
+        let checksum = UdpChecksum::Compute(Sum::new().bytes(&inner));
+        let outer = OuterIpv6 { service_class: Some((5, 6)), ..ipv6(psc, checksum, 21) };
+        let mut frame = vec![0xa5; outer.len()];
+        emit_gtpu_ipv6(&mut frame, &outer).unwrap();
+        frame.extend_from_slice(&inner);
+        verify_ipv6(outer.src, outer.dst, &frame[14 + 40..]).unwrap();
+        let gtpu = parse_gtpu(&frame[14 + 40 + 8..]).unwrap();
+        assert_eq!(gtpu.psc.map(|psc| psc.ppi), psc.map(|psc| psc.ppi));
+    }
 }
 
 #[test]

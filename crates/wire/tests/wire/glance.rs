@@ -84,6 +84,7 @@ fn tunneled(outer_v6: bool, psc: Option<PduSessionContainer>, inner: &[u8]) -> V
                 src_port: 40_000,
                 teid: TEID,
                 psc,
+                service_class: None,
                 inner_len,
             };
             emit_gtpu_ipv4(&mut frame[..outer.len()], &outer).unwrap();
@@ -101,6 +102,7 @@ fn tunneled(outer_v6: bool, psc: Option<PduSessionContainer>, inner: &[u8]) -> V
                 src_port: 40_000,
                 teid: TEID,
                 psc,
+                service_class: None,
                 inner_len,
                 udp_checksum: UdpChecksum::Zero,
             };

@@ -174,6 +174,7 @@ fn g_pdu_around(psc: Option<PduSessionContainer>, inner: &[u8]) -> Vec<u8> {
         src_port: 40_000,
         teid: Teid(0x0102_0304),
         psc,
+        service_class: None,
         inner_len: u16::try_from(inner.len()).unwrap(),
     };
     let mut frame = vec![0; outer.len()];
@@ -534,6 +535,7 @@ proptest! {
             src_mac: MAC, dst_mac: GNB, vlan: VlanId::UNTAGGED, src: src.into(), dst: dst.into(),
             tos, identification: 0, src_port: UDP_PORT, teid: Teid(teid),
             psc: marking.map(|(qfi, rqi)| PduSessionContainer::downlink(qfi, rqi)), inner_len,
+            service_class: None,
         };
         let link = UsualLinkHeader::new(GNB, MAC, false);
         prop_assert_eq!(tunnel.headers_len(), general.len());

@@ -70,6 +70,7 @@ fn frame(vlan: VlanId, psc: Option<PduSessionContainer>, inner: &[u8], zero: boo
         src_port: 40_000,
         teid: TEID,
         psc,
+        service_class: None,
         inner_len: u16::try_from(inner.len()).unwrap(),
         udp_checksum: if zero { UdpChecksum::Zero } else { sum },
     };
@@ -180,6 +181,7 @@ proptest! {
             src_mac: MAC, dst_mac: GNB, vlan: VlanId::UNTAGGED, src: src.into(), dst: dst.into(),
             traffic_class: tos, flow_label: 0, src_port: UDP_PORT, teid: Teid(teid),
             psc: marking.map(psc), inner_len,
+            service_class: None,
             udp_checksum: UdpChecksum::Compute(Sum::new().bytes(&forwarded)),
         };
         let mut expected = vec![2; general.len()];

@@ -323,6 +323,8 @@ impl<'a> ByteChoices<'a> {
             qfi: self.rarely(2).then(|| self.qfi()),
             rqi: self.rarely(2),
             ppi: self.rarely(10).then_some(1),
+            flow_tos: self.rarely(12).then_some((0xb8, 0xfc)),
+            service_class: self.rarely(12).then_some((1, 0)),
             meter: (self.below(2) == 1).then_some(meter),
             packet_rate: None,
         }

@@ -146,6 +146,10 @@ fn by_qers(rules: &SessionRules, pdr: &PdrEntry, direction: Direction) -> Option
     if qers.iter().any(|qer| qer.gate(direction) == Gate::Closed) {
         return None;
     }
+    let marks_flow = |qer: &&QerEntry| qer.flow_tos.is_some() || qer.service_class.is_some();
+    if direction == Direction::Downlink && qers.iter().any(marks_flow) {
+        return None;
+    }
     if let Some(marking) = qers.iter().find(|qer| qer.qfi.is_some()) {
         if marking.ppi.is_some() {
             return None;
