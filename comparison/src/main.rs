@@ -6,8 +6,9 @@
 //! make bench-journal FOLDER=/var/tmp/stores
 //! ```
 //!
-//! The folder is on the disk to be measured. Further words: the number of records to fill with, and `adit`, `fjall` or
-//! `waits` for a part. With SLOW in the environment the waits name commits beyond 3 ms.
+//! The folder is on the disk to be measured. Further words: the number of records to fill with, and
+//! `adit`, `fjall` or `waits` for a part. With SLOW in the environment the waits name commits
+//! beyond 3 ms.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -222,7 +223,8 @@ fn fill_and_restore<C: Candidate>(folder: &Path, records: u64) -> Outcome<()> {
     Ok(())
 }
 
-/// Changes that come at a rate, while the store keeps itself small; how long each waits to become durable.
+/// Changes that come at a rate, while the store keeps itself small; how long each waits to become
+/// durable.
 fn waits<C: Candidate>(folder: &Path, per_second: u64, seconds: u64) -> Outcome<()> {
     let mut store = C::open(folder)?;
     let value = vec![0x5a; VALUE_OCTETS];

@@ -1,5 +1,5 @@
-//! Gives the binary its revision: that of `ADIT_REVISION`, or of the git clone that it is built in. A debug build does not
-//! look at git, so commits do not compile it again.
+//! Gives the binary its revision: that of `ADIT_REVISION`, or of the git clone that it is built in.
+//! A debug build does not look at git, so commits do not compile it again.
 
 use std::env;
 use std::path::Path;
@@ -15,7 +15,8 @@ fn main() {
     println!("cargo::rustc-env=ADIT_REVISION={revision}");
 }
 
-/// The revision of the clone, with `-dirty` if files differ from it. `None` outside of a clone, such as in an archive.
+/// The revision of the clone, with `-dirty` if files differ from it. `None` outside of a clone,
+/// such as in an archive.
 fn revision_of_clone() -> Option<String> {
     let described = git(&["describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"])?;
     // Written by each commit and checkout.

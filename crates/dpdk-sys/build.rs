@@ -17,8 +17,8 @@ const DPDK_VERSION_BELOW: &str = "24.03";
 const LIBRARIES: [&str; 6] =
     ["rte_eventdev", "rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring", "rte_eal"];
 
-/// Patterns of bound functions: those that `adit-dpdk` calls and a few related ones. A short list keeps
-/// the build fast.
+/// Patterns of bound functions: those that `adit-dpdk` calls and a few related ones. A short list
+/// keeps the build fast.
 const FUNCTIONS: [&str; 19] = [
     "rte_(openlog_stream|log_set_global_level|log_get_global_level|version|strerror|get_tsc_hz|rdtsc)",
     "rte_eal_(alarm_set|init|cleanup|hotplug_add|hotplug_remove|has_hugepages|process_type|get_runtime_dir|iova_mode)",

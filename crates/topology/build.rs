@@ -1,4 +1,5 @@
-//! Binds the installed hwloc: finds it and translates its header. Everything generated stays in `OUT_DIR`.
+//! Binds the installed hwloc: finds it and translates its header. Everything generated stays in
+//! `OUT_DIR`.
 
 use std::env;
 use std::path::PathBuf;

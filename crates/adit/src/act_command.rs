@@ -1,5 +1,5 @@
-//! `adit session end`, `adit tap end`, `adit association release`, `adit worker`, `adit drain`, `adit log` and `adit reload`: acts over
-//! the admin socket.
+//! `adit session end`, `adit tap end`, `adit association release`, `adit worker`, `adit drain`,
+//! `adit log` and `adit reload`: acts over the admin socket.
 
 use std::path::Path;
 
@@ -22,7 +22,8 @@ pub(crate) fn act(RequestedAct { socket, act }: &RequestedAct) -> anyhow::Result
 /// Has the adit that listens at `socket` read its configuration again, and prints what changed.
 ///
 /// # Errors
-/// Nothing listens there, or adit refuses the file: then nothing has changed, and the message names each key.
+/// Nothing listens there, or adit refuses the file: then nothing has changed, and the message names
+/// each key.
 pub(crate) fn reload(socket: &Path, json: bool) -> anyhow::Result<()> {
     let answer = http_client::document(socket, &AdminAct::Reload.request());
     let document = match &answer {

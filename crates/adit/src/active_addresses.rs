@@ -1,4 +1,5 @@
-//! Addresses of this host while adit is active: taken, announced and prolonged by the control thread.
+//! Addresses of this host while adit is active: taken, announced and prolonged by the control
+//! thread.
 
 use std::time::Duration;
 
@@ -85,8 +86,8 @@ impl ActiveAddresses {
 }
 
 impl AddressSchedule {
-    /// The kernel counts in seconds. A process that dies just after it prolonged the addresses keeps them for no longer than
-    /// another adit waits, rounded up.
+    /// The kernel counts in seconds. A process that dies just after it prolonged the addresses
+    /// keeps them for no longer than another adit waits, rounded up.
     fn new(lease: Duration) -> Self {
         let seconds = lease.as_millis().div_ceil(1000).max(1);
         let lifetime = Duration::from_secs(u64::try_from(seconds).unwrap_or(u64::MAX));

@@ -17,7 +17,8 @@ pub(crate) enum AdminAct {
     EndTap(String),
     /// Requests the CP function with this Node ID to release its association.
     ReleaseAssociation(String),
-    /// The association with the CP function that has this Node ID ends without its word, with all sessions.
+    /// The association with the CP function that has this Node ID ends without its word, with all
+    /// sessions.
     EndAssociation(String),
     /// No new sessions, or new ones again.
     Drain(bool),

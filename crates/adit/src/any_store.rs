@@ -205,7 +205,8 @@ impl ThreadStore for AnyStore {
     /// Gives the lease back, so that the next process need not wait for its end.
     fn close(&mut self) {
         if let StoreOfKind::Replicated(replicated) = &mut self.of_kind {
-            // With everything in the shared store the next process needs no tail; otherwise the store names the standby.
+            // With everything in the shared store the next process needs no tail; otherwise the
+            // store names the standby.
             let _ = replicated.finish();
         }
         if let Some(Err(error)) = self.shared_mut().map(SharedStore::release) {

@@ -95,7 +95,8 @@ fn derived(config: &Config) -> Value {
     })
 }
 
-/// Names the rules of placement by which the CPUs of the threads are chosen, and those that they break on this machine.
+/// Names the rules of placement by which the CPUs of the threads are chosen, and those that they
+/// break on this machine.
 fn placement(config: &Config) -> String {
     let PlacementNotice { chosen, broken } = placement_notice(config);
     let broken = match broken.is_empty() {

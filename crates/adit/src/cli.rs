@@ -153,7 +153,8 @@ pub(crate) enum AditCommand {
         #[command(flatten)]
         socket: AdminSocket,
     },
-    /// Have a running adit read its configuration file again and change what can change: all of it, or nothing.
+    /// Have a running adit read its configuration file again and change what can change: all of it,
+    /// or nothing.
     Reload {
         /// Print JSON.
         #[arg(long)]
@@ -245,7 +246,8 @@ pub(crate) enum Topic {
     Associations,
     /// PFCP sessions with their rules and traffic.
     Sessions,
-    /// Traffic of PFCP sessions without their rules: the counters alone, of many sessions at little cost.
+    /// Traffic of PFCP sessions without their rules: the counters alone, of many sessions at little
+    /// cost.
     Traffic,
     /// Packet, drop, punt and PFCP message counters.
     Counters,

@@ -40,8 +40,8 @@ impl ProcessClock {
         self.at(adit_dpdk::tsc())
     }
 
-    /// The time of day at zero of this clock. The result changes over time by the drift between the two
-    /// clocks. Unit: nanoseconds since 1900-01-01 00:00 UTC.
+    /// The time of day at zero of this clock. The result changes over time by the drift between the
+    /// two clocks. Unit: nanoseconds since 1900-01-01 00:00 UTC.
     #[must_use]
     pub(crate) fn time_of_day_at_zero(&self) -> Option<u64> {
         time_of_day()?.checked_sub(self.now().0)

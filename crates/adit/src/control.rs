@@ -1,6 +1,7 @@
 //! The control thread: N4 socket, PFCP node, publication, neighbors, and answers for `adit show`.
 //!
-//! One loop, no locks. On a standby it follows the active adit until it takes over ([`standby`]). Everything it owns is sans-I/O; this file moves octets and time.
+//! One loop, no locks. On a standby it follows the active adit until it takes over ([`standby`]).
+//! Everything it owns is sans-I/O; this file moves octets and time.
 
 mod acts;
 mod node_events;
@@ -57,8 +58,8 @@ const SENT_PER_TURN: usize = 512;
 /// Longest sleep. It bounds the delay of workers' events and of `adit show`.
 const SLEEP_MAX: Nanos = Nanos::from_millis(1);
 
-/// How long the control thread yields instead of sleeping while a change is not observed. Longer than
-/// a burst takes.
+/// How long the control thread yields instead of sleeping while a change is not observed. Longer
+/// than a burst takes.
 const YIELD_MAX: Nanos = Nanos::from_micros(200);
 
 /// Its shortest sleep after that.

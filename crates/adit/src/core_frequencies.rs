@@ -1,4 +1,5 @@
-//! The frequencies of the cores of the packet path, which the control thread lowers under small load.
+//! The frequencies of the cores of the packet path, which the control thread lowers under small
+//! load.
 
 use std::path::Path;
 use std::time::Duration;

@@ -34,8 +34,8 @@ impl ExitBarrier {
 }
 
 impl ExitBarrierPlace {
-    /// Arrives, and returns once all threads have arrived. Everything that a thread did before is then
-    /// visible to all.
+    /// Arrives, and returns once all threads have arrived. Everything that a thread did before is
+    /// then visible to all.
     pub(crate) fn wait_for_all(self) {
         let barrier = self.0.clone();
         drop(self);

@@ -93,8 +93,8 @@ fn metrics() -> impl Iterator<Item = Explanation> {
 /// The suffixes of a histogram's name in the text.
 const HISTOGRAM: [&str; 3] = ["_bucket", "_sum", "_count"];
 
-/// Everything that has this name. A Cause is also found by its number, a refusal's counter by its Cause, a histogram also by
-/// the names of its parts.
+/// Everything that has this name. A Cause is also found by its number, a refusal's counter by its
+/// Cause, a histogram also by the names of its parts.
 fn find<'a>(all: &'a [Explanation], wanted: &str) -> Vec<&'a Explanation> {
     let wanted = wanted.to_lowercase();
     let wanted = wanted.trim_start_matches("refused_cause_").trim_start_matches("cause ");

@@ -10,7 +10,8 @@ use tracing::info;
 use crate::config::{Config, FlowOffloadSettings};
 use crate::open_ports::OpenPort;
 
-/// How long after its removal a rule may still count a frame: the depth of a card, and the age of its counters.
+/// How long after its removal a rule may still count a frame: the depth of a card, and the age of
+/// its counters.
 const SETTLE: Nanos = Nanos::from_millis(2);
 
 /// Speed of a link whose speed is unknown.

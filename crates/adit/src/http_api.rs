@@ -1,9 +1,10 @@
-//! The HTTP interface: the documents of `adit show`, the acts of an operator, traces and captures, health, the live stream
-//! and the dashboard.
+//! The HTTP interface: the documents of `adit show`, the acts of an operator, traces and captures,
+//! health, the live stream and the dashboard.
 //!
-//! It listens at the admin socket, and at a TCP address if `[api]` says so: the same routes, each with a thread and limits of
-//! its own, so that clients over the network keep no operator of this host waiting. `operate::api` has the machinery; here are
-//! the routes. The threads share the core of the control thread and yield to it.
+//! It listens at the admin socket, and at a TCP address if `[api]` says so: the same routes, each
+//! with a thread and limits of its own, so that clients over the network keep no operator of this
+//! host waiting. `operate::api` has the machinery; here are the routes. The threads share the core
+//! of the control thread and yield to it.
 
 mod acts;
 mod answer;
@@ -91,7 +92,8 @@ fn server_config(settings: &ApiSettings) -> ApiServerConfig {
     }
 }
 
-/// Serves on a thread that ends with the process and has nothing to release. `queries` lead to the control thread.
+/// Serves on a thread that ends with the process and has nothing to release. `queries` lead to the
+/// control thread.
 ///
 /// # Errors
 /// The thread cannot start.

@@ -107,7 +107,8 @@ pub(crate) fn send(socket: &Path, request: &HttpRequest) -> anyhow::Result<HttpB
         )
     })?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    // An overloaded adit may close the socket before it reads the request; its answer has the reason.
+    // An overloaded adit may close the socket before it reads the request; its answer has the
+    // reason.
     let _ = stream.write_all(&request.octets());
     let mut reader = BufReader::new(stream);
     let status = line(&mut reader)?;

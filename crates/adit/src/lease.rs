@@ -62,7 +62,8 @@ pub(crate) fn client(
     Ok(SharedStore::new(transport, options))
 }
 
-/// Takes the lease. A lease that its holder does not prolong is waited for: it is that of a process that died.
+/// Takes the lease. A lease that its holder does not prolong is waited for: it is that of a process
+/// that died.
 ///
 /// # Errors
 /// Another adit prolongs the lease, or no server can be used.

@@ -1,4 +1,5 @@
-//! When the threads of adit begin and end: a gate holds those of the packet path until adit is active.
+//! When the threads of adit begin and end: a gate holds those of the packet path until adit is
+//! active.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

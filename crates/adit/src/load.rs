@@ -1,7 +1,7 @@
 //! Load of the threads of the packet path.
 //!
-//! A thread that polls takes all of its core whatever it does. So each measures its own load and writes it into a few
-//! words, which the control thread reads.
+//! A thread that polls takes all of its core whatever it does. So each measures its own load and
+//! writes it into a few words, which the control thread reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
@@ -48,7 +48,8 @@ impl ThreadLoad {
         self.0.busy_permille.load(Ordering::Relaxed)
     }
 
-    /// The largest share of a ring of packets to it that waited in the last second. Unit: thousandths.
+    /// The largest share of a ring of packets to it that waited in the last second. Unit:
+    /// thousandths.
     pub(crate) fn ring_permille(&self) -> u16 {
         self.0.ring_permille.load(Ordering::Relaxed)
     }
@@ -94,7 +95,8 @@ impl LoadMeter {
         }
     }
 
-    /// Counts a step, which ended before the next one begins. `fullest_ring`: in thousandths since the last call.
+    /// Counts a step, which ended before the next one begins. `fullest_ring`: in thousandths since
+    /// the last call.
     ///
     /// Cost: a few additions; stores once per [`TURNS`] steps, per [`RECENT`] and per [`WINDOW`].
     #[inline]

@@ -43,8 +43,8 @@ pub(crate) struct LogSettings {
     /// Format of the log, which goes to standard error.
     #[arg(long = "log", value_name = "FORMAT", value_enum, default_value = "text")]
     pub format: LogFormat,
-    /// A level (error, warn, info, debug), or levels by room such as info,adit_n4=debug; default: log.levels of the
-    /// configuration, RUST_LOG, or info.
+    /// A level (error, warn, info, debug), or levels by room such as info,adit_n4=debug; default:
+    /// log.levels of the configuration, RUST_LOG, or info.
     #[arg(long = "log-levels", value_name = "LEVELS")]
     pub levels: Option<String>,
 }

@@ -80,8 +80,8 @@ use signal_hook::consts::SIGPIPE;
 use admin::AdminAct;
 use cli::{AditCli, AditCommand, DrainSwitch, RequestedAct};
 
-/// Sessions consist of many small allocations of a few sizes, between short-lived ones. An allocator
-/// with separate size classes avoids fragmentation.
+/// Sessions consist of many small allocations of a few sizes, between short-lived ones. An
+/// allocator with separate size classes avoids fragmentation.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -99,7 +99,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Makes SIGPIPE end the process silently, as in other tools, when the reader of our output closes it.
+/// Makes SIGPIPE end the process silently, as in other tools, when the reader of our output closes
+/// it.
 fn end_at_closed_pipe() {
     let always = Arc::new(AtomicBool::new(true));
     let status = 128 + SIGPIPE;

@@ -26,7 +26,8 @@ impl NamedStandby {
         Self { patience: settings.lease * 2 + TAKEOVER_MAX, accept_loss, since: None }
     }
 
-    /// Nobody but `standby` may take the lease. If it does not for long, this process may from now on, or the caller ends.
+    /// Nobody but `standby` may take the lease. If it does not for long, this process may from now
+    /// on, or the caller ends.
     ///
     /// # Errors
     /// [`StoreError::TailLost`].

@@ -47,8 +47,8 @@ pub(crate) fn mempool(eal: &Eal, config: &Config) -> anyhow::Result<Mempool> {
 pub(crate) enum OpenPort {
     Dpdk {
         port: Port,
-        /// The number of each worker's receive queue, by worker; none of a worker that takes over from
-        /// receivers.
+        /// The number of each worker's receive queue, by worker; none of a worker that takes over
+        /// from receivers.
         queues: Vec<Option<u16>>,
         /// The sockets of its receive queues, if the driver has them.
         sockets: Vec<OwnedFd>,
@@ -100,7 +100,8 @@ fn prepare_network_device(device: u32, port: &PortSettings, mac: MacAddr) {
         );
     }
     let Some(tap) = port.device.dpdk().filter(|device| device.is_driver("net_tap")) else { return };
-    // The driver gives the kernel's end the address of the port, so that neither could resolve the other.
+    // The driver gives the kernel's end the address of the port, so that neither could resolve the
+    // other.
     let MacAddr([a, b, c, d, e, last]) = mac;
     let of_kernel = MacAddr([a, b, c, d, e, last ^ 1]);
     if tap.argument("remote").is_none()
@@ -145,9 +146,10 @@ struct PortShares<'a> {
     next: usize,
 }
 
-/// Opens every port with a queue for each thread that transmits and as many receive queues as the port has, usually at
-/// most one for each thread that receives. Returns the ports and the queues of each thread. With fewer queues than
-/// receiving threads, each port continues with the thread after the last one that got a queue.
+/// Opens every port with a queue for each thread that transmits and as many receive queues as the
+/// port has, usually at most one for each thread that receives. Returns the ports and the queues of
+/// each thread. With fewer queues than receiving threads, each port continues with the thread after
+/// the last one that got a queue.
 ///
 /// # Errors
 /// A port cannot be opened; the message names it.

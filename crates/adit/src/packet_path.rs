@@ -1,4 +1,5 @@
-//! The threads of the packet path: what each is made of, and its life from the start gate to the exit barriers.
+//! The threads of the packet path: what each is made of, and its life from the start gate to the
+//! exit barriers.
 
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -144,7 +145,8 @@ pub(crate) struct ThreadParts {
     pub settings: ThreadSettings,
     pub reader: TablesReader,
     pub handoff: Handoff<Mbuf>,
-    /// The worker's side of its rings from and to the control thread; `None` for a thread that only receives, or receives and transmits.
+    /// The worker's side of its rings from and to the control thread; `None` for a thread that only
+    /// receives, or receives and transmits.
     pub control: Option<ControlRings>,
     /// The doorbells of all threads.
     pub bells: Vec<Doorbell>,
@@ -176,7 +178,8 @@ pub(crate) struct AssembledPath {
 }
 
 impl AssembledPath {
-    /// Connects the threads of the configuration, which have these readers, with each other and with the control thread.
+    /// Connects the threads of the configuration, which have these readers, with each other and
+    /// with the control thread.
     ///
     /// # Errors
     /// The process is out of file descriptors.
@@ -295,7 +298,8 @@ impl ThreadRunner {
             if !report.handed_to.is_empty() {
                 let handed_to = report.handed_to.iter().filter_map(|to| bells.get(to));
                 handed_to.for_each(Doorbell::ring);
-                // The thread that takes them may be the one that shares the core, and its ring is short.
+                // The thread that takes them may be the one that shares the core, and its ring is
+                // short.
                 if shares_core {
                     std::thread::yield_now();
                 }

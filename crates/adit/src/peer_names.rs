@@ -1,5 +1,6 @@
-//! Resolves the names of `n4.connect` again and again, in a thread of its own: a control plane function that is started
-//! anew may have another address. A name server that does not answer holds up nobody else.
+//! Resolves the names of `n4.connect` again and again, in a thread of its own: a control plane
+//! function that is started anew may have another address. A name server that does not answer holds
+//! up nobody else.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, sync_channel};

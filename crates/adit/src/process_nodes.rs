@@ -17,11 +17,14 @@ pub(crate) struct ProcessNodes {
     threads: Vec<Option<u32>>,
     /// The nodes of the ports of interfaces, by `InterfaceId`.
     interfaces: Vec<Option<u32>>,
-    /// With an event scheduler: how many threads it gives packets to, the first ones, and the node that receives all of them.
+    /// With an event scheduler: how many threads it gives packets to, the first ones, and the node
+    /// that receives all of them.
     scheduled: Option<(usize, u32)>,
-    /// The node that has most of the packet path. `None` on a machine with one node, and if nodes are ignored.
+    /// The node that has most of the packet path. `None` on a machine with one node, and if nodes
+    /// are ignored.
     memory: Option<u32>,
-    /// Where the owners of sessions are; one node if nodes are ignored, or if an event scheduler chooses workers.
+    /// Where the owners of sessions are; one node if nodes are ignored, or if an event scheduler
+    /// chooses workers.
     owners: OwnerNodes,
 }
 
@@ -77,13 +80,15 @@ impl ProcessNodes {
         &self.threads
     }
 
-    /// The node for memory that threads share: the one with most of them. `None` if the kernel's choice is as good.
+    /// The node for memory that threads share: the one with most of them. `None` if the kernel's
+    /// choice is as good.
     pub(crate) const fn memory(&self) -> Option<u32> {
         self.memory
     }
 
-    /// Packets of a thread that crossed nodes: those that it handed to a thread of another node, got from an event scheduler
-    /// that receives on another node, or sent through a port of another node.
+    /// Packets of a thread that crossed nodes: those that it handed to a thread of another node,
+    /// got from an event scheduler that receives on another node, or sent through a port of another
+    /// node.
     pub(crate) fn cross_node_pkts(&self, thread: usize, counted: &Snapshot) -> u64 {
         let Some(own) = self.threads.get(thread).copied().flatten() else { return 0 };
         let is_remote = |node: &Option<u32>| node.is_some_and(|node| node != own);
@@ -119,7 +124,8 @@ mod tests {
 
     const EXAMPLE: &str = include_str!("../../../adit.example.toml");
 
-    /// Two sockets with 12 cores; CPU 24 + n is the sibling of CPU n. Port `access` is on node 0, `core` on node 1.
+    /// Two sockets with 12 cores; CPU 24 + n is the sibling of CPU n. Port `access` is on node 0,
+    /// `core` on node 1.
     fn two_node_server() -> MachineTopology {
         let file = "../topology/tests/machines/two-node-server.xml";
         read_xml(&Path::new(env!("CARGO_MANIFEST_DIR")).join(file), None).unwrap()
@@ -185,7 +191,8 @@ mod tests {
     #[test]
     fn owners_have_nodes_unless_nodes_are_ignored_or_sessions_have_none() {
         let of = |lines: &str| ProcessNodes::of(&config(lines), &two_node_server()).owners;
-        // Port `access` is on node 0, `core` on node 1: worker 0 owns the first half of the strides.
+        // Port `access` is on node 0, `core` on node 1: worker 0 owns the first half of the
+        // strides.
         let owners = Owners::new(2);
         let ports = [Some(0), Some(1)];
         let wanted = OwnerNodes::new(|group| Some(owners.of_group(group).0.into()), &ports);

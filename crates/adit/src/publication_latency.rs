@@ -12,7 +12,8 @@ struct AppliedChanges {
     count: usize,
 }
 
-/// Changes are observed in the order in which they are applied, so their number is all that is kept.
+/// Changes are observed in the order in which they are applied, so their number is all that is
+/// kept.
 #[derive(Debug, Default)]
 pub(crate) struct PublicationLatency {
     under_way: VecDeque<AppliedChanges>,

@@ -81,8 +81,8 @@ pub(crate) enum RecordSource {
 }
 
 impl StartRecords {
-    /// Opens the store that is configured, and decides whether this process is active at once or a standby first. The
-    /// lease of a shared store is prolonged from here on.
+    /// Opens the store that is configured, and decides whether this process is active at once or a
+    /// standby first. The lease of a shared store is prolonged from here on.
     ///
     /// # Errors
     /// The message says what to do.
@@ -178,7 +178,8 @@ impl StartRecords {
     }
 }
 
-/// The node and the epoch of the adit that holds the lease; `None` if nobody did, and this process has it now.
+/// The node and the epoch of the adit that holds the lease; `None` if nobody did, and this process
+/// has it now.
 fn active_node(
     store: &mut SharedStoreClient,
     pair: &PairStore,
@@ -227,7 +228,8 @@ fn node_of(store: &mut impl RecordStore, shown: &str) -> anyhow::Result<Option<N
     Ok(node.map(|node| continued(node, last, time_of_day().unwrap_or_default())))
 }
 
-/// The node whose clock goes on at the time of day `now`, or behind the records, of which the last ones are about of `last`.
+/// The node whose clock goes on at the time of day `now`, or behind the records, of which the last
+/// ones are about of `last`.
 fn continued(mut node: NodeRecord, last: Option<Nanos>, now: u64) -> NodeRecord {
     let Some(last) = last.filter(|last| now < node.clock_zero.saturating_add(last.0)) else {
         return node;

@@ -1,8 +1,8 @@
 //! The Recovery Time Stamp of this process.
 //!
-//! The stamp counts whole seconds, so peers could not distinguish two starts within one second. adit
-//! therefore uses the next second and answers no peer before it begins. A later process starts after the
-//! last answer of this one, so it uses a later second.
+//! The stamp counts whole seconds, so peers could not distinguish two starts within one second.
+//! adit therefore uses the next second and answers no peer before it begins. A later process starts
+//! after the last answer of this one, so it uses a later second.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -105,11 +105,12 @@ pub(crate) fn keep_tail(pair: &PairStore, epoch: u64) -> anyhow::Result<Option<O
     thread.map(Some).context("cannot start the thread of the tail")
 }
 
-/// Writes to the shared store, whose lease this process has just taken, the groups that only its tail has.
+/// Writes to the shared store, whose lease this process has just taken, the groups that only its
+/// tail has.
 ///
 /// # Errors
-/// The store cannot be used. [`StoreError::TailLost`]: acknowledged groups may be lost; with `accept_loss` that is logged
-/// instead.
+/// The store cannot be used. [`StoreError::TailLost`]: acknowledged groups may be lost; with
+/// `accept_loss` that is logged instead.
 pub(crate) fn recover_tail(
     store: &mut SharedStoreClient,
     own: Option<&OwnTail>,

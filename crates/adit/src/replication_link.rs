@@ -1,4 +1,5 @@
-//! How the two adits of a pair reach each other: sockets of the kernel, or streams in user space on a port of their own.
+//! How the two adits of a pair reach each other: sockets of the kernel, or streams in user space on
+//! a port of their own.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,7 +29,8 @@ const DESCRIPTORS: u16 = 1024;
 /// Octets that a stream buffers in each direction.
 const STREAM_BYTES: usize = 256 << 10;
 
-/// Streams at most: the other adit has one; others wait to be accepted, are in handshakes of TLS, or end.
+/// Streams at most: the other adit has one; others wait to be accepted, are in handshakes of TLS,
+/// or end.
 const STREAMS_MAX: usize = 40;
 
 /// Streams to the other adit.

@@ -150,8 +150,9 @@ pub(crate) struct Threads {
     pub queries: mpsc::Sender<AdminQuery>,
 }
 
-/// From here on signals do not kill the process by themselves: SIGTERM and SIGINT end it at once as long as the flag is set, since a store
-/// may take long to answer, or wait for the end of a lease; afterwards [`wait`] polls for them.
+/// From here on signals do not kill the process by themselves: SIGTERM and SIGINT end it at once as
+/// long as the flag is set, since a store may take long to answer, or wait for the end of a lease;
+/// afterwards [`wait`] polls for them.
 fn take_signals() -> io::Result<(Signals, Arc<AtomicBool>)> {
     let is_starting = Arc::new(AtomicBool::new(true));
     for signal in [SIGTERM, SIGINT] {
@@ -235,8 +236,8 @@ fn check_cores(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Logs the choice of CPUs, and the rules that it breaks. Before DPDK moves this thread to one CPU, which the machine would
-/// then seem to allow alone.
+/// Logs the choice of CPUs, and the rules that it breaks. Before DPDK moves this thread to one CPU,
+/// which the machine would then seem to allow alone.
 fn log_placement(config: &Config) {
     let PlacementNotice { chosen, broken } = placement_notice(config);
     if let Some(chosen) = chosen {
@@ -447,8 +448,9 @@ fn first_unfinished<T>(threads: &[JoinHandle<T>], limit: Duration) -> Option<Str
     }
 }
 
-/// Waits for a signal that ends adit or the end of a thread. Returns the name of a thread that ended by itself. `turn` is
-/// called several times a second, with whether SIGHUP came, and returns it.
+/// Waits for a signal that ends adit or the end of a thread. Returns the name of a thread that
+/// ended by itself. `turn` is called several times a second, with whether SIGHUP came, and returns
+/// it.
 fn wait(signals: &mut Signals, mut turn: impl FnMut(bool) -> Option<String>) -> Option<String> {
     loop {
         let mut is_hung_up = false;
@@ -465,8 +467,9 @@ fn wait(signals: &mut Signals, mut turn: impl FnMut(bool) -> Option<String>) -> 
     }
 }
 
-/// Stops the control thread first, which needs the workers to release associations, then the workers.
-/// Then prints the final counters. Returns why the control thread ended, if it was by itself.
+/// Stops the control thread first, which needs the workers to release associations, then the
+/// workers. Then prints the final counters. Returns why the control thread ended, if it was by
+/// itself.
 fn finish(
     lifecycle: &Lifecycle,
     control: JoinHandle<ControlThread>,

@@ -1,7 +1,7 @@
 //! Notifies the service manager (systemd) of readiness, status and liveness.
 //!
-//! The protocol is one datagram of lines to the socket that `NOTIFY_SOCKET` names, see sd_notify(3). Without that
-//! variable nothing is sent.
+//! The protocol is one datagram of lines to the socket that `NOTIFY_SOCKET` names, see
+//! sd_notify(3). Without that variable nothing is sent.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};

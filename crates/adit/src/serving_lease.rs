@@ -1,8 +1,9 @@
 //! Until when this adit may serve: answer for its addresses, and forward.
 //!
-//! With `[standby]` another adit takes over when the lease of the records ends, so this one must have stopped before that. The
-//! time is measured by clocks of this process, from the sending of the last prolongation that succeeded, and everybody who
-//! serves compares it with the time of a step: a process that stood still serves no more either.
+//! With `[standby]` another adit takes over when the lease of the records ends, so this one must
+//! have stopped before that. The time is measured by clocks of this process, from the sending of
+//! the last prolongation that succeeded, and everybody who serves compares it with the time of a
+//! step: a process that stood still serves no more either.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -13,7 +14,8 @@ use adit_types::Nanos;
 use crate::clock::ProcessClock;
 use crate::config::{Config, StoreKind, WhenIsolated};
 
-/// An adit that can take over only after the lease is over stops so long before, in parts of the lease.
+/// An adit that can take over only after the lease is over stops so long before, in parts of the
+/// lease.
 const MARGIN_PARTS: u32 = 8;
 
 /// Until when this adit may serve. Clones are the same.
@@ -102,8 +104,8 @@ impl ServingLease {
         self.change(|state| state.standby = until);
     }
 
-    /// Another station uses an address of this adit, and nobody can say now who has the lease: serves no more until the store
-    /// or the standby says so. Nothing without `[standby]`.
+    /// Another station uses an address of this adit, and nobody can say now who has the lease:
+    /// serves no more until the store or the standby says so. Nothing without `[standby]`.
     pub(crate) fn distrust(&self) {
         self.change(|state| state.distrusted = state.length.map(|_| Instant::now()));
     }

@@ -18,8 +18,8 @@ pub(crate) struct SignaledReload {
 }
 
 impl SignaledReload {
-    /// Logs the answer to a reload that is done, and starts the next one if a signal came. The service manager is notified
-    /// before and after each reload.
+    /// Logs the answer to a reload that is done, and starts the next one if a signal came. The
+    /// service manager is notified before and after each reload.
     pub(crate) fn turn(
         &mut self,
         is_signaled: bool,

@@ -1,7 +1,7 @@
 //! The documents of operators: what the HTTP interface answers and `adit show` prints.
 //!
-//! The control thread gathers typed values, one page per turn; the interface's thread converts them to
-//! JSON. Field names are an interface: they change only with an entry in the changelog.
+//! The control thread gathers typed values, one page per turn; the interface's thread converts them
+//! to JSON. Field names are an interface: they change only with an entry in the changelog.
 
 mod counters;
 mod drops;

@@ -1,4 +1,5 @@
-//! The admin socket: the HTTP interface for operators of this host. Only its owner can read and write the socket's file.
+//! The admin socket: the HTTP interface for operators of this host. Only its owner can read and
+//! write the socket's file.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};

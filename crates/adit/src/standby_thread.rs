@@ -1,4 +1,5 @@
-//! The thread of a standby: it follows the records of the active adit, and takes the lease when it is free.
+//! The thread of a standby: it follows the records of the active adit, and takes the lease when it
+//! is free.
 
 use std::io;
 use std::mem;
@@ -316,8 +317,8 @@ impl StandbyFollower {
         }
     }
 
-    /// True if the active adit does not count on this one any more, which says how long it may: as long as its lease lasts,
-    /// or while the store cannot say so. `left` of the lease.
+    /// True if the active adit does not count on this one any more, which says how long it may: as
+    /// long as its lease lasts, or while the store cannot say so. `left` of the lease.
     fn may_take_over(&self, left: Option<Duration>) -> bool {
         let Some(tail) = &self.tail else { return true };
         match left {

@@ -1,5 +1,6 @@
-//! Steers packets to the receive queue of the worker that owns their session: by flow rules (`rte_flow`)
-//! if the NIC accepts them, else by RSS. Workers hand over packets that arrive at another worker.
+//! Steers packets to the receive queue of the worker that owns their session: by flow rules
+//! (`rte_flow`) if the NIC accepts them, else by RSS. Workers hand over packets that arrive at
+//! another worker.
 //!
 //! A rule compares the bits of a TEID or UE pool address that identify the owner's group
 //! (`types::Owners`). So each port needs 64 rules per kind of key, independent of the number of
@@ -69,8 +70,8 @@ impl SteeringRow {
     }
 }
 
-/// Tries to install flow rules on `port`. `queues` are its receive queues, by worker. The low `slot_bits`
-/// of a TEID are the position of its session.
+/// Tries to install flow rules on `port`. `queues` are its receive queues, by worker. The low
+/// `slot_bits` of a TEID are the position of its session.
 pub(crate) fn steer(
     config: &Config,
     id: PortId,

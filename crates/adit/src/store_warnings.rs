@@ -25,7 +25,8 @@ pub(crate) fn of(parts: &ControlParts) -> Vec<String> {
     warnings
 }
 
-/// Two adits can be active if the primary and its replicas have two disjoint sets of servers that suffice for an answer.
+/// Two adits can be active if the primary and its replicas have two disjoint sets of servers that
+/// suffice for an answer.
 fn two_active(replicas: u32, acknowledge_replicas: u32) -> Option<String> {
     let servers = replicas.saturating_add(1);
     let suffice = acknowledge_replicas.saturating_add(1);

@@ -4,15 +4,16 @@ use std::io::IsTerminal;
 
 use comfy_table::{ColumnConstraint, ContentArrangement, LineStyle, Table, Width, presets};
 
-/// A list of a document, and the columns of the table in which `adit show` prints it, most important first.
+/// A list of a document, and the columns of the table in which `adit show` prints it, most
+/// important first.
 #[derive(Debug)]
 pub(crate) struct TextList {
     pub name: &'static str,
     pub columns: &'static [&'static str],
 }
 
-/// Declares the tables of a document beside its type: its lists, and members of their rows. A column has the unit that
-/// ends its name. A narrow terminal leaves out the last ones.
+/// Declares the tables of a document beside its type: its lists, and members of their rows. A
+/// column has the unit that ends its name. A narrow terminal leaves out the last ones.
 macro_rules! tables {
     ($document:ty { $($list:ident $(as $name:literal)?: $row:ty [$($column:ident),+ $(,)?]),+ $(,)? }) => {
         impl $document {
@@ -83,7 +84,8 @@ impl TextColumns {
         Self { width, shown: columns.to_vec(), left_out: Vec::new(), widths: None }
     }
 
-    /// The table of rows, each with the cells of `shown` or of all columns; the first one has the header.
+    /// The table of rows, each with the cells of `shown` or of all columns; the first one has the
+    /// header.
     pub(crate) fn table(&mut self, mut rows: Vec<Vec<String>>) -> String {
         let is_first = self.widths.is_none();
         if is_first {

@@ -76,8 +76,8 @@ impl ThreadIo {
         discarded
     }
 
-    /// Duplicated descriptors that are readable while a queue of the thread has packets; `None` if a queue
-    /// has no descriptor.
+    /// Duplicated descriptors that are readable while a queue of the thread has packets; `None` if
+    /// a queue has no descriptor.
     pub(crate) fn sockets(&self) -> Option<Vec<OwnedFd>> {
         let mut all = self.dpdk.sockets()?;
         for place in &self.ports {

@@ -1,7 +1,7 @@
 //! `adit top`: a running adit in the terminal.
 //!
-//! A thread looks at adit once per interval, and this one draws. The terminal is as before when adit top ends, by a key,
-//! a signal or a fault.
+//! A thread looks at adit once per interval, and this one draws. The terminal is as before when
+//! adit top ends, by a key, a signal or a fault.
 
 mod figures;
 mod look;

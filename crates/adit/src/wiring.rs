@@ -166,7 +166,8 @@ fn interfaces(config: &Config, mac_of: impl Fn(PortId) -> MacAddr) -> Vec<Interf
     (0..).zip(&config.interfaces).zip(domains).map(interface).collect()
 }
 
-/// The routes and interfaces of a configuration for tables that have `known` interfaces, on the same ports.
+/// The routes and interfaces of a configuration for tables that have `known` interfaces, on the
+/// same ports.
 pub(crate) fn routes_config(config: &Config, known: &[Interface]) -> RoutesConfig {
     let mac_of = |port| {
         let on_port = known.iter().find(|of| of.port == port);

@@ -4,8 +4,9 @@
 //! rest. If a transmit queue is full, guaranteed packets wait in [`crate::tx_backlog`], which has a
 //! limit.
 //!
-//! Other packets pass while the aggregates are open. If a closed aggregate polices, arriving packets are
-//! dropped; if it shapes, flows take turns. A queue that already waits is never dropped for an aggregate.
+//! Other packets pass while the aggregates are open. If a closed aggregate polices, arriving
+//! packets are dropped; if it shapes, flows take turns. A queue that already waits is never dropped
+//! for an aggregate.
 
 use crate::shaper::{RateSet, TurnContext};
 use adit_rules::{Excess, Guarantee, PublishedPdr, PublishedRules};
@@ -50,8 +51,8 @@ impl AggregateTerms {
         Self { slice: rules.slice(), guarantee }
     }
 
-    /// The terms as a number: zero without slice and guarantee. Bits 8..16 are the guarantee (0 nothing,
-    /// 1 whole, otherwise 2 + its bucket), bits 0..8 the slice.
+    /// The terms as a number: zero without slice and guarantee. Bits 8..16 are the guarantee (0
+    /// nothing, 1 whole, otherwise 2 + its bucket), bits 0..8 the slice.
     #[inline]
     pub(crate) const fn tag(self) -> u16 {
         let guarantee = match self.guarantee {
@@ -85,8 +86,8 @@ impl AggregateTerms {
         scopes.filter_map(move |scope| Some((scope, aggregates.get(scope, direction)?)))
     }
 
-    /// Checks whether the aggregates admit a packet of a flow that has the turn `turn`: they are open,
-    /// and no other flow has its turn first. Guarantees do not matter here. Takes leases.
+    /// Checks whether the aggregates admit a packet of a flow that has the turn `turn`: they are
+    /// open, and no other flow has its turn first. Guarantees do not matter here. Takes leases.
     ///
     /// # Errors
     /// The first aggregate that the packet has to wait for.
@@ -102,7 +103,8 @@ impl AggregateTerms {
             let rate = number(scope, direction);
             let ring_rate = *first.get_or_insert(rate);
             let excess = aggregate.limit().excess();
-            // When the ring of all sessions has the turn, so does the slice's ring that is served in it.
+            // When the ring of all sessions has the turn, so does the slice's ring that is served
+            // in it.
             let has_turn =
                 turn.rate == Some(rate) || turn.rate == Some(number(ALL_SESSIONS, direction));
             if turn.contended.contains(rate) && !has_turn {
@@ -153,8 +155,8 @@ impl AggregateTerms {
         }
     }
 
-    /// Charges a packet of `bytes` octets to its guarantee if that has a bucket and it is open. Returns
-    /// whether the packet is guaranteed: that bucket was open, or everything is guaranteed.
+    /// Charges a packet of `bytes` octets to its guarantee if that has a bucket and it is open.
+    /// Returns whether the packet is guaranteed: that bucket was open, or everything is guaranteed.
     #[inline]
     pub(crate) fn charge_guarantee(
         self,

@@ -14,12 +14,13 @@ use adit_types::{Nanos, PdrId, Seid, SessionIndex};
 use crate::owned_packet::OwnedPacket;
 use crate::tally::StepTally;
 
-/// The longest wait while the rules stay as they are: paging takes seconds, and a control plane that
-/// has not decided after a minute has forgotten the session.
+/// The longest wait while the rules stay as they are: paging takes seconds, and a control plane
+/// that has not decided after a minute has forgotten the session.
 const WAIT_MAX: Nanos = Nanos::from_secs(60);
 
-/// The same notice is not repeated within this time, so that a busy session does not fill the ring of
-/// events. After it the notice is repeated: the event may have been lost, or the control plane did not take the report.
+/// The same notice is not repeated within this time, so that a busy session does not fill the ring
+/// of events. After it the notice is repeated: the event may have been lost, or the control plane
+/// did not take the report.
 const NOTICE_INTERVAL: Nanos = Nanos::from_secs(1);
 
 /// Notices remembered. A forgotten one is sent again, and the control thread recognizes it.
@@ -43,8 +44,8 @@ pub(crate) struct BufferedSession {
     pub up_seid: Seid,
     /// The generation of the rules when its first packet came. Later rules release the packets.
     pub generation: DeltaId,
-    /// [`PublishedRules::buffer_epoch`] when its first packet came. Rules with another one discard the
-    /// packets.
+    /// [`PublishedRules::buffer_epoch`] when its first packet came. Rules with another one discard
+    /// the packets.
     pub epoch: u32,
     /// The slot of its oldest packet.
     pub first: u32,
@@ -90,7 +91,8 @@ pub(crate) struct Buffering<B> {
 }
 
 impl<B: PacketBuf> Buffering<B> {
-    /// Room for `pkts_max` packets of `sessions_max` sessions. Reserves all memory that will be used.
+    /// Room for `pkts_max` packets of `sessions_max` sessions. Reserves all memory that will be
+    /// used.
     pub(crate) fn new(pkts_max: usize, sessions_max: usize) -> Self {
         let pkts_max = pkts_max.min(BUFFER_PKTS_MAX);
         let mut packets = Vec::new();
@@ -131,8 +133,8 @@ impl<B: PacketBuf> Buffering<B> {
         (at != NONE).then_some(at as usize)
     }
 
-    /// Appends a packet to those of its session. Returns false, and drops the packet, if the session has
-    /// `session_pkts_max` packets or there is no room.
+    /// Appends a packet to those of its session. Returns false, and drops the packet, if the
+    /// session has `session_pkts_max` packets or there is no room.
     pub(crate) fn push(
         &mut self,
         packet: OwnedPacket<B>,
@@ -182,7 +184,8 @@ impl<B: PacketBuf> Buffering<B> {
         true
     }
 
-    /// Moves the packets of the sessions that `is_moving` says into `moved`, those of a session in order.
+    /// Moves the packets of the sessions that `is_moving` says into `moved`, those of a session in
+    /// order.
     #[cold]
     pub(crate) fn take_of(
         &mut self,
@@ -265,7 +268,8 @@ impl<B: PacketBuf> Buffering<B> {
         }
     }
 
-    /// Discards the oldest packets of a session that waited too long. Returns whether there were any.
+    /// Discards the oldest packets of a session that waited too long. Returns whether there were
+    /// any.
     pub(crate) fn discard_late(&mut self, at: usize, now: Nanos, tally: &mut StepTally) -> bool {
         let mut found = false;
         loop {

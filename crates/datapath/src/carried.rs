@@ -1,10 +1,11 @@
 //! The record that a packet carries from one stage to the next, when an event scheduler is between
 //! them.
 //!
-//! A record stands in front of the packet, in the headroom that its outer header will need later, and the packet's mark
-//! says which one. Before the second stage the record names rules by their positions, and the generation of the session's
-//! rules says whether they still hold. After it the record has every value that the later stages write into the packet: they
-//! read nothing of the session, so its rules may change or go meanwhile.
+//! A record stands in front of the packet, in the headroom that its outer header will need later,
+//! and the packet's mark says which one. Before the second stage the record names rules by their
+//! positions, and the generation of the session's rules says whether they still hold. After it the
+//! record has every value that the later stages write into the packet: they read nothing of the
+//! session, so its rules may change or go meanwhile.
 
 use adit_pktio::PacketBuf;
 use adit_rules::{DeltaId, DropReason, GtpuTunnel, HeaderCreation};

@@ -1,8 +1,9 @@
 //! The columns of one burst: the results of each stage for each packet.
 //!
-//! A lane is the part of a burst whose sessions are looked up by the same kind of key. Row *i* of every
-//! column belongs to the same packet. Each stage appends a column, or changes verdicts. After `s2_lookup`,
-//! `hand_off_lane` removes the packets of other workers; all other rows stay until `s6_apply`.
+//! A lane is the part of a burst whose sessions are looked up by the same kind of key. Row *i* of
+//! every column belongs to the same packet. Each stage appends a column, or changes verdicts. After
+//! `s2_lookup`, `hand_off_lane` removes the packets of other workers; all other rows stay until
+//! `s6_apply`.
 
 use adit_rules::{
     DestinationInterface, DropReason, HeaderRemoval, PublishedFar, PublishedPdr, PublishedRules,
@@ -45,7 +46,8 @@ impl OuterHeader {
     /// True if `removal` removes exactly this header.
     ///
     /// Spec: TS 29.244 §8.2.64. A tunneled packet whose PDR removes nothing would leave with the
-    /// outer header of the previous hop, which names us as its destination: that does not fit either.
+    /// outer header of the previous hop, which names us as its destination: that does not fit
+    /// either.
     #[inline]
     pub(crate) const fn fits(self, removal: Option<HeaderRemoval>) -> bool {
         match self {
@@ -69,8 +71,8 @@ pub(crate) struct PacketArrival {
     pub payload_len: u16,
     /// The outer header in front of the user's packet.
     pub outer: OuterHeader,
-    /// Type of service or traffic class octet of the outer header that is removed; zero without one. Written by
-    /// `s3_classify` if a PDR removes a UDP or IP header.
+    /// Type of service or traffic class octet of the outer header that is removed; zero without
+    /// one. Written by `s3_classify` if a PDR removes a UDP or IP header.
     pub outer_tos: u8,
     /// The interface that it arrived on. For a packet that Adit makes for a UE: all interfaces to
     /// its data network, of which a PDR may name any.
@@ -79,8 +81,8 @@ pub(crate) struct PacketArrival {
     pub teid: Teid,
     /// It was duplicated: a packet that waited is not duplicated again.
     pub is_copied: bool,
-    /// Routers do not forward its addresses: only rules from or to the CP function match. Written by
-    /// `s3_classify` for packets in tunnels.
+    /// Routers do not forward its addresses: only rules from or to the CP function match. Written
+    /// by `s3_classify` for packets in tunnels.
     pub is_on_link: bool,
     /// PDU Session Container of the outer header; names the QoS flow.
     pub container: Option<PduSessionContainer>,
@@ -234,8 +236,8 @@ impl LaneKind for DownlinkV6 {
 pub(crate) struct BurstLane<'v, B, S: LaneKind> {
     /// The packets. Written by `s1_parse`, consumed by `s6_apply`.
     pub bufs: BurstColumn<B>,
-    /// How they arrived. Written by `s1_parse`; `s3_classify` advances `ip_offset` when it replaces the
-    /// row in `ips`.
+    /// How they arrived. Written by `s1_parse`; `s3_classify` advances `ip_offset` when it replaces
+    /// the row in `ips`.
     pub arrivals: BurstColumn<PacketArrival>,
     /// The user's IP headers. Written by `s1_parse`, or for packets in tunnels by `s3_classify`,
     /// when the session is known; replaced by `s3_classify` if a PDR removes a UDP or IP header.
@@ -262,8 +264,8 @@ impl<B, S: LaneKind> BurstLane<'_, B, S> {
         }
     }
 
-    /// Appends one packet whose payload is not parsed yet. At most `BURST_MAX` are appended: a lane is
-    /// part of one burst.
+    /// Appends one packet whose payload is not parsed yet. At most `BURST_MAX` are appended: a lane
+    /// is part of one burst.
     #[inline]
     pub(crate) fn push(&mut self, buf: B, arrival: PacketArrival, key: S::Key) {
         self.bufs.push(buf);

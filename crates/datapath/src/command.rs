@@ -1,5 +1,5 @@
-//! Commands of the control thread: resolve a neighbor, announce our addresses, close a tunnel, send an
-//! Echo Request.
+//! Commands of the control thread: resolve a neighbor, announce our addresses, close a tunnel, send
+//! an Echo Request.
 
 use core::net::IpAddr;
 use core::ops::RangeInclusive;
@@ -33,9 +33,9 @@ pub(crate) fn run_commands<Io: PacketIo>(
 }
 
 /// The same before a packet of `session` leaves by its rules of `generation`: the packet must not
-/// overtake the End Marker of the path that these rules left, even if the rules were published in the
-/// middle of a step. Commands after that End Marker wait for the next step: packets in hand may follow rules
-/// that are older than their changes.
+/// overtake the End Marker of the path that these rules left, even if the rules were published in
+/// the middle of a step. Commands after that End Marker wait for the next step: packets in hand may
+/// follow rules that are older than their changes.
 #[cold]
 pub(crate) fn run_commands_before<Io: PacketIo>(
     ctx: &StepContext<'_>,
@@ -58,9 +58,10 @@ pub(crate) fn run_commands_before<Io: PacketIo>(
     }
 }
 
-/// The same with an event scheduler. Every worker gets the commands for all sessions. The one that has the flow of
-/// the session carries out a command, before it processes a packet by the change that the command waits for; the
-/// others drop it once that is done. The worker in charge of a session requests the flow, in case no packet comes.
+/// The same with an event scheduler. Every worker gets the commands for all sessions. The one that
+/// has the flow of the session carries out a command, before it processes a packet by the change
+/// that the command waits for; the others drop it once that is done. The worker in charge of a
+/// session requests the flow, in case no packet comes.
 fn run_commands_of_flows<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,
@@ -68,8 +69,8 @@ fn run_commands_of_flows<Io: PacketIo>(
     is_due: impl Fn(&WorkerCommand) -> bool,
 ) -> bool {
     let (mut has_run, mut is_front, mut at) = (false, true, 0);
-    // The first command for a session of ours that was not due. A later one of the same session may be: changes become
-    // visible meanwhile.
+    // The first command for a session of ours that was not due. A later one of the same session may
+    // be: changes become visible meanwhile.
     let mut first_not_due = None;
     while let Some(command) = peek_command(state, at) {
         let is_done = match command {
@@ -129,9 +130,10 @@ fn is_carried_out<B>(state: &mut WorkerState<B>, session: SessionIndex, change: 
     state.handoff.flows().is_none_or(|flows| flows.is_command_done(session, change.0))
 }
 
-/// Carries out all commands for a session up to a change. Those of the change are in the ring one after the other, as they
-/// were given before it was published, the first one at the end of `positions`; those of earlier changes are among
-/// `positions`. The caller has the flow of `session`.
+/// Carries out all commands for a session up to a change. Those of the change are in the ring one
+/// after the other, as they were given before it was published, the first one at the end of
+/// `positions`; those of earlier changes are among `positions`. The caller has the flow of
+/// `session`.
 fn run_all_until<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,
@@ -159,7 +161,8 @@ fn run_all_until<Io: PacketIo>(
     }
 }
 
-/// Requests the flows of the first commands that this worker is in charge of, in case no packet brings them.
+/// Requests the flows of the first commands that this worker is in charge of, in case no packet
+/// brings them.
 fn request_flows<B>(ctx: &StepContext<'_>, state: &mut WorkerState<B>) {
     if !state.handoff.may_request_flows(ctx.now) {
         return;

@@ -14,7 +14,7 @@ pub(crate) struct StepContext<'v> {
     pub interfaces: &'v Interfaces,
     /// The time of the step.
     pub now: Nanos,
-    /// When this node started: the Recovery Time Stamp of Echo messages; `None`: they are sent without
-    /// it.
+    /// When this node started: the Recovery Time Stamp of Echo messages; `None`: they are sent
+    /// without it.
     pub recovery_time_stamp: Option<u32>,
 }

@@ -1,7 +1,8 @@
 //! The queues of the event-driven model, and the stages behind them.
 //!
-//! Packets pass the queues of packets one after the other: the Rx queue, if there is one, and those of stages. The numbers
-//! of these queues are their positions. A Tx queue for each Rx/Tx thread follows, then a timer queue for each worker.
+//! Packets pass the queues of packets one after the other: the Rx queue, if there is one, and those
+//! of stages. The numbers of these queues are their positions. A Tx queue for each Rx/Tx thread
+//! follows, then a timer queue for each worker.
 
 use core::hint::black_box;
 use core::ops::Range;
@@ -96,7 +97,8 @@ impl Default for EventQueues {
 }
 
 impl EventQueues {
-    /// Stages behind as many queues as `schedules` has: 1, 2 or 4. Each stage of a packet takes `dummy_cycles` more, about.
+    /// Stages behind as many queues as `schedules` has: 1, 2 or 4. Each stage of a packet takes
+    /// `dummy_cycles` more, about.
     ///
     /// # Errors
     /// See [`QueuesError`].
@@ -118,8 +120,8 @@ impl EventQueues {
         }
     }
 
-    /// The same with an Rx queue, if `schedule` says how it is scheduled: workers look up the flows of packets, instead of
-    /// Rx/Tx threads.
+    /// The same with an Rx queue, if `schedule` says how it is scheduled: workers look up the flows
+    /// of packets, instead of Rx/Tx threads.
     #[must_use]
     pub fn with_rx(mut self, schedule: Option<ScheduleType>) -> Self {
         if let Some(schedule) = schedule.filter(|_| !self.has_rx) {
@@ -166,8 +168,9 @@ impl EventQueues {
         of_packets.chain(core::iter::repeat_n(ScheduleType::Atomic, others))
     }
 
-    /// The priorities of all queues for a central scheduler, by number; zero goes first. Frames that leave and timers go
-    /// first, then packets that are nearly done: under load a worker would never get an event of its timer.
+    /// The priorities of all queues for a central scheduler, by number; zero goes first. Frames
+    /// that leave and timers go first, then packets that are nearly done: under load a worker would
+    /// never get an event of its timer.
     pub fn priorities(&self) -> impl Iterator<Item = u8> + use<> {
         let of_packets = [192_u8, 160, 128, 96, 64].into_iter().take(self.packet_queues());
         let others = self.count() - self.packet_queues();
@@ -204,7 +207,8 @@ impl EventQueues {
         self.rx_tx
     }
 
-    /// The Tx queue of frames of a flow: those of one flow leave through one Rx/Tx thread, in order.
+    /// The Tx queue of frames of a flow: those of one flow leave through one Rx/Tx thread, in
+    /// order.
     #[inline]
     pub(crate) const fn tx_of(&self, flow: u32) -> u8 {
         self.tx[flow as usize % TX_SHARES]
@@ -220,7 +224,8 @@ impl EventQueues {
         number(self.packet_queues() + self.rx_tx + worker)
     }
 
-    /// The queue of an event, if packets pass it; the others that workers take events from are those of timers.
+    /// The queue of an event, if packets pass it; the others that workers take events from are
+    /// those of timers.
     #[inline]
     pub(crate) fn queue_of_tag(&self, tag: EventTag) -> Option<PacketQueue> {
         let position = usize::from(tag.queue());

@@ -43,8 +43,8 @@ impl FirstFragments {
         Self(Box::new([None; FIRST_FRAGMENTS_MAX]))
     }
 
-    /// Remembers the ports of a first fragment, and returns them for later fragments of its packet. A
-    /// later fragment that arrives before the first is matched without ports.
+    /// Remembers the ports of a first fragment, and returns them for later fragments of its packet.
+    /// A later fragment that arrives before the first is matched without ports.
     #[cold]
     pub(crate) fn first_of(
         &mut self,
@@ -86,8 +86,8 @@ impl FirstFragments {
         copied.extend(self.0.iter().flatten().filter(|(key, ..)| is_moving(key.session)));
     }
 
-    /// Remembers those that another worker remembered. This one may have had their sessions before: then the later first
-    /// fragment of a packet stays.
+    /// Remembers those that another worker remembered. This one may have had their sessions before:
+    /// then the later first fragment of a packet stays.
     #[cold]
     pub(crate) fn put(&mut self, copied: &mut Vec<RememberedFragment>) {
         for fragment in copied.drain(..) {

@@ -7,18 +7,20 @@
 //! and counts it in the flow's word. The holder gives the flow up when it keeps no packets and none
 //! is on its way.
 //!
-//! A central scheduler takes events from one worker after the other. So frames that the holder sent before it gives a
-//! flow up may enter their queue after those of the next worker. Therefore the holder first sends a *fence*, an event of
-//! the flow without a packet, and counts it as on its way: once it was scheduled, the frames before it have left.
+//! A central scheduler takes events from one worker after the other. So frames that the holder sent
+//! before it gives a flow up may enter their queue after those of the next worker. Therefore the
+//! holder first sends a *fence*, an event of the flow without a packet, and counts it as on its
+//! way: once it was scheduled, the frames before it have left.
 //!
 //! So a worker that processes a packet has the packet's flow: the scheduler gave it, or the worker
 //! holds it. The next worker sees all writes that a worker made before it gave the flow up.
 //!
-//! With several queues of stages, all of this holds for each queue: a flow has a *place* in each of them. A scheduler
-//! keeps the order of a flow within a queue, for each port that enqueues, but not between two ports: `event_dsw` lets a
-//! port keep events while their flow moves, and the flow of the queue before may have moved to another port meanwhile,
-//! whose events go first. So a worker that takes a place over from another one first waits until the next queue has
-//! given out everything that the other one sent: it holds the place and *defers* its packets.
+//! With several queues of stages, all of this holds for each queue: a flow has a *place* in each of
+//! them. A scheduler keeps the order of a flow within a queue, for each port that enqueues, but not
+//! between two ports: `event_dsw` lets a port keep events while their flow moves, and the flow of
+//! the queue before may have moved to another port meanwhile, whose events go first. So a worker
+//! that takes a place over from another one first waits until the next queue has given out
+//! everything that the other one sent: it holds the place and *defers* its packets.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
@@ -42,29 +44,31 @@ const IS_SCHEDULED: u8 = 1;
 const IS_HELD: u8 = 2;
 /// A fence follows the last frame of the flow that the holder sent.
 const IS_FENCED: u8 = 4;
-/// The worker holds the flow, and its packets wait until the next queue gave out those of the worker before.
+/// The worker holds the flow, and its packets wait until the next queue gave out those of the
+/// worker before.
 const IS_DEFERRED: u8 = 8;
 
 /// State of one flow that workers share, on a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct SharedFlow {
-    /// One more than the number of the worker that holds the flow, zero without one; and the packets on
-    /// their way to it. Only a worker that has the flow makes itself the holder.
+    /// One more than the number of the worker that holds the flow, zero without one; and the
+    /// packets on their way to it. Only a worker that has the flow makes itself the holder.
     holder: AtomicU32,
-    /// Packets handed to holders so far: the number of the next one. Written by the worker that the scheduler gave the
-    /// flow to. Wraps.
+    /// Packets handed to holders so far: the number of the next one. Written by the worker that the
+    /// scheduler gave the flow to. Wraps.
     handed: AtomicU32,
     /// The number of the packet that the holder takes next. Written by the holder.
     next: AtomicU32,
     /// A request for the flow is with the scheduler: a second one would only fill it.
     is_requested: AtomicBool,
-    /// One more than the number of the worker that processed packets here last. Written by the worker that has the flow,
-    /// as `sent` is.
+    /// One more than the number of the worker that processed packets here last. Written by the
+    /// worker that has the flow, as `sent` is.
     last: AtomicU32,
     /// Packets sent from here to the next queue. Wraps.
     sent: AtomicU32,
-    /// Packets from the queue before that the scheduler gave out here. Written by the workers that it gave them to. Wraps.
+    /// Packets from the queue before that the scheduler gave out here. Written by the workers that
+    /// it gave them to. Wraps.
     given_out: AtomicU32,
 }
 
@@ -128,15 +132,16 @@ pub struct SharedFlows {
     places: Arc<[SharedFlow]>,
     queues: EventQueues,
     map: FlowMap,
-    /// By session: one more than the highest number of a command that was carried out. Written by the worker that has
-    /// the session's flow.
+    /// By session: one more than the highest number of a command that was carried out. Written by
+    /// the worker that has the session's flow.
     commands_done: Arc<[AtomicU64]>,
     /// By worker, with timer queues.
     timers: Arc<[SharedTimer]>,
 }
 
 impl SharedFlows {
-    /// At least `flows` flows, the next power of two, at most 16384, of `sessions_max` sessions, in `queues`.
+    /// At least `flows` flows, the next power of two, at most 16384, of `sessions_max` sessions, in
+    /// `queues`.
     #[must_use]
     pub fn new(flows: usize, queues: &EventQueues, sessions_max: usize) -> Self {
         let flows = flows.next_power_of_two().min(FLOWS_MAX);
@@ -226,16 +231,16 @@ impl SharedFlows {
         }
     }
 
-    /// The same for `pkts` packets that had the flow `rx_flow` in the Rx queue. They may have any flows now, so any worker
-    /// may have got them.
+    /// The same for `pkts` packets that had the flow `rx_flow` in the Rx queue. They may have any
+    /// flows now, so any worker may have got them.
     pub(crate) fn count_received(&self, rx_flow: u32, pkts: u32) {
         if let Some(SharedFlow { given_out, .. }) = self.get(self.place(1, rx_flow)) {
             given_out.fetch_add(pkts, Ordering::Release);
         }
     }
 
-    /// True if the next queue gave out all packets that were sent from `place`, or there is none. The worker has the
-    /// place.
+    /// True if the next queue gave out all packets that were sent from `place`, or there is none.
+    /// The worker has the place.
     #[inline]
     fn is_next_queue_empty(&self, place: u32) -> bool {
         let (here, next) = (self.get(place), self.get(place + self.map.mask + 1));
@@ -342,7 +347,8 @@ impl Flows {
         !self.deferred.is_empty()
     }
 
-    /// Lets packets be processed at places whose next queue gave out everything. Returns whether there are any.
+    /// Lets packets be processed at places whose next queue gave out everything. Returns whether
+    /// there are any.
     #[cold]
     pub(crate) fn end_deferring(&mut self) -> bool {
         let Self { shared, id, has, deferred, .. } = self;
@@ -360,8 +366,8 @@ impl Flows {
         deferred.len() < before
     }
 
-    /// Takes a place over that another worker may have had last: defers its packets if the next queue did not give out
-    /// everything yet.
+    /// Takes a place over that another worker may have had last: defers its packets if the next
+    /// queue did not give out everything yet.
     #[inline]
     fn take_over(&mut self, place: u32) {
         let Some(here) = self.shared.get(place) else { return };
@@ -442,8 +448,9 @@ impl Flows {
         None
     }
 
-    /// The number of a packet that goes to the holder of `flow`. The scheduler gave the flow to this worker. Packets of
-    /// a flow may be on several rings, and the holder takes them by their numbers.
+    /// The number of a packet that goes to the holder of `flow`. The scheduler gave the flow to
+    /// this worker. Packets of a flow may be on several rings, and the holder takes them by their
+    /// numbers.
     pub(crate) fn number_packet(&self, flow: u32) -> u32 {
         let Some(shared) = self.shared.get(flow) else { return 0 };
         let number = shared.handed.load(Ordering::Relaxed);
@@ -451,7 +458,8 @@ impl Flows {
         number
     }
 
-    /// True if the packet with this number is the next one of `flow`, which is then taken. This worker holds the flow.
+    /// True if the packet with this number is the next one of `flow`, which is then taken. This
+    /// worker holds the flow.
     pub(crate) fn take_number(&self, flow: u32, number: u32) -> bool {
         let Some(shared) = self.shared.get(flow) else { return true };
         let is_next = shared.next.load(Ordering::Relaxed) == number;
@@ -499,7 +507,8 @@ impl Flows {
         }
     }
 
-    /// Holds those places that the scheduler gave in this step which `must_hold`: packets of them may wait.
+    /// Holds those places that the scheduler gave in this step which `must_hold`: packets of them
+    /// may wait.
     #[cold]
     pub(crate) fn hold_scheduled(&mut self, must_hold: impl Fn(u32) -> bool) {
         for at in 0..self.scheduled.len() {
@@ -527,9 +536,9 @@ impl Flows {
         !self.held.is_empty()
     }
 
-    /// Gives up the flows that keep no packets, unless packets of them are on their way. `keeps` says whether this
-    /// worker keeps packets of a flow. `fence` sends a fence for a flow if there is room, and returns whether it did: the
-    /// flow is given up later.
+    /// Gives up the flows that keep no packets, unless packets of them are on their way. `keeps`
+    /// says whether this worker keeps packets of a flow. `fence` sends a fence for a flow if there
+    /// is room, and returns whether it did: the flow is given up later.
     #[cold]
     pub(crate) fn give_up(
         &mut self,

@@ -1,6 +1,6 @@
-//! Fragments of tunnel packets, which are joined before anything else, and ports of users' packets that
-//! arrive in fragments, which are forwarded as they are.
-//! Spec: TS 29.244 §5.2.1A; RFC 791 §3.2; RFC 8200 §4.5.
+//! Fragments of tunnel packets, which are joined before anything else, and ports of users' packets
+//! that arrive in fragments, which are forwarded as they are. Spec: TS 29.244 §5.2.1A; RFC 791
+//! §3.2; RFC 8200 §4.5.
 
 use adit_pktio::{Burst, PacketBuf};
 use adit_rules::DropReason;
@@ -24,8 +24,8 @@ pub(crate) struct ArrivedFragment<B> {
     pub ip_offset: u16,
     /// Source and destination.
     pub addrs: IpAddrs,
-    /// This worker owns the session, so the datagram is joined here. Otherwise a hash of the datagram
-    /// selects the worker.
+    /// This worker owns the session, so the datagram is joined here. Otherwise a hash of the
+    /// datagram selects the worker.
     pub is_ours: bool,
 }
 
@@ -60,8 +60,8 @@ impl<B: PacketBuf> Fragments<B> {
         }
     }
 
-    /// Joins the fragments that arrived in the burst. Whole packets go into `whole`; fragments of other
-    /// workers' datagrams are handed off.
+    /// Joins the fragments that arrived in the burst. Whole packets go into `whole`; fragments of
+    /// other workers' datagrams are handed off.
     #[cold]
     pub(crate) fn join(
         &mut self,
@@ -82,7 +82,8 @@ impl<B: PacketBuf> Fragments<B> {
             let FragmentPosition { identification, protocol, .. } = place;
             let key = DatagramKey { interfaces, addrs, identification, protocol };
             let owner = handoff.of_hash(hash_of(&key));
-            // With an event scheduler all fragments of a datagram have one flow, which this worker has.
+            // With an event scheduler all fragments of a datagram have one flow, which this worker
+            // has.
             if !is_ours && owner != handoff.worker() && handoff.flows().is_none() {
                 handoff.hand_to(owner, port, buf, tally);
                 continue;
@@ -97,8 +98,8 @@ impl<B: PacketBuf> Fragments<B> {
     }
 }
 
-/// Verifies the UDP checksum of a joined datagram: IPv4 identifiers repeat, and nothing else detects
-/// that fragments of different datagrams were mixed. Spec: RFC 4963 §5.
+/// Verifies the UDP checksum of a joined datagram: IPv4 identifiers repeat, and nothing else
+/// detects that fragments of different datagrams were mixed. Spec: RFC 4963 §5.
 fn verify<B: PacketBuf>(buf: &B, ip_offset: u16) -> Result<(), DropReason> {
     let packet = buf.data().get(usize::from(ip_offset)..).unwrap_or_default();
     let ip = parse_ip(packet, false).map_err(|_| DropReason::ReassemblyMalformed)?;

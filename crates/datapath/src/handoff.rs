@@ -1,17 +1,20 @@
 //! The software hand-off: packets that another thread than their session's owner received.
 //!
-//! A ring of fixed length leads from each thread to each worker, and from each receiver to the signaling worker
-//! ([`Roles`]). A packet is handed off unchanged, before anything of its session is read, and its owner processes it
-//! from the beginning: one worker processes each packet, by the rules that this worker sees. Packets of one
-//! session that one thread received keep their order.
+//! A ring of fixed length leads from each thread to each worker, and from each receiver to the
+//! signaling worker ([`Roles`]). A packet is handed off unchanged, before anything of its session
+//! is read, and its owner processes it from the beginning: one worker processes each packet, by the
+//! rules that this worker sees. Packets of one session that one thread received keep their order.
 //!
-//! Packets that find the ring full are dropped as `handoff_full` or `signaling_full`: no thread waits for another.
+//! Packets that find the ring full are dropped as `handoff_full` or `signaling_full`: no thread
+//! waits for another.
 //!
-//! The owners of sessions may change while packets pass ([`crate::owner_map`]). A worker parks packets of sessions that
-//! are about to be its own, and processes them when they are; a full parking place drops as `handoff_full`.
+//! The owners of sessions may change while packets pass ([`crate::owner_map`]). A worker parks
+//! packets of sessions that are about to be its own, and processes them when they are; a full
+//! parking place drops as `handoff_full`.
 //!
-//! With an event scheduler no session has an owner; its flow is with one worker at a time ([`crate::flows`]). Packets
-//! of other flows go back to the scheduler, and the rings lead to workers that hold flows.
+//! With an event scheduler no session has an owner; its flow is with one worker at a time
+//! ([`crate::flows`]). Packets of other flows go back to the scheduler, and the rings lead to
+//! workers that hold flows.
 
 use std::collections::VecDeque;
 
@@ -32,7 +35,8 @@ use crate::tally::StepTally;
 struct HandedPacket<B> {
     buf: B,
     port: PortId,
-    /// The place of the flow that its taker holds, and its number there; unused without an event scheduler.
+    /// The place of the flow that its taker holds, and its number there; unused without an event
+    /// scheduler.
     place: u32,
     number: u32,
 }
@@ -51,8 +55,8 @@ struct EventFlows<B> {
 /// Flows are requested at most once in this time: a request takes about as long.
 const REQUEST_INTERVAL: Nanos = Nanos::from_micros(100);
 
-/// A packet for a flow that this worker does not have, with the port that received it; without a packet, a
-/// request for the flow.
+/// A packet for a flow that this worker does not have, with the port that received it; without a
+/// packet, a request for the flow.
 pub(crate) type ReturnedEvent<B> = (u32, Option<(PortId, B)>);
 
 /// Packets that a worker parks.
@@ -127,7 +131,8 @@ impl<B> core::fmt::Debug for Handoff<B> {
     }
 }
 
-/// Connects the threads of `roles` by rings for `ring_len` packets; the ends in the order of threads.
+/// Connects the threads of `roles` by rings for `ring_len` packets; the ends in the order of
+/// threads.
 #[must_use]
 pub fn connect<B>(roles: Roles, ring_len: usize) -> Vec<Handoff<B>> {
     let owners = KnownOwners::of_threads(roles.workers()).take(roles.threads());
@@ -238,7 +243,8 @@ impl<B> Handoff<B> {
         Some(self.sweeps.ask())
     }
 
-    /// The same, counting packets to threads on other nodes. `nodes`: those of the threads, as far as they are known.
+    /// The same, counting packets to threads on other nodes. `nodes`: those of the threads, as far
+    /// as they are known.
     #[must_use]
     pub fn with_nodes(mut self, nodes: &[Option<u32>]) -> Self {
         let node_of = |thread: usize| nodes.get(thread).copied().flatten();
@@ -252,8 +258,8 @@ impl<B> Handoff<B> {
         self
     }
 
-    /// The ends of one of several workers that an event scheduler gives the flows of `shared` to. Reserves all memory
-    /// that will be used.
+    /// The ends of one of several workers that an event scheduler gives the flows of `shared` to.
+    /// Reserves all memory that will be used.
     #[must_use]
     pub fn with_flows(mut self, shared: SharedFlows) -> Self {
         let flows = Flows::new(shared, self.id);
@@ -281,7 +287,8 @@ impl<B> Handoff<B> {
         })
     }
 
-    /// Requests the flow of `session` from the scheduler, unless too many events return to it already.
+    /// Requests the flow of `session` from the scheduler, unless too many events return to it
+    /// already.
     #[cold]
     pub(crate) fn request_flow(&mut self, session: SessionIndex) {
         if let Some(events) = &mut self.events
@@ -407,7 +414,8 @@ impl<B: PacketBuf> Handoff<B> {
         self.parked.len()
     }
 
-    /// Appends at most `count` parked packets to `burst`: at most a burst, all received on one port. Returns that port.
+    /// Appends at most `count` parked packets to `burst`: at most a burst, all received on one
+    /// port. Returns that port.
     #[cold]
     pub(crate) fn take_parked(&mut self, count: usize, burst: &mut Burst<B>) -> Option<PortId> {
         let port = self.parked.front()?.port;
@@ -497,7 +505,8 @@ impl<B: PacketBuf> Handoff<B> {
     }
 
     /// Appends packets of one source to `burst`: at most a burst, all received on one port. Returns
-    /// that port. With an event scheduler, a packet waits for earlier ones of its flow from other sources.
+    /// that port. With an event scheduler, a packet waits for earlier ones of its flow from other
+    /// sources.
     pub(crate) fn take(&mut self, source: usize, burst: &mut Burst<B>) -> Option<PortId> {
         let ring = self.from.get_mut(source)?;
         let waiting = ring.slots();
@@ -573,7 +582,8 @@ impl<B: PacketBuf> HandoffRing<B> {
             Err(_) => 0,
         };
         tally.hand_off(sent);
-        // Once per thread and burst with packets for it; the usual packet of an owner is not handed off.
+        // Once per thread and burst with packets for it; the usual packet of an owner is not handed
+        // off.
         if self.crosses_nodes {
             tally.hand_across_nodes(sent);
         }

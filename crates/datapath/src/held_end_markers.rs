@@ -34,7 +34,8 @@ struct HeldEndMarker<B> {
     since: Nanos,
 }
 
-/// Received End Markers that wait, in the order of their arrival. They count as handed off until they are taken.
+/// Received End Markers that wait, in the order of their arrival. They count as handed off until
+/// they are taken.
 pub(crate) struct HeldEndMarkers<B> {
     held: VecDeque<HeldEndMarker<B>>,
 }

@@ -1,7 +1,8 @@
-//! Logical interfaces as the packet path needs them: (port, VLAN) → link, interface → transmit link.
+//! Logical interfaces as the packet path needs them: (port, VLAN) → link, interface → transmit
+//! link.
 //!
-//! Built from the tables' interfaces, and again when these get further ones. A link has the interfaces of one port
-//! and one VLAN: usually one; two if N6 and a GTP-U interface share it.
+//! Built from the tables' interfaces, and again when these get further ones. A link has the
+//! interfaces of one port and one VLAN: usually one; two if N6 and a GTP-U interface share it.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -98,8 +99,8 @@ pub(crate) struct UsualLink {
     pub keeps_syns: bool,
     /// Its routing domain.
     pub domain: DomainId,
-    /// If the link has interfaces of both kinds: our addresses, with upper halves of IPv6 addresses. A
-    /// packet to one of them that is not a usual G-PDU may be another kind of G-PDU.
+    /// If the link has interfaces of both kinds: our addresses, with upper halves of IPv6
+    /// addresses. A packet to one of them that is not a usual G-PDU may be another kind of G-PDU.
     own: Vec<(bool, u64)>,
 }
 
@@ -233,8 +234,9 @@ impl Interfaces {
         all
     }
 
-    /// Takes over the interfaces of the tables if these have further ones, and the smallest MTU of the paths to GTP-U peers:
-    /// transmit links of tunnels have no larger one. Ports and positions of links stay.
+    /// Takes over the interfaces of the tables if these have further ones, and the smallest MTU of
+    /// the paths to GTP-U peers: transmit links of tunnels have no larger one. Ports and positions
+    /// of links stay.
     ///
     /// Cost: two comparisons, unless interfaces were added since the last call: then it allocates.
     #[inline]
@@ -334,8 +336,8 @@ impl Interfaces {
         self.by_id.iter().find(|interface| interface.role.is_gtpu() && interface.owns(addr))
     }
 
-    /// The address, of the family of `ue`, that errors to a UE come from: the first of `within` towards
-    /// a data network.
+    /// The address, of the family of `ue`, that errors to a UE come from: the first of `within`
+    /// towards a data network.
     pub(crate) fn n6_source(&self, within: InterfaceSet, ue: IpAddr) -> Option<IpAddr> {
         let mut n6 = self.by_id.iter().filter(|interface| {
             interface.role == InterfaceRole::N6 && within.contains(interface.id)

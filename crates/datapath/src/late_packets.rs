@@ -1,4 +1,5 @@
-//! Packets whose wait ends, for taps: the worker sees such a packet only when it lets it go or drops it.
+//! Packets whose wait ends, for taps: the worker sees such a packet only when it lets it go or
+//! drops it.
 
 use adit_rules::{DropReason, TAP_OCTETS, TapSet, TapWait};
 use adit_types::Nanos;

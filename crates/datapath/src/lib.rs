@@ -22,9 +22,9 @@
 //! model, worker               one step; construction and ownership
 //! ```
 //!
-//! Invariant: every packet received, taken over or added by fragmentation has exactly one outcome, and
-//! received + taken over + fragments added = transmitted + Σ drops + Σ punts + buffered + handed off
-//! after every step.
+//! Invariant: every packet received, taken over or added by fragmentation has exactly one outcome,
+//! and received + taken over + fragments added = transmitted + Σ drops + Σ punts + buffered +
+//! handed off after every step.
 //!
 //! Spec: TS 29.244 §5.2.1; TS 29.281; TS 38.415; RFC 791, 792, 826, 1812, 4443, 4861, 8200.
 #![forbid(unsafe_code)]

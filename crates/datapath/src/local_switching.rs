@@ -1,4 +1,5 @@
-//! Packets from one UE to another that are switched locally instead of leaving to their data network.
+//! Packets from one UE to another that are switched locally instead of leaving to their data
+//! network.
 //!
 //! A packet is switched after the sender's rules were applied: gates, rates, quotas, usage, and the
 //! FAR's marking. Then it is processed in the same step as a frame that arrives from the data
@@ -58,7 +59,8 @@ impl<B: PacketBuf> SwitchedQueue<B> {
     }
 }
 
-/// Where a packet to `dst` is switched; `None` if it is not. The next hop of the egress is Adit itself.
+/// Where a packet to `dst` is switched; `None` if it is not. The next hop of the egress is Adit
+/// itself.
 ///
 /// Only packets that UEs send in tunnels are switched: not those of the CP function, and not those
 /// that a forwarding policy sends to another next hop.

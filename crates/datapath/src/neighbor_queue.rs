@@ -1,12 +1,12 @@
 //! Packets that wait for the link-layer address of their next hop.
 //!
-//! A packet waits as a complete frame; its destination address is written when it leaves. Packets for one
-//! neighbor leave in the order in which they came. No packet waits longer than [`WAIT_MAX`]. An End Marker of our own waits
-//! like them, behind the packets of its tunnel.
+//! A packet waits as a complete frame; its destination address is written when it leaves. Packets
+//! for one neighbor leave in the order in which they came. No packet waits longer than
+//! [`WAIT_MAX`]. An End Marker of our own waits like them, behind the packets of its tunnel.
 //!
-//! An address may become known in the middle of a step. Then packets for the neighbor go on waiting behind
-//! those that wait already; all of them leave at the beginning of the next step.
-//! Spec: RFC 1122 §2.3.2.2; RFC 4861 §7.2.2.
+//! An address may become known in the middle of a step. Then packets for the neighbor go on waiting
+//! behind those that wait already; all of them leave at the beginning of the next step. Spec: RFC
+//! 1122 §2.3.2.2; RFC 4861 §7.2.2.
 
 use core::net::IpAddr;
 use std::collections::VecDeque;
@@ -54,8 +54,8 @@ impl UnresolvedStation {
     }
 }
 
-/// True if packets wait for the neighbor `addr` on the link of `interface`: `stations` are those that
-/// packets wait for.
+/// True if packets wait for the neighbor `addr` on the link of `interface`: `stations` are those
+/// that packets wait for.
 #[inline]
 pub(crate) fn is_waited_for(
     stations: &[UnresolvedStation],

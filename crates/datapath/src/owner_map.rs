@@ -1,9 +1,10 @@
 //! Which worker owns a group of sessions, and how a group gets another owner while packets pass.
 //!
-//! The sessions of a group ([`Owners`]) change hands together. The control thread publishes each stage of the change
-//! and goes on when every thread has begun a step by it ([`OwnerChanges`]):
+//! The sessions of a group ([`Owners`]) change hands together. The control thread publishes each
+//! stage of the change and goes on when every thread has begun a step by it ([`OwnerChanges`]):
 //!
-//! 1. *Park*: the new owner parks the packets of the group that it receives, from ports and from rings.
+//! 1. *Park*: the new owner parks the packets of the group that it receives, from ports and from
+//!    rings.
 //! 2. *Redirect*: all others hand packets of the group to the new owner. The previous owner
 //!    processes packets that it receives itself and those that others handed to it before.
 //! 3. *Release*: no packet of the group is on its way to the previous owner any more. It processes
@@ -12,10 +13,10 @@
 //! 4. *Owned*: the new owner takes the parcel, then processes the packets that it parked, in order,
 //!    and owns the group.
 //!
-//! So the packets of a session that one thread received keep their order, none is lost unless the parking place is
-//! full, and at each moment at most one worker writes what belongs to a session. Frames that only
-//! wait for a link-layer address or a transmit queue stay with the previous owner; it waits for
-//! them for [`RELEASE_MAX`] at most.
+//! So the packets of a session that one thread received keep their order, none is lost unless the
+//! parking place is full, and at each moment at most one worker writes what belongs to a session.
+//! Frames that only wait for a link-layer address or a transmit queue stay with the previous owner;
+//! it waits for them for [`RELEASE_MAX`] at most.
 //!
 //! Threads: the word of a group has all that a thread reads, so a thread may see the words of some
 //! groups earlier than others. A parcel is with one thread at a time: the control thread publishes
@@ -175,7 +176,8 @@ impl<B> OwnerMap<B> {
         })
     }
 
-    /// The parcels of a worker. Never waits: `None` if another thread has them, which the stages exclude.
+    /// The parcels of a worker. Never waits: `None` if another thread has them, which the stages
+    /// exclude.
     fn desk(&self, worker: WorkerId) -> Option<MutexGuard<'_, Vec<WaitingParcel<B>>>> {
         match self.desks.get(usize::from(worker.0))?.try_lock() {
             Ok(desk) => Some(desk),
@@ -246,7 +248,8 @@ impl<B> KnownOwners<B> {
         self.own.has(session)
     }
 
-    /// The thread that packets of `session` go to: this one if it owns the session or parks its packets.
+    /// The thread that packets of `session` go to: this one if it owns the session or parks its
+    /// packets.
     #[inline]
     pub(crate) fn target(&self, session: SessionIndex) -> WorkerId {
         self.targets.get(owner_group(session) as usize).copied().unwrap_or(self.id)
@@ -369,11 +372,13 @@ struct PendingOwnerChange {
     boundary: Boundary,
 }
 
-/// The control thread's side of the owners: gives groups of sessions to other workers while packets pass.
+/// The control thread's side of the owners: gives groups of sessions to other workers while packets
+/// pass.
 ///
-/// From [`OwnerChanges::begin`] until [`OwnerChanges::turn`] returns false no rules may be published and no command
-/// for sessions may be given, and when it begins none may be on its way: the workers involved then agree on all rules,
-/// and nothing is to be done for a session that has no owner for the moment.
+/// From [`OwnerChanges::begin`] until [`OwnerChanges::turn`] returns false no rules may be
+/// published and no command for sessions may be given, and when it begins none may be on its way:
+/// the workers involved then agree on all rules, and nothing is to be done for a session that has
+/// no owner for the moment.
 pub struct OwnerChanges<B> {
     map: Arc<OwnerMap<B>>,
     workers: usize,
@@ -443,15 +448,17 @@ impl<B> OwnerChanges<B> {
                 });
             }
         }
-        // Every thread that was online has passed the last stage, so none reads these of a change before.
+        // Every thread that was online has passed the last stage, so none reads these of a change
+        // before.
         self.map.released.store(0, Ordering::Relaxed);
         self.map.taken.store(0, Ordering::Relaxed);
         self.publish(*next, moving, ChangeStage::Park, publisher);
         true
     }
 
-    /// Goes on with a change as far as the threads have come. Returns true while it is not done: then all threads are
-    /// to be woken if [`OwnerChanges::turn`] published something, which it says in `has_published`.
+    /// Goes on with a change as far as the threads have come. Returns true while it is not done:
+    /// then all threads are to be woken if [`OwnerChanges::turn`] published something, which it
+    /// says in `has_published`.
     pub fn turn(&mut self, publisher: &mut Publisher, has_published: &mut bool) -> bool {
         let Some(pending) = &self.pending else { return false };
         let PendingOwnerChange { next, moving, stage, boundary } = *pending;

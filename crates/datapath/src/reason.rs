@@ -48,9 +48,10 @@ pub(crate) fn is_forwardable(addrs: &IpAddrs) -> bool {
     }
 }
 
-/// True when hosts of one link may exchange the packet: as [`is_forwardable`], and the source may be
-/// link-local or, without an address yet, unspecified; the destination may be link-local, a group or
-/// the broadcast address. Spec: RFC 4291 §2.5.2, §2.5.6, §2.7; RFC 1122 §3.2.1.3; RFC 3927 §2.6.
+/// True when hosts of one link may exchange the packet: as [`is_forwardable`], and the source may
+/// be link-local or, without an address yet, unspecified; the destination may be link-local, a
+/// group or the broadcast address. Spec: RFC 4291 §2.5.2, §2.5.6, §2.7; RFC 1122 §3.2.1.3; RFC 3927
+/// §2.6.
 #[cold]
 pub(crate) fn is_usable_on_link(addrs: &IpAddrs) -> bool {
     match *addrs {

@@ -4,9 +4,9 @@
 //! they are forwarded, buffered on, or discarded. Gates, rates, quotas and usage apply then, once.
 //! They leave before later packets of their session.
 //!
-//! Rules are compared by their generation: a few sessions per step in turn, and at once a session that
-//! has packets in the burst.
-//! Spec: TS 29.244 §5.2.3 (buffering), §5.2.4.2 (buffered packets were processed before), §8.2.31
+//! Rules are compared by their generation: a few sessions per step in turn, and at once a session
+//! that has packets in the burst. Spec: TS 29.244 §5.2.3 (buffering), §5.2.4.2 (buffered packets
+//! were processed before), §8.2.31
 //!       (DROBU).
 
 use adit_pktio::{PacketBuf, PacketIo};

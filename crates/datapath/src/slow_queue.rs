@@ -155,7 +155,8 @@ impl<B> SlowQueue<B> {
         self.push_notice(buf, SlowWork::Error(error));
     }
 
-    /// Queues an answer to a GTP-U message that was counted as dropped; without room it is not sent.
+    /// Queues an answer to a GTP-U message that was counted as dropped; without room it is not
+    /// sent.
     #[cold]
     pub(crate) fn push_gtpu_error(&mut self, buf: B, error: GtpuError) {
         self.push_notice(buf, SlowWork::GtpuError(error));

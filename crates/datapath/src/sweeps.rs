@@ -1,9 +1,9 @@
 //! Sweeps: every worker processes the packets that its rings hold.
 //!
-//! A packet without an inner address, such as an End Marker, shows no hash of its UE: it may come to its session's
-//! owner before packets of its tunnel that arrived earlier and that other workers still have to
-//! hand on. The owner requests a sweep. When all other workers have made it, these packets are in
-//! the owner's rings or have an outcome.
+//! A packet without an inner address, such as an End Marker, shows no hash of its UE: it may come
+//! to its session's owner before packets of its tunnel that arrived earlier and that other workers
+//! still have to hand on. The owner requests a sweep. When all other workers have made it, these
+//! packets are in the owner's rings or have an outcome.
 //!
 //! Threads: the owner has taken the packet from a ring before it requests a sweep. Its receiver
 //! wrote the earlier packets before it, so a worker that sees the request sees them as well, and an
@@ -30,7 +30,8 @@ pub(crate) struct Sweeps {
 }
 
 impl Sweeps {
-    /// The sides of all threads, of which the first `sweeping` ones take packets from rings; by thread.
+    /// The sides of all threads, of which the first `sweeping` ones take packets from rings; by
+    /// thread.
     pub(crate) fn of_threads(sweeping: usize) -> impl Iterator<Item = Self> {
         let made = (0..sweeping).map(|_| AtomicU32::new(0)).collect();
         let shared = Arc::new(SharedSweeps { asked: AtomicU32::new(0), made });

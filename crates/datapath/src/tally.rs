@@ -51,7 +51,8 @@ pub(crate) struct StepTally {
     had_waiting: bool,
     /// Packets are taken over from another worker, which counted their arrival.
     is_taken_over: bool,
-    /// Packets were joined from fragments, or switched locally: they were counted when they arrived.
+    /// Packets were joined from fragments, or switched locally: they were counted when they
+    /// arrived.
     is_recirculated: bool,
     drops: [u64; DropReason::COUNT],
     punts: [u64; PuntReason::COUNT],
@@ -392,8 +393,8 @@ impl StepTally {
         self.rare().events_limited += 1;
     }
 
-    /// True if every packet that arrived or waited has one outcome. `before` and `after`: packets that
-    /// waited at the beginning and at the end of the step.
+    /// True if every packet that arrived or waited has one outcome. `before` and `after`: packets
+    /// that waited at the beginning and at the end of the step.
     pub(crate) fn identity_holds(&self, before: usize, after: usize) -> bool {
         let UsualSums { received, uplink, downlink, .. } = self.usual;
         let RareSums { taken_over, fragments_added, handed_off, dropped, punted, .. } = self.rare;
@@ -402,8 +403,8 @@ impl StepTally {
         came + before as u64 == state + after as u64
     }
 
-    /// Adds everything to the worker's counters and starts again. `waiting` packets wait, by reason in
-    /// `counts`. Readers see all of it or nothing.
+    /// Adds everything to the worker's counters and starts again. `waiting` packets wait, by reason
+    /// in `counts`. Readers see all of it or nothing.
     ///
     /// Cost: once per step that did something; skips counters of zero.
     #[inline]

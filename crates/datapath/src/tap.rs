@@ -110,7 +110,8 @@ impl Tap {
         self.active.iter().flatten().any(|tap| point.is_of(&tap.request.filter))
     }
 
-    /// The taps that select a packet at `point` which `has_key`. Counts it as skipped without room for a record.
+    /// The taps that select a packet at `point` which `has_key`. Counts it as skipped without room
+    /// for a record.
     pub(crate) fn select(
         &mut self,
         point: TapPoint,
@@ -141,7 +142,8 @@ impl Tap {
         self.ring.slots() >= TAP_RECORD_LEN + 2 * MARGIN
     }
 
-    /// Those of `taps` that selected a packet which waited for `time`: the tap of a number may be another one by now.
+    /// Those of `taps` that selected a packet which waited for `time`: the tap of a number may be
+    /// another one by now.
     pub(crate) fn of_wait(&self, selected: TapSet, now: Nanos, time: Nanos) -> TapSet {
         let mut taps = TapSet::NONE;
         for (id, place) in (0..).map(TapId).zip(&self.active) {

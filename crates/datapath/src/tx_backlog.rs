@@ -1,8 +1,8 @@
 //! Guaranteed frames that wait for room in the transmit queues of their ports.
 //!
 //! A frame within a guaranteed bit rate that its port does not take waits here and is sent at the
-//! beginning of the next step. While frames wait for a port, the port gets no others: guaranteed frames
-//! join the queue and others are dropped, so no frame overtakes another. If the port is the
+//! beginning of the next step. While frames wait for a port, the port gets no others: guaranteed
+//! frames join the queue and others are dropped, so no frame overtakes another. If the port is the
 //! bottleneck, guaranteed packets get their rate and the others share the rest.
 
 use std::collections::VecDeque;
@@ -86,7 +86,8 @@ impl<B: PacketBuf> TxBacklog<B> {
         }
     }
 
-    /// Sends frames that wait, as many as the ports take. Call it once per step, before other frames.
+    /// Sends frames that wait, as many as the ports take. Call it once per step, before other
+    /// frames.
     #[cold]
     pub(crate) fn send<Io: PacketIo<Buf = B>>(
         &mut self,

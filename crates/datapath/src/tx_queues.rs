@@ -55,8 +55,8 @@ impl<B: PacketBuf> TxQueues<B> {
 
     /// Queues one frame. A full queue is transmitted first.
     #[inline(always)]
-    // PERF (adit-bench kinds): once per packet of the stages, and that waited; a call would pass the
-    // frame through memory.
+    // PERF (adit-bench kinds): once per packet of the stages, and that waited; a call would pass
+    // the frame through memory.
     pub(crate) fn push<Io: PacketIo<Buf = B>>(
         &mut self,
         io: &mut Io,

@@ -65,14 +65,16 @@ pub(crate) struct WorkerState<B> {
     pub tally: StepTally,
     /// How bursts are taken in the present step.
     pub path: BurstPath,
-    /// The same of a step without commands that wait: [`BurstPath::Usual`], or [`BurstPath::Tapped`].
+    /// The same of a step without commands that wait: [`BurstPath::Usual`], or
+    /// [`BurstPath::Tapped`].
     pub path_without_commands: BurstPath,
-    /// The last burst seemed to hold both address families: a hint which recognition loop to use next.
+    /// The last burst seemed to hold both address families: a hint which recognition loop to use
+    /// next.
     pub are_families_mixed: bool,
     /// The last hops of the fast path.
     pub kept_hops: KeptHops,
-    /// With stages that an event scheduler separates, or several Rx/Tx threads: the flows in which frames of sessions
-    /// leave.
+    /// With stages that an event scheduler separates, or several Rx/Tx threads: the flows in which
+    /// frames of sessions leave.
     pub frame_flows: Option<FlowMap>,
     /// An event scheduler separates the stages.
     pub are_stages_apart: bool,
@@ -89,9 +91,10 @@ pub(crate) enum BurstPath {
     Usual,
     /// The same, but packets that taps select take the stages alone.
     Tapped,
-    /// Every packet takes the stages, also with taps. A command was pending when the step began to receive, and only the
-    /// stages can place, for example, an End Marker between two packets. A command that arrives later does not matter:
-    /// the fast rules that follow it become readable after this worker began a later step.
+    /// Every packet takes the stages, also with taps. A command was pending when the step began to
+    /// receive, and only the stages can place, for example, an End Marker between two packets. A
+    /// command that arrives later does not matter: the fast rules that follow it become readable
+    /// after this worker began a later step.
     Stages,
 }
 
@@ -146,7 +149,8 @@ impl<B: PacketBuf> WorkerState<B> {
         }
     }
 
-    /// Marks a frame of `session`, or a packet that becomes one: later stages and Rx/Tx threads keep it in order.
+    /// Marks a frame of `session`, or a packet that becomes one: later stages and Rx/Tx threads
+    /// keep it in order.
     #[inline]
     pub(crate) fn mark(&self, buf: &mut B, session: SessionIndex) {
         if let Some(flows) = &self.frame_flows {
@@ -154,22 +158,23 @@ impl<B: PacketBuf> WorkerState<B> {
         }
     }
 
-    /// True if a frame to the neighbor of `egress` leaves at once: its address is known, and no others wait for it.
+    /// True if a frame to the neighbor of `egress` leaves at once: its address is known, and no
+    /// others wait for it.
     #[inline]
     pub(crate) fn is_resolved(&self, egress: &Egress<'_>) -> bool {
         let stations = self.unresolved.stations();
         egress.mac.is_some() && !is_waited_for(stations, egress.interface.id, egress.station)
     }
 
-    /// True while commands are pending. Every command issued before the rules that this worker sees has
-    /// either run or is pending.
+    /// True while commands are pending. Every command issued before the rules that this worker sees
+    /// has either run or is pending.
     #[inline]
     pub(crate) fn has_commands(&self) -> bool {
         !self.commands.is_empty()
     }
 
-    /// True if a step has nothing to do before it receives: no packet waits, no command is pending, and no rate
-    /// changed. `waiting`: packets that wait.
+    /// True if a step has nothing to do before it receives: no packet waits, no command is pending,
+    /// and no rate changed. `waiting`: packets that wait.
     #[inline]
     pub(crate) fn is_quiet(&self, ctx: &StepContext<'_>, waiting: usize) -> bool {
         waiting == 0
@@ -178,14 +183,15 @@ impl<B: PacketBuf> WorkerState<B> {
             && !self.shaping.has_changes(ctx)
     }
 
-    /// Frames that wait across steps: packets, and End Markers of our own, which the packet identity leaves out.
+    /// Frames that wait across steps: packets, and End Markers of our own, which the packet
+    /// identity leaves out.
     #[inline]
     pub(crate) fn frames_waiting(&self) -> usize {
         self.packets_waiting() + self.unresolved.end_markers()
     }
 
-    /// Packets that wait across steps. Counts all packets only at the beginning and the end of a step,
-    /// when the other queues are empty.
+    /// Packets that wait across steps. Counts all packets only at the beginning and the end of a
+    /// step, when the other queues are empty.
     #[inline]
     pub(crate) fn packets_waiting(&self) -> usize {
         self.unresolved.len()
@@ -206,9 +212,10 @@ impl<B: PacketBuf> WorkerState<B> {
         }
     }
 
-    /// Sends the frame in `buf` through `egress`. If the neighbor's address is unknown, queues a received
-    /// packet or an End Marker, counts a copy as lost and requests the address, or counts another frame of Adit's own as
-    /// lost. A received packet or an End Marker also waits behind others that wait for the neighbor.
+    /// Sends the frame in `buf` through `egress`. If the neighbor's address is unknown, queues a
+    /// received packet or an End Marker, counts a copy as lost and requests the address, or counts
+    /// another frame of Adit's own as lost. A received packet or an End Marker also waits behind
+    /// others that wait for the neighbor.
     #[inline]
     pub(crate) fn send<Io: PacketIo<Buf = B>>(
         &mut self,

@@ -1,5 +1,5 @@
-//! A wire between two ports: each sends the frames that the other receives. Shows whether device strings
-//! work on this machine.
+//! A wire between two ports: each sends the frames that the other receives. Shows whether device
+//! strings work on this machine.
 //!
 //! `wire DEVICE DEVICE [no-huge|huge] [MTU] [SECONDS]`; `QUEUES` and `DATA_ROOM` in the environment
 //! set the queues of each port (1) and the bytes of a buffer (2176).

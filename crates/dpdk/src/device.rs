@@ -71,23 +71,24 @@ impl Device {
         })
     }
 
-    /// True for drivers of virtual links, whose peers are kernels that may leave checksums to a card.
+    /// True for drivers of virtual links, whose peers are kernels that may leave checksums to a
+    /// card.
     pub(crate) fn leaves_checksums_open(&self) -> bool {
         ["net_af_packet", "net_af_xdp", "net_tap", "net_virtio_user", "net_vhost"]
             .iter()
             .any(|driver| self.is_driver(driver))
     }
 
-    /// True for a device of the given virtual driver, such as `net_memif`. As in DPDK, the device's name
-    /// starts with the driver's.
+    /// True for a device of the given virtual driver, such as `net_memif`. As in DPDK, the device's
+    /// name starts with the driver's.
     #[must_use]
     pub fn is_driver(&self, driver: &str) -> bool {
         self.kind == DeviceKind::Virtual && self.name.starts_with(driver)
     }
 
-    /// Packet buffers that the driver of an AF_XDP device keeps for each queue pair: those that the kernel receives into,
-    /// and those of sent packets, which the driver frees when the queue sends again. It receives nothing without further
-    /// ones. Zero for other drivers.
+    /// Packet buffers that the driver of an AF_XDP device keeps for each queue pair: those that the
+    /// kernel receives into, and those of sent packets, which the driver frees when the queue sends
+    /// again. It receives nothing without further ones. Zero for other drivers.
     #[must_use]
     pub fn kept_mbufs_per_queue(&self, rx_descriptors: usize) -> usize {
         // The driver gives `rx_descriptors` to the transmit ring of a socket, too.
@@ -96,7 +97,8 @@ impl Device {
     }
 }
 
-/// Buffers that the AF_XDP driver gives to the kernel for each queue (`XSK_RING_CONS__DEFAULT_NUM_DESCS`).
+/// Buffers that the AF_XDP driver gives to the kernel for each queue
+/// (`XSK_RING_CONS__DEFAULT_NUM_DESCS`).
 const AF_XDP_FILLED_MBUFS: usize = 2048;
 
 impl FromStr for Device {

@@ -31,7 +31,8 @@ pub struct EalConfig {
     ///
     /// Workers are not EAL threads: they call [`crate::register_thread`] and pin themselves.
     pub main_cpus: Vec<u16>,
-    /// The NUMA node of the memory; `None`: that of the main CPUs. If its hugepages do not suffice, DPDK chooses.
+    /// The NUMA node of the memory; `None`: that of the main CPUs. If its hugepages do not suffice,
+    /// DPDK chooses.
     pub memory_node: Option<u32>,
     /// Prefix of DPDK's runtime files; must differ between the processes of a machine.
     pub file_prefix: String,
@@ -194,8 +195,8 @@ impl EalConfig {
         }
     }
 
-    /// One lcore, number 0, on the main CPUs. So lcore numbers stay below DPDK's limit on machines with
-    /// large CPU numbers.
+    /// One lcore, number 0, on the main CPUs. So lcore numbers stay below DPDK's limit on machines
+    /// with large CPU numbers.
     fn lcores(&self) -> String {
         let cpus: Vec<String> = if self.main_cpus.is_empty() {
             processor::allowed_cpus().iter().map(ToString::to_string).collect()
@@ -250,8 +251,8 @@ struct EalHandle {
 impl Eal {
     /// Starts the EAL on the calling thread, which becomes the main lcore.
     ///
-    /// The thread is pinned to `main_cpus`, and threads spawned later inherit that affinity: workers pin
-    /// themselves. [`crate::Port::open`] creates virtual devices, not this call.
+    /// The thread is pinned to `main_cpus`, and threads spawned later inherit that affinity:
+    /// workers pin themselves. [`crate::Port::open`] creates virtual devices, not this call.
     ///
     /// # Errors
     /// See [`EalError`]. After a failure in DPDK itself the process cannot try again.
@@ -337,8 +338,8 @@ impl Eal {
         self.inner.registered_threads.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// True if the caller is the main lcore and no other thread has an lcore number, and so no other thread
-    /// has a mempool cache.
+    /// True if the caller is the main lcore and no other thread has an lcore number, and so no
+    /// other thread has a mempool cache.
     pub(crate) fn is_sole_lcore(&self) -> bool {
         self.inner.main_thread == std::thread::current().id()
             && self.inner.registered_threads.load(Ordering::Acquire) == 0
@@ -401,8 +402,9 @@ pub(crate) fn settle_interrupts() {
     std::thread::sleep(Duration::from_millis(1));
 }
 
-/// Stops the interrupt thread for good: an event of ours comes, and its callback does not return. NOTE: DPDK 22.11 does not
-/// end this thread, unmaps memory that it still uses, and wakes it shortly before.
+/// Stops the interrupt thread for good: an event of ours comes, and its callback does not return.
+/// NOTE: DPDK 22.11 does not end this thread, unmaps memory that it still uses, and wakes it
+/// shortly before.
 fn stop_interrupts() {
     // `RTE_INTR_INSTANCE_F_PRIVATE`: not in memory that is unmapped.
     const PRIVATE: u32 = 0;
@@ -427,7 +429,8 @@ fn stop_interrupts() {
     // SAFETY: the handle is live.
     unsafe { sys::rte_intr_type_set(handle, sys::rte_intr_handle_type::RTE_INTR_HANDLE_EXT) };
     let argument = core::ptr::null_mut();
-    // SAFETY: the EAL runs and copies the live handle; the callback gets no pointer, and uses static memory only.
+    // SAFETY: the EAL runs and copies the live handle; the callback gets no pointer, and uses
+    // static memory only.
     let code = unsafe { sys::rte_intr_callback_register(handle, Some(stop), argument) };
     // SAFETY: the handle is live, and used no more.
     unsafe { sys::rte_intr_instance_free(handle) };

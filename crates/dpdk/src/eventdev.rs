@@ -1,8 +1,8 @@
 //! Event devices: DPDK's schedulers, which give packets to cores.
 //!
-//! `event_sw` schedules centrally, on a core of its own or wherever [`EventScheduler::run`] is called;
-//! `event_dsw` in the ports themselves. Events own their packets. Events in flight when the last
-//! handle is dropped return to their pool.
+//! `event_sw` schedules centrally, on a core of its own or wherever [`EventScheduler::run`] is
+//! called; `event_dsw` in the ports themselves. Events own their packets. Events in flight when the
+//! last handle is dropped return to their pool.
 
 use core::cell::Cell;
 use core::ffi::{CStr, c_char, c_void};
@@ -67,7 +67,8 @@ pub struct EventQueueConfig {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventPortConfig {
     /// The port's new events are refused while more than this many events are in flight; cut to
-    /// the device's limit. With `event_dsw` up to 1024 more per port: it counts credits that ports keep.
+    /// the device's limit. With `event_dsw` up to 1024 more per port: it counts credits that ports
+    /// keep.
     pub new_event_threshold: u32,
     /// Most events per dequeue; cut to the device's limit.
     pub dequeue_depth: u16,
@@ -112,7 +113,8 @@ pub enum EventDeviceError {
         /// The requested number.
         wanted: u32,
     },
-    /// A queue is linked to no port: its events would go nowhere, and `event_dsw` would divide by zero.
+    /// A queue is linked to no port: its events would go nowhere, and `event_dsw` would divide by
+    /// zero.
     #[error("no port of {driver} takes events from queue {queue}")]
     UnlinkedQueue {
         /// The driver.
@@ -140,7 +142,8 @@ pub struct EventDevice {
     started: Arc<StartedDevice>,
 }
 
-/// An open event device. Drop stops it, returns the packets in flight to their pools, and removes it.
+/// An open event device. Drop stops it, returns the packets in flight to their pools, and removes
+/// it.
 #[derive(Debug)]
 struct StartedDevice {
     id: u8,
@@ -154,8 +157,8 @@ struct StartedDevice {
 
 /// One port of a running event device.
 ///
-/// Invariant: the only handle on this port; it may move between threads, and is used by one at a time. The
-/// device runs as long as the handle lives.
+/// Invariant: the only handle on this port; it may move between threads, and is used by one at a
+/// time. The device runs as long as the handle lives.
 #[derive(Debug)]
 pub struct SchedulerPort {
     _device: Arc<StartedDevice>,
@@ -378,8 +381,8 @@ impl StartedDevice {
         })
     }
 
-    /// Events that ports may have reserved without having them: each port of `event_dsw` keeps credits, which count as
-    /// events in flight.
+    /// Events that ports may have reserved without having them: each port of `event_dsw` keeps
+    /// credits, which count as events in flight.
     fn hoarded(&self) -> u32 {
         match self.driver {
             EventDriver::Sw => 0,
@@ -497,8 +500,8 @@ impl SchedulerPort {
         self.port
     }
 
-    /// Enqueues events until the device takes no more, and moves the others to the front. Returns how many were
-    /// enqueued.
+    /// Enqueues events until the device takes no more, and moves the others to the front. Returns
+    /// how many were enqueued.
     fn pass_on(&mut self, events: &mut EventBurst<Mbuf>) -> usize {
         let len = events.len();
         let first = events.as_mut_ptr();
@@ -507,8 +510,8 @@ impl SchedulerPort {
             // SAFETY: `taken < len`, within the burst.
             let next = unsafe { first.add(taken) };
             let count = u16::try_from(len - taken).unwrap_or(u16::MAX);
-            // SAFETY: the device runs and this is the only handle on the port; `next` are `count` events, laid
-            // out as DPDK's are, whose packets we own.
+            // SAFETY: the device runs and this is the only handle on the port; `next` are `count`
+            // events, laid out as DPDK's are, whose packets we own.
             let more = unsafe {
                 sys::rte_event_enqueue_burst(
                     self.id,
@@ -545,8 +548,8 @@ impl EventPort for SchedulerPort {
         let wanted = u16::try_from(room).unwrap_or(u16::MAX);
         // SAFETY: `len <= capacity`, so the sum is at most one past the last element.
         let free = unsafe { events.as_mut_ptr().add(len) };
-        // SAFETY: the device runs and this is the only handle on the port; `free` has room for `wanted`
-        // events, laid out as DPDK's are. No wait.
+        // SAFETY: the device runs and this is the only handle on the port; `free` has room for
+        // `wanted` events, laid out as DPDK's are. No wait.
         let count = unsafe {
             sys::rte_event_dequeue_burst(
                 self.id,
@@ -557,8 +560,8 @@ impl EventPort for SchedulerPort {
             )
         };
         let count = usize::from(count);
-        // SAFETY: DPDK wrote `count <= wanted` events, which came from a `SchedulerPort` of this device: their
-        // packets are owned alone, or null.
+        // SAFETY: DPDK wrote `count <= wanted` events, which came from a `SchedulerPort` of this
+        // device: their packets are owned alone, or null.
         unsafe { events.set_len(len + count) };
         self.counts.dequeued += count as u64;
         for event in &events[len..] {
@@ -567,8 +570,9 @@ impl EventPort for SchedulerPort {
         count
     }
 
-    /// A successor that ended a dequeued event would let its flow go on to another port before the other successors of
-    /// the flow are enqueued. So successors are new to the scheduler, and the next dequeue ends all events of the last.
+    /// A successor that ended a dequeued event would let its flow go on to another port before the
+    /// other successors of the flow are enqueued. So successors are new to the scheduler, and the
+    /// next dequeue ends all events of the last.
     #[inline]
     fn enqueue(&mut self, events: &mut EventBurst<Mbuf>) -> usize {
         self.enqueue_new(events)

@@ -9,8 +9,8 @@ use core::slice;
 use adit_dpdk_sys as sys;
 use adit_pktio::{Burst, PacketBuf, RxChecksum};
 
-// The accessors below read these fields directly. DPDK keeps the layout of the first cache line stable
-// for its vector drivers; a release that moves a field needs a review.
+// The accessors below read these fields directly. DPDK keeps the layout of the first cache line
+// stable for its vector drivers; a release that moves a field needs a review.
 const _: () = assert!(offset_of!(sys::rte_mbuf, buf_addr) == 0);
 const _: () = assert!(offset_of!(sys::rte_mbuf, data_off) == 16);
 const _: () = assert!(offset_of!(sys::rte_mbuf, nb_segs) == 20);
@@ -24,8 +24,9 @@ const _: () = assert!(size_of::<Mbuf>() == size_of::<*mut sys::rte_mbuf>());
 ///
 /// Invariant: owns its mbuf chain alone (every segment direct, reference count 1); no other pointer
 /// into it exists, neither in a queue nor in another `Mbuf`. In the first segment
-/// `data_off + data_len <= buf_len`. Its pool is alive: a pool is freed only after all its buffers have
-/// returned. The layout is one non-null pointer, so that a slice of these is DPDK's packet array.
+/// `data_off + data_len <= buf_len`. Its pool is alive: a pool is freed only after all its buffers
+/// have returned. The layout is one non-null pointer, so that a slice of these is DPDK's packet
+/// array.
 ///
 /// `Send`, since any thread may return buffers to a pool; neither `Sync` nor `Clone`.
 #[repr(transparent)]
@@ -202,7 +203,8 @@ impl PacketBuf for Mbuf {
     #[inline]
     fn mark(&self) -> u32 {
         let fields = &self.header().__bindgen_anon_2;
-        // SAFETY: every member of the unions is made of numbers, and DPDK clears a pool's memory once.
+        // SAFETY: every member of the unions is made of numbers, and DPDK clears a pool's memory
+        // once.
         let hash = unsafe { &fields.hash };
         // SAFETY: as above.
         unsafe { hash.usr }
@@ -225,9 +227,11 @@ impl PacketBuf for Mbuf {
         }
     }
 
-    /// Prefetches the first two cache lines of the packet, which hold the headers that the fast path reads.
+    /// Prefetches the first two cache lines of the packet, which hold the headers that the fast
+    /// path reads.
     #[inline(always)]
-    // PERF (adit-lab saturate --zero-copy): once per received packet, which another core or a NIC wrote.
+    // PERF (adit-lab saturate --zero-copy): once per received packet, which another core or a NIC
+    // wrote.
     fn prefetch(&self) {
         #[cfg(target_arch = "x86_64")]
         {

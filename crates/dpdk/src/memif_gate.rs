@@ -1,7 +1,7 @@
 //! Prevents the memif driver from handling its connections during bursts.
 //!
-//! The driver frees a connection's memory on another thread as soon as the peer disconnects, even while
-//! a burst uses it. `dpdk-sys/memif_gate.c` makes its handlers wait.
+//! The driver frees a connection's memory on another thread as soon as the peer disconnects, even
+//! while a burst uses it. `dpdk-sys/memif_gate.c` makes its handlers wait.
 
 use adit_dpdk_sys as sys;
 
@@ -22,8 +22,8 @@ impl MemifGate {
     /// One slot for a queue of a started memif port, `None` for queues of other drivers.
     ///
     /// # Errors
-    /// `ENOTSUP` when the driver did not register its handlers here, as in a program that exports no
-    /// symbols; `ENOSPC` when all slots are taken: 512 queues of memif ports in one process.
+    /// `ENOTSUP` when the driver did not register its handlers here, as in a program that exports
+    /// no symbols; `ENOSPC` when all slots are taken: 512 queues of memif ports in one process.
     pub(crate) fn of(device: &Device) -> Result<Option<Self>, Errno> {
         if !device.is_driver("net_memif") {
             return Ok(None);

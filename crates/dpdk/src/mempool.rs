@@ -67,10 +67,10 @@ pub enum MempoolError {
 
 /// A pool of [`Mbuf`]s; a cheap handle to share.
 ///
-/// Invariant: the pool outlives its buffers, although a buffer holds no handle. Drop of the last handle
-/// frees the pool only if every buffer has returned and no other thread has a mempool cache to which a
-/// buffer could be returning: on the main thread, after the workers have unregistered. Otherwise the
-/// pool and the EAL remain until the process ends.
+/// Invariant: the pool outlives its buffers, although a buffer holds no handle. Drop of the last
+/// handle frees the pool only if every buffer has returned and no other thread has a mempool cache
+/// to which a buffer could be returning: on the main thread, after the workers have unregistered.
+/// Otherwise the pool and the EAL remain until the process ends.
 #[derive(Debug, Clone)]
 pub struct Mempool {
     inner: Arc<MempoolHandle>,
@@ -108,14 +108,14 @@ impl Mempool {
         };
         // SAFETY: takes and returns numbers.
         let iova = unsafe { sys::rte_eal_iova_mode() };
-        // Without the flag no buffer crosses a page. The AF_XDP driver multiplies the size of a buffer by their number,
-        // and would give the kernel less memory than they have.
+        // Without the flag no buffer crosses a page. The AF_XDP driver multiplies the size of a
+        // buffer by their number, and would give the kernel less memory than they have.
         let is_dense = iova == sys::rte_iova_mode::RTE_IOVA_VA;
         let flags = if is_dense { sys::RTE_MEMPOOL_F_NO_IOVA_CONTIG } else { 0 };
         let len = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
         let element = size_of::<sys::rte_mbuf>() + usize::from(config.data_room_bytes);
-        // SAFETY: the EAL runs; the name is a C string and `private` a structure that DPDK copies; the functions are
-        // those for pools of packet buffers with these sizes.
+        // SAFETY: the EAL runs; the name is a C string and `private` a structure that DPDK copies;
+        // the functions are those for pools of packet buffers with these sizes.
         let (raw, log) = log::capture(|| unsafe {
             sys::rte_mempool_create(
                 name.as_ptr(),
@@ -162,8 +162,8 @@ impl Mempool {
         Some(unsafe { Mbuf::from_raw(raw) })
     }
 
-    /// Appends `count` empty buffers with full headroom to `burst`, or as many as fit it; none if the pool
-    /// has fewer left. Returns their number.
+    /// Appends `count` empty buffers with full headroom to `burst`, or as many as fit it; none if
+    /// the pool has fewer left. Returns their number.
     ///
     /// Cost: one call, which writes the buffers' pointers directly into `burst`.
     #[inline]
@@ -184,7 +184,8 @@ impl Mempool {
         wanted
     }
 
-    /// Free buffers, in the ring or in caches. Inexact while other threads run; for display and tests.
+    /// Free buffers, in the ring or in caches. Inexact while other threads run; for display and
+    /// tests.
     #[must_use]
     pub fn available(&self) -> u32 {
         self.inner.available()
@@ -235,8 +236,8 @@ impl Drop for MempoolHandle {
     fn drop(&mut self) {
         if self.eal.is_sole_lcore() && self.available() == self.mbufs {
             // SAFETY: every buffer has returned. A thread without lcore number returns buffers
-            // through the ring only, whose count includes a buffer once the thread is done; no other
-            // thread has a cache. No handle is left to allocate a buffer.
+            // through the ring only, whose count includes a buffer once the thread is done; no
+            // other thread has a cache. No handle is left to allocate a buffer.
             unsafe { sys::rte_mempool_free(self.raw.as_ptr()) };
         } else {
             core::mem::forget(self.eal.clone());

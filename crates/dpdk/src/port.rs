@@ -44,8 +44,8 @@ pub struct PortConfig<'a> {
     pub rx_descriptors: u16,
     /// Transmit descriptors per queue, adjusted to the driver's limits.
     pub tx_descriptors: u16,
-    /// MTU, without the Ethernet header. A port on a network device of the kernel does not change that device's MTU, see
-    /// [`Port::network_device`]. Unit: bytes.
+    /// MTU, without the Ethernet header. A port on a network device of the kernel does not change
+    /// that device's MTU, see [`Port::network_device`]. Unit: bytes.
     pub mtu_bytes: u16,
     /// Receive frames to any MAC address.
     pub promiscuous: bool,
@@ -256,7 +256,8 @@ impl Port {
         self.running.id()
     }
 
-    /// The number of the kernel's network device that the port is or receives from; `None` for ports without one.
+    /// The number of the kernel's network device that the port is or receives from; `None` for
+    /// ports without one.
     #[must_use]
     pub fn network_device(&self) -> Option<u32> {
         ffi::dev_info(self.running.id())

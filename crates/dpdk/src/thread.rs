@@ -1,4 +1,5 @@
-//! Registration of threads with DPDK: lcore numbers. Priority of threads, and the node of their memory.
+//! Registration of threads with DPDK: lcore numbers. Priority of threads, and the node of their
+//! memory.
 
 use core::marker::PhantomData;
 
@@ -61,15 +62,16 @@ pub struct PriorityError {
     pub errno: Errno,
 }
 
-/// Gives the calling thread a real-time priority from 1 to 99 (SCHED_FIFO): it runs before all threads without one whenever it
-/// has work. Threads that it starts have none.
+/// Gives the calling thread a real-time priority from 1 to 99 (SCHED_FIFO): it runs before all
+/// threads without one whenever it has work. Threads that it starts have none.
 ///
 /// # Errors
 /// See [`PriorityError`].
 pub fn set_realtime_priority(priority: u8) -> Result<(), PriorityError> {
     let parameters = libc::sched_param { sched_priority: priority.into() };
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: the kernel reads a `sched_param`, which lives across the call; 0 is the calling thread.
+    // SAFETY: the kernel reads a `sched_param`, which lives across the call; 0 is the calling
+    // thread.
     match unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } {
         0 => Ok(()),
         _ => Err(PriorityError { priority, errno: Errno::last_os() }),
@@ -93,8 +95,8 @@ fn describe(node: Option<u32>) -> String {
 /// Node numbers are below this: the most that a Linux kernel for x86-64 is built for.
 const NODES_MAX: usize = 1024;
 
-/// Lets memory that the calling thread touches first come from `node`, as long as that has any; with `None` from the node that
-/// the thread runs on. Threads that it starts begin with the same.
+/// Lets memory that the calling thread touches first come from `node`, as long as that has any;
+/// with `None` from the node that the thread runs on. Threads that it starts begin with the same.
 ///
 /// # Errors
 /// See [`MemoryNodeError`].
@@ -139,7 +141,8 @@ impl Drop for ThreadGuard {
 mod tests {
     use super::*;
 
-    /// Fields 40 and 41 of proc_pid_stat(5), priority and policy, and the name of the thread before them may have spaces.
+    /// Fields 40 and 41 of proc_pid_stat(5), priority and policy, and the name of the thread before
+    /// them may have spaces.
     fn scheduling() -> Vec<String> {
         let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
         let (_, fields) = stat.rsplit_once(')').unwrap();

@@ -48,15 +48,15 @@ impl WorkerIo {
         Self { ports, pool }
     }
 
-    /// The ports that this thread receives from, each once for each of its queues: a poll of a port takes from one
-    /// queue, in turns.
+    /// The ports that this thread receives from, each once for each of its queues: a poll of a port
+    /// takes from one queue, in turns.
     pub fn receiving(&self) -> impl Iterator<Item = PortId> + '_ {
         let ports = (0..).zip(&self.ports);
         ports.flat_map(|(id, port)| port.queues.rx.iter().map(move |_| PortId(id)))
     }
 
-    /// Duplicated descriptors that are readable while a queue of the thread has packets; `None` if a queue
-    /// has no descriptor.
+    /// Duplicated descriptors that are readable while a queue of the thread has packets; `None` if
+    /// a queue has no descriptor.
     #[must_use]
     pub fn sockets(&self) -> Option<Vec<OwnedFd>> {
         let queues = self.ports.iter().flat_map(|port| &port.queues.rx);
@@ -101,7 +101,8 @@ impl RegisteringIo {
     #[cold]
     fn register(&mut self) {
         self.has_tried = true;
-        // Without a number of its own a thread has no cache of buffers, and uses the pool all the same.
+        // Without a number of its own a thread has no cache of buffers, and uses the pool all the
+        // same.
         if let Ok(guard) = register_thread(&self.eal) {
             REGISTERED.set(Some(guard));
         }

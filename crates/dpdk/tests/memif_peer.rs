@@ -1,7 +1,7 @@
 //! A memif port, in both roles, survives repeated kills of its peer while bursts continue.
 //!
-//! Each test runs in its own process, started from this test's executable: a process can start the EAL
-//! only once, and a fault of the driver ends the process.
+//! Each test runs in its own process, started from this test's executable: a process can start the
+//! EAL only once, and a fault of the driver ends the process.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::path::Path;
@@ -89,7 +89,8 @@ fn exchange(
     }
 }
 
-/// The child process of the tests; does nothing in the test run itself. A survivor ends with [`SURVIVED`].
+/// The child process of the tests; does nothing in the test run itself. A survivor ends with
+/// [`SURVIVED`].
 #[test]
 fn memif_child() {
     let Ok(part) = std::env::var(PART) else { return };

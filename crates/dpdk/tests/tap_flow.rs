@@ -1,7 +1,8 @@
 //! Flow rules that a driver carries out: `net_tap` gives frames to the queue that a rule names.
 //!
-//! The driver makes its rules of the kernel's packet classifiers, which few kernels have. `scripts/tap-flow-vm.sh` runs this
-//! test in a virtual machine of which all are known. Elsewhere it prints `skipped: reason` if the driver refuses.
+//! The driver makes its rules of the kernel's packet classifiers, which few kernels have.
+//! `scripts/tap-flow-vm.sh` runs this test in a virtual machine of which all are known. Elsewhere
+//! it prints `skipped: reason` if the driver refuses.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "test code")]
 
 use core::net::Ipv4Addr;
@@ -19,7 +20,8 @@ use adit_types::{MacAddr, VlanId};
 /// Says that the driver has to take the rules.
 const REQUIRED: &str = "ADIT_TEST_TAP_FLOWS";
 
-/// Names the folder that the kernel package is unpacked in, if not that of `scripts/install.sh test`.
+/// Names the folder that the kernel package is unpacked in, if not that of
+/// `scripts/install.sh test`.
 const KERNEL_ROOT: &str = "ADIT_TEST_VM_ROOT";
 
 /// The script's status if the machine lacks something.

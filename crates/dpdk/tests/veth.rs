@@ -175,7 +175,8 @@ fn frames_cross_a_veth_pair_unchanged_both_ways() {
     drop(lab);
 }
 
-/// In the namespace of the peer. A veth leaves checksums open: its other end is expected to be a kernel.
+/// In the namespace of the peer. A veth leaves checksums open: its other end is expected to be a
+/// kernel.
 fn kernel_sends_a_datagram(rx: &mut RxQueue) {
     for command in ["addr add 10.9.0.1/24 dev far", "neigh add 10.9.0.2 lladdr 2:0:0:0:0:9 dev far"]
     {

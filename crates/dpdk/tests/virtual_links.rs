@@ -1,4 +1,5 @@
-//! Frames over the links between two processes that DPDK has: memif, and vhost-user with virtio. Both ends are in one process here.
+//! Frames over the links between two processes that DPDK has: memif, and vhost-user with virtio.
+//! Both ends are in one process here.
 //!
 //! One test only, since a process can start the EAL only once.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "test code")]
@@ -61,7 +62,8 @@ impl<'a> LinkEnd<'a> {
     }
 }
 
-/// A frame of `len` octets with a UDP datagram whose sender left the checksum to a card, and the finished checksum.
+/// A frame of `len` octets with a UDP datagram whose sender left the checksum to a card, and the
+/// finished checksum.
 fn open_datagram(len: u16) -> (Vec<u8>, [u8; 2]) {
     let (ip_len, udp_len) = ((len - 14).to_be_bytes(), (len - 34).to_be_bytes());
     let mut frame = [&[2; 12][..], &[8, 0, 0x45, 0], &ip_len, &[0, 7, 0, 0, 64, 17, 0, 0]].concat();
@@ -129,7 +131,8 @@ fn long_frames_arrive_whole_where_buffers_hold_them_and_open_checksums_are_finis
             frame_passes(what, &mut other, &mut one, len, finishes);
         }
     }
-    // A frame that is longer than a buffer has several, which the datapath drops as such; those behind it pass.
+    // A frame that is longer than a buffer has several, which the datapath drops as such; those
+    // behind it pass.
     let links = [
         ("memif", memif(2, "server", "m1"), memif(3, "client", "m1"), false),
         ("virtio", second.0, second.1, true),

@@ -90,7 +90,8 @@ impl ReceivedControl {
                 let size = word.and_then(|size| usize::try_from(size).ok());
                 self.segment = size.filter(|size| *size > 0);
             }
-            // One octet over IPv4, an int over IPv6; either way the first octet of a little-endian number.
+            // One octet over IPv4, an int over IPv6; either way the first octet of a little-endian
+            // number.
             (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
                 self.tos = match (data, word) {
                     ([tos], _) => *tos,
@@ -106,7 +107,8 @@ impl ReceivedControl {
     }
 }
 
-/// The tag of `struct tpacket_auxdata`: status, two lengths, two offsets, and TCI and TPID of a tag.
+/// The tag of `struct tpacket_auxdata`: status, two lengths, two offsets, and TCI and TPID of a
+/// tag.
 fn taken_tag(status: u32, data: &[u8]) -> Option<[u8; 4]> {
     let half = |at: usize| Some(u16::from_ne_bytes(*data.get(at..)?.first_chunk()?));
     let (tci, tpid) = (half(16)?, half(18)?);

@@ -1,4 +1,5 @@
-//! Device strings of kernel ports: `kernel:udp`, `kernel:tun,name=adit0` and `kernel:packet,iface=eth1`.
+//! Device strings of kernel ports: `kernel:udp`, `kernel:tun,name=adit0` and
+//! `kernel:packet,iface=eth1`.
 
 use core::fmt;
 use core::str::FromStr;
@@ -41,7 +42,8 @@ impl KernelDevice {
         text.starts_with("kernel:")
     }
 
-    /// True if the kernel routes what the port sends: it is then the only station on the port's link.
+    /// True if the kernel routes what the port sends: it is then the only station on the port's
+    /// link.
     #[must_use]
     pub const fn is_routed(&self) -> bool {
         !matches!(self, Self::Packet { .. })

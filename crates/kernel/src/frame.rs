@@ -34,8 +34,8 @@ pub(crate) struct DatagramHeaders {
     pub tos: u8,
 }
 
-/// Writes the headers of a frame with `payload_len` octets of UDP payload; `out` has their length. The UDP
-/// checksum is zero: the kernel has verified it, and tunnels may omit it (RFC 6935 §5).
+/// Writes the headers of a frame with `payload_len` octets of UDP payload; `out` has their length.
+/// The UDP checksum is zero: the kernel has verified it, and tunnels may omit it (RFC 6935 §5).
 pub(crate) fn write_headers(out: &mut [u8], datagram: &DatagramHeaders, payload_len: usize) {
     let DatagramHeaders { from, to, tos } = *datagram;
     let udp_len = u16::try_from(payload_len + 8).unwrap_or(u16::MAX);
@@ -111,8 +111,9 @@ pub(crate) struct OutgoingDatagram {
 }
 
 impl OutgoingDatagram {
-    /// Reads the headers of a frame; `None` if it does not carry a whole UDP datagram. The kernel refuses port 0 as it
-    /// refuses datagrams joined for too narrow a path: a peer that sends from it must not end joining.
+    /// Reads the headers of a frame; `None` if it does not carry a whole UDP datagram. The kernel
+    /// refuses port 0 as it refuses datagrams joined for too narrow a path: a peer that sends from
+    /// it must not end joining.
     pub(crate) fn read(frame: &[u8]) -> Option<Self> {
         let link = parse_frame(frame).ok()?;
         let l3_offset = usize::from(link.l3_offset);

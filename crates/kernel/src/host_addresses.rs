@@ -1,7 +1,8 @@
-//! Addresses of the host's devices that adit has while it is active: N4's, and those of kernel ports.
+//! Addresses of the host's devices that adit has while it is active: N4's, and those of kernel
+//! ports.
 //!
-//! The kernel gives them back by itself: each address has a lifetime that adit prolongs, so a process that was
-//! killed, or stands still, does not keep it.
+//! The kernel gives them back by itself: each address has a lifetime that adit prolongs, so a
+//! process that was killed, or stands still, does not keep it.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
@@ -50,7 +51,8 @@ struct HeldAddress {
 }
 
 impl HostAddresses {
-    /// Adds the addresses for `lifetime`; [`Self::prolong`] keeps them. One that a device has for good stays as it is.
+    /// Adds the addresses for `lifetime`; [`Self::prolong`] keeps them. One that a device has for
+    /// good stays as it is.
     ///
     /// # Errors
     /// A device does not exist, or cannot have its address; those added before are removed.
@@ -94,7 +96,8 @@ impl HostAddresses {
     /// Advertisement. Links other than Ethernet have no stations to notify.
     ///
     /// # Errors
-    /// The kernel's, for example without `CAP_NET_RAW`; the other addresses are announced all the same.
+    /// The kernel's, for example without `CAP_NET_RAW`; the other addresses are announced all the
+    /// same.
     pub fn announce(&self) -> Result<(), KernelError> {
         let mut outcome = Ok(());
         for HeldAddress { device, index, network, .. } in &self.held {

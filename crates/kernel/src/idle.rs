@@ -1,10 +1,10 @@
 //! Idle policy of a worker: it polls its ports, or it sleeps.
 //!
-//! A sleeping worker wakes when one of its ports has packets, when its [`Doorbell`] rings (for packets
-//! from another worker or a command from the control thread), and after a timeout. If a driver has no
-//! file descriptor to wait for (memif, NICs without interrupts), the timeout is short: [`SHARE`] times
-//! the measured cost of a sleep. A sleeping worker is offline for publication, so no answer to the
-//! control plane waits for it.
+//! A sleeping worker wakes when one of its ports has packets, when its [`Doorbell`] rings (for
+//! packets from another worker or a command from the control thread), and after a timeout. If a
+//! driver has no file descriptor to wait for (memif, NICs without interrupts), the timeout is
+//! short: [`SHARE`] times the measured cost of a sleep. A sleeping worker is offline for
+//! publication, so no answer to the control plane waits for it.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -16,18 +16,19 @@ use adit_types::Nanos;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::time::{ClockId, clock_gettime};
 
-/// A worker without packets for this long goes to sleep: longer than the cost of a sleep and wake-up.
+/// A worker without packets for this long goes to sleep: longer than the cost of a sleep and
+/// wake-up.
 const AWAKE: Nanos = Nanos::from_micros(50);
 
-/// The longest sleep of a worker whose ports can all wake it. It bounds the delay of adit's end and of
-/// timeouts of buffered packets.
+/// The longest sleep of a worker whose ports can all wake it. It bounds the delay of adit's end and
+/// of timeouts of buffered packets.
 const SLEEP_MAX: Nanos = Nanos::from_millis(20);
 
 /// Duration of a timed sleep as a multiple of its cost, so that sleeping takes 4 % of a core.
 const SHARE: u64 = 24;
 
-/// Bounds of a timed sleep. A shorter one is not worth its cost; during a longer one the queues of a
-/// port overflow at common rates.
+/// Bounds of a timed sleep. A shorter one is not worth its cost; during a longer one the queues of
+/// a port overflow at common rates.
 const TIMED_SLEEP_MIN: Nanos = Nanos::from_micros(20);
 const TIMED_SLEEP_MAX: Nanos = Nanos::from_millis(1);
 
@@ -53,8 +54,8 @@ impl Doorbell {
     ///
     /// Cost: a fence and a load; a system call only if the worker sleeps or is about to.
     pub fn ring(&self) {
-        // Pairs with the fence in `announce_sleep`: either this load sees that the worker is about to sleep,
-        // or the worker's last step sees the new entry.
+        // Pairs with the fence in `announce_sleep`: either this load sees that the worker is about
+        // to sleep, or the worker's last step sees the new entry.
         fence(Ordering::SeqCst);
         let is_asleep = &self.is_asleep;
         if is_asleep.load(Ordering::Relaxed) && is_asleep.swap(false, Ordering::AcqRel) {
@@ -90,8 +91,8 @@ pub enum IdlePolicy {
 }
 
 impl IdlePolicy {
-    /// Call this after every step. `rest` must take the worker offline for publication. Returns the time
-    /// that the worker slept.
+    /// Call this after every step. `rest` must take the worker offline for publication. Returns the
+    /// time that the worker slept.
     #[inline]
     pub fn after_step(
         &mut self,
@@ -121,8 +122,8 @@ pub struct Sleeper {
 }
 
 impl Sleeper {
-    /// A sleeper for the calling thread; sets the thread's timer slack. `ports` are descriptors that become
-    /// readable with packets; `None` if a port of the worker has none.
+    /// A sleeper for the calling thread; sets the thread's timer slack. `ports` are descriptors
+    /// that become readable with packets; `None` if a port of the worker has none.
     pub fn new(bell: Doorbell, ports: Option<Vec<OwnedFd>>) -> Self {
         let cost = TIMED_SLEEP_COST.0;
         let timed_sleep = ports.is_none().then_some(TimedSleep { cost, spent: None });

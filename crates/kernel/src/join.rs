@@ -1,9 +1,9 @@
 //! Joins packets of one flow, so that a TUN device takes them as one large packet.
 //!
-//! The inverse of [`crate::segment`]: cutting a joined packet gives the octets of its parts, except that
-//! IPv4 identifications of packets that may not be fragmented become consecutive, which RFC 6864 §4.1
-//! allows. A packet joins only with a correct checksum, because the kernel computes that of a large packet
-//! anew. The order of packets within a flow stays.
+//! The inverse of [`crate::segment`]: cutting a joined packet gives the octets of its parts, except
+//! that IPv4 identifications of packets that may not be fragmented become consecutive, which RFC
+//! 6864 §4.1 allows. A packet joins only with a correct checksum, because the kernel computes that
+//! of a large packet anew. The order of packets within a flow stays.
 
 use adit_pktio::{Burst, PacketBuf};
 use adit_types::limits::BURST_MAX;

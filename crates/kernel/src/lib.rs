@@ -1,16 +1,17 @@
-//! The kernel's devices as packet ports: UDP sockets for GTP-U (N3, N9, N4-u), a TUN device for N6, packet sockets on
-//! a network device for either; and addresses of its devices that adit has while it is active.
+//! The kernel's devices as packet ports: UDP sockets for GTP-U (N3, N9, N4-u), a TUN device for N6,
+//! packet sockets on a network device for either; and addresses of its devices that adit has while
+//! it is active.
 //!
-//! A port needs neither hugepages nor a DPDK device; a TUN device needs `CAP_NET_ADMIN`, a packet socket
-//! `CAP_NET_RAW`. Behind UDP sockets and a TUN device the kernel routes, resolves neighbors, reassembles and filters.
-//! Towards the datapath they carry Ethernet frames, as every other port: they put the headers that the kernel has
-//! removed in front of each packet, and remove them when they send. All frames come from one station,
-//! [`STATION_MAC`]; frames to any destination go to it. A packet socket has the frames of its device, and the kernel
-//! does nothing for adit.
+//! A port needs neither hugepages nor a DPDK device; a TUN device needs `CAP_NET_ADMIN`, a packet
+//! socket `CAP_NET_RAW`. Behind UDP sockets and a TUN device the kernel routes, resolves neighbors,
+//! reassembles and filters. Towards the datapath they carry Ethernet frames, as every other port:
+//! they put the headers that the kernel has removed in front of each packet, and remove them when
+//! they send. All frames come from one station, [`STATION_MAC`]; frames to any destination go to
+//! it. A packet socket has the frames of its device, and the kernel does nothing for adit.
 //!
-//! Large packets of the kernel (GSO) are cut into packets of the path's size, and packets of one flow are
-//! joined before they are sent, so that one system call moves many. A driver decides nothing about
-//! traffic: packets that it cannot send are counted, never answered.
+//! Large packets of the kernel (GSO) are cut into packets of the path's size, and packets of one
+//! flow are joined before they are sent, so that one system call moves many. A driver decides
+//! nothing about traffic: packets that it cannot send are counted, never answered.
 //!
 //! Does not live here: which frames are for us, and what their answers are (`datapath`).
 
@@ -75,8 +76,9 @@ pub enum KernelPort {
 }
 
 impl KernelPort {
-    /// Appends at most `limit` received packets to `burst`; returns how many. `alloc` gives an empty buffer
-    /// with full headroom, or `None` if there is none left: the packet is then lost and counted.
+    /// Appends at most `limit` received packets to `burst`; returns how many. `alloc` gives an
+    /// empty buffer with full headroom, or `None` if there is none left: the packet is then lost
+    /// and counted.
     ///
     /// Cost: system calls until the device has no packet or `burst` has `limit`. Never blocks.
     pub fn rx_burst<B: PacketBuf>(
@@ -95,7 +97,8 @@ impl KernelPort {
     /// Sends `burst`. Packets that the device has no room for stay in it, in order; those that the
     /// device can never send are freed and counted.
     ///
-    /// Cost: a system call per packet or per run of packets that the kernel takes as one. Never blocks.
+    /// Cost: a system call per packet or per run of packets that the kernel takes as one. Never
+    /// blocks.
     pub fn tx_burst<B: PacketBuf>(&mut self, burst: &mut Burst<B>) -> usize {
         match self {
             Self::Udp(port) => port.tx_burst(burst),

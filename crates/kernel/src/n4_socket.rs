@@ -1,10 +1,11 @@
-//! The N4 socket: large buffers, reception in batches, and a count of datagrams that the kernel dropped.
+//! The N4 socket: large buffers, reception in batches, and a count of datagrams that the kernel
+//! dropped.
 //!
-//! The kernel keeps datagrams to a neighbor that does not answer ARP or ND for about three seconds, and
-//! charges them to the send buffer. Requests in the name of absent hosts can fill it, so answers to
-//! addresses without an association leave by a second socket of the same address and port, which
-//! receives nothing. A neighbor that is known and gone takes at most the kernel's queue for one
-//! neighbor (`unres_qlen_bytes`, 208 KiB).
+//! The kernel keeps datagrams to a neighbor that does not answer ARP or ND for about three seconds,
+//! and charges them to the send buffer. Requests in the name of absent hosts can fill it, so
+//! answers to addresses without an association leave by a second socket of the same address and
+//! port, which receives nothing. A neighbor that is known and gone takes at most the kernel's queue
+//! for one neighbor (`unres_qlen_bytes`, 208 KiB).
 
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
@@ -22,7 +23,8 @@ use rustix::net::sockopt::{
 };
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-/// Default receive buffer of the N4 socket: about 10,000 requests of 500 octets with the kernel's overhead.
+/// Default receive buffer of the N4 socket: about 10,000 requests of 500 octets with the kernel's
+/// overhead.
 pub const RECEIVE_BUFFER_KIB: usize = 16_384;
 
 /// Send buffer for known peers, and that for all others: datagrams that wait for 300 absent
@@ -47,8 +49,8 @@ pub struct N4Socket {
 }
 
 impl N4Socket {
-    /// Binds a nonblocking socket with a receive buffer of `receive_buffer_bytes`, or less if the kernel
-    /// limits it: `net.core.rmem_max` applies to processes without `CAP_NET_ADMIN`.
+    /// Binds a nonblocking socket with a receive buffer of `receive_buffer_bytes`, or less if the
+    /// kernel limits it: `net.core.rmem_max` applies to processes without `CAP_NET_ADMIN`.
     ///
     /// # Errors
     /// The address cannot be bound.
@@ -103,7 +105,8 @@ impl N4Socket {
         self.receive_buffer_bytes
     }
 
-    /// Number of datagrams that the kernel dropped because the buffer was full, up to the last received one.
+    /// Number of datagrams that the kernel dropped because the buffer was full, up to the last
+    /// received one.
     pub const fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -193,7 +196,8 @@ fn sending_socket(listen: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// The first socket of the group to which `member` belongs receives everything (`SO_ATTACH_REUSEPORT_CBPF`).
+/// The first socket of the group to which `member` belongs receives everything
+/// (`SO_ATTACH_REUSEPORT_CBPF`).
 fn receive_by_first(member: &UdpSocket) -> io::Result<()> {
     let code = u16::try_from(BPF_RET | BPF_K).map_err(io::Error::other)?;
     let mut first = [sock_filter { code, jt: 0, jf: 0, k: 0 }];
@@ -240,7 +244,8 @@ mod tests {
         }
     }
 
-    /// Without the program of the group, the kernel gives the second socket about half of all senders.
+    /// Without the program of the group, the kernel gives the second socket about half of all
+    /// senders.
     #[test]
     fn second_socket_sends_from_the_same_port_and_receives_nothing() {
         for listen in ["127.0.0.1:0", "[::1]:0"] {

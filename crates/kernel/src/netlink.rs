@@ -100,7 +100,8 @@ impl Netlink {
         self.request(request.attribute(libc::IFLA_ADDRESS, &mac.0))
     }
 
-    /// Keeps the kernel from giving the device a link-local address, and so from soliciting routers there.
+    /// Keeps the kernel from giving the device a link-local address, and so from soliciting routers
+    /// there.
     pub(crate) fn disable_address_generation(&mut self, index: i32) -> io::Result<()> {
         let mode = nested(IFLA_INET6_ADDR_GEN_MODE, &[ADDR_GEN_MODE_NONE]);
         let family = nested(u16::try_from(libc::AF_INET6).unwrap_or(0), &mode);
@@ -109,8 +110,8 @@ impl Netlink {
         self.request(request)
     }
 
-    /// Adds an address to the device, or replaces the same one: for `lifetime` in whole seconds, at least one, or for
-    /// good.
+    /// Adds an address to the device, or replaces the same one: for `lifetime` in whole seconds, at
+    /// least one, or for good.
     pub(crate) fn add_address(
         &mut self,
         index: i32,
@@ -157,7 +158,8 @@ impl Netlink {
     /// # Errors
     /// Another route to the same network exists.
     pub(crate) fn add_route(&mut self, index: i32, network: IpNetwork) -> io::Result<()> {
-        // `struct rtmsg`: family, destination and source lengths, TOS, table, protocol, scope, type, flags.
+        // `struct rtmsg`: family, destination and source lengths, TOS, table, protocol, scope,
+        // type, flags.
         let is_v4 = network.addr.is_ipv4();
         let scope = if is_v4 { libc::RT_SCOPE_LINK } else { libc::RT_SCOPE_UNIVERSE };
         let mut body = vec![family(network.addr), network.len, 0, 0, libc::RT_TABLE_MAIN];

@@ -1,7 +1,8 @@
 //! A program by which the kernel gives each datagram to the socket of its session's owner.
 //!
-//! The TEID of a G-PDU contains the position of its session, which determines the owner ([`Owners`]). The
-//! program computes the same number. It is a hint: workers hand over packets that arrive elsewhere.
+//! The TEID of a G-PDU contains the position of its session, which determines the owner
+//! ([`Owners`]). The program computes the same number. It is a hint: workers hand over packets that
+//! arrive elsewhere.
 //!
 //! [`Owners`]: adit_types::Owners
 
@@ -19,8 +20,8 @@ const fn instruction(code: u32, k: u32) -> Instruction {
     Instruction { code, jt: 0, jf: 0, k }
 }
 
-/// The program for `workers` sockets, in the order of their workers. A datagram without a TEID goes to the
-/// first.
+/// The program for `workers` sockets, in the order of their workers. A datagram without a TEID goes
+/// to the first.
 pub(crate) const fn program(workers: u32) -> [Instruction; 7] {
     const ALU: u32 = libc::BPF_ALU | libc::BPF_K;
     [

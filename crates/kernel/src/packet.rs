@@ -1,8 +1,10 @@
-//! A packet socket as a port: one worker's part of a network device, with frames as they are on the wire.
+//! A packet socket as a port: one worker's part of a network device, with frames as they are on the
+//! wire.
 //!
-//! The kernel passes large packets and open checksums with a header that says so (`PACKET_VNET_HDR`), and the tag that
-//! it has taken out of a frame (`PACKET_AUXDATA`): all of them are undone here, so that neither the offloads of the
-//! device nor those of its peer matter. Fragments arrive as they are. Spec: packet(7).
+//! The kernel passes large packets and open checksums with a header that says so
+//! (`PACKET_VNET_HDR`), and the tag that it has taken out of a frame (`PACKET_AUXDATA`): all of
+//! them are undone here, so that neither the offloads of the device nor those of its peer matter.
+//! Fragments arrive as they are. Spec: packet(7).
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -27,8 +29,8 @@ use crate::vnet::{GSO_NONE, NEEDS_CSUM, VnetHeader};
 /// Frames per system call. Each may be a large packet.
 const BATCH: usize = 32;
 
-/// Place of one frame: the largest packet with its headers, and room that keeps the places of a batch from sharing the
-/// sets of a cache.
+/// Place of one frame: the largest packet with its headers, and room that keeps the places of a
+/// batch from sharing the sets of a cache.
 const SIZE: usize = VnetHeader::LEN + ETHERNET + 65_536 + 64;
 const STRIDE: usize = SIZE.next_multiple_of(64) + 17 * 64;
 
@@ -280,7 +282,8 @@ impl PacketPort {
 }
 
 impl PendingFrame {
-    /// Reads the header in front of a frame, and completes the frame's checksum; `None` if they do not fit.
+    /// Reads the header in front of a frame, and completes the frame's checksum; `None` if they do
+    /// not fit.
     fn new(place: &mut [u8], tag: Option<[u8; TAG]>) -> Option<Self> {
         let (header, frame) = place.split_at_mut_checked(VnetHeader::LEN)?;
         let mut header = VnetHeader::read_from_bytes(header).ok()?;

@@ -56,8 +56,9 @@ impl PacketSocket {
     }
 }
 
-/// Binds a packet socket to a device, from which it then receives frames of the type `protocol` of `linux/if_ether.h`,
-/// none if that is zero. Returns the device's hardware address; `None` if it is not an Ethernet device.
+/// Binds a packet socket to a device, from which it then receives frames of the type `protocol` of
+/// `linux/if_ether.h`, none if that is zero. Returns the device's hardware address; `None` if it is
+/// not an Ethernet device.
 ///
 /// # Errors
 /// The kernel's.

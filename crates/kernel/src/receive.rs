@@ -8,12 +8,12 @@ use adit_types::limits::BURST_MAX;
 
 use crate::syscall::set_option;
 
-/// After so many packets without a buffer, or that fit none, a burst reads no more: packets that arrive without end and
-/// find no buffer must not keep the worker from releasing buffers.
+/// After so many packets without a buffer, or that fit none, a burst reads no more: packets that
+/// arrive without end and find no buffer must not keep the worker from releasing buffers.
 pub(crate) const LOST_MAX: usize = 4 * BURST_MAX;
 
-/// Adds at most `limit` packets to `burst` and returns how many. `step` gets how many were lost so far, and adds or loses
-/// one packet; false: none waits.
+/// Adds at most `limit` packets to `burst` and returns how many. `step` gets how many were lost so
+/// far, and adds or loses one packet; false: none waits.
 pub(crate) fn fill<B: PacketBuf>(
     limit: usize,
     burst: &mut Burst<B>,
@@ -32,7 +32,8 @@ pub(crate) fn fill<B: PacketBuf>(
     burst.len() - before
 }
 
-/// Gives a socket buffers of `bytes` in the kernel, or as large ones as it allows: smaller ones cost speed only.
+/// Gives a socket buffers of `bytes` in the kernel, or as large ones as it allows: smaller ones
+/// cost speed only.
 pub(crate) fn grow_buffers(socket: BorrowedFd<'_>, bytes: i32) {
     let set = |option| -> io::Result<()> { set_option(socket, libc::SOL_SOCKET, option, bytes) };
     for (forced, plain) in

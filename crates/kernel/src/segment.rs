@@ -1,7 +1,7 @@
 //! Cuts a large packet of the kernel into packets of its segment size.
 //!
-//! Each segment has the headers of the large packet with its own lengths, IPv4 identification, TCP sequence
-//! number, TCP flags and checksums: the octets that the kernel's own segmentation writes.
+//! Each segment has the headers of the large packet with its own lengths, IPv4 identification, TCP
+//! sequence number, TCP flags and checksums: the octets that the kernel's own segmentation writes.
 //! Spec: RFC 9293 §3.7.1; RFC 3168 §6.1.2 (CWR); virtio 1.2 §5.1.6.
 
 use adit_wire::checksum::{self, Sum};
@@ -53,8 +53,8 @@ pub(crate) struct SegmentPlan {
 }
 
 impl Cut {
-    /// Decides how `packet` is cut, and completes the checksum of one that is not. `None` if `header` does
-    /// not fit the packet.
+    /// Decides how `packet` is cut, and completes the checksum of one that is not. `None` if
+    /// `header` does not fit the packet.
     pub(crate) fn new(header: &VnetHeader, packet: &mut [u8]) -> Option<Self> {
         let (start, offset) = (usize::from(header.csum_start), usize::from(header.csum_offset));
         let is_partial = header.flags & NEEDS_CSUM != 0;

@@ -1,8 +1,8 @@
-//! The system calls of the packet path: `recvmmsg`, `sendmmsg`, `read` and `writev` without a copy or an
-//! allocation, and the `ioctl`s of TUN devices.
+//! The system calls of the packet path: `recvmmsg`, `sendmmsg`, `read` and `writev` without a copy
+//! or an allocation, and the `ioctl`s of TUN devices.
 //!
-//! libc has no safe form of these. Every pointer that the kernel gets points into a slice or an array that
-//! lives across the call.
+//! libc has no safe form of these. Every pointer that the kernel gets points into a slice or an
+//! array that lives across the call.
 
 use std::fs::File;
 use std::io;
@@ -59,7 +59,8 @@ impl PeerName {
     }
 
     fn address(&self) -> Option<SocketAddr> {
-        // SAFETY: both members begin with the family, and every bit pattern is a value of all fields.
+        // SAFETY: both members begin with the family, and every bit pattern is a value of all
+        // fields.
         let v4 = unsafe { self.v4 };
         match i32::from(v4.sin_family) {
             libc::AF_INET => {
@@ -118,8 +119,8 @@ pub(crate) struct PlaceLayout {
     pub size: usize,
 }
 
-/// Receives at most `limit` datagrams. Datagram *n* goes to `buffer[n * stride..][..size]`, its control
-/// messages to `controls[n]`. Does not block.
+/// Receives at most `limit` datagrams. Datagram *n* goes to `buffer[n * stride..][..size]`, its
+/// control messages to `controls[n]`. Does not block.
 ///
 /// # Errors
 /// The kernel's; `WouldBlock` if there is no datagram.
@@ -152,8 +153,8 @@ pub(crate) fn receive_datagrams(
     }
     let (fd, flags) = (socket.as_raw_fd(), libc::MSG_DONTWAIT);
     let none = core::ptr::null_mut();
-    // SAFETY: the first `count` messages point to slices, names and control buffers that live across the
-    // call, have the given lengths, and are not borrowed otherwise.
+    // SAFETY: the first `count` messages point to slices, names and control buffers that live
+    // across the call, have the given lengths, and are not borrowed otherwise.
     let received = unsafe { libc::recvmmsg(fd, messages.as_mut_ptr(), count, flags, none) };
     let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
     let taken = messages.iter().zip(&names).take(received).map(|(message, name)| Received {
@@ -192,8 +193,8 @@ impl<'a> SendBatch<'a> {
         }
     }
 
-    /// Begins a message, which [`SendBatch::add`] fills. `fill` writes its control messages and returns
-    /// their octets.
+    /// Begins a message, which [`SendBatch::add`] fills. `fill` writes its control messages and
+    /// returns their octets.
     pub(crate) fn begin(&mut self, to: SocketAddr, fill: impl FnOnce(&mut ControlBuffer) -> usize) {
         let (name, name_len) = PeerName::new(to);
         let at = self.messages.len();
@@ -256,8 +257,9 @@ impl<'a> SendBatch<'a> {
             count += 1;
         }
         let (fd, flags) = (socket.as_raw_fd(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
-        // SAFETY: the first `count` messages point to names, slices and control buffers of this batch; the
-        // slices point to octets that are borrowed for its lifetime, and the kernel only reads them.
+        // SAFETY: the first `count` messages point to names, slices and control buffers of this
+        // batch; the slices point to octets that are borrowed for its lifetime, and the kernel only
+        // reads them.
         let sent = unsafe { libc::sendmmsg(fd, headers.as_mut_ptr(), count, flags) };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }
@@ -285,8 +287,8 @@ impl<'a> WriteSlices<'a> {
     /// The kernel's.
     pub(crate) fn write(&self, device: BorrowedFd<'_>) -> io::Result<()> {
         let count = i32::try_from(self.slices.len()).unwrap_or(0);
-        // SAFETY: the slices point to octets that are borrowed for this value's lifetime, and the kernel only
-        // reads them.
+        // SAFETY: the slices point to octets that are borrowed for this value's lifetime, and the
+        // kernel only reads them.
         let written = unsafe { libc::writev(device.as_raw_fd(), self.slices.as_ptr(), count) };
         usize::try_from(written).map(drop).map_err(|_| io::Error::last_os_error())
     }
@@ -302,7 +304,8 @@ struct TunRequest {
 
 const _: () = assert!(size_of::<TunRequest>() == size_of::<libc::ifreq>());
 
-/// Attaches `file`, an open `/dev/net/tun`, to the device `name`, which the kernel creates if absent.
+/// Attaches `file`, an open `/dev/net/tun`, to the device `name`, which the kernel creates if
+/// absent.
 ///
 /// # Errors
 /// The kernel's.
@@ -311,7 +314,8 @@ pub(crate) fn attach_tun(file: &File, name: &str, flags: u16) -> io::Result<()> 
     let place = request.name.get_mut(..name.len()).filter(|_| name.len() < libc::IFNAMSIZ);
     place.ok_or(io::ErrorKind::InvalidInput)?.copy_from_slice(name.as_bytes());
     let argument = core::ptr::from_mut(&mut request);
-    // SAFETY: TUNSETIFF reads and writes a `struct ifreq`, whose size and leading fields the request has.
+    // SAFETY: TUNSETIFF reads and writes a `struct ifreq`, whose size and leading fields the
+    // request has.
     let done = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, argument) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -344,8 +348,8 @@ pub(crate) fn set_option(
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Lets `program` choose among the sockets that share the address of `socket`, in the order in which they
-/// were bound.
+/// Lets `program` choose among the sockets that share the address of `socket`, in the order in
+/// which they were bound.
 ///
 /// # Errors
 /// The kernel's.

@@ -14,7 +14,8 @@ use crate::tun::TunQueue;
 /// Packets that wait in each queue of the device.
 const QUEUE_PKTS: u32 = 2048;
 
-/// `linux/if_tun.h`: a device of IP packets, without packet information, with a header for offloads.
+/// `linux/if_tun.h`: a device of IP packets, without packet information, with a header for
+/// offloads.
 const FLAGS: libc::c_int = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
 
 /// Kinds of large packets, in the bits of `TUNSETOFFLOAD`.
@@ -25,8 +26,8 @@ const TCP_AND_UDP: libc::c_uint = TCP | libc::TUN_F_USO4 | libc::TUN_F_USO6;
 /// The configuration of a TUN device.
 #[derive(Debug, Clone)]
 pub struct TunConfig<'a> {
-    /// Its name; a device of this name that exists already is used if it is a TUN device with several
-    /// queues.
+    /// Its name; a device of this name that exists already is used if it is a TUN device with
+    /// several queues.
     pub name: &'a str,
     /// Number of queues, one per worker.
     pub queues: usize,
@@ -38,8 +39,8 @@ pub struct TunConfig<'a> {
     pub routes: &'a [IpNetwork],
 }
 
-/// Creates and configures a TUN device. The kernel removes it, with its addresses and routes, when the last
-/// queue is dropped.
+/// Creates and configures a TUN device. The kernel removes it, with its addresses and routes, when
+/// the last queue is dropped.
 ///
 /// # Errors
 /// See [`KernelError`]; the device is then removed.
@@ -59,8 +60,8 @@ pub fn open_tun(config: &TunConfig<'_>) -> Result<Vec<TunQueue>, KernelError> {
     Ok(queues)
 }
 
-/// Packets that the kernel dropped so far because the queues of the TUN device `name` were full; zero without
-/// such a device. Reads a file of the kernel: for display.
+/// Packets that the kernel dropped so far because the queues of the TUN device `name` were full;
+/// zero without such a device. Reads a file of the kernel: for display.
 #[must_use]
 pub fn tun_missed_pkts(name: &str) -> u64 {
     missed_of(&std::fs::read_to_string("/proc/net/dev").unwrap_or_default(), name)
@@ -95,7 +96,8 @@ fn configure(config: &TunConfig<'_>) -> Result<(), KernelError> {
     let fail = |operation| move |error: io::Error| KernelError::device(operation, name, error);
     let mut netlink = Netlink::open().map_err(fail("cannot configure"))?;
     let index = netlink.index(name).map_err(fail("cannot find"))?;
-    // Best effort: packets that the kernel sends to itself through the device are dropped and counted.
+    // Best effort: packets that the kernel sends to itself through the device are dropped and
+    // counted.
     let _ = netlink.disable_address_generation(index);
     netlink
         .set_up(index, config.mtu_bytes.into(), QUEUE_PKTS)

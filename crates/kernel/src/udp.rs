@@ -24,8 +24,8 @@ use crate::syscall::{
 /// Datagrams per system call. Each may consist of 64 joined ones.
 const BATCH: usize = 32;
 
-/// Place of one datagram: the largest that UDP can carry, and room that keeps the places of a batch from
-/// sharing the sets of a cache.
+/// Place of one datagram: the largest that UDP can carry, and room that keeps the places of a batch
+/// from sharing the sets of a cache.
 const SIZE: usize = 65_536;
 const STRIDE: usize = SIZE + 17 * 64;
 
@@ -35,9 +35,9 @@ const SEGMENTS_MAX: usize = 64;
 /// Octets of the payload of one message, joined or not.
 const PAYLOAD_MAX: usize = 65_000;
 
-/// After the kernel refused joined datagrams, so many bursts leave unjoined: the path to one peer may be
-/// narrower than the port, and a kernel or device without segmentation costs one refused call in each of
-/// these spans.
+/// After the kernel refused joined datagrams, so many bursts leave unjoined: the path to one peer
+/// may be narrower than the port, and a kernel or device without segmentation costs one refused
+/// call in each of these spans.
 const SINGLE_BURSTS: u32 = 1024;
 
 /// Buffers of a socket in the kernel. Unit: octets.
@@ -48,8 +48,8 @@ const SOCKET_BUFFER_BYTES: i32 = 8 << 20;
 pub struct UdpPortConfig {
     /// The addresses and ports to receive at, at most one of each family.
     pub addresses: Vec<SocketAddr>,
-    /// Largest IP packet that leaves unfragmented. Larger datagrams are not joined; the kernel fragments
-    /// them.
+    /// Largest IP packet that leaves unfragmented. Larger datagrams are not joined; the kernel
+    /// fragments them.
     pub mtu_bytes: u16,
     /// True if the host may get the addresses later.
     pub free_bind: bool,
@@ -83,8 +83,8 @@ struct UdpSocket {
 }
 
 impl UdpPort {
-    /// Opens the sockets of one worker. Several workers may have the same addresses: the kernel distributes
-    /// the peers over them.
+    /// Opens the sockets of one worker. Several workers may have the same addresses: the kernel
+    /// distributes the peers over them.
     ///
     /// # Errors
     /// An address cannot be bound.
@@ -102,8 +102,8 @@ impl UdpPort {
         })
     }
 
-    /// Makes the kernel give each G-PDU to the socket of its session's owner, among the sockets of `workers`
-    /// ports with the same addresses, which were opened in the order of their workers.
+    /// Makes the kernel give each G-PDU to the socket of its session's owner, among the sockets of
+    /// `workers` ports with the same addresses, which were opened in the order of their workers.
     ///
     /// # Errors
     /// The kernel does not take the program; it then distributes by peer.
@@ -259,8 +259,8 @@ struct SendRun {
     is_open: bool,
 }
 
-/// Arranges frames of one family into messages: consecutive datagrams to one peer of one size, the last of
-/// which may be shorter, are one message. Stops at a frame that is no such datagram.
+/// Arranges frames of one family into messages: consecutive datagrams to one peer of one size, the
+/// last of which may be shorter, are one message. Stops at a frame that is no such datagram.
 fn collect<B: PacketBuf>(
     frames: &[B],
     is_v4: bool,
@@ -389,8 +389,9 @@ impl UdpSocket {
         })
     }
 
-    /// Fills `burst` up to `limit` packets, or until no datagram waits. Reads no more after [`LOST_MAX`] datagrams that made
-    /// no frame: those that arrive without end and find no buffer must not keep the worker from releasing buffers.
+    /// Fills `burst` up to `limit` packets, or until no datagram waits. Reads no more after
+    /// [`LOST_MAX`] datagrams that made no frame: those that arrive without end and find no buffer
+    /// must not keep the worker from releasing buffers.
     fn receive<B: PacketBuf>(
         &mut self,
         limit: usize,

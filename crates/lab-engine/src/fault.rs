@@ -1,5 +1,5 @@
-//! A target with planted faults, to test that the engine detects them: a forwarder between two ports
-//! that drops, duplicates, reorders or delays one packet in N.
+//! A target with planted faults, to test that the engine detects them: a forwarder between two
+//! ports that drops, duplicates, reorders or delays one packet in N.
 
 use std::collections::VecDeque;
 
@@ -43,8 +43,8 @@ impl Fault {
 }
 
 /// Number of packets in which a trial shows the fault; with `None`, any fault. Packets that the
-/// forwarder did not accept for lack of CPU time do not count. `hz` is the frequency of the engine's
-/// clock.
+/// forwarder did not accept for lack of CPU time do not count. `hz` is the frequency of the
+/// engine's clock.
 #[must_use]
 pub fn found(fault: Option<Fault>, outcome: &TrialOutcome, hz: u64) -> u64 {
     let vanished = |stream: &StreamOutcome| stream.lost().saturating_sub(stream.sending.refused);
@@ -78,8 +78,8 @@ pub struct FaultInjector<B> {
 }
 
 impl<B: PacketBuf> FaultInjector<B> {
-    /// The middle probe packet of each `one_in` gets the fault, so that further packets follow the last
-    /// faulty one. `delay` is [`DELAY_NS`] in ticks.
+    /// The middle probe packet of each `one_in` gets the fault, so that further packets follow the
+    /// last faulty one. `delay` is [`DELAY_NS`] in ticks.
     #[must_use]
     pub fn new(fault: Option<Fault>, one_in: u64, delay: u64) -> Self {
         let one_in = one_in.max(1);
@@ -92,7 +92,8 @@ impl<B: PacketBuf> FaultInjector<B> {
         *self = Self::new(fault, self.one_in, self.delay);
     }
 
-    /// Processes one received packet and appends the packets to send to `out`. `copy` makes a duplicate.
+    /// Processes one received packet and appends the packets to send to `out`. `copy` makes a
+    /// duplicate.
     pub fn pass(
         &mut self,
         now: u64,
@@ -145,8 +146,8 @@ impl<B: PacketBuf> FaultInjector<B> {
     }
 }
 
-/// Forwards between port 0 and port 1 with a fault in each direction. Only faults lose packets: while
-/// its transmit port is full, a direction does not receive.
+/// Forwards between port 0 and port 1 with a fault in each direction. Only faults lose packets:
+/// while its transmit port is full, a direction does not receive.
 #[derive(Debug)]
 pub struct Forwarder<I: PacketIo> {
     /// The two ports.

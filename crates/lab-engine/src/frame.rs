@@ -1,6 +1,7 @@
 //! Frame templates. The engine copies a template into a buffer and completes it for each packet.
 //!
-//! The template fixes all lengths. Each packet gets its UE address, tunnel, gNB, stamp and checksums.
+//! The template fixes all lengths. Each packet gets its UE address, tunnel, gNB, stamp and
+//! checksums.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

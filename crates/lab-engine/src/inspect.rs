@@ -35,7 +35,8 @@ pub fn probe(frame: &[u8]) -> Option<ProbePacket> {
     Some(ProbePacket { stamp: stamp(upper, protocol)?, teid: None })
 }
 
-/// Length of the UE's IP packet according to its header, in a frame that [`probe`] accepts. Unit: octets.
+/// Length of the UE's IP packet according to its header, in a frame that [`probe`] accepts. Unit:
+/// octets.
 #[must_use]
 pub fn ip_len(frame: &[u8]) -> Option<u32> {
     let (packet, is_ipv4) = network_layer(frame)?;
@@ -70,8 +71,8 @@ fn network_layer(frame: &[u8]) -> Option<(&[u8], bool)> {
     }
 }
 
-/// The payload of the IP packet and its protocol number. Does not skip extension headers: probes have
-/// none.
+/// The payload of the IP packet and its protocol number. Does not skip extension headers: probes
+/// have none.
 #[inline]
 fn upper_layer(packet: &[u8], is_ipv4: bool) -> Option<(&[u8], u8)> {
     if is_ipv4 {

@@ -1,10 +1,10 @@
 //! The traffic engine: acts as gNBs and data network of any number of sessions, on packet ports.
 //!
-//! One thread sends open-loop by a schedule, and receives. Each packet carries a stamp with its stream,
-//! session, sequence number and intended send time, so that the engine measures loss, duplication,
-//! reordering and latency without the target's help. The engine uses no UPF, socket or wall clock:
-//! ports are [`adit_pktio::PacketIo`], time is a [`TickClock`](clock::TickClock). [`memif`] is the
-//! tester's end of a memif.
+//! One thread sends open-loop by a schedule, and receives. Each packet carries a stamp with its
+//! stream, session, sequence number and intended send time, so that the engine measures loss,
+//! duplication, reordering and latency without the target's help. The engine uses no UPF, socket or
+//! wall clock: ports are [`adit_pktio::PacketIo`], time is a [`TickClock`](clock::TickClock).
+//! [`memif`] is the tester's end of a memif.
 #![deny(unsafe_code)]
 
 pub mod clock;

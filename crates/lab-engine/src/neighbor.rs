@@ -66,8 +66,8 @@ impl Neighbors {
         self.known.get(&address).copied()
     }
 
-    /// Sends an ARP request or a Neighbor Solicitation for `target` on `port`. Returns false if the port
-    /// has no source address, or no buffer or space is free.
+    /// Sends an ARP request or a Neighbor Solicitation for `target` on `port`. Returns false if the
+    /// port has no source address, or no buffer or space is free.
     pub fn send_request<I: PacketIo>(&self, io: &mut I, port: PortId, target: IpAddr) -> bool {
         let Some(own) = self.ports.iter().find(|own| own.port == port) else { return false };
         let question = match target {

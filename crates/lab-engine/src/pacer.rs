@@ -51,8 +51,8 @@ pub struct Schedule {
 const NEVER: u64 = u64::MAX;
 
 impl Schedule {
-    /// A schedule of `steps` for `duration` ticks from `start`, for a clock with frequency `hz`. No packets
-    /// are due at rate zero and after the last step.
+    /// A schedule of `steps` for `duration` ticks from `start`, for a clock with frequency `hz`. No
+    /// packets are due at rate zero and after the last step.
     #[must_use]
     pub fn new(steps: &[RateStep], hz: u64, start: u64, duration: u64) -> Self {
         let mut at = 0u64;

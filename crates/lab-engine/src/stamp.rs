@@ -1,5 +1,5 @@
-//! The stamp at the start of each probe packet's payload: 12 octets, so that it fits a GTP-U frame of
-//! 90 octets.
+//! The stamp at the start of each probe packet's payload: 12 octets, so that it fits a GTP-U frame
+//! of 90 octets.
 //!
 //! ```text
 //! octets 1     tag: trial (4 bits), stream (4 bits)

@@ -25,8 +25,8 @@ pub struct StreamConfig {
     pub templates: Arc<[Template]>,
     /// Sessions and sizes.
     pub plan: Arc<[PlannedPacket]>,
-    /// TEID of session 0 on the receiving side; session *k* has the *k*-th after it. `None` if packets
-    /// arrive without a tunnel, or in the tunnel in which they were sent.
+    /// TEID of session 0 on the receiving side; session *k* has the *k*-th after it. `None` if
+    /// packets arrive without a tunnel, or in the tunnel in which they were sent.
     pub rx_teid: Option<u32>,
 }
 
@@ -182,8 +182,8 @@ impl<B: PacketBuf> TrialStream<B> {
         }
     }
 
-    /// Writes the next packet of the plan into the memory that `room` returns for its length. Returns the
-    /// length of its frame, or zero if there is no room.
+    /// Writes the next packet of the plan into the memory that `room` returns for its length.
+    /// Returns the length of its frame, or zero if there is no room.
     #[inline]
     fn make<'r>(&mut self, intended: u64, room: impl FnOnce(usize) -> Option<&'r mut [u8]>) -> u64 {
         let Some(entry) = self.config.plan.get(self.cursor) else { return 0 };

@@ -156,8 +156,8 @@ impl StreamTally {
         }
     }
 
-    /// Records a packet of this stream in the given second. `now` is in the stamp's unit. Returns false if
-    /// the packet does not count as received.
+    /// Records a packet of this stream in the given second. `now` is in the stamp's unit. Returns
+    /// false if the packet does not count as received.
     #[inline]
     pub fn note(&mut self, stamp: Stamp, now: u32, len: usize, sent: u64, second: usize) -> bool {
         let arrivals = &mut self.arrivals;

@@ -1,7 +1,7 @@
 //! An extension of [`PacketIo`] to write and read frames in place.
 //!
-//! Drivers with their own buffers use the defaults. A direct port, such as the tester's memif, lends the
-//! memory of its rings, so that the engine writes each frame once and never copies it.
+//! Drivers with their own buffers use the defaults. A direct port, such as the tester's memif,
+//! lends the memory of its rings, so that the engine writes each frame once and never copies it.
 
 use adit_dpdk::WorkerIo;
 use adit_pktio::{Burst, PacketBuf, PacketIo};
@@ -18,8 +18,8 @@ pub trait TrafficIo: PacketIo {
         0
     }
 
-    /// Memory for the `index`-th frame, `index` below [`Self::room`]; `None` if it is shorter than `len`
-    /// octets.
+    /// Memory for the `index`-th frame, `index` below [`Self::room`]; `None` if it is shorter than
+    /// `len` octets.
     fn slot(&mut self, _port: PortId, _index: usize, _len: usize) -> Option<&mut [u8]> {
         None
     }
@@ -27,8 +27,8 @@ pub trait TrafficIo: PacketIo {
     /// Sends the first `count` written frames.
     fn commit(&mut self, _port: PortId, _count: usize) {}
 
-    /// Calls `take` for each frame of a received burst, and appends the frames that it rejects to `rest`.
-    /// Returns the number of received frames.
+    /// Calls `take` for each frame of a received burst, and appends the frames that it rejects to
+    /// `rest`. Returns the number of received frames.
     #[inline]
     fn receive(
         &mut self,

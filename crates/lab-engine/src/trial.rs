@@ -1,7 +1,7 @@
 //! One trial: traffic for some seconds, and its outcome.
 //!
-//! The loop sends the due packets of each stream, then receives on each port. It ends when all packets
-//! have returned or the wait for stragglers is over.
+//! The loop sends the due packets of each stream, then receives on each port. It ends when all
+//! packets have returned or the wait for stragglers is over.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -98,8 +98,8 @@ impl StreamOutcome {
 pub struct TrialOutcome {
     /// The streams in order.
     pub streams: Vec<StreamOutcome>,
-    /// Duration of sending: the configured one, unless the tester was late at the end or interrupted. Unit:
-    /// ns.
+    /// Duration of sending: the configured one, unless the tester was late at the end or
+    /// interrupted. Unit: ns.
     pub sending_ns: u64,
     /// Longest absence of the tester. Unit: ns.
     pub gap_ns_max: u64,

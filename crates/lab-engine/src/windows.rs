@@ -21,7 +21,8 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// `count` windows of `window` ticks from `start`, for the sessions `first` to `first + sessions - 1`.
+    /// `count` windows of `window` ticks from `start`, for the sessions `first` to
+    /// `first + sessions - 1`.
     #[must_use]
     pub fn new(start: u64, window: u64, count: usize, first: u32, sessions: usize) -> Self {
         let cells = count.saturating_mul(sessions);

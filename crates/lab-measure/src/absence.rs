@@ -3,12 +3,13 @@
 use adit_lab_engine::clock::{NS_PER_S, scaled};
 use serde::{Deserialize, Serialize};
 
-/// Shorter absences never count: several iterations of the tester's loop, or a timer tick. Unit: ns.
+/// Shorter absences never count: several iterations of the tester's loop, or a timer tick. Unit:
+/// ns.
 const ABSENCE_NS_MIN: u64 = 50_000;
 const ABSENCE_NS_MAX: u64 = 1_000_000;
 
-/// The shortest absence that can lose a packet: a queue of `queue_pkts` holds the packets of a shorter
-/// one at `pps`. Clamped to 50 µs … 1 ms. Unit: ns.
+/// The shortest absence that can lose a packet: a queue of `queue_pkts` holds the packets of a
+/// shorter one at `pps`. Clamped to 50 µs … 1 ms. Unit: ns.
 #[must_use]
 pub(crate) fn absence_ns_min(pps: u64, queue_pkts: u64) -> u64 {
     let until_full = scaled(queue_pkts, NS_PER_S, pps.max(1));

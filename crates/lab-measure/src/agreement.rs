@@ -17,8 +17,8 @@ pub(crate) struct TesterTotals {
     pub sent: u64,
     /// Packets that came back, each copy counted.
     pub received: u64,
-    /// Highest received rate in trials of at least two seconds, which contain one whole second of the
-    /// target's statistics. Unit: packets per second.
+    /// Highest received rate in trials of at least two seconds, which contain one whole second of
+    /// the target's statistics. Unit: packets per second.
     #[serde(default)]
     pub fastest_pps: u64,
 }

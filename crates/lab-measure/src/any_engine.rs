@@ -57,12 +57,12 @@ impl UnlinkedPorts {
         Ok(Self::Memif(sockets.iter().map(Listener::bind).collect::<Result<_>>()?))
     }
 
-    /// Opens the tester's ports and starts the target. A target that is the client of a memif needs the
-    /// tester's server; if the tester is the client, the target starts first.
+    /// Opens the tester's ports and starts the target. A target that is the client of a memif needs
+    /// the tester's server; if the tester is the client, the target starts first.
     ///
     /// # Errors
-    /// DPDK refuses a port; a socket's address is in use; the target does not start; it has no memif server
-    /// within the timeout; `stop` was raised.
+    /// DPDK refuses a port; a socket's address is in use; the target does not start; it has no
+    /// memif server within the timeout; `stop` was raised.
     pub(crate) fn open_with_target(
         bench: &Testbed,
         reach: &TargetAccess,
@@ -86,8 +86,8 @@ impl UnlinkedPorts {
         Ok((open()?, target))
     }
 
-    /// Waits for the links and makes an engine. `addresses` returns the addresses that the engine answers
-    /// for, given the MAC addresses of its ports.
+    /// Waits for the links and makes an engine. `addresses` returns the addresses that the engine
+    /// answers for, given the MAC addresses of its ports.
     ///
     /// # Errors
     /// The target ends; a link does not come up within `timeout`; `stop` was raised.
@@ -212,8 +212,8 @@ impl AnyEngine {
         self.run_beside(config, live, stop, &mut || {})
     }
 
-    /// Resolves the MAC address of a neighbor by ARP or neighbor discovery; `None` after `timeout` or when
-    /// `stop` is raised.
+    /// Resolves the MAC address of a neighbor by ARP or neighbor discovery; `None` after `timeout`
+    /// or when `stop` is raised.
     pub(crate) fn resolve(
         &mut self,
         port: PortId,
@@ -225,7 +225,8 @@ impl AnyEngine {
     }
 }
 
-/// Resolves a neighbor through the ports of an engine; `None` after `timeout` or when `stop` is raised.
+/// Resolves a neighbor through the ports of an engine; `None` after `timeout` or when `stop` is
+/// raised.
 pub(crate) fn resolve<I: TrafficIo>(
     engine: &mut Engine<I, TscClock>,
     port: PortId,

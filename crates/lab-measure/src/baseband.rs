@@ -83,8 +83,9 @@ pub struct BasebandArguments {
     #[arg(long, value_name = "N", default_value_t = 90,
         value_parser = clap::value_parser!(u8).range(1..=98))]
     priority: u8,
-    /// Cores for the threads of the first cell, the second one and so on; the scheduler is on the first. With twice as many
-    /// cores as cells, downlink threads have the second half. Default: the kernel chooses.
+    /// Cores for the threads of the first cell, the second one and so on; the scheduler is on the
+    /// first. With twice as many cores as cells, downlink threads have the second half. Default:
+    /// the kernel chooses.
     #[arg(long, value_name = "CORE,…", value_delimiter = ',')]
     cores: Vec<u16>,
     /// Core of the I/O thread; default: the first of --cores.
@@ -94,7 +95,8 @@ pub struct BasebandArguments {
     /// at the same time.
     #[arg(long)]
     core_scheduling: bool,
-    /// Hold /dev/cpu_dma_latency at this number of µs: cores enter no idle state with a longer wake-up, and with 0 none.
+    /// Hold /dev/cpu_dma_latency at this number of µs: cores enter no idle state with a longer
+    /// wake-up, and with 0 none.
     #[arg(long, value_name = "US",
         value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     cpu_dma_latency: Option<u32>,
@@ -115,7 +117,8 @@ pub struct BasebandArguments {
     /// Its threads; default: one for each of its cores.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     background_threads: Option<u16>,
-    /// Speed of busy work from an earlier report, to give two machines or settings the same work; default: it is measured.
+    /// Speed of busy work from an earlier report, to give two machines or settings the same work;
+    /// default: it is measured.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     iterations_per_ms: Option<u64>,
     /// Seed of gaussian execution times.

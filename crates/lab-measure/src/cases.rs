@@ -47,7 +47,8 @@ pub(crate) struct CaseArguments {
 }
 
 impl CaseArguments {
-    /// Builds the rig of a target, and lists the cases; `None` if this machine has no CPUs for the target's placement.
+    /// Builds the rig of a target, and lists the cases; `None` if this machine has no CPUs for the
+    /// target's placement.
     ///
     /// # Errors
     /// Options are wrong; the rig cannot be built; `stop` was raised.

@@ -24,11 +24,14 @@ pub enum MeasureCommand {
     Soak(Box<crate::soak::SoakArguments>),
     /// Offer changing rates to groups of sessions, and compare what passes with their QERs.
     Rates(Box<crate::rates::RatesArguments>),
-    /// Measure what a packet costs each thread of adit's execution models, without a wire (`adit-bench models`).
+    /// Measure what a packet costs each thread of adit's execution models, without a wire
+    /// (`adit-bench models`).
     Cycles(crate::cycles::CyclesArguments),
-    /// Measure the latency of a RESP store over several transports, in turns. Needs root without --server.
+    /// Measure the latency of a RESP store over several transports, in turns. Needs root without
+    /// --server.
     Store(Box<crate::store::StoreArguments>),
-    /// Measure what adit forwards through each kind of port of this host, per second of CPU time. Needs root.
+    /// Measure what adit forwards through each kind of port of this host, per second of CPU time.
+    /// Needs root.
     Ports(Box<crate::ports::PortsArguments>),
     /// Measure the response times of a baseband application's threads, and the throughput of a
     /// program that runs at the same time.
@@ -44,8 +47,8 @@ pub enum MeasureCommand {
 }
 
 impl MeasureCommand {
-    /// Runs the subcommand. Returns false if it found something wrong with the target. `ports` has the network of
-    /// `adit-lab ports`.
+    /// Runs the subcommand. Returns false if it found something wrong with the target. `ports` has
+    /// the network of `adit-lab ports`.
     ///
     /// # Errors
     /// The measurement failed or was interrupted.

@@ -1,5 +1,5 @@
-//! `adit-lab compare A.json B.json`: prints ratios, with their spread, of the figures that two reports
-//! have in common.
+//! `adit-lab compare A.json B.json`: prints ratios, with their spread, of the figures that two
+//! reports have in common.
 
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};

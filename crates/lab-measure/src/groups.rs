@@ -169,8 +169,8 @@ impl SessionGroup {
         u64::try_from(longest).unwrap_or(u64::MAX)
     }
 
-    /// The rates of a direction (0 uplink, 1 downlink) over all sessions of the group, each for `step_ns` in
-    /// turn until `duration_ns`.
+    /// The rates of a direction (0 uplink, 1 downlink) over all sessions of the group, each for
+    /// `step_ns` in turn until `duration_ns`.
     #[must_use]
     pub(crate) fn course(&self, direction: usize, step_ns: u64, duration_ns: u64) -> Vec<RateStep> {
         let rates = self.offered_bps(direction);

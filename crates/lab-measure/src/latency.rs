@@ -48,8 +48,9 @@ pub struct LatencyArguments {
     #[arg(long, value_name = "PERCENT,…", value_delimiter = ',',
         value_parser = clap::value_parser!(u64).range(0..=100))]
     share: Vec<u64>,
-    /// After each measurement read the load of the started adit for three seconds: busy share and CPU time of its threads,
-    /// and what the machine shows of frequency, idle states and power. A share of 0 then is an idle target.
+    /// After each measurement read the load of the started adit for three seconds: busy share and
+    /// CPU time of its threads, and what the machine shows of frequency, idle states and power. A
+    /// share of 0 then is an idle target.
     #[arg(long)]
     load: bool,
     /// The loss-free rate; default: search for it.

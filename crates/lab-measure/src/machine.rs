@@ -203,7 +203,8 @@ impl StealTime {
             .collect()
     }
 
-    /// Steal time since `self`, or since boot for a processor that `self` does not contain. Unit: ms.
+    /// Steal time since `self`, or since boot for a processor that `self` does not contain. Unit:
+    /// ms.
     #[must_use]
     pub(crate) fn since_ms(&self, now: &Self) -> BTreeMap<String, u64> {
         let since = |cpu: &String, ticks: &u64| {

@@ -22,8 +22,8 @@ pub(crate) trait LabMeasurement {
     /// The destination of the report.
     fn output(&self) -> &OutputArguments;
 
-    /// Prepares the rig, and lists the cases in their order. `None` if this machine cannot run the measurement; the report
-    /// then says why.
+    /// Prepares the rig, and lists the cases in their order. `None` if this machine cannot run the
+    /// measurement; the report then says why.
     ///
     /// # Errors
     /// Options are wrong or something is missing; there is no report.
@@ -41,18 +41,20 @@ pub(crate) trait LabMeasurement {
         stop: &Stop,
     ) -> Result<()>;
 
-    /// Ends the rig, and adds figures of all cases, warnings and findings. Also runs after an error.
+    /// Ends the rig, and adds figures of all cases, warnings and findings. Also runs after an
+    /// error.
     ///
     /// # Errors
     /// The rig cannot be left as it was found.
     fn conclude(&self, rig: Self::Rig, report: &mut Report) -> Result<()>;
 }
 
-/// Runs a measurement and delivers its report. Returns true if it found nothing wrong with the target.
+/// Runs a measurement and delivers its report. Returns true if it found nothing wrong with the
+/// target.
 ///
 /// # Errors
-/// Those of the measurement; [`Interrupted`](adit_lab_process::stop::Interrupted). Once the rig stands, the report is
-/// delivered before.
+/// Those of the measurement; [`Interrupted`](adit_lab_process::stop::Interrupted). Once the rig
+/// stands, the report is delivered before.
 pub(crate) fn run<M: LabMeasurement>(measurement: &M, stop: &Stop) -> Result<bool> {
     let mut report = Report::start(M::NAME);
     let result = match measurement.prepare(&mut report, stop)? {

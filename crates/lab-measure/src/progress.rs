@@ -9,7 +9,8 @@ use adit_lab_engine::trial::TrialProgress;
 const INTERVAL: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(50);
 
-/// Prints a line of progress. On a terminal it overwrites the last one, and an empty line only removes it.
+/// Prints a line of progress. On a terminal it overwrites the last one, and an empty line only
+/// removes it.
 pub(crate) fn show(line: &str) {
     if std::io::stderr().is_terminal() {
         eprint!("\r\x1b[K{line}");

@@ -1,12 +1,14 @@
 //! `adit-lab ramp`: adds sessions with traffic until the target reaches a limit.
 //!
-//! Each round establishes sessions, waits, and samples loss and CPU time at a fixed rate. The number of
-//! sessions then grows by a factor. At the first limit the ramp goes back once to the last number of
-//! sessions within the limits and continues with a fifth of the growth; the next limit ends it.
+//! Each round establishes sessions, waits, and samples loss and CPU time at a fixed rate. The
+//! number of sessions then grows by a factor. At the first limit the ramp goes back once to the
+//! last number of sessions within the limits and continues with a fifth of the growth; the next
+//! limit ends it.
 //!
-//! Source: study 003, *Impact of NUMA architecture and placement on a packet gateway*, section 3.2. There the packets grow
-//! with the sessions (`--session-rate`), by 2 or 10 % (`--growth`), until the CPU time of the packet path reaches a target
-//! (`--busy`). `--placement` compares where threads run.
+//! Source: study 003, *Impact of NUMA architecture and placement on a packet gateway*, section 3.2.
+//! There the packets grow with the sessions (`--session-rate`), by 2 or 10 % (`--growth`), until
+//! the CPU time of the packet path reaches a target (`--busy`). `--placement` compares where
+//! threads run.
 
 use std::time::{Duration, Instant};
 
@@ -41,8 +43,8 @@ const MEMORY: Quantity<'_> = plain("memory", "KiB").plotted();
 /// Attempts to take an undisturbed sample.
 const SAMPLES_MAX: u32 = 3;
 
-/// Options of `adit-lab ramp`. `--sessions` is the largest number tried, `--request-rate` the rate of
-/// establishment.
+/// Options of `adit-lab ramp`. `--sessions` is the largest number tried, `--request-rate` the rate
+/// of establishment.
 #[derive(Debug, clap::Args)]
 pub struct RampArguments {
     /// Sessions of the first round.
@@ -64,8 +66,8 @@ pub struct RampArguments {
     #[arg(long, value_name = "PPS", conflicts_with = "rate",
         value_parser = clap::value_parser!(u64).range(1..))]
     session_rate: Option<u64>,
-    /// After each sample read the load of the started adit for three seconds: busy share and CPU time of its threads, and
-    /// what the machine shows of frequency, idle states and power.
+    /// After each sample read the load of the started adit for three seconds: busy share and CPU
+    /// time of its threads, and what the machine shows of frequency, idle states and power.
     #[arg(long)]
     load: bool,
     /// Limit of the mean busy share of the threads of the packet path, in percent.
@@ -102,7 +104,8 @@ struct RampRound {
     refused: u64,
     /// Packets lost. Unit: parts per million.
     drop_ppm: u64,
-    /// CPU time and memory of the target, if the tester started it. Units: thousandths of a core, KiB.
+    /// CPU time and memory of the target, if the tester started it. Units: thousandths of a core,
+    /// KiB.
     cpu_permille: Option<u64>,
     memory_kib: Option<u64>,
     trial: TrialReport,

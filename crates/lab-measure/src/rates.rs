@@ -1,5 +1,5 @@
-//! `adit-lab rates`: offers changing rates and compares the received rates, in windows of 100 ms, with
-//! the maximum bit rates of the sessions' QERs.
+//! `adit-lab rates`: offers changing rates and compares the received rates, in windows of 100 ms,
+//! with the maximum bit rates of the sessions' QERs.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,5 @@
-//! The report of a measurement: cases, figures and plots, and the conditions under which they were measured.
+//! The report of a measurement: cases, figures and plots, and the conditions under which they were
+//! measured.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -236,7 +237,8 @@ pub(crate) struct StreamReport {
     pub sent: u64,
     /// Packets that the target's queue did not accept in time; they count as lost.
     pub refused: u64,
-    /// Packets that the tester could not send in time. They do not count as lost, but lower the rate.
+    /// Packets that the tester could not send in time. They do not count as lost, but lower the
+    /// rate.
     pub missed: u64,
     /// Packets that arrived, without duplicates.
     pub received: u64,
@@ -246,7 +248,8 @@ pub(crate) struct StreamReport {
     pub duplicates: u64,
     /// Packets that arrived after one with a higher sequence number.
     pub reordered: u64,
-    /// Largest distance of a reordered packet from the highest sequence number before it. Unit: packets.
+    /// Largest distance of a reordered packet from the highest sequence number before it. Unit:
+    /// packets.
     pub reorder_extent_max: u64,
     /// Packets more than a million sequence numbers behind; they count as lost.
     pub too_late: u64,

@@ -48,11 +48,12 @@ const FIRST_NS: u64 = 500_000_000;
 /// Rate of the first packet of each session. Targets process it at a fraction of their usual rate.
 const WARM_UP_PPS: u64 = 400_000;
 const WARM_UP_NS_MIN: u64 = 100_000_000;
-/// Time in which the first packet of a direction must come back; the target may resolve its neighbors meanwhile.
+/// Time in which the first packet of a direction must come back; the target may resolve its
+/// neighbors meanwhile.
 const FIRST_LIMIT: Duration = Duration::from_secs(5);
 const DRAIN_NS: u64 = 500_000_000;
-/// A trial ends when no packet has arrived for this long. Targets that buffer packets of idle sessions
-/// hold them for longer.
+/// A trial ends when no packet has arrived for this long. Targets that buffer packets of idle
+/// sessions hold them for longer.
 const QUIET_NS: u64 = 100_000_000;
 /// The tester does not send a packet that is later than this, which exceeds a time slice of another
 /// process. Unit: ns.
@@ -134,8 +135,8 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// Measures the tester's ceiling, starts the target, establishes the sessions, and verifies that
-    /// packets come back.
+    /// Measures the tester's ceiling, starts the target, establishes the sessions, and verifies
+    /// that packets come back.
     ///
     /// # Errors
     /// A step fails; [`Interrupted`].
@@ -203,8 +204,8 @@ impl Rig {
         Ok(rig)
     }
 
-    /// Establishes association and sessions. Meanwhile the tester's thread serves the ports, since the UPF
-    /// resolves MAC addresses.
+    /// Establishes association and sessions. Meanwhile the tester's thread serves the ports, since
+    /// the UPF resolves MAC addresses.
     fn establish(&mut self, stop: &Stop) -> Result<()> {
         let arguments = &self.arguments;
         let mut smf = arguments.lab_smf()?;
@@ -273,8 +274,8 @@ impl Rig {
         Ok(())
     }
 
-    /// Sends the first packets of a case. Returns why they show that the target does not forward; `None` if
-    /// any came back.
+    /// Sends the first packets of a case. Returns why they show that the target does not forward;
+    /// `None` if any came back.
     fn first_trial(&mut self, case: &TrialCase, stop: &Stop) -> Result<Option<String>> {
         let rate = OfferedRate::Pps(FIRST_PPS);
         let outcome = self.run(case, rate, FIRST_NS, false, "first packets", stop)?;
@@ -376,7 +377,8 @@ impl Rig {
         self.run_trial(&config, what, stop)
     }
 
-    /// A trial in which each stream follows its sequence of rates; `pps` is the rate of all, if it is constant.
+    /// A trial in which each stream follows its sequence of rates; `pps` is the rate of all, if it
+    /// is constant.
     fn trial_config(&self, courses: Vec<Vec<RateStep>>, pps: u64, duration_ns: u64) -> TrialConfig {
         TrialConfig {
             courses,
@@ -480,8 +482,8 @@ impl Rig {
         }
     }
 
-    /// Warns if the target's threads spent more than a tenth of their CPU time on the tester's core since
-    /// the first trial.
+    /// Warns if the target's threads spent more than a tenth of their CPU time on the tester's core
+    /// since the first trial.
     pub(crate) fn judge_cores(&self, report: &mut Report) {
         let (Some(before), now) = (&self.cpu, self.target.cpu_by_core()) else { return };
         let used = |core: u16| {
@@ -552,7 +554,8 @@ pub(crate) fn record_cores(
     }
 }
 
-/// Records where a plan puts control, and warns of the rules that it breaks unless that is its purpose.
+/// Records where a plan puts control, and warns of the rules that it breaks unless that is its
+/// purpose.
 fn record_placement(arguments: &TargetArguments, report: &mut Report) {
     let Some(placed) = &arguments.placed else { return };
     report.cores("control", &[placed.control]);
@@ -563,8 +566,8 @@ fn record_placement(arguments: &TargetArguments, report: &mut Report) {
     }
 }
 
-/// The highest received rate of a whole second, but at least the average of the trial. Unit: packets
-/// per second.
+/// The highest received rate of a whole second, but at least the average of the trial. Unit:
+/// packets per second.
 fn fastest_second(outcome: &TrialOutcome) -> u64 {
     let whole = usize::try_from(outcome.sending_ns / 1_000_000_000).unwrap_or(0);
     let of_second = |at: usize| -> u64 {
@@ -575,7 +578,8 @@ fn fastest_second(outcome: &TrialOutcome) -> u64 {
     fastest.max(outcome.pps(outcome.sum(|stream| stream.arrivals.received)))
 }
 
-/// Runs `work` on this thread while a thread on the tester's core calls `serve` to answer on the ports.
+/// Runs `work` on this thread while a thread on the tester's core calls `serve` to answer on the
+/// ports.
 pub(super) fn serve_while<T>(
     bench: &Testbed,
     mut serve: impl FnMut() + Send,

@@ -1,10 +1,10 @@
-//! `adit-lab saturate`: overloads adit and testpmd in turns over memif, in one run, and compares their
-//! rates.
+//! `adit-lab saturate`: overloads adit and testpmd in turns over memif, in one run, and compares
+//! their rates.
 //!
-//! Both targets run on the same core; while one is measured, the other is paused. The tester has its own
-//! core and writes frames straight into the target's memory ([`adit_lab_engine::memif`]), so that the
-//! target is the bottleneck. testpmd swaps MAC addresses (macswap) on one memif; adit forwards between
-//! two, N3 and N6. Both receive frames of the same length.
+//! Both targets run on the same core; while one is measured, the other is paused. The tester has
+//! its own core and writes frames straight into the target's memory ([`adit_lab_engine::memif`]),
+//! so that the target is the bottleneck. testpmd swaps MAC addresses (macswap) on one memif; adit
+//! forwards between two, N3 and N6. Both receive frames of the same length.
 
 use adit_pktio::mem::MemBuf;
 use adit_types::{MacAddr, PortId};
@@ -37,8 +37,8 @@ use adit_lab_smf::exchange::ProcedureReport;
 const BURST: u16 = 32;
 /// Iterations of the tester's loop between two reads of the clock.
 const CLOCK_TURNS: u32 = 64;
-/// Duration of traffic before each measurement, which warms up the core. It lasts longer if not every
-/// session has had a packet by then. Unit: ns.
+/// Duration of traffic before each measurement, which warms up the core. It lasts longer if not
+/// every session has had a packet by then. Unit: ns.
 const WARM_UP_NS: u64 = 100_000_000;
 /// End of the warm-up of a target that does not accept a packet for every session. Unit: ns.
 const WARM_UP_NS_MAX: u64 = 10_000_000_000;
@@ -59,8 +59,8 @@ const DIRECTIONS: [&str; 2] = ["uplink", "downlink"];
 /// Octets of the outer IPv4, UDP and GTP-U headers with a PDU Session Container.
 const TUNNEL_LEN: usize = 20 + 8 + 16;
 const TUNNEL_LEN_PLAIN: usize = 20 + 8 + 8;
-/// The tester must find the target's receive ring full in this share of its turns: otherwise the target
-/// was not saturated.
+/// The tester must find the target's receive ring full in this share of its turns: otherwise the
+/// target was not saturated.
 const FULL_PERMILLE_MIN: u64 = 500;
 
 /// Options of `adit-lab saturate`.
@@ -360,7 +360,8 @@ struct FloodTiming {
 /// The target's requests that wait for an answer: ARP, neighbor discovery, echoes.
 type Requests = Vec<(PortId, MemBuf)>;
 
-/// Sends as much as the target's ring accepts, counts the returned frames, and answers the target's requests.
+/// Sends as much as the target's ring accepts, counts the returned frames, and answers the target's
+/// requests.
 fn flood(
     ports: &mut Ports,
     neighbors: &mut Neighbors,
@@ -447,8 +448,8 @@ fn send(memif: &mut Memif, stream: &SaturationStream, cursor: &mut PlanCursor) -
     count
 }
 
-/// Counts returned frames by length, checks the content of the first of each burst, and keeps the others as
-/// requests.
+/// Counts returned frames by length, checks the content of the first of each burst, and keeps the
+/// others as requests.
 #[inline]
 fn take(
     memif: &mut Memif,

@@ -1,10 +1,11 @@
 //! Searches for the highest rate that meets a loss goal.
 //!
 //! `binary` is RFC 2544: trials of one length halve the interval down to the precision.
-//! `mlr` follows MLRsearch (draft-ietf-bmwg-mlrsearch): short trials narrow the interval and long ones
-//! confirm it. A long trial that fails is repeated, since one hiccup of a shared host fails it; two
-//! failures of three trials decide. Both methods repeat undecided trials, within bounds. A rate that
-//! stays undecided, or that the tester cannot offer, counts as not met; the result names the reason.
+//! `mlr` follows MLRsearch (draft-ietf-bmwg-mlrsearch): short trials narrow the interval and long
+//! ones confirm it. A long trial that fails is repeated, since one hiccup of a shared host fails
+//! it; two failures of three trials decide. Both methods repeat undecided trials, within bounds. A
+//! rate that stays undecided, or that the tester cannot offer, counts as not met; the result names
+//! the reason.
 
 use std::collections::BTreeSet;
 
@@ -47,8 +48,8 @@ pub(crate) enum Offered {
 pub(crate) struct Measured {
     /// Share of the offered packets that did not arrive. Unit: parts per billion.
     pub loss_ppb: u64,
-    /// Lower bound of the target's own loss: absences of tester or target explain the rest. Unit: parts per
-    /// billion.
+    /// Lower bound of the target's own loss: absences of tester or target explain the rest. Unit:
+    /// parts per billion.
     pub least_ppb: u64,
     /// Whether the rate was offered.
     pub offered: Offered,
@@ -82,8 +83,8 @@ pub(crate) struct SearchResult {
 const SHORT_TRIALS_MAX: u32 = 3;
 /// Maximum number of trials of one rate that count: three that decide, and one undecided.
 const TRIALS_MAX: u32 = 4;
-/// Maximum number of repetitions of undecided trials per search. Beyond it the machine is too busy for
-/// another repetition to help.
+/// Maximum number of repetitions of undecided trials per search. Beyond it the machine is too busy
+/// for another repetition to help.
 const UNCLEAR_MAX: u32 = 16;
 /// The search ends with zero below this fraction of the highest rate.
 const RANGE_MAX: u64 = 1000;
@@ -91,8 +92,8 @@ const RANGE_MAX: u64 = 1000;
 /// Short trials narrow the interval to this multiple of the final width.
 const INITIAL_WIDTH_FACTOR: u64 = 4;
 
-/// Searches between zero and `max_pps` for each of the goals: maximum loss in parts per billion, the
-/// strictest first. `trial` runs one trial, given its rate and its length in ns.
+/// Searches between zero and `max_pps` for each of the goals: maximum loss in parts per billion,
+/// the strictest first. `trial` runs one trial, given its rate and its length in ns.
 ///
 /// # Errors
 /// Those of `trial`.
@@ -161,8 +162,8 @@ impl Votes {
         }
     }
 
-    /// True (met) after two trials that met the goal, or one if none failed. False after `needed` failed
-    /// trials, or if the tester cannot offer the rate. `None` if undecided.
+    /// True (met) after two trials that met the goal, or one if none failed. False after `needed`
+    /// failed trials, or if the tester cannot offer the rate. `None` if undecided.
     fn verdict(self, needed: u32) -> Option<bool> {
         if self.met > 1 || (self.met == 1 && self.failed == 0) {
             return Some(true);

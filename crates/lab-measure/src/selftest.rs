@@ -1,5 +1,5 @@
-//! `adit-lab selftest`: measures the tester's own highest rate and errors on back-to-back ports in one
-//! process, and whether it detects planted faults.
+//! `adit-lab selftest`: measures the tester's own highest rate and errors on back-to-back ports in
+//! one process, and whether it detects planted faults.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -49,8 +49,8 @@ const FOUND: Quantity<'_> = plain("found", "packets");
 const SESSIONS: usize = 100_000;
 /// Rate of the time stamp measurement. Unit: packets per second and stream.
 const QUIET_PPS: u64 = 50_000;
-/// Trials of the tester's ceiling before a measurement. The best one counts, since disturbances only
-/// slow the tester down.
+/// Trials of the tester's ceiling before a measurement. The best one counts, since disturbances
+/// only slow the tester down.
 const CEILING_TRIALS: usize = 3;
 /// Length of each. Unit: ns.
 const CEILING_NS: u64 = 400_000_000;
@@ -61,7 +61,8 @@ const LINK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Ports of the self-test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SelftestLink {
-    /// The tester's own memif, which returns packets on the same core: the ceiling for adit and testpmd.
+    /// The tester's own memif, which returns packets on the same core: the ceiling for adit and
+    /// testpmd.
     Memif,
     /// Two joined memif ports of DPDK: the ceiling for targets on DPDK ports.
     Dpdk,
@@ -326,7 +327,8 @@ fn add_trial(case: SelftestCase, trial: &TrialReport, report: &mut Report) {
     }
 }
 
-/// A sentence if the tester detected another number of faults than were planted, or none was planted.
+/// A sentence if the tester detected another number of faults than were planted, or none was
+/// planted.
 fn wrong_detection(fault: Option<Fault>, planted: u64, found: u64) -> Option<String> {
     let name = fault.map_or("none", Fault::name);
     match planted {
@@ -338,8 +340,8 @@ fn wrong_detection(fault: Option<Fault>, planted: u64, found: u64) -> Option<Str
     }
 }
 
-/// True if the tester was absent so long that no packet overtook a delayed one, or the forwarder so long that its queue was
-/// full.
+/// True if the tester was absent so long that no packet overtook a delayed one, or the forwarder so
+/// long that its queue was full.
 fn is_disturbed(trial: &TrialReport) -> bool {
     let refused: u64 = trial.streams.iter().map(|stream| stream.refused).sum();
     trial.gap_ns_max >= DELAY_NS / 2 || refused > 0
@@ -484,8 +486,9 @@ fn while_forwarding<T>(
     })
 }
 
-/// The tester's ceiling: the rate that one core sends and receives at the same time with these sizes,
-/// without a target. The best of three short trials on ports of the same kind as the target's.
+/// The tester's ceiling: the rate that one core sends and receives at the same time with these
+/// sizes, without a target. The best of three short trials on ports of the same kind as the
+/// target's.
 ///
 /// # Errors
 /// The ports cannot be opened; a size is impossible; [`Interrupted`].

@@ -1,4 +1,5 @@
-//! `adit-lab soak`: holds a fixed load while sessions change, and detects leaks and drift of the target.
+//! `adit-lab soak`: holds a fixed load while sessions change, and detects leaks and drift of the
+//! target.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -31,8 +32,8 @@ const CHANGES: &str = "changes";
 const LEAK_PERMILLE: u64 = 20;
 /// Growth of memory that never counts as a leak. Unit: KiB.
 const LEAK_KIB: u64 = 2048;
-/// Median latency of the last third, relative to the first third's, above which it is a drift. Unit:
-/// percent.
+/// Median latency of the last third, relative to the first third's, above which it is a drift.
+/// Unit: percent.
 const DRIFT_PERCENT: u64 = 150;
 
 /// Options of `adit-lab soak`.

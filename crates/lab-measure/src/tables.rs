@@ -26,8 +26,8 @@ impl FigureRow<'_> {
     }
 }
 
-/// The tables of reports of the same measurement, each with the options that the others do not have. Cases without a
-/// quantity in common are in different tables.
+/// The tables of reports of the same measurement, each with the options that the others do not
+/// have. Cases without a quantity in common are in different tables.
 #[must_use]
 pub(crate) fn tables(reports: &[(String, &Report)]) -> Vec<FigureTable> {
     let mut rows: Vec<FigureRow<'_>> = Vec::new();

@@ -1,5 +1,5 @@
-//! The target of a measurement. The tester starts it or finds it running, and reaches it through ports
-//! and, for a UPF, through PFCP.
+//! The target of a measurement. The tester starts it or finds it running, and reaches it through
+//! ports and, for a UPF, through PFCP.
 
 mod arguments;
 mod configuration;
@@ -228,7 +228,8 @@ impl TargetArguments {
         })
     }
 
-    /// How the tester reaches the target: through its N3 and N6, or through the port of an L2 target.
+    /// How the tester reaches the target: through its N3 and N6, or through the port of an L2
+    /// target.
     ///
     /// # Errors
     /// An option is missing or invalid.
@@ -266,7 +267,8 @@ impl TargetArguments {
 }
 
 impl TargetArguments {
-    /// The core of the target's receiver, for models that have one: the first that is left, or else `core`.
+    /// The core of the target's receiver, for models that have one: the first that is left, or else
+    /// `core`.
     #[must_use]
     pub(crate) fn receiver_core(&self, bench: &Testbed, core: u16) -> u16 {
         if let Some(placed) = &self.placed {
@@ -390,8 +392,8 @@ impl NetworkOptions {
     }
 }
 
-/// A target with a folder for its files. Drop stops a target that the tester started and removes the
-/// folder. If the tester is killed, the target is killed too, since it may be paused.
+/// A target with a folder for its files. Drop stops a target that the tester started and removes
+/// the folder. If the tester is killed, the target is killed too, since it may be paused.
 #[derive(Debug)]
 pub(crate) struct RunningTarget {
     process: Option<Process>,
@@ -523,8 +525,8 @@ impl RunningTarget {
         pid.map_or_else(BTreeMap::new, cpu_by_core)
     }
 
-    /// Time that its threads on its workers' cores have waited to run; `None` if the kernel does not report
-    /// it or the tester did not start the target.
+    /// Time that its threads on its workers' cores have waited to run; `None` if the kernel does
+    /// not report it or the tester did not start the target.
     #[must_use]
     pub(crate) fn waited(&self) -> Option<RunQueueWait> {
         let pid = self.process.as_ref().map(Process::id)?;
@@ -547,7 +549,8 @@ impl RunningTarget {
         line.split_whitespace().next()?.parse().ok()
     }
 
-    /// The counters of the target, if it has any. Ends a testpmd, which prints them only at its end.
+    /// The counters of the target, if it has any. Ends a testpmd, which prints them only at its
+    /// end.
     pub(crate) fn counters(&mut self, stop: &Stop) -> Option<Value> {
         match self.kind {
             TargetKind::Adit => {

@@ -153,8 +153,8 @@ impl Testbed {
         self.arguments.core.or_else(|| self.cores.first().copied()).unwrap_or(0)
     }
 
-    /// Runs `work` while this thread may use every core of the process, so that child processes inherit
-    /// that affinity. Afterwards the thread is pinned again.
+    /// Runs `work` while this thread may use every core of the process, so that child processes
+    /// inherit that affinity. Afterwards the thread is pinned again.
     ///
     /// # Errors
     /// Those of `work`; the kernel refuses the affinity.
@@ -236,8 +236,9 @@ pub(crate) fn memif_address(name: &str) -> MemifAddress {
     MemifAddress::Abstract(memif_socket(name))
 }
 
-/// The server to which DPDK's memif driver connects for a device string; `None` if the port is no client of
-/// a memif. Without arguments the driver is a client of the abstract socket `/run/memif.sock`.
+/// The server to which DPDK's memif driver connects for a device string; `None` if the port is no
+/// client of a memif. Without arguments the driver is a client of the abstract socket
+/// `/run/memif.sock`.
 ///
 /// # Errors
 /// The device string is invalid.

@@ -1,5 +1,5 @@
-//! `adit-lab throughput`: finds the loss-free rate, the highest rate with at most 0.5 % loss, and the
-//! maximum rate, by size, direction and number of active sessions.
+//! `adit-lab throughput`: finds the loss-free rate, the highest rate with at most 0.5 % loss, and
+//! the maximum rate, by size, direction and number of active sessions.
 
 use anyhow::Result;
 use clap::ValueEnum;

@@ -76,8 +76,8 @@ impl Size {
         Ok(Self { name, lens: vec![len + headers], weights: vec![1] })
     }
 
-    /// The distribution of packet lengths in a capture. Packets too short for a stamp are lengthened,
-    /// packets above 1500 octets shortened.
+    /// The distribution of packet lengths in a capture. Packets too short for a stamp are
+    /// lengthened, packets above 1500 octets shortened.
     ///
     /// # Errors
     /// The file cannot be read or is not a capture.

@@ -1,9 +1,9 @@
 //! The conclusion of a trial about the target if tester or target lost their cores for some time.
 //!
-//! An absent tester neither sends nor receives, so that at most the packets in the queues of both sides
-//! are lost. A target that waits for a core loses at most the packets offered in that time. Any further
-//! loss is the target's own. So most trials on a busy machine still decide a search: the target's loss
-//! lies between these bounds.
+//! An absent tester neither sends nor receives, so that at most the packets in the queues of both
+//! sides are lost. A target that waits for a core loses at most the packets offered in that time.
+//! Any further loss is the target's own. So most trials on a busy machine still decide a search:
+//! the target's loss lies between these bounds.
 
 use super::report::TrialReport;
 use super::search::{Measured, Offered};
@@ -96,7 +96,8 @@ mod tests {
         assert_eq!((measured.loss_ppb, measured.least_ppb), (7_144_000, 1_000_000));
         assert!(trial(1_000_000, 0, 7144, absence).is_disturbed());
         assert!(!trial(1_000_000, 0, 0, absence).is_disturbed());
-        // A target that waited 20 ms for its core did not serve 20,000 packets; 1 ms fits its queue.
+        // A target that waited 20 ms for its core did not serve 20,000 packets; 1 ms fits its
+        // queue.
         let of = |ns| Absence::of(0, 0, Some(ns), 1_000_000, 1024).excused;
         assert_eq!((of(20_000_000), of(1_000_000)), (20_000, 0));
     }

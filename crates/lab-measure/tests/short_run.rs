@@ -1,4 +1,5 @@
-//! The workload with real threads, for a moment. Times depend on the machine; the structure does not.
+//! The workload with real threads, for a moment. Times depend on the machine; the structure does
+//! not.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use adit_lab_measure::baseband_app::{
@@ -81,7 +82,8 @@ fn stop_ends_the_run_with_the_ttis_until_then() {
 
 #[test]
 fn thread_that_cannot_be_scheduled_ends_all_with_a_sentence() {
-    // A runtime below the kernel's minimum of 1024 ns is refused for everybody; others lack the privilege.
+    // A runtime below the kernel's minimum of 1024 ns is refused for everybody; others lack the
+    // privilege.
     let mut workload = Workload { policy: SchedulingPolicy::Deadline, ..workload() };
     workload.times.scheduler_ns = 500;
     let error = run(&workload, Calibration::given(100_000), &Stop::default(), &mut |_| {});

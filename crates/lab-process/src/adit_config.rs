@@ -53,7 +53,8 @@ impl Qos {
 const MBUFS: u32 = 16_384;
 /// Packet buffers that a queue pair of DPDK's AF_XDP driver keeps.
 const AF_XDP_QUEUE_MBUFS: u32 = 2048 + 1024 + 64;
-/// Memory per packet buffer: twice its size, since the pool allocates in large pieces. Unit: octets.
+/// Memory per packet buffer: twice its size, since the pool allocates in large pieces. Unit:
+/// octets.
 const MBUF_BYTES: u32 = 5120;
 
 /// Execution model of the started adit.
@@ -101,7 +102,8 @@ impl ExecutionModel {
         }
     }
 
-    /// The lines of the datapath's section. A receiver that shares the core of a worker sleeps without packets.
+    /// The lines of the datapath's section. A receiver that shares the core of a worker sleeps
+    /// without packets.
     fn lines(self, workers: &[usize], receiver: usize, poll: WorkerPoll) -> String {
         let spread = match self {
             Self::RunToCompletion => return poll.lines(),
@@ -209,7 +211,8 @@ pub struct AditConfig<'a> {
     pub n6_instance: Option<&'a str>,
     /// VLANs of N3 and N6; zero for none.
     pub vlans: [u16; 2],
-    /// Folder of the journal that keeps sessions; `None` for none. A stop releases the associations all the same.
+    /// Folder of the journal that keeps sessions; `None` for none. A stop releases the associations
+    /// all the same.
     pub store: Option<&'a Path>,
     /// Path of the admin socket.
     pub socket: &'a Path,

@@ -39,8 +39,8 @@ impl NetNamespace {
     /// Creates the namespace `name` and brings its loopback device up.
     ///
     /// # Errors
-    /// `ip netns add` fails: the kernel has no network namespaces, or this process has no right to create
-    /// them.
+    /// `ip netns add` fails: the kernel has no network namespaces, or this process has no right to
+    /// create them.
     pub fn create(name: String) -> Result<Self> {
         ip(&["netns", "add", &name]).map_err(|error| {
             environment(format!(
@@ -134,8 +134,8 @@ impl NetNamespace {
         Ok(())
     }
 
-    /// A command that runs inside the namespace in its own process group. The kernel terminates it when
-    /// the thread that started it ends, so start it from the main thread.
+    /// A command that runs inside the namespace in its own process group. The kernel terminates it
+    /// when the thread that started it ends, so start it from the main thread.
     #[must_use]
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new("nsenter");
@@ -172,8 +172,8 @@ impl NetNamespace {
         Ok(())
     }
 
-    /// Sets kernel parameters under `/proc/sys/net` of the namespace. Skips those that this kernel does
-    /// not have.
+    /// Sets kernel parameters under `/proc/sys/net` of the namespace. Skips those that this kernel
+    /// does not have.
     ///
     /// # Errors
     /// A parameter exists and cannot be written.

@@ -16,8 +16,8 @@ use crate::stop::{POLL, Stop, environment};
 /// Time between SIGTERM and SIGKILL.
 const TERM_WAIT: Duration = Duration::from_secs(3);
 
-/// A running child in its own process group. Drop ends the whole group: SIGTERM first, SIGKILL after
-/// three seconds.
+/// A running child in its own process group. Drop ends the whole group: SIGTERM first, SIGKILL
+/// after three seconds.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -64,7 +64,8 @@ impl Process {
         Ok(self.ended)
     }
 
-    /// Ends the child with SIGTERM, or with SIGKILL after three seconds, and returns its exit status.
+    /// Ends the child with SIGTERM, or with SIGKILL after three seconds, and returns its exit
+    /// status.
     ///
     /// # Errors
     /// The wait for the child fails.
@@ -188,8 +189,8 @@ impl Program {
 }
 
 /// A command that runs `program` and receives `signal` (`TERM`, `KILL` …) from the kernel when the
-/// thread that started it ends for any reason, so start it from the main thread. Without `setpriv` of
-/// util-linux it is a plain command.
+/// thread that started it ends for any reason, so start it from the main thread. Without `setpriv`
+/// of util-linux it is a plain command.
 #[must_use]
 pub fn owned(program: impl AsRef<OsStr>, signal: &str) -> Command {
     if !is_installed("setpriv") {

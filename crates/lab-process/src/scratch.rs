@@ -1,8 +1,8 @@
 //! Folders for the files of one run, in the system's temporary folder.
 //!
-//! The owner of a folder locks a file in it. The kernel releases the lock when the owner ends for any
-//! reason, so the next run can remove the folders of killed runs, even if their process identifiers are
-//! in use again.
+//! The owner of a folder locks a file in it. The kernel releases the lock when the owner ends for
+//! any reason, so the next run can remove the folders of killed runs, even if their process
+//! identifiers are in use again.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -50,8 +50,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Creates a locked file in `folder`. The file gets its final name after it is locked, so that no other
-/// process finds it unlocked.
+/// Creates a locked file in `folder`. The file gets its final name after it is locked, so that no
+/// other process finds it unlocked.
 fn lock(folder: &Path) -> std::io::Result<File> {
     let early = folder.join("locking");
     let file = File::create(&early)?;

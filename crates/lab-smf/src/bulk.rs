@@ -1,4 +1,5 @@
-//! Procedures for many sessions: establishment and deletion at a rate, or as fast as the UPF answers.
+//! Procedures for many sessions: establishment and deletion at a rate, or as fast as the UPF
+//! answers.
 
 pub mod requests;
 
@@ -72,8 +73,8 @@ impl LabSmf {
         Ok((sessions, report))
     }
 
-    /// Establishes the sessions of a range. With `tolerant`, refusals are counted instead of returned as an
-    /// error.
+    /// Establishes the sessions of a range. With `tolerant`, refusals are counted instead of
+    /// returned as an error.
     ///
     /// # Errors
     /// As for [`Self::establish_all`].

@@ -66,8 +66,8 @@ struct ChurnJob {
 }
 
 impl Churn {
-    /// Changes the sessions of `range` with `rate` requests per second. An idle UE becomes active after
-    /// `idle`.
+    /// Changes the sessions of `range` with `rate` requests per second. An idle UE becomes active
+    /// after `idle`.
     #[must_use]
     pub fn new(
         pattern: ChurnPattern,

@@ -132,8 +132,8 @@ impl Exchange {
 }
 
 impl LabSmf {
-    /// One step of a procedure: sends due requests, processes answers, retransmits unanswered requests.
-    /// Waits up to the socket's receive timeout for an answer.
+    /// One step of a procedure: sends due requests, processes answers, retransmits unanswered
+    /// requests. Waits up to the socket's receive timeout for an answer.
     ///
     /// # Errors
     /// A refusal, unless tolerated; a request was not answered.

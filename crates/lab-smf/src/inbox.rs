@@ -64,7 +64,8 @@ impl Inbox {
         self.lock().datagrams.clear();
     }
 
-    /// Removes the first request for which `pick` returns a value. `pick` gets the SEID of the header.
+    /// Removes the first request for which `pick` returns a value. `pick` gets the SEID of the
+    /// header.
     pub fn take<T>(
         &self,
         mut pick: impl FnMut(Option<Seid>, &Message<'_>) -> Option<T>,

@@ -1,9 +1,9 @@
 //! The SMF of `adit-lab`: one PFCP association over a UDP socket, for single sessions or millions.
 //!
-//! [`LabSmf`] owns the socket and answers the UPF's requests on its own thread. Procedures for single
-//! sessions ([`single`]) wait for their answer; procedures for many sessions ([`bulk`], [`churn`]) keep
-//! a window of requests in flight ([`exchange`]). All of them build establishments from
-//! [`rules::LabSessionRules`].
+//! [`LabSmf`] owns the socket and answers the UPF's requests on its own thread. Procedures for
+//! single sessions ([`single`]) wait for their answer; procedures for many sessions ([`bulk`],
+//! [`churn`]) keep a window of requests in flight ([`exchange`]). All of them build establishments
+//! from [`rules::LabSessionRules`].
 //!
 //! By default the SMF requires no optional feature of the UPF: it allocates TEIDs and UE addresses
 //! itself, and sends the rules of a plain PDU session. A [`SessionProfile`] adds rules.

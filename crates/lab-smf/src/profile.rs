@@ -10,10 +10,11 @@ use adit_lab_process::stop::environment;
 
 /// Maximum number of PDRs with SDF filters per direction: an establishment must fit a datagram.
 const FLOWS_MAX: u8 = 64;
-/// Flow description of the whole traffic of a UE. Control planes put it into the PDRs of the default flow.
+/// Flow description of the whole traffic of a UE. Control planes put it into the PDRs of the
+/// default flow.
 const ANY_TO_ASSIGNED: &str = "permit out ip from any to assigned";
-/// Session AMBR of [`SessionProfile::with_ambr`]: more than a session can send, so that the UPF applies the rate
-/// to every packet and drops none. Unit: kbit/s.
+/// Session AMBR of [`SessionProfile::with_ambr`]: more than a session can send, so that the UPF
+/// applies the rate to every packet and drops none. Unit: kbit/s.
 const AMBR_KBPS: u64 = 100_000_000;
 
 /// Bit rates of both directions. Unit: kbit/s.
@@ -38,8 +39,8 @@ impl Kbps {
     }
 }
 
-/// The rules of each session: per direction a FAR, `flows` PDRs with SDF filters, and a PDR of lower
-/// priority for all traffic.
+/// The rules of each session: per direction a FAR, `flows` PDRs with SDF filters, and a PDR of
+/// lower priority for all traffic.
 ///
 /// Probe packets match no filter or, with `match_flow`, the last one, so that the UPF compares each
 /// packet with all filters.
@@ -58,8 +59,8 @@ pub struct SessionProfile {
     pub rate_qers: u8,
     /// Maximum bit rate of these QERs.
     pub mbr_kbps: Option<Kbps>,
-    /// QER Correlation ID of the first of these QERs; the others have the next numbers. Sessions with the
-    /// same identifiers share the rates.
+    /// QER Correlation ID of the first of these QERs; the others have the next numbers. Sessions
+    /// with the same identifiers share the rates.
     pub correlation_id: Option<u32>,
     /// Maximum bit rate of the QER with the QFI.
     pub flow_mbr_kbps: Option<Kbps>,

@@ -33,7 +33,8 @@ pub const DOWNLINK_FAR: FarId = FarId(2);
 pub const QER: QerId = QerId(1);
 
 const DOWNLINK_PDR: PdrId = PdrId(2);
-/// Rules between UE and SMF: a PDR from the SMF with the downlink FAR, and a PDR and FAR to the SMF.
+/// Rules between UE and SMF: a PDR from the SMF with the downlink FAR, and a PDR and FAR to the
+/// SMF.
 const FROM_SMF_PDR: PdrId = PdrId(3);
 const TO_SMF_PDR: PdrId = PdrId(4);
 const TO_SMF_FAR: FarId = FarId(3);
@@ -125,8 +126,8 @@ impl LabSmf {
     /// Establishes a session with these rules.
     ///
     /// # Errors
-    /// Those of `watch`; the UPF refuses (with its Cause), does not answer, or omits an identifier that it
-    /// had to allocate.
+    /// Those of `watch`; the UPF refuses (with its Cause), does not answer, or omits an identifier
+    /// that it had to allocate.
     pub fn establish_session(
         &self,
         rules: &LabSessionRules<'_>,
@@ -144,7 +145,8 @@ impl LabSmf {
         }
     }
 
-    /// Moves the downlink of a session to another tunnel. The UPF's workers use it once this returns.
+    /// Moves the downlink of a session to another tunnel. The UPF's workers use it once this
+    /// returns.
     ///
     /// # Errors
     /// As for [`Self::modify_session`].

@@ -129,7 +129,8 @@ impl LabSmf {
         Ok(smf)
     }
 
-    /// Sets up the association. Repeats the request until `timeout`, since the UPF may still be starting.
+    /// Sets up the association. Repeats the request until `timeout`, since the UPF may still be
+    /// starting.
     ///
     /// # Errors
     /// Those of `watch`; no answer within `timeout`; a refusal, with its Cause.
@@ -179,7 +180,8 @@ impl LabSmf {
         &self.state.identity
     }
 
-    /// Sends a request, retransmits it every T1 at most N1 times, and returns the datagram that answers it.
+    /// Sends a request, retransmits it every T1 at most N1 times, and returns the datagram that
+    /// answers it.
     ///
     /// # Errors
     /// Those of `watch`; no answer.
@@ -228,8 +230,8 @@ impl LabSmf {
         )
     }
 
-    /// Listens on its own thread until the next procedure for many sessions, or drop. The thread answers
-    /// the UPF's requests and passes answers to the single requests that wait for them.
+    /// Listens on its own thread until the next procedure for many sessions, or drop. The thread
+    /// answers the UPF's requests and passes answers to the single requests that wait for them.
     ///
     /// # Errors
     /// The thread cannot be started.

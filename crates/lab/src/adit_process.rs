@@ -118,7 +118,8 @@ impl Admin {
     pub(crate) fn show(&self, topic: &str, stop: &Stop) -> Result<Value> {
         let mut command = Command::new(&self.binary);
         command.args(["show", topic, "--json", "--socket"]).arg(&self.socket);
-        // The live view and the checks run commands at the same time: each thread has its own files.
+        // The live view and the checks run commands at the same time: each thread has its own
+        // files.
         let thread = rustix::thread::gettid().as_raw_nonzero();
         let name = format!("show-{topic}-{thread}");
         let output = Program::start(&self.dir, &name, command, SHOW_TIMEOUT)?.wait(stop)?;
@@ -243,7 +244,8 @@ fn spawn(binary: &Path, topology: &Topology, config: &Path, log: &Path) -> Resul
     Process::start("adit", command, log, log)
 }
 
-/// Configuration sections for the addresses of the UEs, and of networks behind them, to which the kernel has to route.
+/// Configuration sections for the addresses of the UEs, and of networks behind them, to which the
+/// kernel has to route.
 fn pool_sections(ipv6: bool) -> String {
     let pool = |prefix: &str| format!("\n[[ue_pool]]\nprefix = \"{prefix}\"\n");
     pool("10.45.0.0/17")

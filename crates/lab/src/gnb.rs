@@ -1,9 +1,9 @@
 //! gNB emulation: one GTP-U endpoint in the RAN namespace, with a TUN device for each UE.
 //!
 //! Uplink: the gNB sends each packet that a program writes to `ue<N>` as a G-PDU with a PDU Session
-//! Container. Downlink: the gNB checks TEID and QFI of a G-PDU and writes its packet to `ue<N>`. Each
-//! direction has a thread and its own counters, independent of adit's.
-//! Spec: TS 29.281 §4.4, §5.1, §7.2; TS 38.415 §5.5.
+//! Container. Downlink: the gNB checks TEID and QFI of a G-PDU and writes its packet to `ue<N>`.
+//! Each direction has a thread and its own counters, independent of adit's. Spec: TS 29.281 §4.4,
+//! §5.1, §7.2; TS 38.415 §5.5.
 
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut, Read};
@@ -35,12 +35,13 @@ use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, sendmm
 
 use adit_lab_process::stop::Stop;
 
-/// Length of the uplink headers: GTP-U header, optional fields, PDU Session Container. Unit: octets.
+/// Length of the uplink headers: GTP-U header, optional fields, PDU Session Container. Unit:
+/// octets.
 pub(crate) const UL_HEADERS: usize = GtpuHeader::LEN + GtpuOptional::LEN + 4;
 /// Buffer size for one packet with its headers, on links of up to 9600 octets.
 const SLOT_BYTES: usize = 10_240;
-/// Maximum number of packets that one system call sends, and that the gNB reads from one UE before it
-/// serves the next.
+/// Maximum number of packets that one system call sends, and that the gNB reads from one UE before
+/// it serves the next.
 const BATCH_PKTS: usize = 32;
 /// Interval in which idle threads check whether to end.
 const IDLE: Duration = Duration::from_millis(100);
@@ -143,7 +144,8 @@ struct GnbState {
     qfi_pkts: [AtomicU64; 64],
     /// True if the gNB does not answer Echo Requests.
     silent: AtomicBool,
-    /// True once the kernel has refused to cut a message into packets, as where a device cannot compute checksums.
+    /// True once the kernel has refused to cut a message into packets, as where a device cannot
+    /// compute checksums.
     sends_singly: AtomicBool,
     stop: Stop,
 }
@@ -212,8 +214,8 @@ impl Gnb {
         }
     }
 
-    /// With `forgotten`, the gNB answers downlink packets of a UE with Error Indications, as after a
-    /// restart. Spec: TS 29.281 §7.3.1.
+    /// With `forgotten`, the gNB answers downlink packets of a UE with Error Indications, as after
+    /// a restart. Spec: TS 29.281 §7.3.1.
     pub(crate) fn forget(&self, ue: usize, forgotten: bool) {
         if let Some(ue) = self.shared.ues.get(ue) {
             ue.forgotten.store(forgotten, Ordering::Release);
@@ -246,7 +248,8 @@ impl Gnb {
         })
     }
 
-    /// Sends an Echo Request to adit each second until the response arrives. Returns the round-trip time.
+    /// Sends an Echo Request to adit each second until the response arrives. Returns the round-trip
+    /// time.
     ///
     /// # Errors
     /// No response with a Recovery IE within `timeout`; `stop` was raised.
@@ -411,8 +414,8 @@ impl GnbState {
     fn run_downlink(&self) {
         let mut messages = vec![0; usize::from(u16::MAX)];
         while !self.stop.is_raised() {
-            // After a timeout the loop checks the flag. Other errors are transient, such as an ICMP error
-            // of an earlier send.
+            // After a timeout the loop checks the flag. Other errors are transient, such as an ICMP
+            // error of an earlier send.
             let Ok((len, size, from)) = self.receive(&mut messages) else { continue };
             for bytes in messages.get(..len).unwrap_or_default().chunks(size) {
                 match parse_gtpu(bytes) {
@@ -423,8 +426,8 @@ impl GnbState {
         }
     }
 
-    /// Receives a message, or several of one sender that the kernel has joined: the length of all, that of each but the
-    /// last, and the sender.
+    /// Receives a message, or several of one sender that the kernel has joined: the length of all,
+    /// that of each but the last, and the sender.
     fn receive(&self, messages: &mut [u8]) -> nix::Result<(usize, usize, SocketAddr)> {
         let mut controls = nix::cmsg_space!(i32);
         let mut parts = [IoSliceMut::new(messages)];
@@ -506,7 +509,8 @@ impl GnbState {
     }
 }
 
-/// How many of the first packets can be one message: they have the same length, and only the last may be shorter.
+/// How many of the first packets can be one message: they have the same length, and only the last
+/// may be shorter.
 fn train_len(packets: &[&[u8]]) -> usize {
     let Some(first) = packets.first() else { return 0 };
     let full = packets.iter().take_while(|packet| packet.len() == first.len()).count();

@@ -1,5 +1,5 @@
-//! `adit-lab`: emulates SMF, gNB, UEs and data network around a real `adit` and checks the result. It
-//! shares codecs and drivers with adit but no logic, so that its verdict is independent.
+//! `adit-lab`: emulates SMF, gNB, UEs and data network around a real `adit` and checks the result.
+//! It shares codecs and drivers with adit but no logic, so that its verdict is independent.
 #![deny(unsafe_code)]
 
 mod adit_process;
@@ -37,7 +37,8 @@ enum LabCommand {
     Demo(DemoArguments),
     /// Check with real traffic that adit applies one kind of rule. Needs root.
     Scenario(ScenarioArguments),
-    /// Break processes, networks, servers and disks around adits, and check that nothing acknowledged is lost. Needs root.
+    /// Break processes, networks, servers and disks around adits, and check that nothing
+    /// acknowledged is lost. Needs root.
     Faults(crate::faults::FaultsArguments),
     #[command(flatten)]
     Measure(MeasureCommand),

@@ -167,8 +167,8 @@ fn solicitation(packet: &[u8]) -> Option<Ipv6Addr> {
 fn advertisement(link: &RouterLink, sender: Ipv6Addr) -> Option<Vec<u8>> {
     let dst = if sender.is_unspecified() { ALL_NODES } else { sender };
     let mut icmp = Vec::with_capacity(ADVERTISEMENT_BYTES);
-    // Hop limit 64, no flags, maximum router lifetime; reachable time and retransmission timer zero:
-    // unspecified.
+    // Hop limit 64, no flags, maximum router lifetime; reachable time and retransmission timer
+    // zero: unspecified.
     icmp.extend([ROUTER_ADVERTISEMENT, 0, 0, 0, 64, 0, 0xff, 0xff]);
     icmp.extend([0; 8]);
     // Prefix Information: length of four units, 64 bits, autonomous; infinite lifetimes.

@@ -12,8 +12,9 @@
 //!                                     corp (10.0.6.2, adit's) ───── corp 10.0.6.1
 //! ```
 //!
-//! The devices `n3` and `n6` of the UPF belong to adit: the kernel has no address on them and does not
-//! answer ARP. The other ends send packets with complete checksums and unsegmented, as on a wire.
+//! The devices `n3` and `n6` of the UPF belong to adit: the kernel has no address on them and does
+//! not answer ARP. The other ends send packets with complete checksums and unsegmented, as on a
+//! wire.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -66,8 +67,8 @@ pub(crate) const ADIT_N6_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0,
 
 const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);
 
-/// MTU of a UE on links of 1500 octets: minus the outer IPv4, UDP and GTP-U headers with a PDU Session Container
-/// (20 + 8 + 16), rounded down.
+/// MTU of a UE on links of 1500 octets: minus the outer IPv4, UDP and GTP-U headers with a PDU
+/// Session Container (20 + 8 + 16), rounded down.
 pub(crate) const UE_MTU: u16 = 1400;
 
 /// MTU of the links, unless [`Topology::set_link_mtu`] sets another.
@@ -262,8 +263,8 @@ impl Topology {
         })
     }
 
-    /// Makes the kernel of the UPF's namespace a router: it gets the addresses of the links, which then have
-    /// the offloads of a kernel's link, or as `has_captures` none.
+    /// Makes the kernel of the UPF's namespace a router: it gets the addresses of the links, which
+    /// then have the offloads of a kernel's link, or as `has_captures` none.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -301,8 +302,8 @@ impl Topology {
         links.try_for_each(|(namespace, link)| namespace.set_features(link, &["gro", "on"]))
     }
 
-    /// Has the kernel poll all ends of adit's links (NAPI), as it polls network cards: veth devices are polled with GRO,
-    /// unless the sending end passes large packets.
+    /// Has the kernel poll all ends of adit's links (NAPI), as it polls network cards: veth devices
+    /// are polled with GRO, unless the sending end passes large packets.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -337,7 +338,8 @@ impl Topology {
 
 impl Topology {
     /// Removes a UE's IPv6 address and starts autoconfiguration: a link-local address with the same
-    /// interface identifier makes the kernel solicit routers. Spec: RFC 4862 §5; TS 23.501 §5.8.2.2.3.
+    /// interface identifier makes the kernel solicit routers. Spec: RFC 4862 §5; TS 23.501
+    /// §5.8.2.2.3.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -415,8 +417,8 @@ impl Topology {
 
 fn ue_lines(lines: &mut String, ue: LabUe) -> std::fmt::Result {
     let (device, addr, table) = (ue.device(), ue.ipv4(), ue.table());
-    // Without link-local addresses and multicast, the kernel itself sends nothing. The queue holds a
-    // whole TCP window, so that this device loses no packets.
+    // Without link-local addresses and multicast, the kernel itself sends nothing. The queue holds
+    // a whole TCP window, so that this device loses no packets.
     writeln!(lines, "link set {device} mtu {UE_MTU} txqueuelen 4000")?;
     writeln!(lines, "link set {device} multicast off addrgenmode none")?;
     writeln!(lines, "link set {device} up")?;

@@ -1,10 +1,10 @@
 //! Which peers the node accepts, and at what rate.
 //!
-//! Datagrams of an address outside the allow-list are discarded. Requests of an address pass a token
-//! bucket: its own when it has an association, else one of a fixed number of buckets that all
-//! unknown addresses share, so that these cost no memory. Heartbeat Requests have buckets of
-//! their own: those of a known peer one for the port that its association was set up from, and one
-//! for all other ports. Those whose sequence numbers continue have one more: an attacker who forges
+//! Datagrams of an address outside the allow-list are discarded. Requests of an address pass a
+//! token bucket: its own when it has an association, else one of a fixed number of buckets that all
+//! unknown addresses share, so that these cost no memory. Heartbeat Requests have buckets of their
+//! own: those of a known peer one for the port that its association was set up from, and one for
+//! all other ports. Those whose sequence numbers continue have one more: an attacker who forges
 //! requests in a peer's name, even from its port, does not see the peer's numbers, and so costs it
 //! no answer.
 
@@ -106,7 +106,8 @@ impl AdmissionRate {
 /// Heartbeat Requests of strangers that share a bucket, and those of a peer whose numbers continue.
 const HEARTBEATS: AdmissionRate = AdmissionRate::new(HEARTBEATS_PER_S_MAX, HEARTBEATS_PER_S_MAX);
 
-/// Association Setup Requests of a bucket. Each one costs more than any other message of a stranger.
+/// Association Setup Requests of a bucket. Each one costs more than any other message of a
+/// stranger.
 const SETUPS: AdmissionRate = AdmissionRate::new(SETUPS_PER_S_MAX, SETUPS_PER_S_MAX);
 
 /// All Heartbeat Requests in the name of a known peer.
@@ -169,7 +170,8 @@ impl SequenceNumbers {
         are_near(self.last, sequence)
     }
 
-    /// A number that does not continue. A flood is forgotten, so that it leaves nothing to continue with.
+    /// A number that does not continue. A flood is forgotten, so that it leaves nothing to continue
+    /// with.
     fn note_new(&mut self, now: Nanos, sequence: u32, is_calm: bool) {
         match self.new.filter(|_| is_calm) {
             Some((new, since)) if are_near(new, sequence) => {

@@ -72,8 +72,8 @@ pub struct Association {
     pub cp_function_features: u64,
     /// The SMF set that the peer belongs to.
     pub smf_set: SmfSet,
-    /// Our Recovery Time Stamp towards it: it moves when sessions end that the peer may still believe in. Unit: seconds
-    /// since 1900-01-01 (NTP).
+    /// Our Recovery Time Stamp towards it: it moves when sessions end that the peer may still
+    /// believe in. Unit: seconds since 1900-01-01 (NTP).
     pub own_time_stamp: u32,
     /// Until when its sessions stay although it does not answer heartbeats; `None` while it does.
     pub silent_until: Option<Nanos>,
@@ -115,8 +115,9 @@ pub(crate) enum TimeStampMeaning {
 }
 
 impl Association {
-    /// Reads a Recovery Time Stamp of the peer. One before the known one is that of a late message, unless it comes again, or a
-    /// later one does: then the peer's clock was set back before it restarted. Spec: TS 23.007 §19A.
+    /// Reads a Recovery Time Stamp of the peer. One before the known one is that of a late message,
+    /// unless it comes again, or a later one does: then the peer's clock was set back before it
+    /// restarted. Spec: TS 23.007 §19A.
     pub(crate) fn read_time_stamp(&mut self, seen: u32) -> TimeStampMeaning {
         if self.is_time_stamp_unknown || seen == self.recovery_time_stamp {
             self.older_time_stamp = None;

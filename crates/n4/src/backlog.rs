@@ -246,7 +246,8 @@ pub(crate) fn next_session_task(
     })
 }
 
-/// The next session of a part of the session table, if the part has one; `None` behind the last part.
+/// The next session of a part of the session table, if the part has one; `None` behind the last
+/// part.
 fn next_of_all(store: &SessionStore, next: &mut SessionIndex) -> Option<Option<SessionIndex>> {
     if *next == SessionIndex::NONE {
         return None;

@@ -26,12 +26,14 @@ pub struct NodeConfig {
     pub node_id: NodeIdentity,
     /// Our N4 address: the one in our F-SEIDs.
     pub address: IpAddr,
-    /// CP functions that we set up an association with. At most one per address. The unspecified address stands for one
-    /// whose address is not known yet: see [`crate::Node::set_configured_peer`].
+    /// CP functions that we set up an association with. At most one per address. The unspecified
+    /// address stands for one whose address is not known yet: see
+    /// [`crate::Node::set_configured_peer`].
     pub connect: Vec<SocketAddr>,
     /// Time between two Heartbeat Requests to one peer.
     pub heartbeat_interval: Nanos,
-    /// How long sessions stay when their peer does not answer heartbeats any more; zero if they end at once.
+    /// How long sessions stay when their peer does not answer heartbeats any more; zero if they end
+    /// at once.
     pub sessions_outlive_peer: Nanos,
     /// Time without a response before a request is sent again. Spec: TS 29.244 §6.4 (T1).
     pub t1: Nanos,

@@ -58,7 +58,8 @@ scalars! {
     refused_store_fails,
     /// Responses discarded: too many messages wait for the store.
     discarded_store_waits,
-    /// Sessions removed again: the store took so long that the CP function gave their establishment up.
+    /// Sessions removed again: the store took so long that the CP function gave their establishment
+    /// up.
     establishments_taken_back,
     /// Requests refused: the store is full, and what they change needs more room.
     refused_store_full,
@@ -86,7 +87,8 @@ scalars! {
     pool_usage_reports,
     /// Sessions whose control moved within their SMF set.
     sessions_moved,
-    /// Sessions kept over a new setup of their association: the peer had not restarted, or wished it.
+    /// Sessions kept over a new setup of their association: the peer had not restarted, or wished
+    /// it.
     sessions_retained,
     /// Peers that named an SMF set, or alternative addresses, that `smf_sets` does not give them.
     smf_set_claims_refused,
@@ -98,7 +100,8 @@ scalars! {
     discarded_after_fault,
     /// Sessions removed because a fault of ours left their change unfinished.
     sessions_removed_after_fault,
-    /// Heartbeats and setups discarded because their Recovery Time Stamp is older than the known one: late ones.
+    /// Heartbeats and setups discarded because their Recovery Time Stamp is older than the known
+    /// one: late ones.
     stale_recovery_time_stamps,
     /// Answers that could not be encoded, because they exceed a message.
     responses_too_long,
@@ -122,7 +125,8 @@ scalars! {
     associations_down,
     /// Peers that did not answer heartbeats any more and whose sessions stayed.
     peers_silent,
-    /// Times that our Recovery Time Stamp moved towards a peer whose sessions ended without its knowledge.
+    /// Times that our Recovery Time Stamp moved towards a peer whose sessions ended without its
+    /// knowledge.
     recovery_time_stamps_moved,
     /// Peers seen with a new Recovery Time Stamp.
     peers_restarted,
@@ -138,14 +142,15 @@ scalars! {
     sessions_removed_with_association,
     /// Sessions removed because the CP function answered a report with Cause 65.
     sessions_removed_unknown_to_peer,
-    /// Sessions that gave way to new ones of the same CP function, or SMF set, with their TEID or UE address.
+    /// Sessions that gave way to new ones of the same CP function, or SMF set, with their TEID or
+    /// UE address.
     sessions_replaced,
     /// Sessions that the operator ended.
     sessions_ended_by_operator,
     /// Report items lost: too many wait, of one session or in total.
     reports_lost_queue_full,
-    /// Report items without a response to their request after N1 retransmissions. Usage is sent again; all else is
-    /// reported with its next event.
+    /// Report items without a response to their request after N1 retransmissions. Usage is sent
+    /// again; all else is reported with its next event.
     reports_lost_no_response,
     /// Usage reports lost because their association ended before they were acknowledged, or with a
     /// session that ended by our decision.
@@ -158,11 +163,11 @@ scalars! {
     reports_of_gone_sessions,
     /// Downlink data that was reported already, or is not to be reported any more.
     notifications_spared,
-    /// Usage reports of sessions that are gone, given up: the CP function refused them, or did not answer, again and
-    /// again.
+    /// Usage reports of sessions that are gone, given up: the CP function refused them, or did not
+    /// answer, again and again.
     usage_reports_given_up,
-    /// Session Report Requests that the CP function did not accept. Usage is sent again; all else is reported with its
-    /// next event.
+    /// Session Report Requests that the CP function did not accept. Usage is sent again; all else
+    /// is reported with its next event.
     reports_refused,
     /// Parts of Session Report Responses that could not be carried out: an unknown BAR, or a
     /// buffering duration, which we do not offer; a CP F-SEID of zero, or a tunnel towards the CP
@@ -289,13 +294,15 @@ impl N4Counters {
         self.durations.entry(request.0).or_default().add(duration, 1);
     }
 
-    /// Types of messages with their names, and how many were received and sent; retransmissions and replays count.
+    /// Types of messages with their names, and how many were received and sent; retransmissions and
+    /// replays count.
     pub fn messages(&self) -> impl Iterator<Item = (&'static str, u64, u64)> {
         let rows = TYPES.iter().zip(self.received.iter().zip(&self.sent));
         rows.map(|((_, name), (received, sent))| (*name, *received, *sent))
     }
 
-    /// First responses by the type of their requests and their Cause; `None` for a response without a Cause.
+    /// First responses by the type of their requests and their Cause; `None` for a response without
+    /// a Cause.
     pub fn answers(&self) -> impl Iterator<Item = (&'static str, Option<Cause>, u64)> {
         let answers = self.answers.iter();
         answers

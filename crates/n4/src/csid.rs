@@ -1,9 +1,9 @@
 //! Our own FQ-CSID: the set of all sessions of CP functions that handle partial failures.
 //!
 //! A CP function that names an FQ-CSID in a session establishment gets ours in the answer. By it
-//! it may delete the sessions of this run of ours, and we announce by it that all of them are gone, when
-//! this node stops and the CP function did not release them in time. A restart changes the CSID.
-//! Spec: TS 29.244 §6.2.9, §7.4.6, §8.2.43; TS 23.007 §23.
+//! it may delete the sessions of this run of ours, and we announce by it that all of them are gone,
+//! when this node stops and the CP function did not release them in time. A restart changes the
+//! CSID. Spec: TS 29.244 §6.2.9, §7.4.6, §8.2.43; TS 23.007 §23.
 
 use core::net::IpAddr;
 

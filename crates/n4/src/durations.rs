@@ -2,7 +2,8 @@
 
 use adit_types::Nanos;
 
-/// Upper bounds of the buckets but the last, ascending: from a change that workers see at once to a store that hangs.
+/// Upper bounds of the buckets but the last, ascending: from a change that workers see at once to a
+/// store that hangs.
 pub const DURATION_BOUNDS: [Nanos; 16] = [
     Nanos::from_micros(50),
     Nanos::from_micros(100),

@@ -132,7 +132,8 @@ pub enum NodeEvent {
         /// How many sessions it has.
         sessions: usize,
     },
-    /// A CP function has not released its association as the operator wished. The association goes on.
+    /// A CP function has not released its association as the operator wished. The association goes
+    /// on.
     NotReleased {
         /// The peer's address.
         address: IpAddr,
@@ -167,7 +168,8 @@ pub enum NodeEvent {
         /// The peer.
         peer: IpAddr,
     },
-    /// Packets to a GTP-U peer exceed the MTU of a link on their way. They have at most this length for ten minutes.
+    /// Packets to a GTP-U peer exceed the MTU of a link on their way. They have at most this length
+    /// for ten minutes.
     PathNarrowed {
         /// The peer.
         peer: IpAddr,
@@ -197,7 +199,8 @@ pub enum NodeEvent {
         /// The text of the fault.
         text: String,
     },
-    /// A request was refused. Reported at most once per second for those about sessions, and for others.
+    /// A request was refused. Reported at most once per second for those about sessions, and for
+    /// others.
     Refused {
         /// The sender of the request.
         from: IpAddr,
@@ -222,8 +225,8 @@ pub enum NodeEvent {
         /// How many.
         sessions: usize,
     },
-    /// A peer that is no member of an SMF set said that it, or another address, belongs to it. It is
-    /// taken as standing alone, or without the other address.
+    /// A peer that is no member of an SMF set said that it, or another address, belongs to it. It
+    /// is taken as standing alone, or without the other address.
     SmfSetClaimRefused {
         /// The peer.
         from: IpAddr,

@@ -10,9 +10,8 @@ use crate::config::NodeConfig;
 /// notifications (DDND), buffering durations (DLBD), suggested numbers of buffered packets (UDBC),
 /// data delivery status (DDDS), End Markers (EMPU), packet counts in usage reports (MNOP), the
 /// quota validity time (VTIME), quota actions (QUOAC), the last usage of sessions before their
-/// association is released (EPFAR), delays of GTP-U paths (GPQM), packet rates (CIOT), and UE address
-/// allocation (UEIP) if there are pools.
-/// Spec: TS 29.244 §8.2.25.
+/// association is released (EPFAR), delays of GTP-U paths (GPQM), packet rates (CIOT), and UE
+/// address allocation (UEIP) if there are pools. Spec: TS 29.244 §8.2.25.
 pub(crate) fn up_function_features(config: &NodeConfig) -> UpFunctionFeatures {
     let mut features = UpFunctionFeatures::FTUP
         | UpFunctionFeatures::DLBD

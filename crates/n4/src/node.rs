@@ -39,8 +39,9 @@ use crate::transaction::{RequestPurpose, Retransmission, Transactions};
 use crate::transmit::{AnsweredRequest, Transmit};
 use crate::ue_pools::PoolUsage;
 
-/// Octets of the longest message that we send. A response with as many Created PDRs and Created Traffic Endpoints of
-/// two addresses each as a session may have, and with as many usage reports as a response may have, fits.
+/// Octets of the longest message that we send. A response with as many Created PDRs and Created
+/// Traffic Endpoints of two addresses each as a session may have, and with as many usage reports as
+/// a response may have, fits.
 pub(crate) const OWN_MESSAGE_BYTES_MAX: usize = PFCP_MESSAGE_BYTES_MAX;
 
 /// A message that is being handled.
@@ -102,7 +103,7 @@ pub struct Node {
     pub(crate) counters: N4Counters,
     pub(crate) shutdown: Shutdown,
     pub(crate) load: Load,
-    /// When the errors of a refused request may be logged again: of node related ones, and of session related ones.
+    /// When errors of refused requests may be logged again: node related and session related ones.
     pub(crate) next_finding: [Nanos; 2],
     /// When a refused report may be logged again.
     pub(crate) next_refused_report: Nanos,
@@ -403,7 +404,7 @@ impl Node {
         }
     }
 
-    /// True for the address of an association, an alternative address of one, and a configured peer.
+    /// True for addresses of associations, also alternative ones, and of configured peers.
     #[must_use]
     pub fn is_known(&self, peer: IpAddr) -> bool {
         self.peers.is_known(peer)
@@ -421,8 +422,8 @@ impl Node {
         &self.config
     }
 
-    /// Number of changes that some worker does not run yet, and of jobs that have not ended; one more while followed
-    /// records wait to take effect.
+    /// Number of changes that some worker does not run yet, and of jobs that have not ended; one
+    /// more while followed records wait to take effect.
     #[must_use]
     pub fn pending_len(&self) -> usize {
         let changes = self.sessions.pending_len() + self.backlog.open_len();
@@ -590,7 +591,7 @@ impl Node {
         }
     }
 
-    /// The session that a request is about whose answer waits for these conditions, if it is a single one.
+    /// The session of a request whose answer waits for these conditions, if it is a single one.
     fn session_concerned(&self, request: &ReceivedMessage<'_>, open: &[Condition]) -> Option<Seid> {
         let established = open.iter().find_map(|condition| match condition {
             Condition::Observed(id) => self.sessions.pending(*id).map(|change| change.up_seid),
@@ -621,8 +622,8 @@ impl Node {
         }
     }
 
-    /// Sends a response, which may have waited for its conditions, and keeps it for retransmissions if the peer is
-    /// known.
+    /// Sends a response, which may have waited for its conditions, and keeps it for retransmissions
+    /// if the peer is known.
     fn deliver(&mut self, now: Nanos, answer: EncodedResponse, has_waited: bool) {
         let EncodedResponse { peer, to, key, message_type, bytes, received, session } = answer;
         let owner = self.peers.association_for(peer).map(|association| association.owner);
@@ -656,8 +657,8 @@ impl Node {
         }
     }
 
-    /// True if a response that nobody keeps is discarded, because too many messages wait for the store. Its request comes
-    /// again.
+    /// True if a response that nobody keeps is discarded, because too many messages wait for the
+    /// store. Its request comes again.
     fn discards_held(&mut self) -> bool {
         let is_full = self.sessions.records.is_full_of_held();
         self.counters.scalars.discarded_store_waits += u64::from(is_full);

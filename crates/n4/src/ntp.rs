@@ -1,7 +1,7 @@
 //! The relation between the node's monotonic clock and the time of day.
 //!
-//! PFCP encodes time in seconds since 1900-01-01 (NTP), in 32 bits that wrap in 2036. A value is read
-//! as the nearest such time. Spec: TS 29.244 §8.2.15; RFC 5905 §6.
+//! PFCP encodes time in seconds since 1900-01-01 (NTP), in 32 bits that wrap in 2036. A value is
+//! read as the nearest such time. Spec: TS 29.244 §8.2.15; RFC 5905 §6.
 
 use adit_types::Nanos;
 

@@ -1,10 +1,10 @@
 //! GTP-U paths: are the peers that FARs send to reachable?
 //!
 //! Each peer gets an Echo Request per interval; one that leaves N3-REQUESTS of them in a row
-//! unanswered, each for T3-RESPONSE, has a failed path until it answers again. Both changes are reported to
-//! all CP functions. Workers send and receive; here is only the state. The first sequence number of a
-//! round is random, so that only a peer that received the request can answer it.
-//! Spec: TS 29.281 §7.2.1, §7.2.2, §11; TS 23.527 §5.4; TS 29.244 §7.4.5.1.
+//! unanswered, each for T3-RESPONSE, has a failed path until it answers again. Both changes are
+//! reported to all CP functions. Workers send and receive; here is only the state. The first
+//! sequence number of a round is random, so that only a peer that received the request can answer
+//! it. Spec: TS 29.281 §7.2.1, §7.2.2, §11; TS 23.527 §5.4; TS 29.244 §7.4.5.1.
 
 use core::hash::{Hash, Hasher};
 use core::net::IpAddr;
@@ -26,7 +26,8 @@ pub struct PathConfig {
     pub echo_interval: Nanos,
     /// Time without a response before an Echo Request is sent again. Spec: TS 29.281 §11 (T3).
     pub t3: Nanos,
-    /// Requests without a response after which the path has failed, at least 1. Spec: as above (N3).
+    /// Requests without a response after which the path has failed, at least 1. Spec: as above
+    /// (N3).
     pub n3: u32,
 }
 
@@ -146,7 +147,8 @@ impl Paths {
         }
     }
 
-    /// Replaces the configuration. Paths between two rounds begin the next one after the new interval.
+    /// Replaces the configuration. Paths between two rounds begin the next one after the new
+    /// interval.
     pub(crate) fn set_config(&mut self, now: Nanos, config: PathConfig) {
         if core::mem::replace(&mut self.config, config) == config {
             return;
@@ -219,8 +221,8 @@ impl Paths {
         }
     }
 
-    /// Takes an MTU of a router. True if packets to the peer get shorter. A larger one than the known one is about a packet
-    /// that left before that was known.
+    /// Takes an MTU of a router. True if packets to the peer get shorter. A larger one than the
+    /// known one is about a packet that left before that was known.
     pub(crate) fn narrow(
         &mut self,
         now: Nanos,

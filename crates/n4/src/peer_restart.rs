@@ -4,7 +4,8 @@
 //! time than the known one means that the peer has lost its tunnels; an earlier one is a copy that
 //! was long on its way. Anybody can send an Echo Request in a peer's name, so only responses to our
 //! own requests count, and a time counts when a second response repeats it; any other sign
-//! of a later time triggers an Echo Request. Spec: TS 23.007 §18A; TS 29.281 §7.2.1, §7.2.2; TS 29.244 §7.4.5.1.6.
+//! of a later time triggers an Echo Request. Spec: TS 23.007 §18A; TS 29.281 §7.2.1, §7.2.2; TS
+//! 29.244 §7.4.5.1.6.
 
 use adit_types::Nanos;
 

@@ -131,7 +131,8 @@ impl Peers {
         self.association_of(owner).is_some_and(Association::is_silent)
     }
 
-    /// The first association whose sessions have outlived its peer for as long as they may, and until when that is.
+    /// The first association whose sessions have outlived its peer for as long as they may, and
+    /// until when that is.
     pub(crate) fn next_silent_end(&self) -> Option<(Nanos, IpAddr)> {
         self.associations().filter_map(|known| Some((known.silent_until?, known.address))).min()
     }

@@ -1,11 +1,13 @@
-//! The records of this node: what a store keeps, so that a later process goes on where this one ended.
+//! The records of this node: what a store keeps, so that a later process goes on where this one
+//! ended.
 //!
 //! Records hold the state that peers have been answered with. A record changes when all workers run
 //! a change, in one group with the answer to the request, which is kept for retransmissions. Every
 //! later message waits until the store has the groups before it, so nobody learns of a state that a
 //! crash could take back. Heartbeats wait for nothing.
 //!
-//! After a crash a request is either answered, and its retransmission gets the same octets, or it left nothing.
+//! After a crash a request is either answered, and its retransmission gets the same octets, or it
+//! left nothing.
 
 mod encode;
 mod following;
@@ -150,7 +152,8 @@ pub(crate) enum RecordRewrite {
     Ended(RecordNumber),
 }
 
-/// The records, and the messages that wait for them. Without a store nothing is noted, and nothing waits.
+/// The records, and the messages that wait for them. Without a store nothing is noted, and nothing
+/// waits.
 #[derive(Debug, Default)]
 pub(crate) struct RecordBook {
     config: Option<RecordConfig>,
@@ -174,7 +177,8 @@ pub(crate) struct RecordBook {
     durable: u64,
     under_way: VecDeque<GroupUnderWay>,
     octets_under_way: usize,
-    /// Sessions that no group has had, if requests are served without the store: those that end leave nothing.
+    /// Sessions that no group has had, if requests are served without the store: those that end
+    /// leave nothing.
     unrecorded: BTreeSet<Seid>,
     held: VecDeque<HeldMessage>,
     store_state: StoreState,
@@ -251,7 +255,8 @@ impl RecordBook {
         }
     }
 
-    /// Our time stamp towards the peer of an association, or whether it is silent, changes; or the association ends.
+    /// Our time stamp towards the peer of an association, or whether it is silent, changes; or the
+    /// association ends.
     pub(crate) fn note_peer_state(&mut self, owner: OwnerId) {
         if self.are_kept() {
             self.news.peer_states.insert(owner);
@@ -303,7 +308,8 @@ impl RecordBook {
         matches!(self.noted(up_seid), Some(SessionNews::Changed))
     }
 
-    /// The next group is to say this of a session that is noted: the session is about to change further.
+    /// The next group is to say this of a session that is noted: the session is about to change
+    /// further.
     pub(crate) fn settle_session(&mut self, up_seid: Seid, octets: Vec<u8>) {
         let unit = self.news.sessions.get_mut(&up_seid);
         if let Some(news @ SessionNews::Changed) = unit.and_then(|unit| unit.record.as_mut()) {

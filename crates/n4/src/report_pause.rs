@@ -5,8 +5,8 @@ use adit_types::Nanos;
 const FIRST: Nanos = Nanos::from_secs(1);
 const LONGEST: Nanos = Nanos::from_secs(60);
 
-/// The pause before the next report: a second after the first failure, twice as long after each further one, up to a
-/// minute. No failure, no pause.
+/// The pause before the next report: a second after the first failure, twice as long after each
+/// further one, up to a minute. No failure, no pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ReportPause {
     length: Nanos,

@@ -89,8 +89,8 @@ impl ResponseCache {
         self.in_progress >= PENDING_PER_PEER_MAX
     }
 
-    /// Remembers that `key`, which came at `now`, runs. The caller checked [`Self::is_full_of_pending`] and that the
-    /// request is new.
+    /// Remembers that `key`, which came at `now`, runs. The caller checked
+    /// [`Self::is_full_of_pending`] and that the request is new.
     pub(crate) fn begin(&mut self, now: Nanos, key: RequestKey) {
         debug_assert!(!matches!(
             self.entries.get(&key),
@@ -140,7 +140,8 @@ impl ResponseCache {
         self.entries.remove(key);
     }
 
-    /// Remembers the answer to `key`, and the number of its record. Returns how many older answers gave way (0 or 1).
+    /// Remembers the answer to `key`, and the number of its record. Returns how many older answers
+    /// gave way (0 or 1).
     pub(crate) fn answer(
         &mut self,
         now: Nanos,
@@ -187,8 +188,8 @@ impl ResponseCache {
         }
     }
 
-    /// When the first answers behind `after` were given, at least `count` of them if there are so many: until when. `None` if
-    /// there is none.
+    /// When the first answers behind `after` were given, at least `count` of them if there are so
+    /// many: until when. `None` if there is none.
     pub(crate) fn next_part(&self, after: Option<Nanos>, count: usize) -> Option<Nanos> {
         let behind =
             self.answered.partition_point(|(at, _)| after.is_some_and(|after| *at <= after));

@@ -315,7 +315,8 @@ impl Sessions {
     /// Establishes a session.
     ///
     /// # Errors
-    /// The store's refusal; nothing has changed then. `remaining` decides about the reports of a session that gives way.
+    /// The store's refusal; nothing has changed then. `remaining` decides about the reports of a
+    /// session that gives way.
     pub(crate) fn establish(
         &mut self,
         context: EstablishmentContext,
@@ -341,8 +342,8 @@ impl Sessions {
         Ok(NewSession { up_seid, index, change, created, created_ues, created_endpoints, replaced })
     }
 
-    /// Publishes the ends of sessions that gave way, behind the change that replaced them, so that packets always find one
-    /// of both. Their records go with that change.
+    /// Publishes the ends of sessions that gave way, behind the change that replaced them, so that
+    /// packets always find one of both. Their records go with that change.
     fn replace(
         &mut self,
         change: DeltaId,

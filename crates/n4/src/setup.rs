@@ -69,8 +69,8 @@ impl Setups {
         self.first_pause = first_pause;
     }
 
-    /// The configured peer number `position` is at `to` from now on, unless it has an association where it was. Returns where
-    /// that was.
+    /// The configured peer number `position` is at `to` from now on, unless it has an association
+    /// where it was. Returns where that was.
     pub(crate) fn move_to(
         &mut self,
         now: Nanos,

@@ -215,8 +215,8 @@ impl<P: Copy> Transactions<P> {
         Some(request)
     }
 
-    /// The next request that is due by `now`, if any; call until `None`. `waits` for a group: its requests were not
-    /// sent yet.
+    /// The next request that is due by `now`, if any; call until `None`. `waits` for a group: its
+    /// requests were not sent yet.
     pub(crate) fn poll_due(
         &mut self,
         now: Nanos,

@@ -1,5 +1,5 @@
-//! Dispositions of the sessions of an association: they move to another SMF of the set or to another
-//! address, or stay only if they are controlled from certain addresses.
+//! Dispositions of the sessions of an association: they move to another SMF of the set or to
+//! another address, or stay only if they are controlled from certain addresses.
 //!
 //! A job settles one session after another; whatever concerns a session meanwhile settles it first,
 //! so the order is not visible. Sessions that the association gets after the beginning are not
@@ -65,8 +65,8 @@ impl Transitions {
         number
     }
 
-    /// The next session to which the disposition `number` is not applied; the transition ends without
-    /// one.
+    /// The next session to which the disposition `number` is not applied; the transition ends
+    /// without one.
     pub(crate) fn next(
         &mut self,
         owner: OwnerId,

@@ -2,8 +2,8 @@
 //! up, and their usage while it exists.
 //!
 //! Only pools with an identity are announced. Their usage is checked once per interval. It is
-//! reported to CP functions with that feature when it changed by a step, or before their last report
-//! expires. Spec: TS 29.244 §5.21.3, §7.4.4.1, §7.4.4.3.1.
+//! reported to CP functions with that feature when it changed by a step, or before their last
+//! report expires. Spec: TS 29.244 §5.21.3, §7.4.4.1, §7.4.4.3.1.
 
 use adit_pfcp::grouped::UeIpAddressPoolInformation;
 use adit_pfcp::ie::{

@@ -3,11 +3,12 @@
 //!
 //! Presence decides what a defect means:
 //!
-//! - An absent mandatory member refuses the message with Cause 66, a wrong length with 68, an incorrect
-//!   value with 69.
-//! - An incorrect optional leaf directly in a message counts as absent. In a group it refuses the message:
-//!   a rule that lost a filter would match more than its sender meant.
-//! - We always send a member of presence `D`. If a sender omits it, [`WhenAbsent::ABSENT`] is its value.
+//! - An absent mandatory member refuses the message with Cause 66, a wrong length with 68, an
+//!   incorrect value with 69.
+//! - An incorrect optional leaf directly in a message counts as absent. In a group it refuses the
+//!   message: a rule that lost a filter would match more than its sender meant.
+//! - We always send a member of presence `D`. If a sender omits it, [`WhenAbsent::ABSENT`] is its
+//!   value.
 //! - The decoder skips unknown and unexpected IEs and further copies of a member that occurs once.
 //!   [`Ignored`] lists them.
 //!
@@ -119,8 +120,8 @@ impl PartialEq for Ignored<'_> {
     }
 }
 
-/// The members of a message or group that came with length zero, to withdraw what an earlier message
-/// set. Spec: TS 29.244 §5.6.3.
+/// The members of a message or group that came with length zero, to withdraw what an earlier
+/// message set. Spec: TS 29.244 §5.6.3.
 #[derive(Clone, Copy)]
 pub struct Withdrawn {
     members: &'static [Member],
@@ -219,8 +220,8 @@ pub(crate) fn take_one<'a, T: Ie<'a>>(
     Ok(())
 }
 
-/// Records a member of length zero and returns `None`; returns any other member. A body with both a null
-/// and a value of a member is an error.
+/// Records a member of length zero and returns `None`; returns any other member. A body with both a
+/// null and a value of a member is an error.
 #[inline]
 pub(crate) fn take_null<'a>(
     has_value: bool,
@@ -278,8 +279,8 @@ pub(crate) fn take_several<'a, T: Ie<'a>>(
 }
 
 /// Defines messages or grouped IEs. A row is `name: presence IE_CONST => Type`; presence is one of
-/// `M`, `C`, `O`, and `Ms`, `Cs`, `Os` for a member that may occur several times, `N` and `Ns` for a
-/// conditional one that length zero withdraws, or `D` for one that we always write and that is
+/// `M`, `C`, `O`, and `Ms`, `Cs`, `Os` for a member that may occur several times, `N` and `Ns` for
+/// a conditional one that length zero withdraws, or `D` for one that we always write and that is
 /// [`WhenAbsent::ABSENT`] if a sender omits it.
 macro_rules! bodies {
     ($(

@@ -160,8 +160,8 @@ pub struct RawMessage<'a> {
 
 /// Iterates over the messages of one UDP payload: one, or several with Follow On.
 ///
-/// The walk ends after an error, unless the message has a valid length. Octets behind the last message
-/// are ignored; [`PfcpDatagram::remaining`] is their number.
+/// The walk ends after an error, unless the message has a valid length. Octets behind the last
+/// message are ignored; [`PfcpDatagram::remaining`] is their number.
 #[derive(Debug, Clone)]
 pub struct PfcpDatagram<'a> {
     rest: &'a [u8],

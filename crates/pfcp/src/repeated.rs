@@ -6,9 +6,9 @@ use crate::ie::{Ie, IeIter, IeType};
 
 /// All IEs of one type in a message or group, in order of arrival.
 ///
-/// A decoded list borrows the octets that contain it. Decoding the message has decoded every item, so
-/// iteration cannot fail; it decodes the items again.
-/// A list to encode borrows a slice of items: `Repeated::from(&items[..])`.
+/// A decoded list borrows the octets that contain it. Decoding the message has decoded every item,
+/// so iteration cannot fail; it decodes the items again. A list to encode borrows a slice of items:
+/// `Repeated::from(&items[..])`.
 #[derive(Clone, Copy)]
 pub struct Repeated<'a, T> {
     source: RepeatedSource<'a, T>,

@@ -63,7 +63,8 @@ pub trait PacketBuf: Send {
     #[inline]
     fn prefetch(&self) {}
 
-    /// A number that stays with the packet until another one is set. Unspecified in a buffer from a port or a pool.
+    /// A number that stays with the packet until another one is set. Unspecified in a buffer from a
+    /// port or a pool.
     fn mark(&self) -> u32;
 
     /// Sets [`PacketBuf::mark`].

@@ -1,8 +1,10 @@
-//! The event-scheduler contract: packets that wait in queues until a scheduler gives them to a core.
+//! The event-scheduler contract: packets that wait in queues until a scheduler gives them to a
+//! core.
 //!
-//! A scheduler has queues and ports. A core enqueues events into queues through its port and dequeues the
-//! events that the scheduler chose for it. Events of one flow in an atomic queue are with one port at a
-//! time, in order. `adit_testkit::mem_events` is an in-memory scheduler for tests.
+//! A scheduler has queues and ports. A core enqueues events into queues through its port and
+//! dequeues the events that the scheduler chose for it. Events of one flow in an atomic queue are
+//! with one port at a time, in order. `adit_testkit::mem_events` is an in-memory scheduler for
+//! tests.
 
 use adit_types::PortId;
 use adit_types::limits::BURST_MAX;
@@ -36,7 +38,8 @@ impl ScheduleType {
 
 /// The tag of an event: queue, flow, and a number that its sender chose.
 ///
-/// The layout is that of DPDK's `struct rte_event`, so that drivers pass events on without copying them.
+/// The layout is that of DPDK's `struct rte_event`, so that drivers pass events on without copying
+/// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct EventTag(u64);
@@ -154,8 +157,8 @@ pub struct EventPortCounts {
 
 /// One core's port of an event scheduler.
 ///
-/// The events of one dequeue are the port's until the next one: until then no other port gets events of
-/// their flows in atomic queues.
+/// The events of one dequeue are the port's until the next one: until then no other port gets
+/// events of their flows in atomic queues.
 ///
 /// Threads: owned by one core; not shared.
 pub trait EventPort {
@@ -175,14 +178,14 @@ pub trait EventPort {
     /// Cost: at most two driver calls. Never blocks.
     fn enqueue(&mut self, events: &mut EventBurst<Self::Buf>) -> usize;
 
-    /// Enqueues `events` that are new to the scheduler; it refuses them while too many are in flight.
-    /// Events that it did not take stay, in order. Returns how many were enqueued.
+    /// Enqueues `events` that are new to the scheduler; it refuses them while too many are in
+    /// flight. Events that it did not take stay, in order. Returns how many were enqueued.
     ///
     /// Cost: one driver call. Never blocks.
     fn enqueue_new(&mut self, events: &mut EventBurst<Self::Buf>) -> usize;
 
-    /// Ends all events of the last dequeue, in their order: for each there is one of `events`, which
-    /// [follows](EventOperation::Forward) from it, or says that [nothing
+    /// Ends all events of the last dequeue, in their order: for each there is one of `events`,
+    /// which [follows](EventOperation::Forward) from it, or says that [nothing
     /// does](EventOperation::Release). Events that follow from those of an ordered queue enter
     /// other queues in their order. Events that the scheduler did not take stay, in order, and have
     /// to be passed again before the next dequeue. Events of atomic and parallel queues need not be

@@ -16,12 +16,13 @@ use crate::usage::UsageSource;
 pub trait DataPlane {
     /// Starts to apply one change. Ids ascend, and changes take effect in this order.
     ///
-    /// Returns at once, cannot fail, and needs no answer: every capacity was checked before. A packet
-    /// sees the rules of its session before or after the change, never a mixture.
+    /// Returns at once, cannot fail, and needs no answer: every capacity was checked before. A
+    /// packet sees the rules of its session before or after the change, never a mixture.
     fn apply(&mut self, id: DeltaId, delta: RuleDelta);
 
-    /// The oldest change that is in effect for every packet from now on and was not returned before.
-    /// Returns each change once, in the order of [`DataPlane::apply`]. Call until it returns `None`.
+    /// The oldest change that is in effect for every packet from now on and was not returned
+    /// before. Returns each change once, in the order of [`DataPlane::apply`]. Call until it
+    /// returns `None`.
     fn poll_observed(&mut self) -> Option<DeltaId>;
 
     /// Changes that were applied and that [`DataPlane::poll_observed`] did not return yet.

@@ -13,7 +13,8 @@ pub enum SessionKey {
     Teid(Teid),
     /// A UE's IPv4 address: packets from the data networks of a routing domain.
     UeIpv4(DomainId, Ipv4Addr),
-    /// The upper 64 bits of a UE's IPv6 address: packets from the data networks of a routing domain.
+    /// The upper 64 bits of a UE's IPv6 address: packets from the data networks of a routing
+    /// domain.
     UeIpv6(DomainId, u64),
     /// A network behind a UE, shorter than an address key: packets from the data networks
     /// of a routing domain that no address key fits. The longest of several prefixes counts.

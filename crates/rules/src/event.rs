@@ -72,7 +72,8 @@ pub enum WorkerEvent {
         /// The PDR that it matched.
         pdr: PdrId,
     },
-    /// A router says that a packet into a tunnel exceeds the MTU of a link behind it. Spec: RFC 1191 §3; RFC 4443 §3.2.
+    /// A router says that a packet into a tunnel exceeds the MTU of a link behind it. Spec: RFC
+    /// 1191 §3; RFC 4443 §3.2.
     PathNarrowed {
         /// The GTP-U peer that the packet went to.
         peer: IpAddr,

@@ -1,11 +1,12 @@
-//! The fast rule: the conditions and the forwarding of the usual packet of one direction of a session.
+//! The fast rule: the conditions and the forwarding of the usual packet of one direction of a
+//! session.
 //!
-//! Most packets match the first PDR that packets from the usual side of their direction can match, or the
-//! PDR that the session's SDF filters select;
-//! the gates of its QERs are open, and its FAR only forwards. For these packets a [`FastRule`] holds all
-//! that the rules require, and forwards them exactly as the rules do. All other packets are processed by
-//! [`SessionRules`](crate::SessionRules). A [`PackedFastRule`](crate::PackedFastRule) is the same rule in a
-//! layout that fits a cache line.
+//! Most packets match the first PDR that packets from the usual side of their direction can match,
+//! or the PDR that the session's SDF filters select; the gates of its QERs are open, and its FAR
+//! only forwards. For these packets a [`FastRule`] holds all that the rules require, and forwards
+//! them exactly as the rules do. All other packets are processed by
+//! [`SessionRules`](crate::SessionRules). A [`PackedFastRule`](crate::PackedFastRule) is the same
+//! rule in a layout that fits a cache line.
 
 use core::net::Ipv4Addr;
 
@@ -26,8 +27,8 @@ pub const FAST_RULE_RELAY_QFIS_MAX: usize = 2;
 /// Maximum number of URRs of a fast rule between two tunnels.
 pub const FAST_RULE_RELAY_URRS_MAX: usize = 1;
 
-/// A fast rule can name the token buckets (meters) with numbers below this; a PDR with others gets no
-/// fast rule.
+/// A fast rule can name the token buckets (meters) with numbers below this; a PDR with others gets
+/// no fast rule.
 pub const FAST_RULE_METERS_MAX: usize = 2;
 
 /// Where a fast rule counts for a URR whose counters are not next to it.
@@ -39,7 +40,8 @@ pub struct FastRuleUrr {
     pub generation: u32,
 }
 
-/// The UE addresses of one family that the usual packet carries: source in uplink, destination in downlink.
+/// The UE addresses of one family that the usual packet carries: source in uplink, destination in
+/// downlink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FastRuleUe<A> {
     /// None: no packet of this family matches.
@@ -61,7 +63,8 @@ pub struct FastRule {
     pub ue_v6: FastRuleUe<u64>,
     /// Parameters that differ between the directions.
     pub forwarding: FastRuleForwarding,
-    /// The token buckets that the packet has to pass: item n is bucket n of the session and direction.
+    /// The token buckets that the packet has to pass: item n is bucket n of the session and
+    /// direction.
     pub meters: [bool; FAST_RULE_METERS_MAX],
     /// The slice whose rates the packet shares.
     pub slice: SliceId,
@@ -76,8 +79,8 @@ pub struct FastRule {
 pub struct FastRuleUsage {
     /// URRs in addition to the session's own one.
     pub urrs: ArrayVec<FastRuleUrr, FAST_RULE_URRS_MAX>,
-    /// The session has an own URR ([`SessionRules::own_urr`](crate::SessionRules::own_urr)), and it does not count the
-    /// packet.
+    /// The session has an own URR ([`SessionRules::own_urr`](crate::SessionRules::own_urr)), and it
+    /// does not count the packet.
     pub counts_apart: bool,
 }
 
@@ -105,7 +108,8 @@ pub enum FastRuleForwarding {
         next_hop: NextHopIndex,
         /// Type of service octet of the outer header.
         tos: OuterTos,
-        /// QoS flow and reflective QoS indication of the PDU Session Container, if the packet gets one.
+        /// QoS flow and reflective QoS indication of the PDU Session Container, if the packet gets
+        /// one.
         marking: Option<(Qfi, bool)>,
     },
     /// Out of a tunnel into a GTP-U tunnel over IPv4 (N9), in either direction.
@@ -116,9 +120,11 @@ pub enum FastRuleForwarding {
         qfis: ArrayVec<Qfi, FAST_RULE_RELAY_QFIS_MAX>,
         /// The tunnel that packets leave in.
         onward: FastRuleTunnel,
-        /// QoS flow and reflective QoS indication that the QERs demand. In uplink without the indication.
+        /// QoS flow and reflective QoS indication that the QERs demand. In uplink without the
+        /// indication.
         marking: Option<(Qfi, bool)>,
-        /// The packet's own PDU Session Container counts: in uplink before `marking`, in downlink after it.
+        /// The packet's own PDU Session Container counts: in uplink before `marking`, in downlink
+        /// after it.
         keeps_container: bool,
     },
 }

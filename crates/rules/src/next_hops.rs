@@ -1,8 +1,9 @@
-//! The contract between neighbor resolution and a data plane: next hops and their link-layer addresses.
+//! The contract between neighbor resolution and a data plane: next hops and their link-layer
+//! addresses.
 //!
-//! A next hop is a station on one of our links. The data plane creates next hops for its gateways and for
-//! the GTP-U peers of FARs; these are pinned. Neighbor resolution adds the stations that packets are sent
-//! to, and writes the link-layer address of all.
+//! A next hop is a station on one of our links. The data plane creates next hops for its gateways
+//! and for the GTP-U peers of FARs; these are pinned. Neighbor resolution adds the stations that
+//! packets are sent to, and writes the link-layer address of all.
 
 use core::net::IpAddr;
 
@@ -40,12 +41,12 @@ pub trait NextHops {
     /// The next hop of a neighbor, if there is one.
     fn find_next_hop(&self, interface: InterfaceId, addr: IpAddr) -> Option<NextHopIndex>;
 
-    /// The next hop of a neighbor that packets are sent to, created if absent. `None` without room, and
-    /// if `addr` is no neighbor on the interface.
+    /// The next hop of a neighbor that packets are sent to, created if absent. `None` without room,
+    /// and if `addr` is no neighbor on the interface.
     fn ensure_next_hop(&mut self, interface: InterfaceId, addr: IpAddr) -> Option<NextHopIndex>;
 
-    /// Removes a next hop unless it is pinned; returns whether it did. The index is reused once no packet
-    /// can use it any more.
+    /// Removes a next hop unless it is pinned; returns whether it did. The index is reused once no
+    /// packet can use it any more.
     fn remove_next_hop(&mut self, index: NextHopIndex) -> bool;
 
     /// Publishes a link-layer address. The data plane marks a `stale` one when it uses it

@@ -1,6 +1,7 @@
 //! The type of service or traffic class octet of outer headers.
 
-/// DSCP and ECN of an outer header, each fixed or copied from the packet behind it. The default is zero, fixed.
+/// DSCP and ECN of an outer header, each fixed or copied from the packet behind it. The default is
+/// zero, fixed.
 ///
 /// One octet has both. Its upper six bits are the DSCP, if that is fixed. A fixed ECN field is
 /// always Not-ECT, so the lower two bits are free: they select the copied fields. Spec: RFC 6040

@@ -13,8 +13,8 @@
 //! The session's own URR takes no word: its counters are next to the rule. Most rules name no other
 //! one.
 //!
-//! A rule for packets that arrive over IPv6 only holds the complement of the TEID of the local tunnel, so that no
-//! packet over IPv4 matches it.
+//! A rule for packets that arrive over IPv6 only holds the complement of the TEID of the local
+//! tunnel, so that no packet over IPv4 matches it.
 //!
 //! Rules from tunnel to tunnel have other words: see `relay`.
 //!
@@ -71,7 +71,8 @@ const COUNTS_APART: u64 = 1 << 13;
 const HAS_URRS: u64 = 1 << 14;
 /// From tunnel to tunnel.
 const RELAY: u64 = 1 << 15;
-/// Downlink: into a tunnel over IPv6. Both kinds of rules have loops of their own, and no cell can hold both.
+/// Downlink: into a tunnel over IPv6. Both kinds of rules have loops of their own, and no cell can
+/// hold both.
 const INTO_V6: u64 = RELAY;
 /// The rate of the buckets is guaranteed.
 const GUARANTEED: u64 = 1 << 16;
@@ -86,8 +87,8 @@ const V6_ANY: u64 = 1 << 28;
 const V6_FLAGS_SHIFT: u32 = 2;
 const _: () = assert!(V6 == V4 << V6_FLAGS_SHIFT && V6_ANY == V4_ANY << V6_FLAGS_SHIFT);
 const _: () = assert!(V4_ANY == V4 << 1);
-/// From the flags of families in downlink, where no rule is for any UE, to those of a rule that copies something of the type
-/// of service.
+/// From the flags of families in downlink, where no rule is for any UE, to those of a rule that
+/// copies something of the type of service.
 const COPYING_SHIFT: u32 = 1;
 const HAS_QFI: u64 = 1 << 29;
 const REFLECTIVE: u64 = 1 << 30;
@@ -109,8 +110,8 @@ const NO_QFI: u8 = u8::MAX;
 /// No URR.
 const NO_URR: u64 = u64::MAX;
 
-/// A [`FastRule`] in the layout that workers read. It does not hold its direction: call only the methods
-/// of the direction that it was compiled for.
+/// A [`FastRule`] in the layout that workers read. It does not hold its direction: call only the
+/// methods of the direction that it was compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackedFastRule {
     flags: u64,
@@ -185,7 +186,8 @@ impl From<&FastRule> for PackedFastRule {
     }
 }
 
-/// The flags of a PDU Session Container: of its QoS flow, and `reflective` if it has the reflective QoS indication.
+/// The flags of a PDU Session Container: of its QoS flow, and `reflective` if it has the reflective
+/// QoS indication.
 fn pack_marking(marking: Option<(Qfi, bool)>, reflective: u64) -> u64 {
     marking.map_or(0, |(qfi, is_reflective)| {
         let reflective = if is_reflective { reflective } else { 0 };
@@ -211,13 +213,15 @@ impl PackedFastRule {
     /// Bits of the flags that the publisher sets; zero until then.
     pub const PUBLISHER_FLAGS: u64 = 0x1fff | 0b11 << 23;
 
-    /// The flag of a rule from tunnel to tunnel and of one into a tunnel over IPv6: loops of their own take their packets.
+    /// The flag of a rule from tunnel to tunnel and of one into a tunnel over IPv6: loops of their
+    /// own take their packets.
     pub const RELAY: u64 = RELAY;
 
     /// The flags of a rule whose packets count elsewhere than in its cell.
     pub const COUNTS_ELSEWHERE: u64 = HAS_URRS | COUNTS_APART;
 
-    /// The flags of a rule that is not plain: packets have to pass a bucket or count elsewhere than in its cell.
+    /// The flags of a rule that is not plain: packets have to pass a bucket or count elsewhere than
+    /// in its cell.
     pub const NOT_PLAIN: u64 = Self::METERS | Self::COUNTS_ELSEWHERE;
 
     /// The flags of a rule of which a packet needs the last two words.
@@ -293,7 +297,8 @@ impl PackedFastRule {
         self.flags & Self::COUNTS_ELSEWHERE != 0
     }
 
-    /// True if packets do not count in the cell: the session's own URR, whose counters these are, does not count them.
+    /// True if packets do not count in the cell: the session's own URR, whose counters these are,
+    /// does not count them.
     #[inline]
     #[must_use]
     pub const fn counts_apart(&self) -> bool {
@@ -323,8 +328,9 @@ impl PackedFastRule {
         self.flags & OVER_V6 != 0 && self.matches_uplink(on, Teid(teid.0 ^ complement), qfi)
     }
 
-    /// True if an uplink packet over IPv4 matches, apart from its source ([`PackedFastRule::source`]): it arrived in
-    /// the tunnel `teid` on one of the interfaces `on`, and in a QoS flow of the rule if it names any.
+    /// True if an uplink packet over IPv4 matches, apart from its source
+    /// ([`PackedFastRule::source`]): it arrived in the tunnel `teid` on one of the interfaces `on`,
+    /// and in a QoS flow of the rule if it names any.
     #[inline]
     #[must_use]
     pub fn matches_uplink(&self, on: InterfaceSet, teid: Teid, qfi: Option<Qfi>) -> bool {
@@ -333,11 +339,12 @@ impl PackedFastRule {
             && (self.flags & ANY_QFI != 0 || qfi.is_some_and(|qfi| self.has_qfi(qfi)))
     }
 
-    /// The source that an uplink packet of a family must have, as a lookup key: the IPv4 address, or the
-    /// key of the IPv6 address. For a rule from tunnel to tunnel: the address on the UE's side.
+    /// The source that an uplink packet of a family must have, as a lookup key: the IPv4 address,
+    /// or the key of the IPv6 address. For a rule from tunnel to tunnel: the address on the UE's
+    /// side.
     ///
-    /// PERF (adit-bench datapath --mixed): in mixed bursts a branch on the family is mispredicted, so the
-    /// value is selected without one.
+    /// PERF (adit-bench datapath --mixed): in mixed bursts a branch on the family is mispredicted,
+    /// so the value is selected without one.
     #[inline(always)]
     #[must_use]
     pub fn source(&self, is_v6: bool) -> FastRuleUe<u64> {
@@ -360,10 +367,10 @@ impl PackedFastRule {
         flags == matches && only == addr
     }
 
-    /// True if a downlink packet matches: it arrived on one of the interfaces `on`, and its destination
-    /// is the UE. `dst`: the lookup key by which its session was found, which is the IPv4 address or the
-    /// key of the IPv6 address. False if something of the type of service is copied:
-    /// [`PackedFastRule::matches_copying_downlink`].
+    /// True if a downlink packet matches: it arrived on one of the interfaces `on`, and its
+    /// destination is the UE. `dst`: the lookup key by which its session was found, which is the
+    /// IPv4 address or the key of the IPv6 address. False if something of the type of service is
+    /// copied: [`PackedFastRule::matches_copying_downlink`].
     ///
     /// PERF (adit-bench datapath --mixed): see [`PackedFastRule::source`].
     #[inline(always)]
@@ -432,7 +439,8 @@ impl PackedFastRule {
         (Teid(halves(self.words[0]).0), Self::peer_in(self.words[2]))
     }
 
-    /// The far end of the tunnel in the third word of a rule for which [`PackedFastRule::leads_into_v6`] is true.
+    /// The far end of the tunnel in the third word of a rule for which
+    /// [`PackedFastRule::leads_into_v6`] is true.
     #[inline]
     #[must_use]
     pub const fn peer_in(word: u64) -> GtpuPeerIndex {
@@ -471,7 +479,8 @@ impl PackedFastRule {
         self.flags & GUARANTEED != 0
     }
 
-    /// Which of buckets 0 and 1 of the session and direction the packet has to pass: bit n is bucket n.
+    /// Which of buckets 0 and 1 of the session and direction the packet has to pass: bit n is
+    /// bucket n.
     #[inline]
     #[must_use]
     pub fn meters(&self) -> u64 {
@@ -485,8 +494,8 @@ impl PackedFastRule {
         self.flags & Self::METERS == Self::METERS
     }
 
-    /// The rule as it was for IPv4 packets of `direction`, if it is not from tunnel to tunnel or into a tunnel over IPv6.
-    /// A packed rule does not hold all of the key of an IPv6 prefix.
+    /// The rule as it was for IPv4 packets of `direction`, if it is not from tunnel to tunnel or
+    /// into a tunnel over IPv6. A packed rule does not hold all of the key of an IPv6 prefix.
     #[must_use]
     pub fn to_ipv4_rule(&self, direction: Direction) -> Option<FastRule> {
         if self.flags & RELAY != 0 {
@@ -576,8 +585,8 @@ const fn halves(word: u64) -> (u32, u32) {
     ((word >> 32) as u32, word as u32)
 }
 
-/// An IPv6 key hashed to 32 bits. The lookup already matched the whole key, so the comparison only has to
-/// notice that the UE's prefix changed in between; a collision is possible but improbable.
+/// An IPv6 key hashed to 32 bits. The lookup already matched the whole key, so the comparison only
+/// has to notice that the UE's prefix changed in between; a collision is possible but improbable.
 #[inline]
 const fn folded(key: u64) -> u32 {
     let (high, low) = halves(key);

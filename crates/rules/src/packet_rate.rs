@@ -44,8 +44,8 @@ pub struct PacketWindow {
 }
 
 impl PacketWindow {
-    /// The window at `now`: a new one if the last one is over. A window of another length began before
-    /// `since`; it ends at the latest one unit of `quota` after `since`.
+    /// The window at `now`: a new one if the last one is over. A window of another length began
+    /// before `since`; it ends at the latest one unit of `quota` after `since`.
     fn at(self, quota: PacketQuota, since: Nanos, now: Nanos) -> Self {
         let PacketQuota { unit, .. } = quota;
         let until = if self.unit == unit { self.until } else { self.until.min(since + unit) };
@@ -168,8 +168,8 @@ impl PacketRateMeter {
         })
     }
 
-    /// Returns true if a packet may pass at `now`; otherwise counts it as dropped. For the worker that
-    /// owns the session only.
+    /// Returns true if a packet may pass at `now`; otherwise counts it as dropped. For the worker
+    /// that owns the session only.
     #[must_use]
     pub fn admits_or_counts_drop(&self, direction: Direction, now: Nanos) -> bool {
         let Some(limit) = self.limit(direction) else { return true };
@@ -189,9 +189,10 @@ impl PacketRateMeter {
         }
     }
 
-    /// Continues the windows of another session: `packets` and `additional` packets (at most the quota)
-    /// of a direction may still pass until `until`, but at the latest until one unit after the limits
-    /// last changed. No effect in a direction without a rate. Call it before a worker has the rate.
+    /// Continues the windows of another session: `packets` and `additional` packets (at most the
+    /// quota) of a direction may still pass until `until`, but at the latest until one unit after
+    /// the limits last changed. No effect in a direction without a rate. Call it before a worker
+    /// has the rate.
     pub fn resume(&self, direction: Direction, packets: u16, additional: u16, until: Nanos) {
         let Some(limit) = self.limit(direction) else { return };
         let window = |quota: PacketQuota, left: u16| PacketWindow {
@@ -222,8 +223,8 @@ impl PacketRateMeter {
         Some(PacketsLeft { packets, additional: further.map(|(left, _)| left), until })
     }
 
-    /// The windows of a direction that run at `now`, of the plain and of the additional rate, also of rates that the QER
-    /// does not have at present; a window without packets is none.
+    /// The windows of a direction that run at `now`, of the plain and of the additional rate, also
+    /// of rates that the QER does not have at present; a window without packets is none.
     #[must_use]
     pub fn windows(&self, direction: Direction, now: Nanos) -> [PacketWindow; 2] {
         let limit = self.limit(direction);
@@ -237,7 +238,8 @@ impl PacketRateMeter {
         [of(&counts.plain, limit.map(|limit| limit.plain)), of(&counts.additional, additional)]
     }
 
-    /// Goes on with windows that [`PacketRateMeter::windows`] returned. Call it before a worker has the rate.
+    /// Goes on with windows that [`PacketRateMeter::windows`] returned. Call it before a worker has
+    /// the rate.
     pub fn set_windows(&self, direction: Direction, [plain, additional]: [PacketWindow; 2]) {
         let counts = self.direction_counts(direction);
         counts.plain.store(plain);

@@ -1,8 +1,8 @@
 //! Rules as workers read them: compact, and shared between sessions if they are alike.
 //!
-//! Most sessions differ only in identifiers, addresses and counters. The rest is a *shape*, which sessions
-//! share. A rule dereferences to its shape, so code reads it like the entry that it was made from.
-//! Published rules are immutable.
+//! Most sessions differ only in identifiers, addresses and counters. The rest is a *shape*, which
+//! sessions share. A rule dereferences to its shape, so code reads it like the entry that it was
+//! made from. Published rules are immutable.
 
 use core::net::IpAddr;
 use core::ops::Deref;
@@ -68,8 +68,8 @@ struct RareRules {
 
 /// The QERs of a session, and its slice.
 ///
-/// PERF (adit-bench publication): the list begins at a cache line of its own, because the reference count
-/// before it changes whenever a session is established or deleted.
+/// PERF (adit-bench publication): the list begins at a cache line of its own, because the reference
+/// count before it changes whenever a session is established or deleted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[repr(align(64))]
 pub(crate) struct QerList(pub Vec<QerEntry>, pub SliceId);

@@ -46,8 +46,8 @@ pub enum Excess {
     Shaped,
 }
 
-/// A rate, its burst size and what happens to the excess, stored as the time of one octet and the depth
-/// of the bucket. One word, so that it is written and read atomically.
+/// A rate, its burst size and what happens to the excess, stored as the time of one octet and the
+/// depth of the bucket. One word, so that it is written and read atomically.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RateLimit(u64);
 
@@ -66,11 +66,12 @@ impl RateLimit {
 
     /// A limit of `rate` with a bucket of `depth`. A rate of zero lets nothing pass.
     ///
-    /// Units: the price is rounded up to 2^-24 ns per octet, so that the rate is not exceeded; it is
-    ///        missed by less than 8 parts in 10^7 at 100 Gb/s, and in proportion below. The price is
-    ///        at most 2^24 ns per octet, so a rate below 477 bit/s becomes 477 bit/s: the only case
-    ///        in which a rate is exceeded. The depth is rounded up to a multiple of 65.5 µs, and is
-    ///        at most 2.147 s.
+    /// Units: the price is rounded up to 2^-24 ns per octet, so that the rate is not exceeded; it
+    /// is
+    ///        missed by less than 8 parts in 10^7 at 100 Gb/s, and in proportion below. The price
+    ///        is at most 2^24 ns per octet, so a rate below 477 bit/s becomes 477 bit/s: the only
+    ///        case in which a rate is exceeded. The depth is rounded up to a multiple of 65.5 µs,
+    ///        and is at most 2.147 s.
     #[must_use]
     pub const fn new(rate: BitRate, depth: Nanos, excess: Excess) -> Self {
         const SECOND: u128 = (8 * 1_000_000_000) << PRICE_FRACTION_BITS;
@@ -156,8 +157,9 @@ impl RateLimit {
     }
 }
 
-/// The state of a token bucket. Its *credit* is how far `due` lies below the sum of now and the depth, but
-/// at most the depth; its *debt* how far above. It is open without debt, and closed otherwise.
+/// The state of a token bucket. Its *credit* is how far `due` lies below the sum of now and the
+/// depth, but at most the depth; its *debt* how far above. It is open without debt, and closed
+/// otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Bucket {
     /// The theoretical arrival time. Unit: nanoseconds.
@@ -177,8 +179,8 @@ impl Bucket {
         self.due <= now.0.saturating_add(limit.depth_ns()) && limit.0 != RateLimit::CLOSED.0
     }
 
-    /// How far `due` lies below the sum of `now` and the depth; negative while the bucket is closed. After
-    /// idle time more than the depth, of which packets use the depth at most. Not for
+    /// How far `due` lies below the sum of `now` and the depth; negative while the bucket is
+    /// closed. After idle time more than the depth, of which packets use the depth at most. Not for
     /// [`RateLimit::CLOSED`]. Unit: nanoseconds; times are below 2^62.
     #[inline]
     #[must_use]
@@ -211,8 +213,9 @@ impl Bucket {
         Self::at(self.begin(now).time().wrapping_add(packet_time(limit, bytes as u64)))
     }
 
-    /// A bucket whose `due` was before `now`, after packets of `bytes` octets together: the first one passed at
-    /// `now`, and each further one while `due` was not in the past. `bytes` is below 2^40.
+    /// A bucket whose `due` was before `now`, after packets of `bytes` octets together: the first
+    /// one passed at `now`, and each further one while `due` was not in the past. `bytes` is below
+    /// 2^40.
     // PERF (adit-bench datapath --rates police): one multiplication and one addition.
     #[inline(always)]
     #[must_use]
@@ -279,7 +282,8 @@ impl Bucket {
     }
 }
 
-/// The time that octets take of which each one takes `price`, rounded down. For less than 2^64 units of 2^-24 ns.
+/// The time that octets take of which each one takes `price`, rounded down. For less than 2^64
+/// units of 2^-24 ns.
 #[inline(always)]
 #[must_use]
 // PERF (adit-bench datapath --rates police): once per packet, whatever the number of its buckets.
@@ -311,9 +315,9 @@ pub struct SharedBucket(pub u64);
 impl SharedBucket {
     /// The bucket as one of a single writer, whose clock is at `now`.
     ///
-    /// Forgives debt that `limit` cannot cause, see [`Bucket::without_former_debt`], with a margin of
-    /// 134 ms for clocks that are late. A time due more than half a period ago looks like
-    /// such a debt.
+    /// Forgives debt that `limit` cannot cause, see [`Bucket::without_former_debt`], with a margin
+    /// of 134 ms for clocks that are late. A time due more than half a period ago looks like such a
+    /// debt.
     #[inline]
     #[must_use]
     pub const fn at(self, limit: RateLimit, now: Nanos) -> Bucket {

@@ -220,8 +220,8 @@ pub struct FarEntry {
     /// Next hop towards the outer destination. The data plane writes it; [`NextHopIndex::NONE`]
     /// until then, without a route, and without an outer header.
     pub next_hop: NextHopIndex,
-    /// The far end of the tunnel that packets leave in. The data plane writes it; [`GtpuPeerIndex::NONE`] until then,
-    /// without a tunnel, and without room for the peer.
+    /// The far end of the tunnel that packets leave in. The data plane writes it;
+    /// [`GtpuPeerIndex::NONE`] until then, without a tunnel, and without room for the peer.
     pub peer: GtpuPeerIndex,
     /// Packets that a worker holds for the session while this FAR buffers.
     pub buffer_pkts_max: u16,

@@ -1,9 +1,9 @@
 //! Service data flow filters: the packets that they match.
 //!
-//! Filters are stored from the UE's point of view. The *remote* side is the "from" of a flow description,
-//! whose direction is always "out" (network to UE); the *local* side is its "to". Matching swaps source and
-//! destination of uplink packets.
-//! Spec: TS 29.244 §8.2.5; TS 29.212 §5.4.2.
+//! Filters are stored from the UE's point of view. The *remote* side is the "from" of a flow
+//! description, whose direction is always "out" (network to UE); the *local* side is its "to".
+//! Matching swaps source and destination of uplink packets. Spec: TS 29.244 §8.2.5; TS 29.212
+//! §5.4.2.
 
 use core::net::IpAddr;
 

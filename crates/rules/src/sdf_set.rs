@@ -12,8 +12,8 @@ use crate::sdf::{FlowSelector, PacketFilter};
 
 /// SDF filters of which one must match. A clone shares them.
 ///
-/// A set of more filters than a PDR can carry, such as an application's, has one matcher that all sessions
-/// share. The filters of a smaller set become part of each session's matcher.
+/// A set of more filters than a PDR can carry, such as an application's, has one matcher that all
+/// sessions share. The filters of a smaller set become part of each session's matcher.
 #[derive(Clone, Default)]
 pub struct SdfSet(Option<Arc<SdfSetContents>>);
 

@@ -32,8 +32,8 @@ impl<T: Hash + Eq> ShapeSet<T> {
     }
 }
 
-/// A keyed hash of many small fields, a folded multiply for each: SipHash takes five times as long. A set is bounded, so
-/// shapes that collide cost a bounded search.
+/// A keyed hash of many small fields, a folded multiply for each: SipHash takes five times as long.
+/// A set is bounded, so shapes that collide cost a bounded search.
 #[derive(Debug, Clone)]
 struct ShapeHash {
     state: u64,

@@ -27,8 +27,8 @@ pub enum TapKey {
     Any,
     /// Those of a session. The index may be reused: the identifier is checked, too.
     Session(SessionIndex, Seid),
-    /// Those to an address of a UE, and in tunnels those from it, and those of its session with a source that is not the
-    /// UE's. For an IPv6 address the upper half counts.
+    /// Those to an address of a UE, and in tunnels those from it, and those of its session with a
+    /// source that is not the UE's. For an IPv6 address the upper half counts.
     Ue(IpAddr),
     /// Those in a local tunnel, whether or not a session owns it.
     Teid(Teid),
@@ -331,7 +331,8 @@ pub struct TapSession {
     pub teid: Option<Teid>,
     /// Its PDRs of the packet's direction.
     pub pdrs: u16,
-    /// Its SDF filters are compiled: PDRs whose filters the packet does not match are not compared one by one.
+    /// Its SDF filters are compiled: PDRs whose filters the packet does not match are not compared
+    /// one by one.
     pub has_matcher: bool,
 }
 

@@ -18,8 +18,8 @@ pub(crate) fn arrival_interfaces<'a>(
     ordered.filter_map(|pdi| arrival_interface(provisioning, change, pdi))
 }
 
-/// The first interface that a tunnel of `pdi` ends at. If its F-TEID is to be chosen, that is the one whose address it
-/// gets.
+/// The first interface that a tunnel of `pdi` ends at. If its F-TEID is to be chosen, that is the
+/// one whose address it gets.
 fn arrival_interface(
     provisioning: &Provisioning,
     change: &SessionChange,

@@ -102,8 +102,8 @@ pub struct PdrSpec {
     pub urrs: Vec<UrrId>,
     /// When it begins and ceases to match.
     pub times: PdrTimes,
-    /// Names of the predefined rules, or of groups of them, to activate; a set. With any, there must
-    /// be neither filters nor an application.
+    /// Names of the predefined rules, or of groups of them, to activate; a set. With any, there
+    /// must be neither filters nor an application.
     pub predefined: Vec<Box<str>>,
 }
 

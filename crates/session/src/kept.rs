@@ -16,10 +16,11 @@ use crate::packed_record::{
 };
 use crate::usage::UsageReport;
 
-/// All of a session that must outlive its process, as [`KeptSession::octets`]. A later process makes a
-/// [`FormerSession`] of them.
+/// All of a session that must outlive its process, as [`KeptSession::octets`]. A later process
+/// makes a [`FormerSession`] of them.
 ///
-/// Times are readings of the clock of the node. A process that restores sessions goes on with that clock.
+/// Times are readings of the clock of the node. A process that restores sessions goes on with that
+/// clock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptSession {
     pub(crate) names: KeptNames,
@@ -200,8 +201,8 @@ impl KeptUsage {
 }
 
 impl KeptPacketRate {
-    /// Entries behind the first one: packets and end of the window of the plain rate, and its length in the place of the end;
-    /// the same of the additional rate.
+    /// Entries behind the first one: packets and end of the window of the plain rate, and its
+    /// length in the place of the end; the same of the additional rate.
     const WINDOW_ENTRIES: usize = 4;
 
     /// The entries of a QER's rate at `now`.

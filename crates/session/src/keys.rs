@@ -124,9 +124,10 @@ fn claims_in(scope: Scope<'_>, records: &Records) -> Vec<SessionKey> {
 pub(crate) struct SessionKeys {
     /// [`claims`].
     pub claims: Vec<SessionKey>,
-    /// The lookup keys, in ascending order: all local TEIDs; UE addresses and framed routes of downlink PDRs without a
-    /// tunnel; and, when a downlink PDR names neither a UE nor a tunnel, those that uplink PDRs name. A key has the
-    /// routing domains of the network instance that its PDR names.
+    /// The lookup keys, in ascending order: all local TEIDs; UE addresses and framed routes of
+    /// downlink PDRs without a tunnel; and, when a downlink PDR names neither a UE nor a tunnel,
+    /// those that uplink PDRs name. A key has the routing domains of the network instance that its
+    /// PDR names.
     pub keys: Vec<SessionKey>,
 }
 

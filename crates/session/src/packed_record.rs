@@ -16,8 +16,9 @@ const RECORD_BYTES_USUAL: usize = 512;
 /// session (2 PDRs, 2 FARs, 2 QERs, 1 URR), no memory: its record takes 134 to 147 octets, and the
 /// allocator has blocks of 128 and of 160.
 ///
-/// A store outside of this process keeps it as a part of a [`KeptSession`](crate::KeptSession). The format has no
-/// checksum. Times are readings of the clock of the node that packed them, and counters are those of its workers.
+/// A store outside of this process keeps it as a part of a [`KeptSession`](crate::KeptSession). The
+/// format has no checksum. Times are readings of the clock of the node that packed them, and
+/// counters are those of its workers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PackedRecord(Box<[u8]>);
 
@@ -59,9 +60,9 @@ impl fmt::Display for PackedRecordError {
 impl core::error::Error for PackedRecordError {}
 
 impl PackedRecord {
-    /// The newest version that this program packs and unpacks. Every change of the octets of a record
-    /// raises it, a field appended to a structure included: older programs would misread the octets
-    /// that follow. A record has the lowest version that has all of its fields.
+    /// The newest version that this program packs and unpacks. Every change of the octets of a
+    /// record raises it, a field appended to a structure included: older programs would misread the
+    /// octets that follow. A record has the lowest version that has all of its fields.
     pub const VERSION: u8 = 4;
 
     /// The oldest version that this program unpacks. Fields of later ones are absent there.
@@ -85,8 +86,8 @@ impl PackedRecord {
         Self(Box::from(&*octets))
     }
 
-    /// The record that these octets are. Every record that this returns can be unpacked, and has a measurement of each
-    /// of its URRs.
+    /// The record that these octets are. Every record that this returns can be unpacked, and has a
+    /// measurement of each of its URRs.
     ///
     /// # Errors
     /// [`PackedRecordError`]; the session that the octets belong to cannot be restored.
@@ -112,7 +113,8 @@ impl PackedRecord {
 }
 
 impl RecordParts {
-    /// The parts of the record that these octets are, and those of its rules; see [`PackedRecord::from_octets`].
+    /// The parts of the record that these octets are, and those of its rules; see
+    /// [`PackedRecord::from_octets`].
     ///
     /// # Errors
     /// [`PackedRecordError`].

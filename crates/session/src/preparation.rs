@@ -24,8 +24,9 @@ impl SessionPreparer {
         &self.provisioning
     }
 
-    /// Prepares a session for [`SessionStore::restore`](crate::SessionStore::restore). One whose rules depend on more than
-    /// the provisioning stays as it is, and so does one that the store will refuse.
+    /// Prepares a session for [`SessionStore::restore`](crate::SessionStore::restore). One whose
+    /// rules depend on more than the provisioning stays as it is, and so does one that the store
+    /// will refuse.
     pub fn prepare(&self, former: &mut FormerSession) {
         let FormerSession { names, parts, prepared, .. } = former;
         let RecordParts { records, usage, buffer_epoch } = parts;
@@ -47,7 +48,8 @@ impl SessionPreparer {
     }
 }
 
-/// True for rules that name applications, which may have PFDs, and for packet rates, which the store keeps.
+/// True for rules that name applications, which may have PFDs, and for packet rates, which the
+/// store keeps.
 fn depends_on_more(records: &Records) -> bool {
     let mut pdrs = records.pdrs.iter();
     pdrs.any(|pdr| pdr.pdi.application.is_some() || !pdr.predefined.is_empty())

@@ -143,7 +143,8 @@ refusals! {
     TooManyKeys => None, "too many TEIDs and UE addresses in one session";
     /// All sessions together would have more UE addresses or framed routes than there is room for.
     UeTableFull => None, "all sessions together have too many UE addresses or framed routes";
-    /// All sessions together would have more TEIDs of control planes than the maximum number of sessions.
+    /// All sessions together would have more TEIDs of control planes than the maximum number of
+    /// sessions.
     GivenTeidsFull => None, "all sessions together have too many TEIDs that control planes chose";
     /// The PDR names more QERs than `limits::QERS_PER_PDR_MAX`.
     TooManyQers {
@@ -549,8 +550,8 @@ refusals! {
         /// The FAR.
         far: FarId,
     } => Some(RuleId::Far(far)), "no local address of the tunnel's family";
-    /// No link or route of the GTP-U interfaces that the FAR may use leads to the outer header's address, or the
-    /// address is ours.
+    /// No link or route of the GTP-U interfaces that the FAR may use leads to the outer header's
+    /// address, or the address is ours.
     TunnelUnreachable {
         /// The FAR.
         far: FarId,

@@ -1,5 +1,5 @@
-//! One declaration per rule, from which follow its record, its packed octets, its update and how the
-//! update changes the record.
+//! One declaration per rule, from which follow its record, its packed octets, its update and how
+//! the update changes the record.
 
 use adit_rules::{ApplyAction, DestinationInterface};
 use adit_types::{BarId, Precedence, QerId, UrrId};

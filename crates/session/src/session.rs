@@ -163,7 +163,8 @@ impl Session {
         self.cp_addresses = CpAddresses::of(cp);
     }
 
-    /// The addresses of its UE that its rules name: IPv4 addresses, and IPv6 prefixes by their first address.
+    /// The addresses of its UE that its rules name: IPv4 addresses, and IPv6 prefixes by their
+    /// first address.
     #[must_use]
     pub fn ue_addresses(&self) -> Vec<IpAddr> {
         self.records().ue_addresses()

@@ -281,8 +281,8 @@ impl SessionStore {
         self.tunnel_index.users(tunnel, first).filter_map(|index| self.session_at(index))
     }
 
-    /// The GTP-U peers that FARs send to, with their reference points, in ascending order: those after
-    /// `peer`, or all.
+    /// The GTP-U peers that FARs send to, with their reference points, in ascending order: those
+    /// after `peer`, or all.
     pub fn peers_after(
         &self,
         peer: Option<IpAddr>,
@@ -333,7 +333,8 @@ impl SessionStore {
         }
     }
 
-    /// Sessions, those that wait for their reclaim included, by group of owners ([`adit_types::Owners`]).
+    /// Sessions, those that wait for their reclaim included, by group of owners
+    /// ([`adit_types::Owners`]).
     #[must_use]
     pub const fn sessions_by_group(&self) -> &[u32; OWNER_GROUPS as usize] {
         self.indices.used_by_group()

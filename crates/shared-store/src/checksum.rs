@@ -8,7 +8,8 @@ use crate::printable::printable;
 /// Damaged records that are named; all are counted.
 const NAMED_MAX: usize = 16;
 
-/// CRC-32C of the parts of a name and of its value in a group, which begins with `=`; a removal has none.
+/// CRC-32C of the parts of a name and of its value in a group, which begins with `=`; a removal has
+/// none.
 pub(crate) fn checksum(parts: &[&[u8]]) -> [u8; 4] {
     parts.iter().fold(0, |sum, part| crc32c::crc32c_append(sum, part)).to_be_bytes()
 }

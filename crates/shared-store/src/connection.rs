@@ -17,7 +17,8 @@ const IN_FLIGHT_MAX: usize = 1024;
 const OUTPUT_BYTES_MAX: usize = 32 << 20;
 /// Push messages between two replies.
 const PUSHES_MAX: u32 = 1000;
-/// Parts that one call receives, so that a server which never stops sending does not keep the caller.
+/// Parts that one call receives, so that a server which never stops sending does not keep the
+/// caller.
 const PARTS_MAX: u32 = 64;
 
 /// Why a server cannot be used. The connection is closed.

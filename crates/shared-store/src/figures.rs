@@ -26,7 +26,8 @@ pub struct SharedStoreFigures {
     pub groups: u64,
     /// Groups that were sent again after a loss of the connection.
     pub groups_resent: u64,
-    /// An adit that wrote all records again, because servers had lost them, ended before it was done.
+    /// An adit that wrote all records again, because servers had lost them, ended before it was
+    /// done.
     pub is_incomplete: bool,
     /// Advice to operators about the server in use.
     pub warnings: Vec<String>,

@@ -46,10 +46,11 @@ pub struct FollowProgress {
     pub reached: GroupPosition,
     /// The last group that the server had.
     pub last: GroupPosition,
-    /// The follower has everything that the server had when the call began, or when it ended after a reset. Before
-    /// that it may have values older than those that it had already.
+    /// The follower has everything that the server had when the call began, or when it ended after
+    /// a reset. Before that it may have values older than those that it had already.
     pub is_caught_up: bool,
-    /// Who held the lease when the call began; `None` if nobody did, or its holder had not prolonged it for its whole length.
+    /// Who held the lease when the call began; `None` if nobody did, or its holder had not
+    /// prolonged it for its whole length.
     pub lease: Option<LeaseView>,
 }
 
@@ -84,7 +85,8 @@ impl<T: Transport> SharedStore<T> {
     /// holder can follow.
     ///
     /// # Errors
-    /// No server can be used, or a newer program wrote the records. The next call goes on, if need be with a reset.
+    /// No server can be used, or a newer program wrote the records. The next call goes on, if need
+    /// be with a reset.
     pub fn follow(
         &mut self,
         limit: Duration,
@@ -207,8 +209,8 @@ impl<T: Transport> SharedStore<T> {
         self.link.exchange(&[command], Duration::ZERO, &mut |_, _| {})
     }
 
-    /// Yields the groups up to `last`, all of which are `known`, or waits for `limit` if there are none. False if some are not
-    /// known.
+    /// Yields the groups up to `last`, all of which are `known`, or waits for `limit` if there are
+    /// none. False if some are not known.
     fn take_known(
         &mut self,
         reached: &mut GroupPosition,
@@ -229,7 +231,8 @@ impl<T: Transport> SharedStore<T> {
         true
     }
 
-    /// Yields the groups behind `reached`, and notes which ones those were. False if groups are missing.
+    /// Yields the groups behind `reached`, and notes which ones those were. False if groups are
+    /// missing.
     fn read_followed(
         &mut self,
         reached: &mut GroupPosition,
@@ -242,7 +245,8 @@ impl<T: Transport> SharedStore<T> {
         read
     }
 
-    /// Hands over the groups behind `reached`, which becomes the last one. False if groups are missing.
+    /// Hands over the groups behind `reached`, which becomes the last one. False if groups are
+    /// missing.
     fn read_groups(
         &mut self,
         reached: &mut GroupPosition,

@@ -44,8 +44,8 @@ impl Greeting {
     }
 }
 
-/// The place of the login among the commands of a greeting. The state of the records, which a Cluster redirects, has place 0, the
-/// role 1, and the scripts follow.
+/// The place of the login among the commands of a greeting. The state of the records, which a
+/// Cluster redirects, has place 0, the role 1, and the scripts follow.
 const LOGIN: usize = usize::MAX;
 
 /// The words of a greeting's commands.

@@ -15,7 +15,8 @@ const LOCK_NAME: &str = "lock";
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
-/// A folder with the files of a journal. It is locked until it is dropped or the process ends, however it ends.
+/// A folder with the files of a journal. It is locked until it is dropped or the process ends,
+/// however it ends.
 #[derive(Debug)]
 pub struct JournalFolder {
     path: PathBuf,
@@ -28,8 +29,8 @@ pub struct JournalFolder {
 }
 
 impl JournalFolder {
-    /// The folder at `path`, which is made unless it exists, with its parents. Nobody but its owner may use it or its files:
-    /// they say who uses which address.
+    /// The folder at `path`, which is made unless it exists, with its parents. Nobody but its owner
+    /// may use it or its files: they say who uses which address.
     ///
     /// # Errors
     /// There is no such folder, and it cannot be made, or its permissions cannot be changed.
@@ -169,8 +170,8 @@ impl Files for JournalFolder {
         self.folder.sync_all()
     }
 
-    /// On a thread of its own: names and new files become durable with the file system's own log, which may take long
-    /// when other processes write.
+    /// On a thread of its own: names and new files become durable with the file system's own log,
+    /// which may take long when other processes write.
     fn begin_sync(&mut self, file: Option<&File>) -> io::Result<()> {
         let file = file.unwrap_or(&self.folder).try_clone()?;
         let thread = thread::Builder::new().name("journal-sync".into());

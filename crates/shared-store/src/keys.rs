@@ -5,9 +5,9 @@ use adit_store::{RecordId, RecordKey, RecordKind};
 /// The version of the keys' contents.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// The hash with `format`, `epoch`, `holder` and `last`, the lease, the wish to take over, the stream of groups, one
-/// hash per kind of records, by the octet of the kind, and the hash of their checksums. All share a hash tag, so a Cluster has them
-/// in one place.
+/// The hash with `format`, `epoch`, `holder` and `last`, the lease, the wish to take over, the
+/// stream of groups, one hash per kind of records, by the octet of the kind, and the hash of their
+/// checksums. All share a hash tag, so a Cluster has them in one place.
 #[derive(Debug)]
 pub(crate) struct StoreKeys {
     /// In the order of the scripts.
@@ -56,8 +56,8 @@ impl StoreKeys {
     }
 }
 
-/// Appends the name of a record: a digit for its kind, and its field, which is `#` and a hexadecimal number, or `=` and
-/// octets.
+/// Appends the name of a record: a digit for its kind, and its field, which is `#` and a
+/// hexadecimal number, or `=` and octets.
 pub(crate) fn write_name(out: &mut Vec<u8>, key: RecordKey<'_>) {
     out.push(b'0' + key.kind as u8);
     match key.id {

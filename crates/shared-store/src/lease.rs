@@ -26,7 +26,8 @@ pub enum LeaseAnswer {
     },
     /// Another process does.
     Held(LeaseView),
-    /// Nobody does, and only this standby may take it: it may have groups that were acknowledged and the server lacks.
+    /// Nobody does, and only this standby may take it: it may have groups that were acknowledged
+    /// and the server lacks.
     Named(Incarnation),
 }
 
@@ -37,10 +38,11 @@ pub struct LeaseView {
     pub holder: String,
     /// The fencing token of its holder.
     pub epoch: u64,
-    /// How long it lasts unless it is prolonged, as this process has measured it: its whole length at the first look, and at the
-    /// first one on another connection.
+    /// How long it lasts unless it is prolonged, as this process has measured it: its whole length
+    /// at the first look, and at the first one on another connection.
     pub left: Duration,
-    /// How often this process has seen it prolonged, or begun anew to measure it on the same connection.
+    /// How often this process has seen it prolonged, or begun anew to measure it on the same
+    /// connection.
     pub renewals: u64,
 }
 
@@ -61,7 +63,8 @@ impl<T: Transport> SharedStore<T> {
             let began = Instant::now();
             match store.ask_for_lease()? {
                 ScriptAnswer::Taken { epoch, last, before, are_checked, standby } => {
-                    // Without it a replica that becomes the primary might give the same epoch to another process.
+                    // Without it a replica that becomes the primary might give the same epoch to
+                    // another process.
                     store.wait_for_replicas(began)?;
                     let is_incomplete = store.read_mark()?;
                     if is_incomplete && store.refill.marked_until.is_none() {

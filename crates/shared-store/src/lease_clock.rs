@@ -12,13 +12,15 @@ pub(crate) struct LeaseSight {
     pub(crate) epoch: u64,
     /// Grows whenever the holder writes or prolongs the lease.
     pub(crate) beat: u64,
-    /// For a holder of release 0.1.0: the time to live of its key, which grows when it prolongs the lease.
+    /// For a holder of release 0.1.0: the time to live of its key, which grows when it prolongs the
+    /// lease.
     pub(crate) former_left_ms: Option<u64>,
 }
 
 /// Measures on one connection for how long a lease stays as it is.
 ///
-/// No clock of a server or of another host counts: a lease is over when its holder did not prolong it for its whole length.
+/// No clock of a server or of another host counts: a lease is over when its holder did not prolong
+/// it for its whole length.
 #[derive(Debug, Default)]
 pub(crate) struct LeaseClock {
     /// The last look, and when that lease is over unless it changes.

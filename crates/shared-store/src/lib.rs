@@ -12,8 +12,9 @@
 //!
 //! [`replication`] sends groups of records to a standby as well.
 //!
-//! [`RecordStore::poll`](adit_store::RecordStore::poll) never blocks. All other calls wait for a primary, for about
-//! [`SharedStoreOptions::patience`] at most, and for its replies; they belong on a thread of their own.
+//! [`RecordStore::poll`](adit_store::RecordStore::poll) never blocks. All other calls wait for a
+//! primary, for about [`SharedStoreOptions::patience`] at most, and for its replies; they belong on
+//! a thread of their own.
 #![forbid(unsafe_code)]
 
 mod checksum;

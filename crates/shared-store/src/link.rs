@@ -126,8 +126,8 @@ impl<T: Transport> ServerLink<T> {
         self.transport.wait(limit.min(WAIT_MAX));
     }
 
-    /// One step of the search, if there is no connection. Returns how the primary introduced itself once it is found: of
-    /// several that answer in time the one that `rank` prefers.
+    /// One step of the search, if there is no connection. Returns how the primary introduced itself
+    /// once it is found: of several that answer in time the one that `rank` prefers.
     pub(crate) fn search(
         &mut self,
         now: Instant,
@@ -311,8 +311,8 @@ impl<T: Transport> ServerLink<T> {
         Ok(answer)
     }
 
-    /// Sends commands and waits for their replies, which `each` gets with the places of the commands. The server may be silent for
-    /// `limit` longer than usual.
+    /// Sends commands and waits for their replies, which `each` gets with the places of the
+    /// commands. The server may be silent for `limit` longer than usual.
     pub(crate) fn exchange(
         &mut self,
         commands: &[CommandWords<'_>],

@@ -37,8 +37,8 @@ impl SharedStoreOptions {
         format!("{}/", self.instance)
     }
 
-    /// How long a connected server may leave a command without reply: so that the lease is not over before another server is
-    /// found.
+    /// How long a connected server may leave a command without reply: so that the lease is not over
+    /// before another server is found.
     pub(crate) fn silence(&self) -> Duration {
         (self.lease / 2).clamp(Duration::from_millis(150), Duration::from_secs(1))
     }

@@ -258,7 +258,8 @@ impl<T: Transport> SharedStore<T> {
         self.figures.groups_resent += again;
     }
 
-    /// Queues the name of the standby if the server does not have it, and answers nothing else meanwhile. True if it did.
+    /// Queues the name of the standby if the server does not have it, and answers nothing else
+    /// meanwhile. True if it did.
     fn queue_standby(&mut self, now: Instant) -> bool {
         let is_answered = self.link.in_flight() == Some(0);
         let Some(standby) = self.standby.unwritten().filter(|_| is_answered) else { return false };

@@ -42,7 +42,8 @@ impl<T: Transport> SharedStore<T> {
         Ok(())
     }
 
-    /// The server has no more and no less groups than it should. Some of the records may be `damaged` nevertheless.
+    /// The server has no more and no less groups than it should. Some of the records may be
+    /// `damaged` nevertheless.
     pub(crate) fn note_known_records(&mut self, is_damaged: bool) {
         self.refill.seen_at = None;
         self.refill.is_wanted |= is_damaged;

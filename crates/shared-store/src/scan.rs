@@ -28,7 +28,8 @@ struct ScannedRecord<'a> {
     value: &'a [u8],
     /// The checksum that it should have.
     checksum: [u8; 4],
-    /// It has another one, or none although all records have one. Not all have one while release 0.1.0 has written some.
+    /// It has another one, or none although all records have one. Not all have one while release
+    /// 0.1.0 has written some.
     is_damaged: bool,
 }
 
@@ -54,8 +55,8 @@ impl ScanCursor {
 }
 
 impl<T: Transport> SharedStore<T> {
-    /// Reads all records of a kind. Servers may return a record more than once; the visitor gets it once, and none that is
-    /// damaged.
+    /// Reads all records of a kind. Servers may return a record more than once; the visitor gets it
+    /// once, and none that is damaged.
     pub(crate) fn scan(
         &mut self,
         kind: RecordKind,

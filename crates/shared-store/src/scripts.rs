@@ -67,7 +67,8 @@ pub(crate) enum ScriptAnswer {
         /// The standby that the server names.
         standby: Option<Incarnation>,
     },
-    /// The lease is free, and not the caller's: the server names this standby, which may have groups that it lacks.
+    /// The lease is free, and not the caller's: the server names this standby, which may have
+    /// groups that it lacks.
     Named(Incarnation),
     /// Another holder has it.
     Held(LeaseSight),
@@ -173,7 +174,8 @@ pub(crate) fn octets(value: RespValue<'_>) -> Option<&[u8]> {
     }
 }
 
-/// The standby that a server names, if it does. Octets that are none name one that does not exist, so that its absence is noticed.
+/// The standby that a server names, if it does. Octets that are none name one that does not exist,
+/// so that its absence is noticed.
 fn incarnation(octets: &[u8]) -> Option<Incarnation> {
     let number = octets.try_into().map_or(0, u64::from_be_bytes);
     (!octets.is_empty()).then_some(Incarnation(number))

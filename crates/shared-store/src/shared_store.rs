@@ -54,10 +54,12 @@ pub struct SharedStore<T: Transport> {
     pub(crate) is_ready: bool,
     /// Since when there is no such connection.
     pub(crate) lost_at: Option<Instant>,
-    /// Why a server refused the last write, or too few replicas have it; and how often that happened.
+    /// Why a server refused the last write, or too few replicas have it; and how often that
+    /// happened.
     pub(crate) refusal: Option<String>,
     pub(crate) refusals: u64,
-    /// When the lease was queued last, when the last one that the server has was, and when the last one that counts was.
+    /// When the lease was queued last, when the last one that the server has was, and when the last
+    /// one that counts was.
     pub(crate) queued_at: Option<Instant>,
     pub(crate) written_at: Option<Instant>,
     pub(crate) confirmed: Option<Instant>,
@@ -152,12 +154,14 @@ impl<T: Transport> SharedStore<T> {
         }
     }
 
-    /// Goes on without records that the store has lost or that are damaged, from the next look at them on.
+    /// Goes on without records that the store has lost or that are damaged, from the next look at
+    /// them on.
     pub fn accept_loss(&mut self) {
         self.accepts_loss = true;
     }
 
-    /// Looks for records that are missing, and for a mark of a process that did not end to write them again. The lease must be held.
+    /// Looks for records that are missing, and for a mark of a process that did not end to write
+    /// them again. The lease must be held.
     ///
     /// # Errors
     /// Records are lost, and that is not accepted; or the store cannot be read.
@@ -185,7 +189,8 @@ impl<T: Transport> SharedStore<T> {
         std::mem::take(&mut self.losses_accepted)
     }
 
-    /// Refuses damage, or accepts it: then all records are written again as soon as that is possible.
+    /// Refuses damage, or accepts it: then all records are written again as soon as that is
+    /// possible.
     pub(crate) fn judge(&mut self, damage: &RecordDamage) -> Result<(), StoreError> {
         if damage.is_empty() {
             return Ok(());
@@ -214,8 +219,9 @@ impl<T: Transport> SharedStore<T> {
         refill.into_iter().chain(of_server).collect()
     }
 
-    /// The time until which no other process can hold the lease: its whole length after the last prolongation that counts was
-    /// sent. One counts when the primary has it, and as many replicas as configured. `None` without the lease.
+    /// The time until which no other process can hold the lease: its whole length after the last
+    /// prolongation that counts was sent. One counts when the primary has it, and as many replicas
+    /// as configured. `None` without the lease.
     #[must_use]
     pub fn lease_valid_until(&self) -> Option<Instant> {
         self.epoch?;

@@ -2,7 +2,8 @@
 
 use adit_store::Incarnation;
 
-/// Which standby is to be named, and which one is; the outer `None` says that this is not known, or does not matter.
+/// Which standby is to be named, and which one is; the outer `None` says that this is not known, or
+/// does not matter.
 #[derive(Debug, Default)]
 pub(crate) struct StandbyName {
     wanted: Option<Option<Incarnation>>,

@@ -1,5 +1,5 @@
-//! The thread that owns a store of records: it appends groups, makes them durable together, and keeps the store in
-//! shape.
+//! The thread that owns a store of records: it appends groups, makes them durable together, and
+//! keeps the store in shape.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -28,7 +28,8 @@ const RETRY: Duration = Duration::from_millis(100);
 /// How long the store counts as being in its place without another look.
 const PLACE_INTERVAL: Duration = Duration::from_millis(400);
 
-/// How long the store may be away from its place before it begins again there: somebody may put it back.
+/// How long the store may be away from its place before it begins again there: somebody may put it
+/// back.
 const AWAY_MAX: Duration = Duration::from_secs(2);
 
 /// How long the thread waits for groups when the store needs no upkeep.
@@ -97,8 +98,8 @@ pub trait ThreadStore: RecordStore + Send + 'static {
         false
     }
 
-    /// True if the thread is to poll the store and its groups instead of sleeping, because the store answers within
-    /// microseconds.
+    /// True if the thread is to poll the store and its groups instead of sleeping, because the
+    /// store answers within microseconds.
     fn polls(&self) -> bool {
         false
     }
@@ -193,7 +194,8 @@ impl<R> FormerRecords<R> {
         }
     }
 
-    /// Gives a batch back that is of no further use: the thread that read it frees its memory for less.
+    /// Gives a batch back that is of no further use: the thread that read it frees its memory for
+    /// less.
     pub fn give_back(&self, batch: Vec<R>) {
         // Without the thread it is dropped here.
         let _ = self.used.send(batch);
@@ -223,9 +225,9 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
         Self::spawn(store, |_| {})
     }
 
-    /// Starts the thread, which first reads the records of these kinds: one kind after the other, sessions about by their
-    /// indices. It makes an `R` of each. Until it has read all of them it may run on `cpus`, and afterwards on those of the
-    /// caller.
+    /// Starts the thread, which first reads the records of these kinds: one kind after the other,
+    /// sessions about by their indices. It makes an `R` of each. Until it has read all of them it
+    /// may run on `cpus`, and afterwards on those of the caller.
     ///
     /// # Errors
     /// As for [`StoreLink::start`].
@@ -293,8 +295,8 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
         Ok(Self { groups: Some(groups), state, polls, thread: Some(thread) })
     }
 
-    /// Hands a group over. The first one of this process has the number behind [`StoreLink::durable`], and each further one that
-    /// behind the one before.
+    /// Hands a group over. The first one of this process has the number behind
+    /// [`StoreLink::durable`], and each further one that behind the one before.
     pub fn send(&self, group: RecordGroup) {
         // The thread ends only after this sender.
         let _ = self.groups.as_ref().map(|groups| groups.send(group));
@@ -306,7 +308,8 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
         RecordNumber(self.state.durable.load(Ordering::Acquire))
     }
 
-    /// Waits for a moment until group `number` is durable, if the thread polls: its caller need not sleep in between.
+    /// Waits for a moment until group `number` is durable, if the thread polls: its caller need not
+    /// sleep in between.
     pub fn wait_for(&self, number: RecordNumber) {
         let began = Instant::now();
         while self.polls && self.durable() < number && began.elapsed() < MOMENT {
@@ -323,8 +326,8 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
         states.into_iter().find(|state| *state as u8 == condition).unwrap_or(StoreState::Failing)
     }
 
-    /// True once another process goes on with the records. Nothing becomes durable any more, the report says why, and this
-    /// process must end without another answer.
+    /// True once another process goes on with the records. Nothing becomes durable any more, the
+    /// report says why, and this process must end without another answer.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.state.is_lost.load(Ordering::Acquire)
@@ -469,7 +472,8 @@ impl<S: ThreadStore> StoreThread<S> {
         }
     }
 
-    /// Looks now and then whether the store is in its place; all the time once it is not, until it begins again there.
+    /// Looks now and then whether the store is in its place; all the time once it is not, until it
+    /// begins again there.
     fn find_place(&mut self) -> Result<(), StoreError> {
         if self.place_seen.elapsed() < PLACE_INTERVAL {
             return Ok(());
@@ -628,7 +632,8 @@ impl<S: ThreadStore> StoreThread<S> {
         former != state as u8 || was_requested != is_requested
     }
 
-    /// Another process goes on with the records. The node must not learn of a failure, which it may answer in spite of.
+    /// Another process goes on with the records. The node must not learn of a failure, which it may
+    /// answer in spite of.
     fn lose(&self, error: Option<StoreError>) {
         let mut report = self.state.report.lock().unwrap_or_else(PoisonError::into_inner);
         report.failure = error.map(|error| error.to_string());
@@ -649,7 +654,8 @@ impl<G> StoreSignals<G> {
     }
 }
 
-/// The place of a record among those of its kind: of a session its index, the lowest 24 bits of the SEID.
+/// The place of a record among those of its kind: of a session its index, the lowest 24 bits of the
+/// SEID.
 const fn place(name: &RecordName) -> u64 {
     match name {
         RecordName::Number(number) => *number & 0xff_ffff,
@@ -698,7 +704,8 @@ impl<R> RecordReading<R> {
         self.batch.is_some() || !self.waiting.is_empty()
     }
 
-    /// Hands over records in order, as many as the node takes without waiting for it. True if it took some.
+    /// Hands over records in order, as many as the node takes without waiting for it. True if it
+    /// took some.
     fn hand_over(&mut self) -> bool {
         let mut has_taken = false;
         while self.batch.is_some() || self.waiting.len() > self.unsorted {

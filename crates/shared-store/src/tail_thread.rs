@@ -95,7 +95,8 @@ impl<T: Transport + Send + 'static> TailThread<T> {
         })
     }
 
-    /// Notes an epoch that the shared store shows: as [`crate::replication::ReplicationTail::note_epoch`].
+    /// Notes an epoch that the shared store shows: as
+    /// [`crate::replication::ReplicationTail::note_epoch`].
     pub fn note_epoch(&self, epoch: u64) {
         if self.noted_epoch.fetch_max(epoch, Ordering::Relaxed) < epoch {
             self.with(|server| server.tail_mut().note_epoch(epoch));
@@ -117,7 +118,8 @@ impl<T: Transport + Send + 'static> TailThread<T> {
         })
     }
 
-    /// The groups behind `after` up to `through`: as [`crate::replication::ReplicationTail::between`].
+    /// The groups behind `after` up to `through`: as
+    /// [`crate::replication::ReplicationTail::between`].
     #[must_use]
     pub fn between(
         &self,
@@ -130,7 +132,8 @@ impl<T: Transport + Send + 'static> TailThread<T> {
         })
     }
 
-    /// Drops the groups that were found in the shared store: as [`crate::replication::ReplicationTail::drop_found`].
+    /// Drops the groups that were found in the shared store: as
+    /// [`crate::replication::ReplicationTail::drop_found`].
     pub fn drop_found(&self, through: GroupPosition) {
         self.with(|server| server.tail_mut().drop_found(through));
     }

@@ -95,7 +95,8 @@ pub enum StoreError {
     /// A shared store cannot be used now. The text says why, for each server that was tried.
     #[error("the shared store cannot be used: {0}")]
     Unavailable(String),
-    /// This process does not hold the lease of the records. Nothing that it changes becomes durable any more.
+    /// This process does not hold the lease of the records. Nothing that it changes becomes durable
+    /// any more.
     #[error(
         "the lease of the records belongs to {holder}: this process lost it and must not go on"
     )]
@@ -111,7 +112,8 @@ pub enum StoreError {
     /// Records of a shared store are missing, or differ from those written. A sentence each.
     #[error("the shared store is damaged: {}", .0.join("; "))]
     DamagedRecords(Vec<String>),
-    /// The store lacks changes that a standby had acknowledged, and the standby's are not to be had. The text says why.
+    /// The store lacks changes that a standby had acknowledged, and the standby's are not to be
+    /// had. The text says why.
     #[error("the shared store may lack acknowledged changes that only a standby had: {0}")]
     TailLost(String),
     /// The folder, or the file that takes commits, was removed or replaced.

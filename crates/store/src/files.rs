@@ -4,9 +4,9 @@ use std::io;
 
 /// A folder, and the files in it. Names are plain: no path, ASCII.
 ///
-/// Nothing is durable before the sync that covers it: [`Files::sync_data`] for octets of a file, [`Files::sync_folder`] for
-/// creations, renames and removals. Octets that a failed sync covered may be lost even if a later
-/// sync succeeds.
+/// Nothing is durable before the sync that covers it: [`Files::sync_data`] for octets of a file,
+/// [`Files::sync_folder`] for creations, renames and removals. Octets that a failed sync covered
+/// may be lost even if a later sync succeeds.
 ///
 /// An error is that of the file system, unless a call names others. A failed call changes nothing,
 /// but for [`Files::write_at`], which may have written some of the octets.
@@ -25,17 +25,18 @@ pub trait Files {
         Ok(u64::MAX)
     }
 
-    /// True if the folder has its name, and the file one in it; false once somebody removed or replaced them.
+    /// True if the folder has its name, and the file one in it; false once somebody removed or
+    /// replaced them.
     fn is_in_place(&mut self, _file: &Self::File) -> io::Result<bool> {
         Ok(true)
     }
 
-    /// Makes the folder again, and takes it for this process as [`Files::lock`] does: one that is there with files stays as it
-    /// is, unless it is the one that this process has.
+    /// Makes the folder again, and takes it for this process as [`Files::lock`] does: one that is
+    /// there with files stays as it is, unless it is the one that this process has.
     ///
     /// # Errors
-    /// [`io::ErrorKind::DirectoryNotEmpty`]: another folder with files has its name. [`io::ErrorKind::WouldBlock`]: another
-    /// process has taken it.
+    /// [`io::ErrorKind::DirectoryNotEmpty`]: another folder with files has its name.
+    /// [`io::ErrorKind::WouldBlock`]: another process has taken it.
     fn renew(&mut self) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -55,7 +56,8 @@ pub trait Files {
     /// Fills `into` from `offset` on. A file that ends before is an error.
     fn read_at(&mut self, file: &Self::File, offset: u64, into: &mut [u8]) -> io::Result<()>;
 
-    /// Writes all octets of `from` at `offset`. A file that ends before `offset + from.len()` grows.
+    /// Writes all octets of `from` at `offset`. A file that ends before `offset + from.len()`
+    /// grows.
     fn write_at(&mut self, file: &Self::File, offset: u64, from: &[u8]) -> io::Result<()>;
 
     /// Makes the octets and the length of a file durable.
@@ -68,7 +70,8 @@ pub trait Files {
     /// one such sync at a time; after an error none is under way.
     fn begin_sync(&mut self, file: Option<&Self::File>) -> io::Result<()>;
 
-    /// True once the sync that was begun last is done, false while it is under way; `waits` waits for it. An error ends it.
+    /// True once the sync that was begun last is done, false while it is under way; `waits` waits
+    /// for it. An error ends it.
     fn poll_sync(&mut self, waits: bool) -> io::Result<bool>;
 
     /// Renames a file. Replaces a file of the new name.

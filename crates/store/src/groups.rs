@@ -1,4 +1,5 @@
-//! The groups of a process in their order: one queue, into which its store, the servers and a standby point by number.
+//! The groups of a process in their order: one queue, into which its store, the servers and a
+//! standby point by number.
 
 use core::fmt;
 use std::collections::{VecDeque, vec_deque};
@@ -9,7 +10,8 @@ use crate::error::AppendError;
 use crate::format::{BadChange, change_len, decode_changes, encode_change, is_storable};
 use crate::record::{RecordNumber, StoreChange};
 
-/// The place of a group in the order of all groups of a shared store. The default is the place before the first one.
+/// The place of a group in the order of all groups of a shared store. The default is the place
+/// before the first one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct GroupPosition {
     /// The fencing token of the process that wrote the group.
@@ -173,7 +175,8 @@ impl GroupQueue {
         self.durable = self.durable.max(number);
     }
 
-    /// Drops the first durable groups as long as all groups take more than `octets_max` octets. True if there were some.
+    /// Drops the first durable groups as long as all groups take more than `octets_max` octets.
+    /// True if there were some.
     pub fn trim(&mut self, octets_max: usize) -> bool {
         let base = self.base;
         while self.octets > octets_max
@@ -185,7 +188,8 @@ impl GroupQueue {
         self.base > base
     }
 
-    /// The groups up to `number` are durable, and dropped. A number beyond the last group becomes the base.
+    /// The groups up to `number` are durable, and dropped. A number beyond the last group becomes
+    /// the base.
     pub fn drop_through(&mut self, number: RecordNumber) {
         self.set_durable(number);
         while let Some(group) = self.groups.pop_front_if(|group| group.number <= number) {
@@ -195,7 +199,8 @@ impl GroupQueue {
         self.base = self.groups.front().map_or(self.base.max(number), |first| first.previous);
     }
 
-    /// Drops the groups behind `number`. If the base is behind it, nothing is left, and `base` becomes the base.
+    /// Drops the groups behind `number`. If the base is behind it, nothing is left, and `base`
+    /// becomes the base.
     pub fn drop_behind(&mut self, number: RecordNumber, base: RecordNumber) {
         if self.base > number {
             *self = Self::new(base);

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::record::{RecordId, RecordKey, RecordKind};
 
-/// Tables per kind of identifier. A table that grows moves all its entries; this many keep that below a
-/// millisecond with millions of records.
+/// Tables per kind of identifier. A table that grows moves all its entries; this many keep that
+/// below a millisecond with millions of records.
 const SHARDS: usize = 256;
 
 /// The place of a change.

@@ -1,15 +1,16 @@
 //! Durable records: what the node keeps beyond its own life, and the journal that keeps it.
 //!
-//! A *record* is a value under a key. A *change* puts or removes one, and the latest change of a key counts.
-//! Changes that are appended together form a *group*: after a crash the store has all of them or none. Groups
-//! have ascending numbers, and [`RecordStore::durable`] names the last one that survives.
+//! A *record* is a value under a key. A *change* puts or removes one, and the latest change of a
+//! key counts. Changes that are appended together form a *group*: after a crash the store has all
+//! of them or none. Groups have ascending numbers, and [`RecordStore::durable`] names the last one
+//! that survives.
 //!
-//! [`Journal`] is a log in files of fixed size, the *segments*. It keeps an index of the live records in memory
-//! and copies them out of the oldest segment, which bounds its size. The layout of its files, and what each fault
-//! does, stand in `docs/internals/store.md`.
+//! [`Journal`] is a log in files of fixed size, the *segments*. It keeps an index of the live
+//! records in memory and copies them out of the oldest segment, which bounds its size. The layout
+//! of its files, and what each fault does, stand in `docs/internals/store.md`.
 //!
-//! The room reads no clock and opens no file: the caller decides when to commit, when to try again after a
-//! fault, and provides the folder ([`Files`]).
+//! The room reads no clock and opens no file: the caller decides when to commit, when to try again
+//! after a fault, and provides the folder ([`Files`]).
 #![forbid(unsafe_code)]
 
 mod error;

@@ -10,11 +10,13 @@ use crate::record::{Incarnation, RecordKey, RecordKind, RecordNumber, StoreChang
 
 /// Where records are kept.
 ///
-/// A node hands its changes out in groups and answers a request once [`RecordStore::durable`] has reached the
-/// group's number. The groups stand in one queue, [`RecordStore::groups`], under one number each. The calls that take time, [`RecordStore::commit`], [`RecordStore::maintain`] and
+/// A node hands its changes out in groups and answers a request once [`RecordStore::durable`] has
+/// reached the group's number. The groups stand in one queue, [`RecordStore::groups`], under one
+/// number each. The calls that take time, [`RecordStore::commit`], [`RecordStore::maintain`] and
 /// [`RecordStore::visit`], belong on a thread of their own.
 pub trait RecordStore {
-    /// Appends a group to the queue. It is not durable before a commit. A refused group has changed nothing.
+    /// Appends a group to the queue. It is not durable before a commit. A refused group has changed
+    /// nothing.
     ///
     /// # Errors
     /// [`AppendError`]: the queue has no room now, or the group can never become durable.
@@ -24,8 +26,8 @@ pub trait RecordStore {
     /// Returns the number of the last group.
     ///
     /// # Errors
-    /// The store cannot make them durable now. Those up to [`RecordStore::durable`] are; the others stay
-    /// appended, and the next commit tries again.
+    /// The store cannot make them durable now. Those up to [`RecordStore::durable`] are; the others
+    /// stay appended, and the next commit tries again.
     fn commit(&mut self) -> Result<RecordNumber, StoreError>;
 
     /// The groups that are not durable in this store, and those before them that it may need again.
@@ -42,7 +44,8 @@ pub trait RecordStore {
         false
     }
 
-    /// True while the store has records that it cannot read. They stand in memory, too, as long as the process lives.
+    /// True while the store has records that it cannot read. They stand in memory, too, as long as
+    /// the process lives.
     fn is_damaged(&self) -> bool {
         false
     }
@@ -56,7 +59,8 @@ pub trait RecordStore {
     /// All that the store lost is appended again.
     fn set_complete(&mut self) {}
 
-    /// Has the store name the standby whose word makes groups durable, or none, with one of the next polls or commits.
+    /// Has the store name the standby whose word makes groups durable, or none, with one of the
+    /// next polls or commits.
     fn set_standby(&mut self, standby: Option<Incarnation>) {
         let _ = standby;
     }
@@ -72,7 +76,8 @@ pub trait RecordStore {
     /// The part was not done. Nothing is lost; the caller tries again later.
     fn maintain(&mut self) -> Result<Upkeep, StoreError>;
 
-    /// Calls `visitor` with each durable record of these kinds and its value, in no particular order.
+    /// Calls `visitor` with each durable record of these kinds and its value, in no particular
+    /// order.
     ///
     /// # Errors
     /// The store cannot be read, or a record is damaged.
@@ -82,12 +87,12 @@ pub trait RecordStore {
         visitor: &mut dyn FnMut(RecordKey<'_>, &[u8]),
     ) -> Result<(), StoreError>;
 
-    /// Makes groups durable as far as that is possible without waiting for another host. A store that has no need to wait
-    /// commits.
+    /// Makes groups durable as far as that is possible without waiting for another host. A store
+    /// that has no need to wait commits.
     ///
     /// # Errors
-    /// The store cannot be reached, or refuses. It tries again by itself. After [`StoreError::Fenced`] there is nothing to try:
-    /// no group becomes durable any more.
+    /// The store cannot be reached, or refuses. It tries again by itself. After
+    /// [`StoreError::Fenced`] there is nothing to try: no group becomes durable any more.
     fn poll(&mut self, now: Nanos) -> Result<(), StoreError> {
         let _ = now;
         self.commit().map(|_| ())

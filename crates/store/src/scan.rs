@@ -32,7 +32,8 @@ pub(crate) struct FoundCommit {
     pub end: u32,
 }
 
-/// The place where no whole commit begins: the end, the rest of a commit that was never acknowledged, or damage.
+/// The place where no whole commit begins: the end, the rest of a commit that was never
+/// acknowledged, or damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gap {
     /// The sector where a commit would begin.
@@ -61,8 +62,8 @@ pub(crate) struct SegmentScan {
 }
 
 impl SegmentScan {
-    /// Begins with the first commit of a segment with `sectors` sectors, of which `readable` are in the file. The last sector
-    /// of a segment has no commit.
+    /// Begins with the first commit of a segment with `sectors` sectors, of which `readable` are in
+    /// the file. The last sector of a segment has no commit.
     pub(crate) fn new(codec: SectorCodec, sectors: u32, readable: u32) -> Self {
         Self {
             codec,
@@ -74,7 +75,8 @@ impl SegmentScan {
         }
     }
 
-    /// The next commit, or the gap before it. It returns a gap without a commit behind it again and again.
+    /// The next commit, or the gap before it. It returns a gap without a commit behind it again and
+    /// again.
     pub(crate) fn next(&mut self, read: ReadAt<'_>) -> io::Result<ScanStep> {
         let (at, mut index, mut found) = (self.at, self.at, None);
         self.content.clear();
@@ -129,7 +131,8 @@ impl SegmentScan {
         Ok(ScanStep::Gap(gap))
     }
 
-    /// The state of a sector, and its place in the window. One behind the end is unwritten, and has no place.
+    /// The state of a sector, and its place in the window. One behind the end is unwritten, and has
+    /// no place.
     fn sector(&mut self, read: ReadAt<'_>, index: u32) -> io::Result<(SectorState, usize)> {
         if index >= self.end {
             return Ok((SectorState::Unwritten, usize::MAX));

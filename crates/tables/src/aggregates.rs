@@ -1,10 +1,11 @@
 //! Aggregates: the rates of a slice, and of all sessions together.
 //!
-//! Sessions of one slice belong to several workers, so several workers write the bucket of an aggregate.
-//! They do so rarely: a worker takes a *lease*, the octets of [`LEASE_TIME`] but at least one packet of
-//! 1500, and charges packets to it in memory of its own ([`Leases`]). Leases are never returned. So each
-//! worker exceeds the rate by at most one lease and one packet, once. Guaranteed packets, which pass a closed
-//! rate too, may run one more lease into debt before the bucket is charged.
+//! Sessions of one slice belong to several workers, so several workers write the bucket of an
+//! aggregate. They do so rarely: a worker takes a *lease*, the octets of [`LEASE_TIME`] but at
+//! least one packet of 1500, and charges packets to it in memory of its own ([`Leases`]). Leases
+//! are never returned. So each worker exceeds the rate by at most one lease and one packet, once.
+//! Guaranteed packets, which pass a closed rate too, may run one more lease into debt before the
+//! bucket is charged.
 
 use core::fmt;
 
@@ -18,7 +19,8 @@ use crate::sync::{AtomicU64, Ordering};
 /// [`LEASE_BYTES_MAX`].
 const LEASE_TIME: Nanos = Nanos::from_micros(50);
 
-/// The least lease: one packet. Below 240 Mb/s a lease lasts longer than [`LEASE_TIME`]. Unit: octets.
+/// The least lease: one packet. Below 240 Mb/s a lease lasts longer than [`LEASE_TIME`]. Unit:
+/// octets.
 const LEASE_BYTES_MIN: u64 = 1500;
 
 /// The greatest lease: the volume that 42 Gb/s admit within [`LEASE_TIME`]. At a higher rate a
@@ -59,8 +61,8 @@ impl Aggregate {
         i64::try_from(bytes).unwrap_or_default()
     }
 
-    /// Octets that workers took. Each worker holds at most one lease that it did not charge to packets yet,
-    /// or owes at most one that is not counted here.
+    /// Octets that workers took. Each worker holds at most one lease that it did not charge to
+    /// packets yet, or owes at most one that is not counted here.
     #[must_use]
     pub fn taken_bytes(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
@@ -72,7 +74,8 @@ impl Aggregate {
         Bucket { due, fraction: 0 }.opens_at(self.limit()).unwrap_or(Nanos::NEVER)
     }
 
-    /// Charges `bytes` octets if the bucket is open, or always with `force`. Returns whether it did.
+    /// Charges `bytes` octets if the bucket is open, or always with `force`. Returns whether it
+    /// did.
     ///
     /// Threads: any worker. Tries again only if another worker charged the bucket in between.
     fn take(&self, now: Nanos, bytes: u64, force: bool) -> bool {
@@ -119,7 +122,8 @@ impl Aggregates {
         }
     }
 
-    /// True if [`Aggregates::set_limits`] can make these limits of its own: each one is there before and after.
+    /// True if [`Aggregates::set_limits`] can make these limits of its own: each one is there
+    /// before and after.
     #[must_use]
     pub fn can_become(&self, limits: &[[RateLimit; 2]]) -> bool {
         let is_limit = |limit: &RateLimit| *limit != RateLimit::UNLIMITED;
@@ -191,8 +195,8 @@ impl Leases {
         of_slice > 0 && of_all > 0
     }
 
-    /// Checks whether `aggregate`, the one of `slice` and `direction`, admits a packet of any length at
-    /// `now`. Takes a lease if none is left.
+    /// Checks whether `aggregate`, the one of `slice` and `direction`, admits a packet of any
+    /// length at `now`. Takes a lease if none is left.
     ///
     /// # Errors
     /// When it opens.
@@ -216,8 +220,9 @@ impl Leases {
         Ok(())
     }
 
-    /// Charges a packet of `bytes` octets to the leases of its slice and of all sessions, even if less is
-    /// left. Once a worker owes more than a lease, it charges the debt to the aggregate, open or not.
+    /// Charges a packet of `bytes` octets to the leases of its slice and of all sessions, even if
+    /// less is left. Once a worker owes more than a lease, it charges the debt to the aggregate,
+    /// open or not.
     #[inline]
     pub fn charge(
         &mut self,

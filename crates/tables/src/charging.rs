@@ -3,8 +3,8 @@
 //! The buckets that a fast rule names are in one of three states ([`BucketState`]):
 //!
 //! - *Idle*: all are due before now, so each has all its credit.
-//! - *Deferred*: all were idle when a packet passed. Its charge is beside the fast rule ([`DeferredCharge`]); the buckets
-//!   hold a mark and the limits.
+//! - *Deferred*: all were idle when a packet passed. Its charge is beside the fast rule
+//!   ([`DeferredCharge`]); the buckets hold a mark and the limits.
 //! - *Busy*: one is due later. The charges are in the buckets.
 //!
 //! ```text
@@ -15,10 +15,11 @@
 //!   └─────────────┴──────────────── time ─────────────────────── busy
 //! ```
 //!
-//! Most packets find all buckets of their fast rule idle. Then the buckets follow from the time of the packet, its
-//! length and the limits, and nothing else. So time and octets are stored beside the rule, and the buckets are computed
-//! when somebody needs them. The next packet needs one of them, that of the slowest rate: when it is idle, all are. That
-//! takes one multiplication, for one bucket as for two.
+//! Most packets find all buckets of their fast rule idle. Then the buckets follow from the time of
+//! the packet, its length and the limits, and nothing else. So time and octets are stored beside
+//! the rule, and the buckets are computed when somebody needs them. The next packet needs one of
+//! them, that of the slowest rate: when it is idle, all are. That takes one multiplication, for one
+//! bucket as for two.
 //!
 //! | | idle | deferred | busy |
 //! |---|---|---|---|
@@ -28,12 +29,13 @@
 //! | [`MeterPair::try_charge`], [`MeterPair::charge_waiting`] | charge | closed | charge |
 //! | [`DeferredCharge::settle`] | | settle | |
 //!
-//! A bucket with a deferred charge looks closed to all who do not settle it. One that the publisher resets has no
-//! deferred charge from then on.
+//! A bucket with a deferred charge looks closed to all who do not settle it. One that the publisher
+//! resets has no deferred charge from then on.
 //!
-//! Threads: the worker that owns the session reads and writes buckets and charges. The publisher reads the octets that
-//!          passed ([`DeferredCharge::passed`]), sets limits, and resets buckets. `tests/loom_charging.rs` explores their
-//!          interleavings.
+//! Threads: the worker that owns the session reads and writes buckets and charges. The publisher
+//! reads the octets that
+//!          passed ([`DeferredCharge::passed`]), sets limits, and resets buckets.
+//!          `tests/loom_charging.rs` explores their interleavings.
 
 use adit_rules::{Bucket, RateLimit, time_at_price};
 use adit_types::Nanos;
@@ -49,8 +51,8 @@ pub(crate) const PER_LINE: usize = 2;
 /// neither credit nor room for a packet to wait.
 const DEFERRED: u64 = 1 << 63;
 
-/// Charges by a higher price are never deferred. The time of the longest packet after the greatest depth is below
-/// 2^64 units of 2^-24 ns at this price, about 950 bit/s.
+/// Charges by a higher price are never deferred. The time of the longest packet after the greatest
+/// depth is below 2^64 units of 2^-24 ns at this price, about 950 bit/s.
 const PRICE_MAX: u64 = 1 << 47;
 
 /// The state of the buckets that a fast rule names. Those of one line are deferred together.
@@ -70,8 +72,8 @@ enum BucketState {
 pub(crate) struct MeterCell {
     /// See [`Bucket::due`], or [`DEFERRED`]. Unit: nanoseconds.
     pub(crate) due: Counter,
-    /// See [`Bucket::fraction`], unit 2^-64 ns; or [`RateLimit::to_bits`] of the limit by which the deferred charge
-    /// was made.
+    /// See [`Bucket::fraction`], unit 2^-64 ns; or [`RateLimit::to_bits`] of the limit by which the
+    /// deferred charge was made.
     pub(crate) fraction: Counter,
     /// Octets that passed.
     pub(crate) passed: Counter,
@@ -104,12 +106,12 @@ impl<'a> MeterPair<'a> {
     }
 
     /// Charges a packet of `bytes` octets to the buckets `which` (bit n is bucket n) if all of them
-    /// are open at `now`. Returns whether it did. For the worker that owns the session only. The buckets
-    /// are the session's own: none is linked to a correlated rate.
+    /// are open at `now`. Returns whether it did. For the worker that owns the session only. The
+    /// buckets are the session's own: none is linked to a correlated rate.
     ///
-    /// No fast rule has a limit [`RateLimit::CLOSED`]. But a worker that read its fast rule just before
-    /// the publisher closed the limit may meet `CLOSED` here: then the packet may pass, and the bucket
-    /// is charged as at the slowest rate.
+    /// No fast rule has a limit [`RateLimit::CLOSED`]. But a worker that read its fast rule just
+    /// before the publisher closed the limit may meet `CLOSED` here: then the packet may pass, and
+    /// the bucket is charged as at the slowest rate.
     #[inline(never)]
     #[must_use]
     pub fn try_charge(self, which: u64, now: Nanos, bytes: u16) -> bool {
@@ -137,8 +139,8 @@ impl<'a> MeterPair<'a> {
     }
 
     /// [`MeterPair::try_charge_both`] of buckets that may not be idle.
-    // PERF (adit-bench datapath --rates police): reads both buckets before it branches, so that each
-    // word is loaded once. Cold, so that the packet loop keeps its values in registers.
+    // PERF (adit-bench datapath --rates police): reads both buckets before it branches, so that
+    // each word is loaded once. Cold, so that the packet loop keeps its values in registers.
     #[cold]
     #[inline(never)]
     fn try_charge_busy(self, now: Nanos, bytes: u16) -> bool {
@@ -173,12 +175,13 @@ impl<'a> MeterPair<'a> {
         Some(if opens <= now { Ok(()) } else { Err(opens) })
     }
 
-    /// Charges a packet of `bytes` octets that waited to the buckets `which` if all of them are open at `now`. Returns
-    /// how much [`Bucket::room`] is left then, negative if one is closed; `None` if it did not charge: also if
-    /// [`MeterPair::open`] would forgive debt. The buckets are the session's own.
+    /// Charges a packet of `bytes` octets that waited to the buckets `which` if all of them are
+    /// open at `now`. Returns how much [`Bucket::room`] is left then, negative if one is closed;
+    /// `None` if it did not charge: also if [`MeterPair::open`] would forgive debt. The buckets are
+    /// the session's own.
     #[inline(always)]
-    // PERF (adit-bench datapath --rates wait): once per packet that leaves its queue; straight, so that its values
-    // stay in registers.
+    // PERF (adit-bench datapath --rates wait): once per packet that leaves its queue; straight, so
+    // that its values stay in registers.
     #[must_use]
     pub fn charge_waiting(self, which: u64, now: Nanos, bytes: u16) -> Option<i64> {
         let Self(MeterLine([first, second])) = self;
@@ -203,9 +206,9 @@ impl<'a> MeterPair<'a> {
         Some(cell.charge_peeked(&peeked, now, bytes))
     }
 
-    /// True if a packet may wait for the buckets `which`: each one is open at `now` or shapes. False for
-    /// [`RateLimit::CLOSED`]. Also false if a bucket has debt from a previous limit: the stages
-    /// take such a packet, and [`Meter::is_open`] forgives the debt.
+    /// True if a packet may wait for the buckets `which`: each one is open at `now` or shapes.
+    /// False for [`RateLimit::CLOSED`]. Also false if a bucket has debt from a previous limit: the
+    /// stages take such a packet, and [`Meter::is_open`] forgives the debt.
     // PERF (adit-bench datapath --rates wait): once per packet that waits.
     #[inline(always)]
     #[must_use]
@@ -318,7 +321,8 @@ impl MeterCell {
         PeekedBucket { room: bucket.room(limit, now), bucket, limit }
     }
 
-    /// Charges a packet of `bytes` octets to a bucket that was peeked at. Returns the [`Bucket::room`] that is left.
+    /// Charges a packet of `bytes` octets to a bucket that was peeked at. Returns the
+    /// [`Bucket::room`] that is left.
     #[inline(always)]
     // PERF (adit-bench datapath --rates police): see its caller.
     fn charge_peeked(&self, peeked: &PeekedBucket, now: Nanos, bytes: u16) -> i64 {
@@ -389,8 +393,8 @@ pub(crate) struct DeferredCharge {
 }
 
 impl DeferredCharge {
-    /// Charges a packet of `bytes` octets of the fast rule with `head` if all its buckets are idle at `now` and
-    /// their limits are known. Returns whether it did.
+    /// Charges a packet of `bytes` octets of the fast rule with `head` if all its buckets are idle
+    /// at `now` and their limits are known. Returns whether it did.
     #[inline(always)]
     // PERF (adit-bench datapath --rates police): once per packet with buckets.
     pub(crate) fn try_charge_idle(&self, head: u64, now: Nanos, bytes: u16) -> bool {
@@ -401,11 +405,12 @@ impl DeferredCharge {
         true
     }
 
-    /// Charges a packet of `bytes` octets of the fast rule with `head` if a charge of this rule is deferred that
-    /// began at `now`, and the least of the depths leaves room. Returns whether it did.
+    /// Charges a packet of `bytes` octets of the fast rule with `head` if a charge of this rule is
+    /// deferred that began at `now`, and the least of the depths leaves room. Returns whether it
+    /// did.
     #[inline(always)]
-    // PERF (adit-bench datapath --rates police): most packets with busy buckets follow others of their session in
-    // the burst.
+    // PERF (adit-bench datapath --rates police): most packets with busy buckets follow others of
+    // their session in the burst.
     pub(crate) fn try_charge_at_once(&self, head: u64, now: Nanos, bytes: u16) -> bool {
         if self.head.load() != head
             || self.since.load() != now.0
@@ -417,8 +422,9 @@ impl DeferredCharge {
         true
     }
 
-    /// Charges a packet of `bytes` octets of `rule` to its buckets if all of them are open at `now`. Returns whether it
-    /// did; then the charge is deferred if the buckets were idle. Otherwise no charge is deferred.
+    /// Charges a packet of `bytes` octets of `rule` to its buckets if all of them are open at
+    /// `now`. Returns whether it did; then the charge is deferred if the buckets were idle.
+    /// Otherwise no charge is deferred.
     pub(crate) fn try_charge(
         &self,
         pair: MeterPair<'_>,
@@ -482,8 +488,8 @@ impl DeferredCharge {
         true
     }
 
-    /// Reads the limits of the buckets of `rule`, which are idle, and defers the charge of a packet. Returns whether it
-    /// did: false if a limit is closed, and without buckets.
+    /// Reads the limits of the buckets of `rule`, which are idle, and defers the charge of a
+    /// packet. Returns whether it did: false if a limit is closed, and without buckets.
     fn try_defer(&self, line: &MeterLine, rule: ChargedRule, now: Nanos, bytes: u16) -> bool {
         let ChargedRule { head, which } = rule;
         let limits = || line.used(which).map(MeterCell::limit);
@@ -521,8 +527,8 @@ impl DeferredCharge {
         self.passed.set(0);
     }
 
-    /// Octets that passed by a bucket, whose own count is `cell`. For any thread: reads again while the worker moves
-    /// octets from here to the bucket.
+    /// Octets that passed by a bucket, whose own count is `cell`. For any thread: reads again while
+    /// the worker moves octets from here to the bucket.
     pub(crate) fn passed(&self, cell: &MeterCell) -> u64 {
         let mut sum = 0;
         for _ in 0..READ_ATTEMPTS {
@@ -534,8 +540,9 @@ impl DeferredCharge {
         sum
     }
 
-    /// [`DeferredCharge::passed`] in one attempt: at least the octets that passed before, and at most those that pass
-    /// until it returns. The error is a sum of which octets may be missing, or counted twice.
+    /// [`DeferredCharge::passed`] in one attempt: at least the octets that passed before, and at
+    /// most those that pass until it returns. The error is a sum of which octets may be missing, or
+    /// counted twice.
     pub(crate) fn read_passed(&self, cell: &MeterCell) -> Result<u64, u64> {
         let head = self.head.load();
         fence(Ordering::Acquire);
@@ -546,8 +553,8 @@ impl DeferredCharge {
         let is_same_charge = head == self.head.load();
         fence(Ordering::Acquire);
         let is_moving = is_deferred && head == 0;
-        // The same rule may have deferred another charge meanwhile. Unless that one is smaller, the sum does not exceed
-        // the octets that passed.
+        // The same rule may have deferred another charge meanwhile. Unless that one is smaller, the
+        // sum does not exceed the octets that passed.
         let has_moved = is_deferred != cell.is_deferred() || self.passed.load() < deferred;
         let is_whole = is_same_charge && !is_moving && !has_moved;
         if is_whole { Ok(sum) } else { Err(sum) }

@@ -1,16 +1,17 @@
 //! The sessions that have, or are to get, entries of an offload that has room for few.
 //!
-//! A chosen session gets its entries in steps, because its worker may divide the volume before a limit at any time
-//! ([`FastRuleTable::limit_to`]):
+//! A chosen session gets its entries in steps, because its worker may divide the volume before a
+//! limit at any time ([`FastRuleTable::limit_to`]):
 //!
 //! 1. A *reserve* is subtracted from the volume that the worker divides, from its next division on.
-//! 2. When every worker has observed that, the next packet has to pass the worker's checks, after which it divides again.
+//! 2. When every worker has observed that, the next packet has to pass the worker's checks, after
+//!    which it divides again.
 //! 3. When the volume left to the limit, less the volume that the cells may count, is the reserve
 //!    at least, the entries are put.
 //!
-//! So the cells and the entries together never have more than is left, as long as the counters of the entries are read in
-//! time. The entries are removed before the volume left is less than they forward between two
-//! readings. The reserve ends with their last counts.
+//! So the cells and the entries together never have more than is left, as long as the counters of
+//! the entries are read in time. The entries are removed before the volume left is less than they
+//! forward between two readings. The reserve ends with their last counts.
 
 use std::collections::{BTreeMap, VecDeque};
 

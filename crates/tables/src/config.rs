@@ -19,8 +19,8 @@ const TEID_SLOT_BITS_MAX: u8 = 28;
 pub struct TablesConfig {
     /// PFCP sessions at most, 1..=`SESSIONS_MAX`.
     pub sessions_max: usize,
-    /// Low bits of a TEID that select its place in the direct index, 1..=28. The index takes 8 octets ×
-    /// 2^bits.
+    /// Low bits of a TEID that select its place in the direct index, 1..=28. The index takes 8
+    /// octets × 2^bits.
     pub teid_slot_bits: u8,
     /// Readers, 0..=`WORKERS_MAX`.
     pub workers: usize,
@@ -36,8 +36,8 @@ pub struct TablesConfig {
     pub own_addrs: Vec<IpAddr>,
     /// Routes beyond the connected prefixes.
     pub routes: Vec<Route>,
-    /// Rates that sessions share, uplink and downlink: first that of all sessions, then by slice. Absent
-    /// ones are unlimited.
+    /// Rates that sessions share, uplink and downlink: first that of all sessions, then by slice.
+    /// Absent ones are unlimited.
     pub aggregates: Vec<[RateLimit; 2]>,
     /// Pools of UE addresses of a domain: an index by address finds UEs inside them without a hash.
     pub ue_pools_v4: Vec<(DomainId, Ipv4Prefix)>,
@@ -68,8 +68,8 @@ pub struct Interface {
     pub outer_df: bool,
     /// The setting of the data network for the MSS of TCP; of N6 interfaces only.
     pub tcp_mss: TcpMss,
-    /// The link-layer address of the only station on the link, to which all packets go: it routes them.
-    /// `None` for a link whose stations have to be resolved.
+    /// The link-layer address of the only station on the link, to which all packets go: it routes
+    /// them. `None` for a link whose stations have to be resolved.
     pub station: Option<MacAddr>,
     /// Our IPv4 address and the length of the connected prefix.
     pub v4: Option<(Ipv4Addr, u8)>,
@@ -104,8 +104,8 @@ impl Interface {
         v4.into_iter().chain(self.v6.map(|(addr, _)| IpAddr::V6(addr)))
     }
 
-    /// True if `addr` is ours on this interface. The link-local address is ours if the interface has an
-    /// IPv6 address.
+    /// True if `addr` is ours on this interface. The link-local address is ours if the interface
+    /// has an IPv6 address.
     #[inline]
     #[must_use]
     pub fn owns(&self, addr: IpAddr) -> bool {
@@ -167,8 +167,9 @@ pub(crate) fn reserved_v4(prefix: Ipv4Prefix) -> [Option<Ipv4Addr>; 2] {
 
 /// Packets to `prefix` leave through `interface` towards `next_hop`.
 ///
-/// Routes of GTP-U interfaces and of N6 interfaces form separate tables. If several interfaces have a route
-/// to the same prefix, a lookup returns the first one's, among the interfaces that it names.
+/// Routes of GTP-U interfaces and of N6 interfaces form separate tables. If several interfaces have
+/// a route to the same prefix, a lookup returns the first one's, among the interfaces that it
+/// names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
     /// The interface that packets leave through.

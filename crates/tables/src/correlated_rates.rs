@@ -1,8 +1,8 @@
 //! Correlated rates: buckets that sessions share by QER Correlation ID.
 //!
 //! Each is one atomic word per direction, charged by compare-exchange: workers share it exactly,
-//! without leases, and every octet is charged. A UE has two or three sessions, so their workers seldom
-//! contend. The publisher assigns a number to each rate while published rules name it.
+//! without leases, and every octet is charged. A UE has two or three sessions, so their workers
+//! seldom contend. The publisher assigns a number to each rate while published rules name it.
 
 use std::collections::HashMap;
 

@@ -322,9 +322,9 @@ impl Snapshot {
         PuntReason::ALL.iter().copied().zip(self.punts.iter().copied())
     }
 
-    /// True when every packet has exactly one outcome, one of which is to be with another worker now:
-    /// received + taken over + fragments added = transmitted + Σ drops + Σ punts + buffered + handed
-    /// off.
+    /// True when every packet has exactly one outcome, one of which is to be with another worker
+    /// now: received + taken over + fragments added = transmitted + Σ drops + Σ punts + buffered +
+    /// handed off.
     ///
     /// Holds for each worker and so for all together, whose packets handed off and not taken over
     /// yet are on their way between two workers.

@@ -1,16 +1,17 @@
-//! Fast rules by session index: one cell per session and direction, and one for the tunnel in which another UPF
-//! sends packets to the UE. Sessions without such a tunnel never write that cell. A cell has one
-//! cache line for the usual rule and the counters of its packets, and one for parts of fewer rules:
-//! further URRs, the far end of a rule from tunnel to tunnel, words of a filter or selector, and a
-//! deferred charge of the rule's buckets.
+//! Fast rules by session index: one cell per session and direction, and one for the tunnel in which
+//! another UPF sends packets to the UE. Sessions without such a tunnel never write that cell. A
+//! cell has one cache line for the usual rule and the counters of its packets, and one for parts of
+//! fewer rules: further URRs, the far end of a rule from tunnel to tunnel, words of a filter or
+//! selector, and a deferred charge of the rule's buckets.
 //!
 //! A change takes effect in this order:
 //!
 //! 1. The publisher clears the cells of the session: its packets take the stages.
-//! 2. It publishes the new rules, and writes the fast rules that were compiled from them. Workers do not
-//!    read them yet.
-//! 3. Every worker passes a quiescent state. From then on it uses the new rules, and each earlier command,
-//!    such as an End Marker, has run or is pending. While one is pending, no packet takes the fast path.
+//! 2. It publishes the new rules, and writes the fast rules that were compiled from them. Workers
+//!    do not read them yet.
+//! 3. Every worker passes a quiescent state. From then on it uses the new rules, and each earlier
+//!    command, such as an End Marker, has run or is pending. While one is pending, no packet takes
+//!    the fast path.
 //! 4. The publisher activates the fast rules. From then on the control thread may reuse the usage
 //!    slots and next hops that only the previous rules name.
 
@@ -39,8 +40,8 @@ pub(crate) struct FastRuleTable {
     tunnels_to_ues: LargeArray<FastRuleCell>,
     /// Forwards by some of the rules before workers see the packets.
     offload: Option<std::sync::Arc<dyn OffloadUsage>>,
-    /// Octets that an offload may forward of a session although nobody has read its counters; of an offload that chooses
-    /// sessions.
+    /// Octets that an offload may forward of a session although nobody has read its counters; of an
+    /// offload that chooses sessions.
     reserves: LargeArray<Counter>,
 }
 
@@ -69,8 +70,9 @@ impl FastRuleTable {
         })
     }
 
-    /// Replaces the fast rule of one direction; `None` clears the cell. Workers do not read the new one
-    /// before [`FastRuleTable::activate`] is called with the value that this returns. For the publisher only.
+    /// Replaces the fast rule of one direction; `None` clears the cell. Workers do not read the new
+    /// one before [`FastRuleTable::activate`] is called with the value that this returns. For the
+    /// publisher only.
     pub(crate) fn set(
         &self,
         session: SessionIndex,
@@ -93,8 +95,8 @@ impl FastRuleTable {
         cell.is_some_and(|cell| cell.activate(written, limit))
     }
 
-    /// Replaces the fast rule of the tunnel in which another UPF sends packets to the UE; otherwise like
-    /// [`FastRuleTable::set`].
+    /// Replaces the fast rule of the tunnel in which another UPF sends packets to the UE; otherwise
+    /// like [`FastRuleTable::set`].
     pub(crate) fn set_tunnel_to_ue(
         &self,
         session: SessionIndex,
@@ -196,14 +198,14 @@ impl FastRuleTable {
         }
     }
 
-    /// Takes octets away from those that count without checks in the cells of a session: from the next division on. For
-    /// the publisher only.
+    /// Takes octets away from those that count without checks in the cells of a session: from the
+    /// next division on. For the publisher only.
     pub(crate) fn reserve(&self, session: SessionIndex, bytes: u64) {
         self.reserves.get(session.0 as usize).inspect(|reserve| reserve.set(bytes));
     }
 
-    /// The worker checks the next packet of a session, and divides again. For the publisher, at any time: if the worker
-    /// divides meanwhile, one of both is in effect.
+    /// The worker checks the next packet of a session, and divides again. For the publisher, at any
+    /// time: if the worker divides meanwhile, one of both is in effect.
     pub(crate) fn check_next(&self, session: SessionIndex) {
         let cells = self.cells.get(session.0 as usize);
         let cells = cells.into_iter().flat_map(|both| [&both.uplink, &both.downlink]);
@@ -219,8 +221,8 @@ impl FastRuleTable {
         cells.chain(tunnel).fold(0, |sum, cell| sum.saturating_add(cell.unchecked_bytes()))
     }
 
-    /// Sets how many more octets count without checks in all cells of a session together, and in its entries of an
-    /// offload. For the worker that owns it only.
+    /// Sets how many more octets count without checks in all cells of a session together, and in
+    /// its entries of an offload. For the worker that owns it only.
     pub(crate) fn limit_to(&self, session: SessionIndex, more: u64) {
         let Some(FastRuleCells { uplink, downlink }) = self.cells.get(session.0 as usize) else {
             return;

@@ -1,21 +1,22 @@
 //! The cell of a fast rule: the words that workers read, and those that the session's packets
 //! change.
 //!
-//! A cell is a sequence lock: the publisher (control thread) writes, workers read. A worker that reads a
-//! cell during a write finds no fast rule, and its packet takes the stages.
+//! A cell is a sequence lock: the publisher (control thread) writes, workers read. A worker that
+//! reads a cell during a write finds no fast rule, and its packet takes the stages.
 //!
 //! # Counters
 //!
-//! The counters of the cells are those of the session's own URR ([`SessionRules::own_urr`]): packets that it does not
-//! count count elsewhere, in the session's own line of the `usage` counters. A session that never had an own URR counts
-//! all packets of fast rules here. The traffic of a session is the sum of its cells and of its line.
+//! The counters of the cells are those of the session's own URR ([`SessionRules::own_urr`]):
+//! packets that it does not count count elsewhere, in the session's own line of the `usage`
+//! counters. A session that never had an own URR counts all packets of fast rules here. The traffic
+//! of a session is the sum of its cells and of its line.
 //!
-//! Packets count without checks while the octets of their cell stay below its limit. The worker that owns the
-//! session writes counters and limit. When a rule is activated, the publisher writes the limit: zero with an own URR,
-//! so that the next packet takes the stages, which check and set it; none otherwise. If the stages
-//! of the new rules set it at the same time, either value is correct; those of the previous rules
-//! set it before the boundary that activation waits for. The publisher writes zero, too, when the
-//! volume is to be divided again
+//! Packets count without checks while the octets of their cell stay below its limit. The worker
+//! that owns the session writes counters and limit. When a rule is activated, the publisher writes
+//! the limit: zero with an own URR, so that the next packet takes the stages, which check and set
+//! it; none otherwise. If the stages of the new rules set it at the same time, either value is
+//! correct; those of the previous rules set it before the boundary that activation waits for. The
+//! publisher writes zero, too, when the volume is to be divided again
 //! ([`FastRuleTable::check_next`](crate::fast_rule::FastRuleTable::check_next)).
 //!
 //! [`SessionRules::own_urr`]: adit_rules::SessionRules::own_urr
@@ -37,12 +38,13 @@ const MIDDLE: usize = 2;
 /// Words in the second line.
 const LAST: usize = FAST_RULE_WORDS - 1 - MIDDLE;
 
-/// The sequence number: the low bits of the head. It wraps after 2^12 writes, each of which adds two; no
-/// reader is delayed for that many writes between its two loads.
+/// The sequence number: the low bits of the head. It wraps after 2^12 writes, each of which adds
+/// two; no reader is delayed for that many writes between its two loads.
 const SEQUENCE: u64 = (1 << 13) - 1;
 /// The cell holds a rule from tunnel to tunnel or, in downlink, into a tunnel over IPv6.
 const RELAY: u64 = PackedFastRule::RELAY;
-/// The cell refers to the lines of several fast rules ([`crate::fast_rule_selector`]) instead of holding one.
+/// The cell refers to the lines of several fast rules ([`crate::fast_rule_selector`]) instead of
+/// holding one.
 const REFERS: u64 = 1 << 23;
 /// Workers may read the cell.
 const READABLE: u64 = 1 << 24;
@@ -106,7 +108,8 @@ impl CellKind {
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C, align(128))]
 pub(crate) struct FastRuleCell {
-    /// The flags of the rule or filter, the sequence number of the cell, [`REFERS`] and [`READABLE`].
+    /// The flags of the rule or filter, the sequence number of the cell, [`REFERS`] and
+    /// [`READABLE`].
     head: AtomicU64,
     /// The address of lines; a pointer, because an integer would lose its provenance. In a fast
     /// rule: its first word, as a pointer without provenance that is never dereferenced.
@@ -168,8 +171,8 @@ impl FastRuleCell {
         even
     }
 
-    /// Writes a fast rule, or clears the cell. Workers do not read the rule before it is activated. For the
-    /// publisher only.
+    /// Writes a fast rule, or clears the cell. Workers do not read the rule before it is activated.
+    /// For the publisher only.
     pub(crate) fn set(&self, rule: Option<&PackedFastRule>) -> WrittenRule {
         match rule {
             Some(rule) => WrittenRule(self.write(rule.flags(), CellWords::of_rule(rule))),
@@ -192,7 +195,8 @@ impl FastRuleCell {
         is_latest
     }
 
-    /// Counts a packet of `bytes` octets that arrived at `now`. For the worker that owns the session only.
+    /// Counts a packet of `bytes` octets that arrived at `now`. For the worker that owns the
+    /// session only.
     #[inline]
     pub(crate) fn count(&self, bytes: u64, now: Nanos) {
         self.pkts.add(1);
@@ -249,7 +253,8 @@ impl FastRuleCell {
     }
 
     /// Writes a filter or a selector with its flags. Workers do not read it before
-    /// [`FastRuleTable::activate`](crate::fast_rule::FastRuleTable::activate). For the publisher only.
+    /// [`FastRuleTable::activate`](crate::fast_rule::FastRuleTable::activate). For the publisher
+    /// only.
     pub(crate) fn write_reference(&self, flags: u64, words: CellWords) -> WrittenRule {
         WrittenRule(self.write(REFERS | flags, words))
     }
@@ -286,7 +291,8 @@ impl CellFlags {
         Self(head)
     }
 
-    /// True if SDF filters may select the fast rule of a packet: one of the cells may refer to lines.
+    /// True if SDF filters may select the fast rule of a packet: one of the cells may refer to
+    /// lines.
     #[inline]
     #[must_use]
     pub const fn may_refer(self) -> bool {
@@ -307,7 +313,8 @@ impl CellFlags {
         self.0 & PackedFastRule::COUNTS_ELSEWHERE != 0
     }
 
-    /// False if all fast rules in the cells are plain: without buckets, and packets count only in the cell.
+    /// False if all fast rules in the cells are plain: without buckets, and packets count only in
+    /// the cell.
     #[inline]
     #[must_use]
     pub const fn may_not_be_plain(self) -> bool {
@@ -322,7 +329,8 @@ impl CellFlags {
         PackedFastRule::has_urrs(self.0)
     }
 
-    /// True if one of the cells may hold a fast rule from tunnel to tunnel or, in downlink, into a tunnel over IPv6.
+    /// True if one of the cells may hold a fast rule from tunnel to tunnel or, in downlink, into a
+    /// tunnel over IPv6.
     #[inline]
     #[must_use]
     pub const fn may_relay(self) -> bool {
@@ -341,8 +349,8 @@ impl CellFlags {
         CellKind::ANY_RULE.is_of(self.0)
     }
 
-    /// True if the cell holds an active plain fast rule for which [`CellFlags::may_relay`] is false: see
-    /// [`CellFlags::may_not_be_plain`].
+    /// True if the cell holds an active plain fast rule for which [`CellFlags::may_relay`] is
+    /// false: see [`CellFlags::may_not_be_plain`].
     #[inline]
     #[must_use]
     pub const fn is_plain_rule(self) -> bool {
@@ -381,8 +389,8 @@ impl<'a> FastRuleCellRef<'a> {
         prefetch::read(&self.0.last_words);
     }
 
-    /// The same if it holds a fast rule that is not from tunnel to tunnel, and returns its flags. `None` if it holds
-    /// anything else.
+    /// The same if it holds a fast rule that is not from tunnel to tunnel, and returns its flags.
+    /// `None` if it holds anything else.
     #[inline]
     pub fn prefetch_second_line_of_rule(self) -> Option<CellFlags> {
         let flags = self.flags();
@@ -393,9 +401,10 @@ impl<'a> FastRuleCellRef<'a> {
         Some(flags)
     }
 
-    /// Charges a packet of `bytes` octets to the buckets of the cell's rule with `flags` if an earlier packet passed
-    /// them at `now`, all of them were idle before it, and they are open. Returns whether it did; if not,
-    /// [`TablesView::try_charge`](crate::TablesView::try_charge) decides. For the worker that owns the session only.
+    /// Charges a packet of `bytes` octets to the buckets of the cell's rule with `flags` if an
+    /// earlier packet passed them at `now`, all of them were idle before it, and they are open.
+    /// Returns whether it did; if not, [`TablesView::try_charge`](crate::TablesView::try_charge)
+    /// decides. For the worker that owns the session only.
     #[inline(always)]
     // PERF (adit-bench datapath --rates police): once per packet with busy buckets.
     #[must_use]
@@ -403,15 +412,17 @@ impl<'a> FastRuleCellRef<'a> {
         self.0.charge.try_charge_at_once(flags, now, bytes)
     }
 
-    /// The fast rule, which is neither from tunnel to tunnel nor into a tunnel over IPv6; `None` if the cell holds no
-    /// active one: it is empty, refers to lines, is being written, or is not activated yet.
+    /// The fast rule, which is neither from tunnel to tunnel nor into a tunnel over IPv6; `None` if
+    /// the cell holds no active one: it is empty, refers to lines, is being written, or is not
+    /// activated yet.
     #[inline]
     #[must_use]
     pub fn read(self) -> Option<FastRuleSnapshot<'a>> {
         self.0.read(CellKind::RULE)
     }
 
-    /// The fast rule if its packets count nowhere but in the cell; `None` as [`FastRuleCellRef::read`].
+    /// The fast rule if its packets count nowhere but in the cell; `None` as
+    /// [`FastRuleCellRef::read`].
     // PERF (adit-bench datapath --rates police): one comparison finds both.
     #[inline]
     #[must_use]
@@ -419,7 +430,8 @@ impl<'a> FastRuleCellRef<'a> {
         self.0.read(CellKind::IN_CELL_RULE)
     }
 
-    /// The fast rule if it is plain ([`CellFlags::may_not_be_plain`]); `None` as [`FastRuleCellRef::read`].
+    /// The fast rule if it is plain ([`CellFlags::may_not_be_plain`]); `None` as
+    /// [`FastRuleCellRef::read`].
     // PERF (adit-bench datapath): one comparison finds both.
     #[inline]
     #[must_use]
@@ -448,7 +460,8 @@ impl<'a> FastRuleCellRef<'a> {
         CellFlags(self.0.head.load(Ordering::Relaxed))
     }
 
-    /// The peer of a fast rule into a tunnel over IPv6, to prefetch it. During a write it may be anything.
+    /// The peer of a fast rule into a tunnel over IPv6, to prefetch it. During a write it may be
+    /// anything.
     #[inline]
     pub(crate) fn peer(self) -> GtpuPeerIndex {
         let [_, far_end] = &self.0.words;
@@ -466,8 +479,8 @@ impl<'a> FastRuleCellRef<'a> {
 }
 
 impl FastRuleCellRef<'_> {
-    /// The address of the lines and a word of a selector, for prefetches: during a write they may belong
-    /// together with other words, or be anything.
+    /// The address of the lines and a word of a selector, for prefetches: during a write they may
+    /// belong together with other words, or be anything.
     #[inline]
     pub(crate) fn peek_selector(self, word: usize) -> Option<(*const MatcherLine, u64)> {
         let Self(cell) = self;
@@ -479,7 +492,8 @@ impl FastRuleCellRef<'_> {
     }
 }
 
-/// A consistent copy of the fast rule of one session and direction, with the cell that counts its traffic.
+/// A consistent copy of the fast rule of one session and direction, with the cell that counts its
+/// traffic.
 #[derive(Clone, Copy)]
 pub struct FastRuleSnapshot<'a> {
     rule: PackedFastRule,
@@ -502,16 +516,17 @@ impl ops::Deref for FastRuleSnapshot<'_> {
 }
 
 impl<'a> FastRuleSnapshot<'a> {
-    /// The fast rule in one of the lines that follow the lines of a matcher. `cell` counts the traffic of
-    /// its session.
+    /// The fast rule in one of the lines that follow the lines of a matcher. `cell` counts the
+    /// traffic of its session.
     #[inline]
     pub(crate) fn of_line(line: &MatcherLine, cell: &'a FastRuleCell) -> Self {
         Self { rule: PackedFastRule::of_line(line), cell }
     }
 
-    /// Charges a packet of `bytes` octets to the buckets of the rule, which is that of its cell, if all of them are
-    /// idle at `now` and their limits are known. Returns whether it did; if not,
-    /// [`TablesView::try_charge`](crate::TablesView::try_charge) decides. For the worker that owns the session only.
+    /// Charges a packet of `bytes` octets to the buckets of the rule, which is that of its cell, if
+    /// all of them are idle at `now` and their limits are known. Returns whether it did; if not,
+    /// [`TablesView::try_charge`](crate::TablesView::try_charge) decides. For the worker that owns
+    /// the session only.
     #[inline(always)]
     // PERF (adit-bench datapath --rates police): once per packet with buckets.
     #[must_use]
@@ -525,8 +540,8 @@ impl<'a> FastRuleSnapshot<'a> {
         self.cell.charge.try_charge(pair, rule, now, bytes)
     }
 
-    /// True if a packet of `bytes` octets can be counted in the cell without checks: it reaches no limit of the
-    /// session's own URR and is not the first of its generation.
+    /// True if a packet of `bytes` octets can be counted in the cell without checks: it reaches no
+    /// limit of the session's own URR and is not the first of its generation.
     #[inline(always)]
     // PERF (adit-bench datapath): once per packet.
     #[must_use]
@@ -535,8 +550,8 @@ impl<'a> FastRuleSnapshot<'a> {
         self.cell.bytes.load() + bytes < self.cell.limit.load()
     }
 
-    /// Counts a forwarded packet in the cell. `bytes` is the length of the inner IP packet. For the worker that owns
-    /// the session only.
+    /// Counts a forwarded packet in the cell. `bytes` is the length of the inner IP packet. For the
+    /// worker that owns the session only.
     #[inline(always)]
     // PERF (adit-bench datapath): once per packet.
     pub fn count(&self, bytes: u64, now: Nanos) {

@@ -1,8 +1,8 @@
 //! Several fast rules of one direction: SDF filters select the one that applies to a packet.
 //!
-//! The fast rules, and the matcher of the filters, are lines in the memory of the session's published
-//! rules. The session's cell holds the address of these lines, so a packet reads them without a visit to
-//! the published rules. A single filter stands in the cell itself.
+//! The fast rules, and the matcher of the filters, are lines in the memory of the session's
+//! published rules. The session's cell holds the address of these lines, so a packet reads them
+//! without a visit to the published rules. A single filter stands in the cell itself.
 
 use core::fmt;
 
@@ -64,8 +64,8 @@ impl fmt::Debug for SelectedFastRule<'_> {
     }
 }
 
-/// The words of a cell that refers to the lines of published rules: those of the matcher, then one for each
-/// fast rule.
+/// The words of a cell that refers to the lines of published rules: those of the matcher, then one
+/// for each fast rule.
 ///
 /// | word | |
 /// |---|---|
@@ -87,10 +87,10 @@ fn to_words(
 }
 
 impl FastRuleTable {
-    /// Writes a selector into the cell of one direction. `rules` are those published last for this session;
-    /// without a matcher in them writes nothing and returns [`WrittenRule::NONE`]. Workers do not read the
-    /// selector before [`FastRuleTable::activate`] is called with the value that this returns. For the
-    /// publisher only.
+    /// Writes a selector into the cell of one direction. `rules` are those published last for this
+    /// session; without a matcher in them writes nothing and returns [`WrittenRule::NONE`]. Workers
+    /// do not read the selector before [`FastRuleTable::activate`] is called with the value that
+    /// this returns. For the publisher only.
     pub(crate) fn set_selector(
         &self,
         session: SessionIndex,
@@ -105,8 +105,9 @@ impl FastRuleTable {
         })
     }
 
-    /// Writes a filter into the cell of one direction; otherwise like [`FastRuleTable::set_selector`]. `first` of
-    /// its words is the address of the lines of the fast rules; the others are those of the filter.
+    /// Writes a filter into the cell of one direction; otherwise like
+    /// [`FastRuleTable::set_selector`]. `first` of its words is the address of the lines of the
+    /// fast rules; the others are those of the filter.
     pub(crate) fn set_filter(
         &self,
         session: SessionIndex,
@@ -126,8 +127,8 @@ impl FastRuleTable {
 }
 
 impl<'g> FastRuleCellRef<'g> {
-    /// The selector; `None` if the cell holds no active one: it is empty, holds a fast rule or filter, is being
-    /// written, or is not activated yet.
+    /// The selector; `None` if the cell holds no active one: it is empty, holds a fast rule or
+    /// filter, is being written, or is not activated yet.
     #[inline]
     pub(crate) fn selector(
         self,
@@ -136,12 +137,12 @@ impl<'g> FastRuleCellRef<'g> {
         let Self(cell) = self;
         let (head, CellWords { first, words }) = cell.read_if(CellKind::SELECTOR)?;
         let [v4, v6, numbers, counts] = words;
-        // JUSTIFICATION: the number of lines depends on the session's filters; a fixed room in the cell
-        // would take memory of all sessions for the few that have filters.
-        // SAFETY: `read_if` returns the words of one selector, so `first` and the count are those
-        // of the lines of published rules, which never change. The publisher replaces the words before
-        // those rules leave their slot, so the guard keeps the lines alive as if it had loaded the rules
-        // from the slot.
+        // JUSTIFICATION: the number of lines depends on the session's filters; a fixed room in the
+        // cell would take memory of all sessions for the few that have filters. SAFETY: `read_if`
+        // returns the words of one selector, so `first` and the count are those of the lines of
+        // published rules, which never change. The publisher replaces the words before those rules
+        // leave their slot, so the guard keeps the lines alive as if it had loaded the rules from
+        // the slot.
         let lines =
             unsafe { core::slice::from_raw_parts(first.cast_const(), (counts >> 32) as usize) };
         let roots = [v4, v6].map(MatcherRoot::from_bits);
@@ -168,15 +169,15 @@ impl<'g> FastRuleCellRef<'g> {
         })
     }
 
-    /// Prefetches the lines of a selector that a packet of the family needs first, and returns true; false if
-    /// the cell holds no active selector.
+    /// Prefetches the lines of a selector that a packet of the family needs first, and returns
+    /// true; false if the cell holds no active selector.
     #[inline]
     pub(crate) fn prefetch_selector(self, is_v6: bool) -> bool {
         let Some((first, root)) = self.peek_selector(usize::from(is_v6)) else { return false };
         let lines = MatcherRoot::from_bits(root).first_lines(is_v6);
         let line = |number: usize| first.wrapping_add(number);
-        // PERF (adit-bench datapath --sdf): one line or two, which depends on the family, are prefetched
-        // without a branch, which would be mispredicted.
+        // PERF (adit-bench datapath --sdf): one line or two, which depends on the family, are
+        // prefetched without a branch, which would be mispredicted.
         prefetch::address(line(lines.start));
         prefetch::address(line(lines.end.saturating_sub(1)));
         if lines.len() > 2 {
@@ -187,17 +188,17 @@ impl<'g> FastRuleCellRef<'g> {
 }
 
 impl<'a> FastRuleFilter<'a> {
-    /// The fast rule of the packet of `key`. `None` if the stages classify the packet: it does not match, and there is
-    /// no fast rule for the others.
+    /// The fast rule of the packet of `key`. `None` if the stages classify the packet: it does not
+    /// match, and there is no fast rule for the others.
     // PERF (adit-bench datapath --sdf): a call would pass the key through memory.
     #[inline(always)]
     pub(crate) fn select(&self, key: &FilterKey) -> Option<SelectedFastRule<'a>> {
         let number = self.filter.select(key)?;
         // JUSTIFICATION: see `FastRuleCellRef::selector`.
-        // SAFETY: head and words are those of one filter, so `first` is the address of its lines, which
-        // belong to published rules and never change. `select` returns the number of one of them. The
-        // publisher replaces the words before those rules leave their slot, so the guard keeps the lines alive
-        // as if it had loaded the rules from the slot.
+        // SAFETY: head and words are those of one filter, so `first` is the address of its lines,
+        // which belong to published rules and never change. `select` returns the number of one of
+        // them. The publisher replaces the words before those rules leave their slot, so the guard
+        // keeps the lines alive as if it had loaded the rules from the slot.
         let line = unsafe { &*self.first.wrapping_add(number) };
         Some(SelectedFastRule { line, cell: self.cell })
     }
@@ -225,8 +226,8 @@ impl<'a> FastRuleSelector<'a> {
         self.flags
     }
 
-    /// The fast rule of the packet of `key`. `None` if the stages classify it: no filter matches, a filter
-    /// needs the whole packet, or the PDR has no fast rule or is not among the first 16.
+    /// The fast rule of the packet of `key`. `None` if the stages classify it: no filter matches, a
+    /// filter needs the whole packet, or the PDR has no fast rule or is not among the first 16.
     // PERF (adit-bench datapath --sdf): a call would pass the key through memory.
     #[inline(always)]
     #[must_use]

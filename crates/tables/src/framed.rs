@@ -1,9 +1,9 @@
 //! Framed routes: networks behind UEs, found by the longest prefix.
 //!
-//! One hash table per family holds the prefixes of all lengths, and one word has a bit for each length in
-//! use. A lookup probes the table once per length, longest first. It happens only after no address key
-//! matched, and only while there are framed routes. Prefixes as long as an address key are address keys,
-//! which other tables hold. Spec: TS 29.244 §5.16.
+//! One hash table per family holds the prefixes of all lengths, and one word has a bit for each
+//! length in use. A lookup probes the table once per length, longest first. It happens only after
+//! no address key matched, and only while there are framed routes. Prefixes as long as an address
+//! key are address keys, which other tables hold. Spec: TS 29.244 §5.16.
 
 use core::fmt;
 
@@ -197,8 +197,8 @@ impl FramedWriter {
         }
     }
 
-    /// Removes `prefix` if it maps to `session`; returns whether it did. [`FramedWriter::reclaim`] frees its
-    /// place once `epoch`, the current one, has passed.
+    /// Removes `prefix` if it maps to `session`; returns whether it did. [`FramedWriter::reclaim`]
+    /// frees its place once `epoch`, the current one, has passed.
     pub(crate) fn remove(&mut self, prefix: IpPrefix, session: SessionIndex, epoch: Epoch) -> bool {
         match prefix {
             IpPrefix::V4(prefix) => {

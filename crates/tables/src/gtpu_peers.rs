@@ -1,9 +1,9 @@
-//! GTP-U peers: the far ends of the tunnels that published FARs send into, with their IPv6 addresses and outstanding
-//! Echo Requests.
+//! GTP-U peers: the far ends of the tunnels that published FARs send into, with their IPv6
+//! addresses and outstanding Echo Requests.
 //!
-//! Workers check here that the sender of a message is a peer, and that an Echo Response answers a request
-//! of ours. The control thread adds and removes peers with the rules.
-//! Spec: TS 29.281 §7.2.1, §7.2.2.
+//! Workers check here that the sender of a message is a peer, and that an Echo Response answers a
+//! request of ours. The control thread adds and removes peers with the rules. Spec: TS 29.281
+//! §7.2.1, §7.2.2.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv6Addr};
@@ -22,11 +22,12 @@ const WORD_BIT: u16 = 0x8000;
 /// Sequence numbers that one word holds.
 const LANES: u16 = 4;
 
-/// Marks a lane as taken. It stands in place of the bit of the sequence number that the word implies.
+/// Marks a lane as taken. It stands in place of the bit of the sequence number that the word
+/// implies.
 const TAKEN: u64 = 0x8000;
 
-/// Sequence numbers of outstanding Echo Requests: the last four successive ones for each value of the top
-/// bit.
+/// Sequence numbers of outstanding Echo Requests: the last four successive ones for each value of
+/// the top bit.
 #[derive(Default)]
 struct OutstandingEchoes([AtomicU64; 2]);
 
@@ -103,8 +104,8 @@ impl GtpuPeers {
         }
     }
 
-    /// A number of the peer, unique while it is a peer; `None` for an address that no published FAR sends
-    /// to.
+    /// A number of the peer, unique while it is a peer; `None` for an address that no published FAR
+    /// sends to.
     #[must_use]
     pub fn position(&self, peer: IpAddr) -> Option<u32> {
         self.keys.lookup(self.key(peer))
@@ -123,7 +124,8 @@ impl GtpuPeers {
         self.outstanding(peer).is_some_and(|outstanding| outstanding.take(sequence))
     }
 
-    /// The smallest MTU of the paths to all peers; `u16::MAX` if only links limit packets. Unit: octets.
+    /// The smallest MTU of the paths to all peers; `u16::MAX` if only links limit packets. Unit:
+    /// octets.
     #[inline]
     #[must_use]
     pub fn narrowest_path(&self) -> u16 {
@@ -215,7 +217,8 @@ impl GtpuPeerWriter {
         &self.peers
     }
 
-    /// One more FAR sends to `peer`. [`GtpuPeerIndex::NONE`] without room: workers then treat it as no peer.
+    /// One more FAR sends to `peer`. [`GtpuPeerIndex::NONE`] without room: workers then treat it as
+    /// no peer.
     pub(crate) fn hold(&mut self, peer: IpAddr) -> GtpuPeerIndex {
         let position = match self.records.get_mut(&peer) {
             Some(record) => {
@@ -246,8 +249,8 @@ impl GtpuPeerWriter {
         Some(position)
     }
 
-    /// Packets to `peer` have at most `mtu_bytes` octets; `u16::MAX`: only links limit them. Returns the smallest of all
-    /// paths.
+    /// Packets to `peer` have at most `mtu_bytes` octets; `u16::MAX`: only links limit them.
+    /// Returns the smallest of all paths.
     ///
     /// Cost: reads the MTUs of all peers.
     pub(crate) fn set_path_mtu(&mut self, peer: IpAddr, mtu_bytes: u16) -> u16 {

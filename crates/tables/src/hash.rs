@@ -1,8 +1,8 @@
 //! A keyed hash for keys that peers choose.
 //!
-//! A strongly universal multiply-add over 128 bits (Dietzfelbinger 1996), then a folded multiply that
-//! spreads the result over all bits. A peer without the seed cannot aim at a bucket: any two keys that it
-//! chooses collide only by chance.
+//! A strongly universal multiply-add over 128 bits (Dietzfelbinger 1996), then a folded multiply
+//! that spreads the result over all bits. A peer without the seed cannot aim at a bucket: any two
+//! keys that it chooses collide only by chance.
 
 use core::net::Ipv6Addr;
 

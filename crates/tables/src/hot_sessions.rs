@@ -1,7 +1,9 @@
-//! Which sessions get the places of an offload that has few: those with the most packets per second.
+//! Which sessions get the places of an offload that has few: those with the most packets per
+//! second.
 //!
-//! A session enters at one rate and leaves below a lower one, after a while, so that it does not come and go. A full offload
-//! gives a place to a session with twice the rate of the slowest that has one.
+//! A session enters at one rate and leaves below a lower one, after a while, so that it does not
+//! come and go. A full offload gives a place to a session with twice the rate of the slowest that
+//! has one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +36,8 @@ struct HotSession {
 #[derive(Debug)]
 pub(crate) struct HotSessions {
     choice: OffloadChoice,
-    /// By session: packets, and above them milliseconds, both modulo 2^32; zero before the first measurement.
+    /// By session: packets, and above them milliseconds, both modulo 2^32; zero before the first
+    /// measurement.
     samples: Vec<u64>,
     hot: BTreeMap<SessionIndex, HotSession>,
     by_rate: BTreeSet<(u64, SessionIndex)>,

@@ -1,9 +1,9 @@
 //! A hash table for keys that others choose: TEIDs of the SMF, UE addresses, on-link hosts.
 //!
-//! One writer, many readers, no locks. Buckets are cache lines of five entries; overflow buckets form a
-//! chain after them. Entries never move, so readers never miss a key that stays. The writer reuses the place
-//! of a removed entry only after every reader has passed a quiescent state, so a reader that matched a key
-//! cannot read the value of another one.
+//! One writer, many readers, no locks. Buckets are cache lines of five entries; overflow buckets
+//! form a chain after them. Entries never move, so readers never miss a key that stays. The writer
+//! reuses the place of a removed entry only after every reader has passed a quiescent state, so a
+//! reader that matched a key cannot read the value of another one.
 
 use core::fmt;
 use core::ops::Range;
@@ -50,8 +50,8 @@ const _: () = assert!(size_of::<KeyBucket>() == 64, "one bucket is one cache lin
 impl KeyBucket {
     /// Position of `key`, or `None`.
     ///
-    /// PERF (tables/lookup): compares all keys of a bucket, so no branch depends on the position of the
-    /// match.
+    /// PERF (tables/lookup): compares all keys of a bucket, so no branch depends on the position of
+    /// the match.
     #[inline]
     fn position(&self, key: u64) -> Option<usize> {
         let found = (0..).zip(&self.keys).fold(0_u32, |found, (at, cell)| {
@@ -251,8 +251,8 @@ impl KeyWriter {
         Ok(None)
     }
 
-    /// Removes `key` if it maps to `value`. Returns whether it did. [`KeyWriter::reclaim`] frees its place
-    /// once `epoch`, the current one, has passed.
+    /// Removes `key` if it maps to `value`. Returns whether it did. [`KeyWriter::reclaim`] frees
+    /// its place once `epoch`, the current one, has passed.
     pub fn remove(&mut self, key: u64, value: u32, epoch: Epoch) -> bool {
         if key == EMPTY {
             return false;
@@ -308,8 +308,8 @@ impl KeyWriter {
         self.table.buckets[tail].next.store(link, Ordering::Release);
     }
 
-    /// Removes empty overflow buckets from the end of a chain, so that a table under churn does not run out
-    /// of them.
+    /// Removes empty overflow buckets from the end of a chain, so that a table under churn does not
+    /// run out of them.
     fn trim(&mut self, home: usize, epoch: Epoch) {
         loop {
             let mut before = home;

@@ -1,8 +1,9 @@
-//! Large arrays that packets access at random: zeroed mappings, on huge pages if the kernel has them.
+//! Large arrays that packets access at random: zeroed mappings, on huge pages if the kernel has
+//! them.
 //!
-//! Memory that was never written costs nothing, so arrays have their maximum size. At a million sessions
-//! 4 KiB pages cost a page walk per packet, so the array requests transparent huge pages before it touches
-//! the memory. Without them lookups are slower.
+//! Memory that was never written costs nothing, so arrays have their maximum size. At a million
+//! sessions 4 KiB pages cost a page walk per packet, so the array requests transparent huge pages
+//! before it touches the memory. Without them lookups are slower.
 
 use core::fmt;
 use core::ops::Deref;
@@ -56,8 +57,8 @@ mod mapped {
         pub(crate) fn filled(len: usize, make: impl Fn() -> T) -> Self {
             let start = room::<T>(len);
             for at in 0..len {
-                // JUSTIFICATION: elements whose zeros are no value are written before they are read.
-                // SAFETY: within the room of `len` elements.
+                // JUSTIFICATION: elements whose zeros are no value are written before they are
+                // read. SAFETY: within the room of `len` elements.
                 let place = unsafe { start.add(at) };
                 // SAFETY: mapped and aligned, and no other code has the address yet.
                 unsafe { place.write(make()) };

@@ -1,8 +1,8 @@
 //! Lookup tables of the data plane and their publication to the workers.
 //!
 //! The control thread owns the [`Publisher`]; each worker owns one [`TablesReader`] and opens a
-//! [`TablesView`] at every step: a quiescent state. Nothing a worker calls here allocates, locks, waits or
-//! makes a system call; [`build`] allocates all memory.
+//! [`TablesView`] at every step: a quiescent state. Nothing a worker calls here allocates, locks,
+//! waits or makes a system call; [`build`] allocates all memory.
 //!
 //! Invariant: values that a worker found through a [`TablesView`] stay as they are until that
 //! worker opens the next one (quiescent-state-based reclamation, [`publish`]).

@@ -1,23 +1,26 @@
 //! The token buckets of QERs, by session, direction and bucket number.
 //!
 //! The first two buckets of a direction share one cache line, found by session index and direction,
-//! without a further lookup. Most sessions have no more: one for the rate of the session, one for that of
-//! the flow. Further buckets are in arrays that are allocated when a session first needs them.
+//! without a further lookup. Most sessions have no more: one for the rate of the session, one for
+//! that of the flow. Further buckets are in arrays that are allocated when a session first needs
+//! them.
 //!
-//! A charge may be deferred (`charging`). [`TablesView`](crate::TablesView) writes it to the buckets that workers read.
+//! A charge may be deferred (`charging`). [`TablesView`](crate::TablesView) writes it to the
+//! buckets that workers read.
 //!
 //! A bucket can be linked to a correlated rate, which sessions share (`correlated_rates`). Then the
-//! correlated rate decides. The session's own bucket takes its state after each packet, and counts the
-//! octets of this session.
+//! correlated rate decides. The session's own bucket takes its state after each packet, and counts
+//! the octets of this session.
 //!
 //! [Fast rules](adit_rules::FastRule), waiting packets and guarantees use the limit stored with the
-//! bucket. The stages (the full packet path in `datapath`) check maximum rates by the limit in the rules.
-//! Workers read a fast rule only after all of them run the rules that the limit belongs to.
+//! bucket. The stages (the full packet path in `datapath`) check maximum rates by the limit in the
+//! rules. Workers read a fast rule only after all of them run the rules that the limit belongs to.
 //!
-//! Threads: the publisher writes the limit and the link to a correlated rate, and resets a bucket before
+//! Threads: the publisher writes the limit and the link to a correlated rate, and resets a bucket
+//! before
 //!          it gives it to a new QER. Normally no published rules name that bucket. If all 64 are
-//!          taken, a worker may still charge it; then the reset and the charges mix. The worker that
-//!          owns the session writes everything else.
+//!          taken, a worker may still charge it; then the reset and the charges mix. The worker
+//!          that owns the session writes everything else.
 
 use core::fmt;
 
@@ -44,8 +47,8 @@ struct MeterPairTable {
     /// For each session uplink, then downlink.
     lines: LargeArray<MeterLine>,
     excess: LargeArray<[ExcessCounters; PER_LINE]>,
-    /// The number of the correlated rate that each bucket is linked to, plus one; zero is none. Written
-    /// by the publisher, and allocated when a session first has a correlated rate.
+    /// The number of the correlated rate that each bucket is linked to, plus one; zero is none.
+    /// Written by the publisher, and allocated when a session first has a correlated rate.
     link_numbers: MadeOnce<LargeArray<[Counter; PER_LINE]>>,
 }
 
@@ -162,8 +165,8 @@ impl MeterTable {
         &self.correlated_rates
     }
 
-    /// Links a bucket of both directions to the correlated rate with number `rate`, or to none. For the
-    /// publisher only.
+    /// Links a bucket of both directions to the correlated rate with number `rate`, or to none. For
+    /// the publisher only.
     pub(crate) fn set_link(&self, session: SessionIndex, bucket: u8, rate: Option<usize>) {
         let Some(table) = self.pairs(bucket) else { return };
         let number = rate.map_or(0, |at| at as u64 + 1);
@@ -200,8 +203,9 @@ impl MeterTable {
         }
     }
 
-    /// Resets a bucket of both directions: full credit, counts zero. The limit and the number of queued
-    /// packets stay. For the publisher only, if possible while no published rules name the bucket.
+    /// Resets a bucket of both directions: full credit, counts zero. The limit and the number of
+    /// queued packets stay. For the publisher only, if possible while no published rules name the
+    /// bucket.
     pub(crate) fn reset(&self, session: SessionIndex, bucket: u8) {
         for direction in [Direction::Uplink, Direction::Downlink] {
             let Some(Meter { cell, excess, .. }) = self.meter(session, direction, bucket) else {
@@ -261,9 +265,9 @@ impl<'a> Meter<'a> {
         WaitCounts::of(self.excess)
     }
 
-    /// True if the bucket is open at `now` by `limit`: that of the worker's rules, or the stored one
-    /// ([`Meter::limit`]). Forgives debt that dates from a previous limit. For the worker that owns
-    /// the session only.
+    /// True if the bucket is open at `now` by `limit`: that of the worker's rules, or the stored
+    /// one ([`Meter::limit`]). Forgives debt that dates from a previous limit. For the worker that
+    /// owns the session only.
     #[inline]
     #[must_use]
     pub fn is_open(&self, limit: RateLimit, now: Nanos) -> bool {
@@ -281,8 +285,8 @@ impl<'a> Meter<'a> {
         settled.is_open(limit, now)
     }
 
-    /// Charges a packet of `bytes` octets, whether or not the bucket is open. For the worker that owns the
-    /// session only.
+    /// Charges a packet of `bytes` octets, whether or not the bucket is open. For the worker that
+    /// owns the session only.
     #[inline]
     pub fn charge(&self, limit: RateLimit, now: Nanos, bytes: u16) {
         match self.correlated {
@@ -311,14 +315,15 @@ impl<'a> Meter<'a> {
         self.correlated.map_or_else(own, |rate| rate.bucket(limit, now)).opens_at(limit)
     }
 
-    /// Counts a packet of `bytes` octets that is dropped: its rate exceeded the bucket, or it was to wait
-    /// and this is its first bucket. For the worker that owns the session only.
+    /// Counts a packet of `bytes` octets that is dropped: its rate exceeded the bucket, or it was
+    /// to wait and this is its first bucket. For the worker that owns the session only.
     pub fn count_dropped(&self, bytes: u16) {
         self.excess.dropped_pkts.add(1);
         self.excess.dropped_bytes.add(u64::from(bytes));
     }
 
-    /// The counts of the bucket. `passed`: the octets of its cell and of a deferred charge. For any thread.
+    /// The counts of the bucket. `passed`: the octets of its cell and of a deferred charge. For any
+    /// thread.
     pub(crate) fn traffic(&self, passed: impl FnOnce(&MeterCell) -> u64) -> MeterTraffic {
         MeterTraffic {
             passed_bytes: passed(self.cell),

@@ -1,8 +1,8 @@
 //! Next hops: stations on our links, by dense index, and their link-layer addresses.
 //!
-//! The control thread creates, resolves and removes them; workers read. An index names the same interface
-//! and address until every worker has passed a quiescent state after the removal of the next hop. The
-//! link-layer address is one atomic word and can change at any time.
+//! The control thread creates, resolves and removes them; workers read. An index names the same
+//! interface and address until every worker has passed a quiescent state after the removal of the
+//! next hop. The link-layer address is one atomic word and can change at any time.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};

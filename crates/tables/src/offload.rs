@@ -24,7 +24,8 @@ pub struct OffloadReport {
     pub sessions: u64,
     /// Entries, one per session and direction.
     pub entries: u64,
-    /// Sessions that are chosen for it, if it has room for few: those with entries, and those that are to get some.
+    /// Sessions that are chosen for it, if it has room for few: those with entries, and those that
+    /// are to get some.
     pub chosen_sessions: Option<u64>,
     /// Rules that the offload refused, by its words.
     pub refusals: Vec<(Cow<'static, str>, u64)>,
@@ -54,7 +55,8 @@ pub(crate) struct OffloadWriter {
     refusals: Vec<(Cow<'static, str>, u64)>,
     /// For an offload that has room for few sessions.
     chosen: Option<ChosenSessions>,
-    /// All packets to data networks take the workers until this batch has passed: then it gets the routes in effect.
+    /// All packets to data networks take the workers until this batch has passed: then it gets the
+    /// routes in effect.
     changes_networks: Option<OffloadBatch>,
     /// Next steps for chosen sessions.
     steps: Vec<ChosenStep>,
@@ -103,7 +105,8 @@ impl OffloadWriter {
         }
     }
 
-    /// Ends one [`OffloadWriter::withhold`]. Returns true if the session gets entries when its rules are published again.
+    /// Ends one [`OffloadWriter::withhold`]. Returns true if the session gets entries when its
+    /// rules are published again.
     pub(crate) fn release(&mut self, session: SessionIndex) -> bool {
         if let Some(at) = self.withheld.iter().position(|of| *of == session) {
             self.withheld.swap_remove(at);
@@ -182,8 +185,8 @@ impl OffloadWriter {
         }
     }
 
-    /// Puts the entry of a chosen session that was refused, if one was: its device may have room now. Returns the number of
-    /// attempts. A refusal is not counted again.
+    /// Puts the entry of a chosen session that was refused, if one was: its device may have room
+    /// now. Returns the number of attempts. A refusal is not counted again.
     fn retry(&mut self, session: SessionIndex, context: &ChoiceContext<'_>) -> usize {
         let held = self.entries.get(session.0 as usize).copied().unwrap_or_default();
         if held == 0 {

@@ -8,8 +8,8 @@ pub fn read<T>(place: &T) {
     address(core::ptr::from_ref(place));
 }
 
-/// Prefetches the cache line at the start of element `at`. An index out of range prefetches some other
-/// line.
+/// Prefetches the cache line at the start of element `at`. An index out of range prefetches some
+/// other line.
 #[inline(always)]
 // PERF (adit-bench datapath --rates police): without a check of the index.
 pub(crate) fn element<T>(array: &[T], at: usize) {

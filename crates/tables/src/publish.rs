@@ -8,7 +8,8 @@
 //! Invariant: a pointer taken out of a slot is freed only after every reader that could have loaded
 //! it has announced a later quiescent state or gone offline.
 //!
-//! This module holds all `unsafe` of publication; `tests/loom_publish.rs` explores its interleavings.
+//! This module holds all `unsafe` of publication; `tests/loom_publish.rs` explores its
+//! interleavings.
 
 use core::fmt;
 use core::ptr::{self, NonNull};

@@ -203,7 +203,8 @@ impl Publisher {
         }
     }
 
-    /// Binds rules to these tables: writes their next hops, GTP-U peers, buckets and correlated rates.
+    /// Binds rules to these tables: writes their next hops, GTP-U peers, buckets and correlated
+    /// rates.
     fn bind(&mut self, id: DeltaId, session: SessionIndex, rules: &mut SessionRules) {
         rules.generation = id;
         self.resolve_next_hops(rules);
@@ -285,8 +286,8 @@ impl Publisher {
         Some(id)
     }
 
-    /// Lets the offload, if there is one, read counters, and goes on with the choice of its sessions. Once in each turn of
-    /// the control thread.
+    /// Lets the offload, if there is one, read counters, and goes on with the choice of its
+    /// sessions. Once in each turn of the control thread.
     pub fn turn(&mut self, now: Nanos) {
         let Some(offload) = &mut self.offload else { return };
         if offload.turn(&choice_context(now, &self.tables, &self.routes, &self.rules)) {
@@ -424,9 +425,9 @@ impl Publisher {
         self.rules.advance();
     }
 
-    /// Packets into tunnels to `peer` have at most `mtu_bytes` octets with all headers; `u16::MAX`: only links limit them.
-    /// Packets that exceed the narrowest path of all leave the fast path and the offload, which do
-    /// not distinguish peers.
+    /// Packets into tunnels to `peer` have at most `mtu_bytes` octets with all headers; `u16::MAX`:
+    /// only links limit them. Packets that exceed the narrowest path of all leave the fast path and
+    /// the offload, which do not distinguish peers.
     pub fn set_path_mtu(&mut self, peer: IpAddr, mtu_bytes: u16) {
         let narrowest = self.gtpu_peers.set_path_mtu(peer, mtu_bytes);
         if let Some(offload) = &mut self.offload {
@@ -522,8 +523,8 @@ impl Publisher {
         };
         let kept = rules.qers.iter().filter_map(|qer| had(qer.id));
         let mut taken = kept.fold(0, |set, meter| set | bit(meter.bucket));
-        // There are as many buckets as a session has QERs with a rate at most, so only guarantees may
-        // find none.
+        // There are as many buckets as a session has QERs with a rate at most, so only guarantees
+        // may find none.
         for qer in &mut rules.qers {
             let Some(meter) = &mut qer.meter else { continue };
             let known = had(qer.id).map(|known| known.bucket);
@@ -541,7 +542,8 @@ impl Publisher {
         }
     }
 
-    /// Takes the correlated rates that rules name; without room for one the session does not share it.
+    /// Takes the correlated rates that rules name; without room for one the session does not share
+    /// it.
     fn take_correlated_rates(&mut self, rules: &mut SessionRules) {
         for meter in rules.qers.iter_mut().filter_map(|qer| qer.meter.as_mut()) {
             let Some(id) = meter.correlated_rate else { continue };
@@ -552,8 +554,8 @@ impl Publisher {
         }
     }
 
-    /// Writes the limits of new QERs into their buckets, while no worker reads a fast rule of the session.
-    /// True if the session had or has rates, of its own or shared.
+    /// Writes the limits of new QERs into their buckets, while no worker reads a fast rule of the
+    /// session. True if the session had or has rates, of its own or shared.
     fn set_limits(&self, session: SessionIndex, qers: &[QerEntry]) -> bool {
         let before = self.rules.get(session.0 as usize).map_or(&[][..], PublishedRules::qers);
         let meters = &self.tables.meters;
@@ -583,7 +585,8 @@ impl Publisher {
         !self.tables.aggregates.is_empty() || all.any(|qer| qer.meter.is_some())
     }
 
-    /// Gives every FAR with a GTP-U peer its index and the next hop towards it. Spec: TS 29.244 §8.2.56.
+    /// Gives every FAR with a GTP-U peer its index and the next hop towards it. Spec: TS 29.244
+    /// §8.2.56.
     fn resolve_next_hops(&mut self, rules: &mut SessionRules) {
         for far in &mut rules.fars {
             far.next_hop = NextHopIndex::NONE;
@@ -615,8 +618,8 @@ impl Publisher {
     }
 }
 
-/// The workers as a data plane: a change is in effect once every worker has passed a quiescent state
-/// after it.
+/// The workers as a data plane: a change is in effect once every worker has passed a quiescent
+/// state after it.
 impl DataPlane for Publisher {
     fn apply(&mut self, id: DeltaId, delta: RuleDelta) {
         Self::apply(self, id, delta);

@@ -1,7 +1,7 @@
 //! Changes of the rules of sessions with rates: workers review their queues.
 //!
-//! A ring that the publisher writes and each worker reads at its own pace. The publisher writes an entry
-//! before it swaps the rules: a worker that has the rules finds the entry.
+//! A ring that the publisher writes and each worker reads at its own pace. The publisher writes an
+//! entry before it swaps the rules: a worker that has the rules finds the entry.
 
 use adit_rules::DeltaId;
 use adit_types::SessionIndex;
@@ -9,7 +9,8 @@ use adit_types::limits::RATE_CHANGES_LEN;
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Bits of the session index in an entry; above it are the lower 40 bits of the change's [`DeltaId`].
+/// Bits of the session index in an entry; above it are the lower 40 bits of the change's
+/// [`DeltaId`].
 const SESSION_BITS: u32 = 24;
 
 const _: () = assert!(adit_types::limits::SESSIONS_MAX <= 1 << SESSION_BITS);
@@ -22,8 +23,8 @@ pub(crate) struct RateChangeRing {
     entries: Box<[AtomicU64]>,
 }
 
-/// A change of the rules of a session that has rates before or after it, or any change while aggregates
-/// are configured.
+/// A change of the rules of a session that has rates before or after it, or any change while
+/// aggregates are configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateChange {
     /// The session.

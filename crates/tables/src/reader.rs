@@ -43,7 +43,8 @@ pub(crate) struct Tables {
     pub(crate) is_restoring: std::sync::atomic::AtomicBool,
 }
 
-/// The tables as one worker sees them. Starts offline; the first [`TablesReader::observe`] goes online.
+/// The tables as one worker sees them. Starts offline; the first [`TablesReader::observe`] goes
+/// online.
 ///
 /// An online reader that stops observing delays each publication: take it offline, or drop it.
 #[derive(Debug)]
@@ -74,8 +75,9 @@ impl TablesReader {
 
     /// Opens a view. This is the worker's quiescent state.
     ///
-    /// Cost:    two loads of shared lines, for the rules and for the routes; after a change a store to a line of the worker.
-    /// Threads: announces that nothing from earlier views is in use any more. The borrow checker
+    /// Cost:    two loads of shared lines, for the rules and for the routes; after a change a store
+    /// to a line of the worker. Threads: announces that nothing from earlier views is in use any
+    /// more. The borrow checker
     ///          ensures it, because a view borrows the reader.
     #[inline]
     pub fn observe(&mut self) -> TablesView<'_> {
@@ -109,7 +111,8 @@ impl TablesReader {
         self.tables.fast_rules.len()
     }
 
-    /// Our logical interfaces of the start, by id. A view has those in effect, which begin with these.
+    /// Our logical interfaces of the start, by id. A view has those in effect, which begin with
+    /// these.
     #[must_use]
     pub fn interfaces(&self) -> &[Interface] {
         &self.interfaces
@@ -129,9 +132,11 @@ pub struct TablesView<'a> {
 impl<'a> TablesView<'a> {
     /// Finds the session of every local TEID.
     ///
-    /// Shape:   reads `teids[0..n]`; writes `out[0..n]`, `SessionIndex::NONE` on a miss; n is the length
+    /// Shape:   reads `teids[0..n]`; writes `out[0..n]`, `SessionIndex::NONE` on a miss; n is the
+    /// length
     ///          of the shorter slice.
-    /// Cost:    two passes with prefetch over the direct index, and a probe of the hash table for each
+    /// Cost:    two passes with prefetch over the direct index, and a probe of the hash table for
+    /// each
     ///          TEID whose place another TEID has. No allocation, no clock.
     /// Spec:    TS 29.281 §5.1.
     /// Errors:  none; a miss is the caller's `DropReason::TeidUnknown`.
@@ -165,16 +170,17 @@ impl<'a> TablesView<'a> {
         self.tables.teids.session(teid)
     }
 
-    /// The session of a local TEID if its tunnel comes from the RAN, as far as the index of TEIDs shows it.
-    /// Otherwise `SessionIndex::NONE`: then [`TablesView::session_of_other_teid`] finds it.
+    /// The session of a local TEID if its tunnel comes from the RAN, as far as the index of TEIDs
+    /// shows it. Otherwise `SessionIndex::NONE`: then [`TablesView::session_of_other_teid`] finds
+    /// it.
     #[inline]
     #[must_use]
     pub fn session_of_usual_teid(&self, teid: Teid) -> SessionIndex {
         self.tables.teids.unmarked_session(teid)
     }
 
-    /// The session of a local TEID that [`TablesView::session_of_usual_teid`] does not find, and whether
-    /// [`TablesView::tunnel_to_ue_cell`] has its fast rule.
+    /// The session of a local TEID that [`TablesView::session_of_usual_teid`] does not find, and
+    /// whether [`TablesView::tunnel_to_ue_cell`] has its fast rule.
     #[inline]
     #[must_use]
     pub fn session_of_other_teid(&self, teid: Teid) -> (SessionIndex, bool) {
@@ -252,12 +258,13 @@ impl<'a> TablesView<'a> {
         }
     }
 
-    /// The interface on which a locally switched packet from a UE to `addr` arrives again, instead of
-    /// leaving to a data network through one of `within`. Its destination is a UE, or a network behind a
-    /// UE whose prefix is longer than the route's. `None` without such a UE, and in domains without local
-    /// switching.
+    /// The interface on which a locally switched packet from a UE to `addr` arrives again, instead
+    /// of leaving to a data network through one of `within`. Its destination is a UE, or a network
+    /// behind a UE whose prefix is longer than the route's. `None` without such a UE, and in
+    /// domains without local switching.
     ///
-    /// Cost: that of [`TablesView::block_gateway`] for blocks without UEs; else one search among the
+    /// Cost: that of [`TablesView::block_gateway`] for blocks without UEs; else one search among
+    /// the
     ///       routes and one among the UEs.
     #[inline]
     #[must_use]
@@ -296,7 +303,8 @@ impl<'a> TablesView<'a> {
         is_nearest.then_some(interface)
     }
 
-    /// The neighbor `addr` on `interface`; `None` if it has no next hop, because no packets are sent to it.
+    /// The neighbor `addr` on `interface`; `None` if it has no next hop, because no packets are
+    /// sent to it.
     #[must_use]
     pub fn neighbor(&self, interface: InterfaceId, addr: IpAddr) -> Option<KnownNeighbor> {
         self.tables.next_hops.neighbor(interface, addr)
@@ -351,8 +359,8 @@ impl<'a> TablesView<'a> {
     }
 
     /// The number of an IPv4 destination's block in data networks, by which
-    /// [`TablesView::block_gateway`] finds the one gateway of the whole block. Zero if there is no such
-    /// gateway.
+    /// [`TablesView::block_gateway`] finds the one gateway of the whole block. Zero if there is no
+    /// such gateway.
     ///
     /// Cost: one bit of 8 KiB behind a default route, else one octet of 64 KiB.
     #[inline]
@@ -363,7 +371,8 @@ impl<'a> TablesView<'a> {
 
     /// The same for IPv6 addresses whose upper half is `upper`.
     ///
-    /// Cost: one bit of 8 KiB for destinations behind the usual gateway, else a binary search over the
+    /// Cost: one bit of 8 KiB for destinations behind the usual gateway, else a binary search over
+    /// the
     ///       borders of the routes.
     #[inline]
     #[must_use]
@@ -378,8 +387,8 @@ impl<'a> TablesView<'a> {
         self.routes.block_gateway(within, block)
     }
 
-    /// The next hop towards `addr` by the routes of data networks through one of `within`. `None` without
-    /// a route, and for an on-link destination without a next hop yet.
+    /// The next hop towards `addr` by the routes of data networks through one of `within`. `None`
+    /// without a route, and for an on-link destination without a next hop yet.
     #[inline(never)]
     #[must_use]
     pub fn next_hop_towards(&self, within: InterfaceSet, addr: IpAddr) -> Option<NextHopIndex> {
@@ -396,7 +405,8 @@ impl<'a> TablesView<'a> {
         slots.into_iter().for_each(|slot| self.usage.prefetch(slot));
     }
 
-    /// Prefetches the usage counters of the cell's fast rule that do not stand in the cell. Reads the second line.
+    /// Prefetches the usage counters of the cell's fast rule that do not stand in the cell. Reads
+    /// the second line.
     #[inline]
     pub fn prefetch_usage_elsewhere(&self, cell: FastRuleCellRef<'a>) {
         if cell.flags().has_urrs() {
@@ -404,10 +414,10 @@ impl<'a> TablesView<'a> {
         }
     }
 
-    /// Prefetches the lines that a packet of `direction` needs besides the first one of its cell, which
-    /// [`FastRuleCellRef::prefetch`] prefetched: usage counters and buckets, and the far end of a rule with
-    /// [`CellFlags::may_relay`]. `is_tunneled`: the packet arrived in a tunnel. Returns the flags of the cell; does
-    /// nothing else if it holds no fast rule.
+    /// Prefetches the lines that a packet of `direction` needs besides the first one of its cell,
+    /// which [`FastRuleCellRef::prefetch`] prefetched: usage counters and buckets, and the far end
+    /// of a rule with [`CellFlags::may_relay`]. `is_tunneled`: the packet arrived in a tunnel.
+    /// Returns the flags of the cell; does nothing else if it holds no fast rule.
     #[inline]
     pub fn prefetch_rule(
         &self,
@@ -433,7 +443,8 @@ impl<'a> TablesView<'a> {
         flags
     }
 
-    /// The filter of one direction, if a single one selects the fast rule and no rule leads into a tunnel over IPv6.
+    /// The filter of one direction, if a single one selects the fast rule and no rule leads into a
+    /// tunnel over IPv6.
     #[inline(always)]
     // PERF (adit-bench datapath --sdf): a call would pass the words through memory.
     #[must_use]
@@ -448,8 +459,8 @@ impl<'a> TablesView<'a> {
         cell.filter(CellKind::ANY_FILTER, self.rules)
     }
 
-    /// The fast rule that `filter` selects for the packet of `key`: prefetches its line. `None` if the stages classify
-    /// the packet: it does not match, and there is no fast rule for the others.
+    /// The fast rule that `filter` selects for the packet of `key`: prefetches its line. `None` if
+    /// the stages classify the packet: it does not match, and there is no fast rule for the others.
     #[inline(always)]
     // PERF (adit-bench datapath --sdf): a call would pass filter and key through memory.
     #[must_use]
@@ -469,8 +480,8 @@ impl<'a> TablesView<'a> {
         self.tables.meters.prefetch(session, direction);
     }
 
-    /// Prefetches the lines of a matcher that a packet of the family needs first, and returns true; false if
-    /// no matcher selects the fast rule.
+    /// Prefetches the lines of a matcher that a packet of the family needs first, and returns true;
+    /// false if no matcher selects the fast rule.
     #[inline]
     #[must_use]
     pub fn prefetch_selector(&self, cell: FastRuleCellRef<'a>, is_v6: bool) -> bool {
@@ -497,8 +508,8 @@ impl<'a> TablesView<'a> {
         self.tables.meters.all_pairs()
     }
 
-    /// The first two buckets of a direction of a session, for fast rules. Writes a deferred charge to them. For the
-    /// worker that owns the session only.
+    /// The first two buckets of a direction of a session, for fast rules. Writes a deferred charge
+    /// to them. For the worker that owns the session only.
     #[inline]
     #[must_use]
     pub fn meter_pair(&self, session: SessionIndex, direction: Direction) -> Option<MeterPair<'a>> {
@@ -509,8 +520,8 @@ impl<'a> TablesView<'a> {
         Some(pair)
     }
 
-    /// Writes a deferred charge to the first two buckets of a direction of a session. Returns whether there was one.
-    /// For the worker that owns the session only.
+    /// Writes a deferred charge to the first two buckets of a direction of a session. Returns
+    /// whether there was one. For the worker that owns the session only.
     #[inline(never)]
     pub fn settle(&self, session: SessionIndex, direction: Direction) -> bool {
         let pair = self.tables.meters.pair(session, direction);
@@ -520,10 +531,10 @@ impl<'a> TablesView<'a> {
         true
     }
 
-    /// Charges a packet of `bytes` octets to the buckets of `rule`, the fast rule of a direction of a session, if all
-    /// of them are open at `now`. Returns whether it did; if not, no charge is deferred. The rule is that of the cell
-    /// of this direction. For the worker that owns the session only. The buckets are the session's own, as in
-    /// [`MeterPair::try_charge`].
+    /// Charges a packet of `bytes` octets to the buckets of `rule`, the fast rule of a direction of
+    /// a session, if all of them are open at `now`. Returns whether it did; if not, no charge is
+    /// deferred. The rule is that of the cell of this direction. For the worker that owns the
+    /// session only. The buckets are the session's own, as in [`MeterPair::try_charge`].
     #[must_use]
     pub fn try_charge(
         &self,
@@ -537,8 +548,8 @@ impl<'a> TablesView<'a> {
         pair.is_some_and(|pair| rule.try_charge(pair, now, bytes))
     }
 
-    /// The counters of the packets that wait for the first of the buckets `which` (bit n is bucket n) of
-    /// [`TablesView::meter_pair`]. `which` is not zero.
+    /// The counters of the packets that wait for the first of the buckets `which` (bit n is bucket
+    /// n) of [`TablesView::meter_pair`]. `which` is not zero.
     #[inline]
     #[must_use]
     pub fn wait_counts(
@@ -576,9 +587,9 @@ impl<'a> TablesView<'a> {
         self.tables.meters.correlated_rates().is_used()
     }
 
-    /// A bucket of a direction of a session. The first two always exist. Those beyond exist once some
-    /// session needed them, and stay when the rules leave them. For the worker that owns the session only: writes
-    /// a deferred charge to the buckets.
+    /// A bucket of a direction of a session. The first two always exist. Those beyond exist once
+    /// some session needed them, and stay when the rules leave them. For the worker that owns the
+    /// session only: writes a deferred charge to the buckets.
     #[inline]
     #[must_use]
     pub fn meter(

@@ -1,12 +1,13 @@
-//! Longest-prefix match over connected prefixes and configured routes. Immutable once built: other routes are other tables.
+//! Longest-prefix match over connected prefixes and configured routes. Immutable once built: other
+//! routes are other tables.
 //!
-//! GTP-U interfaces (N3, N9, N4-u) and N6 interfaces have separate tables: transport networks and data
-//! networks may use the same addresses, and a default route of one must not catch the other's packets.
-//! For the same reason one prefix may have a route per interface; a lookup names the interfaces whose
-//! routes count.
+//! GTP-U interfaces (N3, N9, N4-u) and N6 interfaces have separate tables: transport networks and
+//! data networks may use the same addresses, and a default route of one must not catch the other's
+//! packets. For the same reason one prefix may have a route per interface; a lookup names the
+//! interfaces whose routes count.
 //!
-//! Only marks change: the publisher marks the blocks and areas of destinations that contain UEs, and
-//! packets to these take a search.
+//! Only marks change: the publisher marks the blocks and areas of destinations that contain UEs,
+//! and packets to these take a search.
 
 use core::net::IpAddr;
 use core::ops::{BitAnd, BitOr, Not};
@@ -89,16 +90,16 @@ type ScopedGateways = Box<[Option<(InterfaceId, NextHopIndex)>]>;
 /// Gateways that serve whole blocks of destinations.
 #[derive(Debug)]
 struct Gateways {
-    /// Sets of interfaces that lookups name: first all interfaces, then those of each routing domain if
-    /// there are several.
+    /// Sets of interfaces that lookups name: first all interfaces, then those of each routing
+    /// domain if there are several.
     scopes: Vec<InterfaceSet>,
     /// By number less one.
     numbered: Vec<ScopedGateways>,
 }
 
 impl Gateways {
-    /// The number of the gateways that `lookup` finds, one per scope. New ones get the next number, or
-    /// [`SEARCH`] if all numbers are taken.
+    /// The number of the gateways that `lookup` finds, one per scope. New ones get the next number,
+    /// or [`SEARCH`] if all numbers are taken.
     fn number(&mut self, lookup: impl Fn(InterfaceSet) -> Option<RouteTarget>) -> u8 {
         let gateway = |scope: &InterfaceSet| match lookup(*scope) {
             Some(RouteTarget::Gateway(interface, index)) => Some((interface, index)),
@@ -119,8 +120,8 @@ impl Gateways {
         }
     }
 
-    /// The gateway of a number among routes through `within`. The best gateway of a wider scope is the
-    /// best one of `within`, too, if it is on one of these interfaces.
+    /// The gateway of a number among routes through `within`. The best gateway of a wider scope is
+    /// the best one of `within`, too, if it is on one of these interfaces.
     #[inline]
     fn find(&self, within: InterfaceSet, number: u8) -> Option<(InterfaceId, NextHopIndex)> {
         let gateways = self.numbered.get(usize::from(number).checked_sub(1)?)?;
@@ -133,8 +134,8 @@ impl Gateways {
     }
 }
 
-/// The number of each /16 of IPv4: one load instead of a search. A block that a longer prefix or a UE
-/// divides has [`SEARCH`]. 64 KiB.
+/// The number of each /16 of IPv4: one load instead of a search. A block that a longer prefix or a
+/// UE divides has [`SEARCH`]. 64 KiB.
 struct Ipv4Blocks {
     /// By routes alone, as if there were no UEs.
     by_route: Box<[u8; BLOCKS]>,
@@ -190,8 +191,8 @@ impl Ipv4Blocks {
     }
 }
 
-/// The numbers of IPv6 destinations, by the upper halves of their addresses. A span reaches from one of
-/// `starts` to the next.
+/// The numbers of IPv6 destinations, by the upper halves of their addresses. A span reaches from
+/// one of `starts` to the next.
 #[derive(Debug)]
 struct Ipv6Spans {
     /// Ascending, without the first span's, which is zero.
@@ -259,7 +260,8 @@ impl Ipv6Spans {
 
     /// The number of the gateway to addresses whose upper half is `upper`.
     ///
-    /// Cost: one bit for destinations with the usual number; else a binary search over the borders of
+    /// Cost: one bit for destinations with the usual number; else a binary search over the borders
+    /// of
     ///       the routes.
     #[inline]
     fn number(&self, upper: u64) -> u8 {
@@ -294,8 +296,8 @@ where
     K: Copy + Ord + BitAnd<Output = K> + BitOr<Output = K> + Not<Output = K>,
     K: Into<u128> + TryFrom<u128>,
 {
-    /// The numbers of units of 2^`unit_bits` destinations, by the first unit of each span in which they are
-    /// equal, ascending from unit zero. A unit that longer prefixes divide has [`SEARCH`].
+    /// The numbers of units of 2^`unit_bits` destinations, by the first unit of each span in which
+    /// they are equal, ascending from unit zero. A unit that longer prefixes divide has [`SEARCH`].
     ///
     /// Shape: neighbors among the spans may have the same number.
     fn number_spans(&self, unit_bits: u32, gateways: &mut Gateways) -> Vec<(u64, u8)> {
@@ -437,8 +439,8 @@ fn scopes(interfaces: &[Interface]) -> Vec<InterfaceSet> {
     core::iter::once(None).chain(domains).map(|domain| networks(interfaces, domain)).collect()
 }
 
-/// The interfaces through which UEs could reach the addresses of `interface`: the N6 interfaces of its
-/// routing domain, and for other roles all interfaces.
+/// The interfaces through which UEs could reach the addresses of `interface`: the N6 interfaces of
+/// its routing domain, and for other roles all interfaces.
 fn reachable_from(interfaces: &[Interface], interface: &Interface) -> InterfaceSet {
     match interface.role {
         InterfaceRole::N6 => networks(interfaces, Some(interface.domain)),
@@ -518,9 +520,9 @@ impl Routes {
         routes.insert(prefix, target).then_some(()).ok_or(TablesError::DuplicateRoute(prefix))
     }
 
-    /// Keeps packets of UEs that may leave through one of `within` from an address of ours. No gateway
-    /// then serves the whole block around it, so its packets take the stages. Call it before all other
-    /// inserts: the first target of a prefix counts.
+    /// Keeps packets of UEs that may leave through one of `within` from an address of ours. No
+    /// gateway then serves the whole block around it, so its packets take the stages. Call it
+    /// before all other inserts: the first target of a prefix counts.
     fn insert_own(&mut self, addr: IpAddr, within: InterfaceSet) {
         let host = match addr {
             IpAddr::V4(addr) => Ipv4Prefix::containing(addr, 32).map(IpPrefix::V4),
@@ -530,8 +532,8 @@ impl Routes {
         host.map(|host| self.n6.insert(host, RouteTarget::Own(within)));
     }
 
-    /// Inserts the connected prefixes; a host prefix contains no other station. Behind an only station,
-    /// connected destinations take routes as others do.
+    /// Inserts the connected prefixes; a host prefix contains no other station. Behind an only
+    /// station, connected destinations take routes as others do.
     fn insert_connected(&mut self, interface: &Interface) -> Result<(), TablesError> {
         let on_link = RouteTarget::OnLink(interface.id);
         let nowhere_here = RouteTarget::Nowhere(interface.id);
@@ -574,7 +576,8 @@ impl Routes {
         &self.gateways
     }
 
-    /// The number of the gateways to a part of the data networks, zero for packets that take a search.
+    /// The number of the gateways to a part of the data networks, zero for packets that take a
+    /// search.
     pub(crate) fn gateway_of(&self, part: NetworkPart) -> u8 {
         match part {
             NetworkPart::V4(block) => self.n6.v4_blocks.number(u32::from(block) << 16),
@@ -585,8 +588,8 @@ impl Routes {
         }
     }
 
-    /// Marks an IPv4 block of data networks that contains UEs, or removes the mark: packets to a marked
-    /// block take a search. For the one writer.
+    /// Marks an IPv4 block of data networks that contains UEs, or removes the mark: packets to a
+    /// marked block take a search. For the one writer.
     pub(crate) fn mark_v4(&self, block: u16, has_ues: bool) {
         self.n6.v4_blocks.mark(block, has_ues);
     }
@@ -655,9 +658,9 @@ impl Routes {
         self.n6.gateways.find(within, block).map(|(_, index)| index)
     }
 
-    /// The target of the longest prefix that contains `addr`, among routes through `within`: of GTP-U
-    /// interfaces if `role` is one of theirs, else of N6 interfaces. If there are several targets,
-    /// the first interface's counts. `None` without a route.
+    /// The target of the longest prefix that contains `addr`, among routes through `within`: of
+    /// GTP-U interfaces if `role` is one of theirs, else of N6 interfaces. If there are several
+    /// targets, the first interface's counts. `None` without a route.
     #[inline]
     pub(crate) fn lookup(
         &self,

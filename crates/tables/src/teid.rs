@@ -1,12 +1,12 @@
-//! Sessions by local TEID: a direct index by the low bits of the TEID, and a hash table for TEIDs whose
-//! place is taken.
+//! Sessions by local TEID: a direct index by the low bits of the TEID, and a hash table for TEIDs
+//! whose place is taken.
 //!
-//! `session` chooses TEIDs whose low `teid_slot_bits` are unique. A TEID that a control plane chose takes
-//! its place in the index if that is free, and else goes to the hash table.
+//! `session` chooses TEIDs whose low `teid_slot_bits` are unique. A TEID that a control plane chose
+//! takes its place in the index if that is free, and else goes to the hash table.
 //!
-//! A tunnel towards the UE that has a fast rule is marked in the index. The mark decides only where the fast path
-//! looks for the rule, which holds its TEID: an outdated mark sends packets to the stages.
-//! Spec: TS 29.281 §5.1.
+//! A tunnel towards the UE that has a fast rule is marked in the index. The mark decides only where
+//! the fast path looks for the rule, which holds its TEID: an outdated mark sends packets to the
+//! stages. Spec: TS 29.281 §5.1.
 
 use core::fmt;
 
@@ -21,14 +21,14 @@ use crate::sync::{Arc, AtomicU64, Ordering};
 /// An empty entry.
 const VACANT: u64 = 0;
 
-/// One entry of the index: the TEID in the upper 32 bits, the complement of the session index in the
-/// lower ones, so that zeros name no session.
+/// One entry of the index: the TEID in the upper 32 bits, the complement of the session index in
+/// the lower ones, so that zeros name no session.
 fn pack(teid: Teid, session: SessionIndex) -> u64 {
     u64::from(teid.0) << 32 | u64::from(!session.0)
 }
 
-/// The entry of a marked tunnel: its TEID is complemented. No other TEID of its place has that complement, because
-/// the lowest bits differ.
+/// The entry of a marked tunnel: its TEID is complemented. No other TEID of its place has that
+/// complement, because the lowest bits differ.
 fn pack_marked(teid: Teid, session: SessionIndex) -> u64 {
     pack(Teid(!teid.0), session)
 }
@@ -78,14 +78,16 @@ impl TeidTable {
         session_of(self.slot(teid).load(Ordering::Acquire), teid)
     }
 
-    /// The session of `teid` if the index does not have it without a mark, and whether it is marked.
+    /// The session of `teid` if the index does not have it without a mark, and whether it is
+    /// marked.
     #[inline]
     pub(crate) fn other_session(&self, teid: Teid) -> (SessionIndex, bool) {
         let session = session_of(self.slot(teid).load(Ordering::Acquire), Teid(!teid.0));
         if session.is_some() { (session, true) } else { (self.foreign_session(teid), false) }
     }
 
-    /// The session of a `teid` that is not marked. Looks at the index again: a mark may just have been removed.
+    /// The session of a `teid` that is not marked. Looks at the index again: a mark may just have
+    /// been removed.
     #[inline(never)]
     fn foreign_session(&self, teid: Teid) -> SessionIndex {
         let session = self.unmarked_session(teid);

@@ -1,8 +1,9 @@
-//! The blocks and areas of destinations that contain UEs. Only packets to these take the search for local
-//! switching.
+//! The blocks and areas of destinations that contain UEs. Only packets to these take the search for
+//! local switching.
 //!
-//! An IPv4 block is a /16. An IPv6 area is one of 2^16 parts by a hash of the upper 48 bits. Destinations
-//! that share a block or area with UEs take the search as well, which finds their route.
+//! An IPv4 block is a /16. An IPv6 area is one of 2^16 parts by a hash of the upper 48 bits.
+//! Destinations that share a block or area with UEs take the search as well, which finds their
+//! route.
 
 use core::net::Ipv6Addr;
 use core::ops::RangeInclusive;
@@ -15,8 +16,8 @@ use adit_types::{InterfaceSet, IpPrefix, Ipv4Prefix, Ipv6Prefix};
 use crate::area_bits::{AREAS, area};
 use crate::routes::Routes;
 
-/// The blocks or areas of a prefix of `len` bits, counted from its first one. `bits` bits of an address
-/// distinguish them; the last 16 of these are enough to name all areas.
+/// The blocks or areas of a prefix of `len` bits, counted from its first one. `bits` bits of an
+/// address distinguish them; the last 16 of these are enough to name all areas.
 fn members(len: u8, bits: u8) -> RangeInclusive<u16> {
     let last = match bits.saturating_sub(len) {
         spare @ 0..16 => (1 << spare) - 1,
@@ -30,14 +31,16 @@ fn members(len: u8, bits: u8) -> RangeInclusive<u16> {
 pub(crate) struct UeAreas {
     v4: Vec<u32>,
     v6: Vec<u32>,
-    /// Framed routes, the interfaces of their data networks, and whether their parts are counted: routes decide that.
+    /// Framed routes, the interfaces of their data networks, and whether their parts are counted:
+    /// routes decide that.
     framed: BTreeMap<SessionKey, (InterfaceSet, bool)>,
     /// Parts that were marked, or whose marks were removed, if they are noted for an offload.
     changed: Option<Vec<NetworkPart>>,
 }
 
 impl UeAreas {
-    /// No UEs. With `notes_changes`, [`UeAreas::take_changed`] returns the parts whose marks changed.
+    /// No UEs. With `notes_changes`, [`UeAreas::take_changed`] returns the parts whose marks
+    /// changed.
     pub(crate) fn new(notes_changes: bool) -> Self {
         let changed = notes_changes.then(Vec::new);
         Self { v4: vec![0; AREAS], v6: vec![0; AREAS], framed: BTreeMap::new(), changed }
@@ -75,8 +78,8 @@ impl UeAreas {
         }
     }
 
-    /// Counts framed routes by `routes`, which take the place of others, and marks their parts with UEs. For routes that no
-    /// reader has yet.
+    /// Counts framed routes by `routes`, which take the place of others, and marks their parts with
+    /// UEs. For routes that no reader has yet.
     pub(crate) fn move_to(&mut self, routes: &Routes) {
         let mut framed = core::mem::take(&mut self.framed);
         for (key, (within, is_counted)) in &mut framed {
@@ -96,8 +99,8 @@ impl UeAreas {
         with_ues(&self.v6).into_iter().for_each(|area| routes.mark_v6(area, true));
     }
 
-    /// Counts one prefix more or fewer in each of its parts, and calls `on_change` for the parts that get their first one or
-    /// lose their last one.
+    /// Counts one prefix more or fewer in each of its parts, and calls `on_change` for the parts
+    /// that get their first one or lose their last one.
     fn count(&mut self, prefix: IpPrefix, is_more: bool, mut on_change: impl FnMut(NetworkPart)) {
         for part in parts(prefix) {
             let count = match part {

@@ -83,8 +83,8 @@ impl UePools {
         Some(value.checked_sub(1).map_or(SessionIndex::NONE, SessionIndex))
     }
 
-    /// Lets `addr` lead to `session`; returns whether it led nowhere before, `None` outside the pools.
-    /// For the one writer.
+    /// Lets `addr` lead to `session`; returns whether it led nowhere before, `None` outside the
+    /// pools. For the one writer.
     pub(crate) fn insert(&self, addr: u32, session: SessionIndex) -> Option<bool> {
         let entry = self.entry(addr)?;
         let is_new = entry.load(Ordering::Relaxed) == 0;
@@ -92,8 +92,8 @@ impl UePools {
         Some(is_new)
     }
 
-    /// Lets `addr` lead nowhere if it leads to `session`; returns whether it did, `None` outside the
-    /// pools. For the one writer.
+    /// Lets `addr` lead nowhere if it leads to `session`; returns whether it did, `None` outside
+    /// the pools. For the one writer.
     pub(crate) fn remove(&self, addr: u32, session: SessionIndex) -> Option<bool> {
         let entry = self.entry(addr)?;
         let is_its = entry.load(Ordering::Relaxed) == session.0.wrapping_add(1);

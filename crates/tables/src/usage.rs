@@ -1,11 +1,12 @@
 //! Usage counters of URRs: one cache line per usage slot.
 //!
-//! Only the worker that owns the session writes its lines; the control thread reads them with relaxed
-//! loads. Counters are not reset when a slot is reused: a measurement remembers the values that it
-//! began with.
+//! Only the worker that owns the session writes its lines; the control thread reads them with
+//! relaxed loads. Counters are not reset when a slot is reused: a measurement remembers the values
+//! that it began with.
 //!
-//! The session's own URR counts in the cells of its fast rules (`fast_rule_cell`). The line of its slot holds the
-//! generation, and counts the session's other packets: forwarded ones less those that the URR counted.
+//! The session's own URR counts in the cells of its fast rules (`fast_rule_cell`). The line of its
+//! slot holds the generation, and counts the session's other packets: forwarded ones less those
+//! that the URR counted.
 
 use core::fmt;
 
@@ -49,8 +50,8 @@ struct UsageLine {
     last: Counter,
     /// Generation, and which of its marks were reported.
     marks: Counter,
-    /// While the octets of both directions stay below this, no limit is reached and nothing is to be
-    /// reported: packets are counted without checks. Unit: octets.
+    /// While the octets of both directions stay below this, no limit is reached and nothing is to
+    /// be reported: packets are counted without checks. Unit: octets.
     unchecked_below: Counter,
 }
 
@@ -69,8 +70,9 @@ impl UsageLine {
         pkts_counter.add(pkts);
     }
 
-    /// Takes a packet that a cell counts out of the line: the session's traffic is the sum of line and cells, and the
-    /// stages count each forwarded packet in the line ([`crate::TablesView::count_session`]). Below zero, counters wrap.
+    /// Takes a packet that a cell counts out of the line: the session's traffic is the sum of line
+    /// and cells, and the stages count each forwarded packet in the line
+    /// ([`crate::TablesView::count_session`]). Below zero, counters wrap.
     #[inline]
     fn uncount_forwarded(&self, direction: Direction, bytes: u64) {
         let (pkts_counter, bytes_counter) = self.counters(direction);
@@ -296,8 +298,9 @@ impl<'a> UsageView<'a> {
         (dropped.bytes.load(), dropped.pkts.load())
     }
 
-    /// Octets counted towards the data network and towards the UE. They do not change before this worker counts a packet
-    /// or calls [`UsageView::update_unchecked`]. For the worker that owns the session only.
+    /// Octets counted towards the data network and towards the UE. They do not change before this
+    /// worker counts a packet or calls [`UsageView::update_unchecked`]. For the worker that owns
+    /// the session only.
     #[inline]
     #[must_use]
     pub fn volume(&self, slot: UsageSlot) -> (u64, u64) {
@@ -346,8 +349,8 @@ impl<'a> UsageView<'a> {
         }
     }
 
-    /// [`FastRuleSnapshot::is_unchecked`] for a rule that counts elsewhere: for its URRs `urrs`, and for the session's
-    /// own one if it counts the packet.
+    /// [`FastRuleSnapshot::is_unchecked`] for a rule that counts elsewhere: for its URRs `urrs`,
+    /// and for the session's own one if it counts the packet.
     #[inline(always)]
     // PERF (adit-bench datapath --urrs 2): once per packet.
     #[must_use]
@@ -391,8 +394,8 @@ impl<'a> UsageView<'a> {
         }
     }
 
-    /// Updates up to how many octets the URR's packets are counted without checks. Called after a packet
-    /// of its generation was counted.
+    /// Updates up to how many octets the URR's packets are counted without checks. Called after a
+    /// packet of its generation was counted.
     #[inline]
     pub fn update_unchecked(&self, urr: &PublishedUrr) {
         let Some(line) = self.line(urr.slot) else { return };

@@ -1,5 +1,5 @@
-//! Explores the interleavings of deferred charges, and of the cells of fast rules, under loom:
-//! `RUSTFLAGS="--cfg loom" cargo test -p adit-tables --target-dir target/loom --test loom_charging`.
+//! Explores the interleavings of deferred charges, and of the cells of fast rules, under loom.
+//! `loom_publish.rs` has the command.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")]
 #![allow(dead_code, unused_imports, unreachable_pub, missing_docs, reason = "sources of the room")]
 #![cfg(loom)]

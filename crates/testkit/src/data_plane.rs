@@ -89,7 +89,8 @@ impl DataPlaneRecorder {
 
 impl DataPlane for DataPlaneRecorder {
     /// # Panics
-    /// When ids do not ascend, when an added key belongs to another session, or when a removed key does.
+    /// When ids do not ascend, when an added key belongs to another session, or when a removed key
+    /// does.
     fn apply(&mut self, id: DeltaId, delta: RuleDelta) {
         assert!(self.unobserved.back().is_none_or(|last| *last < id), "{id:?} does not ascend");
         let RuleDelta { session, keys, rules } = delta;

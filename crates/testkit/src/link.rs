@@ -1,5 +1,5 @@
-//! A simulated datagram network in virtual time: loss, duplication, delay and, because every copy has its
-//! own delay, reordering. With the same seed, the same datagrams have the same fate.
+//! A simulated datagram network in virtual time: loss, duplication, delay and, because every copy
+//! has its own delay, reordering. With the same seed, the same datagrams have the same fate.
 
 use core::net::SocketAddr;
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! The in-memory event scheduler, for tests: slow, exact, and with the choice of the port in the hands of
-//! the test.
+//! The in-memory event scheduler, for tests: slow, exact, and with the choice of the port in the
+//! hands of the test.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,8 @@ use adit_pktio::{Event, EventBurst, EventOperation, EventPort, EventPortCounts, 
 /// Chooses the port of a flow that no port has: queue, flow, and the ports that may get it.
 pub type ChoosePort = Box<dyn FnMut(u8, u32, &[usize]) -> usize + Send>;
 
-/// Says whether a port keeps its events of a queue and a flow for now, as `event_dsw` does while the flow moves.
+/// Says whether a port keeps its events of a queue and a flow for now, as `event_dsw` does while
+/// the flow moves.
 pub type KeepBack = Box<dyn FnMut(u8, u32) -> bool + Send>;
 
 /// Events that a queue has room for without allocating.
@@ -28,8 +29,8 @@ pub struct MemSchedulerConfig {
     pub new_threshold: usize,
     /// The choice of ports.
     pub choose: ChoosePort,
-    /// Whether ports keep events that were enqueued. Those of a flow stay in order, but events of other ports may go
-    /// first. It has to let go of each at last.
+    /// Whether ports keep events that were enqueued. Those of a flow stay in order, but events of
+    /// other ports may go first. It has to let go of each at last.
     pub keep_back: KeepBack,
 }
 
@@ -203,7 +204,8 @@ impl SchedulerState {
         None
     }
 
-    /// Puts an event of `port` into its queue, or keeps it behind others. The first `older` of these are not kept again yet.
+    /// Puts an event of `port` into its queue, or keeps it behind others. The first `older` of
+    /// these are not kept again yet.
     fn put(&mut self, port: usize, event: Event<MemBuf>, older: usize) {
         let Self { queues, kept, keep_back, .. } = self;
         let kept = &mut kept[port];

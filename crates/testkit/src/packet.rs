@@ -1,4 +1,5 @@
-//! Packets for tests, written from the outer header to the inner, with correct lengths and checksums.
+//! Packets for tests, written from the outer header to the inner, with correct lengths and
+//! checksums.
 //!
 //! Each layer method adds a header; the methods behind it (`ttl`, `tos`, `extension`, `overwrite`,
 //! …) change the header added last, and panic if it has no such field. Wrong values come last:

@@ -43,7 +43,8 @@ const LINKS: [&str; 3] = ["n3", "n6", "n7"];
 const DOCUMENTS: [&str; 2] =
     [include_str!("../../../docs/interop.md"), include_str!("../../../docs/interop-n9.md")];
 
-/// The configurations of the documents. The first line of each names its control plane, or its gateway.
+/// The configurations of the documents. The first line of each names its control plane, or its
+/// gateway.
 ///
 /// # Panics
 /// When a block is not a configuration.
@@ -58,8 +59,8 @@ pub fn configurations() -> Vec<(String, String)> {
     named.collect()
 }
 
-/// The configuration for a control plane, with the devices, cores and paths of the tests and with short
-/// timers.
+/// The configuration for a control plane, with the devices, cores and paths of the tests and with
+/// short timers.
 fn configuration(control_plane: &str, dir: &Path) -> String {
     let all = configurations();
     let (_, text) = all.iter().find(|(name, _)| name == control_plane).unwrap();
@@ -209,8 +210,8 @@ pub struct AttachedDaemon {
 }
 
 impl AttachedDaemon {
-    /// Starts `adit` with the configuration of `docs/interop.md` for the control plane. `None`, with the
-    /// reason printed, if the machine cannot run it.
+    /// Starts `adit` with the configuration of `docs/interop.md` for the control plane. `None`,
+    /// with the reason printed, if the machine cannot run it.
     ///
     /// # Panics
     /// When it does not start.
@@ -224,8 +225,8 @@ impl AttachedDaemon {
         Some(Self { daemon: Some(daemon), anchor: None, world })
     }
 
-    /// The same with two in a row, by the names of their configurations in `docs/interop-n9.md`: the one with
-    /// the access network, and the one behind it.
+    /// The same with two in a row, by the names of their configurations in `docs/interop-n9.md`:
+    /// the one with the access network, and the one behind it.
     ///
     /// # Panics
     /// When one does not start.

@@ -30,8 +30,8 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts `adit` and waits until it answers. `None`, with the reason printed, if the machine cannot
-    /// run it.
+    /// Starts `adit` and waits until it answers. `None`, with the reason printed, if the machine
+    /// cannot run it.
     ///
     /// # Panics
     /// When it does not start.
@@ -40,8 +40,8 @@ impl Daemon {
         Self::start_with(purpose, |dir| configuration(sessions_max, dir))
     }
 
-    /// As [`Self::start`], with the configuration that `configuration` returns for the folder of the
-    /// daemon's sockets. See [`node`] and [`interfaces`].
+    /// As [`Self::start`], with the configuration that `configuration` returns for the folder of
+    /// the daemon's sockets. See [`node`] and [`interfaces`].
     ///
     /// # Panics
     /// When it does not start.
@@ -329,7 +329,8 @@ socket = "{socket}"
 /// Devices of ports in a [`linked_namespace`].
 pub const LINKED: [&str; 2] = ["net_af_packet0,iface=up0", "net_af_packet1,iface=core0"];
 
-/// A namespace with a veth pair for each of adit's ports, whose other ends are `gnb0` and `net0`. Nobody has an address there.
+/// A namespace with a veth pair for each of adit's ports, whose other ends are `gnb0` and `net0`.
+/// Nobody has an address there.
 ///
 /// # Panics
 /// Without the right to create one.
@@ -359,8 +360,8 @@ pub fn linked_namespace(purpose: &str) -> TestNamespace {
     namespace
 }
 
-/// Ports `access` and `core` on two devices, with an interface on each and a route to 10.0.6.1. Behind [`N3`] there is
-/// also a route to the gNBs of scripts in 198.51.100.0/24.
+/// Ports `access` and `core` on two devices, with an interface on each and a route to 10.0.6.1.
+/// Behind [`N3`] there is also a route to the gNBs of scripts in 198.51.100.0/24.
 #[must_use]
 pub fn interfaces(devices: [&str; 2], n3: &str) -> String {
     let [access, core] = devices;

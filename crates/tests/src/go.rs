@@ -19,8 +19,8 @@ pub struct SourcePatch {
 }
 
 impl SourcePatch {
-    /// Copies the module to `target`, corrects the copy, and returns the `go.mod` of `source` with the copy
-    /// in place of the module.
+    /// Copies the module to `target`, corrects the copy, and returns the `go.mod` of `source` with
+    /// the copy in place of the module.
     fn apply(&self, mut go: Command, source: &Path, target: &Path) -> PathBuf {
         let listed = run(go.args(["list", "-m", "-f", "{{.Dir}}", self.module]), BUILD_LIMIT);
         assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));

@@ -11,7 +11,8 @@ pub use adit_testkit::{skip, skip_on_this_machine};
 /// it was not built.
 ///
 /// # Panics
-/// When it was not built and `CI` is in the environment: a job must not pass because it skips tests.
+/// When it was not built and `CI` is in the environment: a job must not pass because it skips
+/// tests.
 #[must_use]
 pub fn binary(name: &str) -> Option<PathBuf> {
     let test = std::env::current_exe().unwrap();
@@ -98,7 +99,8 @@ impl ChildProcess {
     /// Sends it a signal.
     pub fn signal(&self, signal: i32) {
         let pid = i32::try_from(self.child.id()).unwrap();
-        // SAFETY: kill takes any pid and signal; the child was not waited for, so the pid is its own.
+        // SAFETY: kill takes any pid and signal; the child was not waited for, so the pid is its
+        // own.
         let sent = unsafe { libc::kill(pid, signal) };
         assert_eq!(sent, 0, "{}", std::io::Error::last_os_error());
     }
@@ -174,7 +176,8 @@ impl TestNamespace {
         namespace
     }
 
-    /// The same for commands that take the machine for the one that hwloc's synthetic `description` describes.
+    /// The same for commands that take the machine for the one that hwloc's synthetic `description`
+    /// describes.
     #[must_use]
     pub fn on_machine(mut self, description: &'static str) -> Self {
         self.environment.push(("HWLOC_SYNTHETIC", description));

@@ -58,8 +58,8 @@ pub struct RedisProcess {
 }
 
 impl RedisProcess {
-    /// A server that appends every change to a file, with further `options`. `None`, with the reason printed, if it is
-    /// not installed.
+    /// A server that appends every change to a file, with further `options`. `None`, with the
+    /// reason printed, if it is not installed.
     ///
     /// # Panics
     /// When it does not start.
@@ -162,7 +162,8 @@ impl RedisProcess {
     pub fn signal(&self, signal: i32) {
         let Some(child) = &self.child else { return };
         let pid = i32::try_from(child.id()).unwrap();
-        // SAFETY: kill takes any pid and signal; the child was not waited for, so the pid is its own.
+        // SAFETY: kill takes any pid and signal; the child was not waited for, so the pid is its
+        // own.
         let sent = unsafe { libc::kill(pid, signal) };
         assert_eq!(sent, 0, "{}", std::io::Error::last_os_error());
     }

@@ -18,8 +18,9 @@ fn last_release() -> FormerRelease {
     FormerRelease { version: text("version"), revision: text("revision") }
 }
 
-/// `adit` of the last release: `target/releases/VERSION/adit`. With `ADIT_RELEASES` in the environment it is built there from the
-/// recorded revision if it is missing, which takes minutes. `None`, with the reason printed, without it.
+/// `adit` of the last release: `target/releases/VERSION/adit`. With `ADIT_RELEASES` in the
+/// environment it is built there from the recorded revision if it is missing, which takes minutes.
+/// `None`, with the reason printed, without it.
 ///
 /// # Panics
 /// When it cannot be built.

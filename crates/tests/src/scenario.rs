@@ -464,8 +464,8 @@ fn policy(rng: &mut StdRng) -> Option<Box<str>> {
     one_chance_in(rng, 20).then(|| Box::from(*ids.choose(rng).unwrap()))
 }
 
-/// Sometimes adds DUPL and its parameters: copies to peers, to data networks, to the destination of the
-/// packet itself.
+/// Sometimes adds DUPL and its parameters: copies to peers, to data networks, to the destination of
+/// the packet itself.
 fn duplicating(rng: &mut StdRng, action: ApplyAction) -> (ApplyAction, Vec<Forwarding>) {
     if !one_chance_in(rng, 5) {
         return (action, Vec::new());
@@ -569,8 +569,8 @@ fn averaging_window_ms(rng: &mut StdRng) -> Option<u32> {
     one_chance_in(rng, 2).then(|| *[1, 100, 500, 2000, 30_000].choose(rng).unwrap())
 }
 
-/// A session: FARs 1–3 uplink, 4–6 downlink, 7 of quota actions, URRs 1–3, QERs 1–3, PDRs 1–4 uplink, 11–14
-/// downlink.
+/// A session: FARs 1–3 uplink, 4–6 downlink, 7 of quota actions, URRs 1–3, QERs 1–3, PDRs 1–4
+/// uplink, 11–14 downlink.
 pub fn establishment(rng: &mut StdRng) -> SessionChange {
     let mut change = if one_chance_in(rng, 3) { usual(rng) } else { unusual(rng) };
     if one_chance_in(rng, 3) {
@@ -579,8 +579,8 @@ pub fn establishment(rng: &mut StdRng) -> SessionChange {
     change
 }
 
-/// Lets all rules towards data networks name one network; in another, another session can have the same
-/// addresses.
+/// Lets all rules towards data networks name one network; in another, another session can have the
+/// same addresses.
 fn of_one_instance(rng: &mut StdRng, change: &mut SessionChange) {
     let name = if one_chance_in(rng, 3) { "ims" } else { "internet" };
     let pdis = change.create_pdrs.iter_mut().map(|pdr| &mut pdr.pdi);

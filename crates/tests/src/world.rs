@@ -59,7 +59,8 @@ pub struct InjectedFrame {
     pub frame: Vec<u8>,
 }
 
-/// Added to the SEID for the order of packets that waited for a station or for rules: an offload may send later ones first.
+/// Added to the SEID for the order of packets that waited for a station or for rules: an offload
+/// may send later ones first.
 const FOR_STATION: u128 = 1 << 127;
 const FOR_RULES: u128 = 1 << 62;
 
@@ -257,8 +258,7 @@ impl World {
         Ok(established.up_seid)
     }
 
-    /// The change, without correlated rates if several workers would share them: the order of their
-    /// packets is undefined.
+    /// The change, without rates that workers would share: the order of packets is undefined.
     fn without_contended_rates(&self, change: &SessionChange) -> SessionChange {
         let mut change = change.clone();
         if self.roles.workers() > 1 {
@@ -318,8 +318,8 @@ impl World {
         Ok(())
     }
 
-    /// Records that the rules of a session change. Between two steps only one session with waiting packets
-    /// changes: the worker chooses the order of several.
+    /// Records that the rules of a session change. Between two steps only one session with waiting
+    /// packets changes: the worker chooses the order of several.
     fn mark_changed(&mut self, seid: Seid, drop: bool) {
         let waits = self.has_buffered(seid);
         if let Some((other, dropped)) = self.changed.filter(|_| waits) {
@@ -356,9 +356,9 @@ impl World {
         self.roles.receiving()
     }
 
-    /// Collects the answers to publications, which must be complete and in order. Every thread takes a
-    /// step, receivers first, and further ones while threads can still hand packets over: to the owner of their
-    /// session, or, between UEs, to the owner of the other session.
+    /// Collects the answers to publications, which must be complete and in order. Every thread
+    /// takes a step, receivers first, and further ones while threads can still hand packets over:
+    /// to the owner of their session, or, between UEs, to the owner of the other session.
     fn settle(&mut self) {
         let rounds = match self.roles.rx_tx() {
             // A packet is handed on twice, then an End Marker waits for a sweep of all.
@@ -385,8 +385,7 @@ impl World {
         assert!(self.unobserved.is_empty(), "all workers stepped, yet a change is not observed");
     }
 
-    /// Gives frames to the first worker, runs a step, and returns the frames that left with their
-    /// ports.
+    /// Gives frames to the first worker, runs a step, and returns what left, with its port.
     pub fn transmit(&mut self, frames: &[(u16, Vec<u8>)]) -> Vec<(u16, Vec<u8>)> {
         let arrival = |(port, frame): &(u16, Vec<u8>)| InjectedFrame {
             worker: self.receiving().start,
@@ -396,7 +395,7 @@ impl World {
         self.transmit_from(&frames.iter().map(arrival).collect::<Vec<_>>())
     }
 
-    /// Gives frames to the workers, runs a step of all, and returns the frames that left with their ports.
+    /// Gives frames to the workers, runs a step of all, and returns what left, with its port.
     pub fn transmit_from(&mut self, arrivals: &[InjectedFrame]) -> Vec<(u16, Vec<u8>)> {
         for InjectedFrame { worker, port, frame } in arrivals {
             self.ios[*worker].inject(PortId(*port), frame);
@@ -413,7 +412,8 @@ impl World {
         left
     }
 
-    /// Lets the oracle judge packets by the time at which the next exchange gives them to both sides.
+    /// Lets the oracle judge packets by the time at which the next exchange gives them to both
+    /// sides.
     pub fn look_ahead(&mut self) {
         self.oracle.now = self.now + EXCHANGE_INTERVAL;
     }
@@ -541,8 +541,8 @@ impl World {
         Ok(())
     }
 
-    /// Judges the waiting packets of the session that changed again, and expects those that waited too
-    /// long to be dropped.
+    /// Judges the waiting packets of the session that changed again, and expects those that waited
+    /// too long to be dropped.
     fn expect_reviewed(&mut self, changed: Option<(Seid, bool)>, expected: &mut ExpectedStep) {
         let discarded = DropReason::BufferDiscarded.index();
         let mut again = Vec::new();
@@ -571,8 +571,8 @@ impl World {
         }
     }
 
-    /// Charges a packet to the counters of its session, to the URRs that measure it, and to the rates that
-    /// it passed.
+    /// Charges a packet to the counters of its session, to the URRs that measure it, and to the
+    /// rates that it passed.
     fn count(&mut self, verdict: &oracle::OracleVerdict) {
         if let Some((id, part)) = verdict.first_fragment {
             self.oracle.first_fragments.insert(id, (self.now, part));
@@ -643,8 +643,8 @@ impl World {
         Ok(())
     }
 
-    /// Expects packets that waited too long for other rules, or for other fragments, to be dropped in the
-    /// next step.
+    /// Expects packets that waited too long for other rules, or for other fragments, to be dropped
+    /// in the next step.
     fn forget_expired(&mut self) {
         let now = self.now;
         self.awaiting_rules.retain(|packet| now.since(packet.since) < Nanos::from_secs(60));
@@ -655,8 +655,8 @@ impl World {
         self.events.iter_mut().for_each(|ring| while ring.pop().is_ok() {});
     }
 
-    /// Expects an outcome from `worker`. `order`: the packets that it keeps its order with. `is_copied`:
-    /// its copies left before.
+    /// Expects an outcome from `worker`. `order`: the packets that it keeps its order with.
+    /// `is_copied`: its copies left before.
     fn expect_outcome(
         &mut self,
         expected: &mut ExpectedStep,

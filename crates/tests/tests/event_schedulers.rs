@@ -296,7 +296,8 @@ impl ControlSide {
         self.changes - u64::from(SESSIONS) - markers
     }
 
-    /// Changes sessions until all packets and End Markers left, or for long. Returns how many packets left.
+    /// Changes sessions until all packets and End Markers left, or for long. Returns how many
+    /// packets left.
     fn run(&mut self, done: &AtomicBool, progress: &Progress) -> usize {
         let end = Instant::now() + Duration::from_secs(90);
         loop {

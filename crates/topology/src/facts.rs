@@ -1,6 +1,7 @@
 //! The kernel's facts about CPUs, cgroups, hugepages and interrupts, below any root.
 //!
-//! A file that is missing or has another form is a fact that is not known: kernels differ, and containers hide files.
+//! A file that is missing or has another form is a fact that is not known: kernels differ, and
+//! containers hide files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -151,7 +152,8 @@ fn interrupt(root: &Path, line: &str, columns: usize) -> Option<HostInterrupt> {
     let words: Vec<_> = rest.split_whitespace().collect();
     let counts = words.iter().take(columns).map_while(|word| word.parse::<u64>().ok());
     let count = counts.fold(0, u64::saturating_add);
-    // After the counts: the interrupt controller, its own number, and the names of those who requested it.
+    // After the counts: the interrupt controller, its own number, and the names of those who
+    // requested it.
     let name = words.get(columns + 2..).filter(|name| !name.is_empty())?.join(" ");
     let list = fs::read_to_string(root.join(format!("proc/irq/{number}/smp_affinity_list")));
     let cpus = list.ok().and_then(|list| list.parse().ok()).unwrap_or_default();

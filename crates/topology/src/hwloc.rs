@@ -23,16 +23,18 @@ use adit_machine::placement::{CpuSet, HugePages};
 
 use crate::TopologyError;
 
-/// Longest list of CPUs that a bitmap may print: every second one of the kernel's CPUs, with commas.
+/// Longest list of CPUs that a bitmap may print: every second one of the kernel's CPUs, with
+/// commas.
 const LIST_BYTES_MAX: usize = 64 * 1024;
 
-/// Objects of a synthetic machine at most: more than any machine has, and few enough for hwloc to be quick.
+/// Objects of a synthetic machine at most: more than any machine has, and few enough for hwloc to
+/// be quick.
 const SYNTHETIC_OBJECTS_MAX: u64 = 16_384;
 
 /// A loaded topology.
 ///
-/// Invariant: `raw` came from `hwloc_topology_init`, is loaded, and is destroyed exactly once, by `drop`. All objects
-/// and their strings live as long, and nothing changes them after loading.
+/// Invariant: `raw` came from `hwloc_topology_init`, is loaded, and is destroyed exactly once, by
+/// `drop`. All objects and their strings live as long, and nothing changes them after loading.
 pub(crate) struct HwlocTopology {
     raw: hwloc_topology_t,
 }
@@ -176,7 +178,8 @@ impl HwlocTopology {
 
     /// Copies all objects of a kind.
     pub(crate) fn objects(&self, kind: HwlocKind) -> Result<Vec<HwlocObject>, TopologyError> {
-        // SAFETY: the topology is loaded. The depth is negative for nodes and devices, and where there are none.
+        // SAFETY: the topology is loaded. The depth is negative for nodes and devices, and where
+        // there are none.
         let depth: c_int = unsafe { hwloc_get_type_depth(self.raw, kind.object_type()) };
         // SAFETY: as above; a depth without objects yields 0.
         let count = unsafe { hwloc_get_nbobjs_by_depth(self.raw, depth) };
@@ -251,7 +254,8 @@ fn copy_object(object: &hwloc_obj, kind: HwlocKind) -> Result<HwlocObject, Topol
 fn place_of(object: &hwloc_obj) -> &hwloc_obj {
     let mut place = object;
     while place.cpuset.is_null() {
-        // SAFETY: a parent is null or an object of the same topology, which outlives the borrow of `object`.
+        // SAFETY: a parent is null or an object of the same topology, which outlives the borrow of
+        // `object`.
         let Some(parent) = (unsafe { place.parent.as_ref() }) else { break };
         place = parent;
     }
@@ -262,7 +266,8 @@ fn place_of(object: &hwloc_obj) -> &hwloc_obj {
 fn pci_address(object: &hwloc_obj) -> Option<String> {
     let mut at = object;
     while at.type_ != object_type::HWLOC_OBJ_PCI_DEVICE {
-        // SAFETY: a parent is null or an object of the same topology, which outlives the borrow of `object`.
+        // SAFETY: a parent is null or an object of the same topology, which outlives the borrow of
+        // `object`.
         at = unsafe { at.parent.as_ref() }?;
     }
     // SAFETY: attributes are null or belong to the object.
@@ -289,7 +294,8 @@ unsafe fn copy_set(set: hwloc_const_bitmap_t) -> Result<CpuSet, TopologyError> {
         return Ok(CpuSet::default());
     }
     let mut list = vec![0u8; LIST_BYTES_MAX];
-    // SAFETY: the buffer has the stated length, and hwloc ends the text with a zero. The set is the caller's.
+    // SAFETY: the buffer has the stated length, and hwloc ends the text with a zero. The set is the
+    // caller's.
     let length = unsafe { hwloc_bitmap_list_snprintf(list.as_mut_ptr().cast(), list.len(), set) };
     let length = usize::try_from(length).ok().filter(|length| *length < list.len());
     let text = length.map(|length| String::from_utf8_lossy(&list[..length]).into_owned());
@@ -297,7 +303,8 @@ unsafe fn copy_set(set: hwloc_const_bitmap_t) -> Result<CpuSet, TopologyError> {
     shown.parse().map_err(|_| TopologyError::TooManyCpus { cpus: shown.chars().take(80).collect() })
 }
 
-/// Objects of a synthetic description on its lowest level: the product of the numbers behind its colons.
+/// Objects of a synthetic description on its lowest level: the product of the numbers behind its
+/// colons.
 fn objects_of(text: &str) -> u64 {
     let numbers = text.split_whitespace().filter_map(|level| {
         let digits = level.rsplit_once(':').map_or(level, |(_, number)| number);

@@ -1,6 +1,7 @@
 //! Bindings to the installed hwloc, generated at build time; nothing else.
 //!
-//! Names and types are hwloc's own. Only [`super::hwloc`] uses them: it owns the topology and provides safe types.
+//! Names and types are hwloc's own. Only [`super::hwloc`] uses them: it owns the topology and
+//! provides safe types.
 #![allow(missing_docs, reason = "hwloc documents its own interface")]
 #![allow(
     non_camel_case_types,

@@ -1,7 +1,7 @@
 //! Reads the machine: through hwloc, and the facts that hwloc lacks from `/proc` and `/sys`.
 //!
-//! The machine is the one that this process runs on, one that an XML file of hwloc describes, or a made-up one. The
-//! result is plain data, [`MachineTopology`]. Nothing is changed.
+//! The machine is the one that this process runs on, one that an XML file of hwloc describes, or a
+//! made-up one. The result is plain data, [`MachineTopology`]. Nothing is changed.
 #![deny(unsafe_code)]
 
 mod error;
@@ -19,7 +19,8 @@ pub use error::TopologyError;
 use facts::HostFacts;
 use hwloc::HwlocTopology;
 
-/// Largest XML file that is read. Descriptions of machines with hundreds of cores have less than 1 MiB.
+/// Largest XML file that is read. Descriptions of machines with hundreds of cores have less than 1
+/// MiB.
 const XML_BYTES_MAX: u64 = 64 << 20;
 
 /// The machine that this process runs on.

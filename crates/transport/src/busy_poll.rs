@@ -3,10 +3,11 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Lets receive calls on `socket` poll the NIC's queue for up to `span_us`. Without busy polling of the kernel, or without
-/// `CAP_NET_ADMIN`, they return sooner, and the caller polls.
+/// Lets receive calls on `socket` poll the NIC's queue for up to `span_us`. Without busy polling of
+/// the kernel, or without `CAP_NET_ADMIN`, they return sooner, and the caller polls.
 ///
-/// It has an effect on drivers with NAPI polling, once a packet has arrived; not on veth or loopback.
+/// It has an effect on drivers with NAPI polling, once a packet has arrived; not on veth or
+/// loopback.
 pub(crate) fn request(socket: BorrowedFd<'_>, span_us: libc::c_int) {
     let len = libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap_or(4);
     let value = (&raw const span_us).cast();

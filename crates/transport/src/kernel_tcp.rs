@@ -35,8 +35,8 @@ const SOCKET_FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEX
 pub enum KernelWait {
     /// It sleeps in [`Transport::wait`].
     Sleep,
-    /// It polls. [`Transport::wait`] returns at once, and receive calls poll the NIC (`SO_BUSY_POLL`) where the
-    /// kernel and the driver can.
+    /// It polls. [`Transport::wait`] returns at once, and receive calls poll the NIC
+    /// (`SO_BUSY_POLL`) where the kernel and the driver can.
     Poll,
 }
 
@@ -221,7 +221,8 @@ impl Transport for KernelTcp {
         match recv(&stream.socket, room, RecvFlags::empty()) {
             Ok((_, 0)) if room_len > 0 => Err(stream.fail(TransportError::Ended)),
             Ok((_, len)) => {
-                // A stream socket that returns less than the room has no more; the next octets are a new event.
+                // A stream socket that returns less than the room has no more; the next octets are
+                // a new event.
                 stream.readable = len == room_len || stream.ended;
                 Ok(len)
             }

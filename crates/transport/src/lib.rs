@@ -1,11 +1,11 @@
-//! TCP streams for the store and for replication, over the kernel or in user space, and RESP, the protocol that both
-//! speak over them ([`resp`]).
+//! TCP streams for the store and for replication, over the kernel or in user space, and RESP, the
+//! protocol that both speak over them ([`resp`]).
 //!
-//! [`Transport`] moves octets of streams and never blocks outside [`Transport::wait`]. [`KernelTcp`] uses
-//! sockets, and either sleeps in `wait` until one is ready or polls them. [`UserTcp`] runs TCP, IP and neighbor
-//! resolution of smoltcp on a port of its own, on a thread that polls. [`TlsTransport`] protects
-//! the streams of either. The meaning of the octets is left to the caller, and no clock is read:
-//! `now` is an argument.
+//! [`Transport`] moves octets of streams and never blocks outside [`Transport::wait`].
+//! [`KernelTcp`] uses sockets, and either sleeps in `wait` until one is ready or polls them.
+//! [`UserTcp`] runs TCP, IP and neighbor resolution of smoltcp on a port of its own, on a thread
+//! that polls. [`TlsTransport`] protects the streams of either. The meaning of the octets is left
+//! to the caller, and no clock is read: `now` is an argument.
 #![deny(unsafe_code)]
 
 mod busy_poll;
@@ -27,7 +27,8 @@ pub use tls::TlsTransport;
 pub use tls_settings::{TlsIdentity, TlsSettings, TlsSettingsError};
 pub use user_tcp::{UserTcp, UserTcpConfig};
 
-/// One stream of a transport, from [`Transport::connect`] or [`Transport::accept`] to [`Transport::close`]. Later ones are greater.
+/// One stream of a transport, from [`Transport::connect`] or [`Transport::accept`] to
+/// [`Transport::close`]. Later ones are greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub usize);
 
@@ -49,7 +50,8 @@ pub trait Transport {
     /// Moves what can move now: receives, acknowledges, sends, retransmits. Never blocks.
     fn poll(&mut self, now: Nanos);
 
-    /// Blocks until a stream may have something to do, for at most `limit`. Transports that poll return at once.
+    /// Blocks until a stream may have something to do, for at most `limit`. Transports that poll
+    /// return at once.
     fn wait(&mut self, limit: Duration);
 
     /// Begins a stream to `peer`.
@@ -70,7 +72,8 @@ pub trait Transport {
     /// The state of a stream.
     fn state(&mut self, stream: StreamId) -> StreamState;
 
-    /// Takes octets to send and returns how many; zero while the stream connects or its buffer is full.
+    /// Takes octets to send and returns how many; zero while the stream connects or its buffer is
+    /// full.
     ///
     /// # Errors
     /// The stream is closed.

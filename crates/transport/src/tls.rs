@@ -16,7 +16,8 @@ use crate::{StreamId, StreamState, TlsFault, Transport, TransportError};
 /// Octets that wait to be encrypted and sent.
 const WAITING_BYTES_MAX: usize = 1 << 20;
 
-/// Accepted streams at most whose handshake is not complete: a further one ends the oldest. Each has at most 64 KiB.
+/// Accepted streams at most whose handshake is not complete: a further one ends the oldest. Each
+/// has at most 64 KiB.
 const HANDSHAKES_MAX: usize = 16;
 
 /// How long the handshake of an accepted stream may take.
@@ -24,8 +25,9 @@ const HANDSHAKE_MAX: Nanos = Nanos::from_secs(3);
 
 /// The streams of `T`, protected by TLS.
 ///
-/// [`Transport::accept`] returns only streams of peers that have shown a certificate as [`TlsSettings`] demands. Until then a peer
-/// has at most [`HANDSHAKE_MAX`], and a place among [`HANDSHAKES_MAX`].
+/// [`Transport::accept`] returns only streams of peers that have shown a certificate as
+/// [`TlsSettings`] demands. Until then a peer has at most [`HANDSHAKE_MAX`], and a place among
+/// [`HANDSHAKES_MAX`].
 #[derive(Debug)]
 pub struct TlsTransport<T: Transport> {
     inner: T,

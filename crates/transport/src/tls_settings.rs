@@ -54,8 +54,9 @@ pub enum TlsSettingsError {
 }
 
 impl TlsSettings {
-    /// Trusts `authorities`, certificates in PEM. Certificates of peers must be for `name`, or for their address without
-    /// one. With an `identity` and a `name` streams can be accepted: from peers with such a certificate, by TLS 1.3.
+    /// Trusts `authorities`, certificates in PEM. Certificates of peers must be for `name`, or for
+    /// their address without one. With an `identity` and a `name` streams can be accepted: from
+    /// peers with such a certificate, by TLS 1.3.
     ///
     /// # Errors
     /// See [`TlsSettingsError`].
@@ -101,8 +102,8 @@ impl TlsSettings {
     }
 }
 
-/// Accepts certificates that an authority has signed and that are for the name of the peer: others that the same authority has
-/// signed are strangers.
+/// Accepts certificates that an authority has signed and that are for the name of the peer: others
+/// that the same authority has signed are strangers.
 #[derive(Debug)]
 struct PeerVerifier {
     signed: Arc<dyn ClientCertVerifier>,

@@ -20,11 +20,13 @@ pub const BARS_PER_SESSION_MAX: usize = 64;
 /// Traffic endpoints in one PFCP session.
 pub const TRAFFIC_ENDPOINTS_PER_SESSION_MAX: usize = 64;
 
-/// QERs of one PFCP session with a bit rate: one for each QoS flow that a PDU session may have. The buckets beyond the
-/// second take huge pages of arrays that all sessions share, and queues are found by a set of 64 bits.
+/// QERs of one PFCP session with a bit rate: one for each QoS flow that a PDU session may have. The
+/// buckets beyond the second take huge pages of arrays that all sessions share, and queues are
+/// found by a set of 64 bits.
 pub const RATES_PER_SESSION_MAX: usize = 64;
 
-/// URRs of one PFCP session that draw from credit pools: a worker adds up their counters for each packet of a pool.
+/// URRs of one PFCP session that draw from credit pools: a worker adds up their counters for each
+/// packet of a pool.
 pub const POOL_MEMBERS_PER_SESSION_MAX: usize = 64;
 
 /// QERs that one PDR may name: session rate, flow rate, and room for two more.
@@ -33,9 +35,9 @@ pub const QERS_PER_PDR_MAX: usize = 4;
 /// URRs that one PDR may name.
 pub const URRS_PER_PDR_MAX: usize = 8;
 
-/// Usage slots that URRs of any session can take, in a process with `sessions_max` PFCP sessions: two per session on
-/// average (64 octets each) and some, and at least as many as one session may have. Those behind them belong to one
-/// session each ([`own_usage_slot`]).
+/// Usage slots that URRs of any session can take, in a process with `sessions_max` PFCP sessions:
+/// two per session on average (64 octets each) and some, and at least as many as one session may
+/// have. Those behind them belong to one session each ([`own_usage_slot`]).
 #[must_use]
 pub const fn usage_slots_max(sessions_max: usize) -> usize {
     let slots = sessions_max.saturating_mul(2).saturating_add(64);
@@ -114,8 +116,8 @@ pub const PFD_BYTES_MAX: usize = 1 << 20;
 /// Predefined rules in one configuration.
 pub const PREDEFINED_RULES_MAX: usize = 1024;
 
-/// Predefined rules active in one PFCP session; one that several PDRs activate counts several times,
-/// and once for each traffic endpoint of the PDR.
+/// Predefined rules active in one PFCP session; one that several PDRs activate counts several
+/// times, and once for each traffic endpoint of the PDR.
 pub const PREDEFINED_RULES_PER_SESSION_MAX: usize = 256;
 
 /// Lookup keys (TEIDs, UE addresses, framed routes) of one PFCP session.
@@ -178,8 +180,8 @@ pub const TAP_PDRS_MAX: usize = 32;
 /// Packets whose wait ended that a worker reports per step.
 pub const TAP_LATE_PACKETS_PER_STEP: usize = 16;
 
-/// Answers of all peers that a store keeps for retransmissions of their requests after a restart; each further
-/// one takes the place of the oldest.
+/// Answers of all peers that a store keeps for retransmissions of their requests after a restart;
+/// each further one takes the place of the oldest.
 pub const ANSWER_RECORDS_MAX: u64 = 65_536;
 
 /// Answers of one peer that are forgotten when it is looked at: with all peers in a turn of the
@@ -195,8 +197,8 @@ pub const REPORTS_IN_FLIGHT_MAX: usize = 16_384;
 /// Session Report Requests that are sent in one turn of the control thread.
 pub const REPORTS_PER_TURN_MAX: usize = 512;
 
-/// Report items (a PDR with downlink data, a usage report, …) of one PFCP session that wait: the last usage of as many
-/// URRs as it may have, split by some monitoring times.
+/// Report items (a PDR with downlink data, a usage report, …) of one PFCP session that wait: the
+/// last usage of as many URRs as it may have, split by some monitoring times.
 pub const REPORT_ITEMS_PER_SESSION_MAX: usize = 4 * RULES_PER_SESSION_MAX;
 
 /// Report items of all PFCP sessions that wait.
@@ -206,8 +208,8 @@ pub const REPORT_ITEMS_MAX: usize = 262_144;
 /// Ethernet frame's payload several times over, and a message of the largest size far more.
 pub const REPORT_ITEMS_PER_REQUEST_MAX: usize = 32;
 
-/// Session Report Requests with the last usage of a session that is gone, before it is given up: some five minutes with
-/// their pauses.
+/// Session Report Requests with the last usage of a session that is gone, before it is given up:
+/// some five minutes with their pauses.
 pub const REPORT_ATTEMPTS_OF_ENDED_MAX: u32 = 10;
 
 /// Usage reports in one response; further ones follow in Session Report Requests. With about 130
@@ -233,8 +235,8 @@ pub const DRAIN_SESSIONS_MAX: usize = 1024;
 /// accepted.
 pub const PENDING_MAX: usize = 16_384;
 
-/// PFCP sessions that jobs look at in one turn of the control thread: ending as many usual ones takes some two
-/// milliseconds.
+/// PFCP sessions that jobs look at in one turn of the control thread: ending as many usual ones
+/// takes some two milliseconds.
 pub const SESSIONS_PER_TURN_MAX: usize = 128;
 
 /// Changes that wait for the workers while jobs make further ones.
@@ -254,12 +256,12 @@ pub const PEER_VISITS_PER_TURN_MAX: usize = 1024;
 pub const ERROR_INDICATION_USERS_MAX: usize = 16;
 
 /// Heartbeat Requests per second of addresses without an association that share a bucket; the
-/// standard's interval is 60 seconds. Also of one peer whose sequence numbers continue, whatever else comes
-/// in its name.
+/// standard's interval is 60 seconds. Also of one peer whose sequence numbers continue, whatever
+/// else comes in its name.
 pub const HEARTBEATS_PER_S_MAX: u32 = 10;
 
-/// Association Setup Requests per second of one peer, or of addresses without an association that share a bucket: a peer
-/// needs one.
+/// Association Setup Requests per second of one peer, or of addresses without an association that
+/// share a bucket: a peer needs one.
 pub const SETUPS_PER_S_MAX: u32 = 10;
 
 /// Heartbeat Requests per second of one peer that are answered whatever their sequence numbers.
@@ -303,11 +305,12 @@ pub const TURNS_WITH_FAULT_MAX: u32 = 64;
 /// Kinds of internal faults that the log distinguishes.
 pub const FAULT_KINDS_MAX: usize = 64;
 
-/// Data networks and slices, one with the other, whose sessions are counted; sessions of further ones are counted together.
+/// Data networks and slices, one with the other, whose sessions are counted; sessions of further
+/// ones are counted together.
 pub const SERVICES_COUNTED_MAX: usize = 1024;
 
-/// Connections of the HTTP interface that are served at the same time: each has a buffer of some tens of KiB, and a page of
-/// the dashboard keeps one open.
+/// Connections of the HTTP interface that are served at the same time: each has a buffer of some
+/// tens of KiB, and a page of the dashboard keeps one open.
 pub const API_CONNECTIONS_MAX: usize = 256;
 
 /// Those of one address, or of the admin socket: a browser has six per page, and a scraper a few.
@@ -325,27 +328,30 @@ pub const API_HEADERS_MAX: usize = 64;
 /// Octets of the body of an HTTP request: acts have a few members.
 pub const API_BODY_BYTES_MAX: usize = 16 << 10;
 
-/// Time for the header fields, for the body, and for each part of the answer that a client takes. Unit: seconds.
+/// Time for the header fields, for the body, and for each part of the answer that a client takes.
+/// Unit: seconds.
 pub const API_CLIENT_TIMEOUT_S: u64 = 10;
 
-/// HTTP requests per second of one token, or of one address without a token: a dashboard sends about five.
+/// HTTP requests per second of one token, or of one address without a token: a dashboard sends
+/// about five.
 pub const API_REQUESTS_PER_S_MAX: u32 = 50;
 
-/// HTTP requests of one token or address that may come at once: a page with all that it loads, several times over.
+/// HTTP requests of one token or address that may come at once: a page with all that it loads,
+/// several times over.
 pub const API_REQUESTS_BURST: u32 = 200;
 
 /// Requests that one with a wrong token counts as: two guesses per second in the long run.
 pub const API_WRONG_TOKEN_COST: u32 = 25;
 
-/// Requests of the HTTP interface that wait for the control thread, which answers one per turn: the admin socket gets its
-/// turn within milliseconds.
+/// Requests of the HTTP interface that wait for the control thread, which answers one per turn: the
+/// admin socket gets its turn within milliseconds.
 pub const API_QUESTIONS_MAX: usize = 8;
 
 /// Rows of one answer of the HTTP interface: its memory is bounded by them.
 pub const API_ROWS_MAX: usize = 1000;
 
-/// Pages of the control thread that one answer of the HTTP interface is made of: a search that finds nothing in so many goes
-/// on at its cursor.
+/// Pages of the control thread that one answer of the HTTP interface is made of: a search that
+/// finds nothing in so many goes on at its cursor.
 pub const API_PAGES_MAX: usize = 64;
 
 /// Tokens of the HTTP interface.
@@ -442,8 +448,8 @@ const _: () = assert!(NEIGHBOR_PENDING_PER_HOP_MAX <= NEIGHBOR_PENDING_PKTS_MAX)
 /// node's state of it.
 pub const SESSION_RECORD_BYTES_MAX: usize = STORE_VALUE_BYTES_MAX / 4 * 3;
 
-/// Octets of a record in the durable store: a session with as many rules as it may have and four filters of usual texts in
-/// each PDR, and room.
+/// Octets of a record in the durable store: a session with as many rules as it may have and four
+/// filters of usual texts in each PDR, and room.
 pub const STORE_VALUE_BYTES_MAX: usize = 1 << 18;
 
 /// Octets of changes that the durable store takes as one group, and of those that it writes at
@@ -453,12 +459,12 @@ pub const STORE_GROUP_BYTES_MAX: usize = 1 << 20;
 /// Octets that a store counts for a change in addition to its value.
 pub const RECORD_OVERHEAD_BYTES: usize = 300;
 
-/// Octets of changes that are handed to the store and not durable; beyond that the node keeps the latest of each record
-/// to itself.
+/// Octets of changes that are handed to the store and not durable; beyond that the node keeps the
+/// latest of each record to itself.
 pub const RECORD_OCTETS_UNDER_WAY_MAX: usize = 16 << 20;
 
-/// Answers about one session that wait to be recorded together; each further one replaces the oldest, whose request is not
-/// retransmitted any more.
+/// Answers about one session that wait to be recorded together; each further one replaces the
+/// oldest, whose request is not retransmitted any more.
 pub const SESSION_ANSWERS_NOTED_MAX: usize = 16;
 
 /// Octets of changes that wait to become durable; beyond that the store refuses further ones.

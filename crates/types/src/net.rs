@@ -58,13 +58,14 @@ impl VlanId {
     }
 }
 
-/// Dense index of a logical interface (an ethdev port with an optional VLAN) in configuration order.
+/// Dense index of a logical interface (an ethdev port with an optional VLAN) in configuration
+/// order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(transparent)]
 pub struct InterfaceId(pub u8);
 
-/// Dense index of a routing domain (VRF): UE addresses, pools and routes of one domain have nothing to
-/// do with those of others. A network instance belongs to one. Spec: TS 29.244 §8.2.4.
+/// Dense index of a routing domain (VRF): UE addresses, pools and routes of one domain have nothing
+/// to do with those of others. A network instance belongs to one. Spec: TS 29.244 §8.2.4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(transparent)]
 pub struct DomainId(pub u8);
@@ -180,7 +181,8 @@ impl core::error::Error for PrefixError {}
 macro_rules! prefix {
     ($name:ident, $addr:ty, $bits:ty, $width:literal, $doc:literal) => {
         #[doc = $doc]
-        /// Host bits are zero by construction. Packed, because rules of millions of sessions have some.
+        /// Host bits are zero by construction. Packed, because rules of millions of sessions have
+        /// some.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(C, packed(4))]
         pub struct $name {

@@ -21,8 +21,8 @@ pub const fn owner_group(session: SessionIndex) -> u32 {
     session.0 >> OWNER_GROUP_SHIFT & (OWNER_GROUPS - 1)
 }
 
-/// The owners of all sessions when workers begin: one worker alone processes the packets of a session
-/// and writes its counters.
+/// The owners of all sessions when workers begin: one worker alone processes the packets of a
+/// session and writes its counters.
 ///
 /// The owner follows from the session index alone, so that it is known right behind the key table,
 /// for keys of either kind. A group gets another owner as a whole (`datapath::owner_map`). Parts

@@ -30,8 +30,8 @@ impl Role {
     }
 }
 
-/// The threads of a packet path, by number: the workers, then, with receivers, the signaling worker and the receivers;
-/// or with an event scheduler, the Rx/Tx threads.
+/// The threads of a packet path, by number: the workers, then, with receivers, the signaling worker
+/// and the receivers; or with an event scheduler, the Rx/Tx threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Roles {
     workers: usize,

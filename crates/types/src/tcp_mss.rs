@@ -1,6 +1,7 @@
 //! The setting of the maximum segment size that TCP announces.
 
-/// The setting of a data network for the maximum segment size (MSS) of TCP connections, in both directions.
+/// The setting of a data network for the maximum segment size (MSS) of TCP connections, in both
+/// directions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TcpMss {
     /// It stays as it is.

@@ -1,4 +1,5 @@
-//! ARP for IPv4 over Ethernet. Callers decide which addresses to resolve and to learn. Spec: RFC 826.
+//! ARP for IPv4 over Ethernet. Callers decide which addresses to resolve and to learn. Spec:
+//! RFC 826.
 
 use core::net::Ipv4Addr;
 

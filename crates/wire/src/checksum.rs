@@ -1,14 +1,14 @@
 //! The Internet checksum: sums, incremental update, pseudo headers.
 //!
-//! Sums are one's-complement sums of big-endian 16-bit words. Words of 32 bits can be added whole, because
-//! 2^16 is congruent to 1 modulo 0xffff.
-//! Spec: RFC 1071; RFC 1624; RFC 768; RFC 8200 §8.1.
+//! Sums are one's-complement sums of big-endian 16-bit words. Words of 32 bits can be added whole,
+//! because 2^16 is congruent to 1 modulo 0xffff. Spec: RFC 1071; RFC 1624; RFC 768; RFC 8200 §8.1.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 /// A one's-complement sum under construction.
 ///
-/// The 64-bit accumulator cannot overflow: a word adds less than 2^32, and no packet has 2^32 words.
+/// The 64-bit accumulator cannot overflow: a word adds less than 2^32, and no packet has 2^32
+/// words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sum(u64);
 
@@ -20,8 +20,8 @@ impl Sum {
         Self(0)
     }
 
-    /// Adds octets. An odd last octet counts as the high half of a word, so only the last slice of a sum
-    /// may have an odd length.
+    /// Adds octets. An odd last octet counts as the high half of a word, so only the last slice of
+    /// a sum may have an odd length.
     #[inline]
     #[must_use]
     pub fn bytes(self, bytes: &[u8]) -> Self {
@@ -63,8 +63,8 @@ impl Sum {
         sum as u16
     }
 
-    /// The checksum: the complement of the folded sum. Over octets that contain their correct checksum it
-    /// is zero.
+    /// The checksum: the complement of the folded sum. Over octets that contain their correct
+    /// checksum it is zero.
     #[inline]
     #[must_use]
     pub const fn checksum(self) -> u16 {
@@ -89,7 +89,8 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     Sum::new().bytes(bytes).checksum()
 }
 
-/// The checksum over an IPv4 header without options; zero if the header contains its correct checksum.
+/// The checksum over an IPv4 header without options; zero if the header contains its correct
+/// checksum.
 ///
 /// PERF (adit-bench datapath): five loads and adds without a loop, for the usual header length.
 #[inline]
@@ -112,8 +113,8 @@ pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
     Sum::new().word(!checksum).word(!old).word(new).checksum()
 }
 
-/// The checksum after a word changed by `change`, the new word minus the old one in one's complement. See
-/// [`update`].
+/// The checksum after a word changed by `change`, the new word minus the old one in one's
+/// complement. See [`update`].
 #[inline]
 #[must_use]
 pub const fn update_by(checksum: u16, change: u16) -> u16 {

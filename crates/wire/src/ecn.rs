@@ -11,8 +11,8 @@ pub const ECT_0: u8 = 2;
 /// A router met congestion.
 pub const CE: u8 = 3;
 
-/// The ECN field of a packet whose octet is `inner` when its outer header, with the octet `outer`, is removed. `None`: the
-/// packet is dropped, since its sender would not see the mark.
+/// The ECN field of a packet whose octet is `inner` when its outer header, with the octet `outer`,
+/// is removed. `None`: the packet is dropped, since its sender would not see the mark.
 ///
 /// Spec: RFC 6040 §4.2.
 #[inline]

@@ -166,12 +166,13 @@ struct Ipv6Stack {
 
 fixed_header!(Ipv6Stack, 56);
 
-/// Writes Ethernet, VLAN, IPv4, UDP and GTP-U headers into `out`, the octets directly in front of the
-/// inner packet.
+/// Writes Ethernet, VLAN, IPv4, UDP and GTP-U headers into `out`, the octets directly in front of
+/// the inner packet.
 ///
 /// Shape:  `out.len() == outer.len()`.
 /// Cost:   one pass over `out`; the inner packet is not read. The UDP checksum is zero.
-/// Errors: `BadLength` if `out` has another length, or the outer packet exceeds 65,535 octets. `out` is
+/// Errors: `BadLength` if `out` has another length, or the outer packet exceeds 65,535 octets.
+/// `out` is
 ///         then partly written.
 /// Spec:   TS 29.281 §4.4, §5.1.
 #[inline]

@@ -1,5 +1,5 @@
-//! Fragments: fragmentation of IPv4 packets, the position of a fragment of either family, and the header of
-//! a reassembled datagram.
+//! Fragments: fragmentation of IPv4 packets, the position of a fragment of either family, and the
+//! header of a reassembled datagram.
 //!
 //! Spec: RFC 791 §3.1, §3.2; RFC 8200 §4.5; RFC 6864.
 
@@ -27,8 +27,8 @@ pub struct Ipv4Split {
     /// The header of all fragments but the first, with the options that are copied.
     later_header: [u8; HEADER_MAX],
     later_header_len: usize,
-    /// Payload of the packet, of its first fragment, of each further one except the last, and at most of the
-    /// last one.
+    /// Payload of the packet, of its first fragment, of each further one except the last, and at
+    /// most of the last one.
     payload_len: usize,
     first_len: usize,
     each_len: usize,
@@ -96,8 +96,8 @@ impl Ipv4Split {
         end - start + if n == 0 { self.header_len } else { self.later_header_len }
     }
 
-    /// Writes fragment `n` to the front of `out`, which has room for [`Ipv4Split::len`] octets. `packet` is
-    /// the one that [`Ipv4Split::new`] divided. `None` for other arguments.
+    /// Writes fragment `n` to the front of `out`, which has room for [`Ipv4Split::len`] octets.
+    /// `packet` is the one that [`Ipv4Split::new`] divided. `None` for other arguments.
     pub fn emit(&self, packet: &[u8], n: usize, out: &mut [u8]) -> Option<()> {
         let (start, end) = self.fragment_range(n);
         let header_len = if n == 0 { self.header_len } else { self.later_header_len };
@@ -106,8 +106,8 @@ impl Ipv4Split {
         self.emit_header(n, out)
     }
 
-    /// Writes the header of fragment `n` to the front of `out`. If `out` is the packet, the payload of the
-    /// first fragment follows already.
+    /// Writes the header of fragment `n` to the front of `out`. If `out` is the packet, the payload
+    /// of the first fragment follows already.
     pub fn emit_header(&self, n: usize, out: &mut [u8]) -> Option<()> {
         let (start, end) = self.fragment_range(n);
         let (header, header_len) = match n {
@@ -223,7 +223,8 @@ impl FragmentPosition {
     }
 }
 
-/// Where the octet is that announces the fragment header of an IPv6 packet, and where that header begins.
+/// Where the octet is that announces the fragment header of an IPv6 packet, and where that header
+/// begins.
 fn fragment_header(packet: &[u8]) -> Option<(usize, usize)> {
     let (mut announced_at, mut at) = (6, Ipv6Header::LEN);
     for _ in 0..IPV6_EXTENSIONS_MAX {
@@ -240,9 +241,9 @@ fn fragment_header(packet: &[u8]) -> Option<(usize, usize)> {
     None
 }
 
-/// Turns the header of the first fragment, at `ip_offset` of `frame`, into that of the whole datagram, whose
-/// `data_len` octets of data follow it. Returns the number of octets to cut off the front of the frame;
-/// `None` for malformed packets, and beyond the longest datagram.
+/// Turns the header of the first fragment, at `ip_offset` of `frame`, into that of the whole
+/// datagram, whose `data_len` octets of data follow it. Returns the number of octets to cut off the
+/// front of the frame; `None` for malformed packets, and beyond the longest datagram.
 ///
 /// Removes the fragment header of IPv6. Spec: RFC 791 §3.2; RFC 8200 §4.5.
 #[must_use]

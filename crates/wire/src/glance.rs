@@ -1,8 +1,8 @@
 //! The session or link that a frame may belong to, seen at a glance: enough to choose the worker
 //! that reads it whole.
 //!
-//! A glance reads few octets at computed places and verifies nothing: the worker does. It separates packets of users from
-//! signaling, which no user traffic delays.
+//! A glance reads few octets at computed places and verifies nothing: the worker does. It separates
+//! packets of users from signaling, which no user traffic delays.
 //!
 //! Spec: TS 29.281 §5.1, §5.2; RFC 791 §3.1; RFC 8200 §3.
 
@@ -36,7 +36,8 @@ pub enum Glance {
     PlainV4(Ipv4Addr),
     /// A plain packet to this IPv6 address.
     PlainV6(Ipv6Addr),
-    /// A fragment of a packet to a tunnel endpoint. All fragments of a datagram have the same value.
+    /// A fragment of a packet to a tunnel endpoint. All fragments of a datagram have the same
+    /// value.
     TunnelFragment(u32),
     /// No packet of a user: for the UPF itself, or of an unknown kind.
     Signaling,
@@ -66,8 +67,8 @@ impl UeAddress {
 }
 
 impl Glance {
-    /// Looks at a frame. `tag_len`: octets of its VLAN tag, 0 or [`VlanTag::LEN`]. `is_tunnel_end`: whether GTP-U to
-    /// an address of ours arrives on this link.
+    /// Looks at a frame. `tag_len`: octets of its VLAN tag, 0 or [`VlanTag::LEN`]. `is_tunnel_end`:
+    /// whether GTP-U to an address of ours arrives on this link.
     ///
     /// Errors: none; octets that are missing make it [`Glance::Signaling`].
     #[inline]
@@ -89,8 +90,8 @@ impl Glance {
         }
     }
 
-    /// The source of the packet in the tunnel: the address of the UE. `gtpu`: the frame from the GTP-U header on. `None`
-    /// for an End Marker, and if the headers do not show it.
+    /// The source of the packet in the tunnel: the address of the UE. `gtpu`: the frame from the
+    /// GTP-U header on. `None` for an End Marker, and if the headers do not show it.
     #[inline]
     #[must_use]
     pub fn inner_source(gtpu: &[u8]) -> Option<UeAddress> {

@@ -1,7 +1,7 @@
 //! GTP-U header and the messages that Adit originates. Spec: TS 29.281 §5.1, §7.
 //!
-//! `gtpu_ext` has extension headers, `gtpu_ie` information elements; `parse::parse_gtpu` walks over a received
-//! message.
+//! `gtpu_ext` has extension headers, `gtpu_ie` information elements; `parse::parse_gtpu` walks over
+//! a received message.
 
 use core::net::IpAddr;
 
@@ -198,8 +198,8 @@ pub const ECHO_REQUEST_LEN_MAX: usize = GtpuHeader::LEN + GtpuOptional::LEN + 7;
 /// Octets of an Echo Response at most.
 pub const ECHO_RESPONSE_LEN_MAX: usize = ECHO_REQUEST_LEN_MAX + 2;
 
-/// Writes an Echo Request with a sequence number and, if given, the time at which its sender started.
-/// Returns its octets, 12 or 19.
+/// Writes an Echo Request with a sequence number and, if given, the time at which its sender
+/// started. Returns its octets, 12 or 19.
 ///
 /// Units:   `recovery` in seconds since 1900-01-01 00:00 UTC.
 /// # Errors
@@ -240,8 +240,9 @@ pub fn emit_echo_response(
 /// Octets that [`emit_error_indication`] writes at most: over IPv6 with a UDP port.
 pub const ERROR_INDICATION_LEN_MAX: usize = GtpuHeader::LEN + GtpuOptional::LEN + 4 + 5 + 19;
 
-/// Writes an Error Indication. `udp_port`, the source port of the G-PDU, goes into a UDP Port extension
-/// header, by which the sender of the G-PDU distinguishes paths. Returns the octets written.
+/// Writes an Error Indication. `udp_port`, the source port of the G-PDU, goes into a UDP Port
+/// extension header, by which the sender of the G-PDU distinguishes paths. Returns the octets
+/// written.
 ///
 /// # Errors
 /// `Truncated` when `out` is shorter than the message.
@@ -279,8 +280,8 @@ pub fn emit_error_indication(
 /// Octets that [`emit_end_marker`] writes at most: with a QoS flow.
 pub const END_MARKER_LEN_MAX: usize = GtpuHeader::LEN + GtpuOptional::LEN + 4;
 
-/// Writes an End Marker for a tunnel, with a PDU Session Container if it concerns one QoS flow. Returns its
-/// octets: 8, or 16 with a QoS flow.
+/// Writes an End Marker for a tunnel, with a PDU Session Container if it concerns one QoS flow.
+/// Returns its octets: 8, or 16 with a QoS flow.
 ///
 /// # Errors
 /// `Truncated` when `out` is shorter.
@@ -293,7 +294,8 @@ pub fn emit_end_marker(out: &mut [u8], teid: Teid, qfi: Option<Qfi>) -> Result<u
     message.finish(FLAG_E)
 }
 
-/// Writes a Supported Extension Headers Notification of `types`, at most 255 of them. Returns its octets.
+/// Writes a Supported Extension Headers Notification of `types`, at most 255 of them. Returns its
+/// octets.
 ///
 /// # Errors
 /// `Truncated` when `out` is shorter.

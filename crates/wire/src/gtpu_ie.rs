@@ -48,8 +48,8 @@ pub enum GtpuIe<'a> {
     },
 }
 
-/// Walk over information elements. Ends after the first error. Each step consumes octets, so the length of
-/// the message bounds the walk.
+/// Walk over information elements. Ends after the first error. Each step consumes octets, so the
+/// length of the message bounds the walk.
 ///
 /// ```text
 /// Type below 128:  type | value, whose length follows from the type

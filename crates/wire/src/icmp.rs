@@ -1,6 +1,6 @@
-//! ICMP for IPv4: echo, time exceeded, destination unreachable. The caller decides whether an error may be
-//! sent (rate, fragments, errors about errors; see [`is_error`]).
-//! Spec: RFC 792; RFC 1191 (next-hop MTU); RFC 1812 §4.3.2.
+//! ICMP for IPv4: echo, time exceeded, destination unreachable. The caller decides whether an error
+//! may be sent (rate, fragments, errors about errors; see [`is_error`]). Spec: RFC 792; RFC 1191
+//! (next-hop MTU); RFC 1812 §4.3.2.
 
 use zerocopy::byteorder::big_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -25,7 +25,8 @@ pub const CODE_NET_UNREACHABLE: u8 = 0;
 pub const CODE_HOST_UNREACHABLE: u8 = 1;
 /// Code of destination unreachable: nobody listens at the port.
 pub const CODE_PORT_UNREACHABLE: u8 = 3;
-/// Code of destination unreachable: the packet exceeds the next hop's MTU and must not be fragmented.
+/// Code of destination unreachable: the packet exceeds the next hop's MTU and must not be
+/// fragmented.
 pub const CODE_FRAGMENTATION_NEEDED: u8 = 4;
 /// Code of destination unreachable: forbidden by a rule.
 pub const CODE_ADMIN_PROHIBITED: u8 = 13;
@@ -129,8 +130,8 @@ pub fn emit_echo(
     emit(out, &IcmpHeader::new(kind, 0, identifier, sequence), data)
 }
 
-/// Turns the echo request `message` into its reply in place. Updates the checksum, so a wrong one stays
-/// wrong.
+/// Turns the echo request `message` into its reply in place. Updates the checksum, so a wrong one
+/// stays wrong.
 ///
 /// # Errors
 /// `Truncated` below 8 octets; `BadField` unless it is an echo request of code 0.
@@ -147,8 +148,8 @@ pub fn echo_reply_in_place(message: &mut [u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Writes "time to live exceeded in transit" about the IPv4 packet `original`. Quotes as much of it as
-/// [`ERROR_LEN_MAX`] allows. Returns the octets written.
+/// Writes "time to live exceeded in transit" about the IPv4 packet `original`. Quotes as much of it
+/// as [`ERROR_LEN_MAX`] allows. Returns the octets written.
 ///
 /// # Errors
 /// `Truncated` when `out` is shorter.

@@ -1,6 +1,6 @@
-//! ICMPv6: echo, time exceeded, unreachable, packet too big. `neighbor` has neighbor discovery. The caller
-//! decides whether an error may be sent; see [`is_error`].
-//! Spec: RFC 4443; RFC 8200 §8.1 (pseudo header).
+//! ICMPv6: echo, time exceeded, unreachable, packet too big. `neighbor` has neighbor discovery. The
+//! caller decides whether an error may be sent; see [`is_error`]. Spec: RFC 4443; RFC 8200 §8.1
+//! (pseudo header).
 
 use core::net::Ipv6Addr;
 
@@ -129,7 +129,8 @@ impl Icmpv6Header {
     }
 }
 
-/// True for types about which no error may be sent: those that report an error, and redirects. Spec: RFC 4443 §2.1, §2.4 (e).
+/// True for types about which no error may be sent: those that report an error, and redirects.
+/// Spec: RFC 4443 §2.1, §2.4 (e).
 #[must_use]
 pub const fn is_error(kind: u8) -> bool {
     const REDIRECT: u8 = 137;
@@ -152,9 +153,9 @@ pub fn emit_echo(
     emit(out, pseudo, &Icmpv6Header::new(kind, 0, word), data)
 }
 
-/// Turns the echo request `message` into its reply in place. The caller swaps the addresses of the packet,
-/// which does not change the checksum; a wrong checksum stays wrong. A request to a multicast address needs
-/// [`emit_echo`] instead.
+/// Turns the echo request `message` into its reply in place. The caller swaps the addresses of the
+/// packet, which does not change the checksum; a wrong checksum stays wrong. A request to a
+/// multicast address needs [`emit_echo`] instead.
 ///
 /// # Errors
 /// `Truncated` below 8 octets; `BadField` unless it is an echo request of code 0.

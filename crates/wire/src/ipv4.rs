@@ -225,11 +225,11 @@ impl Ipv4Header {
     }
 }
 
-/// Decrements the TTL of the packet at the front of `packet` and updates the checksum. Returns the new TTL.
+/// Decrements the TTL of the packet at the front of `packet` and updates the checksum. Returns the
+/// new TTL.
 ///
-/// `None`, and no change, if the TTL is 0 or 1 (the packet must not be forwarded), and below 20 octets. A
-/// wrong checksum stays wrong.
-/// Spec: RFC 1812 §5.3.1; RFC 1624 §3.
+/// `None`, and no change, if the TTL is 0 or 1 (the packet must not be forwarded), and below 20
+/// octets. A wrong checksum stays wrong. Spec: RFC 1812 §5.3.1; RFC 1624 §3.
 #[inline]
 #[must_use]
 pub fn decrement_ttl(packet: &mut [u8]) -> Option<u8> {
@@ -244,8 +244,8 @@ pub fn decrement_ttl(packet: &mut [u8]) -> Option<u8> {
     Some(header.ttl)
 }
 
-/// Replaces the type of service of the packet at the front of `packet` and updates the checksum. Returns
-/// false, and changes nothing, below 20 octets.
+/// Replaces the type of service of the packet at the front of `packet` and updates the checksum.
+/// Returns false, and changes nothing, below 20 octets.
 #[inline]
 pub fn set_tos(packet: &mut [u8], tos: u8) -> bool {
     let Ok((header, _)) = Ipv4Header::mut_from_prefix(packet) else { return false };
@@ -261,7 +261,8 @@ pub fn set_tos(packet: &mut [u8], tos: u8) -> bool {
 /// so that packets of different contents differ by all likelihood, as RFC 6864 §4.3 requires of
 /// fragments that meet. Nothing changes in a shorter packet.
 pub fn allow_fragmentation(packet: &mut [u8]) {
-    /// Octets that the identification is derived from: outer UDP and GTP-U headers, and the headers of the packet inside.
+    /// Octets that the identification is derived from: outer UDP and GTP-U headers, and the headers
+    /// of the packet inside.
     const READ: usize = 8 + 16 + 60;
     let Ok((header, rest)) = Ipv4Header::mut_from_prefix(packet) else { return };
     let rest = rest.get(..READ).unwrap_or(rest);

@@ -72,13 +72,13 @@ impl Ipv6Header {
         }
     }
 
-    /// The header at the front of `bytes`, and the payload (extension headers included) up to the payload
-    /// length, without Ethernet padding.
+    /// The header at the front of `bytes`, and the payload (extension headers included) up to the
+    /// payload length, without Ethernet padding.
     ///
     /// # Errors
     /// `Truncated` below 40 octets; `BadVersion`; `BadLength` if the payload length exceeds
-    /// `bytes`. The payload length of a jumbogram (RFC 2675) is zero: the walk over its extension headers
-    /// refuses it.
+    /// `bytes`. The payload length of a jumbogram (RFC 2675) is zero: the walk over its extension
+    /// headers refuses it.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         let (header, rest) = split::<Self>(bytes)?;
@@ -146,8 +146,8 @@ impl Ipv6Header {
 
 /// Decrements the hop limit of the packet at the front of `packet`. Returns the new hop limit.
 ///
-/// `None`, and no change, if the hop limit is 0 or 1 (the packet must not be forwarded), and below 40
-/// octets. Spec: RFC 8200 §3.
+/// `None`, and no change, if the hop limit is 0 or 1 (the packet must not be forwarded), and below
+/// 40 octets. Spec: RFC 8200 §3.
 #[inline]
 #[must_use]
 pub fn decrement_hop_limit(packet: &mut [u8]) -> Option<u8> {
@@ -173,8 +173,8 @@ pub struct UpperLayer {
 
 /// Walks the extension headers in `payload`, of which the first is `next_header`.
 ///
-/// The walk ends at the first upper layer, or after the fragment header of a later fragment, whose payload
-/// begins with no header.
+/// The walk ends at the first upper layer, or after the fragment header of a later fragment, whose
+/// payload begins with no header.
 ///
 /// # Errors
 /// `BadExtension` when a header is longer than `payload`; `TooManyExtensions` above

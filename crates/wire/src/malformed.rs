@@ -10,8 +10,8 @@ pub enum Malformed {
         /// Octets present.
         have: u16,
     },
-    /// The version is not the expected one (IP: 4 or 6; GTP: 1 with protocol type 1). Contains the version
-    /// field; for GTP the four bits of version and protocol type.
+    /// The version is not the expected one (IP: 4 or 6; GTP: 1 with protocol type 1). Contains the
+    /// version field; for GTP the four bits of version and protocol type.
     BadVersion(u8),
     /// A length field contradicts the header or the octets present.
     BadLength {
@@ -28,7 +28,8 @@ pub enum Malformed {
     BadExtension(u8),
     /// More extension headers than `adit_types::limits` allows.
     TooManyExtensions,
-    /// An information element (by its type) has an invalid length, or is unknown and has no length field.
+    /// An information element (by its type) has an invalid length, or is unknown and has no length
+    /// field.
     BadIe(u8),
     /// A mandatory information element (by its type) is absent.
     MissingIe(u8),

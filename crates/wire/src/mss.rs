@@ -1,4 +1,5 @@
-//! The maximum segment size (MSS) that a TCP SYN announces. Spec: RFC 9293 §3.1, §3.2, §3.7.1; RFC 6691.
+//! The maximum segment size (MSS) that a TCP SYN announces. Spec: RFC 9293 §3.1, §3.2, §3.7.1;
+//! RFC 6691.
 
 use zerocopy::FromBytes;
 
@@ -12,14 +13,15 @@ const NO_OPERATION: u8 = 1;
 const MSS: u8 = 2;
 const MSS_LEN: u8 = 4;
 
-/// Octets of the TCP and IP headers without options and extension headers, which an MSS does not count.
+/// Octets of the TCP and IP headers without options and extension headers, which an MSS does not
+/// count.
 #[must_use]
 pub const fn mss_headers_len(is_ipv4: bool) -> u16 {
     if is_ipv4 { 40 } else { 60 }
 }
 
-/// True for a SYN or SYN-ACK of TCP, or the first fragment of one. `packet` begins with the header that `ip` was parsed
-/// from.
+/// True for a SYN or SYN-ACK of TCP, or the first fragment of one. `packet` begins with the header
+/// that `ip` was parsed from.
 #[inline]
 #[must_use]
 pub fn is_syn(packet: &[u8], ip: &IpPacket) -> bool {
@@ -29,8 +31,8 @@ pub fn is_syn(packet: &[u8], ip: &IpPacket) -> bool {
         && ip.payload(packet).get(FLAGS).is_some_and(|flags| flags & TcpHeader::SYN != 0)
 }
 
-/// Lowers the MSS to `most` in every such option of a SYN or SYN-ACK, and updates the TCP checksum. `packet` begins with
-/// the header that `ip` was parsed from. Returns whether an option changed.
+/// Lowers the MSS to `most` in every such option of a SYN or SYN-ACK, and updates the TCP checksum.
+/// `packet` begins with the header that `ip` was parsed from. Returns whether an option changed.
 ///
 /// Later fragments, other packets, options that the packet cuts off, and the octets after a
 /// malformed option stay as they are.
@@ -88,7 +90,8 @@ mod tests {
 
     const SYN_ACK: u8 = TcpHeader::SYN | TcpHeader::ACK;
 
-    /// A packet with a right TCP checksum. `words`: the data offset; `front`: extension headers of IPv6.
+    /// A packet with a right TCP checksum. `words`: the data offset; `front`: extension headers of
+    /// IPv6.
     fn packet(is_v6: bool, front: &[u8], flags: u8, words: u8, behind: &[u8]) -> Vec<u8> {
         let mut segment = vec![0x12, 0x34, 1, 0xbb, 9, 8, 7, 6, 0, 0, 0, 0, words << 4, flags];
         segment.extend([0x40, 0, 0, 0, 0, 0]);
@@ -132,8 +135,8 @@ mod tests {
         pseudo.bytes(&segment).checksum()
     }
 
-    /// Clamps to 1,360; checks the checksum, and that only the octets of `behind` changed. Returns these, and whether
-    /// they changed.
+    /// Clamps to 1,360; checks the checksum, and that only the octets of `behind` changed. Returns
+    /// these, and whether they changed.
     fn clamped(is_v6: bool, front: &[u8], words: u8, behind: &[u8]) -> (Vec<u8>, bool) {
         let before = packet(is_v6, front, SYN_ACK, words, behind);
         // Octets after the packet are no part of it.
@@ -188,7 +191,8 @@ mod tests {
             (6, vec![1, 2, 4, 0x05]),
             (6, vec![1, 1, 2, 4]),
             (6, vec![1, 1, 1, 2]),
-            // An MSS of another length, behind the end of options, behind the header, and without options.
+            // An MSS of another length, behind the end of options, behind the header, and without
+            // options.
             (7, vec![2, 3, 0x05, 2, 5, 0x05, 0xb4, 0]),
             (7, [&[0][..], &high, &[1, 1, 1]].concat()),
             (5, high.to_vec()),

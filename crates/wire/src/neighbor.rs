@@ -1,6 +1,6 @@
-//! IPv6 neighbor discovery: solicitation, advertisement, their link-layer address options, and the multicast
-//! addresses that they are sent to. `tables::neighbor` has the cache.
-//! Spec: RFC 4861 §4.3, §4.4, §4.6.1, §7.1; RFC 4291 §2.7.1; RFC 2464 §7.
+//! IPv6 neighbor discovery: solicitation, advertisement, their link-layer address options, and the
+//! multicast addresses that they are sent to. `tables::neighbor` has the cache. Spec: RFC 4861
+//! §4.3, §4.4, §4.6.1, §7.1; RFC 4291 §2.7.1; RFC 2464 §7.
 
 use core::net::Ipv6Addr;
 
@@ -151,8 +151,8 @@ fn parse_body(
     Ok(NdMessageBody { flags: header.word(), target, mac: find_mac(options, option)? })
 }
 
-/// Finds an Ethernet address among the options. Each step of the walk consumes at least 8 octets. Spec: RFC
-/// 4861 §4.6.
+/// Finds an Ethernet address among the options. Each step of the walk consumes at least 8 octets.
+/// Spec: RFC 4861 §4.6.
 fn find_mac(mut options: &[u8], wanted: u8) -> Result<Option<MacAddr>, Malformed> {
     let mut found = None;
     while let [kind, units, ..] = *options {

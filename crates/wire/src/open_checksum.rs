@@ -1,8 +1,9 @@
 //! Checksums that the sender's kernel left to a card which is not there.
 //!
-//! On virtual links (veth, TAP, virtio) a kernel passes TCP segments and UDP datagrams on with the sum of the pseudo header
-//! alone in their checksum field: a card would add the rest. A frame shows that by its octets: the field has just
-//! this sum. A finished checksum has the same value in one of 65,536 cases; then finishing it yields the same value again.
+//! On virtual links (veth, TAP, virtio) a kernel passes TCP segments and UDP datagrams on with the
+//! sum of the pseudo header alone in their checksum field: a card would add the rest. A frame shows
+//! that by its octets: the field has just this sum. A finished checksum has the same value in one
+//! of 65,536 cases; then finishing it yields the same value again.
 
 use crate::checksum::{Sum, pseudo_ipv4, pseudo_ipv6};
 use crate::ethernet::EthernetHeader;
@@ -20,8 +21,8 @@ struct OpenSegment {
     field: usize,
 }
 
-/// Finishes the checksum of the outermost TCP segment or UDP datagram of a frame if its sender left it open. Returns
-/// whether it did. Fragments, and frames that are cut, stay as they are.
+/// Finishes the checksum of the outermost TCP segment or UDP datagram of a frame if its sender left
+/// it open. Returns whether it did. Fragments, and frames that are cut, stay as they are.
 #[inline]
 pub fn finish_open_checksum(frame: &mut [u8]) -> bool {
     match open_segment(frame) {

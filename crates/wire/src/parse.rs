@@ -1,9 +1,8 @@
 //! The walk over one packet: frame, IP header, GTP-U, five-tuple.
 //!
-//! Each step takes octets and returns plain `Copy` values with offsets into its slice; stages keep columns
-//! of these. The code is laid out for Ethernet, IPv4 of 20 octets, UDP, GTP-U with one PDU Session
-//! Container, and IPv4.
-//! Spec: RFC 791; RFC 8200; TS 29.281 §5; TS 38.415 §5.5.
+//! Each step takes octets and returns plain `Copy` values with offsets into its slice; stages keep
+//! columns of these. The code is laid out for Ethernet, IPv4 of 20 octets, UDP, GTP-U with one PDU
+//! Session Container, and IPv4. Spec: RFC 791; RFC 8200; TS 29.281 §5; TS 38.415 §5.5.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -156,8 +155,8 @@ impl IpPacket {
         !matches!(self.fragment, FragmentKind::Later)
     }
 
-    /// True if the upper layer of the whole packet is, or may be, `protocol`: a later fragment of IPv6 names
-    /// the first header after the fragment header, which may be an extension header.
+    /// True if the upper layer of the whole packet is, or may be, `protocol`: a later fragment of
+    /// IPv6 names the first header after the fragment header, which may be an extension header.
     #[must_use]
     pub const fn may_carry(&self, protocol: u8) -> bool {
         self.protocol == protocol
@@ -171,8 +170,8 @@ impl IpPacket {
         self.total_len.saturating_sub(self.payload_offset)
     }
 
-    /// The upper layer of `packet`, the slice that this header was parsed from, without padding. Empty for a
-    /// shorter slice.
+    /// The upper layer of `packet`, the slice that this header was parsed from, without padding.
+    /// Empty for a shorter slice.
     #[inline]
     #[must_use]
     pub fn payload<'a>(&self, packet: &'a [u8]) -> &'a [u8] {
@@ -263,7 +262,8 @@ pub struct GtpuPacket {
 }
 
 impl GtpuPacket {
-    /// The payload within `message`, the slice that this was parsed from. Empty for a shorter slice.
+    /// The payload within `message`, the slice that this was parsed from. Empty for a shorter
+    /// slice.
     #[inline]
     #[must_use]
     pub fn payload<'a>(&self, message: &'a [u8]) -> &'a [u8] {
@@ -301,8 +301,8 @@ pub fn parse_gtpu(bytes: &[u8]) -> Result<GtpuPacket, Malformed> {
     let mut payload = rest;
     if header.flags() & FLAG_E != 0 {
         payload = match (optional.next_extension(), rest) {
-            // PERF (adit-bench kinds): the usual chain of G-PDUs in 5G: a PDU Session Container of one
-            // unit.
+            // PERF (adit-bench kinds): the usual chain of G-PDUs in 5G: a PDU Session Container of
+            // one unit.
             (ExtensionType::PDU_SESSION_CONTAINER, &[1, a, b, 0, ref payload @ ..]) => {
                 packet.psc = Some(PduSessionContainer::parse(&[a, b])?);
                 payload
@@ -361,8 +361,8 @@ pub struct FiveTuple {
     pub flow_label: u32,
 }
 
-/// The selectors of `packet`, of which `ip` is the parsed header. A missing upper layer gives zeros, which
-/// match only filters without ports and SPI.
+/// The selectors of `packet`, of which `ip` is the parsed header. A missing upper layer gives
+/// zeros, which match only filters without ports and SPI.
 #[inline]
 #[must_use]
 pub fn five_tuple(packet: &[u8], ip: &IpPacket) -> FiveTuple {

@@ -1,5 +1,5 @@
-//! PDU Session Container: a frame of the PDU session user plane protocol in a GTP-U extension header. Adit
-//! does not read the fields after QFI and PPI (QoS monitoring, sequence numbers).
+//! PDU Session Container: a frame of the PDU session user plane protocol in a GTP-U extension
+//! header. Adit does not read the fields after QFI and PPI (QoS monitoring, sequence numbers).
 //! Spec: TS 38.415 §5.5.2, §5.5.3; TS 29.281 §5.2.2.7.
 
 use adit_types::Qfi;
@@ -51,12 +51,12 @@ impl PduSessionContainer {
         Self { pdu_type: PduType::Uplink, qfi, rqi: false, ppi: None }
     }
 
-    /// Reads the content of the extension header, between its length octet and its next extension header
-    /// type.
+    /// Reads the content of the extension header, between its length octet and its next extension
+    /// header type.
     ///
     /// # Errors
-    /// `BadExtension` if the content is too short for its flags, and for types other than downlink and
-    /// uplink.
+    /// `BadExtension` if the content is too short for its flags, and for types other than downlink
+    /// and uplink.
     #[inline]
     pub fn parse(content: &[u8]) -> Result<Self, Malformed> {
         let &[first, second, ref rest @ ..] = content else { return Err(MALFORMED) };
@@ -76,8 +76,8 @@ impl PduSessionContainer {
     }
 }
 
-/// QoS flow and reflective QoS indication of the container of four octets that ends at `end` of a frame, as usual
-/// G-PDUs have it in front of the inner packet.
+/// QoS flow and reflective QoS indication of the container of four octets that ends at `end` of a
+/// frame, as usual G-PDUs have it in front of the inner packet.
 #[cold]
 #[must_use]
 pub fn usual_container(frame: &[u8], end: u8) -> Option<(Qfi, bool)> {

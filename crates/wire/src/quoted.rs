@@ -1,4 +1,5 @@
-//! The packet that an ICMP error quotes, as far as it is there. Spec: RFC 792; RFC 1812 §4.3.2.3; RFC 4443 §3.2.
+//! The packet that an ICMP error quotes, as far as it is there. Spec: RFC 792; RFC 1812 §4.3.2.3;
+//! RFC 4443 §3.2.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

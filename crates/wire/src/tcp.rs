@@ -1,5 +1,5 @@
-//! TCP header: ports, flags and sequence numbers of received segments, and headers of segments that Adit
-//! originates. Adit keeps no state of connections. Spec: RFC 9293 §3.1.
+//! TCP header: ports, flags and sequence numbers of received segments, and headers of segments that
+//! Adit originates. Adit keeps no state of connections. Spec: RFC 9293 §3.1.
 
 use zerocopy::byteorder::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -145,8 +145,8 @@ impl TcpFields {
         if self.mss.is_some() { TcpHeader::LEN + 4 } else { TcpHeader::LEN }
     }
 
-    /// Writes the header at the front of `segment`, which contains the data after it. `pseudo` is the sum of
-    /// the pseudo header of the whole segment.
+    /// Writes the header at the front of `segment`, which contains the data after it. `pseudo` is
+    /// the sum of the pseudo header of the whole segment.
     ///
     /// # Errors
     /// `Truncated` when `segment` is shorter than the header.

@@ -28,7 +28,8 @@ pub struct VlanTag {
 fixed_header!(VlanTag, 4);
 
 impl VlanTag {
-    /// A tag with a VLAN, a priority (the low three bits of `priority`) and the type of the payload.
+    /// A tag with a VLAN, a priority (the low three bits of `priority`) and the type of the
+    /// payload.
     #[inline]
     #[must_use]
     pub fn new(vlan: VlanId, priority: u8, ether_type: EtherType) -> Self {

@@ -1,8 +1,9 @@
 //! The budget of an entry, between the program that uses it, the worker that grants it, the control
 //! thread that puts the entry, and readers of the counts.
 //!
-//! The word of a budget only decreases between two grants: by the octets that the program forwards. So the octets of an
-//! entry are a base, which the session's worker keeps, less this word. A grant adds to both.
+//! The word of a budget only decreases between two grants: by the octets that the program forwards.
+//! So the octets of an entry are a base, which the session's worker keeps, less this word. A grant
+//! adds to both.
 //!
 //! `crates/tables/tests/loom_publish.rs` explores the interleavings of this file.
 
@@ -11,10 +12,12 @@ use adit_rules::share_of;
 use super::layout::{BUDGET_BITS, head};
 use super::sync::{AtomicU64, Ordering, fence};
 
-/// Words of an account: its version, which is odd during a grant; the base; and the largest reading so far.
+/// Words of an account: its version, which is odd during a grant; the base; and the largest reading
+/// so far.
 pub(crate) const ACCOUNT_WORDS: usize = 3;
 
-/// Attempts to read an account between two grants: a grant takes nanoseconds, unless its worker lost its core.
+/// Attempts to read an account between two grants: a grant takes nanoseconds, unless its worker
+/// lost its core.
 const READ_ATTEMPTS: u32 = if cfg!(loom) { 1 } else { 64 };
 
 /// The largest budget.
@@ -28,7 +31,8 @@ pub(crate) struct EntryBudget<'a> {
 }
 
 impl EntryBudget<'_> {
-    /// Octets that the entry counted: of now, or, while a grant does not end, the largest number that was read before.
+    /// Octets that the entry counted: of now, or, while a grant does not end, the largest number
+    /// that was read before.
     pub(crate) fn octets(&self) -> u64 {
         let [version, base, last] = self.account;
         for _ in 0..READ_ATTEMPTS {
@@ -51,8 +55,8 @@ impl EntryBudget<'_> {
         (head & both == both).then_some(head & head::NUMBER)
     }
 
-    /// Replaces the budget by one of the entry with `number`, of which the program forwards less than `octets`. For one
-    /// writer at a time.
+    /// Replaces the budget by one of the entry with `number`, of which the program forwards less
+    /// than `octets`. For one writer at a time.
     fn replace(&self, number: u64, octets: u64) {
         let budget = number << BUDGET_BITS | octets.min(BUDGET_MAX);
         if octets == 0 && self.budget.load(Ordering::Relaxed) == budget {
@@ -69,7 +73,8 @@ impl EntryBudget<'_> {
     }
 }
 
-/// See [`OffloadUsage::divide`]. An entry that is put meanwhile has no budget: its number is another one.
+/// See [`OffloadUsage::divide`]. An entry that is put meanwhile has no budget: its number is
+/// another one.
 ///
 /// [`OffloadUsage::divide`]: adit_rules::OffloadUsage::divide
 pub(crate) fn divide(entries: &[EntryBudget<'_>; 2], more: u64, others: u64) -> u64 {

@@ -1,8 +1,9 @@
 //! When no run of the program sees the state before a change.
 //!
-//! The kernel waits for all runs under way when a map in a map is replaced (`bpf(2)`, BPF_MAP_UPDATE_ELEM). That takes
-//! some milliseconds, so a thread of its own does it, once for all batches that were closed meanwhile. If the kernel refuses,
-//! packets may still see the past: the changes are not in effect, and the thread tries again until it succeeds.
+//! The kernel waits for all runs under way when a map in a map is replaced (`bpf(2)`,
+//! BPF_MAP_UPDATE_ELEM). That takes some milliseconds, so a thread of its own does it, once for all
+//! batches that were closed meanwhile. If the kernel refuses, packets may still see the past: the
+//! changes are not in effect, and the thread tries again until it succeeds.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};

@@ -4,7 +4,8 @@
 pub(crate) const INTERFACES: usize = 32;
 /// Words of `struct interface`.
 pub(crate) const INTERFACE_WORDS: usize = 2;
-/// Rows of counters of one processor: one per interface, and one for packets that are left to workers.
+/// Rows of counters of one processor: one per interface, and one for packets that are left to
+/// workers.
 pub(crate) const COUNTER_ROWS: usize = INTERFACES + 1;
 /// Words of a row of counters.
 pub(crate) const COUNTER_WORDS: usize = 8;
@@ -30,7 +31,8 @@ pub(crate) mod word {
     /// TEID; above it the UE's IPv4 address.
     pub(crate) const TEID: usize = 1;
     pub(crate) const UE_V6: usize = 2;
-    /// Far end or QoS flows; above it the next hop or the set of interfaces that packets leave through.
+    /// Far end or QoS flows; above it the next hop or the set of interfaces that packets leave
+    /// through.
     pub(crate) const FAR: usize = 3;
     /// Type of service and QoS flow; above them the [`hold`](super::HOLD_LEFT) of the entry.
     pub(crate) const MARKING: usize = 4;

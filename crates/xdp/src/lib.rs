@@ -1,16 +1,17 @@
-//! Forwarding in the driver of the network card: an XDP program, the maps that it reads, and the [`Offload`] that writes
-//! them.
+//! Forwarding in the driver of the network card: an XDP program, the maps that it reads, and the
+//! [`Offload`] that writes them.
 //!
-//! The program ([`bpf/forward.bpf.c`](../src/bpf/forward.bpf.c)) forwards the packets of fast rules in both directions and
-//! counts them. All others go to the AF_XDP socket of their queue, and so to a worker.
+//! The program ([`bpf/forward.bpf.c`](../src/bpf/forward.bpf.c)) forwards the packets of fast rules
+//! in both directions and counts them. All others go to the AF_XDP socket of their queue, and so to
+//! a worker.
 //!
-//! One entry of 64 octets per session and direction holds rule, budget and counters. The control thread and workers write
-//! entries through shared memory, without a system call. [`Batches`] reports when no run of the
-//! program sees the earlier entries.
+//! One entry of 64 octets per session and direction holds rule, budget and counters. The control
+//! thread and workers write entries through shared memory, without a system call. [`Batches`]
+//! reports when no run of the program sees the earlier entries.
 //!
-//! The program forwards by fast rules without rates and whose packets only the session's own URR counts, if any: of packets
-//! over IPv4, between a GTP-U interface and a data network on links without VLAN. Routes that need a search stay with the
-//! workers, too.
+//! The program forwards by fast rules without rates and whose packets only the session's own URR
+//! counts, if any: of packets over IPv4, between a GTP-U interface and a data network on links
+//! without VLAN. Routes that need a search stay with the workers, too.
 //!
 //! [`Offload`]: adit_rules::Offload
 //! [`Batches`]: batches::Batches

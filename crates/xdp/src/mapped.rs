@@ -1,4 +1,5 @@
-//! Memory that the program and this process share: the values of an array map. And memory like it of this process alone.
+//! Memory that the program and this process share: the values of an array map. And memory like it
+//! of this process alone.
 
 use core::fmt;
 use core::ptr::{self, NonNull};

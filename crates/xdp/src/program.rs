@@ -45,11 +45,12 @@ impl XdpProgram {
             .map_err(|error| XdpError::of(&format!("map {name} cannot be written"), &error))
     }
 
-    /// Attaches the program to a network device, in place of the one that the driver of its AF_XDP sockets attached.
-    /// `sockets`: by queue of the device.
+    /// Attaches the program to a network device, in place of the one that the driver of its AF_XDP
+    /// sockets attached. `sockets`: by queue of the device.
     ///
     /// # Errors
-    /// The driver of the device has no native XDP, or the kernel refuses. Call [`XdpProgram::detach`] then.
+    /// The driver of the device has no native XDP, or the kernel refuses. Call
+    /// [`XdpProgram::detach`] then.
     pub fn attach(
         &mut self,
         device: u32,

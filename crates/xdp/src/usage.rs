@@ -123,7 +123,8 @@ mod tests {
         ul_bytes + dl_bytes
     }
 
-    /// The control thread puts and removes entries, the program forwards, the worker divides, and somebody reads.
+    /// The control thread puts and removes entries, the program forwards, the worker divides, and
+    /// somebody reads.
     #[test]
     fn volume_is_exact_whatever_the_control_thread_does_between_two_divisions() {
         let entries = Arc::new(MappedArray::private(2 * ENTRY_WORDS).unwrap());

@@ -603,7 +603,8 @@ fn batches_pass() {
     assert_eq!(offload.passed(), second);
 }
 
-/// A network namespace of the calling thread, with a pair of virtual devices. Returns the number of one of them.
+/// A network namespace of the calling thread, with a pair of virtual devices. Returns the number of
+/// one of them.
 fn device() -> Option<u32> {
     // SAFETY: takes a number; it changes this thread only.
     let is_apart = unsafe { libc::unshare(libc::CLONE_NEWNET) == 0 };

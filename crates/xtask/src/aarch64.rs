@@ -1,8 +1,8 @@
 //! `cargo xtask aarch64`: every room compiles for aarch64.
 //!
-//! DPDK's headers depend on the architecture. apt fetches the arm64 packages of this machine's own sources into
-//! the build folder, with lists and caches there, and installs nothing. clang translates them. Nothing is linked
-//! or run.
+//! DPDK's headers depend on the architecture. apt fetches the arm64 packages of this machine's own
+//! sources into the build folder, with lists and caches there, and installs nothing. clang
+//! translates them. Nothing is linked or run.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -70,7 +70,8 @@ fn fetch(folder: &Path, sysroot: &Path) -> anyhow::Result<()> {
     std::fs::rename(&aside, sysroot).context("unpacked packages")
 }
 
-/// Without the requirements of `libdpdk.pc` for static linking, which need a dozen further packages.
+/// Without the requirements of `libdpdk.pc` for static linking, which need a dozen further
+/// packages.
 fn drop_private(file: &Path) -> anyhow::Result<()> {
     let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
     let kept = text.lines().filter(|line| !line.starts_with("Requires.private"));

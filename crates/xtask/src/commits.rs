@@ -1,4 +1,5 @@
-//! The rule of CONTRIBUTING for commits: a short subject that begins with its room, and the reason in the body.
+//! The rule of CONTRIBUTING for commits: a short subject that begins with its room, and the reason
+//! in the body.
 
 use std::process::Command;
 

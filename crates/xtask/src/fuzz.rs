@@ -1,8 +1,8 @@
 //! Builds the fuzz targets and runs them, one on each core at a time.
 //!
-//! libFuzzer runs with the stable toolchain; only the address sanitizer needs another one. Findings go to
-//! `crates/tests/regressions/<target>/`, where the tests replay them. The corpus of a run stays in
-//! `fuzz/corpus/<target>/`, outside the repository.
+//! libFuzzer runs with the stable toolchain; only the address sanitizer needs another one. Findings
+//! go to `crates/tests/regressions/<target>/`, where the tests replay them. The corpus of a run
+//! stays in `fuzz/corpus/<target>/`, outside the repository.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Chores of the workspace: `cargo xtask tidy`, `commits`, `test`, `fuzz`, `miri`, `spec`, `aarch64`.
+//! Chores of the workspace: `cargo xtask tidy`, `commits`, `test`, `fuzz`, `miri`, `spec`,
+//! `aarch64`.
 
 mod aarch64;
 mod commits;

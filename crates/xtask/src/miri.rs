@@ -1,12 +1,14 @@
 //! Runs tests in Miri, which finds undefined behavior that a run on the processor hides.
 //!
-//! Rooms take part whose memory Miri can follow: tables, packet buffers and queues. Tests of many rounds
-//! run fewer in Miri (`cfg!(miri)`), and all run without Miri, too. These do not run in Miri, and why:
+//! Rooms take part whose memory Miri can follow: tables, packet buffers and queues. Tests of many
+//! rounds run fewer in Miri (`cfg!(miri)`), and all run without Miri, too. These do not run in
+//! Miri, and why:
 //!
 //! - `dpdk`, `dpdk-sys`, `kernel` and `xdp`: foreign code and system calls;
 //! - `tables::large` as a mapping: in Miri its arrays come from the allocator;
-//! - `threads`, `publication` and `prop_tables` of `tables`: they build large tables, or read them so often that
-//!   a test takes minutes. `publish_memory` and `fast_rule_selector` visit the same `unsafe` code;
+//! - `threads`, `publication` and `prop_tables` of `tables`: they build large tables, or read them
+//!   so often that a test takes minutes. `publish_memory` and `fast_rule_selector` visit the same
+//!   `unsafe` code;
 //! - `loom_publish`: loom replaces the memory that Miri would follow.
 
 use std::path::Path;

@@ -103,7 +103,8 @@ fn build(packages: &[String]) -> anyhow::Result<Vec<TestProgram>> {
     Ok(programs)
 }
 
-/// `adit-n4` of `path+file:///…/crates/n4#adit-n4@0.1.0`, and of `…/crates/adit#0.1.0` the folder's.
+/// `adit-n4` of `path+file:///…/crates/n4#adit-n4@0.1.0`, and of `…/crates/adit#0.1.0` the
+/// folder's.
 fn package_name(id: &PackageId) -> String {
     let (path, end) = id.repr.split_once('#').unwrap_or((&id.repr, ""));
     let name = end.split_once('@').map_or_else(|| path.rsplit('/').next(), |(name, _)| Some(name));

@@ -1,6 +1,7 @@
 //! The rules of the house, as checks that fail.
 
 mod benches;
+mod comment_width;
 mod documents;
 mod functions;
 mod loops;
@@ -29,6 +30,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     functions::check(&files, &mut findings);
     loops::check(&files, &mut findings);
     benches::check(&files, &mut findings);
+    comment_width::check(&files, &mut findings);
     shared_text::check(&files, &mut findings)?;
     promises::check(&metadata, &files, &mut findings)?;
     words::check(&metadata, &files, &mut findings)?;

@@ -18,8 +18,8 @@ pub(crate) enum SessionCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
-    /// Remove the records of sessions that are set aside. Their SMFs get the last usage if it can be read and they take such
-    /// reports.
+    /// Remove the records of sessions that are set aside. Their SMFs get the last usage if it can
+    /// be read and they take such reports.
     Discard {
         /// The UP SEID of one, as `adit show store` prints it, or `all`.
         #[arg(value_name = "SEID|all")]
@@ -46,8 +46,9 @@ pub(crate) enum AssociationCommand {
     Release {
         /// Its Node ID or address, as `adit show associations` prints it.
         node_id: String,
-        /// End the association and all of its sessions at once, for an SMF that does not answer or comply. Their usage since
-        /// the last reports is lost, and the SMF learns of it by Cause 72 at its next request.
+        /// End the association and all of its sessions at once, for an SMF that does not answer or
+        /// comply. Their usage since the last reports is lost, and the SMF learns of it by Cause 72
+        /// at its next request.
         #[arg(long)]
         force: bool,
         #[command(flatten)]

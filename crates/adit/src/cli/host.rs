@@ -25,14 +25,16 @@ pub(crate) enum HostCommand {
     Apply {
         #[command(flatten)]
         arguments: TuningArguments,
-        /// Stay, limit the wake-up latency of all CPUs to this many microseconds meanwhile, and revert at the end
-        /// (SIGTERM, Ctrl-C). The kernel keeps the limit only as long as a process holds /dev/cpu_dma_latency.
+        /// Stay, limit the wake-up latency of all CPUs to this many microseconds meanwhile, and
+        /// revert at the end (SIGTERM, Ctrl-C). The kernel keeps the limit only as long as a
+        /// process holds /dev/cpu_dma_latency.
         #[arg(long, value_name = "MICROSECONDS")]
         hold_latency_us: Option<u32>,
     },
     /// Take back what the last `apply` changed, also after a crash.
     Revert(TuningPlace),
-    /// Measure what takes a core away from the thread that runs on it: interrupts, the hypervisor, other threads.
+    /// Measure what takes a core away from the thread that runs on it: interrupts, the hypervisor,
+    /// other threads.
     Noise(NoiseArguments),
 }
 
@@ -60,7 +62,8 @@ pub(crate) struct MachineSource {
     /// The machine of an XML file that `lstopo machine.xml` wrote.
     #[arg(long, value_name = "FILE", conflicts_with = "synthetic")]
     pub xml: Option<PathBuf>,
-    /// With --xml: a folder with copies of that machine's /proc and /sys, for isolated CPUs, quotas and interrupts.
+    /// With --xml: a folder with copies of that machine's /proc and /sys, for isolated CPUs, quotas
+    /// and interrupts.
     #[arg(long, value_name = "FOLDER", requires = "xml")]
     pub xml_root: Option<PathBuf>,
     /// A made-up machine in hwloc's format, such as "pack:2 [numa] core:8 pu:2".
@@ -73,8 +76,9 @@ pub(crate) struct MachineSource {
 pub(crate) struct PlanArguments {
     #[command(flatten)]
     pub source: MachineSource,
-    /// Plan for this configuration: its ports, execution model, numbers of threads and policies; and name the rules that its
-    /// own CPUs break. Where it leaves the CPUs to a plan, adit takes this plan when it starts.
+    /// Plan for this configuration: its ports, execution model, numbers of threads and policies;
+    /// and name the rules that its own CPUs break. Where it leaves the CPUs to a plan, adit takes
+    /// this plan when it starts.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "workers", "receivers", "port"])]
     pub config: Option<PathBuf>,
     /// Execution model.
@@ -138,7 +142,8 @@ pub(crate) struct TuningArguments {
     /// Make a cgroup of this name with these CPUs, as an isolated partition. Start adit in it.
     #[arg(long, value_name = "NAME")]
     pub partition: Option<String>,
-    /// Hugepages of a node, such as 0:2048:512 for 512 pages of 2048 KiB on node 0. May be repeated.
+    /// Hugepages of a node, such as 0:2048:512 for 512 pages of 2048 KiB on node 0. May be
+    /// repeated.
     #[arg(long, value_name = "NODE:KIB:NUMBER", value_parser = huge_pages)]
     pub hugepages: Vec<HugePagesWanted>,
     /// Only frequencies, turbo, idle states and siblings, as the study has them.

@@ -13,19 +13,20 @@ use super::section::ConfigDocument;
 const PEM: &str = "a path such as \"/etc/adit/api.pem\"";
 
 section! {
-    /// The HTTP interface with the dashboard, and the description of both at /api (docs/operate.md). Off
-    /// unless this section is here.
+    /// The HTTP interface with the dashboard, and the description of both at /api
+    /// (docs/operate.md). Off unless this section is here.
     ApiSection(NOW) {
         /// Where it listens. Beyond a loopback address it needs TLS and tokens.
         listen: SocketAddr, text("an address with a TCP port such as \"127.0.0.1:8080\"")
             .required(SocketAddr::from(([127, 0, 0, 1], 0))), LISTENING => ["\"127.0.0.1:8080\""];
-        /// Certificate with its chain, in PEM. A reload reads this file, the key and the tokens again.
+        /// Certificate with its chain, in PEM. A reload reads this file, the key and the tokens
+        /// again.
         tls_certificate: Option<String>, text(PEM).optional("none") => ["\"/etc/adit/api.pem\""];
         /// Its key, in PEM.
         tls_key: Option<String>, text(PEM).optional("none") => ["\"/etc/adit/api.key\""];
-        /// Tokens, one in a line: a role ("read", or "act" to change things too), a name for the log, and
-        /// the token. Other users of the host may not read the file. Without it everybody who reaches the
-        /// interface reads, and nobody changes anything.
+        /// Tokens, one in a line: a role ("read", or "act" to change things too), a name for the
+        /// log, and the token. Other users of the host may not read the file. Without it everybody
+        /// who reaches the interface reads, and nobody changes anything.
         tokens_file: Option<String>, text(PEM).optional("none") => ["\"/etc/adit/api.tokens\""];
     }
 }
@@ -36,8 +37,8 @@ pub(crate) struct ApiSettings {
     pub listen: SocketAddr,
     /// TLS; always present unless `listen` is a loopback address.
     pub tls: Option<ApiTlsFiles>,
-    /// Tokens with their roles; always present unless `listen` is a loopback address. Without it everybody who reaches
-    /// the interface reads, and nobody acts.
+    /// Tokens with their roles; always present unless `listen` is a loopback address. Without it
+    /// everybody who reaches the interface reads, and nobody acts.
     pub tokens_file: Option<PathBuf>,
 }
 

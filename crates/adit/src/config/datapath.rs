@@ -20,17 +20,17 @@ section! {
     /// The threads of the packet path.
     DatapathSection(PACKET_PATH) {
         /// Execution model. "run-to-completion": each worker receives, processes and transmits.
-        /// "pipeline": receivers only receive, and hand each packet to the worker that owns its session;
-        /// packets to adit itself (ARP, ICMP, GTP-U path management) go to a signaling worker on
-        /// main_core. "eventdev": an event scheduler gives packets to workers.
+        /// "pipeline": receivers only receive, and hand each packet to the worker that owns its
+        /// session; packets to adit itself (ARP, ICMP, GTP-U path management) go to a signaling
+        /// worker on main_core. "eventdev": an event scheduler gives packets to workers.
         /// docs/internals/models.md says which to choose and what each costs.
         model: ModelName, MODELS.or(ModelName::RunToCompletion) => [];
-        /// CPU cores of the workers, one worker each. Each session belongs to one worker. Workers poll:
-        /// give them cores of their own. "auto" takes the plan of `adit host plan` for this machine and
-        /// these ports, with as many workers as fit; { count = 4 } takes a plan for four. The plan has
-        /// the cores of all threads then, so leave main_core and scheduler_core out; receivers and rx_tx
-        /// take "auto", which is the default, or { count = 2 }. `adit check` prints the plan.
-        /// docs/host.md
+        /// CPU cores of the workers, one worker each. Each session belongs to one worker. Workers
+        /// poll: give them cores of their own. "auto" takes the plan of `adit host plan` for this
+        /// machine and these ports, with as many workers as fit; { count = 4 } takes a plan for
+        /// four. The plan has the cores of all threads then, so leave main_core and scheduler_core
+        /// out; receivers and rx_tx take "auto", which is the default, or { count = 2 }.
+        /// `adit check` prints the plan. docs/host.md
         workers: CpuKey, Cpus.required(CpuKey::default()) => ["[1]"];
         /// Rules of placement: "numa", or "uma" to ignore NUMA nodes, for comparisons.
         ignores_nodes: bool = "placement", words(&[("numa", false), ("uma", true)]).or(false);
@@ -39,28 +39,31 @@ section! {
             ("shared", SiblingPolicy::Shared)]).or(SiblingPolicy::Split);
         /// CPU cores of the receivers of model = "pipeline".
         receivers: Option<CpuKey>, Cpus.optional("those of the plan") => ["# [2]"];
-        /// How the receivers of model = "pipeline" choose workers: "owner" looks up the session, "rss"
-        /// hashes the UE's address (workers then hand over packets of sessions that they do not own).
+        /// How the receivers of model = "pipeline" choose workers: "owner" looks up the session,
+        /// "rss" hashes the UE's address (workers then hand over packets of sessions that they do
+        /// not own).
         spread: Spread, words(&[("owner", Spread::Owner), ("rss", Spread::Rss)]).or(Spread::Owner);
-        /// The Toeplitz key of spread = "rss": "symmetric", the same hash for both directions of a flow,
-        /// or "microsoft", the default of many network cards, which spreads addresses that differ in few
-        /// bits more evenly.
+        /// The Toeplitz key of spread = "rss": "symmetric", the same hash for both directions of a
+        /// flow, or "microsoft", the default of many network cards, which spreads addresses that
+        /// differ in few bits more evenly.
         rss_key: ToeplitzKey, words(&[("symmetric", ToeplitzKey::SYMMETRIC),
             ("microsoft", ToeplitzKey::MICROSOFT)]).or(ToeplitzKey::SYMMETRIC);
-        /// The behavior of a worker without packets, for all or as a list with one word per worker and
-        /// then per receiver: "busy" polls on, "adaptive" sleeps after 50 microseconds without packets.
-        /// Devices with a file descriptor (kernel:packet, net_af_xdp) wake the worker at once; with
-        /// others it sleeps for short times and polls between them, which takes about 4 % of its core.
+        /// The behavior of a worker without packets, for all or as a list with one word per worker
+        /// and then per receiver: "busy" polls on, "adaptive" sleeps after 50 microseconds without
+        /// packets. Devices with a file descriptor (kernel:packet, net_af_xdp) wake the worker at
+        /// once; with others it sleeps for short times and polls between them, which takes about 4
+        /// % of its core.
         poll: PerItem<PollMode>, per_item(POLL_MODES).or(PerItem::One(PollMode::Busy)) => [];
-        /// Real-time priority (SCHED_FIFO, CAP_SYS_NICE) of the threads of the packet path, or 0 for
-        /// none; with poll = "adaptive" only. For workers that share their core with the kernel's work
-        /// for their ports (kernel:udp, kernel:tun): otherwise the kernel spends the core on packets
-        /// that it then drops because the worker is late.
+        /// Real-time priority (SCHED_FIFO, CAP_SYS_NICE) of the threads of the packet path, or 0
+        /// for none; with poll = "adaptive" only. For workers that share their core with the
+        /// kernel's work for their ports (kernel:udp, kernel:tun): otherwise the kernel spends the
+        /// core on packets that it then drops because the worker is late.
         realtime_priority: u8, integer(0..=99).or(0) => ["# 10"];
-        /// Lower the frequency of the cores of the packet path while they have little to do, and raise
-        /// it at once when they get busy. For cores without other threads of adit, on machines whose
-        /// kernel controls frequencies (cpufreq), as root; elsewhere adit says why it has no effect. The
-        /// former limits come back at the end, also after a crash. docs/host.md
+        /// Lower the frequency of the cores of the packet path while they have little to do, and
+        /// raise it at once when they get busy. For cores without other threads of adit, on
+        /// machines whose kernel controls frequencies (cpufreq), as root; elsewhere adit says why
+        /// it has no effect. The former limits come back at the end, also after a crash.
+        /// docs/host.md
         scales_frequency: bool = "scale_frequency", Flag.or(false),
             OnReload::Fixed("the limits of frequencies are recorded at the start");
         /// CPU core of everything else. Not with workers = "auto" or { count = 4 }.
@@ -161,7 +164,8 @@ pub(crate) struct DatapathSettings {
     pub workers: Vec<u16>,
     /// Behavior without packets of each worker, then of each receiver.
     pub(super) poll: Vec<PollMode>,
-    /// Real-time priority of the threads of the packet path, which then all sleep without packets; 0 for none.
+    /// Real-time priority of the threads of the packet path, which then all sleep without packets;
+    /// 0 for none.
     pub realtime_priority: u8,
     /// The frequency of their cores is lowered under small load, where the machine lets adit.
     pub scales_frequency: bool,
@@ -220,7 +224,8 @@ impl DatapathSettings {
         }
     }
 
-    /// Most queue pairs of a port: one for each thread that transmits, or for each receiver if there are more.
+    /// Most queue pairs of a port: one for each thread that transmits, or for each receiver if
+    /// there are more.
     pub(crate) fn queues_max(&self) -> u16 {
         let roles = self.roles();
         u16::try_from(roles.transmitting().len().max(roles.receiving().len()))
@@ -256,7 +261,8 @@ impl DatapathSettings {
         }
     }
 
-    /// True if the packet path shares a core with the control thread, or if several of its threads run there.
+    /// True if the packet path shares a core with the control thread, or if several of its threads
+    /// run there.
     pub(crate) fn shares_core(&self, core: u16) -> bool {
         let threads = self.threads();
         let cores = threads.iter().map(|thread| thread.core).chain(self.scheduler_core());

@@ -1,9 +1,9 @@
 //! A section of the file as a table of its keys: [`section!`] declares each key once, and its place
 //! in the settings, its reading, its comparison and its documents follow.
 
-/// Declares the settings of a section: its name and the change of its keys in operation; then, after
-/// its comment, each key: field and type, name in the file if it is another one, values, change in
-/// operation if it is another one, and values in the example (`=> []`: its default).
+/// Declares the settings of a section: its name and the change of its keys in operation; then,
+/// after its comment, each key: field and type, name in the file if it is another one, values,
+/// change in operation if it is another one, and values in the example (`=> []`: its default).
 macro_rules! section {
     (
         $(#[doc = $about:literal])*

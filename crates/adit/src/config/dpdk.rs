@@ -15,18 +15,18 @@ use super::section::ConfigDocument;
 section! {
     /// Memory, and the buffers that all ports share.
     DpdkSettings(PACKET_PATH) {
-        /// "auto" uses hugepages if there are any and logs a warning if not, "require" refuses to start
-        /// without them, "never" uses ordinary pages.
+        /// "auto" uses hugepages if there are any and logs a warning if not, "require" refuses to
+        /// start without them, "never" uses ordinary pages.
         hugepages: HugepageMode, words(&[("auto", HugepageMode::Auto),
             ("require", HugepageMode::Require), ("never", HugepageMode::Never)]).or(HugepageMode::Auto) => [];
         /// Memory of DPDK without hugepages; with hugepages, its limit.
         memory_mib: u32, integer(64..=1_048_576).or(512) => [];
-        /// Packet buffers, shared by all ports. Each worker holds up to 512 fragments, and its traffic
-        /// needs as many buffers: 1024 per worker is the minimum. Each queue of a net_af_xdp device
-        /// keeps 2112 + rx_descriptors more.
+        /// Packet buffers, shared by all ports. Each worker holds up to 512 fragments, and its
+        /// traffic needs as many buffers: 1024 per worker is the minimum. Each queue of a
+        /// net_af_xdp device keeps 2112 + rx_descriptors more.
         mempool_mbufs: u32, integer(1024..=16_777_216).or(16_384) => [];
-        /// Size of each. The default follows the largest mtu_bytes: 2048 with 1500, 9216 with 9000. adit
-        /// reassembles a fragmented tunnel packet in one buffer and drops longer packets as
+        /// Size of each. The default follows the largest mtu_bytes: 2048 with 1500, 9216 with 9000.
+        /// adit reassembles a fragmented tunnel packet in one buffer and drops longer packets as
         /// reassembly_too_long.
         mbuf_bytes: u16, integer(MBUF_BYTES_MIN..=MBUF_BYTES_MAX).or_follows(0,
             "by the largest mtu_bytes") => ["# 2048"];

@@ -28,8 +28,8 @@ const SCHEDULES: Words<ScheduleType> = words(&[
 ]);
 
 section! {
-    /// The event scheduler of model = "eventdev". It gives the packets of a session to one worker at a
-    /// time, and moves sessions between workers as their load changes.
+    /// The event scheduler of model = "eventdev". It gives the packets of a session to one worker
+    /// at a time, and moves sessions between workers as their load changes.
     EventSection(PACKET_PATH) {
         /// "dsw" runs on the cores of the other threads; "sw" needs one of its own, scheduler_core.
         driver: EventDriver = "scheduler", words(&[("dsw", EventDriver::Dsw),
@@ -49,18 +49,18 @@ section! {
         dequeue_depth: u16, integer(1..=64).or(32) => [];
         /// Packets that a thread gives to the scheduler at once.
         enqueue_depth: u16, integer(1..=64).or(32) => [];
-        /// Queues of the stages (classify, enforce and account, apply, prepare to transmit): 1 for all
-        /// together, which is the fastest, 2 or 4.
+        /// Queues of the stages (classify, enforce and account, apply, prepare to transmit): 1 for
+        /// all together, which is the fastest, 2 or 4.
         stages: u32, integer(1..=4).or(1) => [];
         /// The type of each queue, or one for all: "atomic"; "ordered", with "sw", in which workers
-        /// share the packets of a session and keep their order; or "parallel", which gives up the order.
-        /// The stage that enforces and accounts is atomic.
+        /// share the packets of a session and keep their order; or "parallel", which gives up the
+        /// order. The stage that enforces and accounts is atomic.
         schedule: PerItem<ScheduleType>, per_item(SCHEDULES).or(PerItem::One(ScheduleType::Atomic))
             => [];
         /// Dummy cycles per packet of each stage, for comparisons.
         dummy_cycles: Vec<u32>, integer(0..=1_000_000).list("none") => ["[0, 0, 0, 0]"];
-        /// A queue before the stages: workers look up the sessions of packets, instead of the threads
-        /// that receive. "none", or "atomic", "ordered" or "parallel".
+        /// A queue before the stages: workers look up the sessions of packets, instead of the
+        /// threads that receive. "none", or "atomic", "ordered" or "parallel".
         rx_queue: Option<ScheduleType>, words(&[("atomic", Some(ScheduleType::Atomic)),
             ("ordered", Some(ScheduleType::Ordered)), ("parallel", Some(ScheduleType::Parallel)),
             ("none", None)]).or(None) => [];
@@ -95,8 +95,8 @@ impl std::ops::Deref for EventSettings {
 }
 
 impl EventSection {
-    /// Checks the section and gives its settings for `workers`, with the CPUs of a plan, which it has
-    /// from then on.
+    /// Checks the section and gives its settings for `workers`, with the CPUs of a plan, which it
+    /// has from then on.
     pub(super) fn settings(
         &mut self,
         document: &ConfigDocument<'_>,

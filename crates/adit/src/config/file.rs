@@ -25,8 +25,8 @@ use super::store::StoreSection;
 section! {
     /// Configuration of adit. Check a copy with: adit check FILE
     /// Every key carries its unit in its name. Unknown keys are refused.
-    /// `adit reload` changes a running adit without a lost packet: docs/configuration.md has the keys
-    /// that need a restart.
+    /// `adit reload` changes a running adit without a lost packet: docs/configuration.md has the
+    /// keys that need a restart.
     ConfigFile(BY_KEY) {
         node: NodeSettings, Table => [];
         n4: N4Settings, Table => [];
@@ -64,8 +64,8 @@ section! {
         /// PFCP sessions at most. adit reserves the memory of their lookup entries when it starts.
         sessions_max: usize, integer(1..=SESSIONS_MAX).or(100_000) => [];
         /// Packets that all buffering FARs (paging) may hold together. Each occupies one of
-        /// dpdk.mempool_mbufs. At most half of the mbufs, after 512 per worker for fragments of tunnel
-        /// packets.
+        /// dpdk.mempool_mbufs. At most half of the mbufs, after 512 per worker for fragments of
+        /// tunnel packets.
         buffer_pkts_max: usize, integer(0..=BUFFER_PKTS_MAX).or_follows(usize::MAX,
             "4096, or half of the buffers if these are fewer") => ["4096"];
     }
@@ -74,9 +74,9 @@ section! {
 section! {
     /// Operators.
     AdminSettings(LISTENING) {
-        /// Unix socket of the HTTP interface for commands such as `adit show` and `adit drain`. Only its
-        /// owner may open it. adit replaces a socket that a dead process left there, and refuses to start
-        /// if the path is anything else.
+        /// Unix socket of the HTTP interface for commands such as `adit show` and `adit drain`.
+        /// Only its owner may open it. adit replaces a socket that a dead process left there, and
+        /// refuses to start if the path is anything else.
         socket: String, text("a path such as \"/run/adit/admin.sock\"")
             .or(crate::cli::ADMIN_SOCKET_DEFAULT.into()) => [];
     }

@@ -25,18 +25,18 @@ const ADDRESS: &str = "an address with its prefix length such as \"10.0.3.2/24\"
 
 section! {
     /// Logical interfaces: a port, a VLAN if tagged, and the addresses of adit there.
-    /// Tunnels of Access use n3 interfaces, tunnels of Core n9, tunnels of the CP function n4u; without
-    /// such an interface they use another one with GTP-U. A 3GPP Interface Type (N3, N9), the exact
-    /// network_instance in the rule and the route to the tunnel's other end take precedence:
-    /// docs/interop-n9.md. Tunnels that no route leads to are refused (Cause 73).
-    /// N4-u, the GTP-U between UEs and the control plane function, needs a [[route]] to the SMF's GTP-U
+    /// Tunnels of Access use n3 interfaces, tunnels of Core n9, tunnels of the CP function n4u;
+    /// without such an interface they use another one with GTP-U. A 3GPP Interface Type (N3, N9),
+    /// the exact network_instance in the rule and the route to the tunnel's other end take
+    /// precedence: docs/interop-n9.md. Tunnels that no route leads to are refused (Cause 73). N4-u,
+    /// the GTP-U between UEs and the control plane function, needs a [[route]] to the SMF's GTP-U
     /// address through an n4u or n3 interface, unless that address is on the link of the interface.
     InterfaceSection(START) {
         /// Its name, by which routes refer to it.
         name: String, text("a name").check(name).required(String::new()) => ["\"n3\"", "\"n6\""];
         /// "n3" (RAN), "n9" (other UPFs and gateways) and "n4u" (user plane of the control plane
-        /// function) carry GTP-U, "n6" (data networks) carries plain IP. Write at least one n3 or n9, and
-        /// an n6 unless there is an n9: a UPF between others (I-UPF, SGW-U) needs none.
+        /// function) carry GTP-U, "n6" (data networks) carries plain IP. Write at least one n3 or
+        /// n9, and an n6 unless there is an n9: a UPF between others (I-UPF, SGW-U) needs none.
         role: InterfaceRole, words(&[("n3", InterfaceRole::N3), ("n9", InterfaceRole::N9),
             ("n4u", InterfaceRole::N4u), ("n6", InterfaceRole::N6)]).required(InterfaceRole::N6)
             => ["\"n3\"", "\"n6\""];
@@ -48,24 +48,24 @@ section! {
         /// Its addresses with the lengths of their prefixes, at most one of each family.
         addresses: Vec<IpNet>, text(ADDRESS).list("") => ["[\"10.0.3.2/24\"]",
             "[\"10.0.6.2/24\", \"2001:db8:6::2/64\"]"];
-        /// For n6. With true, packets from one UE to another UE of the same routing domain stay inside
-        /// adit: they pass the rules of both sessions, as if the router on N6 had returned them. With
-        /// false they leave to N6. All n6 interfaces of a routing domain need the same value. A network
-        /// behind a UE (framed route) counts as that UE if its prefix is longer than every matching
-        /// route.
+        /// For n6. With true, packets from one UE to another UE of the same routing domain stay
+        /// inside adit: they pass the rules of both sessions, as if the router on N6 had returned
+        /// them. With false they leave to N6. All n6 interfaces of a routing domain need the same
+        /// value. A network behind a UE (framed route) counts as that UE if its prefix is longer
+        /// than every matching route.
         local_switching: bool, Flag.or(true) => ["", "# true"];
         /// For n6. The MSS that TCP connections of UEs announce in their SYNs, in both directions.
-        /// "clamp": at most what fits one packet on mtu_bytes of both ports, with the headers of the
-        /// tunnel; then downloads do not hang where ICMP errors about long packets are filtered. A
-        /// number: at most so many octets. "off": as it is. All n6 interfaces of a routing domain need
-        /// the same value.
+        /// "clamp": at most what fits one packet on mtu_bytes of both ports, with the headers of
+        /// the tunnel; then downloads do not hang where ICMP errors about long packets are
+        /// filtered. A number: at most so many octets. "off": as it is. All n6 interfaces of a
+        /// routing domain need the same value.
         tcp_mss: TcpMss, TcpMssKind.or(TcpMss::Off) => ["", "# \"clamp\""];
-        /// The network instance by which rules select this interface. Without it the interface serves
-        /// any name. If every n6 interface has one, network instances are routing domains (VRFs): UE
-        /// addresses, pools, subnets and next hops may repeat between them, and packets of one never
-        /// reach UEs of another. A rule without a network instance belongs to those that other rules of
-        /// its session name; if none does, it belongs to all. If an n6 interface serves any name, there
-        /// is a single domain.
+        /// The network instance by which rules select this interface. Without it the interface
+        /// serves any name. If every n6 interface has one, network instances are routing domains
+        /// (VRFs): UE addresses, pools, subnets and next hops may repeat between them, and packets
+        /// of one never reach UEs of another. A rule without a network instance belongs to those
+        /// that other rules of its session name; if none does, it belongs to all. If an n6
+        /// interface serves any name, there is a single domain.
         network_instance: Option<String>, text(NETWORK_INSTANCE).check(network_instance)
             .optional("any") => ["", "\"internet\""];
     }
@@ -100,8 +100,8 @@ pub(crate) struct InterfaceSettings {
     pub v6: Option<(Ipv6Addr, u8)>,
     /// Its network instance. `None`: it serves all of them.
     pub network_instance: Option<String>,
-    /// True if adit switches packets between UEs locally instead of sending them through this interface.
-    /// For n6 only; n6 interfaces of one routing domain have the same value.
+    /// True if adit switches packets between UEs locally instead of sending them through this
+    /// interface. For n6 only; n6 interfaces of one routing domain have the same value.
     pub local_switching: bool,
     /// How to set the MSS of TCP. For n6 only; n6 interfaces of one routing domain have the same
     /// value.
@@ -123,9 +123,9 @@ impl InterfaceSettings {
     }
 }
 
-/// The routing domain of each interface. If every N6 interface names its network instance, each name is
-/// a domain. If one N6 interface serves all names, all share one domain, since its packets can belong to
-/// any of them.
+/// The routing domain of each interface. If every N6 interface names its network instance, each
+/// name is a domain. If one N6 interface serves all names, all share one domain, since its packets
+/// can belong to any of them.
 pub(crate) fn domains(interfaces: &[InterfaceSettings]) -> Vec<DomainId> {
     let n6 = || interfaces.iter().filter(|known| known.role == InterfaceRole::N6);
     let lower =
@@ -298,7 +298,8 @@ impl InterfaceSection {
     }
 }
 
-/// Tunnels need an interface towards the RAN or other UPFs. A UPF between other UPFs or gateways has no data network.
+/// Tunnels need an interface towards the RAN or other UPFs. A UPF between other UPFs or gateways
+/// has no data network.
 fn check_roles(document: &ConfigDocument<'_>, interfaces: &[InterfaceSettings]) {
     let has = |role| interfaces.iter().any(|interface| interface.role == role);
     if !has(InterfaceRole::N3) && !has(InterfaceRole::N9) {
@@ -312,9 +313,9 @@ fn check_roles(document: &ConfigDocument<'_>, interfaces: &[InterfaceSettings]) 
     }
 }
 
-/// N6 interfaces of one routing domain must agree on local switching, since a locally switched packet
-/// belongs to the domain and not to an interface, and on the MSS of TCP, since both directions of a connection may pass
-/// different ones.
+/// N6 interfaces of one routing domain must agree on local switching, since a locally switched
+/// packet belongs to the domain and not to an interface, and on the MSS of TCP, since both
+/// directions of a connection may pass different ones.
 fn check_domains(document: &ConfigDocument<'_>, interfaces: &[InterfaceSettings]) {
     let all: Vec<_> = interfaces.iter().zip(domains(interfaces)).collect();
     let networks = || all.iter().filter(|(known, _)| known.role == InterfaceRole::N6);
@@ -429,8 +430,9 @@ fn on_link(interface: &InterfaceSettings, addr: IpAddr) -> bool {
     }
 }
 
-/// The default routes of interfaces behind which the kernel routes, unless `routes` has them: each family
-/// of each interface, except where another interface of the same role and network instance has one.
+/// The default routes of interfaces behind which the kernel routes, unless `routes` has them: each
+/// family of each interface, except where another interface of the same role and network instance
+/// has one.
 fn default_routes(
     interfaces: &[InterfaceSettings],
     is_taken: impl Fn(&[RouteSettings], IpNet, usize) -> bool,

@@ -55,7 +55,8 @@ pub(super) trait IntoKey: Sized {
         Plain { kind: self, value: default, is_required: false, follows: "" }
     }
 
-    /// The default follows from other keys, which `words` describe. `unset` stands for it meanwhile.
+    /// The default follows from other keys, which `words` describe. `unset` stands for it
+    /// meanwhile.
     fn or_follows<T>(self, unset: T, words: &'static str) -> Plain<Self, T> {
         Plain { kind: self, value: unset, is_required: false, follows: words }
     }

@@ -1,7 +1,8 @@
 //! The configuration file: read, checked as a whole, and converted to valid values.
 //!
-//! Only this module uses TOML. A [`Config`] exists only if every key is known, every value is in range
-//! and every reference resolves. Each key is declared once, in the [`declare::section!`] of its section.
+//! Only this module uses TOML. A [`Config`] exists only if every key is known, every value is in
+//! range and every reference resolves. Each key is declared once, in the [`declare::section!`] of
+//! its section.
 
 mod api;
 mod changes;

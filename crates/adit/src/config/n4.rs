@@ -17,8 +17,8 @@ use super::{IpNet, Tolerances};
 section! {
     /// This node.
     NodeSettings(OnReload::Fixed("peers know this node by it")) {
-        /// Node ID that adit sends to control plane functions: an IPv4 address, an IPv6 address or an
-        /// FQDN.
+        /// Node ID that adit sends to control plane functions: an IPv4 address, an IPv6 address or
+        /// an FQDN.
         id: NodeIdSetting,
             text("an IPv4 address, an IPv6 address or an FQDN such as \"upf1.example.org\"")
             .required(NodeIdSetting::Ipv4(Ipv4Addr::UNSPECIFIED)) => ["\"10.0.4.2\""];
@@ -66,10 +66,10 @@ section! {
         /// UDP socket of the PFCP node. The standard's port is 8805.
         listen: SocketAddr, text("an address with a UDP port such as \"10.0.4.2:8805\"")
             .required(SocketAddr::from(([0, 0, 0, 0], 8805))), LISTENING => ["\"10.0.4.2:8805\""];
-        /// Control plane functions to which adit sends Association Setup Requests. Usually empty: they
-        /// send theirs. Addresses, or names such as "smf.example.org:8805": adit resolves these while
-        /// it runs, every 2 s, and goes to the new address when there is no association at the former
-        /// one.
+        /// Control plane functions to which adit sends Association Setup Requests. Usually empty:
+        /// they send theirs. Addresses, or names such as "smf.example.org:8805": adit resolves
+        /// these while it runs, every 2 s, and goes to the new address when there is no association
+        /// at the former one.
         connect: Vec<ConfiguredPeer>,
             text("an address or a name with a UDP port, such as \"10.0.4.1:8805\" or \"smf.example.org:8805\"")
             .list("none"), OnReload::Fixed("association setups begin at the start") => ["[]"];
@@ -77,9 +77,9 @@ section! {
         /// them unanswered is silent.
         heartbeat_interval: Nanos = "heartbeat_interval_ms", millis(100..=3_600_000)
             .or(Nanos::from_secs(10)) => [];
-        /// How long the sessions of a silent peer go on forwarding, and are its again when it answers
-        /// and has not restarted. Then adit ends them with the association. 0: at once. `adit show
-        /// associations` says "silent".
+        /// How long the sessions of a silent peer go on forwarding, and are its again when it
+        /// answers and has not restarted. Then adit ends them with the association. 0: at once.
+        /// `adit show associations` says "silent".
         sessions_outlive_peer: Nanos = "sessions_outlive_peer_s", seconds(0..=604_800)
             .or(Nanos::from_secs(3600)) => [];
         /// Time until adit sends an unanswered request again.
@@ -89,8 +89,8 @@ section! {
         /// Peers that may use N4, besides those in `connect`. Left out or empty: any address may.
         allow: Vec<IpNet>, text("a prefix such as \"10.0.4.0/24\"").list("any address")
             => ["[\"10.0.4.0/24\"]"];
-        /// Rate limit per peer: requests per second in the long run. 0: no limit. adit drops and counts
-        /// requests beyond it; the peer's retransmissions repair the loss.
+        /// Rate limit per peer: requests per second in the long run. 0: no limit. adit drops and
+        /// counts requests beyond it; the peer's retransmissions repair the loss.
         peer_requests_per_s_max: u32, integer(0..=1_000_000).or(50_000) => [];
         /// Requests that a peer may send at once.
         peer_requests_burst: u32, integer(1..=1_000_000).or(10_000) => [];
@@ -98,15 +98,15 @@ section! {
         sessions_per_association_max: usize, integer(1..=SESSIONS_MAX).or_follows(SESSIONS_MAX,
             "no limit") => ["# 100000"];
         /// Receive buffer of the socket. Without CAP_NET_ADMIN the kernel grants at most
-        /// net.core.rmem_max; adit then logs a warning. `adit show counters` shows how many datagrams
-        /// the kernel dropped.
+        /// net.core.rmem_max; adit then logs a warning. `adit show counters` shows how many
+        /// datagrams the kernel dropped.
         receive_buffer_kib: usize, integer(64..=1_048_576)
             .or(RECEIVE_BUFFER_KIB), LISTENING;
         /// Deviations from the standard to accept. Those listed here would harm control planes that
         /// follow the standard; docs/n4-tolerance.md lists the harmless ones, which adit always
-        /// accepts. "one-f-teid-per-session": PDRs from Access that request an F-TEID without a CHOOSE
-        /// ID share one per network instance of a session, instead of getting one each. SD-Core's SMF
-        /// needs it.
+        /// accepts. "one-f-teid-per-session": PDRs from Access that request an F-TEID without a
+        /// CHOOSE ID share one per network instance of a session, instead of getting one each.
+        /// SD-Core's SMF needs it.
         tolerated: Vec<Tolerated> = "tolerate", words(&[("one-f-teid-per-session",
             Tolerated::OneFTeidPerSession)]).list("nothing") => ["# [\"one-f-teid-per-session\"]"];
         smf_sets: Vec<SmfSetSettings>, Table;
@@ -157,10 +157,10 @@ impl N4Settings {
 }
 
 section! {
-    /// SMFs of one set may change and take over each other's sessions (TS 29.244, clause 5.22). By the
-    /// standard, any allowed peer that names a set belongs to it. With at least one of these tables,
-    /// only the addresses in `members` belong to the set with this SMF Set ID. A peer that names another
-    /// set, or is not listed in the one it names, belongs to no set.
+    /// SMFs of one set may change and take over each other's sessions (TS 29.244, clause 5.22). By
+    /// the standard, any allowed peer that names a set belongs to it. With at least one of these
+    /// tables, only the addresses in `members` belong to the set with this SMF Set ID. A peer that
+    /// names another set, or is not listed in the one it names, belongs to no set.
     SmfSetSettings(NOW) {
         /// SMF Set ID, an FQDN.
         id: String, text(SMF_SET_ID).check(|id| match is_fqdn(id) { true => Ok(()), false
@@ -173,30 +173,32 @@ section! {
 }
 
 section! {
-    /// GTP-U path management, and DSCP and ECN of outer headers. Spec: TS 29.281, clauses 7.2.1 and 11.
+    /// GTP-U path management, and DSCP and ECN of outer headers. Spec: TS 29.281, clauses 7.2.1
+    /// and 11.
     GtpuSettings(NOW) {
         /// Interval of Echo Requests to every GTP-U peer that a session sends to; 0 sends none. The
-        /// standard allows at most one per minute. adit reports a peer to all control plane functions
-        /// when it leaves n3_requests in a row unanswered for t3_ms each, and again when it answers.
+        /// standard allows at most one per minute. adit reports a peer to all control plane
+        /// functions when it leaves n3_requests in a row unanswered for t3_ms each, and again when
+        /// it answers.
         echo_interval: Nanos = "echo_interval_ms", millis(0..=3_600_000).or(Nanos::from_secs(60))
             => [];
         /// Time until an Echo Request counts as unanswered.
         t3: Nanos = "t3_ms", millis(100..=60_000).or(Nanos::from_secs(3)) => [];
         /// Unanswered Echo Requests after which a peer counts as failed.
         n3_requests: u8, integer(1..=20).or(3) => [];
-        /// ECN field of the outer headers that adit adds (RFC 6040): "normal" copies that of the packet,
-        /// so that routers on N3 and N9 mark instead of dropping; set it if all gNBs and UPFs that adit
-        /// sends to bring marks back into the packet. "compatibility" leaves it zero. From outer headers
-        /// that adit removes, marks always come back into the packet.
+        /// ECN field of the outer headers that adit adds (RFC 6040): "normal" copies that of the
+        /// packet, so that routers on N3 and N9 mark instead of dropping; set it if all gNBs and
+        /// UPFs that adit sends to bring marks back into the packet. "compatibility" leaves it
+        /// zero. From outer headers that adit removes, marks always come back into the packet.
         copies_ecn: bool = "ecn", words(&[("compatibility", false), ("normal", true)]).or(false),
             RULES => [];
-        /// DSCP of the outer headers, unless the FAR (Transport Level Marking) or its forwarding policy
-        /// has one: "copy" that of the packet, or "none" (zero).
+        /// DSCP of the outer headers, unless the FAR (Transport Level Marking) or its forwarding
+        /// policy has one: "copy" that of the packet, or "none" (zero).
         copies_dscp: bool = "dscp", words(&[("none", false), ("copy", true)]).or(false), RULES
             => [];
-        /// DF in the outer IPv4 headers. With false routers may fragment packets into tunnels instead
-        /// of saying that they are too long; gNBs have to reassemble them then, and the XDP program and
-        /// cards leave the interfaces of tunnels to the workers.
+        /// DF in the outer IPv4 headers. With false routers may fragment packets into tunnels
+        /// instead of saying that they are too long; gNBs have to reassemble them then, and the XDP
+        /// program and cards leave the interfaces of tunnels to the workers.
         outer_df: bool, Flag.or(true), OnReload::Fixed("interfaces keep their headers") => [];
     }
 }

@@ -58,8 +58,8 @@ impl fmt::Display for ConfiguredPeer {
     }
 }
 
-/// True for labels of letters, digits and hyphens with at most 63 octets each, if one of them has a letter.
-/// Spec: RFC 1035 §2.3.1.
+/// True for labels of letters, digits and hyphens with at most 63 octets each, if one of them has a
+/// letter. Spec: RFC 1035 §2.3.1.
 pub(super) fn is_fqdn(text: &str) -> bool {
     let label = |label: &str| {
         (1..=63).contains(&label.len())

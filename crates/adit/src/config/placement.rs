@@ -17,8 +17,8 @@ use super::{ModelSettings, PortDevice, PortSettings};
 /// Gives the machine to plan for, if a plan is needed.
 pub(super) type MachineReader<'a> = &'a dyn Fn() -> Result<MachineTopology, TopologyError>;
 
-/// The CPUs of `[datapath]`, of a plan or as the file lists them, but for the lists of other threads
-/// than workers.
+/// The CPUs of `[datapath]`, of a plan or as the file lists them, but for the lists of other
+/// threads than workers.
 pub(super) fn thread_cpus(
     document: &ConfigDocument<'_>,
     datapath: &DatapathSection,

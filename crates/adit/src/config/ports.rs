@@ -16,62 +16,63 @@ use super::kinds::{Flag, integer, millis, text, words};
 use super::section::ConfigDocument;
 
 section! {
-    /// Ports by DPDK device string: a PCI address ("0000:3b:00.0") or a virtual device with arguments
-    /// (net_af_xdp, net_af_packet, net_memif, net_tap, net_pcap, net_null, net_ring).
-    /// Every port needs one transmit queue per worker: net_af_packet has qpairs=N for that, net_af_xdp
-    /// queue_count=N; a memif needs as many queues at its other end. A worker hands packets of another
-    /// worker's session to that worker.
+    /// Ports by DPDK device string: a PCI address ("0000:3b:00.0") or a virtual device with
+    /// arguments (net_af_xdp, net_af_packet, net_memif, net_tap, net_pcap, net_null, net_ring).
+    /// Every port needs one transmit queue per worker: net_af_packet has qpairs=N for that,
+    /// net_af_xdp queue_count=N; a memif needs as many queues at its other end. A worker hands
+    /// packets of another worker's session to that worker.
     ///
-    /// Or "kernel:packet,iface=NAME": packet sockets on a network device of the kernel, one per worker.
-    /// They need neither hugepages nor a NIC of their own (CAP_NET_RAW, CAP_NET_ADMIN), and take
-    /// whatever the device and its peer leave to each other: open checksums and joined segments (TSO,
-    /// GRO), tags, fragments. net_af_packet cuts such segments.
+    /// Or "kernel:packet,iface=NAME": packet sockets on a network device of the kernel, one per
+    /// worker. They need neither hugepages nor a NIC of their own (CAP_NET_RAW, CAP_NET_ADMIN), and
+    /// take whatever the device and its peer leave to each other: open checksums and joined
+    /// segments (TSO, GRO), tags, fragments. net_af_packet cuts such segments.
     ///
-    /// A net_memif with role=client connects once, when adit starts. Make adit the server if the other
-    /// end may restart. With role=client,zero-copy=yes frames are not copied: the other end reads and
-    /// writes all packet memory of adit, so it must be trusted like adit itself. Each queue then keeps
-    /// up to 2 * 2^rsize of mempool_mbufs (rsize=10 by default).
+    /// A net_memif with role=client connects once, when adit starts. Make adit the server if the
+    /// other end may restart. With role=client,zero-copy=yes frames are not copied: the other end
+    /// reads and writes all packet memory of adit, so it must be trusted like adit itself. Each
+    /// queue then keeps up to 2 * 2^rsize of mempool_mbufs (rsize=10 by default).
     ///
     /// Or a port behind which the kernel routes, resolves neighbors, reassembles and filters. Such
-    /// ports, too, need neither hugepages nor a NIC of their own, cost more per packet, and go together
-    /// with all others:
+    /// ports, too, need neither hugepages nor a NIC of their own, cost more per packet, and go
+    /// together with all others:
     ///
-    /// "kernel:udp", for one interface with GTP-U: UDP sockets at the interface's addresses, which the
-    /// operator gives to a network device. The kernel fragments packets beyond the path's MTU;
+    /// "kernel:udp", for one interface with GTP-U: UDP sockets at the interface's addresses, which
+    /// the operator gives to a network device. The kernel fragments packets beyond the path's MTU;
     /// mtu_bytes limits which packets it takes joined.
     ///
     /// "kernel:tun,name=adit0", for one n6 interface: a TUN device that adit creates, brings up and
-    /// gives mtu_bytes, the interface's addresses (usually one /32 and one /128) and routes for the UE
-    /// pools of its network instance. The kernel removes it when adit ends. Needs CAP_NET_ADMIN. The
-    /// operator enables forwarding (net.ipv4.ip_forward, net.ipv6.conf.all.forwarding), and adds routes
-    /// for UE addresses outside the pools: ip route add PREFIX dev adit0.
+    /// gives mtu_bytes, the interface's addresses (usually one /32 and one /128) and routes for the
+    /// UE pools of its network instance. The kernel removes it when adit ends. Needs CAP_NET_ADMIN.
+    /// The operator enables forwarding (net.ipv4.ip_forward, net.ipv6.conf.all.forwarding), and
+    /// adds routes for UE addresses outside the pools: ip route add PREFIX dev adit0.
     ///
-    /// Interfaces on them have no vlan and no gateway: a [[route]] has no next_hop, and a default route
-    /// is added unless one is configured. Forwarding policies cannot name a next hop behind them.
+    /// Interfaces on them have no vlan and no gateway: a [[route]] has no next_hop, and a default
+    /// route is added unless one is configured. Forwarding policies cannot name a next hop behind
+    /// them.
     PortSettings(PACKET_PATH) {
         /// Its name, by which interfaces refer to it.
         name: String, text("a name").check(name).required(String::new()) => ["\"access\"",
             "\"core\""];
-        /// Receive queues, at most one per worker. With fewer, some workers receive packets only from
-        /// other workers.
+        /// Receive queues, at most one per worker. With fewer, some workers receive packets only
+        /// from other workers.
         rx_queues: Option<u16>, integer(1..=1024)
             .optional("as many as the device offers, at most one per worker") => ["# 1"];
-        /// XDP program of net_af_xdp devices: "on" or "auto" forwards usual packets in the driver of the
-        /// device, before workers receive them (docs/internals/xdp.md). "auto" goes on without that if it
-        /// does not work here.
+        /// XDP program of net_af_xdp devices: "on" or "auto" forwards usual packets in the driver
+        /// of the device, before workers receive them (docs/internals/xdp.md). "auto" goes on
+        /// without that if it does not work here.
         xdp: XdpMode, words(&[("off", XdpMode::Off), ("auto", XdpMode::Auto), ("on", XdpMode::On)])
             .or(XdpMode::Off);
-        /// For NICs with an embedded switch: flow rules of the card forward the packets of the sessions
-        /// with the most packets (docs/internals/offload.md). All ports that packets of a session arrive
-        /// on and leave through need it.
+        /// For NICs with an embedded switch: flow rules of the card forward the packets of the
+        /// sessions with the most packets (docs/internals/offload.md). All ports that packets of a
+        /// session arrive on and leave through need it.
         flow_offload: bool, Flag.or(false);
         /// The device string.
         device: PortDevice,
             text("a device such as \"0000:3b:00.0\", \"net_af_packet0,iface=eth1\", \"kernel:packet,iface=eth1\", \"kernel:udp\" or \"kernel:tun,name=adit0\"")
             .required(PortDevice::Kernel(KernelDevice::Packet { iface: String::new() }))
             => ["\"kernel:packet,iface=n3\"", "\"kernel:packet,iface=n6\""];
-        /// The largest IP packet; net_af_xdp carries 3430 and net_tap 1500 at most. adit raises the MTU
-        /// of a port's network device to it.
+        /// The largest IP packet; net_af_xdp carries 3430 and net_tap 1500 at most. adit raises the
+        /// MTU of a port's network device to it.
         mtu_bytes: u16, integer(1280..=9600).or(1500) => ["1500", "1500"];
     }
 }
@@ -82,13 +83,13 @@ const CARDS: OnReload = OnReload::Fixed("cards are set up at the start");
 section! {
     /// The sessions that get flow rules of cards.
     FlowOffloadSettings(CARDS) {
-        /// Flows for downlink packets, too: the card writes the lengths of IPv4, UDP and GTP-U headers
-        /// that it adds.
+        /// Flows for downlink packets, too: the card writes the lengths of IPv4, UDP and GTP-U
+        /// headers that it adds.
         downlink: bool, Flag.or(false) => [];
         /// Sessions at most: as many as the card has room for.
         sessions_max: usize, integer(1..=1_000_000).or(10_000) => [];
-        /// The rate from which a session gets rules, in packets per second; below half of it, it loses
-        /// them.
+        /// The rate from which a session gets rules, in packets per second; below half of it, it
+        /// loses them.
         from_pps: u64, integer(1..=1_000_000_000).or(1000) => [];
         /// All counters of rules are read in this time; usage lags behind as much.
         read_interval: Nanos = "read_interval_ms", millis(1..=1000).or(Nanos::from_millis(100))
@@ -135,7 +136,8 @@ impl PortDevice {
         }
     }
 
-    /// Size of the smallest packet buffer for packets of `mtu_bytes`, headroom excluded. Unit: bytes.
+    /// Size of the smallest packet buffer for packets of `mtu_bytes`, headroom excluded. Unit:
+    /// bytes.
     pub(super) fn mbuf_bytes(&self, mtu_bytes: u16) -> u32 {
         match self {
             Self::Dpdk(device) => device.mbuf_bytes(mtu_bytes),
@@ -257,8 +259,8 @@ fn check_queues(
     }
 }
 
-/// The number of queue pairs in a device's arguments, and the name of the argument, for drivers whose
-/// arguments determine the number.
+/// The number of queue pairs in a device's arguments, and the name of the argument, for drivers
+/// whose arguments determine the number.
 pub(super) fn queues_of_arguments(device: &Device) -> Option<(u16, &'static str)> {
     let argument = match device {
         _ if device.is_driver("net_af_packet") => "qpairs",

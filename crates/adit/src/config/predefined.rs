@@ -17,9 +17,9 @@ use super::section::ConfigDocument;
 const QFI_MAX: u8 = 63;
 
 section! {
-    /// Predefined rules. A PDR activates one by its name, or all rules of a group by the group's name.
-    /// The PDR gives the UE, forwarding, measurement and marking; the rule selects packets among those of
-    /// the PDR.
+    /// Predefined rules. A PDR activates one by its name, or all rules of a group by the group's
+    /// name. The PDR gives the UE, forwarding, measurement and marking; the rule selects packets
+    /// among those of the PDR.
     PredefinedRuleSection(RULES) {
         /// Its name.
         name: String, text("a name").check(name).required(String::new()) => ["\"no-mail\"",

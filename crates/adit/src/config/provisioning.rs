@@ -40,8 +40,8 @@ pub(super) const FLOW_DESCRIPTION: &str =
     "a flow description such as \"permit out 17 from 203.0.113.0/24 to assigned\"";
 
 section! {
-    /// Addresses for UEs whose address adit chooses, by network instance: one IPv4 address or one IPv6
-    /// /64 per UE. A control plane may name a pool by its identity.
+    /// Addresses for UEs whose address adit chooses, by network instance: one IPv4 address or one
+    /// IPv6 /64 per UE. A control plane may name a pool by its identity.
     UePoolSettings(NOW) {
         /// The network instance whose UEs use the pool.
         network_instance: Option<String>, text(NETWORK_INSTANCE).check(network_instance)
@@ -51,16 +51,16 @@ section! {
             .optional("none") => ["# \"pool1\""];
         /// The slice whose UEs use the pool, which control planes get with it: SST and SD.
         s_nssai: Option<SliceIdentity>, text(SLICE).optional("all") => ["# \"1-00a1b2\""];
-        /// IPv4, or IPv6 of at most 64 bits. Does not overlap other pools or links of its routing domain,
-        /// nor links of GTP-U interfaces.
+        /// IPv4, or IPv6 of at most 64 bits. Does not overlap other pools or links of its routing
+        /// domain, nor links of GTP-U interfaces.
         prefix: IpNet, text("a prefix such as \"10.45.0.0/16\" or \"2001:db8:45::/48\"")
             .required(IpNet::ANY) => ["\"10.60.0.0/16\"", "\"2001:db8:60::/48\""];
     }
 }
 
 section! {
-    /// Applications that PDRs may name, by their service data flows (TS 29.212, clause 5.4.2). PFDs of a
-    /// control plane for the same id replace the flow descriptions.
+    /// Applications that PDRs may name, by their service data flows (TS 29.212, clause 5.4.2). PFDs
+    /// of a control plane for the same id replace the flow descriptions.
     ApplicationSection(RULES) {
         /// Application ID.
         id: String, text("a name").required(String::new()) => ["\"video\""];
@@ -86,9 +86,11 @@ section! {
         /// The same over IPv6.
         next_hop_v6: Option<Ipv6Addr>, text("an IPv6 address").optional("by the routes")
             => ["# \"2001:db8:6::9\""];
-        /// DSCP of packets that leave; of their outer header if they have one and the FAR sets none.
+        /// DSCP of packets that leave; of their outer header if they have one and the FAR sets
+        /// none.
         dscp: Option<u8>, integer(0..=63).optional("as it is") => ["18"];
-        /// Overrides the interface's value for packets to other UEs. Packets to a next hop always leave.
+        /// Overrides the interface's value for packets to other UEs. Packets to a next hop always
+        /// leave.
         local_switching: Option<bool>, Flag.optional("that of the interface") => ["# false"];
     }
 }

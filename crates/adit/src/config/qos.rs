@@ -27,13 +27,15 @@ section! {
     QosSection(BY_KEY) {
         /// Burst of a policed flow: how far it may run ahead of the maximum bit rate of its QER, in
         /// milliseconds of that rate. A QER with an averaging window uses a hundredth of the window
-        /// instead. TCP reaches its rate only if the burst lasts longer than a retransmission: about 200.
+        /// instead. TCP reaches its rate only if the burst lasts longer than a retransmission:
+        /// about 200.
         burst: Nanos = "burst_ms", millis(1..=2000).or(Nanos::from_millis(20)), RULES => [];
         /// The same for a shaped flow, in microseconds. Set it longer than workers are delayed.
         shaping_burst: Nanos = "shaping_burst_us", micros(100..=100_000).or(Nanos::from_millis(10)),
             RULES => [];
-        /// Packets that all shaped flows may queue together. Each occupies one of dpdk.mempool_mbufs. At
-        /// most half of the mbufs, after 512 per worker for fragments of tunnel packets.
+        /// Packets that all shaped flows may queue together. Each occupies one of
+        /// dpdk.mempool_mbufs. At most half of the mbufs, after 512 per worker for fragments of
+        /// tunnel packets.
         queue_pkts_max: usize, integer(0..=SHAPED_PKTS_MAX).or_follows(usize::MAX,
             "4096, or half of the buffers if these are fewer"), RESERVED => ["4096"];
         uplink: QosDirectionSection, Table => [];
@@ -56,20 +58,20 @@ section! {
     /// One direction: the action on packets beyond a maximum bit rate, "drop" (policing) or "wait"
     /// (shaping), and limits of all sessions together.
     QosDirectionSection(RULES) {
-        /// Sum of the guaranteed bit rates of all sessions. adit refuses a session that needs more than
-        /// is left, with Cause 75.
+        /// Sum of the guaranteed bit rates of all sessions. adit refuses a session that needs more
+        /// than is left, with Cause 75.
         gbr_max: Option<u64> = "gbr_mbps_max", mbps(0..=MBPS_MAX).optional("no limit"), NOW
             => ["# 5000"];
-        /// Rate of all sessions together, in octets of inner IP packets. Set it if the link behind the
-        /// port is the bottleneck. Guaranteed traffic goes first; sessions share the rest in proportion
-        /// to their maximum bit rates. If a port of adit itself is the bottleneck, guaranteed traffic
-        /// goes first without this key.
+        /// Rate of all sessions together, in octets of inner IP packets. Set it if the link behind
+        /// the port is the bottleneck. Guaranteed traffic goes first; sessions share the rest in
+        /// proportion to their maximum bit rates. If a port of adit itself is the bottleneck,
+        /// guaranteed traffic goes first without this key.
         total: Option<u64> = "mbps_max", mbps(1..=MBPS_MAX).optional("no limit"), SHARED_RATE
             => ["# 9500"];
         /// Beyond the rate of a QER with a guaranteed bit rate. Such flows are real-time.
         gbr: Excess, EXCESS.or(Excess::Policed) => [];
-        /// Beyond the rate of another QER with a QFI. Most of these flows are TCP, which suffers less
-        /// from delay than from loss.
+        /// Beyond the rate of another QER with a QFI. Most of these flows are TCP, which suffers
+        /// less from delay than from loss.
         flow: Excess, EXCESS.or(Excess::Shaped) => [];
         /// Beyond the rate of the QER of a whole session.
         session: Excess, EXCESS.or(Excess::Shaped) => [];
@@ -79,9 +81,9 @@ section! {
 }
 
 section! {
-    /// Rate of all sessions of a network slice or data network together. A session belongs to the first
-    /// table whose s_nssai (of the establishment) and network_instance (of rules towards the data
-    /// network) match. At most 15.
+    /// Rate of all sessions of a network slice or data network together. A session belongs to the
+    /// first table whose s_nssai (of the establishment) and network_instance (of rules towards the
+    /// data network) match. At most 15.
     SliceSection(SLICES) {
         /// The slice.
         s_nssai: Option<SliceIdentity>, text(SLICE).optional("any") => ["\"1-00a1b2\""];

@@ -20,9 +20,10 @@ const ADDRESS: &str = "an address with a port such as \"10.0.9.1:7000\" or \"[20
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 section! {
-    /// The active adit sends its changes to the other one as well. A change is then answered as soon as
-    /// the other one has it, and the servers may follow behind (docs/store.md). Each adit shows the other
-    /// one its certificate, which must be for its address in `standby`, or for tls_name.
+    /// The active adit sends its changes to the other one as well. A change is then answered as
+    /// soon as the other one has it, and the servers may follow behind (docs/store.md). Each adit
+    /// shows the other one its certificate, which must be for its address in `standby`, or for
+    /// tls_name.
     ReplicationSection(OPENED) {
         /// Where this adit listens while it is the standby.
         listen: SocketAddr, text(ADDRESS).required(NOWHERE) => ["\"10.0.9.1:7000\""];
@@ -30,14 +31,15 @@ section! {
         standby: SocketAddr, text(ADDRESS).required(NOWHERE) => ["\"10.0.9.2:7000\""];
         /// The word of the standby suffices for an answer. No other value is accepted.
         by_standby: bool = "acknowledge", words(&[("standby", true), ("store", false)]).or(true);
-        /// "blocking": threads sleep until something arrives. "polled": they spin on main_core all the
-        /// time, which is faster. "user": the fastest, TCP in user space on a DPDK device of its own.
+        /// "blocking": threads sleep until something arrives. "polled": they spin on main_core all
+        /// the time, which is faster. "user": the fastest, TCP in user space on a DPDK device of
+        /// its own.
         wait: Option<KernelWait> = "transport", words(&[("blocking", Some(KernelWait::Sleep)),
             ("polled", Some(KernelWait::Poll)), ("user", None)]).or(Some(KernelWait::Sleep)) => [];
         user: UserLinkKeys, SameTable, BY_KEY;
         tls: TlsKeys, SameTable, BY_KEY;
-        /// Without TLS anybody who reaches the link can change records: adit refuses that unless this is
-        /// true.
+        /// Without TLS anybody who reaches the link can change records: adit refuses that unless
+        /// this is true.
         accepts_strangers: bool = "accept_strangers", Flag.or(false);
     }
 }
@@ -64,7 +66,8 @@ pub(crate) struct ReplicationSettings {
     /// The address that the other one listens at.
     pub standby: SocketAddr,
     pub transport: ReplicationTransport,
-    /// With the identity of this adit, and the name of the other one. `None`: the operator accepts strangers.
+    /// With the identity of this adit, and the name of the other one. `None`: the operator accepts
+    /// strangers.
     pub tls: Option<StoreTlsFiles>,
 }
 
@@ -187,7 +190,8 @@ mod tests {
         lines.filter(is_code).map(|line| format!("{}\n", &line[2..])).collect()
     }
 
-    /// The example with a shared store, [`example_of_replication`] after `changes`, and `[standby]` if it is to be there.
+    /// The example with a shared store, [`example_of_replication`] after `changes`, and `[standby]`
+    /// if it is to be there.
     fn parsed(changes: &[(&str, &str)], has_standby: bool) -> Result<Config, String> {
         let mut lines = example_of_replication();
         for (from, to) in changes {

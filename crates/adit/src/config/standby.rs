@@ -14,22 +14,23 @@ use super::store::StoreSettings;
 pub(super) const TAKEN: OnReload = OnReload::Fixed("addresses and roles are taken at the start");
 
 section! {
-    /// Two adits on two hosts with the same store.name: one is active, the other one follows it and takes
-    /// over when the active one ends, dies, or loses the store (docs/store.md). Both have this section;
-    /// it needs store.kind = "redis". Without it, a second adit with the same store.name does not start.
+    /// Two adits on two hosts with the same store.name: one is active, the other one follows it and
+    /// takes over when the active one ends, dies, or loses the store (docs/store.md). Both have
+    /// this section; it needs store.kind = "redis". Without it, a second adit with the same
+    /// store.name does not start.
     StandbySection(TAKEN) {
-        /// Addresses of this host while its adit is active, and the network devices that get them: that
-        /// of n4.listen, and those of kernel:udp ports. A device that has one of them permanently keeps
-        /// it.
+        /// Addresses of this host while its adit is active, and the network devices that get them:
+        /// that of n4.listen, and those of kernel:udp ports. A device that has one of them
+        /// permanently keeps it.
         addresses: Vec<StandbyAddress>, Table
             => ["[{ device = \"eth0\", address = \"10.0.4.2/24\" }]"];
-        /// With several servers, acknowledge_replicas = 0 lets two adits be active after a replica was
-        /// promoted without the last changes: both acknowledge, and what one of them acknowledged is
-        /// lost. true accepts that.
+        /// With several servers, acknowledge_replicas = 0 lets two adits be active after a replica
+        /// was promoted without the last changes: both acknowledge, and what one of them
+        /// acknowledged is lost. true accepts that.
         accepts_two_active: bool = "accept_two_active", Flag.or(false) => [];
-        /// The behavior of the active adit when it reaches neither the store nor its standby before its
-        /// lease ends: "stop" answering and forwarding until it does, since the other adit may be active
-        /// by then; or "forward" on. Then two adits may answer for the same addresses.
+        /// The behavior of the active adit when it reaches neither the store nor its standby before
+        /// its lease ends: "stop" answering and forwarding until it does, since the other adit may
+        /// be active by then; or "forward" on. Then two adits may answer for the same addresses.
         when_isolated: WhenIsolated, words(&[("stop", WhenIsolated::Stop),
             ("forward", WhenIsolated::Forward)]).or(WhenIsolated::Stop) => [];
     }

@@ -26,14 +26,15 @@ const SERVERS_MAX: usize = 64;
 const NAME_BYTES_MAX: usize = 64;
 
 section! {
-    /// Where sessions are kept, so that they survive the end of the process. docs/store.md explains what
-    /// survives what.
+    /// Where sessions are kept, so that they survive the end of the process. docs/store.md explains
+    /// what survives what.
     StoreSection(OPENED) {
         /// "journal": in a folder of this host. "redis": on servers of the Redis protocol. "none":
         /// sessions end with the process.
         kind: StoreName, words(&[("journal", StoreName::Journal), ("redis", StoreName::Redis),
             ("none", StoreName::None)]).or(StoreName::Journal) => [];
-        /// Folder of the journal, made if its parent exists or can be made. Each adit needs its own.
+        /// Folder of the journal, made if its parent exists or can be made. Each adit needs its
+        /// own.
         folder: String, text("a path such as \"/var/lib/adit/journal\"")
             .or("/var/lib/adit/journal".into()) => [];
         shared: SharedStoreKeys, SameTable, BY_KEY;
@@ -55,8 +56,8 @@ section! {
 section! {
     /// A store that several adits share.
     SharedStoreKeys(OPENED) {
-        /// For kind = "redis", instead of folder: all servers of a replicated store, or some nodes of a
-        /// Cluster.
+        /// For kind = "redis", instead of folder: all servers of a replicated store, or some nodes
+        /// of a Cluster.
         servers: Vec<SocketAddr>,
             text("an address with a port such as \"192.0.2.10:6379\" or \"[2001:db8::10]:6379\"")
             .list("none") => ["# [\"192.0.2.10:6379\", \"192.0.2.11:6379\"]"];
@@ -72,12 +73,12 @@ section! {
         username: Option<String>, text("a name such as \"adit\"").optional("default")
             => ["# \"adit\""];
         tls: TlsKeys, SameTable, BY_KEY;
-        /// "blocking": sleeps until a server answers. "polled": spins on main_core meanwhile, which is
-        /// faster.
+        /// "blocking": sleeps until a server answers. "polled": spins on main_core meanwhile, which
+        /// is faster.
         wait: KernelWait = "transport", words(&[("blocking", KernelWait::Sleep),
             ("polled", KernelWait::Poll)]).or(KernelWait::Sleep);
-        /// How long the records stay this adit's without contact to a server, before another adit may
-        /// take them.
+        /// How long the records stay this adit's without contact to a server, before another adit
+        /// may take them.
         lease: Nanos = "lease_ms", millis(300..=60_000).or(Nanos::from_secs(2));
     }
 }

@@ -14,7 +14,8 @@ const PEM: &str = "a path such as \"/etc/adit/store.pem\"";
 section! {
     /// TLS.
     TlsKeys(OPENED) {
-        /// Certificates of the authorities that sign those of the other ends, in PEM. They make it TLS.
+        /// Certificates of the authorities that sign those of the other ends, in PEM. They make it
+        /// TLS.
         ca: Option<String> = "tls_ca", text(PEM).optional("without TLS")
             => ["# \"/etc/adit/store-ca.pem\""];
         /// Own certificate, in PEM.

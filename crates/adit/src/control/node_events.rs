@@ -7,7 +7,8 @@ use tracing::{error, info, warn};
 use crate::audit;
 use crate::log::N4;
 
-/// Logs an event. Peers cause them, so each kind has its share of lines; the end of an operator's act is an audit line.
+/// Logs an event. Peers cause them, so each kind has its share of lines; the end of an operator's
+/// act is an audit line.
 pub(super) fn log_event(event: &NodeEvent) {
     match event {
         NodeEvent::AssociationUp { .. }

@@ -1,5 +1,6 @@
-//! The pause of an adit whose lease may be over: it answers for none of its addresses, forwards nothing, and keeps all sessions,
-//! until the store or the standby says that it is still the active one.
+//! The pause of an adit whose lease may be over: it answers for none of its addresses, forwards
+//! nothing, and keeps all sessions, until the store or the standby says that it is still the active
+//! one.
 
 use std::net::IpAddr;
 
@@ -67,8 +68,8 @@ impl ControlThread {
         self.log_events();
     }
 
-    /// Another station uses an own address. If nobody can say now who is the active adit, that may be the other one; else the
-    /// address is defended. Spec: RFC 5227 §2.4 (b).
+    /// Another station uses an own address. If nobody can say now who is the active adit, that may
+    /// be the other one; else the address is defended. Spec: RFC 5227 §2.4 (b).
     pub(super) fn handle_conflict(&mut self, now: Nanos, used: &UsedAddress) {
         let &UsedAddress { interface, addr, mac } = used;
         let response = self.conflicts.note(now, interface, addr, mac);

@@ -48,8 +48,8 @@ impl ControlThread {
         }
     }
 
-    /// Checks all that could fail. Nothing is changed but that new gateways are resolved, through interfaces that no rule
-    /// uses before all else changes.
+    /// Checks all that could fail. Nothing is changed but that new gateways are resolved, through
+    /// interfaces that no rule uses before all else changes.
     fn check_reload(&mut self) -> Result<CheckedReload, ReloadRefusal> {
         let parts = &mut self.parts;
         let config = read(&parts.files.config)?;

@@ -1,4 +1,5 @@
-//! Links into which packets leave while none comes back: their gateways and peers may have gone silently.
+//! Links into which packets leave while none comes back: their gateways and peers may have gone
+//! silently.
 
 use adit_types::{InterfaceId, Nanos};
 
@@ -22,7 +23,8 @@ pub(super) struct SilenceWatch {
 }
 
 impl SilenceWatch {
-    /// The interfaces that were silent in the last second, once per second; `counts` are those of all interfaces by id.
+    /// The interfaces that were silent in the last second, once per second; `counts` are those of
+    /// all interfaces by id.
     pub(super) fn check<C: Iterator<Item = LinkPackets>>(
         &mut self,
         now: Nanos,

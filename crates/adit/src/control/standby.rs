@@ -87,7 +87,8 @@ impl ControlThread {
         }
     }
 
-    /// Becomes the active adit: the host gets the addresses, N4 is bound, and the packet path begins.
+    /// Becomes the active adit: the host gets the addresses, N4 is bound, and the packet path
+    /// begins.
     fn take_over(&mut self, now: Nanos, standby: StandbyParts) -> anyhow::Result<()> {
         let StandbyParts { link, pair, lifecycle, taken, store } = standby;
         // Its port of replication is free from here on.

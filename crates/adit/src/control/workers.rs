@@ -22,8 +22,8 @@ pub(super) struct PendingOwners {
 }
 
 impl ControlThread {
-    /// Gives the sessions of a worker to the others, or gives it sessions again. The answer leaves when that is done, or
-    /// refused.
+    /// Gives the sessions of a worker to the others, or gives it sessions again. The answer leaves
+    /// when that is done, or refused.
     pub(super) fn begin_owner_change(
         &mut self,
         now: Nanos,
@@ -152,8 +152,8 @@ fn outcome(worker: usize, drains: bool, groups: usize) -> AdminAnswer {
     })
 }
 
-/// The owners of all groups if the `drained` workers have none: those of the start where these are not drained, else
-/// the worker with fewest groups, on the same node if there is one.
+/// The owners of all groups if the `drained` workers have none: those of the start where these are
+/// not drained, else the worker with fewest groups, on the same node if there is one.
 fn owners_without(drained: &[bool], nodes: &[Option<u32>]) -> GroupOwners {
     let first = first_owners(drained.len());
     let is_drained = |worker: usize| drained.get(worker).copied().unwrap_or_default();

@@ -44,14 +44,15 @@ pub(super) fn ports(config: &Config, machine: &MachineTopology) -> Vec<PlacedPor
 /// Notices about the placement of `config` on this machine.
 #[derive(Debug, Default)]
 pub(crate) struct PlacementNotice {
-    /// The CPUs of a plan, and the rules by which they were chosen; `None` if the configuration lists CPUs.
+    /// The CPUs of a plan, and the rules by which they were chosen; `None` if the configuration
+    /// lists CPUs.
     pub chosen: Option<String>,
     /// The rules that the placement breaks, each with its name.
     pub broken: Vec<String>,
 }
 
-/// Compares the placement of `config` with the rules on this machine. Says nothing if the machine cannot be read, which is
-/// no fault of the configuration.
+/// Compares the placement of `config` with the rules on this machine. Says nothing if the machine
+/// cannot be read, which is no fault of the configuration.
 pub(crate) fn placement_notice(config: &Config) -> PlacementNotice {
     this_machine().map_or_else(|_| PlacementNotice::default(), |machine| notice(config, machine))
 }

@@ -43,13 +43,15 @@ pub(super) struct LogWish {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ReleaseParameters {
-    /// True: end it and all of its sessions at once, for an SMF that does not answer or comply. Their usage since the last
-    /// reports is lost, and the SMF learns of it by Cause 72 at its next request.
+    /// True: end it and all of its sessions at once, for an SMF that does not answer or comply.
+    /// Their usage since the last reports is lost, and the SMF learns of it by Cause 72 at its next
+    /// request.
     #[serde(default)]
     force: bool,
 }
 
-/// Handlers that carry out an act: arguments from the head of the request, those from its body, and the act.
+/// Handlers that carry out an act: arguments from the head of the request, those from its body, and
+/// the act.
 macro_rules! acts {
     ($($(#[$meta:meta])* $name:ident [$($head:tt)+] [$($body:tt)*] => $act:expr;)+) => {$(
         $(#[$meta])*
@@ -72,7 +74,8 @@ acts! {
         responses((status = 200, body = ActOutcome), ProblemAnswers))]
     end_session [Path(seid): Path<String>, _: Query<NoParameters>] [] => AdminAct::EndSession(seid);
 
-    /// Removes the records of a session that is set aside. Its SMF gets the last usage if it can be read and it takes such reports.
+    /// Removes the records of a session that is set aside. Its SMF gets the last usage if it can be
+    /// read and it takes such reports.
     #[utoipa::path(delete, path = "/v1/store/set_aside/{seid}", tag = "acts",
         params(("seid" = String, Path, description = "UP SEID, as in /v1/store, or \"all\"")),
         responses((status = 200, body = ActOutcome), ProblemAnswers))]
@@ -84,8 +87,8 @@ acts! {
         responses((status = 200, body = ActOutcome), ProblemAnswers))]
     end_tap [Path(tap): Path<String>, _: Query<NoParameters>] [] => AdminAct::EndTap(tap);
 
-    /// Requests an SMF to release its association, which goes on until the SMF does; or ends it without
-    /// the SMF.
+    /// Requests an SMF to release its association, which goes on until the SMF does; or ends it
+    /// without the SMF.
     #[utoipa::path(delete, path = "/v1/associations/{node_id}", tag = "acts",
         params(("node_id" = String, Path, description = "Node ID or address of the SMF"), ReleaseParameters),
         responses((status = 200, body = ActOutcome), ProblemAnswers))]
@@ -123,8 +126,8 @@ acts! {
         responses((status = 200, body = ActOutcome), ProblemAnswers))]
     take_over [_: Query<NoParameters>] [] => AdminAct::TakeOver;
 
-    /// Reads the configuration file again, and makes the changes that a running adit can make: all of them, or none if one of
-    /// them needs a restart.
+    /// Reads the configuration file again, and makes the changes that a running adit can make: all
+    /// of them, or none if one of them needs a restart.
     #[utoipa::path(post, path = "/v1/reload", tag = "acts",
         responses((status = 200, body = ReloadDocument), ProblemAnswers, (status = 409, description = "Nothing was changed.",
             body = ReloadProblem, content_type = "application/problem+json")))]

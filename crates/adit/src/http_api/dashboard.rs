@@ -1,4 +1,5 @@
-//! The dashboard and the page to try the interface: files in the binary, which load nothing from elsewhere.
+//! The dashboard and the page to try the interface: files in the binary, which load nothing from
+//! elsewhere.
 
 use axum::Router;
 use axum::body::Body;

@@ -1,4 +1,5 @@
-//! The description of the interface in OpenAPI 3.1, generated from the handlers and from the documents that they answer with.
+//! The description of the interface in OpenAPI 3.1, generated from the handlers and from the
+//! documents that they answer with.
 
 use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;
@@ -83,8 +84,9 @@ pub(super) fn document(text: &str) -> Response<Body> {
     response
 }
 
-/// An optional structure whose members are those of its parent is there with all of its members, or with none. The
-/// generator describes it as "null, or all of them", which no object is without them: it gets members that all may be absent.
+/// An optional structure whose members are those of its parent is there with all of its members, or
+/// with none. The generator describes it as "null, or all of them", which no object is without
+/// them: it gets members that all may be absent.
 fn loosen_flattened(document: &mut Value) {
     let Some(schemas) = document.pointer_mut("/components/schemas").and_then(Value::as_object_mut)
     else {

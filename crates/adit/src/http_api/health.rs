@@ -37,7 +37,8 @@ pub(super) async fn healthz(
     Ok(Json(AliveDocument { status: "alive" }))
 }
 
-/// Does this adit serve sessions: do workers step, are ports up, is it active and done with its restoration?
+/// Does this adit serve sessions: do workers step, are ports up, is it active and done with its
+/// restoration?
 #[utoipa::path(get, path = "/readyz", tag = "health", security(()),
     responses((status = 200, body = HealthDocument), (status = 503, description = "It does not; the reasons say why.",
         body = UnreadyProblem, content_type = "application/problem+json")))]

@@ -34,7 +34,8 @@ pub(super) struct ActOutcome {
     outcome: String,
 }
 
-/// Why this adit is not ready; a problem document with the members of [`crate::snapshot::HealthDocument`].
+/// Why this adit is not ready; a problem document with the members of
+/// [`crate::snapshot::HealthDocument`].
 #[derive(ToSchema)]
 pub(super) struct UnreadyProblem {
     r#type: String,

@@ -1,4 +1,5 @@
-//! The body of a trace or a capture: a thread writes it while packets come, and the connection sends it in parts.
+//! The body of a trace or a capture: a thread writes it while packets come, and the connection
+//! sends it in parts.
 
 use std::convert::Infallible;
 use std::io::{self, Write};

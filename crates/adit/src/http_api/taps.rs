@@ -20,8 +20,9 @@ use crate::tap_client::capture_writer::CaptureWriter;
 /// Spec: draft-ietf-opsawg-pcapng §10.
 const PCAPNG: &str = "application/x-pcapng";
 
-/// Follows single packets through the stages. The answer has a line of JSON about the trace, one for each packet at once, and
-/// one about the end; it ends early when the client closes the connection.
+/// Follows single packets through the stages. The answer has a line of JSON about the trace, one
+/// for each packet at once, and one about the end; it ends early when the client closes the
+/// connection.
 #[utoipa::path(post, path = "/v1/traces", tag = "acts", request_body = TraceWish,
     responses((status = 200, body = TraceLine, content_type = "application/x-ndjson"), ProblemAnswers))]
 pub(super) async fn trace(
@@ -40,8 +41,8 @@ pub(super) async fn trace(
     Ok(response(body, JSON_LINES))
 }
 
-/// Writes packets with what became of them as pcapng, or as a trace's lines without stages if the client accepts these, while
-/// they come. It ends early when the client closes the connection.
+/// Writes packets with what became of them as pcapng, or as a trace's lines without stages if the
+/// client accepts these, while they come. It ends early when the client closes the connection.
 #[utoipa::path(post, path = "/v1/captures", tag = "acts", request_body = CaptureWish,
     responses((status = 200, body = String, content_type = "application/x-pcapng"), ProblemAnswers))]
 pub(super) async fn capture(
@@ -93,7 +94,8 @@ async fn start(
     started
 }
 
-/// Writes a body on a thread of its own: the runtime has one thread, which must not wait for packets.
+/// Writes a body on a thread of its own: the runtime has one thread, which must not wait for
+/// packets.
 fn write(place: OwnedSemaphorePermit, body: impl FnOnce() -> anyhow::Result<()> + Send + 'static) {
     tokio::task::spawn_blocking(move || {
         if let Err(error) = body() {

@@ -27,7 +27,8 @@ tables!(HealthDocument { reasons: UnreadyReason [reason, detail] });
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct UnreadyReason {
-    /// "standby", "restoring", "worker_stands_still", "port_down", "store_full", "store_failing" or "paused".
+    /// "standby", "restoring", "worker_stands_still", "port_down", "store_full", "store_failing" or
+    /// "paused".
     reason: &'static str,
     /// Its subject.
     detail: String,

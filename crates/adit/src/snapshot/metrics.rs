@@ -1,7 +1,7 @@
 //! `adit show metrics`: everything that is counted, as text for Prometheus.
 //!
-//! The control thread gathers three pages, each below the cost of one page of sessions; the client's thread writes the
-//! text. A family of metrics is on one page.
+//! The control thread gathers three pages, each below the cost of one page of sessions; the
+//! client's thread writes the text. A family of metrics is on one page.
 
 mod features;
 mod system;

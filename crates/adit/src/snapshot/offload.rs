@@ -13,7 +13,8 @@ pub(crate) struct OffloadDocument {
     /// "xdp", "rte_flow" or "none".
     offload: &'static str,
     offloaded_sessions: u64,
-    /// Sessions that are chosen for it, if it has room for few: those with rules, and those that are to get some.
+    /// Sessions that are chosen for it, if it has room for few: those with rules, and those that
+    /// are to get some.
     chosen_sessions: Option<u64>,
     /// Rules: one per session and direction.
     offloaded_rules: u64,

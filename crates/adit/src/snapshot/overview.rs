@@ -116,7 +116,8 @@ pub(crate) struct PathRow {
     state: &'static str,
     requests: u64,
     responses: u64,
-    /// The MTU that a router said, if it is below that of the link. Unit: octets of the outer IP packet.
+    /// The MTU that a router said, if it is below that of the link. Unit: octets of the outer IP
+    /// packet.
     mtu_bytes: Option<u16>,
     mtu_router: Option<String>,
     mtu_messages: Option<u64>,

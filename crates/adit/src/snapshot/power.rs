@@ -1,4 +1,5 @@
-//! Frequencies, idle states and energy, where the machine shows them. Read by the thread of the client.
+//! Frequencies, idle states and energy, where the machine shows them. Read by the thread of the
+//! client.
 
 use std::path::Path;
 

@@ -107,7 +107,8 @@ impl QosTotals {
     }
 }
 
-/// A page of QERs with rates, first those with bit rates, then those with packet rates. The totals are on the last page.
+/// A page of QERs with rates, first those with bit rates, then those with packet rates. The totals
+/// are on the last page.
 #[expect(dead_code, reason = "a description: a page is made of JSON")]
 #[derive(ToSchema)]
 pub(crate) struct QosPage {

@@ -26,8 +26,8 @@ struct GatheredSession {
     information: Option<SessionInformation>,
 }
 
-/// A page of the sessions that match. Cost: at most [`SESSIONS_PER_PAGE_MAX`] places, each of whose sessions is unpacked
-/// when the filter has an address or a TEID that no index has.
+/// A page of the sessions that match. Cost: at most [`SESSIONS_PER_PAGE_MAX`] places, each of whose
+/// sessions is unpacked when the filter has an address or a TEID that no index has.
 pub(super) fn page(
     control: &ControlView<'_>,
     question: &AdminQuestion,
@@ -98,7 +98,8 @@ fn by_index<'a>(control: &ControlView<'a>, filter: &SessionFilter) -> Option<&'a
     }
 }
 
-/// True if a session matches. `by_index`: an index of UE addresses led to it if the filter has nothing else.
+/// True if a session matches. `by_index`: an index of UE addresses led to it if the filter has
+/// nothing else.
 fn matches(
     control: &ControlView<'_>,
     session: &Session,

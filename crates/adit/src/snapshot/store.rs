@@ -50,7 +50,8 @@ pub(crate) struct StoreDocument {
     sessions_restored: u64,
     sessions_not_restored: u64,
     records_too_large: u64,
-    /// Sessions whose records stay in the store although this adit cannot have them, and the first 100 of these.
+    /// Sessions whose records stay in the store although this adit cannot have them, and the first
+    /// 100 of these.
     set_aside: usize,
     set_aside_sessions: Vec<SetAsideRow>,
 }

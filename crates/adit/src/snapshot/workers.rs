@@ -49,7 +49,8 @@ pub(crate) struct WorkerRow {
     poll: &'static str,
     /// "runs", "drained" (its sessions are or go to other workers) or "stands still".
     state: &'static str,
-    /// How many of the 64 groups of sessions it owns; nothing for other threads, and with an event scheduler.
+    /// How many of the 64 groups of sessions it owns; nothing for other threads, and with an event
+    /// scheduler.
     groups: Option<usize>,
     /// Sessions of these groups.
     sessions: Option<u64>,
@@ -66,8 +67,8 @@ pub(crate) struct WorkerRow {
     dropped_pkts: u64,
     /// Frequency of the core; nothing if the machine does not show it.
     frequency_mhz: Option<u64>,
-    /// Packets that the thread handed to a thread of another node, got from an event scheduler that receives on another node,
-    /// or sent through a port of another node.
+    /// Packets that the thread handed to a thread of another node, got from an event scheduler that
+    /// receives on another node, or sent through a port of another node.
     cross_node_pkts: u64,
 }
 

@@ -1,7 +1,8 @@
-//! The control thread's side: starts taps at the workers, gathers their records, and stops taps in time.
+//! The control thread's side: starts taps at the workers, gathers their records, and stops taps in
+//! time.
 //!
-//! A tap ends when it has enough packets or time, or when its client is gone. Its number is free again when every worker has
-//! confirmed that it reports nothing more.
+//! A tap ends when it has enough packets or time, or when its client is gone. Its number is free
+//! again when every worker has confirmed that it reports nothing more.
 
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};

@@ -1,8 +1,10 @@
-//! Traces and captures of a running adit: the client's request, the control thread's side, and the stream of the answer.
+//! Traces and captures of a running adit: the client's request, the control thread's side, and the
+//! stream of the answer.
 //!
-//! The control thread starts a tap at every worker ([`hub`]) and passes records on over a bounded channel. The client's thread
-//! puts them in words ([`words`]) and writes them in the form that the client gets ([`stream`]).
-//! Neither workers nor the control thread wait for a client: records without room are counted.
+//! The control thread starts a tap at every worker ([`hub`]) and passes records on over a bounded
+//! channel. The client's thread puts them in words ([`words`]) and writes them in the form that the
+//! client gets ([`stream`]). Neither workers nor the control thread wait for a client: records
+//! without room are counted.
 
 pub(crate) mod frame;
 pub(crate) mod hub;

@@ -178,7 +178,8 @@ pub(crate) struct TracedFrame {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct TracedOutcome {
-    /// "sent", "dropped", "consumed", "answered", "buffered", "queued", "waits", "switched" or "handed_off".
+    /// "sent", "dropped", "consumed", "answered", "buffered", "queued", "waits", "switched" or
+    /// "handed_off".
     pub kind: String,
     /// Why, for a packet that was dropped or consumed.
     pub reason: Option<String>,

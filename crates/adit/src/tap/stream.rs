@@ -1,4 +1,5 @@
-//! The answer to a trace or a capture: a line of JSON about it, a line for each packet, and a line about its end.
+//! The answer to a trace or a capture: a line of JSON about it, a line for each packet, and a line
+//! about its end.
 //!
 //! ```text
 //! {"tap":{"interfaces":[…],"ports":[…],"notes":[…]}}

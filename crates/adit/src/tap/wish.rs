@@ -25,8 +25,8 @@ const TAP_TIME_MAX: Nanos = Nanos::from_secs(24 * 3600);
 /// Octets of a frame that a client may have at most: the longest frame of any port.
 const SNAP_BYTES_MAX: u16 = 9216;
 
-/// Which packets to trace: those of a session, a UE or a tunnel, those that are dropped, or both. One of the first three at
-/// most.
+/// Which packets to trace: those of a session, a UE or a tunnel, those that are dropped, or both.
+/// One of the first three at most.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema, Args)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({ "ue": "10.45.0.2", "packets": 5, "duration_ms": 10_000, "words": true }))]
@@ -34,14 +34,16 @@ pub(crate) struct TraceWish {
     /// Packets of the session with this UP SEID.
     #[arg(long, value_name = "SEID", group = "key")]
     pub session: Option<String>,
-    /// Packets to this address of a UE, and in its tunnels, also with a foreign source. For an IPv6 address the /64 counts.
+    /// Packets to this address of a UE, and in its tunnels, also with a foreign source. For an IPv6
+    /// address the /64 counts.
     #[arg(long, value_name = "ADDRESS", group = "key")]
     #[schema(value_type = Option<String>)]
     pub ue: Option<IpAddr>,
     /// Packets in the local tunnel with this TEID, also if no session owns it.
     #[arg(long, value_name = "TEID", group = "key")]
     pub teid: Option<String>,
-    /// Packets that are dropped for this reason (`adit show drops --all`), such as `far_drop`; `any` for all drops.
+    /// Packets that are dropped for this reason (`adit show drops --all`), such as `far_drop`;
+    /// `any` for all drops.
     #[arg(long, value_name = "REASON")]
     pub drop: Option<String>,
     /// Packets at most.
@@ -66,7 +68,8 @@ pub(crate) struct CaptureWish {
     /// Packets of the session with this UP SEID.
     #[arg(long, value_name = "SEID", group = "key")]
     pub session: Option<String>,
-    /// Packets to this address of a UE, and in its tunnels, also with a foreign source. For an IPv6 address the /64 counts.
+    /// Packets to this address of a UE, and in its tunnels, also with a foreign source. For an IPv6
+    /// address the /64 counts.
     #[arg(long, value_name = "ADDRESS", group = "key")]
     #[schema(value_type = Option<String>)]
     pub ue: Option<IpAddr>,
@@ -80,7 +83,8 @@ pub(crate) struct CaptureWish {
     #[arg(long, group = "key")]
     #[serde(default)]
     pub all: bool,
-    /// Packets that are dropped for this reason (`adit show drops --all`), such as `far_drop`; `any` for all drops.
+    /// Packets that are dropped for this reason (`adit show drops --all`), such as `far_drop`;
+    /// `any` for all drops.
     #[arg(long, value_name = "REASON")]
     pub drop: Option<String>,
     /// One of so many packets.

@@ -1,6 +1,8 @@
-//! Writes pcapng: a section, an interface per port, packets with direction and comment, and statistics at the end.
+//! Writes pcapng: a section, an interface per port, packets with direction and comment, and
+//! statistics at the end.
 //!
-//! Spec: draft-ietf-opsawg-pcapng §4. Octets are little-endian, which the section's byte-order magic says.
+//! Spec: draft-ietf-opsawg-pcapng §4. Octets are little-endian, which the section's byte-order
+//! magic says.
 
 use std::io::{self, Write};
 
@@ -120,7 +122,8 @@ impl<W: Write> PcapngWriter<W> {
         self.block(ENHANCED_PACKET, &body)
     }
 
-    /// Ends the file with statistics of the first interface: packets that were captured, and those that were not.
+    /// Ends the file with statistics of the first interface: packets that were captured, and those
+    /// that were not.
     ///
     /// # Errors
     /// Those of the output.

@@ -180,7 +180,8 @@ fn drops(group: &DocumentPair<'_>) -> Vec<DropRate> {
     drops
 }
 
-/// The sessions with the most traffic. One that is new since the last look has all of its traffic since then.
+/// The sessions with the most traffic. One that is new since the last look has all of its traffic
+/// since then.
 fn sessions(before: &Look, now: &Look, interval_s: f64) -> Vec<SessionRate> {
     let flow = |pkts: [u64; 2], bytes: [u64; 2]| FlowRate {
         pkts_per_s: rate(pkts[0], pkts[1], interval_s),

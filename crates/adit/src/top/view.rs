@@ -8,7 +8,8 @@ use ratatui::widgets::{Cell, Paragraph, Row, Sparkline, Table, Tabs};
 
 use super::figures::{FlowRate, SessionRate, TopFigures};
 
-/// Packets dropped per second, or a busy share, from which on a figure stands out. Unit of the share: percent.
+/// Packets dropped per second, or a busy share, from which on a figure stands out. Unit of the
+/// share: percent.
 const BUSY_PERCENT: f64 = 90.0;
 
 /// The view in the middle.

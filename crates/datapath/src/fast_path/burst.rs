@@ -1,7 +1,7 @@
 //! State that the packets of a burst share: their arrival, next hops and aggregates.
 //!
-//! Most packets share a next hop, so the last one is kept for each family of the packets that leave, also from one
-//! burst to the next.
+//! Most packets share a next hop, so the last one is kept for each family of the packets that
+//! leave, also from one burst to the next.
 
 use crate::shaper::RateSet;
 use adit_pktio::PacketBuf;
@@ -81,8 +81,8 @@ impl<'v, 'l> BurstContext<'v, 'l> {
 // PERF (adit-bench datapath): a structure of its own, so that the other shared state of a burst
 // does not have to be in memory for the functions that look up hops.
 pub(super) struct KnownHops<'v, 'l> {
-    /// One of each family of the packets that leave: to data networks that of users' packets, into tunnels that of outer
-    /// headers.
+    /// One of each family of the packets that leave: to data networks that of users' packets, into
+    /// tunnels that of outer headers.
     hops: [KnownHop<'v>; 2],
     /// The link of the last hop.
     tx_link: Option<&'v TxLink>,
@@ -90,12 +90,14 @@ pub(super) struct KnownHops<'v, 'l> {
     has_new: bool,
     /// The changes of next hops that precede all hops.
     changes: u64,
-    /// Neighbors that packets wait for. Later packets for them take the stages, which queue them behind.
+    /// Neighbors that packets wait for. Later packets for them take the stages, which queue them
+    /// behind.
     unresolved: &'l [UnresolvedStation],
 }
 
 impl<'v, 'l> KnownHops<'v, 'l> {
-    /// Those `kept` from the last burst of the direction, unless a neighbor changed since, or packets wait for one.
+    /// Those `kept` from the last burst of the direction, unless a neighbor changed since, or
+    /// packets wait for one.
     #[inline(always)]
     // PERF (adit-bench datapath --burst 1): once per burst, in place.
     pub(super) fn new(
@@ -112,8 +114,8 @@ impl<'v, 'l> KnownHops<'v, 'l> {
         Self { hops, tx_link, has_new: false, changes, unresolved }
     }
 
-    /// Keeps the last hops for the next burst of the direction. Returns the link of all `packets`, whose links have been
-    /// written, if it is the same one.
+    /// Keeps the last hops for the next burst of the direction. Returns the link of all `packets`,
+    /// whose links have been written, if it is the same one.
     #[inline(always)]
     // PERF (adit-bench datapath --burst 1): most bursts found no hop.
     pub(super) fn keep(
@@ -136,8 +138,8 @@ impl<'v, 'l> KnownHops<'v, 'l> {
         packets.iter().all(|packet| packet.interface == tx_link.id).then_some(tx_link)
     }
 
-    /// The link of the hop of an uplink packet to a data network through one of the interfaces `within`; see
-    /// [`KnownHops::find_hop`].
+    /// The link of the hop of an uplink packet to a data network through one of the interfaces
+    /// `within`; see [`KnownHops::find_hop`].
     // PERF (adit-bench datapath): once per uplink packet.
     #[inline(always)]
     pub(super) fn hop_to_network<B: PacketBuf>(
@@ -155,9 +157,10 @@ impl<'v, 'l> KnownHops<'v, 'l> {
         self.find_hop(ctx, within, packet, buf.data())
     }
 
-    /// Looks up the hop of the uplink packet in `frame`. If one gateway leads to the whole block of its
-    /// destination, later packets to the block reuse the hop. `None` if the stages have to decide: the
-    /// packet goes to another UE, there is no route, or [`KnownHops::resolve`] finds no hop.
+    /// Looks up the hop of the uplink packet in `frame`. If one gateway leads to the whole block of
+    /// its destination, later packets to the block reuse the hop. `None` if the stages have to
+    /// decide: the packet goes to another UE, there is no route, or [`KnownHops::resolve`] finds no
+    /// hop.
     #[cold]
     #[inline(never)]
     fn find_hop(
@@ -182,7 +185,8 @@ impl<'v, 'l> KnownHops<'v, 'l> {
 
     /// The link of the hop `index` of a packet that leaves in a tunnel, over IPv6 if `OVER_V6`; see
     /// [`KnownHops::resolve`].
-    // PERF (adit-bench datapath): once per packet into a tunnel; the last hop is found without a call.
+    // PERF (adit-bench datapath): once per packet into a tunnel; the last hop is found without a
+    // call.
     #[inline(always)]
     pub(super) fn hop_into_tunnel<const OVER_V6: bool>(
         &mut self,
@@ -214,8 +218,8 @@ impl<'v, 'l> KnownHops<'v, 'l> {
         &self.hops[is_v6 as usize].header
     }
 
-    /// The link of the hop `index`, if its link-layer address is known and fresh and no packet waits for it. It
-    /// is kept as the last one of packets that leave with a family.
+    /// The link of the hop `index`, if its link-layer address is known and fresh and no packet
+    /// waits for it. It is kept as the last one of packets that leave with a family.
     #[inline(always)]
     // PERF (adit-bench datapath --gnbs 256): two callers; for tunnels the family is a constant.
     fn resolve(
@@ -241,8 +245,8 @@ impl<'v, 'l> KnownHops<'v, 'l> {
     }
 }
 
-/// The key of a hop to data networks. It differs from those of hops into tunnels, which may be in the same burst: each
-/// fast rule names an interface.
+/// The key of a hop to data networks. It differs from those of hops into tunnels, which may be in
+/// the same burst: each fast rule names an interface.
 #[inline(always)]
 const fn block_key(network_block: u8, within: InterfaceSet) -> u64 {
     (within.0 as u64) << 32 | network_block as u64

@@ -1,6 +1,7 @@
-//! The departure of a packet by its fast rule, once the rule matches and the next hop is known: limits, MTU, rates,
-//! headers, counters. It is the same for all packets. The rewrites of `direction` and `relay` differ in what a packet
-//! has to match, where it goes, and the headers that it leaves with.
+//! The departure of a packet by its fast rule, once the rule matches and the next hop is known:
+//! limits, MTU, rates, headers, counters. It is the same for all packets. The rewrites of
+//! `direction` and `relay` differ in what a packet has to match, where it goes, and the headers
+//! that it leaves with.
 
 use core::net::Ipv6Addr;
 
@@ -72,8 +73,9 @@ pub(super) trait LeavingHeaders {
     /// Length of the IP packet that leaves; `None` above 65,535. `len`: that of the user's packet.
     fn ip_len(&self, len: u16) -> Option<u16>;
 
-    /// Writes them at the front of a frame without a tag, and decrements the hops of the user's packet behind them.
-    /// Never `None`: there is room for them, and their length fields hold the length.
+    /// Writes them at the front of a frame without a tag, and decrements the hops of the user's
+    /// packet behind them. Never `None`: there is room for them, and their length fields hold the
+    /// length.
     fn write(&self, link: &UsualLinkHeader, packet: &LeavingPacket, frame: &mut [u8])
     -> Option<()>;
 }
@@ -120,7 +122,8 @@ pub(super) struct OverV4<'v> {
 }
 
 impl<'v> OverV4<'v> {
-    /// The headers of a tunnel that leaves through a link; `None` if the link has no tunnels over IPv4.
+    /// The headers of a tunnel that leaves through a link; `None` if the link has no tunnels over
+    /// IPv4.
     #[inline(always)]
     pub(super) fn through<const HAS_TAGS: bool>(
         tx_link: &'v TxLink,
@@ -199,8 +202,8 @@ impl LeavingHeaders for OverV6<'_> {
     }
 }
 
-/// Charges a packet, turns it into the frame that leaves, and counts it for its session and URRs. `None`: the frame is
-/// unchanged, and the packet takes the stages.
+/// Charges a packet, turns it into the frame that leaves, and counts it for its session and URRs.
+/// `None`: the frame is unchanged, and the packet takes the stages.
 #[inline(always)]
 // PERF (adit-bench datapath): once per packet.
 pub(super) fn depart<'v, B: PacketBuf, H: LeavingHeaders, const HAS_TAGS: bool>(
@@ -233,8 +236,8 @@ pub(super) fn depart<'v, B: PacketBuf, H: LeavingHeaders, const HAS_TAGS: bool>(
     Some(Rewritten { tx_link, received_len, frame_len })
 }
 
-/// False if the stages have to check the packet: it may reach a limit of a URR, has to be reported, or is the first of
-/// a generation.
+/// False if the stages have to check the packet: it may reach a limit of a URR, has to be reported,
+/// or is the first of a generation.
 #[inline(always)]
 // PERF (adit-bench datapath): once per packet.
 fn is_unchecked(

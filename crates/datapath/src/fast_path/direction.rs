@@ -1,5 +1,5 @@
-//! The two directions of the fast path: what a packet has to match, its next hop, and its headers. Packets that leave a
-//! tunnel for another one are in `relay`.
+//! The two directions of the fast path: what a packet has to match, its next hop, and its headers.
+//! Packets that leave a tunnel for another one are in `relay`.
 
 use adit_pktio::PacketBuf;
 use adit_rules::FastRuleUe;
@@ -21,8 +21,8 @@ use crate::handoff::Handoff;
 pub(super) trait FastDirection: FastRewrite {
     const DIRECTION: Direction;
 
-    /// The session of a packet. `ues`: those of the routing domain that it came from. Uplink: `NONE`, too, if
-    /// [`find_other_tunnels`] has to find it.
+    /// The session of a packet. `ues`: those of the routing domain that it came from. Uplink:
+    /// `NONE`, too, if [`find_other_tunnels`] has to find it.
     fn session(
         view: &TablesView<'_>,
         ues: &UeTable,
@@ -36,13 +36,13 @@ pub(super) trait FastRewrite {
     /// The direction whose hops the bursts reuse and keep.
     const HOPS: Direction;
 
-    /// [`depart`] with a packet that meets the conditions of its rule. `None`: the frame is unchanged, and the packet
-    /// takes the stages.
+    /// [`depart`] with a packet that meets the conditions of its rule. `None`: the frame is
+    /// unchanged, and the packet takes the stages.
     ///
     /// `HAS_TAGS`: the links of some interfaces have tags.
     ///
-    /// PERF (adit-bench datapath --mixed): in mixed bursts a branch on the family is mispredicted, so
-    /// values are selected by family without one.
+    /// PERF (adit-bench datapath --mixed): in mixed bursts a branch on the family is mispredicted,
+    /// so values are selected by family without one.
     fn rewrite<'v, B: PacketBuf, const HAS_TAGS: bool>(
         ctx: &StepContext<'v>,
         ruled: RuledPacket<'_, 'v>,
@@ -159,8 +159,9 @@ impl FastRewrite for Encapsulation<true> {
 
 /// [`FastRewrite::rewrite`] of the loops for other rules. Reads the rule of the packet again.
 #[inline(never)]
-// PERF (adit-bench datapath --n9, --n3-v6): out of line, and without a reference to the rule, so that the loops for
-// rules of their own have registers for these and their rule stays in them. One function, with tags and without.
+// PERF (adit-bench datapath --n9, --n3-v6): out of line, and without a reference to the rule, so
+// that the loops for rules of their own have registers for these and their rule stays in them. One
+// function, with tags and without.
 pub(super) fn rewrite_apart<'v, R: FastRewrite, B: PacketBuf>(
     ctx: &StepContext<'v>,
     packet: &mut FastPacket<'v>,
@@ -195,7 +196,8 @@ impl FastRewrite for FastDownlink {
     ) -> Option<Rewritten<'v>> {
         let RuledPacket { rule, packet, traits } = ruled;
         let arrival = burst.arrival_of::<HAS_TAGS>(packet);
-        // PERF (adit-bench datapath): by default nothing is copied, and the loop does not look for it.
+        // PERF (adit-bench datapath): by default nothing is copied, and the loop does not look for
+        // it.
         if !rule.matches_downlink(arrival, packet.ue_key, traits.is_v6) {
             return rewrite_apart::<CopyingTos, _>(ctx, packet, traits, burst, buf);
         }
@@ -204,7 +206,8 @@ impl FastRewrite for FastDownlink {
     }
 }
 
-/// Packets from data networks into tunnels over IPv4, by rules that copy something of the type of service.
+/// Packets from data networks into tunnels over IPv4, by rules that copy something of the type of
+/// service.
 struct CopyingTos;
 
 impl FastRewrite for CopyingTos {
@@ -245,8 +248,9 @@ fn encapsulate<'v, B: PacketBuf, const HAS_TAGS: bool>(
     depart::<_, _, HAS_TAGS>(ctx, ruled, departure, burst, buf)
 }
 
-/// Finds session and fast rule of packets in tunnels that [`FastDirection::session`] does not find, such as tunnels
-/// in which another UPF sends packets to the UE. Returns the number of packets in these.
+/// Finds session and fast rule of packets in tunnels that [`FastDirection::session`] does not find,
+/// such as tunnels in which another UPF sends packets to the UE. Returns the number of packets in
+/// these.
 #[inline(never)]
 pub(super) fn find_other_tunnels<'v, B: PacketBuf>(
     view: &TablesView<'v>,

@@ -94,8 +94,9 @@ impl FamilyOrder {
         self.v4 += usize::from(!is_v6);
     }
 
-    /// Positions in the burst of the IPv4 packets, then of the IPv6 packets, these in reverse order of
-    /// arrival: for recognition, lookups and prefetches only. Packets are sent in the order of arrival.
+    /// Positions in the burst of the IPv4 packets, then of the IPv6 packets, these in reverse order
+    /// of arrival: for recognition, lookups and prefetches only. Packets are sent in the order of
+    /// arrival.
     #[inline]
     pub(super) fn families(&self) -> [&[u8]; 2] {
         let range =

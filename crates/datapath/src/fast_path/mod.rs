@@ -1,16 +1,17 @@
-//! The fast path: all stages in one for the usual packet, which needs nothing but its session's fast
-//! rule.
+//! The fast path: all stages in one for the usual packet, which needs nothing but its session's
+//! fast rule.
 //!
 //! A packet whose layout is recognized (`adit_wire::usual`) and that meets the conditions of its
-//! session's fast rule (`adit_rules::FastRule`) is rewritten, counted, and sent or queued for its rate.
-//! Every other packet stays in the burst and takes the stages. Later packets of the same session in the
-//! burst follow it there, so their order is kept. If only the stages can find the session of a packet,
-//! the whole burst takes them. Only the stages apply rules that drop, answer, buffer or report; the fast
-//! path itself loses a packet only if a queue or a hand-off ring is full.
+//! session's fast rule (`adit_rules::FastRule`) is rewritten, counted, and sent or queued for its
+//! rate. Every other packet stays in the burst and takes the stages. Later packets of the same
+//! session in the burst follow it there, so their order is kept. If only the stages can find the
+//! session of a packet, the whole burst takes them. Only the stages apply rules that drop, answer,
+//! buffer or report; the fast path itself loses a packet only if a queue or a hand-off ring is
+//! full.
 //!
-//! The passes over a burst: recognize; look up sessions; hand off packets of other workers; prefetch
-//! usage counters and buckets; find queues, if packets may have to join one; select rules by SDF
-//! filters; rewrite; send.
+//! The passes over a burst: recognize; look up sessions; hand off packets of other workers;
+//! prefetch usage counters and buckets; find queues, if packets may have to join one; select rules
+//! by SDF filters; rewrite; send.
 
 mod burst;
 mod depart;
@@ -79,15 +80,18 @@ struct BurstCounts {
 
 /// Forwards the usual packets of a burst. The others stay in `rx`, in order within each direction.
 ///
-/// Shape:   removes from `rx` every packet that it sends, queues for its rate or hands off; the rest
+/// Shape:   removes from `rx` every packet that it sends, queues for its rate or hands off; the
+/// rest
 ///          stay for the stages. n ≤ BURST_MAX.
 /// Cost:    per packet one cache line of the key table, one of the fast rule and the session's
-///          counters, and one per URR; with rates, one of their charge or the buckets; with SDF filters, those of the
-///          matcher and of the rule that it selects; while packets wait, those of the queue, its index
-///          and its counters. Earlier passes prefetch these lines, except the buckets of a rule
-///          that a matcher selected, and index and counters of queues. A next hop is looked up when it changes; in uplink
-///          without one gateway for a whole block, for each packet. No allocation, no clock.
-/// Errors:  none; frames that a port does not take are queued or become `DropReason::TxQueueFull`, packets
+///          counters, and one per URR; with rates, one of their charge or the buckets; with SDF
+///          filters, those of the matcher and of the rule that it selects; while packets wait,
+///          those of the queue, its index and its counters. Earlier passes prefetch these lines,
+///          except the buckets of a rule that a matcher selected, and index and counters of queues.
+///          A next hop is looked up when it changes; in uplink without one gateway for a whole
+///          block, for each packet. No allocation, no clock.
+/// Errors:  none; frames that a port does not take are queued or become `DropReason::TxQueueFull`,
+/// packets
 ///          without room in a queue `ShapingQueueFull`, in a hand-off ring `HandoffFull`.
 pub(crate) fn forward_usual<Io: PacketIo>(
     ctx: &StepContext<'_>,
@@ -162,8 +166,8 @@ fn forward_both<'v, Io: PacketIo>(
     rx.extend(plain);
 }
 
-/// Forwards a burst of one direction, in the loop for the address families that occur in it. A burst without
-/// a usual packet takes the stages.
+/// Forwards a burst of one direction, in the loop for the address families that occur in it. A
+/// burst without a usual packet takes the stages.
 fn forward_direction<'v, Io: PacketIo, D: FastDirection>(
     ctx: &StepContext<'v>,
     io: &mut Io,
@@ -185,8 +189,8 @@ fn forward_direction<'v, Io: PacketIo, D: FastDirection>(
     }
 }
 
-/// Takes a burst of one direction through the passes after recognition. Compiled once for each direction
-/// and family mix.
+/// Takes a burst of one direction through the passes after recognition. Compiled once for each
+/// direction and family mix.
 #[inline(never)]
 fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
     ctx: &StepContext<'v>,
@@ -229,11 +233,13 @@ type RewriteLoop<B> = for<'v> fn(
     &mut WorkerState<B>,
 ) -> RewrittenBurst<'v>;
 
-// Each arm of the functions below is a copy of the loop, compiled for each direction and family mix. Its gain: how many
-// instructions more a packet, uplink / downlink, would take in the loop that had to take its burst instead. A copy that
-// gains less than 2 % (6 of the usual packet) is not worth its text. Figures: docs/benchmarks/fast-path.md.
+// Each arm of the functions below is a copy of the loop, compiled for each direction and family
+// mix. Its gain: how many instructions more a packet, uplink / downlink, would take in the loop
+// that had to take its burst instead. A copy that gains less than 2 % (6 of the usual packet) is
+// not worth its text. Figures: docs/benchmarks/fast-path.md.
 
-/// The loop for a burst of one direction whose packets leave to data networks, or in tunnels over IPv4.
+/// The loop for a burst of one direction whose packets leave to data networks, or in tunnels over
+/// IPv4.
 fn loop_of_direction<B: PacketBuf, D: FastDirection, F: FamilyMix>(
     have_tags: bool,
     rates: BurstRates,
@@ -273,8 +279,8 @@ fn loop_of_relays<B: PacketBuf, F: FamilyMix>(
     }
 }
 
-/// The loop for a burst of which packets arrived in tunnels over IPv6. `are_some`: only some of them, or on a link with
-/// a tag. Packets that leave in another tunnel take the stages.
+/// The loop for a burst of which packets arrived in tunnels over IPv6. `are_some`: only some of
+/// them, or on a link with a tag. Packets that leave in another tunnel take the stages.
 fn loop_from_v6<B: PacketBuf, F: FamilyMix>(are_some: bool, rates: BurstRates) -> RewriteLoop<B> {
     match (are_some, rates) {
         // Gain over tags and both families: 78, and over every rate more.
@@ -362,11 +368,11 @@ struct RewrittenBurst<'v> {
     only_link: Option<&'v TxLink>,
 }
 
-/// Charges, rewrites and counts the packets that the fast path forwards, and writes their links and tickets.
-/// Marks the others as not usual: those that fail a condition or that a rate stops, and later packets of
-/// their sessions. `are_usual`: every packet is usual. `HAS_TAGS`: the links of some interfaces have tags;
-/// without tags, all usual packets arrived on one interface. Compiled for each direction, family mix and
-/// kind of rates.
+/// Charges, rewrites and counts the packets that the fast path forwards, and writes their links and
+/// tickets. Marks the others as not usual: those that fail a condition or that a rate stops, and
+/// later packets of their sessions. `are_usual`: every packet is usual. `HAS_TAGS`: the links of
+/// some interfaces have tags; without tags, all usual packets arrived on one interface. Compiled
+/// for each direction, family mix and kind of rates.
 #[inline(never)]
 // PERF (adit-bench datapath): a function of its own has registers for its loop; a call per burst.
 fn rewrite_all<
@@ -393,8 +399,7 @@ fn rewrite_all<
     let mut burst = BurstContext::new(ctx, arrival, hops, leases, queues.contended());
     let has_aggregates = R::RATES == BurstRates::Every && !ctx.view.aggregates().is_empty();
     let mut left_to_stages = BurstColumn::<SessionIndex>::new();
-    // False while every packet is usual, none was left to the stages, and the worker buffers no packet
-    // of any session.
+    // False while every packet is usual, none was left to the stages, and none is buffered.
     let mut check_each = !are_usual || !buffering.is_empty();
     let (mut run, mut sent_bytes) = (ArrivalRun::of(arrival), 0);
     for (buf, packet) in rx.iter_mut().zip(packets.iter_mut()) {
@@ -432,7 +437,8 @@ fn rewrite_all<
     }
     let link = burst.hops.keep(kept_hops.of(D::HOPS), packets);
     let only_link = link.filter(|_| !burst.is_any_queued && left_to_stages.is_empty());
-    // PERF (adit-bench datapath): without tags there is one run, counted here instead of per packet.
+    // PERF (adit-bench datapath): without tags there is one run, counted here instead of per
+    // packet.
     if !HAS_TAGS {
         run.pkts = packets.len() - left_to_stages.len();
     }
@@ -440,12 +446,12 @@ fn rewrite_all<
     RewrittenBurst { sent_bytes, only_link }
 }
 
-/// Writes the packet's ticket if its queue exists; `send_some` enqueues the packet unless the stages take
-/// it. Returns false if a queue has no room for the packet: the stages then send it at once, or drop and count it.
-/// `room`: that of the queues ([`ShapingQueues::room`]).
+/// Writes the packet's ticket if its queue exists; `send_some` enqueues the packet unless the
+/// stages take it. Returns false if a queue has no room for the packet: the stages then send it at
+/// once, or drop and count it. `room`: that of the queues ([`ShapingQueues::room`]).
 #[inline(never)]
-// PERF (adit-bench datapath --rates shared): a call, so that the packet loop has registers; in most bursts with
-// aggregates no packet waits.
+// PERF (adit-bench datapath --rates shared): a call, so that the packet loop has registers; in most
+// bursts with aggregates no packet waits.
 fn assign_ticket<B: PacketBuf>(
     queues: &ShapingQueues<B>,
     room: u32,
@@ -504,9 +510,10 @@ fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     PreparedBurst { rates, relays }
 }
 
-/// Finds the session of every packet, and prefetches the fast rules of this worker's sessions. Those of
-/// other workers' sessions are not read: their cache lines stay with the owner, which writes them. `ues_of`:
-/// the UEs of the routing domain that a packet came from. Returns the number of packets in tunnels from other UPFs.
+/// Finds the session of every packet, and prefetches the fast rules of this worker's sessions.
+/// Those of other workers' sessions are not read: their cache lines stay with the owner, which
+/// writes them. `ues_of`: the UEs of the routing domain that a packet came from. Returns the number
+/// of packets in tunnels from other UPFs.
 #[inline(always)]
 // PERF (adit-bench datapath): one caller; no call per burst.
 fn find_sessions<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
@@ -523,8 +530,8 @@ fn find_sessions<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     if has_others { find_other_tunnels(view, handoff, packets) } else { 0 }
 }
 
-/// [`find_sessions`] by the tables of usual sessions. `owns`: whether this worker owns a session. Returns whether
-/// [`find_other_tunnels`] has to find the sessions of some packets.
+/// [`find_sessions`] by the tables of usual sessions. `owns`: whether this worker owns a session.
+/// Returns whether [`find_other_tunnels`] has to find the sessions of some packets.
 #[inline(always)]
 // PERF (adit-bench datapath): no call per burst.
 fn find_own_sessions<'v, D: FastDirection, F: FamilyMix>(
@@ -564,7 +571,8 @@ const fn note(flag: &mut bool) {
     *flag = true;
 }
 
-/// Hands off the packets whose sessions another worker owns, before anything of these sessions is read.
+/// Hands off the packets whose sessions another worker owns, before anything of these sessions is
+/// read.
 #[inline(never)]
 fn hand_off_foreign<B: PacketBuf>(
     handoff: &mut Handoff<B>,
@@ -588,9 +596,9 @@ fn hand_off_foreign<B: PacketBuf>(
     }
 }
 
-/// Prefetches usage counters and buckets of the fast rules in the cells, and returns the flags of the cells. Ends
-/// at the first cell by which SDF filters select the fast rule of a packet; `select_rules` prefetches then.
-/// `may_wait`: whether packets may wait, or there are aggregates.
+/// Prefetches usage counters and buckets of the fast rules in the cells, and returns the flags of
+/// the cells. Ends at the first cell by which SDF filters select the fast rule of a packet;
+/// `select_rules` prefetches then. `may_wait`: whether packets may wait, or there are aggregates.
 #[inline(always)]
 // PERF (adit-bench datapath): one caller; no call per burst.
 fn prefetch_usage<'v, D: FastDirection>(
@@ -598,8 +606,8 @@ fn prefetch_usage<'v, D: FastDirection>(
     may_wait: impl FnOnce() -> bool,
     packets: &FastPackets<'v>,
 ) -> CellFlags {
-    // PERF (adit-bench datapath): most bursts end in a loop of their own, which looks for nothing else.
-    // Plain rules need nothing but their line.
+    // PERF (adit-bench datapath): most bursts end in a loop of their own, which looks for nothing
+    // else. Plain rules need nothing but their line.
     let is_plain =
         |packet: &FastPacket<'v>| packet.cell.is_none_or(|cell| cell.flags().is_plain_rule());
     let Some(plain) = packets.iter().position(|packet| !is_plain(packet)) else {
@@ -651,8 +659,8 @@ fn prefetch_other_usage<'v, D: FastDirection>(
     any
 }
 
-/// Prefetches the lines that the rewrite of a packet reads besides the first one of its cell. Returns the flags of the
-/// cell.
+/// Prefetches the lines that the rewrite of a packet reads besides the first one of its cell.
+/// Returns the flags of the cell.
 #[inline(always)]
 // PERF (adit-bench datapath --n9): once per packet of most bursts whose rules are not plain.
 fn prefetch_rule<'v, D: FastDirection>(

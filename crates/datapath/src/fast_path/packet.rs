@@ -17,8 +17,8 @@ const NO_INTERFACE: InterfaceId = InterfaceId(u8::MAX);
 /// store forwarding). Only bursts of both directions and hand-offs copy it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FastPacket<'v> {
-    /// Its side until the session is looked up: uplink in tunnels. Then its direction: packets in tunnels from
-    /// another UPF may be downlink.
+    /// Its side until the session is looked up: uplink in tunnels. Then its direction: packets in
+    /// tunnels from another UPF may be downlink.
     pub direction: Direction,
     /// The fast path may forward it, or did. Otherwise it takes the stages, and so do later packets
     /// of its session.
@@ -30,11 +30,11 @@ pub(super) struct FastPacket<'v> {
     pub qfi: Option<Qfi>,
     /// Where the user's packet begins. Unit: octets.
     pub offset: u8,
-    /// Uplink: number of the block of data-network addresses that its destination is in; zero unless one
-    /// gateway leads to the whole block (`TablesView::network_block_v4`).
+    /// Uplink: number of the block of data-network addresses that its destination is in; zero
+    /// unless one gateway leads to the whole block (`TablesView::network_block_v4`).
     pub network_block: u8,
-    /// The interface that it arrived on; once it is rewritten, the interface that it leaves through. A frame
-    /// that belongs to no session has none.
+    /// The interface that it arrived on; once it is rewritten, the interface that it leaves
+    /// through. A frame that belongs to no session has none.
     pub interface: InterfaceId,
     /// Length of the user's packet. Unit: octets.
     pub len: u16,
@@ -94,8 +94,8 @@ impl<'v> FastPacket<'v> {
         }
     }
 
-    /// Its fast rule: the one that SDF filters selected, or that of its cell; `None` without one, and for one
-    /// from tunnel to tunnel.
+    /// Its fast rule: the one that SDF filters selected, or that of its cell; `None` without one,
+    /// and for one from tunnel to tunnel.
     #[inline]
     pub(super) fn rule(&self) -> Option<FastRuleSnapshot<'v>> {
         match self.selected {

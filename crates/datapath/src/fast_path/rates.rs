@@ -132,8 +132,8 @@ impl RateChecks for RelayEveryRate {
     }
 }
 
-/// Writes the first queue of each packet's session and direction. If there is one, prefetches it and its
-/// buckets.
+/// Writes the first queue of each packet's session and direction. If there is one, prefetches it
+/// and its buckets.
 #[inline(never)]
 pub(super) fn find_first_queues<B: PacketBuf>(
     view: &TablesView<'_>,
@@ -149,10 +149,10 @@ pub(super) fn find_first_queues<B: PacketBuf>(
     }
 }
 
-/// If no packet of its queue waits and its rates admit it, charges the rates of a packet. Otherwise writes
-/// the ticket of the queue that it joins; its rates are charged when it leaves. `None` if the stages decide.
-/// After a charge, only a buffer without room for the new headers stops the packet; the stages then charge
-/// it again.
+/// If no packet of its queue waits and its rates admit it, charges the rates of a packet. Otherwise
+/// writes the ticket of the queue that it joins; its rates are charged when it leaves. `None` if
+/// the stages decide. After a charge, only a buffer without room for the new headers stops the
+/// packet; the stages then charge it again.
 #[inline(always)]
 // PERF (adit-bench datapath --rates police): once per packet with rates.
 pub(super) fn pass_rates(
@@ -190,11 +190,12 @@ pub(super) fn pass_rates(
     }
 }
 
-/// [`pass_rates`] if the buckets may not be idle, or if their limits have to be read. `flags`: those of the packet's
-/// rule, which is that of its cell.
+/// [`pass_rates`] if the buckets may not be idle, or if their limits have to be read. `flags`:
+/// those of the packet's rule, which is that of its cell.
 #[cold]
 #[inline(never)]
-// PERF (adit-bench datapath --rates police): cold, so that the packet loop keeps its values in registers.
+// PERF (adit-bench datapath --rates police): cold, so that the packet loop keeps its values in
+// registers.
 fn pass_busy_buckets(
     ctx: &StepContext<'_>,
     direction: Direction,
@@ -225,8 +226,8 @@ fn pass_other_buckets(
     queue_if_shaped(ctx, direction, QueueTicket::of(&rule), packet, burst)
 }
 
-/// Charges a packet of `bytes` octets to the buckets of its rule if all of them are open. Returns whether
-/// it did.
+/// Charges a packet of `bytes` octets to the buckets of its rule if all of them are open. Returns
+/// whether it did.
 #[inline(always)]
 // PERF (adit-bench datapath --rates police): once per packet with rates.
 fn try_charge(
@@ -242,10 +243,12 @@ fn try_charge(
     }
 }
 
-/// [`pass_rates`] if a bucket is closed, or a charge of it deferred. `ticket` is that of the packet's rule.
+/// [`pass_rates`] if a bucket is closed, or a charge of it deferred. `ticket` is that of the
+/// packet's rule.
 #[cold]
 #[inline(never)]
-// PERF (adit-bench datapath --rates police): cold, so that the packet loop keeps its values in registers.
+// PERF (adit-bench datapath --rates police): cold, so that the packet loop keeps its values in
+// registers.
 fn pass_closed_buckets(
     ctx: &StepContext<'_>,
     direction: Direction,
@@ -259,8 +262,8 @@ fn pass_closed_buckets(
     }
 }
 
-/// Writes a deferred charge to the buckets, and charges the packet if they are open then. Returns whether it did:
-/// false without a deferred charge.
+/// Writes a deferred charge to the buckets, and charges the packet if they are open then. Returns
+/// whether it did: false without a deferred charge.
 #[cold]
 #[inline(never)]
 fn charge_settled(
@@ -279,7 +282,8 @@ fn charge_settled(
 /// `None` if one polices or has debt from a previous limit: the stages decide.
 #[cold]
 #[inline(never)]
-// PERF (adit-bench datapath --rates police): cold, so that the packet loop keeps its values in registers.
+// PERF (adit-bench datapath --rates police): cold, so that the packet loop keeps its values in
+// registers.
 fn queue_if_shaped(
     ctx: &StepContext<'_>,
     direction: Direction,
@@ -295,8 +299,8 @@ fn queue_if_shaped(
     Some(())
 }
 
-/// [`pass_rates`] while aggregates are configured. They charge a guaranteed packet, but do not stop it.
-/// `ticket` is that of the packet's rule.
+/// [`pass_rates`] while aggregates are configured. They charge a guaranteed packet, but do not stop
+/// it. `ticket` is that of the packet's rule.
 #[inline(never)]
 fn pass_aggregates(
     ctx: &StepContext<'_>,

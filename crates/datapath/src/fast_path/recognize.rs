@@ -72,8 +72,8 @@ impl PacketMix {
 
 const _: () = assert!(BURST_MAX <= u8::MAX as usize);
 
-/// True if the packets of a burst are expected to be tunneled over IPv6: the first frame carries IPv6, and the link
-/// has such tunnels.
+/// True if the packets of a burst are expected to be tunneled over IPv6: the first frame carries
+/// IPv6, and the link has such tunnels.
 #[inline]
 pub(super) fn expects_over_v6<B: PacketBuf>(link: &UsualLink, rx: &Burst<B>) -> bool {
     link.n3_v6.is_some()
@@ -83,9 +83,9 @@ pub(super) fn expects_over_v6<B: PacketBuf>(link: &UsualLink, rx: &Burst<B>) -> 
         })
 }
 
-/// Recognizes the packets of a burst of a port with one link, and prefetches the lines that their sessions are
-/// looked up in. `TAG_LEN`: octets of the link's tag. `OVER_V6`: tunnels over IPv6 are expected.
-/// Packets that are [`PacketMix::UNKNOWN`] have no entry in `packets`.
+/// Recognizes the packets of a burst of a port with one link, and prefetches the lines that their
+/// sessions are looked up in. `TAG_LEN`: octets of the link's tag. `OVER_V6`: tunnels over IPv6 are
+/// expected. Packets that are [`PacketMix::UNKNOWN`] have no entry in `packets`.
 #[inline(never)]
 pub(super) fn recognize_all<'v, B: PacketBuf, const TAG_LEN: usize, const OVER_V6: bool>(
     view: &TablesView<'v>,
@@ -106,7 +106,8 @@ pub(super) fn recognize_all<'v, B: PacketBuf, const TAG_LEN: usize, const OVER_V
 
 /// Recognizes the packets of a burst that have no entry in `packets` yet.
 #[inline(never)]
-// PERF (adit-bench datapath --burst 1): a function of its own, which a burst of one kind does not prepare.
+// PERF (adit-bench datapath --burst 1): a function of its own, which a burst of one kind does not
+// prepare.
 fn recognize_rest<'v, B: PacketBuf, const TAG_LEN: usize, const OVER_V6: bool>(
     view: &TablesView<'v>,
     link: &UsualLink,
@@ -122,9 +123,10 @@ fn recognize_rest<'v, B: PacketBuf, const TAG_LEN: usize, const OVER_V6: bool>(
     mix
 }
 
-/// Recognizes the usual IPv4 packets at the front of a burst that all are plain, or all in tunnels with a PDU Session
-/// Container.
-// PERF (adit-bench datapath): loops without a branch on the kind of packet; most bursts are such runs.
+/// Recognizes the usual IPv4 packets at the front of a burst that all are plain, or all in tunnels
+/// with a PDU Session Container.
+// PERF (adit-bench datapath): loops without a branch on the kind of packet; most bursts are such
+// runs.
 #[inline(always)]
 fn recognize_run<'v, B: PacketBuf, const TAG_LEN: usize>(
     view: &TablesView<'v>,
@@ -203,8 +205,8 @@ pub(super) fn recognize_links<'v, B: PacketBuf>(
     mix
 }
 
-/// Like [`recognize_all`], for a burst that is expected to hold both families: recognizes one family
-/// after the other. Packets that are [`PacketMix::UNKNOWN`] keep a blank entry.
+/// Like [`recognize_all`], for a burst that is expected to hold both families: recognizes one
+/// family after the other. Packets that are [`PacketMix::UNKNOWN`] keep a blank entry.
 #[inline(never)]
 pub(super) fn recognize_mixed<'v, B: PacketBuf, const TAG_LEN: usize>(
     view: &TablesView<'v>,
@@ -230,9 +232,9 @@ pub(super) fn recognize_mixed<'v, B: PacketBuf, const TAG_LEN: usize>(
     mix
 }
 
-/// Recognizes one packet, and prefetches the line that the session of a usual one is looked up in. Calls
-/// `put` unless the packet is unknown. `TAG_LEN`: octets of the link's tag. `OVER_V6`: it is expected to be tunneled
-/// over IPv6.
+/// Recognizes one packet, and prefetches the line that the session of a usual one is looked up in.
+/// Calls `put` unless the packet is unknown. `TAG_LEN`: octets of the link's tag. `OVER_V6`: it is
+/// expected to be tunneled over IPv6.
 // PERF (adit-bench datapath): a call would pass the result through memory.
 #[inline(always)]
 fn recognize<'v, B: PacketBuf, const TAG_LEN: usize, const OVER_V6: bool>(
@@ -317,8 +319,8 @@ const fn ip_offset<const TAG_LEN: usize>() -> u8 {
     (EthernetHeader::LEN + TAG_LEN) as u8
 }
 
-/// The octets of a frame, and whether its IPv4 header checksum has to be verified; `None` if the packet has several
-/// segments, or the port found the checksum wrong.
+/// The octets of a frame, and whether its IPv4 header checksum has to be verified; `None` if the
+/// packet has several segments, or the port found the checksum wrong.
 #[inline(always)]
 fn intact_frame<B: PacketBuf>(buf: &B) -> Option<(&[u8], bool)> {
     let checksum = buf.rx_checksum();
@@ -353,7 +355,8 @@ fn put_tunneled<'v>(
     });
 }
 
-/// The entry of a usual packet from a data network. Prefetches the line that its session is looked up in.
+/// The entry of a usual packet from a data network. Prefetches the line that its session is looked
+/// up in.
 #[inline(always)]
 fn put_plain<'v, const TAG_LEN: usize>(
     ues: &UeTable,
@@ -387,8 +390,8 @@ fn behind_tag<const TAG_LEN: usize>(frame: &[u8]) -> &[u8] {
 const NO_SESSION: FastPacket<'static> =
     FastPacket { is_v6: true, ue_key: NO_KEY, ..FastPacket::BLANK };
 
-/// The entry of a packet that is not usual: it finds the session, whose later packets then follow this
-/// one to the stages. `None` if only the stages can find the session.
+/// The entry of a packet that is not usual: it finds the session, whose later packets then follow
+/// this one to the stages. `None` if only the stages can find the session.
 fn unusual_packet<'v>(frame: &[u8], link: &UsualLink) -> Option<FastPacket<'v>> {
     const BLANK: FastPacket<'static> = FastPacket::BLANK;
     if vlan_of(frame) != link.vlan {
@@ -421,8 +424,8 @@ fn unusual_packet<'v>(frame: &[u8], link: &UsualLink) -> Option<FastPacket<'v>> 
     })
 }
 
-/// True if routers forward packets from or to the address of a key. False for prefixes that hold the
-/// unspecified or the loopback address.
+/// True if routers forward packets from or to the address of a key. False for prefixes that hold
+/// the unspecified or the loopback address.
 #[inline]
 pub(super) fn is_forwardable(is_v6: bool, key: u64) -> bool {
     match is_v6 {

@@ -19,18 +19,21 @@ use super::{FastPackets, note, prefetch_rule};
 /// hold a fast rule.
 ///
 /// Shape: writes `selected` of these packets.
-/// Cost:  one pass if a single filter selects each: it prefetches the line of the rule. Else two passes more:
-///        the matcher, whose lines the first pass prefetched, selects and prefetches the line of a rule;
-///        then that line is read, and its usage counters are prefetched.
+/// Cost:  one pass if a single filter selects each: it prefetches the line of the rule. Else two
+/// passes more:
+///        the matcher, whose lines the first pass prefetched, selects and prefetches the line of a
+///        rule; then that line is read, and its usage counters are prefetched.
 #[inline(never)]
 pub(super) fn select_rules<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     view: &TablesView<'v>,
     rx: &Burst<B>,
     packets: &mut FastPackets<'v>,
 ) -> CellFlags {
-    // PERF (adit-bench datapath --sdf): the words of filters and selectors end in the second lines of cells.
+    // PERF (adit-bench datapath --sdf): the words of filters and selectors end in the second lines
+    // of cells.
     packets.iter().filter_map(|packet| packet.cell).for_each(FastRuleCellRef::prefetch_second_line);
-    // PERF (adit-bench datapath --sdf): a loop for filters alone has registers for all that it needs.
+    // PERF (adit-bench datapath --sdf): a loop for filters alone has registers for all that it
+    // needs.
     let mut has_urrs = false;
     let order = visit_order::<F>(packets);
     let done = visit_from::<_, F>(0, &order, rx, packets, |buf, packet, is_v6| {
@@ -108,8 +111,9 @@ fn visit_order<F: FamilyMix>(packets: &FastPackets<'_>) -> FamilyOrder {
     if F::ARE_MIXED { FamilyOrder::of(packets) } else { FamilyOrder::new() }
 }
 
-/// Calls `visit` with each packet and its family, in `order` if families are mixed, until it returns false. Leaves
-/// out `done` packets. Returns the number of packets that were left out or for which `visit` returned true.
+/// Calls `visit` with each packet and its family, in `order` if families are mixed, until it
+/// returns false. Leaves out `done` packets. Returns the number of packets that were left out or
+/// for which `visit` returned true.
 #[inline(always)]
 // PERF (adit-bench datapath --sdf): the family is a constant of the visit.
 fn visit_from<'v, B: PacketBuf, F: FamilyMix>(
@@ -144,8 +148,8 @@ fn visit_from<'v, B: PacketBuf, F: FamilyMix>(
     stopped.map_or(packets.len(), |count| done + count)
 }
 
-/// Selects the fast rule of the packet of `key` by a single filter, and prefetches it and its buckets. Returns true if
-/// usage counters remain to be prefetched.
+/// Selects the fast rule of the packet of `key` by a single filter, and prefetches it and its
+/// buckets. Returns true if usage counters remain to be prefetched.
 #[inline(always)]
 // PERF (adit-bench datapath --sdf): a call would pass the filter through memory.
 fn select_by_filter<'v, D: FastDirection>(

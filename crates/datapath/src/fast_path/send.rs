@@ -36,8 +36,8 @@ pub(super) fn send_some<Io: PacketIo>(
             leaving.push(buf);
             continue;
         }
-        // PERF (adit-bench datapath --rates wait): once per packet that waits; calls get nothing by reference that the
-        // loop would have to keep in memory.
+        // PERF (adit-bench datapath --rates wait): once per packet that waits; calls get nothing by
+        // reference that the loop would have to keep in memory.
         let Some(queue) = packet.ticket.queue() else {
             queue_first(ctx, shaping, tally, packet, buf, tx_link);
             continue;
@@ -96,7 +96,8 @@ fn departure<'v>(ctx: &StepContext<'v>, packet: &FastPacket<'_>) -> Option<&'v T
     ctx.interfaces.tx_link(packet.interface).filter(|_| packet.is_usual)
 }
 
-/// Sends the packets of a burst that neither wait nor take the stages, those of one link and direction together.
+/// Sends the packets of a burst that neither wait nor take the stages, those of one link and
+/// direction together.
 #[inline(never)]
 fn send_runs<Io: PacketIo>(
     ctx: &StepContext<'_>,
@@ -163,8 +164,9 @@ pub(super) fn send_all<Io: PacketIo>(
     state.tally.transmit_many(link.id, direction, sent, sent_bytes);
 }
 
-/// Queues or drops the frames that a port did not take: of the packets in `packets` that leave through
-/// `tx_link` in `direction` now, the last `refused.len()`. Returns how many octets they have.
+/// Queues or drops the frames that a port did not take: of the packets in `packets` that leave
+/// through `tx_link` in `direction` now, the last `refused.len()`. Returns how many octets they
+/// have.
 #[cold]
 fn take_back<B: PacketBuf>(
     tx_link: &TxLink,

@@ -17,7 +17,8 @@ use crate::worker_state::WorkerState;
 /// Packets that a worker defers at most; further ones are dropped.
 const DEFERRED_MAX: usize = 4096;
 
-/// The packets of a step that came from one queue and one port: that received them, or that they leave through.
+/// The packets of a step that came from one queue and one port: that received them, or that they
+/// leave through.
 pub(super) struct ArrivedPackets<B> {
     pub(super) packets: Burst<B>,
     /// For an ordered queue: the indexes of the events in their dequeue.
@@ -48,8 +49,8 @@ impl<B: PacketBuf> EventInbox<B> {
         }
     }
 
-    /// Sorts the packets of events by their queues and ports. Packets at places that other workers hold go to these
-    /// workers.
+    /// Sorts the packets of events by their queues and ports. Packets at places that other workers
+    /// hold go to these workers.
     pub(super) fn sort(
         &mut self,
         queues: &EventQueues,

@@ -13,8 +13,8 @@ use crate::carried::{Mark, flow_of_mark};
 use crate::event_queues::{EventQueues, PacketQueue};
 use crate::flows::{FlowMap, SharedFlows};
 
-/// Events that a worker may have for the scheduler after a step: four bursts of packets that waited, a burst for each
-/// of a few ports, and packets for other flows.
+/// Events that a worker may have for the scheduler after a step: four bursts of packets that
+/// waited, a burst for each of a few ports, and packets for other flows.
 const OUTBOX_LEN: usize = 4096;
 
 /// Notes of events without a packet: a request for the flow, and a fence of its holder.
@@ -74,7 +74,8 @@ impl<B: PacketBuf> Outbox<B> {
         self.events.len()
     }
 
-    /// Says that the first events after `before` follow from the dequeued events at `indexes`, one from each.
+    /// Says that the first events after `before` follow from the dequeued events at `indexes`, one
+    /// from each.
     pub(super) fn complete(&mut self, before: usize, indexes: &[u8]) {
         let until = self.events.len().min(before + indexes.len());
         for (event, at) in self.events.drain(before..until).zip(indexes) {

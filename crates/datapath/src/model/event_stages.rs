@@ -1,17 +1,18 @@
 //! The stages of the event-driven model, which merge by configuration: 4, 2 or 1 queues.
 //!
 //! 1. *Classify*: parse, find the session and its PDR. Reads tables and the packet only.
-//! 2. *Enforce and account*: everything with state of a session, and all that its rules decide, up to the plan of the
-//!    packet that leaves. Only this stage looks up the holder of a flow, and only here packets
-//!    wait.
+//! 2. *Enforce and account*: everything with state of a session, and all that its rules decide, up
+//!    to the plan of the packet that leaves. Only this stage looks up the holder of a flow, and
+//!    only here packets wait.
 //! 3. *Apply*: removes the received headers and decrements the TTL.
 //! 4. *Prepare to transmit*: writes outer header and link header, and sends.
 //!
 //! Before them, with an Rx queue, workers look up the flows of packets.
 //!
-//! Between them a packet carries a record ([`crate::carried`]). Packets that the first stage cannot judge alone, such as
-//! fragments, signaling, and packets whose rules changed meanwhile, take the second stage from the beginning. Frames
-//! that are complete after it pass the others unchanged, in the flow of their session, so that order is kept.
+//! Between them a packet carries a record ([`crate::carried`]). Packets that the first stage cannot
+//! judge alone, such as fragments, signaling, and packets whose rules changed meanwhile, take the
+//! second stage from the beginning. Frames that are complete after it pass the others unchanged, in
+//! the flow of their session, so that order is kept.
 
 use core::ops::Range;
 
@@ -43,8 +44,8 @@ use crate::stage::s6_apply::{drop_packet, hand_on};
 use crate::tx_queues::TxFrame;
 use crate::worker_state::WorkerState;
 
-/// A packet after the first stage: its flow, and the packet, in front of which is a record unless it takes the second
-/// stage from the beginning.
+/// A packet after the first stage: its flow, and the packet, in front of which is a record unless
+/// it takes the second stage from the beginning.
 type ClassifiedPacket<B> = (u32, B);
 
 /// Gives packets that `port` received, and that come from the Rx queue, to the stages.
@@ -137,8 +138,8 @@ fn classify_lane<'v, B: PacketBuf, K: LaneKind>(
     }
 }
 
-/// Takes packets that `port` received through the second stage, and merged ones: from the first stage, if it classified
-/// them by the rules of now, and all others from the beginning.
+/// Takes packets that `port` received through the second stage, and merged ones: from the first
+/// stage, if it classified them by the rules of now, and all others from the beginning.
 pub(super) fn enforce_burst<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,
@@ -177,7 +178,8 @@ pub(super) fn enforce_burst<Io: PacketIo>(
     process_switched(ctx, io, rx, state);
 }
 
-/// Appends a packet of the first stage to the lane, or returns it without its record if its rules do not hold any more.
+/// Appends a packet of the first stage to the lane, or returns it without its record if its rules
+/// do not hold any more.
 fn resume_classified<'v, B: PacketBuf>(
     ctx: &StepContext<'v>,
     lane: &mut BurstLane<'v, B, Tunneled>,

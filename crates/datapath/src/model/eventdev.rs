@@ -1,13 +1,13 @@
 //! Event-driven: a scheduler gives each worker the packets of flows that no other worker has.
 //!
-//! An Rx/Tx thread polls the ports, finds the flow of each packet ([`SharedFlows`]) and enqueues an event for
-//! the workers' queue; it transmits the packets of the transmit queue. A worker dequeues a burst of events, takes the
-//! packets through the whole path as in run to completion, and enqueues the frames that leave. Frames are enqueued
-//! after the last packet of the burst, because the scheduler may give a flow to another worker as soon as an event
-//! follows from it.
+//! An Rx/Tx thread polls the ports, finds the flow of each packet ([`SharedFlows`]) and enqueues an
+//! event for the workers' queue; it transmits the packets of the transmit queue. A worker dequeues
+//! a burst of events, takes the packets through the whole path as in run to completion, and
+//! enqueues the frames that leave. Frames are enqueued after the last packet of the burst, because
+//! the scheduler may give a flow to another worker as soon as an event follows from it.
 //!
-//! A worker dequeues, and finds out who holds the flows, before it looks at the tables. So a later packet of a flow never
-//! sees older rules than an earlier one, whichever workers process them.
+//! A worker dequeues, and finds out who holds the flows, before it looks at the tables. So a later
+//! packet of a flow never sees older rules than an earlier one, whichever workers process them.
 
 use core::ops::Range;
 
@@ -29,11 +29,12 @@ use crate::model::worker::Worker;
 use crate::slow::{self, SlowLimits};
 use crate::worker_state::{BurstPath, WorkerState};
 
-/// A worker looks for flows to give up at most once in this time: each takes an event, and events in great number would
-/// be refused.
+/// A worker looks for flows to give up at most once in this time: each takes an event, and events
+/// in great number would be refused.
 const REVIEW_INTERVAL: Nanos = Nanos::from_micros(200);
 
-/// The time from one event of a worker's timer queue to the next: a quarter of a slot of the shaper's timing wheel.
+/// The time from one event of a worker's timer queue to the next: a quarter of a slot of the
+/// shaper's timing wheel.
 const TIMER_INTERVAL: Nanos = Nanos::from_micros(8);
 
 /// A worker that an event scheduler gives packets to.
@@ -68,8 +69,9 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> core::fmt::Debug for EventWorker<
 }
 
 impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
-    /// `worker` with a port of the scheduler that is linked to the worker's [queues](EventQueues::links). Several workers
-    /// need [`Handoff::with_flows`](crate::Handoff::with_flows) with the same `flows`.
+    /// `worker` with a port of the scheduler that is linked to the worker's
+    /// [queues](EventQueues::links). Several workers need
+    /// [`Handoff::with_flows`](crate::Handoff::with_flows) with the same `flows`.
     #[must_use]
     pub fn new(mut worker: Worker<Io>, port: P, flows: SharedFlows) -> Self {
         let parts = worker.parts();
@@ -100,9 +102,11 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
 
     /// Runs one step of the packet path at time `now`.
     ///
-    /// Cost:    as [`Worker::step`], with one call to dequeue and at least one to enqueue; per packet one load of the
+    /// Cost:    as [`Worker::step`], with one call to dequeue and at least one to enqueue; per
+    /// packet one load of the
     ///          word of its flow, if there are several workers.
-    /// Errors:  none; frames that find no room for the scheduler are dropped as [`DropReason::TxQueueFull`], packets
+    /// Errors:  none; frames that find no room for the scheduler are dropped as
+    /// [`DropReason::TxQueueFull`], packets
     ///          for other flows as [`DropReason::HandoffFull`].
     /// Threads: as [`Worker::step`].
     #[inline(never)]
@@ -131,7 +135,8 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         let mut io = EventIo { ports: io, outbox, queues, map, next: None, flows: among_others };
         let report = step(&ctx, &mut io, any_events, inbox, limits, rx, state);
         let is_all_sent = outbox.send(port);
-        // A driver that keeps events to form bursts may give their flows to another worker meanwhile.
+        // A driver that keeps events to form bursts may give their flows to another worker
+        // meanwhile.
         port.flush();
         let is_idle = report.idle && is_all_sent && inbox.deferred.is_empty();
         let is_time = flows.timers().is_empty() || inbox.has_timer;
@@ -168,8 +173,8 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         let state = worker.parts().state;
         let waiting = state.frames_waiting();
         let Some(flows) = state.handoff.flows() else { return };
-        // Frames that wait for the scheduler count, too: those of the next worker must not overtake them. It waits for
-        // packets to later stages itself.
+        // Frames that wait for the scheduler count, too: those of the next worker must not overtake
+        // them. It waits for packets to later stages itself.
         let has_frames = !outbox.is_empty();
         if waiting > 0 || has_frames {
             let enforcing = queues.queue_of(ENFORCE).position();
@@ -418,8 +423,8 @@ fn resume_deferred<Io: PacketIo>(
     resumed
 }
 
-/// Takes over the packets that other workers handed to this one as the holder of their flows, before events: the
-/// scheduler gave these flows to this worker later. Returns how many.
+/// Takes over the packets that other workers handed to this one as the holder of their flows,
+/// before events: the scheduler gave these flows to this worker later. Returns how many.
 fn take_over<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut EventIo<'_, Io>,

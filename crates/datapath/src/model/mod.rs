@@ -30,10 +30,12 @@ pub trait PathThread<Io: PacketIo> {
     /// Declares the thread offline until its next step, so that publication does not wait for it.
     fn rest(&mut self);
 
-    /// Ends the thread: every packet that waits is dropped and counted. Call it after the last step of all threads.
+    /// Ends the thread: every packet that waits is dropped and counted. Call it after the last step
+    /// of all threads.
     fn drain(&mut self, io: &mut Io);
 
-    /// The largest share of a ring of packets to this thread that waited since the last call. Unit: thousandths.
+    /// The largest share of a ring of packets to this thread that waited since the last call. Unit:
+    /// thousandths.
     fn take_fullest_ring(&mut self) -> u16;
 }
 

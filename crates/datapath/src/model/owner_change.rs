@@ -9,8 +9,8 @@ use crate::owner_map::RELEASE_MAX;
 use crate::slow::SlowLimits;
 use crate::worker_state::WorkerState;
 
-/// Looks at the owners again, between bursts: releases groups of sessions that others own from now on, and takes those
-/// that are this worker's. Returns how many packets it processed or moved.
+/// Looks at the owners again, between bursts: releases groups of sessions that others own from now
+/// on, and takes those that are this worker's. Returns how many packets it processed or moved.
 ///
 /// Cost: with groups to release, all packets that the rings hold and all that wait; with groups to
 /// take, all that are parked and all that waited in their previous owners. No allocation.
@@ -66,7 +66,8 @@ fn take_waiting<B: PacketBuf>(ctx: &StepContext<'_>, state: &mut WorkerState<B>)
     })
 }
 
-/// Processes the packets that were parked, in order. Those of groups that are still not this worker's are parked again.
+/// Processes the packets that were parked, in order. Those of groups that are still not this
+/// worker's are parked again.
 fn take_parked<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,

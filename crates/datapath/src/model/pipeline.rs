@@ -1,10 +1,11 @@
-//! Pipeline: receivers poll the ports and hand each packet to a worker, which processes and transmits it.
+//! Pipeline: receivers poll the ports and hand each packet to a worker, which processes and
+//! transmits it.
 //!
-//! A receiver does as little as the hand-over needs: a glance at the headers ([`Glance`]), and the choice of a worker
-//! ([`Spread`]). It writes nothing of a session. The workers run the packets that they take over to
-//! completion. Packets that are no user's (ARP, neighbor discovery, ICMP, GTP-U path management)
-//! have a ring of their own to the signaling worker, a worker that owns no session, so that they
-//! neither delay user packets nor wait behind them.
+//! A receiver does as little as the hand-over needs: a glance at the headers ([`Glance`]), and the
+//! choice of a worker ([`Spread`]). It writes nothing of a session. The workers run the packets
+//! that they take over to completion. Packets that are no user's (ARP, neighbor discovery, ICMP,
+//! GTP-U path management) have a ring of their own to the signaling worker, a worker that owns no
+//! session, so that they neither delay user packets nor wait behind them.
 
 use core::net::IpAddr;
 
@@ -28,10 +29,11 @@ use crate::tally::{StepTally, WaitingCounts};
 pub enum Spread {
     /// The owner of the packet's session, which the receiver looks up.
     Owner,
-    /// By the Toeplitz hash of the UE's address, as a NIC chooses a queue. The receiver looks nothing up; a worker
-    /// hands packets of other owners' sessions on. Packets between the same two addresses keep their order. A packet
-    /// without an inner address goes to its session's owner, where an End Marker waits for those that other workers still
-    /// hand on ([`crate::sweeps`]).
+    /// By the Toeplitz hash of the UE's address, as a NIC chooses a queue. The receiver looks
+    /// nothing up; a worker hands packets of other owners' sessions on. Packets between the same
+    /// two addresses keep their order. A packet without an inner address goes to its session's
+    /// owner, where an End Marker waits for those that other workers still hand on
+    /// ([`crate::sweeps`]).
     Rss,
 }
 
@@ -40,7 +42,8 @@ pub enum Spread {
 pub struct ReceiverConfig {
     /// The ports to poll, in this order; a port once for each of its queues.
     pub ports: Vec<PortId>,
-    /// Packets to receive from a queue per step, 1..=`BURST_MAX`; other values are cut to that range.
+    /// Packets to receive from a queue per step, 1..=`BURST_MAX`; other values are cut to that
+    /// range.
     pub burst: usize,
     /// How it chooses workers.
     pub spread: Spread,
@@ -48,9 +51,11 @@ pub struct ReceiverConfig {
 
 /// A thread that only receives.
 ///
-/// The packet identity: every packet that it receives is handed off, or dropped because a ring is full.
+/// The packet identity: every packet that it receives is handed off, or dropped because a ring is
+/// full.
 ///
-/// Threads: owned by one thread, which shares the tables with the control thread, and a ring with each worker.
+/// Threads: owned by one thread, which shares the tables with the control thread, and a ring with
+/// each worker.
 pub struct Receiver<Io: PacketIo> {
     config: ReceiverConfig,
     reader: TablesReader,
@@ -77,8 +82,8 @@ pub(super) struct SeenFrame<'l> {
 }
 
 impl<Io: PacketIo> Receiver<Io> {
-    /// A receiver over `reader`'s tables and interfaces, with the ends of its rings. Packets that are no user's go to
-    /// `signaling`. Allocates all memory that it will use.
+    /// A receiver over `reader`'s tables and interfaces, with the ends of its rings. Packets that
+    /// are no user's go to `signaling`. Allocates all memory that it will use.
     #[must_use]
     pub fn new(
         mut config: ReceiverConfig,
@@ -100,7 +105,8 @@ impl<Io: PacketIo> Receiver<Io> {
         }
     }
 
-    /// The same with another hash for [`Spread::Rss`] than that of [`ToeplitzKey::SYMMETRIC`] in the fastest form.
+    /// The same with another hash for [`Spread::Rss`] than that of [`ToeplitzKey::SYMMETRIC`] in
+    /// the fastest form.
     #[must_use]
     pub fn with_hash(self, hash: Toeplitz) -> Self {
         Self { hash, ..self }
@@ -108,8 +114,10 @@ impl<Io: PacketIo> Receiver<Io> {
 
     /// Polls every queue of the configuration once, and hands over the frames that arrived.
     ///
-    /// Cost:    no allocation, lock, system call or clock of its own. Per packet one cache line of the frame, and with
-    ///          [`Spread::Owner`] one of the key table, prefetched; one store release per burst and worker.
+    /// Cost:    no allocation, lock, system call or clock of its own. Per packet one cache line of
+    /// the frame, and with
+    ///          [`Spread::Owner`] one of the key table, prefetched; one store release per burst and
+    ///          worker.
     /// Units:   `now` is not read: nothing waits in a receiver.
     /// Threads: as [`Worker::step`](crate::Worker::step).
     #[inline(never)]
@@ -138,15 +146,15 @@ impl<Io: PacketIo> Receiver<Io> {
         StepReport { received, idle: received == 0, handed_to: handoff.take_notified() }
     }
 
-    /// Declares the receiver offline until its next step, so that publication does not wait for it. Call it before a
-    /// pause.
+    /// Declares the receiver offline until its next step, so that publication does not wait for it.
+    /// Call it before a pause.
     pub fn rest(&mut self) {
         self.reader.go_offline();
     }
 }
 
-/// Receives a burst of each port, and passes those with packets to `process`. Returns how many packets came. `rx` is room for
-/// a burst.
+/// Receives a burst of each port, and passes those with packets to `process`. Returns how many
+/// packets came. `rx` is room for a burst.
 #[inline(always)]
 // PERF (adit-bench models): part of a step.
 pub(super) fn poll<Io: PacketIo>(
@@ -226,7 +234,8 @@ impl<B: PacketBuf> Chooser<'_, '_, B> {
         frames.iter().map(|frame| self.owner(frame)).collect()
     }
 
-    /// The owner of a packet's session; without a session a worker that all packets with the same key share.
+    /// The owner of a packet's session; without a session a worker that all packets with the same
+    /// key share.
     fn owner(&self, frame: &SeenFrame<'_>) -> WorkerId {
         let Some(link) = frame.link else { return self.signaling };
         let (session, hash) = match frame.glance {
@@ -249,7 +258,8 @@ impl<B: PacketBuf> Chooser<'_, '_, B> {
         }
     }
 
-    /// Workers by the hashes of UE addresses. Packets that show none go to the owners of their sessions.
+    /// Workers by the hashes of UE addresses. Packets that show none go to the owners of their
+    /// sessions.
     fn by_hash(
         &self,
         hash: &Toeplitz,

@@ -8,8 +8,8 @@ use crate::context::StepContext;
 use crate::slow::{self, SlowLimits};
 use crate::worker_state::WorkerState;
 
-/// Processes a burst that was received or taken over, then the packets of it that are switched to other
-/// UEs.
+/// Processes a burst that was received or taken over, then the packets of it that are switched to
+/// other UEs.
 #[inline(always)]
 // PERF (adit-bench datapath): part of `Worker::step`, which is one function.
 pub(super) fn process<Io: PacketIo>(
@@ -23,8 +23,8 @@ pub(super) fn process<Io: PacketIo>(
     process_switched(ctx, io, rx, state);
 }
 
-/// Takes over a burst of packets that `source` handed to this worker, and processes it. Returns how many; `None` if none
-/// waits.
+/// Takes over a burst of packets that `source` handed to this worker, and processes it. Returns how
+/// many; `None` if none waits.
 #[inline]
 pub(super) fn process_handed<Io: PacketIo>(
     ctx: &StepContext<'_>,
@@ -76,7 +76,8 @@ pub(super) fn process_slow<Io: PacketIo>(
     state.handoff.flush(&mut state.tally);
 }
 
-/// Processes packets that are switched to other UEs, as packets that arrive from their data network.
+/// Processes packets that are switched to other UEs, as packets that arrive from their data
+/// network.
 #[inline]
 pub(super) fn process_switched<Io: PacketIo>(
     ctx: &StepContext<'_>,

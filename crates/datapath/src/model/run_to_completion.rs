@@ -1,9 +1,9 @@
 //! Run to completion: one worker takes each burst from receive to transmit.
 //!
-//! A step sends frames that waited for a port or a neighbor, reviews changed rates, runs commands and
-//! releases other packets that waited. It polls each port once, takes every burst through the fast path
-//! and the stages, and transmits. Then it takes over packets that other workers received for sessions of
-//! this one, and runs the slow path.
+//! A step sends frames that waited for a port or a neighbor, reviews changed rates, runs commands
+//! and releases other packets that waited. It polls each port once, takes every burst through the
+//! fast path and the stages, and transmits. Then it takes over packets that other workers received
+//! for sessions of this one, and runs the slow path.
 
 use adit_pktio::{Burst, PacketBuf, PacketIo};
 use adit_rules::DropReason;
@@ -27,8 +27,8 @@ use crate::worker_state::{BurstPath, WorkerState};
 pub struct StepReport {
     /// Packets received, and taken over from other workers.
     pub received: usize,
-    /// The caller may pause: nothing was received or released, no command ran, and no packet waits for
-    /// a neighbor, a rate or a port. Packets may still wait for a FAR or for fragments.
+    /// The caller may pause: nothing was received or released, no command ran, and no packet waits
+    /// for a neighbor, a rate or a port. Packets may still wait for a FAR or for fragments.
     pub idle: bool,
     /// Workers that packets were handed to: the caller wakes those of them that pause.
     pub handed_to: WorkerSet,
@@ -178,8 +178,8 @@ pub(crate) fn drain<B: PacketBuf>(
     publish_counts(ctx, waited, state);
 }
 
-/// Drops packets that other workers handed over. They count as `HandoffFull`: their owner does not process
-/// them.
+/// Drops packets that other workers handed over. They count as `HandoffFull`: their owner does not
+/// process them.
 fn drop_taken_over<B: PacketBuf>(rx: &mut Burst<B>, state: &mut WorkerState<B>) {
     state.tally.set_taken_over(true);
     drop_parked(rx, state);

@@ -23,7 +23,8 @@ use crate::handoff::WorkerSet;
 use crate::interfaces::Interfaces;
 use crate::tally::{StepTally, WaitingCounts};
 
-/// A port that takes no frame for this long is down: its frames are dropped at once until it takes one.
+/// A port that takes no frame for this long is down: its frames are dropped at once until it takes
+/// one.
 const REFUSING_MAX: Nanos = Nanos::from_millis(100);
 
 /// Bursts that an Rx/Tx thread transmits per step and port.
@@ -39,7 +40,8 @@ pub struct RxTxConfig {
     pub number: usize,
     /// The ports to poll, in this order; a port once for each of its queues.
     pub ports: Vec<PortId>,
-    /// Packets to receive from a queue per step, 1..=`BURST_MAX`; other values are cut to that range.
+    /// Packets to receive from a queue per step, 1..=`BURST_MAX`; other values are cut to that
+    /// range.
     pub burst: usize,
 }
 
@@ -52,8 +54,9 @@ struct TxPort<B> {
 
 /// A thread that receives for an event scheduler, and transmits frames that workers send.
 ///
-/// The packet identity: every packet that it receives is handed off, or dropped because too many are with the
-/// scheduler. A frame that a port refuses for long is taken over and dropped; its worker counted it as transmitted.
+/// The packet identity: every packet that it receives is handed off, or dropped because too many
+/// are with the scheduler. A frame that a port refuses for long is taken over and dropped; its
+/// worker counted it as transmitted.
 ///
 /// Threads: owned by one thread, which shares the tables with the control thread.
 pub struct RxTx<P: EventPort, Io: PacketIo<Buf = P::Buf>> {
@@ -77,8 +80,8 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> core::fmt::Debug for RxTx<P, Io> 
 }
 
 impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> RxTx<P, Io> {
-    /// An Rx/Tx thread over `reader`'s tables and interfaces, with a port of the scheduler that is linked to its
-    /// [queue](EventQueues::links). Allocates all memory that it will use.
+    /// An Rx/Tx thread over `reader`'s tables and interfaces, with a port of the scheduler that is
+    /// linked to its [queue](EventQueues::links). Allocates all memory that it will use.
     #[must_use]
     pub fn new(mut config: RxTxConfig, reader: TablesReader, flows: SharedFlows, port: P) -> Self {
         config.burst = config.burst.clamp(1, BURST_MAX);
@@ -101,9 +104,11 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> RxTx<P, Io> {
     /// Polls every queue of the configuration once, gives received frames to the scheduler, and
     /// transmits frames.
     ///
-    /// Cost:    no allocation, lock, system call or clock of its own. Per packet one cache line of the frame and one of
+    /// Cost:    no allocation, lock, system call or clock of its own. Per packet one cache line of
+    /// the frame and one of
     ///          the key table, prefetched.
-    /// Errors:  none; packets that the scheduler refuses are dropped as [`DropReason::SchedulerFull`], frames that a
+    /// Errors:  none; packets that the scheduler refuses are dropped as
+    /// [`DropReason::SchedulerFull`], frames that a
     ///          port refuses for long as [`DropReason::TxQueueFull`].
     /// Threads: as [`Worker::step`](crate::Worker::step).
     #[inline(never)]
@@ -180,8 +185,8 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> RxTx<P, Io> {
         }
     }
 
-    /// Declares the thread offline until its next step, so that publication does not wait for it. Call it before a
-    /// pause.
+    /// Declares the thread offline until its next step, so that publication does not wait for it.
+    /// Call it before a pause.
     pub fn rest(&mut self) {
         self.reader.go_offline();
     }
@@ -246,7 +251,8 @@ fn drop_refused<B: PacketBuf>(now: Nanos, tx: &mut [TxPort<B>], tally: &mut Step
     has_dropped
 }
 
-/// The flow of the Rx queue for packets that an Rx/Tx thread received on `port`: nothing of a packet is read.
+/// The flow of the Rx queue for packets that an Rx/Tx thread received on `port`: nothing of a
+/// packet is read.
 fn rx_flow(flows: FlowMap, number: usize, port: PortId) -> u32 {
     flows.of_hash(u64::from(port.0) * 8 + number as u64 % 8) % RX_FLOWS
 }

@@ -37,7 +37,8 @@ pub(super) fn forward_any<Io: PacketIo>(
     }
 }
 
-/// Takes one burst through the fast path and the stages. Taps select among the packets that the stages take.
+/// Takes one burst through the fast path and the stages. Taps select among the packets that the
+/// stages take.
 pub(super) fn forward_burst<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,
@@ -95,8 +96,9 @@ fn run_stages<Io: PacketIo>(
     run_lane(ctx, io, port, &mut lanes.downlink_v6, state, observer);
 }
 
-/// Takes one lane, the packets of a burst with the same kind of lookup key, through the stages after
-/// parsing. Hands off packets of other workers, and releases packets of its sessions whose rules changed.
+/// Takes one lane, the packets of a burst with the same kind of lookup key, through the stages
+/// after parsing. Hands off packets of other workers, and releases packets of its sessions whose
+/// rules changed.
 fn run_lane<'v, Io: PacketIo, K: LaneKind>(
     ctx: &StepContext<'v>,
     io: &mut Io,

@@ -1,5 +1,5 @@
-//! A worker: what one core of the packet path owns. The execution model ([`crate::model`]) says how it
-//! runs.
+//! A worker: what one core of the packet path owns. The execution model ([`crate::model`]) says how
+//! it runs.
 //!
 //! PDR, FAR, QER, URR and SDF filter are the rules of TS 29.244 §5.2 throughout this crate.
 
@@ -25,10 +25,11 @@ pub struct WorkerConfig {
     pub id: WorkerId,
     /// The ports to poll, in this order.
     pub ports: Vec<PortId>,
-    /// Packets to receive from a port per step, 1..=`BURST_MAX`; other values are cut to that range.
+    /// Packets to receive from a port per step, 1..=`BURST_MAX`; other values are cut to that
+    /// range.
     pub burst: usize,
-    /// Maximum number of packets that FARs buffer; cut to `limits::BUFFER_PKTS_MAX`. Each occupies a whole buffer
-    /// of the driver's pool.
+    /// Maximum number of packets that FARs buffer; cut to `limits::BUFFER_PKTS_MAX`. Each occupies
+    /// a whole buffer of the driver's pool.
     pub buffer_pkts_max: usize,
     /// Most packets that wait for the rates of their QERs; cut to `limits::SHAPED_PKTS_MAX`. Each
     /// occupies a whole buffer of the driver's pool.
@@ -52,13 +53,14 @@ impl WorkerConfig {
 
 /// One worker of the packet path.
 ///
-/// The packet identity: every packet that is received, taken over or added by fragmentation has exactly one
-/// outcome: transmitted, one drop reason, one punt reason, waiting (the gauge `buffered_pkts`), or handed
-/// to the worker that owns its session. Packets
-/// that Adit makes itself are counted apart: `originated_pkts`, and `originated_lost_pkts` if they
-/// could not be transmitted.
+/// The packet identity: every packet that is received, taken over or added by fragmentation has
+/// exactly one outcome: transmitted, one drop reason, one punt reason, waiting (the gauge
+/// `buffered_pkts`), or handed to the worker that owns its session. Packets that Adit makes itself
+/// are counted apart: `originated_pkts`, and `originated_lost_pkts` if they could not be
+/// transmitted.
 ///
-/// Threads: owned by one thread, which shares the tables and two rings with the control thread, and two
+/// Threads: owned by one thread, which shares the tables and two rings with the control thread, and
+/// two
 ///          rings with each other worker.
 pub struct Worker<Io: PacketIo> {
     config: WorkerConfig,
@@ -151,20 +153,21 @@ impl<Io: PacketIo> Worker<Io> {
         run_to_completion::step(&ctx, io, plan, limits, rx, state)
     }
 
-    /// Declares the worker offline until its next step, so that publication does not wait for it. Call
-    /// it before a pause.
+    /// Declares the worker offline until its next step, so that publication does not wait for it.
+    /// Call it before a pause.
     pub fn rest(&mut self) {
         self.reader.go_offline();
     }
 
-    /// The largest share of a ring of packets from other threads that waited since the last call. Unit: thousandths.
+    /// The largest share of a ring of packets from other threads that waited since the last call.
+    /// Unit: thousandths.
     pub fn take_fullest_ring(&mut self) -> u16 {
         self.state.handoff.take_fullest()
     }
 
-    /// Ends the worker: drops and counts every packet that waits, so that the packet identity holds,
-    /// and declares the worker offline. Transmits nothing. Call it after the last step of all workers:
-    /// a packet that is handed over later would be lost uncounted.
+    /// Ends the worker: drops and counts every packet that waits, so that the packet identity
+    /// holds, and declares the worker offline. Transmits nothing. Call it after the last step of
+    /// all workers: a packet that is handed over later would be lost uncounted.
     ///
     /// The packets return to the pool of `_io`, which has to exist until then.
     pub fn drain(&mut self, _io: &mut Io) {

@@ -1,5 +1,5 @@
-//! IP headers that Adit writes itself, of its own packets and around users' packets: without options,
-//! not to be fragmented.
+//! IP headers that Adit writes itself, of its own packets and around users' packets: without
+//! options, not to be fragmented.
 
 use core::net::IpAddr;
 

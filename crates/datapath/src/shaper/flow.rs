@@ -73,8 +73,8 @@ pub enum Eligibility {
 pub struct RingWait {
     /// The shared rate in whose ring the flow waits: the first that it shares.
     pub ring_rate: u8,
-    /// The rate that blocks the flow: `ring_rate`, or another that all flows of `ring_rate` share. It is
-    /// closed, or other flows have their turn first.
+    /// The rate that blocks the flow: `ring_rate`, or another that all flows of `ring_rate` share.
+    /// It is closed, or other flows have their turn first.
     pub rate: u8,
     /// When that rate opens; now if other flows have their turn first.
     pub at: Nanos,
@@ -86,8 +86,8 @@ pub struct RingWait {
 /// In which turn a flow is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TurnContext {
-    /// The shared rate whose ring is being served; `None` if the packet arrives, or the wheel woke the
-    /// flow itself.
+    /// The shared rate whose ring is being served; `None` if the packet arrives, or the wheel woke
+    /// the flow itself.
     pub rate: Option<u8>,
     /// See [`Queues::contended`](crate::shaper::Queues::contended).
     pub contended: RateSet,
@@ -96,7 +96,8 @@ pub struct TurnContext {
 /// The outcome of a review of a flow before its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReviewOutcome {
-    /// Its rates are checked when it is served next; see [`Queues::review`](crate::shaper::Queues::review).
+    /// Its rates are checked when it is served next; see
+    /// [`Queues::review`](crate::shaper::Queues::review).
     Recheck,
     /// Its packets leave now.
     Release,

@@ -1,4 +1,5 @@
-//! One flow: its line, the nodes that hold its packets, and its share in the rounds of a shared rate.
+//! One flow: its line, the nodes that hold its packets, and its share in the rounds of a shared
+//! rate.
 
 use adit_types::{Direction, Nanos, SessionIndex};
 
@@ -43,8 +44,8 @@ pub(crate) struct QueueNode<P> {
 impl<P> QueueNode<P> {
     /// Puts a packet into a free node. Returns the next free one.
     #[inline(always)]
-    // PERF (adit-bench datapath --rates wait): once per packet that waits. Without a value to drop, the packet is
-    // written from registers.
+    // PERF (adit-bench datapath --rates wait): once per packet that waits. Without a value to drop,
+    // the packet is written from registers.
     pub(crate) fn fill(&mut self, QueuedPacket { packet, bytes, since }: QueuedPacket<P>) -> u32 {
         let none = self.packet.replace(packet);
         debug_assert!(none.is_none(), "a free node");

@@ -3,17 +3,17 @@
 //! A *flow* is one queue: the packets of one direction of a session that pass the same buckets
 //! ([`QueueKey`]). It is neither a 5-tuple nor a QoS flow.
 //!
-//! After Carousel (SIGCOMM 2017), with flows in the wheel instead of packets. A flow is in the wheel
-//! once, at the time when its first packet may leave. When that time has come, as many packets leave
-//! as the flow's rates admit by then. So
+//! After Carousel (SIGCOMM 2017), with flows in the wheel instead of packets. A flow is in the
+//! wheel once, at the time when its first packet may leave. When that time has come, as many
+//! packets leave as the flow's rates admit by then. So
 //!
 //! - no flow exceeds its rate, however many flows share a slot;
 //! - a change of a rate applies to packets that already wait;
 //! - a flow may wait beyond the horizon of the wheel: it is checked again with the last slot.
 //!
-//! A *shared rate* is one that several flows have to pass; in the data plane, the aggregates of slices
-//! and of all sessions. The flows that wait for a shared rate form its *ring*: they take turns by deficit
-//! round robin (SIGCOMM 1995), and the wheel wakes the rate instead of its flows.
+//! A *shared rate* is one that several flows have to pass; in the data plane, the aggregates of
+//! slices and of all sessions. The flows that wait for a shared rate form its *ring*: they take
+//! turns by deficit round robin (SIGCOMM 1995), and the wheel wakes the rate instead of its flows.
 //!
 //! The crate uses neither clock, rules nor rates: `now` is an argument, and the caller decides
 //! which packet may leave ([`FlowServer`]). It allocates at construction only.

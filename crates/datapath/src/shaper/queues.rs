@@ -41,8 +41,8 @@ impl FlowIndex {
     pub const NONE: Self = Self(NONE);
 }
 
-/// The first flow of a session and direction as a table of them stores it: the complement of its index.
-/// Zero is none, so pages of sessions that never waited take no memory.
+/// The first flow of a session and direction as a table of them stores it: the complement of its
+/// index. Zero is none, so pages of sessions that never waited take no memory.
 const fn head_word(flow: u32) -> u32 {
     !flow
 }
@@ -173,9 +173,9 @@ impl<P> Queues<P> {
         self.flows.get(flow as usize).map_or(0, |flow| flow.count)
     }
 
-    /// True if a flow with `flow_len` packets may queue one more. A flow may be no longer than the room
-    /// that is left (dynamic threshold, Choudhury and Hahne 1998, alpha = 1). A whole burst may be
-    /// checked before any of it is pushed: the capacity exceeds the limits by a burst.
+    /// True if a flow with `flow_len` packets may queue one more. A flow may be no longer than the
+    /// room that is left (dynamic threshold, Choudhury and Hahne 1998, alpha = 1). A whole burst
+    /// may be checked before any of it is pushed: the capacity exceeds the limits by a burst.
     #[inline]
     #[must_use]
     pub fn has_room(&self, flow_len: u32) -> bool {
@@ -190,15 +190,16 @@ impl<P> Queues<P> {
         u32::try_from(left).unwrap_or(u32::MAX).min(self.config.flow_pkts_max)
     }
 
-    /// The shared rates that flows wait for. A rate stays in the set until the next turn of its ring after
-    /// the last member left.
+    /// The shared rates that flows wait for. A rate stays in the set until the next turn of its
+    /// ring after the last member left.
     #[inline]
     #[must_use]
     pub const fn contended(&self) -> RateSet {
         self.contended
     }
 
-    /// [`Queues::find`] with the [`Queues::first_flow`] of the key's session and direction, and the rest of the key.
+    /// [`Queues::find`] with the [`Queues::first_flow`] of the key's session and direction, and the
+    /// rest of the key.
     #[inline]
     #[must_use]
     pub fn find_from(
@@ -217,8 +218,8 @@ impl<P> Queues<P> {
         None
     }
 
-    /// Appends a packet to its flow. A new flow is first served at its `eligibility`. Does not check the
-    /// limits of [`Queues::has_room`]; the caller does that first.
+    /// Appends a packet to its flow. A new flow is first served at its `eligibility`. Does not
+    /// check the limits of [`Queues::has_room`]; the caller does that first.
     ///
     /// # Errors
     /// [`QueueFull`] if all nodes are in use or the session is out of range; the packet is dropped.
@@ -244,11 +245,11 @@ impl<P> Queues<P> {
         Ok(())
     }
 
-    /// The place behind the packets of a flow with packets; `None` if all nodes are in use. Does not check the limits
-    /// of [`Queues::has_room`].
+    /// The place behind the packets of a flow with packets; `None` if all nodes are in use. Does
+    /// not check the limits of [`Queues::has_room`].
     #[inline(always)]
-    // PERF (adit-bench datapath --rates wait): once per packet that waits. It has no packet to drop, so that
-    // the packet stays in registers.
+    // PERF (adit-bench datapath --rates wait): once per packet that waits. It has no packet to
+    // drop, so that the packet stays in registers.
     pub fn place(&mut self, FlowIndex(flow): FlowIndex) -> Option<FreePlace<'_, P>> {
         let Self { len, nodes, free_node, flows, .. } = self;
         let flow = flows.get_mut(flow as usize)?;
@@ -294,7 +295,8 @@ impl<P> Queues<P> {
         }
     }
 
-    /// Puts a flow, which is in no list, into the ring of `ring_rate`, or without one into the wheel.
+    /// Puts a flow, which is in no list, into the ring of `ring_rate`, or without one into the
+    /// wheel.
     #[inline(never)]
     fn schedule_in_ring(&mut self, number: u32, wait: RingWait) {
         let RingWait { ring_rate, rate, at, quantum } = wait;
@@ -305,8 +307,8 @@ impl<P> Queues<P> {
         }
     }
 
-    /// Takes packets that may leave by `now`, until `limit` packets were taken and the turn of the last
-    /// flow ended. Returns how many were taken, sent or dropped.
+    /// Takes packets that may leave by `now`, until `limit` packets were taken and the turn of the
+    /// last flow ended. Returns how many were taken, sent or dropped.
     ///
     /// `admit` is [`FlowServer::admit`] and `release` is [`FlowServer::take`].
     pub fn release(
@@ -325,7 +327,8 @@ impl<P> Queues<P> {
         self.wheel.advance(now);
         let mut taken = 0;
         while taken < limit {
-            // PERF (adit-bench datapath --rates wait): taken and prefetched together, so that misses overlap.
+            // PERF (adit-bench datapath --rates wait): taken and prefetched together, so that
+            // misses overlap.
             let mut due = [0; DUE_BATCH];
             let room = (limit - taken).min(DUE_BATCH);
             let count = self.wheel.take_some(due.get_mut(..room).unwrap_or_default());
@@ -471,8 +474,8 @@ impl<P> Queues<P> {
         taken as usize
     }
 
-    /// Takes all packets. The wheel advances to the end of time, so packets that are pushed later are
-    /// never released.
+    /// Takes all packets. The wheel advances to the end of time, so packets that are pushed later
+    /// are never released.
     pub fn drain(&mut self, mut take: impl FnMut(QueuedPacket<P>)) {
         self.release(
             Nanos::NEVER,
@@ -492,9 +495,9 @@ impl<P> Queues<P> {
         self.review(session, direction, |_| ReviewOutcome::Release, |key, _, held| take(key, held));
     }
 
-    /// Reviews the flows of one direction of a session before their time. `take` gets the packets of
-    /// flows that are to be released, with true, or dropped, with false. The others are checked by the
-    /// next release or, if they wait in a ring, when the ring has its turn.
+    /// Reviews the flows of one direction of a session before their time. `take` gets the packets
+    /// of flows that are to be released, with true, or dropped, with false. The others are checked
+    /// by the next release or, if they wait in a ring, when the ring has its turn.
     pub fn review(
         &mut self,
         session: SessionIndex,

@@ -7,9 +7,9 @@ use crate::shaper::flow_queue::NextPacket;
 
 /// Decides which packets of flows may leave, and takes those that do.
 ///
-/// For each packet of a flow from the wheel: [`serve_alone`](Self::serve_alone). If that leaves the flow, and for turns
-/// at a shared rate: [`begin_turn`](Self::begin_turn), then for each packet [`admit`](Self::admit) and
-/// [`take`](Self::take), then [`end_turn`](Self::end_turn).
+/// For each packet of a flow from the wheel: [`serve_alone`](Self::serve_alone). If that leaves the
+/// flow, and for turns at a shared rate: [`begin_turn`](Self::begin_turn), then for each packet
+/// [`admit`](Self::admit) and [`take`](Self::take), then [`end_turn`](Self::end_turn).
 pub trait FlowServer<P> {
     /// State of one turn, such as the flow's buckets.
     type Turn;
@@ -21,8 +21,8 @@ pub trait FlowServer<P> {
     fn prefetch<T>(&self, _place: &T) {}
 
     /// Takes the next packet of a flow whose rates no other flow shares, if they admit it.
-    // PERF (adit-bench datapath --rates wait): one packet, because most turns have one, and a loop would keep
-    // what its packets share in memory.
+    // PERF (adit-bench datapath --rates wait): one packet, because most turns have one, and a loop
+    // would keep what its packets share in memory.
     #[inline]
     fn serve_alone(&mut self, _packet: NextPacket<'_, P>) -> AloneResult {
         AloneResult::Shared
@@ -31,11 +31,12 @@ pub trait FlowServer<P> {
     /// Begins the turn of a flow.
     fn begin_turn(&mut self, key: &QueueKey) -> Self::Turn;
 
-    /// Admits the flow's next packet, of `bytes` octets, and charges its rates; or returns when it may
-    /// leave. An admitted packet is taken next.
+    /// Admits the flow's next packet, of `bytes` octets, and charges its rates; or returns when it
+    /// may leave. An admitted packet is taken next.
     fn admit(&mut self, turn: &mut Self::Turn, bytes: u16, context: TurnContext) -> Eligibility;
 
-    /// Takes a packet: to send it, or with `may_leave` false to drop it (see [`Eligibility::Never`]).
+    /// Takes a packet: to send it, or with `may_leave` false to drop it (see
+    /// [`Eligibility::Never`]).
     fn take(&mut self, turn: &mut Self::Turn, may_leave: bool, held: QueuedPacket<P>);
 
     /// Ends the turn.

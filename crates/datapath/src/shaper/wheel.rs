@@ -32,8 +32,8 @@ impl WheelLink {
 ///       most for all slots. An empty wheel advances at once.
 #[derive(Debug)]
 pub struct Wheel {
-    /// The links of the ids, followed by those of each slot's list, of the list of due ids, and of the
-    /// extra lists.
+    /// The links of the ids, followed by those of each slot's list, of the list of due ids, and of
+    /// the extra lists.
     links: Box<[WheelLink]>,
     capacity: u32,
     /// The first slot that has not expired, counted from time zero.
@@ -55,12 +55,13 @@ impl Wheel {
         Self { links, capacity, cursor: 0, len: 0 }
     }
 
-    /// Inserts `id`, which is in no list, to be due at `at`: never early, at most one slot late. Beyond
-    /// the horizon it is due with the last slot, before `at`; the caller checks it again. Ids out of
-    /// range are ignored.
+    /// Inserts `id`, which is in no list, to be due at `at`: never early, at most one slot late.
+    /// Beyond the horizon it is due with the last slot, before `at`; the caller checks it again.
+    /// Ids out of range are ignored.
     #[inline]
     pub fn insert(&mut self, id: u32, at: Nanos) {
-        // PERF (adit-bench datapath --rates wait): once per turn; the end of time becomes a slot less.
+        // PERF (adit-bench datapath --rates wait): once per turn; the end of time becomes a slot
+        // less.
         let slot = at.0.saturating_add(SLOT.0 - 1) >> SLOT_BITS;
         let slot = slot.min(self.cursor + SLOTS - 1).max(self.cursor);
         self.append(self.slot(slot), id);
@@ -127,7 +128,8 @@ impl Wheel {
         Some(id)
     }
 
-    /// Takes the ids that have been due longest, in this order: as many as `ids` has room for. Returns how many.
+    /// Takes the ids that have been due longest, in this order: as many as `ids` has room for.
+    /// Returns how many.
     #[inline]
     pub fn take_some(&mut self, ids: &mut [u32]) -> usize {
         let due = self.due();

@@ -29,13 +29,15 @@ impl<B: PacketBuf> Shaping<B> {
         ctx.view.rate_changes() != self.rate_changes_seen
     }
 
-    /// Reviews the queues of sessions whose rules changed. Packets of a queue that no PDR uses any more
-    /// leave at once; those whose PDRs all have closed gates, or whose session ended, are dropped; other queues are served by
-    /// their new rates.
+    /// Reviews the queues of sessions whose rules changed. Packets of a queue that no PDR uses any
+    /// more leave at once; those whose PDRs all have closed gates, or whose session ended, are
+    /// dropped; other queues are served by their new rates.
     ///
-    /// Cost:    one load while nothing changed; per change, a load for each direction and the packets
+    /// Cost:    one load while nothing changed; per change, a load for each direction and the
+    /// packets
     ///          that wait. After a lost entry, all flows.
-    /// Threads: the publisher writes a change before it swaps the rules, so a worker that sees new rules
+    /// Threads: the publisher writes a change before it swaps the rules, so a worker that sees new
+    /// rules
     ///          also sees their change.
     #[inline]
     pub(crate) fn review_changes<Io: PacketIo<Buf = B>>(
@@ -106,8 +108,8 @@ impl<B: PacketBuf> Shaping<B> {
     }
 }
 
-/// How many of the first `count` changes have published rules: all, or all but the last, because the
-/// publisher swaps the rules right after it writes their change.
+/// How many of the first `count` changes have published rules: all, or all but the last, because
+/// the publisher swaps the rules right after it writes their change.
 fn published_count(ctx: &StepContext<'_>, count: u64) -> u64 {
     let last = count.wrapping_sub(1);
     match ctx.view.rate_change(last) {
@@ -116,8 +118,8 @@ fn published_count(ctx: &StepContext<'_>, count: u64) -> u64 {
     }
 }
 
-/// True if the rules of a change are published, or the session has none (then no packet of it waits by
-/// them).
+/// True if the rules of a change are published, or the session has none (then no packet of it waits
+/// by them).
 fn is_published(ctx: &StepContext<'_>, change: &RateChange) -> bool {
     ctx.view.rules(change.session).is_none_or(|rules| change.is_included_in(rules.generation))
 }

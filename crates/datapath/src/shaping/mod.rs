@@ -1,10 +1,10 @@
 //! Packets that wait for the rates of their QERs or for aggregates, ready to leave. A queue here is
 //! a flow of the shaper; both words mean the same.
 //!
-//! Packets wait last: they are already rewritten and counted in URRs. Their rates are charged when they
-//! leave, by the limits of that moment. When a session moves to another tunnel, its waiting downlink
-//! packets leave at once, before the End Marker. So do the packets of a queue that no PDR of the
-//! session uses any more.
+//! Packets wait last: they are already rewritten and counted in URRs. Their rates are charged when
+//! they leave, by the limits of that moment. When a session moves to another tunnel, its waiting
+//! downlink packets leave at once, before the End Marker. So do the packets of a queue that no PDR
+//! of the session uses any more.
 
 mod changes;
 mod rates;
@@ -95,7 +95,8 @@ pub(crate) struct Shaping<B> {
 }
 
 impl<B: PacketBuf> Shaping<B> {
-    /// Room for `pkts_max` packets of `sessions_max` sessions. Reserves all memory that will be used.
+    /// Room for `pkts_max` packets of `sessions_max` sessions. Reserves all memory that will be
+    /// used.
     pub(crate) fn new(pkts_max: usize, sessions_max: usize, leases: Leases) -> Self {
         let queues = Queues::new(QueuesConfig {
             pkts_max: pkts_max.min(SHAPED_PKTS_MAX),
@@ -118,15 +119,17 @@ impl<B: PacketBuf> Shaping<B> {
         self.queues.is_empty()
     }
 
-    /// True if packets with rates have to look for a queue or for room first: packets wait, or the queues
-    /// have no capacity. If false, only a packet that finds one of its rates closed joins a queue.
+    /// True if packets with rates have to look for a queue or for room first: packets wait, or the
+    /// queues have no capacity. If false, only a packet that finds one of its rates closed joins a
+    /// queue.
     #[inline]
     pub(crate) fn must_check_queues(&self) -> bool {
         !self.queues.is_empty() || !self.queues.has_room(0)
     }
 
-    /// Queues a frame that has to wait: its rates do not admit it yet, or earlier packets of its queue
-    /// wait. Drops it as `ShapingQueueFull` without room. `bytes` are the octets of the user's packet.
+    /// Queues a frame that has to wait: its rates do not admit it yet, or earlier packets of its
+    /// queue wait. Drops it as `ShapingQueueFull` without room. `bytes` are the octets of the
+    /// user's packet.
     #[inline(never)]
     pub(crate) fn enqueue(
         &mut self,
@@ -180,8 +183,8 @@ impl<B: PacketBuf> Shaping<B> {
         charge(ctx, &mut self.leases, key, bytes);
     }
 
-    /// Sends all waiting downlink packets of a session without checking its rates: later packets must
-    /// not overtake them.
+    /// Sends all waiting downlink packets of a session without checking its rates: later packets
+    /// must not overtake them.
     pub(crate) fn release_session<Io: PacketIo<Buf = B>>(
         &mut self,
         ctx: &StepContext<'_>,
@@ -196,8 +199,8 @@ impl<B: PacketBuf> Shaping<B> {
         });
     }
 
-    /// Moves the packets of the sessions that `is_moving` says into `moved`, those of a queue in order. They stay
-    /// counted as waiting.
+    /// Moves the packets of the sessions that `is_moving` says into `moved`, those of a queue in
+    /// order. They stay counted as waiting.
     #[cold]
     pub(crate) fn take_of(
         &mut self,
@@ -247,8 +250,8 @@ pub(crate) fn count_overflow(
     tally.drop_waiting(DropReason::ShapingQueueFull, &[]);
 }
 
-/// Drops a waiting packet because a gate was closed, a rate set to zero, which count as `GateClosed`, or because its session
-/// ended.
+/// Drops a waiting packet because a gate was closed, a rate set to zero, which count as
+/// `GateClosed`, or because its session ended.
 #[cold]
 fn discard<B: PacketBuf>(
     ctx: &StepContext<'_>,
@@ -287,7 +290,8 @@ fn send_unchecked<Io: PacketIo>(
 
 /// Sends a packet that waited for `delay`.
 #[inline(always)]
-// PERF (adit-bench datapath --rates wait): once per packet that waited; a call would pass it through memory.
+// PERF (adit-bench datapath --rates wait): once per packet that waited; a call would pass it
+// through memory.
 fn send<Io: PacketIo>(
     io: &mut Io,
     tx: &mut TxQueues<Io::Buf>,

@@ -11,8 +11,8 @@ use crate::aggregates::{AggregateTerms, BlockingRate};
 use crate::columns::Matched;
 use crate::context::StepContext;
 
-/// A queue waits one slot per sharer, at most 32 slots (1.05 ms). A deeper bucket makes up for that wait;
-/// a shallower one loses rate.
+/// A queue waits one slot per sharer, at most 32 slots (1.05 ms). A deeper bucket makes up for that
+/// wait; a shallower one loses rate.
 const SHARERS_AHEAD_MAX: u64 = 32;
 
 /// The buckets that a packet has to pass, with their limits by its rules.
@@ -49,8 +49,8 @@ pub(super) fn queue_key_of(
     QueueKey { session, direction, buckets, tag: AggregateTerms::of(rules, pdr, direction).tag() }
 }
 
-/// The buckets of a queue. Those beyond the second exist once some session needed them; they stay when
-/// the rules leave them.
+/// The buckets of a queue. Those beyond the second exist once some session needed them; they stay
+/// when the rules leave them.
 #[inline]
 pub(super) fn meters<'v>(view: &TablesView<'v>, key: QueueKey) -> impl Iterator<Item = Meter<'v>> {
     let QueueKey { session, direction, mut buckets, tag: _ } = key;
@@ -102,8 +102,8 @@ const fn has_only_first_pair(buckets: u64) -> bool {
     buckets.wrapping_sub(1) < (1 << FAST_RULE_METERS_MAX) - 1
 }
 
-/// The first two buckets of a queue, if nothing else decides: no aggregate is configured, and the queue has no
-/// further bucket, no guarantee bucket and no correlated rate.
+/// The first two buckets of a queue, if nothing else decides: no aggregate is configured, and the
+/// queue has no further bucket, no guarantee bucket and no correlated rate.
 #[inline(always)]
 // PERF (adit-bench datapath --rates wait): once per turn.
 pub(super) fn own_pair<'v>(
@@ -121,8 +121,8 @@ pub(super) fn own_pair<'v>(
     ctx.view.meter_pair(key.session, key.direction)
 }
 
-/// When the first packet of a new queue may leave: [`eligibility`], by one lookup if the queue has an
-/// [`own_pair`].
+/// When the first packet of a new queue may leave: [`eligibility`], by one lookup if the queue has
+/// an [`own_pair`].
 pub(super) fn first_eligibility(
     ctx: &StepContext<'_>,
     leases: &mut Leases,
@@ -167,8 +167,9 @@ pub(super) fn eligibility(
     }
     match (terms.check_open(ctx, leases, key.direction, turn), guarantee) {
         (Ok(()), _) => Eligibility::Now,
-        // A queue above its guarantee wakes when its guarantee opens. A queue of a policing aggregate
-        // joins no ring: while a ring has members, arriving packets of others are dropped.
+        // A queue above its guarantee wakes when its guarantee opens. A queue of a policing
+        // aggregate joins no ring: while a ring has members, arriving packets of others are
+        // dropped.
         (Err(_), Some(at)) => Eligibility::At(at),
         (Err(BlockingRate { excess: Excess::Policed, at, .. }), None) => Eligibility::At(at),
         (Err(BlockingRate { ring_rate, rate, at, .. }), None) => {
@@ -209,8 +210,8 @@ fn quantum(ctx: &StepContext<'_>, key: QueueKey) -> u32 {
     u32::try_from(quantum).unwrap_or(u32::MAX)
 }
 
-/// Charges the buckets, aggregates and guarantee of a packet that leaves. Returns whether the packet
-/// is guaranteed.
+/// Charges the buckets, aggregates and guarantee of a packet that leaves. Returns whether the
+/// packet is guaranteed.
 pub(super) fn charge(
     ctx: &StepContext<'_>,
     leases: &mut Leases,
@@ -223,14 +224,14 @@ pub(super) fn charge(
     terms.charge_guarantee(ctx, key.session, key.direction, bytes)
 }
 
-/// How many QERs share the queue's correlated rate, its own included; the most if it has several, zero
-/// if it has none.
+/// How many QERs share the queue's correlated rate, its own included; the most if it has several,
+/// zero if it has none.
 fn sharers(ctx: &StepContext<'_>, key: QueueKey) -> u64 {
     meters(&ctx.view, key).filter_map(|meter| meter.sharers()).max().unwrap_or(0)
 }
 
-/// When a queue that sent a packet and is closed until `at` is served again: one slot later per sharer
-/// of its correlated rate, so after those that have not sent.
+/// When a queue that sent a packet and is closed until `at` is served again: one slot later per
+/// sharer of its correlated rate, so after those that have not sent.
 #[inline(never)]
 pub(super) fn behind_sharers(ctx: &StepContext<'_>, key: QueueKey, at: Nanos) -> Nanos {
     at.max(ctx.now) + Nanos(SLOT.0 * sharers(ctx, key).min(SHARERS_AHEAD_MAX))

@@ -46,9 +46,9 @@ struct Releaser<'e, 'v, Io: PacketIo> {
     tx: &'e mut TxQueues<Io::Buf>,
     tally: &'e mut StepTally,
     sharing: SharingInUse,
-    /// The flow that sent last in this step, if there are correlated rates. A turn ends after 16 packets,
-    /// even if the rate just closed; the next turn then sends nothing, but the flow has to wait behind its
-    /// sharers as if it had just sent.
+    /// The flow that sent last in this step, if there are correlated rates. A turn ends after 16
+    /// packets, even if the rate just closed; the next turn then sends nothing, but the flow has to
+    /// wait behind its sharers as if it had just sent.
     last_sender: Option<QueueKey>,
 }
 
@@ -64,8 +64,8 @@ struct FlowTurn {
 }
 
 impl<Io: PacketIo> Releaser<'_, '_, Io> {
-    /// When a flow is served again whose rates open `at`. A flow that just sent waits behind the sharers of
-    /// its correlated rate.
+    /// When a flow is served again whose rates open `at`. A flow that just sent waits behind the
+    /// sharers of its correlated rate.
     fn next_turn(&self, key: QueueKey, is_sending: bool, at: Nanos) -> Nanos {
         match self.sharing.correlated_rates && (is_sending || self.last_sender == Some(key)) {
             false => at,

@@ -1,4 +1,5 @@
-//! ARP: requests for our addresses are answered, learned addresses are reported. Spec: RFC 826, 5227.
+//! ARP: requests for our addresses are answered, learned addresses are reported. Spec: RFC
+//! 826, 5227.
 
 use core::net::IpAddr;
 

@@ -1,10 +1,10 @@
 //! End Markers that arrive.
 //!
-//! One that arrives in a tunnel towards UEs is forwarded into the tunnels that the tunnel's FARs lead
-//! to, after the last packet: the session's owner waits until the other workers have handed on what arrived
-//! before ([`crate::sweeps`]), and sends it at the end of a step, after all waiting packets of the session. One that
-//! arrives in another tunnel has reached its destination.
-//! Spec: TS 29.281 §7.3.2; TS 23.501 §5.8.2.9.
+//! One that arrives in a tunnel towards UEs is forwarded into the tunnels that the tunnel's FARs
+//! lead to, after the last packet: the session's owner waits until the other workers have handed on
+//! what arrived before ([`crate::sweeps`]), and sends it at the end of a step, after all waiting
+//! packets of the session. One that arrives in another tunnel has reached its destination. Spec: TS
+//! 29.281 §7.3.2; TS 23.501 §5.8.2.9.
 
 use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::{
@@ -24,7 +24,8 @@ use crate::slow::limiter::SlowLimits;
 use crate::slow::outcome::settle;
 use crate::worker_state::WorkerState;
 
-/// Handles a received End Marker at the owner of the tunnel's session; hands it to the owner elsewhere.
+/// Handles a received End Marker at the owner of the tunnel's session; hands it to the owner
+/// elsewhere.
 #[cold]
 pub(super) fn receive<Io: PacketIo>(
     ctx: &StepContext<'_>,
@@ -63,8 +64,8 @@ pub(crate) fn pass_on_held<Io: PacketIo>(
     }
 }
 
-/// The tunnel of an End Marker that arrived in one of a session of this worker. `None`: it is handed to the owner,
-/// or dropped.
+/// The tunnel of an End Marker that arrived in one of a session of this worker. `None`: it is
+/// handed to the owner, or dropped.
 fn find_tunnel<'v, B: PacketBuf>(
     ctx: &StepContext<'v>,
     state: &mut WorkerState<B>,

@@ -1,8 +1,8 @@
 //! Errors to the sender of a GTP-U message: Error Indication for a TEID of no session, Supported
 //! Extension Headers Notification for an unsupported extension header.
 //!
-//! Both go to the address that the message came from, to port 2152, and are written into its buffer.
-//! Spec: TS 29.281 §7.2.3, §7.3.1, §4.4.2.4, §4.4.2.5.
+//! Both go to the address that the message came from, to port 2152, and are written into its
+//! buffer. Spec: TS 29.281 §7.2.3, §7.3.1, §4.4.2.4, §4.4.2.5.
 
 use adit_pktio::{PacketBuf, PacketIo};
 use adit_types::{MacAddr, Teid};
@@ -50,7 +50,8 @@ pub(super) fn send<Io: PacketIo>(
     buf: Io::Buf,
     error: GtpuError,
 ) {
-    // TEID zero never names a tunnel, and while sessions are restored any may be that of one: no error is sent.
+    // TEID zero never names a tunnel, and while sessions are restored any may be that of one: no
+    // error is sent.
     let is_untold = match error {
         GtpuError::TeidUnknown(teid) => teid == Teid(0) || ctx.view.is_restoring(),
         GtpuError::ExtensionUnknown => false,

@@ -38,8 +38,8 @@ impl ReceivedSignaling<'_> {
 /// Handles a message that is neither an Echo Request, an End Marker nor a G-PDU.
 ///
 /// # Errors
-/// `GtpuMalformed` for an Error Indication without its elements; `GtpuMessageUnknown` for types that
-/// a UPF does not receive.
+/// `GtpuMalformed` for an Error Indication without its elements; `GtpuMessageUnknown` for types
+/// that a UPF does not receive.
 pub(super) fn handle<B: PacketBuf>(
     ctx: &StepContext<'_>,
     limits: &mut SlowLimits,
@@ -88,7 +88,8 @@ fn handle_echo_response<B: PacketBuf>(
     report(state, event, may_report);
 }
 
-/// Reports the Recovery Time Stamp of an Echo Request, if it has one and sessions send to its sender.
+/// Reports the Recovery Time Stamp of an Echo Request, if it has one and sessions send to its
+/// sender.
 pub(super) fn on_echo<B: PacketBuf>(
     ctx: &StepContext<'_>,
     limits: &mut SlowLimits,
@@ -102,7 +103,8 @@ pub(super) fn on_echo<B: PacketBuf>(
     report(state, event, may_report);
 }
 
-/// Reports an event if `may_report`, and leaves room for other events; otherwise counts it as limited.
+/// Reports an event if `may_report`, and leaves room for other events; otherwise counts it as
+/// limited.
 pub(super) fn report<B: PacketBuf>(
     state: &mut WorkerState<B>,
     event: WorkerEvent,

@@ -1,5 +1,5 @@
-//! ICMP and ICMPv6 to our own addresses: echo is answered, neighbor discovery and MTUs of paths are handed on.
-//! Spec: RFC 792; RFC 1122 §3.2.2.6; RFC 4443 §3.2, §4.
+//! ICMP and ICMPv6 to our own addresses: echo is answered, neighbor discovery and MTUs of paths are
+//! handed on. Spec: RFC 792; RFC 1122 §3.2.2.6; RFC 4443 §3.2, §4.
 
 use core::net::IpAddr;
 
@@ -26,8 +26,8 @@ use crate::worker_state::WorkerState;
 /// Handles ICMP to one of our IPv4 addresses.
 ///
 /// # Errors
-/// `IcmpUnhandled` for anything but a right echo request or message about an MTU; `IcmpQuoteUnknown`;
-/// `IpAddressInvalid` when the sender cannot be answered; `HeadroomShort`.
+/// `IcmpUnhandled` for anything but a right echo request or message about an MTU;
+/// `IcmpQuoteUnknown`; `IpAddressInvalid` when the sender cannot be answered; `HeadroomShort`.
 #[allow(clippy::too_many_arguments, reason = "a packet, its place and what it may cause")]
 pub(super) fn handle_v4<Io: PacketIo>(
     ctx: &StepContext<'_>,

@@ -1,9 +1,9 @@
 //! Errors that Adit sends about user packets it could not forward: time exceeded, packet too big.
 //!
-//! Towards a UE they take the UE's own downlink path (its session's PDR, gates and tunnel), also if the
-//! offending packet was for another UE; towards a data network the route to the sender. They are
-//! written in front of the offending packet.
-//! Spec: RFC 792; RFC 1191; RFC 1812 §4.3.2; RFC 4443 §2.4, §3.2, §3.3.
+//! Towards a UE they take the UE's own downlink path (its session's PDR, gates and tunnel), also if
+//! the offending packet was for another UE; towards a data network the route to the sender. They
+//! are written in front of the offending packet. Spec: RFC 792; RFC 1191; RFC 1812 §4.3.2; RFC 4443
+//! §2.4, §3.2, §3.3.
 
 use core::net::IpAddr;
 

@@ -72,7 +72,8 @@ impl PeerBuckets {
         Self { known, strangers: TokenBucket::new(), rate_of_strangers }
     }
 
-    /// Takes a token for a message of the peer, or about the neighbor, at `position`, or of a stranger.
+    /// Takes a token for a message of the peer, or about the neighbor, at `position`, or of a
+    /// stranger.
     pub(crate) fn take(&mut self, now: Nanos, position: Option<u32>) -> bool {
         let own = position.and_then(|position| self.known.get_mut(position as usize % Self::KNOWN));
         match own {

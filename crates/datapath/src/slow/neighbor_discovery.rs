@@ -126,8 +126,8 @@ fn is_station(mac: MacAddr) -> bool {
     !mac.is_multicast() && mac != MacAddr::default()
 }
 
-/// Reports a neighbor on the interface of its subnet. Link-local addresses are on every subnet: they
-/// belong to the interface that was talked to, which `word` names.
+/// Reports a neighbor on the interface of its subnet. Link-local addresses are on every subnet:
+/// they belong to the interface that was talked to, which `word` names.
 fn report<B: PacketBuf>(
     ctx: &StepContext<'_>,
     limits: &mut SlowLimits,

@@ -52,8 +52,8 @@ pub(super) fn report<B: PacketBuf>(
     }
 }
 
-/// Reports that a station with the link-layer address `mac` uses `addr`, if that is ours, at a limited rate. Spec: RFC 5227
-/// §2.4; a Neighbor Advertisement means the same.
+/// Reports that a station with the link-layer address `mac` uses `addr`, if that is ours, at a
+/// limited rate. Spec: RFC 5227 §2.4; a Neighbor Advertisement means the same.
 pub(super) fn report_conflict<B: PacketBuf>(
     ctx: &StepContext<'_>,
     limits: &mut SlowLimits,

@@ -16,7 +16,8 @@ use crate::worker_state::WorkerState;
 /// MTUs of common links, for routers that say none. Unit: octets. Spec: RFC 1191 §7.1.
 const PLATEAUS: [u16; 6] = [8166, 4352, 2002, 1492, 1006, V4_MIN];
 
-/// A path over IPv4 is not taken for narrower, as hosts do: a smaller value is a mistake or a forgery. Unit: octets.
+/// A path over IPv4 is not taken for narrower, as hosts do: a smaller value is a mistake or a
+/// forgery. Unit: octets.
 const V4_MIN: u16 = 552;
 
 /// No link of IPv6 is narrower. Unit: octets. Spec: RFC 8200 §5.

@@ -84,7 +84,8 @@ impl ForwardPlan<'_> {
         })
     }
 
-    /// The DSCP that the user's packet gets: a forwarding policy marks it only without an outer header.
+    /// The DSCP that the user's packet gets: a forwarding policy marks it only without an outer
+    /// header.
     #[inline]
     fn dscp(&self, matched: &Matched<'_>) -> Option<u8> {
         self.flow_dscp.or(matched.far.dscp.filter(|_| self.outer.is_none()))
@@ -99,7 +100,8 @@ pub(super) fn plan_forwarding<'v>(
     ip: &IpPacket,
     matched: &Matched<'_>,
 ) -> Result<ForwardPlan<'v>, NotForwarded> {
-    // UE and CP function are on one link: neighbor discovery requires that its packets are not routed.
+    // UE and CP function are on one link: neighbor discovery requires that its packets are not
+    // routed.
     let is_routed = !matched.is_of_cp_function();
     if is_routed && arrival.is_on_link {
         return Err(DropReason::IpAddressInvalid.into());
@@ -152,7 +154,8 @@ pub(super) fn rewrite<B: PacketBuf>(
     Ok(())
 }
 
-/// Reduces `buf` to the user's packet of `total_len` octets at `ip_offset`, with decremented TTL if it is routed.
+/// Reduces `buf` to the user's packet of `total_len` octets at `ip_offset`, with decremented TTL if
+/// it is routed.
 #[inline]
 pub(crate) fn rewrite_plain<B: PacketBuf>(
     buf: &mut B,
@@ -237,8 +240,8 @@ fn no_egress_reason(ctx: &StepContext<'_>, matched: &Matched<'_>, dst: IpAddr) -
     }
 }
 
-/// The outer header that the FAR creates in front of a packet with the type of service or traffic class octet `tos`.
-/// Spec: TS 29.244 §5.4.1, §8.2.12, §8.2.56; RFC 6040 §4.1.
+/// The outer header that the FAR creates in front of a packet with the type of service or traffic
+/// class octet `tos`. Spec: TS 29.244 §5.4.1, §8.2.12, §8.2.56; RFC 6040 §4.1.
 #[inline]
 pub(crate) fn outer_header(
     matched: &Matched<'_>,

@@ -1,5 +1,5 @@
-//! DSCP and ECN of users' packets: the code point of packets that leave without an outer header, and the congestion marks
-//! of outer headers that are removed.
+//! DSCP and ECN of users' packets: the code point of packets that leave without an outer header,
+//! and the congestion marks of outer headers that are removed.
 
 use adit_pktio::PacketBuf;
 use adit_rules::DropReason;
@@ -12,8 +12,8 @@ pub(super) fn mark(packet: &mut [u8], dscp: u8) {
     write_tos(packet, dscp << 2, !ecn::MASK);
 }
 
-/// Moves the congestion marks of the outer headers that packets arrived with into the packets; drops those that cannot have
-/// theirs.
+/// Moves the congestion marks of the outer headers that packets arrived with into the packets;
+/// drops those that cannot have theirs.
 ///
 /// Not part of `s3_classify`: a packet that a later worker parses again still needs the octets that
 /// the checksum of its outer header covers. Spec: RFC 6040 §4.2; RFC 9601 §3.

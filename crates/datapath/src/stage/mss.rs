@@ -1,10 +1,10 @@
 //! Lowers the maximum segment size that TCP connections announce to the size that fits their
 //! packets' path.
 //!
-//! Servers send with "don't fragment", and if a filter drops the ICMP error about a packet that is too long, the
-//! connection hangs. An MSS that fits avoids that. A SYN passes in each direction and announces an
-//! MSS for the other direction; so both get the smaller of what fits the tunnel and what fits the
-//! link to the data network.
+//! Servers send with "don't fragment", and if a filter drops the ICMP error about a packet that is
+//! too long, the connection hangs. An MSS that fits avoids that. A SYN passes in each direction and
+//! announces an MSS for the other direction; so both get the smaller of what fits the tunnel and
+//! what fits the link to the data network.
 
 use adit_pktio::PacketBuf;
 use adit_rules::{HeaderCreation, HeaderRemoval};
@@ -21,7 +21,8 @@ use crate::context::StepContext;
 use crate::stage::forward_plan::ForwardPlan;
 use crate::tally::StepTally;
 
-/// Octets of GTP-U with the longest container that Adit creates, which has a PPI. Spec: TS 38.415 §5.5.2.1.
+/// Octets of GTP-U with the longest container that Adit creates, which has a PPI. Spec: TS 38.415
+/// §5.5.2.1.
 const GTPU_LEN_MAX: usize = 8 + 4 + 8;
 
 /// Lowers the MSS that a SYN in `buf` announces if the setting of its data network says so.
@@ -77,7 +78,8 @@ fn clamp<B: PacketBuf>(
     }
 }
 
-/// The longest packet of a user on the link of an interface behind outer headers of `outer_len` octets.
+/// The longest packet of a user on the link of an interface behind outer headers of `outer_len`
+/// octets.
 fn fits(interface: &Interface, outer_len: usize) -> u16 {
     let outer_len = u16::try_from(outer_len).unwrap_or(u16::MAX);
     interface.unfragmented_bytes.saturating_sub(outer_len)
@@ -91,7 +93,8 @@ fn created_len(outer: &CreatedHeader) -> usize {
     }
 }
 
-/// Octets of the outer header that packets of the other direction leave with, by the one that was removed.
+/// Octets of the outer header that packets of the other direction leave with, by the one that was
+/// removed.
 fn removed_len(outer: OuterHeader, removal: Option<HeaderRemoval>) -> usize {
     match (outer, removal) {
         (OuterHeader::GtpuUdpIpv4, _) => tunnel_len(true),

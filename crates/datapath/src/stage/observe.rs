@@ -1,7 +1,7 @@
 //! Observations of a packet on its way through the stages, for taps.
 //!
-//! The stages are compiled with an observer: [`NoObserver`] for all packets but those that a tap selected, which adds
-//! nothing, and [`TapRecord`] for these, which take the stages one at a time.
+//! The stages are compiled with an observer: [`NoObserver`] for all packets but those that a tap
+//! selected, which adds nothing, and [`TapRecord`] for these, which take the stages one at a time.
 
 use adit_pktio::PacketBuf;
 use adit_rules::{

@@ -3,9 +3,9 @@
 //!
 //! Choices that the standards leave to us: source UDP port 2152 (some firewalls between sites open
 //! this port both ways only, and entropy would cost the read of the inner ports), TTL 64,
-//! identification 0 with "don't fragment" (RFC 6864 §4.1) unless the interface lets routers fragment,
-//! no UDP checksum over IPv4 (RFC 768, TS 29.281 §4.4.2.3 allows it), a computed one over IPv6 (RFC
-//! 8200 §8.1).
+//! identification 0 with "don't fragment" (RFC 6864 §4.1) unless the interface lets routers
+//! fragment, no UDP checksum over IPv4 (RFC 768, TS 29.281 §4.4.2.3 allows it), a computed one over
+//! IPv6 (RFC 8200 §8.1).
 
 use core::net::IpAddr;
 

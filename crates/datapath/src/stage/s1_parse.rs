@@ -146,8 +146,8 @@ fn parse_l3(frame: &Frame, bytes: &[u8], checksum: RxChecksum) -> Result<IpPacke
     }
 }
 
-/// The reason if a frame is longer than its link's packets and ends before its packet does: a port with slots of fixed
-/// size has cut what a kernel on this host joined.
+/// The reason if a frame is longer than its link's packets and ends before its packet does: a port
+/// with slots of fixed size has cut what a kernel on this host joined.
 #[cold]
 fn reason_of_cut(frame: &Frame, link: &VlanLink, bytes: &[u8]) -> Option<DropReason> {
     let l3 = bytes.get(usize::from(frame.l3_offset)..)?;

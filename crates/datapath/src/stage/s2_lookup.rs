@@ -8,10 +8,11 @@ use crate::columns::{BurstLane, LaneKind};
 
 /// Finds the session of every packet in the lane.
 ///
-/// Shape:   reads `keys[0..n]`; writes `sessions[0..n]`, `SessionIndex::NONE` on a miss. n ≤ BURST_MAX.
-/// Cost:    two passes in the key table, then two over the rules: it prefetches slots while the
-///          table answers the others, rules and the line of the counters while slots arrive. No allocation,
-///          no clock.
+/// Shape:   reads `keys[0..n]`; writes `sessions[0..n]`, `SessionIndex::NONE` on a miss. n ≤
+/// BURST_MAX. Cost:    two passes in the key table, then two over the rules: it prefetches slots
+/// while the
+///          table answers the others, rules and the line of the counters while slots arrive. No
+///          allocation, no clock.
 /// Spec:    TS 29.281 §5.1 (TEID); TS 29.244 §5.2.1 (packet forwarding model).
 /// Errors:  none; a miss becomes a drop in `s3_classify`.
 pub(crate) fn s2_lookup<B, S: LaneKind>(view: &TablesView<'_>, lane: &mut BurstLane<'_, B, S>) {
@@ -32,8 +33,8 @@ pub(crate) fn s2_lookup<B, S: LaneKind>(view: &TablesView<'_>, lane: &mut BurstL
     lane.sessions.extend(found.iter().copied());
 }
 
-/// The same for packets of several routing domains: packets that follow each other and arrived in the
-/// same one are looked up together.
+/// The same for packets of several routing domains: packets that follow each other and arrived in
+/// the same one are looked up together.
 fn lookup_by_domain<B, S: LaneKind>(
     view: &TablesView<'_>,
     lane: &BurstLane<'_, B, S>,

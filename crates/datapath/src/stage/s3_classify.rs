@@ -23,7 +23,8 @@ use crate::stage::observe::StageObserver;
 /// Shape:   reads `sessions`, `arrivals`, `ips` and, for SDF filters, packet bytes; writes
 ///          `verdicts[0..n]`, and `arrivals` and `ips` of packets whose PDR removes a UDP or IP
 ///          header. n ≤ BURST_MAX.
-/// Cost:    The first PDR by precedence; of sessions with SDF filters by their compiled matcher, for
+/// Cost:    The first PDR by precedence; of sessions with SDF filters by their compiled matcher,
+/// for
 ///          which ports are read. No allocation, no clock.
 /// Spec:    TS 29.244 §5.2.1 (lookup of the session, then of its PDR), §5.2.1A.
 /// Errors:  none; misses are verdicts.
@@ -227,7 +228,8 @@ impl Ingress {
     }
 }
 
-/// The first PDR that `packet`, of which `ip` is the header, matches, with its FAR. `observer` sees those that are compared.
+/// The first PDR that `packet`, of which `ip` is the header, matches, with its FAR. `observer` sees
+/// those that are compared.
 ///
 /// # Errors
 /// `PdrUnmatched` without one.

@@ -11,13 +11,14 @@ use crate::stage::measure::UsageMeter;
 use crate::stage::s3_classify::selector;
 use crate::tally::StepTally;
 
-/// Adds the packets that pass to their session's and their URRs' counters and to the packet rates of
-/// their QERs. Packets beyond such a rate are dropped, and packets beyond a quota take the URR's quota
-/// action or are dropped.
+/// Adds the packets that pass to their session's and their URRs' counters and to the packet rates
+/// of their QERs. Packets beyond such a rate are dropped, and packets beyond a quota take the URR's
+/// quota action or are dropped.
 ///
 /// Shape:   reads `sessions` and `ips[0..n]`; may turn `verdicts` from `Pass` to `Drop`, to
 ///          `Divert`, or to another FAR. n ≤ BURST_MAX.
-/// Cost:    one cache line per packet and URR, prefetched in `s2_lookup` and `s4_enforce`; a URR in a
+/// Cost:    one cache line per packet and URR, prefetched in `s2_lookup` and `s4_enforce`; a URR in
+/// a
 ///          credit pool reads the lines of all its members. No allocation, no clock.
 /// Units:   octets of the inner IP packet, without outer headers and padding. Packets that
 ///          later stages drop (TTL, MTU, neighbor) are counted.

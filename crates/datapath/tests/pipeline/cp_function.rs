@@ -25,8 +25,8 @@ fn to_group(filter: &str) -> PacketFilter {
     PacketFilter { protocol: Some(58), remote, ..PacketFilter::ANY }
 }
 
-/// PDRs 1 and 2 of the usual session; PDR 3 from the CP function by the downlink FAR, without a QER;
-/// PDR 4 for what goes to all routers, by FAR 3 to the CP function.
+/// PDRs 1 and 2 of the usual session; PDR 3 from the CP function by the downlink FAR, without a
+/// QER; PDR 4 for what goes to all routers, by FAR 3 to the CP function.
 fn cp_rules() -> SessionRules {
     let mut rules = rules();
     let from_cp = PdrEntry {

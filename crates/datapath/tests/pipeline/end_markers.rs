@@ -1,5 +1,5 @@
-//! End Markers: those of others are passed on behind the packets of their tunnel, or consumed at its end; our own ones wait
-//! behind the packets of theirs.
+//! End Markers: those of others are passed on behind the packets of their tunnel, or consumed at
+//! its end; our own ones wait behind the packets of theirs.
 
 use adit_rules::{
     ApplyAction, DeltaId, DropReason, FarEntry, GtpuTunnel, HeaderRemoval, KeyChange, OuterTos,

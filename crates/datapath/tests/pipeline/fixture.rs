@@ -106,7 +106,8 @@ impl<H: MidStep> PacketIo for HookedPorts<H> {
 /// Set in the second run of all tests; see [`taps_drops`].
 pub(crate) const TAPS_DROPS: &str = "ADIT_TEST_TAPS_DROPS";
 
-/// All tests run twice: the second time a tap reports each packet that is dropped, and every step checks that it does.
+/// All tests run twice: the second time a tap reports each packet that is dropped, and every step
+/// checks that it does.
 pub(crate) fn taps_drops() -> bool {
     static TAPS: LazyLock<bool> = LazyLock::new(|| std::env::var_os(TAPS_DROPS).is_some());
     *TAPS
@@ -453,7 +454,8 @@ impl PipelineFixture {
         records.map(<[TapItem]>::to_vec).collect()
     }
 
-    /// Each drop that the last step counted is reported by its reason, as far as there is room in a step.
+    /// Each drop that the last step counted is reported by its reason, as far as there is room in a
+    /// step.
     fn assert_drops_are_reported(&mut self, counts: &Snapshot) {
         let mut reported = vec![0; DropReason::COUNT];
         let mut late = 0;

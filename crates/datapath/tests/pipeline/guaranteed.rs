@@ -98,8 +98,8 @@ fn step_with_room(scene: &mut PipelineFixture, tx_room: usize) {
     scene.step();
 }
 
-/// Each millisecond six packets of the other flow come, then one of the guaranteed flow, and the port
-/// takes two. Returns the numbers of the packets of the guaranteed flow that left.
+/// Each millisecond six packets of the other flow come, then one of the guaranteed flow, and the
+/// port takes two. Returns the numbers of the packets of the guaranteed flow that left.
 fn offer(scene: &mut PipelineFixture, usual: bool) -> Vec<u8> {
     for number in 0..100 {
         (0..6).for_each(|_| scene.io.inject(N6, &to(OTHER, OTHERS, usual)));
@@ -177,7 +177,8 @@ fn packets_of_a_flow_never_overtake_each_other_whatever_the_port_takes() {
     }
 }
 
-/// The port towards the RAN gets this room in the middle of a step, before packets are received from N6.
+/// The port towards the RAN gets this room in the middle of a step, before packets are received
+/// from N6.
 struct LateRoom(usize);
 
 impl MidStep for LateRoom {

@@ -37,7 +37,8 @@ fn packets_wait_and_leave_in_order_when_the_gateway_is_resolved() {
     assert_eq!((counts.buffered_pkts, counts.transmitted_uplink_pkts), (0, 6));
 }
 
-/// The control thread learns the gateway's address before a burst is received from N6, after one from N3.
+/// The control thread learns the gateway's address before a burst is received from N6, after one
+/// from N3.
 struct ResolvedLate {
     publisher: Publisher,
     /// Frames that arrive on N3 after that.

@@ -64,7 +64,8 @@ fn narrowed(peer: &str, router: &str, mtu_bytes: u16) -> WorkerEvent {
 fn router_that_quotes_a_packet_of_ours_is_reported_with_its_mtu() {
     let mut scene = PipelineFixture::new();
     let packet = sent_into_tunnel(&mut scene, 1500 - OUTER);
-    // The next plateau below its length, from a router that says none; and no less than hosts believe.
+    // The next plateau below its length, from a router that says none; and no less than hosts
+    // believe.
     for (said, reported) in [(1400, 1400), (0, 1492), (68, 552)] {
         let events = tell(&mut scene, &told_v4(said, &packet));
         assert_eq!(events, [narrowed(GNB, ROUTER, reported)], "{said}");
@@ -174,7 +175,8 @@ fn narrow_path_of_one_peer_limits_no_other() {
     assert_eq!(scene.counts().express_pkts, 1);
 }
 
-/// Outer headers that routers may fragment: the same from both paths, and of different packets with other identifications.
+/// Outer headers that routers may fragment: the same from both paths, and of different packets with
+/// other identifications.
 #[test]
 fn outer_headers_without_df_have_identifications_from_stages_and_fast_path_alike() {
     // It has a tap of its own.

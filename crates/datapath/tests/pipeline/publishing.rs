@@ -101,8 +101,8 @@ fn end_marker_of_a_change_in_the_middle_of_a_step_leaves_before_the_new_path() {
     assert_eq!(express, 4, "packets take the stages until the worker has seen the move");
 }
 
-/// The control thread moves the tunnel of the first session before a burst is received from N6, and that of the
-/// other session while the worker sends the first one's End Marker.
+/// The control thread moves the tunnel of the first session before a burst is received from N6, and
+/// that of the other session while the worker sends the first one's End Marker.
 struct MovedInTurn {
     first: MovedTunnel,
     is_other_due: bool,

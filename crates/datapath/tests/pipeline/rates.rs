@@ -115,7 +115,8 @@ fn packets_of_other_sessions_in_the_burst_do_not_change_a_rate() {
         });
         let mut sent = 0;
         for millisecond in 0..400 {
-            // Bursts of the session alone, with the other one, and while packets of the other one wait.
+            // Bursts of the session alone, with the other one, and while packets of the other one
+            // wait.
             if millisecond % 100 == 1 || millisecond % 2 == 1 && millisecond > 200 {
                 scene.io.inject(N6, &of(PEER).build());
             }

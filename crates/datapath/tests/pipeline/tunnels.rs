@@ -264,7 +264,8 @@ fn anchor_takes_packets_of_another_upf_and_for_it_on_the_fast_path() {
     assert_eq!(scene.counts().express_pkts, 2);
 }
 
-/// The usual session, and a tunnel for indirect data forwarding from one part of the RAN to another.
+/// The usual session, and a tunnel for indirect data forwarding from one part of the RAN to
+/// another.
 fn forwarding() -> SessionRules {
     let mut rules = rules();
     let forwarded = PdrEntry {

@@ -28,7 +28,8 @@ enum WheelOp {
     Insert(u32, i64),
     InsertDue(u32),
     Remove(u32),
-    /// Time passes, and so many numbers are taken: one by one, or several of which some are put back.
+    /// Time passes, and so many numbers are taken: one by one, or several of which some are put
+    /// back.
     Advance(u64, usize),
 }
 

@@ -12,8 +12,8 @@ use crate::port::{ffi, frame};
 
 /// An ethdev port that this value owns.
 ///
-/// Invariant: the only owner of this ethdev number. Drop closes the port, which must be stopped, and
-/// removes a virtual device.
+/// Invariant: the only owner of this ethdev number. Drop closes the port, which must be stopped,
+/// and removes a virtual device.
 #[derive(Debug)]
 pub(super) struct AttachedDevice {
     id: u16,
@@ -90,7 +90,8 @@ fn create_device(device: &Device, name: &CString, arguments: &str) -> Result<(),
     })
 }
 
-/// The number of a network device in the namespace of the process, whichever one `/sys` shows. `None` if there is none.
+/// The number of a network device in the namespace of the process, whichever one `/sys` shows.
+/// `None` if there is none.
 #[must_use]
 pub fn network_device(name: &str) -> Option<u32> {
     // SAFETY: reads a C string.

@@ -1,7 +1,7 @@
 //! The ethdev calls to open and describe a port, one function each.
 //!
-//! Every function takes the number of a port that the caller owns. DPDK checks the number and returns an
-//! error if the port does not exist.
+//! Every function takes the number of a port that the caller owns. DPDK checks the number and
+//! returns an error if the port does not exist.
 
 use core::ffi::{CStr, c_char};
 use core::mem::MaybeUninit;
@@ -88,7 +88,8 @@ pub(super) fn driver_name(info: &sys::rte_eth_dev_info) -> String {
     unsafe { CStr::from_ptr(info.driver_name) }.to_string_lossy().into_owned()
 }
 
-/// Configures queues, MTU, the IPv4 checksum offload if the port has it, and RSS over several queues.
+/// Configures queues, MTU, the IPv4 checksum offload if the port has it, and RSS over several
+/// queues.
 pub(super) fn configure(
     id: u16,
     config: &PortConfig<'_>,
@@ -109,7 +110,8 @@ pub(super) fn configure(
     })
 }
 
-/// Fields that RSS hashes if the device supports them: addresses and ports of IP, UDP and TCP, TEIDs.
+/// Fields that RSS hashes if the device supports them: addresses and ports of IP, UDP and TCP,
+/// TEIDs.
 const RSS_TYPES: [(u32, &str); 7] = [
     (sys::RTE_ETH_RSS_IPV4, "ipv4"),
     (sys::RTE_ETH_RSS_NONFRAG_IPV4_UDP, "ipv4-udp"),
@@ -173,8 +175,8 @@ pub(super) fn adjust_descriptors(id: u16, rx: u16, tx: u16) -> Result<(u16, u16)
     Ok((rx, tx))
 }
 
-/// The NUMA node of the port, in the form that queue setup takes. A device without one, such as a virtual device, has its
-/// queues where its packets are.
+/// The NUMA node of the port, in the form that queue setup takes. A device without one, such as a
+/// virtual device, has its queues where its packets are.
 fn socket(id: u16, pool: &Mempool) -> u32 {
     // SAFETY: takes any number.
     let of_device = unsafe { sys::rte_eth_dev_socket_id(id) };

@@ -1,7 +1,7 @@
 //! Flow rules (`rte_flow`): the device steers matching frames to a receive queue.
 //!
-//! A rule is a pattern of headers and a queue. Drivers refuse rules that their device does not support;
-//! only trying shows which. Rules are created on a running port and end with it.
+//! A rule is a pattern of headers and a queue. Drivers refuse rules that their device does not
+//! support; only trying shows which. Rules are created on a running port and end with it.
 
 use core::ffi::CStr;
 use core::fmt;
@@ -315,7 +315,8 @@ mod tests {
         };
         let v4 = pattern(0, key);
         let items = v4.items();
-        // SAFETY: the item points to more zeroed octets than the structure has, and it is all numbers.
+        // SAFETY: the item points to more zeroed octets than the structure has, and it is all
+        // numbers.
         let ip = unsafe { items[1].spec.cast::<sys::rte_flow_item_ipv4>().read() };
         assert_eq!({ ip.hdr.dst_addr }, u32::from_ne_bytes([10, 45, 0, 6]));
         let key = FlowRuleKey::Ipv6Destination {

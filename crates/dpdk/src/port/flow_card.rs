@@ -1,7 +1,9 @@
-//! Flows of sessions on ethdev ports: the calls of `rte_flow` behind [`adit_rules::flows::FlowCard`].
+//! Flows of sessions on ethdev ports: the calls of `rte_flow` behind
+//! [`adit_rules::flows::FlowCard`].
 //!
-//! A flow is a rule of the card's embedded switch (`transfer`): it matches frames from the link of a port, and sends them on
-//! the link of a port, or to our driver. Its counter is an indirect action, which outlives the rule.
+//! A flow is a rule of the card's embedded switch (`transfer`): it matches frames from the link of
+//! a port, and sends them on the link of a port, or to our driver. Its counter is an indirect
+//! action, which outlives the rule.
 
 use core::ffi::c_void;
 use core::mem::{MaybeUninit, size_of};
@@ -23,7 +25,8 @@ use super::{Port, StartedPort};
 use crate::errno::Errno;
 use crate::log;
 
-/// Room of an item's header. Items start with the header as on the wire; what follows it in DPDK may be zero.
+/// Room of an item's header. Items start with the header as on the wire; what follows it in DPDK
+/// may be zero.
 const ITEM_SIZE: usize = 64;
 
 /// An item and its mask, aligned as the structures of DPDK.
@@ -62,8 +65,8 @@ pub struct EthdevFlows {
     last: u64,
 }
 
-// SAFETY: the handles belong to ports that this keeps running; DPDK lets one thread at a time use them, and every use takes
-// `&mut self`.
+// SAFETY: the handles belong to ports that this keeps running; DPDK lets one thread at a time use
+// them, and every use takes `&mut self`.
 unsafe impl Send for EthdevFlows {}
 
 impl EthdevFlows {
@@ -411,8 +414,8 @@ mod tests {
 
     /// The value that an item or a configuration of `FlowLists` points to.
     fn read<T>(at: *const c_void) -> T {
-        // SAFETY: the callers name the structure that stands there, or that begins a longer item; it is all numbers and
-        // pointers.
+        // SAFETY: the callers name the structure that stands there, or that begins a longer item;
+        // it is all numbers and pointers.
         unsafe { at.cast::<T>().read() }
     }
 

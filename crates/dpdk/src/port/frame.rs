@@ -14,8 +14,8 @@ const FRAME_OVERHEAD_BYTES: u32 = 14 + 2 * 4 + 4;
 /// The kernel's headroom in an AF_XDP buffer (`XDP_PACKET_HEADROOM`).
 const XDP_HEADROOM_BYTES: u32 = 256;
 
-/// Octets before the IP packet in an AF_PACKET slot: aligned header and address of TPACKET_V2, Ethernet
-/// header, and a VLAN tag that the driver reinserts.
+/// Octets before the IP packet in an AF_PACKET slot: aligned header and address of TPACKET_V2,
+/// Ethernet header, and a VLAN tag that the driver reinserts.
 const PACKET_SLOT_OVERHEAD_BYTES: u16 = 66 + 14 + 4;
 
 /// Octets that the driver subtracts from a slot of `net_af_packet` before it compares it with a
@@ -28,15 +28,17 @@ const SLOT_BYTES_DEFAULT: u16 = 2048;
 /// Slots in a block. With slots of whole KiB a block has whole pages, and its slots no gaps.
 const SLOTS_PER_BLOCK: u32 = 4;
 
-/// Largest packet buffer of `net_af_xdp`, headroom excluded. With its own headers (192) and its headroom a buffer has to fit a
-/// page. DPDK makes one of 64 cache lines longer, so that buffers begin on different channels of the memory.
+/// Largest packet buffer of `net_af_xdp`, headroom excluded. With its own headers (192) and its
+/// headroom a buffer has to fit a page. DPDK makes one of 64 cache lines longer, so that buffers
+/// begin on different channels of the memory.
 const AF_XDP_MBUF_BYTES_MAX: u16 = 63 * 64 - 192 - 128;
 
 /// `net_tap` sends no frame beyond the MTU that DPDK has of it, see [`nominal_mtu`].
 const TAP_MTU_MAX: u16 = 1500;
 
 impl Device {
-    /// Size of the smallest packet buffer for packets of `mtu_bytes`, headroom excluded. Unit: bytes.
+    /// Size of the smallest packet buffer for packets of `mtu_bytes`, headroom excluded. Unit:
+    /// bytes.
     #[must_use]
     pub fn mbuf_bytes(&self, mtu_bytes: u16) -> u32 {
         let frame = u32::from(mtu_bytes) + FRAME_OVERHEAD_BYTES;
@@ -76,8 +78,8 @@ impl Device {
     }
 }
 
-/// The slot of a `net_af_packet` device: that of its arguments, the driver's default, or a larger one that `mtu_bytes` needs.
-/// `None` for an argument that is no number.
+/// The slot of a `net_af_packet` device: that of its arguments, the driver's default, or a larger
+/// one that `mtu_bytes` needs. `None` for an argument that is no number.
 fn slot_bytes(device: &Device, mtu_bytes: u16) -> Option<u16> {
     let needed = mtu_bytes.saturating_add(PACKET_SLOT_OVERHEAD_BYTES);
     match device.argument("framesz") {
@@ -105,15 +107,16 @@ pub(super) fn arguments(device: &Device, mtu_bytes: u16) -> String {
     }
 }
 
-/// Size of the smallest buffer that holds a received frame in one segment. Unit: bytes, headroom included.
+/// Size of the smallest buffer that holds a received frame in one segment. Unit: bytes, headroom
+/// included.
 pub(super) fn data_room(device: &Device, mtu_bytes: u16) -> u32 {
     device.mbuf_bytes(mtu_bytes) + sys::RTE_PKTMBUF_HEADROOM
 }
 
 /// The MTU to configure in DPDK.
 ///
-/// `net_af_packet`, `net_memif` and `net_tap` declare a maximum frame of 1518 bytes. DPDK checks only
-/// the configured MTU against it; longer frames pass the first two.
+/// `net_af_packet`, `net_memif` and `net_tap` declare a maximum frame of 1518 bytes. DPDK checks
+/// only the configured MTU against it; longer frames pass the first two.
 pub(super) fn nominal_mtu(config: &PortConfig<'_>, offer: &sys::rte_eth_dev_info) -> u32 {
     let wanted = u32::from(config.mtu_bytes);
     match config.device.kind() {

@@ -24,7 +24,8 @@ pub struct RxQueue {
     queue: u16,
     socket: Option<OwnedFd>,
     gate: Option<MemifGate>,
-    /// The peer is a kernel, or somebody who passes on what a kernel sent: it may leave checksums to a card.
+    /// The peer is a kernel, or somebody who passes on what a kernel sent: it may leave checksums
+    /// to a card.
     finishes_checksums: bool,
     not_sync: PhantomData<Cell<u8>>,
 }
@@ -63,8 +64,9 @@ impl RxQueue {
 
     /// Appends at most `limit` received packets to `burst`. Returns their number.
     ///
-    /// Cost: one driver call, which writes the packets' pointers directly into `burst`, and two prefetches for
-    /// each packet; a look at the checksum of each one if the driver is of a virtual link.
+    /// Cost: one driver call, which writes the packets' pointers directly into `burst`, and two
+    /// prefetches for each packet; a look at the checksum of each one if the driver is of a virtual
+    /// link.
     #[inline]
     pub fn rx_burst(&mut self, limit: usize, burst: &mut Burst<Mbuf>) -> usize {
         let inside = self.gate.as_ref().map(MemifGate::enter);
@@ -113,8 +115,8 @@ impl TxQueue {
         Self { port: Arc::clone(port), port_id: port.id(), queue, gate, not_sync: PhantomData }
     }
 
-    /// Sends `burst`. Packets that the queue does not accept stay in `burst`, in order. Returns the number
-    /// of sent packets.
+    /// Sends `burst`. Packets that the queue does not accept stay in `burst`, in order. Returns the
+    /// number of sent packets.
     ///
     /// Cost: one driver call on the packets' pointers in `burst`.
     #[inline]
@@ -145,7 +147,8 @@ impl TxQueue {
             let rest = unsafe { packets.add(sent) };
             // SAFETY: moves the pointers of unsent packets over those of sent ones, within `len`.
             unsafe { core::ptr::copy(rest, packets, len - sent) };
-            // SAFETY: the first `len - sent` are owned packets; the stale ones behind are forgotten.
+            // SAFETY: the first `len - sent` are owned packets; the stale ones behind are
+            // forgotten.
             unsafe { burst.set_len(len - sent) };
         }
         sent

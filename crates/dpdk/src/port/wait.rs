@@ -1,7 +1,7 @@
 //! Descriptors on which a thread can wait for packets: the sockets of drivers of kernel interfaces.
 //!
-//! DPDK does not report them. They are the new sockets of the driver's address family after the port
-//! has started. A socket is readable while its queue has packets.
+//! DPDK does not report them. They are the new sockets of the driver's address family after the
+//! port has started. A socket is readable while its queue has packets.
 
 use core::mem::size_of;
 use std::collections::BTreeMap;
@@ -11,8 +11,8 @@ use std::os::unix::fs::MetadataExt;
 use super::attach::family;
 use crate::device::Device;
 
-/// The sockets of the process that belong to the family of a driver, by inode: a number of a descriptor may be given again
-/// as soon as another thread closes it.
+/// The sockets of the process that belong to the family of a driver, by inode: a number of a
+/// descriptor may be given again as soon as another thread closes it.
 pub(super) type DriverSockets = BTreeMap<u64, RawFd>;
 
 /// The sockets that are of the kind of `device`. Empty for drivers without sockets.
@@ -24,8 +24,8 @@ pub(super) fn driver_sockets(device: &Device) -> DriverSockets {
     of_family.filter_map(|fd| Some((inode(fd)?, fd))).collect()
 }
 
-/// Sockets of the receive queues of `device`, in the order of the queues. `before` are those from before it was attached.
-/// Empty if they cannot be identified for certain.
+/// Sockets of the receive queues of `device`, in the order of the queues. `before` are those from
+/// before it was attached. Empty if they cannot be identified for certain.
 pub(super) fn queue_sockets(device: &Device, before: &DriverSockets, queues: u16) -> Vec<OwnedFd> {
     let mut sockets = driver_sockets(device);
     sockets.retain(|inode, _| !before.contains_key(inode));

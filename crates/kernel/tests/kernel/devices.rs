@@ -1,5 +1,5 @@
-//! Kernel ports over real sockets and TUN devices. TUN devices need root; without it their tests print
-//! `skipped: reason`.
+//! Kernel ports over real sockets and TUN devices. TUN devices need root; without it their tests
+//! print `skipped: reason`.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};

@@ -1,5 +1,5 @@
-//! Addresses that adit has while it is active, on virtual devices. Needs root; without it the tests print
-//! `skipped: reason`.
+//! Addresses that adit has while it is active, on virtual devices. Needs root; without it the tests
+//! print `skipped: reason`.
 
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -163,7 +163,8 @@ fn announcements_reach_the_link() {
                     assert_eq!(frame[38..42], [10, 7, 0, 2]);
                     has_arp = true;
                 }
-                // An advertisement to all nodes, with Override, and the target's link-layer address.
+                // An advertisement to all nodes, with Override, and the target's link-layer
+                // address.
                 [0x86, 0xdd] if frame[54] == 136 => {
                     assert_eq!(frame[..6], [0x33, 0x33, 0, 0, 0, 1]);
                     assert_eq!((frame[21], frame[58]), (255, 0x20));

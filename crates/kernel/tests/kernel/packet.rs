@@ -1,5 +1,5 @@
-//! Packet sockets on devices as the kernel makes them, with all offloads. Needs root; without it the tests print
-//! `skipped: reason`.
+//! Packet sockets on devices as the kernel makes them, with all offloads. Needs root; without it
+//! the tests print `skipped: reason`.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -77,14 +77,16 @@ impl SeenFrames {
     }
 }
 
-/// Two hosts, each in a namespace of its own, and between them two ports that forward frames to each other.
+/// Two hosts, each in a namespace of its own, and between them two ports that forward frames to
+/// each other.
 fn with_hosts(
     left: impl FnOnce() + Send + 'static,
     right: impl FnOnce() + Send + 'static,
 ) -> Option<SeenFrames> {
     let (tids, tid) = channel();
     let (go, wait) = (Arc::new(std::sync::Barrier::new(3)), Arc::new(AtomicBool::new(false)));
-    // Each host holds one until its work is done, and its namespace until the ports have forwarded all.
+    // Each host holds one until its work is done, and its namespace until the ports have forwarded
+    // all.
     let (at_work, is_done) = channel::<()>();
     let mut holds = Vec::new();
     let mut host = |own: &'static str, own_v6: &'static str, work: Box<dyn FnOnce() + Send>| {

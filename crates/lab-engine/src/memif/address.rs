@@ -94,7 +94,8 @@ impl MemifAddress {
         Ok(listening(&sockets).any(|name| self.is_name(name)))
     }
 
-    /// True for the name of this address in the kernel's list, which has the path as its owner wrote it.
+    /// True for the name of this address in the kernel's list, which has the path as its owner
+    /// wrote it.
     fn is_name(&self, name: &str) -> bool {
         match self {
             Self::Abstract(own) => name.strip_prefix('@') == Some(own),

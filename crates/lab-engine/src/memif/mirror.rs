@@ -1,5 +1,5 @@
-//! A memif client in this process that returns each packet without touching it. It costs less than any
-//! other client, so it shows the ceiling of a tester on the same core.
+//! A memif client in this process that returns each packet without touching it. It costs less than
+//! any other client, so it shows the ceiling of a tester on the same core.
 
 use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 

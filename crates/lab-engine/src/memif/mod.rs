@@ -1,5 +1,6 @@
 //! The server's end of a memif without a driver: the tester writes and reads frames in the client's
-//! memory. With DPDK's driver on both ends, a tester on one core would be no faster than its target.
+//! memory. With DPDK's driver on both ends, a tester on one core would be no faster than its
+//! target.
 //!
 //! Spec: memif protocol version 2.0; messages of 128 octets on a socket of type SEQPACKET. The
 //! server greets, acknowledges what the client announces (regions, rings), and confirms.
@@ -242,8 +243,8 @@ impl Memif {
         self.to.offered(&self.regions)
     }
 
-    /// The buffer of the `index`-th packet to send, `index` below [`Self::room`]; `None` if it is shorter
-    /// than `len`.
+    /// The buffer of the `index`-th packet to send, `index` below [`Self::room`]; `None` if it is
+    /// shorter than `len`.
     #[inline]
     pub fn fill(&mut self, index: u16, len: usize) -> Option<&mut [u8]> {
         self.to.fill(&mut self.regions, index, len)
@@ -286,7 +287,8 @@ impl Memif {
     }
 }
 
-/// Several memifs as ports. As [`TrafficIo`] they give access to the rings; as [`PacketIo`] they copy.
+/// Several memifs as ports. As [`TrafficIo`] they give access to the rings; as [`PacketIo`] they
+/// copy.
 #[derive(Debug)]
 pub struct Ports {
     /// The ports, by [`PortId`].

@@ -86,8 +86,8 @@ impl MemifRegion {
 
 impl Drop for MemifRegion {
     fn drop(&mut self) {
-        // SAFETY: the mapping of `MemifRegion::map`; nothing borrows from it any more. A failure leaves
-        // memory mapped, which is harmless.
+        // SAFETY: the mapping of `MemifRegion::map`; nothing borrows from it any more. A failure
+        // leaves memory mapped, which is harmless.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
@@ -170,7 +170,8 @@ impl MemifRing {
         Some((usize::from(number), usize::try_from(length).ok()?, usize::try_from(offset).ok()?))
     }
 
-    /// The packet of the `index`-th offered descriptor; `None` if the descriptor points out of its region.
+    /// The packet of the `index`-th offered descriptor; `None` if the descriptor points out of its
+    /// region.
     #[inline]
     pub(super) fn packet<'r>(&self, regions: &'r [MemifRegion], index: u16) -> Option<&'r [u8]> {
         let (region, length, offset) = self.descriptor(regions, index)?;
@@ -196,8 +197,8 @@ impl MemifRing {
         self.descriptor(regions, index).map_or(0, |(_, length, _)| length)
     }
 
-    /// The buffer of the `index`-th offered descriptor, to fill with a packet of `len` octets; `None` if it
-    /// is shorter.
+    /// The buffer of the `index`-th offered descriptor, to fill with a packet of `len` octets;
+    /// `None` if it is shorter.
     #[inline]
     pub(super) fn fill<'r>(
         &mut self,

@@ -88,7 +88,8 @@ struct PrimeThreads {
     found: Vec<Arc<PrimeCounter>>,
 }
 
-/// The numbers that threads try, again and again: about one in seven of the odd ones is prime, and the time for each is similar.
+/// The numbers that threads try, again and again: about one in seven of the odd ones is prime, and
+/// the time for each is similar.
 const NUMBERS: std::ops::Range<u64> = 1_000_000..1_100_000;
 
 impl PrimeThreads {

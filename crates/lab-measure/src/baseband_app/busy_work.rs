@@ -53,7 +53,8 @@ impl Calibration {
     }
 }
 
-/// Works. Four independent multiplications keep the multiplier busy, so work on the sibling of the core slows it down.
+/// Works. Four independent multiplications keep the multiplier busy, so work on the sibling of the
+/// core slows it down.
 pub(crate) fn spin(iterations: u64) {
     let mut lanes = black_box([1u64, 3, 5, 7]);
     for _ in 0..iterations {

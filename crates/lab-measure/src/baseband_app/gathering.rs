@@ -59,7 +59,8 @@ impl UplinkGathering {
         Self { cells, grid, tti: 0, ended: VecDeque::new() }
     }
 
-    /// An uplink thread has ended. One of a TTI that the scheduler thread left behind has no effect.
+    /// An uplink thread has ended. One of a TTI that the scheduler thread left behind has no
+    /// effect.
     pub(crate) fn on_uplink(&mut self, tti: u64) {
         let Some(ahead) = tti.checked_sub(self.tti) else { return };
         // Activations come at most some TTIs ahead: a full channel drops them.
@@ -72,7 +73,8 @@ impl UplinkGathering {
         }
     }
 
-    /// The next step. A TTI is skipped if, before the thread runs for it, the one after it has to run too.
+    /// The next step. A TTI is skipped if, before the thread runs for it, the one after it has to
+    /// run too.
     pub(crate) fn next_step(&mut self, now_ns: u64) -> SchedulerStep {
         while self.has_to_run(0, now_ns) && self.has_to_run(1, now_ns) {
             self.advance();

@@ -18,7 +18,8 @@ pub struct LatencyRequest {
 }
 
 impl LatencyRequest {
-    /// Requests that no core enters an idle state with a longer wake-up latency; with 0, none at all.
+    /// Requests that no core enters an idle state with a longer wake-up latency; with 0, none at
+    /// all.
     ///
     /// # Errors
     /// The kernel has no such device, or this process may not write to it.

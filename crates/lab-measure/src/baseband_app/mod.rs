@@ -1,9 +1,10 @@
-//! The workload of a baseband application as a graph of threads: in each TTI an I/O thread activates an uplink thread per cell;
-//! the scheduler thread runs once all of them have ended, or at the end of the TTI; then a downlink thread per cell runs.
-//! The threads execute busy loops of a given length instead of signal processing.
+//! The workload of a baseband application as a graph of threads: in each TTI an I/O thread
+//! activates an uplink thread per cell; the scheduler thread runs once all of them have ended, or
+//! at the end of the TTI; then a downlink thread per cell runs. The threads execute busy loops of a
+//! given length instead of signal processing.
 //!
-//! The response time of a TTI is from the activation of the first uplink thread to the end of the last downlink thread. It
-//! should be at most a TTI.
+//! The response time of a TTI is from the activation of the first uplink thread to the end of the
+//! last downlink thread. It should be at most a TTI.
 
 mod background;
 mod busy_work;

@@ -1,6 +1,7 @@
 //! Percentiles by rank.
 
-/// A percentile of `count` values, of which all but the highest are in `sorted`; none if it is among the others.
+/// A percentile of `count` values, of which all but the highest are in `sorted`; none if it is
+/// among the others.
 #[must_use]
 pub(crate) fn percentile_of(sorted: &[u64], count: usize, percent: f64) -> Option<u64> {
     sorted.get(rank(count, percent).checked_sub(1)?).copied()

@@ -1,6 +1,7 @@
 //! The threads of the workload and their activations.
 //!
-//! A thread that is late begins with the newest of its activations; the TTIs before it are missed, and the pipeline goes on.
+//! A thread that is late begins with the newest of its activations; the TTIs before it are missed,
+//! and the pipeline goes on.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
@@ -53,7 +54,8 @@ impl Workload {
 /// Runs the workload once.
 ///
 /// # Errors
-/// A thread cannot be started, or the kernel refuses its scheduling. Not if `stop` was raised: the outcome is that until then.
+/// A thread cannot be started, or the kernel refuses its scheduling. Not if `stop` was raised: the
+/// outcome is that until then.
 pub fn run(
     workload: &Workload,
     calibration: Calibration,
@@ -105,7 +107,8 @@ struct PipelineThreads<'s> {
 }
 
 impl<'s> PipelineThreads<'s> {
-    /// Starts all threads, and then the first TTI. If a thread fails, the others end, since nobody activates them.
+    /// Starts all threads, and then the first TTI. If a thread fails, the others end, since nobody
+    /// activates them.
     fn start<'e>(
         scope: &'s Scope<'s, 'e>,
         workload: &'e Workload,

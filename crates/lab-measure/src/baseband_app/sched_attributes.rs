@@ -31,8 +31,8 @@ pub(crate) fn set(attributes: SchedAttributes) -> Result<(), Errno> {
         sched_deadline: attributes.period_ns,
         sched_period: attributes.period_ns,
     };
-    // SAFETY: the kernel reads `size` octets of a `sched_attr` that lives across the call; 0 is the calling thread, and the
-    // last argument has no flags.
+    // SAFETY: the kernel reads `size` octets of a `sched_attr` that lives across the call; 0 is the
+    // calling thread, and the last argument has no flags.
     let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
     if result == 0 {
         return Ok(());

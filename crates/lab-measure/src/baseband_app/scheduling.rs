@@ -126,7 +126,8 @@ pub(crate) fn pin(cores: &[u16]) -> Result<()> {
     })
 }
 
-/// Runs `body` on `cores`, and then gives the calling thread its cores back. Child processes keep them.
+/// Runs `body` on `cores`, and then gives the calling thread its cores back. Child processes keep
+/// them.
 ///
 /// # Errors
 /// As [`pin`], and those of `body`.

@@ -33,15 +33,16 @@ pub(crate) struct PipelineRecord {
 /// The outcome of a TTI.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TtiOutcome {
-    /// From the activation of the first uplink thread to the end of the last downlink thread; none if a stage was skipped.
-    /// Unit: ns.
+    /// From the activation of the first uplink thread to the end of the last downlink thread; none
+    /// if a stage was skipped. Unit: ns.
     pub response_ns: Option<u64>,
     /// The scheduler thread did not wait for all uplink threads.
     pub timed_out: bool,
 }
 
 impl TtiOutcome {
-    /// True if the response came later than a TTI after the activation, without all uplink threads, or never.
+    /// True if the response came later than a TTI after the activation, without all uplink threads,
+    /// or never.
     #[must_use]
     pub fn is_missed(&self, tti_ns: u64) -> bool {
         self.timed_out || self.response_ns.is_none_or(|response_ns| response_ns > tti_ns)

@@ -91,7 +91,8 @@ impl Workload {
         Ok(())
     }
 
-    /// The core of an uplink thread. With twice as many cores as cells, downlink threads have their own ones.
+    /// The core of an uplink thread. With twice as many cores as cells, downlink threads have their
+    /// own ones.
     pub(crate) fn uplink_core(&self, cell: usize) -> Option<u16> {
         self.cores.get(cell.checked_rem(self.cores.len())?).copied()
     }
@@ -113,7 +114,8 @@ impl Workload {
         }
     }
 
-    /// The scheduling of the I/O thread. It comes before the others, so that a late thread does not delay a TTI.
+    /// The scheduling of the I/O thread. It comes before the others, so that a late thread does not
+    /// delay a TTI.
     pub(crate) fn io_scheduling(&self) -> ThreadScheduling {
         let core = self.io_core.or_else(|| self.cores.first().copied());
         let scheduling = self.scheduling(core, self.tti_ns * IO_PERCENT / 100);

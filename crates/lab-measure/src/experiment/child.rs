@@ -25,8 +25,8 @@ pub(super) enum ChildExit {
     Failed(String),
 }
 
-/// Runs `adit-lab` with these arguments and `--out out`. When `stop` is raised, interrupts the child and
-/// waits for it, since it still writes its report.
+/// Runs `adit-lab` with these arguments and `--out out`. When `stop` is raised, interrupts the
+/// child and waits for it, since it still writes its report.
 ///
 /// # Errors
 /// The child cannot be started.

@@ -1,7 +1,8 @@
-//! `adit-lab run FILE…`: runs the measurements of experiment files in sequence and writes one report.
+//! `adit-lab run FILE…`: runs the measurements of experiment files in sequence and writes one
+//! report.
 //!
-//! Each measurement is a subcommand of this program and runs in its own process: a process can start
-//! DPDK only once, and a failed measurement must not affect the next.
+//! Each measurement is a subcommand of this program and runs in its own process: a process can
+//! start DPDK only once, and a failed measurement must not affect the next.
 
 mod child;
 pub(crate) mod file;
@@ -49,12 +50,12 @@ pub struct ReportArguments {
     html: PathBuf,
 }
 
-/// Runs the experiments. Returns true if every measurement that this machine can run succeeded and its counts agree
-/// with the target's.
+/// Runs the experiments. Returns true if every measurement that this machine can run succeeded and
+/// its counts agree with the target's.
 ///
 /// # Errors
-/// A file is not an experiment; the report cannot be written; after it was written, [`Interrupted`], or this machine can
-/// run no measurement.
+/// A file is not an experiment; the report cannot be written; after it was written,
+/// [`Interrupted`], or this machine can run no measurement.
 pub(crate) fn run(arguments: &RunArguments, check: OptionCheck, stop: &Stop) -> Result<bool> {
     let overrides = file::overrides(&arguments.set)?;
     let read = |path: &PathBuf| file::read(path, &overrides, check);

@@ -1,5 +1,5 @@
-//! `adit-lab compare --paired A.toml B.toml`: runs two experiments in turns, so that slow changes of the
-//! machine affect both alike. Each may have any target.
+//! `adit-lab compare --paired A.toml B.toml`: runs two experiments in turns, so that slow changes
+//! of the machine affect both alike. Each may have any target.
 
 use std::path::Path;
 

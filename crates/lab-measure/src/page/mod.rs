@@ -205,8 +205,8 @@ fn table(out: &mut String, header: &[String], rows: &[Vec<String>]) {
     out.push_str("</tbody></table></div>\n");
 }
 
-/// Formats a time as date and time of day, UTC. The arithmetic counts days from 0000-03-01, so that a
-/// leap day is the last day of its year.
+/// Formats a time as date and time of day, UTC. The arithmetic counts days from 0000-03-01, so that
+/// a leap day is the last day of its year.
 fn utc(unix_s: u64) -> String {
     let (days, second) = (unix_s / 86_400 + 719_468, unix_s % 86_400);
     let (era, day) = (days / 146_097, days % 146_097);

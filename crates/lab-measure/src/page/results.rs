@@ -1,4 +1,5 @@
-//! The results of measurements of one kind: plots of figures along the axes of the cases, other plots, and tables.
+//! The results of measurements of one kind: plots of figures along the axes of the cases, other
+//! plots, and tables.
 
 use std::collections::BTreeSet;
 
@@ -78,7 +79,8 @@ fn axes(reports: &Compared<'_>) -> Vec<String> {
     names.iter().filter(varies).map(|name| (*name).clone()).collect()
 }
 
-/// The plot of a quantity along an axis: a line for each place on the other axes; `None` if no line has two points.
+/// The plot of a quantity along an axis: a line for each place on the other axes; `None` if no line
+/// has two points.
 fn along(reports: &Compared<'_>, quantity: &Figure, axis: &str) -> Option<Plot> {
     let mut series: Vec<Series> = Vec::new();
     for (label, report) in reports {

@@ -1,7 +1,8 @@
-//! `adit-lab ports`: what adit forwards through each kind of port of this host, per second of CPU time, in turns.
+//! `adit-lab ports`: what adit forwards through each kind of port of this host, per second of CPU
+//! time, in turns.
 //!
-//! This room has options, rounds and report. The network of a turn is that of `adit-lab demo`, so the room `lab` brings it
-//! up and counts.
+//! This room has options, rounds and report. The network of a turn is that of `adit-lab demo`, so
+//! the room `lab` brings it up and counts.
 
 use std::fmt;
 
@@ -45,10 +46,12 @@ pub struct PortsArguments {
     #[arg(long, value_name = "S", default_value_t = 2,
         value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub duration: u32,
-    /// Number of packets on their way, at most. With 0 the sender never waits, and offers more than adit can forward.
+    /// Number of packets on their way, at most. With 0 the sender never waits, and offers more than
+    /// adit can forward.
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub in_flight: u32,
-    /// Real-time priority of adit's worker, or 0 for none: the kernel's work for its devices is on the same core.
+    /// Real-time priority of adit's worker, or 0 for none: the kernel's work for its devices is on
+    /// the same core.
     #[arg(long, value_name = "N", default_value_t = 0,
         value_parser = clap::value_parser!(u8).range(..=99))]
     pub realtime_priority: u8,
@@ -136,11 +139,12 @@ pub struct PortsCores {
 }
 
 impl PortsArguments {
-    /// Measures all rounds and delivers the report. `turn` measures both directions with a kind of port.
+    /// Measures all rounds and delivers the report. `turn` measures both directions with a kind of
+    /// port.
     ///
     /// # Errors
-    /// Those of `turn`; [`Interrupted`](adit_lab_process::stop::Interrupted). The report with the turns until then is
-    /// delivered before.
+    /// Those of `turn`; [`Interrupted`](adit_lab_process::stop::Interrupted). The report with the
+    /// turns until then is delivered before.
     pub fn run(
         &self,
         cores: PortsCores,

@@ -8,11 +8,12 @@ use adit_lab_engine::pacer::OfferedRate;
 use adit_lab_process::stop::{Stop, environment};
 
 impl Rig {
-    /// Runs the case at `pps` packets per second, whatever is lost, and reads the load of the started adit meanwhile. At
-    /// rate zero nothing is sent.
+    /// Runs the case at `pps` packets per second, whatever is lost, and reads the load of the
+    /// started adit meanwhile. At rate zero nothing is sent.
     ///
     /// # Errors
-    /// The target is no adit that the tester started, or has ended; [`Interrupted`](adit_lab_process::stop::Interrupted).
+    /// The target is no adit that the tester started, or has ended;
+    /// [`Interrupted`](adit_lab_process::stop::Interrupted).
     pub(crate) fn load(&mut self, case: &TrialCase, pps: u64, stop: &Stop) -> Result<LoadReading> {
         let probe = self.target.load_probe().ok_or_else(|| {
             environment(

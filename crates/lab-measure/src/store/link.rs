@@ -106,7 +106,8 @@ impl StoreNetwork {
         Ok(())
     }
 
-    /// Makes a new link after a turn with AF_XDP sockets: the driver cannot use a device twice in one process.
+    /// Makes a new link after a turn with AF_XDP sockets: the driver cannot use a device twice in
+    /// one process.
     ///
     /// # Errors
     /// The kernel refuses.

@@ -27,10 +27,11 @@ const OUTPUT_BYTES_MAX: usize = 64 << 20;
 /// Turns of the loop between two looks at the flag of Ctrl-C.
 const TURNS_PER_CHECK: u64 = 4096;
 
-/// Real-time threads that poll have to sleep now and then: after 95 % of a second the kernel stops them for the rest.
-/// Clients stop between operations, so no latency contains it.
+/// Real-time threads that poll have to sleep now and then: after 95 % of a second the kernel stops
+/// them for the rest. Clients stop between operations, so no latency contains it.
 const RUN_NS: Nanos = Nanos::from_millis(12);
-/// Operations of each client after a rest that do not count: they find cold caches and halted cores.
+/// Operations of each client after a rest that do not count: they find cold caches and halted
+/// cores.
 const UNCOUNTED: u64 = 3;
 /// See [`RUN_NS`].
 const REST: Duration = Duration::from_micros(900);
@@ -137,8 +138,8 @@ impl<'a, T: Transport> StoreLoad<'a, T> {
     /// Warms up and measures.
     ///
     /// # Errors
-    /// The server ends a connection, violates the protocol, answers with another value or an error, or not at all;
-    /// interrupted.
+    /// The server ends a connection, violates the protocol, answers with another value or an error,
+    /// or not at all; interrupted.
     pub(super) fn run(mut self) -> Result<LoadOutcome> {
         // One operation stores the value, whatever is measured.
         self.closed(StoreOperation::Set, 1)?;
@@ -227,7 +228,8 @@ impl<'a, T: Transport> StoreLoad<'a, T> {
                 }
             }
             if is_idle && begun < operations {
-                // A thread that sleeps too long begins its next operation late, which is part of the latency.
+                // A thread that sleeps too long begins its next operation late, which is part of
+                // the latency.
                 let left = due(begun).since(self.clock.now());
                 self.transport.wait(left.to_duration().min(WAIT_MAX));
                 is_idle = false;
@@ -241,7 +243,8 @@ impl<'a, T: Transport> StoreLoad<'a, T> {
         Ok(LoadOutcome { times, elapsed_ns })
     }
 
-    /// The end of a turn: waits if nothing happened, and looks after the rest of the world now and then.
+    /// The end of a turn: waits if nothing happened, and looks after the rest of the world now and
+    /// then.
     fn pass(&mut self, is_idle: bool, times: &OperationTimes) -> Result<()> {
         if is_idle && self.in_flight > 0 {
             self.transport.wait(WAIT_MAX);

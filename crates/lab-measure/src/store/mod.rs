@@ -47,7 +47,8 @@ const MTU_BYTES: u16 = 1500;
 /// Options of `adit-lab store`.
 #[derive(Debug, clap::Args)]
 pub struct StoreArguments {
-    /// Transports to measure in turns. Those of a pair have a server of adit-lab's own at the other end.
+    /// Transports to measure in turns. Those of a pair have a server of adit-lab's own at the other
+    /// end.
     #[arg(
         long,
         value_name = "TRANSPORT,…",
@@ -77,7 +78,8 @@ pub struct StoreArguments {
     #[arg(long, value_name = "N", default_value_t = 100_000,
         value_parser = clap::value_parser!(u64).range(1..=5_000_000))]
     operations: u64,
-    /// Open loop: begin so many operations per second, whatever the replies do; default: a closed loop.
+    /// Open loop: begin so many operations per second, whatever the replies do; default: a closed
+    /// loop.
     #[arg(long, value_name = "N,…", value_delimiter = ',',
         value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     rate: Vec<u64>,
@@ -97,7 +99,8 @@ pub struct StoreArguments {
     /// Leave segmentation and checksums to the veth devices; only for the kernel's TCP.
     #[arg(long)]
     offloads: bool,
-    /// Priority of the threads that measure and of the server; default: fifo for a closed loop, else normal.
+    /// Priority of the threads that measure and of the server; default: fifo for a closed loop,
+    /// else normal.
     #[arg(long, value_enum)]
     priority: Option<ThreadPriority>,
     /// CPU core of the clients; default: the first one that this process may use.
@@ -109,7 +112,8 @@ pub struct StoreArguments {
     /// Short form: one round of at most 3000 operations for each case.
     #[arg(long)]
     quick: bool,
-    /// Also write each operation of the last round to this file: transport, case, start and latency in ns.
+    /// Also write each operation of the last round to this file: transport, case, start and latency
+    /// in ns.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
     #[command(flatten)]
@@ -125,7 +129,8 @@ enum ThreadPriority {
     Fifo,
 }
 
-/// Client, server and the network between them. Fields drop in order: the server before its network.
+/// Client, server and the network between them. Fields drop in order: the server before its
+/// network.
 pub(crate) struct StoreRig {
     log: Option<std::io::BufWriter<std::fs::File>>,
     redis: Option<RedisServer>,

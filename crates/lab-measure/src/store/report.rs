@@ -17,7 +17,8 @@ const COMPARED: [(&str, Quantity<'_>); 3] = [
     ("p99.9 to blocking", lower("p99.9", "ns")),
 ];
 
-/// Adds the figures of a run, and with `drawn` its distribution and its operations over time. Returns a line of progress.
+/// Adds the figures of a run, and with `drawn` its distribution and its operations over time.
+/// Returns a line of progress.
 pub(super) fn add_run(
     report: &mut Report,
     turn: &StoreTurn,

@@ -35,7 +35,8 @@ pub(super) struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts a server without persistence in a folder of its own, in the server's namespace and on `core`.
+    /// Starts a server without persistence in a folder of its own, in the server's namespace and on
+    /// `core`.
     ///
     /// # Errors
     /// It is not installed, or does not start.
@@ -159,7 +160,8 @@ struct OwnClient {
     is_ending: bool,
 }
 
-/// Serves a store in memory at `local` until `done`. Sleeps while the clients of the same process rest.
+/// Serves a store in memory at `local` until `done`. Sleeps while the clients of the same process
+/// rest.
 ///
 /// # Errors
 /// The address cannot be listened at.

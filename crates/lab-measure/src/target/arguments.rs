@@ -19,7 +19,8 @@ use adit_lab_smf::instance::InstanceEncoding;
 const SMF: &str = "127.77.0.1:8805";
 const ADIT_N4: &str = "127.77.0.2:8805";
 
-/// Options of the target. A structure that has them has them last: their headings hold for all options that follow.
+/// Options of the target. A structure that has them has them last: their headings hold for all
+/// options that follow.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct TargetArguments {
     #[command(flatten)]
@@ -41,20 +42,20 @@ pub(crate) struct TargetArguments {
     #[arg(long, value_name = "N", default_value_t = 1000,
         value_parser = clap::value_parser!(u32).range(1..=16_000_000))]
     pub sessions: u32,
-    /// Let the started adit and testpmd share their packet memory with the tester (zero-copy=yes of DPDK's
-    /// memif driver) instead of copying every frame.
+    /// Let the started adit and testpmd share their packet memory with the tester (zero-copy=yes of
+    /// DPDK's memif driver) instead of copying every frame.
     #[arg(long, group = "memif-client")]
     pub zero_copy: bool,
-    /// Compare the rates that testpmd reports each second with the tester's. Each report takes about
-    /// 100 µs of the tester's core.
+    /// Compare the rates that testpmd reports each second with the tester's. Each report takes
+    /// about 100 µs of the tester's core.
     #[arg(long, group = "testpmd")]
     pub target_rates: bool,
-    /// Shell command that starts the target; adit-lab stops it after the measurement. The tester opens
-    /// its ports before, or after if one of them is the client of a memif.
+    /// Shell command that starts the target; adit-lab stops it after the measurement. The tester
+    /// opens its ports before, or after if one of them is the client of a memif.
     #[arg(long, value_name = "COMMAND", group = "startable")]
     pub start: Option<String>,
-    /// Port of an L2 target: a DPDK device string, or memif:SOCKET for the tester's own memif server at
-    /// this path (@NAME for an abstract socket).
+    /// Port of an L2 target: a DPDK device string, or memif:SOCKET for the tester's own memif
+    /// server at this path (@NAME for an abstract socket).
     #[arg(long, value_name = "DEVICE", group = "l2")]
     pub port: Option<String>,
     #[command(flatten, next_help_heading = "Options of the adit that adit-lab starts")]
@@ -87,8 +88,9 @@ pub(crate) struct AditOptions {
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u16).range(1..=64))]
     pub workers: u16,
-    /// CPUs of the started adit as `adit host plan` proposes them, without the tester's: "numa"; "uma", which ignores
-    /// nodes; or the name of a rule that the plan then breaks, such as own-node. Default: the first ones in order.
+    /// CPUs of the started adit as `adit host plan` proposes them, without the tester's: "numa";
+    /// "uma", which ignores nodes; or the name of a rule that the plan then breaks, such as
+    /// own-node. Default: the first ones in order.
     #[arg(long, value_name = "numa|uma|RULE")]
     pub placement: Option<PlacementChoice>,
     /// Use of the siblings of a core in that plan.
@@ -100,8 +102,8 @@ pub(crate) struct AditOptions {
     /// Let the started adit lower the frequency of its workers' cores under small load (as root).
     #[arg(long)]
     pub scale_frequency: bool,
-    /// Execution model of the started adit. A receiver takes a core that is left, or shares one with a worker; the
-    /// report then contains a warning.
+    /// Execution model of the started adit. A receiver takes a core that is left, or shares one
+    /// with a worker; the report then contains a warning.
     #[arg(long, value_enum, default_value_t)]
     pub model: ExecutionModel,
     /// The action of the started adit for packets beyond a maximum bit rate; default: that of adit.

@@ -16,7 +16,8 @@ pub(crate) struct RunQueueWait {
 }
 
 impl RunQueueWait {
-    /// Waiting time of a process's threads on `cores` until now; `None` if the kernel does not report it.
+    /// Waiting time of a process's threads on `cores` until now; `None` if the kernel does not
+    /// report it.
     #[must_use]
     pub(crate) fn of(pid: u32, cores: &[u16]) -> Option<Self> {
         let threads_ns = waiting_ns(pid, cores)?;

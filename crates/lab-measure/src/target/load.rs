@@ -1,4 +1,5 @@
-//! The load of a started adit: its own readings, CPU time of its threads, and what the machine shows of power.
+//! The load of a started adit: its own readings, CPU time of its threads, and what the machine
+//! shows of power.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,7 +16,8 @@ use crate::report::Report;
 
 /// Time of the load before the first reading.
 const BEGIN: Duration = Duration::from_millis(300);
-/// Time between both readings. The busy share that adit shows is that of a whole second within them.
+/// Time between both readings. The busy share that adit shows is that of a whole second within
+/// them.
 const SPAN: Duration = Duration::from_millis(2200);
 /// Time that a trial needs beside a reading, which takes time itself. Unit: ns.
 pub(crate) const LOAD_TRIAL_NS: u64 = 3_000_000_000;
@@ -25,7 +27,8 @@ const POLL_STATE: &str = "POLL";
 /// The load at one rate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LoadReading {
-    /// Mean share of time that the threads of the packet path spent with packets, as adit counts it. Unit: thousandths.
+    /// Mean share of time that the threads of the packet path spent with packets, as adit counts
+    /// it. Unit: thousandths.
     pub busy_permille: u64,
     /// The highest of them.
     pub busiest_permille: u64,

@@ -1,4 +1,5 @@
-//! The CPUs of the started adit, as `adit host plan` proposes them for this machine without the tester's CPU.
+//! The CPUs of the started adit, as `adit host plan` proposes them for this machine without the
+//! tester's CPU.
 
 use std::convert::Infallible;
 use std::process::{Command, Stdio};
@@ -122,11 +123,12 @@ impl TargetPlacement {
 }
 
 impl TargetArguments {
-    /// Takes the CPUs of `--placement`, if that is given. Returns the sentence of `adit host plan` if this machine has no
-    /// such placement.
+    /// Takes the CPUs of `--placement`, if that is given. Returns the sentence of `adit host plan`
+    /// if this machine has no such placement.
     ///
     /// # Errors
-    /// There is no adit, it does not know the placement, or the target is not started by the tester.
+    /// There is no adit, it does not know the placement, or the target is not started by the
+    /// tester.
     pub(crate) fn take_placement(&mut self, bench: &TestbedArguments) -> Result<Option<String>> {
         self.check_model()?;
         let Some(choice) = &self.adit.placement else { return Ok(None) };

@@ -6,10 +6,11 @@ use adit_lab_engine::memif::MemifAddress;
 use adit_lab_process::stop::{POLL, environment};
 use anyhow::Result;
 
-/// Waits until a server listens at `address`. A server in another network namespace is not visible: if there
-/// is a socket file, the wait ends well after `timeout`.
+/// Waits until a server listens at `address`. A server in another network namespace is not visible:
+/// if there is a socket file, the wait ends well after `timeout`.
 ///
-/// It does not try to connect, because a connection that ends at once makes DPDK's memif server abort.
+/// It does not try to connect, because a connection that ends at once makes DPDK's memif server
+/// abort.
 ///
 /// # Errors
 /// Those of `watch`; no server within `timeout`; the kernel's list of sockets cannot be read.

@@ -9,8 +9,8 @@ use crate::testbed::Testbed;
 use adit_lab_process::process::{is_installed, owned};
 use adit_lab_process::stop::environment;
 
-/// The command that starts it on `core`. With `rates` it reports its rates each second. `memif`: the
-/// arguments of its device.
+/// The command that starts it on `core`. With `rates` it reports its rates each second. `memif`:
+/// the arguments of its device.
 ///
 /// # Errors
 /// It is not installed.

@@ -119,7 +119,8 @@ impl SessionsConfig {
         }
     }
 
-    /// The local F-TEID of a session's uplink PDRs. If there are several, all of them have the same one.
+    /// The local F-TEID of a session's uplink PDRs. If there are several, all of them have the same
+    /// one.
     fn f_teid(&self, index: u32, has_several_pdrs: bool) -> FTeid {
         match self.teids {
             TeidAllocation::Given(first) => FTeid::Given {

@@ -1,4 +1,5 @@
-//! The dashboard of the demo's adit, which listens inside a namespace: a relay makes it reachable from the host.
+//! The dashboard of the demo's adit, which listens inside a namespace: a relay makes it reachable
+//! from the host.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -49,8 +50,8 @@ impl DemoDashboard {
         format!("\n[api]\nlisten = \"{INSIDE}\"\ntokens_file = \"{}\"\n", tokens.display())
     }
 
-    /// Relays connections of the host into the namespace until `is_over`. Returns the address for a browser, with the
-    /// token behind the `#`, which browsers send nobody.
+    /// Relays connections of the host into the namespace until `is_over`. Returns the address for a
+    /// browser, with the token behind the `#`, which browsers send nobody.
     ///
     /// # Errors
     /// No port is free.

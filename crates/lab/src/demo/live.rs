@@ -1,4 +1,5 @@
-//! The live view: a table that is redrawn each second on a terminal, or a line per second elsewhere.
+//! The live view: a table that is redrawn each second on a terminal, or a line per second
+//! elsewhere.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};

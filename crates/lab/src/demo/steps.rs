@@ -103,8 +103,8 @@ impl<'a> DemoSteps<'a> {
         self.network.topology.ipv6
     }
 
-    /// Runs `step` and records its check. Only an interruption ends the run. Skips the step if adit has
-    /// ended.
+    /// Runs `step` and records its check. Only an interruption ends the run. Skips the step if adit
+    /// has ended.
     fn check(
         &mut self,
         name: &str,
@@ -196,8 +196,8 @@ impl<'a> DemoSteps<'a> {
         Ok(())
     }
 
-    /// Every UE solicits a router. The SMF answers through adit with the prefix of the UE's PDU session,
-    /// and the UE's kernel configures its address.
+    /// Every UE solicits a router. The SMF answers through adit with the prefix of the UE's PDU
+    /// session, and the UE's kernel configures its address.
     fn autoconfigure(&mut self) -> Result<DemoCheck> {
         let network = &*self.network;
         for ue in self.ues() {
@@ -231,8 +231,8 @@ impl<'a> DemoSteps<'a> {
         Ok(DemoCheck::new("IPv6 prefix by SLAAC", ok, text).with(&figures))
     }
 
-    /// TCP of UE 1 through a maximum bit rate of its QER. The limit counts IP packets, the goodput their
-    /// payloads.
+    /// TCP of UE 1 through a maximum bit rate of its QER. The limit counts IP packets, the goodput
+    /// their payloads.
     fn limited_tcp(&mut self, name: &str, kind: Iperf, mbr_bps: u64) -> Result<DemoCheck> {
         let session = self.sessions.first().context("ue1 has no session")?;
         let limit = BitRate::from_bps(mbr_bps);
@@ -262,8 +262,8 @@ impl<'a> DemoSteps<'a> {
         Ok(ping_check(name, &results))
     }
 
-    /// Moves UE 1 to another gNB tunnel while pings run. No ping may be lost, and after the answer downlink
-    /// packets must use only the new tunnel.
+    /// Moves UE 1 to another gNB tunnel while pings run. No ping may be lost, and after the answer
+    /// downlink packets must use only the new tunnel.
     fn switch_path(&mut self) -> Result<DemoCheck> {
         let (topology, dir) = (&self.network.topology, self.network.dir());
         let (ue, target) = (LabUe(1), DN.into());
@@ -296,7 +296,8 @@ impl<'a> DemoSteps<'a> {
         self.check("restart after kill -9", Self::kill_and_restart)
     }
 
-    /// The ping goes on and the connection survives, although the SMF says nothing: adit has the sessions.
+    /// The ping goes on and the connection survives, although the SMF says nothing: adit has the
+    /// sessions.
     fn kill_and_restart(&mut self) -> Result<DemoCheck> {
         let ue = LabUe(1);
         let stop = self.stop;
@@ -455,8 +456,8 @@ impl<'a> DemoSteps<'a> {
         Ok(check)
     }
 
-    /// Checks that neither side received more packets than the other sent. Fewer is possible: full kernel
-    /// queues between them drop packets.
+    /// Checks that neither side received more packets than the other sent. Fewer is possible: full
+    /// kernel queues between them drop packets.
     fn agreement(&self) -> DemoCheck {
         let name = "adit and gNB agree";
         let Some(counters) = &self.counters else {

@@ -38,7 +38,8 @@ pub(crate) struct BookedSession {
     pub up_seid: Seid,
     pub uplink_teid: Teid,
     pub ue: Ipv4Addr,
-    /// The gNB's TEID that was acknowledged last, and those of modifications that were never answered.
+    /// The gNB's TEID that was acknowledged last, and those of modifications that were never
+    /// answered.
     pub teid: Teid,
     pub possible_teids: Vec<Teid>,
     /// Packets of it flow, and it is never deleted.

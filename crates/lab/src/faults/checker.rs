@@ -18,7 +18,8 @@ use crate::faults::users::{PACKET_LEN, PacketLog, SentPacket};
 
 /// Changes are accepted again so long after a fault at most. Unit: ms.
 pub(crate) const ACCEPTED_AGAIN_MS: u64 = 2 * LEASE_MS + 1000;
-/// The SMF repeats a request after this time, so it may learn so much later that it is accepted. Unit: ms.
+/// The SMF repeats a request after this time, so it may learn so much later that it is accepted.
+/// Unit: ms.
 const REPEAT_MS: u64 = 500;
 /// An address may have two answers for so long. Unit: ms.
 const TWO_ADDRESSES_MS: u64 = 1000;
@@ -132,7 +133,8 @@ fn seen_answers(frames: &[PfcpFrame]) -> Vec<SeenAnswer> {
     all
 }
 
-/// Finds requests with different answers, and changes that an adit acknowledged after its successor did.
+/// Finds requests with different answers, and changes that an adit acknowledged after its successor
+/// did.
 pub(crate) fn answers(frames: &[PfcpFrame], roles: &[RoleSample]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut first = HashMap::<u32, SeenAnswer>::new();
@@ -170,8 +172,8 @@ pub(crate) fn answers(frames: &[PfcpFrame], roles: &[RoleSample]) -> Vec<Finding
     findings
 }
 
-/// True if an adit took the lease after the other one had acknowledged a change: it is active with a number that it did not have
-/// before. One that was stopped and goes on has its previous number.
+/// True if an adit took the lease after the other one had acknowledged a change: it is active with
+/// a number that it did not have before. One that was stopped and goes on has its previous number.
 fn became_active(roles: &[RoleSample], upf: usize, after_ms: u64, at_ms: u64) -> bool {
     // The monitor is late by its interval, and by how long an adit takes to answer it.
     let until_ms = at_ms + 2000;
@@ -343,7 +345,8 @@ pub(crate) struct UsageTotals {
     pub may_be_lost: u64,
 }
 
-/// Compares reported usage with packets, session by session. `crashes` are the ends of processes, and of leases, in the run.
+/// Compares reported usage with packets, session by session. `crashes` are the ends of processes,
+/// and of leases, in the run.
 pub(crate) fn usage(
     at_ms: u64,
     book: &SmfBook,
@@ -353,7 +356,8 @@ pub(crate) fn usage(
 ) -> (UsageTotals, Vec<Finding>) {
     let mut totals = UsageTotals::default();
     let mut findings = Vec::new();
-    // Both directions, shared by the held sessions; an interval of usage, and a second until a request is answered again.
+    // Both directions, shared by the held sessions; an interval of usage, and a second until a
+    // request is answered again.
     let per_crash_ms = USAGE_INTERVAL_MS + ACCEPTED_AGAIN_MS;
     let held = u64::try_from(crate::faults::smf::HELD).unwrap_or(1);
     let per_crash = 2 * per_crash_ms / packet_interval_ms / held * PACKET_LEN;

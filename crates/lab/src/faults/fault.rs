@@ -194,8 +194,8 @@ pub(crate) struct FaultRecord {
     /// Unit: ms since the start of the run.
     pub(crate) start_ms: u64,
     pub(crate) end_ms: u64,
-    /// When changes must be accepted again, at the latest `bound_ms` after it: its end, or the moment from which another adit
-    /// or server can do the work.
+    /// When changes must be accepted again, at the latest `bound_ms` after it: its end, or the
+    /// moment from which another adit or server can do the work.
     pub(crate) due_from_ms: u64,
     pub(crate) bound_ms: u64,
     /// When a change was accepted first after that.

@@ -49,8 +49,8 @@ pub(crate) struct HeldFault {
     device: String,
     /// A replica, with a promotion.
     replica: Option<usize>,
-    /// True if the fault takes the active adit away from its store, its process or its host, so that the other one must take
-    /// over.
+    /// True if the fault takes the active adit away from its store, its process or its host, so
+    /// that the other one must take over.
     pub calls_standby: bool,
     /// True if a process starts at its end.
     pub starts_upf: bool,
@@ -338,7 +338,8 @@ impl FaultScene<'_> {
         self.servers.iter().position(is_primary)
     }
 
-    /// True if a primary has what the setting needs to accept a change: a replica, if one must have each change.
+    /// True if a primary has what the setting needs to accept a change: a replica, if one must have
+    /// each change.
     pub(crate) fn can_accept(&self) -> bool {
         let Some(primary) = self.primary_that_runs() else { return self.servers.is_empty() };
         if matches!(self.setting, StoreSetting::Server | StoreSetting::Pair) {

@@ -1,4 +1,5 @@
-//! The report as a page: a table of results, and for each run a time line of faults, roles, answers and packets.
+//! The report as a page: a table of results, and for each run a time line of faults, roles, answers
+//! and packets.
 
 use std::fmt::Write as _;
 

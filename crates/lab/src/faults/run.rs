@@ -29,7 +29,8 @@ use crate::faults::world::Hosts;
 const TURN: Duration = Duration::from_millis(20);
 /// Processes start, and sessions with packets exist, within this time. Unit: ms.
 const START_MAX_MS: u64 = 60_000;
-/// After a fault all processes are back in their roles within this time, or the run goes on without. Unit: ms.
+/// After a fault all processes are back in their roles within this time, or the run goes on
+/// without. Unit: ms.
 const WHOLE_MAX_MS: u64 = 20_000;
 /// Requests under way at the end are answered or given up within this time. Unit: ms.
 const SETTLE_MAX_MS: u64 = 15_000;

@@ -1,4 +1,5 @@
-//! A wall clock that is off, syncs that take long and a disk that fails, for single processes: a library that is preloaded into them.
+//! A wall clock that is off, syncs that take long and a disk that fails, for single processes: a
+//! library that is preloaded into them.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

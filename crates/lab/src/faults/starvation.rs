@@ -14,8 +14,8 @@ pub(crate) struct CpuWaits {
 }
 
 impl CpuWaits {
-    /// Looks at a process. Returns how long one of its threads has waited since the last look while the process itself did not
-    /// run. Unit: ms.
+    /// Looks at a process. Returns how long one of its threads has waited since the last look while
+    /// the process itself did not run. Unit: ms.
     pub(crate) fn look(&mut self, pid: u32) -> u64 {
         let before = std::mem::replace(self, read(pid));
         self.starved_since(&before)

@@ -1,9 +1,10 @@
 //! The switch between all hosts of a run: it loses, delays and cuts frames by its rules, and
 //! records who answers.
 //!
-//! Each host has a veth pair for each of its networks; the other ends are in the namespace of the switch, where a
-//! packet socket reads and writes them. So faults need nothing of the kernel but packet sockets, and a packet that
-//! vanishes leaves no trace for the hosts: no ICMP, no RST, no lost carrier.
+//! Each host has a veth pair for each of its networks; the other ends are in the namespace of the
+//! switch, where a packet socket reads and writes them. So faults need nothing of the kernel but
+//! packet sockets, and a packet that vanishes leaves no trace for the hosts: no ICMP, no RST, no
+//! lost carrier.
 //!
 //! A prober that belongs to no host sends ARP requests for the addresses of the UPF all the time.
 

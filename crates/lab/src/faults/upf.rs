@@ -119,7 +119,8 @@ impl TestedUpf {
         self.binary = binary.to_owned();
     }
 
-    /// Ends the process at once, or in an orderly way as `systemctl stop` does. Nothing starts it until [`Self::start`].
+    /// Ends the process at once, or in an orderly way as `systemctl stop` does. Nothing starts it
+    /// until [`Self::start`].
     ///
     /// # Errors
     /// The wait for it fails.
@@ -226,7 +227,8 @@ impl AdminTarget {
         Ok(answer)
     }
 
-    /// Memory that is resident, without the huge pages that the kernel makes of the session tables sooner or later. Unit: KiB.
+    /// Memory that is resident, without the huge pages that the kernel makes of the session tables
+    /// sooner or later. Unit: KiB.
     pub(crate) fn memory_kib(&self) -> Option<u64> {
         let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.pid)).ok()?;
         let kib = |name: &str| {

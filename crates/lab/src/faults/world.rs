@@ -132,7 +132,8 @@ impl Links<'_> {
         }
         host.ip_batch(&[], &lines)?;
         self.switch.ip_batch(&[], &format!("link set {device} up\n"))?;
-        // A packet socket gets frames as the device would send them: whole, and with their checksums.
+        // A packet socket gets frames as the device would send them: whole, and with their
+        // checksums.
         host.set_features(&own, &["tx", "off", "tso", "off", "gso", "off", "gro", "off"])?;
         self.ports.push(PortName { device, network });
         Ok(())

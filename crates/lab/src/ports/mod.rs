@@ -1,7 +1,8 @@
-//! The network of `adit-lab ports`: small packets of many sessions cross adit over veth devices between namespaces.
+//! The network of `adit-lab ports`: small packets of many sessions cross adit over veth devices
+//! between namespaces.
 //!
-//! The figure is packets per CPU-second of the core that adit shares with the kernel's work for its devices: the other core,
-//! which sends and receives, may limit the rate.
+//! The figure is packets per CPU-second of the core that adit shares with the kernel's work for its
+//! devices: the other core, which sends and receives, may limit the rate.
 
 mod cpu_time;
 mod programs;
@@ -40,7 +41,8 @@ const fn device(io: PortKind) -> PacketDevice {
 /// Measures and prints.
 ///
 /// # Errors
-/// The machine lacks something; adit does not start with a kind of port, or forwards nothing; interrupted.
+/// The machine lacks something; adit does not start with a kind of port, or forwards nothing;
+/// interrupted.
 pub(crate) fn run(arguments: &PortsArguments, stop: &Stop) -> Result<bool> {
     let mut affinity = Affinity::new(true)?;
     affinity.cores.poll = match arguments.realtime_priority {

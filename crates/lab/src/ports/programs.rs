@@ -1,5 +1,5 @@
-//! XDP programs at the other ends of adit's links: one makes frames, one counts and drops them. Both cost less than whatever
-//! adit can do with a frame.
+//! XDP programs at the other ends of adit's links: one makes frames, one counts and drops them.
+//! Both cost less than whatever adit can do with a frame.
 
 use std::fmt;
 use std::os::fd::AsFd;
@@ -11,13 +11,15 @@ use libbpf_rs::{
 
 static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/traffic.bpf.o"));
 
-/// `BPF_F_TEST_XDP_LIVE_FRAMES` of linux/bpf.h: the kernel does with frames what the program returns.
+/// `BPF_F_TEST_XDP_LIVE_FRAMES` of linux/bpf.h: the kernel does with frames what the program
+/// returns.
 const LIVE_FRAMES: u32 = 1 << 1;
 /// Frames that are sent again and again, as in traffic.bpf.c.
 pub(super) const FRAMES: usize = 4096;
 /// Octets of a frame, at most, as in traffic.bpf.c.
 const FRAME_MAX: usize = 128;
-/// Runs of the sending program in one system call: it takes the kernel some time to prepare buffers.
+/// Runs of the sending program in one system call: it takes the kernel some time to prepare
+/// buffers.
 const CALL_RUNS: u32 = 1 << 17;
 
 /// A device that drops the IP packets it receives, until this is dropped.
@@ -73,8 +75,8 @@ impl fmt::Debug for FrameMaker {
 }
 
 impl FrameMaker {
-    /// Loads the program with [`FRAMES`] frames of one length. It sends them in their order through a device, with at most
-    /// `in_flight` on their way to `sink`; 0 stands for any number.
+    /// Loads the program with [`FRAMES`] frames of one length. It sends them in their order through
+    /// a device, with at most `in_flight` on their way to `sink`; 0 stands for any number.
     ///
     /// # Errors
     /// The kernel has no XDP, or this process no right to it.

@@ -1,6 +1,7 @@
 //! A thread that sends packets of sessions in random order as fast as it can.
 //!
-//! A program in the kernel makes whole frames, so that the core under test is the limit and not the sender.
+//! A program in the kernel makes whole frames, so that the core under test is the limit and not the
+//! sender.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,8 +74,9 @@ fn prepare(
 }
 
 impl PacketSender {
-    /// Sends packets of random sessions through a device of the namespace of this thread, to another device. At most
-    /// `in_flight` of them are on their way to the sink; 0 stands for any number.
+    /// Sends packets of random sessions through a device of the namespace of this thread, to
+    /// another device. At most `in_flight` of them are on their way to the sink; 0 stands for any
+    /// number.
     ///
     /// # Errors
     /// There are no sessions; the kernel runs no program that sends; no thread can be started.

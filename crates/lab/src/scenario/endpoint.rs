@@ -77,8 +77,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Receives up to `count` datagrams from tunnels, and returns their TEIDs and numbers in order of
-    /// arrival. A duplicate adds a further entry.
+    /// Receives up to `count` datagrams from tunnels, and returns their TEIDs and numbers in order
+    /// of arrival. A duplicate adds a further entry.
     ///
     /// # Errors
     /// Interrupted.

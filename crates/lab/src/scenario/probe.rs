@@ -60,7 +60,8 @@ impl ProbeSockets {
         Ok(Self { ue, dn, ue_addr, dn_addr, stop: context.stop.clone() })
     }
 
-    /// Sends [`DATAGRAMS`] from the UE. Returns the numbers of those that arrive, in order of arrival.
+    /// Sends [`DATAGRAMS`] from the UE. Returns the numbers of those that arrive, in order of
+    /// arrival.
     ///
     /// # Errors
     /// Interrupted; the socket fails.
@@ -77,7 +78,8 @@ impl ProbeSockets {
         send(&self.ue, self.dn_addr, numbers)
     }
 
-    /// Sends [`DATAGRAMS`] to the UE. Returns the numbers of those that arrive, in order of arrival.
+    /// Sends [`DATAGRAMS`] to the UE. Returns the numbers of those that arrive, in order of
+    /// arrival.
     ///
     /// # Errors
     /// Interrupted; the socket fails.

@@ -135,8 +135,8 @@ impl<'a> ScenarioContext<'a> {
         self.ue.0.saturating_sub(1)
     }
 
-    /// Establishes the scenario's session: `uplinks` on one TEID, a downlink PDR, the three FARs, and a
-    /// QER with open gates and `qfi`.
+    /// Establishes the scenario's session: `uplinks` on one TEID, a downlink PDR, the three FARs,
+    /// and a QER with open gates and `qfi`.
     ///
     /// # Errors
     /// adit refuses; interrupted.

@@ -54,7 +54,8 @@ impl Sniffer {
         })
     }
 
-    /// Returns, in order, the messages since the start or the last call. Waits until no more arrive.
+    /// Returns, in order, the messages since the start or the last call. Waits until no more
+    /// arrive.
     ///
     /// # Errors
     /// Interrupted.
@@ -80,8 +81,8 @@ impl ServerSniffer {
         Ok(Self { socket: open(&context.network.topology.dn)?, ue: context.ue.ipv4() })
     }
 
-    /// Returns, in order, the type of service of the datagrams since the start or the last call. Waits
-    /// until no more arrive.
+    /// Returns, in order, the type of service of the datagrams since the start or the last call.
+    /// Waits until no more arrive.
     ///
     /// # Errors
     /// Interrupted.
@@ -114,8 +115,8 @@ impl Ipv4Capture {
         Ok(Self { socket })
     }
 
-    /// Applies `read` to the packets since the start or the last call, in order. Waits until no more
-    /// arrive.
+    /// Applies `read` to the packets since the start or the last call, in order. Waits until no
+    /// more arrive.
     ///
     /// # Errors
     /// Interrupted.

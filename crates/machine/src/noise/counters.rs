@@ -56,7 +56,8 @@ fn difference(
     after.iter().filter_map(one).collect()
 }
 
-/// The counters of `core` by name, from a table such as `/proc/interrupts`. Its first line names the cores that are online.
+/// The counters of `core` by name, from a table such as `/proc/interrupts`. Its first line names
+/// the cores that are online.
 fn column(text: &str, core: u16) -> BTreeMap<String, u64> {
     let mut lines = text.lines();
     let names: Vec<&str> = lines.next().unwrap_or_default().split_whitespace().collect();
@@ -78,7 +79,8 @@ fn column(text: &str, core: u16) -> BTreeMap<String, u64> {
     counters
 }
 
-/// A device's interrupt is named by its number and device, another one by its description, or else by its label.
+/// A device's interrupt is named by its number and device, another one by its description, or else
+/// by its label.
 fn name(label: &str, description: &[&str]) -> String {
     if label.bytes().all(|byte| byte.is_ascii_digit()) {
         return match description.last() {

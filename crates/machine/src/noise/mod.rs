@@ -1,8 +1,9 @@
 //! Measures what takes a core away from the thread that runs on it: interrupts, the hypervisor,
 //! other threads.
 //!
-//! A thread on the core reads the clock in a loop. A turn that takes longer than a threshold is a gap: somebody else had
-//! the core. The kernel's counters for the thread and the core, read before and after, name the causes.
+//! A thread on the core reads the clock in a loop. A turn that takes longer than a threshold is a
+//! gap: somebody else had the core. The kernel's counters for the thread and the core, read before
+//! and after, name the causes.
 
 mod counters;
 mod gaps;
@@ -43,7 +44,8 @@ pub enum NoiseError {
     Thread(std::io::Error),
 }
 
-/// Samples `core` for `duration` with a thread of normal priority, and returns gaps from `threshold` on.
+/// Samples `core` for `duration` with a thread of normal priority, and returns gaps from
+/// `threshold` on.
 ///
 /// # Errors
 /// [`NoiseError`] names the wrong argument.

@@ -5,13 +5,15 @@ use crate::placement::{
     PlacementRule, PlanModel, PlanRefusal, PlanRequest, SiblingPolicy, check, cost_of, plan,
 };
 
-/// Proposes CPUs for `request` as [`plan()`] does, and then moves threads of the first group so that they break `rule`.
+/// Proposes CPUs for `request` as [`plan()`] does, and then moves threads of the first group so
+/// that they break `rule`.
 ///
-/// With [`PlacementRule::OwnCpu`] control and the threads that distribute share the CPUs of the workers, so that this plan
-/// needs no more CPUs than workers.
+/// With [`PlacementRule::OwnCpu`] control and the threads that distribute share the CPUs of the
+/// workers, so that this plan needs no more CPUs than workers.
 ///
 /// # Errors
-/// Those of [`plan()`], and [`PlanRefusal::CannotBreak`] if the machine or the request leaves no way to break the rule.
+/// Those of [`plan()`], and [`PlanRefusal::CannotBreak`] if the machine or the request leaves no
+/// way to break the rule.
 pub fn plan_breaking(
     machine: &MachineTopology,
     request: &PlanRequest,

@@ -132,7 +132,8 @@ impl PlacementChecker<'_> {
         }
     }
 
-    /// A group whose receivers are on several nodes distributes without regard to nodes, as in table 4.11.
+    /// A group whose receivers are on several nodes distributes without regard to nodes, as in
+    /// table 4.11.
     fn own_node(&mut self, group: &PlacementGroup, name: &str) {
         let node_of = |cpu: u32| self.machine.node_of(cpu);
         let distributors: CpuSet = group
@@ -169,7 +170,8 @@ impl PlacementChecker<'_> {
         }
     }
 
-    /// A group that is partly on the node of its control breaks the other node rules, and not this one.
+    /// A group that is partly on the node of its control breaks the other node rules, and not this
+    /// one.
     fn control_node(&mut self) {
         let is_remote = |group: &&PlacementGroup| {
             let control = self.machine.node_of(group.control_cpu);
@@ -211,7 +213,8 @@ impl PlacementChecker<'_> {
         }
     }
 
-    /// Workers share a core with each other only if every receiver shares its core with one of its workers.
+    /// Workers share a core with each other only if every receiver shares its core with one of its
+    /// workers.
     fn paired_siblings(&mut self, group: &PlacementGroup) {
         let workers: CpuSet = group.cpus(PlacedRole::Worker).collect();
         let distributors = group.threads.iter().filter(|thread| thread.role.distributes());

@@ -75,8 +75,8 @@ impl CpuSet {
         Self(self.0.difference(&other.0).copied().collect())
     }
 
-    /// The kernel's mask format: hexadecimal words of 32 CPUs, the highest first. `cpus`: as many bits as the
-    /// kernel's mask has.
+    /// The kernel's mask format: hexadecimal words of 32 CPUs, the highest first. `cpus`: as many
+    /// bits as the kernel's mask has.
     #[must_use]
     pub fn to_mask(&self, cpus: usize) -> String {
         let mut words = vec![0u32; cpus.div_ceil(32).max(1)];

@@ -7,7 +7,8 @@ use crate::placement::{Placement, PlacementRule, RuleBreak, RuleCost};
 
 /// The sum of costs: CPU utilization becomes `load_factor` times as much, plus `cpu_points`.
 ///
-/// Points are those of the studies' machines. They order placements; they do not predict utilization elsewhere.
+/// Points are those of the studies' machines. They order placements; they do not predict
+/// utilization elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct CostSum {
     /// Percentage points of CPU utilization.
@@ -24,8 +25,8 @@ impl CostSum {
     }
 }
 
-/// Adds up `breaks` of `placement`. `workers`: how many workers the placement has that it is compared with; the load
-/// divides over workers.
+/// Adds up `breaks` of `placement`. `workers`: how many workers the placement has that it is
+/// compared with; the load divides over workers.
 ///
 /// The highest of several breaks of one rule counts, since the studies measured the whole machine.
 #[must_use]

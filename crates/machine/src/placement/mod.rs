@@ -1,7 +1,9 @@
-//! Which threads of a user plane run on which CPUs: the machine as plain data, the roles, the named rules.
+//! Which threads of a user plane run on which CPUs: the machine as plain data, the roles, the named
+//! rules.
 //!
-//! [`MachineTopology`] describes the machine; the room `topology` reads it. [`plan()`] proposes a [`Placement`], and
-//! [`check()`] says which rules a placement breaks. [`plan_breaking()`] proposes one that breaks a rule, to measure it. Rules, reasons and costs are those of two studies, which
+//! [`MachineTopology`] describes the machine; the room `topology` reads it. [`plan()`] proposes a
+//! [`Placement`], and [`check()`] says which rules a placement breaks. [`plan_breaking()`] proposes
+//! one that breaks a rule, to measure it. Rules, reasons and costs are those of two studies, which
 //! [`PlacementRule`] names. Nothing here reads the machine, and nothing is changed.
 
 mod breaking;

@@ -10,7 +10,8 @@ use crate::placement::{
     cost_of,
 };
 
-/// Workers per receiver where nobody says: the ratio of study 003, 3.3 (one to five and two to nine).
+/// Workers per receiver where nobody says: the ratio of study 003, 3.3 (one to five and two to
+/// nine).
 const WORKERS_PER_RECEIVER: usize = 5;
 
 /// A proposed placement.
@@ -31,7 +32,8 @@ pub struct PlacementPlan {
 pub enum PlanRefusal {
     /// The process may run on no CPU.
     NoUsableCpu,
-    /// A model with receivers or a scheduler has a CPU for each thread, or there are none to receive or to process.
+    /// A model with receivers or a scheduler has a CPU for each thread, or there are none to
+    /// receive or to process.
     TooFewCpus {
         /// CPUs that the threads of the packet path need.
         needed: usize,
@@ -95,7 +97,8 @@ impl std::error::Error for PlanRefusal {}
 /// Proposes CPUs for `request` on `machine`.
 ///
 /// # Errors
-/// [`PlanRefusal`] when the machine cannot run the request at all. Rules that it cannot keep are in the plan.
+/// [`PlanRefusal`] when the machine cannot run the request at all. Rules that it cannot keep are in
+/// the plan.
 pub fn plan(
     machine: &MachineTopology,
     request: &PlanRequest,
@@ -238,7 +241,8 @@ impl Planner<'_> {
         control
     }
 
-    /// Free CPUs, the best first: on the node, isolated, of cores that nobody uses, and CPU 0's core last.
+    /// Free CPUs, the best first: on the node, isolated, of cores that nobody uses, and CPU 0's
+    /// core last.
     fn candidates(&self, node: Option<u32>) -> Vec<u32> {
         let isolated = &self.machine.limits.isolated;
         let rank = |cpu: &u32| {
@@ -261,8 +265,8 @@ impl Planner<'_> {
         !usable.difference(&self.free).is_empty()
     }
 
-    /// How many threads of the packet path the node takes without breaking a rule: one per free core, or all CPUs of
-    /// free cores.
+    /// How many threads of the packet path the node takes without breaking a rule: one per free
+    /// core, or all CPUs of free cores.
     fn fitting(&self, node: Option<u32>) -> usize {
         let isolated = &self.machine.limits.isolated;
         let on_node = |core: &&crate::placement::CpuCore| node.is_none_or(|node| core.node == node);
@@ -388,7 +392,8 @@ impl PlacementPlan {
         Some(text)
     }
 
-    /// The plan as text: threads with their places, each rule, and what the rules that it breaks cost.
+    /// The plan as text: threads with their places, each rule, and what the rules that it breaks
+    /// cost.
     #[must_use]
     pub fn describe(&self, machine: &MachineTopology) -> String {
         let mut text = String::new();

@@ -11,7 +11,8 @@ pub enum SiblingPolicy {
     /// A core has one thread of the packet path; its other CPUs stay free.
     #[default]
     Split,
-    /// Both siblings have threads of the packet path, a receiver with a worker of its own where there are receivers.
+    /// Both siblings have threads of the packet path, a receiver with a worker of its own where
+    /// there are receivers.
     Shared,
 }
 
@@ -50,6 +51,7 @@ pub struct PlanRequest {
     pub siblings: SiblingPolicy,
     /// Ignore nodes, to compare.
     pub ignores_nodes: bool,
-    /// One group, with control of its own, on each node that has ports. Otherwise one group has all ports.
+    /// One group, with control of its own, on each node that has ports. Otherwise one group has all
+    /// ports.
     pub is_per_node: bool,
 }

@@ -30,8 +30,9 @@ impl fmt::Display for RuleCost {
     }
 }
 
-/// A rule. Sources: study 003 is *Impact of NUMA architecture and placement on a packet gateway* (tables 4.1 to 4.12, a
-/// gateway on two and four sockets), study 004 *On the use of Linux real-time features for RAN packet processing*.
+/// A rule. Sources: study 003 is *Impact of NUMA architecture and placement on a packet gateway*
+/// (tables 4.1 to 4.12, a gateway on two and four sockets), study 004 *On the use of Linux
+/// real-time features for RAN packet processing*.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlacementRule {
@@ -199,7 +200,8 @@ impl fmt::Display for UnknownRule {
 
 impl std::error::Error for UnknownRule {}
 
-/// Study 003, table 4.12: a receiver with one of its two workers on another node, 49.4 % instead of 33.1 %.
+/// Study 003, table 4.12: a receiver with one of its two workers on another node, 49.4 % instead of
+/// 33.1 %.
 pub(crate) const REMOTE_WORKER_POINTS: f64 = 16.4;
 /// Study 003, table 4.11: 87.0 % instead of 62.8 % without any node rule.
 pub(crate) const UMA_POINTS: f64 = 24.2;
@@ -207,8 +209,8 @@ pub(crate) const UMA_POINTS: f64 = 24.2;
 pub(crate) const CONTROL_REMOTE_POINTS: f64 = 1.7;
 /// Study 003, table 4.12: one control on the other node for two groups.
 pub(crate) const SHARED_CONTROL_REMOTE_POINTS: f64 = 1.9;
-/// Study 003, table 4.12: 18.1 points with both workers on one core of the other node, 16.4 with a receiver and a worker
-/// on it.
+/// Study 003, table 4.12: 18.1 points with both workers on one core of the other node, 16.4 with a
+/// receiver and a worker on it.
 pub(crate) const UNPAIRED_POINTS: f64 = 18.1 - REMOTE_WORKER_POINTS;
 /// Study 004, figure 2: 1350 µs instead of 900 µs while the sibling is busy.
 pub(crate) const SIBLING_FACTOR: f64 = 1350.0 / 900.0;

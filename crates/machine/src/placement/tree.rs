@@ -61,7 +61,8 @@ impl MachineTopology {
             text.push_str(", no CPUs");
         }
         writeln!(f, "{text}")?;
-        // Large caches are shared by several cores; smaller ones belong to a core and have its line.
+        // Large caches are shared by several cores; smaller ones belong to a core and have its
+        // line.
         let shared = |cpus: &CpuSet| self.cores.iter().all(|core| !is_subset(cpus, &core.cpus));
         for cache in self.caches.iter().filter(|cache| is_subset(&cache.cpus, &node.cpus)) {
             if shared(&cache.cpus) {

@@ -29,14 +29,15 @@ pub struct RevertedTuning {
     pub left: Vec<String>,
 }
 
-/// Writes all settings of `request` that differ and can be changed. A failure takes everything back.
+/// Writes all settings of `request` that differ and can be changed. A failure takes everything
+/// back.
 ///
-/// The journal is durable before the first setting changes, and names for each the value before and after. So
-/// [`revert`] finds out by itself how far an interrupted call came.
+/// The journal is durable before the first setting changes, and names for each the value before and
+/// after. So [`revert`] finds out by itself how far an interrupted call came.
 ///
 /// # Errors
-/// When the request does not fit, when settings are applied already, when none of those that differ can be changed, or
-/// when the kernel refuses one.
+/// When the request does not fit, when settings are applied already, when none of those that differ
+/// can be changed, or when the kernel refuses one.
 pub fn apply(
     files: &mut dyn HostFiles,
     request: &TuningRequest,

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, Mode, OFlags, ResolveFlags, access, open, openat2};
 
-/// Files that settings are in. Paths are relative to the root of the machine, such as `proc/sys/kernel/numa_balancing`.
+/// Files that settings are in. Paths are relative to the root of the machine, such as
+/// `proc/sys/kernel/numa_balancing`.
 pub trait HostFiles {
     /// Reads a file.
     ///
@@ -67,7 +68,8 @@ impl RootedFiles {
         Self { root: root.to_owned() }
     }
 
-    /// Opens a regular file. Links lead nowhere out of the root, and nobody is waited for at a FIFO.
+    /// Opens a regular file. Links lead nowhere out of the root, and nobody is waited for at a
+    /// FIFO.
     fn open(&self, path: &str, how: OFlags) -> io::Result<File> {
         let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = open(&self.root, folder, Mode::empty())?;

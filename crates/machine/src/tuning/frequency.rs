@@ -1,9 +1,10 @@
 //! Frequencies of CPUs, lowered while their threads have little to do.
 //!
-//! A thread that polls keeps the frequency of its CPU high whatever it does, since the kernel sees a CPU without idle time.
-//! [`FrequencyScaling`] decides by the busy share that threads count themselves, and changes `scaling_max_freq` between the two
-//! limits that it finds. A journal has both before the first change, so that the limit is taken back after a crash as well:
-//! by the next process that begins, or by [`revert_frequencies`].
+//! A thread that polls keeps the frequency of its CPU high whatever it does, since the kernel sees
+//! a CPU without idle time. [`FrequencyScaling`] decides by the busy share that threads count
+//! themselves, and changes `scaling_max_freq` between the two limits that it finds. A journal has
+//! both before the first change, so that the limit is taken back after a crash as well: by the next
+//! process that begins, or by [`revert_frequencies`].
 
 use std::io;
 use std::time::Duration;
@@ -22,7 +23,8 @@ const JOURNAL_END: &str = ".journal";
 /// From this recent busy share on the frequency is high, at once. Unit: thousandths.
 const RAISE_PERMILLE: u64 = 700;
 
-/// The frequency is lowered if the busy share at the low one would be at most this. Unit: thousandths.
+/// The frequency is lowered if the busy share at the low one would be at most this. Unit:
+/// thousandths.
 const LOWER_PERMILLE: u64 = 400;
 
 /// How long that has to hold.
@@ -133,7 +135,8 @@ pub enum FrequencyChange {
     Lowered(FrequencyRange),
     /// It is the high one again.
     Raised(FrequencyRange),
-    /// The kernel refused, or somebody else changed the limit, as the sentence says; it is left alone from now on.
+    /// The kernel refused, or somebody else changed the limit, as the sentence says; it is left
+    /// alone from now on.
     GivenUp(String),
 }
 
@@ -257,7 +260,8 @@ fn entry(range: &FrequencyRange, is_low: bool) -> JournalEntry {
     }
 }
 
-/// Takes back the limits of processes that ended without doing so. `own`: this process, which has begun nothing yet.
+/// Takes back the limits of processes that ended without doing so. `own`: this process, which has
+/// begun nothing yet.
 ///
 /// # Errors
 /// A journal is damaged, or the kernel refuses a previous limit.

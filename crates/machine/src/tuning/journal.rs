@@ -73,7 +73,8 @@ impl TuningJournal {
         })
     }
 
-    /// Values have neither tabs nor line ends: those of the kernel's files that `check` lets through.
+    /// Values have neither tabs nor line ends: those of the kernel's files that `check` lets
+    /// through.
     fn text(&self) -> String {
         let mut text = format!("{FIRST_LINE}\nprofile\t{}\n", self.profile);
         for entry in &self.entries {

@@ -4,15 +4,16 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::Path;
 
-/// A limit that all CPUs keep while this value exists. The kernel drops it when the file is closed, so it ends with the
-/// process in any case, and no journal is needed.
+/// A limit that all CPUs keep while this value exists. The kernel drops it when the file is closed,
+/// so it ends with the process in any case, and no journal is needed.
 #[derive(Debug)]
 pub struct CpuLatencyHold {
     _file: File,
 }
 
 impl CpuLatencyHold {
-    /// Limits wake-up latency of idle CPUs to `limit_us`; 0 lets them poll. `root`: `/`, or a copy of a machine.
+    /// Limits wake-up latency of idle CPUs to `limit_us`; 0 lets them poll. `root`: `/`, or a copy
+    /// of a machine.
     ///
     /// # Errors
     /// When the device does not exist or this process may not write it.

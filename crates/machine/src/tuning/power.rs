@@ -61,8 +61,8 @@ pub fn cpu_power(files: &dyn HostFiles, cpu: u16) -> CpuPower {
     CpuPower { frequency_khz: frequency.filter(|khz| *khz > 0), idle_states }
 }
 
-/// Reads the energy of the machine. The kernel shows it to root only. Source: powercap `intel-rapl`, which AMD's processors
-/// have, too.
+/// Reads the energy of the machine. The kernel shows it to root only. Source: powercap
+/// `intel-rapl`, which AMD's processors have, too.
 pub fn energy_zones(files: &dyn HostFiles) -> Vec<EnergyZone> {
     let name_of =
         |zone: &str| Some(files.read(&format!("{ZONES}/{zone}/name")).ok()?.trim().to_owned());

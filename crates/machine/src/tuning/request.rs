@@ -60,8 +60,8 @@ impl TuningRequest {
         Ok(online)
     }
 
-    /// CPUs for interrupts and other processes: online, not of real-time threads, and not later siblings if those go
-    /// offline.
+    /// CPUs for interrupts and other processes: online, not of real-time threads, and not later
+    /// siblings if those go offline.
     pub(crate) fn others(&self, files: &dyn HostFiles, online: &CpuSet) -> CpuSet {
         let stays = |cpu: &u32| {
             self.profile != TuningProfile::Rt

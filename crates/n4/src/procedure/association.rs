@@ -29,8 +29,9 @@ use crate::transaction::RequestPurpose;
 use crate::ue_pools::PoolAnnouncement;
 
 impl Node {
-    /// Sets up an association that a CP function requests. One that exists with this address ends first; its sessions
-    /// stay if the peer has not restarted, or wishes to retain them. Spec: TS 29.244 §6.2.6.2.2.
+    /// Sets up an association that a CP function requests. One that exists with this address ends
+    /// first; its sessions stay if the peer has not restarted, or wishes to retain them. Spec: TS
+    /// 29.244 §6.2.6.2.2.
     pub(crate) fn handle_association_setup(&mut self, request: &ReceivedMessage<'_>) {
         if self.is_late_setup(request) {
             self.counters.scalars.stale_recovery_time_stamps += 1;

@@ -55,7 +55,8 @@ impl Node {
     /// condition in the result, if sessions had to end.
     ///
     /// A Node ID that is associated from another address is refused, so that nobody deletes
-    /// another peer's sessions by claiming its Node ID; `contested_setup` probes that address before.
+    /// another peer's sessions by claiming its Node ID; `contested_setup` probes that address
+    /// before.
     pub(crate) fn create_association(
         &mut self,
         now: Nanos,
@@ -128,7 +129,8 @@ impl Node {
         }
     }
 
-    /// Keeps the sessions of the association that the address of a setup has. Returns their owner; `None` if they end.
+    /// Keeps the sessions of the association that the address of a setup has. Returns their owner;
+    /// `None` if they end.
     ///
     /// The peer may wish to retain all, or those that are controlled from the addresses that it
     /// lists. A peer with its earlier Recovery Time Stamp still has its sessions: all of them stay,
@@ -168,8 +170,8 @@ impl Node {
         Some(owner)
     }
 
-    /// A setup names the Node ID of a silent peer: that one is at another address now. A peer that has not restarted gets
-    /// its association there; the association of another one ends.
+    /// A setup names the Node ID of a silent peer: that one is at another address now. A peer that
+    /// has not restarted gets its association there; the association of another one ends.
     fn take_from_silent_address(&mut self, now: Nanos, facts: &AssociationParameters) {
         let AssociationParameters { address, ref node_id, recovery_time_stamp, .. } = *facts;
         let Some(former) = self.peers.other_holder(address, node_id) else { return };
@@ -200,8 +202,8 @@ impl Node {
 
     /// Ends the association of `address` if there is one: its sessions go in a job, answers that
     /// still wait are not sent any more, and the answered requests are forgotten, because a peer
-    /// that restarts counts its sequence numbers anew. Answers that need the sessions to be gone wait
-    /// ([`Node::wait_for_jobs`]).
+    /// that restarts counts its sequence numbers anew. Answers that need the sessions to be gone
+    /// wait ([`Node::wait_for_jobs`]).
     pub(crate) fn end_association(&mut self, now: Nanos, address: IpAddr, reason: DownReason) {
         let Some(owner) = self.association(address).map(|association| association.owner) else {
             return;

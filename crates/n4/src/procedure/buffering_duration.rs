@@ -1,8 +1,8 @@
 //! The DL Buffering Duration: how long downlink data is buffered before it is discarded.
 //!
 //! A CP function gives it with a BAR in its response to a report of downlink data: it cannot page
-//! the UE now. At its end the buffered packets are discarded, and the next packet is reported again.
-//! A change of the FARs' actions cancels it. Spec: TS 29.244 §7.5.9.2, §8.2.29.
+//! the UE now. At its end the buffered packets are discarded, and the next packet is reported
+//! again. A change of the FARs' actions cancels it. Spec: TS 29.244 §7.5.9.2, §8.2.29.
 
 use adit_pfcp::ie::DlBufferingDuration;
 use adit_rules::ApplyAction;

@@ -30,8 +30,8 @@ impl Node {
         }
     }
 
-    /// Runs work that no message requested, and contains its panics. Returns the change that removes
-    /// a session that a panic left half changed.
+    /// Runs work that no message requested, and contains its panics. Returns the change that
+    /// removes a session that a panic left half changed.
     pub(crate) fn run_contained(
         &mut self,
         activity: &'static str,
@@ -79,8 +79,8 @@ impl Node {
         }
     }
 
-    /// Removes the session whose change was interrupted. Returns the change. `is_answered`: its CP function learns of it by a
-    /// refusal.
+    /// Removes the session whose change was interrupted. Returns the change. `is_answered`: its CP
+    /// function learns of it by a refusal.
     fn remove_session_at_fault(&mut self, is_answered: bool) -> Option<DeltaId> {
         let up_seid = self.sessions.store().last_commit()?;
         // The change took the measurements with it.
@@ -93,7 +93,8 @@ impl Node {
         id
     }
 
-    /// Ends a session. A CP function that takes no last reports learns it from our Recovery Time Stamp.
+    /// Ends a session. A CP function that takes no last reports learns it from our Recovery Time
+    /// Stamp.
     fn end_untold(&mut self, up_seid: Seid) -> Option<DeltaId> {
         let owner = self.sessions.store().session(up_seid)?.owner();
         let is_told = self.peers.cp_function_has(owner, CpFunctionFeatures::EPFAR);

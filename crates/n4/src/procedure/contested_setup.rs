@@ -2,8 +2,9 @@
 //!
 //! The setup waits while the holder is probed by Heartbeat Requests in quick succession: it is
 //! refused as soon as the holder answers, and accepted when the holder stays silent for T1. Nobody
-//! takes an association from a live peer by claiming its Node ID, and a peer that moved does not wait until
-//! its old address has missed N1 heartbeats at their usual pace. Spec: TS 29.244 §6.2.6.2.2.
+//! takes an association from a live peer by claiming its Node ID, and a peer that moved does not
+//! wait until its old address has missed N1 heartbeats at their usual pace. Spec: TS 29.244
+//! §6.2.6.2.2.
 
 use core::net::IpAddr;
 

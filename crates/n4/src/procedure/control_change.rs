@@ -1,5 +1,5 @@
-//! Changes of control in responses to reports: redirection to another SMF of the set, and another CP
-//! F-SEID. Spec: TS 29.244 §5.22, §7.5.9.1.
+//! Changes of control in responses to reports: redirection to another SMF of the set, and another
+//! CP F-SEID. Spec: TS 29.244 §5.22, §7.5.9.1.
 
 use core::net::IpAddr;
 

@@ -21,8 +21,8 @@ impl Node {
         }
     }
 
-    /// Concludes at most `max` changes that are in effect in `plane`: their answers leave. Returns how
-    /// many it concluded.
+    /// Concludes at most `max` changes that are in effect in `plane`: their answers leave. Returns
+    /// how many it concluded.
     pub fn conclude_changes<P: DataPlane>(
         &mut self,
         now: Nanos,

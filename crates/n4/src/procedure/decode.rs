@@ -191,7 +191,8 @@ pub(super) fn creation(
     Err(unusable)
 }
 
-/// The DSCP to write, in its place of the octet: the value under its mask. The ECN field is ours. Spec: RFC 3168 §22.
+/// The DSCP to write, in its place of the octet: the value under its mask. The ECN field is ours.
+/// Spec: RFC 3168 §22.
 pub(super) fn marking(ie: ie::TransportLevelMarking) -> u8 {
     let [value, mask] = ie.0.to_be_bytes();
     value & mask & 0xfc

@@ -1,8 +1,8 @@
 //! The usage of all sessions, reported before their association is released.
 //!
-//! Sessions end one after another, a bounded number at a time, and each reports its last usage. When
-//! all is acknowledged, or given up, the CP function is notified, or its release request is carried
-//! out. Only for CP functions with EPFAR. Spec: TS 29.244 §5.18, §6.2.7, §6.2.8.
+//! Sessions end one after another, a bounded number at a time, and each reports its last usage.
+//! When all is acknowledged, or given up, the CP function is notified, or its release request is
+//! carried out. Only for CP functions with EPFAR. Spec: TS 29.244 §5.18, §6.2.7, §6.2.8.
 
 use adit_pfcp::ie::{AssociationReleaseRequest, CpFunctionFeatures, PfcpAuReqFlags};
 use adit_pfcp::message::AssociationUpdateRequest;

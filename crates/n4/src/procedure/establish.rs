@@ -95,7 +95,8 @@ impl Node {
         owners
     }
 
-    /// A session gave way to a new one; its last usage is reported if the CP function takes such reports.
+    /// A session gave way to a new one; its last usage is reported if the CP function takes such
+    /// reports.
     fn end_replaced(&mut self, deleted: DeletedSession) {
         let change = self.forget_discarded(deleted);
         self.counters.scalars.sessions_replaced += 1;

@@ -1,5 +1,5 @@
-//! Forwarding and Duplicating Parameters, Redirect Information and Forwarding Policy to the types of the session
-//! store. Spec: TS 29.244 §7.5.2.3, §7.5.4.3.
+//! Forwarding and Duplicating Parameters, Redirect Information and Forwarding Policy to the types
+//! of the session store. Spec: TS 29.244 §7.5.2.3, §7.5.4.3.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 

@@ -1,8 +1,8 @@
 //! The last usage of sessions that end by our decision, or whose last answer has no room for it.
 //!
-//! A session is deleted first; its last usage is read when no worker runs it any more, and leaves in
-//! Session Report Requests, of which the last one of a session that we ended says so. Reports without
-//! usage are not sent. Spec: TS 29.244 §5.2.2.3.1, §5.18.
+//! A session is deleted first; its last usage is read when no worker runs it any more, and leaves
+//! in Session Report Requests, of which the last one of a session that we ended says so. Reports
+//! without usage are not sent. Spec: TS 29.244 §5.2.2.3.1, §5.18.
 
 use adit_pfcp::ie::CpFunctionFeatures;
 use adit_rules::DeltaId;
@@ -30,8 +30,8 @@ impl Node {
         Some(EndedSession { to, cp_seid, owner, by_us: false, is_read: true })
     }
 
-    /// Deletes a session by this node's decision; its last usage is reported if the CP function takes
-    /// such reports (EPFAR), and lost if not. `None` when there is no such session.
+    /// Deletes a session by this node's decision; its last usage is reported if the CP function
+    /// takes such reports (EPFAR), and lost if not. `None` when there is no such session.
     pub(crate) fn end_locally(&mut self, up_seid: Seid) -> Option<DeltaId> {
         if let Some(ended) = self.apply_disposition(up_seid) {
             return Some(ended);

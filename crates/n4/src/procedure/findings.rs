@@ -100,7 +100,8 @@ impl Node {
     }
 }
 
-/// The body without the IE that `rejected` names, and that IE's type: the group of the rule, else the IE itself.
+/// The body without the IE that `rejected` names, and that IE's type: the group of the rule, else
+/// the IE itself.
 fn cut(body: &[u8], rejected: Rejected) -> Option<(Vec<u8>, IeType)> {
     let mut ies = IeIter::new(body);
     loop {

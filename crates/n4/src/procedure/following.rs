@@ -4,9 +4,9 @@
 //! take-over. Changes that concern peers wait for the take-over. Meanwhile nothing is sent, nothing
 //! is recorded, and nothing is counted.
 //!
-//! A session whose record changes ends, and begins again once its index is free. The order of changes of different
-//! sessions does not matter: a record that another session keeps from taking effect is tried again when something
-//! becomes free, at the latest before the take-over.
+//! A session whose record changes ends, and begins again once its index is free. The order of
+//! changes of different sessions does not matter: a record that another session keeps from taking
+//! effect is tried again when something becomes free, at the latest before the take-over.
 
 use adit_session::{KeptUsage, OwnerId};
 use adit_store::{RecordKind, RecordName};
@@ -24,8 +24,8 @@ use crate::records::{
 use crate::session_state::RemainingReports;
 
 impl Node {
-    /// Begins to follow the records of an active node, of which `node` is one. It may begin again with all records,
-    /// see [`Node::begin_reading_again`].
+    /// Begins to follow the records of an active node, of which `node` is one. It may begin again
+    /// with all records, see [`Node::begin_reading_again`].
     ///
     /// Call [`Node::follow_record`] for every record, then for every change. Publish changes, call
     /// [`Node::handle_timeout`] and [`Node::poll_timeout`] as otherwise. To take over, wait until
@@ -44,9 +44,9 @@ impl Node {
         self.restoration.as_ref().is_some_and(|restoration| restoration.followed.is_some())
     }
 
-    /// A record of the active node has this value now; `None` if it has been removed. The order is that of the active
-    /// node's changes; when all records are read, any order in which PFDs and usage come before sessions, at best
-    /// [`RecordKind::ALL`].
+    /// A record of the active node has this value now; `None` if it has been removed. The order is
+    /// that of the active node's changes; when all records are read, any order in which PFDs and
+    /// usage come before sessions, at best [`RecordKind::ALL`].
     ///
     /// # Errors
     /// The reason why the record cannot be read; an event reports it. A session that another one
@@ -250,7 +250,8 @@ impl Node {
         self.try_waiting(now, restoration, followed, up_seid)
     }
 
-    /// The active node has set a session aside, or no longer. So it waits for the take-over, or takes effect.
+    /// The active node has set a session aside, or no longer. So it waits for the take-over, or
+    /// takes effect.
     fn follow_mark(
         &mut self,
         now: Nanos,
@@ -276,8 +277,8 @@ impl Node {
         }
     }
 
-    /// Restores a session whose record waits. It waits on if another session excludes it, and is set aside if its record
-    /// cannot be read.
+    /// Restores a session whose record waits. It waits on if another session excludes it, and is
+    /// set aside if its record cannot be read.
     fn try_waiting(
         &mut self,
         now: Nanos,

@@ -14,10 +14,10 @@ use crate::transaction::RequestPurpose;
 impl Node {
     /// Answers a Heartbeat Request, with or without an association.
     ///
-    /// A newer Recovery Time Stamp, or an older one again, may mean that the peer restarted: its response to a heartbeat of
-    /// ours decides, which is sent at once. INTEROP: some control planes write the time of sending
-    /// into every request, and their true time stamp into responses; once a response has shown so,
-    /// the requests of that peer are ignored. Spec: TS 29.244 §8.2.65.
+    /// A newer Recovery Time Stamp, or an older one again, may mean that the peer restarted: its
+    /// response to a heartbeat of ours decides, which is sent at once. INTEROP: some control planes
+    /// write the time of sending into every request, and their true time stamp into responses; once
+    /// a response has shown so, the requests of that peer are ignored. Spec: TS 29.244 §8.2.65.
     pub(crate) fn handle_heartbeat_request(&mut self, request: &ReceivedMessage<'_>) {
         let Ok(message) = HeartbeatRequest::decode_body(request.body) else {
             self.counters.scalars.discarded_malformed_request += 1;
@@ -43,8 +43,9 @@ impl Node {
         self.respond_unremembered(request, &body);
     }
 
-    /// Takes the response to a heartbeat of ours. A newer Recovery Time Stamp means that the peer restarted, and an older one
-    /// is to be repeated in the next response, whose request leaves at once.
+    /// Takes the response to a heartbeat of ours. A newer Recovery Time Stamp means that the peer
+    /// restarted, and an older one is to be repeated in the next response, whose request leaves at
+    /// once.
     pub(crate) fn handle_heartbeat_response(&mut self, response: &ReceivedMessage<'_>) {
         let Ok(message) = HeartbeatResponse::decode_body(response.body) else {
             self.counters.scalars.discarded_malformed_response += 1;

@@ -11,8 +11,8 @@ use crate::node::Node;
 use crate::session_state::ReportItem;
 
 impl Node {
-    /// How many jobs on many sessions have not ended: they are not done, or workers do not run their
-    /// last change yet.
+    /// How many jobs on many sessions have not ended: they are not done, or workers do not run
+    /// their last change yet.
     #[must_use]
     pub fn pending_jobs_len(&self) -> usize {
         self.backlog.open_len()

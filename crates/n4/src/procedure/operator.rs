@@ -11,8 +11,8 @@ use crate::event::{DownReason, NodeEvent, ReleaseFailure};
 use crate::node::Node;
 
 impl Node {
-    /// Ends a session by the operator's decision. Its CP function gets the last usage if it takes such reports (EPFAR).
-    /// False if there is no such session. Spec: TS 29.244 §5.18.
+    /// Ends a session by the operator's decision. Its CP function gets the last usage if it takes
+    /// such reports (EPFAR). False if there is no such session. Spec: TS 29.244 §5.18.
     pub fn end_session(&mut self, up_seid: Seid) -> bool {
         let mut is_ended = false;
         self.run_contained("the end of a session by the operator", |node| {
@@ -33,8 +33,9 @@ impl Node {
         true
     }
 
-    /// Ends the association of `address` and its sessions without its CP function, which gets no last usage. It learns of
-    /// it by Cause 72 at its next request. Returns the number of sessions, `None` without such an association.
+    /// Ends the association of `address` and its sessions without its CP function, which gets no
+    /// last usage. It learns of it by Cause 72 at its next request. Returns the number of sessions,
+    /// `None` without such an association.
     ///
     /// The standard lets only CP functions release associations: this is for one that does not.
     pub fn end_association_by_operator(&mut self, now: Nanos, address: IpAddr) -> Option<usize> {
@@ -71,8 +72,8 @@ impl Node {
         }
     }
 
-    /// Refuses new sessions with Cause 74 and reports full load and overload, or ends that. Known sessions go on.
-    /// Spec: TS 29.244 §6.2.3, §6.2.4.
+    /// Refuses new sessions with Cause 74 and reports full load and overload, or ends that. Known
+    /// sessions go on. Spec: TS 29.244 §6.2.3, §6.2.4.
     pub const fn set_draining(&mut self, is_draining: bool) {
         self.load.is_draining = is_draining;
     }

@@ -112,8 +112,8 @@ impl Node {
         }
     }
 
-    /// When a path is due next. Peers that changed since the last turn are processed in the next one,
-    /// whenever that is.
+    /// When a path is due next. Peers that changed since the last turn are processed in the next
+    /// one, whenever that is.
     pub(crate) fn next_path_deadline(&self) -> Option<Nanos> {
         let due = self.paths.deadlines.first().map(|(due, _)| *due);
         let wider = self.paths.narrow.first().map(|(until, _)| *until);
@@ -121,7 +121,8 @@ impl Node {
         if self.paths.has_peers_left { Some(Nanos(0)) } else { due }
     }
 
-    /// The paths to all GTP-U peers, by address; while none are watched only those that are narrower than their links.
+    /// The paths to all GTP-U peers, by address; while none are watched only those that are
+    /// narrower than their links.
     pub fn paths(&self) -> impl Iterator<Item = PathEntry> + '_ {
         self.paths_behind(None)
     }

@@ -118,8 +118,8 @@ fn application(group: &ApplicationIdsPfds<'_>) -> Result<PfdApplication, Rejecte
     Ok(PfdApplication { id: id.ok_or(incorrect)?.into(), flow_descriptions })
 }
 
-/// The flow description of PFD contents, and the additional ones. Contents without any component describe nothing:
-/// an application that has no others loses its PFDs.
+/// The flow description of PFD contents, and the additional ones. Contents without any component
+/// describe nothing: an application that has no others loses its PFDs.
 fn add_flow_descriptions(
     contents: &PfdContents<'_>,
     texts: &mut Vec<Box<str>>,

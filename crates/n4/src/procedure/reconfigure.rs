@@ -13,8 +13,9 @@ impl Node {
     /// without it they keep theirs. Requests are decided by the new configuration from here on;
     /// peers keep their sessions.
     ///
-    /// The interfaces, which further ones may follow, the conditions of slices and the network instance of each forwarding
-    /// policy must be the same as before: see [`adit_session::SessionStore::set_provisioning`].
+    /// The interfaces, which further ones may follow, the conditions of slices and the network
+    /// instance of each forwarding policy must be the same as before: see
+    /// [`adit_session::SessionStore::set_provisioning`].
     pub fn reconfigure(&mut self, now: Nanos, config: NodeConfig, recompiles: bool) {
         let NodeConfig {
             heartbeat_interval,

@@ -28,8 +28,9 @@ use crate::session_state::{EndedSession, ReportItem};
 use crate::transition::SessionDisposition;
 
 impl Node {
-    /// The changes of records since the last call, as one group. Call it after whatever else the node did in a
-    /// turn of the control thread, and [`Node::handle_durable`] when the store has the group.
+    /// The changes of records since the last call, as one group. Call it after whatever else the
+    /// node did in a turn of the control thread, and [`Node::handle_durable`] when the store has
+    /// the group.
     pub fn poll_records(&mut self, now: Nanos) -> Option<RecordGroup> {
         self.note_changed_usage();
         self.rewrite_part();
@@ -84,8 +85,8 @@ impl Node {
         (self.sessions.records.groups_under_way(), self.sessions.records.held_len())
     }
 
-    /// Begins the records of a node without any: its clock began when the time of day was `clock_zero`, in
-    /// nanoseconds since 1900-01-01.
+    /// Begins the records of a node without any: its clock began when the time of day was
+    /// `clock_zero`, in nanoseconds since 1900-01-01.
     pub fn begin_records(&mut self, clock_zero: u64) {
         self.clock_zero = clock_zero;
         self.sessions.records.note_node();
@@ -109,10 +110,10 @@ impl Node {
         }
     }
 
-    /// Takes an establishment back whose answer was held until no copy of its request came any more, T1 after the last one.
-    /// Its sender gave up and does not have the SEID, so nobody else could remove the session.
-    /// Nothing is answered: should a copy come all the same, the request is a new one. All other
-    /// requests leave nothing that their sender cannot name.
+    /// Takes an establishment back whose answer was held until no copy of its request came any
+    /// more, T1 after the last one. Its sender gave up and does not have the SEID, so nobody else
+    /// could remove the session. Nothing is answered: should a copy come all the same, the request
+    /// is a new one. All other requests leave nothing that their sender cannot name.
     fn takes_back(&mut self, now: Nanos, answered: HeldAnswer, bytes: &[u8]) -> bool {
         let HeldAnswer { peer, key, number } = answered;
         if MessageType(key.message_type) != MessageType::SESSION_ESTABLISHMENT_REQUEST {
@@ -245,9 +246,9 @@ impl Node {
         self.restoration.is_some()
     }
 
-    /// Restores a record, which is of no further use. The kinds come in the order of [`RecordKind::ALL`]; sessions cost
-    /// least in the order of their indices, the lowest 24 bits of their SEIDs, and if the thread that read `record`
-    /// drops it, whose memory it is.
+    /// Restores a record, which is of no further use. The kinds come in the order of
+    /// [`RecordKind::ALL`]; sessions cost least in the order of their indices, the lowest 24 bits
+    /// of their SEIDs, and if the thread that read `record` drops it, whose memory it is.
     ///
     /// # Errors
     /// Why it cannot be restored; an event says so, too.
@@ -432,8 +433,8 @@ impl Node {
         restored
     }
 
-    /// The store has lost records, and with them perhaps sessions: every peer learns it from our Recovery Time Stamp. Call
-    /// it before [`Node::end_restoration`].
+    /// The store has lost records, and with them perhaps sessions: every peer learns it from our
+    /// Recovery Time Stamp. Call it before [`Node::end_restoration`].
     pub fn note_lost_records(&mut self) {
         if let Some(restoration) = &mut self.restoration {
             restoration.is_loss_unknown = true;
@@ -452,7 +453,8 @@ impl Node {
         }
     }
 
-    /// Restores a session, with usage that is known to be later than its record. If it is refused, nothing has changed.
+    /// Restores a session, with usage that is known to be later than its record. If it is refused,
+    /// nothing has changed.
     pub(super) fn restore_session(
         &mut self,
         now: Nanos,

@@ -45,7 +45,8 @@ impl Node {
         self.send_request(now, to, &body, RequestPurpose::AssociationUpdate { owner });
     }
 
-    /// True without associations, but those of silent peers, and without answers that wait: this node may stop.
+    /// True without associations, but those of silent peers, and without answers that wait: this
+    /// node may stop.
     #[must_use]
     pub fn is_released(&self) -> bool {
         self.associations().all(Association::is_silent) && self.answers.len() == 0

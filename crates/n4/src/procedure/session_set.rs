@@ -1,8 +1,8 @@
 //! Deletion and modification of sets of sessions.
 //!
 //! A CP function acts on the sessions that it controls, alone or with its SMF set; others that
-//! happen to have the same set identifiers are not touched. Spec: TS 29.244 §6.2.9, §6.2.10, §7.4.6,
-//! §7.4.7.
+//! happen to have the same set identifiers are not touched. Spec: TS 29.244 §6.2.9, §6.2.10,
+//! §7.4.6, §7.4.7.
 
 use core::net::IpAddr;
 use std::collections::VecDeque;

@@ -34,8 +34,9 @@ impl Node {
         self.set_aside.len()
     }
 
-    /// Removes a session that is set aside, and its records, by the operator's decision. Its CP function gets the last usage
-    /// if the record can be read and it takes such reports (EPFAR). False if no such session is set aside.
+    /// Removes a session that is set aside, and its records, by the operator's decision. Its CP
+    /// function gets the last usage if the record can be read and it takes such reports (EPFAR).
+    /// False if no such session is set aside.
     pub fn discard_set_aside(&mut self, now: Nanos, up_seid: Seid) -> bool {
         let Some(session) = self.take_set_aside(up_seid) else { return false };
         self.sessions.records.note_removed_session(up_seid);
@@ -153,7 +154,8 @@ impl Node {
         }
     }
 
-    /// A CP function has set up a session anew: those with its UE's addresses that are set aside are superseded.
+    /// A CP function has set up a session anew: those with its UE's addresses that are set aside
+    /// are superseded.
     pub(super) fn supersede_set_aside(&mut self, now: Nanos, index: SessionIndex) {
         if self.set_aside.is_empty() {
             return;

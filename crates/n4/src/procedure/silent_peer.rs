@@ -1,9 +1,10 @@
-//! Sessions that outlive their peer: a CP function that does not answer is not one that restarted, and users keep their
-//! service meanwhile.
+//! Sessions that outlive their peer: a CP function that does not answer is not one that restarted,
+//! and users keep their service meanwhile.
 //!
-//! The association stays, and so do its sessions, for a time that the operator sets. It is up again when the peer
-//! answers a heartbeat, or sets it up, with the Recovery Time Stamp that it had; a configured peer gets setups again.
-//! Session reports and node reports wait. Spec: TS 29.244 §6.2.6.2.2; TS 23.527 §4.
+//! The association stays, and so do its sessions, for a time that the operator sets. It is up again
+//! when the peer answers a heartbeat, or sets it up, with the Recovery Time Stamp that it had; a
+//! configured peer gets setups again. Session reports and node reports wait. Spec: TS 29.244
+//! §6.2.6.2.2; TS 23.527 §4.
 
 use core::net::IpAddr;
 
@@ -50,8 +51,8 @@ impl Node {
         }
     }
 
-    /// A silent peer answered a heartbeat with the Recovery Time Stamp that it had. Whether a configured one still has the
-    /// association, only a setup shows.
+    /// A silent peer answered a heartbeat with the Recovery Time Stamp that it had. Whether a
+    /// configured one still has the association, only a setup shows.
     pub(crate) fn on_silent_peer_answered(&mut self, now: Nanos, address: IpAddr) {
         if self.peers.admission.is_configured(address) {
             return;
@@ -89,7 +90,8 @@ impl Node {
         }
     }
 
-    /// A member of an SMF set is there: it gets the sessions of the silent ones. Spec: TS 29.244 §5.22.
+    /// A member of an SMF set is there: it gets the sessions of the silent ones. Spec: TS 29.244
+    /// §5.22.
     pub(crate) fn relieve_silent_peers(&mut self, now: Nanos, owner: OwnerId) {
         let silent = |known: &&Association| known.owner != owner && known.is_silent();
         let silent = self.associations().filter(silent);

@@ -28,8 +28,8 @@ impl Node {
         }
     }
 
-    /// Sessions ended that a peer may still believe in: its next association gets a newer time stamp than any peer was
-    /// given before.
+    /// Sessions ended that a peer may still believe in: its next association gets a newer time
+    /// stamp than any peer was given before.
     pub(crate) fn move_time_stamp(&mut self, now: Nanos) {
         let latest = self.latest_time_stamp;
         self.note_time_stamp(self.ntp_clock.seconds(now));

@@ -71,7 +71,8 @@ impl Node {
         }
     }
 
-    /// The part of it that goes on while records are restored: the peers see that the node is alive.
+    /// The part of it that goes on while records are restored: the peers see that the node is
+    /// alive.
     fn handle_timeout_of_restoration(&mut self, now: Nanos) {
         let activities: [TimerActivity; 2] = [
             ("retransmissions", Self::handle_due_requests),

@@ -26,8 +26,8 @@ impl Node {
         self.start_job(waiter, JobTask::Transition { owner, number });
     }
 
-    /// The association ended and nobody inherits its sessions, nor those on their way to it: none of
-    /// them reports any more.
+    /// The association ended and nobody inherits its sessions, nor those on their way to it: none
+    /// of them reports any more.
     pub(crate) fn abandon_sessions(&mut self, owner: OwnerId) {
         self.sessions.transitions.drop_of(owner);
         self.sessions.states.abandon_reports(owner);
@@ -36,14 +36,15 @@ impl Node {
         }
     }
 
-    /// True while the sessions of `owner` have a CP function: its association exists, or another one of
-    /// its set is about to get them.
+    /// True while the sessions of `owner` have a CP function: its association exists, or another
+    /// one of its set is about to get them.
     pub(crate) fn has_control_plane(&self, owner: OwnerId) -> bool {
         self.peers.association_of(owner).is_some()
             || self.sessions.transitions.successor(owner).is_some()
     }
 
-    /// Applies the dispositions that wait for a session. Returns the change that ends it, if one does.
+    /// Applies the dispositions that wait for a session. Returns the change that ends it, if one
+    /// does.
     pub(crate) fn apply_disposition(&mut self, up_seid: Seid) -> Option<DeltaId> {
         loop {
             let session = self.sessions.store().session(up_seid)?;

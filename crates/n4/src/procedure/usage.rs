@@ -263,7 +263,8 @@ mod tests {
         assert!(len(&response) < OWN_MESSAGE_BYTES_MAX);
     }
 
-    /// F-TEIDs and UE addresses of both families for as many PDRs and traffic endpoints as a session may have.
+    /// F-TEIDs and UE addresses of both families for as many PDRs and traffic endpoints as a
+    /// session may have.
     fn most_chosen() -> ChosenIdentifiers {
         let (v4, v6) = (Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST);
         let f_teid = LocalFTeid { teid: Teid(1), v4: Some(v4), v6: Some(v6) };

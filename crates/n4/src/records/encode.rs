@@ -115,7 +115,8 @@ impl RecordBook {
         self.news.encoded.extend(unit.pieces());
     }
 
-    /// Encodes the next changes that become durable as a whole: those of a session, and the other answers at last.
+    /// Encodes the next changes that become durable as a whole: those of a session, and the other
+    /// answers at last.
     fn next_unit(&mut self, now: Nanos, sources: RecordSources<'_>) -> Option<GroupChanges> {
         let mut changes = GroupChanges::default();
         let Some((up_seid, unit)) = self.news.sessions.pop_first() else {

@@ -17,7 +17,8 @@ pub struct FormerRecord {
 /// The contents of a record.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum FormerValue {
-    /// That of a session, the only kind of which there are many, with its octets for the case that it is refused.
+    /// That of a session, the only kind of which there are many, with its octets for the case that
+    /// it is refused.
     Session(Result<Box<FormerSessionValue>, RecordError>, Vec<u8>),
     /// That of another kind.
     Octets(Vec<u8>),
@@ -33,8 +34,8 @@ pub(crate) struct FormerSessionValue {
 }
 
 impl FormerRecord {
-    /// The record of this kind and name with these octets. Octets that are none of its kind are refused when the record
-    /// is to be restored.
+    /// The record of this kind and name with these octets. Octets that are none of its kind are
+    /// refused when the record is to be restored.
     #[must_use]
     pub fn read(kind: RecordKind, name: RecordName, octets: Vec<u8>) -> Self {
         let value = match kind {

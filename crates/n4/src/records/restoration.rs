@@ -30,7 +30,8 @@ pub(crate) struct NodeRestoration {
     pub set_aside_before: Vec<(Seid, Vec<u8>)>,
     /// Reports of such sessions.
     pub reports_before: Vec<(Seid, ReportsValue)>,
-    /// The record of an association could not be read: sessions without an association may be of it.
+    /// The record of an association could not be read: sessions without an association may be of
+    /// it.
     pub has_unread_association: bool,
     /// Sessions that were not restored, by reason.
     pub reports: SetAsideReport,

@@ -88,8 +88,9 @@ pub(crate) fn decoded<'a, T: Deserialize<'a>>(octets: &'a [u8]) -> Result<T, Rec
     }
 }
 
-/// The record that says when the records changed last, by the node's clock: no record is later by [`CLOCK_MARK_INTERVAL`] or more.
-/// Release 0.1.0 ignores it: it has the name of an association that there cannot be.
+/// The record that says when the records changed last, by the node's clock: no record is later by
+/// [`CLOCK_MARK_INTERVAL`] or more. Release 0.1.0 ignores it: it has the name of an association
+/// that there cannot be.
 pub const CLOCK_MARK: RecordKey<'static> = RecordKey::number(RecordKind::Association, 1 << 32);
 
 /// How often the mark follows the clock, while records change.
@@ -108,8 +109,8 @@ pub fn clock_mark(octets: &[u8]) -> Result<Nanos, RecordError> {
 pub struct NodeRecord {
     /// When the node started first. Unit: seconds since 1900-01-01 (NTP).
     pub recovery_time_stamp: u32,
-    /// The time of day at zero of the node's clock, which later processes continue. Unit: nanoseconds since
-    /// 1900-01-01.
+    /// The time of day at zero of the node's clock, which later processes continue. Unit:
+    /// nanoseconds since 1900-01-01.
     pub clock_zero: u64,
     /// The last name given to an association.
     pub(crate) last_owner: u32,
@@ -212,7 +213,8 @@ impl AssociationValue {
         core::mem::take(&mut self.controls).into_iter().map(PathQosControl::from).collect()
     }
 
-    /// The association at `address` of a node with `time_stamp`; a Heartbeat Request to it is due at once.
+    /// The association at `address` of a node with `time_stamp`; a Heartbeat Request to it is due
+    /// at once.
     pub(crate) fn into_association(
         self,
         now: Nanos,

@@ -62,8 +62,8 @@ pub(crate) struct EndedSession {
 pub(crate) enum RemainingReports {
     /// Waiting usage, and the last usage to come, are reported to this destination.
     Deliver(EndedSession),
-    /// A request with usage is retransmitted until its response, by a later process to this destination; all else is
-    /// forgotten.
+    /// A request with usage is retransmitted until its response, by a later process to this
+    /// destination; all else is forgotten.
     KeepUsageInFlight(Option<EndedSession>),
     /// Nobody receives them.
     Discard,

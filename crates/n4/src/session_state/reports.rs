@@ -183,7 +183,8 @@ impl SessionStates {
         self.edit_queue(up_seid, |queue| queue.sequence = Some(sequence));
     }
 
-    /// Ends the request in flight of a session: the CP function accepted it, or nothing in it is to be sent again.
+    /// Ends the request in flight of a session: the CP function accepted it, or nothing in it is to
+    /// be sent again.
     pub(crate) fn finish_report(&mut self, up_seid: Seid) {
         if self.has_unacknowledged_usage(up_seid) {
             self.reports.note_usage(up_seid);

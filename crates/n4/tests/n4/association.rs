@@ -36,9 +36,9 @@ fn setup_is_accepted_with_node_id_time_stamp_and_true_features() {
     assert_eq!(body.cause, Cause::RequestAccepted);
     assert_eq!(body.node_id.to_string(), "upf.example");
     assert_eq!(body.recovery_time_stamp, RecoveryTimeStamp(UPF_STARTED));
-    // Octets of the IE, so that this list is the standard's and not the code's (§8.2.25). DDND, DLBD,
-    // FTUP, PFDM, TREU; EMPU, PDIU, UDBC, QUOAC, FRRT, PFDE, EPFAR; DPDRA, SSET, MNOP, MTE, BUNDL;
-    // MPAS, VTIME, NORP; GPQM, CIOT, DDDS; QUASF.
+    // Octets of the IE, so that this list is the standard's and not the code's (§8.2.25). DDND,
+    // DLBD, FTUP, PFDM, TREU; EMPU, PDIU, UDBC, QUOAC, FRRT, PFDE, EPFAR; DPDRA, SSET, MNOP, MTE,
+    // BUNDL; MPAS, VTIME, NORP; GPQM, CIOT, DDDS; QUASF.
     let features = [0, 43, 0, 6, 0xb6, 0xef, 0x79, 0x0d, 0x54, 0x02];
     assert!(bytes.windows(features.len()).any(|window| window == features), "{bytes:02x?}");
     let association = bench.node.association(IpAddr::V4(TEN)).unwrap();
@@ -449,7 +449,8 @@ fn own_heartbeat_answered_with_a_newer_time_stamp_ends_the_association() {
     assert_eq!(bench.node.store().len(), 0);
 }
 
-/// A time stamp before the known one, if it comes once, is of a message from before the restart. Spec: TS 23.007 §19A.
+/// A time stamp before the known one, if it comes once, is of a message from before the restart.
+/// Spec: TS 23.007 §19A.
 #[test]
 fn setup_with_an_older_time_stamp_is_discarded_and_the_next_one_is_a_restart() {
     let mut bench = Bench::associated();

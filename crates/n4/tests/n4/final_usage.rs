@@ -1,5 +1,5 @@
-//! The last usage of sessions that end by our decision, and reports that had no room in an answer or
-//! that another SMF of the set is to have.
+//! The last usage of sessions that end by our decision, and reports that had no room in an answer
+//! or that another SMF of the set is to have.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -324,7 +324,8 @@ fn deletion_with_more_reports_than_fit_sends_the_rest_to_who_takes_it() {
     }
 }
 
-/// Half of the CP functions take the reports that have no room in the answer, and half of the sessions have two per URR.
+/// Half of the CP functions take the reports that have no room in the answer, and half of the
+/// sessions have two per URR.
 #[test]
 fn deletion_of_a_session_with_as_many_urrs_as_it_may_have_reports_the_usage_of_each() {
     let urrs = u32::try_from(RULES_PER_SESSION_MAX).unwrap();

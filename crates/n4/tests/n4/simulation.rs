@@ -375,7 +375,8 @@ impl Simulation {
         simulation
     }
 
-    /// The process of the node is killed: some groups that it handed out are on the disk, the others are not.
+    /// The process of the node is killed: some groups that it handed out are on the disk, the
+    /// others are not.
     fn kill(&mut self) {
         let now = self.clock.now();
         for _ in 0..self.rng.random_range(0..=self.disk.queue.len()) {

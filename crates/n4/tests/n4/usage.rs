@@ -195,8 +195,8 @@ fn monitoring_time_of_day_splits_the_report() {
     assert_eq!(reports[0].end_time.unwrap().0, UPF_STARTED + 5);
 }
 
-/// free5GC's SMF has two such URRs per session, and cannot read a report with a Usage Information that nothing requires.
-/// Spec: TS 29.244 tables 7.5.5.2-2, 7.5.7.2-1 and 7.5.8.3-1.
+/// free5GC's SMF has two such URRs per session, and cannot read a report with a Usage Information
+/// that nothing requires. Spec: TS 29.244 tables 7.5.5.2-2, 7.5.7.2-1 and 7.5.8.3-1.
 #[test]
 fn usage_information_is_present_only_where_a_monitoring_time_splits_a_report() {
     let before_qos = |id, triggers| CreateUrr {

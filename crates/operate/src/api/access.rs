@@ -55,7 +55,8 @@ impl fmt::Debug for TokenList {
 }
 
 impl TokenList {
-    /// The tokens in the file at `path`. A line has a role, a name and a token; `#` begins a comment.
+    /// The tokens in the file at `path`. A line has a role, a name and a token; `#` begins a
+    /// comment.
     ///
     /// # Errors
     /// The file cannot be read, others may read it, or a line is none of these.
@@ -72,7 +73,8 @@ impl TokenList {
         self.0.is_some()
     }
 
-    /// The holder of `token`: its number, name and role. Takes the same time for every token of one length.
+    /// The holder of `token`: its number, name and role. Takes the same time for every token of one
+    /// length.
     pub(crate) fn holder(&self, token: &str) -> Option<(usize, &str, ApiRole)> {
         let hash = hash_of(token);
         let tokens = self.0.as_deref().unwrap_or_default();

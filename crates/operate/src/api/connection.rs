@@ -96,7 +96,8 @@ async fn refuse(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     }
 }
 
-/// Reads until the client closes: octets that nobody read would turn the end into a reset, which takes the answer away.
+/// Reads until the client closes: octets that nobody read would turn the end into a reset, which
+/// takes the answer away.
 async fn drain<S: AsyncRead + Unpin>(stream: &mut S) {
     let mut buffer = [0; 1024];
     while matches!(stream.read(&mut buffer).await, Ok(1..)) {}

@@ -1,4 +1,5 @@
-//! The sockets at which an interface listens: TCP, or a Unix socket whose file says who may connect.
+//! The sockets at which an interface listens: TCP, or a Unix socket whose file says who may
+//! connect.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};

@@ -4,7 +4,8 @@
 //! It is independent of the documents: an axum router answers the requests that pass the gate. One
 //! thread with a runtime of its own carries all connections of a socket.
 //!
-//! A Unix socket has the same router and the same limits, and no tokens: the mode of its file says who may act.
+//! A Unix socket has the same router and the same limits, and no tokens: the mode of its file says
+//! who may act.
 
 mod access;
 mod config;

@@ -41,7 +41,8 @@ impl KnownPlaces {
 pub(crate) struct ConnectionPlaces(Arc<Mutex<KnownPlaces>>);
 
 impl ConnectionPlaces {
-    /// A place for a connection of `peer`, unless there are too many; and when it has to end for another one.
+    /// A place for a connection of `peer`, unless there are too many; and when it has to end for
+    /// another one.
     pub(crate) fn take(&self, peer: IpAddr) -> Option<(ConnectionPlace, oneshot::Receiver<()>)> {
         let mut known = self.lock();
         if known.by_peer.get(&peer).copied().unwrap_or(0) >= API_CONNECTIONS_PER_PEER_MAX {

@@ -1,5 +1,5 @@
-//! How many requests a client may send: a bucket of tokens for each holder of a token, and for each of a fixed number of
-//! groups of addresses.
+//! How many requests a client may send: a bucket of tokens for each holder of a token, and for each
+//! of a fixed number of groups of addresses.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -36,7 +36,8 @@ impl RequestBudget {
         Self { buckets: Mutex::new(buckets), seed: RandomState::new() }
     }
 
-    /// Takes `cost` requests from the bucket of a client. If it has too few, returns the time until it has.
+    /// Takes `cost` requests from the bucket of a client. If it has too few, returns the time until
+    /// it has.
     pub(crate) fn take(
         &self,
         now: Instant,

@@ -66,8 +66,8 @@ impl ApiServer {
         }
     }
 
-    /// Serves on this thread until the process ends. `start` gets the router's chance to spawn tasks of its own, in the
-    /// same runtime.
+    /// Serves on this thread until the process ends. `start` gets the router's chance to spawn
+    /// tasks of its own, in the same runtime.
     ///
     /// # Errors
     /// The runtime cannot start.

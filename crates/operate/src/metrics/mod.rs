@@ -53,7 +53,8 @@ impl MetricsTextFormat {
     }
 }
 
-/// Writes a part of a text. Each family is in one part; [`MetricsTextFormat::end`] follows the last one.
+/// Writes a part of a text. Each family is in one part; [`MetricsTextFormat::end`] follows the last
+/// one.
 #[must_use]
 pub fn write_families(format: MetricsTextFormat, families: Vec<MetricFamily>) -> String {
     let mut registry = Registry::default();

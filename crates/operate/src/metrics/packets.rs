@@ -38,7 +38,8 @@ pub struct WorkerFigures {
     pub busy_permille: u16,
     /// The share of its steps with a full burst. Unit: percent.
     pub saturation_percent: u8,
-    /// The largest share of a ring of packets to it that waited in the last second. Unit: thousandths.
+    /// The largest share of a ring of packets to it that waited in the last second. Unit:
+    /// thousandths.
     pub ring_permille: u16,
     /// It takes no step although it should.
     pub is_stopped: bool,

@@ -1,8 +1,8 @@
 //! Typed grouped IEs, one table each. A row reads `field: presence IE => type`; presence M, C, O
 //! as in TS 29.244, with `s` if the member may occur several times.
 //!
-//! The decoder skips members without a typed form here (ATSSS, TSC, MBS, L2TP, IP multicast); `ignored`
-//! lists them.
+//! The decoder skips members without a typed form here (ATSSS, TSC, MBS, L2TP, IP multicast);
+//! `ignored` lists them.
 
 mod far;
 mod node;

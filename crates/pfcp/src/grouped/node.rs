@@ -71,7 +71,8 @@ bodies! {
         remote_gtpu_peers: Ms REMOTE_GTP_U_PEER => RemoteGtpuPeer<'a>,
     }
 
-    /// Paths of which delays shall be measured, and when to report them. Spec: TS 29.244 §7.4.4.1.3.
+    /// Paths of which delays shall be measured, and when to report them. Spec: TS 29.244
+    /// §7.4.4.1.3.
     group GtpuPathQosControlInformation = GTP_U_PATH_QOS_CONTROL_INFORMATION {
         remote_gtpu_peers: Cs REMOTE_GTP_U_PEER => RemoteGtpuPeer<'a>,
         interface_type: C GTP_U_PATH_INTERFACE_TYPE => GtpuPathInterfaceType,

@@ -8,8 +8,8 @@ use crate::writer::{NoRoom, PfcpWriter};
 pub struct SdfFilterId(pub u32);
 
 /// A service data flow filter. A filter with only [`Self::filter_id`] refers to one with the same
-/// identifier in another PDI of the session. INTEROP: control planes whose rule has no text send a filter
-/// without any part.
+/// identifier in another PDI of the session. INTEROP: control planes whose rule has no text send a
+/// filter without any part.
 ///
 /// ```text
 /// octet 5: spare(8-6) BID(5) FL(4) SPI(3) TTC(2) FD(1); octet 6 spare; then the parts in order
@@ -43,7 +43,8 @@ impl<'a> Ie<'a> for SdfFilter<'a> {
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
         let mut r = IeReader::new(value);
         let [flags, _spare] = r.array()?;
-        // A condition of a later release cannot be ignored: the filter would match more than its sender meant.
+        // A condition of a later release cannot be ignored: the filter would match more than its
+        // sender meant.
         if flags & 0xe0 != 0 && flags & 0x1f == 0 {
             return Err(IeError::Value);
         }

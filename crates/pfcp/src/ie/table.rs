@@ -1,9 +1,9 @@
 //! The one table of IE types. Spec: TS 29.244 §8.1.2, table 8.1.2-1.
 //!
-//! A row is `number CONST "name" "clause" shape minimum-length null status`. The minimum length is that of
-//! a value that is not null. Length zero withdraws a setting from `nullable` IEs; `maybe_empty` ones have
-//! no fixed part. The decoder skips `raw` IEs, which have no typed form here, and lists them in
-//! [`Ignored`](crate::Ignored).
+//! A row is `number CONST "name" "clause" shape minimum-length null status`. The minimum length is
+//! that of a value that is not null. Length zero withdraws a setting from `nullable` IEs;
+//! `maybe_empty` ones have no fixed part. The decoder skips `raw` IEs, which have no typed form
+//! here, and lists them in [`Ignored`](crate::Ignored).
 
 use core::fmt;
 

@@ -26,9 +26,9 @@ type FastRuleMeters = ([bool; FAST_RULE_METERS_MAX], bool);
 type FastRuleUes = (FastRuleUe<Ipv4Addr>, FastRuleUe<u64>);
 
 impl FastRule {
-    /// The fast rule of one direction of bound rules: of packets in tunnels from the RAN, or of packets from
-    /// a data network without a tunnel. `None` if a usual packet needs an action that a fast rule
-    /// cannot express.
+    /// The fast rule of one direction of bound rules: of packets in tunnels from the RAN, or of
+    /// packets from a data network without a tunnel. `None` if a usual packet needs an action that
+    /// a fast rule cannot express.
     #[must_use]
     pub fn compile(rules: &SessionRules, direction: Direction) -> Option<Self> {
         // Packets from a data network have no TEID, which is zero in the stages.
@@ -44,8 +44,8 @@ impl FastRule {
         })
     }
 
-    /// The fast rule of packets that another UPF sends to the UE in a tunnel, the first one of the session.
-    /// `None` if a usual packet needs an action that a fast rule cannot express.
+    /// The fast rule of packets that another UPF sends to the UE in a tunnel, the first one of the
+    /// session. `None` if a usual packet needs an action that a fast rule cannot express.
     #[must_use]
     pub fn compile_tunnel_to_ue(rules: &SessionRules) -> Option<Self> {
         let direction = Direction::Downlink;
@@ -61,8 +61,8 @@ impl FastRule {
         if is_first && pdr.sdf.is_empty() { relay(rules, pdr, side) } else { None }
     }
 
-    /// The fast rule of packets whose first PDR by SDF filters is `pdr`, unless they leave a tunnel for
-    /// another one.
+    /// The fast rule of packets whose first PDR by SDF filters is `pdr`, unless they leave a tunnel
+    /// for another one.
     pub(super) fn of_pdr(
         rules: &SessionRules,
         pdr: &PdrEntry,
@@ -80,8 +80,8 @@ impl FastRule {
     }
 }
 
-/// How the QERs of a PDR mark downlink packets, and the buckets that packets have to pass. `None` if a gate
-/// is closed or a QER does anything else.
+/// How the QERs of a PDR mark downlink packets, and the buckets that packets have to pass. `None`
+/// if a gate is closed or a QER does anything else.
 fn qers(
     rules: &SessionRules,
     pdr: &PdrEntry,
@@ -145,7 +145,8 @@ fn uplink(
     if !(forwards_to_network(far) && from_ran) {
         return None;
     }
-    // The packed rule holds the complement, which packets over IPv4 in another tunnel must not match.
+    // The packed rule holds the complement, which packets over IPv4 in another tunnel must not
+    // match.
     let is_ambiguous = transport == FastRuleTransport::V6
         && rules.uplink.iter().chain(&rules.downlink).any(|pdr| pdr.teid == Some(Teid(!teid.0)));
     if is_ambiguous {
@@ -183,7 +184,8 @@ fn flows<const MAX: usize>(qfis: &[Qfi]) -> Option<ArrayVec<Qfi, MAX>> {
     Some(flows)
 }
 
-/// The fast rule of packets in the tunnel of a PDR that leave in another tunnel. `side`: where packets come from.
+/// The fast rule of packets in the tunnel of a PDR that leave in another tunnel. `side`: where
+/// packets come from.
 fn relay(rules: &SessionRules, pdr: &PdrEntry, side: TunnelSide) -> Option<FastRule> {
     let PdrEntry {
         id: _,
@@ -256,8 +258,8 @@ fn key(prefix: Ipv6Prefix) -> Option<u64> {
     (prefix.len() == UE_IPV6_KEY_BITS).then(|| ue_ipv6_key(prefix.addr()))
 }
 
-/// The destination of each family that leads to the session and that a PDR of downlink matches; none of a
-/// family with several.
+/// The destination of each family that leads to the session and that a PDR of downlink matches;
+/// none of a family with several.
 fn destinations(rules: &SessionRules, pdr: &PdrEntry) -> Option<FastRuleUes> {
     if !pdr.ue_networks.is_empty() || !rules.ue_networks.is_empty() {
         return None;
@@ -281,8 +283,8 @@ fn destinations(rules: &SessionRules, pdr: &PdrEntry) -> Option<FastRuleUes> {
     ))
 }
 
-/// True of a FAR that only forwards: it neither copies, redirects, marks nor steers. Packets to the CP
-/// function keep their TTL, which the fast path does not do.
+/// True of a FAR that only forwards: it neither copies, redirects, marks nor steers. Packets to the
+/// CP function keep their TTL, which the fast path does not do.
 fn only_forwards(far: &FarEntry) -> bool {
     let FarEntry {
         id: _,

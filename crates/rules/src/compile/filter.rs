@@ -18,7 +18,8 @@ use crate::sdf::PortRange;
 /// Words after the flags.
 pub const FILTER_WORDS: usize = 3;
 
-/// Which fast rules there are: that of packets that match, always, and in the next bit that of the others.
+/// Which fast rules there are: that of packets that match, always, and in the next bit that of the
+/// others.
 const HAS_MATCHING: u64 = 1 << 25;
 const HAS_OTHERS: u64 = HAS_MATCHING << 1;
 /// A fast rule names URRs in addition to the session's own one.
@@ -30,8 +31,8 @@ const ROTATION_SHIFT: u32 = 32;
 const PROTOCOL_SHIFT: u32 = 32;
 const V6: u64 = 1 << 40;
 
-/// Protocols whose packets have ports, among others: a filter of other protocols that names ports stays in the
-/// matcher.
+/// Protocols whose packets have ports, among others: a filter of other protocols that names ports
+/// stays in the matcher.
 const PROTOCOLS_WITH_PORTS: [u8; 2] = [6, 17];
 
 /// One SDF filter in the layout in which workers read it, with the fields for prefetches of the two
@@ -67,7 +68,8 @@ pub struct FilterKey {
     pub remote: u32,
     /// Upper-layer protocol.
     pub protocol: u8,
-    /// Source port in the upper half, destination port in the lower one; anything if the protocol has no ports.
+    /// Source port in the upper half, destination port in the lower one; anything if the protocol
+    /// has no ports.
     pub ports: u32,
 }
 
@@ -75,8 +77,9 @@ impl PackedFilter {
     /// The flag that every filter has.
     pub const FLAG: u64 = HAS_MATCHING;
 
-    /// Appends the one or two fast rules of one direction, each as `refine` returns it, to its matcher. `None`
-    /// if the filters of the direction are not a single one that fits, or its PDR has no fast rule.
+    /// Appends the one or two fast rules of one direction, each as `refine` returns it, to its
+    /// matcher. `None` if the filters of the direction are not a single one that fits, or its PDR
+    /// has no fast rule.
     pub(super) fn append(
         rules: &mut SessionRules,
         direction: Direction,
@@ -115,7 +118,8 @@ impl PackedFilter {
         Some(filter)
     }
 
-    /// The filter of `entry` for packets of IPv4, IPv6 or, with `None`, both; `None` if it does not fit.
+    /// The filter of `entry` for packets of IPv4, IPv6 or, with `None`, both; `None` if it does not
+    /// fit.
     fn new(entry: &FilterEntry, direction: Direction, is_v6: Option<bool>) -> Option<Self> {
         let FilterEntry {
             pdr: _,
@@ -159,7 +163,8 @@ impl PackedFilter {
         Some(Self { flags, words: [value & mask, mask, ports] })
     }
 
-    /// The filter in front of its fast rules: the one of packets that match, then that of the others.
+    /// The filter in front of its fast rules: the one of packets that match, then that of the
+    /// others.
     fn with_rules(mut self, fast_rules: [Option<PackedFastRule>; 2]) -> Self {
         for rule in fast_rules.iter().flatten() {
             self.flags |= if PackedFastRule::has_urrs(rule.flags()) { HAS_URRS } else { 0 };
@@ -228,8 +233,8 @@ impl PackedFilter {
         self.flags & HAS_URRS != 0
     }
 
-    /// The number of the fast rule of the packet of `key` among [`PackedFilter::lines`]. `None` when only the rules
-    /// decide.
+    /// The number of the fast rule of the packet of `key` among [`PackedFilter::lines`]. `None`
+    /// when only the rules decide.
     #[inline(always)]
     #[must_use]
     // PERF (adit-bench datapath --sdf): a call would pass the key through memory.
@@ -281,7 +286,8 @@ impl<'a> FamilyFilter<'a> {
     }
 }
 
-/// The interval of all pairs of a port of `upper`, in the upper half, and one of `lower`. `None` if they are none.
+/// The interval of all pairs of a port of `upper`, in the upper half, and one of `lower`. `None` if
+/// they are none.
 fn port_interval(upper: PortRange, lower: PortRange) -> Option<(u32, u32)> {
     let of = |upper, lower| u32::from(upper) << 16 | u32::from(lower);
     let is_interval = upper.first == upper.last || (lower.first, lower.last) == ANY_PORT;

@@ -1,12 +1,12 @@
 //! The compiler: turns the rules of one session into the form that a data plane runs.
 //!
-//! Input: [`SessionRules`], bound. The data plane that will run them has written its next hops, peers, bucket
-//! numbers and correlated rates into them; nothing else is needed from it. Output: [`CompiledSession`], which
-//! any data plane publishes in its own way: rules and SDF matchers in their compact form, and for each
-//! direction the fast path of the usual packets.
+//! Input: [`SessionRules`], bound. The data plane that will run them has written its next hops,
+//! peers, bucket numbers and correlated rates into them; nothing else is needed from it. Output:
+//! [`CompiledSession`], which any data plane publishes in its own way: rules and SDF matchers in
+//! their compact form, and for each direction the fast path of the usual packets.
 //!
-//! Pure: no clock, no table, no worker. The compiler is a part of `rules` and not a room of its own:
-//! its input and output are types of this room, whose private fields it fills.
+//! Pure: no clock, no table, no worker. The compiler is a part of `rules` and not a room of its
+//! own: its input and output are types of this room, whose private fields it fills.
 
 mod fast_rule;
 mod filter;
@@ -32,10 +32,11 @@ pub use selector::{PackedSelector, SelectorView};
 /// The rules of one session in the form that a data plane runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompiledSession {
-    /// The rules, with the matchers of their SDF filters and, after these, the fast rules that a filter or
-    /// a selector leads to.
+    /// The rules, with the matchers of their SDF filters and, after these, the fast rules that a
+    /// filter or a selector leads to.
     pub rules: PublishedRules,
-    /// The fast path of packets in tunnels from the RAN, and of packets from a data network without a tunnel.
+    /// The fast path of packets in tunnels from the RAN, and of packets from a data network without
+    /// a tunnel.
     pub fast_paths: [Option<FastPath>; 2],
     /// The fast rule of packets that another UPF sends to the UE in a tunnel.
     pub tunnel_to_ue: Option<PackedFastRule>,
@@ -48,7 +49,8 @@ pub struct CompiledSession {
 pub enum FastPath {
     /// All take the same one.
     Single(PackedFastRule),
-    /// A single SDF filter selects between one for packets that match and, if there is one, that of the others.
+    /// A single SDF filter selects between one for packets that match and, if there is one, that of
+    /// the others.
     Filter(PackedFilter),
     /// The SDF filters of the session select it.
     Selector(PackedSelector),
@@ -90,8 +92,9 @@ impl OwnAddresses {
     }
 }
 
-/// Compiles bound rules. Filters that exclude nothing are dropped, as "permit out ip from any to assigned" of a
-/// PDR with a UE address. Takes shapes that equal its own from `shapes`, and leaves new ones there.
+/// Compiles bound rules. Filters that exclude nothing are dropped, as "permit out ip from any to
+/// assigned" of a PDR with a UE address. Takes shapes that equal its own from `shapes`, and leaves
+/// new ones there.
 #[must_use]
 pub fn compile(
     mut rules: SessionRules,
@@ -113,7 +116,8 @@ pub fn compile(
     CompiledSession { rules, fast_paths, tunnel_to_ue, single_rules }
 }
 
-/// The fast path of one direction. Leaves the rule in `single` if all usual packets take the same one.
+/// The fast path of one direction. Leaves the rule in `single` if all usual packets take the same
+/// one.
 fn fast_path(
     rules: &mut SessionRules,
     own: &OwnAddresses,

@@ -17,8 +17,8 @@ const PDRS_MAX: usize = 16;
 /// The number of PDRs without a fast rule.
 const NONE: u64 = 0xf;
 
-/// Which of the fast rules after a matcher each PDR has: four bits for each of the first 16 PDRs, from
-/// the lowest; 15 for none.
+/// Which of the fast rules after a matcher each PDR has: four bits for each of the first 16 PDRs,
+/// from the lowest; 15 for none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FastRuleNumbers(u64);
 
@@ -93,8 +93,8 @@ impl PackedSelector {
         [self.numbers.0, self.matcher_lines.into()]
     }
 
-    /// The inverse of [`PackedSelector::flags`] and [`PackedSelector::to_words`]; ignores the upper half of the second
-    /// word.
+    /// The inverse of [`PackedSelector::flags`] and [`PackedSelector::to_words`]; ignores the upper
+    /// half of the second word.
     #[inline]
     #[must_use]
     #[allow(clippy::cast_possible_truncation, reason = "written from this width")]
@@ -132,8 +132,8 @@ impl<'a> SelectorView<'a> {
         Self { selector, roots, lines }
     }
 
-    /// The line of the fast rule of the packet of `key` ([`PackedFastRule::of_line`]). `None` when only
-    /// the rules decide.
+    /// The line of the fast rule of the packet of `key` ([`PackedFastRule::of_line`]). `None` when
+    /// only the rules decide.
     // PERF (adit-bench datapath --sdf): a call would pass the key through memory.
     #[inline(always)]
     #[must_use]

@@ -50,11 +50,11 @@ pub enum FlowHeader {
     Tcp,
     /// The eight octets that every GTP-U header has.
     Gtpu,
-    /// A PDU Session Container of four octets as the only extension header of GTP-U, after the four octets of optional
-    /// fields, which the item does not compare.
+    /// A PDU Session Container of four octets as the only extension header of GTP-U, after the four
+    /// octets of optional fields, which the item does not compare.
     Container,
-    /// No header: the checksum of the nth IPv4 header is right, and the frame has as many octets as it says. Counts
-    /// from one.
+    /// No header: the checksum of the nth IPv4 header is right, and the frame has as many octets as
+    /// it says. Counts from one.
     Intact(u32),
 }
 
@@ -65,7 +65,8 @@ pub enum FlowAction {
     Count,
     /// Removes as many octets from the front; the frame need not have these.
     Decapsulate(Vec<u8>),
-    /// Adds octets in front. The card writes lengths and the checksum of the headers of IPv4, UDP and GTP-U in them.
+    /// Adds octets in front. The card writes lengths and the checksum of the headers of IPv4, UDP
+    /// and GTP-U in them.
     Encapsulate(Vec<u8>),
     /// Decrements the time to live of the first IPv4 header.
     DecrementHops,

@@ -16,16 +16,19 @@ use adit_types::{
 
 use crate::flows::flow::{Flow, FlowAction, FlowHeader, FlowItem, FlowPriority};
 
-/// Octets of an Ethernet header, of a VLAN tag, and of the headers of a tunnel without and with a container.
+/// Octets of an Ethernet header, of a VLAN tag, and of the headers of a tunnel without and with a
+/// container.
 pub(crate) const ETHERNET_LEN: usize = 14;
 pub(crate) const VLAN_LEN: usize = 4;
 pub(crate) const TUNNEL_LEN: usize = 36;
 pub(crate) const CONTAINER_LEN: usize = 8;
 
-/// Packets below this length arrive in frames that Ethernet pads, which a card would count and forward.
+/// Packets below this length arrive in frames that Ethernet pads, which a card would count and
+/// forward.
 const PADDED_BELOW: u16 = 64;
 
-/// Sources and destinations that no packet may have. Spec: RFC 1812 §5.3.7, §4.2.2.11; RFC 3927 §2.7.
+/// Sources and destinations that no packet may have. Spec: RFC 1812 §5.3.7, §4.2.2.11; RFC 3927
+/// §2.7.
 const RESERVED: [(u32, u8); 5] =
     [(0, 8), (0x7f00_0000, 8), (0xa9fe_0000, 16), (0xe000_0000, 4), (u32::MAX, 32)];
 
@@ -320,7 +323,8 @@ fn tunnel_items(
     container: Option<Option<Qfi>>,
 ) -> Vec<FlowItem> {
     let mut items = ethernet_items(interface);
-    // CE and ECT(1) change the user's packet or stop it, so the workers get them. Spec: RFC 6040 §4.2.
+    // CE and ECT(1) change the user's packet or stop it, so the workers get them. Spec: RFC 6040
+    // §4.2.
     let outer = ipv4().exactly(0, &[0x45]).field(1, &[0], &[1]).field(6, &[0, 0], &[0x3f, 0xff]);
     items.push(outer.exactly(9, &[17]).exactly(16, &own.octets()));
     items.push(FlowItem::any(FlowHeader::Udp).exactly(2, &2152_u16.to_be_bytes()));

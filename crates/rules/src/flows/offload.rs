@@ -124,7 +124,8 @@ const fn direction_of(key: EntryKey) -> Direction {
 }
 
 impl<C: FlowCard> FlowOffload<C> {
-    /// An offload without flows. `settle`: how long after its removal a flow may still count a frame.
+    /// An offload without flows. `settle`: how long after its removal a flow may still count a
+    /// frame.
     #[must_use]
     pub fn new(card: C, config: FlowConfig, settle: Nanos) -> Self {
         Self {
@@ -316,7 +317,8 @@ impl<C: FlowCard> FlowOffload<C> {
         Ok(numbers)
     }
 
-    /// Removes a flow that counts nothing. One that the card keeps gives frames to workers, which is right for any frame.
+    /// Removes a flow that counts nothing. One that the card keeps gives frames to workers, which
+    /// is right for any frame.
     fn forget(&mut self, number: FlowNumber) {
         if self.card.destroy(number).is_ok() {
             self.card.release(number);

@@ -1,4 +1,5 @@
-//! The routes of the data networks as flows see them: one gateway, and the destinations that have another one or none.
+//! The routes of the data networks as flows see them: one gateway, and the destinations that have
+//! another one or none.
 
 use adit_types::Ipv4Prefix;
 

@@ -164,7 +164,8 @@ fn matches(flow: &Flow, frame: &[u8]) -> bool {
     true
 }
 
-/// How many octets of a header precede those that an item compares, and its whole length. `None` if it is not there.
+/// How many octets of a header precede those that an item compares, and its whole length. `None` if
+/// it is not there.
 fn header_len(header: FlowHeader, octets: &[u8]) -> Option<(usize, usize)> {
     let (skipped, len) = match header {
         FlowHeader::Ethernet => (0, 14),

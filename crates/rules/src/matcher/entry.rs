@@ -5,8 +5,8 @@ use core::net::IpAddr;
 use super::{LOCAL, LOCAL_PORT, PROTOCOL, REMOTE, REMOTE_PORT, SPLIT_WORDS, address_words};
 use crate::sdf::{AddrMatch, PacketFilter, PortRange};
 
-/// Pairs of port ranges that become entries of their own. A filter with more becomes one entry, whose
-/// ranges contain all of its ports.
+/// Pairs of port ranges that become entries of their own. A filter with more becomes one entry,
+/// whose ranges contain all of its ports.
 const PORT_PAIRS_MAX: usize = 16;
 
 pub(crate) const ANY_PORT: (u16, u16) = (0, u16::MAX);
@@ -35,8 +35,8 @@ impl Prefix {
 pub(crate) struct FilterEntry {
     /// Position of the PDR.
     pub pdr: u16,
-    /// Equal for PDRs whose other conditions are equal: a packet that misses those of one PDR misses
-    /// those of all.
+    /// Equal for PDRs whose other conditions are equal: a packet that misses those of one PDR
+    /// misses those of all.
     pub conditions: u16,
     pub remote: Prefix,
     pub local: Prefix,
@@ -156,8 +156,8 @@ fn side(addr: AddrMatch, is_v6: bool) -> Option<Prefix> {
     }
 }
 
-/// The part of a filter's local prefix that the UE's own addresses leave to check; `None` if it excludes
-/// them.
+/// The part of a filter's local prefix that the UE's own addresses leave to check; `None` if it
+/// excludes them.
 fn beyond(local: Prefix, own: Prefix) -> Option<Prefix> {
     let is_apart = (0..4).any(|word| {
         let (a, b) = (local.word_range(word), own.word_range(word));

@@ -1,8 +1,8 @@
 //! All SDF filters of one direction of a session, compiled for lookup.
 //!
 //! A [`Matcher`] finds the first PDR whose filters a packet matches, in a few cache lines without
-//! pointers. It holds the filters of each address family in groups of four lanes, which are compared at
-//! once (`lanes`). With many groups a tree selects those to compare (`tree`).
+//! pointers. It holds the filters of each address family in groups of four lanes, which are
+//! compared at once (`lanes`). With many groups a tree selects those to compare (`tree`).
 //!
 //! A matcher has filters only; the caller checks the other conditions of a PDR, PDR by PDR. Lanes
 //! cannot express an SPI, a flow label or many pairs of port ranges: such a match is *unsure*, and
@@ -36,8 +36,8 @@ const TOS: usize = 11;
 /// Words that a tree may split at: all but the type of service.
 const SPLIT_WORDS: usize = TOS;
 
-/// The fields of a packet that a matcher compares, from the UE's point of view as in [`PacketFilter`]. An
-/// IPv4 address takes the first of four words.
+/// The fields of a packet that a matcher compares, from the UE's point of view as in
+/// [`PacketFilter`]. An IPv4 address takes the first of four words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(align(64))]
 pub struct FlowKey {
@@ -243,7 +243,8 @@ impl Matchers {
     }
 }
 
-/// Writes the tree and the groups of one family; `None` if a [`MatcherRoot`] cannot address so many lines.
+/// Writes the tree and the groups of one family; `None` if a [`MatcherRoot`] cannot address so many
+/// lines.
 fn lay_out<F: LaneFamily>(
     entries: &[FilterEntry],
     lines: &mut Vec<MatcherLine>,
@@ -288,10 +289,11 @@ impl<'a> MatcherView<'a> {
         Self { roots, lines }
     }
 
-    /// The first PDR whose filters the packet matches and that `accept` accepts. Calls `accept` in the
-    /// order of the list.
+    /// The first PDR whose filters the packet matches and that `accept` accepts. Calls `accept` in
+    /// the order of the list.
     ///
-    /// Cost:    one comparison per group of four filters of the packet's family if there are few groups;
+    /// Cost:    one comparison per group of four filters of the packet's family if there are few
+    /// groups;
     ///          else a descent of log *n* steps, and the groups of one leaf.
     #[inline]
     pub fn find(self, key: &FlowKey, mut accept: impl FnMut(Candidate) -> bool) -> Option<usize> {

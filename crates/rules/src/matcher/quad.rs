@@ -1,7 +1,7 @@
 //! Four words at once: vector instructions of x86-64-v3, and the same in plain code.
 //!
-//! PERF (rules/matcher): from plain code the compiler makes scalar instructions, three times as many,
-//! mainly for shifts by lane.
+//! PERF (rules/matcher): from plain code the compiler makes scalar instructions, three times as
+//! many, mainly for shifts by lane.
 
 #[cfg(all(target_arch = "x86_64", target_feature = "avx2"))]
 pub(super) use vector::Quad;

@@ -1,8 +1,9 @@
 //! Trees in front of the groups: each node halves the filters by one word of the key.
 //!
-//! A filter on both sides of a split goes to both. A budget of such copies keeps the tree proportional to
-//! the number of filters; a part without a good split becomes a leaf of several groups. A leaf omits
-//! filters after one that covers its whole region, if their PDRs have the same other conditions.
+//! A filter on both sides of a split goes to both. A budget of such copies keeps the tree
+//! proportional to the number of filters; a part without a good split becomes a leaf of several
+//! groups. A leaf omits filters after one that covers its whole region, if their PDRs have the same
+//! other conditions.
 
 use super::entry::{EVERYWHERE, FilterEntry, KeyRegion};
 use super::lanes::{LANES, MatcherLine};

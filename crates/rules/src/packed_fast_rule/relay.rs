@@ -1,6 +1,7 @@
 //! Rules from tunnel to tunnel.
 //!
-//! Word 0 has the TEID of the local tunnel in either direction, word 1 the key of the UE's IPv6 prefix, and:
+//! Word 0 has the TEID of the local tunnel in either direction, word 1 the key of the UE's IPv6
+//! prefix, and:
 //!
 //! | word | bits 63..32 | bits 31..0 |
 //! |---|---|---|
@@ -33,7 +34,8 @@ const KEEPS_CONTAINER: u64 = 1 << 47;
 /// Two QFIs, one octet each.
 const RELAY_QFIS_SHIFT: u32 = 48;
 
-/// The flags of a rule from tunnel to tunnel that say how packets are forwarded; none of another rule.
+/// The flags of a rule from tunnel to tunnel that say how packets are forwarded; none of another
+/// rule.
 pub(super) fn flags(forwarding: &FastRuleForwarding) -> u64 {
     let FastRuleForwarding::Relay { teid: _, qfis, onward, marking, keeps_container } = forwarding
     else {
@@ -65,8 +67,8 @@ impl PackedFastRule {
         Teid(halves(self.words[0]).0)
     }
 
-    /// [`PackedFastRule::matches_uplink`] for a rule from tunnel to tunnel, in either direction. It holds for
-    /// packets whose address on the UE's side [`PackedFastRule::source`] allows.
+    /// [`PackedFastRule::matches_uplink`] for a rule from tunnel to tunnel, in either direction. It
+    /// holds for packets whose address on the UE's side [`PackedFastRule::source`] allows.
     #[inline(always)]
     #[must_use]
     pub fn matches_relayed(&self, on: InterfaceSet, teid: Teid, qfi: Option<Qfi>) -> bool {
@@ -96,9 +98,9 @@ impl PackedFastRule {
         }
     }
 
-    /// QoS flow and reflective QoS indication of the PDU Session Container that a packet of `direction` leaves
-    /// with by a rule from tunnel to tunnel. `qfi`: the QoS flow of the container that it came with; `arrived` reads
-    /// this container.
+    /// QoS flow and reflective QoS indication of the PDU Session Container that a packet of
+    /// `direction` leaves with by a rule from tunnel to tunnel. `qfi`: the QoS flow of the
+    /// container that it came with; `arrived` reads this container.
     ///
     /// Spec: TS 29.244 §8.2.64, §8.2.89; TS 38.415 §5.4.1.
     #[inline(always)]

@@ -167,8 +167,8 @@ fn tunnel_over_ipv6_has_a_fast_rule_once_its_peer_is_known_and_marks_filters() {
     assert_ne!(filter.flags() & PackedFastRule::RELAY, 0, "it is marked");
 }
 
-/// The form of a session whose PDRs name these UE addresses and filters, with the number of fast rules of a
-/// filter.
+/// The form of a session whose PDRs name these UE addresses and filters, with the number of fast
+/// rules of a filter.
 fn form(pdrs: &[(UeAddresses, &[&PacketFilter])]) -> &'static str {
     let both = UeAddresses { v4: Some(ONE), v6: Ipv6Prefix::containing(ONE_V6, 64) };
     let pdrs = pdrs.iter().map(|(ue, filters)| {

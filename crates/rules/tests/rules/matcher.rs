@@ -211,7 +211,8 @@ fn check(pdrs: &[PdrEntry], flows: &[FlowSelector]) -> Result<(), TestCaseError>
             prop_assert!(pdrs.iter().all(|pdr| pdr.sdf.is_empty() || !pdr.is_usual(direction)));
             continue;
         };
-        // The stages drop other packets first; PDRs for link-scoped addresses only are not in a matcher.
+        // The stages drop other packets first; PDRs for link-scoped addresses only are not in a
+        // matcher.
         let forwardable =
             |flow: &&FlowSelector| is_forwardable(flow.src) && is_forwardable(flow.dst);
         for (flow, qfi) in flows.iter().filter(forwardable).zip([0, 1, 2].into_iter().cycle()) {

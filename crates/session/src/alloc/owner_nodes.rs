@@ -1,10 +1,10 @@
-//! Which NUMA nodes the owners of sessions are on, so that a new session gets an index whose owner is near
-//! the port of its packets.
+//! Which NUMA nodes the owners of sessions are on, so that a new session gets an index whose owner
+//! is near the port of its packets.
 
 use adit_types::{InterfaceId, OWNER_GROUPS, SessionIndex, owner_group};
 
-/// The NUMA nodes of the owners of sessions and of the ports of interfaces. Only nodes with owners count; they
-/// have consecutive numbers here, [`OwnerNodes::default`] has one.
+/// The NUMA nodes of the owners of sessions and of the ports of interfaces. Only nodes with owners
+/// count; they have consecutive numbers here, [`OwnerNodes::default`] has one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnerNodes {
     /// By group of sessions ([`adit_types::Owners::of_group`]).
@@ -21,9 +21,9 @@ impl Default for OwnerNodes {
 }
 
 impl OwnerNodes {
-    /// The nodes of the owners of groups, by group, and of the ports of interfaces, by `InterfaceId`. Equal to the
-    /// default if all owners are on one node, or the node of one is unknown: then a session's owner does not depend on
-    /// its port.
+    /// The nodes of the owners of groups, by group, and of the ports of interfaces, by
+    /// `InterfaceId`. Equal to the default if all owners are on one node, or the node of one is
+    /// unknown: then a session's owner does not depend on its port.
     #[must_use]
     pub fn new(owner_of_group: impl Fn(u32) -> Option<u32>, ports: &[Option<u32>]) -> Self {
         let owners: Option<Vec<u32>> = (0..OWNER_GROUPS).map(owner_of_group).collect();

@@ -61,7 +61,8 @@ impl SessionIndexAllocator {
         }
     }
 
-    /// Reserves `index`; false if it is in use or not below the maximum. Indices that it passes over stay free.
+    /// Reserves `index`; false if it is in use or not below the maximum. Indices that it passes
+    /// over stay free.
     pub(crate) fn take(&mut self, index: SessionIndex) -> bool {
         let position = position(index);
         if position >= self.max {
@@ -128,7 +129,8 @@ impl SessionIndexAllocator {
         }
     }
 
-    /// Takes the free `index` out of its list, where it is at `place`; the one released last takes its place.
+    /// Takes the free `index` out of its list, where it is at `place`; the one released last takes
+    /// its place.
     fn remove_free(&mut self, index: SessionIndex, place: u32) {
         let Some(free) = self.free.get_mut(usize::from(self.nodes.of(index))) else { return };
         let at = position(SessionIndex(place));

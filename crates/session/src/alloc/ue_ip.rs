@@ -118,8 +118,8 @@ impl UeIpAllocator {
         Self { pools: pools.iter().map(pool).collect() }
     }
 
-    /// Replaces the pools. Addresses in use or waiting for their reclaim stay so in the pool that has them now; one that no
-    /// pool has any more counts as given by the control plane.
+    /// Replaces the pools. Addresses in use or waiting for their reclaim stay so in the pool that
+    /// has them now; one that no pool has any more counts as given by the control plane.
     ///
     /// Cost: one step for each such address of a pool that is not the same before and after.
     pub(crate) fn set_pools(
@@ -259,8 +259,8 @@ impl UeIpAllocator {
         }
     }
 
-    /// Takes `key` from `session`, which keeps the keys `kept`. True if it was chosen here and the session has it in
-    /// no other domain of its pool: then it waits for its reclaim.
+    /// Takes `key` from `session`, which keeps the keys `kept`. True if it was chosen here and the
+    /// session has it in no other domain of its pool: then it waits for its reclaim.
     pub(crate) fn retire(
         &mut self,
         key: SessionKey,

@@ -31,7 +31,8 @@ impl GuaranteedRates {
         Self { levels, by_session: HashMap::new() }
     }
 
-    /// Replaces the capacity by that of `policy`, which has the same slices. Sessions keep the guarantees that they have.
+    /// Replaces the capacity by that of `policy`, which has the same slices. Sessions keep the
+    /// guarantees that they have.
     pub(crate) fn set_capacity(&mut self, policy: &QosPolicy) {
         for (level, capacity) in self.levels.iter_mut().zip(capacities(policy)) {
             level.capacity = capacity;
@@ -104,7 +105,8 @@ impl GuaranteedRates {
     }
 }
 
-/// The capacity of each level: all sessions together, and each slice. A rate that sessions share limits it.
+/// The capacity of each level: all sessions together, and each slice. A rate that sessions share
+/// limits it.
 fn capacities(policy: &QosPolicy) -> impl Iterator<Item = Rates> {
     let least = |one: BitRate, other: BitRate| one.min(other);
     let all = Rates {

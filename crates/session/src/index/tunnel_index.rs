@@ -37,7 +37,8 @@ struct TunnelPeer {
 pub struct PeerSides {
     /// It is an access network.
     pub n3: bool,
-    /// It is another UPF: on the side of the data network, or towards the UE behind an N9 interface.
+    /// It is another UPF: on the side of the data network, or towards the UE behind an N9
+    /// interface.
     pub n9: bool,
 }
 
@@ -180,7 +181,8 @@ impl TunnelIndex {
         users.map(|user| user.2).filter(move |&index| last.replace(index) != Some(index))
     }
 
-    /// The peers after this one, in ascending order, with their reference points. `n9`: our N9 interfaces.
+    /// The peers after this one, in ascending order, with their reference points. `n9`: our N9
+    /// interfaces.
     pub(crate) fn peers_after(
         &self,
         peer: Option<IpAddr>,
@@ -191,7 +193,8 @@ impl TunnelIndex {
         peers.map(move |(&addr, peer)| (addr, peer.sides(n9)))
     }
 
-    /// The reference points of a peer; none for an address that is not a peer. `n9`: our N9 interfaces.
+    /// The reference points of a peer; none for an address that is not a peer. `n9`: our N9
+    /// interfaces.
     pub(crate) fn sides(&self, addr: IpAddr, n9: InterfaceSet) -> PeerSides {
         self.peers.get(&addr).map_or(PeerSides::default(), |peer| peer.sides(n9))
     }

@@ -31,8 +31,8 @@ impl SessionStore {
         Ok(self.replace_pfds(after))
     }
 
-    /// Replaces all PFDs of an application: flow descriptions by control plane, the latest last; none withdraw it.
-    /// Otherwise like [`SessionStore::provision_pfds`].
+    /// Replaces all PFDs of an application: flow descriptions by control plane, the latest last;
+    /// none withdraw it. Otherwise like [`SessionStore::provision_pfds`].
     ///
     /// # Errors
     /// A [`PfdRefusal`]; nothing has changed then.

@@ -74,8 +74,8 @@ impl SessionStore {
         }
     }
 
-    /// True while identifiers that the session is to have again wait for the reclaim of another session's change. Until
-    /// then it must not be restored.
+    /// True while identifiers that the session is to have again wait for the reclaim of another
+    /// session's change. Until then it must not be restored.
     #[must_use]
     pub fn awaits_reclaim(&self, former: &FormerSession) -> bool {
         let KeptNames { teids, addresses, .. } = &former.names;
@@ -97,7 +97,8 @@ impl SessionStore {
     /// `former` is used up. Dropping it costs least on the thread that made it, whose memory it is.
     ///
     /// # Errors
-    /// A [`Refusal`] when the configuration or another session forbids it now; nothing has changed then.
+    /// A [`Refusal`] when the configuration or another session forbids it now; nothing has changed
+    /// then.
     pub fn restore(&mut self, now: Nanos, former: &mut FormerSession) -> Result<Restored, Refusal> {
         let FormerSession { names, usage: used, parts, rules, prepared } = former;
         let prepared = prepared.take().filter(|_| self.accepts_prepared);
@@ -141,7 +142,8 @@ impl SessionStore {
         Ok(Restored { up_seid, index, delta })
     }
 
-    /// Keeps the index of a session that is not restored from other sessions. False if it is not free.
+    /// Keeps the index of a session that is not restored from other sessions. False if it is not
+    /// free.
     pub fn reserve_index(&mut self, up_seid: Seid) -> bool {
         self.indices.take(seid_index(up_seid))
     }
@@ -183,8 +185,9 @@ impl SessionStore {
 }
 
 impl FormerSession {
-    /// The last usage of a session that is not restored, as far as it was kept: a report of each URR, whose trigger is the
-    /// end of the session by the UP function. Spec: TS 29.244 §8.2.41 (TEBUR).
+    /// The last usage of a session that is not restored, as far as it was kept: a report of each
+    /// URR, whose trigger is the end of the session by the UP function. Spec: TS 29.244 §8.2.41
+    /// (TEBUR).
     #[must_use]
     pub fn last_usage(self, now: Nanos) -> Vec<UsageReport> {
         let Self { usage: used, parts: RecordParts { records, mut usage, .. }, .. } = self;
@@ -193,7 +196,8 @@ impl FormerSession {
         usage.report(&records.urrs, &mut due, &NoUsage, now)
     }
 
-    /// The addresses of its UE that its rules name: IPv4 addresses, and IPv6 prefixes by their first address.
+    /// The addresses of its UE that its rules name: IPv4 addresses, and IPv6 prefixes by their
+    /// first address.
     #[must_use]
     pub fn ue_addresses(&self) -> Vec<IpAddr> {
         self.parts.records.ue_addresses()

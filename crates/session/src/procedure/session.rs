@@ -30,7 +30,8 @@ pub struct Established {
     pub created_ues: Vec<CreatedUe>,
     /// Traffic endpoints for which something was chosen here.
     pub created_endpoints: Vec<CreatedTrafficEndpoint>,
-    /// Sessions that it replaces. Publish their ends after `delta`, so that packets always find one of both.
+    /// Sessions that it replaces. Publish their ends after `delta`, so that packets always find one
+    /// of both.
     pub replaced: Vec<ReplacedSession>,
 }
 
@@ -125,8 +126,8 @@ impl SessionStore {
         known.into_iter().map(end).collect()
     }
 
-    /// The index that a new session with the rules of `change` gets: one whose owner is on the node of the port that its
-    /// packets arrive at, if there is a free one.
+    /// The index that a new session with the rules of `change` gets: one whose owner is on the node
+    /// of the port that its packets arrive at, if there is a free one.
     pub(crate) fn index_for(&self, change: &SessionChange) -> Result<SessionIndex, Refusal> {
         let nodes = self.indices.nodes();
         let node = match nodes.count() {

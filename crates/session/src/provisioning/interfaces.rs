@@ -27,8 +27,8 @@ impl Provisioning {
         self.interfaces.is_empty() || self.interfaces.iter().any(fits)
     }
 
-    /// The routing domains of a network instance: those of the N6 interfaces that serve it. Without a
-    /// name all of them but those that need one.
+    /// The routing domains of a network instance: those of the N6 interfaces that serve it. Without
+    /// a name all of them but those that need one.
     pub(crate) fn domains_of(&self, network_instance: Option<&str>) -> DomainSet {
         let networks = self.interfaces.iter().filter(|known| known.role == InterfaceRole::N6);
         let serving = networks.filter(|known| match network_instance {
@@ -40,11 +40,12 @@ impl Provisioning {
 
     /// The GTP-U interfaces of one side's tunnels.
     ///
-    /// The interfaces that serve the network instance, narrowed step by step; a step that would leave none is
-    /// skipped. The steps keep those that lead to the tunnel's other end; those of the role that the 3GPP
-    /// Interface Type names; those with the name of the network instance; those with the longest prefix
-    /// around the other end; those of the role of the side: N3 for Access, N9 for Core. Only the CP
-    /// function uses N4-u interfaces; without one it uses those of the user plane, N3 first.
+    /// The interfaces that serve the network instance, narrowed step by step; a step that would
+    /// leave none is skipped. The steps keep those that lead to the tunnel's other end; those of
+    /// the role that the 3GPP Interface Type names; those with the name of the network instance;
+    /// those with the longest prefix around the other end; those of the role of the side: N3 for
+    /// Access, N9 for Core. Only the CP function uses N4-u interfaces; without one it uses those of
+    /// the user plane, N3 first.
     pub(crate) fn tunnel_interfaces(&self, side: GtpuSide<'_>) -> InterfaceSet {
         let GtpuSide { role, reference, network_instance, peer } = side;
         let of_role = |wanted| self.set_of(|interface| interface.role == wanted);
@@ -71,8 +72,8 @@ impl Provisioning {
         keep(left, of_role(role))
     }
 
-    /// The network instance that forwarding with `parts` names: that of its forwarding policy, or else
-    /// its own.
+    /// The network instance that forwarding with `parts` names: that of its forwarding policy, or
+    /// else its own.
     pub(crate) fn network_instance_of<'a>(&'a self, parts: &'a Forwarding) -> Option<&'a str> {
         let policy = parts.policy.as_deref().and_then(|id| self.policy(id));
         policy
@@ -136,8 +137,8 @@ impl Provisioning {
         within.intersection(self.set_of(has_one))
     }
 
-    /// True when a tunnel to `peer` can leave towards `destination`; towards an unknown one, through any
-    /// GTP-U interface.
+    /// True when a tunnel to `peer` can leave towards `destination`; towards an unknown one,
+    /// through any GTP-U interface.
     #[must_use]
     pub fn can_send_to(
         &self,
@@ -181,8 +182,8 @@ impl Provisioning {
         })
     }
 
-    /// True when `addr` is ours on a GTP-U interface, one of those that serve the network instance if
-    /// there are any.
+    /// True when `addr` is ours on a GTP-U interface, one of those that serve the network instance
+    /// if there are any.
     pub(crate) fn is_tunnel_end(&self, addr: IpAddr, network_instance: Option<&str>) -> bool {
         let serves =
             |interface: &LocalInterface| network_instance.is_none_or(|name| interface.serves(name));

@@ -48,8 +48,9 @@ pub struct LocalInterface {
     /// Packets from one UE to another are switched locally instead of leaving through this
     /// interface; of N6 interfaces only.
     pub local_switching: bool,
-    /// Only rules that name its network instance use its routing domain, because sessions were there before it; of N6
-    /// interfaces only. [`crate::SessionStore::set_provisioning`] decides it.
+    /// Only rules that name its network instance use its routing domain, because sessions were
+    /// there before it; of N6 interfaces only. [`crate::SessionStore::set_provisioning`] decides
+    /// it.
     pub only_by_name: bool,
 }
 

@@ -129,8 +129,8 @@ impl Pfds {
         after.bounded()
     }
 
-    /// These PFDs with `descriptions` as all those of an application: flow descriptions by control plane, the latest
-    /// last.
+    /// These PFDs with `descriptions` as all those of an application: flow descriptions by control
+    /// plane, the latest last.
     pub(crate) fn described(
         &self,
         id: &str,

@@ -70,7 +70,8 @@ impl QosPolicy {
     /// sends at its rate loses no credit right after a packet. Unit: octets.
     const DEPTH_BYTES_MIN: u64 = 3000;
 
-    /// The rates that sessions share, uplink and downlink: first those of all sessions, then by slice.
+    /// The rates that sessions share, uplink and downlink: first those of all sessions, then by
+    /// slice.
     #[must_use]
     pub fn aggregates(&self) -> Vec<[RateLimit; 2]> {
         let limit = |rate: BitRate, excess| match rate == UNLIMITED {

@@ -4,8 +4,8 @@ use core::net::IpAddr;
 
 use adit_types::{InterfaceId, InterfaceSet, IpPrefix};
 
-/// The links of GTP-U interfaces, and the routes through them. Without any, each interface leads to every
-/// address.
+/// The links of GTP-U interfaces, and the routes through them. Without any, each interface leads to
+/// every address.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TunnelRoutes(Vec<(IpPrefix, InterfaceId)>);
 

@@ -64,8 +64,8 @@ fn ue_networks(own: &Provisioning, pdr: PdrId, pdi: &Pdi) -> Result<(), Refusal>
 }
 
 /// GTP-U headers are those of tunnels to an F-TEID of ours. UDP and IP headers are those of packets
-/// from a data network to the UE's own address: their PDRs name the UE and neither have nor request an F-TEID.
-/// Spec: TS 29.244 §8.2.64; TS 23.501 §5.6.10.3 (N6 tunnels).
+/// from a data network to the UE's own address: their PDRs name the UE and neither have nor request
+/// an F-TEID. Spec: TS 29.244 §8.2.64; TS 23.501 §5.6.10.3 (N6 tunnels).
 pub(super) fn outer_header_removal(pdr: &Pdr, pdi: &Pdi, tunneled: bool) -> Result<(), Refusal> {
     let Some(removal) = pdr.outer_header_removal else { return Ok(()) };
     match removal {
@@ -197,7 +197,8 @@ pub(super) fn far(own: &Provisioning, far: &Far) -> Result<(), Refusal> {
         redirection(own, id, redirect)?;
     }
     match &forwarding.outer_header_creation {
-        // INTEROP: pfcpsim 1.2.0, like SMFs of its family, gives a FAR that drops a tunnel of zeros.
+        // INTEROP: pfcpsim 1.2.0, like SMFs of its family, gives a FAR that drops a tunnel of
+        // zeros.
         _ if !forwards => Ok(()),
         Some(outer) => outer_header_creation(own, id, forwarding, outer),
         None if forwarding.destination == CpFunction => {
@@ -274,8 +275,8 @@ fn apply_action(far: FarId, action: ApplyAction) -> Result<(), Refusal> {
     }
 }
 
-/// GTP-U leads to any side from our address on an interface of that side. UDP and IP tunnels lead to
-/// data networks alone, from an N6 address that routing decides.
+/// GTP-U leads to any side from our address on an interface of that side. UDP and IP tunnels lead
+/// to data networks alone, from an N6 address that routing decides.
 fn outer_header_creation(
     own: &Provisioning,
     far: FarId,

@@ -2,10 +2,10 @@
 //!
 //! Parts of a change with the same CHOOSE ID get the same F-TEID. INTEROP: so do parts of later
 //! changes, while a PDR or traffic endpoint that the change leaves alone has that F-TEID; some
-//! control planes give the ID of the session's tunnel again with each QoS flow that they add. After a
-//! restoration the ID of a QoS flow means the one tunnel of its kind that the session has. A part in a
-//! network instance that does not have the address of the F-TEID gets the same TEID with an address of
-//! that network instance.
+//! control planes give the ID of the session's tunnel again with each QoS flow that they add. After
+//! a restoration the ID of a QoS flow means the one tunnel of its kind that the session has. A part
+//! in a network instance that does not have the address of the F-TEID gets the same TEID with an
+//! address of that network instance.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -149,16 +149,17 @@ pub(super) fn restored(
     restored
 }
 
-/// Remembers the F-TEIDs that the control plane restores a session with. The request gives them without the CHOOSE IDs
-/// that they were chosen for. Spec: TS 29.244 §8.2.136 (RESTI).
+/// Remembers the F-TEIDs that the control plane restores a session with. The request gives them
+/// without the CHOOSE IDs that they were chosen for. Spec: TS 29.244 §8.2.136 (RESTI).
 pub(super) fn note_restored(records: &mut Records, restored: &[Teid]) {
     records.chosen = restored.iter().map(|&teid| ChosenFTeid { choose_id: None, teid }).collect();
 }
 
-/// The F-TEID of a restored session that a CHOOSE ID most likely was chosen for, which it means from
-/// now on: the only one that PDRs of QoS flows have for uplink from the same side and network instance,
-/// and from no other reference point. A PDU session has one such tunnel (TS 23.501 §5.8.2.3); where PDRs name
-/// no QoS flow, as in EPC, each bearer has a tunnel of its own and nothing can be known.
+/// The F-TEID of a restored session that a CHOOSE ID most likely was chosen for, which it means
+/// from now on: the only one that PDRs of QoS flows have for uplink from the same side and network
+/// instance, and from no other reference point. A PDU session has one such tunnel (TS 23.501
+/// §5.8.2.3); where PDRs name no QoS flow, as in EPC, each bearer has a tunnel of its own and
+/// nothing can be known.
 fn claim_restored(
     records: &mut Records,
     group: &FTeidGroup,
@@ -226,8 +227,8 @@ fn set(records: &mut Records, target: ChoiceTarget, f_teid: LocalFTeid) {
     }
 }
 
-/// The side that tunnels to `target` come from; a traffic endpoint that no PDR names is taken for one
-/// towards the RAN.
+/// The side that tunnels to `target` come from; a traffic endpoint that no PDR names is taken for
+/// one towards the RAN.
 fn side_of(records: &Records, target: ChoiceTarget) -> GtpuSide<'_> {
     let is_it = |id| matches!(target, ChoiceTarget::TrafficEndpoint(wanted) if wanted == id);
     let mut pdis = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each());

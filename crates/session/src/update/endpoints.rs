@@ -10,7 +10,8 @@ use crate::record::{Pdi, Pdr, Records, TrafficEndpoint, TrafficEndpointId, UeMat
 use crate::refusal::Refusal;
 use crate::rule::RulePart;
 
-/// Removes traffic endpoints, the PDRs that name no other one, and links to them. Spec: TS 29.244 §7.5.4.1.
+/// Removes traffic endpoints, the PDRs that name no other one, and links to them. Spec: TS 29.244
+/// §7.5.4.1.
 pub(super) fn remove(records: &mut Records, ids: &[TrafficEndpointId]) -> Result<(), Refusal> {
     for &id in ids {
         let at = position(records, id).ok_or(Refusal::UnknownTrafficEndpoint { id })?;

@@ -105,7 +105,8 @@ pub(super) fn entry(
     if rule.action == PredefinedAction::Drop {
         entry.far = super::found::resolved(Some(brought.first_far));
     }
-    // The first QER with a QFI marks. Stage 2 left room for it, unless the operator gave the rule a QFI since.
+    // The first QER with a QFI marks. Stage 2 left room for it, unless the operator gave the rule a
+    // QFI since.
     let has_room = !entry.qers.is_full();
     if let Some(at) = rule.qfi.and_then(|qfi| brought.qer_of(qfi)).filter(|_| has_room) {
         entry.qers.insert(0, super::found::resolved(Some(brought.first_qer + at)));

@@ -84,9 +84,9 @@ fn in_use(far: &Far) -> impl Iterator<Item = &Forwarding> {
     forwarding.chain(copies)
 }
 
-/// The tunnel of `parts`, unless the FAR used it before the change: a route that has gone meanwhile refuses no other
-/// change. A tunnel to the CP function carries Router Advertisements alone and may lead nowhere, so that
-/// sessions that need none are not refused.
+/// The tunnel of `parts`, unless the FAR used it before the change: a route that has gone meanwhile
+/// refuses no other change. A tunnel to the CP function carries Router Advertisements alone and may
+/// lead nowhere, so that sessions that need none are not refused.
 fn new_tunnel(former: Option<&Far>, parts: &Forwarding) -> Option<GtpuTunnel> {
     let tunnel = parts.tunnel();
     let is_former = |far: &Far| in_use(far).any(|used| used.tunnel() == tunnel);

@@ -197,8 +197,8 @@ fn update_pdr(draft: &mut Draft, update: PdrUpdate) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// True for a PDI that names no traffic by itself: no tunnel, UE or traffic endpoint; or from Access
-/// without the tunnel that the PDI had.
+/// True for a PDI that names no traffic by itself: no tunnel, UE or traffic endpoint; or from
+/// Access without the tunnel that the PDI had.
 ///
 /// INTEROP: a PDI in an update replaces the previous one as a whole, but some control planes send
 /// only the parts that change. Spec: TS 29.244 §7.5.4.2.

@@ -165,8 +165,9 @@ fn check_capacities(
     check_usage_slots(store, &session.records, records, usage)
 }
 
-/// Checks the claims against those of other sessions. Returns the sessions of the owners `replaces` that give way, because
-/// they have a TEID or UE address of this one. A framed route alone replaces nothing.
+/// Checks the claims against those of other sessions. Returns the sessions of the owners `replaces`
+/// that give way, because they have a TEID or UE address of this one. A framed route alone replaces
+/// nothing.
 fn check_or_replace(
     store: &SessionStore,
     index: SessionIndex,
@@ -271,9 +272,9 @@ fn is_tunneled(pdr: &Pdr, pdi: &Pdi, wanted: &[TeidRequest]) -> bool {
         })
 }
 
-/// All sessions together may have at most `keys_max` TEIDs that the control plane gave, so that publication
-/// never finds the table full. TEIDs that we choose, or chose in a previous run, have a table of
-/// their own.
+/// All sessions together may have at most `keys_max` TEIDs that the control plane gave, so that
+/// publication never finds the table full. TEIDs that we choose, or chose in a previous run, have a
+/// table of their own.
 fn check_given_teids(
     store: &SessionStore,
     claims: &[SessionKey],
@@ -349,8 +350,8 @@ fn check_urrs(known: RuleCatalog<'_>, before: &Records, records: &Records) -> Re
     Ok(())
 }
 
-/// Checks that there are counters for new URRs. A URR that is removed and created again needs a second slot until its last
-/// usage was read.
+/// Checks that there are counters for new URRs. A URR that is removed and created again needs a
+/// second slot until its last usage was read.
 fn check_usage_slots(
     store: &SessionStore,
     before: &Records,

@@ -37,8 +37,8 @@ pub(crate) fn compile(
     rules
 }
 
-/// The same without the counters of URRs, which are the store's: [`set_usage`] adds them. `has_activity`: the session has an
-/// inactivity timer.
+/// The same without the counters of URRs, which are the store's: [`set_usage`] adds them.
+/// `has_activity`: the session has an inactivity timer.
 pub(crate) fn compile_alone(
     known: RuleCatalog<'_>,
     identity: SessionIdentity<'_>,
@@ -155,8 +155,8 @@ impl RecordsCompiler<'_> {
         entries
     }
 
-    /// The entry of one alternative of a PDR. `None` while the application that the PDR names has no
-    /// PDFs: then the PDR matches nothing.
+    /// The entry of one alternative of a PDR. `None` while the application that the PDR names has
+    /// no PDFs: then the PDR matches nothing.
     fn pdr(&self, pdr: &Pdr, pdi: &Pdi) -> Option<PdrEntry> {
         let records = self.records;
         // A PDR without a FAR activates predefined rules, which add theirs behind the others.
@@ -190,7 +190,8 @@ impl RecordsCompiler<'_> {
         marking.into_iter().chain(others).map(|id| resolved(position(id))).collect()
     }
 
-    /// The URRs that measure a PDR: inactive ones do not, and the inactivity timer watches every PDR.
+    /// The URRs that measure a PDR: inactive ones do not, and the inactivity timer watches every
+    /// PDR.
     fn urrs(&self, pdr: &Pdr) -> ArrayVec<u16, { URRS_PER_PDR_MAX + 1 }> {
         let urrs = &self.records.urrs;
         let urr = |id| urrs.iter().position(|urr| urr.id == id);
@@ -200,8 +201,8 @@ impl RecordsCompiler<'_> {
         measuring.chain(timer).map(|at| resolved(Some(at))).collect()
     }
 
-    /// The FARs in the order of their records, behind them those of predefined rules, and behind them
-    /// one entry for each copy.
+    /// The FARs in the order of their records, behind them those of predefined rules, and behind
+    /// them one entry for each copy.
     fn fars(&self) -> Vec<FarEntry> {
         let records = self.records;
         let all = records.fars.iter().chain(&self.brought.fars);
@@ -226,9 +227,9 @@ impl RecordsCompiler<'_> {
         FarEntry { buffer_pkts_max, ..self.forwarding(far.id, far.action, far.forwarding.as_ref()) }
     }
 
-    /// A FAR that drops needs no destination; it gets one that no stage looks at, and no tunnel, since
-    /// nothing has checked its tunnel. A FAR that forwards to Access without a tunnel gets DROP
-    /// together with FORW: it drops until the control plane names the tunnel.
+    /// A FAR that drops needs no destination; it gets one that no stage looks at, and no tunnel,
+    /// since nothing has checked its tunnel. A FAR that forwards to Access without a tunnel gets
+    /// DROP together with FORW: it drops until the control plane names the tunnel.
     fn forwarding(&self, id: FarId, action: ApplyAction, parts: Option<&Forwarding>) -> FarEntry {
         let configured = self.known.configured;
         let policy =

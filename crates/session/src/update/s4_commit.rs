@@ -219,7 +219,8 @@ fn epoch_after(session: &OpenSession, drop_buffered: bool) -> u32 {
     session.buffer_epoch.wrapping_add(u32::from(drop_buffered))
 }
 
-/// Commits `resolved` as the new rules of `session`, which is outside of the store meanwhile and has them afterwards.
+/// Commits `resolved` as the new rules of `session`, which is outside of the store meanwhile and
+/// has them afterwards.
 pub(crate) fn commit(
     store: &mut SessionStore,
     session: &mut OpenSession,

@@ -82,8 +82,8 @@ impl SessionStore {
 }
 
 impl SessionStore {
-    /// Plans the measurements of a session that is restored: those that it had, in counters of its own. Reads only;
-    /// otherwise like [`Self::plan_usage`].
+    /// Plans the measurements of a session that is restored: those that it had, in counters of its
+    /// own. Reads only; otherwise like [`Self::plan_usage`].
     pub(crate) fn plan_former_usage(
         &self,
         mut usage: SessionUsage,

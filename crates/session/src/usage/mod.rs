@@ -1,4 +1,5 @@
-//! Usage of URRs: measurements, thresholds, quotas and timers. Without the store: see `procedure::usage`.
+//! Usage of URRs: measurements, thresholds, quotas and timers. Without the store: see
+//! `procedure::usage`.
 
 pub(crate) mod activation;
 mod measurement;

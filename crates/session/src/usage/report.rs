@@ -26,7 +26,8 @@ packed! {
         pub volume: Option<UsageVolume>,
         /// The volume has packets, too.
         pub packets: bool,
-        /// Active time, if the URR measures it. Unit: whole seconds; fractions count for the next one.
+        /// Active time, if the URR measures it. Unit: whole seconds; fractions count for the next
+        /// one.
         pub duration_s: Option<u64>,
         /// First packet, if there was one.
         pub first: Option<Nanos>,
@@ -46,8 +47,8 @@ packed! {
 }
 
 impl UsageReport {
-    /// Adds a later report of the same URR, whose number it takes: as if the measurement had gone on. False, and nothing
-    /// has changed, if one of them says something else, too.
+    /// Adds a later report of the same URR, whose number it takes: as if the measurement had gone
+    /// on. False, and nothing has changed, if one of them says something else, too.
     pub fn absorb(&mut self, later: &Self) -> bool {
         let is_plain = |report: &Self| {
             !report.triggers.intersects(UsageTriggers::NOTICES)

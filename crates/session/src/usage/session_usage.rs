@@ -71,8 +71,8 @@ impl InactivityTimer {
 pub(crate) struct SessionUsage {
     pub(crate) measures: Vec<Measurement>,
     pub(crate) activity: Option<InactivityTimer>,
-    /// See [`SessionRules::own_urr`](adit_rules::SessionRules::own_urr): taken at establishment, and kept as long as
-    /// the session exists.
+    /// See [`SessionRules::own_urr`](adit_rules::SessionRules::own_urr): taken at establishment,
+    /// and kept as long as the session exists.
     pub(crate) own_urr: Option<UsageSlot>,
 }
 

@@ -36,7 +36,8 @@ pub(crate) fn store_with(sessions_max: usize, mut provisioning: Provisioning) ->
     })
 }
 
-/// The store of a later process, without sessions, that is configured like `former`. It draws other random numbers.
+/// The store of a later process, without sessions, that is configured like `former`. It draws other
+/// random numbers.
 pub(crate) fn next_store(former: &SessionStore) -> SessionStore {
     next_store_of(former, former.sessions_max())
 }

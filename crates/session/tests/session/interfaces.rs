@@ -153,7 +153,8 @@ fn family_of_a_tunnel_is_one_of_its_side() {
     assert_eq!(refusal, Refusal::TunnelFamilyUnavailable { far: FarId(2) });
 }
 
-/// N3 for every name, and N6 of two data networks with domains of their own. Both have the same pool.
+/// N3 for every name, and N6 of two data networks with domains of their own. Both have the same
+/// pool.
 fn two_domains() -> SessionStore {
     let n6 = |name: &str, domain| LocalInterface {
         network_instance: Some(name.into()),

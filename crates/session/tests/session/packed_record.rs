@@ -89,7 +89,8 @@ fn record_cut_short_or_too_long_is_malformed() {
     assert_eq!(PackedRecord::from_octets(longer.into()), Err(PackedRecordError::Malformed));
 }
 
-/// The session of `filtered`, by 40 octets. It names the first slot behind `limits::usage_slots_max`.
+/// The session of `filtered`, by 40 octets. It names the first slot behind
+/// `limits::usage_slots_max`.
 const OCTETS: &[&str] = &[
     "036702ef050164a0110307c000020101010a2d0001010301257065726d6974206f75742031372066",
     "726f6d20616e7920353320746f2061737369676e656405110103353500010201020101e705026481",

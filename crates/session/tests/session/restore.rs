@@ -1,4 +1,5 @@
-//! Sessions that a later process restores: the same identifiers and rules, and measurements that go on.
+//! Sessions that a later process restores: the same identifiers and rules, and measurements that go
+//! on.
 
 use adit_rules::{
     DestinationInterface, Excess, KeyChange, PacketLimit, PacketQuota, RuleDelta, SessionKey,
@@ -227,7 +228,8 @@ fn session_that_was_prepared_is_restored_like_one_that_was_not() {
     }
 }
 
-/// A session restored by a store that accepted `preparer` and has the provisioning `now`, prepared and not.
+/// A session restored by a store that accepted `preparer` and has the provisioning `now`, prepared
+/// and not.
 fn restored_both_ways(
     store: &SessionStore,
     preparer: &SessionPreparer,
@@ -457,8 +459,8 @@ fn left(scene: &UsageFixture, at: usize) -> [u64; 6] {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
-    /// A session that is kept and restored at any moments makes the reports of one that never stopped, and leaves
-    /// workers the same limits.
+    /// A session that is kept and restored at any moments makes the reports of one that never
+    /// stopped, and leaves workers the same limits.
     #[test]
     fn restored_session_measures_on(kind in 0..5u8, steps in prop::collection::vec(step(), 1..60)) {
         let (urrs, inactivity_timer) = urrs(kind);

@@ -49,8 +49,8 @@ fn downlink_qfis(qers: &[Qer], of_pdrs: &[&[u32]]) -> Vec<Option<u8>> {
     marked.collect()
 }
 
-/// free5GC lists a QER of the session-AMBR with the default QFI before that of a flow; Open5GS and SD-Core give each PDR
-/// one QER, and OAI none.
+/// free5GC lists a QER of the session-AMBR with the default QFI before that of a flow; Open5GS and
+/// SD-Core give each PDR one QER, and OAI none.
 #[test]
 fn qer_with_a_qfi_that_fewest_pdrs_name_marks_packets() {
     let numbered = |id: u32| Qer { qfi: Qfi::new(u8::try_from(id).unwrap()), ..qer(id) };

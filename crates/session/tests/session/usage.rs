@@ -109,7 +109,8 @@ impl UsageFixture {
         counts.dropped_dl_pkts += u64::from(bytes > 0);
     }
 
-    /// Marks a packet that counts for the URR as the first one of its generation, unless there was one.
+    /// Marks a packet that counts for the URR as the first one of its generation, unless there was
+    /// one.
     pub(crate) fn mark(&self, at: usize, now: Nanos) {
         let UrrEntry { slot, generation, .. } = self.urrs[at];
         self.counters.1.lock().unwrap().entry((slot, generation)).or_insert(now);
@@ -152,7 +153,8 @@ impl UsageFixture {
         all
     }
 
-    /// Another process, which may have one session more, restores the session. Its counters begin at zero.
+    /// Another process, which may have one session more, restores the session. Its counters begin
+    /// at zero.
     pub(crate) fn restart(&mut self, now: Nanos) {
         let kept = kept(&self.store, now);
         self.counters = Arc::new(ManualCounters::default());

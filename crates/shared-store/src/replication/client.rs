@@ -47,8 +47,8 @@ struct StandbyConnection {
     connection: Connection,
     /// `None` before the reply to `ADIT.HELLO`.
     progress: Option<StandbyProgress>,
-    /// The next `ADIT.HELLO` has this number: zero at first, and that of the reply if the standby has groups that were not made
-    /// here.
+    /// The next `ADIT.HELLO` has this number: zero at first, and that of the reply if the standby
+    /// has groups that were not made here.
     greeting: Option<u64>,
     /// The last group that the standby needs no command for.
     sent: RecordNumber,
@@ -249,7 +249,8 @@ impl<T: Transport> ReplicationClient<T> {
         for next in groups.after(*sent) {
             let (previous, number, changes) = (next.previous, next.number, &next.changes);
             if previous != *sent {
-                // The shared store has those between, and the queue has them no more: the standby begins behind them.
+                // The shared store has those between, and the queue has them no more: the standby
+                // begins behind them.
                 (*progress, *greeting, *sent) = (None, Some(0), groups.durable());
                 return;
             }

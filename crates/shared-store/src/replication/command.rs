@@ -13,9 +13,10 @@ const PING: &[u8] = b"PING";
 /// A command from an adit to the one that keeps its tail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplicationCommand<'a> {
-    /// `ADIT.HELLO version name epoch after newest greeting`: the active adit begins. Groups up to `after` are in the shared store.
-    /// The reply is an array: incarnation, last group that the standby has, number of this greeting. If the sender has not made the
-    /// last group, it greets again with that number, and the standby drops the groups behind `newest`.
+    /// `ADIT.HELLO version name epoch after newest greeting`: the active adit begins. Groups up to
+    /// `after` are in the shared store. The reply is an array: incarnation, last group that the
+    /// standby has, number of this greeting. If the sender has not made the last group, it greets
+    /// again with that number, and the standby drops the groups behind `newest`.
     Hello {
         /// The name of the records in the shared store.
         name: &'a [u8],
@@ -28,7 +29,8 @@ pub enum ReplicationCommand<'a> {
         /// The greeting that this one follows up, or zero.
         greeting: u64,
     },
-    /// `ADIT.GROUP epoch previous number changes`: the group behind `previous`. The reply is its number.
+    /// `ADIT.GROUP epoch previous number changes`: the group behind `previous`. The reply is its
+    /// number.
     Group {
         /// The sender's epoch.
         epoch: u64,
@@ -39,7 +41,8 @@ pub enum ReplicationCommand<'a> {
         /// Its changes, as [`adit_store::encode_change`] writes them.
         changes: &'a [u8],
     },
-    /// `PING`: a sign of life. The reply is how long from now on the standby does not take over: milliseconds.
+    /// `PING`: a sign of life. The reply is how long from now on the standby does not take over:
+    /// milliseconds.
     Ping,
 }
 

@@ -1,4 +1,5 @@
-//! Replication between an adit and its standby: groups of records go to the standby as well as to the shared store.
+//! Replication between an adit and its standby: groups of records go to the standby as well as to
+//! the shared store.
 //!
 //! The active adit is a client of its standby ([`ReplicationClient`], RESP over any
 //! [`adit_transport::Transport`]), which sends the groups of the store's queue
@@ -13,8 +14,8 @@
 //! sender can end an epoch. Only the shared store ends an adit.
 //!
 //! An adit that acknowledges by its standby alone has the shared store name that standby first
-//! ([`adit_store::RecordStore::set_standby`]). As long as it does, nobody else takes the records over. The protocol and the
-//! reasons stand in `docs/internals/store-transport.md`.
+//! ([`adit_store::RecordStore::set_standby`]). As long as it does, nobody else takes the records
+//! over. The protocol and the reasons stand in `docs/internals/store-transport.md`.
 //!
 //! The room reads no clock and starts no thread.
 

@@ -151,8 +151,8 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C>
         self.client.promised_until().since(now)
     }
 
-    /// Gives the shared store all groups, and has it forget the standby, so that the next process needs no tail. Waits for at
-    /// most the patience.
+    /// Gives the shared store all groups, and has it forget the standby, so that the next process
+    /// needs no tail. Waits for at most the patience.
     ///
     /// # Errors
     /// The store does not have everything.

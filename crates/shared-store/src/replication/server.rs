@@ -12,8 +12,8 @@ use crate::replication::command::ReplicationRefusal;
 use crate::replication::connection::LIMITS;
 use crate::replication::tail::{Executed, ReplicationTail};
 
-/// Connections at most. The active adit has one, and one that takes the records over another. A further one ends the oldest
-/// without an active adit.
+/// Connections at most. The active adit has one, and one that takes the records over another. A
+/// further one ends the oldest without an active adit.
 const CONNECTIONS_MAX: usize = 8;
 
 /// Octets of replies after which no further command of a connection is read.
@@ -107,7 +107,8 @@ impl<T: Transport> ReplicationServer<T> {
         self.connections.iter().any(|connection| connection.is_active)
     }
 
-    /// Accepts, receives and replies, as far as that is possible without waiting. Returns true if something arrived.
+    /// Accepts, receives and replies, as far as that is possible without waiting. Returns true if
+    /// something arrived.
     pub fn poll(&mut self, now: Nanos) -> bool {
         let Self { transport, tail, connections, counters, .. } = self;
         transport.poll(now);
@@ -151,7 +152,8 @@ impl<T: Transport> ReplicationServer<T> {
         has_input
     }
 
-    /// Notes until when the promises of the last poll last. `now` is read after it: the active adit counts from an earlier time.
+    /// Notes until when the promises of the last poll last. `now` is read after it: the active adit
+    /// counts from an earlier time.
     pub fn note_promises(&mut self, now: impl FnOnce() -> Nanos) {
         if let Some(ms) = self.tail.take_promised() {
             self.promised_until = self.promised_until.max(now() + Nanos::from_millis(ms));

@@ -23,8 +23,9 @@ pub enum Executed {
 
 /// The groups that a standby keeps for its active adit.
 ///
-/// The tail has every group of its epoch behind [`ReplicationTail::base`] up to [`ReplicationTail::last`], and the shared store had
-/// every group up to the base. Memory: at most so many octets as allowed.
+/// The tail has every group of its epoch behind [`ReplicationTail::base`] up to
+/// [`ReplicationTail::last`], and the shared store had every group up to the base. Memory: at most
+/// so many octets as allowed.
 #[derive(Debug)]
 pub struct ReplicationTail {
     name: Vec<u8>,
@@ -65,12 +66,14 @@ impl ReplicationTail {
         }
     }
 
-    /// From now on the active adit may count on it that this standby does not take over for `ms` milliseconds after it says so.
+    /// From now on the active adit may count on it that this standby does not take over for `ms`
+    /// milliseconds after it says so.
     pub fn set_promise(&mut self, ms: u64) {
         self.promise.ms = ms;
     }
 
-    /// How long the active adit counts on this standby at most, if that was said since the last call. Unit: ms.
+    /// How long the active adit counts on this standby at most, if that was said since the last
+    /// call. Unit: ms.
     pub(crate) fn take_promised(&mut self) -> Option<u64> {
         let TakeoverPromise { ms, is_given } = self.promise;
         self.promise.is_given = false;
@@ -113,8 +116,8 @@ impl ReplicationTail {
         self.groups.len() == 0
     }
 
-    /// Notes an epoch that the shared store shows: commands of earlier ones are refused from now on, as are those of later ones
-    /// until the store shows them. The groups stay.
+    /// Notes an epoch that the shared store shows: commands of earlier ones are refused from now
+    /// on, as are those of later ones until the store shows them. The groups stay.
     pub fn note_epoch(&mut self, epoch: u64) {
         self.epoch = self.epoch.max(epoch);
     }
@@ -125,8 +128,8 @@ impl ReplicationTail {
         self.note_epoch(epoch.max(self.groups_epoch.saturating_add(1)));
     }
 
-    /// The groups that the shared store may lack, for the adit that has taken the records over from this tail's. The tail is
-    /// fenced, and the store names this incarnation.
+    /// The groups that the shared store may lack, for the adit that has taken the records over from
+    /// this tail's. The tail is fenced, and the store names this incarnation.
     ///
     /// A store with groups of a later epoch has a part of the tail: its writer did not finish. All
     /// of it follows then, because the last change of each record counts.

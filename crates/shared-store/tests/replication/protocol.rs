@@ -61,7 +61,8 @@ fn hello(tail: &mut ReplicationTail, epoch: &str, after: &str) -> String {
     greet(tail, [epoch, after, "0", "0"])
 }
 
-/// `ADIT.HELLO` with epoch, the group before, the newest group, and the greeting that it follows up.
+/// `ADIT.HELLO` with epoch, the group before, the newest group, and the greeting that it follows
+/// up.
 fn greet(tail: &mut ReplicationTail, numbers: [&str; 4]) -> String {
     let [epoch, after, newest, greeting] = numbers.map(str::as_bytes);
     reply(tail, &[b"ADIT.HELLO", b"4", b"upf-1", epoch, after, newest, greeting])
@@ -304,7 +305,8 @@ impl Pair {
         }
     }
 
-    /// The active process learns that the shared store has the groups up to `number`, and keeps none of them.
+    /// The active process learns that the shared store has the groups up to `number`, and keeps
+    /// none of them.
     fn note_durable(&mut self, number: u64) {
         self.groups.set_durable(RecordNumber(number));
         self.groups.trim(0);

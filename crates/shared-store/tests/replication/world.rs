@@ -1,5 +1,6 @@
-//! Two hosts, a shared store and a network in memory. One process is active, the other one its standby. Everything fails at
-//! random; nothing that was acknowledged may be lost unless two failures destroyed all copies, which must be noticed.
+//! Two hosts, a shared store and a network in memory. One process is active, the other one its
+//! standby. Everything fails at random; nothing that was acknowledged may be lost unless two
+//! failures destroyed all copies, which must be noticed.
 
 mod network;
 mod random;
@@ -284,7 +285,8 @@ impl ReplicationWorld {
         }
     }
 
-    /// The active process ends in order, so that anybody can go on without a tail, even if the standby ends, too.
+    /// The active process ends in order, so that anybody can go on without a tail, even if the
+    /// standby ends, too.
     fn finish_active_and_pass_on(&mut self) {
         let active = self.active.as_mut().unwrap();
         let host = active.host;
@@ -301,8 +303,8 @@ impl ReplicationWorld {
         self.succeed(host, self.random.permille(500));
     }
 
-    /// The lease expires although the active process lives: the standby takes it, or another process on the same host, if
-    /// it may.
+    /// The lease expires although the active process lives: the standby takes it, or another
+    /// process on the same host, if it may.
     fn take_over_from_living(&mut self, by_standby: bool) {
         self.server.borrow_mut().is_down = false;
         let named = self.server.borrow().standby;
@@ -335,8 +337,8 @@ impl ReplicationWorld {
         }
     }
 
-    /// There is no active process: the standby takes the records over, or a new process on `host`. A standby that is named does
-    /// so in any case; if it is lost, the operator accepts that.
+    /// There is no active process: the standby takes the records over, or a new process on `host`.
+    /// A standby that is named does so in any case; if it is lost, the operator accepts that.
     fn succeed(&mut self, host: usize, prefers_standby: bool) {
         self.server.borrow_mut().is_down = false;
         let named = self.server.borrow().standby;
@@ -401,7 +403,8 @@ impl ReplicationWorld {
         }
     }
 
-    /// The named standby writes its tail, and takes the lease again as often as it loses it. `None` if it crashes.
+    /// The named standby writes its tail, and takes the lease again as often as it loses it. `None`
+    /// if it crashes.
     fn write_own_tail(&mut self, lease: ServerClient, own: &Standby) -> Option<ServerClient> {
         let mut lease = lease;
         loop {
@@ -479,7 +482,8 @@ impl ReplicationWorld {
         let identifier = |value: &[u8]| u64::from_be_bytes(value[..8].try_into().unwrap());
         let mut found: Vec<u64> = Vec::new();
         for id in changes.map(|change| identifier(change.unwrap().value.unwrap())) {
-            // A tail that was written in part is written again, and the last change of each record counts.
+            // A tail that was written in part is written again, and the last change of each record
+            // counts.
             let again = found.iter().position(|known| *known == id);
             found.truncate(again.unwrap_or(found.len()));
             found.push(id);
@@ -496,8 +500,8 @@ impl ReplicationWorld {
     }
 }
 
-/// Whom a server names after the standby 7, with a tail of three groups, could write so many groups and names, for each number;
-/// the last time it wrote all.
+/// Whom a server names after the standby 7, with a tail of three groups, could write so many groups
+/// and names, for each number; the last time it wrote all.
 pub(crate) fn names_after_interruptions() -> Vec<Option<Incarnation>> {
     let standby = Some(Incarnation(7));
     let groups = (0..3).map(|previous| {

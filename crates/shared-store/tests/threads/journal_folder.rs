@@ -1,5 +1,5 @@
-//! The journal on real files: processes that are killed, two processes on one folder, a folder that cannot be
-//! written.
+//! The journal on real files: processes that are killed, two processes on one folder, a folder that
+//! cannot be written.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -44,7 +44,8 @@ fn session(number: u64) -> RecordKey<'static> {
     RecordKey::number(RecordKind::Session, number)
 }
 
-/// The value that change `change` gives a session: a session whose record is mixed from two changes is found.
+/// The value that change `change` gives a session: a session whose record is mixed from two changes
+/// is found.
 fn value(number: u64, change: u64) -> Vec<u8> {
     let len = 100 + usize::try_from((change * 7919) % 900).unwrap();
     let words = [number.to_le_bytes(), change.to_le_bytes()].concat();

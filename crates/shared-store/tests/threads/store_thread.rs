@@ -379,7 +379,8 @@ fn journal_at(path: &Path) -> StoreLink<JournalFigures> {
     StoreLink::start(open(path).unwrap()).unwrap()
 }
 
-/// Removes a file of a journal at work, whose upkeep may have renamed or removed it since it was listed.
+/// Removes a file of a journal at work, whose upkeep may have renamed or removed it since it was
+/// listed.
 fn remove(file: &Path) {
     match std::fs::remove_file(file) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => panic!("{error}"),

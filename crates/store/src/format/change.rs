@@ -1,8 +1,8 @@
 //! Groups and changes within a commit.
 //!
-//! A change begins with an octet: the kind in bits 0 to 3, bit 6 if the identifier is octets, bit 7 if the record is
-//! removed. The identifier follows, as 8 octets or as a length and so many octets; then, unless it is removed, the
-//! length of the value (4 octets) and the value.
+//! A change begins with an octet: the kind in bits 0 to 3, bit 6 if the identifier is octets, bit 7
+//! if the record is removed. The identifier follows, as 8 octets or as a length and so many octets;
+//! then, unless it is removed, the length of the value (4 octets) and the value.
 
 use adit_types::limits::STORE_VALUE_BYTES_MAX;
 
@@ -22,8 +22,8 @@ pub(crate) fn change_len(change: &StoreChange<'_>) -> usize {
     1 + id + change.value.map_or(0, |value| 4 + value.len())
 }
 
-/// Appends a change, encoded as in a commit of the journal. The identifier and the value have at most as many octets as
-/// their lengths can say.
+/// Appends a change, encoded as in a commit of the journal. The identifier and the value have at
+/// most as many octets as their lengths can say.
 pub fn encode_change(out: &mut Vec<u8>, change: &StoreChange<'_>) {
     let removed = if change.value.is_none() { REMOVE } else { 0 };
     let kind = change.key.kind as u8 | removed;
@@ -77,7 +77,8 @@ impl core::error::Error for BadChange {}
 /// The changes that [`encode_change`] has written into `octets`, one behind the other.
 ///
 /// # Errors
-/// The item behind the last change is an error if the octets there are no change, or one that no store takes.
+/// The item behind the last change is an error if the octets there are no change, or one that no
+/// store takes.
 pub fn decode_changes(octets: &[u8]) -> impl Iterator<Item = Result<StoreChange<'_>, BadChange>> {
     let mut rest = octets;
     core::iter::from_fn(move || {

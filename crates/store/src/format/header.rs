@@ -2,8 +2,8 @@
 
 use super::{FORMAT_VERSION, SECTOR, put_at, u32_at, u64_at};
 
-/// The first octets of a segment. They stay the same in every version, as do the places of the version and of
-/// the CRC.
+/// The first octets of a segment. They stay the same in every version, as do the places of the
+/// version and of the CRC.
 const MAGIC: &[u8; 8] = b"ADITJRNL";
 const VERSION_AT: usize = 8;
 const CRC_AT: usize = 508;
@@ -33,7 +33,8 @@ impl SegmentHeader {
         [sector; 2]
     }
 
-    /// Reads the header from the first copy that is whole. The error is a version that this program does not read.
+    /// Reads the header from the first copy that is whole. The error is a version that this program
+    /// does not read.
     pub(crate) fn decode(copies: &[[u8; SECTOR]; 2]) -> Option<Result<Self, u32>> {
         let copy = copies
             .iter()

@@ -1,4 +1,5 @@
-//! The octets of version 1: sectors, segment headers, commits, groups and changes. Integers are little endian.
+//! The octets of version 1: sectors, segment headers, commits, groups and changes. Integers are
+//! little endian.
 
 mod change;
 mod commit;

@@ -1,4 +1,5 @@
-//! Sectors: every 512 octets of a segment prove that they are whole, and to which life of the file they belong.
+//! Sectors: every 512 octets of a segment prove that they are whole, and to which life of the file
+//! they belong.
 //!
 //! A write that a crash cuts off leaves sectors of the file's previous use, or one whose first
 //! octets are new: its stamp, which comes last, is old. A damaged sector has the right stamp and a
@@ -51,7 +52,8 @@ impl SectorCodec {
     pub(crate) fn check(&self, sector: &[u8; SECTOR], index: u32) -> SectorState {
         let field = |at| u32_at(sector, at).unwrap_or(0);
         let has_stamp = field(STAMP_AT) == self.stamp;
-        // Without the stamp most sectors are zeros; those with a damaged or cut stamp still have their CRC.
+        // Without the stamp most sectors are zeros; those with a damaged or cut stamp still have
+        // their CRC.
         if !has_stamp && field(CRC_AT) == 0 && field(STAMP_AT) == 0 {
             return SectorState::Unwritten;
         }

@@ -27,7 +27,8 @@ impl<F: Files> Journal<F> {
         all - last.map_or(0, |last| offset_of(last.sectors - last.at))
     }
 
-    /// The most octets that the written segments, and one more, may have before commits wait for compaction.
+    /// The most octets that the written segments, and one more, may have before commits wait for
+    /// compaction.
     fn bound_octets(&self) -> u64 {
         2 * self.live_sector_octets() + 2 * offset_of(self.sectors)
     }
@@ -103,7 +104,8 @@ impl<F: Files> Journal<F> {
         }
     }
 
-    /// Compacts while the journal exceeds its bound, but not for long. A failure is that of a later call.
+    /// Compacts while the journal exceeds its bound, but not for long. A failure is that of a later
+    /// call.
     pub(super) fn keep_bound(&mut self) {
         for _ in 0..PARTS_PER_COMMIT {
             let is_over = self.used_octets() > self.bound_octets() - offset_of(self.sectors);
@@ -149,8 +151,8 @@ impl<F: Files> Journal<F> {
         self.chain.front().is_some_and(|oldest| oldest.number <= self.rewrite_until)
     }
 
-    /// Reads a part of the oldest segment and commits copies of its live records. Behind its last record the
-    /// segment leaves the chain.
+    /// Reads a part of the oldest segment and commits copies of its live records. Behind its last
+    /// record the segment leaves the chain.
     fn compact(&mut self, part: usize) -> Result<(), StoreError> {
         let Some(oldest) = self.chain.front() else { return Ok(()) };
         let (number, segment) = (oldest.number, oldest.short_number());

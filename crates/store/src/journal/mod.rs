@@ -46,7 +46,8 @@ impl JournalOptions {
 pub struct OpenReport {
     /// The folder had no journal.
     pub is_new: bool,
-    /// The last segment ends with a commit that is not whole. It was never acknowledged, and is dropped.
+    /// The last segment ends with a commit that is not whole. It was never acknowledged, and is
+    /// dropped.
     pub is_torn: bool,
     /// The losses, with [`JournalOptions::accept_loss`].
     pub losses: Vec<Damage>,
@@ -149,13 +150,15 @@ pub struct Journal<F: Files> {
     must_announce: bool,
     /// Where compaction reads the oldest segment.
     cursor: Option<SegmentScan>,
-    /// The segment with the last change. Those behind it have copies only, which compaction cannot make denser.
+    /// The segment with the last change. Those behind it have copies only, which compaction cannot
+    /// make denser.
     last_changed: u64,
     /// Segments up to this one are compacted whatever they hold.
     rewrite_until: u64,
     /// Unreadable records of segments up to this one are given up.
     salvage_until: u64,
-    /// Segments up to this one were removed: this process has them open, and the folder does not have them.
+    /// Segments up to this one were removed: this process has them open, and the folder does not
+    /// have them.
     removed_until: u64,
     is_out_of_space: bool,
     /// The file that says that there is a commit is durable.
@@ -248,12 +251,14 @@ impl<F: Files> Journal<F> {
         }
     }
 
-    /// Goes on in the place of a folder, or of the segment that takes commits, that was removed: this process has the removed
-    /// files open, and copies all live records from them. Records that it cannot copy now are left
-    /// to upkeep; until that is done, the journal is damaged for a process that opens it.
+    /// Goes on in the place of a folder, or of the segment that takes commits, that was removed:
+    /// this process has the removed files open, and copies all live records from them. Records that
+    /// it cannot copy now are left to upkeep; until that is done, the journal is damaged for a
+    /// process that opens it.
     ///
     /// # Errors
-    /// [`StoreError::Removed`]: other files have the place. Or there can be no folder, or no segment; call it again.
+    /// [`StoreError::Removed`]: other files have the place. Or there can be no folder, or no
+    /// segment; call it again.
     pub fn begin_again(&mut self) -> Result<(), StoreError> {
         self.files.renew().map_err(|error| match error.kind() {
             io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::WouldBlock => StoreError::Removed,

@@ -90,8 +90,8 @@ impl<F: Files> Journal<F> {
     /// Opens the journal of a folder, or makes one where there is none.
     ///
     /// # Errors
-    /// [`StoreError`]: the folder belongs to another process, cannot be used, or its journal is damaged. Nothing
-    /// was lost by opening.
+    /// [`StoreError`]: the folder belongs to another process, cannot be used, or its journal is
+    /// damaged. Nothing was lost by opening.
     pub fn open(mut files: F, options: &JournalOptions) -> Result<(Self, OpenReport), StoreError> {
         files.lock().map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => StoreError::InUse,
@@ -148,7 +148,8 @@ impl<F: Files> Journal<F> {
         Ok(())
     }
 
-    /// Opens the segments that are needed: those from the one on that the last commit names as the oldest.
+    /// Opens the segments that are needed: those from the one on that the last commit names as the
+    /// oldest.
     fn find_chain(
         &mut self,
         names: &FolderNames,
@@ -345,8 +346,8 @@ impl<F: Files> Journal<F> {
         Ok(())
     }
 
-    /// Writes the last commit again, and syncs it and all names. A process that ended before its sync leaves both
-    /// in the kernel's memory only, where they look durable.
+    /// Writes the last commit again, and syncs it and all names. A process that ended before its
+    /// sync leaves both in the kernel's memory only, where they look durable.
     fn sync_last(&mut self, replay: &Replay) -> Result<(), StoreError> {
         let last = self.chain.iter().find(|segment| segment.number == replay.last_segment);
         if let Some((segment, commit)) = last.zip(replay.last) {

@@ -94,7 +94,8 @@ impl<File> JournalSegment<File> {
         step.map_err(|error| StoreError::io("read", &self.name())(error))
     }
 
-    /// The error for durable records of groups up to `durable` that cannot be read, from sector `first` on.
+    /// The error for durable records of groups up to `durable` that cannot be read, from sector
+    /// `first` on.
     pub(super) fn damaged_from(&self, first: u32, durable: u64) -> StoreError {
         let (file, what) = (self.name(), Damage::of_sectors(first, self.at));
         StoreError::Damaged(vec![Damage { file, what, after: 0, before: Some(durable + 1) }])
@@ -186,8 +187,8 @@ impl<F: Files> Journal<F> {
         self.compaction_reserve() + capacity(self.sectors) / 2
     }
 
-    /// Makes files ready, and waits for them, if the reserve does not outlast `octets`. Where it cannot, the commits go on
-    /// as long as they can.
+    /// Makes files ready, and waits for them, if the reserve does not outlast `octets`. Where it
+    /// cannot, the commits go on as long as they can.
     pub(super) fn keep_reserve(&mut self, octets: usize) {
         while !self.is_out_of_space
             && self.ready_octets() < octets + self.reserve()
@@ -195,7 +196,8 @@ impl<F: Files> Journal<F> {
         {}
     }
 
-    /// True if a further file is to be made ready now. With `is_due`, compaction is about to free one.
+    /// True if a further file is to be made ready now. With `is_due`, compaction is about to free
+    /// one.
     pub(super) fn wants_file(&self, is_due: bool) -> bool {
         let ahead = if is_due { 0 } else { capacity(self.sectors) / 2 };
         let is_unnamed = self.next.is_none() && !self.free.is_empty();
@@ -226,8 +228,8 @@ impl<F: Files> Journal<F> {
         }
     }
 
-    /// Does a part of getting the next segment ready, or a file for the one behind it: writes at most `sectors` sectors of
-    /// zeros or a header and begins to sync it, or names a file.
+    /// Does a part of getting the next segment ready, or a file for the one behind it: writes at
+    /// most `sectors` sectors of zeros or a header and begins to sync it, or names a file.
     pub(super) fn prepare_next(&mut self, sectors: u32, waits: bool) -> Result<Upkeep, StoreError> {
         if !self.end_sync(waits)? {
             return Ok(Upkeep::Waiting);
@@ -251,8 +253,8 @@ impl<F: Files> Journal<F> {
         Ok(Upkeep::Worked)
     }
 
-    /// The file that becomes the next segment, unless there is one. A new one comes first, also after
-    /// a failure: the file that is made next takes its name.
+    /// The file that becomes the next segment, unless there is one. A new one comes first, also
+    /// after a failure: the file that is made next takes its name.
     fn next_free(&self) -> Option<usize> {
         let new = self.free.iter().position(|free| free.name == NEW_NAME);
         let position =
@@ -407,7 +409,8 @@ impl<F: Files> Journal<F> {
         self.files.sync_data(&last.file)
     }
 
-    /// Takes the last segment, which has no commits, out of the chain. If that fails it stays, without commits.
+    /// Takes the last segment, which has no commits, out of the chain. If that fails it stays,
+    /// without commits.
     fn retire_last(&mut self) {
         let Some(last) = self.chain.back() else { return };
         let name = spare_name(last.number);
@@ -432,7 +435,8 @@ impl<F: Files> Journal<F> {
         }
     }
 
-    /// Forgets the files that are ready for further segments, and removes those that the folder still has.
+    /// Forgets the files that are ready for further segments, and removes those that the folder
+    /// still has.
     pub(super) fn forget_files(&mut self) {
         let next = self.next.take().map(|next| next.name());
         let free = self.free.drain(..).chain(self.headed.take()).map(|file| file.name);
@@ -443,7 +447,8 @@ impl<F: Files> Journal<F> {
         (self.syncing, self.has_new_names) = (None, false);
     }
 
-    /// Removes a file that is not needed. False if there is none. `keep`: how many files may stay that are not needed yet.
+    /// Removes a file that is not needed. False if there is none. `keep`: how many files may stay
+    /// that are not needed yet.
     pub(super) fn remove_surplus(&mut self, keep: usize) -> Result<bool, StoreError> {
         let of_other_size = self.free.iter().position(|file| file.sectors != self.sectors);
         let capacity = capacity(self.sectors);

@@ -1,4 +1,5 @@
-//! Crashes: whatever was acknowledged is there afterwards, and each group is there whole or not at all.
+//! Crashes: whatever was acknowledged is there afterwards, and each group is there whole or not at
+//! all.
 
 use crate::model::{ChangeShape, Run, SMALL, random_group, reopen};
 use adit_store::RecordStore;
@@ -126,7 +127,8 @@ fn random_commits(seeds: u64, commit: impl Fn(&mut Run, &mut StdRng, &str)) {
     }
 }
 
-/// The sync of a commit fails, and the device loses some of its sectors although readers still see them.
+/// The sync of a commit fails, and the device loses some of its sectors although readers still see
+/// them.
 #[test]
 fn commit_whose_sync_failed_is_written_again_elsewhere() {
     random_commits(200, |run, random, place| {
@@ -143,7 +145,8 @@ fn commit_whose_sync_failed_is_written_again_elsewhere() {
     });
 }
 
-/// A commit without its sync, by a process that ended, is found by the next process: from then on it stays.
+/// A commit without its sync, by a process that ended, is found by the next process: from then on
+/// it stays.
 #[test]
 fn commit_that_a_new_process_found_survives_a_crash() {
     let mut found = 0;

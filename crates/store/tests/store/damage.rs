@@ -122,7 +122,8 @@ fn missing_segment_is_named() {
     assert!(refused >= 2, "{refused}");
 }
 
-/// A segment that is full of commits names the next one: its loss, of the end of the journal, is noticed.
+/// A segment that is full of commits names the next one: its loss, of the end of the journal, is
+/// noticed.
 #[test]
 fn last_segment_with_commits_is_missed() {
     let folder = MemoryFolder::new();
@@ -221,7 +222,8 @@ fn header_of_no_size_is_damage() {
     }
 }
 
-/// Compaction meets a record that has changed: it says so once, the record stays, and commits go on.
+/// Compaction meets a record that has changed: it says so once, the record stays, and commits go
+/// on.
 #[test]
 fn damage_that_compaction_meets_is_reported_once_and_ends_when_the_records_are_written_anew() {
     let mut run = Run::new(16 << 10);

@@ -33,8 +33,8 @@ fn work(run: &mut Run, seed: u64) -> usize {
     failures
 }
 
-/// Each call of a run fails once. The journal tries again and goes on; afterwards, and after a crash in which the
-/// device loses all that it may, everything acknowledged is there.
+/// Each call of a run fails once. The journal tries again and goes on; afterwards, and after a
+/// crash in which the device loses all that it may, everything acknowledged is there.
 #[test]
 fn any_call_that_fails_once_costs_nothing() {
     let calls = {
@@ -60,12 +60,14 @@ fn any_call_that_fails_once_costs_nothing() {
             let records = records_of(run.journal()).unwrap();
             assert_eq!(&records, run.records(), "{place}");
         }
-        // Faults that nobody sees: of a seal or a removal that is tried again, of upkeep within a commit.
+        // Faults that nobody sees: of a seal or a removal that is tried again, of upkeep within a
+        // commit.
         assert!(seen > 100, "{fault:?}: {seen}");
     }
 }
 
-/// Short failures again and again, of random calls: files that become ready again in another order are not mixed up.
+/// Short failures again and again, of random calls: files that become ready again in another order
+/// are not mixed up.
 #[test]
 fn calls_that_fail_again_and_again_cost_nothing_once_the_disk_has_healed() {
     for seed in 0..2000 {
@@ -183,8 +185,8 @@ fn session(number: u64) -> RecordKey<'static> {
     RecordKey::number(RecordKind::Session, number)
 }
 
-/// A journal on a file system with room for `segments` segments of 32 KiB, filled with records of 600 octets until it says
-/// that it is full. Returns how many it has.
+/// A journal on a file system with room for `segments` segments of 32 KiB, filled with records of
+/// 600 octets until it says that it is full. Returns how many it has.
 fn filled(segments: usize) -> (MemoryFolder, Journal<MemoryFiles>, u64) {
     let folder = MemoryFolder::new();
     folder.limit_space(Some(segments * SEGMENT));

@@ -89,7 +89,8 @@ fn deferred_charges_and_those_of_the_stages_are_alike() {
     let (table, charge) = (MeterTable::new(2), DeferredCharge::default());
     let (mut now, mut head, mut which) = (Nanos::from_secs(1), 0, 0);
     let mut limits = [RateLimit::UNLIMITED; PER_LINE];
-    // Packets that passed idle, at once, otherwise, and by the stages; then those that did not pass.
+    // Packets that passed idle, at once, otherwise, and by the stages; then those that did not
+    // pass.
     let mut ways = [0_u32; 5];
     let mut random = Random(88_172_645_463_325_252);
     let mut below = |most: u64| random.below(most);
@@ -154,8 +155,8 @@ fn slow_bucket_and_one_that_is_busy_for_long_are_exact() {
     assert!(rounds.as_millis() > 1 << 20, "{rounds:?}");
 }
 
-/// Two packets of `lens` octets every `pauses` milliseconds; the first round has one more. Returns how long it
-/// took.
+/// Two packets of `lens` octets every `pauses` milliseconds; the first round has one more. Returns
+/// how long it took.
 fn check_slow_bucket(
     limit: RateLimit,
     pauses: impl Fn(u32) -> u64,

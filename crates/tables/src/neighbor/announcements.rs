@@ -1,7 +1,7 @@
 //! Announcements of our own addresses, by which stations on the links replace their entries.
 //!
-//! Each address is announced several times, since nobody acknowledges a gratuitous ARP or an unsolicited
-//! Neighbor Advertisement. Spec: RFC 5227 §2.3, RFC 4861 §7.2.6.
+//! Each address is announced several times, since nobody acknowledges a gratuitous ARP or an
+//! unsolicited Neighbor Advertisement. Spec: RFC 5227 §2.3, RFC 4861 §7.2.6.
 
 use adit_rules::{NextHops, WorkerCommand};
 use adit_types::{InterfaceId, Nanos};

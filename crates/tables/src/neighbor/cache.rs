@@ -1,12 +1,12 @@
 //! The state machine of RFC 4861 §7.3, applied to ARP as well (RFC 826, RFC 1122 §2.3.2).
 //!
-//! A station that claims the address of a neighbor does not replace a link-layer address in use: ARP
-//! messages are easily forged. The cache first solicits both stations, while packets still go to the known
-//! one, and believes the claim only if that station stays silent: for [`CLAIM_WAIT`] if the other one
-//! answers, else for [`RETRANSMIT`]. A known station that answers later, within [`RETRANSMIT`], gets its
-//! packets back. A Neighbor Advertisement with the Override flag replaces the address at once
-//! unless the next hop is pinned and no request was sent; one without it only makes the address
-//! stale (RFC 4861 §7.2.5).
+//! A station that claims the address of a neighbor does not replace a link-layer address in use:
+//! ARP messages are easily forged. The cache first solicits both stations, while packets still go
+//! to the known one, and believes the claim only if that station stays silent: for [`CLAIM_WAIT`]
+//! if the other one answers, else for [`RETRANSMIT`]. A known station that answers later, within
+//! [`RETRANSMIT`], gets its packets back. A Neighbor Advertisement with the Override flag replaces
+//! the address at once unless the next hop is pinned and no request was sent; one without it only
+//! makes the address stale (RFC 4861 §7.2.5).
 //!
 //! Pinned next hops (gateways, GTP-U peers) are resolved and kept resolved without traffic. While
 //! packets leave through an interface and none comes back, those that count as reachable are probed
@@ -213,8 +213,8 @@ impl NeighborCache {
         self.entries_from(NextHopIndex(0), self.entries.len()).0
     }
 
-    /// The neighbors at `count` indices from `first` on, and the index that follows; `None` after the
-    /// last one.
+    /// The neighbors at `count` indices from `first` on, and the index that follows; `None` after
+    /// the last one.
     pub fn entries_from(
         &self,
         first: NextHopIndex,
@@ -324,8 +324,8 @@ impl NeighborCache {
     }
 
     /// Another station sent a different address. Solicits the known station, at most once per
-    /// [`RETRANSMIT`]; `claim` replaces the address if the station does not answer. Without a claim a
-    /// reachable neighbor becomes stale, and others do not change.
+    /// [`RETRANSMIT`]; `claim` replaces the address if the station does not answer. Without a claim
+    /// a reachable neighbor becomes stale, and others do not change.
     fn dispute(
         &mut self,
         now: Nanos,
@@ -485,8 +485,8 @@ impl NeighborCache {
         self.enter(now, index, NeighborState::Reachable, REACHABLE);
     }
 
-    /// The address stays in use, unconfirmed. A pinned neighbor is probed now, others once a packet uses
-    /// them.
+    /// The address stays in use, unconfirmed. A pinned neighbor is probed now, others once a packet
+    /// uses them.
     fn doubt(
         &mut self,
         now: Nanos,

@@ -45,7 +45,8 @@ pub struct NeighborCounters {
     pub solicits: u64,
     /// Neighbors that did not answer.
     pub failures: u64,
-    /// Requests for addresses that are not on the link of their interface, or without a free next hop.
+    /// Requests for addresses that are not on the link of their interface, or without a free next
+    /// hop.
     pub wanted_refused: u64,
     /// Link-layer addresses that no station can have, or claims of our own address.
     pub seen_refused: u64,

@@ -4,8 +4,8 @@
 //! decides, and [`adit_rules::NextHops`] publishes its decisions. Solicitations leave as worker
 //! commands.
 //!
-//! Does not live here: the table of next hops (`tables`), ARP and Neighbor Discovery messages (`wire`,
-//! `datapath::slow`).
+//! Does not live here: the table of next hops (`tables`), ARP and Neighbor Discovery messages
+//! (`wire`, `datapath::slow`).
 
 mod announcements;
 mod cache;

@@ -69,8 +69,8 @@ impl RoutesWriter {
 /// The configuration from which routes are built.
 #[derive(Debug, Clone)]
 pub struct RoutesConfig {
-    /// Those in effect, and further ones after them. These are on ports that others are on; their routing domains are those
-    /// of others, or follow them.
+    /// Those in effect, and further ones after them. These are on ports that others are on; their
+    /// routing domains are those of others, or follow them.
     pub interfaces: Vec<Interface>,
     /// Domains with local switching. Those of the interfaces in effect stay as they are.
     pub local_switching_domains: Vec<DomainId>,
@@ -95,8 +95,9 @@ impl Publisher {
         &self.routes.current().interfaces
     }
 
-    /// Builds routes that are to take the place of those in effect, and pins their gateways, so that they are resolved. The
-    /// gateways on further interfaces are resolved once [`Publisher::add_interfaces`] has added these.
+    /// Builds routes that are to take the place of those in effect, and pins their gateways, so
+    /// that they are resolved. The gateways on further interfaces are resolved once
+    /// [`Publisher::add_interfaces`] has added these.
     ///
     /// # Errors
     /// The first mistake in interfaces and routes, or that an offload has the interfaces in effect;
@@ -126,8 +127,8 @@ impl Publisher {
         })
     }
 
-    /// Checks `config` whole, and adds its interfaces to those in effect, with the routes in effect. Without further ones
-    /// nothing changes.
+    /// Checks `config` whole, and adds its interfaces to those in effect, with the routes in
+    /// effect. Without further ones nothing changes.
     ///
     /// # Errors
     /// As [`Publisher::prepare_routes`].
@@ -195,7 +196,8 @@ impl Publisher {
         hops.filter(|hop| hop.mac.is_none()).map(|hop| hop.addr).next()
     }
 
-    /// Puts routes into effect. FARs keep the next hops of their GTP-U peers until their session is published again.
+    /// Puts routes into effect. FARs keep the next hops of their GTP-U peers until their session is
+    /// published again.
     pub fn publish_routes(&mut self, routes: PreparedRoutes) {
         let PreparedRoutes { routes, list, ues } = routes;
         debug_assert_eq!(self.ues.len() + ues.len(), routes.ues.len(), "built before others");
@@ -259,7 +261,8 @@ impl Publisher {
         self.tables.aggregates.can_become(limits)
     }
 
-    /// Replaces the limits of aggregates, uplink and downlink: first that of all sessions, then by slice.
+    /// Replaces the limits of aggregates, uplink and downlink: first that of all sessions, then by
+    /// slice.
     pub fn set_aggregates(&self, limits: &[[RateLimit; 2]]) {
         self.tables.aggregates.set_limits(limits);
     }

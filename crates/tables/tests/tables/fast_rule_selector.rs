@@ -57,8 +57,8 @@ fn one_worker() -> (Publisher, TablesReader) {
     (publisher, readers.remove(0))
 }
 
-/// Sixteen PDRs of one host each and one of all others. Each has a fast rule of its own, as their tunnels
-/// differ.
+/// Sixteen PDRs of one host each and one of all others. Each has a fast rule of its own, as their
+/// tunnels differ.
 fn seventeen_pdrs() -> SessionRules {
     let mut rules = rules(1, &["192.0.2.9"]);
     rules.fars[0].destination = DestinationInterface::Core;

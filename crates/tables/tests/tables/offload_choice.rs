@@ -1,4 +1,5 @@
-//! Calls to an offload: at most so many in a turn of the control thread, and those about next hops, paths and interfaces.
+//! Calls to an offload: at most so many in a turn of the control thread, and those about next hops,
+//! paths and interfaces.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -19,7 +20,8 @@ use adit_types::{
 
 const SESSIONS: u32 = 5000;
 
-/// Sessions that are measured in a turn at most, of all and of the chosen ones, and puts in a turn at most.
+/// Sessions that are measured in a turn at most, of all and of the chosen ones, and puts in a turn
+/// at most.
 const MEASURED_MAX: u64 = 2 * 2048;
 const PUTS_MAX: u64 = 16;
 
@@ -162,7 +164,8 @@ fn a_turn_measures_and_puts_a_bounded_number_of_sessions_however_late_it_is() {
     }
     let (mut most, mut puts) = (0, 0);
     for turn in 0..2000 {
-        // Each session forwards a thousand packets between two turns, some of which are late by minutes.
+        // Each session forwards a thousand packets between two turns, some of which are late by
+        // minutes.
         asked.pkts.fetch_add(1000, Ordering::Relaxed);
         let late = if turn % 100 == 0 { 300 * turn } else { 0 };
         let now = Nanos::from_secs(1 + late) + Nanos::from_millis(10 * turn);

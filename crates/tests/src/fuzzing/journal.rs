@@ -12,8 +12,8 @@ use super::model::{Run, SMALL, random_group, records_of, reopen};
 /// Steps of one input, so that none takes long.
 const STEPS_MAX: usize = 200;
 
-/// Appends, commits, upkeep, faults, crashes and damage. The journal always holds the state of a group that is not
-/// before the durable one, or refuses a damaged folder by naming the damage.
+/// Appends, commits, upkeep, faults, crashes and damage. The journal always holds the state of a
+/// group that is not before the durable one, or refuses a damaged folder by naming the damage.
 pub(super) fn run(data: &[u8]) {
     let mut input = FuzzInput::new(data);
     let sectors = 8 + input.below(24) as u32;

@@ -1,8 +1,8 @@
 //! Sequences of datagrams against the PFCP node of a UP function, with two CP functions.
 //!
 //! The input chooses among valid messages of either peer, damages some, acknowledges publications
-//! now or later, and lets time pass. State stays within its bounds all the time. After both peers fall
-//! silent, nothing is left of them.
+//! now or later, and lets time pass. State stays within its bounds all the time. After both peers
+//! fall silent, nothing is left of them.
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::collections::VecDeque;
@@ -105,8 +105,8 @@ pub(super) fn node_id(peer: usize) -> ie::NodeId<'static> {
     ie::NodeId::Ipv4(addr)
 }
 
-/// A session of two PDRs with a TEID that the node chooses; its number makes its UE unique. Odd ones have
-/// an SDF filter, and every other even one an application that PFDs describe.
+/// A session of two PDRs with a TEID that the node chooses; its number makes its UE unique. Odd
+/// ones have an SDF filter, and every other even one an application that PFDs describe.
 pub(super) fn establishment(peer: usize, number: u8) -> Vec<u8> {
     let ue = UeIpAddress { v4: Some(Ipv4Addr::new(10, 45, 0, number)), ..<_>::default() };
     let (ue_up, ue_down) = ([ue], [UeIpAddress { destination: true, ..ue }]);

@@ -1,7 +1,8 @@
-//! Records of a node that another process left: octets of records of every kind, damaged and mixed up.
+//! Records of a node that another process left: octets of records of every kind, damaged and mixed
+//! up.
 //!
-//! Whatever they say, each is restored or refused, and the node serves afterwards. Its sessions end with the
-//! associations of their owners, and nothing is left of them.
+//! Whatever they say, each is restored or refused, and the node serves afterwards. Its sessions end
+//! with the associations of their owners, and nothing is left of them.
 
 use core::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -184,7 +185,8 @@ pub(super) fn run(data: &[u8]) {
     assert_eq!(run.node.counters().scalars.faults, 0, "a panic was contained");
 }
 
-/// A valid record with some octets changed, under its name or that of another one; or octets of any kind.
+/// A valid record with some octets changed, under its name or that of another one; or octets of any
+/// kind.
 fn record(input: &mut FuzzInput<'_>, templates: &[TemplateRecord]) -> TemplateRecord {
     let (kind, name, value) = &templates[input.below(templates.len())];
     let mut value = value.clone();

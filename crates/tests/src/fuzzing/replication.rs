@@ -7,9 +7,10 @@ use adit_transport::resp::{RespLimits, RespServer};
 /// Small, so that inputs reach it.
 const OCTETS_MAX: usize = 3000;
 
-/// Whatever arrives, the tail is without a gap, within its bounds, and of an epoch that the store has shown; a refused command
-/// changes nothing, and each command has one reply. The store shows the next epoch whenever a command has a later one, and the
-/// first groups of the tail whenever a command is unknown.
+/// Whatever arrives, the tail is without a gap, within its bounds, and of an epoch that the store
+/// has shown; a refused command changes nothing, and each command has one reply. The store shows
+/// the next epoch whenever a command has a later one, and the first groups of the tail whenever a
+/// command is unknown.
 pub(super) fn run(data: &[u8]) {
     let mut tail = ReplicationTail::new("upf", Incarnation(5), OCTETS_MAX);
     tail.note_epoch(3);
@@ -44,8 +45,8 @@ fn groups(tail: &ReplicationTail) -> Vec<QueuedGroup> {
     groups.cloned().collect()
 }
 
-/// The standby finds the first half of its tail, or groups that have not arrived, and drops nothing else. Those of an earlier
-/// epoch stay.
+/// The standby finds the first half of its tail, or groups that have not arrived, and drops nothing
+/// else. Those of an earlier epoch stay.
 fn find(tail: &mut ReplicationTail) {
     let groups = groups(tail);
     let (first, rest) = groups.split_at(groups.len().div_ceil(2));

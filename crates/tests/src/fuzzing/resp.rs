@@ -9,8 +9,9 @@ const LIMITS: RespLimits = RespLimits { value_bytes_max: 1000, elements_max: 60 
 /// Commands that wait for replies. The reply after the last one is unsolicited.
 const COMMANDS: u32 = 8;
 
-/// The first octet is the length of the parts in which the others arrive. Both sides read the same values whatever it
-/// is, each value reads back as it is written, and a violation ends the connection.
+/// The first octet is the length of the parts in which the others arrive. Both sides read the same
+/// values whatever it is, each value reads back as it is written, and a violation ends the
+/// connection.
 pub(super) fn run(data: &[u8]) {
     let Some((&part_len, octets)) = data.split_first() else { return };
     let parts = || octets.chunks(usize::from(part_len).max(1));

@@ -6,8 +6,8 @@ use adit_rules::sdf::FlowSelector;
 use adit_session::{PORT_RANGES_MAX, parse_flow_description};
 use adit_types::Direction;
 
-/// Flow descriptions: any text is refused or becomes a filter of bounded size that packets can match;
-/// white space makes no difference.
+/// Flow descriptions: any text is refused or becomes a filter of bounded size that packets can
+/// match; white space makes no difference.
 pub(super) fn flow_description(data: &[u8]) {
     let Ok(text) = core::str::from_utf8(data) else { return };
     let filter = match parse_flow_description(text) {

@@ -50,8 +50,8 @@ pub(super) struct OracleTunnel {
     pub container: Option<OracleContainer>,
 }
 
-/// True if the whole packet carries, or could carry, one of these protocols: further extension headers
-/// can follow in other fragments. Spec: RFC 8200 §4.5.
+/// True if the whole packet carries, or could carry, one of these protocols: further extension
+/// headers can follow in other fragments. Spec: RFC 8200 §4.5.
 pub(super) fn may_carry(ip: &OracleIp, protocols: &[u8]) -> bool {
     let is_unknown =
         ip.dst.is_ipv6() && ip.is_later_fragment && IPV6_EXTENSIONS.contains(&ip.protocol);
@@ -98,8 +98,8 @@ pub(super) fn unwrap<'a>(
     Ok(OraclePacket { at, packet: inner, ip: inner_ip, tunnel, outer_tos: ip.tos, first })
 }
 
-/// The ECN field of a packet without its outer header. Rows: its own field; columns: the outer one; both Not-ECT, ECT(1),
-/// ECT(0), CE. Spec: RFC 6040 §4.2.
+/// The ECN field of a packet without its outer header. Rows: its own field; columns: the outer one;
+/// both Not-ECT, ECT(1), ECT(0), CE. Spec: RFC 6040 §4.2.
 const ECN_WITHOUT_OUTER: [[Option<u8>; 4]; 4] = [
     [Some(0), Some(0), Some(0), None],
     [Some(1), Some(1), Some(1), Some(3)],

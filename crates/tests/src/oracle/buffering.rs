@@ -8,8 +8,8 @@ use super::verdict::{OracleBufferedBy, OracleOutcome, OracleVerdict, VerdictNote
 use super::{Oracle, side};
 
 impl Oracle {
-    /// The verdict on a buffered frame after a change of its session's rules. `is_copied`: its copies left
-    /// before.
+    /// The verdict on a buffered frame after a change of its session's rules. `is_copied`: its
+    /// copies left before.
     #[must_use]
     pub fn judge_buffered(
         &self,
@@ -21,7 +21,8 @@ impl Oracle {
         let mut notes = VerdictNotes::of_buffered(is_copied);
         let outcome = self.frame(port, frame, Some(by), &mut notes);
         let outcome = outcome.unwrap_or_else(|reason| {
-            // Whatever rule stops a buffered packet, it has one reason; reasons of forwarding are kept.
+            // Whatever rule stops a buffered packet, it has one reason; reasons of forwarding are
+            // kept.
             OracleOutcome::Drop(match reason {
                 DropReason::TtlExceeded
                 | DropReason::RedirectUnmatched
@@ -35,8 +36,8 @@ impl Oracle {
         notes.verdict(outcome)
     }
 
-    /// The packet's PDR as it is now, with the FAR that held the packet. If that FAR still buffers or is
-    /// removed, the FAR that the PDR has now applies. Spec: TS 29.244 §5.2.4.2.
+    /// The packet's PDR as it is now, with the FAR that held the packet. If that FAR still buffers
+    /// or is removed, the FAR that the PDR has now applies. Spec: TS 29.244 §5.2.4.2.
     pub(super) fn match_buffered(&self, by: &OracleBufferedBy) -> Result<OracleMatch, DropReason> {
         let owner = self.sessions.iter().position(|(seid, _)| *seid == by.seid);
         let owner = owner.ok_or(DropReason::BufferDiscarded)?;

@@ -43,7 +43,8 @@ pub(super) fn icmpv6_sum(addrs: OracleAddrs, message: &[u8]) -> u16 {
     upper_layer_sum(addrs, 58, message)
 }
 
-/// Spec: RFC 768; RFC 8200 §8.1. The sum is the same for the pseudo header of IPv4, which is shorter.
+/// Spec: RFC 768; RFC 8200 §8.1. The sum is the same for the pseudo header of IPv4, which is
+/// shorter.
 fn upper_layer_sum(addrs: OracleAddrs, protocol: u8, upper: &[u8]) -> u16 {
     let mut pseudo = addrs.octets();
     pseudo.extend_from_slice(&(upper.len() as u32).to_be_bytes());

@@ -28,7 +28,8 @@ pub(super) struct OracleMatch {
     pub removal: Option<HeaderRemoval>,
 }
 
-/// The PDRs of a session in the order of matching, with one reading for each of their predefined rules.
+/// The PDRs of a session in the order of matching, with one reading for each of their predefined
+/// rules.
 pub(super) fn readings(
     session: &OracleSession,
 ) -> Vec<(PdrSpec, Option<&'static OraclePredefinedRule>)> {
@@ -47,7 +48,8 @@ pub(super) fn far_of(
     rule.and_then(OraclePredefinedRule::far).unwrap_or_else(own)
 }
 
-/// The QERs of a reading: that of its predefined rule, that of its own ones whose QFI counts, and the others by identifier.
+/// The QERs of a reading: that of its predefined rule, that of its own ones whose QFI counts, and
+/// the others by identifier.
 pub(super) fn qers_of<'a>(
     session: &'a OracleSession,
     pdr: &PdrSpec,
@@ -73,10 +75,10 @@ impl Oracle {
             .position(|(_, session)| session.pdrs.iter().any(|pdr| local_teid(pdr) == Some(teid)))
     }
 
-    /// The session that a UE address belongs to, for packets that arrive at the interface `from`. 64 bits
-    /// identify an IPv6 UE. If a downlink PDR names no UE, the addresses of the session's uplink PDRs
-    /// identify it. If no session has the address, the longest network behind a UE that contains it
-    /// decides. PDRs of other data networks do not count.
+    /// The session that a UE address belongs to, for packets that arrive at the interface `from`.
+    /// 64 bits identify an IPv6 UE. If a downlink PDR names no UE, the addresses of the session's
+    /// uplink PDRs identify it. If no session has the address, the longest network behind a UE that
+    /// contains it decides. PDRs of other data networks do not count.
     fn owner_of_ue(&self, from: usize, addr: IpAddr) -> Option<usize> {
         self.ue_with(from, addr).map(|(_, at)| at)
     }
@@ -208,8 +210,8 @@ impl Oracle {
                 .is_none_or(|id| self.is_of_application(id, from_ue, arrival))
     }
 
-    /// True if packets of the PDR arrive at the interface: the one with the address of its tunnel, or one
-    /// of its network instance.
+    /// True if packets of the PDR arrive at the interface: the one with the address of its tunnel,
+    /// or one of its network instance.
     fn arrives_at(&self, session: &OracleSession, pdr: &PdrSpec, at: usize) -> bool {
         let interface = &self.interfaces[at];
         match pdr.pdi.f_teid {

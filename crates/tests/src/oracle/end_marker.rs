@@ -8,8 +8,8 @@ use super::verdict::{OracleExit, OracleLane, OracleOutcome, VerdictNotes};
 use super::{Oracle, frame, side};
 
 impl Oracle {
-    /// Forwards an End Marker like the packets of its tunnel, if they travel to a UE in a tunnel; else
-    /// the slow path consumes it. Spec: TS 23.501 §5.8.2.9.
+    /// Forwards an End Marker like the packets of its tunnel, if they travel to a UE in a tunnel;
+    /// else the slow path consumes it. Spec: TS 23.501 §5.8.2.9.
     pub(super) fn end_marker(&self, teid: u32, notes: &mut VerdictNotes) -> OracleExit {
         let owner = self.owner_of_teid(teid).ok_or(DropReason::TeidUnknown)?;
         let session = &self.sessions[owner].1;

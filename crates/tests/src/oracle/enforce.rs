@@ -170,7 +170,8 @@ impl<'a> EnforcedPacket<'a> {
         OracleOutcome::Buffer { by, room: usize::from(room.min(1024)), lane: self.lane }
     }
 
-    /// Makes the copies that the FAR orders, once. A packet that waited and is dropped now leaves none.
+    /// Makes the copies that the FAR orders, once. A packet that waited and is dropped now leaves
+    /// none.
     fn copy(&self, far: &Far, notes: &mut VerdictNotes) {
         let is_discarded = self.is_again && is_end(far);
         if far.action.contains(ApplyAction::DUPL) && !notes.is_copied && !is_discarded {

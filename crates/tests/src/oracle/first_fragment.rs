@@ -1,6 +1,5 @@
-//! First fragments of user packets: filters match later fragments, which have no upper-layer header, by
-//! the header of the first.
-//! Spec: TS 29.244 §5.2.1A; RFC 791 §3.2; RFC 8200 §4.5.
+//! First fragments of user packets: filters match later fragments, which have no upper-layer
+//! header, by the header of the first. Spec: TS 29.244 §5.2.1A; RFC 791 §3.2; RFC 8200 §4.5.
 
 use core::net::IpAddr;
 use std::collections::BTreeMap;

@@ -14,9 +14,9 @@ impl Oracle {
         networks.all(|interface| interface.network_instance.is_some())
     }
 
-    /// True if a rule of the session with `name`, or without one, applies to the interface at `at`. If
-    /// data networks are separate, a rule without a name applies to those that other rules of the session
-    /// name.
+    /// True if a rule of the session with `name`, or without one, applies to the interface at `at`.
+    /// If data networks are separate, a rule without a name applies to those that other rules of
+    /// the session name.
     pub(super) fn is_about(&self, session: &OracleSession, name: Option<&str>, at: usize) -> bool {
         let interface = &self.interfaces[at];
         if name.is_some() || interface.role != OracleRole::N6 || !self.are_separate() {
@@ -34,8 +34,8 @@ impl Oracle {
         all.filter(|at| is_one(at) && self.is_about(session, name, *at)).collect()
     }
 
-    /// The data networks that the session names: those that its packets come from or that its FARs send
-    /// them to, without a tunnel. Unknown names do not count.
+    /// The data networks that the session names: those that its packets come from or that its FARs
+    /// send them to, without a tunnel. Unknown names do not count.
     fn names<'a>(&'a self, session: &'a OracleSession) -> Vec<&'a str> {
         let from = session.pdrs.iter().filter(|pdr| is_from_a_network(pdr));
         let from = from.filter_map(|pdr| pdr.pdi.network_instance.as_deref());

@@ -20,8 +20,8 @@ impl Oracle {
         notes.verdict(outcome)
     }
 
-    /// The verdicts on a frame with this `verdict` once a quota that counts it is used up, if packets have a FAR then; one for
-    /// each such quota. Nothing changes.
+    /// The verdicts on a frame with this `verdict` once a quota that counts it is used up, if
+    /// packets have a FAR then; one for each such quota. Nothing changes.
     #[must_use]
     pub fn judge_beyond_quotas(
         &mut self,
@@ -126,7 +126,8 @@ impl Oracle {
         }
     }
 
-    /// A packet to one of our addresses: the user packet of a G-PDU, or the outcome of anything else.
+    /// A packet to one of our addresses: the user packet of a G-PDU, or the outcome of anything
+    /// else.
     fn to_ourselves<'a>(
         &self,
         at: usize,
@@ -201,7 +202,8 @@ impl Oracle {
             1 if frame[6] & 1 != 0 => Err(DropReason::FrameMalformed),
             1 => Ok(OracleOutcome::Punt(PuntReason::GtpuEchoRequest)),
             2 => Ok(OracleOutcome::Punt(PuntReason::GtpuEchoResponse)),
-            // TEID Data I and a GTP-U peer address of IPv4. The oracle does not judge other encodings.
+            // TEID Data I and a GTP-U peer address of IPv4. The oracle does not judge other
+            // encodings.
             26 if payload.len() == 12 && payload[0] == 16 && payload[5..8] == [133, 0, 4] => {
                 Ok(OracleOutcome::Punt(PuntReason::GtpuErrorIndication))
             }
@@ -211,7 +213,8 @@ impl Oracle {
         }
     }
 
-    /// ICMPv6 to ourselves or to a group. The oracle judges valid echo requests and solicitations only.
+    /// ICMPv6 to ourselves or to a group. The oracle judges valid echo requests and solicitations
+    /// only.
     fn neighbor_discovery(
         &self,
         here: &[usize],

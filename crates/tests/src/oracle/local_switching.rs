@@ -1,5 +1,5 @@
-//! Packets from one UE to another UE of the same data network: they come back as if that network had
-//! sent them.
+//! Packets from one UE to another UE of the same data network: they come back as if that network
+//! had sent them.
 
 use core::net::IpAddr;
 
@@ -9,11 +9,12 @@ use adit_session::{Forwarding, PdrSpec};
 use super::{Oracle, policy_of};
 
 impl Oracle {
-    /// The position of the interface on which a packet of `pdr`, from a tunnel, comes back on its way
-    /// to `dst` through one of `networks`. `None` if it leaves.
+    /// The position of the interface on which a packet of `pdr`, from a tunnel, comes back on its
+    /// way to `dst` through one of `networks`. `None` if it leaves.
     ///
-    /// It comes back if a UE has the address, or if a network behind a UE has a longer prefix than every
-    /// route. It leaves if the policy names a station, or if the address is ours or belongs to no host.
+    /// It comes back if a UE has the address, or if a network behind a UE has a longer prefix than
+    /// every route. It leaves if the policy names a station, or if the address is ours or belongs
+    /// to no host.
     pub(super) fn switches_locally_at(
         &self,
         pdr: &PdrSpec,

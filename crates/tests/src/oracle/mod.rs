@@ -214,8 +214,8 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// The traffic class of the outer header of a packet whose own is `inner`: the code point of the FAR or, without one,
-    /// of the policy. Spec: RFC 6040 §4.1.
+    /// The traffic class of the outer header of a packet whose own is `inner`: the code point of
+    /// the FAR or, without one, of the policy. Spec: RFC 6040 §4.1.
     fn outer_tos(&self, forwarding: &Forwarding, inner: u8) -> u8 {
         let of_policy = policy_of(forwarding).and_then(|policy| policy.dscp);
         let dscp = match (forwarding.transport_level_marking, of_policy) {
@@ -227,8 +227,8 @@ impl Oracle {
         dscp * 4 + if self.copied.ecn { inner % 4 } else { 0 }
     }
 
-    /// True for an address of ours that a packet for the interfaces `within` could be routed to: that of
-    /// N4, those of N3 and N9, and those in the data networks of `within`.
+    /// True for an address of ours that a packet for the interfaces `within` could be routed to:
+    /// that of N4, those of N3 and N9, and those in the data networks of `within`.
     #[must_use]
     pub fn is_own(&self, within: &[usize], addr: IpAddr) -> bool {
         let is_at = |at: usize| {
@@ -242,9 +242,9 @@ impl Oracle {
         addr == IpAddr::V4(N4_ADDR) || (0..self.interfaces.len()).any(|at| is_near(at) && is_at(at))
     }
 
-    /// The interfaces for tunnels to `destination`. An interface with the network instance precedes one
-    /// that serves any, and then one of the destination's own role precedes the others. The CP function is
-    /// behind all interfaces of N3.
+    /// The interfaces for tunnels to `destination`. An interface with the network instance precedes
+    /// one that serves any, and then one of the destination's own role precedes the others. The CP
+    /// function is behind all interfaces of N3.
     #[must_use]
     pub fn transport(
         &self,
@@ -281,8 +281,8 @@ impl Oracle {
         Some((at, station?))
     }
 
-    /// The longest prefix with `addr` on one of `within`: its length, the interface, and the station
-    /// unless no host can have the address.
+    /// The longest prefix with `addr` on one of `within`: its length, the interface, and the
+    /// station unless no host can have the address.
     fn best_route(&self, within: &[usize], addr: IpAddr) -> Option<(u8, usize, Option<IpAddr>)> {
         let side = |at: &usize| within.contains(at);
         let mut best: Option<(u8, usize, Option<IpAddr>)> = None;

@@ -10,7 +10,8 @@ use super::frame::{OracleOuterHeader, correct_checksum};
 use super::packet::u16_at;
 
 impl OracleForwarding<'_> {
-    /// The packet that leaves through an interface behind `outer`, with the MSS that it may announce. Copies keep theirs.
+    /// The packet that leaves through an interface behind `outer`, with the MSS that it may
+    /// announce. Copies keep theirs.
     pub(super) fn with_mss(
         &self,
         packet: Vec<u8>,

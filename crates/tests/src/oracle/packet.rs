@@ -95,8 +95,8 @@ fn ipv4(bytes: &[u8]) -> Result<OracleIp, OracleIpError> {
     })
 }
 
-/// Extension headers that the walk skips, at most eight: hop-by-hop, routing, fragment, destination,
-/// mobility, HIP, shim6. Spec: RFC 8200 §4; IANA IPv6 extension header types.
+/// Extension headers that the walk skips, at most eight: hop-by-hop, routing, fragment,
+/// destination, mobility, HIP, shim6. Spec: RFC 8200 §4; IANA IPv6 extension header types.
 pub(super) const IPV6_EXTENSIONS: [u8; 7] = [0, 43, 44, 60, 135, 139, 140];
 
 fn ipv6(bytes: &[u8]) -> Result<OracleIp, OracleIpError> {

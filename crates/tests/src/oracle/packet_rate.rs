@@ -1,4 +1,5 @@
-//! Packet rates: so many packets per window. A window begins with the first packet after the last one.
+//! Packet rates: so many packets per window. A window begins with the first packet after the last
+//! one.
 //!
 //! Spec: TS 29.244 §8.2.63.
 
@@ -33,8 +34,8 @@ pub struct OracleWindowKey {
 /// The windows of packet rates.
 pub type OracleRateWindows = BTreeMap<OracleWindowKey, OracleRateWindow>;
 
-/// Charges a packet to the packet rates of `qers` at `now`. Returns the new state of each window that
-/// counts it, or `None` if it must not pass. `since`: when QERs got their packet rates.
+/// Charges a packet to the packet rates of `qers` at `now`. Returns the new state of each window
+/// that counts it, or `None` if it must not pass. `since`: when QERs got their packet rates.
 pub(super) fn charge(
     windows: &OracleRateWindows,
     since: &BTreeMap<QerId, Nanos>,

@@ -41,15 +41,16 @@ pub enum OracleBucket {
     Shared(u32),
 }
 
-/// Bucket, direction (true is uplink) and due time: when all that passed would have passed at the rate.
+/// Bucket, direction (true is uplink) and due time: when all that passed would have passed at the
+/// rate.
 pub(super) type OracleDue = (OracleBucket, bool, u128);
 
 /// Due times of the buckets that sessions share.
 pub type OracleSharedDue = BTreeMap<(u32, bool), u128>;
 
-/// Charges a packet of `octets` octets to the buckets of its QERs at `now`. Returns true if the packet
-/// passes, and the new state of the buckets. A debt beyond the one that the rate can cause dates
-/// from another rate: such a bucket counts as full.
+/// Charges a packet of `octets` octets to the buckets of its QERs at `now`. Returns true if the
+/// packet passes, and the new state of the buckets. A debt beyond the one that the rate can cause
+/// dates from another rate: such a bucket counts as full.
 pub(super) fn charge(
     session: &OracleSession,
     shared_due: &OracleSharedDue,
@@ -92,7 +93,8 @@ pub(super) fn charge(
         if due > now + depth {
             return (false, full);
         }
-        // Two QERs with one bucket both charge it; the second sees the debt of the first as another rate's.
+        // Two QERs with one bucket both charge it; the second sees the debt of the first as another
+        // rate's.
         let before = passed.iter().rev().find(|(known, ..)| *known == bucket);
         let before = before.map(|(.., due)| if *due > most { now + depth } else { *due });
         let due = before.unwrap_or(due).max(now) + octet * u128::from(octets);

@@ -260,7 +260,8 @@ fn with_chosen(stated: Option<UeMatch>, chosen: UeAddresses) -> UeMatch {
     UeMatch { addresses, side: UeSide::Source }
 }
 
-/// Updates a part that a rule always has, flag or list: without it, it is false or empty. Spec: TS 29.244 §5.6.3.
+/// Updates a part that a rule always has, flag or list: without it, it is false or empty. Spec: TS
+/// 29.244 §5.6.3.
 fn restate<T: Clone + Default>(what: &mut T, stated: &Change<T>) {
     match stated {
         Change::Keep => {}
@@ -294,8 +295,8 @@ fn update_pdr(pdr: &mut PdrSpec, update: &PdrUpdate) {
     pdr.predefined.extend(update.activate.iter().cloned());
 }
 
-/// A PDI without an F-TEID, a traffic endpoint and a UE states only some parts; the others stay. With a
-/// tunnel from Access a UE alone is a part, too.
+/// A PDI without an F-TEID, a traffic endpoint and a UE states only some parts; the others stay.
+/// With a tunnel from Access a UE alone is a part, too.
 fn completed(former: &PdiSpec, stated: PdiSpec) -> PdiSpec {
     let has_ue = stated.ue.is_some()
         || stated.choose_ue.is_some()

@@ -23,8 +23,8 @@ struct OracleFlowEnd {
     port: u16,
 }
 
-/// True if `packet`, whose header is `ip`, belongs to the flow that `spec` states. `first`: the first
-/// fragment, if the packet is a later one.
+/// True if `packet`, whose header is `ip`, belongs to the flow that `spec` states. `first`: the
+/// first fragment, if the packet is a later one.
 pub(super) fn matches(
     spec: &SdfSpec,
     is_uplink: bool,

@@ -35,8 +35,8 @@ pub(super) fn is_from_ue(session: &OracleSession, pdr: &PdrSpec) -> bool {
     }
 }
 
-/// Packets from the RAN travel away from the UE unless every FAR with a destination sends them back to
-/// the RAN. Packets from the CP function travel to the UE unless all FARs send them to networks.
+/// Packets from the RAN travel away from the UE unless every FAR with a destination sends them back
+/// to the RAN. Packets from the CP function travel to the UE unless all FARs send them to networks.
 fn leaves<'a>(
     session: &OracleSession,
     source: SourceInterface,

@@ -139,7 +139,8 @@ pub enum OracleOutcome {
     Drop(DropReason),
     /// Consumed by the slow path.
     Punt(PuntReason),
-    /// Unusual and addressed to ourselves: dropped or punted for a reason that the oracle does not judge.
+    /// Unusual and addressed to ourselves: dropped or punted for a reason that the oracle does not
+    /// judge.
     Consumed,
 }
 

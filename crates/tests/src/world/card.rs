@@ -97,8 +97,8 @@ impl CardSide {
     }
 }
 
-/// True if the lengths in a frame agree, which cards do not compare: see docs/internals/offload.md. Only the padding of
-/// short frames may follow its packet.
+/// True if the lengths in a frame agree, which cards do not compare: see docs/internals/offload.md.
+/// Only the padding of short frames may follow its packet.
 fn is_sound(frame: &[u8]) -> bool {
     let at = if frame.get(12..14) == Some(&[0x81, 0x00]) { 18 } else { 14 };
     let half =

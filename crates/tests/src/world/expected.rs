@@ -12,10 +12,9 @@ use crate::oracle::{OracleLane, OracleOutcome, OracleVerdict};
 /// Port, order that is kept, octets.
 pub(super) type ExpectedFrame = (u16, OrderingGroup, Vec<u8>);
 
-/// The group in which frames keep their order: session (its SEID; others for packets that waited; both SEIDs for packets
-/// between UEs)
-/// or, without one, worker and port of arrival; and lane. For packets that waited for a station the
-/// worker alone, unless there is a scheduler.
+/// The group in which frames keep their order: session (its SEID; others for packets that waited;
+/// both SEIDs for packets between UEs) or, without one, worker and port of arrival; and lane. For
+/// packets that waited for a station the worker alone, unless there is a scheduler.
 pub(super) type OrderingGroup = (u128, Option<OracleLane>);
 
 /// How many frames arrived.

@@ -152,7 +152,8 @@ fn predefined_rule(rule: &oracle::predefined::OraclePredefinedRule) -> Predefine
     }
 }
 
-/// The second domain is the data network "ims", if all data networks have names; all else is in the first.
+/// The second domain is the data network "ims", if all data networks have names; all else is in the
+/// first.
 fn domain(all: &[oracle::OracleInterface], interface: &oracle::OracleInterface) -> DomainId {
     let is_network = |known: &&oracle::OracleInterface| known.role == oracle::OracleRole::N6;
     let are_separate = all.iter().filter(is_network).all(|known| known.network_instance.is_some());

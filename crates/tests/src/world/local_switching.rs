@@ -34,9 +34,9 @@ impl World {
         self.oracle.judge(arrival.port, &arrival.frame)
     }
 
-    /// True if the packet must arrive alone, because its order among packets of other lanes is undefined
-    /// and decides outcomes: it comes back to a session with rates or quotas, waits, is copied, or is an
-    /// End Marker.
+    /// True if the packet must arrive alone, because its order among packets of other lanes is
+    /// undefined and decides outcomes: it comes back to a session with rates or quotas, waits, is
+    /// copied, or is an End Marker.
     #[must_use]
     pub fn must_be_switched_alone(&self, verdict: &OracleVerdict) -> bool {
         let OracleOutcome::SwitchLocally { port, frame } = &verdict.outcome else { return false };

@@ -105,8 +105,8 @@ impl World {
         }
     }
 
-    /// Runs the program, or the card, on frames in their order. Returns for each the frame that left, with its port, or
-    /// `None` if it goes to a worker.
+    /// Runs the program, or the card, on frames in their order. Returns for each the frame that
+    /// left, with its port, or `None` if it goes to a worker.
     pub(super) fn run_front(
         &mut self,
         arrivals: &[InjectedFrame],

@@ -16,7 +16,8 @@ impl World {
     }
 }
 
-/// Resolves the two stations of [`crate::scenario::plain_layout`]: the gNB at interface 0, the gateway at interface 1.
+/// Resolves the two stations of [`crate::scenario::plain_layout`]: the gNB at interface 0, the
+/// gateway at interface 1.
 ///
 /// # Panics
 /// Their next hops find no room.

@@ -87,8 +87,8 @@ fn ends(ue: &str, host: &str) -> [IpAddr; 2] {
 const V4: [&str; 2] = ["10.45.0.1", "8.8.8.8"];
 const V6: [&str; 2] = ["2001:db8:45:1::5", "2001:db8:8::8"];
 
-/// Exchanges packets in both directions, one in each step, which must all leave as the oracle says. Returns how many of
-/// them the card forwarded.
+/// Exchanges packets in both directions, one in each step, which must all leave as the oracle says.
+/// Returns how many of them the card forwarded.
 fn exchange_both(world: &mut World, [ue, host]: [&str; 2], packets: usize) -> u64 {
     let before = world.offloaded();
     for nth in 0..packets {
@@ -222,7 +222,8 @@ fn packets_to_other_gateways_stay_with_the_worker() {
     assert_eq!(forwarded, 25, "downlink only");
 }
 
-/// No packet follows routes that are not in effect any more, and the card forwards again by those that are.
+/// No packet follows routes that are not in effect any more, and the card forwards again by those
+/// that are.
 #[test]
 fn packets_follow_changed_routes_at_once_and_the_card_takes_them_again() {
     let layout = scenario::plain_layout(0);

@@ -28,8 +28,8 @@ const NOW: Nanos = Nanos::from_secs(1);
 /// Sessions with traffic. Adit chose the TEIDs of even ones, the control plane those of the others.
 const STEADY: u8 = 24;
 
-/// Offset of the outer TEID in a downlink frame: behind the Ethernet, IPv4 and UDP headers and the first
-/// word of the GTP-U header.
+/// Offset of the outer TEID in a downlink frame: behind the Ethernet, IPv4 and UDP headers and the
+/// first word of the GTP-U header.
 const OUTER_TEID: core::ops::Range<usize> = 46..50;
 
 /// The identifiers of a session in packets and on N4.
@@ -185,8 +185,8 @@ fn fleet(
     (control, lanes.collect(), steady)
 }
 
-/// Runs steps until no packet is on its way between workers. Each step receives a burst, and receive queues
-/// hold a bounded number of packets.
+/// Runs steps until no packet is on its way between workers. Each step receives a burst, and
+/// receive queues hold a bounded number of packets.
 fn settle(control: &ControlSide, lanes: &mut [ThreadWithPorts]) {
     const ROUNDS_MAX: usize = 10_000;
     for _ in 0..ROUNDS_MAX {
@@ -260,8 +260,8 @@ fn packets_of_sessions_that_stay_are_forwarded_whatever_changes_meanwhile() {
     }
 }
 
-/// A downlink packet leaves in a tunnel that the session has or had; after every worker runs a change, in
-/// the new one.
+/// A downlink packet leaves in a tunnel that the session has or had; after every worker runs a
+/// change, in the new one.
 #[test]
 fn downlink_packet_leaves_through_the_tunnel_before_or_after_the_change() {
     let (mut control, mut lanes, mut steady) = fleet(Roles::run_to_completion(2), 1024);

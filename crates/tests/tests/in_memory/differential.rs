@@ -1,6 +1,7 @@
 //! The pipeline against the oracle: random sessions, packets and modifications.
 //!
-//! `ADIT_SEED=n` runs one scenario again, `ADIT_SCENARIOS=n` another number of them, `ADIT_SCENARIOS=m..n` those from m to n.
+//! `ADIT_SEED=n` runs one scenario again, `ADIT_SCENARIOS=n` another number of them,
+//! `ADIT_SCENARIOS=m..n` those from m to n.
 
 use std::collections::HashMap;
 
@@ -325,10 +326,11 @@ impl JudgedFrame {
     }
 }
 
-/// Removes later fragments of tunnel packets whose first one can wait, and all but one of those that wait, in this burst and
-/// before: the oracle judges fragments one by one, and parts that contradict each other drop both. Removes later fragments
-/// whose first one passed by other rules, which may have been fast: such rules have no filters and remember no fragments.
-/// A packet from one UE to another can wait when it has come back.
+/// Removes later fragments of tunnel packets whose first one can wait, and all but one of those
+/// that wait, in this burst and before: the oracle judges fragments one by one, and parts that
+/// contradict each other drop both. Removes later fragments whose first one passed by other rules,
+/// which may have been fast: such rules have no filters and remember no fragments. A packet from
+/// one UE to another can wait when it has come back.
 fn without_further_parts(world: &World, mut arrivals: Vec<JudgedFrame>) -> Vec<JudgedFrame> {
     let mut is_first = !world.has_fragments();
     arrivals.retain(|JudgedFrame { verdict, .. }| {
@@ -371,10 +373,11 @@ fn without_lonely(
     }
 }
 
-/// Removes packets that arrive in another lane than earlier ones of their session, if both share a rate or
-/// a quota: the order of lanes in a burst depends on how usual its packets are. With a tap, packets are processed and buffered
-/// in the order in which they came, whatever their lane, so sessions that share a rate count as one. A scheduler gives out the
-/// lanes of a flow in any bursts, keeps no order between flows, and with an Rx queue none between ports.
+/// Removes packets that arrive in another lane than earlier ones of their session, if both share a
+/// rate or a quota: the order of lanes in a burst depends on how usual its packets are. With a tap,
+/// packets are processed and buffered in the order in which they came, whatever their lane, so
+/// sessions that share a rate count as one. A scheduler gives out the lanes of a flow in any
+/// bursts, keeps no order between flows, and with an Rx queue none between ports.
 fn in_one_lane(world: &World, mut arrivals: Vec<JudgedFrame>) -> Vec<JudgedFrame> {
     let has_events = world.roles.rx_tx() > 0;
     let mut ways = HashMap::new();
@@ -410,8 +413,9 @@ fn in_one_lane(world: &World, mut arrivals: Vec<JudgedFrame>) -> Vec<JudgedFrame
     arrivals
 }
 
-/// With a tap, removes packets that would wait for a station behind others of another lane that arrive with them on one port:
-/// those that the tap selects wait in the order in which they came, the others lane by lane.
+/// With a tap, removes packets that would wait for a station behind others of another lane that
+/// arrive with them on one port: those that the tap selects wait in the order in which they came,
+/// the others lane by lane.
 fn to_a_station_in_one_lane(world: &World, mut arrivals: Vec<JudgedFrame>) -> Vec<JudgedFrame> {
     let mut lanes = HashMap::new();
     arrivals.retain(|JudgedFrame { frame, verdict, .. }| {
@@ -456,9 +460,9 @@ fn add(sums: &mut Vec<u64>, counts: &[u64]) {
 fn check(coverage: &Coverage) {
     use adit_rules::{DropReason, PuntReason};
     // These worlds cannot cause: buffers in parts, short headroom, full queues and rings, too many
-    // requests to redirect. No packet waits for its rate (see `shaping.rs`), and no sessions share one. No
-    // two fragments of a datagram arrive (see `fragments.rs`). FARs to the RAN have a tunnel at once. No router says the MTU
-    // of a path (see `pipeline/path_mtu.rs` of `datapath`).
+    // requests to redirect. No packet waits for its rate (see `shaping.rs`), and no sessions share
+    // one. No two fragments of a datagram arrive (see `fragments.rs`). FARs to the RAN have a
+    // tunnel at once. No router says the MTU of a path (see `pipeline/path_mtu.rs` of `datapath`).
     let absent = [
         DropReason::IcmpQuoteUnknown,
         DropReason::TunnelUnknown,

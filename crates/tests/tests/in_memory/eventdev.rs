@@ -59,7 +59,8 @@ struct LeftPackets {
     downlink: Vec<(Option<u32>, Teid)>,
 }
 
-/// An event-driven packet path over ports in memory. The scheduler gives flows to workers at random.
+/// An event-driven packet path over ports in memory. The scheduler gives flows to workers at
+/// random.
 struct EventPath {
     store: SessionStore,
     publisher: Publisher,
@@ -303,7 +304,8 @@ impl EventPath {
     }
 }
 
-/// Steps of threads, bursts, changes of tunnels and buffering in random order. At the end every packet has left.
+/// Steps of threads, bursts, changes of tunnels and buffering in random order. At the end every
+/// packet has left.
 fn run(seed: u64, rx_tx: usize, queues: EventQueues) -> EventPath {
     let mut rng = StdRng::seed_from_u64(seed);
     let threads = WORKERS + rx_tx;
@@ -342,8 +344,8 @@ fn stages(schedules: &[ScheduleType]) -> EventQueues {
     EventQueues::new(schedules, [0; STAGES]).unwrap()
 }
 
-/// Every packet leaves, in order, in the tunnel of its time, and one End Marker between the last packet of a tunnel and
-/// the first one of the next.
+/// Every packet leaves, in order, in the tunnel of its time, and one End Marker between the last
+/// packet of a tunnel and the first one of the next.
 #[test]
 fn sessions_keep_their_order_while_flows_move_packets_wait_and_tunnels_change() {
     for (seed, queues) in (1..=12).zip([1, 2, 4].into_iter().cycle()) {
@@ -428,7 +430,8 @@ fn check_counts(seed: u64, path: &EventPath) {
     assert!(workers.iter().all(|bursts| *bursts > 100), "{workers:?}");
 }
 
-/// The packets of each session left in order, with one End Marker after the last one in each tunnel.
+/// The packets of each session left in order, with one End Marker after the last one in each
+/// tunnel.
 fn check_order(seed: u64, path: &EventPath) {
     let mut markers = 0;
     for known in &path.sessions {

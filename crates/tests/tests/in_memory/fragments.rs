@@ -17,7 +17,8 @@ use rand::{Rng, SeedableRng};
 const SCENARIOS: u64 = 16;
 const PACKETS: usize = 300;
 
-/// The fragments, cut at `cuts`, of an IPv4 or IPv6 packet without options that begins at `l3` of `frame`.
+/// The fragments, cut at `cuts`, of an IPv4 or IPv6 packet without options that begins at `l3` of
+/// `frame`.
 fn parts(frame: &[u8], l3: usize, identification: u16, cuts: &[usize]) -> Option<Vec<Vec<u8>>> {
     let (link, packet) = frame.split_at(l3);
     let is_ipv4 = packet[0] == 0x45;
@@ -106,7 +107,7 @@ fn tunnel_packets_in_fragments_leave_as_the_whole_would_from_any_workers() {
                 let arrival = InjectedFrame { worker, port, frame: part.clone() };
                 sent = world.transmit_from(&[arrival]);
             }
-            // From the worker that received the last fragment to the one that reassembles, then to the owner.
+            // From the worker with the last part to the one that reassembles, then to the owner.
             if sent.is_empty() {
                 sent = world.transmit_from(&[]);
             }
@@ -130,7 +131,8 @@ fn tunnel_packets_in_fragments_leave_as_the_whole_would_from_any_workers() {
     assert!(joined > 50 && several > 20 && handed_off > 20, "{joined} {several} {handed_off}");
 }
 
-/// With stages apart a user's fragment is classified twice, the second time where its first fragment was.
+/// With stages apart a user's fragment is classified twice, the second time where its first
+/// fragment was.
 #[test]
 fn marked_fragment_from_a_tunnel_over_ipv6_passes_all_stages_of_an_event_scheduler() {
     let mut layout = scenario::plain_layout(0);

@@ -173,8 +173,8 @@ impl UpfInMemory {
         upf
     }
 
-    /// Runs a turn of the control loop and a step, then lets stations answer. Returns the datagrams sent on
-    /// N4 and the user packets that left.
+    /// Runs a turn of the control loop and a step, then lets stations answer. Returns the datagrams
+    /// sent on N4 and the user packets that left.
     fn turn(&mut self) -> (Vec<Transmit>, Vec<Vec<u8>>) {
         self.now += Nanos::from_millis(10);
         let answers = self.control.turn(self.now);
@@ -302,7 +302,8 @@ fn answer_waits_for_the_workers_and_no_packet_behind_it_is_lost() {
     assert_eq!(ip[..6], station_mac(IpAddr::V4(GATEWAY)));
 }
 
-/// As free5GC writes a flow of its policies: the QER of the session-AMBR, which names the default flow, and that of the flow.
+/// As free5GC writes a flow of its policies: the QER of the session-AMBR, which names the default
+/// flow, and that of the flow.
 #[test]
 fn packets_of_a_flow_have_its_qfi_although_the_session_ambr_names_the_default_flow() {
     let mut upf = UpfInMemory::new();
@@ -672,8 +673,8 @@ struct RunningUpf {
 }
 
 impl RunningUpf {
-    /// Sends a request of the SMF and returns the answer. Without the neighbor cache: its announcements
-    /// are not under test.
+    /// Sends a request of the SMF and returns the answer. Without the neighbor cache: its
+    /// announcements are not under test.
     fn ask(&mut self, request: impl Fn(u32) -> Vec<u8>) -> Vec<u8> {
         self.sequence += 1;
         let ControlSide { node, publisher, .. } = &mut self.control;
@@ -694,8 +695,8 @@ impl RunningUpf {
         }
     }
 
-    /// How many frames leave when every worker receives `frames`: the owner of their session forwards
-    /// them all.
+    /// How many frames leave when every worker receives `frames`: the owner of their session
+    /// forwards them all.
     fn forwarded(&self, frames: &[(PortId, Vec<u8>)]) -> usize {
         let before = self.control.publisher.snapshot();
         self.jobs.iter().for_each(|job| job.send(frames.to_vec()).unwrap());

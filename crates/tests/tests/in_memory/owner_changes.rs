@@ -1,4 +1,5 @@
-//! Sessions that get other owners while packets pass: none is lost, each is counted once, order is kept.
+//! Sessions that get other owners while packets pass: none is lost, each is counted once, order is
+//! kept.
 //!
 //! `ADIT_SEED=n` runs one scenario again.
 
@@ -389,7 +390,8 @@ fn workers_that_get_packets_by_hashes_give_sessions_away() {
     run_all(Roles::pipeline(2, 3), Spread::Rss);
 }
 
-/// More than a worker takes from its rings in the two steps that it makes before it gives the sessions away.
+/// More than a worker takes from its rings in the two steps that it makes before it gives the
+/// sessions away.
 const IN_RING: u32 = 1000;
 
 #[test]
@@ -445,7 +447,8 @@ fn owner_that_is_no_worker_is_not_accepted() {
     assert_eq!(*upf.owners.owners(), former);
 }
 
-/// How many packets threads may receive, so that few are on their way: a thread without a core parks and queues no more.
+/// How many packets threads may receive, so that few are on their way: a thread without a core
+/// parks and queues no more.
 #[derive(Debug)]
 struct LoadBudget {
     received: AtomicU64,

@@ -201,7 +201,8 @@ fn hash_of_the_ue_address_chooses_one_worker_for_both_directions_and_owners_send
     let mut of_ue: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
     for thread in 0..ROLES.threads() {
         for frame in pipeline.sent(thread) {
-            // Downlink: the inner destination behind 36 octets of outer headers, 16 of GTP-U and a container.
+            // Downlink: the inner destination behind 36 octets of outer headers, 16 of GTP-U and a
+            // container.
             let is_tunneled = frame.len() > 60;
             let ue = if is_tunneled { &frame[14 + 44 + 16..][..4] } else { &frame[26..30] };
             let key = [&[u8::from(is_tunneled)], ue].concat();
@@ -224,7 +225,8 @@ fn worker_of(host: Ipv4Addr) -> usize {
     hash[0] as usize % ROLES.workers()
 }
 
-/// In the order in which the owner of `known` sends: the payload's number of a packet, `None` of an End Marker.
+/// In the order in which the owner of `known` sends: the payload's number of a packet, `None` of an
+/// End Marker.
 fn sent_downlink(pipeline: &mut Pipeline, known: EstablishedSession) -> Vec<Option<u16>> {
     let owner = usize::from(Owners::new(ROLES.workers()).of(known.index).0);
     let number_of = |frame: &Vec<u8>| {

@@ -292,8 +292,8 @@ impl RateTest {
         port.rx.push_back(buf);
     }
 
-    /// Lets time pass and packets arrive, and runs a step of all workers. Returns the flow of each packet
-    /// that left.
+    /// Lets time pass and packets arrive, and runs a step of all workers. Returns the flow of each
+    /// packet that left.
     fn step(&mut self, time: Nanos, mut left: impl FnMut(usize)) {
         self.now += time;
         for at in 0..self.steady {
@@ -378,7 +378,8 @@ fn name(excess: Excess) -> &'static str {
 
 const BOTH: [Excess; 2] = [Excess::Policed, Excess::Shaped];
 
-/// Relative errors at a rate: of all windows together, and the largest of one window beyond one packet.
+/// Relative errors at a rate: of all windows together, and the largest of one window beyond one
+/// packet.
 #[track_caller]
 fn check(excess: Excess, windows: &[u64], rate_bps: u64, len: u64) -> (f64, f64) {
     let mean = error(windows.iter().sum(), rate_bps, windows.len());

@@ -13,7 +13,8 @@ fn rte_softrss(key: &ToeplitzKey, input: &[u8]) -> u32 {
     let (key, _) = key.octets().as_chunks::<4>();
     let key: Vec<u32> = key.iter().map(|word| u32::from_ne_bytes(*word)).collect();
     let count = u32::try_from(words.len()).unwrap();
-    // SAFETY: reads `count` words of the input, and one more of the key, which has 10 words; `count` is at most 9.
+    // SAFETY: reads `count` words of the input, and one more of the key, which has 10 words;
+    // `count` is at most 9.
     unsafe { adit_dpdk_sys::rte_softrss(words.as_mut_ptr(), count, key.as_ptr().cast()) }
 }
 

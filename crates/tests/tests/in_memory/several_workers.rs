@@ -63,8 +63,8 @@ impl EstablishedSession {
     }
 }
 
-/// Workers over ports in memory. Adit chose the TEIDs of even sessions, the control plane those of odd
-/// ones.
+/// Workers over ports in memory. Adit chose the TEIDs of even sessions, the control plane those of
+/// odd ones.
 struct WorkerGroup {
     _store: SessionStore,
     publisher: Publisher,

@@ -1,8 +1,8 @@
 //! Shaping against naive queues, on a virtual clock: a list per set of rates, and exact buckets.
 //!
-//! A packet passes or waits exactly as the model says. Waiting packets leave in order, never before their
-//! buckets are open, and at the first step one slot of the wheel after that. Meanwhile rates and the QERs
-//! of PDRs change. `ADIT_SEED=n` runs one scenario again, `ADIT_SCENARIOS=n` another
+//! A packet passes or waits exactly as the model says. Waiting packets leave in order, never before
+//! their buckets are open, and at the first step one slot of the wheel after that. Meanwhile rates
+//! and the QERs of PDRs change. `ADIT_SEED=n` runs one scenario again, `ADIT_SCENARIOS=n` another
 //! number of them.
 
 use core::net::Ipv4Addr;

@@ -1,4 +1,5 @@
-//! Volume limits with the XDP program in front of the workers: a report leaves with the packet that reaches the limit.
+//! Volume limits with the XDP program in front of the workers: a report leaves with the packet that
+//! reaches the limit.
 #![allow(clippy::unwrap_used, reason = "a test stops where its premise fails")]
 
 use std::time::Duration;
@@ -63,7 +64,8 @@ fn limits_are_exact_on_the_octet() {
     assert!(offloaded > 1000, "{offloaded} packets");
 }
 
-/// No packet follows routes that are not in effect any more, and the program forwards again by those that are.
+/// No packet follows routes that are not in effect any more, and the program forwards again by
+/// those that are.
 #[test]
 fn packets_follow_changed_routes_at_once_and_the_program_takes_them_again() {
     let mut rng = StdRng::seed_from_u64(1);

@@ -14,10 +14,10 @@ use adit_tests::process::{ChildProcess, run};
 const SESSIONS: usize = 1000;
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// INTEROP: pfcpsim reads every datagram into one buffer, even while it processes the answer before, and
-/// repeats no request. Its URRs order a thousand usage reports a second, which overwrite answers. Each of
-/// its heartbeats reports a restart in that second, which ends its sessions (TS 23.527 §4.2). So reports
-/// and heartbeats come once an hour.
+/// INTEROP: pfcpsim reads every datagram into one buffer, even while it processes the answer
+/// before, and repeats no request. Its URRs order a thousand usage reports a second, which
+/// overwrite answers. Each of its heartbeats reports a restart in that second, which ends its
+/// sessions (TS 23.527 §4.2). So reports and heartbeats come once an hour.
 const MEND: SourcePatch = SourcePatch {
     module: "github.com/omec-project/pfcpsim",
     changes: &[

@@ -568,7 +568,8 @@ fn tshark_reads_pfcp_dialogue_without_a_mark() {
     let rows = capture::fields(&frames, &["pfcp.msg_type", "pfcp.cause", "pfcp.f_teid.ipv4_addr"]);
     let answers: Vec<Vec<String>> = rows.unwrap().into_iter().skip(1).step_by(2).collect();
     let said: Vec<[&str; 2]> = answers.iter().map(|row| [&*row[0], &*row[1]]).collect();
-    // Causes of TS 29.244 §8.2.1: accepted 1, session context not found 65, mandatory IE missing 66.
+    // Causes of TS 29.244 §8.2.1: accepted 1, session context not found 65, mandatory IE
+    // missing 66.
     let expected = [
         ["6", "1"],
         ["2", ""],

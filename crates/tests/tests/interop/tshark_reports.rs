@@ -1,5 +1,5 @@
-//! An independent dissector reads the requests of the PFCP node: set-up, heartbeats, reports of sessions
-//! and of the node, and the request for release.
+//! An independent dissector reads the requests of the PFCP node: set-up, heartbeats, reports of
+//! sessions and of the node, and the request for release.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};

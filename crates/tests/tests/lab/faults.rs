@@ -1,4 +1,5 @@
-//! `adit-lab faults` with the real binaries, in short: processes and links fail, and nothing acknowledged is lost.
+//! `adit-lab faults` with the real binaries, in short: processes and links fail, and nothing
+//! acknowledged is lost.
 
 use std::process::Command;
 use std::time::Duration;

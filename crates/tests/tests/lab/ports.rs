@@ -1,4 +1,5 @@
-//! `adit-lab ports` with the real binaries: it measures kinds of ports in turns, and leaves nothing behind.
+//! `adit-lab ports` with the real binaries: it measures kinds of ports in turns, and leaves nothing
+//! behind.
 
 use std::fs;
 use std::process::Command;

@@ -36,8 +36,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // A packet buffer returns to a pool, but the system's allocator could call the kernel. So memory
-        // that is freed while a thread counts is kept.
+        // A packet buffer returns to a pool, but the system's allocator could call the kernel. So
+        // memory that is freed while a thread counts is kept.
         if COUNT.try_with(Cell::get).ok().flatten().is_some() {
             return;
         }

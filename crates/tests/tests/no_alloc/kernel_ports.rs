@@ -19,7 +19,8 @@ fn turn_around(frame: &mut [u8]) {
     }
 }
 
-/// Receives [`PACKETS`] frames through `port` and sends each back; returns the number of allocations.
+/// Receives [`PACKETS`] frames through `port` and sends each back; returns the number of
+/// allocations.
 fn echo(mut port: KernelPort) -> usize {
     let mut stock: Vec<MemBuf> = (0..2 * PACKETS).map(|_| MemBuf::new()).collect();
     let (start, mut done) = (Instant::now(), 0);

@@ -1,5 +1,5 @@
-//! A worker's step allocates nothing and makes no system call, whatever arrives. `cargo xtask tidy` checks
-//! that it takes no lock: a free one costs no system call.
+//! A worker's step allocates nothing and makes no system call, whatever arrives. `cargo xtask tidy`
+//! checks that it takes no lock: a free one costs no system call.
 
 use core::net::IpAddr;
 
@@ -306,8 +306,8 @@ fn exceed(mut bench: AllocationTest, excess: Excess, reason: DropReason) {
     assert!(counts.drops[reason.index()] > 0 && all_sent > 20, "{excess:?}: {all_sent}");
 }
 
-/// The threads of a packet path with two workers. Four sessions, two of each owner; the control plane chose the TEID
-/// of one of each two.
+/// The threads of a packet path with two workers. Four sessions, two of each owner; the control
+/// plane chose the TEID of one of each two.
 struct TwoWorkers {
     roles: Roles,
     threads: PathThreads<PoolIo>,
@@ -360,8 +360,8 @@ impl TwoWorkers {
         Self { roles, threads, ios, frames, control: (store, publisher) }
     }
 
-    /// Bursts of both directions arrive at the threads `[uplink, downlink]`, and all threads take two steps. Returns
-    /// how many allocations that took.
+    /// Bursts of both directions arrive at the threads `[uplink, downlink]`, and all threads take
+    /// two steps. Returns how many allocations that took.
     fn step(&mut self, [up_at, down_at]: [usize; 2]) -> usize {
         for [up, down] in &self.frames {
             self.ios[up_at].rx[0].extend((0..6).map(|_| MemBuf::from_packet(up)));

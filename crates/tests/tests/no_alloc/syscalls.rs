@@ -1,5 +1,5 @@
-//! Reports the system calls of a piece of code, by Syscall User Dispatch (Linux 5.11, x86-64): while a byte
-//! is set, the kernel answers system calls of the thread with SIGSYS.
+//! Reports the system calls of a piece of code, by Syscall User Dispatch (Linux 5.11, x86-64):
+//! while a byte is set, the kernel answers system calls of the thread with SIGSYS.
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicI32, AtomicU8, Ordering};
@@ -32,8 +32,8 @@ extern "C" fn on_sigsys(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut c_vo
     SEEN.with(|seen| seen.store(number, Ordering::Relaxed));
 }
 
-/// Runs `work`. Returns its result and the number of its first system call, which the kernel does not carry
-/// out. If the kernel cannot report them, prints so once and finds none.
+/// Runs `work`. Returns its result and the number of its first system call, which the kernel does
+/// not carry out. If the kernel cannot report them, prints so once and finds none.
 pub(crate) fn first_syscall<T>(work: impl FnOnce() -> T) -> (T, Option<i32>) {
     let selector = SELECTOR.with(core::ptr::from_ref);
     SEEN.with(|seen| seen.store(NONE, Ordering::Relaxed));

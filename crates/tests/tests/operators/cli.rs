@@ -97,8 +97,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A refusal: status 1, nothing on standard output, and one sentence with all `words`. Lines of DPDK follow
-/// only a sentence that announces them.
+/// A refusal: status 1, nothing on standard output, and one sentence with all `words`. Lines of
+/// DPDK follow only a sentence that announces them.
 #[track_caller]
 fn assert_refused(output: &Output, words: &[&str]) {
     let said = text(&output.stderr);

@@ -1,5 +1,6 @@
-//! The HTTP interface of a running `adit`: every path of its description answers as described, and agrees with `adit show`;
-//! whatever a client sends has a defined status and a problem document, and N4 does not notice.
+//! The HTTP interface of a running `adit`: every path of its description answers as described, and
+//! agrees with `adit show`; whatever a client sends has a defined status and a problem document,
+//! and N4 does not notice.
 
 mod flood;
 mod schema;
@@ -41,8 +42,8 @@ enum Behind {
     Links,
 }
 
-/// Runs the test again inside the namespace of a daemon with this `[api]` section, where `inside` has the folder of the
-/// daemon. Returns its output, and the log of the daemon.
+/// Runs the test again inside the namespace of a daemon with this `[api]` section, where `inside`
+/// has the folder of the daemon. Returns its output, and the log of the daemon.
 fn run_inside(
     test: &str,
     behind: Behind,
@@ -180,7 +181,8 @@ fn call_all(seids: &[Seid]) {
         }
     }
     let not_ok: Vec<_> = statuses.iter().filter(|(_, status)| **status != 200).collect();
-    // This adit is no standby, and has neither a tap with this number nor a session that is set aside.
+    // This adit is no standby, and has neither a tap with this number nor a session that is set
+    // aside.
     let expected = [
         ("delete /v1/store/set_aside/{seid}".to_owned(), 404),
         ("delete /v1/taps/{tap}".to_owned(), 404),

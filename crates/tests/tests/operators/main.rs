@@ -1,4 +1,5 @@
-//! The interfaces of operators: the command line, HTTP, metrics, traces and `adit top`, of a running `adit`.
+//! The interfaces of operators: the command line, HTTP, metrics, traces and `adit top`, of a
+//! running `adit`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "../running/associated_smf.rs"]

@@ -22,7 +22,8 @@ const CURSOR: &str = "\u{1b}[?25h";
 fn pseudo_terminal() -> (OwnedFd, OwnedFd) {
     let (mut near, mut far) = (-1, -1);
     let size = libc::winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
-    // SAFETY: both descriptors are written, the name and the modes are absent, and the size is read.
+    // SAFETY: both descriptors are written, the name and the modes are absent, and the size is
+    // read.
     let opened = unsafe {
         libc::openpty(
             &raw mut near,

@@ -24,8 +24,8 @@ use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::UdpGsoSegment;
 use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
 
-/// Environment variables of the runs inside the daemon's namespace: the MTU of adit's ports for its peers, or `bridge`, its
-/// devices and the folder of their sockets.
+/// Environment variables of the runs inside the daemon's namespace: the MTU of adit's ports for its
+/// peers, or `bridge`, its devices and the folder of their sockets.
 const PART: &str = "ADIT_TEST_PART";
 const DEVICES: &str = "ADIT_TEST_DEVICES";
 const FOLDER: &str = "ADIT_TEST_FOLDER";
@@ -176,7 +176,8 @@ fn virtio(dir: &Path, number: usize) -> [String; 2] {
     ]
 }
 
-/// A process that moves frames between a daemon and a kernel while the folder of its sockets exists.
+/// A process that moves frames between a daemon and a kernel while the folder of its sockets
+/// exists.
 struct Bridge {
     process: ChildProcess,
     dir: tempfile::TempDir,
@@ -339,8 +340,8 @@ impl KernelPeers {
         peers
     }
 
-    /// The UE sends a datagram, in fragments that fill a tunnel packet of the link. One that fits N6 is in one piece: the gNB's
-    /// kernel fragments the tunnel packet.
+    /// The UE sends a datagram, in fragments that fill a tunnel packet of the link. One that fits
+    /// N6 is in one piece: the gNB's kernel fragments the tunnel packet.
     fn send_up(&self, len: usize) {
         let SocketAddr::V4(ue) = self.ue else { unreachable!() };
         let SocketAddr::V4(server) = SERVER else { unreachable!() };

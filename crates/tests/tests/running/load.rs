@@ -246,8 +246,8 @@ pub(crate) struct SessionInNetwork {
 }
 
 impl SessionInNetwork {
-    /// Exchanges packets of the UE: those to the data network leave to its own router, and those from it, in its VLAN, reach
-    /// the tunnel of this session.
+    /// Exchanges packets of the UE: those to the data network leave to its own router, and those
+    /// from it, in its VLAN, reach the tunnel of this session.
     pub(crate) fn exchange(&self) {
         let network = LinkReceiver::start("net0", GATEWAYS);
         let (senders, gnb) = (TrafficSenders::open(), PacketLink::open("gnb0"));
@@ -292,7 +292,8 @@ fn not_once(received: &[(u64, MacAddr)], sent: u64) -> usize {
     counts.iter().filter(|count| **count != 1).count()
 }
 
-/// How many packets arrived behind a later one of the same session, of which the numbers are cyclic.
+/// How many packets arrived behind a later one of the same session, of which the numbers are
+/// cyclic.
 fn late(received: &[(u64, MacAddr)], sessions: u64) -> usize {
     let mut last = vec![0; usize::try_from(sessions).unwrap()];
     let mut is_late = |number: u64| {

@@ -1,4 +1,5 @@
-//! A running `adit` under traffic: its ports, reloads, drains, outages and floods. Its tests take turns.
+//! A running `adit` under traffic: its ports, reloads, drains, outages and floods. Its tests take
+//! turns.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod associated_smf;

@@ -134,7 +134,8 @@ fn survive(per_s: u32, mut send: impl FnMut()) {
     });
 }
 
-/// How long the answer to a request took, or `None`. Other datagrams come in between: answers to the forger have another port.
+/// How long the answer to a request took, or `None`. Other datagrams come in between: answers to
+/// the forger have another port.
 fn ask(socket: &UdpSocket, sequence: u32, request: &[u8]) -> Option<Duration> {
     let sent = Instant::now();
     socket.send(request).unwrap();

@@ -1,4 +1,5 @@
-//! Outages of N4 and of adit that the other side notices, under traffic: users keep their service, and the SMF its sessions.
+//! Outages of N4 and of adit that the other side notices, under traffic: users keep their service,
+//! and the SMF its sessions.
 
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! A running `adit` that reads its configuration again and again while packets cross it: none is lost, what changed counts, and
-//! a file that is refused changes nothing.
+//! A running `adit` that reads its configuration again and again while packets cross it: none is
+//! lost, what changed counts, and a file that is refused changes nothing.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -52,7 +52,8 @@ fn reload_loses_no_packet_and_counts_from_then_on_and_a_refused_file_changes_not
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The configuration with the given number: those of odd numbers lead to another gateway, and each differs from all others.
+/// The configuration with the given number: those of odd numbers lead to another gateway, and each
+/// differs from all others.
 fn configuration(dir: &Path, number: u32) -> String {
     let devices =
         ["net_af_packet0,iface=up0,framecnt=2048", "net_af_packet1,iface=core0,framecnt=2048"];

@@ -1,5 +1,5 @@
-//! Packets through a running `adit` while the primary of its shared store is killed and replaced: none is lost, whatever becomes
-//! of requests meanwhile.
+//! Packets through a running `adit` while the primary of its shared store is killed and replaced:
+//! none is lost, whatever becomes of requests meanwhile.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -11,10 +11,12 @@ use adit_tests::process::{binary, skip_on_this_machine};
 use crate::associated_smf::TestSmf;
 use crate::smf::{self, SessionScript, list};
 
-/// Names the folder that the kernel package is unpacked in, if not that of `scripts/install.sh test`.
+/// Names the folder that the kernel package is unpacked in, if not that of
+/// `scripts/install.sh test`.
 const KERNEL_ROOT: &str = "ADIT_TEST_VM_ROOT";
 
-/// Set in the virtual machine: the sessions to establish, as `FIRST COUNT NETWORK-INSTANCE-OF-THE-ACCESS-SIDE`.
+/// Set in the virtual machine: the sessions to establish, as
+/// `FIRST COUNT NETWORK-INSTANCE-OF-THE-ACCESS-SIDE`.
 const SESSIONS: &str = "ADIT_TEST_SESSIONS";
 
 /// The script's status if the machine lacks something.

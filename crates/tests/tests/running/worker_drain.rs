@@ -1,5 +1,5 @@
-//! A running `adit` whose workers give their sessions away and get them back in turns, while packets cross it and sessions come:
-//! none is lost, and those of a session keep their order.
+//! A running `adit` whose workers give their sessions away and get them back in turns, while
+//! packets cross it and sessions come: none is lost, and those of a session keep their order.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! A running `adit` with the XDP program on its ports: changes by an SMF under traffic, and the death of the process.
+//! A running `adit` with the XDP program on its ports: changes by an SMF under traffic, and the
+//! death of the process.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::{Command, Stdio};
@@ -90,7 +91,8 @@ fn exchange_with(daemon: Daemon) -> Daemon {
     daemon
 }
 
-/// The next frame on a link that ends with `mark` and was not sent by this end, which starts with `not_to`.
+/// The next frame on a link that ends with `mark` and was not sent by this end, which starts with
+/// `not_to`.
 fn receive(link: &PacketLink, mark: &[u8], not_to: MacAddr) -> Vec<u8> {
     let end = Instant::now() + PATIENCE;
     while Instant::now() < end {
@@ -105,7 +107,8 @@ fn receive(link: &PacketLink, mark: &[u8], not_to: MacAddr) -> Vec<u8> {
     panic!("a packet is lost: {mark:02x?}");
 }
 
-/// The gNB, the data network and the SMF. Every packet must arrive, in the tunnel of the last answered change.
+/// The gNB, the data network and the SMF. Every packet must arrive, in the tunnel of the last
+/// answered change.
 fn exchange() {
     // Else the kernel refuses the packets to the gNB by ICMP.
     let _gtpu = UdpSocket::bind((smf::GNB, 2152)).unwrap();

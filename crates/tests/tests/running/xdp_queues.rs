@@ -1,7 +1,9 @@
-//! The XDP program on a device with two receive queues: each gives its packets to its own AF_XDP socket.
+//! The XDP program on a device with two receive queues: each gives its packets to its own AF_XDP
+//! socket.
 //!
-//! DPDK's driver opens one queue of a veth device, because veth has no combined channels. So the sockets are the test's
-//! own, without buffers: the kernel counts what reaches them, and only if it arrived on their queue.
+//! DPDK's driver opens one queue of a veth device, because veth has no combined channels. So the
+//! sockets are the test's own, without buffers: the kernel counts what reaches them, and only if it
+//! arrived on their queue.
 
 use core::ffi::c_int;
 use std::fs;

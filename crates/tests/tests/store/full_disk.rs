@@ -19,7 +19,8 @@ use adit_tests::process::{is_root, run, skip_on_this_machine};
 use adit_types::{Seid, Teid, UrrId};
 use serde_json::Value;
 
-/// Environment variables of the run in a mount namespace of its own, and of the SMF in the daemon's namespace: the disk.
+/// Environment variables of the run in a mount namespace of its own, and of the SMF in the daemon's
+/// namespace: the disk.
 const MOUNTED: &str = "ADIT_TEST_MOUNTED";
 const INSIDE: &str = "ADIT_TEST_INSIDE";
 
@@ -27,7 +28,8 @@ const TEST: &str = "full_disk::full_disk_refuses_what_grows_serves_all_else_and_
 const SMF: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 10);
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The journal begins with one file of 16 MiB, and with the ballast there is no room for another one.
+/// The journal begins with one file of 16 MiB, and with the ballast there is no room for another
+/// one.
 const DISK: &str = "size=40m";
 const BALLAST_OCTETS: usize = 20 << 20;
 const SESSIONS: u32 = 200;

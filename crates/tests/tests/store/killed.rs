@@ -1,7 +1,9 @@
-//! A running `adit` that is killed again and again while an SMF changes its sessions: all that was answered holds,
-//! nothing else is there, and no identifier is given twice. And one whose records another adit takes.
+//! A running `adit` that is killed again and again while an SMF changes its sessions: all that was
+//! answered holds, nothing else is there, and no identifier is given twice. And one whose records
+//! another adit takes.
 //!
-//! `ADIT_KILLS=100 cargo test -p adit-tests --test store killed:: -- --nocapture` kills it that often and prints figures.
+//! `ADIT_KILLS=100 cargo test -p adit-tests --test store killed:: -- --nocapture` kills it that
+//! often and prints figures.
 
 use std::net::Ipv4Addr;
 use std::os::unix::fs::FileExt;
@@ -18,7 +20,8 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::Value;
 
-/// Environment variable of the run inside the daemon's namespace: the file whose appearance ends the SMF's changes.
+/// Environment variable of the run inside the daemon's namespace: the file whose appearance ends
+/// the SMF's changes.
 const INSIDE: &str = "ADIT_TEST_INSIDE";
 
 const SMF: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 10);
@@ -310,8 +313,8 @@ fn adit_that_waits_for_a_lease_ends_at_once_when_it_is_told_to() {
     }
 }
 
-/// Runs the `test` with a store that `start` starts, if there is one, and that `section` describes; `disturb` kills
-/// something. Returns the book of the SMF.
+/// Runs the `test` with a store that `start` starts, if there is one, and that `section` describes;
+/// `disturb` kills something. Returns the book of the SMF.
 fn run<S>(
     test: &str,
     start: impl FnOnce(&TestNamespace) -> Option<S>,

@@ -1,4 +1,5 @@
-//! The lease of a shared store: measured and not dated, and who may write according to the scripts that servers run.
+//! The lease of a shared store: measured and not dated, and who may write according to the scripts
+//! that servers run.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! Records that outlive an `adit`: the journal, shared stores and a standby, under kills, cuts and damage.
+//! Records that outlive an `adit`: the journal, shared stores and a standby, under kills, cuts and
+//! damage.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod changes;

@@ -141,7 +141,8 @@ fn standby_keeps_what_a_server_lost_and_is_not_caught_up_while_the_holder_may_re
     refill(&server, &mut standby, 6);
 }
 
-/// Writes sessions 1 to `last` again once the store begins anew, and nothing else is there afterwards.
+/// Writes sessions 1 to `last` again once the store begins anew, and nothing else is there
+/// afterwards.
 fn refill(server: &RedisProcess, store: &mut SharedStore<KernelTcp>, last: u64) {
     until(|| store.maintain().is_ok() && store.losses() == 1);
     put(store, 1..=last);

@@ -1,5 +1,6 @@
-//! Two adits with one shared store, one of them active: what the other one makes of a crash, of an order, and of
-//! partitions. All that was answered holds, users' packets flow again, and no N4 message is needed.
+//! Two adits with one shared store, one of them active: what the other one makes of a crash, of an
+//! order, and of partitions. All that was answered holds, users' packets flow again, and no N4
+//! message is needed.
 //!
 //! ```text
 //!  adit-test-…-world                                      adit-test-…-one, …-two
@@ -10,8 +11,8 @@
 //!  replication   br8 ───────────────────────────────────── n8 10.0.8.2, 10.0.8.3
 //! ```
 //!
-//! `ADIT_PARTITIONS=20 cargo test -p adit-tests --test store standby:: -- --nocapture` partitions that often, and prints figures;
-//! `ADIT_SESSIONS=60000` is for more sessions.
+//! `ADIT_PARTITIONS=20 cargo test -p adit-tests --test store standby:: -- --nocapture` partitions
+//! that often, and prints figures; `ADIT_SESSIONS=60000` is for more sessions.
 
 mod prober;
 mod traffic;
@@ -73,8 +74,8 @@ fn inside(dir: &Path) {
 /// As [`INSIDE`], for the SMF on the host of the active one.
 const BESIDE: &str = "ADIT_TEST_BESIDE";
 
-/// An SMF on the host of an adit, which establishes sessions until the file `end` appears, and prints which ones were
-/// acknowledged. It waits for answers that come late.
+/// An SMF on the host of an adit, which establishes sessions until the file `end` appears, and
+/// prints which ones were acknowledged. It waits for answers that come late.
 fn beside(dir: &Path) {
     let socket = UdpSocket::bind("127.0.0.10:8805").unwrap();
     socket.connect((N4, 8805)).unwrap();
@@ -522,8 +523,8 @@ fn replication(transport: &str, dir: &Path) -> [String; 2] {
     })
 }
 
-/// Makes the certificates of both adits, as docs/store.md does, and one for another address. False, with the reason printed, if
-/// they cannot be made.
+/// Makes the certificates of both adits, as docs/store.md does, and one for another address. False,
+/// with the reason printed, if they cannot be made.
 fn make_certificates(dir: &Path) -> bool {
     if Command::new("openssl").arg("version").output().is_err() {
         skip("openssl is not installed");
@@ -623,7 +624,8 @@ fn with_what_only_the_standby_has(purpose: &str, test: &str, transport: &str) {
     let one = one.start();
     wait_for_replication(&two);
     seconds(0.5);
-    // It gives the store everything, and a new process takes the lease at once, unless the standby was faster.
+    // It gives the store everything, and a new process takes the lease at once, unless the standby
+    // was faster.
     let two = two.restart();
     let (active, standby) = if role(&two) == "active" { (two, one) } else { (one, two) };
     wait_for_active(&active);
@@ -679,7 +681,8 @@ fn addresses_never_have_two_answers_for_longer_than_a_second() {
     assert_nothing_lost(&told, &two);
 }
 
-/// One adit that is cut off from the store for 3 s, and what a station saw of its addresses meanwhile.
+/// One adit that is cut off from the store for 3 s, and what a station saw of its addresses
+/// meanwhile.
 fn cut_off(purpose: &str, test: &str, standby_lines: &str, shown: &str) -> Option<Vec<ProbeRound>> {
     let pair = Pair::start(purpose)?;
     let one = pair.adit_with(purpose, 1, "", standby_lines)?;

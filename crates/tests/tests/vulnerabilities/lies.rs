@@ -63,8 +63,8 @@ fn ie_of_length_zero_is_refused_where_it_matters() {
         for ie in ies(&message) {
             let mut victim = prepared();
             let said = victim.send(smf(10), &with_value(&message, &ie, &[]));
-            // An Update Forwarding Parameters without members changes nothing; length zero withdraws a part
-            // of an update; all other IEs need a value.
+            // An Update Forwarding Parameters without members changes nothing; length zero
+            // withdraws a part of an update; all other IEs need a value.
             let is_harmless = (ie.group, ie.ie_type) == (10, 11)
                 || HARMLESS.contains(&(IeType(ie.group), IeType(ie.ie_type)));
             assert_eq!(said == NodeAnswer::Accepted, is_harmless, "{name}: {ie:?} {said:?}");

@@ -1,5 +1,6 @@
-//! The classes of published vulnerabilities of UPFs and PFCP nodes, each with cases by hand: absent IEs,
-//! wrong lengths, dangling references, exhaustion, sentinels, identity, and errors that end the process.
+//! The classes of published vulnerabilities of UPFs and PFCP nodes, each with cases by hand: absent
+//! IEs, wrong lengths, dangling references, exhaustion, sentinels, identity, and errors that end
+//! the process.
 //!
 //! Every case checks the Cause or the silence, that nothing changed, and that the node still works.
 #![allow(

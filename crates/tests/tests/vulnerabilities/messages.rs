@@ -62,8 +62,8 @@ pub(crate) fn endpoint(id: u8) -> CreateTrafficEndpoint<'static> {
     endpoint
 }
 
-/// An establishment whose PDRs name a traffic endpoint and have a URR and a BAR; we choose the address of
-/// the UE.
+/// An establishment whose PDRs name a traffic endpoint and have a URR and a BAR; we choose the
+/// address of the UE.
 pub(crate) fn rich_establishment(sequence: u32, script: &SessionScript) -> Vec<u8> {
     establish_with(sequence, script, |body| {
         let choose = |destination| {

@@ -62,7 +62,8 @@ impl Attacker {
         }
     }
 
-    /// Sends a heartbeat until an answer arrives: the node answers few per second, and datagrams get lost.
+    /// Sends a heartbeat until an answer arrives: the node answers few per second, and datagrams
+    /// get lost.
     fn assert_alive(&self) {
         let mark = 0x00aa_bbcc;
         for _ in 0..10 {

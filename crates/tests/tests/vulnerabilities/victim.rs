@@ -75,8 +75,8 @@ impl Victim {
         all.map(|a| (a.node_id.clone(), a.recovery_time_stamp)).collect()
     }
 
-    /// Sends the datagram. Unless the node accepts it, nothing may change. The node still works, and no
-    /// change waits.
+    /// Sends the datagram. Unless the node accepts it, nothing may change. The node still works,
+    /// and no change waits.
     #[track_caller]
     pub(crate) fn send(&mut self, from: SocketAddr, bytes: &[u8]) -> NodeAnswer {
         let (store, identities) = (self.bench.node.store().clone(), self.identities());
@@ -108,7 +108,8 @@ impl Victim {
         assert!(matches!(decode(&answer), Message::HeartbeatResponse(_)));
     }
 
-    /// Checks that the sessions exist, can be modified and deleted, and that a new one can be established.
+    /// Checks that the sessions exist, can be modified and deleted, and that a new one can be
+    /// established.
     #[track_caller]
     pub(crate) fn assert_sessions_usable(&mut self) {
         for (from, up_seid) in [(smf(10), self.session), (smf(11), self.stranger)] {

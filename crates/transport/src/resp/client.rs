@@ -46,8 +46,8 @@ pub struct RespClient<T> {
 }
 
 impl<T> RespClient<T> {
-    /// A client for a new connection, with at most `in_flight_max` commands without reply and `output_bytes_max`
-    /// octets that wait to be sent.
+    /// A client for a new connection, with at most `in_flight_max` commands without reply and
+    /// `output_bytes_max` octets that wait to be sent.
     #[must_use]
     pub fn new(limits: RespLimits, in_flight_max: usize, output_bytes_max: usize) -> Self {
         Self {

@@ -9,7 +9,8 @@ pub enum RespError {
     /// A CR without LF, an LF without CR, or a bulk string that is longer than announced.
     #[error("a line or a bulk string does not end with CR LF")]
     LineEnd,
-    /// The line of a value is longer than [`LINE_BYTES_MAX`](crate::resp::RespLimits::LINE_BYTES_MAX).
+    /// The line of a value is longer than
+    /// [`LINE_BYTES_MAX`](crate::resp::RespLimits::LINE_BYTES_MAX).
     #[error("a line has more than {max} octets", max = crate::resp::RespLimits::LINE_BYTES_MAX)]
     LongLine,
     /// A number, a length or a boolean cannot be read.

@@ -52,7 +52,8 @@ impl RespInput {
     /// The result of `accept` for the next value; `None` until the value is complete.
     ///
     /// # Errors
-    /// The octets are no RESP, or `accept` refuses the value. Every later call returns the same error.
+    /// The octets are no RESP, or `accept` refuses the value. Every later call returns the same
+    /// error.
     pub(crate) fn read_next<'a, R>(
         &'a mut self,
         accept: impl FnOnce(RespValue<'a>) -> Result<R, RespError>,

@@ -5,9 +5,10 @@
 //! a view into them. [`RespClient`] pairs replies with commands in their order; [`RespServer`] is
 //! the other side. Both exchange octets with a transport of the caller, and read no clock.
 //!
-//! Every value of RESP2 and RESP3 is accepted, except those of unknown length (`$?`, `*?`), which no server
-//! sends. Size and number of elements are bounded by [`RespLimits`]; nesting needs no memory, so any depth is
-//! accepted. Everything else is a [`RespError`], after which the connection has to be closed.
+//! Every value of RESP2 and RESP3 is accepted, except those of unknown length (`$?`, `*?`), which
+//! no server sends. Size and number of elements are bounded by [`RespLimits`]; nesting needs no
+//! memory, so any depth is accepted. Everything else is a [`RespError`], after which the connection
+//! has to be closed.
 //!
 //! Source: the Redis serialization protocol specification (RESP2 and RESP3).
 

@@ -14,7 +14,8 @@ impl OutputBuffer {
         self.octets.get(self.sent..).unwrap_or_default()
     }
 
-    /// Removes `len` octets from the front. They leave the buffer once they are the larger part of it.
+    /// Removes `len` octets from the front. They leave the buffer once they are the larger part of
+    /// it.
     pub(crate) fn sent(&mut self, len: usize) {
         self.sent = self.octets.len().min(self.sent + len);
         if self.sent > self.octets.len() / 2 {

@@ -7,8 +7,8 @@ use crate::resp::value::{RespElements, RespValue};
 
 /// Finds the end of a value that arrives in parts.
 ///
-/// Memory: three numbers, whatever the nesting. A value ends when the units that its headers announced are
-/// there, so a count of missing units replaces a stack.
+/// Memory: three numbers, whatever the nesting. A value ends when the units that its headers
+/// announced are there, so a count of missing units replaces a stack.
 #[derive(Debug)]
 pub struct ValueScanner {
     /// Octets of complete units.
@@ -38,7 +38,8 @@ impl ValueScanner {
     /// Cost: complete units are read once.
     ///
     /// # Errors
-    /// The octets are no RESP, or the value exceeds `limits`, which is noticed as soon as a header says so.
+    /// The octets are no RESP, or the value exceeds `limits`, which is noticed as soon as a header
+    /// says so.
     pub fn scan(&mut self, input: &[u8], limits: &RespLimits) -> Result<Option<usize>, RespError> {
         while self.missing > 0 {
             let unit = Unit::read(input.get(self.scanned..).unwrap_or_default())?;
@@ -96,7 +97,8 @@ impl<'a> Iterator for RespElements<'a> {
 
     fn next(&mut self) -> Option<RespValue<'a>> {
         self.left = self.left.checked_sub(1)?;
-        // A value hands out elements only after all of them were read, so none is incomplete or invalid.
+        // A value hands out elements only after all of them were read, so none is incomplete or
+        // invalid.
         let (value, behind) = RespValue::read(self.octets).ok().flatten()?;
         self.octets = behind;
         Some(value)

@@ -7,8 +7,8 @@ use crate::resp::output::OutputBuffer;
 use crate::resp::value::{RespElements, RespValue};
 use crate::resp::write::write_reply;
 
-/// One connection of a client. Requests and replies are two fields, so that a request can be read while its
-/// reply is written.
+/// One connection of a client. Requests and replies are two fields, so that a request can be read
+/// while its reply is written.
 #[derive(Debug)]
 pub struct RespServer {
     /// The commands of the client.
@@ -65,7 +65,8 @@ fn is_command(mut words: RespElements<'_>) -> bool {
     words.count_left() > 0 && words.all(|word| matches!(word, RespValue::Bulk(_)))
 }
 
-/// The replies of a connection. The caller reads no further requests while too much of it waits to be sent.
+/// The replies of a connection. The caller reads no further requests while too much of it waits to
+/// be sent.
 #[derive(Debug)]
 pub struct RespReplies(OutputBuffer);
 

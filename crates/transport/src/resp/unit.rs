@@ -8,10 +8,11 @@ use crate::resp::value::{RespElements, RespValue};
 
 /// A unit at the start of some octets.
 pub(crate) struct Unit<'a> {
-    /// The value that it is or begins; `None` for attributes, whose last child is the value that they describe, and while it is
-    /// incomplete.
+    /// The value that it is or begins; `None` for attributes, whose last child is the value that
+    /// they describe, and while it is incomplete.
     pub value: Option<RespValue<'a>>,
-    /// Its octets, with everything up to the next unit; the least number that it will have while it is incomplete.
+    /// Its octets, with everything up to the next unit; the least number that it will have while it
+    /// is incomplete.
     pub len: usize,
     /// Values that belong to the same value and follow it.
     pub children: u32,

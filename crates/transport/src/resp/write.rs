@@ -19,8 +19,8 @@ pub(crate) fn command_bytes_max(arguments: &[&[u8]]) -> usize {
     octets.fold(23, usize::saturating_add)
 }
 
-/// Appends a reply. Null is that of RESP2, which clients of RESP3 accept, too. The text of a simple string and of an
-/// error ends before the first CR or LF.
+/// Appends a reply. Null is that of RESP2, which clients of RESP3 accept, too. The text of a simple
+/// string and of an error ends before the first CR or LF.
 pub fn write_reply(out: &mut Vec<u8>, reply: &RespValue<'_>) {
     match reply {
         RespValue::Simple(text) => write_line(out, b'+', text),

@@ -27,13 +27,15 @@ const BURSTS_MAX: usize = 8;
 const FIRST_PORT: u16 = 49_152;
 /// Time without octets after which a stream probes whether its peer is there.
 const KEEP_ALIVE: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(1);
-/// How long a peer may be silent. NOTE: smoltcp 0.14 ends idle streams after this time, too, unless they keep alive.
+/// How long a peer may be silent. NOTE: smoltcp 0.14 ends idle streams after this time, too, unless
+/// they keep alive.
 const SILENCE_MAX: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(5);
 
 /// Addresses and sizes of the stack.
 #[derive(Debug, Clone)]
 pub struct UserTcpConfig {
-    /// Link-layer address; `None` for that of the port. Another one needs a port in promiscuous mode.
+    /// Link-layer address; `None` for that of the port. Another one needs a port in promiscuous
+    /// mode.
     pub mac: Option<MacAddr>,
     /// Own address.
     pub address: IpAddr,
@@ -154,7 +156,8 @@ impl<Io: PacketIo> UserTcp<Io> {
         Ok(self.sockets.get_mut(*handle))
     }
 
-    /// Adds sockets that wait for peers, as many as there may be. One whose peer began a handshake and went away is replaced.
+    /// Adds sockets that wait for peers, as many as there may be. One whose peer began a handshake
+    /// and went away is replaced.
     fn fill_listening(&mut self) -> Result<(), TransportError> {
         let Some(local) = self.local else { return Ok(()) };
         remove_ended(&mut self.sockets, &mut self.listening);

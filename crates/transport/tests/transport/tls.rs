@@ -1,4 +1,5 @@
-//! TLS with certificates of both sides: the peer gets through, strangers get nothing and keep nobody out.
+//! TLS with certificates of both sides: the peer gets through, strangers get nothing and keep
+//! nobody out.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -17,7 +18,8 @@ use tempfile::TempDir;
 const LIMIT: Duration = Duration::from_secs(20);
 const OWN: &str = "127.0.0.1";
 
-/// Certificates of two authorities: `peer` and `elsewhere` of the first one, for different addresses, `foreign` of the other.
+/// Certificates of two authorities: `peer` and `elsewhere` of the first one, for different
+/// addresses, `foreign` of the other.
 struct Certificates(TempDir);
 
 impl Certificates {

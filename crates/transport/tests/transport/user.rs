@@ -22,7 +22,8 @@ struct WireEnd {
     loss: u64,
     /// Every so many frames overtake the one before; 0 for none.
     reorder: u64,
-    /// Every so many frames have another octet somewhere, and are cut there every second time; 0 for none.
+    /// Every so many frames have another octet somewhere, and are cut there every second time; 0
+    /// for none.
     damage: u64,
     sent: u64,
 }

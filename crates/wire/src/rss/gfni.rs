@@ -1,13 +1,14 @@
 //! The hash by matrices.
 //!
-//! Octet `j` of a hash is the sum of the products of all octets `i` of the input with a matrix of bits of the key, which
-//! depends on `i + j` only. So a vector has one lane of eight octets for each matrix: the four octets of the input that
-//! it is multiplied with, which yield the four octets of the hash, and those of a second input. The sum of all lanes is
-//! both hashes.
+//! Octet `j` of a hash is the sum of the products of all octets `i` of the input with a matrix of
+//! bits of the key, which depends on `i + j` only. So a vector has one lane of eight octets for
+//! each matrix: the four octets of the input that it is multiplied with, which yield the four
+//! octets of the hash, and those of a second input. The sum of all lanes is both hashes.
 
 use crate::rss::key::{INPUT_MAX, ToeplitzKey, hash_by_bits, hash_by_set_bits};
 
-/// Octets of an input that are multiplied at once. Longer ones are hashed in pieces, since the hash is linear.
+/// Octets of an input that are multiplied at once. Longer ones are hashed in pieces, since the hash
+/// is linear.
 const PIECE: usize = 12;
 
 /// Matrices by which the octets of a piece are multiplied: the last octet meets four of them.
@@ -95,8 +96,8 @@ impl Toeplitz {
     }
 }
 
-/// The matrix of input and output octets whose positions add up to `at`: row by row the octets of the key that begin
-/// at one of its eight bits.
+/// The matrix of input and output octets whose positions add up to `at`: row by row the octets of
+/// the key that begin at one of its eight bits.
 fn matrix(key: &ToeplitzKey, at: usize) -> u64 {
     let octet = |at: usize| u16::from(key.octets().get(at).copied().unwrap_or(0));
     let bits = octet(at) << 8 | octet(at + 1);
@@ -119,8 +120,8 @@ mod vector {
     /// Octets of a lane that belong to one input.
     const HASH_LEN: usize = 4;
 
-    /// For each vector of lanes, where in a piece its octets are, of the first input or the second one: octet `j` of lane
-    /// `k` is octet `k - j` of the piece.
+    /// For each vector of lanes, where in a piece its octets are, of the first input or the second
+    /// one: octet `j` of lane `k` is octet `k - j` of the piece.
     const fn positions(of_second: usize) -> [[i64; LANES]; PIECE_MATRICES / LANES] {
         /// Yields zero.
         const NOWHERE: u8 = 0x80;
@@ -201,7 +202,8 @@ mod vector {
     }
 
     /// The octets of a piece, then zeros, in both halves.
-    // PERF (wire/toeplitz): two words in registers; an array would be read by another width than it was written.
+    // PERF (wire/toeplitz): two words in registers; an array would be read by another width than it
+    // was written.
     #[target_feature(enable = "avx2")]
     #[inline]
     fn piece(octets: &[u8]) -> __m256i {

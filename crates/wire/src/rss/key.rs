@@ -18,8 +18,8 @@ impl ToeplitzKey {
         0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
     ]);
 
-    /// A key by which both directions of a flow have the same hash: it repeats after 16 bits, and addresses and ports
-    /// change places by multiples of 16 bits.
+    /// A key by which both directions of a flow have the same hash: it repeats after 16 bits, and
+    /// addresses and ports change places by multiples of 16 bits.
     pub const SYMMETRIC: Self = {
         let mut octets = [0x6d; KEY_LEN];
         let mut at = 1;
@@ -52,7 +52,8 @@ impl ToeplitzKey {
     }
 }
 
-/// The hash of at most [`INPUT_MAX`] octets in network byte order; later octets do not count. Bit by bit.
+/// The hash of at most [`INPUT_MAX`] octets in network byte order; later octets do not count. Bit
+/// by bit.
 #[must_use]
 pub fn hash_by_bits(key: &ToeplitzKey, input: &[u8]) -> u32 {
     let bits = 8 * input.len().min(INPUT_MAX);

@@ -24,15 +24,16 @@ const PAYLOAD_LEN: usize = at::IP + 4;
 /// Where the UDP checksum is in a frame.
 const CHECKSUM: usize = UPPER + 6;
 
-/// The usual outer headers that leave through one interface: untagged Ethernet, IPv6, UDP with a checksum, GTP-U with
-/// at most one PDU Session Container.
+/// The usual outer headers that leave through one interface: untagged Ethernet, IPv6, UDP with a
+/// checksum, GTP-U with at most one PDU Session Container.
 ///
 /// PERF (wire/usual): constant octets are written, and added to the checksum, at once.
 #[derive(Debug, Clone, Copy)]
 pub struct UsualOuterV6 {
     plain: [u8; PLAIN_LEN],
     contained: [u8; CONTAINED_LEN],
-    /// Sums of what the UDP checksum covers of the constant octets: without a container, and with one.
+    /// Sums of what the UDP checksum covers of the constant octets: without a container, and with
+    /// one.
     sums: [u64; 2],
 }
 
@@ -69,10 +70,11 @@ impl UsualOuterV6 {
         Self { plain, contained, sums }
     }
 
-    /// Writes the headers of a usual packet of `inner_len` octets, which is IPv6 if `is_v6`, at the front of `out`,
-    /// and decrements its hops: the same octets as [`emit_gtpu_ipv6`] with a checksum writes. `out`: headers and
-    /// packet. `link`: the Ethernet header. `direction`: that of the container. `None`, and nothing written, if `out`
-    /// is too short or the outer packet would have more than 65,535 octets.
+    /// Writes the headers of a usual packet of `inner_len` octets, which is IPv6 if `is_v6`, at the
+    /// front of `out`, and decrements its hops: the same octets as [`emit_gtpu_ipv6`] with a
+    /// checksum writes. `out`: headers and packet. `link`: the Ethernet header. `direction`: that
+    /// of the container. `None`, and nothing written, if `out` is too short or the outer packet
+    /// would have more than 65,535 octets.
     #[inline(always)]
     #[must_use]
     pub fn emit(
@@ -110,7 +112,8 @@ impl UsualOuterV6 {
     }
 }
 
-/// Writes the constant octets of headers, and returns the sum of those that the UDP checksum covers.
+/// Writes the constant octets of headers, and returns the sum of those that the UDP checksum
+/// covers.
 fn write_constants(
     headers: &mut [u8],
     src: Ipv6Addr,
@@ -144,16 +147,19 @@ fn write_constants(
 
 /// The sum of a packet with one hop less than it has. `packet` may be longer than its `len` octets.
 ///
-/// PERF (wire/usual): read before it is written, because a load that spans an octet just written waits for it.
+/// PERF (wire/usual): read before it is written, because a load that spans an octet just written
+/// waits for it.
 #[inline(always)]
 fn sum_of_inner(packet: &[u8], len: u16, is_v6: bool) -> Option<u64> {
-    // The checksum of an IPv4 header keeps the sum of its words. A hop limit is the second octet of a word.
+    // The checksum of an IPv4 header keeps the sum of its words. A hop limit is the second octet of
+    // a word.
     const ONE_HOP_LESS: u16 = u16::MAX - u16::from_ne_bytes([0, 1]);
     let change = if is_v6 { ONE_HOP_LESS } else { 0 };
     Some(native_sum(packet.get(..usize::from(len))?) + u64::from(change))
 }
 
-/// Writes the variable fields into a copy of the headers. `sum`: that of everything else that the UDP checksum covers.
+/// Writes the variable fields into a copy of the headers. `sum`: that of everything else that the
+/// UDP checksum covers.
 #[inline(always)]
 fn write_variables<const LEN: usize>(
     tunnel: &UsualTunnel<Ipv6Addr>,
@@ -181,7 +187,8 @@ fn write_variables<const LEN: usize>(
     out[at::TEID + SHIFT..][..4].copy_from_slice(&tunnel.teid.0.to_be_bytes());
 }
 
-/// The UDP checksum, in native order, of words whose sum is `sum` in native order; below 2^49 and not zero.
+/// The UDP checksum, in native order, of words whose sum is `sum` in native order; below 2^49 and
+/// not zero.
 #[inline(always)]
 #[allow(clippy::cast_possible_truncation, reason = "each step folds below the next width")]
 const fn fold_native(sum: u64) -> u16 {

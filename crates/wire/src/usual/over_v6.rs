@@ -25,8 +25,8 @@ pub(super) const SHIFT: usize = (IPV6_LEN - IPV4_LEN) as usize;
 /// Octets of UDP and GTP-U headers, which GTP-U's length does not count.
 const UDP_GTPU_LEN: u16 = 16;
 
-/// Where the inner packet of a G-PDU over IPv6 begins in a frame, at least; over IPv4 it begins earlier, also
-/// behind a tag. Unit: octets.
+/// Where the inner packet of a G-PDU over IPv6 begins in a frame, at least; over IPv4 it begins
+/// earlier, also behind a tag. Unit: octets.
 #[allow(clippy::cast_possible_truncation, reason = "below 100")]
 pub const INNER_OFFSET_OVER_IPV6_MIN: u8 = (G_PDU_LEN + SHIFT) as u8;
 
@@ -74,8 +74,8 @@ impl GPduV6Pattern {
     }
 }
 
-/// Reads a frame that carries a G-PDU over IPv6. Verifies its UDP checksum unless it is zero, which tunnels may
-/// send.
+/// Reads a frame that carries a G-PDU over IPv6. Verifies its UDP checksum unless it is zero, which
+/// tunnels may send.
 ///
 /// Spec: RFC 6935 §5; RFC 8200 §8.1.
 #[inline(always)]
@@ -97,8 +97,8 @@ pub fn usual_g_pdu_over_v6<const TAG_LEN: usize>(
     }
 }
 
-/// Reads the rest of a frame that fits a pattern, from where it would begin without its tag. Over IPv4 the inner
-/// packet would begin `OFFSET` octets behind that.
+/// Reads the rest of a frame that fits a pattern, from where it would begin without its tag. Over
+/// IPv4 the inner packet would begin `OFFSET` octets behind that.
 #[inline(always)]
 fn g_pdu_with<const OFFSET: usize, const TAG_LEN: usize>(frame: &[u8]) -> Option<UsualGPdu> {
     let (ip, _) = Ipv6Header::ref_from_prefix(frame.get(ETHERNET_LEN..)?).ok()?;
@@ -126,8 +126,8 @@ fn g_pdu_with<const OFFSET: usize, const TAG_LEN: usize>(frame: &[u8]) -> Option
     fits.then_some(UsualGPdu { teid: outer.gtpu.teid(), qfi, inner_offset, inner })
 }
 
-/// True if a UDP datagram of `len` octets has the checksum that it names. `octets`: the addresses of its IPv6
-/// header, and the datagram.
+/// True if a UDP datagram of `len` octets has the checksum that it names. `octets`: the addresses
+/// of its IPv6 header, and the datagram.
 #[inline(always)]
 fn is_checksum_valid(octets: &[u8], len: u16) -> bool {
     let sum = native_sum(octets) + u64::from(len.to_be()) + u64::from(u16::from(UDP).to_be());
@@ -135,11 +135,11 @@ fn is_checksum_valid(octets: &[u8], len: u16) -> bool {
     sum.is_multiple_of(0xffff)
 }
 
-/// A sum of octets that is congruent, modulo 2^16 - 1, to that of their words of 16 bits in native order. At most
-/// 2^18 octets, so it cannot overflow.
+/// A sum of octets that is congruent, modulo 2^16 - 1, to that of their words of 16 bits in native
+/// order. At most 2^18 octets, so it cannot overflow.
 ///
-/// PERF (wire/usual): modulo 2^16 - 1 words of 32 bits can be added whole, and vectors of them at once. Without a loop
-/// for the last 31 octets.
+/// PERF (wire/usual): modulo 2^16 - 1 words of 32 bits can be added whole, and vectors of them at
+/// once. Without a loop for the last 31 octets.
 #[inline(always)]
 pub(super) fn native_sum(octets: &[u8]) -> u64 {
     let (chunks, mut rest) = octets.as_chunks::<32>();
@@ -179,8 +179,8 @@ const fn sum_of_halves(word: &[u8; 8]) -> u64 {
     (word >> 32) + (word & u32::MAX as u64)
 }
 
-/// The key of a frame that is not usual and that carries IPv6 to `tunnels` or to a group; `None` for others.
-/// `frame` is as for [`super::ordering_key`].
+/// The key of a frame that is not usual and that carries IPv6 to `tunnels` or to a group; `None`
+/// for others. `frame` is as for [`super::ordering_key`].
 #[must_use]
 #[cold]
 pub fn ordering_key_over_v6(frame: &[u8], tunnels: Ipv6Addr) -> Option<OrderingKey> {

@@ -52,8 +52,8 @@ impl<const WORDS: usize> OctetPattern<WORDS> {
 /// Every bit of an octet counts.
 const ALL: [u8; 6] = [0xff; 6];
 
-/// A part of a frame: its offset in a frame without a tag, the value of its octets, and a mask of the bits
-/// that count.
+/// A part of a frame: its offset in a frame without a tag, the value of its octets, and a mask of
+/// the bits that count.
 pub(super) type Part = (usize, Vec<u8>, Vec<u8>);
 
 /// A part of which all bits count.
@@ -94,8 +94,8 @@ pub fn vlan_of(frame: &[u8]) -> VlanId {
     }
 }
 
-/// Octets of the tag that [`vlan_of`] reads: 0 or [`VlanTag::LEN`]. A priority tag is one, too, though its frame is
-/// untagged.
+/// Octets of the tag that [`vlan_of`] reads: 0 or [`VlanTag::LEN`]. A priority tag is one, too,
+/// though its frame is untagged.
 #[inline]
 #[must_use]
 pub fn tag_len(frame: &[u8]) -> usize {
@@ -137,8 +137,8 @@ impl GPduPattern {
         Self { plain: pattern(mac, vlan, &outer(0)), extended: pattern(mac, vlan, &extended) }
     }
 
-    /// One container of four octets, the only extension header, `shift` octets behind its place over IPv4. Its PDU
-    /// type is 0 or 1, and it announces no PPI, for which it would be too short.
+    /// One container of four octets, the only extension header, `shift` octets behind its place
+    /// over IPv4. Its PDU type is 0 or 1, and it announces no PPI, for which it would be too short.
     pub(super) fn container(shift: usize) -> Vec<Part> {
         vec![
             exact(at::NEXT_EXTENSION + shift, &[ExtensionType::PDU_SESSION_CONTAINER.0, 1]),

@@ -43,8 +43,8 @@ pub struct UsualGPdu {
     pub inner: UsualIp,
 }
 
-/// The session key of a frame that is not usual, as far as a glance shows it: keeps packets of one session
-/// in order.
+/// The session key of a frame that is not usual, as far as a glance shows it: keeps packets of one
+/// session in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OrderingKey {
     /// No packet of a session.
@@ -59,8 +59,8 @@ pub enum OrderingKey {
     Unknown,
 }
 
-/// The key of a frame that is not usual, without its tag: `frame` begins where the untagged one would.
-/// G-PDUs go to `tunnels`; without it there are none.
+/// The key of a frame that is not usual, without its tag: `frame` begins where the untagged one
+/// would. G-PDUs go to `tunnels`; without it there are none.
 ///
 /// Cost: reads few octets, at fixed offsets and behind the options of IPv4.
 #[must_use]
@@ -91,8 +91,8 @@ pub fn ordering_key(frame: &[u8], tunnels: Option<Ipv4Addr>) -> OrderingKey {
     }
 }
 
-/// Guesses whether a frame carries IPv6, in a G-PDU or, without `tunnels`, plainly. `frame` is as for
-/// [`ordering_key`].
+/// Guesses whether a frame carries IPv6, in a G-PDU or, without `tunnels`, plainly. `frame` is as
+/// for [`ordering_key`].
 ///
 /// PERF (wire/usual): does not branch on the packet.
 #[inline(always)]
@@ -150,8 +150,8 @@ pub fn usual_g_pdu<const TAG_LEN: usize>(
     }
 }
 
-/// Reads the rest of a frame that fits a pattern, from where it would begin without its tag. The inner packet
-/// begins `OFFSET` octets behind that.
+/// Reads the rest of a frame that fits a pattern, from where it would begin without its tag. The
+/// inner packet begins `OFFSET` octets behind that.
 #[inline(always)]
 fn g_pdu_with<const OFFSET: usize, const TAG_LEN: usize>(
     frame: &[u8],
@@ -217,8 +217,8 @@ fn usual_ipv6(packet: &[u8]) -> Option<UsualIp> {
 
 /// True if the words of an IPv4 header add up to all ones.
 ///
-/// PERF (wire/usual): modulo 2^16 - 1 the order of octets does not matter, so words are added in native
-/// order.
+/// PERF (wire/usual): modulo 2^16 - 1 the order of octets does not matter, so words are added in
+/// native order.
 #[inline]
 fn is_checksum_valid(header: &[u8; 20]) -> bool {
     let (words, _) = header.as_chunks::<4>();

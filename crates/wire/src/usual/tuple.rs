@@ -67,14 +67,16 @@ pub struct UsualFiveTuple {
     pub src: u32,
     /// First 32 bits of the destination.
     pub dst: u32,
-    /// Source port in the upper half, destination port in the lower one; any octets if the protocol has no ports.
+    /// Source port in the upper half, destination port in the lower one; any octets if the protocol
+    /// has no ports.
     pub ports: u32,
     /// Upper-layer protocol.
     pub protocol: u8,
 }
 
-/// Reads the five-tuple of a usual packet of `len` octets whose family is known and that begins at `offset`
-/// of a frame. `None` for fragments, and for packets of less than four octets behind the IP header.
+/// Reads the five-tuple of a usual packet of `len` octets whose family is known and that begins at
+/// `offset` of a frame. `None` for fragments, and for packets of less than four octets behind the
+/// IP header.
 #[inline(always)]
 #[must_use]
 pub fn usual_five_tuple(frame: &[u8], offset: u8, len: u16, is_v6: bool) -> Option<UsualFiveTuple> {
@@ -102,8 +104,8 @@ pub fn usual_five_tuple(frame: &[u8], offset: u8, len: u16, is_v6: bool) -> Opti
     Some(UsualFiveTuple { src, dst, ports, protocol: ip.protocol() })
 }
 
-/// The destination of a usual packet whose family is known and that begins at `offset` of a frame, as in
-/// [`UsualIp::dst`].
+/// The destination of a usual packet whose family is known and that begins at `offset` of a frame,
+/// as in [`UsualIp::dst`].
 #[inline(always)]
 #[must_use]
 pub fn usual_dst_key(frame: &[u8], offset: u8, is_v6: bool) -> Option<u64> {
@@ -115,8 +117,8 @@ pub fn usual_dst_key(frame: &[u8], offset: u8, is_v6: bool) -> Option<u64> {
     Some(Ipv4Header::ref_from_prefix(packet).ok()?.0.dst().to_bits().into())
 }
 
-/// The type of service or traffic class octet of a usual packet whose family is known and that begins at `offset` of a
-/// frame.
+/// The type of service or traffic class octet of a usual packet whose family is known and that
+/// begins at `offset` of a frame.
 #[inline]
 #[must_use]
 pub fn usual_tos(frame: &[u8], offset: u8, is_v6: bool) -> Option<u8> {
@@ -125,8 +127,8 @@ pub fn usual_tos(frame: &[u8], offset: u8, is_v6: bool) -> Option<u8> {
     Some(tos)
 }
 
-/// True if a usual packet whose family is known and that begins at `offset` of a frame is a SYN of TCP. A later fragment
-/// may look like one.
+/// True if a usual packet whose family is known and that begins at `offset` of a frame is a SYN of
+/// TCP. A later fragment may look like one.
 #[inline]
 #[must_use]
 pub fn is_usual_syn(frame: &[u8], offset: u8, is_v6: bool) -> bool {

@@ -294,7 +294,8 @@ fn g_pdu_with_numbers_is_usual() {
     }
 }
 
-/// A G-PDU with a sequence number and no extension header, although the octet that would name one does.
+/// A G-PDU with a sequence number and no extension header, although the octet that would name one
+/// does.
 fn numbered_g_pdu(payload: usize) -> Vec<u8> {
     let mut frame = g_pdu(None, payload);
     frame[42] |= 2;
@@ -396,7 +397,8 @@ fn glance_finds_no_teid_in_a_frame_that_ends_before_it() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
-    /// Whatever is changed in a G-PDU with options: if the walk still finds one, the glance finds its TEID.
+    /// Whatever is changed in a G-PDU with options: if the walk still finds one, the glance finds
+    /// its TEID.
     #[test]
     fn key_of_a_g_pdu_is_what_the_walk_finds(
         changes in prop::collection::vec((0_usize..110, any::<u8>()), 0..4),

@@ -32,7 +32,8 @@ fn used(usage: &dyn OffloadUsage) -> u64 {
     ul_bytes + dl_bytes
 }
 
-/// Packets through both programs, with a reading after each. Returns the octets that were forwarded.
+/// Packets through both programs, with a reading after each. Returns the octets that were
+/// forwarded.
 fn forward(
     programs: &mut [XdpProgram],
     usage: &dyn OffloadUsage,

@@ -1,4 +1,5 @@
-//! Documents in Markdown: code blocks end, links lead to files that exist, and anchors are headings.
+//! Documents in Markdown: code blocks end, links lead to files that exist, and anchors are
+//! headings.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -10,7 +11,8 @@ use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
 use super::source::with_extension;
 
-/// Adds a finding for each code block without an end and for each link of a document that leads nowhere.
+/// Adds a finding for each code block without an end and for each link of a document that leads
+/// nowhere.
 ///
 /// # Errors
 /// When a document cannot be read.
@@ -81,8 +83,8 @@ impl Document {
     }
 }
 
-/// Checks a fenced code block that begins in `line`. A fence with a language never ends a block, so one within a block
-/// shows that the end of the block before is missing.
+/// Checks a fenced code block that begins in `line`. A fence with a language never ends a block, so
+/// one within a block shows that the end of the block before is missing.
 fn check_fences(path: &str, line: usize, block: &str, findings: &mut Vec<String>) {
     let mut lines = block.lines().map(|line| line.trim_start_matches([' ', '\t', '>']));
     let opening = lines.next().unwrap_or_default();
@@ -106,8 +108,8 @@ fn check_fences(path: &str, line: usize, block: &str, findings: &mut Vec<String>
     }
 }
 
-/// Adds a finding for each link between `documents`, which have their paths from the root as keys, to a missing file or
-/// heading. `exists`: whether the root has a file or folder.
+/// Adds a finding for each link between `documents`, which have their paths from the root as keys,
+/// to a missing file or heading. `exists`: whether the root has a file or folder.
 fn check_links(
     documents: &HashMap<String, Document>,
     exists: impl Fn(&str) -> bool,

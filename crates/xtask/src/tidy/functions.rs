@@ -8,8 +8,8 @@ use super::source::{SourceFile, is_for_tests};
 /// Longest function, from its signature to its closing brace. Unit: lines.
 const LINES_MAX: usize = 70;
 
-/// Adds a finding for each function that is too long, and for each parameter outside tests that is a
-/// tuple.
+/// Adds a finding for each function that is too long, and for each parameter outside tests that is
+/// a tuple.
 pub(super) fn check(files: &[SourceFile], findings: &mut Vec<String>) {
     for file in files {
         let mut functions = Functions { for_tests: file.is_program(), ..Functions::default() };

@@ -1,7 +1,9 @@
-//! Modules of one parent import one way: two that import from each other are one module in two files.
+//! Modules of one parent import one way: two that import from each other are one module in two
+//! files.
 //!
-//! A module counts with all modules below it, so the rule is the same at each level of a crate. It does
-//! not apply to a module and its parent: a parent may use its parts, and they may use its types.
+//! A module counts with all modules below it, so the rule is the same at each level of a crate. It
+//! does not apply to a module and its parent: a parent may use its parts, and they may use its
+//! types.
 
 use std::collections::{BTreeMap, BTreeSet};
 

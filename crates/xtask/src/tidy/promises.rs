@@ -1,7 +1,7 @@
 //! Each promise of SPECIFICATION.md names tests or benches that hold it, and these exist.
 //!
-//! A line of a table is a promise; its last column names tests as `path#function`, and benches as PERF
-//! notes do, in backticks.
+//! A line of a table is a promise; its last column names tests as `path#function`, and benches in
+//! backticks as PERF notes do.
 
 use std::fs;
 
@@ -12,7 +12,8 @@ use syn::visit::Visit;
 use super::benches;
 use super::source::SourceFile;
 
-/// Adds a finding for each promise that nothing holds, and for each test or bench that does not exist.
+/// Adds a finding for each promise that nothing holds, and for each test or bench that does not
+/// exist.
 ///
 /// # Errors
 /// When the document cannot be read.

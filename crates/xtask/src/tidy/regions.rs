@@ -11,7 +11,8 @@ pub(super) enum Region {
     Text,
 }
 
-/// The parts of a file with the lines in which they begin, counted from one. No part has a line end.
+/// The parts of a file with the lines in which they begin, counted from one. No part has a line
+/// end.
 pub(super) fn regions(text: &str) -> Vec<(usize, Region, &str)> {
     let mut parts = Vec::new();
     let mut rest = text;

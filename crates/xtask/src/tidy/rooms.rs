@@ -1,5 +1,5 @@
-//! The table of rooms: what a room may import, and what its code may do. `docs/internals/rooms.md` has the same
-//! table, and ARCHITECTURE.md names each room.
+//! The table of rooms: what a room may import, and what its code may do. `docs/internals/rooms.md`
+//! has the same table, and ARCHITECTURE.md names each room.
 
 use std::fs;
 
@@ -358,7 +358,8 @@ fn check_imports(room: &Room, imports: &[RoomImport<'_>], findings: &mut Vec<Str
     }
 }
 
-/// Lints such as `unreachable_pub` and `allow_attributes_without_reason` reach rooms that inherit them.
+/// Lints such as `unreachable_pub` and `allow_attributes_without_reason` reach rooms that inherit
+/// them.
 fn check_manifest(room: &Room, manifest: &str, findings: &mut Vec<String>) {
     if !manifest.contains("[lints]\nworkspace = true") {
         findings.push(format!("{}: does not inherit the lints of the workspace", room.package));

@@ -57,7 +57,8 @@ pub(super) fn read(metadata: &Metadata) -> anyhow::Result<Vec<SourceFile>> {
     Ok(files)
 }
 
-/// All files below `folder` whose names end in `.extension`, without build outputs and reports, in order.
+/// All files below `folder` whose names end in `.extension`, without build outputs and reports, in
+/// order.
 ///
 /// # Errors
 /// When a folder cannot be read.

@@ -66,8 +66,8 @@ const BRITISH: &[&str] = &[
     "spelt",
 ];
 
-/// Names that programs of operators read and that therefore stay: counters, and a topic of `adit show`
-/// with its key in JSON. Comments put them in backticks.
+/// Names that programs of operators read and that therefore stay: counters, and a topic of
+/// `adit show` with its key in JSON. Comments put them in backticks.
 const KEPT: &[&str] = &[
     "neighbours",
     "Neighbours",
@@ -107,7 +107,8 @@ const EVERYDAY: &[(&[&str], &str)] = &[
     (&["as of"], "see, since or by"),
 ];
 
-/// First words of sentences whose subject is missing. Comments name it: "The state that a worker shares."
+/// First words of sentences whose subject is missing. Comments name it: "The state that a worker
+/// shares."
 const HEADLESS: &[&str] = &["What", "Whose", "Of"];
 
 /// Files that are checked in addition to Rust: extensions of text.

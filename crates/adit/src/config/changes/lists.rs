@@ -185,7 +185,8 @@ impl ConfigComparison {
         }
     }
 
-    /// Tables of an array that rules of sessions refer to, by their names, which are their first keys.
+    /// Tables of an array that rules of sessions refer to, by their names, which are their first
+    /// keys.
     pub(super) fn by_name<T: Section>(
         &mut self,
         key: &str,

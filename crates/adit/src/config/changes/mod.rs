@@ -1,7 +1,7 @@
 //! Compares two configurations: which changes a running adit can apply, and which it cannot.
 //!
-//! The tables of the sections have what a change of each key does; arrays of tables and the rates that
-//! sessions share are compared here.
+//! The tables of the sections have what a change of each key does; arrays of tables and the rates
+//! that sessions share are compared here.
 
 mod lists;
 mod qos;

@@ -1,7 +1,8 @@
 //! Packets that taps select: they take the stages alone and in their place, so that their order is
 //! kept and the events of each are seen.
 //!
-//! The packets between them are taken as without a tap, in shorter bursts. Nothing of the outcome depends on it.
+//! The packets between them are taken as without a tap, in shorter bursts. Nothing of the outcome
+//! depends on it.
 
 use adit_pktio::{Burst, PacketBuf, PacketIo};
 use adit_rules::{TapOrigin, TapOutcome, TapPacket, TapSet};
@@ -54,8 +55,8 @@ pub(super) fn take_stages_tapped<Io: PacketIo>(
     });
 }
 
-/// Divides a burst into packets that taps select at `points`, which take the stages alone, and the runs between them,
-/// which go to `forward`.
+/// Divides a burst into packets that taps select at `points`, which take the stages alone, and the
+/// runs between them, which go to `forward`.
 fn in_runs<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,

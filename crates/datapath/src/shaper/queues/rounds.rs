@@ -1,7 +1,8 @@
 //! Shared rates: the flows that wait for one take turns by deficit round robin.
 //!
-//! The flows that wait for a rate form its ring. If the rate is in turn limited by another shared rate,
-//! the ring itself is a member of that rate's ring. Each member may send its quantum in a round.
+//! The flows that wait for a rate form its ring. If the rate is in turn limited by another shared
+//! rate, the ring itself is a member of that rate's ring. Each member may send its quantum in a
+//! round.
 
 use adit_types::Nanos;
 
@@ -18,7 +19,8 @@ const QUANTUM_MIN: u32 = 512;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RateRing {
     pub(super) state: RingState,
-    /// Sum of the quanta of its flows. `share.quantum` is this sum, at most `u32::MAX`. Unit: octets.
+    /// Sum of the quanta of its flows. `share.quantum` is this sum, at most `u32::MAX`. Unit:
+    /// octets.
     pub(super) weight: u64,
     /// Its share as a member of another ring.
     pub(super) share: RoundShare,
@@ -29,8 +31,8 @@ pub(super) struct RateRing {
 pub(super) enum RingState {
     /// Nothing: it has no members.
     Idle,
-    /// Its rate to open: it is in the wheel, or served at present. Until it is served, it stays there even
-    /// if its last member has left.
+    /// Its rate to open: it is in the wheel, or served at present. Until it is served, it stays
+    /// there even if its last member has left.
     Scheduled,
     /// Its turn in the ring of another rate.
     InRing,
@@ -97,7 +99,8 @@ pub(super) struct ServiceBudget<'b> {
 }
 
 impl<P> Queues<P> {
-    /// Makes a flow the last member of a ring. Returns the state of the ring; `None` if there is none.
+    /// Makes a flow the last member of a ring. Returns the state of the ring; `None` if there is
+    /// none.
     pub(super) fn join_ring(&mut self, number: u32, rate: u8, quantum: u32) -> Option<RingState> {
         let ring = self.rings.get_mut(usize::from(rate))?;
         let flow = &mut self.flows[number as usize];
@@ -109,8 +112,8 @@ impl<P> Queues<P> {
         Some(state)
     }
 
-    /// Schedules a ring that has members and is in no list: into the wheel if its own rate blocks its
-    /// flows, into the ring of the other rate if that one does.
+    /// Schedules a ring that has members and is in no list: into the wheel if its own rate blocks
+    /// its flows, into the ring of the other rate if that one does.
     pub(super) fn schedule_ring(&mut self, own: u8, RateOpening { rate, at }: RateOpening) {
         let number = self.number_of_ring(own);
         let other = usize::from(rate);
@@ -133,8 +136,8 @@ impl<P> Queues<P> {
         self.flows.len() as u32 + u32::from(rate)
     }
 
-    /// Takes at most `limit` packets of the flows that wait for a shared rate, when the wheel wakes the
-    /// rate, which may still be closed. Returns how many were taken, sent or dropped.
+    /// Takes at most `limit` packets of the flows that wait for a shared rate, when the wheel wakes
+    /// the rate, which may still be closed. Returns how many were taken, sent or dropped.
     #[inline(never)]
     pub(super) fn serve_rate(
         &mut self,

@@ -21,8 +21,8 @@ fn establish<'a>(context: &'a ScenarioContext<'a>) -> Result<ScenarioSession<'a>
     context.establish_with(&ScenarioRules { bars: &bars, ..ScenarioRules::USUAL })
 }
 
-/// For an idle UE adit buffers packets and reports the first. After paging, the buffered packets arrive
-/// first, in order.
+/// For an idle UE adit buffers packets and reports the first. After paging, the buffered packets
+/// arrive first, in order.
 pub(super) fn buffer(context: &ScenarioContext<'_>) -> Result<String> {
     let session = establish(context)?;
     let probe = ProbeSockets::open(context, PORT)?;

@@ -26,7 +26,8 @@ use adit_lab_process::netns::NetNamespace;
 
 /// MTU of adit's N3 and N6.
 const MTU: u16 = 1500;
-/// Largest inner packet that fits N3 with outer IPv4, UDP and GTP-U headers and a PDU Session Container.
+/// Largest inner packet that fits N3 with outer IPv4, UDP and GTP-U headers and a PDU Session
+/// Container.
 const FITS_N3: u16 = MTU - (20 + 8 + 16);
 /// Length of a packet that fits N6, but not N3 with outer headers. Unit: octets.
 const FULL: u16 = 1500;
@@ -37,8 +38,8 @@ const HEADERS: u16 = 20 + 8;
 /// Timeout for one datagram.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Without DF, a packet above the MTU arrives in two fragments. With DF, the sender receives the MTU by
-/// ICMP. The gNB's kernel fragments the uplink tunnel packets.
+/// Without DF, a packet above the MTU arrives in two fragments. With DF, the sender receives the
+/// MTU by ICMP. The gNB's kernel fragments the uplink tunnel packets.
 pub(super) fn fragmentation(context: &ScenarioContext<'_>) -> Result<String> {
     context.network.topology.set_mtu(context.ue, BEYOND)?;
     let session = context.establish_with(&ScenarioRules::USUAL)?;
@@ -150,8 +151,8 @@ impl<'a> FragmentProbe<'a> {
         Ok(())
     }
 
-    /// Sends a packet of `bytes` octets to the UE, which must arrive, and returns the inner packets of its
-    /// G-PDUs.
+    /// Sends a packet of `bytes` octets to the UE, which must arrive, and returns the inner packets
+    /// of its G-PDUs.
     fn downlink(&self, bytes: u16) -> Result<Vec<Piece>> {
         carry("downlink", &self.dn, &self.ue, bytes)?;
         let tunnel = teid(self.context.index(), Leg::First);
@@ -169,14 +170,15 @@ impl<'a> FragmentProbe<'a> {
         })
     }
 
-    /// Sends a packet of `bytes` octets from the UE, which must arrive, and returns its packets on N6.
+    /// Sends a packet of `bytes` octets from the UE, which must arrive, and returns its packets on
+    /// N6.
     fn uplink(&self, bytes: u16) -> Result<Vec<Piece>> {
         carry("uplink", &self.ue, &self.dn, bytes)?;
         at_server(self.context, &self.dn_wire)
     }
 
-    /// Checks that packets with DF above the MTU do not pass and that their senders receive the MTU by
-    /// ICMP.
+    /// Checks that packets with DF above the MTU do not pass and that their senders receive the MTU
+    /// by ICMP.
     fn refused(&self) -> Result<()> {
         let ue = self.context.ue.ipv4();
         send(&self.dn, &self.ue, FULL)?;
@@ -202,8 +204,8 @@ fn at_server(context: &ScenarioContext<'_>, wire: &Ipv4Capture) -> Result<Vec<Pi
     })
 }
 
-/// adit's count of fragments that it merged into another: one less than the fragments of each tunnel
-/// packet.
+/// adit's count of fragments that it merged into another: one less than the fragments of each
+/// tunnel packet.
 fn reassembled(context: &ScenarioContext<'_>) -> Result<u64> {
     let document = context.network.adit.admin().show("counters", context.stop)?;
     Ok(AditCounters::read(&document)?.punts.get("reassembled").copied().unwrap_or(0))
@@ -239,8 +241,8 @@ fn carry(what: &str, from: &UdpSocket, to: &UdpSocket, bytes: u16) -> Result<()>
     Ok(())
 }
 
-/// The MTU in an ICMP Fragmentation Needed about a packet between these addresses; `None` for any other
-/// packet.
+/// The MTU in an ICMP Fragmentation Needed about a packet between these addresses; `None` for any
+/// other packet.
 fn fragmentation_needed(packet: &[u8], src: Ipv4Addr, dst: Ipv4Addr) -> Option<u16> {
     const UNREACHABLE: u8 = 3;
     const FRAGMENTATION_NEEDED: u8 = 4;

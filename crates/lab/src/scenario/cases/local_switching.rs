@@ -23,8 +23,8 @@ const OTHER: LabUe = LabUe(240);
 /// A policy without local switching; `scenario::SECTIONS` configures it.
 const OUTSIDE: ForwardingPolicy<'static> = ForwardingPolicy(b"outside");
 
-/// The UEs exchange packets without N6. With the policy all packets take N6, and the data network, which
-/// does not route, returns none.
+/// The UEs exchange packets without N6. With the policy all packets take N6, and the data network,
+/// which does not route, returns none.
 pub(super) fn local_switching(context: &ScenarioContext<'_>) -> Result<String> {
     let other = ScenarioContext { network: context.network, stop: context.stop, ue: OTHER };
     let gnb = Endpoint::open(context, PEER_UPF, ADIT_N3)?;

@@ -37,9 +37,9 @@ fn to(address_type: RedirectAddressType, address: &str) -> RedirectInformation<'
     RedirectInformation { address_type, address, other_address: &[], port: None }
 }
 
-/// With a URL, a client receives it from port 80 of any host, and adit drops packets to other ports.
-/// With an address, the client's connection reaches another server. It works if a downlink rule gives
-/// the answers the address that the client used.
+/// With a URL, a client receives it from port 80 of any host, and adit drops packets to other
+/// ports. With an address, the client's connection reaches another server. It works if a downlink
+/// rule gives the answers the address that the client used.
 pub(super) fn redirect(context: &ScenarioContext<'_>) -> Result<String> {
     let url = to(RedirectAddressType::Url, PORTAL);
     let session =
@@ -98,8 +98,8 @@ fn dropped(context: &ScenarioContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Requests a page from [`HOST`] as the scenario's UE. The output has the page, the status and the new
-/// location.
+/// Requests a page from [`HOST`] as the scenario's UE. The output has the page, the status and the
+/// new location.
 fn ask(context: &ScenarioContext<'_>, port: u16, limit: Duration) -> Result<ProgramOutput> {
     let mut command = context.network.topology.ran.command("curl");
     command
@@ -110,7 +110,8 @@ fn ask(context: &ScenarioContext<'_>, port: u16, limit: Duration) -> Result<Prog
     Program::start(context.network.dir(), "curl", command, limit + CLIENT_LIMIT)?.wait(context.stop)
 }
 
-/// Runs `work` with a server in the data network. Returns its result and the addresses of the clients.
+/// Runs `work` with a server in the data network. Returns its result and the addresses of the
+/// clients.
 fn served<T>(
     context: &ScenarioContext<'_>,
     work: impl FnOnce() -> Result<T>,

@@ -26,8 +26,8 @@ use crate::scenario::session::{
 use crate::scenario::sniffer::Sniffer;
 use crate::topology::{ADIT_N3, ADIT_N3_V6, DN, GNB, GNB_V6, PEER_UPF};
 
-/// Timeout for a path report. A path fails one interval and two timeouts after its last answer, later
-/// on a machine under load.
+/// Timeout for a path report. A path fails one interval and two timeouts after its last answer,
+/// later on a machine under load.
 const PATH_LIMIT: Duration = Duration::from_secs(15);
 /// Expedited Forwarding as type of service (RFC 3246), and its mask.
 const EXPEDITED: u8 = 46 << 2;

@@ -30,8 +30,8 @@ fn establish<'a>(
     context.establish_with(&ScenarioRules { urrs: &[urr], ..ScenarioRules::USUAL })
 }
 
-/// adit reports each time the volume reaches the threshold. Together with the final report, the reports
-/// contain exactly the octets sent.
+/// adit reports each time the volume reaches the threshold. Together with the final report, the
+/// reports contain exactly the octets sent.
 pub(super) fn threshold(context: &ScenarioContext<'_>) -> Result<String> {
     let total = Some(3 * PROBE_BYTES);
     let session = establish(

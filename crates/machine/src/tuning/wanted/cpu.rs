@@ -69,7 +69,8 @@ fn governor(
     }
 }
 
-/// A fixed frequency is the nominal one, in both limits. The limit that leaves room for the other is written first.
+/// A fixed frequency is the nominal one, in both limits. The limit that leaves room for the other
+/// is written first.
 fn limits(
     files: &dyn HostFiles,
     request: &TuningRequest,

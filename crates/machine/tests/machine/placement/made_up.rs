@@ -2,8 +2,8 @@
 
 use adit_machine::placement::{CpuCore, CpuLimits, CpuSet, MachineTopology, NumaNode};
 
-/// A machine of `nodes` sockets with `cores` cores of two siblings each, numbered as Linux does: first all first
-/// siblings.
+/// A machine of `nodes` sockets with `cores` cores of two siblings each, numbered as Linux does:
+/// first all first siblings.
 pub(crate) fn machine(nodes: u32, cores: u32) -> MachineTopology {
     let all = nodes * cores;
     let core = |index: u32| CpuCore {

@@ -10,9 +10,9 @@
 //! | 4.11 | no node rules on four sockets, same load | `groups_of_a_node_beat_one_group_over_all_nodes` |
 //! | 4.12 | all of 4.4 to 4.10 by CPU utilization | `placements_of_table_4_12_have_the_order_of_the_study` |
 //!
-//! The columns of packets per second and of drops are not ordered: beyond 8 Gb/s the virtual switch of the study lost
-//! packets (section 4.3), which is no property of a placement. So 1cp1up (15.82 % fewer packets) and 2cp1up (4.39 %) are a
-//! tie by CPU utilization, in the study and here.
+//! The columns of packets per second and of drops are not ordered: beyond 8 Gb/s the virtual switch
+//! of the study lost packets (section 4.3), which is no property of a placement. So 1cp1up (15.82 %
+//! fewer packets) and 2cp1up (4.39 %) are a tie by CPU utilization, in the study and here.
 
 use crate::placement::made_up::machine;
 use adit_machine::placement::{
@@ -32,8 +32,8 @@ fn placement(groups: Vec<PlacementGroup>) -> Placement {
     Placement { groups }
 }
 
-/// A row of table 4.12: its placement, the baseline's utilization at the same number of sessions, and the gain (+) or
-/// loss (−) of the study in percentage points.
+/// A row of table 4.12: its placement, the baseline's utilization at the same number of sessions,
+/// and the gain (+) or loss (−) of the study in percentage points.
 struct StudyRow {
     name: &'static str,
     placement: Placement,
@@ -41,8 +41,8 @@ struct StudyRow {
     study_points: f64,
 }
 
-/// The host of the virtual gateway: two sockets with 12 cores of two siblings (section 3.4.1). CPU 24 + n is the sibling
-/// of CPU n; CPUs 0 to 11 are on node 0. Figures 3.6 to 3.14.
+/// The host of the virtual gateway: two sockets with 12 cores of two siblings (section 3.4.1). CPU
+/// 24 + n is the sibling of CPU n; CPUs 0 to 11 are on node 0. Figures 3.6 to 3.14.
 fn rows() -> Vec<StudyRow> {
     let row = |name, baseline_percent, study_points, groups| StudyRow {
         name,
@@ -68,7 +68,8 @@ fn rows() -> Vec<StudyRow> {
     ]
 }
 
-/// Figure 3.6: on each node a control plane, a receiver with a worker on its core, and another worker.
+/// Figure 3.6: on each node a control plane, a receiver with a worker on its core, and another
+/// worker.
 fn baseline() -> Placement {
     placement(vec![group(&[2], &[26, 3], 0), group(&[14], &[38, 15], 12)])
 }
@@ -180,7 +181,8 @@ fn groups_of_a_node_beat_one_group_over_all_nodes() {
     assert!((cards.unaware_percent(62.8) - 87.0).abs() < 0.05);
 }
 
-/// Tables 4.1 and 4.2: with node rules 2,987,700 sessions at 90 %; without them 2,382,400 were too many.
+/// Tables 4.1 and 4.2: with node rules 2,987,700 sessions at 90 %; without them 2,382,400 were too
+/// many.
 #[test]
 fn without_node_rules_the_cards_carry_less() {
     let cards = cards();
@@ -191,7 +193,8 @@ fn without_node_rules_the_cards_carry_less() {
     assert!(aware < unaware && (90.0..100.0).contains(&unaware), "{unaware}");
 }
 
-/// Table 4.3: 49.3 % with node rules and 48.5 % without, since a virtual machine has the CPUs of one node.
+/// Table 4.3: 49.3 % with node rules and 48.5 % without, since a virtual machine has the CPUs of
+/// one node.
 #[test]
 fn nodes_do_not_matter_within_one_node() {
     let mut host = machine(2, 12);
@@ -247,8 +250,9 @@ fn each_table_from_4_5_to_4_10_is_on_the_right_side_of_the_baseline() {
     }
 }
 
-/// Tables 4.3, 4.4 and 4.5: the placements that stopped at the target of 50 %, by the sessions that they carried. The
-/// baseline had 20.2 % with 320,000 sessions and 49.3 % with 754,600, on a straight line (figure 4.3).
+/// Tables 4.3, 4.4 and 4.5: the placements that stopped at the target of 50 %, by the sessions that
+/// they carried. The baseline had 20.2 % with 320,000 sessions and 49.3 % with 754,600, on a
+/// straight line (figure 4.3).
 #[test]
 fn placements_reach_the_target_of_50_percent_with_about_the_sessions_of_the_study() {
     let host = machine(2, 12);
@@ -260,7 +264,8 @@ fn placements_reach_the_target_of_50_percent_with_about_the_sessions_of_the_stud
         [("baseline", 754_600.0), ("1A&1B", 515_400.0), ("2A", 468_500.0), ("3cp2up", 387_200.0)]
     {
         let placement = row(name).placement;
-        // Utilization rises with the load: the load at 50 % is between none and that of the baseline.
+        // Utilization rises with the load: the load at 50 % is between none and that of the
+        // baseline.
         let percents = (0..=1000).map(|step| f64::from(step) / 20.0);
         let mut below = percents.filter(|percent| utilization(&host, &placement, *percent) <= 50.0);
         let carried = sessions(below.next_back().unwrap());

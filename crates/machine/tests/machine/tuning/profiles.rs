@@ -131,7 +131,8 @@ fn whole_writes(host: &MadeUpHost) -> usize {
     host.files[JOURNAL_PATH].lines().filter(|line| line.starts_with("file\t")).count()
 }
 
-/// The process dies after any operation of `apply`, then after any of `revert`: a later `revert` brings everything back.
+/// The process dies after any operation of `apply`, then after any of `revert`: a later `revert`
+/// brings everything back.
 #[test]
 fn revert_after_a_crash_at_any_step_leaves_the_machine_byte_for_byte() {
     for profile in TuningProfile::ALL {

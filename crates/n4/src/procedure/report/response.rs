@@ -94,8 +94,8 @@ impl Node {
         modified.is_ok()
     }
 
-    /// Applies an accepting response: changes the BAR, discards buffered packets, sets another tunnel
-    /// towards the CP function. Spec: TS 29.244 §7.5.9.1, §7.5.9.2.
+    /// Applies an accepting response: changes the BAR, discards buffered packets, sets another
+    /// tunnel towards the CP function. Spec: TS 29.244 §7.5.9.1, §7.5.9.2.
     fn apply_accepting_response(
         &mut self,
         now: Nanos,

@@ -92,8 +92,8 @@ fn choose_id_of_a_later_message_is_the_f_teid_of_the_session() {
     assert!(one != first && next != first && next != one);
 }
 
-/// Open5GS creates its sessions anew with the F-TEIDs known before, without their CHOOSE IDs, and goes
-/// on with the IDs. A flow that is added later must use the tunnel that the gNB has.
+/// Open5GS creates its sessions anew with the F-TEIDs known before, without their CHOOSE IDs, and
+/// goes on with the IDs. A flow that is added later must use the tunnel that the gNB has.
 #[test]
 fn choose_id_after_a_restoration_is_the_f_teid_of_the_pdu_session() {
     let restored = |bench: &mut Bench| {

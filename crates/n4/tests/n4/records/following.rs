@@ -1,7 +1,8 @@
 //! A standby that follows the records of an active node, one change after another, and takes over
 //! at a random moment: it is the same as a process that restores all of the same records at once.
 //!
-//! A failing run prints its seed; `SEED=<n> cargo test -p adit-n4 --test n4 records::following` repeats it.
+//! A failing run prints its seed; `SEED=<n> cargo test -p adit-n4 --test n4 records::following`
+//! repeats it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};

@@ -1,5 +1,5 @@
-//! The octets of records, as releases wrote them: each later node restores them, and writes the same until it says another
-//! version.
+//! The octets of records, as releases wrote them: each later node restores them, and writes the
+//! same until it says another version.
 
 use adit_n4::RECORD_VERSION;
 use adit_pfcp::grouped::GtpuPathQosControlInformation;
@@ -14,8 +14,8 @@ use adit_session::PackedRecord;
 use super::octets::full;
 use super::*;
 
-/// Records of version 1 with packed sessions of version 3, as release 0.1.0 wrote them: kind, name and octets in hexadecimal,
-/// a line each.
+/// Records of version 1 with packed sessions of version 3, as release 0.1.0 wrote them: kind, name
+/// and octets in hexadecimal, a line each.
 const RELEASE_0_1_0: &str = include_str!("../data/records_0.1.0.txt");
 
 const SET: SmfSetId<'static> = SmfSetId(b"\0\x04set1\x03smf");

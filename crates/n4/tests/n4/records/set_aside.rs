@@ -1,5 +1,5 @@
-//! Sessions that a process cannot restore: their records stay in the store until a process can, an operator discards them, or
-//! their CP function is done with them.
+//! Sessions that a process cannot restore: their records stay in the store until a process can, an
+//! operator discards them, or their CP function is done with them.
 
 use adit_n4::{NodeConfig, NodeEvent};
 use adit_session::{LocalAddresses, LocalInterface, Provisioning, StoreConfig};
@@ -185,7 +185,8 @@ fn session_that_its_smf_sets_up_anew_or_deletes_is_gone_for_good() {
     let anew = bench.session(smf(10), 2, &SessionScript::new(1, 1));
     let deleted = bench.session(smf(10), 3, &SessionScript::new(2, 2));
     let other = bench.session(smf(10), 4, &SessionScript::new(3, 3));
-    // Another address on N3 for a moment: the sessions are set aside, and the UEs' addresses are free.
+    // Another address on N3 for a moment: the sessions are set aside, and the UEs' addresses are
+    // free.
     let mut later = killed_into(&bench, forbidding());
     later.store_all();
     assert_eq!(set_aside(&later).len(), 3);

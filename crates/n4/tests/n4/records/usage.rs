@@ -1,4 +1,5 @@
-//! Usage: reports that a crash neither loses nor doubles, and counts that a crash takes back by a bounded part.
+//! Usage: reports that a crash neither loses nor doubles, and counts that a crash takes back by a
+//! bounded part.
 
 use adit_n4::NodeConfig;
 use adit_pfcp::MessageType;

@@ -1,5 +1,5 @@
-//! Fast path and rules decide the same for every packet: draws rules and packets from any octets, walks
-//! through the rules as the standard defines it, and compares.
+//! Fast path and rules decide the same for every packet: draws rules and packets from any octets,
+//! walks through the rules as the standard defines it, and compares.
 //!
 //! Shared by the property test of this room and the fuzz target `compile`.
 

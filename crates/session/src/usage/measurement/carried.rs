@@ -17,7 +17,8 @@ impl Measurement {
         self.carried.as_deref().map_or(present, |carried| present.plus(*carried))
     }
 
-    /// Continues in other counters: the reading stays `kept`. The members of a credit pool have to move first.
+    /// Continues in other counters: the reading stays `kept`. The members of a credit pool have to
+    /// move first.
     pub(crate) fn resume(
         &mut self,
         slot: UsageSlot,

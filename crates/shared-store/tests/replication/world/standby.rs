@@ -35,7 +35,8 @@ impl Standby {
         self.server.tail().incarnation()
     }
 
-    /// Finds some of the groups that are new in the shared store. Those that it takes from its tail are the same ones.
+    /// Finds some of the groups that are new in the shared store. Those that it takes from its tail
+    /// are the same ones.
     pub(super) fn follow(
         &mut self,
         shared: &SharedServer,

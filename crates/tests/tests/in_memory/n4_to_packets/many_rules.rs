@@ -1,4 +1,5 @@
-//! A session with as many rules of each kind as it may have: every PDR takes its own packets, by its own FAR, QER and URR.
+//! A session with as many rules of each kind as it may have: every PDR takes its own packets, by
+//! its own FAR, QER and URR.
 
 use std::collections::BTreeMap;
 
@@ -134,7 +135,8 @@ fn establish(script: &smf::SessionScript) -> Vec<u8> {
     })
 }
 
-/// An inner packet of `number` has so many octets behind its UDP header, and a packet of the user so many.
+/// An inner packet of `number` has so many octets behind its UDP header, and a packet of the user
+/// so many.
 fn user_bytes(number: u16) -> u64 {
     20 + 8 + u64::from(number)
 }

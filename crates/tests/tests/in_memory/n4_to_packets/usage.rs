@@ -1,4 +1,5 @@
-//! Usage of real packets, exact to the octet: quotas, exemptions, credit pools, and the last reports.
+//! Usage of real packets, exact to the octet: quotas, exemptions, credit pools, and the last
+//! reports.
 
 use adit_n4::Transmit;
 use adit_pfcp::grouped::{AggregatedUrrs, CreateUrr, UpdateUrr};

@@ -28,8 +28,8 @@ impl MidTrafficChange {
     }
 }
 
-/// Two flows: the first, of 100 Mb/s, has a QER that changes after a second; the second is at its limit of
-/// 200 Mb/s. Also returns how many packets of the second had left after each step.
+/// Two flows: the first, of 100 Mb/s, has a QER that changes after a second; the second is at its
+/// limit of 200 Mb/s. Also returns how many packets of the second had left after each step.
 fn changed(excess: Excess, turn: MidTrafficChange) -> (RateTest, [u64; 2], Vec<u64>) {
     let mut stage = RateTest::new(excess, 1, 16);
     for rate in [100 * MBIT, 200 * MBIT] {
@@ -87,8 +87,8 @@ fn change_in_the_middle_of_traffic_counts_at_once_and_for_nobody_else() {
     }
 }
 
-/// A session with a flow whose packets wait at 64 kb/s, and a second flow. Returns the flows of the packets
-/// that leave during `change` and after it.
+/// A session with a flow whose packets wait at 64 kb/s, and a second flow. Returns the flows of the
+/// packets that leave during `change` and after it.
 fn order_behind(change: Option<SessionChange>) -> (RateTest, Vec<usize>) {
     const WAITING: usize = 20;
     let mut stage = RateTest::one(Excess::Shaped, (64_000, 64_000));

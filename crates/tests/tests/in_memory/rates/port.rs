@@ -105,9 +105,9 @@ fn what_exceeds_a_guarantee_shares_the_rest_of_the_port_with_others() {
             stage.flow(session, direction, LEN, 0);
         }
         stage.settle();
-        // At most one packet arrives in a step, at random: a periodic flow just before another would take
-        // its place each time. The link is fast, so the guaranteed packets of a flow take few places from
-        // its others.
+        // At most one packet arrives in a step, at random: a periodic flow just before another
+        // would take its place each time. The link is fast, so the guaranteed packets of a flow
+        // take few places from its others.
         let offered = [60 * MBIT, OTHERS[0], OTHERS[1], OTHERS[2], OTHERS[3]];
         let bits = f64::from(LEN) * 8.0;
         let chances = offered.map(|bps| bps as f64 * SHORT_STEP.0 as f64 / 1e9 / bits);
@@ -127,7 +127,8 @@ fn what_exceeds_a_guarantee_shares_the_rest_of_the_port_with_others() {
         let before = stage.flows.clone();
         link.pass(&mut stage, TIME, &mut arrive);
         assert!(!link.idled);
-        // Beyond guarantees the port accepts the same part of each flow. No guaranteed packet is lost.
+        // Beyond guarantees the port accepts the same part of each flow. No guaranteed packet is
+        // lost.
         let excess: u64 = offered.iter().sum::<u64>() - gbr;
         let part = (LINK - gbr) as f64 / excess as f64;
         for (at, bps) in offered.into_iter().enumerate() {

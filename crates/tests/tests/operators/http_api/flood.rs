@@ -1,9 +1,10 @@
-//! A flood of the HTTP interface while adit forwards 80 % of the rate that this setup forwards without loss, and answers
-//! heartbeats: neither notices, and the memory and the open files of adit stay within bounds.
+//! A flood of the HTTP interface while adit forwards 80 % of the rate that this setup forwards
+//! without loss, and answers heartbeats: neither notices, and the memory and the open files of adit
+//! stay within bounds.
 //!
-//! The loss is compared with that of the same packets without a flood, because other processes of the machine cost packets,
-//! too. The clients of the flood run when no other process needs their core: the test measures the
-//! work of adit for them.
+//! The loss is compared with that of the same packets without a flood, because other processes of
+//! the machine cost packets, too. The clients of the flood run when no other process needs their
+//! core: the test measures the work of adit for them.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -41,7 +42,8 @@ const SILENT: u16 = 1000;
 /// Growth of adit's memory by a flood: connections have buffers of some tens of KiB.
 const GROWTH_KIB_MAX: u64 = 64 << 10;
 
-/// Other files that adit may open meanwhile, such as those of `adit show`, and connections that end for others.
+/// Other files that adit may open meanwhile, such as those of `adit show`, and connections that end
+/// for others.
 const OTHER_FILES: usize = 24;
 
 #[test]
@@ -125,7 +127,8 @@ type Attack = fn(&FloodCounts, &AtomicBool);
 const ATTACKS: [Attack; 5] =
     [open_and_wait, send_no_http, send_large_bodies, guess_tokens, go_slowly];
 
-/// A connection from an address of its own: each has a number of connections, and a budget of requests.
+/// A connection from an address of its own: each has a number of connections, and a budget of
+/// requests.
 fn connect_from(last: u8) -> Option<TcpStream> {
     // SAFETY: no pointers.
     let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0) };

@@ -1,4 +1,5 @@
-//! Compares JSON with a schema of OpenAPI 3.1: types, required and known members, references and alternatives.
+//! Compares JSON with a schema of OpenAPI 3.1: types, required and known members, references and
+//! alternatives.
 
 use std::collections::BTreeSet;
 

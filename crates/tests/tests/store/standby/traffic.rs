@@ -1,4 +1,5 @@
-//! Packets of users in both directions, one in each millisecond, and the longest pauses between those that arrive.
+//! Packets of users in both directions, one in each millisecond, and the longest pauses between
+//! those that arrive.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::Arc;
