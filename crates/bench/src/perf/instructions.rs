@@ -73,7 +73,7 @@ const fn part(
 const ALL: &[&str] = &[""];
 
 /// The first entry that fits counts.
-const PARTS: [PacketPart; 32] = [
+const PARTS: [PacketPart; 33] = [
     part("recognize", "/fast_path/recognize.rs", ALL),
     part("lookup", "/fast_path/mod.rs", &["find_sessions", "hand_off_foreign"]),
     part("lookup", "/fast_path/direction.rs", &["find_other_tunnels", "session"]),
@@ -86,23 +86,24 @@ const PARTS: [PacketPart; 32] = [
     part("rates", "/fast_path/ticket.rs", ALL),
     part("rates", "/fast_path/mod.rs", &["assign_ticket"]),
     part("rates", "/tables/src/meters", ALL),
-    part("rates", "/tables/src/deferred_charge.rs", ALL),
+    part("rates", "/tables/src/charging.rs", ALL),
     part("rates", "/tables/src/aggregates", ALL),
     part("rule", "/fast_path/direction.rs", &["accepts_source"]),
     part("rule", "/rules/src/packed_fast_rule.rs", &["matches_", "is_only_ue"]),
     part("next_hop", "/fast_path/burst.rs", ALL),
     part("next_hop", "/tables/src/routes", ALL),
-    part("usage", "/fast_path/direction.rs", &["unchecked_usage", "count_packet"]),
+    part("usage", "/fast_path/depart.rs", &["is_unchecked", "count_packet"]),
     part("usage", "/tables/src/usage.rs", &["unchecked", "count"]),
     part("usage", "/tables/src/fast_rule.rs", &["count"]),
     part("headers", "/wire/src/usual/outer", ALL),
     part("headers", "/wire/src/usual/rewrite.rs", ALL),
     part("headers", "/pktio/src/mem.rs", &["replace_front"]),
+    part("rewrite", "/fast_path/depart.rs", ALL),
     part("rewrite", "/fast_path/direction.rs", ALL),
     part("rewrite", "/fast_path/relay.rs", ALL),
     part("rewrite", "/fast_path/mod.rs", &["rewrite_all"]),
     part("send", "/fast_path/send.rs", ALL),
-    part("queues", "/shaper/src/", ALL),
+    part("queues", "/datapath/src/shaper/", ALL),
     part("queues", "/datapath/src/shaping", ALL),
     part("stages", "/datapath/src/stage/", ALL),
     part("stages", "/datapath/src/slow/", ALL),

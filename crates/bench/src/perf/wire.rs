@@ -73,28 +73,23 @@ fn rows(report: &Value) -> Vec<Value> {
         let experiment = format!("{title}, {} of {planned} measurements", measurements.len());
         for measurement in measurements {
             let options = options(&measurement["command"]);
-            let mut add = |figure: &str, of: &Value, ending: &str| {
+            let mut add = |figure: &str, of: &Value| {
                 let mut row =
                     json!({ "experiment": experiment, "options": options, "figure": figure });
                 for name in ["median", "min", "max", "runs"] {
-                    row[name] = of[format!("{name}{ending}")].clone();
+                    row[name] = of[name].clone();
                 }
                 rows.push(row);
             };
             if let Some(error) = measurement["error"].as_str() {
-                add(&format!("failed: {error}"), &Value::Null, "");
+                add(&format!("failed: {error}"), &Value::Null);
             }
             let own = &measurement["report"];
-            for ratio in list(&own["ratios"]) {
-                let direction = cell(ratio.get("direction"));
-                let name = format!("adit / testpmd, {direction}, per mille");
-                add(&name, &ratio, "_permille");
-            }
             for figure in list(&own["figures"]) {
-                add(&cell(figure.get("name")), &figure, "");
+                add(&cell(figure.get("name")), &figure);
             }
             for warning in list(&own["warnings"]) {
-                add(&format!("warning: {}", cell(Some(&warning))), &Value::Null, "");
+                add(&format!("warning: {}", cell(Some(&warning))), &Value::Null);
             }
         }
     }
@@ -116,23 +111,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_have_figures_ratios_warnings_and_failures() {
+    fn rows_have_figures_warnings_and_failures() {
         let figure =
             json!({ "name": "loss-free, uplink", "median": 9, "min": 8, "max": 10, "runs": 3 });
         let report = json!({ "experiments": [{ "title": "Rules", "planned": 3, "measurements": [
             { "command": ["throughput", "--rules=real", "--runs=3"], "error": null, "report": {
-                "figures": [figure], "warnings": ["disturbed"], "counters": [1, 2, 3],
-                "ratios": [{ "direction": "uplink", "median_permille": 7, "min_permille": 6,
-                    "max_permille": 8 }] } },
+                "figures": [figure], "warnings": ["disturbed"], "counters": [1, 2, 3] } },
             { "command": ["throughput", "--rules=any"], "error": "died", "report": null }] }] });
         let row = |options: &str, figure: &str, [median, min, max, runs]: [Value; 4]| {
             json!({ "experiment": "Rules, 2 of 3 measurements", "options": options, "figure": figure,
                 "median": median, "min": min, "max": max, "runs": runs })
         };
         let none = [const { Value::Null }; 4];
-        let ratio = [json!(7), json!(6), json!(8), Value::Null];
         let expected = [
-            row("rules=real", "adit / testpmd, uplink, per mille", ratio),
             row("rules=real", "loss-free, uplink", [9, 8, 10, 3].map(Value::from)),
             row("rules=real", "warning: disturbed", none.clone()),
             row("rules=any", "failed: died", none),
