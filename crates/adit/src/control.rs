@@ -27,7 +27,7 @@ use tracing::{debug, error, info, warn};
 use crate::address_conflicts::AddressConflicts;
 use crate::admin::{AdminAnswer, AdminCommand, AdminQuery};
 use crate::clock::NTP_UNIX_OFFSET_S;
-use crate::control_parts::ControlParts;
+use crate::control_parts::{ControlParts, ServingRole};
 use crate::foreign_text::printable;
 use crate::liveness::LivenessReading;
 use crate::load::ThreadLoad;
@@ -101,8 +101,6 @@ pub(crate) struct ControlThread {
     publication: PublicationLatency,
     /// Time in turns, without sleeps.
     busy: Nanos,
-    /// When the restoration began, while it goes on.
-    restoring_since: Option<Nanos>,
     /// Set when the thread has to end on its own: the reason.
     end: Option<ControlEnd>,
     /// The state of the store that was last passed to the node.
@@ -132,7 +130,7 @@ impl ControlThread {
     pub(crate) fn new(parts: ControlParts) -> Self {
         let now = parts.clock.now();
         let mut neighbors = NeighborCache::new(&parts.publisher);
-        if parts.standby.is_none() {
+        if parts.role.is_active() {
             neighbors.announce(now, &parts.publisher);
         }
         let standstill = Standstill::new(&parts.threads, now);
@@ -146,7 +144,6 @@ impl ControlThread {
             links: LinkStates::default(),
             publication: PublicationLatency::default(),
             busy: Nanos(0),
-            restoring_since: None,
             end: None,
             store_state: StoreState::Working,
             store_losses: 0,
@@ -242,9 +239,9 @@ impl ControlThread {
     fn turn(&mut self, questions: &Receiver<AdminQuery>) {
         let now = self.parts.clock.now();
         self.update_node_clock(now);
-        match self.parts.standby.is_some() {
-            true => self.turn_of_standby(now),
-            false => self.turn_of_active(now),
+        match self.is_active() {
+            true => self.turn_of_active(now),
+            false => self.turn_of_standby(now),
         }
         // One page in a turn: further clients wait, the control planes do not.
         if let Ok(AdminQuery { command, cursor, answer }) = questions.try_recv() {
@@ -370,12 +367,9 @@ impl ControlThread {
 
     /// Restores records of a previous process for a part of a turn.
     fn restore(&mut self, now: Nanos) {
-        if !self.parts.node.is_restoring() {
-            return;
-        }
-        let since = *self.restoring_since.get_or_insert(now);
-        let ControlParts { node, former, clock, publisher, .. } = &mut self.parts;
-        let Some(former) = former else { return };
+        let ControlParts { node, role, clock, publisher, .. } = &mut self.parts;
+        let ServingRole::Restoring { former, since } = role else { return };
+        let since = *since.get_or_insert(now);
         loop {
             match former.poll() {
                 Ok(Some(batch)) if batch.is_empty() => break,
@@ -403,7 +397,7 @@ impl ControlThread {
             publisher.set_restoring(false);
             let took = clock.now().since(since);
             info!(took_ms = took.0 / 1_000_000, "restoration ended");
-            self.parts.former = None;
+            *role = ServingRole::Active;
         }
     }
 
@@ -587,13 +581,10 @@ impl ControlThread {
         if self.parts.node.has_transmit() && !is_paused {
             return;
         }
-        if self.parts.node.is_restoring() && self.parts.standby.is_none() {
+        if matches!(self.parts.role, ServingRole::Restoring { .. }) {
             return std::thread::yield_now();
         }
-        let mut longest = match &self.parts.standby {
-            Some(_) => STANDBY_SLEEP_MAX,
-            None => SLEEP_MAX,
-        };
+        let mut longest = if self.is_active() { SLEEP_MAX } else { STANDBY_SLEEP_MAX };
         if self.parts.publisher.unobserved() > 0 || self.owners.is_some() {
             let since = *self.unobserved_since.get_or_insert(now);
             match sleep_while_unobserved(now.since(since)) {
@@ -608,10 +599,10 @@ impl ControlThread {
         let next = timers.min().unwrap_or(Nanos::NEVER);
         let span = next.since(now).min(longest);
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::try_from(span.0).unwrap_or(0) };
-        let ControlParts { socket, store, standby, .. } = &self.parts;
+        let ControlParts { socket, store, role, .. } = &self.parts;
         let socket = PollFd::new(socket, PollFlags::IN);
         // An interruption acts as a timeout.
-        match (store, standby) {
+        match (store, role) {
             (Some(store), _) => {
                 let mut sources = [socket, PollFd::new(store, PollFlags::IN)];
                 let _ = poll(&mut sources, Some(&timeout));
@@ -619,11 +610,11 @@ impl ControlThread {
                     store.take_wake_up();
                 }
             }
-            (None, Some(standby)) => {
+            (None, ServingRole::Standby(standby)) => {
                 let _ = poll(&mut [PollFd::new(&standby.link, PollFlags::IN)], Some(&timeout));
                 standby.link.take_wake_up();
             }
-            (None, None) => {
+            (None, _) => {
                 let _ = poll(&mut [socket], Some(&timeout));
             }
         }

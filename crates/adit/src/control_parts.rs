@@ -14,7 +14,7 @@ use adit_operate::api::ApiAccess;
 use adit_rules::{WorkerCommand, WorkerEvent};
 use adit_shared_store::store_thread::{FormerRecords, StoreLink};
 use adit_tables::Publisher;
-use adit_types::MacAddr;
+use adit_types::{MacAddr, Nanos};
 use anyhow::Context;
 
 use crate::active_addresses::ActiveAddresses;
@@ -56,10 +56,7 @@ pub(crate) struct ControlParts {
     pub peer_names: Option<PeerNames>,
     /// The store of the node's records; none on a standby.
     pub store: Option<StoreLink<AnyStoreFigures>>,
-    /// The records of the previous process, until all are restored.
-    pub former: Option<FormerRecords<FormerRecord>>,
-    /// While another adit is active.
-    pub standby: Option<StandbyParts>,
+    pub role: ServingRole,
     /// Addresses of this host while this adit is active.
     pub addresses: Option<ActiveAddresses>,
     /// Sessions are kept when adit stops.
@@ -95,6 +92,36 @@ pub(crate) struct ControlParts {
     pub lease: ServingLease,
     /// State of this thread that other threads read.
     pub liveness: Liveness,
+}
+
+/// The part of this adit among those that have the records of its node.
+pub(crate) enum ServingRole {
+    /// Another adit is active; this one follows its records. Becomes `Active` when it takes over.
+    Standby(Box<StandbyParts>),
+    /// It serves, and restores the records of the previous process. Becomes `Active` when workers
+    /// run all of them.
+    Restoring {
+        former: FormerRecords<FormerRecord>,
+        /// When the restoration began. `None` before the first turn.
+        since: Option<Nanos>,
+    },
+    /// It serves.
+    Active,
+}
+
+impl ServingRole {
+    /// True unless another adit is active.
+    pub(crate) const fn is_active(&self) -> bool {
+        !matches!(self, Self::Standby(_))
+    }
+
+    /// The state of a standby, if this is one.
+    pub(crate) const fn standby(&self) -> Option<&StandbyParts> {
+        match self {
+            Self::Standby(standby) => Some(standby),
+            Self::Restoring { .. } | Self::Active => None,
+        }
+    }
 }
 
 /// State that a standby has until it takes over.

@@ -28,7 +28,7 @@ use crate::clock::ProcessClock;
 use crate::config::Config;
 use crate::control::{ControlEnd, ControlThread};
 use crate::control_parts::{
-    ConfigFiles, ControlParts, ControlPort, ControlPortDevice, StandbyParts,
+    ConfigFiles, ControlParts, ControlPort, ControlPortDevice, ServingRole, StandbyParts,
 };
 use crate::core_frequencies::CoreFrequencies;
 use crate::event_scheduler::EventThreads;
@@ -365,13 +365,14 @@ fn assemble(
     let names = config.interfaces.iter().map(|interface| interface.name.clone()).collect();
     let port = |(id, open)| control_port(config, id, open, slot_bits.into());
     let ports = (0..).map(PortId).zip(ports).map(port).collect();
-    let (store, former, standby) = match records.source {
-        RecordSource::None => (None, None, None),
-        RecordSource::Own { link, former } => {
-            (Some(link), former.map(|former| former.records), None)
+    let (store, role) = match records.source {
+        RecordSource::None => (None, ServingRole::Active),
+        RecordSource::Own { link, former: None } => (Some(link), ServingRole::Active),
+        RecordSource::Own { link, former: Some(former) } => {
+            (Some(link), ServingRole::Restoring { former: former.records, since: None })
         }
         RecordSource::Followed { store, .. } => {
-            (None, None, Some(StandbyParts::start(*store, lifecycle)?))
+            (None, ServingRole::Standby(Box::new(StandbyParts::start(*store, lifecycle)?)))
         }
     };
     let parts = ControlParts {
@@ -384,8 +385,7 @@ fn assemble(
         socket,
         peer_names: PeerNames::start(&config.n4).context("cannot resolve names of n4.connect")?,
         store,
-        former,
-        standby,
+        role,
         addresses,
         keeps_at_stop: config.store.keeps_at_stop,
         events,

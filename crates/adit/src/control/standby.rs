@@ -12,7 +12,7 @@ use tracing::info;
 use super::{ControlEnd, ControlThread, OBSERVED_PER_TURN};
 use crate::active_addresses::{self, ActiveAddresses};
 use crate::admin::AdminAnswer;
-use crate::control_parts::StandbyParts;
+use crate::control_parts::{ServingRole, StandbyParts};
 use crate::replication::active_store;
 use crate::standby_thread::{FollowedRecord, StandbyNews};
 use crate::standstill::Standstill;
@@ -23,7 +23,7 @@ const NEWS_PER_TURN: usize = 16;
 impl ControlThread {
     /// True unless another adit is active.
     pub(crate) const fn is_active(&self) -> bool {
-        self.parts.standby.is_none()
+        self.parts.role.is_active()
     }
 
     /// A turn while another adit is active. Nothing is received or sent.
@@ -38,14 +38,17 @@ impl ControlThread {
         let is_settled =
             self.parts.node.pending_len() == 0 && self.parts.publisher.unobserved() == 0;
         if is_settled
-            && let Some(standby) = &self.parts.standby
+            && let Some(standby) = self.parts.role.standby()
             && standby.taken.is_some()
         {
             standby.link.request_store();
         }
-        let standby = self.parts.standby.take_if(|standby| is_settled && standby.store.is_some());
-        if let Some(standby) = standby
-            && let Err(error) = self.take_over(now, standby)
+        let has_store = self.parts.role.standby().is_some_and(|standby| standby.store.is_some());
+        if is_settled
+            && has_store
+            && let ServingRole::Standby(standby) =
+                core::mem::replace(&mut self.parts.role, ServingRole::Active)
+            && let Err(error) = self.take_over(now, *standby)
         {
             self.end = Some(ControlEnd::Failed(format!("cannot take over: {error:#}")));
         }
@@ -53,7 +56,8 @@ impl ControlThread {
 
     /// Handles the messages of the store's thread.
     fn follow(&mut self, now: Nanos) {
-        let Some(StandbyParts { link, taken, store, .. }) = &mut self.parts.standby else { return };
+        let ServingRole::Standby(standby) = &mut self.parts.role else { return };
+        let StandbyParts { link, taken, store, .. } = &mut **standby;
         let node = &mut self.parts.node;
         for _ in 0..NEWS_PER_TURN {
             match link.poll() {
@@ -118,7 +122,7 @@ impl ControlThread {
 
     /// Requests the lease from the active adit.
     pub(super) fn request_takeover(&self) -> AdminAnswer {
-        let Some(standby) = &self.parts.standby else {
+        let Some(standby) = self.parts.role.standby() else {
             return AdminAnswer::Refused("this adit is no standby: it is active".to_owned());
         };
         standby.link.request_handover();

@@ -21,7 +21,7 @@ use crate::admin::{
 use crate::cli::Topic;
 use crate::clock::ProcessClock;
 use crate::config::{Config, PollMode, ThreadSettings};
-use crate::control_parts::ConfigFiles;
+use crate::control_parts::{ConfigFiles, ServingRole};
 use crate::lifecycle::Lifecycle;
 use crate::liveness::Liveness;
 use crate::packet_path::spawn;
@@ -110,8 +110,7 @@ fn control(plant: Plant) -> ControlThread {
         socket,
         peer_names: None,
         store: None,
-        former: None,
-        standby: None,
+        role: ServingRole::Active,
         addresses: None,
         keeps_at_stop: false,
         events: Vec::new(),

@@ -47,7 +47,7 @@ fn reasons(control: &ControlView<'_>) -> Vec<UnreadyReason> {
     let parts = control.parts;
     let mut reasons = Vec::new();
     let mut add = |reason, detail: String| reasons.push(UnreadyReason { reason, detail });
-    if parts.standby.is_some() {
+    if !parts.role.is_active() {
         add("standby", "another adit is active".to_owned());
     } else if parts.node.is_restoring() {
         add("restoring", "sessions are being restored from the store".to_owned());

@@ -39,7 +39,7 @@ pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
         NodeIdSetting::Fqdn(name) => name.clone(),
     };
     let state = match (node.is_restoring(), node.is_draining()) {
-        (true, _) if parts.standby.is_none() => "restoring",
+        (true, _) if parts.role.is_active() => "restoring",
         (_, true) => "draining",
         _ => "running",
     };
@@ -48,7 +48,7 @@ pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
         version: env!("CARGO_PKG_VERSION"),
         n4: parts.config.n4.listen.to_string(),
         model: parts.model,
-        role: if parts.standby.is_some() { "standby" } else { "active" },
+        role: if parts.role.is_active() { "active" } else { "standby" },
         state,
         uptime_s: parts.started.elapsed().as_secs(),
         associations: node.associations().count(),

@@ -203,7 +203,7 @@ fn followed(report: StandbyReport) -> StoreReport<AnyStoreFigures> {
 
 pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
     let node = &control.parts.node;
-    let standby_report = control.parts.standby.as_ref().map(|standby| standby.link.report());
+    let standby_report = control.parts.role.standby().map(|standby| standby.link.report());
     let standing = standby_report.as_ref().map(StandbyDocument::new);
     let report = control.parts.store.as_ref().map(|store| store.report());
     let report = report.or_else(|| standby_report.clone().map(followed));

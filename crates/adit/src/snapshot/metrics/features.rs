@@ -161,7 +161,7 @@ fn pool_families(pools: &[PoolFigures]) -> Vec<MetricFamily> {
 /// The store that keeps sessions.
 pub(super) fn of_store(control: &ControlView<'_>) -> Vec<MetricFamily> {
     let parts = control.parts;
-    let (is_active, is_paused) = (parts.standby.is_none(), control.paused.is_some());
+    let (is_active, is_paused) = (parts.role.is_active(), control.paused.is_some());
     let mut families =
         Vec::from(lease_families(is_active, is_paused, parts.lease.discarded_pkts()));
     if let Some(report) = parts.store.as_ref().map(|store| store.report()) {
