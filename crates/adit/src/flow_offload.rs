@@ -22,7 +22,7 @@ const SCAN: u64 = 100;
 /// How long a session may be slow before it loses its place, in the same units.
 const CALM: u64 = 50;
 
-/// The offload of the ports that are configured for one; `None` without such ports.
+/// Starts the flow offload of the ports that have `flow_offload` set. `None` if no port has it.
 pub(crate) fn start(
     config: &Config,
     tables: &TablesConfig,

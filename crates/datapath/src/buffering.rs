@@ -147,7 +147,7 @@ impl<B: PacketBuf> Buffering<B> {
         self.insert(MovedPacket { of, since: now, packet }, session_pkts_max.into())
     }
 
-    /// The same for a packet that may have waited in another worker.
+    /// As [`Self::push`], for a packet that another worker may have handed over.
     fn insert(&mut self, moved: MovedPacket<B>, session_pkts_max: u32) -> bool {
         let MovedPacket { of: SessionMark { up_seid, generation, epoch }, since, packet } = moved;
         let session = packet.session;

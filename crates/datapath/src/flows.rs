@@ -277,7 +277,7 @@ pub(crate) enum FlowHolder {
 }
 
 impl Flows {
-    /// The flows of worker `id`, which has none.
+    /// The flow state of worker `id`, which holds no flow yet.
     pub(crate) fn new(shared: SharedFlows, id: WorkerId) -> Self {
         let count = shared.places.len();
         let enforcing = shared.place(shared.queues().queue_of(ENFORCE).position(), 0);

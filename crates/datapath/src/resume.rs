@@ -6,8 +6,7 @@
 //!
 //! Rules are compared by their generation: a few sessions per step in turn, and at once a session
 //! that has packets in the burst. Spec: TS 29.244 §5.2.3 (buffering), §5.2.4.2 (buffered packets
-//! were processed before), §8.2.31
-//!       (DROBU).
+//! were processed before), §8.2.31 (DROBU).
 
 use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::{

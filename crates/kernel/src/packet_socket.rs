@@ -72,7 +72,7 @@ pub(crate) fn bind_device(
     // SAFETY: `own` is a structure of `NAME_LEN` octets that lives across the call.
     check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const own).cast(), NAME_LEN) })?;
     let mut len = NAME_LEN;
-    // SAFETY: as above; `len` has the room of `own`.
+    // SAFETY: as above; `len` holds the size of `own`.
     check(unsafe { libc::getsockname(socket.as_raw_fd(), (&raw mut own).cast(), &raw mut len) })?;
     let mac = own
         .sll_addr

@@ -91,7 +91,7 @@ pub struct Association {
     pub(crate) release_due: Option<Nanos>,
 }
 
-/// The claim of a peer's Heartbeat Requests about a restart, by a newer Recovery Time Stamp.
+/// Whether the peer's Heartbeat Requests claim a restart: they carry a newer Recovery Time Stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum RestartClaim {
     /// Nothing.

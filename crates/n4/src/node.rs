@@ -665,7 +665,7 @@ impl Node {
         is_full
     }
 
-    /// Keeps an answer that leaves now for retransmissions of its request.
+    /// Keeps an answer that is sent now, to send it again when its request is retransmitted.
     pub(crate) fn remember(&mut self, now: Nanos, answered: HeldAnswer, bytes: &[u8]) {
         if let Some(known) = self.peers.get_mut(answered.peer) {
             self.counters.scalars.response_cache_evicted +=

@@ -47,7 +47,7 @@ enum PendingRecord {
     Removed,
 }
 
-/// One change of one session, as the store has made it.
+/// One change of one session that the session store has made, before workers have it.
 #[derive(Debug)]
 #[must_use = "workers run the former rules until the change is committed"]
 struct CommittedChange {

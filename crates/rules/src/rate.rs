@@ -67,11 +67,10 @@ impl RateLimit {
     /// A limit of `rate` with a bucket of `depth`. A rate of zero lets nothing pass.
     ///
     /// Units: the price is rounded up to 2^-24 ns per octet, so that the rate is not exceeded; it
-    /// is
-    ///        missed by less than 8 parts in 10^7 at 100 Gb/s, and in proportion below. The price
-    ///        is at most 2^24 ns per octet, so a rate below 477 bit/s becomes 477 bit/s: the only
-    ///        case in which a rate is exceeded. The depth is rounded up to a multiple of 65.5 µs,
-    ///        and is at most 2.147 s.
+    ///        is missed by less than 8 parts in 10^7 at 100 Gb/s, and in proportion below. The
+    ///        price is at most 2^24 ns per octet, so a rate below 477 bit/s becomes 477 bit/s: the
+    ///        only case in which a rate is exceeded. The depth is rounded up to a multiple of 65.5
+    ///        µs, and is at most 2.147 s.
     #[must_use]
     pub const fn new(rate: BitRate, depth: Nanos, excess: Excess) -> Self {
         const SECOND: u128 = (8 * 1_000_000_000) << PRICE_FRACTION_BITS;

@@ -219,7 +219,7 @@ pub struct PdrUpdate {
     pub urrs: Change<Vec<UrrId>>,
     /// When it begins and ceases to match.
     pub times: PdrTimesUpdate,
-    /// Names of predefined rules or groups to deactivate, as they were activated.
+    /// Names of predefined rules or groups to deactivate; each equals the name that activated it.
     pub deactivate: Vec<Box<str>>,
     /// Names of predefined rules or groups to activate, after others were deactivated.
     pub activate: Vec<Box<str>>,

@@ -10,10 +10,12 @@
 //! ```text
 //!        defer               settle: somebody needs the buckets
 //! idle ────────▶ deferred ───────────────────────────────────▶ busy or idle
-//!   ▲             │ ▲  │ add: a packet of the same moment, or while none is idle
-//!   │             │ └──┘ restart: a packet after all became idle again
-//!   └─────────────┴──────────────── time ─────────────────────── busy
+//!   ▲               ▲  │ add: a packet of the same moment, or while none is idle
+//!   │               └──┘ restart: a packet after all became idle again
+//!   └────────────────────────────── time ─────────────────────── busy
 //! ```
+//!
+//! Time alone never ends *deferred*: the next packet restarts it, or somebody settles.
 //!
 //! Most packets find all buckets of their fast rule idle. Then the buckets follow from the time of
 //! the packet, its length and the limits, and nothing else. So time and octets are stored beside
@@ -33,9 +35,8 @@
 //! resets has no deferred charge from then on.
 //!
 //! Threads: the worker that owns the session reads and writes buckets and charges. The publisher
-//! reads the octets that
-//!          passed ([`DeferredCharge::passed`]), sets limits, and resets buckets.
-//!          `tests/loom_charging.rs` explores their interleavings.
+//!          reads the octets that passed ([`DeferredCharge::passed`]), sets limits, and resets
+//!          buckets. `tests/loom_charging.rs` explores their interleavings.
 
 use adit_rules::{Bucket, RateLimit, time_at_price};
 use adit_types::Nanos;

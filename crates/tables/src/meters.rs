@@ -17,10 +17,9 @@
 //! rules. Workers read a fast rule only after all of them run the rules that the limit belongs to.
 //!
 //! Threads: the publisher writes the limit and the link to a correlated rate, and resets a bucket
-//! before
-//!          it gives it to a new QER. Normally no published rules name that bucket. If all 64 are
-//!          taken, a worker may still charge it; then the reset and the charges mix. The worker
-//!          that owns the session writes everything else.
+//!          before it gives it to a new QER. Normally no published rules name that bucket. If all
+//!          64 are taken, a worker may still charge it; then the reset and the charges mix. The
+//!          worker that owns the session writes everything else.
 
 use core::fmt;
 

@@ -76,9 +76,8 @@ impl TablesReader {
     /// Opens a view. This is the worker's quiescent state.
     ///
     /// Cost:    two loads of shared lines, for the rules and for the routes; after a change a store
-    /// to a line of the worker. Threads: announces that nothing from earlier views is in use any
-    /// more. The borrow checker
-    ///          ensures it, because a view borrows the reader.
+    ///          to a line of the worker. Threads: announces that nothing from earlier views is in
+    ///          use any more. The borrow checker ensures it, because a view borrows the reader.
     #[inline]
     pub fn observe(&mut self) -> TablesView<'_> {
         let Some(routes) = self.routes.observe().get(0) else {
@@ -133,11 +132,9 @@ impl<'a> TablesView<'a> {
     /// Finds the session of every local TEID.
     ///
     /// Shape:   reads `teids[0..n]`; writes `out[0..n]`, `SessionIndex::NONE` on a miss; n is the
-    /// length
-    ///          of the shorter slice.
+    ///          length of the shorter slice.
     /// Cost:    two passes with prefetch over the direct index, and a probe of the hash table for
-    /// each
-    ///          TEID whose place another TEID has. No allocation, no clock.
+    ///          each TEID whose place another TEID has. No allocation, no clock.
     /// Spec:    TS 29.281 §5.1.
     /// Errors:  none; a miss is the caller's `DropReason::TeidUnknown`.
     #[inline]
@@ -264,8 +261,7 @@ impl<'a> TablesView<'a> {
     /// domains without local switching.
     ///
     /// Cost: that of [`TablesView::block_gateway`] for blocks without UEs; else one search among
-    /// the
-    ///       routes and one among the UEs.
+    ///       the routes and one among the UEs.
     #[inline]
     #[must_use]
     pub fn local_switching_interface(
@@ -372,8 +368,7 @@ impl<'a> TablesView<'a> {
     /// The same for IPv6 addresses whose upper half is `upper`.
     ///
     /// Cost: one bit of 8 KiB for destinations behind the usual gateway, else a binary search over
-    /// the
-    ///       borders of the routes.
+    ///       the borders of the routes.
     #[inline]
     #[must_use]
     pub fn network_block_v6(&self, upper: u64) -> u8 {

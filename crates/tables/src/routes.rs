@@ -261,8 +261,7 @@ impl Ipv6Spans {
     /// The number of the gateway to addresses whose upper half is `upper`.
     ///
     /// Cost: one bit for destinations with the usual number; else a binary search over the borders
-    /// of
-    ///       the routes.
+    ///       of the routes.
     #[inline]
     fn number(&self, upper: u64) -> u8 {
         let area = area(upper);

@@ -106,11 +106,9 @@ impl UeTable {
     /// Finds the session of every UE IPv4 address.
     ///
     /// Shape:   reads `addrs[0..n]`; writes `out[0..n]`, `SessionIndex::NONE` on a miss. The
-    /// shorter
-    ///          of the two slices decides n.
+    ///          shorter of the two slices decides n.
     /// Cost:    two passes with prefetch; one load inside the pools, else one bucket of a hash
-    /// table.
-    ///          Misses then visit the framed routes while there are any.
+    ///          table. Misses then visit the framed routes while there are any.
     #[inline]
     pub fn lookup_v4(&self, addrs: &[u32], out: &mut [SessionIndex]) {
         addrs.iter().for_each(|addr| self.prefetch_v4(*addr));

@@ -102,8 +102,8 @@ impl TlsSettings {
     }
 }
 
-/// Accepts certificates that an authority has signed and that are for the name of the peer: others
-/// that the same authority has signed are strangers.
+/// Accepts a certificate that a trusted authority signed and that names the peer. Rejects the
+/// authority's other certificates.
 #[derive(Debug)]
 struct PeerVerifier {
     signed: Arc<dyn ClientCertVerifier>,

@@ -328,8 +328,8 @@ pub const API_HEADERS_MAX: usize = 64;
 /// Octets of the body of an HTTP request: acts have a few members.
 pub const API_BODY_BYTES_MAX: usize = 16 << 10;
 
-/// Time for the header fields, for the body, and for each part of the answer that a client takes.
-/// Unit: seconds.
+/// Limits each of these: the TLS handshake, reading the header fields, reading the body, and each
+/// write to the client. Unit: seconds.
 pub const API_CLIENT_TIMEOUT_S: u64 = 10;
 
 /// HTTP requests per second of one token, or of one address without a token: a dashboard sends

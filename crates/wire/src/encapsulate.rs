@@ -95,7 +95,7 @@ pub enum UdpChecksum {
 pub type ServiceClass = (u8, u8);
 
 /// Octets of the extension header of a Service Class Indicator.
-const SERVICE_CLASS_LEN: usize = 4;
+pub const SERVICE_CLASS_LEN: usize = 4;
 
 /// Octets of GTP-U in front of the inner packet: 8, 16 with a container, 20 with a container and
 /// PPI; with a service class 4 more, or 8 without a container.
@@ -172,8 +172,7 @@ fixed_header!(Ipv6Stack, 56);
 /// Shape:  `out.len() == outer.len()`.
 /// Cost:   one pass over `out`; the inner packet is not read. The UDP checksum is zero.
 /// Errors: `BadLength` if `out` has another length, or the outer packet exceeds 65,535 octets.
-/// `out` is
-///         then partly written.
+///         `out` is then partly written.
 /// Spec:   TS 29.281 §4.4, §5.1.
 #[inline]
 pub fn emit_gtpu_ipv4(out: &mut [u8], outer: &OuterIpv4) -> Result<(), Malformed> {

@@ -11,7 +11,8 @@ pub(super) trait Key<T: PartialEq> {
     /// Its value, its default, or a substitute after a problem was noted.
     fn read(&self, section: &mut ConfigSection<'_>, key: &'static str) -> T;
 
-    /// A value in words; `None` for one that nobody has set, and for tables with keys of their own.
+    /// A value in words. `None` if it is not set, or if the key is a table, whose keys show
+    /// themselves.
     fn show(&self, _value: &T) -> Option<String> {
         None
     }

@@ -81,8 +81,7 @@ struct BurstCounts {
 /// Forwards the usual packets of a burst. The others stay in `rx`, in order within each direction.
 ///
 /// Shape:   removes from `rx` every packet that it sends, queues for its rate or hands off; the
-/// rest
-///          stay for the stages. n ≤ BURST_MAX.
+///          rest stay for the stages. n ≤ BURST_MAX.
 /// Cost:    per packet one cache line of the key table, one of the fast rule and the session's
 ///          counters, and one per URR; with rates, one of their charge or the buckets; with SDF
 ///          filters, those of the matcher and of the rule that it selects; while packets wait,
@@ -91,8 +90,7 @@ struct BurstCounts {
 ///          A next hop is looked up when it changes; in uplink without one gateway for a whole
 ///          block, for each packet. No allocation, no clock.
 /// Errors:  none; frames that a port does not take are queued or become `DropReason::TxQueueFull`,
-/// packets
-///          without room in a queue `ShapingQueueFull`, in a hand-off ring `HandoffFull`.
+///          packets without room in a queue `ShapingQueueFull`, in a hand-off ring `HandoffFull`.
 pub(crate) fn forward_usual<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,

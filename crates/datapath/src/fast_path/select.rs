@@ -20,9 +20,8 @@ use super::{FastPackets, note, prefetch_rule};
 ///
 /// Shape: writes `selected` of these packets.
 /// Cost:  one pass if a single filter selects each: it prefetches the line of the rule. Else two
-/// passes more:
-///        the matcher, whose lines the first pass prefetched, selects and prefetches the line of a
-///        rule; then that line is read, and its usage counters are prefetched.
+///        passes more: the matcher, whose lines the first pass prefetched, selects and prefetches
+///        the line of a rule; then that line is read, and its usage counters are prefetched.
 #[inline(never)]
 pub(super) fn select_rules<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     view: &TablesView<'v>,

@@ -103,11 +103,10 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
     /// Runs one step of the packet path at time `now`.
     ///
     /// Cost:    as [`Worker::step`], with one call to dequeue and at least one to enqueue; per
-    /// packet one load of the
-    ///          word of its flow, if there are several workers.
+    ///          packet one load of the word of its flow, if there are several workers.
     /// Errors:  none; frames that find no room for the scheduler are dropped as
-    /// [`DropReason::TxQueueFull`], packets
-    ///          for other flows as [`DropReason::HandoffFull`].
+    ///          [`DropReason::TxQueueFull`], packets for other flows as
+    ///          [`DropReason::HandoffFull`].
     /// Threads: as [`Worker::step`].
     #[inline(never)]
     pub fn step(&mut self, now: Nanos, io: &mut Io) -> StepReport {

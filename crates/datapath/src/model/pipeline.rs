@@ -115,9 +115,8 @@ impl<Io: PacketIo> Receiver<Io> {
     /// Polls every queue of the configuration once, and hands over the frames that arrived.
     ///
     /// Cost:    no allocation, lock, system call or clock of its own. Per packet one cache line of
-    /// the frame, and with
-    ///          [`Spread::Owner`] one of the key table, prefetched; one store release per burst and
-    ///          worker.
+    ///          the frame, and with [`Spread::Owner`] one of the key table, prefetched; one store
+    ///          release per burst and worker.
     /// Units:   `now` is not read: nothing waits in a receiver.
     /// Threads: as [`Worker::step`](crate::Worker::step).
     #[inline(never)]

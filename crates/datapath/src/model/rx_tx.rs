@@ -105,11 +105,10 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> RxTx<P, Io> {
     /// transmits frames.
     ///
     /// Cost:    no allocation, lock, system call or clock of its own. Per packet one cache line of
-    /// the frame and one of
-    ///          the key table, prefetched.
+    ///          the frame and one of the key table, prefetched.
     /// Errors:  none; packets that the scheduler refuses are dropped as
-    /// [`DropReason::SchedulerFull`], frames that a
-    ///          port refuses for long as [`DropReason::TxQueueFull`].
+    ///          [`DropReason::SchedulerFull`], frames that a port refuses for long as
+    ///          [`DropReason::TxQueueFull`].
     /// Threads: as [`Worker::step`](crate::Worker::step).
     #[inline(never)]
     pub fn step(&mut self, now: Nanos, io: &mut Io) -> StepReport {

@@ -60,8 +60,7 @@ impl WorkerConfig {
 /// transmitted.
 ///
 /// Threads: owned by one thread, which shares the tables and two rings with the control thread, and
-/// two
-///          rings with each other worker.
+///          two rings with each other worker.
 pub struct Worker<Io: PacketIo> {
     config: WorkerConfig,
     reader: TablesReader,

@@ -34,11 +34,9 @@ impl<B: PacketBuf> Shaping<B> {
     /// dropped; other queues are served by their new rates.
     ///
     /// Cost:    one load while nothing changed; per change, a load for each direction and the
-    /// packets
-    ///          that wait. After a lost entry, all flows.
+    ///          packets that wait. After a lost entry, all flows.
     /// Threads: the publisher writes a change before it swaps the rules, so a worker that sees new
-    /// rules
-    ///          also sees their change.
+    ///          rules also sees their change.
     #[inline]
     pub(crate) fn review_changes<Io: PacketIo<Buf = B>>(
         &mut self,

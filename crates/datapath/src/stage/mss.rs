@@ -10,6 +10,7 @@ use adit_pktio::PacketBuf;
 use adit_rules::{HeaderCreation, HeaderRemoval};
 use adit_tables::Interface;
 use adit_types::{InterfaceRole, TcpMss};
+use adit_wire::encapsulate::SERVICE_CLASS_LEN;
 use adit_wire::ipv4::Ipv4Header;
 use adit_wire::ipv6::Ipv6Header;
 use adit_wire::udp::UdpHeader;
@@ -66,8 +67,9 @@ fn clamp<B: PacketBuf>(
         TcpMss::Off => return,
         TcpMss::AtMost(most) => most,
         TcpMss::Clamp => {
-            let leaves = fits(leaves_on, plan.outer.as_ref().map_or(0, created_len));
-            let removed = removed_len(arrival.outer, matched.pdr.outer_header_removal);
+            let leaves =
+                fits(leaves_on, plan.outer.as_ref().map_or(0, |of| created_len(of, matched)));
+            let removed = removed_len(arrival.outer, matched);
             let longest = arrived_on.map_or(leaves, |on| leaves.min(fits(on, removed)));
             longest.saturating_sub(mss_headers_len(ip.is_ipv4()))
         }
@@ -86,19 +88,19 @@ fn fits(interface: &Interface, outer_len: usize) -> u16 {
 }
 
 /// Octets of an outer header that is created, with the longest container.
-fn created_len(outer: &CreatedHeader) -> usize {
+fn created_len(outer: &CreatedHeader, matched: &Matched<'_>) -> usize {
     match outer.header {
-        HeaderCreation::Gtpu(tunnel) => tunnel_len(tunnel.addr.is_ipv4()),
+        HeaderCreation::Gtpu(tunnel) => tunnel_len(tunnel.addr.is_ipv4(), matched),
         HeaderCreation::Udp { .. } | HeaderCreation::Ip { .. } => outer.len(),
     }
 }
 
 /// Octets of the outer header that packets of the other direction leave with, by the one that was
 /// removed.
-fn removed_len(outer: OuterHeader, removal: Option<HeaderRemoval>) -> usize {
-    match (outer, removal) {
-        (OuterHeader::GtpuUdpIpv4, _) => tunnel_len(true),
-        (OuterHeader::GtpuUdpIpv6, _) => tunnel_len(false),
+fn removed_len(outer: OuterHeader, matched: &Matched<'_>) -> usize {
+    match (outer, matched.pdr.outer_header_removal) {
+        (OuterHeader::GtpuUdpIpv4, _) => tunnel_len(true, matched),
+        (OuterHeader::GtpuUdpIpv6, _) => tunnel_len(false, matched),
         (OuterHeader::None, Some(HeaderRemoval::UdpIpv4)) => Ipv4Header::LEN + UdpHeader::LEN,
         (OuterHeader::None, Some(HeaderRemoval::UdpIpv6)) => Ipv6Header::LEN + UdpHeader::LEN,
         (OuterHeader::None, Some(HeaderRemoval::Ipv4)) => Ipv4Header::LEN,
@@ -107,8 +109,11 @@ fn removed_len(outer: OuterHeader, removal: Option<HeaderRemoval>) -> usize {
     }
 }
 
-/// Octets of the longest headers of a tunnel.
-const fn tunnel_len(is_ipv4: bool) -> usize {
+/// Octets of the longest headers of a tunnel. The QERs of a PDR say whether the other direction has
+/// a Service Class Indicator, which sessions of GERAN alone have.
+fn tunnel_len(is_ipv4: bool, matched: &Matched<'_>) -> usize {
     let ip = if is_ipv4 { Ipv4Header::LEN } else { Ipv6Header::LEN };
-    ip + UdpHeader::LEN + GTPU_LEN_MAX
+    let has_class = matched.rules.qers_of(matched.pdr).any(|qer| qer.service_class.is_some());
+    let class = if has_class { SERVICE_CLASS_LEN } else { 0 };
+    ip + UdpHeader::LEN + GTPU_LEN_MAX + class
 }

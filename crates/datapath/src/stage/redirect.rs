@@ -148,8 +148,8 @@ pub(super) fn is_answered_by_http(matched: &Matched<'_>) -> bool {
     matches!(matched.far.redirect.as_deref(), Some(Redirect::Url(_)))
 }
 
-/// Gives a packet that is redirected to a URL to the slow path, or drops it as `RedirectUnmatched`
-/// when it is no whole TCP segment of the UE to port 80.
+/// Passes a packet to the slow path if its FAR redirects it to a URL. Drops it as
+/// `RedirectUnmatched` unless it is a whole TCP segment from the UE to port 80.
 #[cold]
 pub(super) fn queue_http_answer<B: PacketBuf>(
     state: &mut WorkerState<B>,

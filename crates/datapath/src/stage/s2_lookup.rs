@@ -9,10 +9,9 @@ use crate::columns::{BurstLane, LaneKind};
 /// Finds the session of every packet in the lane.
 ///
 /// Shape:   reads `keys[0..n]`; writes `sessions[0..n]`, `SessionIndex::NONE` on a miss. n ≤
-/// BURST_MAX. Cost:    two passes in the key table, then two over the rules: it prefetches slots
-/// while the
-///          table answers the others, rules and the line of the counters while slots arrive. No
-///          allocation, no clock.
+///          BURST_MAX. Cost:    two passes in the key table, then two over the rules: it prefetches
+///          slots while the table answers the others, rules and the line of the counters while
+///          slots arrive. No allocation, no clock.
 /// Spec:    TS 29.281 §5.1 (TEID); TS 29.244 §5.2.1 (packet forwarding model).
 /// Errors:  none; a miss becomes a drop in `s3_classify`.
 pub(crate) fn s2_lookup<B, S: LaneKind>(view: &TablesView<'_>, lane: &mut BurstLane<'_, B, S>) {

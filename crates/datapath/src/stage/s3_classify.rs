@@ -24,8 +24,7 @@ use crate::stage::observe::StageObserver;
 ///          `verdicts[0..n]`, and `arrivals` and `ips` of packets whose PDR removes a UDP or IP
 ///          header. n ≤ BURST_MAX.
 /// Cost:    The first PDR by precedence; of sessions with SDF filters by their compiled matcher,
-/// for
-///          which ports are read. No allocation, no clock.
+///          for which ports are read. No allocation, no clock.
 /// Spec:    TS 29.244 §5.2.1 (lookup of the session, then of its PDR), §5.2.1A.
 /// Errors:  none; misses are verdicts.
 pub(crate) fn s3_classify<'v, B: PacketBuf, S: LaneKind>(

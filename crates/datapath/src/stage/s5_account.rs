@@ -18,8 +18,7 @@ use crate::tally::StepTally;
 /// Shape:   reads `sessions` and `ips[0..n]`; may turn `verdicts` from `Pass` to `Drop`, to
 ///          `Divert`, or to another FAR. n ≤ BURST_MAX.
 /// Cost:    one cache line per packet and URR, prefetched in `s2_lookup` and `s4_enforce`; a URR in
-/// a
-///          credit pool reads the lines of all its members. No allocation, no clock.
+///          a credit pool reads the lines of all its members. No allocation, no clock.
 /// Units:   octets of the inner IP packet, without outer headers and padding. Packets that
 ///          later stages drop (TTL, MTU, neighbor) are counted.
 /// Spec:    TS 29.244 §8.2.63 (packet rate), §5.2.2.2 (volume is measured on the user's packet;

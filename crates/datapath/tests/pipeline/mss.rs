@@ -145,6 +145,25 @@ fn longest_segment_of_a_clamped_connection_fits_with_the_longest_container() {
     }
 }
 
+/// Spec: TS 29.281 §5.2.2.3.
+#[test]
+fn service_class_of_a_session_counts_in_both_directions() {
+    let mut rules = rules();
+    (rules.qers[0].ppi, rules.qers[0].service_class) = (Some(3), Some((5, 0)));
+    let mut scene = scene(TcpMss::Clamp, [1500, 1500], rules);
+    for is_uplink in [true, false] {
+        let [from, to] = ports(is_uplink);
+        let [arrives, _] = both(is_uplink, false, false, SYN, [1460, 1408]);
+        assert_eq!(announced(&scene.pass(from, &arrives, to)), [1408]);
+    }
+    let data = |len| {
+        let front = from_gateway().ipv4(SERVER, UE).dont_fragment();
+        front.tcp(443, 4000, ACK).payload(&vec![7; len]).build()
+    };
+    assert_eq!(scene.pass(N6, &data(1408), N3).len(), 1);
+    scene.assert_drops(N6, &data(1409), DropReason::PacketTooBig);
+}
+
 #[test]
 fn fixed_mss_holds_for_both_families_and_off_leaves_all_as_it_is() {
     for (tcp_mss, mss, leaves_with) in [

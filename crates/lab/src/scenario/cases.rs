@@ -51,7 +51,8 @@ impl ScenarioCase {
         Self { name, run, needs_links: None }
     }
 
-    /// A scenario in which adit does what the kernel does with its ports, because `why`.
+    /// A scenario that ports of the kernel cannot show, because the kernel does the work itself;
+    /// `why` states the reason.
     const fn of_links(self, why: &'static str) -> Self {
         Self { needs_links: Some(why), ..self }
     }

@@ -12,7 +12,7 @@ use crate::placement::CpuSet;
 pub enum PlacedRole {
     /// It controls: N4, publication, timers. Study 003: c.
     Control,
-    /// It receives packets and distributes them. Study 003: b.
+    /// Receives packets and distributes them. Study 003 calls this role b.
     Receiver,
     /// It processes packets; without receivers it also receives them. Study 003: a.
     Worker,

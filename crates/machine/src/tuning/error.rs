@@ -36,7 +36,7 @@ pub enum TuningError {
         /// The profile.
         profile: TuningProfile,
     },
-    /// CPUs that there are not.
+    /// The request names CPUs that are not online.
     #[error("CPU {unknown} is not online; online are {online}")]
     UnknownCores {
         /// CPUs named and not online.

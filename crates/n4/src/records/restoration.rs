@@ -22,7 +22,7 @@ pub(crate) struct NodeRestoration {
     pub lost_of: BTreeSet<OwnerId>,
     /// Sessions are not restored, and their owners are unknown.
     pub is_loss_unknown: bool,
-    /// For retransmissions of their requests.
+    /// Answers to send again when peers retransmit their requests.
     pub answers: Vec<AnswerValue>,
     /// Sessions that a previous process had set aside, of which no record has been found yet.
     pub marks: BTreeSet<Seid>,

@@ -153,7 +153,8 @@ fn sessions(figures: &SignalingFigures) -> Vec<MetricFamily> {
     ]
 }
 
-/// The largest services; then all other sessions, those of unnamed ones included.
+/// Sessions of the largest services. The last sample, "other", counts all others, with those of
+/// services without a name.
 fn services(figures: &SignalingFigures) -> Vec<MetricSample<f64>> {
     let largest = figures.services.largest(SERVICES_MAX);
     let named: u64 = largest.iter().map(|(_, count)| count).sum();

@@ -25,8 +25,8 @@ macro_rules! octet_strings {
 }
 
 octet_strings! {
-    /// A network instance, text or labels as the peers agree; empty in an update withdraws it.
-    /// Spec: TS 29.244 §8.2.4.
+    /// A network instance: text or DNS labels, as the peers agree. An empty one in an update
+    /// withdraws it. Spec: TS 29.244 §8.2.4.
     NetworkInstance, NETWORK_INSTANCE, 0;
     /// Identifier of an application. Spec: TS 29.244 §8.2.6.
     ApplicationId, APPLICATION_ID, 0;

@@ -293,8 +293,7 @@ impl<'a> MatcherView<'a> {
     /// the order of the list.
     ///
     /// Cost:    one comparison per group of four filters of the packet's family if there are few
-    /// groups;
-    ///          else a descent of log *n* steps, and the groups of one leaf.
+    ///          groups; else a descent of log *n* steps, and the groups of one leaf.
     #[inline]
     pub fn find(self, key: &FlowKey, mut accept: impl FnMut(Candidate) -> bool) -> Option<usize> {
         let mut candidate = self.first(key)?;

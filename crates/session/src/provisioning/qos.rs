@@ -62,8 +62,8 @@ impl Default for QosPolicy {
 }
 
 impl QosPolicy {
-    /// The bucket depth is this share of the averaging window, so at most 1 % more than the rate
-    /// passes within a window.
+    /// Divides the averaging window to get the bucket depth: a hundredth, so at most 1 % more than
+    /// the rate passes within a window.
     const WINDOW_SHARE: u64 = 100;
 
     /// If excess is dropped, two packets of an Ethernet link fit the depth, so that a flow that

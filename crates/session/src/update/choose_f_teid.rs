@@ -227,8 +227,7 @@ fn set(records: &mut Records, target: ChoiceTarget, f_teid: LocalFTeid) {
     }
 }
 
-/// The side that tunnels to `target` come from; a traffic endpoint that no PDR names is taken for
-/// one towards the RAN.
+/// The side that sends into the tunnel `target`: the RAN if no PDR names the traffic endpoint.
 fn side_of(records: &Records, target: ChoiceTarget) -> GtpuSide<'_> {
     let is_it = |id| matches!(target, ChoiceTarget::TrafficEndpoint(wanted) if wanted == id);
     let mut pdis = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each());

@@ -88,7 +88,7 @@ pub(crate) struct EndedMeasurement {
 pub struct TrafficStart {
     /// The counters.
     pub slot: UsageSlot,
-    /// The generation of their entry.
+    /// The generation of the entry of these counters.
     pub generation: u32,
     /// When the packet came.
     pub at: Nanos,

@@ -168,7 +168,7 @@ fn check_version(word: &[u8]) -> Result<(), ReplicationRefusal> {
 
 /// A number in decimal digits.
 pub(crate) fn number(word: &[u8]) -> Result<u64, ReplicationRefusal> {
-    // A sign is no digit.
+    // `parse` accepts a leading plus.
     let digits = word.iter().all(u8::is_ascii_digit).then_some(word);
     let text = digits.and_then(|word| core::str::from_utf8(word).ok());
     text.and_then(|text| text.parse().ok()).ok_or(ReplicationRefusal::Number)

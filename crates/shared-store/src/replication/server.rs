@@ -230,7 +230,7 @@ impl ActiveConnection {
         served
     }
 
-    /// Runs the commands that have arrived; true if the active adit began.
+    /// Runs the commands that have arrived. True if the active adit greeted for the first time.
     fn execute(
         &mut self,
         tail: &mut ReplicationTail,

@@ -22,7 +22,7 @@ impl OracleForwarding<'_> {
         let Some(network) = on.into_iter().find(|of| of.role == OracleRole::N6) else {
             return packet;
         };
-        let overheads = [outer.map_or(0, created), self.removed()];
+        let overheads = [outer.map_or(0, |of| self.created(of)), self.removed()];
         let headers = if packet[0] >> 4 == 4 { 40 } else { 60 };
         let fits = on.iter().zip(overheads).map(|(on, overhead)| on.mtu_bytes - overhead - headers);
         match network.tcp_mss {
@@ -33,10 +33,25 @@ impl OracleForwarding<'_> {
         }
     }
 
+    /// Octets of a created outer header, of a tunnel with the longest container.
+    fn created(&self, outer: &OracleOuterHeader) -> usize {
+        match outer.header {
+            HeaderCreation::Gtpu(tunnel) => self.longest_tunnel(tunnel.addr.is_ipv4()),
+            _ => outer.len(),
+        }
+    }
+
+    /// IP, UDP, GTP-U with its optional fields, a container with a paging policy, and a service
+    /// class if a QER has one.
+    fn longest_tunnel(&self, is_ipv4: bool) -> usize {
+        let class = if self.qers.iter().any(|of| of.service_class.is_some()) { 4 } else { 0 };
+        (if is_ipv4 { 20 } else { 40 }) + 8 + 12 + 8 + class
+    }
+
     /// Octets of the outer header that was removed.
     fn removed(&self) -> usize {
         match (self.arrival.tunnel, self.pdr.outer_header_removal) {
-            (Some(tunnel), _) => longest_tunnel(tunnel.is_ipv4),
+            (Some(tunnel), _) => self.longest_tunnel(tunnel.is_ipv4),
             (None, Some(HeaderRemoval::UdpIpv4)) => 28,
             (None, Some(HeaderRemoval::UdpIpv6)) => 48,
             (None, Some(HeaderRemoval::Ipv4)) => 20,
@@ -73,17 +88,4 @@ impl OracleForwarding<'_> {
         }
         after
     }
-}
-
-/// Octets of a created outer header, of a tunnel with the longest container.
-fn created(outer: &OracleOuterHeader) -> usize {
-    match outer.header {
-        HeaderCreation::Gtpu(tunnel) => longest_tunnel(tunnel.addr.is_ipv4()),
-        _ => outer.len(),
-    }
-}
-
-/// IP, UDP, GTP-U with its optional fields, and a container with a paging policy.
-fn longest_tunnel(is_ipv4: bool) -> usize {
-    (if is_ipv4 { 20 } else { 40 }) + 8 + 12 + 8
 }

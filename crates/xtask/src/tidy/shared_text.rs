@@ -12,7 +12,7 @@ const RUN_MIN: usize = 32;
 /// Where the oracle is.
 const ORACLE: &str = "crates/tests/src/oracle/";
 
-/// The rooms that it judges.
+/// The rooms that the oracle judges.
 const PRODUCT: &[&str] = &[
     "adit-wire",
     "adit-pfcp",
